@@ -45,6 +45,23 @@ pub struct DesiredTables {
     pub timestamps: DesiredTimestamps,
 }
 
+impl DesiredTables {
+    /// What is desired before the first plan: nothing, and every entry on the switches stays.
+    pub(crate) fn before_first() -> Self {
+        let now = Instant::now();
+        Self {
+            generation: 0,
+            tables: BTreeMap::new(),
+            unknown_entries: UnknownEntries::Keep,
+            timestamps: DesiredTimestamps {
+                origin: ChangeOrigin::new("nothing", now),
+                planned: now,
+                lowered: now,
+            },
+        }
+    }
+}
+
 /// What becomes of entries that no table tells of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnknownEntries {

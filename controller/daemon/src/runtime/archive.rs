@@ -4,7 +4,6 @@
 //! reserved in blocks. A failure that is to be repaired in milliseconds does not wait for a disk,
 //! and after a crash the next generation is still one that nobody has seen.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use tokio::time::Instant;
 use topology::spec::{self, FabricDocument};
 use topology::{Fabric, Finding};
 
+use crate::config::Config;
 use crate::etcd::StoreClient;
 use crate::policy_history::{PolicyHistory, PolicyRevision, UnixMs};
 use crate::southbound::error_chain;
@@ -48,18 +48,21 @@ pub(super) struct StateArchive {
     revisions: Vec<PolicyRevision>,
     /// When to store again what is in force; all of it is stored without it.
     retry_at: Option<Instant>,
+    /// Whether the fabric is learned by discovery, and so worth storing.
+    learns_fabric: bool,
 }
 
 impl StateArchive {
     /// Opens the store and takes a term and a block of generations that nobody has used.
-    pub(super) fn open(path: Option<&Path>, first_term: u64) -> Result<Self, StoreError> {
-        let Some(path) = path else {
-            return Ok(Self::default());
+    pub(super) fn open(config: &Config) -> Result<Self, StoreError> {
+        let learns_fabric = config.discovery.assumptions.is_some();
+        let Some(path) = &config.store else {
+            return Ok(Self { learns_fabric, ..Self::default() });
         };
         let store = EmbeddedStore::open(path)?;
         let mut memory = store.read_state()?;
         let begins = memory.generation;
-        memory.term = first_term.max(memory.term + 1);
+        memory.term = config.term.max(memory.term + 1);
         memory.generation += GENERATION_BLOCK;
         let term = StoreRecord::Term(memory.term);
         store.write_records(&[term, StoreRecord::Generation(memory.generation)])?;
@@ -69,6 +72,7 @@ impl StateArchive {
             stored: memory,
             used_generation: begins,
             retry_at: None,
+            learns_fabric,
         })
     }
 
@@ -111,7 +115,7 @@ impl StateArchive {
     /// The fabric of these switches, as far as it was found before; they are reached where
     /// `inventory` says. Nothing if no more than that was found.
     pub(super) fn learned_fabric(&self, inventory: &Fabric) -> Result<Option<Fabric>, String> {
-        let Some(found) = &self.stored.fabric else {
+        let Some(found) = self.stored.fabric.as_ref().filter(|_| self.learns_fabric) else {
             return Ok(None);
         };
         let known = spec::explicit_document(inventory);
@@ -177,6 +181,11 @@ impl StateArchive {
             }
         }
         StateEvent::Started(Box::new(beginning))
+    }
+
+    /// Whether the fabric is learned by discovery.
+    pub(super) fn learns_fabric(&self) -> bool {
+        self.learns_fabric
     }
 
     /// When to store again what is in force.

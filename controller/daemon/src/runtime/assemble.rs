@@ -1,0 +1,184 @@
+//! Puts a controller together and starts it.
+
+use std::sync::Arc;
+
+use p4::ForwardingPipeline;
+use planner::Policy;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use topology::Fabric;
+use tracing::info;
+
+use super::ControllerHandle;
+use super::archive::{StateArchive, or_finding};
+use super::change_meter::ChangeMeter;
+use super::cluster::Cluster;
+use super::core::Core;
+use super::event_log_task::EventLogTask;
+use super::log::log_finding;
+use super::observer::Observer;
+use super::planner::Planner;
+use super::publisher::Publisher;
+use super::state_driver::StateDriver;
+use crate::access::{ControllerAccess, ControllerError};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::discovery::{DiscoveryInputs, LinkDiscovery};
+use crate::etcd::ClusterNetwork;
+use crate::recorder::FlightRecorder;
+use crate::southbound::connection::SwitchNetwork;
+use crate::southbound::session::SessionContext;
+use crate::southbound::{DesiredTables, GrpcNetwork, PacketIo, ReadLimiter, StatusBoard};
+use crate::state::{State, StateEvent};
+use crate::trace_export::TraceExporter;
+
+/// Packet-ins that wait for discovery.
+const QUEUED_PACKETS: usize = 4_096;
+
+/// Starts controllers.
+#[derive(Debug)]
+pub struct Controller;
+
+impl Controller {
+    /// Starts a controller for `fabric`, with the policy and jobs of its store, or under `policy`
+    /// and without jobs where nothing is stored. Returns when it has planned for them; the sessions
+    /// are then starting. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// The store cannot be used, the switches cannot hold the fabric's tables, or the policy does
+    /// not fit the fabric.
+    pub async fn start(
+        config: Config,
+        fabric: Fabric,
+        policy: Policy,
+    ) -> Result<ControllerHandle, ControllerError> {
+        Self::start_on(GrpcNetwork, config, fabric, policy).await
+    }
+
+    /// Starts a controller on a network of the caller's.
+    ///
+    /// # Errors
+    /// As for [`Controller::start`].
+    pub async fn start_on<N: ClusterNetwork>(
+        network: N,
+        mut config: Config,
+        fabric: Fabric,
+        policy: Policy,
+    ) -> Result<ControllerHandle, ControllerError> {
+        info!(config = ?config.effective_raw(), fabric = fabric.name(), "starting");
+        let archive = StateArchive::open(&config)?;
+        config.term = archive.first_term(config.term);
+        let clock = Clock::start();
+        let starting_event = restore_inputs(&archive, fabric, &policy, clock);
+        let recorder = FlightRecorder::open(config.recording.as_ref())?;
+        let meter = ChangeMeter::new(trace_exporter(&config, clock)?);
+        let (discovery, packet_io) = LinkDiscovery::new(&config.discovery, QUEUED_PACKETS);
+        let stop = CancellationToken::new();
+        let cluster = Cluster::join(&network, &config);
+        let config = Arc::new(config);
+        let (desired, context) = session_context(network.clone(), &config, &cluster, packet_io);
+        let core = Core {
+            state: StateDriver::new(initial_state(&config, &archive), archive, recorder, clock),
+            planner: Planner::new(network, config.event_queue.get()),
+            publisher: Publisher::new(context, desired, meter, stop.clone()),
+            observer: Observer::new(&config),
+            cluster,
+            stop,
+        };
+        let handle = spawn_tasks(core, discovery, &config);
+        let receipt = handle.submit_event(starting_event).await?;
+        match handle.current_rollout() {
+            None => Err(ControllerError::Refused(receipt.findings)),
+            Some(_) => Ok(handle),
+        }
+    }
+}
+
+/// Spawns the event loop with discovery and the event log beside it.
+fn spawn_tasks<N: SwitchNetwork>(
+    core: Core<N>,
+    discovery: LinkDiscovery,
+    config: &Config,
+) -> ControllerHandle {
+    let (events, queue) = mpsc::channel(config.event_queue.get());
+    let clock = core.state.clock();
+    let event_log = EventLogTask::new(clock.unix_now(), config.events_kept.get());
+    let access = ControllerAccess {
+        clock,
+        events: events.clone(),
+        desired: core.publisher.watch_desired(),
+        rollout: core.publisher.watch_rollout(),
+        revision: core.state.watch_revision(),
+        board: core.publisher.board().clone(),
+        write_permit: core.cluster.watch_permit(),
+        stages: core.publisher.meter().watch_stages(),
+        discovered: discovery.report_receiver(),
+        drains: core.observer.watch_drains(),
+        recent_events: event_log.event_receiver(),
+    };
+    let inputs = DiscoveryInputs {
+        rollout: core.publisher.watch_rollout(),
+        board: core.publisher.board().clone(),
+        events,
+    };
+    let stop = core.stop.clone();
+    tokio::spawn(discovery.run(inputs, stop.clone()));
+    tokio::spawn(event_log.run(access.clone(), stop.clone()));
+    ControllerHandle {
+        access,
+        stop,
+        task: tokio::spawn(core.run_loop(queue)),
+        shutdown_deadline: config.shutdown_deadline,
+    }
+}
+
+/// What all sessions share, and where their tables are published.
+fn session_context<N: SwitchNetwork>(
+    network: N,
+    config: &Arc<Config>,
+    cluster: &Cluster,
+    packet_io: PacketIo,
+) -> (watch::Sender<Arc<DesiredTables>>, SessionContext<N>) {
+    let (desired, to_sessions) = watch::channel(Arc::new(DesiredTables::before_first()));
+    let southbound = &config.southbound;
+    let context = SessionContext {
+        network,
+        pipeline: Arc::new(ForwardingPipeline::embedded_fabric()),
+        desired: to_sessions,
+        write_permit: cluster.watch_permit(),
+        board: StatusBoard::default(),
+        packet_io,
+        read_limiter: ReadLimiter::new(southbound.concurrent_reads.get(), southbound.read_turn),
+        config: Arc::clone(config),
+    };
+    (desired, context)
+}
+
+fn initial_state(config: &Config, archive: &StateArchive) -> State {
+    let state = State::new(config.levels, archive.used_generation());
+    match config.discovery.is_enabled {
+        true => state.with_probes(),
+        false => state,
+    }
+}
+
+fn trace_exporter(config: &Config, clock: Clock) -> Result<Option<TraceExporter>, ControllerError> {
+    let exporter = config.traces.as_ref().map(|traces| TraceExporter::new(traces, clock));
+    exporter.transpose().map_err(ControllerError::Traces)
+}
+
+/// The event that restores what was in force, on the fabric as it was learned before. What cannot
+/// be restored is logged.
+fn restore_inputs(
+    archive: &StateArchive,
+    fabric: Fabric,
+    policy: &Policy,
+    clock: Clock,
+) -> StateEvent {
+    let mut findings = Vec::new();
+    let learned = or_finding(archive.learned_fabric(&fabric), &mut findings).flatten();
+    let (event, unfit) =
+        archive.starting_event(learned.unwrap_or(fabric), policy, clock.unix_now());
+    findings.iter().chain(&unfit).for_each(log_finding);
+    event
+}

@@ -1,0 +1,95 @@
+//! This controller among those of the fabric: who may write, by the switches or by etcd.
+//!
+//! Where etcd is configured, the [`ClusterMembership`] decides the write permit; else the switches
+//! elect, and the permit only carries the term to bid in.
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+use topology::Finding;
+
+use super::membership::ClusterMembership;
+use crate::config::Config;
+use crate::etcd::ClusterNetwork;
+use crate::leadership::LeaderElection;
+use crate::southbound::arbitration::Mastership;
+use crate::southbound::write_permit::WritePermit;
+use crate::state::StateEvent;
+
+/// Leadership.
+pub(super) struct Cluster {
+    membership: Option<ClusterMembership>,
+    election: LeaderElection,
+    write_permit: watch::Sender<WritePermit>,
+}
+
+impl Cluster {
+    /// Joins the cluster, if the configuration names an etcd.
+    pub(super) fn join<N: ClusterNetwork>(network: &N, config: &Config) -> Self {
+        let write_permit = watch::Sender::new(WritePermit::Open { term: config.term });
+        Self {
+            membership: ClusterMembership::join_cluster(network, config, &write_permit),
+            election: LeaderElection::new(config.term, config.primary_grace),
+            write_permit,
+        }
+    }
+
+    pub(super) fn watch_permit(&self) -> watch::Receiver<WritePermit> {
+        self.write_permit.subscribe()
+    }
+
+    pub(super) fn membership_mut(&mut self) -> Option<&mut ClusterMembership> {
+        self.membership.as_mut()
+    }
+
+    /// Whether the switches elect, and no etcd.
+    pub(super) fn is_switch_led(&self) -> bool {
+        self.membership.is_none()
+    }
+
+    /// Whether this controller may change what all share.
+    pub(super) fn may_decide(&self) -> bool {
+        self.membership.as_ref().is_none_or(ClusterMembership::is_leader)
+    }
+
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.election.next_due()
+    }
+
+    /// Waits for an update from etcd; for ever without one.
+    pub(super) async fn wait_for_update(&mut self) {
+        match &mut self.membership {
+            Some(membership) => membership.wait_for_update().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Why this controller refuses an event: another one leads.
+    pub(super) fn refusal_for(&self, event: &StateEvent) -> Option<Finding> {
+        self.membership.as_ref()?.refusal_for(event)
+    }
+
+    /// The term to bid in, by this controller's mastership at all switches.
+    pub(super) fn choose_term(&mut self, masterships: &[Mastership], now: Instant) -> u64 {
+        self.election.choose_term(masterships, now)
+    }
+
+    /// Lets sessions bid in a term.
+    pub(super) fn permit_term(&self, term: u64) {
+        let permit = WritePermit::Open { term };
+        self.write_permit.send_if_modified(|had| std::mem::replace(had, permit) != permit);
+    }
+
+    /// Accepts an election once everything stored before it is planned for.
+    pub(super) fn confirm_prepared(&mut self, planned: u64) {
+        if let Some(membership) = &mut self.membership {
+            membership.confirm_prepared(planned);
+        }
+    }
+
+    /// Leaves the cluster, and gives a leadership back.
+    pub(super) async fn leave(self) {
+        if let Some(membership) = self.membership {
+            membership.leave_cluster().await;
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The event loop: what wakes the controller, in one fixed order, and what follows from it.
+//!
+//! [`Core`] owns the five parts of a running controller and moves values between them: an input
+//! goes to the [`StateDriver`], the [`Effects`] of the step go to the [`Publisher`] and the
+//! [`Planner`], what the switches hold comes from the [`Observer`], what other controllers stored
+//! from the [`Cluster`]. No part knows another. The decision: everything that wakes the loop is one
+//! [`WakeReason`], taken in a fixed order, so that what it does depends on what arrived and not on
+//! which of two arrivals a poll saw first.
+
+mod cluster_sync;
+mod effects;
+mod observation;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use topology::{Fabric, Finding, spec};
+use tracing::error;
+
+use super::cluster::Cluster;
+use super::observer::Observer;
+use super::planner::{PlanWaiter, Planner};
+use super::publisher::Publisher;
+use super::state_driver::StateDriver;
+use crate::southbound::ChangeOrigin;
+use crate::southbound::connection::{ComputationPanicked, SwitchNetwork};
+use crate::state::{Effects, EventSubmission, PlanResult, StateEvent, SubmittedItem};
+use crate::store::StoreRecord;
+
+/// The running controller, one task.
+pub(super) struct Core<N> {
+    pub(super) state: StateDriver,
+    pub(super) planner: Planner<N>,
+    pub(super) publisher: Publisher<N>,
+    pub(super) observer: Observer,
+    pub(super) cluster: Cluster,
+    pub(super) stop: CancellationToken,
+}
+
+/// What wakes the loop.
+enum WakeReason {
+    Stop,
+    Planned(Result<PlanResult, ComputationPanicked>),
+    Submitted(EventSubmission),
+    /// The leader may have stored something, or leadership changed.
+    ClusterUpdated,
+    /// A session changed its status, or a deadline has come.
+    Observe,
+}
+
+impl<N: SwitchNetwork> Core<N> {
+    /// Runs until `stop`, or until everybody who could submit anything is gone.
+    pub(super) async fn run_loop(mut self, mut queue: mpsc::Receiver<EventSubmission>) {
+        let mut statuses = self.publisher.board().subscribe();
+        loop {
+            let handled = match self.next_wake(&mut queue, &mut statuses).await {
+                WakeReason::Stop => break,
+                WakeReason::Planned(Ok(result)) => self.adopt_plan(result).await,
+                WakeReason::Planned(Err(panicked)) => Err(panicked),
+                WakeReason::Submitted(submission) => self.accept_submission(submission).await,
+                WakeReason::ClusterUpdated => self.sync_cluster().await,
+                WakeReason::Observe => self.observe_switches().await,
+            };
+            if let Err(ComputationPanicked) = handled {
+                error!("planning panicked; the controller stops and leaves the switches unchanged");
+                break;
+            }
+        }
+        // Sessions first: none may write after the leadership is given back.
+        let meter = self.publisher.stop_sessions().await;
+        self.cluster.leave().await;
+        meter.shut_down().await;
+    }
+
+    /// Waits for the next input.
+    ///
+    /// The order is a contract. Stopping comes before everything. A finished plan comes before new
+    /// submissions, so that a stream of events cannot keep a plan from the switches. Submissions
+    /// come before what the cluster and the sessions report: those are level-triggered and read
+    /// whole, so they lose nothing by waiting, while a failure waits in the queue to be repaired.
+    /// Deadlines are last, because an input may move them.
+    async fn next_wake(
+        &mut self,
+        queue: &mut mpsc::Receiver<EventSubmission>,
+        statuses: &mut watch::Receiver<()>,
+    ) -> WakeReason {
+        let has_room = self.planner.has_room();
+        let due = self.next_due();
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => WakeReason::Stop,
+            result = self.planner.next_result() => WakeReason::Planned(result),
+            submission = queue.recv(), if has_room => {
+                submission.map_or(WakeReason::Stop, WakeReason::Submitted)
+            }
+            () = self.cluster.wait_for_update() => WakeReason::ClusterUpdated,
+            // The publisher itself holds the board, so this cannot end.
+            _ = statuses.changed() => WakeReason::Observe,
+            () = async { sleep_until(due.expect("checked")).await }, if due.is_some() => {
+                WakeReason::Observe
+            }
+        }
+    }
+
+    fn next_due(&mut self) -> Option<Instant> {
+        let state = self.state.state();
+        let return_deadline = self.observer.return_deadline(state.is_returning());
+        let dues = [
+            self.observer.next_due(),
+            self.cluster.next_due(),
+            self.policy_due(),
+            // A part that came back waits for a plan that includes it, however late that is.
+            return_deadline.filter(|_| self.state.state().may_release_returning()),
+            self.state.archive().retry_due(),
+        ];
+        dues.into_iter().flatten().min()
+    }
+
+    /// When the policy changes by itself. Only the leader changes it.
+    fn policy_due(&self) -> Option<Instant> {
+        self.state.policy_due().filter(|_| self.cluster.may_decide())
+    }
+
+    /// Takes in what somebody submitted. The receipt of an event is sent when a plan includes it,
+    /// or at once where it is refused or changes nothing.
+    async fn accept_submission(
+        &mut self,
+        submission: EventSubmission,
+    ) -> Result<(), ComputationPanicked> {
+        let EventSubmission { item, first_reported, received } = submission;
+        let (event, receipt) = match item {
+            SubmittedItem::Event(event, receipt) => (*event, receipt),
+            SubmittedItem::Health(part, health) => {
+                let change = self.observer.observe_part(part, health, received);
+                return self.apply_change(change, received).await;
+            }
+            SubmittedItem::Query(query) => {
+                query.run(self.state.state());
+                return Ok(());
+            }
+        };
+        let inputs = self.state.state().inputs();
+        if let Some(refusal) = self.cluster.refusal_for(&event) {
+            let effects = Effects::from_refusal(refusal);
+            let origin = ChangeOrigin::new(effects.cause, received);
+            let generation = self.state.state().generation();
+            PlanWaiter::new(inputs, origin, &effects, receipt).send_receipt(generation, &[]);
+            return Ok(());
+        }
+        let effects = match event {
+            StateEvent::FabricLearned(fabric) => self.adopt_fabric(fabric, received).await,
+            event if event.changes_policy() => self.store_then_step(event).await,
+            event => self.step_and_store(event).await,
+        };
+        let origin = ChangeOrigin { first_reported, ..ChangeOrigin::new(effects.cause, received) };
+        let waiter = PlanWaiter::new(self.state.state().inputs(), origin, &effects, receipt);
+        match waiter.inputs > inputs {
+            true => self.planner.add_waiter(waiter),
+            false => waiter.send_receipt(effects.generation, &[]),
+        }
+        self.apply_effects(effects, received).await
+    }
+
+    /// The only call of the state's transition.
+    fn step_state(&mut self, event: StateEvent) -> Effects {
+        let before = self.state.state().generation();
+        let effects = self.state.step(event);
+        self.observer.track_drains(self.state.drained_parts(), before);
+        effects
+    }
+
+    /// Steps, then stores what the next run must know of it.
+    async fn step_and_store(&mut self, event: StateEvent) -> Effects {
+        let mut effects = self.step_state(event);
+        if let Some(record) = effects.record.take() {
+            effects.findings.extend(self.state.archive_mut().store_or_report(record).await);
+        }
+        effects
+    }
+
+    /// Stores a change of the policy, then steps: a copy of the state takes the event in first, and
+    /// where its record cannot be stored nothing has changed.
+    async fn store_then_step(&mut self, event: StateEvent) -> Effects {
+        let cause = event.kind();
+        let considered = self.state.state().clone().step(event.clone());
+        if let Some(record) = considered.record
+            && let Err(reason) = self.state.archive_mut().store_record(record).await
+        {
+            // The answer may be lost and the record stored; then it is overwritten by a retry.
+            let text = format!("refused: it could not be stored, and nothing is changed: {reason}");
+            return Effects {
+                cause,
+                generation: self.state.state().generation(),
+                ..Effects::from_refusal(Finding::error("policy", text))
+            };
+        }
+        Effects { record: None, ..self.step_state(event) }
+    }
+
+    /// Adopts a fabric of the same switches, with the known failures; the event carries over what
+    /// is known of jobs.
+    fn fabric_event(&mut self, fabric: Fabric, now: Instant) -> StateEvent {
+        self.observer.adopt_fabric(&fabric, now);
+        self.state.event_on_fabric(fabric)
+    }
+
+    async fn adopt_fabric(&mut self, fabric: Fabric, now: Instant) -> Effects {
+        let record = StoreRecord::Fabric(spec::explicit_document(&fabric));
+        let event = self.fabric_event(fabric, now);
+        let mut effects = self.step_and_store(event).await;
+        if effects.refusal.is_none() {
+            effects.findings.extend(self.state.archive_mut().store_or_report(record).await);
+        }
+        effects
+    }
+
+    /// Adopts a plan and answers everybody who waited for it.
+    async fn adopt_plan(&mut self, result: PlanResult) -> Result<(), ComputationPanicked> {
+        let origin = self.planner.origin_of(&result);
+        let effects = self.step_state(StateEvent::Planned(Box::new(result)));
+        let (generation, findings) = (effects.generation, effects.findings.clone());
+        self.apply_effects_since(effects, origin).await?;
+        let planned = self.state.state().planned_inputs();
+        self.planner.answer_waiters(planned, generation, &findings);
+        // Leadership is confirmed only now: everything stored before the election is planned for.
+        self.cluster.confirm_prepared(planned);
+        Ok(())
+    }
+}

@@ -1,0 +1,85 @@
+//! What the loop owes to other controllers: it follows what the leader stores.
+//!
+//! The decision: a controller that is elected takes everything in once more before it writes. From
+//! then on no other controller can store anything, so a leader takes nothing in: what it reads may
+//! be older than what it has stored since.
+
+use tokio::time::Instant;
+use topology::Finding;
+
+use super::Core;
+use crate::etcd::ClusterUpdate;
+use crate::runtime::archive::{event_from_record, or_finding};
+use crate::runtime::log::log_finding;
+use crate::southbound::connection::{ComputationPanicked, SwitchNetwork};
+use crate::state::StateEvent;
+
+impl<N: SwitchNetwork> Core<N> {
+    /// Takes in what the leader has stored: once elected everything again, and then nothing.
+    pub(super) async fn sync_cluster(&mut self) -> Result<(), ComputationPanicked> {
+        let Some(membership) = self.cluster.membership_mut() else {
+            return Ok(());
+        };
+        let Some(update) = membership.latest_update() else {
+            return Ok(());
+        };
+        let is_leader = update.elected.is_some();
+        if membership.update_election(update.elected) {
+            let store = is_leader.then(|| membership.store_client());
+            self.state.archive_mut().use_cluster_store(store);
+        } else if is_leader {
+            // etcd could be read, so what could not be stored before may be storable now.
+            self.state.retry_store().await;
+            return Ok(());
+        }
+        let now = Instant::now();
+        let mut findings = Vec::new();
+        self.adopt_stored(&update, &mut findings, now).await?;
+        if is_leader {
+            self.prepare_leadership(update.stored.generation, &mut findings, now).await?;
+        }
+        findings.iter().for_each(log_finding);
+        Ok(())
+    }
+
+    /// Steps through everything that was stored since: the fabric first, as the other documents
+    /// are resolved on it.
+    async fn adopt_stored(
+        &mut self,
+        update: &ClusterUpdate,
+        findings: &mut Vec<Finding>,
+        now: Instant,
+    ) -> Result<(), ComputationPanicked> {
+        let records = self.state.archive_mut().adopt_stored(update.stored.clone());
+        let fabric = self.state.archive().learned_fabric(self.state.state().fabric());
+        if let Some(fabric) = or_finding(fabric, findings).flatten() {
+            let event = self.fabric_event(fabric, now);
+            let effects = self.step_state(event);
+            self.apply_effects(effects, now).await?;
+        }
+        for record in records {
+            let event = event_from_record(&record, self.state.state().fabric());
+            if let Some(event) = or_finding(event, findings) {
+                let effects = self.step_state(event);
+                self.apply_effects(effects, now).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Skips the generations that earlier leaders may have used, stores what no leader stored, and
+    /// has the membership wait until all of it is planned for.
+    async fn prepare_leadership(
+        &mut self,
+        used_generation: u64,
+        findings: &mut Vec<Finding>,
+        now: Instant,
+    ) -> Result<(), ComputationPanicked> {
+        let effects = self.step_state(StateEvent::ElectionWon(used_generation));
+        findings.extend(self.state.store_missing().await);
+        if let Some(membership) = self.cluster.membership_mut() {
+            membership.await_inputs(self.state.state().inputs());
+        }
+        self.apply_effects(effects, now).await
+    }
+}

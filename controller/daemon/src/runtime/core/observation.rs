@@ -1,0 +1,91 @@
+//! What the loop sees by itself: whether switches answer, what they hold and have room for, and
+//! which deadlines have come.
+//!
+//! The decision: everything is looked at each time. A pass that finds nothing new changes nothing,
+//! so it does not matter what woke it.
+
+use tokio::time::Instant;
+use topology::AvailabilityChange;
+use tracing::warn;
+
+use super::Core;
+use crate::runtime::observer::SwitchObservations;
+use crate::southbound::arbitration::Mastership;
+use crate::southbound::connection::{ComputationPanicked, SwitchNetwork};
+use crate::state::StateEvent;
+use crate::store::StoreRecord;
+
+impl<N: SwitchNetwork> Core<N> {
+    /// Looks at what the sessions report and at what is due.
+    pub(super) async fn observe_switches(&mut self) -> Result<(), ComputationPanicked> {
+        let now = Instant::now();
+        self.state.note_held(self.publisher.board());
+        self.publisher.measure_change(self.state.state().fabric());
+        let seen = SwitchObservations::read(self.publisher.board());
+        for &(part, health) in &seen.parts {
+            let change = self.observer.observe_part(part, health, now);
+            self.apply_change(change, now).await?;
+        }
+        for change in self.observer.take_due_changes(now) {
+            self.apply_change(Some(change), now).await?;
+        }
+        let held = seen.held_everywhere(self.state.state().fabric());
+        self.observer.check_drains(held, seen.has_primary(), now);
+        self.release_returning(held, now).await?;
+        if self.cluster.is_switch_led() {
+            self.choose_term(&seen.masterships, now).await;
+        }
+        if self.policy_due().is_some_and(|due| due <= now) {
+            let event = self.state.deadline_event();
+            let effects = self.step_and_store(event).await;
+            self.apply_effects(effects, now).await?;
+        }
+        if self.state.archive().retry_due().is_some_and(|due| due <= now) {
+            self.state.retry_store().await;
+        }
+        for (switch, room) in seen.pin_rooms {
+            if self.observer.is_new_pin_room(switch, room) {
+                let effects = self.step_state(StateEvent::PinRoomLearned(switch, room));
+                self.apply_effects(effects, now).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies a confirmed change of the fabric, if there is one.
+    pub(super) async fn apply_change(
+        &mut self,
+        change: Option<AvailabilityChange>,
+        now: Instant,
+    ) -> Result<(), ComputationPanicked> {
+        let Some(change) = change else { return Ok(()) };
+        warn!(?change, "the fabric changed");
+        let effects = self.step_state(StateEvent::FabricChanged(change));
+        self.apply_effects(effects, now).await
+    }
+
+    /// Lets parts that work again be used, once every switch that is up holds tables that know of
+    /// them. Where another controller writes, that is never seen here, and only the deadline tells.
+    async fn release_returning(
+        &mut self,
+        held: Option<u64>,
+        now: Instant,
+    ) -> Result<(), ComputationPanicked> {
+        let Some(deadline) = self.observer.return_deadline(self.state.state().is_returning())
+        else {
+            return Ok(());
+        };
+        let latest = self.state.state().generation();
+        let generation = held.filter(|_| now < deadline).unwrap_or(latest);
+        let effects = self.step_state(StateEvent::GenerationHeld(generation));
+        self.apply_effects(effects, now).await
+    }
+
+    /// Chooses the term to bid in at all switches. It is stored before any session may bid in it,
+    /// so that no later run of this controller bids in it again.
+    async fn choose_term(&mut self, masterships: &[Mastership], now: Instant) {
+        let term = self.cluster.choose_term(masterships, now);
+        self.state.store_and_log(StoreRecord::Term(term)).await;
+        self.cluster.permit_term(term);
+    }
+}

@@ -1,0 +1,125 @@
+//! The planner at work on the latest request, and everybody who waits for its plan.
+//!
+//! The decision: one request at a time, computed beside the event loop. A receipt is sent once, with
+//! the findings of the event itself before those of the plan.
+
+use std::collections::VecDeque;
+
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use topology::Finding;
+
+use crate::southbound::ChangeOrigin;
+use crate::southbound::connection::{ComputationPanicked, SwitchNetwork};
+use crate::state::{Effects, PlanRequest, PlanResult, SubmitReceipt};
+
+/// Runs plan requests.
+pub(super) struct Planner<N> {
+    network: N,
+    task: Option<JoinHandle<Result<PlanResult, ComputationPanicked>>>,
+    /// When and why the request under way was made.
+    origin: ChangeOrigin,
+    /// In the order of their events.
+    waiters: VecDeque<PlanWaiter>,
+    waiters_max: usize,
+}
+
+impl<N: SwitchNetwork> Planner<N> {
+    /// An idle planner, for which at most so many events wait.
+    pub(super) fn new(network: N, waiters_max: usize) -> Self {
+        let origin = ChangeOrigin::new("nothing", Instant::now());
+        Self { network, task: None, origin, waiters: VecDeque::new(), waiters_max }
+    }
+
+    /// Whether another event may wait for a plan. Backpressure: while none may, the loop accepts no
+    /// submission, and submitters wait at the queue.
+    pub(super) fn has_room(&self) -> bool {
+        self.waiters.len() < self.waiters_max
+    }
+
+    /// Computes the plan, once `repair` is done.
+    pub(super) fn start_planning(
+        &mut self,
+        request: PlanRequest,
+        cause: &'static str,
+        repair: Option<impl Future<Output = ()> + Send + 'static>,
+    ) {
+        let now = Instant::now();
+        self.origin = ChangeOrigin { planning_started: Some(now), ..ChangeOrigin::new(cause, now) };
+        let network = self.network.clone();
+        self.task = Some(tokio::spawn(async move {
+            if let Some(repair) = repair {
+                repair.await;
+            }
+            network.run_blocking(move || request.compute_plan()).await
+        }));
+    }
+
+    /// Waits for the plan under way; for ever where there is none.
+    pub(super) async fn next_result(&mut self) -> Result<PlanResult, ComputationPanicked> {
+        let Some(task) = &mut self.task else {
+            return std::future::pending().await;
+        };
+        let result = task.await;
+        self.task = None;
+        result.unwrap_or(Err(ComputationPanicked))
+    }
+
+    pub(super) fn add_waiter(&mut self, waiter: PlanWaiter) {
+        self.waiters.push_back(waiter);
+    }
+
+    /// What led to a plan: the first event that waits for it, or the request itself.
+    pub(super) fn origin_of(&self, result: &PlanResult) -> ChangeOrigin {
+        let first = self.waiters.front().filter(|waiter| waiter.inputs <= result.inputs());
+        ChangeOrigin {
+            planning_started: self.origin.planning_started,
+            ..first.map_or(self.origin, |waiter| waiter.origin)
+        }
+    }
+
+    /// Answers everybody whose event the plan in force takes into account.
+    pub(super) fn answer_waiters(&mut self, planned: u64, generation: u64, findings: &[Finding]) {
+        while let Some(waiter) = self.waiters.pop_front_if(|next| next.inputs <= planned) {
+            waiter.send_receipt(generation, findings);
+        }
+    }
+}
+
+/// A submitter that waits until its event is planned for.
+pub(super) struct PlanWaiter {
+    /// The event's number among those taken in.
+    pub(super) inputs: u64,
+    origin: ChangeOrigin,
+    refusal: Option<Finding>,
+    findings: Vec<Finding>,
+    receipt: oneshot::Sender<SubmitReceipt>,
+}
+
+impl PlanWaiter {
+    pub(super) fn new(
+        inputs: u64,
+        origin: ChangeOrigin,
+        effects: &Effects,
+        receipt: oneshot::Sender<SubmitReceipt>,
+    ) -> Self {
+        Self {
+            inputs,
+            origin,
+            refusal: effects.refusal.clone(),
+            findings: effects.findings.clone(),
+            receipt,
+        }
+    }
+
+    pub(super) fn send_receipt(mut self, generation: u64, findings: &[Finding]) {
+        self.findings.extend_from_slice(findings);
+        // The submitter may have stopped waiting; the event counts all the same.
+        drop(self.receipt.send(SubmitReceipt {
+            generation,
+            refusal: self.refusal,
+            findings: self.findings,
+        }));
+    }
+}

@@ -1,0 +1,189 @@
+//! Publishes desired tables to the sessions, one for each switch.
+//!
+//! The decision: a session gets nothing but tables with a generation, over a `watch`. One that is
+//! slow sees the latest generation and skips those between.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+use topology::{Fabric, SwitchId};
+use tracing::{error, info};
+
+use super::change_meter::ChangeMeter;
+use super::lowering::{desired_tables, lower_rollout};
+use crate::lower::protect_tables;
+use crate::southbound::connection::{ComputationPanicked, SwitchNetwork};
+use crate::southbound::session::{self, SessionContext};
+use crate::southbound::{ChangeOrigin, DesiredTables, StatusBoard, SwitchStatus, SwitchTarget};
+use crate::state::PlanRollout;
+
+/// Gives sessions their tables.
+pub(super) struct Publisher<N> {
+    context: SessionContext<N>,
+    desired: watch::Sender<Arc<DesiredTables>>,
+    rollout: watch::Sender<Option<PlanRollout>>,
+    sessions: BTreeMap<SwitchTarget, SessionTask>,
+    meter: ChangeMeter,
+    stop: CancellationToken,
+}
+
+/// A session that was started.
+struct SessionTask {
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl SessionTask {
+    /// Stops the session at its next await, and waits for that.
+    async fn stop_session(self) {
+        self.stop.cancel();
+        if self.task.await.is_err() {
+            error!("a session panicked");
+        }
+    }
+}
+
+impl<N: SwitchNetwork> Publisher<N> {
+    /// A publisher to sessions that read `desired` in this context; they stop with `stop`.
+    pub(super) fn new(
+        context: SessionContext<N>,
+        desired: watch::Sender<Arc<DesiredTables>>,
+        meter: ChangeMeter,
+        stop: CancellationToken,
+    ) -> Self {
+        let rollout = watch::Sender::new(None);
+        Self { context, desired, rollout, sessions: BTreeMap::new(), meter, stop }
+    }
+
+    pub(super) fn board(&self) -> &StatusBoard {
+        &self.context.board
+    }
+
+    pub(super) fn meter(&self) -> &ChangeMeter {
+        &self.meter
+    }
+
+    pub(super) fn watch_desired(&self) -> watch::Receiver<Arc<DesiredTables>> {
+        self.desired.subscribe()
+    }
+
+    pub(super) fn watch_rollout(&self) -> watch::Receiver<Option<PlanRollout>> {
+        self.rollout.subscribe()
+    }
+
+    /// The tables in force with the ports of failed parts out of use.
+    pub(super) fn protected_tables(
+        &self,
+        protection: &PlanRollout,
+        origin: ChangeOrigin,
+    ) -> DesiredTables {
+        let in_force = &self.desired.borrow().tables;
+        let tables = protect_tables(&protection.wiring, &protection.fabric, in_force);
+        desired_tables(protection, tables, origin)
+    }
+
+    /// The tables of a plan, lowered beside the event loop.
+    pub(super) async fn lowered_tables(
+        &self,
+        rollout: &PlanRollout,
+        origin: ChangeOrigin,
+    ) -> Result<DesiredTables, ComputationPanicked> {
+        let (rollout, before) = (rollout.clone(), Arc::clone(&self.desired.borrow()));
+        let lowering = move || lower_rollout(&rollout, &before, origin);
+        self.context.network.run_blocking(lowering).await
+    }
+
+    /// Waits until every switch that this controller writes holds what is desired now, or until a
+    /// repair should have been done.
+    pub(super) fn wait_for_repair(&self) -> impl Future<Output = ()> + use<N> {
+        let board = self.context.board.clone();
+        let generation = self.desired.borrow().generation;
+        let deadline = self.context.config.repair_deadline;
+        async move {
+            let repaired = async {
+                let mut changes = board.subscribe();
+                // The board itself holds the sender.
+                while !board.is_generation_held(generation) && changes.changed().await.is_ok() {}
+            };
+            drop(timeout(deadline, repaired).await);
+        }
+    }
+
+    /// Stops the sessions with switches that `fabric` does not have.
+    pub(super) async fn stop_stale_sessions(&mut self, fabric: &Fabric) {
+        let targets = SwitchTarget::all_in_fabric(fabric);
+        let stale = self.sessions.extract_if(.., |target, _| !targets.contains(target));
+        for (target, session) in stale {
+            session.stop_session().await;
+            self.context.board.remove_switch(target.switch);
+        }
+    }
+
+    /// Publishes tables, and starts the sessions that are missing.
+    pub(super) fn publish(&mut self, desired: Arc<DesiredTables>, rollout: PlanRollout) {
+        let (generation, plan) = (desired.generation, rollout.plan.generation);
+        info!(generation, plan, "publishing");
+        self.trace_superseded(Instant::now());
+        let targets = SwitchTarget::all_in_fabric(&rollout.fabric);
+        self.desired.send_replace(desired);
+        self.rollout.send_replace(Some(rollout));
+        for target in targets {
+            self.sessions.entry(target).or_insert_with_key(|target| {
+                // On the board before the session first runs, so that nobody takes a board without
+                // the switch for a fabric without it.
+                self.context.board.add_switch(target.switch, &target.name);
+                let stop = self.stop.child_token();
+                let run = session::run_session(target.clone(), self.context.clone(), stop.clone());
+                SessionTask { stop, task: tokio::spawn(run) }
+            });
+        }
+    }
+
+    /// Measures the latest change, once every switch that is up holds it.
+    pub(super) fn measure_change(&mut self, fabric: &Fabric) {
+        let desired = Arc::clone(&self.desired.borrow());
+        if !self.meter.is_unmeasured(desired.generation) {
+            return;
+        }
+        let holding = self.statuses_holding(desired.generation);
+        let mut is_held = !holding.is_empty();
+        self.context.board.for_each_status(|switch, _| {
+            is_held &= holding.contains_key(&switch) || !fabric.is_switch_up(switch);
+        });
+        if is_held {
+            self.meter.record_verified(&desired, &holding);
+        }
+    }
+
+    /// Traces the change that the next one supersedes, if any switch was seen to hold it.
+    fn trace_superseded(&self, now: Instant) {
+        let desired = Arc::clone(&self.desired.borrow());
+        if self.meter.is_unmeasured(desired.generation) {
+            let holding = self.statuses_holding(desired.generation);
+            self.meter.record_superseded(&desired, &holding, now);
+        }
+    }
+
+    /// The statuses of the switches that were seen to hold exactly this generation.
+    fn statuses_holding(&self, generation: u64) -> BTreeMap<SwitchId, SwitchStatus> {
+        let mut holding = BTreeMap::new();
+        self.context.board.for_each_status(|switch, status| {
+            if status.verified.is_some_and(|verified| verified.generation == generation) {
+                holding.insert(switch, status.clone());
+            }
+        });
+        holding
+    }
+
+    /// Stops all sessions. They withdraw nothing: switches go on forwarding by what they hold.
+    pub(super) async fn stop_sessions(self) -> ChangeMeter {
+        for session in self.sessions.into_values() {
+            session.stop_session().await;
+        }
+        self.meter
+    }
+}

@@ -1,0 +1,138 @@
+//! The state with what surrounds every step of it: the recording, the store, and the watch that
+//! shows which policy revision is in force.
+//!
+//! [`Core`](super::core::Core) feeds it. The decision: a step itself never waits for a disk. What
+//! must be durable before it counts is stored by the caller first, everything else after.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+use topology::{Fabric, Finding, spec};
+
+use super::archive::StateArchive;
+use super::log::log_finding;
+use crate::clock::Clock;
+use crate::recorder::FlightRecorder;
+use crate::southbound::{DesiredTables, StatusBoard};
+use crate::state::{Effects, PlanRollout, State, StateEvent};
+use crate::store::StoreRecord;
+
+/// The state, recorded and stored.
+pub(super) struct StateDriver {
+    state: State,
+    archive: StateArchive,
+    recorder: FlightRecorder,
+    clock: Clock,
+    /// The number of the policy revision in force and whether it is on trial.
+    revision: watch::Sender<(u64, bool)>,
+}
+
+impl StateDriver {
+    pub(super) fn new(
+        state: State,
+        archive: StateArchive,
+        recorder: FlightRecorder,
+        clock: Clock,
+    ) -> Self {
+        Self { state, archive, recorder, clock, revision: watch::Sender::default() }
+    }
+
+    pub(super) fn state(&self) -> &State {
+        &self.state
+    }
+
+    pub(super) fn archive(&self) -> &StateArchive {
+        &self.archive
+    }
+
+    pub(super) fn archive_mut(&mut self) -> &mut StateArchive {
+        &mut self.archive
+    }
+
+    pub(super) fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    pub(super) fn watch_revision(&self) -> watch::Receiver<(u64, bool)> {
+        self.revision.subscribe()
+    }
+
+    /// One transition of the state, recorded with its effects.
+    pub(super) fn step(&mut self, event: StateEvent) -> Effects {
+        let now = self.clock.unix_now();
+        let pending = self.recorder.begin_step(&event, &self.state, now);
+        let effects = self.state.step(event);
+        self.recorder.finish_step(pending, &effects, now);
+        effects
+    }
+
+    /// What the policy in force drains.
+    pub(super) fn drained_parts(&self) -> &[String] {
+        &self.state.policy_history().latest().content.policy.drained
+    }
+
+    /// When the policy in force changes by itself.
+    pub(super) fn policy_due(&self) -> Option<Instant> {
+        let due = self.state.policy_history().next_due_ms();
+        due.map(|at| self.clock.instant_at(at))
+    }
+
+    pub(super) fn deadline_event(&self) -> StateEvent {
+        StateEvent::DeadlineReached(self.clock.unix_now())
+    }
+
+    /// The event with which the controller continues on another fabric.
+    pub(super) fn event_on_fabric(&self, fabric: Fabric) -> StateEvent {
+        self.archive.event_on_fabric(fabric, &self.state)
+    }
+
+    pub(super) fn publish_revision(&self) {
+        let latest = self.state.policy_history().latest();
+        let revision = (latest.number, latest.trial.is_some());
+        self.revision.send_if_modified(|shown| std::mem::replace(shown, revision) != revision);
+    }
+
+    /// Records what the sessions are given.
+    pub(super) fn note_published(&mut self, desired: &Arc<DesiredTables>, rollout: &PlanRollout) {
+        self.recorder.note_published(desired, rollout, self.clock.unix_now());
+    }
+
+    /// Records what switches were seen to hold since the last call.
+    pub(super) fn note_held(&mut self, board: &StatusBoard) {
+        self.recorder.note_held(board, self.clock.unix_now());
+    }
+
+    /// Stores a record; that it cannot be stored is logged.
+    pub(super) async fn store_and_log(&mut self, record: StoreRecord) {
+        self.archive.store_or_report(record).await.iter().for_each(log_finding);
+    }
+
+    /// Reserves the next block of generations in time.
+    pub(super) async fn reserve_generations(&mut self) {
+        let reserved = self.archive.reserve_generations(self.state.generation()).await;
+        reserved.iter().for_each(log_finding);
+    }
+
+    /// Stores what is in force and that no controller has stored yet.
+    pub(super) async fn store_missing(&mut self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        for record in self.archive.missing_records(self.state.stored_records()) {
+            findings.extend(self.archive.store_or_report(record).await);
+        }
+        findings
+    }
+
+    /// Stores what is in force once more, if the last attempt failed.
+    pub(super) async fn retry_store(&mut self) {
+        if self.archive.retry_due().is_none() {
+            return;
+        }
+        let fabric = self
+            .archive
+            .learns_fabric()
+            .then(|| StoreRecord::Fabric(spec::explicit_document(self.state.fabric())));
+        let records = self.state.stored_records().into_iter().chain(fabric);
+        self.archive.retry_records(records).await;
+    }
+}
