@@ -10,7 +10,7 @@ pub(crate) fn parse_switch(text: &str) -> Result<Switch, String> {
     Ok(Switch {
         name: name.to_owned(),
         tier: Tier::Leaf,
-        device_id: device_id.map_err(|_| format!("{id} is no device id; they are numbers"))?,
+        device_id: device_id.map_err(|_| format!("invalid device id `{id}`: not a number"))?,
         p4runtime: Some(address.to_owned()),
         ports: [].into(),
     })

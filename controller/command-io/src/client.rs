@@ -190,27 +190,38 @@ impl ControllerClient {
         let source = error.get_ref().and_then(|source| source.downcast_ref());
         CommandError::Failed(match source {
             Some(rustls::Error::InvalidMessage(_)) => {
-                format!("what listens at {address} speaks no TLS; leave out --ca")
+                format!("the server at {address} does not use TLS; omit --ca")
             }
-            _ => format!("the controller at {address} is not one that --ca knows: {error}"),
+            _ => format!(
+                "the controller at {address} has no certificate of an authority of --ca: {error}"
+            ),
         })
     }
 
     fn timeout_error(&self) -> CommandError {
-        CommandError::Failed(format!("{}: no answer in time", self.controller))
+        CommandError::Failed(format!(
+            "the controller at {} did not respond in time",
+            self.controller
+        ))
     }
 
     /// Parses a message of the controller.
     pub fn parse_json<T: DeserializeOwned>(&self, text: &[u8]) -> Result<T, CommandError> {
         serde_json::from_slice(text).map_err(|error| {
-            CommandError::Failed(format!("{}: not an answer: {error}", self.controller))
+            CommandError::Failed(format!(
+                "invalid response of the controller at {}: {error}",
+                self.controller
+            ))
         })
     }
 
     /// The findings of a refused request; status 422 means invalid input.
     fn response_error(&self, status: StatusCode, text: &[u8]) -> CommandError {
         let Ok(ErrorBody { findings }) = self.parse_json::<ErrorBody>(text) else {
-            return CommandError::Failed(format!("{} answers {status}", self.controller));
+            return CommandError::Failed(format!(
+                "the controller at {} responded {status}",
+                self.controller
+            ));
         };
         let texts: Vec<String> = findings.into_iter().map(|finding| finding.text).collect();
         match status {

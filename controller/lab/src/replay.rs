@@ -88,7 +88,7 @@ impl ReplayArgs {
     /// One setup for each scheduler, of which there is at least one.
     fn build_setups(&self) -> Result<Vec<ReplaySetup>, CommandError> {
         if !(self.volume > 0.0 && self.volume.is_finite()) {
-            let what = format!("{} is no factor; give more than 0", self.volume);
+            let what = format!("{} is not a factor; it must be above 0", self.volume);
             return Err(CommandError::input("--volume", what));
         }
         let policy = files::policy_with(self.policy.as_deref(), |document| {

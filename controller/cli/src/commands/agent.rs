@@ -163,7 +163,7 @@ fn resolve_settings(
             .or(written)
             .unwrap_or(default)
         {
-            0 => Err(CommandError::input(name, "0; at least 1 is right")),
+            0 => Err(CommandError::input(name, "0; it must be at least 1")),
             value => Ok(f64::from(value) / 1e3),
         };
     let limits = ReportLimits {
@@ -194,7 +194,7 @@ async fn report_to_controller(
     credentials: &ClientCredentials,
 ) -> Result<(), CommandError> {
     let controller = controller.ok_or_else(|| {
-        CommandError::input("--controller", "missing; where does the controller listen?")
+        CommandError::input("--controller", "missing; give the address of the controller")
     })?;
     let contact = credentials.report_endpoint(&controller)?;
     let outlet = ReportSink::for_controller(&contact).map_err(|error| agent_error(&error))?;
@@ -235,9 +235,8 @@ async fn print_counters(settings: &AgentSettings, seconds: u32) -> Result<(), Co
 
 /// Completes at SIGINT or SIGTERM.
 fn stop_signal() -> Result<impl Future<Output = ()>, CommandError> {
-    let heard = |kind| signal(kind).map_err(CommandError::failed);
-    let mut interrupt = heard(SignalKind::interrupt())?;
-    let mut terminate = heard(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(CommandError::failed)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(CommandError::failed)?;
     Ok(async move {
         tokio::select! {
             _ = interrupt.recv() => {}

@@ -218,7 +218,7 @@ async fn reload_documents(
     match OperatorDocuments::read_documents(args, fabric) {
         Ok(wanted) => submit_documents(controller, wanted, args).await.map(Some),
         Err(failure) => {
-            eprintln!("crux: {failure}; nothing is changed");
+            eprintln!("crux: {failure}; nothing was changed");
             Ok(None)
         }
     }
@@ -261,7 +261,7 @@ async fn await_leader(
 ) -> Result<LeadingController, CommandError> {
     let patience = Duration::from_secs(args.patience);
     let Ok(mandate) = timeout(patience, controller.await_leader()).await else {
-        eprintln!("crux: it is not known yet which controller leads");
+        eprintln!("crux: no leader is known yet");
         return Ok(LeadingController::Another);
     };
     match mandate.map_err(CommandError::failed)? {

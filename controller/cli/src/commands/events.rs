@@ -70,7 +70,7 @@ fn follow_events(args: &EventsArgs) -> Result<(), CommandError> {
 }
 
 async fn reconnect_stream(args: &EventsArgs, since: EventPosition) -> command_io::FrameStream {
-    eprintln!("crux: the controller is gone; waiting for it");
+    eprintln!("crux: lost the controller; reconnecting");
     loop {
         sleep(RETRY).await;
         if let Ok(frames) = args.client.open_event_stream(&events_path(since)).await {
@@ -97,7 +97,7 @@ fn print_frame(
 
 fn warn_missed(missed: u64) {
     if missed > 0 {
-        eprintln!("crux: {missed} events are no longer kept");
+        eprintln!("crux: {missed} events were missed");
     }
 }
 

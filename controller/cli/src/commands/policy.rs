@@ -293,7 +293,7 @@ fn preview_request(file: &str) -> Result<PreviewPolicyRequest, CommandError> {
 
 /// A time as people write it: 30s, 5m, 1h.
 fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no time; write it as 30s, 5m or 1h");
+    let wrong = || format!("invalid time `{text}`: write it as 30s, 5m or 1h");
     let split = text.len() - text.chars().next_back().map_or(0, char::len_utf8);
     let (number, unit) = text.split_at(split);
     let number: u64 = number.parse().map_err(|_| wrong())?;

@@ -56,7 +56,7 @@ pub(crate) fn run_replay_incident(args: &ReplayIncidentArgs) -> Result<(), Comma
     match differing.next() {
         None => Ok(()),
         Some((told, first)) => Err(CommandError::Failed(format!(
-            "{}: step {} (line {}) comes differently: {}",
+            "{}: step {} (line {}) differs: {}",
             told.file,
             first.step,
             first.line,

@@ -131,9 +131,7 @@ pub(crate) fn print_findings(args: &StatusArgs) -> Result<(), CommandError> {
     let findings: Vec<Finding> = args.client.get_json("/v1/doctor")?;
     match args.output.format {
         OutputFormat::Json => output::print_json(&findings)?,
-        OutputFormat::Table if findings.is_empty() => {
-            output::print_line("everything is as it should be")?
-        }
+        OutputFormat::Table if findings.is_empty() => output::print_line("no problems found")?,
         OutputFormat::Table => findings.iter().try_for_each(output::print_line)?,
     }
     let errors = findings.iter().filter(|finding| finding.severity == Severity::Error);
@@ -171,14 +169,15 @@ impl StatusArgs {
 
 /// Why the level.
 fn explain_level(why: &ExplainJobResponse) -> String {
-    let names = |names: &[String]| match names.is_empty() {
-        true => "nobody".to_owned(),
-        false => names.join(", "),
-    };
+    let [contenders, merged_with] =
+        [&why.contenders, &why.merged_with].map(|names| match names.is_empty() {
+            true => "nobody".to_owned(),
+            false => names.join(", "),
+        });
     let bottleneck = why.bottleneck.as_deref().unwrap_or("no link");
     let reference = why.reference.as_deref().unwrap_or("its contenders");
     let rule = match (&why.rule, why.profiled) {
-        (_, true) => "the highest class, because it is being profiled".to_owned(),
+        (_, true) => "the highest level, because it is being profiled".to_owned(),
         (Some(rule), false) => format!("the override `{rule}`"),
         (None, false) => "no override".to_owned(),
     };
@@ -188,7 +187,7 @@ fn explain_level(why: &ExplainJobResponse) -> String {
          intensity   {:.3e} FLOP/s: {bottleneck} takes {:.4} s of an iteration\n  \
          correction  {:.3}, compared with {reference}\n  \
          priority    {:.3e}\n  \
-         contends    with {}; compression left {} above it in its class\n  \
+         contends    with {}; compression left {} above it at its level\n  \
          policy      {rule}{adopts}",
         why.id,
         why.level,
@@ -198,8 +197,8 @@ fn explain_level(why: &ExplainJobResponse) -> String {
         why.bottleneck_seconds,
         why.correction,
         why.priority,
-        names(&why.contenders),
-        names(&why.merged_with),
+        contenders,
+        merged_with,
     )
 }
 

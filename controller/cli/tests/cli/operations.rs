@@ -124,7 +124,7 @@ const LOOKING: [Case; 12] = [
     ("explain gtp", 1, &["did you mean `gpt`?"]),
     ("place --gpus 8 --model gpt-24l/A100 --placement first-fit", 0, &["it waits: too few GPUs"]),
     ("place --gpus 8 --model gpt-24l/A100 --fabric lab.toml", 2, &["cannot be used with"]),
-    ("doctor", 0, &["everything is as it should be"]),
+    ("doctor", 0, &["no problems found"]),
     ("events", 0, &["job gpt arrived: level", "this controller leads"]),
     ("events --since 1 --json", 0, &["\"kind\":\"plan_adopted\""]),
     ("top --once", 0, &["2 jobs", "gpt", "leaf1", "primary", "job bert arrived"]),
@@ -205,8 +205,8 @@ const STRANGER: &[u8] =
 /// What a controller that is protected says to commands.
 const PROTECTED: [Case; 9] = [
     ("jobs", 1, &["ask with https"]),
-    ("jobs --ca stranger.pem", 1, &["not one that --ca knows"]),
-    ("jobs --ca token", 2, &["token: no certificate in PEM"]),
+    ("jobs --ca stranger.pem", 1, &["has no certificate of an authority of --ca"]),
+    ("jobs --ca token", 2, &["token: no PEM certificate"]),
     ("jobs --ca roots.pem", 1, &["a token is missing"]),
     ("jobs --ca roots.pem --token-file token", 0, &["gpt"]),
     (
@@ -264,7 +264,7 @@ async fn a_protected_controller_answers_who_knows_it_and_is_known() {
 async fn who_wants_tls_is_not_served_without() {
     let files = Files::with(&[("roots.pem", ROOTS)]);
     let stage = Stage::open(&Config::default()).await;
-    let plain: [Case; 1] = [("jobs --ca roots.pem", 1, &["speaks no TLS"])];
+    let plain: [Case; 1] = [("jobs --ca roots.pem", 1, &["does not use TLS"])];
     check(&files, stage.server.local_addr(), &plain);
     stage.controller.shutdown().await;
 }

@@ -106,7 +106,7 @@ fn load_certificates(file: &str) -> Result<Vec<CertificateDer<'static>>, Command
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|error| CommandError::input(file, error))?;
     match read.is_empty() {
-        true => Err(CommandError::input(file, "no certificate in PEM is there")),
+        true => Err(CommandError::input(file, "no PEM certificate in the file")),
         false => Ok(read),
     }
 }

@@ -115,7 +115,7 @@ fn schedule_diverges(seed: u64, mutant: PlantedBug, explain: bool) -> bool {
     if explain {
         eprint!("{}", fault_schedule::FaultSchedule::from_seed(seed));
         match &ended {
-            Ok(trace) => eprintln!("seed {seed}: as it should be, trace {trace:016x}"),
+            Ok(trace) => eprintln!("seed {seed}: converged, trace {trace:016x}"),
             Err(why) => eprintln!("seed {seed}: {why}"),
         }
     }

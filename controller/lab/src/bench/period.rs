@@ -77,7 +77,10 @@ pub(crate) fn run_period(args: &PeriodArgs) -> Result<(), CommandError> {
     }
     match rows.iter().filter(|row| row.error.is_none_or(|error| error > PROMISED)).count() {
         0 => Ok(()),
-        far => Err(CommandError::Failed(format!("{far} of {} periods are off", rows.len()))),
+        far => Err(CommandError::Failed(format!(
+            "{far} of {} periods are more than 2 % off",
+            rows.len()
+        ))),
     }
 }
 

@@ -151,10 +151,10 @@ impl MeasuredChange {
         let headings = [
             "",
             "level",
-            "before s: foretold",
+            "before s: forecast",
             "measured",
             "",
-            "after s: foretold",
+            "after s: forecast",
             "measured",
             "",
         ];
@@ -177,7 +177,7 @@ impl MeasuredChange {
         output::print_line(table)?;
         self.findings.iter().try_for_each(output::print_line)?;
         output::print_line(format_args!(
-            "\nlargest difference between foretold and measured: {:.1} %",
+            "\nlargest difference between forecast and measurement: {:.1} %",
             self.largest_difference * 100.0
         ))
     }

@@ -235,9 +235,9 @@ fn job_report(
 
 /// GPU utilisation if every job had the fabric to itself.
 fn alone_utilization(alone: &[EmulatedRun]) -> f64 {
-    let jobs = || alone.iter().flat_map(|run| &run.outcome.jobs);
-    let busy: f64 = jobs().map(|job| f64::from(job.gpus) * job.gpu_busy_fraction).sum();
-    busy / jobs().map(|job| f64::from(job.gpus)).sum::<f64>()
+    let jobs = alone.iter().flat_map(|run| &run.outcome.jobs);
+    let busy: f64 = jobs.clone().map(|job| f64::from(job.gpus) * job.gpu_busy_fraction).sum();
+    busy / jobs.map(|job| f64::from(job.gpus)).sum::<f64>()
 }
 
 fn seed_report(comparison: &SeedComparison) -> DemoSeedReport {

@@ -52,10 +52,11 @@ pub(super) fn run_host(args: &HostArgs) -> Result<(), CommandError> {
 async fn serve_host(args: &HostArgs) -> Result<(), CommandError> {
     let scenario = args.documents.read_scenario()?;
     let (fabric, jobs) = (&scenario.fabric, &scenario.jobs);
-    let host = fabric
-        .host_named(&args.host)
-        .ok_or_else(|| CommandError::input("--host", format_args!("no host {} here", args.host)))?;
-    let scale = TimeScale::new(1.0).ok_or_else(|| CommandError::Failed("no scale".to_owned()))?;
+    let host = fabric.host_named(&args.host).ok_or_else(|| {
+        CommandError::input("--host", format_args!("the fabric has no host {}", args.host))
+    })?;
+    let scale =
+        TimeScale::new(1.0).ok_or_else(|| CommandError::Failed("invalid time scale".to_owned()))?;
     let settings = transport_settings(fabric, jobs, scale, TestbedOptions::default());
     let mut member = HostRuntime {
         host: emulator::EmulatedHost::new(fabric, jobs, host, settings),
@@ -72,7 +73,7 @@ async fn serve_host(args: &HostArgs) -> Result<(), CommandError> {
             order = orders.next() => match order? {
                 Some(LeadMessage::Begin(flows)) => member.begin_flows(&flows),
                 Some(LeadMessage::Stop) => break,
-                None => return Err(CommandError::Failed("the lead has gone".to_owned())),
+                None => return Err(CommandError::Failed("the lead has disconnected".to_owned())),
             },
             datagram = packets.recv() => {
                 let mut next = datagram;

@@ -76,7 +76,8 @@ async fn lead_run(args: &LeadArgs) -> Result<JobRunResult, CommandError> {
     }
     let began = unix_seconds(lead.since);
     let range = MeasuredIterations { skipped: Vec::new(), measured: usize::from(args.iterations) };
-    let scale = TimeScale::new(1.0).ok_or_else(|| CommandError::Failed("no scale".to_owned()))?;
+    let scale =
+        TimeScale::new(1.0).ok_or_else(|| CommandError::Failed("invalid time scale".to_owned()))?;
     loop {
         let trainings = lead.trainings.iter();
         if let Some(outcome) =
@@ -176,9 +177,9 @@ impl RunCoordinator {
                 }
             }
             report = self.reports.recv() => {
-                if let HostMessage::Done(flow) = report.ok_or_else(|| CommandError::Failed("all hosts have gone".to_owned()))?? {
+                if let HostMessage::Done(flow) = report.ok_or_else(|| CommandError::Failed("all hosts have disconnected".to_owned()))?? {
                     let now = duration_nanos(self.since.elapsed());
-                    let job = *self.jobs.get(flow as usize).ok_or_else(|| CommandError::Failed(format!("a host ended flow {flow}")))?;
+                    let job = *self.jobs.get(flow as usize).ok_or_else(|| CommandError::Failed(format!("a host reported unknown flow {flow}")))?;
                     if let Some(teller) = &mut self.reporter {
                         teller.finish_flow(job, nanos_to_seconds(now));
                     }
@@ -254,7 +255,7 @@ impl RunCoordinator {
             .zip(&self.trainings)
             .map(|(job, training)| format!("{} {}", job.id, training.completed_iterations()))
             .collect();
-        CommandError::Failed(format!("out of patience; iterations ended: {}", ended.join(", ")))
+        CommandError::Failed(format!("timed out; completed iterations: {}", ended.join(", ")))
     }
 }
 

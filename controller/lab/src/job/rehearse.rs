@@ -50,7 +50,8 @@ pub(super) fn run_rehearse(args: &RehearseArgs) -> Result<(), CommandError> {
     let scenario = args.documents.read_scenario()?;
     let runtime = tokio::runtime::Runtime::new().map_err(CommandError::failed)?;
     let training = TrainingOptions {
-        scale: TimeScale::new(1.0).ok_or_else(|| CommandError::Failed("no scale".to_owned()))?,
+        scale: TimeScale::new(1.0)
+            .ok_or_else(|| CommandError::Failed("invalid time scale".to_owned()))?,
         iterations: usize::from(args.iterations),
     };
     if let Some(file) = &args.change {

@@ -166,6 +166,6 @@ async fn await_usable(
         }
         sleep(LOOK).await;
     }
-    let text = "the controller does not take in what became of a cable";
+    let text = "the controller did not process the change of a cable in time";
     Err(CommandError::Failed(text.to_owned()))
 }

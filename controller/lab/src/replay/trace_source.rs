@@ -63,7 +63,6 @@ impl TraceArgs {
     }
 
     fn read_trace(&self) -> Result<(JobTrace, TraceFormat), CommandError> {
-        let about = |error: TraceError| CommandError::input(&self.trace, error_chain(&error));
         let workers = match &self.workers {
             Some(file) => LingjunWorkers::read_workers(open_file(file)?)
                 .map_err(|error| CommandError::input(file, error_chain(&error)))?,
@@ -74,14 +73,19 @@ impl TraceArgs {
             Some(_) => TraceReader::with_workers(input, workers),
             None => TraceReader::new(input),
         };
-        let reader = reader.map_err(about)?;
+        let reader = reader.map_err(|error| self.trace_error(&error))?;
         let format = reader.format();
         let selection = TraceSelection {
             tenant: self.tenant.clone(),
             max_jobs: self.max_jobs,
             ..TraceSelection::default()
         };
-        Ok((JobTrace::read_jobs(reader, &selection).map_err(about)?, format))
+        let trace = JobTrace::read_jobs(reader, &selection);
+        Ok((trace.map_err(|error| self.trace_error(&error))?, format))
+    }
+
+    fn trace_error(&self, error: &TraceError) -> CommandError {
+        CommandError::input(&self.trace, error_chain(error))
     }
 
     /// Names that the trace drew at random are drawn again; so are those it does not tell.

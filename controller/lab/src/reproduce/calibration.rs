@@ -16,13 +16,10 @@ pub(super) fn reproduce_fig7(options: SeedOptions) -> Result<PaperReproduction, 
     let experiment = testbed::default_experiment(scenario.fabric, scenario.jobs, SECONDS);
     let alone = IsolatedJob::for_experiment(&experiment).map_err(CommandError::failed)?;
     let shared = testbed::simulate_outcome(&experiment, Scheduler::Ecmp)?;
-    let seconds = |job: usize| {
-        let alone = alone[job].iteration_seconds.unwrap_or(f64::NAN);
+    let [(gpt_alone, gpt_shared), (bert_alone, bert_shared)] = [0, 1].map(|job: usize| {
         let shared = shared.jobs[job].mean_iteration_seconds;
-        (alone, shared.unwrap_or(f64::NAN))
-    };
-    let (gpt_alone, gpt_shared) = seconds(0);
-    let (bert_alone, bert_shared) = seconds(1);
+        (alone[job].iteration_seconds.unwrap_or(f64::NAN), shared.unwrap_or(f64::NAN))
+    });
     let row =
         |measure: &str, unit, paper, ours: f64| MeasureRow::new(measure, unit, paper, &[ours]);
     let rows = vec![

@@ -77,7 +77,7 @@ fn print_discovery(
 ) -> Result<(), CommandError> {
     survey.findings.iter().for_each(print_finding);
     if survey.switches.is_empty() {
-        return Err(CommandError::Failed("no switch took part".to_owned()));
+        return Err(CommandError::Failed("no switch took part in the discovery".to_owned()));
     }
     if args.fabric.is_some() {
         let watched = survey.switches.iter().copied().collect();

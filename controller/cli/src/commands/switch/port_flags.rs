@@ -46,8 +46,9 @@ impl PortAttachment {
 
     /// As simple_switch names them.
     pub(super) fn file_medium(&self) -> PortMedium {
-        let file = |direction| PathBuf::from(format!("{}_{direction}.pcap", self.interface));
-        PortMedium::Files { input: file("in"), output: file("out") }
+        let [input, output] = ["in", "out"]
+            .map(|direction| PathBuf::from(format!("{}_{direction}.pcap", self.interface)));
+        PortMedium::Files { input, output }
     }
 }
 

@@ -430,5 +430,5 @@ fn collect_refusals(updates: &[TableUpdate], codes: &[Code]) -> Vec<RefusedUpdat
 }
 
 fn call_error(call: &'static str, code: Code) -> ClientError {
-    ClientError::Call { call, code, message: "so the schedule wants it".to_owned() }
+    ClientError::Call { call, code, message: "injected by the schedule".to_owned() }
 }

@@ -130,7 +130,7 @@ impl ScenarioRun {
                 }
                 (Ok(()), _) => calm = Some((Instant::now(), desired)),
                 (Err(why), Some((_, what))) if what == desired => {
-                    return Err(format!("it does not last: {why}"));
+                    return Err(format!("not stable: {why}"));
                 }
                 (Err(why), _) if Instant::now() >= deadline => return Err(why),
                 (Err(_), _) => calm = None,
@@ -150,7 +150,7 @@ impl ScenarioRun {
         }
         self.check_converged()?;
         let (_, leader) = self.find_leader()?;
-        let realised = leader.current_rollout().ok_or("nothing is planned")?;
+        let realised = leader.current_rollout().ok_or("there is no plan")?;
         let last = build_job(JOBS - 1).id;
         let lowered = changes.first().is_some_and(|change| self.facts.policy == change.new);
         match realised.plan.job(&last) {
@@ -167,13 +167,13 @@ impl ScenarioRun {
         change: &PolicyTransition,
         controller: u32,
     ) -> Result<Policy, String> {
-        let controller = self.controllers.get(&controller).ok_or("it is gone")?;
+        let controller = self.controllers.get(&controller).ok_or("the controller is gone")?;
         let latest = controller
             .query_state(|state| state.policy_history().latest().clone())
             .await
             .map_err(|error| error.to_string())?;
         if latest.trial.is_some() {
-            return Err("an edition is on trial".to_owned());
+            return Err("a revision is on trial".to_owned());
         }
         let found = change.matching_policy(&latest.content).cloned();
         found.ok_or_else(|| "a policy is in force that is neither old nor new".to_owned())
@@ -205,10 +205,10 @@ impl ScenarioRun {
         };
         match (told, in_force == change.new) {
             (OperatorAnswer::Applied, false) => {
-                Err("told to be applied, and the old is in force".to_owned())
+                Err("reported as applied, but the old policy is in force".to_owned())
             }
             (OperatorAnswer::RolledBack, true) => {
-                Err("told to be taken back, and the new is in force".to_owned())
+                Err("reported as rolled back, but the new policy is in force".to_owned())
             }
             _ => Ok(()),
         }

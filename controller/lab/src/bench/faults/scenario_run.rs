@@ -276,7 +276,7 @@ impl ScenarioRun {
         let calm = Instant::now() + CALM;
         while Instant::now() < calm {
             sleep(LOOK).await;
-            self.check_converged().map_err(|why| format!("it does not last: {why}"))?;
+            self.check_converged().map_err(|why| format!("not stable: {why}"))?;
         }
         Ok(())
     }
@@ -330,11 +330,11 @@ impl ScenarioRun {
     }
 
     fn check_plan(&self, leader: &ControllerHandle) -> Result<(), String> {
-        let realised = leader.current_rollout().ok_or("nothing is planned")?;
+        let realised = leader.current_rollout().ok_or("there is no plan")?;
         let planned = realised.plan.jobs.len();
         let ScenarioFacts { jobs, policy, .. } = &self.facts;
         if planned != jobs.len() || realised.plan.levels != policy.levels {
-            return Err(format!("the plan is not about the facts: {planned} jobs"));
+            return Err(format!("the plan does not match the facts: {planned} jobs"));
         }
         let drained = policy.drained.iter().cloned().collect();
         let drainage = leader.watch_drains().borrow().clone();
@@ -352,7 +352,9 @@ impl ScenarioRun {
                 || found.is_usable(*link) != fabric.is_usable(*link)
         });
         match differing {
-            Some(link) => Err(format!("{} is not as it looks", fabric.link_name(link))),
+            Some(link) => {
+                Err(format!("the state of {} differs from the facts", fabric.link_name(link)))
+            }
             None => Ok(()),
         }
     }

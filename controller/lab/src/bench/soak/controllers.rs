@@ -174,7 +174,7 @@ impl SoakControllers {
         let leader = self
             .find_leader()
             .and_then(|leader| self.controllers.get(&leader))
-            .ok_or_else(|| CommandError::Failed("nobody leads".to_owned()))?;
+            .ok_or_else(|| CommandError::Failed("no controller leads".to_owned()))?;
         let desired = leader.desired_tables();
         let (limits, pipeline) =
             (Config::default().southbound, p4::ForwardingPipeline::embedded_fabric());
@@ -219,7 +219,7 @@ async fn submit_event(
 ) -> Result<(), CommandError> {
     let receipt = tokio::time::timeout(PATIENCE, controller.submit_event(event))
         .await
-        .map_err(|_| CommandError::Failed("an event is not planned for".to_owned()))?;
+        .map_err(|_| CommandError::Failed("no plan for an event in time".to_owned()))?;
     receipt.map(drop).map_err(CommandError::failed)
 }
 
@@ -242,7 +242,7 @@ async fn wait_until(
     };
     tokio::time::timeout(PATIENCE, looking)
         .await
-        .map_err(|_| CommandError::Failed(format!("waited in vain for {}", what())))
+        .map_err(|_| CommandError::Failed(format!("timed out while waiting for {}", what())))
 }
 
 /// A configuration with short hold-down times and frequent reconciliation.

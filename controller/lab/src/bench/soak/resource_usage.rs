@@ -71,9 +71,7 @@ fn resident_kib() -> Result<f64, CommandError> {
     let status = fs::read_to_string("/proc/self/status").map_err(CommandError::failed)?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
-    kib.ok_or_else(|| {
-        CommandError::Failed("this system does not tell how much memory is used".to_owned())
-    })
+    kib.ok_or_else(|| CommandError::Failed("/proc/self/status has no VmRSS".to_owned()))
 }
 
 #[cfg(test)]

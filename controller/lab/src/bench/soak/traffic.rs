@@ -61,13 +61,14 @@ impl SoakTraffic {
     /// The flows of these jobs, which send nothing until [`SoakTraffic::start_flows`].
     pub(super) fn new(fabric: &Fabric, jobs: &[Job]) -> Self {
         let flows = jobs.iter().flat_map(|job| &job.flows).enumerate().map(|(pair, flow)| {
-            let end = |nic| (fabric.nic(nic).mac, fabric.nic(nic).ip);
+            let [source, destination] =
+                [flow.src, flow.dst].map(|nic| (fabric.nic(nic).mac, fabric.nic(nic).ip));
             TrackedFlow {
                 from: flow.src,
                 to: flow.dst,
                 route: FlowAddresses {
-                    source: end(flow.src),
-                    destination: end(flow.dst),
+                    source,
+                    destination,
                     udp_src_port: flow.udp_src_port,
                     queue_pair: pair as u32,
                 },
