@@ -1,4 +1,5 @@
-//! Disjoint sets of dense indices (union-find): jobs joined by the links they share, nodes by edges.
+//! Disjoint sets of dense indices (union-find): jobs joined by the links they share, nodes by
+//! edges.
 //!
 //! The decision: a set is represented by its smallest member, so results do not depend on the order
 //! in which members were joined.

@@ -142,7 +142,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Runs to `seconds` inclusive and calls `observer` at every instant at which something happens.
+    /// Runs to `seconds` inclusive and calls `observer` at every instant at which something
+    /// happens.
     ///
     /// # Errors
     /// As [`Engine::run_until`].

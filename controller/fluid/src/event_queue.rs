@@ -106,22 +106,22 @@ mod tests {
 
     #[test]
     fn order_is_by_instant_then_id_through_changes_and_removals() {
-        let mut agenda = EventQueue::default();
-        agenda.reserve(100);
+        let mut queue = EventQueue::default();
+        queue.reserve(100);
         // A fixed scramble: 37 and 101 are coprime, so instants 0..=9 repeat in mixed order.
         for id in 0..100 {
-            agenda.set_time(id, Ticks(u64::from(id * 37 % 101 % 10)));
+            queue.set_time(id, Ticks(u64::from(id * 37 % 101 % 10)));
         }
         for id in (0..100).step_by(3) {
-            agenda.set_time(id, Ticks(u64::from(id % 7)));
+            queue.set_time(id, Ticks(u64::from(id % 7)));
         }
         for id in (0..100).step_by(5) {
-            agenda.remove(id);
+            queue.remove(id);
         }
-        agenda.set_time(1, Ticks::NEVER);
+        queue.set_time(1, Ticks::NEVER);
         let mut taken = Vec::new();
-        while let Some(at) = agenda.next_time() {
-            taken.push((at, agenda.take_due(at).unwrap()));
+        while let Some(at) = queue.next_time() {
+            taken.push((at, queue.take_due(at).unwrap()));
         }
         let mut expected: Vec<(Ticks, u32)> = (0..100)
             .filter(|id| id % 5 != 0 && *id != 1)

@@ -39,7 +39,7 @@ pub enum JobPhase {
 pub struct LinkRate {
     /// Index of the link.
     pub link: u32,
-    /// The level.
+    /// The level of the flows.
     pub level: u32,
     /// All its flows together, bytes/s.
     pub bytes_per_second: f64,
@@ -48,7 +48,7 @@ pub struct LinkRate {
 /// The rate of a group of equal flows: same job, path, bytes and progress.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FlowRate {
-    /// The job.
+    /// The job of the flows.
     pub job: JobIndex,
     /// Links of the path, in order.
     pub path: Vec<u32>,

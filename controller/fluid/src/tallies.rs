@@ -4,7 +4,7 @@
 /// Totals of one job between its start and the present.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct JobTally {
-    /// Iterations that ended.
+    /// Number of iterations that ended.
     pub iterations: u64,
     /// Sum of their durations, seconds.
     pub iteration_seconds: f64,
@@ -37,9 +37,9 @@ impl JobTally {
 /// sent anything at all (shares of levels may overlap).
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct LinkLevelTally {
-    /// The level.
+    /// The level of the flows.
     pub level: u32,
-    /// Bytes carried.
+    /// Bytes carried by all flows of the level.
     pub bytes: f64,
     /// Time during which the level sent at any rate above zero, seconds.
     pub in_use_seconds: f64,
@@ -48,7 +48,7 @@ pub struct LinkLevelTally {
 /// All tallies at one instant.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RunTallies {
-    /// The instant, seconds.
+    /// The instant of the totals, seconds.
     pub seconds: f64,
     /// Per job, by index; places without a job are zero.
     pub jobs: Vec<JobTally>,

@@ -1,10 +1,10 @@
 //! A lower bound of the load of the busiest link, whatever paths are chosen.
 //!
-//! No choice can change four things: the load of a host link or of a link in every path; what leaves
-//! and enters a leaf, or a pod, over all its links; what goes from one leaf to another over the
-//! links that lead there; and that a flow is not split. The largest of them is a lower
-//! bound of the largest link load. Amounts in bytes give seconds (`t_j` at best), amounts in bytes
-//! per second give a load.
+//! No choice can change four things: the load of a host link or of a link in every path; what
+//! leaves and enters a leaf, or a pod, over all its links; what goes from one leaf to another over
+//! the links that lead there; and that a flow is not split. The largest of them is a lower bound of
+//! the largest link load. Amounts in bytes give seconds (`t_j` at best), amounts in bytes per
+//! second give a load.
 
 use std::collections::BTreeMap;
 

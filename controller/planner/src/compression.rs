@@ -17,7 +17,7 @@ use crate::policy::CompressionMethod;
 /// A compression to make.
 #[derive(Clone, Debug)]
 pub struct CompressionProblem<'a> {
-    /// The contention DAG.
+    /// The contention DAG to cut.
     pub dag: &'a ContentionDag,
     /// `K`: number of levels, at least one.
     pub level_count: u8,

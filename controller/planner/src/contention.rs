@@ -101,7 +101,7 @@ pub struct ContentionEdge {
 /// The contention DAG: nodes `0..nodes` in descending priority.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ContentionDag {
-    /// Number of nodes.
+    /// Number of nodes, one for each job.
     pub nodes: usize,
     /// Edges, ascending by `above`, then `below`; each pair once.
     pub edges: Vec<ContentionEdge>,

@@ -1,7 +1,7 @@
 //! From paths to a plan: priorities, levels, the search in the fluid model, and pins.
 //!
-//! Both planners end here: `plan`, which chooses all paths, and [`IncrementalPlanner`], which chooses
-//! those that an event affects. Their plans therefore agree.
+//! Both planners end here: `plan`, which chooses all paths, and [`IncrementalPlanner`], which
+//! chooses those that an event affects. Their plans therefore agree.
 //!
 //! [`IncrementalPlanner`]: crate::IncrementalPlanner
 
@@ -37,8 +37,8 @@ impl PlanContext<'_> {
     /// The plan on `paths`, by flow; its generation is for [`Plan::succeeding`].
     pub(crate) fn decide_plan(&self, paths: Vec<LinkPath>) -> DecidedPlan {
         let Self { traffic, policy, previous, corrections } = *self;
-        // Crux §4.2 and §4.3: the corrected intensity on those paths is the priority; then few levels
-        // for many priorities, separated where it matters most.
+        // Crux §4.2 and §4.3: the corrected intensity on those paths is the priority; then few
+        // levels for many priorities, separated where it matters most.
         let mut ranking = JobRanking::new(traffic, &paths, policy, corrections);
         let regions = search::searchable_regions(traffic, policy);
         let levels = ranking.assign_levels(traffic, policy, previous, &regions.concat());

@@ -1,9 +1,9 @@
 //! Incremental planning: a plan kept up to date while jobs come and go, at the cost of the change.
 //!
 //! The decision: an [`IncrementalPlanner`] is not a second planner. It keeps the state that `plan`
-//! builds and discards (paths of the flows, load of the links, times of the changes). After an event
-//! it examines only flows for which something changed, and its plan is the one that `plan` would
-//! make of all jobs and the previous plan. A property test verifies that.
+//! builds and discards (paths of the flows, load of the links, times of the changes). After an
+//! event it examines only flows for which something changed, and its plan is the one that `plan`
+//! would make of all jobs and the previous plan. A property test verifies that.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! What a plan is made from: the fabric as it is and the jobs as telemetry tells them.
+//! Input of a plan: the present fabric, and the jobs as documents or telemetry report them.
 //!
 //! Everything here is already resolved against the fabric (ids, not names) and checked; the
-//! documents that people write are in `document`.
+//! documents that people write are in `jobs_document`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,9 +35,9 @@ impl fmt::Display for JobId {
 /// One RoCEv2 connection of a job: what it sends in one iteration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
-    /// Sending NIC.
+    /// NIC that sends the flow.
     pub src: NicId,
-    /// Receiving NIC.
+    /// NIC that receives the flow.
     pub dst: NicId,
     /// Bytes in one iteration; finite, not negative.
     pub bytes: f64,
@@ -48,11 +48,11 @@ pub struct Flow {
 /// An iterative training job (Crux §3.1).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
-    /// Its name.
+    /// Unique name of the job.
     pub id: JobId,
-    /// Whose it is, for policy.
+    /// Tenant that owns the job, for policy.
     pub tenant: Option<String>,
-    /// What it trains, for people.
+    /// Name of the trained model, for people.
     pub model: Option<String>,
     /// GPUs used on each host.
     pub gpus: BTreeMap<HostId, u32>,
@@ -64,7 +64,7 @@ pub struct Job {
     pub overlap_from: f64,
     /// How much slower than alone it ran lately (0 = not at all), for fairness (Crux §7.2).
     pub recent_slowdown: f64,
-    /// Its flows.
+    /// Flows of every iteration.
     pub flows: Vec<Flow>,
 }
 
@@ -75,7 +75,7 @@ impl Job {
     }
 }
 
-/// Everything a plan is made from, apart from policy and the previous plan.
+/// Input of a plan, apart from policy and the previous plan.
 #[derive(Clone, Debug)]
 pub struct PlanInput {
     /// The fabric with its failed and drained parts.

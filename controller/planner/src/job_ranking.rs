@@ -1,7 +1,8 @@
 //! The phases after paths are chosen: priorities (Crux §4.2) and levels (Crux §4.3).
 //!
 //! `plan` runs them one after the other. A caller that evaluates a step alone, such as the
-//! microbenchmark of Crux §4.4, gives [`RoutedInput`] the paths or the order of another step's optimum.
+//! microbenchmark of Crux §4.4, gives [`RoutedInput`] the paths or the order of another step's
+//! optimum.
 
 use topology::LinkPath;
 
@@ -108,8 +109,8 @@ impl<'a> RoutedInput<'a> {
         ranking.with_searched(&found.levels, &found.searched).order
     }
 
-    /// Level of every job, by position in the order of ids, after compression of this `order` and the
-    /// search of levels, if policy has a budget for it.
+    /// Level of every job, by position in the order of ids, after compression of this `order` and
+    /// the search of levels, if policy has a budget for it.
     pub fn searched_levels(&self, order: &[usize], policy: &Policy) -> Vec<u8> {
         self.search_result(order, policy).levels
     }

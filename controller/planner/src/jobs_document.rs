@@ -1,7 +1,8 @@
-//! The Jobs document as people and other programs write it, and its way to [`Job`]s of a fabric.
+//! The Jobs document that people and other programs write, and its resolution to [`Job`]s of a
+//! fabric.
 //!
-//! Resolving is where every mistake in a document is found; what comes out needs no more checks. A
-//! mistake is an error that names the field. What is odd but can be planned is a finding.
+//! Resolution finds every mistake in a document; its result needs no more checks. A mistake is an
+//! error that names the field. An oddity that can be planned is a finding.
 
 mod collective;
 mod flows;
@@ -18,7 +19,7 @@ use crate::input::{Job, JobId};
 use crate::model_profiles::{ModelProfile, builtin_profiles};
 use crate::name_matching::{self, DocumentFieldError};
 
-/// The Jobs document.
+/// The Jobs document: all jobs of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobsDocument {
@@ -30,12 +31,12 @@ pub struct JobsDocument {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobDocument {
-    /// Its name.
+    /// Unique name of the job.
     pub id: String,
-    /// Whose it is, for policy.
+    /// Tenant that owns the job, for policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// What it trains, for people.
+    /// Name of the trained model, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// GPUs used on each host.
@@ -52,13 +53,13 @@ pub struct JobDocument {
     /// How much slower than alone it ran lately, 0 = not at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recent_slowdown: Option<f64>,
-    /// A built-in profile, for what the fields above do not say.
+    /// A built-in profile, for the fields above that are not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// Its flows.
+    /// Flows of every iteration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flows: Option<Vec<FlowDocument>>,
-    /// Instead of `flows`: what they are derived from.
+    /// Instead of `flows`: the collective operation from which they are derived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collective: Option<CollectiveDocument>,
 }
@@ -67,9 +68,9 @@ pub struct JobDocument {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FlowDocument {
-    /// Sending host.
+    /// Host that sends the flow.
     pub src: String,
-    /// Receiving host.
+    /// Host that receives the flow.
     pub dst: String,
     /// NIC index in the sending host.
     #[serde(default)]
@@ -145,7 +146,7 @@ fn oversubscription_findings(fabric: &Fabric, jobs: &[Job]) -> Vec<Finding> {
     .collect()
 }
 
-/// A job of the document under validation: where it is, for errors.
+/// A job of the document under validation, with its position for errors.
 struct JobFields<'a> {
     fabric: &'a Fabric,
     file: &'a str,

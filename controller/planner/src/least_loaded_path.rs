@@ -313,7 +313,8 @@ mod tests {
                     (loads.clone().max(), loads.sum::<u64>(), path.clone())
                 };
                 let best = listed.iter().min_by_key(|path| congestion(path)).unwrap();
-                prop_assert_eq!(&least_loaded.find_least_loaded(&tables, &ends, load)[..], &best[..]);
+                let found = least_loaded.find_least_loaded(&tables, &ends, load);
+                prop_assert_eq!(&found[..], &best[..]);
                 let sum = |path: &[LinkId]| path.iter().map(|link| load(*link)).sum::<u64>();
                 let (price, segment) = cheapest.find_cheapest(&tables, &ends, NEVER, load).unwrap();
                 prop_assert_eq!(Some(price), listed.iter().map(|path| sum(path)).min());

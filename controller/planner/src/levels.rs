@@ -1,9 +1,9 @@
 //! Levels of all jobs: compression for the jobs that policy leaves free, then the bounds of policy.
 //!
 //! Compression must not choose the level of a job that an operator bounds, and such a job would
-//! bound its neighbours if it stayed in the DAG. So the free jobs are compressed separately, and each
-//! bounded job then takes, within its bounds, the level that cuts the most weight to jobs already
-//! assigned.
+//! bound its neighbours if it stayed in the DAG. So the free jobs are compressed separately, and
+//! each bounded job then takes, within its bounds, the level that cuts the most weight to jobs
+//! already assigned.
 //!
 //! Jobs that are searched afterwards share links with no others and are compressed separately too:
 //! the levels that a search gives them must not move any other job the next time.
@@ -70,7 +70,7 @@ pub(crate) fn assign_levels(
 enum LevelSupply {
     /// There are no more free jobs than levels.
     OnePerJob,
-    /// There are more.
+    /// There are more jobs than levels.
     Scarce,
 }
 

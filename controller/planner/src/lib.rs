@@ -58,7 +58,7 @@ use crate::previous_plan::PreviousPlan;
 use crate::priority::CorrectionCache;
 use crate::traffic::IndexedTraffic;
 
-/// The plan for `input` under `policy`, and why it is so.
+/// The plan for `input` under `policy`, and the report that explains it.
 ///
 /// `previous` is the plan in force: running flows stay on their paths and jobs in their levels
 /// unless something is gained. If nothing differs from it, it is returned as it is, generation

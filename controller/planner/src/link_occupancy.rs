@@ -1,8 +1,8 @@
 //! Load of every link by job: the state that the choice of paths reads and changes.
 //!
 //! Shares of link time are whole numbers of a small unit. Sums of whole numbers do not depend on
-//! their order and are restored exactly when a flow leaves, so a state reached by many small changes
-//! equals one built at once. Incremental planning depends on that.
+//! their order and are restored exactly when a flow leaves, so a state reached by many small
+//! changes equals one built at once. Incremental planning depends on that.
 
 use std::iter::Sum;
 use std::ops::Add;
@@ -21,8 +21,8 @@ impl LinkShare {
     /// millions of them and their products with weights stay within 64 bits.
     const MOST: f64 = 4.0 * Self::ONE;
 
-    /// The share of a flow that sends something: at least one unit, so that its job is listed on the
-    /// link.
+    /// The share of a flow that sends something: at least one unit, so that its job is listed on
+    /// the link.
     pub(crate) fn from_fraction(fraction: f64) -> Self {
         Self((fraction * Self::ONE + 0.5).clamp(1.0, Self::MOST) as u64)
     }

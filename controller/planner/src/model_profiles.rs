@@ -1,6 +1,6 @@
-//! Built-in profiles: what one iteration of a well-known model computes, from published figures.
+//! Built-in profiles: computation of one iteration of well-known models, from published figures.
 //!
-//! `profiles.toml` holds the figures with the source of each and the arithmetic of what is derived;
+//! `profiles.toml` holds the figures with the source of each and the arithmetic of derived ones;
 //! this module only reads it. Nothing here is measured by this project.
 
 use std::sync::LazyLock;

@@ -46,8 +46,8 @@ pub(crate) fn select_paths(
     assignment
 }
 
-/// Assigns a path to every flow without one, if there is any, then improves the paths. `order` is the slots of all
-/// jobs in the order of choice.
+/// Assigns a path to every flow without one, if there is any, then improves the paths. `order` is
+/// the slots of all jobs in the order of choice.
 pub(crate) fn assign_and_improve(
     assignment: &mut PathAssignment,
     order: &[usize],

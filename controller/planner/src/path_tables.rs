@@ -1,8 +1,8 @@
 //! Path tables: the hops up and down that all pairs of leaves share, capacities, and pods.
 //!
-//! Equal-cost segments between two leaves are not listed in advance. A segment climbs from the first
-//! leaf until it is above the second, then descends; the hops up are one table for the whole fabric,
-//! the hops down one small table for each leaf with traffic, built on first use.
+//! Equal-cost segments between two leaves are not listed in advance. A segment climbs from the
+//! first leaf until it is above the second, then descends; the hops up are one table for the whole
+//! fabric, the hops down one small table for each leaf with traffic, built on first use.
 
 use std::sync::OnceLock;
 

@@ -1,7 +1,8 @@
-//! Pins: the flows whose paths become table entries, those with a choice, as far as tables have room.
+//! Pins: the flows whose paths become table entries, those with a choice, as far as tables have
+//! room.
 //!
-//! A pin is an entry at every switch of the path with several next hops; a flow is pinned only if all
-//! of them have room.
+//! A pin is an entry at every switch of the path with several next hops; a flow is pinned only if
+//! all of them have room.
 
 use std::collections::BTreeMap;
 

@@ -13,7 +13,7 @@ use crate::traffic::IndexedTraffic;
 /// Decisions on one job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedJob {
-    /// Its name.
+    /// Unique name of the job.
     pub id: JobId,
     /// The number that stands for the job in switch tables: above zero, kept over plans for as long
     /// as the job lives.
@@ -22,7 +22,7 @@ pub struct PlannedJob {
     pub intensity: f64,
     /// `t_j` in seconds, on the chosen paths.
     pub bottleneck_seconds: f64,
-    /// `k_j` (Crux §4.2).
+    /// Correction factor `k_j` (Crux §4.2).
     pub correction: f64,
     /// `P_j` after fairness and policy (Crux Eq. 3).
     pub priority: f64,
@@ -37,17 +37,17 @@ pub struct PlannedJob {
 pub struct PlannedFlow {
     /// Position of its job in [`Plan::jobs`].
     pub job: usize,
-    /// Sending NIC.
+    /// NIC that sends the flow.
     pub src: NicId,
-    /// Receiving NIC.
+    /// NIC that receives the flow.
     pub dst: NicId,
-    /// UDP source port.
+    /// UDP source port of the flow.
     pub udp_src_port: u16,
     /// The links it takes, from the sending NIC to the receiving one. Empty where no path exists;
     /// the report then has a finding.
     pub links: LinkPath,
-    /// Whether switches get an entry for its path. `false`: left to ECMP (no choice, no path, or over
-    /// the budget of pins).
+    /// Whether switches get an entry for its path. `false`: left to ECMP (no choice, no path, or
+    /// over the budget of pins).
     pub pinned: bool,
 }
 

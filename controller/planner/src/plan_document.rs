@@ -14,7 +14,7 @@ use crate::plan::{Plan, PlannedFlow, PlannedJob, PlannedRule};
 use crate::policy::CompressionMethod;
 use crate::report::PlanReport;
 
-/// The Plan document.
+/// The Plan document: a plan and its report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlanDocument {
@@ -22,7 +22,7 @@ pub struct PlanDocument {
     pub generation: u64,
     /// Jobs in the order of their ids.
     pub jobs: Vec<PlannedJobDocument>,
-    /// Flows by job.
+    /// Flows in the order of their jobs.
     pub flows: Vec<PlannedFlowDocument>,
     /// Jobs of all other flows; the first rule that matches counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -41,7 +41,7 @@ pub struct PlanDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlannedJobDocument {
-    /// Its name.
+    /// Unique name of the job.
     pub id: String,
     /// Its number in switch tables.
     pub number: u32,
@@ -49,7 +49,7 @@ pub struct PlannedJobDocument {
     pub intensity: f64,
     /// Seconds that an iteration takes its tightest link.
     pub bottleneck_seconds: f64,
-    /// Correction factor.
+    /// Correction factor of the intensity.
     pub correction: f64,
     /// Priority after fairness and policy, FLOP/s.
     pub priority: f64,
@@ -63,11 +63,11 @@ pub struct PlannedJobDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlannedFlowDocument {
-    /// Its job.
+    /// Name of the job of the flow.
     pub job: String,
-    /// Sending host.
+    /// Host that sends the flow.
     pub src: String,
-    /// Receiving host.
+    /// Host that receives the flow.
     pub dst: String,
     /// NIC index in the sending host.
     #[serde(default)]
@@ -75,7 +75,7 @@ pub struct PlannedFlowDocument {
     /// NIC index in the receiving host.
     #[serde(default)]
     pub dst_nic: u32,
-    /// UDP source port.
+    /// UDP source port of the flow.
     pub udp_src_port: u16,
     /// Hosts and switches that it passes; empty without a path.
     pub path: Vec<String>,
@@ -92,7 +92,7 @@ pub struct PlannedFlowDocument {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlannedRuleDocument {
-    /// Its name.
+    /// Name of the job of the flows.
     pub job: String,
     /// Sending hosts; any if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -112,11 +112,11 @@ pub struct PlannedRuleDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlannedLink {
-    /// The directed link.
+    /// Name of the directed link.
     pub link: String,
     /// Share of time that it is busy.
     pub load: f64,
-    /// Jobs on it.
+    /// Names of the jobs on the link.
     pub jobs: Vec<String>,
 }
 

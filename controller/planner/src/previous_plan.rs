@@ -45,8 +45,8 @@ impl<'a> PreviousPlan<'a> {
         previous
     }
 
-    /// The previous path of each flow of a job, in the order of the job's flows; none for a new flow
-    /// and for one without a path.
+    /// The previous path of each flow of a job, in the order of the job's flows; none for a new
+    /// flow and for one without a path.
     pub(crate) fn job_paths<'p>(
         &'p self,
         ordinal: usize,

@@ -37,7 +37,7 @@ pub struct PlanReport {
 /// Planned load of one directed link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkLoad {
-    /// The link.
+    /// The directed link of the load.
     pub link: LinkId,
     /// Share of time that it is busy if every job runs undisturbed; above 1 they cannot all.
     pub load: f64,

@@ -1,12 +1,12 @@
-//! Search: paths and levels of small groups of jobs, evaluated by the fluid model (scheduling beyond
-//! Crux §4; `docs/algorithms/priority.md` describes it).
+//! Search: paths and levels of small groups of jobs, evaluated by the fluid model (scheduling
+//! beyond Crux §4; `docs/algorithms/priority.md` describes it).
 //!
 //! The phases before it consider one or two jobs at a time. Where few jobs share links it pays to
 //! simulate their effect on each other: a cheap estimate ranks all combinations of paths, the fluid
 //! model evaluates the best of them, and from the best of those a hill climb changes single paths
 //! and levels until no change is better. Effort is counted in events of the fluid model, never in
-//! time, and a region's budget depends only on its jobs and the number of all jobs, so the result is
-//! a function of the input.
+//! time, and a region's budget depends only on its jobs and the number of all jobs, so the result
+//! is a function of the input.
 //!
 //! Stability: the result of a search from scratch does not depend on the plan in force. It replaces
 //! that plan only for the gain that policy asks, and finding it again gains nothing.
@@ -52,15 +52,18 @@ const COARSE: EvaluationPrecision =
 const FINE: EvaluationPrecision =
     EvaluationPrecision { starts: 4, warm_up_iterations: 2.0, counted_iterations: 8.0 };
 
-/// Parts of a budget. `IMPROVE_PARTS` twice: for the position in force and for the one found. Of its
-/// quarters two are for all levels coarsely, one for the best of them finely, one for the position's
-/// own levels.
+/// Parts of a budget. `IMPROVE_PARTS` twice: for the position in force and for the one found. Of
+/// its quarters two are for all levels coarsely, one for the best of them finely, one for the
+/// position's own levels.
 const BUDGET_PARTS: u64 =
     EVALUATE_PARTS + 3 * CLIMB_PARTS + 2 * ENUMERATE_PARTS + 2 * IMPROVE_PARTS;
 const EVALUATE_PARTS: u64 = 4;
 const CLIMB_PARTS: u64 = 2;
 const ENUMERATE_PARTS: u64 = 2;
 const IMPROVE_PARTS: u64 = 4;
+
+/// Value of a contention group, and the levels of its members.
+type BestLevels = (f64, Vec<u8>);
 
 /// A search over one search space within `budget` events.
 struct RegionSearch<'a> {
@@ -182,7 +185,7 @@ impl<'a> RegionSearch<'a> {
         &self,
         options: Vec<usize>,
         evaluator: &mut PositionEvaluator<'_>,
-        mut choose: impl FnMut(&ContentionGroup, &mut PositionEvaluator<'_>) -> Option<(f64, Vec<u8>)>,
+        mut choose: impl FnMut(&ContentionGroup, &mut PositionEvaluator<'_>) -> Option<BestLevels>,
     ) -> Option<ValuedPosition> {
         let mut levels = vec![0; self.space.jobs.len()];
         let mut value = 0.0;
@@ -203,8 +206,8 @@ impl<'a> RegionSearch<'a> {
         group: &ContentionGroup,
         candidates: Vec<Vec<u8>>,
         evaluator: &mut PositionEvaluator<'_>,
-    ) -> Option<(f64, Vec<u8>)> {
-        let mut best: Option<(f64, Vec<u8>)> = None;
+    ) -> Option<BestLevels> {
+        let mut best: Option<BestLevels> = None;
         for levels in candidates {
             let levels = self.clamp_levels(group, levels);
             let Some(value) = evaluator.group_value(group, &levels) else {

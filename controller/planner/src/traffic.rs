@@ -1,9 +1,9 @@
-//! The input in dense ordinals: jobs by id, flows by job, and what is true of every flow whatever
-//! path it takes.
+//! The input in dense ordinals: jobs by id, flows by job, and the properties of every flow that do
+//! not depend on its path.
 //!
-//! The phases of a plan talk about jobs and flows by these ordinals, which are also their positions
-//! in the plan; names come back only there. What concerns one job alone ([`JobRoutes`]) is made once
-//! per job and shared, so that a plan after a small change does not make it again.
+//! The phases of a plan use these ordinals for jobs and flows. They are also the positions in the
+//! plan; names return only there. The properties of one job ([`JobRoutes`]) are computed once per
+//! job and shared, so that a plan after a small change does not compute them again.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, Range};
@@ -26,7 +26,7 @@ pub(crate) struct IndexedTraffic<'a> {
     pub(crate) tables: Arc<PathTables>,
     /// Jobs in the order of their ids.
     pub(crate) jobs: Vec<&'a Job>,
-    /// Where the flows of each job may go.
+    /// Routes of the flows of each job.
     pub(crate) routes: Vec<Arc<JobRoutes>>,
     /// Flows by job, then in the order of the job's flows: their order in the plan.
     pub(crate) flows: Vec<RoutableFlow<'a>>,
@@ -34,14 +34,14 @@ pub(crate) struct IndexedTraffic<'a> {
     pub(crate) spans: Vec<Range<usize>>,
 }
 
-/// A flow and where it may go.
+/// A flow with its routes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RoutableFlow<'a> {
     /// The flow.
     pub(crate) flow: &'a Flow,
     /// Its job.
     pub(crate) job: usize,
-    /// What holds for it on any path.
+    /// Its properties on any path.
     route: FlowRoute,
 }
 
@@ -53,7 +53,7 @@ impl Deref for RoutableFlow<'_> {
     }
 }
 
-/// Where the flows of one job may go, and what it asks of the network at best.
+/// Routes of the flows of one job, and its least demand on the network.
 #[derive(Clone, Debug)]
 pub(crate) struct JobRoutes {
     /// In the order of the job's flows.
@@ -68,7 +68,7 @@ pub(crate) struct JobRoutes {
     pub(crate) demand: NetworkDemand,
 }
 
-/// What holds for a flow on any path.
+/// Properties of a flow on any path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FlowRoute {
     /// Link from the sending NIC to its leaf.
@@ -81,7 +81,7 @@ pub(crate) struct FlowRoute {
     pub(crate) has_path: bool,
 }
 
-/// Two leaves, and what is true of all segments from the first to the second.
+/// Two leaves, and properties of all segments from the first to the second.
 #[derive(Clone, Debug)]
 pub(crate) struct LeafPair {
     /// The leaves and the number of links between them.
@@ -96,7 +96,7 @@ pub(crate) struct LeafPair {
     pub(crate) capacity: f64,
     /// Bytes per second of the segment that is widest at its narrowest link.
     pub(crate) widest: f64,
-    /// All segments, once asked for.
+    /// All segments, listed on first use.
     segments: OnceLock<Vec<Vec<LinkId>>>,
 }
 
@@ -139,8 +139,8 @@ impl<'a> IndexedTraffic<'a> {
         &self.routes[flow.job].pairs[flow.pair]
     }
 
-    /// All equal-cost segments of a flow, ascending; none without a path. A list as long as there
-    /// are paths, made when first asked for: for searches that weigh each of them.
+    /// All equal-cost segments of a flow, ascending; none without a path. The list has
+    /// one entry for each path and is made on first use, for searches that evaluate each of them.
     pub(crate) fn segments(&self, flow: &RoutableFlow<'_>) -> &[Vec<LinkId>] {
         if !flow.has_path {
             return &[];
@@ -157,7 +157,7 @@ impl<'a> IndexedTraffic<'a> {
     }
 }
 
-/// Finds what holds for the flows of jobs in one fabric.
+/// Computes the routes of the flows of jobs in one fabric.
 pub(crate) struct RouteFinder<'a> {
     fabric: &'a Fabric,
     tables: &'a PathTables,
@@ -175,7 +175,7 @@ impl<'a> RouteFinder<'a> {
         }
     }
 
-    /// Where the flows of `job` may go.
+    /// Routes of the flows of `job`.
     pub(crate) fn job_routes(&mut self, job: &Job) -> JobRoutes {
         let mut known = BTreeMap::new();
         let mut pairs = Vec::new();

@@ -135,8 +135,8 @@ impl RateAllocator {
         id
     }
 
-    /// The offer of a new, empty link level between two others. It uses nothing, so the offer of the
-    /// one below passes through it, even while that one waits for its next allocation.
+    /// The offer of a new, empty link level between two others. It uses nothing, so the offer of
+    /// the one below passes through it, even while that one waits for its next allocation.
     fn offer_between(&self, link: u32, above: u32, below: u32) -> f64 {
         let capacity = self.links[link as usize].capacity;
         match (above, below) {

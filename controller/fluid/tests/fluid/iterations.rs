@@ -186,8 +186,8 @@ fn an_iteration_longer_than_the_horizon_is_none() {
 
 #[test]
 fn what_ends_as_a_higher_burst_begins_has_ended() {
-    // Found by a law: at 28.77 s the eighth iteration's last byte leaves and the other job
-    // begins to send at once. Rounding left 6e-12 bytes, which waited for the whole burst.
+    // Found by a property test: at 28.77 s the eighth iteration's last byte leaves and the other
+    // job begins to send at once. Rounding left 6e-12 bytes, which waited for the whole burst.
     let jobs = [
         FluidJob { overlap_from: 0.0, ..job(0, 3.0, vec![flow(&[0], 13.0)]) },
         job(1, 1.0, vec![flow(&[0], 6.780_015_832_759_727_5)]),

@@ -1,4 +1,4 @@
-//! Laws of the model, over random networks, jobs and changes.
+//! Properties of the model, over random networks, jobs and changes.
 
 use fluid::{Engine, FluidFlow, FluidJob, JobIndex, JobPhase, RunInstant};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use crate::reference::Reference;
 use crate::scenario::engine;
 
-/// Something that happens to a run from outside. Jobs are those given at the start.
+/// A change that a caller makes to a run. Jobs are those given at the start.
 #[derive(Debug, Clone)]
 enum Change {
     Capacity(u32, f64),
@@ -83,7 +83,7 @@ fn quiet() -> impl Strategy<Value = Case> {
     any_case().prop_map(|case| Case { changes: Vec::new(), ..case })
 }
 
-/// Makes one change. What the engine refuses (a job that is gone, a dead link) happens nowhere;
+/// Makes one change. A change that the engine rejects (a removed job, a failed link) has no effect;
 /// with a reference, jobs keep the places they had, so removed ones are not replaced.
 fn apply(engine: &mut Engine, change: &Change) -> bool {
     match change {
@@ -95,8 +95,8 @@ fn apply(engine: &mut Engine, change: &Change) -> bool {
     }
 }
 
-/// Runs a case to its horizon, watched.
-fn play(case: &Case, observer: &mut dyn fluid::RunObserver) -> Engine {
+/// Runs a case to its horizon with an observer.
+fn run_case(case: &Case, observer: &mut dyn fluid::RunObserver) -> Engine {
     let mut engine = engine(&case.capacity, &case.jobs);
     let mut at = 0.0;
     for (gap, change) in &case.changes {
@@ -108,7 +108,7 @@ fn play(case: &Case, observer: &mut dyn fluid::RunObserver) -> Engine {
     engine
 }
 
-/// Flows that send at this instant, with everything that the laws ask about.
+/// Flows that send at this instant, with everything that the properties need.
 struct Sending {
     level: u32,
     path: Vec<u32>,
@@ -130,7 +130,7 @@ fn sending(engine: &Engine, jobs: &[FluidJob]) -> Vec<Sending> {
     all
 }
 
-/// What levels from `level` up use of a link.
+/// Rate of all levels from `level` up on a link.
 fn used(flows: &[Sending], link: u32, level: u32) -> f64 {
     let there = flows.iter().filter(|flow| flow.level >= level && flow.path.contains(&link));
     there.map(|flow| flow.rate).sum()
@@ -166,7 +166,7 @@ fn almost(found: f64, expected: f64) -> bool {
 proptest! {
     #[test]
     fn shares_are_feasible_and_conserve_work(case in quiet()) {
-        play(&case, &mut |instant: &RunInstant<'_>| check_shares(instant, &case));
+        run_case(&case, &mut |instant: &RunInstant<'_>| check_shares(instant, &case));
     }
 
     #[test]
@@ -202,7 +202,7 @@ proptest! {
     }
 
     #[test]
-    fn a_higher_class_never_feels_a_lower_one(case in quiet(), level in 1_u32..4) {
+    fn a_lower_level_never_affects_a_higher_one(case in quiet(), level in 1_u32..4) {
         // Same places for the same jobs: lower ones become jobs without flows.
         let alone = Case {
             jobs: case.jobs.iter().cloned().map(|mut job| {
@@ -214,7 +214,7 @@ proptest! {
             ..case.clone()
         };
         let mut ignore = |_: &RunInstant<'_>| {};
-        let (all, alone) = (play(&case, &mut ignore), play(&alone, &mut ignore));
+        let (all, alone) = (run_case(&case, &mut ignore), run_case(&alone, &mut ignore));
         for (index, job) in (0..).zip(&case.jobs).filter(|(_, job)| job.level >= level) {
             let index = JobIndex(index);
             prop_assert_eq!(all.job_tally(index), alone.job_tally(index), "{:?}", job);
@@ -224,22 +224,22 @@ proptest! {
     #[test]
     fn the_same_again_is_the_same(case in any_case()) {
         let mut ignore = |_: &RunInstant<'_>| {};
-        let first = play(&case, &mut ignore);
-        prop_assert_eq!(first.tallies(), play(&case, &mut ignore).tallies());
-        // Stopping on the way changes nothing either.
+        let first = run_case(&case, &mut ignore);
+        prop_assert_eq!(first.tallies(), run_case(&case, &mut ignore).tallies());
+        // Stopping in between changes nothing either.
         let calm = Case { changes: Vec::new(), ..case };
         let mut stops = engine(&calm.capacity, &calm.jobs);
         for stop in 1..=60 {
             stops.run_until(f64::from(stop) * HORIZON / 60.0).unwrap();
         }
-        prop_assert_eq!(stops.work_counters(), play(&calm, &mut ignore).work_counters());
+        prop_assert_eq!(stops.work_counters(), run_case(&calm, &mut ignore).work_counters());
         let found = stops.tallies().jobs;
-        for (found, expected) in found.iter().zip(play(&calm, &mut ignore).tallies().jobs) {
+        for (found, expected) in found.iter().zip(run_case(&calm, &mut ignore).tallies().jobs) {
             prop_assert_eq!(*found, expected);
         }
         stops.reset();
         stops.run_until(HORIZON).unwrap();
-        prop_assert_eq!(stops.tallies(), play(&calm, &mut ignore).tallies());
+        prop_assert_eq!(stops.tallies(), run_case(&calm, &mut ignore).tallies());
     }
 
     #[test]

@@ -48,10 +48,9 @@ fn main() {
 /// Some two dozen jobs depart and come back; so does, by itself, the job that sends most, against
 /// which all others are corrected.
 fn events(input: &PlanInput, policy: &Policy) {
-    let mut standing = IncrementalPlanner::new(input, policy, None);
+    let mut planner = IncrementalPlanner::new(input, policy, None);
     let some = input.jobs.iter().step_by(1 + input.jobs.len() / 24);
-    let mut took: Vec<Took> =
-        some.flat_map(|job| departs_and_returns(&mut standing, job)).collect();
+    let mut took: Vec<Took> = some.flat_map(|job| departs_and_returns(&mut planner, job)).collect();
     took.sort_by(|a, b| a.cpu.total_cmp(&b.cpu));
     let (median, longest) = (took[took.len() / 2], took[took.len() - 1]);
     println!(
@@ -63,7 +62,7 @@ fn events(input: &PlanInput, policy: &Policy) {
     );
     let sent = |job: &Job| job.flows.iter().map(|flow| flow.bytes).sum::<f64>();
     let most = input.jobs.iter().max_by(|a, b| sent(a).total_cmp(&sent(b)));
-    let [gone, back] = departs_and_returns(&mut standing, most.expect("there are jobs"));
+    let [gone, back] = departs_and_returns(&mut planner, most.expect("there are jobs"));
     println!(
         "the job that sends most departs: {:.2} ms on a core; returns: {:.2} ms",
         gone.cpu, back.cpu
@@ -71,13 +70,13 @@ fn events(input: &PlanInput, policy: &Policy) {
 }
 
 /// What both events took.
-fn departs_and_returns(standing: &mut IncrementalPlanner, job: &Job) -> [Took; 2] {
+fn departs_and_returns(planner: &mut IncrementalPlanner, job: &Job) -> [Took; 2] {
     let watch = Stopwatch::start();
-    standing.remove_job(&job.id).expect("the job is there");
+    planner.remove_job(&job.id).expect("the job is there");
     let gone = watch.read();
     let job = job.clone();
     let watch = Stopwatch::start();
-    standing.add_job(job).expect("the job has just departed");
+    planner.add_job(job).expect("the job has just departed");
     [gone, watch.read()]
 }
 

@@ -16,8 +16,9 @@ use super::least_change::{OptimumRange, least_change};
 use super::min_cut::{CutNetwork, CutSide, INFINITE};
 use crate::contention::ContentionDag;
 
-/// Binary digits of the total capacity of all weights, one less than those of `INFINITE`. The factor
-/// of the least-change term takes some; the rest are digits of the weights: 51 for 1,000 jobs.
+/// Binary digits of the total capacity of all weights, one less than those of `INFINITE`. The
+/// factor of the least-change term takes some; the rest are digits of the weights: 51 for 1,000
+/// jobs.
 const CAPACITY_DIGITS: u32 = 61;
 
 /// An edge with its weight as a whole number.

@@ -1,12 +1,12 @@
 //! Of the optimal levels, those that move the fewest jobs: one minimum cut over the jobs that have
 //! a choice.
 //!
-//! Whether a job moves is not a convex function of its level, so this needs a vertex for every level:
-//! (u, k) stands for "the level of u is at least k" and is true on the source's side. All optima
-//! lie between the lowest and the highest; only jobs whose levels differ there take part, with the
-//! levels in between, and as a rule they are few. An edge u above v costs its weight when both
-//! levels are equal; a job that leaves its present level costs one, and weights are multiplied so
-//! that all such ones together are less than the smallest weight.
+//! Whether a job moves is not a convex function of its level, so this needs a vertex for every
+//! level: (u, k) stands for "the level of u is at least k" and is true on the source's side. All
+//! optima lie between the lowest and the highest; only jobs whose levels differ there take part,
+//! with the levels in between, and as a rule they are few. An edge u above v costs its weight when
+//! both levels are equal; a job that leaves its present level costs one, and weights are multiplied
+//! so that all such ones together are less than the smallest weight.
 
 use super::exact::WeightedArc;
 use super::min_cut::{CutNetwork, CutSide, INFINITE};

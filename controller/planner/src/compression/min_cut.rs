@@ -35,7 +35,8 @@ impl CutNetwork {
         self.heads[arc ^ 1] as usize
     }
 
-    /// The vertices on the source's side of a minimum cut, the one with the most or the fewest there.
+    /// The vertices on the source's side of a minimum cut, the one with the most or the fewest
+    /// there.
     pub(super) fn source_side(self, source: usize, sink: usize, side: CutSide) -> Vec<bool> {
         let mut search = DinicSearch::new(self, source, sink);
         while search.build_layers() {

@@ -1,4 +1,5 @@
-//! The compression of Sincronia: the first `K - 1` jobs alone, the rest together in the lowest level.
+//! The compression of Sincronia: the first `K - 1` jobs alone, the rest together in the lowest
+//! level.
 
 /// Levels of `nodes` jobs in descending priority.
 pub fn sincronia_levels(nodes: usize, levels: u8) -> Vec<u8> {

@@ -12,9 +12,9 @@ use topology::HostId;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CollectiveDocument {
-    /// Which one.
+    /// Kind of the operation.
     pub kind: CollectiveKind,
-    /// Bytes that it is about in one iteration: of the whole buffer, or of the activations of a
+    /// Bytes of the operation in one iteration: of the whole buffer, or of the activations of a
     /// pipeline. The gradients of the profile if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<f64>,

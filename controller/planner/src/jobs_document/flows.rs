@@ -1,8 +1,8 @@
 //! Flows of a job, stated or derived, and the UDP source ports that distinguish them.
 //!
-//! Ports that a document states are reserved first; the others start from a hash of job and flow and
-//! take the next port that is free between the same two NICs. So a document without ports always
-//! gets the same ones, and no two flows have one five-tuple.
+//! Ports that a document states are reserved first; the others start from a hash of job and flow
+//! and take the next port that is free between the same two NICs. So a document without ports
+//! always gets the same ones, and no two flows have one five-tuple.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ pub(super) struct FlowDraft {
 pub(super) type FlowDrafts = Vec<FlowDraft>;
 
 impl JobFields<'_> {
-    /// The flows that the document states or that its collective means.
+    /// The flows that the document states, or those of its collective operation.
     pub(super) fn resolve_flows(
         &self,
         document: &JobDocument,
@@ -123,7 +123,7 @@ impl JobFields<'_> {
     }
 }
 
-/// More channels than any NIC has use for; a limit on what one line of a document can ask for.
+/// More channels than any NIC can use; it limits the effect of one line of a document.
 const MAX_CHANNELS: u32 = 64;
 
 /// The five-tuples in use. Addresses follow from the NICs; protocol and destination port are

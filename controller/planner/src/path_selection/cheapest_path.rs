@@ -1,8 +1,8 @@
 //! The cheapest segment between two leaves by branch and bound.
 //!
-//! Prices are never below zero. So the search abandons a path as soon as its known part costs as much
-//! as the best segment found, and computes prices, which are expensive, only where they matter:
-//! first at the outer links, then from the cheapest link up.
+//! Prices are never below zero. So the search abandons a path as soon as its known part costs as
+//! much as the best segment found, and computes prices, which are expensive, only where they
+//! matter: first at the outer links, then from the cheapest link up.
 
 use topology::{DownwardHops, LinkId, SwitchHop, SwitchId};
 

@@ -18,8 +18,8 @@ use crate::least_loaded_path::PathSegment;
 use crate::link_occupancy::LinkShare;
 
 /// Least gain of a flow that may move freely, as a share of link time; it keeps the search from
-/// following rounding errors. It doubles with every round, up to the gain that running flows need, so
-/// that the number of rounds stays small.
+/// following rounding errors. It doubles with every round, up to the gain that running flows need,
+/// so that the number of rounds stays small.
 const LEAST_GAIN: f64 = 1.0 / 1024.0;
 
 /// A gain must also be this part of what the flows pay: a fabric that is full everywhere always has

@@ -259,8 +259,8 @@ impl<'a> FlowShares<'a> {
 /// Logical times of load changes, as far as choices depend on them.
 ///
 /// A link that became busier concerns only the flows on it. A link that became idler concerns every
-/// flow that could move there; those are distinguished by area, which is a leaf, or a pod for links to
-/// cores, and a direction.
+/// flow that could move there; those are distinguished by area, which is a leaf, or a pod for links
+/// to cores, and a direction.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadChanges {
     now: u32,

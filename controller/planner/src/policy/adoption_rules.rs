@@ -1,9 +1,9 @@
 //! Adoption rules: they attribute flows that no job has announced to a job.
 //!
-//! Only the match of its flows is known of such a job: no work, no volume, no paths. It is planned as
-//! a job that sends nothing, ranks last, and has the level that the policy gives it, or the lowest.
-//! The decision: a rule attributes flows, and nothing else. Where it names an announced job, the
-//! flows belong to that job and travel in its level.
+//! Only the match of its flows is known of such a job: no work, no volume, no paths. It is planned
+//! as a job that sends nothing, ranks last, and has the level that the policy gives it, or the
+//! lowest. The decision: a rule attributes flows, and nothing else. Where it names an announced
+//! job, the flows belong to that job and travel in its level.
 
 use std::collections::{BTreeMap, BTreeSet};
 

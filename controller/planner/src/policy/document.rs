@@ -1,4 +1,4 @@
-//! The Policy document as people write it, and its way to a [`Policy`].
+//! The Policy document that people write, and its validation to a [`Policy`].
 //!
 //! Every field has a default, so an empty document is the default policy.
 
@@ -15,7 +15,7 @@ use crate::name_matching::DocumentFieldError;
 /// Most levels that a DSCP field can distinguish in this data plane (`dscp = level << 3`).
 const MAX_LEVELS: u8 = 8;
 
-/// The Policy document.
+/// The Policy document: decisions of an operator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PolicyDocument {
@@ -35,7 +35,7 @@ pub struct PolicyDocument {
     pub move_gain_min: f64,
     /// Pins that one leaf may hold.
     pub max_pins_per_switch: usize,
-    /// Largest correction factor.
+    /// Upper bound of the correction factor.
     pub max_correction: f64,
     /// Effort of the search of paths and levels, in events of the fluid model; 0 is none.
     pub search_events: u64,
@@ -56,19 +56,19 @@ pub struct OverrideDocument {
     /// Glob over job ids and tenants; `job:GLOB` or `tenant:GLOB` for one of the two.
     #[serde(rename = "match")]
     pub pattern: String,
-    /// Fixed level.
+    /// Fixed level of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<u8>,
-    /// Highest level.
+    /// Highest level of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_level: Option<u8>,
-    /// Lowest level.
+    /// Lowest level of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_level: Option<u8>,
     /// Factor on the priority, above zero.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<f64>,
-    /// Not planned.
+    /// Not planned: ECMP and the lowest level.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exempt: bool,
     /// Share of its throughput alone under which the job is raised a level.

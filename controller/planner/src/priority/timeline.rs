@@ -3,7 +3,8 @@
 //! The job that goes first runs undisturbed, so it holds the link in a strictly periodic pattern,
 //! and the time at which the other has had its seconds of link has a closed form. The timeline is
 //! therefore exact, moves from event to event, and skips undisturbed iterations and repeated cycles
-//! at once: it costs at most a few steps per iteration of the longer job, however short the other is.
+//! at once: it costs at most a few steps per iteration of the longer job, however short the other
+//! is.
 
 /// Phases of the job against the reference that are averaged.
 const PHASES: usize = 16;
@@ -33,8 +34,8 @@ impl IterationTiming {
     }
 }
 
-/// `k_j` of `job` against `reference`: the link seconds that the job loses by coming second, for each
-/// one that the reference loses. At most `cap`, which it is where only the job loses.
+/// `k_j` of `job` against `reference`: the link seconds that the job loses by coming second, for
+/// each one that the reference loses. At most `cap`, which it is where only the job loses.
 pub(crate) fn correction_factor(
     reference: &IterationTiming,
     job: &IterationTiming,
@@ -164,7 +165,7 @@ struct YieldingJob<'a> {
 /// Cycles found so far in the iterations of a yielding job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum CycleState {
-    /// Nothing yet.
+    /// No cycle has begun.
     Unknown,
     /// A cycle began there, with the seconds of link that the job had until then.
     Began { at: f64, seconds: f64 },

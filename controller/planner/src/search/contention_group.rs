@@ -16,9 +16,9 @@ use topology::groups::DisjointSets;
 /// A job as the fluid model sees it, on given paths.
 #[derive(Clone, Debug)]
 pub struct RoutedJob<'a> {
-    /// `comp_j` in seconds.
+    /// `comp_j`: computation of one iteration, in seconds.
     pub compute_seconds: f64,
-    /// `o_j`, 0..=1.
+    /// `o_j` in 0..=1: fraction of the computation after which flows start.
     pub overlap_from: f64,
     /// Bytes of one iteration and path of each flow; a flow without a path is ignored.
     pub flows: Vec<(f64, &'a [LinkId])>,

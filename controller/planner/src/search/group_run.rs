@@ -10,9 +10,9 @@ use super::contention_group::ContentionGroup;
 /// The measured part of a run, in seconds; the time before it is warm-up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MeasureWindow {
-    /// Where it begins.
+    /// Start of the window, seconds.
     pub from: f64,
-    /// Where it ends.
+    /// End of the window, seconds.
     pub until: f64,
 }
 

@@ -16,9 +16,9 @@ pub(super) struct ValuedPosition {
 /// What may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClimbFreedom {
-    /// Levels alone.
+    /// Levels change; paths stay.
     Levels,
-    /// Levels and paths.
+    /// Both levels and paths change.
     LevelsAndPaths,
 }
 
@@ -47,8 +47,8 @@ impl ClimbResult {
     }
 }
 
-/// Applies every change that is better, one after the other in a fixed cycle, until a whole cycle has
-/// none. Each step gains a least share, so the climb ends.
+/// Applies every change that is better, one after the other in a fixed cycle, until a whole cycle
+/// has none. Each step gains a least share, so the climb ends.
 pub(super) fn climb_position(
     space: &SearchSpace<'_>,
     evaluator: &mut PositionEvaluator<'_>,

@@ -1,8 +1,8 @@
 //! Candidate levels for the jobs of one contention group: plausible ones, for comparing paths, and
 //! all of them, where they are few.
 //!
-//! Contention groups do not affect each other, so the best levels of a position are the best of each
-//! of its groups.
+//! Contention groups do not affect each other, so the best levels of a position are the best of
+//! each of its groups.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,8 @@ use super::contention_group::ContentionGroup;
 /// Groups of more jobs have too many assignments of levels.
 const MAX_MEMBERS: usize = 5;
 
-/// Two plausible assignments, by job, for jobs `ranked` by descending worth of a second of link: one
-/// level each as far as `count` goes, and an even split.
+/// Two plausible assignments, by job, for jobs `ranked` by descending worth of a second of link:
+/// one level each as far as `count` goes, and an even split.
 pub(super) fn plausible_levels(ranked: &[usize], count: u8) -> [Vec<u8>; 2] {
     let split = usize::from(count).min(ranked.len());
     let (mut one_each, mut even) = (vec![0; ranked.len()], vec![0; ranked.len()]);

@@ -37,7 +37,8 @@ impl SearchResult {
     }
 }
 
-/// Searches paths and levels in each of the `regions`. `found` has the decisions of the other phases.
+/// Searches paths and levels in each of the `regions`. `found` has the decisions of the other
+/// phases.
 pub(crate) fn refine_plan(
     traffic: &IndexedTraffic<'_>,
     policy: &Policy,
@@ -120,7 +121,7 @@ enum CurrentPosition {
     Complete(SearchPosition),
     /// Some flows run; others are new and on the paths of the other phases.
     Partial(SearchPosition),
-    /// Nothing runs.
+    /// No flow of the region runs.
     NoneRunning(SearchPosition),
 }
 

@@ -148,7 +148,8 @@ proptest! {
         wishes in prop::collection::vec(prop::option::of(0_u8..4), 7),
     ) {
         let present: Vec<Option<u8>> = wishes[..dag.nodes].to_vec();
-        let problem = CompressionProblem { dag: &dag, level_count: levels, current_levels: present.clone() };
+        let current_levels = present.clone();
+        let problem = CompressionProblem { dag: &dag, level_count: levels, current_levels };
         let found = compress_priorities(&problem, CompressionMethod::Exact);
         prop_assert!(dag.allows_levels(&found));
         let all = assignments(&dag, levels);

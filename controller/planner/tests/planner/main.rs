@@ -5,7 +5,7 @@
 mod adoption;
 mod compression;
 mod documents;
+mod incremental;
 mod planning;
 mod scenario;
 mod stability;
-mod standing;

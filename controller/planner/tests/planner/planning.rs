@@ -108,8 +108,8 @@ fn running_flows_move_only_for_the_gain_that_policy_asks() {
     let failed = fabric.with_changes([AvailabilityChange::SwitchDown(spine2)]);
     let (before, _) = planned(&input(&failed, &jobs), &Policy::default());
     assert_eq!(spines(&fabric, &before, "b"), ["spine1", "spine1"]);
-    // The spine is back. On each of the two links that a flow leaves, its job no longer meets the
-    // other for 4 GB / 50 GB/s / 1 s = 0.08.
+    // The spine is back. On each of the two links that a flow leaves, its job no longer shares it
+    // with the other for 4 GB / 50 GB/s / 1 s = 0.08.
     let with = |move_gain_min| {
         let policy = Policy { move_gain_min, search_events: 0, ..Policy::default() };
         plan(&input(&fabric, &jobs), &policy, Some(&before))
@@ -294,7 +294,7 @@ fn flows_between_pods_spread_over_the_cores() {
     assert_eq!(report.bounds.max_load, report.bounds.max_load_lower_bound);
 }
 
-/// A job is compared only with those that it meets where policy says so.
+/// A job is compared only with those that it shares links with where policy says so.
 #[test]
 fn contenders_are_the_reference_where_policy_says_so() {
     let fabric = clos(2, 1, 9);

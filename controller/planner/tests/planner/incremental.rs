@@ -1,4 +1,4 @@
-//! A plan that stands through events is the plan that would be made of all jobs after each.
+//! Incremental planning: after each event the plan equals the one that `plan` makes of all jobs.
 
 use planner::{IncrementalPlanner, Job, JobEventError, JobId, Plan, Policy, check_plan, plan};
 use proptest::prelude::*;
@@ -44,24 +44,24 @@ proptest! {
     fn events_give_the_plan_of_all_jobs(story in story()) {
         let mut jobs = story.first.clone();
         let first = input(&story.fabric, &jobs);
-        let mut standing = IncrementalPlanner::new(&first, &story.policy, None);
+        let mut planner = IncrementalPlanner::new(&first, &story.policy, None);
         let mut previous: Plan = plan(&first, &story.policy, None).0;
-        prop_assert_eq!(standing.plan(), &previous);
+        prop_assert_eq!(planner.plan(), &previous);
         for job in story.events {
             match jobs.iter().position(|other| other.id == job.id) {
                 Some(there) => {
                     jobs.remove(there);
-                    standing.remove_job(&job.id).unwrap();
+                    planner.remove_job(&job.id).unwrap();
                 }
                 None => {
                     jobs.push(job.clone());
-                    standing.add_job(job).unwrap();
+                    planner.add_job(job).unwrap();
                 }
             }
             let now = input(&story.fabric, &jobs);
             let (expected, report) = plan(&now, &story.policy, Some(&previous));
-            prop_assert_eq!(standing.plan(), &expected);
-            prop_assert_eq!(standing.report(), report);
+            prop_assert_eq!(planner.plan(), &expected);
+            prop_assert_eq!(planner.report(), report);
             prop_assert_eq!(check_plan(&now, &story.policy, &expected), []);
             previous = expected;
         }
@@ -72,15 +72,15 @@ proptest! {
 fn impossible_events_are_refused_by_name() {
     let fabric = clos(2, 2, 3);
     let job = ring(&fabric, "a", &[0, 3], 4e9);
-    let mut standing = IncrementalPlanner::new(
+    let mut planner = IncrementalPlanner::new(
         &input(&fabric, std::slice::from_ref(&job)),
         &Policy::default(),
         None,
     );
     let id = job.id.clone();
-    assert_eq!(standing.add_job(job), Err(JobEventError::AlreadyPresent(id.clone())));
+    assert_eq!(planner.add_job(job), Err(JobEventError::AlreadyPresent(id.clone())));
     let absent = JobId::from("b");
-    assert_eq!(standing.remove_job(&absent), Err(JobEventError::Absent(absent)));
-    assert_eq!(standing.remove_job(&id), Ok(()));
-    assert!(standing.plan().jobs.is_empty());
+    assert_eq!(planner.remove_job(&absent), Err(JobEventError::Absent(absent)));
+    assert_eq!(planner.remove_job(&id), Ok(()));
+    assert!(planner.plan().jobs.is_empty());
 }
