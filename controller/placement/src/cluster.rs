@@ -1,4 +1,4 @@
-//! The hosts of a cluster as placement sees them: GPUs, their kind, and the leaf that they share.
+//! The hosts of a cluster for placement: GPUs, their kind, and the leaf of each host.
 
 use topology::{Fabric, HostId};
 

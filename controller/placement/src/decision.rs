@@ -1,4 +1,4 @@
-//! What a policy may say: a job starts, is suspended, or is refused.
+//! The decisions of a policy: a job starts, is suspended, or is refused.
 
 use planner::CollectiveDocument;
 use serde::{Deserialize, Serialize};

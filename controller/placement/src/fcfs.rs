@@ -1,9 +1,8 @@
-//! First come, first served among several kinds of GPU: what Crius and its rivals are measured by.
+//! First come, first served with several kinds of GPU: the baseline of Crius and its rivals.
 //!
-//! A job gets the GPUs that it asks for, of the kind that it asks for, on as few hosts as hold
-//! them, or waits, and holds back those behind it that want the same kind (baselines/fcfs_sched.py
-//! of sjtu-epcc/arena). [`super::queue`] is the same for one kind, and does not ask what a job
-//! trains.
+//! A job gets the number and kind of GPUs that it requests, on as few hosts as hold them. Otherwise
+//! it waits and blocks the jobs behind it that request the same kind (baselines/fcfs_sched.py of
+//! sjtu-epcc/arena). [`super::queue`] is the same for one kind and ignores the models of jobs.
 
 use std::collections::BTreeSet;
 

@@ -1,14 +1,14 @@
 //! `HiveD` (Zhao et al., OSDI'20): cells of a hierarchy, reserved for virtual clusters.
 //!
-//! A tenant's quota is not a number of GPUs but a set of *cells*: so many hosts, so many leaves. A
-//! virtual cell is bound to a physical one when its first job comes and let go after its last; the
-//! physical one comes from buddy allocation, which always has one left for a tenant within its
-//! quota (OSDI'20 §3.3). Other tenants therefore cannot scatter the GPUs of a quota. Inside its
-//! virtual cells a job is packed by the hierarchy: into the smallest block with room, of several
-//! the fullest.
+//! The quota of a tenant is not a number of GPUs but a set of *cells*: a number of hosts, a number
+//! of leaves. A virtual cell is bound to a physical one when its first job starts and released
+//! after its last. Buddy allocation provides the physical cell and always has one left for a tenant
+//! within its quota (OSDI'20 §3.3), so other tenants cannot scatter the GPUs of a quota. Within its
+//! virtual cells a job is packed by the hierarchy: into the smallest block with room, and among
+//! those into the fullest.
 //!
-//! Each tenant's jobs are served in order of arrival. Jobs of low priority on the idle cells of
-//! others, which the paper also has, are not modelled: they would be preempted.
+//! The jobs of each tenant are served in order of arrival. Low-priority jobs on idle cells of other
+//! tenants, which the paper also has, are not modelled: they would be preempted.
 
 mod cells;
 

@@ -1,4 +1,4 @@
-//! First come, first served: the plain references, which differ only in the hosts they choose.
+//! The reference policies: first come, first served. They differ only in the choice of hosts.
 //!
 //! A job without room blocks the jobs behind it, so no job starves and no job overtakes another. A
 //! job larger than the cluster is refused.

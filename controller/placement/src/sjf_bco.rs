@@ -1,24 +1,22 @@
 //! SJF-BCO: smallest job first with balanced contention and overhead (Yu, Ji, Rajan, Liu, `MobiHoc`
 //! 2022, DOI 10.1145/3492866.3549716).
 //!
-//! A ring over several servers is slowed by every other ring that leaves a server with it
-//! ([`CommunicationModel`] has the model). Small jobs therefore go where they fill gaps
-//! (**FA-FFP**, fragment-aware first fit), large ones to as few, least loaded servers as suffice
-//! (**LBSGF**, least busy server group first). What is small is decided by trying: every bound
-//! `kappa` on size, under the smallest bound `theta` on the load of a GPU that still admits all
-//! jobs.
+//! A ring over several servers is slowed by every other ring that leaves one of its servers
+//! ([`CommunicationModel`]). Small jobs therefore fill gaps (**FA-FFP**, fragment-aware first fit),
+//! and large jobs go to as few, least loaded servers as suffice (**LBSGF**, least busy server group
+//! first). The bound `kappa` between small and large is found by trying all sizes, under the
+//! smallest bound `theta` on the load of a GPU that still admits all jobs.
 //!
 //! ```text
 //! sort jobs by GPUs
 //! bisect theta in 1..=horizon:
-//!     for each kappa: place all jobs in order, waiting for exits     (placing.rs)
+//!     for each kappa: place all jobs in order, waiting for exits     (placement_run.rs)
 //!     theta is feasible if some kappa placed them all
 //!     of all complete schedules keep the one with the least makespan
 //! ```
 //!
-//! Where the printed pseudocode is loose this module is strict: a schedule that does not place all
-//! jobs is discarded, and feasibility steers the bisection. [`BoundSearch::Literal`] is the printed
-//! form. `docs/algorithms/sjf-bco.md` is the essay.
+//! The printed pseudocode is ambiguous. This module discards a schedule that does not place all
+//! jobs and bisects on feasibility. [`BoundSearch::Literal`] is the printed form.
 
 mod communication_model;
 mod placement_run;

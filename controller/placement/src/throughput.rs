@@ -1,13 +1,13 @@
-//! How fast a model trains on so many GPUs of a kind: the table that policies for several kinds of
-//! GPU decide by (Crius, Gavel, `ElasticFlow`).
+//! How fast a model trains on a number of GPUs of one kind: the table with which policies for
+//! several kinds of GPU decide (Crius, Gavel, `ElasticFlow`).
 //!
-//! [`ThroughputTable::from_published`] are measurements, [`ThroughputTable::from_estimates`] what
-//! the Cells of [`super::crius`] say; policies do not distinguish them. The measured figures in
-//! `published.csv` and `data_parallel.csv` are facts taken from the artefact of the Arena paper,
-//! which is <https://github.com/sjtu-epcc/arena>, branch `ae-eurosys`, Apache-2.0. GPUs of a job
-//! lie evenly on its hosts and are a power of two ([`GpuShape`]). A job that is spread over more
-//! hosts than it must be, and was never measured so, is taken to lose a tenth with every doubling
-//! of its hosts, as in the simulator of sjtu-epcc/arena (macro/macro_def.py).
+//! [`ThroughputTable::from_published`] has measurements, [`ThroughputTable::from_estimates`] the
+//! estimates of the Cells of [`super::crius`]; policies do not distinguish them. The measured
+//! figures in `published.csv` and `data_parallel.csv` are facts taken from the artefact of the
+//! Arena paper, which is <https://github.com/sjtu-epcc/arena>, branch `ae-eurosys`, Apache-2.0. The
+//! GPUs of a job are a power of two, evenly on its hosts ([`GpuShape`]). A job on more hosts than
+//! necessary, in a shape that was never measured, is assumed to lose a tenth with every doubling of
+//! its hosts, as in the simulator of sjtu-epcc/arena (macro/macro_def.py).
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,8 @@
-//! Crux in parts, as the paper's evaluation takes it apart (Crux §6.2): priority assignment alone
+//! Crux in parts, as in the evaluation of the paper (Crux §6.2): priority assignment alone
 //! (`crux-pa`), paths and assignment (`crux-ps-pa`), and all with compression (`crux`).
 //!
-//! Nothing is decided here: each part is the planner read in a different way. Without compression a
-//! job's level is its rank, one for each job. Without path selection the phases after it get ECMP's
-//! paths.
+//! Every variant only calls the planner. Without compression the level of a job is its rank, one
+//! level per job. Without path selection the later phases get ECMP's paths.
 
 use planner::{Plan, PlanInput, PlannedJob, Policy, RoutedInput};
 use topology::{LinkId, LinkPath};

@@ -1,15 +1,13 @@
 //! How near to the optimum each decision is: the microbenchmark of Crux §4.4.
 //!
-//! Small clusters are drawn from a seed (`case`), and of each the best paths and levels are found
-//! by enumeration (`optimum`), evaluated in the fluid model (`evaluation`). Each step of a
-//! scheduler is then put to the test with the optimum of the other steps (`steps`), and the shares
-//! of the optimal GPU utilisation that it reaches are summed up over the cases (`summary`).
-//! Decisions themselves are those of [`planner`] and of the baselines.
+//! Small clusters are drawn from a seed (`case`). For each the best paths and levels are found by
+//! enumeration (`optimum`), evaluated in the fluid model (`evaluation`). Each step of a scheduler
+//! is then tested with the optimum of the other steps (`steps`), and the shares of the optimal GPU
+//! utilisation are summarised over the cases (`summary`). The decisions themselves are those of
+//! [`planner`] and of the baselines. `fairness` measures the cost of fairness on the same cases.
 //!
-//! `fairness` asks another question of the same cases: what fairness costs.
-//!
-//! A case is a function of seed and number, and nothing is shared between cases: a caller with many
-//! processors examines many at a time.
+//! A case is a function of seed and number, and cases share nothing, so callers may examine many in
+//! parallel.
 
 mod case;
 mod evaluation;

@@ -1,4 +1,4 @@
-//! What one iteration of a job asks of the links on its paths: `M_{j,e} / B_e` (Crux §3.1).
+//! The demand of one iteration of a job on the links of its paths: `M_{j,e} / B_e` (Crux §3.1).
 
 use planner::{Job, PlanInput};
 use topology::{Fabric, LinkId};

@@ -1,7 +1,7 @@
-//! Failures and repairs at given times, as users write them: `leaf1-spine1@10s`, `spine2@90`.
+//! Failures and repairs at given times, in the notation of users: `leaf1-spine1@10s`, `spine2@90`.
 //!
-//! A fault is a change of the fabric and when it happens. Its effect on flows is not decided here:
-//! the simulation asks the scheduler again, on the changed fabric.
+//! A fault is a change of the fabric and its time. The simulation passes the changed fabric to the
+//! scheduler, which decides about the flows.
 
 use topology::{AvailabilityChange, Fabric, LinkId, SwitchId};
 

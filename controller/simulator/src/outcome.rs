@@ -1,7 +1,7 @@
-//! The Outcome document: what jobs and links did in one simulation, by names.
+//! The Outcome document: what jobs and links did in one simulation, by name.
 //!
-//! Shares are of the whole horizon, from 0 to its end, for every job alike: a scheduler that lets a
-//! job wait before its first iteration pays for the wait.
+//! Shares refer to the whole horizon, from 0 to its end, for every job alike. The time that a job
+//! waits before its first iteration therefore counts against its scheduler.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

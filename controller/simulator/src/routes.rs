@@ -1,8 +1,8 @@
 //! The equal-cost paths of flows, from NIC to NIC.
 //!
-//! Which links lead where is [`topology`]'s rule; here it is asked once for every leaf that
-//! receives something, since all baselines want the same answers, and want them again at the next
-//! event of a fabric that has not changed.
+//! The rule for next hops is in [`topology`]. It is evaluated once for every leaf that receives
+//! traffic and kept, because all baselines need the same result, also at later events of an
+//! unchanged fabric.
 
 use std::collections::BTreeMap;
 

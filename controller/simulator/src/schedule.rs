@@ -1,7 +1,8 @@
-//! What a scheduler decides, in the one shape that all of them share.
+//! The decisions of a scheduler, in one form for all schedulers.
 //!
-//! Jobs and flows stand in the order of the input, so that a schedule needs no names. Classes are
-//! not bounded by what switches have: the parts of Crux before compression give every job its own.
+//! Jobs and flows are in the order of the input, so a schedule needs no names. Levels are not
+//! bounded by those of the switches: the variants of Crux without compression give every job its
+//! own level.
 
 use planner::Plan;
 use topology::{Finding, LinkId};

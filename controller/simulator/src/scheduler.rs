@@ -1,4 +1,4 @@
-//! The schedulers by the names that users write, and the one way to ask any of them.
+//! The schedulers by the names that users write, with one interface for all of them.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,9 +1,10 @@
-//! A simulation: one input, one scheduler, a horizon and faults on the way.
+//! A simulation: one input, one scheduler, a horizon, and faults.
 //!
-//! The scheduler is asked at the start and again after each fault, on the fabric as it is then; the
-//! fluid engine does the rest. What input makes impossible (a job without a path, an iteration that
-//! outlasts the horizon) is a finding of the outcome; what makes no sense at all is an error before
-//! any time passes. Jobs on a grid (CASSINI) are watched here: the engine knows no grids.
+//! The simulation calls the scheduler at the start and after each fault, on the fabric as it is
+//! then; the fluid engine does the rest. Valid input that cannot be satisfied (a job without a
+//! path, an iteration longer than the horizon) is a finding of the outcome. Invalid input is an
+//! error before the simulation starts. Grids of start times (CASSINI) are handled here, because the
+//! engine has none.
 
 mod grid;
 mod summary;

@@ -1,9 +1,8 @@
 //! What a run did over time, in bins: for plots.
 //!
-//! A [`TimelineView`] says from when to when and how finely; a [`Timeline`] is what was seen
-//! through it; a [`TimelineRecorder`] makes it. The decision: every rate is added to its bins when
-//! it ends, so a timeline holds its bins and nothing else, however long the run and however many
-//! events it has.
+//! A [`TimelineView`] defines the time range and its bins, a [`Timeline`] has the values, and a
+//! [`TimelineRecorder`] fills it. Every rate is added to its bins when it ends, so a timeline has a
+//! constant size for any length of run and any number of events.
 
 mod recorder;
 

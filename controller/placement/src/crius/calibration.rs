@@ -1,8 +1,8 @@
-//! What is attained of the roofline, by family and kind of GPU, and how far estimates are off.
+//! The attained share of the roofline by family and kind of GPU, and the error of the estimates.
 //!
-//! Crius times the kernels of a model on one GPU and estimates the rest (Crius). Nothing is
-//! run here: one published measurement of each family on each kind, the one on fewest GPUs, stands
-//! for what it would have timed. All other measurements evaluate the estimates.
+//! Crius times the kernels of a model on one GPU and estimates the rest. Nothing runs here: one
+//! published measurement of each family on each kind, the one on the fewest GPUs, replaces these
+//! timings. All other measurements evaluate the estimates.
 
 use super::CriusCell;
 use super::estimate::CellEstimator;

@@ -1,9 +1,8 @@
-//! How long a collective takes by the bytes that it moves, as a table of measured points.
+//! The duration of a collective by the bytes that it moves, as a table of measured points.
 //!
-//! Between two points the time is interpolated, below the first it is that of the first, and beyond
-//! the last as many whole maxima are sent as fit, and the rest. A fabric that is described by a
-//! latency and a speed instead of measurements makes its own points
-//! ([`CollectiveTimes::from_latency`]).
+//! Between two points the duration is interpolated. Below the first point it is constant. Above the
+//! last point the bytes are sent as whole maxima and a rest. [`CollectiveTimes::from_latency`]
+//! derives points for a fabric that is described by a latency and a speed.
 
 /// Seconds by bytes.
 #[derive(Clone, Debug, PartialEq)]

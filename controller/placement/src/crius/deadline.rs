@@ -1,4 +1,4 @@
-//! The form with deadlines (Crius): a job is given only GPUs on which it still ends in time.
+//! Crius with deadlines: a job gets only GPUs on which it ends in time.
 
 use std::collections::BTreeMap;
 

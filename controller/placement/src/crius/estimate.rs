@@ -1,11 +1,11 @@
-//! The estimate of a Cell (Crius): how long an iteration takes if the plan inside it that
-//! looks best is run, without running any.
+//! The estimate of a Cell (Crius): the iteration time of the most promising plan in it, without
+//! running any plan.
 //!
-//! Within a Cell two things are open: where the model is cut ([`partition`]), and how the GPUs of
-//! each stage divide into data and tensor parallelism ([`StageParallelism`]). The plan that looks
-//! best has on every stage the way that sends least, is among the partitions that send least
-//! overall, and of those the best balanced. It alone is timed, layer by layer on the roofline and
-//! collective by collective from the tables.
+//! A Cell leaves two things open: the cuts of the model ([`partition`]), and the data and tensor
+//! parallelism of each stage ([`StageParallelism`]). The most promising plan has the parallelism
+//! with the least traffic on every stage. Its partition is the best balanced of those with nearly
+//! the least total traffic. Only this plan is timed, layer by layer on the roofline and collective
+//! by collective from the tables.
 
 use super::CriusCell;
 use super::gpu_kinds::GpuKind;

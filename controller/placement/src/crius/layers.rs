@@ -1,9 +1,9 @@
-//! Models as rows of layers: what each computes, holds and hands on (Crius).
+//! Models as sequences of layers: what each layer computes, stores and passes on (Crius).
 //!
-//! The three families of the evaluation are built from their architectures, whose dimensions are
-//! those of sjtu-epcc/arena (branch ae-eurosys, runtime/crius_worker/jax/configs.py). Blocks are
-//! gathered into layers as there: few enough that all cuts can be looked at. A name is an
-//! architecture and a batch, as `moe-1.3B/256`.
+//! The three families of the evaluation are built from their architectures, with the dimensions of
+//! sjtu-epcc/arena (branch ae-eurosys, runtime/crius_worker/jax/configs.py). Blocks are merged into
+//! layers as there, so that all cuts can be enumerated. A model name is an architecture and a batch
+//! size, as in `moe-1.3B/256`.
 
 /// Layers into which the blocks of a transformer are gathered.
 const TRANSFORMER_LAYERS: u32 = 8;

@@ -1,10 +1,10 @@
-//! Layers into stages: which cuts of a model into contiguous stages are worth looking at, and how
-//! many GPUs each stage gets (Crius; the pipeline planner of sjtu-epcc/arena).
+//! Partitions of a model into contiguous stages, and the GPUs of each stage (Crius; the pipeline
+//! planner of sjtu-epcc/arena).
 //!
-//! A layer deserves a *fraction* of the GPUs, its share of the load. Of a stage's fractions the sum
-//! is what it deserves, and a power of two is what it gets; how far apart the two are over all
-//! stages (L2) is how unbalanced a partition is. Partitions that starve a stage are never made, and
-//! of the others only those near the best balance are kept.
+//! The *fraction* of a layer is its share of the load times the number of GPUs. A stage should get
+//! the sum of its fractions and does get a power of two. The L2 distance between the two over all
+//! stages is the imbalance of a partition. Partitions that starve a stage are not generated, and
+//! only those near the best balance are kept.
 
 use std::ops::Range;
 

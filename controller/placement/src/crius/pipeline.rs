@@ -1,9 +1,9 @@
-//! How long an iteration of a pipeline takes (`GPipe`: all micro-batches forward, then all
-//! backward; nothing overlaps).
+//! The iteration time of a pipeline (`GPipe`: all micro-batches forward, then all backward, without
+//! overlap).
 //!
-//! The slowest stage sets the pace of all micro-batches but one, which passes every stage; so do
-//! the slowest crossing between stages and all of them. Gradients are reduced stage after stage,
-//! and the optimiser ends when its slowest stage ends.
+//! The slowest stage determines the time of all micro-batches but one, which passes every stage.
+//! Transfers between stages follow the same rule. Gradients are reduced stage after stage, and the
+//! optimiser ends with its slowest stage.
 
 /// One micro-batch on one stage in one direction, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

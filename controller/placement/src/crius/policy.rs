@@ -1,9 +1,9 @@
-//! The scheduler (Crius), in rounds: spread jobs are gathered, waiting jobs are fitted in order
-//! of arrival, and what is then idle makes running jobs faster.
+//! The scheduler of Crius, in rounds: gather spread jobs, fit waiting jobs in order of arrival,
+//! then use idle GPUs to speed up running jobs.
 //!
-//! A job that fits while an earlier one waits runs *opportunistically*: the earlier one may have
-//! its GPUs as soon as that is enough. No state is kept for that: such a job arrived later than
-//! a waiting job.
+//! A job that fits while an earlier one waits runs *opportunistically*: the earlier job may take
+//! its GPUs as soon as they suffice. This needs no state, because an opportunistic job is one that
+//! arrived later than a waiting job.
 
 use std::collections::BTreeSet;
 

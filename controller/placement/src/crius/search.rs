@@ -1,12 +1,12 @@
-//! Making room for a job (Crius): it is placed as it asked, or the schedule is changed in few
-//! steps so that it can be, and all jobs together are fastest.
+//! Making room for a job (Crius): place it as requested, or change the schedule in few steps so
+//! that it fits and the total throughput is the highest.
 //!
-//! **Fit** first looks for room on as few hosts as hold the job, then lets small jobs move together
-//! (bubbles merge), then spreads it. If there is none, a breadth-first search changes the schedule
-//! three times at most: a running job is halved, or moves to another kind of GPU with as many;
-//! and so may the demand of the job itself. Of all schedules in which it then fits, the one with
-//! the greatest total throughput is taken, even if that is less than before: a job that waits is no
-//! throughput at all. **Upgrade** goes the other way, while GPUs are idle.
+//! **Fit** looks for room on as few hosts as hold the job, then moves small jobs together, then
+//! spreads the job. If that fails, a breadth-first search changes the schedule up to three times:
+//! it halves a running job or moves one to another kind of GPU with the same number of GPUs, or
+//! does the same to the demand of the job. Of all schedules in which the job fits, the one with the
+//! highest total throughput is chosen, even if that is lower than before, because a waiting job has
+//! no throughput. **Upgrade** does the opposite while GPUs are idle.
 
 use super::CriusAbilities;
 use super::deadline::JobDeadlines;

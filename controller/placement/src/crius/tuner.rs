@@ -1,8 +1,8 @@
-//! The tuner (Crius): once a Cell is chosen, which of the plans inside it to run.
+//! The tuner (Crius): chooses the plan to run in a Cell.
 //!
-//! Plans differ in balance and in what they send. One that is worse in both than another need not
-//! be tried; what remains, at most [`MOST`] plans, is timed with the plan that was estimated, and
-//! the best is run. [`tune_exhaustively`] times all instead, which says what the pruning costs.
+//! Plans differ in balance and in traffic. A plan that is worse in both than another is not tried.
+//! At most [`MOST`] plans remain; they are timed with the estimated plan, and the best one is run.
+//! [`tune_exhaustively`] times all plans, which shows the cost of the pruning.
 
 use super::estimate::{CellEstimator, ParallelismPlan, StageParallelism};
 use super::partition::StagePartition;

@@ -125,7 +125,8 @@ proptest! {
                 let next = state.waiting.iter().find(|request| request.tenant == name);
                 prop_assert!(next.is_none_or(|request| used + request.gpus > size));
             }
-            let first = cluster_jobs.state_at(0.0).running.first().map(|running| running.request.job);
+            let running = cluster_jobs.state_at(0.0).running;
+            let first = running.first().map(|job| job.request.job);
             if let (true, Some(first)) = (leaves, first) {
                 cluster_jobs.finish_job(first).unwrap();
             }

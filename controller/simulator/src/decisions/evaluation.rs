@@ -1,11 +1,12 @@
-//! What a decision is worth: GPU utilisation in the fluid model, of any paths and levels of a case.
+//! The value of a decision: the GPU utilisation of any paths and levels of a case in the fluid
+//! model.
 //!
-//! A case falls into contention groups that are simulated separately. Results are cached
-//! by the signature of the group and the relations of levels within it. Spines that could
-//! be exchanged and levels with the same relations are thereby simulated once.
+//! A case falls into contention groups that are simulated separately. Results are cached by the
+//! signature of the group and the relations of levels within it, so spines that could be exchanged
+//! and equivalent levels are simulated once.
 //!
-//! How jobs meet depends on when they started, which no scheduler knows. So every group is played
-//! from several drawn starts, each after a time of warming up, and the mean counts.
+//! Contention depends on the start times of jobs, which no scheduler knows. Every group is
+//! therefore simulated from several drawn starts, each after a warm-up, and the mean counts.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

@@ -1,9 +1,9 @@
-//! What fairness costs (Crux §7.2): utilisation against the slowdown of the job that suffers most.
+//! The cost of fairness (Crux §7.2): utilisation against the slowdown of the job that suffers most.
 //!
-//! A plan is made from what jobs suffered lately, and then they suffer otherwise. So plan and
-//! judgement take turns, as plan and telemetry do in a cluster, and what counts is the mean over
-//! the turns. The formula is asked about alone, and with the search behind it, in which what a job
-//! suffered weighs its GPUs as it weighs its priority.
+//! A plan follows from the recent slowdowns of jobs and changes them. Plan and evaluation therefore
+//! alternate for several rounds, as plan and telemetry do in a cluster, and the mean over the
+//! rounds counts. The formula is tested alone, and with the search, in which recent slowdowns weigh
+//! the GPUs of a job as they weigh its priority.
 
 use planner::Policy;
 use schemars::JsonSchema;

@@ -1,10 +1,11 @@
 //! The optimum by enumeration: every combination of paths, and every assignment of levels.
 //!
-//! All of it at full precision would take minutes a case, so there are rounds, each on the best of
-//! the round before: every combination of paths with two plausible assignments and low precision;
-//! every assignment on the best combinations; the best pairs with more precision, and the best of
-//! those with full precision. Assignments that say the same of all jobs that meet are one, and of
-//! the two spines only one need be tried for the last choice.
+//! Full precision for all of them would take minutes per case. The enumeration therefore has
+//! rounds, each on the best candidates of the previous one: every combination of paths with two
+//! plausible assignments and low precision; every assignment on the best combinations; the best
+//! pairs with middle precision; and the best of those with full precision. Assignments with the
+//! same relations within all contention groups are equivalent, and for the last choice only one of
+//! the two spines has to be tried.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,9 @@
-//! Where a job would go in a fabric that runs others, and what that would do to it and to them.
+//! Where a policy would place a new job in a fabric with running jobs, and the effect on all of
+//! them.
 //!
-//! A policy is asked as in a replay, on a [`ClusterJobs`] that holds the jobs that run; then the
-//! scheduler is, with the job and without it, and `steady` says how long all iterations take.
+//! The policy decides as in a replay, on a [`ClusterJobs`] with the running jobs. Then the
+//! scheduler decides with the new job and without it, and `steady_state` computes the iteration
+//! times of both.
 
 use std::collections::BTreeMap;
 

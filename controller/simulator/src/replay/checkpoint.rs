@@ -1,7 +1,8 @@
-//! A replay between two events, to go on from: everything that the rest of it depends on.
+//! The state of a replay between two events, from which it can be resumed.
 //!
-//! What follows from that (placed jobs, plans, iteration times) is computed again, so the rest
-//! comes out to the last digit as it would have.
+//! A checkpoint has everything that the rest of the replay depends on. Derived state (placed jobs,
+//! plans, iteration times) is computed again, so a resumed replay gives the same figures to the
+//! last digit.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

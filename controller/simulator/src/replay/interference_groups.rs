@@ -1,8 +1,8 @@
 //! Interference groups: sets of jobs on the network that do not influence each other.
 //!
 //! A link is contended only if all flows on it together could ask for more than its capacity, each
-//! as fast as the narrowest link of its path lets it. Jobs that share such a link meet, and so do
-//! those that meet the same job. All other links are left out: no rate depends on them.
+//! as fast as the narrowest link of its path allows. Jobs that share a contended link are in one
+//! group, directly or through other jobs. All other links are left out: no rate depends on them.
 
 use std::collections::BTreeMap;
 use std::slice;

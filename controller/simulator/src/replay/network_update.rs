@@ -1,4 +1,4 @@
-//! What an event changes for the jobs on the network: their schedule, and how long iterations take.
+//! The effect of an event on the jobs of the network: their schedule and their iteration times.
 
 use super::interference_groups::{self, NetworkJob};
 use super::placement_round::PlacementChanges;

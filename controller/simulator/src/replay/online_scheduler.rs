@@ -1,8 +1,9 @@
-//! The scheduler, as it follows jobs that come and go.
+//! The scheduler of a replay, with jobs that arrive and depart.
 //!
-//! Crux plans on from the plan in force ([`planner::IncrementalPlanner`]), as the controller does;
-//! a job that moves has left and comes again. The others decide anew each time, for the jobs in the
-//! order in which they came; the ways through the fabric, which does not change, they keep.
+//! Crux plans incrementally from the plan in force ([`planner::IncrementalPlanner`]), as the
+//! controller does; a job that moves departs and arrives again. The other schedulers decide anew
+//! each time, for the jobs in order of arrival. They keep the routes through the fabric, which does
+//! not change.
 
 use planner::{IncrementalPlanner, Job, JobEventError, PlanInput, Policy};
 

@@ -1,4 +1,4 @@
-//! When the placement policy decides, and what that changes.
+//! When the placement policy decides, and what its decisions change.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,7 @@
-//! From a job of the trace, on the GPUs and at the pace that placement gives it, to the job that
-//! the planner sees.
+//! Converts a job of the trace, with its GPUs and its pace, into a job for the planner.
 //!
-//! An iteration is the same work wherever it runs. A trace that counts in seconds means seconds of
-//! the job alone on an idle fabric; so what a job still has to do is counted in iterations.
+//! An iteration is the same work on any GPUs. A trace that counts in seconds means seconds of the
+//! job alone on an idle fabric, so the remaining work of a job is counted in iterations.
 
 use std::collections::BTreeMap;
 

@@ -1,11 +1,11 @@
-//! How long iterations take once an interference group has settled: it is simulated, event by
-//! event, until it is known to repeat itself or a budget is spent.
+//! The iteration times of an interference group in its steady state. The group is simulated, event
+//! by event, until it repeats itself or a budget is spent.
 //!
-//! Between two events of a cluster nothing changes but the jobs' positions in their cycles. So what
-//! a job does for hours is what it does in a few iterations, and the replay jumps. A group
-//! that repeats itself is known exactly. One that does not (cycles without a common multiple) is
-//! known as a mean over its last iterations; by how much the halves of that differ is what is
-//! unsure of it.
+//! Between two events of a cluster only the positions of jobs in their iterations change. What a
+//! job does for hours is what it does in a few iterations, so the replay skips that time. The times
+//! of a group that repeats itself are exact. For a group that does not (cycles without a common
+//! multiple) they are means over its last iterations, and the uncertainty is the difference between
+//! the two halves of these.
 
 use std::collections::BTreeMap;
 

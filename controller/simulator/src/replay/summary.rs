@@ -1,4 +1,4 @@
-//! From what added up to the Replay document.
+//! Converts the sums of a replay into the Replay document.
 
 use topology::Finding;
 

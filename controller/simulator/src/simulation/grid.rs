@@ -1,8 +1,8 @@
-//! Jobs that keep to a grid of times: CASSINI's answer to drift (its section 5.7).
+//! Jobs on a grid of start times: CASSINI's correction of drift (its section 5.7).
 //!
-//! A job on a grid should begin its iterations at `start + k * period`. One that begins an
-//! iteration more than 5 % of the period off lets its next one wait until the grid comes round
-//! again.
+//! A job on a grid should begin its iterations at `start + k * period`. A job that begins an
+//! iteration more than 5 % of the period off the grid delays its next one to the next point of the
+//! grid.
 
 use std::collections::BTreeMap;
 

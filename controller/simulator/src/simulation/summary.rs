@@ -1,4 +1,4 @@
-//! From what the engine counted to the Outcome document.
+//! Converts the counts of the engine into the Outcome document.
 
 use fluid::{JobTally, LinkLevelTally};
 use topology::{Finding, LinkId};

@@ -1,4 +1,4 @@
-//! Makes timelines of a run while it goes on, from what each instant of the engine made different.
+//! Records timelines during a run, from the changes of each instant of the engine.
 
 use std::collections::BTreeMap;
 
