@@ -8,6 +8,7 @@
 //! what is dropped from a queue was never counted by egress.
 
 mod control;
+pub(crate) mod handle;
 mod objects;
 mod packet_run;
 pub(crate) mod replication;
@@ -16,18 +17,16 @@ mod standard_metadata;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::compile::{LearnListIndex, Program};
 use crate::device::replication::ReplicationEngine;
+use crate::ids::LearnListIndex;
 use crate::run::arrays::StatefulArrays;
 use crate::run::parser::ValueSetMember;
 use crate::run::profile::ActionProfile;
+use crate::run::program::Program;
 use crate::run::table::MatchTable;
 use crate::scheduler::QueueWait;
+use crate::time::Nanos;
 use packet_run::{BufferedPacket, PacketRun, Recirculation};
-pub(crate) use standard_metadata::StandardMetadata;
-
-/// Virtual time, in nanoseconds since the fabric started.
-pub type Nanos = u64;
 
 /// What a device is from the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -319,7 +318,12 @@ impl LoadedProgram {
         Self {
             tables: program.tables.iter().map(MatchTable::new).collect(),
             profiles: profiles.collect(),
-            arrays: StatefulArrays::new(&program, seed),
+            arrays: StatefulArrays::new(
+                &program.counters,
+                &program.meters,
+                &program.registers,
+                seed,
+            ),
             replication: ReplicationEngine::default(),
             value_sets: vec![Vec::new(); program.value_sets.len()],
             recirculations: VecDeque::new(),

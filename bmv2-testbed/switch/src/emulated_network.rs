@@ -13,11 +13,12 @@ mod network_thread;
 mod state;
 
 pub use endpoint::{EndpointOutbox, NetworkEndpoint};
-pub use handle::{ClockPace, DeviceHandle, EmulatedNetworkHandle, EndpointHandle, OwnerStopped};
+pub use handle::{ClockPace, EmulatedNetworkHandle, EndpointHandle};
 pub use state::{EmulatedNetworkCounts, WireCounts, WireState};
 
-use crate::device::{Device, DeviceConfig, Nanos};
+use crate::device::{Device, DeviceConfig};
 use crate::scheduler::QueueLimits;
+use crate::time::Nanos;
 use state::NetworkState;
 
 /// The number of a device in its network, in the order of addition.

@@ -1,45 +1,53 @@
-//! The embedded switch and the in-process fabric.
+//! The embedded switch and the emulated network.
 //!
 //! A P4 device that runs the same compiled artefacts as simple_switch_grpc (BMv2 JSON and p4info),
 //! so that everything can be run and tested where no BMv2 is installed. Of our other crates it uses
-//! the P4Runtime protobufs alone: it is the independent witness of what the controller wrote.
+//! the P4Runtime protobufs alone: it is the independent check of what the controller wrote.
 //!
-//! From the outside in: [`Device`] is one switch as a synchronous state machine, packets in and
-//! packets out; [`Program`] is what it runs; `control` is the vocabulary of its tables. A
-//! [`EmulatedNetworkBuilder`] joins devices and endpoints on a virtual clock, and [`DeviceHandle`] is how
-//! the P4Runtime service reaches a device there.
+//! A module uses only modules named before it in this list: `ids`, `spec` (what a program declares)
+//! and `time`; `run` (what happens to a packet); `compile` (JSON to [`Program`]) and `scheduler`;
+//! `device` ([`Device`], one switch as a synchronous state machine); `emulated_network` (devices and
+//! endpoints on a virtual clock) and `ports` (a device on the machine's interfaces); `testing`;
+//! `p4runtime`, the server, which reaches a device through its [`DeviceHandle`].
 
 mod compile;
-mod control;
 mod device;
 mod emulated_network;
+mod ids;
 pub mod p4runtime;
 pub mod ports;
 mod run;
 mod scheduler;
+mod spec;
 pub mod testing;
+mod time;
 
-pub use compile::{
-    ActionIndex, ActionParameter, ActionSpec, CounterIndex, CounterSpec, DefaultMutability,
-    DirectMeter, KeySpec, LearnList, LearnListIndex, LoadError, MatchKind, MeterIndex,
-    ProfileIndex, ProfileSpec, Program, RegisterIndex, TableIndex, TableSpec, ValueSetIndex,
-    ValueSetSpec,
-};
-pub use control::{
-    ActionCall, ControlError, GroupId, GroupMember, KeyField, MatchKey, MemberId, TableAction,
-};
-pub use device::replication::{CloneSession, Replica, ReplicationUpdate};
+pub use compile::LoadError;
+pub use device::handle::{DeviceHandle, OwnerStopped};
+pub use device::replication::{CloneSession, ReplicationUpdate};
 pub use device::{
-    Device, DeviceConfig, DeviceCounts, DeviceOutputs, Digest, Nanos, OutputPacket, QueuedPacket,
+    Device, DeviceConfig, DeviceCounts, DeviceOutputs, Digest, OutputPacket, QueuedPacket,
 };
 pub use emulated_network::{
-    ClockPace, DeviceHandle, DeviceIndex, EmulatedNetworkBuilder, EmulatedNetworkCounts,
-    EmulatedNetworkError, EmulatedNetworkHandle, EndpointHandle, EndpointIndex, EndpointOutbox,
-    NetworkEndpoint, OwnerStopped, WireCounts, WireEnd, WireIndex, WireSpec, WireState,
+    ClockPace, DeviceIndex, EmulatedNetworkBuilder, EmulatedNetworkCounts, EmulatedNetworkError,
+    EmulatedNetworkHandle, EndpointHandle, EndpointIndex, EndpointOutbox, NetworkEndpoint,
+    WireCounts, WireEnd, WireIndex, WireSpec, WireState,
+};
+pub use ids::{
+    ActionIndex, CounterIndex, GroupId, LearnListIndex, MemberId, MeterIndex, ProfileIndex,
+    RegisterIndex, TableIndex, ValueSetIndex,
 };
 pub use run::action::DROP_PORT;
-pub use run::arrays::RegisterSpec;
 pub use run::counter::CounterData;
-pub use run::meter::{MeterConfig, MeterSpec, MeterUnit};
+pub use run::meter::MeterConfig;
+pub use run::program::Program;
 pub use run::table::EntryView;
 pub use scheduler::{DequeueOutcome, PortScheduler, QueueCounts, QueueLimits, QueueWait};
+pub use spec::entry::{
+    ActionCall, ControlError, GroupMember, KeyField, MatchKey, Replica, TableAction,
+};
+pub use spec::{
+    ActionParameter, ActionSpec, CounterSpec, DefaultMutability, DirectMeter, KeySpec, LearnList,
+    MatchKind, MeterSpec, MeterUnit, ProfileSpec, RegisterSpec, TableSpec, ValueSetSpec,
+};
+pub use time::Nanos;

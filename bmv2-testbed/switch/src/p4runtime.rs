@@ -49,7 +49,7 @@ use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::emulated_network::{DeviceHandle, OwnerStopped};
+use crate::device::handle::{DeviceHandle, OwnerStopped};
 use crate::p4runtime::election::{ArbitrationDialect, ElectionSettings};
 use crate::p4runtime::p4info::PipelineSchema;
 use crate::testing::faults::{FaultInjector, FaultScript};

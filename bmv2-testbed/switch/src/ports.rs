@@ -25,8 +25,10 @@ use std::time::Duration;
 use nix::sys::eventfd::EventFd;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::device::handle::{
+    DeviceChannel, DeviceCommand, DeviceHandle, OwnerStopped, PendingCommand,
+};
 use crate::device::{Device, DeviceCounts};
-use crate::emulated_network::{DeviceHandle, OwnerStopped};
 use crate::run::counter::CounterData;
 use crate::scheduler::{QueueCounts, QueueLimits};
 use driver::PortsDriver;
@@ -166,7 +168,7 @@ type PortsCommand = Box<dyn FnOnce(&mut PortsDriver) + Send>;
 
 /// The way to the owner: a bounded channel, and a bell since it sleeps on file descriptors.
 #[derive(Clone, Debug)]
-pub(crate) struct PortsCommandSender {
+struct PortsCommandSender {
     sender: mpsc::Sender<PortsCommand>,
     wakeup: Arc<EventFd>,
 }
@@ -194,7 +196,7 @@ pub fn spawn_ports(device: Device, options: &PortsOptions) -> Result<PortsHandle
 impl PortsHandle {
     /// The device behind the ports.
     pub fn device(&self) -> DeviceHandle {
-        DeviceHandle::behind_ports(self.commands.clone())
+        DeviceHandle::new(self.commands.clone())
     }
 
     /// Attaches one more port.
@@ -237,36 +239,33 @@ impl PortsCommandSender {
         &self,
         run: impl FnOnce(&mut PortsDriver) -> R + Send + 'static,
     ) -> Result<R, OwnerStopped> {
-        let (reply, wait) = oneshot::channel();
-        let command: PortsCommand = Box::new(move |driver| {
-            // Nobody may be waiting any more; what was asked for is done all the same.
+        let (reply, result) = oneshot::channel();
+        self.send(Box::new(move |driver| {
+            // The caller may have given up; the command takes effect all the same.
             let _unheard = reply.send(run(driver));
-        });
+        }))
+        .await?;
+        result.await.map_err(|_| OwnerStopped)
+    }
+
+    async fn send(&self, command: PortsCommand) -> Result<(), OwnerStopped> {
         self.sender.send(command).await.map_err(|_| OwnerStopped)?;
-        // Fails only when the counter of the event descriptor overflows, after 2^64 writes.
-        let _rung = self.wakeup.write(1);
-        wait.await.map_err(|_| OwnerStopped)
+        // Fails only when 2^64 wake-ups are pending.
+        let _pending = self.wakeup.write(1);
+        Ok(())
+    }
+}
+
+impl DeviceChannel for PortsCommandSender {
+    fn send_command(&self, command: DeviceCommand) -> PendingCommand<'_> {
+        Box::pin(self.send(Box::new(move |driver| command(driver.device_mut()))))
     }
 
-    pub(crate) async fn with_device<R: Send + 'static>(
-        &self,
-        run: impl FnOnce(&mut Device) -> R + Send + 'static,
-    ) -> Result<R, OwnerStopped> {
-        self.run_command(move |driver| run(driver.device_mut())).await
+    fn set_packet_ins(&self, to: mpsc::Sender<Vec<u8>>) -> PendingCommand<'_> {
+        Box::pin(self.run_command(move |driver| driver.set_packet_ins(to)))
     }
 
-    pub(crate) async fn set_packet_ins(
-        &self,
-        to: mpsc::Sender<Vec<u8>>,
-    ) -> Result<(), OwnerStopped> {
-        self.run_command(move |driver| driver.set_packet_ins(to)).await
-    }
-
-    pub(crate) async fn inject_packet(
-        &self,
-        port: u16,
-        packet: Vec<u8>,
-    ) -> Result<(), OwnerStopped> {
-        self.run_command(move |driver| driver.inject_packet(port, &packet)).await
+    fn inject_packet(&self, port: u16, packet: Vec<u8>) -> PendingCommand<'_> {
+        Box::pin(self.run_command(move |driver| driver.inject_packet(port, &packet)))
     }
 }

@@ -16,4 +16,6 @@ pub(crate) mod parser;
 pub(crate) mod phv;
 pub(crate) mod pipeline;
 pub(crate) mod profile;
+pub(crate) mod program;
+pub(crate) mod standard_metadata;
 pub(crate) mod table;

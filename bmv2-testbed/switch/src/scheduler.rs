@@ -10,8 +10,8 @@
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 
-use crate::device::Nanos;
 use crate::run::counter::CounterData;
+use crate::time::Nanos;
 
 /// Bits per byte times nanoseconds per second: bytes times this, over bits per second, is time.
 const BIT_NANOS_PER_BYTE: u128 = 8 * 1_000_000_000;

@@ -2,9 +2,10 @@
 
 use super::expressions::ExprCompiler;
 use super::objects::ProgramObjects;
-use super::{ActionParameter, ActionSpec, LoadError, json, primitives};
+use super::{LoadError, json, primitives};
 use crate::run::action::{ActionPrimitive, CompiledAction};
 use crate::run::deparser::ChecksumField;
+use crate::spec::{ActionParameter, ActionSpec};
 
 impl ProgramObjects<'_> {
     /// An action's body.

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::headers::HeaderCatalog;
-use super::{CounterSpec, DirectMeter, LoadError, json};
-use crate::run::arrays::RegisterSpec;
-use crate::run::meter::{MeterSpec, MeterUnit};
+use super::{LoadError, json};
+use crate::spec::{CounterSpec, DirectMeter, MeterSpec, MeterUnit, RegisterSpec};
 
 /// The most cells that all arrays of one kind may have together: 64 MiB of counters. A program
 /// could otherwise ask for any amount of memory.

@@ -6,14 +6,16 @@ use std::sync::Arc;
 use super::expressions::{ExprCompiler, parse_unsigned_hex};
 use super::headers::{FieldReference, HeaderCatalog, require_plain};
 use super::objects::compile_calculation;
-use super::{
-    ActionIndex, ActionSpec, DefaultMutability, DirectMeter, KeySource, KeySpec, LoadError,
-    MatchKind, NextNode, NextNodes, ProfileIndex, ProfileSpec, TableIndex, TableSpec, json,
-};
-use crate::control::{ActionCall, KeyField, MatchKey, check_arguments, check_key};
+use super::{LoadError, json};
+use crate::ids::{ActionIndex, ProfileIndex, TableIndex};
 use crate::run::action::CompiledAction;
-use crate::run::phv::bit_mask;
+use crate::run::hash::HashCalculation;
 use crate::run::pipeline::{PipelineGraph, PipelineNode};
+use crate::spec::entry::{ActionCall, KeyField, MatchKey, check_arguments, check_key};
+use crate::spec::{
+    ActionSpec, DefaultMutability, DirectMeter, KeySource, KeySpec, MatchKind, NextNode, NextNodes,
+    ProfileSpec, TableSpec, bit_mask,
+};
 
 /// The tables and profiles of both pipelines, as they are compiled one after the other.
 pub(super) struct ControlCompiler<'a> {
@@ -24,6 +26,8 @@ pub(super) struct ControlCompiler<'a> {
     pub(super) action_ids: BTreeMap<u32, ActionIndex>,
     pub(super) tables: Vec<Arc<TableSpec>>,
     pub(super) profiles: Vec<ProfileSpec>,
+    /// How each profile chooses a member.
+    pub(super) selectors: Vec<Option<HashCalculation>>,
     /// The direct meters, by the names of their arrays.
     pub(super) direct_meters: BTreeMap<String, DirectMeter>,
 }
@@ -36,8 +40,14 @@ impl ControlCompiler<'_> {
     ) -> Result<PipelineGraph, LoadError> {
         let first_profile = self.profiles.len();
         for profile in &declared.action_profiles {
-            let compiled = self.profile_spec(profile)?;
-            self.profiles.push(compiled);
+            let selector = self.compile_selector(profile)?;
+            self.profiles.push(ProfileSpec {
+                name: profile.name.clone(),
+                size: profile.max_size,
+                actions: Vec::new(),
+                with_selector: selector.is_some(),
+            });
+            self.selectors.push(selector);
         }
         let nodes = NodeNumbers::from_pipeline(declared);
         let mut pipeline = PipelineGraph {
@@ -85,17 +95,12 @@ impl ControlCompiler<'_> {
         call.unwrap_or(PipelineNode::Table(TableIndex(self.tables.len() as u32 - 1)))
     }
 
-    fn profile_spec(&self, declared: &json::ActionProfileDecl) -> Result<ProfileSpec, LoadError> {
-        let selector = declared.selector.as_ref().map(|selector| {
-            compile_calculation(&selector.algo, &selector.input, &declared.name, self.headers)
-        });
-        Ok(ProfileSpec {
-            name: declared.name.clone(),
-            size: declared.max_size,
-            actions: Vec::new(),
-            with_selector: declared.selector.is_some(),
-            selector: selector.transpose()?,
-        })
+    fn compile_selector(
+        &self,
+        declared: &json::ActionProfileDecl,
+    ) -> Result<Option<HashCalculation>, LoadError> {
+        let Some(selector) = &declared.selector else { return Ok(None) };
+        compile_calculation(&selector.algo, &selector.input, &declared.name, self.headers).map(Some)
     }
 
     fn compile_table(

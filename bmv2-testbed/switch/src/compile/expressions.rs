@@ -17,7 +17,7 @@ use self::references::{UnionRef, any_member_valid};
 use super::headers::{FieldContent, FieldReference, HeaderCatalog};
 use super::{LoadError, json};
 use crate::run::expression::{BinaryOp, BoolExpr, NumberExpr, UnaryOp};
-use crate::run::phv::FieldRef;
+use crate::spec::FieldRef;
 
 /// Compiles expressions in one place of the program.
 #[derive(Clone, Copy)]

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::headers::HeaderCatalog;
-use super::{HeaderIndex, LoadError, StackIndex, json};
+use super::{LoadError, json};
+use crate::ids::{HeaderIndex, StackIndex};
 use crate::run::header::HeaderStack;
 
 /// All groups of header instances.

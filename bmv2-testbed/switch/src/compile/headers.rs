@@ -9,9 +9,11 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::header_groups::HeaderGroups;
-use super::{HeaderIndex, LoadError, VarbitIndex, json};
+use super::{LoadError, json};
+use crate::ids::{HeaderIndex, PhvSlot, VarbitIndex};
 use crate::run::header::{FieldLayout, HeaderLayout, VarbitLayout};
-use crate::run::phv::{FieldRef, PhvLayout, PhvSlot};
+use crate::run::phv::PhvLayout;
+use crate::spec::FieldRef;
 
 /// All header instances of a program.
 #[derive(Debug, Default)]

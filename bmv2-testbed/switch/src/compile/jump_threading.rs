@@ -4,11 +4,11 @@
 //! turns a chain of `else if` into tests of one field for one value after another. Branches have no
 //! effect but the next node, so what a packet meets otherwise stays the same.
 
-use crate::compile::NextNode;
+use crate::ids::PhvSlot;
 use crate::run::action::{ActionPrimitive, CompiledAction};
 use crate::run::expression::{BoolExpr, NumberExpr};
-use crate::run::phv::{FieldRef, PhvSlot, bit_mask};
 use crate::run::pipeline::PipelineNode;
+use crate::spec::{FieldRef, NextNode, bit_mask};
 
 /// What is known of a field between two nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +123,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::compile::HeaderIndex;
+    use crate::ids::HeaderIndex;
     use crate::run::phv::{Phv, PhvLayout};
 
     fn field(slot: u32, bits: u32) -> FieldRef {

@@ -6,13 +6,16 @@ use super::actions::action_spec;
 use super::controls::ControlCompiler;
 use super::headers::{HeaderCatalog, refuse_instances};
 use super::objects::ProgramObjects;
-use super::{
-    ActionIndex, CounterIndex, LearnListIndex, MeterIndex, NextNode, ObjectNames, ProfileIndex,
-    Program, RegisterIndex, TableIndex, ValueSetIndex, arrays, json, jump_threading, parsers,
+use super::{arrays, json, jump_threading, parsers};
+use crate::ids::{
+    ActionIndex, CounterIndex, LearnListIndex, MeterIndex, ProfileIndex, RegisterIndex, TableIndex,
+    ValueSetIndex,
 };
-use crate::device::StandardMetadata;
 use crate::run::deparser::{ChecksumField, Deparser};
 use crate::run::pipeline::{PipelineGraph, PipelineNode};
+use crate::run::program::{ObjectNames, Program};
+use crate::run::standard_metadata::StandardMetadata;
+use crate::spec::NextNode;
 
 /// Why a BMv2 JSON cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -89,13 +92,14 @@ impl Program {
             action_ids: ids.map(|(at, action)| (action.id, ActionIndex(at as u32))).collect(),
             tables: Vec::new(),
             profiles: Vec::new(),
+            selectors: Vec::new(),
             direct_meters: arrays::direct_meters(&root, &headers)?,
         };
         let ingress = compile_pipeline(&mut controls, &root, "ingress")?;
         let egress = compile_pipeline(&mut controls, &root, "egress")?;
         let parser = find_named("parser", "parser", &root.parsers, |parser| &parser.name)?;
         let parser = parsers::compile_parser(parser, &root.errors, &objects)?;
-        let (tables, profiles) = (controls.tables, controls.profiles);
+        let ControlCompiler { tables, profiles, selectors, .. } = controls;
         let mut program = Self {
             names: ObjectNames::default(),
             counters: arrays::counter_specs(&root)?,
@@ -115,6 +119,7 @@ impl Program {
             action_specs,
             tables,
             profiles,
+            selectors,
             ingress,
             egress,
         };
@@ -149,7 +154,7 @@ fn compile_pipeline(
 }
 
 /// Whether some node leads back to itself (Kahn's algorithm: what cannot be sorted is a cycle).
-fn has_cycle(pipeline: &PipelineGraph, tables: &[std::sync::Arc<super::TableSpec>]) -> bool {
+fn has_cycle(pipeline: &PipelineGraph, tables: &[std::sync::Arc<crate::spec::TableSpec>]) -> bool {
     let successors = |node: &PipelineNode| -> Vec<NextNode> {
         match node {
             PipelineNode::Branch { yes, no, .. } => vec![*yes, *no],

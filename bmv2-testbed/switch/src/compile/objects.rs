@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use super::expressions::parse_unsigned_hex;
 use super::headers::{FieldContent, FieldReference, HeaderCatalog};
-use super::{FieldListIndex, LearnList, LearnListIndex, LoadError, json};
+use super::{LoadError, json};
+use crate::ids::{FieldListIndex, LearnListIndex, PhvSlot};
 use crate::run::hash::{HashAlgorithm, HashCalculation, HashInput};
-use crate::run::phv::{FieldRef, PhvSlot};
+use crate::spec::{FieldRef, LearnList};
 
 /// The objects of a program besides its headers.
 pub(super) struct ProgramObjects<'a> {
@@ -165,7 +166,7 @@ fn hash_inputs(
     }
 }
 
-fn content_inputs(content: &FieldContent, header: super::HeaderIndex) -> Vec<HashInput> {
+fn content_inputs(content: &FieldContent, header: crate::ids::HeaderIndex) -> Vec<HashInput> {
     match content {
         FieldContent::Plain(field) => vec![HashInput::Field(*field)],
         FieldContent::Wide(pieces) => pieces.iter().copied().map(HashInput::Field).collect(),

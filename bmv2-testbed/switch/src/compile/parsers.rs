@@ -8,12 +8,14 @@ use serde_json::Value;
 use super::expressions::{ExprCompiler, parse_hex};
 use super::headers::{FieldContent, FieldReference, require_plain};
 use super::objects::ProgramObjects;
-use super::{LoadError, NextNode, ValueSetIndex, ValueSetSpec, json};
+use super::{LoadError, json};
+use crate::ids::ValueSetIndex;
 use crate::run::expression::NumberExpr;
 use crate::run::parser::{
     ExtractionTarget, HeaderExtraction, Parser, ParserErrorCodes, ParserOperation, ParserState,
     SelectCase, SelectKeyPart, SelectMatch, ValueSource,
 };
+use crate::spec::{NextNode, ValueSetSpec};
 
 /// Compiles one parser.
 pub(super) fn compile_parser(

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use super::expressions::{ExprCompiler, strip_masks};
 use super::headers::{FieldContent, FieldReference};
 use super::objects::ProgramObjects;
-use super::{FieldListIndex, LoadError, json};
+use super::{LoadError, json};
+use crate::ids::FieldListIndex;
 use crate::run::action::{ActionPrimitive, ElementAssignment, HashCall, LogCall};
 use crate::run::expression::{BinaryOp, BoolExpr, HeaderRef, NumberExpr};
 use crate::run::header::HeaderStack;
-use crate::run::phv::FieldRef;
+use crate::spec::FieldRef;
 
 /// What one call becomes: nearly always one primitive; a field over 128 bits takes several.
 pub(super) fn compile_primitive(

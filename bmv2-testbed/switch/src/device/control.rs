@@ -4,14 +4,13 @@
 //! says or returns why not and changes nothing.
 
 use super::{Device, LoadedProgram};
-use crate::compile::{ActionIndex, CounterIndex, ProfileIndex, TableIndex};
-use crate::control::{
-    ActionCall, ControlError, GroupId, GroupMember, MatchKey, MemberId, TableAction,
-    check_arguments,
-};
+use crate::ids::{ActionIndex, CounterIndex, GroupId, MemberId, ProfileIndex, TableIndex};
 use crate::run::counter::CounterData;
 use crate::run::profile::ActionProfile;
 use crate::run::table::{EntryView, MatchTable};
+use crate::spec::entry::{
+    ActionCall, ControlError, GroupMember, MatchKey, TableAction, check_arguments,
+};
 
 impl Device {
     /// Adds an entry.

@@ -3,14 +3,15 @@
 
 use std::collections::BTreeMap;
 
+use super::Device;
 use super::control::no_such_object;
-use super::{Device, Nanos};
-use crate::compile::{MeterIndex, RegisterIndex, TableIndex, ValueSetIndex};
-use crate::control::{ControlError, MatchKey};
-use crate::device::replication::{CloneSession, Replica, ReplicationUpdate};
+use crate::device::replication::{CloneSession, ReplicationUpdate};
+use crate::ids::{MeterIndex, RegisterIndex, TableIndex, ValueSetIndex};
 use crate::run::meter::{MeterConfig, TwoRateMeter};
 use crate::run::parser::ValueSetMember;
-use crate::run::phv::bit_mask;
+use crate::spec::bit_mask;
+use crate::spec::entry::{ControlError, MatchKey, Replica};
+use crate::time::Nanos;
 
 /// Meters.
 impl Device {

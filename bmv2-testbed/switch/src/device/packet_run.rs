@@ -10,19 +10,22 @@
 use std::collections::VecDeque;
 
 use super::standard_metadata::{IngressDecision, InstanceType, assign_field, to_micros};
-use super::{DIGEST_LIMIT, DeviceCounts, DeviceOutputs, Digest, Nanos, QueuedPacket};
-use crate::compile::{FieldListIndex, Program};
-use crate::device::replication::{Replica, ReplicationEngine};
+use super::{DIGEST_LIMIT, DeviceCounts, DeviceOutputs, Digest, QueuedPacket};
+use crate::device::replication::ReplicationEngine;
+use crate::ids::{FieldListIndex, PhvSlot};
 use crate::run::action::{CloneRequest, DROP_PORT, PacketContext, PacketRequests};
 use crate::run::arrays::StatefulArrays;
 use crate::run::ecn;
 use crate::run::header::HeaderLayout;
 use crate::run::parser::ValueSetMember;
-use crate::run::phv::{Phv, PhvSlot};
+use crate::run::phv::Phv;
 use crate::run::pipeline::LookupContext;
 use crate::run::profile::ActionProfile;
+use crate::run::program::Program;
 use crate::run::table::MatchTable;
 use crate::scheduler::QueueWait;
+use crate::spec::entry::Replica;
+use crate::time::Nanos;
 
 /// Copies and rounds between one arrival or instant and the next.
 const PASS_LIMIT: u32 = 4096;
@@ -376,7 +379,7 @@ impl PacketRun<'_> {
         };
         let lookups = LookupContext {
             actions: &self.program.actions,
-            profile_specs: &self.program.profiles,
+            selectors: &self.program.selectors,
             tables: self.tables,
             profiles: self.profiles,
         };

@@ -4,16 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::control::ControlError;
-
-/// One copy of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Replica {
-    /// The egress port.
-    pub port: u16,
-    /// `standard_metadata.egress_rid` of the copy.
-    pub instance: u16,
-}
+use crate::spec::entry::{ControlError, Replica};
 
 /// Where the copies of a clone session go.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

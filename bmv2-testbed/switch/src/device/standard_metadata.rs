@@ -1,30 +1,11 @@
 //! `standard_metadata`: the fields that simple_switch itself reads and writes.
 
-use crate::device::Nanos;
 use crate::run::action::DROP_PORT;
-use crate::run::phv::{FieldRef, Phv};
+use crate::run::phv::Phv;
+use crate::run::standard_metadata::StandardMetadata;
 use crate::scheduler::QueueWait;
-
-/// Where a program keeps them; the optional ones may be missing from older programs.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct StandardMetadata {
-    pub(crate) ingress_port: FieldRef,
-    pub(crate) egress_spec: FieldRef,
-    pub(crate) egress_port: FieldRef,
-    pub(crate) packet_length: FieldRef,
-    pub(crate) instance_type: Option<FieldRef>,
-    pub(crate) egress_rid: Option<FieldRef>,
-    pub(crate) priority: Option<FieldRef>,
-    pub(crate) multicast: Option<FieldRef>,
-    pub(crate) parser_error: Option<FieldRef>,
-    pub(crate) checksum_error: Option<FieldRef>,
-    pub(crate) ingress_timestamp: Option<FieldRef>,
-    pub(crate) egress_timestamp: Option<FieldRef>,
-    pub(crate) enqueue_timestamp: Option<FieldRef>,
-    pub(crate) enqueue_depth: Option<FieldRef>,
-    pub(crate) dequeue_delta: Option<FieldRef>,
-    pub(crate) dequeue_depth: Option<FieldRef>,
-}
+use crate::spec::FieldRef;
+use crate::time::Nanos;
 
 /// How a packet came to be, by the numbers of simple_switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 
 use std::any::Any;
 
-use crate::device::Nanos;
+use crate::time::Nanos;
 
 /// Something at the end of one or more wires.
 pub trait NetworkEndpoint: Any + Send {

@@ -12,21 +12,15 @@ use super::{
     DeviceIndex, EmulatedNetworkCounts, EndpointIndex, EndpointOutbox, NetworkEndpoint, WireCounts,
     WireIndex, WireState,
 };
-use crate::device::{Device, Nanos};
-use crate::ports::PortsCommandSender;
+use crate::device::handle::{
+    DeviceChannel, DeviceCommand, DeviceHandle, OwnerStopped, PendingCommand,
+};
+use crate::time::Nanos;
 
 /// Commands that may wait for the owner before senders wait in turn.
 pub(super) const COMMAND_LIMIT: usize = 1024;
-/// Packets that may wait for the controller before more are lost.
-const PACKET_IN_LIMIT: usize = 1024;
-
 /// Something for the owner to do between two events.
 pub(super) type NetworkCommand = Box<dyn FnOnce(&mut NetworkOwner) + Send>;
-
-/// The thread that owns a device or an emulated network has stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the thread that owns the device has stopped")]
-pub struct OwnerStopped;
 
 /// How fast a released clock runs at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,17 +37,11 @@ pub struct EmulatedNetworkHandle {
     commands: mpsc::Sender<NetworkCommand>,
 }
 
-/// One device, of an emulated network or behind ports of this machine.
+/// The way to one device of a running network.
 #[derive(Clone, Debug)]
-pub struct DeviceHandle {
-    owner: DeviceOwner,
-}
-
-/// The thread that owns a device.
-#[derive(Clone, Debug)]
-enum DeviceOwner {
-    Network { network: EmulatedNetworkHandle, device: DeviceIndex },
-    Ports(PortsCommandSender),
+struct NetworkDeviceChannel {
+    network: EmulatedNetworkHandle,
+    device: DeviceIndex,
 }
 
 /// One endpoint of an emulated network.
@@ -97,8 +85,7 @@ impl EmulatedNetworkHandle {
 
     /// A device of the network; calls to one that does not exist return [`OwnerStopped`].
     pub fn device(&self, device: DeviceIndex) -> DeviceHandle {
-        let fabric = self.clone();
-        DeviceHandle { owner: DeviceOwner::Network { network: fabric, device } }
+        DeviceHandle::new(NetworkDeviceChannel { network: self.clone(), device })
     }
 
     /// An endpoint of the network; calls to one that does not exist return [`OwnerStopped`].
@@ -150,54 +137,26 @@ impl EmulatedNetworkHandle {
     }
 }
 
-impl DeviceHandle {
-    pub(crate) fn behind_ports(commands: PortsCommandSender) -> Self {
-        Self { owner: DeviceOwner::Ports(commands) }
-    }
-
-    /// Runs something on the device, between two events.
-    pub async fn with_device<R: Send + 'static>(
-        &self,
-        run: impl FnOnce(&mut Device) -> R + Send + 'static,
-    ) -> Result<R, OwnerStopped> {
-        match &self.owner {
-            &DeviceOwner::Network { ref network, device } => network
-                .run_command(move |owner| owner.state.device_mut(device).map(run))
-                .await?
-                .ok_or(OwnerStopped),
-            DeviceOwner::Ports(commands) => commands.with_device(run).await,
-        }
-    }
-
-    /// Packets the device sends to its CPU port from now on, with the header the program puts in
-    /// front of them. At most 1024 wait, more are counted as lost. A later call takes over.
-    pub async fn subscribe_packet_ins(&self) -> Result<mpsc::Receiver<Vec<u8>>, OwnerStopped> {
-        let (to, packets) = mpsc::channel(PACKET_IN_LIMIT);
-        match &self.owner {
-            &DeviceOwner::Network { ref network, device } => {
-                network.run_command(move |owner| owner.state.set_packet_ins(device, to)).await?;
+impl DeviceChannel for NetworkDeviceChannel {
+    fn send_command(&self, command: DeviceCommand) -> PendingCommand<'_> {
+        let device = self.device;
+        Box::pin(self.network.send_command(Box::new(move |owner| {
+            if let Some(device) = owner.state.device_mut(device) {
+                command(device);
             }
-            DeviceOwner::Ports(commands) => commands.set_packet_ins(to).await?,
-        }
-        Ok(packets)
+        })))
     }
 
-    /// Gives the device a packet on its CPU port, with the header the program expects in front.
-    pub async fn send_packet_out(&self, packet: Vec<u8>) -> Result<(), OwnerStopped> {
-        let port = self.with_device(|device| device.config().cpu_port).await?;
-        self.inject_packet(port, packet).await
+    fn set_packet_ins(&self, to: mpsc::Sender<Vec<u8>>) -> PendingCommand<'_> {
+        let device = self.device;
+        Box::pin(self.network.run_command(move |owner| owner.state.set_packet_ins(device, to)))
     }
 
-    /// Gives the device a packet as if it had arrived on a port.
-    pub async fn inject_packet(&self, port: u16, packet: Vec<u8>) -> Result<(), OwnerStopped> {
-        match &self.owner {
-            &DeviceOwner::Network { ref network, device } => {
-                network
-                    .run_command(move |owner| owner.state.inject_packet(device, port, &packet))
-                    .await
-            }
-            DeviceOwner::Ports(commands) => commands.inject_packet(port, packet).await,
-        }
+    fn inject_packet(&self, port: u16, packet: Vec<u8>) -> PendingCommand<'_> {
+        let device = self.device;
+        Box::pin(
+            self.network.run_command(move |owner| owner.state.inject_packet(device, port, &packet)),
+        )
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::handle::{COMMAND_LIMIT, ClockPace, EmulatedNetworkHandle, NetworkCommand};
 use super::state::NetworkState;
-use crate::device::Nanos;
+use crate::time::Nanos;
 
 /// Events that run before the next command.
 const EVENT_BATCH: usize = 64;

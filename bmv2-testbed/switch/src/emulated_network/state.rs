@@ -14,8 +14,9 @@ use super::{
     DeviceIndex, EmulatedNetworkError, EndpointIndex, EndpointOutbox, NetworkEndpoint, WireEnd,
     WireIndex, WireSpec,
 };
-use crate::device::{Device, DeviceOutputs, Nanos, QueuedPacket};
+use crate::device::{Device, DeviceOutputs, QueuedPacket};
 use crate::scheduler::{DequeueOutcome, PortScheduler, QueueCounts, QueueWait};
+use crate::time::Nanos;
 
 /// Whether a wire carries packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

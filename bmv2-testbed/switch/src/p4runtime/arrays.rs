@@ -10,7 +10,7 @@ use super::entity::decode_key;
 use super::entity_reader::{EntityReader, ReadResult, wrap_entity};
 use super::entity_writer::{EntityWriter, cell_position, find_table, require_modify};
 use super::error::RequestFailure;
-use crate::compile::MeterIndex;
+use crate::ids::MeterIndex;
 use crate::p4runtime::p4info::{PipelineSchema, RegisterSchema, TableSchema};
 use crate::run::meter::MeterConfig;
 

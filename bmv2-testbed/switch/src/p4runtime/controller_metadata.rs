@@ -9,8 +9,8 @@ use p4rt::action_profile_action::WatchKind as ActionWatch;
 use p4runtime_proto::v1 as p4rt;
 
 use super::digests::DigestSubscriptions;
-use crate::compile::{ProfileIndex, TableIndex};
-use crate::control::{ActionCall, GroupId, MatchKey, MemberId};
+use crate::ids::{GroupId, MemberId, ProfileIndex, TableIndex};
+use crate::spec::entry::{ActionCall, MatchKey};
 
 /// Notes by object of the device.
 #[derive(Debug, Default)]

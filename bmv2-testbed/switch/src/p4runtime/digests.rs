@@ -16,11 +16,12 @@ use super::entity::{decode_field, wildcard_match};
 use super::entity_reader::{EntityReader, ReadResult, wrap_entity};
 use super::entity_writer::{EntityWriter, require_modify};
 use super::error::RequestFailure;
-use crate::compile::LearnListIndex;
-use crate::control::KeyField;
-use crate::device::{Digest, Nanos};
+use crate::device::Digest;
+use crate::ids::LearnListIndex;
 use crate::p4runtime::p4info::{DigestSchema, PipelineSchema, ValueSetSchema};
-use crate::run::phv::bit_mask;
+use crate::spec::bit_mask;
+use crate::spec::entry::KeyField;
+use crate::time::Nanos;
 
 /// All digests that controllers have configured.
 #[derive(Debug, Default)]

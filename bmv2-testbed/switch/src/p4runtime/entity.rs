@@ -13,10 +13,10 @@ use tonic::Code;
 
 use super::bytestring::{decode_bytestring, encode_bytestring};
 use super::error::RequestFailure;
-use crate::compile::MatchKind;
-use crate::control::{ActionCall, KeyField, MatchKey};
 use crate::p4runtime::p4info::{FieldSchema, TableActionSchemas, TableSchema};
 use crate::run::counter::CounterData;
+use crate::spec::MatchKind;
+use crate::spec::entry::{ActionCall, KeyField, MatchKey};
 
 /// Where an action is to stand, which its scope in the P4Info may forbid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

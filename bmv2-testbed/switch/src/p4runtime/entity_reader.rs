@@ -18,12 +18,12 @@ use super::entity_writer::{
 };
 use super::error::RequestFailure;
 use super::profile::find_profile;
-use crate::compile::CounterIndex;
-use crate::control::{ActionCall, KeyField, MatchKey, TableAction};
 use crate::device::Device;
+use crate::ids::CounterIndex;
 use crate::p4runtime::p4info::{PipelineSchema, ProfileSchema, TableSchema};
 use crate::run::counter::CounterData;
 use crate::run::table::EntryView;
+use crate::spec::entry::{ActionCall, KeyField, MatchKey, TableAction};
 
 /// A device with what is needed to read from it.
 #[derive(Clone, Copy, Debug)]

@@ -13,10 +13,11 @@ use super::arrays::decode_rates;
 use super::controller_metadata::{ControllerMetadata, EntryMetadata};
 use super::entity::{ActionUse, decode_action, decode_count, decode_key, entity_kind};
 use super::error::RequestFailure;
-use crate::control::{MatchKey, TableAction};
-use crate::device::{Device, Nanos};
+use crate::device::Device;
 use crate::p4runtime::p4info::{PipelineSchema, TableSchema};
 use crate::run::meter::MeterConfig;
+use crate::spec::entry::{MatchKey, TableAction};
+use crate::time::Nanos;
 
 /// A device with what is needed to write to it.
 #[derive(Debug)]

@@ -7,9 +7,9 @@ use p4runtime_proto::{rpc, v1 as p4rt};
 use prost::Message;
 use tonic::{Code, Status};
 
-use crate::control::ControlError;
 use crate::p4runtime::election::{ArbitrationError, AuthorizationError};
 use crate::p4runtime::p4info::SchemaError;
+use crate::spec::entry::ControlError;
 
 /// The type of the messages packed into `google.rpc.Status.details`.
 const ERROR_TYPE_URL: &str = "type.googleapis.com/p4.v1.Error";

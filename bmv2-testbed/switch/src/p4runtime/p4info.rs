@@ -13,10 +13,11 @@ use std::collections::BTreeMap;
 use p4runtime_proto::config_v1 as p4info;
 use thiserror::Error;
 
-use crate::compile::{
-    ActionIndex, CounterIndex, LearnListIndex, MatchKind, MeterIndex, ProfileIndex, RegisterIndex,
-    TableIndex, ValueSetIndex,
+use crate::ids::{
+    ActionIndex, CounterIndex, LearnListIndex, MeterIndex, ProfileIndex, RegisterIndex, TableIndex,
+    ValueSetIndex,
 };
+use crate::spec::MatchKind;
 
 /// Why a P4Info cannot be used with a program.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

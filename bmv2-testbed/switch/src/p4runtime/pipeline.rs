@@ -17,9 +17,9 @@ use super::digests::{encode_digest, find_digest};
 use super::entity_reader::EntityReader;
 use super::entity_writer::EntityWriter;
 use super::error::RequestFailure;
-use crate::compile::Program;
 use crate::device::Device;
 use crate::p4runtime::p4info::PipelineSchema;
+use crate::run::program::Program;
 
 /// A configuration that passed verification.
 #[derive(Clone, Debug)]

@@ -15,8 +15,9 @@ use super::controller_metadata::{OneShot, OneShotAction};
 use super::entity::{ActionUse, decode_action};
 use super::entity_writer::{EntityWriter, find_table};
 use super::error::RequestFailure;
-use crate::control::{ControlError, GroupId, GroupMember, MatchKey, MemberId, TableAction};
+use crate::ids::{GroupId, MemberId};
 use crate::p4runtime::p4info::{PipelineSchema, ProfileSchema, TableSchema};
+use crate::spec::entry::{ControlError, GroupMember, MatchKey, TableAction};
 
 impl EntityWriter<'_> {
     pub(super) fn write_member(

@@ -11,10 +11,10 @@ use prost::Message;
 use super::entity::{encode_action, encode_fields};
 use super::entity_reader::wrap_entity;
 use super::pipeline::{DevicePipelines, VerifiedPipeline};
-use crate::compile::MatchKind;
-use crate::control::{ActionCall, KeyField, MatchKey};
 use crate::device::{Device, DeviceConfig};
 use crate::p4runtime::p4info::{ActionSchema, FieldSchema, PipelineSchema, TableSchema};
+use crate::spec::MatchKind;
+use crate::spec::entry::{ActionCall, KeyField, MatchKey};
 
 const JSON: &[u8] = include_bytes!("../../../../p4/fabric.json");
 const INFO: &str = include_str!("../../../../p4/fabric.p4info.txtpb");

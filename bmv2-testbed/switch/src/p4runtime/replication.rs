@@ -12,8 +12,9 @@ use super::bytestring;
 use super::entity_reader::{EntityReader, ReadResult, wrap_entity};
 use super::entity_writer::EntityWriter;
 use super::error::RequestFailure;
-use crate::device::replication::{CloneSession, Replica, ReplicationUpdate};
+use crate::device::replication::{CloneSession, ReplicationUpdate};
 use crate::run::action::SESSION_MASK;
+use crate::spec::entry::Replica;
 
 impl EntityWriter<'_> {
     pub(super) fn write_replication(

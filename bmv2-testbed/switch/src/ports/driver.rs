@@ -26,8 +26,9 @@ use super::transmitter::PacketEgress as _;
 use super::{
     PortConfig, PortMedium, PortState, PortStatus, PortsCommand, PortsError, PortsOptions,
 };
-use crate::device::{Device, DeviceOutputs, Nanos, QueuedPacket};
+use crate::device::{Device, DeviceOutputs, QueuedPacket};
 use crate::scheduler::QueueWait;
+use crate::time::Nanos;
 
 /// Ports have nine bits.
 const PORT_LIMIT: u16 = 512;

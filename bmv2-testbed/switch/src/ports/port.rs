@@ -9,9 +9,10 @@ use super::links::LinkUpdate;
 use super::packet_socket::{FrameBatch, PacketSocket, SendStatus};
 use super::transmitter::{self, PortTransmitter};
 use super::{PortConfig, PortMedium, PortState, PortStatus, PortsError};
-use crate::device::{Device, DeviceOutputs, Nanos, QueuedPacket};
+use crate::device::{Device, DeviceOutputs, QueuedPacket};
 use crate::run::counter::CounterData;
 use crate::scheduler::QueueWait;
+use crate::time::Nanos;
 
 /// A port of the device.
 #[derive(Debug)]

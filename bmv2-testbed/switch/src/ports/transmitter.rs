@@ -9,8 +9,8 @@
 use std::collections::VecDeque;
 
 use super::PortShape;
-use crate::device::Nanos;
 use crate::scheduler::{DequeueOutcome, PortScheduler, QueueCounts, QueueWait};
+use crate::time::Nanos;
 
 /// Packets that may be ready at once. More stay in the queues, where a higher level overtakes.
 pub(super) const READY_LIMIT: usize = 64;

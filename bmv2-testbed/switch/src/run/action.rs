@@ -6,13 +6,14 @@
 //! and what concerns the packet as a whole (clones, resubmission) is only noted: `device` acts on
 //! it when the pipeline has ended.
 
-use crate::compile::{FieldListIndex, HeaderIndex, LearnListIndex, VarbitIndex};
-use crate::device::Nanos;
+use crate::ids::{FieldListIndex, HeaderIndex, LearnListIndex, VarbitIndex};
 use crate::run::arrays::StatefulArrays;
 use crate::run::expression::{BoolExpr, HeaderRef, NumberExpr, indexed_element};
 use crate::run::hash::HashCalculation;
 use crate::run::header::{self, HeaderLayout, HeaderStack, copy_element};
-use crate::run::phv::{FieldRef, Phv};
+use crate::run::phv::Phv;
+use crate::spec::FieldRef;
+use crate::time::Nanos;
 
 /// What packet processing reads and writes: one packet's headers and the device's arrays.
 pub(crate) struct PacketContext<'a> {

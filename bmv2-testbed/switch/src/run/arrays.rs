@@ -6,22 +6,10 @@
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::compile::Program;
-use crate::device::Nanos;
 use crate::run::counter::CounterData;
 use crate::run::meter::TwoRateMeter;
-use crate::run::phv::bit_mask;
-
-/// A register array, as a program declares it.
-#[derive(Clone, Debug)]
-pub struct RegisterSpec {
-    /// Its full name, as in the p4info preamble.
-    pub name: String,
-    /// How many cells it has.
-    pub size: usize,
-    /// The width of a cell, 1 to 128.
-    pub bits: u32,
-}
+use crate::spec::{CounterSpec, MeterSpec, RegisterSpec, bit_mask};
+use crate::time::Nanos;
 
 /// The cells of one register array.
 #[derive(Clone, Debug)]
@@ -47,13 +35,16 @@ pub(crate) struct StatefulArrays {
 }
 
 impl StatefulArrays {
-    /// The program's arrays, all zero; `seed` is what random numbers follow from.
-    pub(crate) fn new(program: &Program, seed: u64) -> Self {
-        let counters = program.counters.iter().map(|spec| vec![CounterData::default(); spec.size]);
-        let meters =
-            program.meters.iter().map(|spec| vec![TwoRateMeter::new(spec.unit); spec.size]);
-        let registers = program
-            .registers
+    /// The arrays declared, all zero; `seed` is what random numbers follow from.
+    pub(crate) fn new(
+        counters: &[CounterSpec],
+        meters: &[MeterSpec],
+        registers: &[RegisterSpec],
+        seed: u64,
+    ) -> Self {
+        let counters = counters.iter().map(|spec| vec![CounterData::default(); spec.size]);
+        let meters = meters.iter().map(|spec| vec![TwoRateMeter::new(spec.unit); spec.size]);
+        let registers = registers
             .iter()
             .map(|spec| RegisterCells { cells: vec![0; spec.size], bits: spec.bits });
         Self {

@@ -4,11 +4,11 @@
 //! front of what the parser left. As in BMv2 a checksum is updated while its condition holds, and
 //! verified (after parsing) only if its header is there too.
 
-use crate::compile::HeaderIndex;
+use crate::ids::HeaderIndex;
 use crate::run::action::{CompiledAction, PacketContext};
 use crate::run::expression::BoolExpr;
 use crate::run::hash::{BitWriter, HashCalculation};
-use crate::run::phv::FieldRef;
+use crate::spec::FieldRef;
 
 /// The deparser of a program.
 #[derive(Debug)]

@@ -7,8 +7,9 @@
 //! others (order, division, right shift, saturation) where an operand could need more than 127
 //! bits.
 
-use crate::compile::{HeaderIndex, StackIndex, VarbitIndex};
-use crate::run::phv::{FieldRef, Phv, PhvSlot};
+use crate::ids::{HeaderIndex, PhvSlot, StackIndex, VarbitIndex};
+use crate::run::phv::Phv;
+use crate::spec::FieldRef;
 
 /// An expression with a number as its value.
 #[derive(Clone, Debug)]

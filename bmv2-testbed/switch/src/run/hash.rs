@@ -4,8 +4,9 @@
 //! after bit, most significant first, fields of absent headers skipped, and the last byte filled
 //! with zero bits. All buffers are reused; CRCs work from tables built at compile time.
 
-use crate::compile::{HeaderIndex, VarbitIndex};
-use crate::run::phv::{FieldRef, Phv, bit_mask};
+use crate::ids::{HeaderIndex, VarbitIndex};
+use crate::run::phv::Phv;
+use crate::spec::{FieldRef, bit_mask};
 
 /// A hash or checksum over some fields.
 #[derive(Clone, Debug)]

@@ -4,9 +4,10 @@
 //! add, remove and shift headers by it. A layout is a list of pieces of at most 128 bits, which is
 //! how fields of any width are carried; a variable-length field is kept as bytes beside them.
 
-use crate::compile::{HeaderIndex, StackIndex, VarbitIndex};
+use crate::ids::{HeaderIndex, PhvSlot, StackIndex, VarbitIndex};
 use crate::run::hash::BitWriter;
-use crate::run::phv::{Phv, PhvSlot, bit_mask};
+use crate::run::phv::Phv;
+use crate::spec::bit_mask;
 
 /// How a header lies in the packet.
 #[derive(Clone, Debug, Default)]

@@ -4,16 +4,8 @@
 //! yellow when the committed one does, else green. Both fill from the same instant, so that no
 //! rounding adds up. A meter that nobody has configured colours everything green.
 
-use crate::device::Nanos;
-
-/// What a meter counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MeterUnit {
-    /// Bytes of the packet as it arrived.
-    Bytes,
-    /// Packets.
-    Packets,
-}
+use crate::spec::MeterUnit;
+use crate::time::Nanos;
 
 /// The rates of a meter, in its unit per second and in its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,17 +18,6 @@ pub struct MeterConfig {
     pub pir: u64,
     /// Peak burst.
     pub pburst: u64,
-}
-
-/// An array of meters, as a program declares it.
-#[derive(Clone, Debug)]
-pub struct MeterSpec {
-    /// Its full name, as in the p4info preamble.
-    pub name: String,
-    /// How many cells it has.
-    pub size: usize,
-    /// What it counts.
-    pub unit: MeterUnit,
 }
 
 /// One meter.

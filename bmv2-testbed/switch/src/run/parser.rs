@@ -5,11 +5,12 @@
 //! extracted and lets the pipeline decide. Transition keys are compared as one number, which bounds
 //! them to 128 bits.
 
-use crate::compile::{HeaderIndex, NextNode, ValueSetIndex};
+use crate::ids::{HeaderIndex, PhvSlot, ValueSetIndex};
 use crate::run::action::{CompiledAction, PacketContext};
 use crate::run::expression::{BoolExpr, NumberExpr};
 use crate::run::header::{HeaderLayout, HeaderStack, read_bits};
-use crate::run::phv::{FieldRef, Phv, PhvSlot, bit_mask};
+use crate::run::phv::Phv;
+use crate::spec::{FieldRef, NextNode, bit_mask};
 
 /// A parser may pass through this many states; BMv2 would go on forever.
 const STATE_LIMIT: usize = 1024;

@@ -7,21 +7,8 @@
 //! when the program is loaded, never looked up by name. A field of more than 128 bits is several
 //! slots, one after the other.
 
-use crate::compile::{HeaderIndex, StackIndex, VarbitIndex};
-
-/// The place of one field in the [`Phv`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct PhvSlot(pub(crate) u32);
-
-/// A field as an expression's operand or target: its slot, width and the header it lives in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FieldRef {
-    pub(crate) slot: PhvSlot,
-    /// 1 to 128.
-    pub(crate) bits: u32,
-    pub(crate) signed: bool,
-    pub(crate) header: HeaderIndex,
-}
+use crate::ids::{HeaderIndex, PhvSlot, StackIndex, VarbitIndex};
+use crate::spec::{FieldRef, bit_mask};
 
 /// What a program's header vector consists of.
 #[derive(Clone, Debug, Default)]
@@ -146,10 +133,4 @@ impl Phv {
     pub(crate) fn reset_metadata(&mut self, metadata: &[PhvSlot]) {
         metadata.iter().for_each(|slot| self.set(*slot, 0));
     }
-}
-
-/// The low `bits` bits set, for widths 0 to 128.
-#[inline]
-pub(crate) const fn bit_mask(bits: u32) -> u128 {
-    if bits >= 128 { u128::MAX } else { (1 << bits) - 1 }
 }

@@ -4,12 +4,14 @@
 //! makes for plain statements (no key, a constant default) are compiled to calls, since nobody can
 //! write them. Every walk ends, because a graph with a cycle is refused when the program is loaded.
 
-use crate::compile::{NextNode, ProfileSpec, TableIndex, TableSpec};
-use crate::control::{ActionCall, TableAction};
+use crate::ids::TableIndex;
 use crate::run::action::{CompiledAction, PacketContext};
 use crate::run::expression::BoolExpr;
+use crate::run::hash::HashCalculation;
 use crate::run::profile::ActionProfile;
 use crate::run::table::MatchTable;
+use crate::spec::entry::{ActionCall, TableAction};
+use crate::spec::{NextNode, TableSpec};
 
 /// The control flow of ingress or egress.
 #[derive(Debug)]
@@ -26,10 +28,10 @@ pub(crate) enum PipelineNode {
     Call { action: CompiledAction, arguments: Vec<u128>, next: NextNode },
 }
 
-/// What a pipeline looks up: the program's actions and profiles, the device's tables.
+/// What a pipeline looks up: the program's actions and selectors, the device's tables.
 pub(crate) struct LookupContext<'a> {
     pub(crate) actions: &'a [CompiledAction],
-    pub(crate) profile_specs: &'a [ProfileSpec],
+    pub(crate) selectors: &'a [Option<HashCalculation>],
     pub(crate) tables: &'a mut [MatchTable],
     pub(crate) profiles: &'a [ActionProfile],
 }
@@ -118,7 +120,7 @@ impl LookupContext<'_> {
             (_, profile) => profile?.0 as usize,
         };
         let PacketContext { phv, payload, scratch, .. } = machine;
-        let selector = self.profile_specs[profile].selector.as_ref();
+        let selector = self.selectors[profile].as_ref();
         let hash = || selector.map_or(0, |selector| selector.compute_hash(phv, payload, scratch));
         self.profiles[profile].resolve_call(target, hash)
     }

@@ -7,7 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::control::{ActionCall, ControlError, GroupId, GroupMember, MemberId, TableAction};
+use crate::ids::{GroupId, MemberId};
+use crate::spec::entry::{ActionCall, ControlError, GroupMember, TableAction};
 
 /// One action profile with its members and groups.
 #[derive(Debug)]

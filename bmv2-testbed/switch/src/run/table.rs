@@ -10,12 +10,12 @@ mod index;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::compile::{DefaultMutability, TableSpec};
-use crate::control::{ActionCall, ControlError, MatchKey, TableAction, check_key};
-use crate::device::Nanos;
 use crate::run::counter::CounterData;
 use crate::run::meter::{MeterConfig, TwoRateMeter};
 use crate::run::phv::Phv;
+use crate::spec::entry::{ActionCall, ControlError, MatchKey, TableAction, check_key};
+use crate::spec::{DefaultMutability, TableSpec};
+use crate::time::Nanos;
 use index::KeyIndex;
 
 /// One entry as the control plane reads it.

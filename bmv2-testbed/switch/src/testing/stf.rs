@@ -11,7 +11,7 @@ mod values;
 
 use thiserror::Error;
 
-use crate::control::ControlError;
+use crate::spec::entry::ControlError;
 use values::{PacketPattern, parse_hex_bytes};
 
 /// Why a case cannot be read or played, or did not come out as it says.

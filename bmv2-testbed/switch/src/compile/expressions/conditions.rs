@@ -3,9 +3,10 @@
 use super::references::any_member_valid;
 use super::{ExprCompiler, UnwrappedValue};
 use crate::compile::headers::{FieldContent, FieldReference};
-use crate::compile::{HeaderIndex, LoadError, json};
+use crate::compile::{LoadError, json};
+use crate::ids::HeaderIndex;
 use crate::run::expression::{BoolExpr, CompareOp, HeaderPair, HeaderRef, NumberExpr};
-use crate::run::phv::FieldRef;
+use crate::spec::FieldRef;
 
 impl ExprCompiler<'_> {
     pub(super) fn compile_logic(&self, of: &json::OperationDecl) -> Result<BoolExpr, LoadError> {

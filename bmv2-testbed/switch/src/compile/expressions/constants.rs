@@ -2,7 +2,7 @@
 
 use crate::compile::LoadError;
 use crate::run::expression::NumberExpr;
-use crate::run::phv::FieldRef;
+use crate::spec::FieldRef;
 
 /// A constant as an expression.
 pub(super) fn parse_constant(text: &str, at: &str) -> Result<NumberExpr, LoadError> {
@@ -59,7 +59,7 @@ pub(in crate::compile) fn parse_unsigned_hex(
     at: &str,
 ) -> Result<u128, LoadError> {
     let value = parse_hex(text, at)? as u128;
-    if text.starts_with('-') || value & !crate::run::phv::bit_mask(bits) != 0 {
+    if text.starts_with('-') || value & !crate::spec::bit_mask(bits) != 0 {
         return Err(LoadError::malformed(format!("{text} does not fit {bits} bits"), at));
     }
     Ok(value)

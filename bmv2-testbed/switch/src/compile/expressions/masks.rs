@@ -5,7 +5,7 @@
 //! computed are such masks.
 
 use crate::run::expression::{BinaryOp, NumberExpr};
-use crate::run::phv::bit_mask;
+use crate::spec::bit_mask;
 
 /// An operation, without a mask that changes nothing.
 pub(super) fn binary_operation(op: BinaryOp, left: NumberExpr, right: NumberExpr) -> NumberExpr {
@@ -57,8 +57,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::compile::HeaderIndex;
-    use crate::run::phv::{FieldRef, Phv, PhvLayout, PhvSlot};
+    use crate::ids::HeaderIndex;
+    use crate::ids::PhvSlot;
+    use crate::run::phv::{Phv, PhvLayout};
+    use crate::spec::FieldRef;
 
     const WIDTH: u32 = 9;
 

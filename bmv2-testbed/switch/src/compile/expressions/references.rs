@@ -6,9 +6,10 @@ use serde_json::Value;
 
 use super::{ExprCompiler, UnwrappedValue};
 use crate::compile::headers::{self, FieldContent, FieldReference, require_plain};
-use crate::compile::{HeaderIndex, LoadError, StackIndex, VarbitIndex, json};
+use crate::compile::{LoadError, json};
+use crate::ids::{HeaderIndex, StackIndex, VarbitIndex};
 use crate::run::expression::{BinaryOp, BoolExpr, HeaderRef, NumberExpr};
-use crate::run::phv::FieldRef;
+use crate::spec::FieldRef;
 
 /// A union known when the program is loaded, or the element of a stack of unions.
 pub(super) enum UnionRef {

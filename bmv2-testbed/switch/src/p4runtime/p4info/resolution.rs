@@ -11,7 +11,9 @@ use super::{
     ActionSchema, ControllerPacketHeader, FieldSchema, PacketHeaderField, ParameterSchema,
     PipelineSchema, ProfileSchema, SchemaError, TableActionSchemas, TableSchema,
 };
-use crate::compile::{ActionIndex, KeySpec, MatchKind, Program, TableSpec};
+use crate::ids::ActionIndex;
+use crate::run::program::Program;
+use crate::spec::{KeySpec, MatchKind, TableSpec};
 
 impl PipelineSchema {
     /// Joins a P4Info with the program compiled from the same source.

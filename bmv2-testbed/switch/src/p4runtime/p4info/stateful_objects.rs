@@ -6,7 +6,7 @@ use super::resolution::{check_same, find_index, id_and_name, insert_once, match_
 use super::{
     DigestSchema, FieldSchema, PipelineSchema, RegisterSchema, SchemaError, ValueSetSchema,
 };
-use crate::compile::Program;
+use crate::run::program::Program;
 
 impl PipelineSchema {
     pub(super) fn resolve_stateful_objects(

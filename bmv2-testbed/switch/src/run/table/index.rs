@@ -9,9 +9,9 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use crate::compile::{KeySource, MatchKind, TableSpec};
-use crate::control::{KeyField, MatchKey};
-use crate::run::phv::{Phv, bit_mask};
+use crate::run::phv::Phv;
+use crate::spec::entry::{KeyField, MatchKey};
+use crate::spec::{KeySource, MatchKind, TableSpec, bit_mask};
 
 /// The lookup structure of one table.
 #[derive(Debug)]

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use super::values::{PacketPattern, parse_masked, parse_number};
 use super::{StfCall, StfCase, StfEntry, StfError, StfStatement};
-use crate::compile::{ActionIndex, KeySpec, MatchKind, Program, TableIndex, TableSpec};
-use crate::control::{ActionCall, ControlError, KeyField, MatchKey, TableAction};
-use crate::device::replication::{CloneSession, Replica, ReplicationUpdate};
+use crate::device::replication::{CloneSession, ReplicationUpdate};
 use crate::device::{Device, DeviceConfig, DeviceOutputs};
-use crate::run::phv::bit_mask;
+use crate::ids::{ActionIndex, TableIndex};
+use crate::run::program::Program;
+use crate::spec::entry::{ActionCall, ControlError, KeyField, MatchKey, Replica, TableAction};
+use crate::spec::{KeySpec, MatchKind, TableSpec, bit_mask};
 
 impl StfCase {
     /// Plays the case on a new device that runs the program.

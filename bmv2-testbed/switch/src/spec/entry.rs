@@ -5,14 +5,8 @@
 //! Everything is by index and value, as resolved through [`Program`](crate::Program) lookups, and a
 //! write is checked here against the program, once, so that the packet path never has to.
 
-use crate::compile::{ActionIndex, ActionSpec, KeySpec, MatchKind, TableSpec};
-use crate::device::replication::Replica;
-use crate::run::phv::bit_mask;
-
-/// The number of an action profile member, chosen by the controller.
-pub type MemberId = u32;
-/// The number of an action profile group, chosen by the controller.
-pub type GroupId = u32;
+use crate::ids::{ActionIndex, GroupId, MemberId};
+use crate::spec::{ActionSpec, KeySpec, MatchKind, TableSpec, bit_mask};
 
 /// What an entry asks of one key field; values are unsigned and no wider than the field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,6 +74,15 @@ pub struct GroupMember {
     pub member: MemberId,
     /// Its share of the hash space relative to the others; at least 1.
     pub weight: u32,
+}
+
+/// One copy of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Replica {
+    /// The egress port.
+    pub port: u16,
+    /// `standard_metadata.egress_rid` of the copy.
+    pub instance: u16,
 }
 
 /// A refused read or write of a device's tables, profiles or counters.
