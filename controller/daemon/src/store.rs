@@ -23,12 +23,15 @@ mod tests;
 /// The latest of each fact, by name.
 const FACTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("facts");
 /// Every edition of the policy, by its number.
-const POLICIES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("policies");
+const POLICIES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("policy_revisions");
 
+/// The version of the names and documents in the store; a store of another version is refused.
+const SCHEMA_VERSION: u64 = 2;
+const SCHEMA: &str = "schema";
 const TERM: &str = "term";
 const GENERATION: &str = "generation";
 const JOBS: &str = "jobs";
-const REPORTED_JOBS: &str = "told";
+const REPORTED_JOBS: &str = "reported_jobs";
 const FABRIC: &str = "fabric";
 
 /// The store cannot be used.
@@ -37,6 +40,16 @@ pub enum StoreError {
     /// It cannot be opened: another process has it, or it is no store.
     #[error("cannot open the store")]
     Open(#[source] Box<redb::DatabaseError>),
+    /// It was written by another version of the controller.
+    #[error(
+        "the store has schema {found}, and this version of crux reads schema {SCHEMA_VERSION}: \
+         save the policy with the version that wrote it (`crux policy show`), move the store away, \
+         start the controller and apply the policy again (`crux policy apply`)"
+    )]
+    Schema {
+        /// The schema of the store; 1 is that of stores that name none.
+        found: u64,
+    },
     /// Reading or writing failed.
     #[error("cannot {what} the store")]
     Access {
@@ -148,8 +161,7 @@ impl EmbeddedStore {
     /// # Errors
     /// It is no store, or another process has it open.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let database = Database::create(path).map_err(open_error)?;
-        Ok(Self { database })
+        Self::check_schema(Database::create(path).map_err(open_error)?)
     }
 
     /// The same on storage of another kind than a file.
@@ -158,8 +170,7 @@ impl EmbeddedStore {
     /// What is there is no store.
     pub fn open_backend(storage: impl StorageBackend) -> Result<Self, StoreError> {
         let database = Database::builder().create_with_backend(storage);
-        let database = database.map_err(open_error)?;
-        Ok(Self { database })
+        Self::check_schema(database.map_err(open_error)?)
     }
 
     /// What was recorded last.
@@ -206,6 +217,7 @@ impl EmbeddedStore {
             {
                 let mut facts = transaction.open_table(FACTS)?;
                 let mut policies = transaction.open_table(POLICIES)?;
+                facts.insert(SCHEMA, &to_json(&SCHEMA_VERSION)[..])?;
                 for record in records {
                     match record {
                         StoreRecord::Term(term) => facts.insert(TERM, &to_json(term)[..])?,
@@ -228,6 +240,29 @@ impl EmbeddedStore {
             Ok(transaction.commit()?)
         };
         write().map_err(access_error("write"))
+    }
+
+    /// The store in this database, unless another version wrote it. A new one has no schema yet,
+    /// and no table either; every write brings both.
+    fn check_schema(database: Database) -> Result<Self, StoreError> {
+        let store = Self { database };
+        let found = match store.read_fact(SCHEMA)? {
+            Some(found) => found,
+            None if store.has_facts()? => 1,
+            None => SCHEMA_VERSION,
+        };
+        match found {
+            SCHEMA_VERSION => Ok(store),
+            found => Err(StoreError::Schema { found }),
+        }
+    }
+
+    fn has_facts(&self) -> Result<bool, StoreError> {
+        let open = || match self.database.begin_read()?.open_table(FACTS) {
+            Err(redb::TableError::TableDoesNotExist(_)) => Ok(false),
+            table => Ok(table.map(|_| true)?),
+        };
+        open().map_err(access_error("read"))
     }
 
     fn read_fact<T: DeserializeOwned>(&self, name: &'static str) -> Result<Option<T>, StoreError> {

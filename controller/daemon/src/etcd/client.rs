@@ -86,7 +86,10 @@ pub enum EtcdError {
     #[error("etcd is out of reach")]
     Unreachable,
     /// What is stored is not what belongs there.
-    #[error("the {what} in etcd cannot be read")]
+    #[error(
+        "cannot read the {what} in etcd; if an older version of crux wrote it, delete what is below \
+         etcd.prefix (`etcdctl del --prefix`) and apply the policy again (`crux policy apply`)"
+    )]
     Content {
         /// Which key.
         what: &'static str,

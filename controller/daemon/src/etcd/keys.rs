@@ -5,9 +5,9 @@
 //! PREFIX/controllers/NUMBER   a controller that is there; hangs on its lease
 //! PREFIX/generation           generations up to this one may be used up
 //! PREFIX/policy               the edition of the policy that is in force
-//! PREFIX/policies/NUMBER      every edition, by its number
+//! PREFIX/policy_revisions/N    every revision of the policy, by its number
 //! PREFIX/jobs                 all jobs that documents tell of
-//! PREFIX/told                 all jobs that tell of themselves
+//! PREFIX/reported_jobs        all jobs that report themselves
 //! PREFIX/fabric               the fabric, where it was found
 //! ```
 //!
@@ -56,7 +56,7 @@ impl EtcdKeys {
     }
 
     pub(super) fn reported_jobs_key(&self) -> Vec<u8> {
-        self.prefixed_key("told")
+        self.prefixed_key("reported_jobs")
     }
 
     pub(super) fn fabric_key(&self) -> Vec<u8> {
@@ -86,7 +86,7 @@ impl EtcdKeys {
     /// Where an edition stays when it is not in force any more. Numbers sort as they count.
     pub(super) fn revision_row(&self, edition: &PolicyRevision) -> KeyValueRow {
         let number = edition.number;
-        (self.prefixed_key(&format!("policies/{number:020}")), to_json(edition))
+        (self.prefixed_key(&format!("policy_revisions/{number:020}")), to_json(edition))
     }
 
     fn prefixed_key(&self, name: &str) -> Vec<u8> {

@@ -19,7 +19,7 @@ use crate::state::{
 use crate::store::jobs_document;
 
 /// The format of the lines; another one is refused.
-pub(super) const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 2;
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -129,7 +129,25 @@ fn next_line(
         return Ok(None);
     }
     let entry = serde_json::from_slice(&text);
-    entry.map(Some).map_err(|error| line_error(line, &error))
+    entry.map(Some).map_err(|error| match recorded_format(&text) {
+        Some((format, version)) if format != FORMAT => line_error(
+            line,
+            &format!(
+                "the recording has format {format}, and this version of crux replays format \
+                 {FORMAT}: replay it with `crux replay-incident` of the version that recorded it, \
+                 {version}"
+            ),
+        ),
+        _ => line_error(line, &error),
+    })
+}
+
+/// The format that the first line of a recording names, and the version that wrote it.
+fn recorded_format(line: &[u8]) -> Option<(u32, String)> {
+    let line: serde_json::Value = serde_json::from_slice(line).ok()?;
+    let begin = line.get("begin")?;
+    let version = begin.get("crux").and_then(serde_json::Value::as_str).unwrap_or("unknown");
+    Some((u32::try_from(begin.get("format")?.as_u64()?).ok()?, version.to_owned()))
 }
 
 fn line_error(line: usize, why: &(impl ToString + ?Sized)) -> ReplayError {
@@ -316,5 +334,18 @@ fn compare_values<T: PartialEq + std::fmt::Debug>(
 ) {
     if then != now {
         told.push(format!("{what}: {then:?} then, {now:?} now"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_of_another_format_names_the_version_that_can_replay_it() {
+        let line =
+            b"{\"begin\":{\"format\":1,\"crux\":\"0.8.0\",\"at_ms\":0,\"state\":{\"told\":[]}}}\n";
+        let error = replay_recording(&mut &line[..], &mut |_| {}).unwrap_err().to_string();
+        assert!(error.contains("format 1") && error.contains("0.8.0"), "{error}");
     }
 }

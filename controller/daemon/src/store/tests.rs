@@ -212,3 +212,15 @@ fn a_file_that_is_no_store_is_refused() {
     std::fs::write(file.path(), "not a store, whatever its name says").unwrap();
     assert!(EmbeddedStore::open(file.path()).is_err());
 }
+
+#[test]
+fn a_store_without_a_schema_is_refused_with_the_commands_that_help() {
+    let disk = RecordingDisk::default();
+    let database = redb::Database::builder().create_with_backend(disk.clone()).unwrap();
+    let transaction = database.begin_write().unwrap();
+    transaction.open_table(super::FACTS).unwrap().insert("term", &b"7"[..]).unwrap();
+    transaction.commit().unwrap();
+    drop(database);
+    let error = EmbeddedStore::open_backend(disk).unwrap_err().to_string();
+    assert!(error.contains("schema 1") && error.contains("crux policy apply"), "{error}");
+}
