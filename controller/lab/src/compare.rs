@@ -1,7 +1,7 @@
 //! `crux compare`: several schedulers on one experiment, side by side.
 //!
 //! Schedulers are simulated in parallel, each by itself; then [`table`] puts the outcomes beside
-//! each job alone, and [`render_page`] draws them.
+//! each job alone, and [`page`] draws them.
 
 pub(super) mod page;
 mod table;

@@ -1,9 +1,8 @@
 //! `crux replay`: a trace of jobs that come, are placed, train and leave, under one placement and
 //! several communication schedulers.
 //!
-//! [`source`] makes the trace, [`runs`] replays it under all schedulers at a time and keeps
-//! checkpoints, [`table`] and [`render_page`] show what came of it. What happens in a replay is
-//! [`simulator::replay`]'s.
+//! [`trace_source`] makes the trace, [`runs`] replays it under all schedulers in parallel and writes
+//! checkpoints, [`table`] and [`page`] show the outcomes. [`simulator::replay`] does the replay.
 
 mod page;
 pub(super) mod runs;

@@ -1,6 +1,6 @@
 //! `crux simulate`: a fixed set of jobs on a fabric under one scheduler, in the fluid model.
 //!
-//! [`default_experiment`] reads what `crux compare` reads as well; here it is run once and printed.
+//! [`experiment`] reads what `crux compare` reads as well; here it is run once and printed.
 
 pub(crate) mod experiment;
 

@@ -1,8 +1,8 @@
 //! `crux top`: what the page shows, in a terminal.
 //!
-//! One thread asks the controller ([`source`]), this one draws what is known and reads keys;
-//! [`screen`] is what the keys have chosen, [`panes`] what is drawn. The decision: drawing never
-//! waits for an answer, so keys work while the controller is away.
+//! One thread polls the controller ([`controller_poller`]), this one draws the latest snapshot and
+//! reads keys; [`screen`] is the state that keys change, [`panes`] the frame. The decision: drawing
+//! never waits for a response, so keys work while the controller is unreachable.
 
 mod controller_poller;
 mod panes;

@@ -1,6 +1,6 @@
 //! `crux bench period`: the period of the demo's jobs, from what they send alone.
 //!
-//! The jobs run in the fluid model on the demo's fabric, on ECMP paths and all in one class, so
+//! The jobs run in the fluid model on the demo's fabric, on ECMP paths and all at one level, so
 //! they contend; every computation is drawn with jitter. What each has sent is read as a counter
 //! is, at odd times, and [`agent::period`] says how long its iterations are. The decision: an
 //! iteration is a job of one iteration in the model, and the next is added when it has ended, so

@@ -139,26 +139,26 @@ pub(crate) fn render_wires(compared: &ComparedRuns) -> String {
 }
 
 fn render_links(experiment: &SimulationExperiment, compared: &ComparedRuns) -> String {
-    let about = "Share of the links with the most planned traffic, by class, at the end of the \
-                 run. The strongest colour is the class that is served first.";
+    let about = "Share of the links with the most planned traffic, by level, at the end of the \
+                 run. The strongest colour is the level that is served first.";
     let runs = compared.comparison.outcomes.iter().zip(&compared.timelines);
     let body: String = runs
         .map(|(outcome, [_, close_up]): (&SimulationOutcome, &[Timeline; 2])| {
-            let classes = figures::level_shades(close_up);
-            let legend: String = classes
+            let levels = figures::level_shades(close_up);
+            let legend: String = levels
                 .iter()
-                .map(|(class, shade)| legend_entry(&class.to_string(), *shade))
+                .map(|(level, shade)| legend_entry(&level.to_string(), *shade))
                 .collect();
             let series = close_up.links.iter().map(|series| {
                 let name = escape_html(&experiment.input.fabric.link_name(series.link));
-                let drawn = figures::draw_link(close_up.view, series, &classes);
+                let drawn = figures::draw_link(close_up.view, series, &levels);
                 half_figure(&name, &drawn)
             });
             let legend = format!("level {legend}");
             figure_pair(&outcome.scheduler, &legend, &series.collect::<String>())
         })
         .collect();
-    render_section("Busy share per link and class", about, &body)
+    render_section("Busy share per link and level", about, &body)
 }
 
 fn render_iterations(compared: &ComparedRuns) -> String {

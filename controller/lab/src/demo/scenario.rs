@@ -2,7 +2,7 @@
 //!
 //! Two cases. The *testbed* is that of Crux §6.1 and §6.2: 12 hosts of 8 GPUs and 4 NICs under 4
 //! leaves, with a 48-GPU GPT, two 16-GPU BERT and two 8-GPU ResNet jobs, which use every GPU. The
-//! *calibration* case is that of Crux §2.2, from which [`calibration_case`](super::calibration_case) takes
+//! *calibration* case is that of Crux §2.2, from which [`calibration`](super::calibration) takes
 //! the volumes that the paper does not print.
 //!
 //! The paper does not print the placement either. Ours follows one rule, fixed before anything was

@@ -51,7 +51,7 @@ pub(crate) const SERIES: [ThemeShade; 9] = [
     ThemeShade::new(0xA3_3B20, 0xF0_8A6E),
 ];
 
-/// Colours of classes, the highest first: one hue, from strong to faint.
+/// Colours of levels, the highest first: one hue, from strong to faint.
 pub(crate) const LEVELS: [ThemeShade; 8] = [
     ThemeShade::new(0x0B_3C6F, 0xD3_E9FF),
     ThemeShade::new(0x14_558F, 0xB0_D4F9),

@@ -5,7 +5,7 @@ use simulator::replay::{ReplayComparison, ReplayOutcome};
 use command_io::CommandError;
 use command_io::output;
 
-/// Headings of [`cells`].
+/// Headings of [`outcome_cells`].
 pub(super) const HEADINGS: [&str; 9] = [
     "scheduler",
     "GPU utilisation %",

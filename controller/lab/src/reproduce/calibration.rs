@@ -40,7 +40,7 @@ pub(super) fn reproduce_fig7(options: SeedOptions) -> Result<PaperReproduction, 
              Here the fluid model judges them, so what agrees is the model with the packets.",
             "Computation: the built-in profiles; communication may begin after half of it.",
             "One spine joins the two leaves by just what GPT needs: no choice of paths. ECMP, one \
-             class; all jobs begin together.",
+             level; all jobs begin together.",
         ]
         .map(str::to_owned)
         .to_vec(),

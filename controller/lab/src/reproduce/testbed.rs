@@ -230,7 +230,7 @@ fn list_assumptions() -> Vec<String> {
     [
         "Volumes and computation as in crux-fig7; ResNet's volume as many times its gradients as \
          BERT's. Fabric: 4 leaves of 3 hosts, 4 spines, uplinks of 400 Gb/s.",
-        "Without Crux: ECMP with one class, UDP ports drawn from the seed. The fluid model; all \
+        "Without Crux: ECMP with one level, UDP ports drawn from the seed. The fluid model; all \
          jobs begin together.",
         "Completion is the mean iteration time.",
     ]

@@ -154,7 +154,7 @@ fn time_axes(view: TimelineView, y: &str) -> FigureAxes<'_> {
     }
 }
 
-/// The classes that a timeline shows with their colours, the highest first.
+/// The levels that a timeline shows with their colours, the highest first.
 pub(super) fn level_shades(timeline: &Timeline) -> BTreeMap<u32, ThemeShade> {
     let all: BTreeSet<u32> =
         timeline.links.iter().flat_map(|link| link.levels.keys().copied()).collect();
@@ -162,26 +162,26 @@ pub(super) fn level_shades(timeline: &Timeline) -> BTreeMap<u32, ThemeShade> {
     all.iter()
         .rev()
         .enumerate()
-        .map(|(place, class)| {
+        .map(|(place, level)| {
             let strength = place * (LEVELS.len() - 2) / last;
-            (*class, LEVELS[if all.len() == 1 { 3 } else { strength }])
+            (*level, LEVELS[if all.len() == 1 { 3 } else { strength }])
         })
         .collect()
 }
 
-/// How a link was shared over time, the class served first at the bottom.
+/// How a link was shared over time, the level served first at the bottom.
 pub(super) fn draw_link(
     view: TimelineView,
     series: &LinkSeries,
-    classes: &BTreeMap<u32, ThemeShade>,
+    levels: &BTreeMap<u32, ThemeShade>,
 ) -> String {
     let layers: Vec<StepSeries> = series
         .levels
         .iter()
         .rev()
-        .map(|(class, values)| StepSeries {
+        .map(|(level, values)| StepSeries {
             values: to_percent(values),
-            shade: classes.get(class).copied().unwrap_or(LEVELS[0]),
+            shade: levels.get(level).copied().unwrap_or(LEVELS[0]),
         })
         .collect();
     draw_stacked(&time_axes(view, "busy, %"), (WIDE / 2, 190), &layers, &[])
