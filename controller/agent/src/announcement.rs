@@ -4,8 +4,8 @@ use api::telemetry as proto;
 use planner::{CollectiveKind, FlowDocument, JobDocument};
 
 /// The announcement of a job.
-pub fn announce_job(job: &JobDocument) -> proto::Announcement {
-    proto::Announcement {
+pub fn announce_job(job: &JobDocument) -> proto::JobAnnouncement {
+    proto::JobAnnouncement {
         job: job.id.clone(),
         tenant: job.tenant.clone(),
         model: job.model.clone(),
@@ -23,8 +23,8 @@ pub fn announce_job(job: &JobDocument) -> proto::Announcement {
     }
 }
 
-fn announce_flow(flow: &FlowDocument) -> proto::Flow {
-    proto::Flow {
+fn announce_flow(flow: &FlowDocument) -> proto::JobFlow {
+    proto::JobFlow {
         src: flow.src.clone(),
         dst: flow.dst.clone(),
         src_nic: flow.src_nic,

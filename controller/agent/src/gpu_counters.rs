@@ -2,7 +2,7 @@
 //!
 //! NVML is loaded when it is asked for; a host without it has no GPU counters and everything else.
 //! The decision: a GPU that communicates counts as busy to NVML, so this is a bound on computation,
-//! which a process that tells of itself knows better.
+//! which a process that reports its iterations knows better.
 
 use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError;

@@ -1,67 +1,67 @@
-//! What one host knows of its jobs, made into reports.
+//! The jobs of one host, and the reports about them.
 //!
-//! Sans-IO: what processes say, what counters show and time (seconds of a clock that never goes
-//! back) are arguments, reports are the results. A job is either told by a process, whose
-//! iterations are added up into windows, or watched, which is [`traffic_observer`](crate::traffic_observer)'s part.
-//! The decision: a window of told iterations begins and ends with iterations, however long they
-//! are. What happens in it then adds up, and a job whose iterations outlast a window is not told as
-//! idle in between; it is told to be there.
+//! Sans-IO: messages of processes, readings of counters and time (seconds of a monotonic clock) are
+//! arguments, reports are results. A job is either reported by a process, whose iterations are
+//! summed up into windows, or observed by a [`traffic_observer`](crate::traffic_observer). The
+//! decision: a window of reported iterations begins and ends with an iteration, however long that
+//! is. Its sums are then consistent, and a job whose iterations last longer than a window is not
+//! reported as idle in between: a window of almost no length keeps it alive.
 
 use std::collections::BTreeMap;
 
 use api::telemetry as proto;
 use planner::JobDocument;
-use proto::report::Said as Report;
+use proto::job_report::Report;
 
 use crate::announcement::{self, sent_share};
 use crate::process_message::{FinishedIteration, ProcessMessage};
 use crate::traffic_observer::TrafficObserver;
 
-/// Seconds of the window that says no more than that a job is still there.
+/// Length of the window that only keeps a job alive, seconds.
 const PRESENCE_SECONDS: f64 = 1e-3;
 
-/// Iterations of one window; a controller takes ten times as many.
+/// Iterations of one window; a controller accepts ten times as many.
 const MAX_STARTS: usize = 1_000;
 
-/// How much is reported, and of how many.
+/// How often the agent samples and reports, and for how many jobs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReportLimits {
     /// The shortest window, seconds.
     pub window_seconds: f64,
-    /// A job of which nothing was reported for so long is reported to be there, seconds.
+    /// Seconds without a report after which a job is kept alive by an empty window.
     pub presence_seconds: f64,
-    /// Jobs of this host at most.
+    /// Maximum number of jobs of this host.
     pub jobs: usize,
     /// Between two readings of counters, seconds.
     pub sample_seconds: f64,
-    /// Seconds that are looked at to find a period.
+    /// Seconds of history that are searched for a period.
     pub memory_seconds: f64,
 }
 
-/// Who tells of a job.
+/// Where the iterations of a job come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum JobOwner {
-    /// Nobody: it is watched.
+    /// No process reports it: its traffic is observed.
     Observed,
     /// The process behind this connection.
     Process(u64),
 }
 
-/// Why something said is not reported.
+/// Why a message of a process is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReportRefusal {
-    /// A job that somebody else tells of.
-    #[error("another process tells of this job")]
+    /// The job was announced by another process.
+    #[error("another process reports this job")]
     OtherOwner,
-    /// A job that nobody announced.
-    #[error("announce the job first")]
+    /// The job was not announced.
+    #[error("unknown job: announce it first")]
     UnknownJob,
-    /// Too many.
-    #[error("this host has {0} jobs already")]
+    /// The limit of jobs is reached.
+    #[error("this host already reports {0} jobs, its maximum")]
     TooManyJobs(usize),
 }
 
-/// The jobs of one host.
+/// The jobs of one host and their open windows.
 #[derive(Debug)]
 pub struct JobMonitor {
     limits: ReportLimits,
@@ -72,28 +72,28 @@ pub struct JobMonitor {
 struct MonitoredJob {
     owner: JobOwner,
     document: JobDocument,
-    /// When something of it was last reported.
+    /// Time of the last report.
     reported_at: f64,
     source: IterationSource,
 }
 
 #[derive(Debug)]
 enum IterationSource {
-    /// Iterations said since the last window.
-    Reported(Option<Box<proto::Window>>),
+    /// Sum of the iterations since the last window.
+    Reported(Option<Box<proto::JobWindow>>),
     Observed(Box<TrafficObserver>),
 }
 
 impl JobMonitor {
-    /// Without jobs.
+    /// A monitor that has no jobs yet.
     pub fn new(limits: ReportLimits) -> Self {
         Self { limits, jobs: BTreeMap::new() }
     }
 
-    /// Takes up a job that does not tell of itself, of which `host` knows its own bytes.
+    /// Adds a job that no process reports; its traffic is that of `host`.
     ///
     /// # Errors
-    /// There are too many.
+    /// The limit of jobs is reached, or a process reports this job.
     pub fn observe_job(
         &mut self,
         document: JobDocument,
@@ -101,23 +101,23 @@ impl JobMonitor {
         now: f64,
     ) -> Result<Report, ReportRefusal> {
         let share = sent_share(&document, host);
-        let cadence = TrafficObserver::new(&self.limits, &document, share, now);
-        let source = IterationSource::Observed(Box::new(cadence));
+        let observer = TrafficObserver::new(&self.limits, &document, share, now);
+        let source = IterationSource::Observed(Box::new(observer));
         self.add_job(JobOwner::Observed, document, source, now)
     }
 
-    /// Takes in what a process says.
+    /// Handles a message of the process `from`.
     ///
     /// # Errors
-    /// It may not say that.
+    /// The job is unknown or belongs to another process, or there are too many.
     pub fn handle_message(
         &mut self,
         from: u64,
-        said: ProcessMessage,
+        message: ProcessMessage,
         now: f64,
     ) -> Result<Option<Report>, ReportRefusal> {
         let owner = JobOwner::Process(from);
-        match said {
+        match message {
             ProcessMessage::Job(document) => {
                 self.add_job(owner, *document, IterationSource::Reported(None), now).map(Some)
             }
@@ -128,70 +128,70 @@ impl JobMonitor {
         }
     }
 
-    /// A process has gone, and its jobs with it.
+    /// Ends the jobs of a process that has disconnected.
     pub fn remove_process(&mut self, process: u64) -> Vec<Report> {
-        let is_its = |job: &MonitoredJob| job.owner == JobOwner::Process(process);
-        let own = self.jobs.iter().filter(|(_, job)| is_its(job));
+        let owner = JobOwner::Process(process);
+        let own = self.jobs.iter().filter(|(_, job)| job.owner == owner);
         let own: Vec<String> = own.map(|(name, _)| name.clone()).collect();
         own.iter().filter_map(|name| self.end_job(name)).collect()
     }
 
-    /// Everything has ended.
+    /// Ends all jobs when the agent stops.
     pub fn end_all(&mut self) -> Vec<Report> {
         let all: Vec<String> = self.jobs.keys().cloned().collect();
         all.iter().filter_map(|name| self.end_job(name)).collect()
     }
 
-    /// All jobs, for a controller that knows none of them.
+    /// Announcements of all jobs, for a controller that knows none of them.
     pub fn announcements(&self) -> impl Iterator<Item = Report> {
         let documents = self.jobs.values().map(|job| &job.document);
         documents.map(|document| Report::Announcement(announcement::announce_job(document)))
     }
 
-    /// The process that tells of a job.
+    /// The owner of a job, if the job is known.
     pub fn owner(&self, job: &str) -> Option<JobOwner> {
         self.jobs.get(job).map(|job| job.owner)
     }
 
-    /// A reading of the bytes that this host has sent for a job that is watched.
+    /// Records how many bytes this host has sent for an observed job.
     pub fn record_counter(&mut self, job: &str, now: f64, sent: u64) {
-        if let Some(cadence) = self.observed_job(job) {
-            cadence.record_counter(now, sent);
+        if let Some(observer) = self.observed_job(job) {
+            observer.record_counter(now, sent);
         }
     }
 
-    /// The share of the last `seconds` that GPUs were busy, for all jobs that are watched.
+    /// Records the share of the last `seconds` in which GPUs were busy, for all observed jobs.
     pub fn record_gpu_busy(&mut self, seconds: f64, share: f64) {
         for job in self.jobs.values_mut() {
-            if let IterationSource::Observed(cadence) = &mut job.source {
-                cadence.record_gpu_busy(seconds, share);
+            if let IterationSource::Observed(observer) = &mut job.source {
+                observer.record_gpu_busy(seconds, share);
             }
         }
     }
 
-    /// What repeats in the bytes of a job that is watched.
+    /// The period of an observed job, if one was found.
     pub fn period(&mut self, job: &str) -> Option<crate::IterationPeriod> {
         self.observed_job(job)?.period()
     }
 
-    /// What follows from time alone: windows of what is watched, and that others are still there.
+    /// Reports that are due: windows of observed jobs, and empty windows that keep others alive.
     pub fn tick_windows(&mut self, now: f64) -> Vec<Report> {
         let limits = self.limits;
         let mut reports = Vec::new();
         for (name, job) in &mut self.jobs {
             let silent = now - job.reported_at;
             let window = match &mut job.source {
-                IterationSource::Observed(cadence) if silent >= limits.window_seconds => {
-                    cadence.take_window(silent, now)
+                IterationSource::Observed(observer) if silent >= limits.window_seconds => {
+                    observer.take_window(silent, now)
                 }
                 IterationSource::Reported(_) if silent >= limits.presence_seconds => {
-                    proto::Window { seconds: PRESENCE_SECONDS, ..proto::Window::default() }
+                    proto::JobWindow { seconds: PRESENCE_SECONDS, ..proto::JobWindow::default() }
                 }
                 _ => continue,
             };
             job.reported_at = now;
             let job = name.clone();
-            reports.push(Report::Window(proto::Window { job, ..window }));
+            reports.push(Report::Window(proto::JobWindow { job, ..window }));
         }
         reports
     }
@@ -204,7 +204,7 @@ impl JobMonitor {
         now: f64,
     ) -> Result<Report, ReportRefusal> {
         match self.jobs.get(&document.id) {
-            Some(had) if had.owner != owner => return Err(ReportRefusal::OtherOwner),
+            Some(known) if known.owner != owner => return Err(ReportRefusal::OtherOwner),
             None if self.jobs.len() >= self.limits.jobs => {
                 return Err(ReportRefusal::TooManyJobs(self.jobs.len()));
             }
@@ -228,12 +228,12 @@ impl JobMonitor {
 
     fn observed_job(&mut self, job: &str) -> Option<&mut TrafficObserver> {
         match &mut self.jobs.get_mut(job)?.source {
-            IterationSource::Observed(cadence) => Some(cadence),
+            IterationSource::Observed(observer) => Some(observer),
             IterationSource::Reported(_) => None,
         }
     }
 
-    /// Adds an iteration that ends now; the window that it completes.
+    /// Adds an iteration that ends now and returns the window that it completes, if it does.
     fn add_iteration(
         &mut self,
         owner: JobOwner,
@@ -246,7 +246,8 @@ impl JobMonitor {
             return Err(ReportRefusal::OtherOwner);
         };
         let mut window = open.take().unwrap_or_else(|| Box::new(empty_window(iteration)));
-        // Processes are heard late at times: an iteration begins where the last one ended.
+        // Messages may arrive late, so arrival times are no use: iterations are taken to be
+        // adjacent.
         window.iteration_starts.push(window.seconds);
         window.seconds += iteration.seconds;
         window.flop += iteration.flop;
@@ -263,12 +264,12 @@ impl JobMonitor {
 
     fn end_job(&mut self, job: &str) -> Option<Report> {
         let job = self.jobs.remove(job)?.document.id;
-        Some(Report::End(proto::End { job }))
+        Some(Report::End(proto::JobEnd { job }))
     }
 }
 
-fn empty_window(iteration: &FinishedIteration) -> proto::Window {
-    proto::Window { job: iteration.job.clone(), bytes: Some(0.0), ..proto::Window::default() }
+fn empty_window(iteration: &FinishedIteration) -> proto::JobWindow {
+    proto::JobWindow { job: iteration.job.clone(), bytes: Some(0.0), ..proto::JobWindow::default() }
 }
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
-//! What a host can tell of its jobs, and the program that tells it (`crux agent`).
+//! The host agent (`crux agent`): measures the jobs of a host and reports them to the controller.
 //!
 //! ```text
-//! counters of NICs, GPUs -> Series -> period \
-//! processes, by a socket -> Said            -> Watch -> reports -> uplink -> controller
+//! counters of NICs, GPUs  -> ByteSeries -> period \
+//! processes, on a socket  -> ProcessMessage -> JobMonitor -> ReportStream
 //! ```
 //!
-//! [`ByteSeries`] makes equal intervals of counters that were read whenever it was possible;
-//! [`period::estimate_period`] finds what repeats in them, so a training job need not cooperate, or know
-//! of it (Crux §5). [`JobMonitor`] makes reports of that and of what processes say by themselves. These
-//! are pure: times are arguments. Around them are shells that read ([`nic_counters`], [`gpus`],
-//! [`socket`]) and send ([`report_stream`]), and [`service`] is the one place that puts them together.
+//! [`ByteSeries`] turns irregular readings of counters into equal intervals, and
+//! [`period::estimate_period`] finds their period, so that a training job need not cooperate (Crux
+//! §5). [`JobMonitor`] makes reports from that and from the messages of processes. These are pure:
+//! times are arguments. Around them are modules that read ([`nic_counters`], [`gpu_counters`],
+//! [`socket`]) and send ([`report_stream`]); [`service`] puts them together.
 
 pub mod announcement;
 mod byte_series;

@@ -1,4 +1,4 @@
-//! Bytes that NICs have sent, as Linux counts them.
+//! Transmit counters of NICs in Linux.
 //!
 //! A NIC has `statistics/tx_bytes` in sysfs, and one that speaks RDMA counts that apart, in words
 //! of four bytes for each port of its InfiniBand device (Linux `Documentation/ABI/stable/
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// Bytes of a word of `port_xmit_data`.
 const RDMA_WORD: u64 = 4;
 
-/// A network interface.
+/// The transmit counters of one network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NicCounters {
     /// Its name.
@@ -42,9 +42,13 @@ impl NicCounters {
     pub fn open_all(sys: &Path) -> io::Result<Vec<Self>> {
         let mut names = list_names(&sys.join("class/net"))?;
         names.sort();
-        let has_device = |name: &String| sys.join("class/net").join(name).join("device").exists();
-        if names.iter().any(has_device) {
-            names.retain(has_device);
+        let with_device: Vec<String> = names
+            .iter()
+            .filter(|name| sys.join("class/net").join(name).join("device").exists())
+            .cloned()
+            .collect();
+        if !with_device.is_empty() {
+            names = with_device;
         }
         names.retain(|name| name != "lo");
         names.iter().map(|name| Self::open_interface(sys, name)).collect()
@@ -88,8 +92,7 @@ fn rdma_ports(sys: &Path, name: &str) -> Vec<PathBuf> {
 
 fn list_names(folder: &Path) -> io::Result<Vec<String>> {
     let entries = fs::read_dir(folder)?;
-    let name = |entry: io::Result<fs::DirEntry>| entry.ok()?.file_name().into_string().ok();
-    Ok(entries.filter_map(name).collect())
+    Ok(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect())
 }
 
 fn read_number(file: &Path) -> io::Result<u64> {

@@ -1,4 +1,4 @@
-//! What a process says of its job over the agent's socket: JSON, a line a message.
+//! Messages of processes on the agent's socket: one line of JSON for each.
 //!
 //! ```json
 //! {"job": {"id": "gpt", "gpus": {"h1": 8}, "collective": {"kind": "all_gather", "bytes": 6e9}}}
@@ -6,20 +6,20 @@
 //! {"end": "gpt"}
 //! ```
 //!
-//! The decision: a job is announced as it stands in a jobs document, so there is one way to write
-//! one; and a process says what an iteration took, never when, so no two clocks are compared.
+//! The decision: a job has the form of a jobs document, so that there is one way to write it; and
+//! an iteration has durations but no times, so that clocks are never compared.
 
 use planner::JobDocument;
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a line: an announcement of some thousand flows.
+/// Maximum bytes of a line: enough for an announcement of some thousand flows.
 pub const MAX_LINE: usize = 256 * 1024;
 
-/// What a process says.
+/// A message of a process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProcessMessage {
-    /// A job is there.
+    /// A job has started.
     Job(Box<JobDocument>),
     /// An iteration has just ended.
     Iteration(FinishedIteration),
@@ -46,26 +46,26 @@ pub struct FinishedIteration {
     pub bytes: Option<f64>,
 }
 
-/// What the agent answers: nothing, or a line that says what is wrong or what the controller said.
+/// A reply of the agent: an error, or feedback from the controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessReply {
-    /// The job it is about; empty for a line that was not understood.
+    /// The job; empty for a line that could not be parsed.
     pub job: String,
     /// error, warning or info.
     pub severity: String,
-    /// What.
+    /// The explanation in one sentence.
     pub text: String,
 }
 
-/// Reads a line.
+/// Parses a line and checks its numbers.
 ///
 /// # Errors
-/// It is no message; the text says what is wrong and where.
+/// The line is not a valid message; the text names the field.
 pub fn parse_message(line: &str) -> Result<ProcessMessage, String> {
-    let said: ProcessMessage = serde_json::from_str(line).map_err(|error| error.to_string())?;
-    match &said {
-        ProcessMessage::Iteration(iteration) => iteration.check_numbers().map(|()| said),
-        ProcessMessage::Job(_) | ProcessMessage::End(_) => Ok(said),
+    let message: ProcessMessage = serde_json::from_str(line).map_err(|error| error.to_string())?;
+    match &message {
+        ProcessMessage::Iteration(iteration) => iteration.check_numbers().map(|()| message),
+        ProcessMessage::Job(_) | ProcessMessage::End(_) => Ok(message),
     }
 }
 
@@ -81,9 +81,9 @@ impl FinishedIteration {
         let wrong = numbers.into_iter().find(|(_, value)| !(value.is_finite() && *value >= 0.0));
         match wrong {
             Some((field, value)) => {
-                Err(format!("iteration.{field}: {value} is not a number from 0"))
+                Err(format!("iteration.{field}: {value} is not a finite number >= 0"))
             }
-            None if self.seconds == 0.0 => Err("iteration.seconds: missing, or 0".to_owned()),
+            None if self.seconds == 0.0 => Err("iteration.seconds: must be above 0".to_owned()),
             None => Ok(()),
         }
     }
@@ -108,12 +108,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_name_the_field() {
         let cases = [
             (r#"{"start": "gpt"}"#, "unknown variant `start`"),
             (r#"{"iteration": {"job": "a", "flops": 1}}"#, "unknown field `flops`"),
-            (r#"{"iteration": {"job": "a"}}"#, "iteration.seconds: missing"),
-            (r#"{"iteration": {"job": "a", "seconds": 1, "flop": -1}}"#, "not a number from 0"),
+            (r#"{"iteration": {"job": "a"}}"#, "iteration.seconds: must be above 0"),
+            (
+                r#"{"iteration": {"job": "a", "seconds": 1, "flop": -1}}"#,
+                "not a finite number >= 0",
+            ),
             ("[", "expected value"),
         ];
         for (line, text) in cases {

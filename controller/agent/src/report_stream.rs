@@ -1,8 +1,7 @@
-//! The stream of reports to the controller, which is opened again whenever it ends.
+//! The stream of reports to the controller, with reconnection.
 //!
-//! The decision: what could not be sent is not kept. A controller that was away is told which jobs
-//! there are, and then what happens from now on; windows of before would be compared with a clock
-//! that has gone on.
+//! The decision: reports that cannot be sent are dropped. After a reconnection the controller gets
+//! the announcements of all jobs and then current windows; older windows would not match its clock.
 
 use std::time::Duration;
 
@@ -19,28 +18,28 @@ use tracing::{info, warn};
 
 use crate::AgentError;
 
-/// Reports that wait; one too many is lost.
+/// Reports that may be queued; further ones are dropped.
 const REPORT_QUEUE: usize = 1_024;
-/// What was heard and waits.
+/// Events that may be queued for the agent.
 const EVENT_QUEUE: usize = 64;
-/// The longest that connecting, and ending in order, may take.
+/// Limit for connecting, and for an orderly end of the stream.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
-/// A connection over which nothing comes is asked for a sign of life.
+/// Interval of HTTP/2 keepalive pings on an idle connection.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Whom to tell, and how each knows the other.
+/// Address of a controller, and how agent and controller authenticate each other.
 #[derive(Clone, Debug, Default)]
 pub struct ControllerTarget {
     /// Where the controller listens, `host:port`.
     pub address: String,
-    /// What is shown to it.
+    /// Bearer token that the agent sends.
     pub token: Option<String>,
-    /// Who it must be; without it, nothing is protected.
+    /// TLS settings; without them the connection is neither encrypted nor authenticated.
     pub tls: Option<ClientTlsConfig>,
 }
 
 impl ControllerTarget {
-    /// Whoever listens at `address`.
+    /// A controller at `address`, without token and TLS.
     pub fn from_address(address: &str) -> Self {
         Self { address: address.to_owned(), ..Self::default() }
     }
@@ -62,58 +61,59 @@ impl ControllerTarget {
     }
 
     fn authorization_header(&self) -> Result<Option<AsciiMetadataValue>, AgentError> {
-        let value = |token: &String| format!("Bearer {token}").parse();
-        let value = self.token.as_ref().map(value).transpose();
-        value.map_err(|_| AgentError::Token)
+        let header = self.token.as_ref().map(|token| format!("Bearer {token}").parse());
+        header.transpose().map_err(|_| AgentError::Token)
     }
 }
 
-/// What comes from the controller's side.
+/// What the agent receives from the stream.
 #[derive(Debug)]
 pub enum ReportStreamEvent {
-    /// The stream is open; it knows no job yet.
+    /// A stream was opened; no job is announced on it yet.
     Opened,
-    /// The controller says something.
-    Feedback(proto::Remark),
+    /// The controller sent feedback on a report.
+    Feedback(proto::ReportFeedback),
 }
 
-/// The way to the controller.
+/// Handle of the task that keeps a stream to the controller open.
 #[derive(Debug)]
 pub struct ReportStream {
-    reports: mpsc::Sender<proto::Report>,
+    reports: mpsc::Sender<proto::JobReport>,
     events: mpsc::Receiver<ReportStreamEvent>,
     task: JoinHandle<()>,
 }
 
 impl ReportStream {
-    /// Begins to connect to a controller. Needs a tokio runtime.
+    /// Starts to connect to a controller. Needs a tokio runtime.
     ///
     /// # Errors
-    /// The address is none, or token or TLS cannot be used.
+    /// The address, the token or the TLS settings are invalid.
     pub fn open(contact: &ControllerTarget) -> Result<Self, AgentError> {
-        let way = (contact.tonic_endpoint()?, contact.authorization_header()?);
-        let (say, reports) = mpsc::channel(REPORT_QUEUE);
-        let (tell, heard) = mpsc::channel(EVENT_QUEUE);
-        let task = tokio::spawn(keep_connected(way, reports, tell));
-        Ok(Self { reports: say, events: heard, task })
+        let endpoint = contact.tonic_endpoint()?;
+        let authorization = contact.authorization_header()?;
+        let (reports, incoming) = mpsc::channel(REPORT_QUEUE);
+        let (outgoing, events) = mpsc::channel(EVENT_QUEUE);
+        let connection = StreamConnection { endpoint, authorization, events: outgoing };
+        let task = tokio::spawn(connection.keep_connected(incoming));
+        Ok(Self { reports, events, task })
     }
 
-    /// Says something, if there is room; whether there was.
-    pub fn send_report(&self, said: proto::report::Said) -> bool {
-        let report = proto::Report { said: Some(said) };
+    /// Queues a report; false if the queue is full and the report is dropped.
+    pub fn send_report(&self, report: proto::job_report::Report) -> bool {
+        let report = proto::JobReport { report: Some(report) };
         self.reports.try_send(report).is_ok()
     }
 
-    /// The next thing that is heard.
+    /// Waits for the next event.
     pub async fn next_event(&mut self) -> ReportStreamEvent {
         match self.events.recv().await {
-            Some(heard) => heard,
-            // The task ends only when it is told to.
+            Some(event) => event,
+            // The task only ends after `close`.
             None => std::future::pending().await,
         }
     }
 
-    /// Sends what waits, and ends the stream in order if there is one.
+    /// Sends the queued reports and ends the stream, if one is open.
     pub async fn close(mut self) {
         drop(self.reports);
         self.events.close();
@@ -139,72 +139,81 @@ impl ReconnectBackoff {
     }
 }
 
-async fn keep_connected(
-    (endpoint, authorization): (Endpoint, Option<AsciiMetadataValue>),
-    mut reports: mpsc::Receiver<proto::Report>,
-    heard: mpsc::Sender<ReportStreamEvent>,
-) {
-    let mut backoff = ReconnectBackoff(ReconnectBackoff::FIRST);
-    loop {
-        let ended = match endpoint.connect().await {
-            Ok(channel) => {
-                let way = (channel, authorization.clone());
-                stream_reports(way, &mut reports, &heard, &mut backoff).await
+/// What each attempt to connect needs.
+struct StreamConnection {
+    endpoint: Endpoint,
+    authorization: Option<AsciiMetadataValue>,
+    events: mpsc::Sender<ReportStreamEvent>,
+}
+
+impl StreamConnection {
+    async fn keep_connected(self, mut reports: mpsc::Receiver<proto::JobReport>) {
+        let mut backoff = ReconnectBackoff(ReconnectBackoff::FIRST);
+        loop {
+            let ended = match self.endpoint.connect().await {
+                Ok(channel) => self.stream_reports(channel, &mut reports, &mut backoff).await,
+                Err(error) => Err(error_chain(&error)),
+            };
+            let Err(reason) = ended else { return };
+            if reports.is_closed() {
+                return;
             }
-            Err(error) => Err(error_chain(&error)),
-        };
-        let Err(why) = ended else { return };
-        if reports.is_closed() {
-            return;
+            let wait = backoff.next_wait();
+            warn!(
+                seconds = wait.as_secs_f64(),
+                "no connection to the controller: {reason}; retrying"
+            );
+            tokio::select! {
+                () = sleep(wait) => {}
+                () = drain_until_closed(&mut reports) => return,
+            }
         }
-        let wait = backoff.next_wait();
-        warn!(seconds = wait.as_secs_f64(), "no controller: {why}; trying again");
-        tokio::select! {
-            () = sleep(wait) => {}
-            () = drain_until_closed(&mut reports) => return,
+    }
+
+    /// Runs one stream until all reports are sent; the error is why it ended before.
+    async fn stream_reports(
+        &self,
+        channel: Channel,
+        reports: &mut mpsc::Receiver<proto::JobReport>,
+        backoff: &mut ReconnectBackoff,
+    ) -> Result<(), String> {
+        let (requests, outgoing) = mpsc::channel(1);
+        let mut request = Request::new(ReceiverStream::new(outgoing));
+        if let Some(value) = &self.authorization {
+            request.metadata_mut().insert("authorization", value.clone());
+        }
+        let response = TelemetryClient::new(channel).stream_reports(request).await;
+        let mut feedback = response.map_err(|status| status.to_string())?.into_inner();
+        // Reports queued while disconnected are stale; the `Opened` event causes announcements.
+        while reports.try_recv().is_ok() {}
+        info!("reporting");
+        *backoff = ReconnectBackoff(ReconnectBackoff::FIRST);
+        drop(self.events.send(ReportStreamEvent::Opened).await);
+        let mut requests = Some(requests);
+        loop {
+            tokio::select! {
+                report = reports.recv(), if requests.is_some() => match (report, &requests) {
+                    (Some(report), Some(requests)) => drop(requests.send(report).await),
+                    // Dropping the sender ends our half of the stream; the server then ends its
+                    // own.
+                    _ => requests = None,
+                },
+                message = feedback.message() => match (message, &requests) {
+                    (Ok(Some(feedback)), _) => {
+                        drop(self.events.send(ReportStreamEvent::Feedback(feedback)).await);
+                    }
+                    (Ok(None), None) => return Ok(()),
+                    (Ok(None), Some(_)) => return Err("the controller ended the stream".to_owned()),
+                    (Err(status), _) => return Err(status.to_string()),
+                },
+            }
         }
     }
 }
 
-/// Waits until nobody wants to say anything any more; what is said meanwhile is lost.
-async fn drain_until_closed(reports: &mut mpsc::Receiver<proto::Report>) {
+/// Discards reports until the agent closes the stream.
+async fn drain_until_closed(reports: &mut mpsc::Receiver<proto::JobReport>) {
     while reports.recv().await.is_some() {}
-}
-
-/// One stream, until there is nothing more to say, or why it ended before.
-async fn stream_reports(
-    (channel, authorization): (Channel, Option<AsciiMetadataValue>),
-    reports: &mut mpsc::Receiver<proto::Report>,
-    heard: &mpsc::Sender<ReportStreamEvent>,
-    backoff: &mut ReconnectBackoff,
-) -> Result<(), String> {
-    let (say, saying) = mpsc::channel(1);
-    let mut client = TelemetryClient::new(channel);
-    let mut request = Request::new(ReceiverStream::new(saying));
-    if let Some(value) = authorization {
-        request.metadata_mut().insert("authorization", value);
-    }
-    let answer = client.report(request).await;
-    let mut remarks = answer.map_err(|status| status.to_string())?.into_inner();
-    while reports.try_recv().is_ok() {}
-    info!("reporting");
-    *backoff = ReconnectBackoff(ReconnectBackoff::FIRST);
-    drop(heard.send(ReportStreamEvent::Opened).await);
-    let mut say = Some(say);
-    loop {
-        tokio::select! {
-            report = reports.recv(), if say.is_some() => match (report, &say) {
-                (Some(report), Some(to)) => drop(to.send(report).await),
-                _ => say = None,
-            },
-            remark = remarks.message() => match (remark, &say) {
-                (Ok(Some(remark)), _) => drop(heard.send(ReportStreamEvent::Feedback(remark)).await),
-                (Ok(None), None) => return Ok(()),
-                (Ok(None), Some(_)) => return Err("the controller ended the stream".to_owned()),
-                (Err(status), _) => return Err(status.to_string()),
-            },
-        }
-    }
 }
 
 fn error_chain(error: &dyn std::error::Error) -> String {

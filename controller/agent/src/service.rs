@@ -1,7 +1,7 @@
-//! The agent as it runs: counters, socket and uplink around a [`JobMonitor`].
+//! The running agent: counters, socket and report stream around a [`JobMonitor`].
 //!
-//! One task has everything, so nothing is shared. The decision: without the controller the agent
-//! does what it always does, and its reports are lost; nobody's training waits for it.
+//! One task owns everything, so nothing is shared. The decision: without a controller the agent
+//! works as usual and drops its reports, so that training never waits for it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use api::telemetry as proto;
 use planner::JobDocument;
-use proto::report::Said as Report;
+use proto::job_report::Report;
 use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
@@ -23,51 +23,51 @@ use crate::process_message::ProcessReply;
 use crate::report_stream::{ControllerTarget, ReportStream, ReportStreamEvent};
 use crate::socket::{ProcessSocket, SocketEvent};
 
-/// What an agent is to do.
+/// What an agent reports, and where its inputs are.
 #[derive(Clone, Debug)]
 pub struct AgentSettings {
     /// The name of this host in the fabric document.
     pub host: String,
-    /// Where processes tell of their jobs, if they can.
+    /// Path of the socket on which processes report their jobs, if there is one.
     pub socket: Option<PathBuf>,
-    /// Jobs that do not tell of themselves; those that another host speaks for are left out.
+    /// Jobs to observe; those that another host reports are ignored.
     pub jobs: Vec<JobDocument>,
-    /// NICs that a job of these has to itself; the others share all.
+    /// Names of the NICs that a job uses exclusively; other jobs use all NICs.
     pub nics: BTreeMap<String, Vec<String>>,
-    /// Where counters are, `/sys`.
+    /// Mount point of sysfs, `/sys`.
     pub sys: PathBuf,
-    /// How much is reported.
+    /// Intervals and limits of reports.
     pub limits: ReportLimits,
 }
 
 /// Why an agent cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// A NIC that is not there, or no sysfs.
-    #[error("NIC counters of {nic} cannot be read; interfaces are listed in {}", sys.display())]
+    /// A NIC does not exist, or sysfs is not mounted.
+    #[error("cannot read the NIC counters of {nic}; {} lists the interfaces", sys.display())]
     Nic {
         /// Its name.
         nic: String,
-        /// Where it was looked for.
+        /// The folder that was searched.
         sys: PathBuf,
         /// Why.
         #[source]
         source: std::io::Error,
     },
-    /// The socket cannot be used.
-    #[error("{} cannot be listened at", path.display())]
+    /// The socket cannot be opened.
+    #[error("cannot listen on {}", path.display())]
     Socket {
-        /// Where it was to be.
+        /// Path of the socket.
         path: PathBuf,
         /// Why.
         #[source]
         source: std::io::Error,
     },
-    /// Two jobs whose bytes cannot be told apart.
-    #[error("jobs {0} and {1} would be watched on the same NICs; give each its own in `nics`")]
+    /// Two observed jobs share a NIC, so that their traffic cannot be separated.
+    #[error("jobs {0} and {1} are observed on the same NICs; list separate NICs in `nics`")]
     SharedNics(String, String),
-    /// Too many jobs.
-    #[error("job {job}")]
+    /// A job cannot be observed.
+    #[error("cannot observe job {job}")]
     Job {
         /// Which.
         job: String,
@@ -75,23 +75,23 @@ pub enum AgentError {
         #[source]
         source: crate::job_monitor::ReportRefusal,
     },
-    /// The address of the controller is none.
-    #[error("`{0}` is no address of a controller; HOST:PORT is one")]
+    /// The address of the controller is invalid.
+    #[error("invalid controller address `{0}`: expected HOST:PORT")]
     Address(String),
-    /// The token cannot be sent.
-    #[error("the token has characters that no header can have")]
+    /// The token is not a valid header value.
+    #[error("invalid token: it contains characters that are not allowed in a header")]
     Token,
-    /// What TLS needs is no use.
-    #[error("authorities, certificate or key cannot be used")]
+    /// The TLS settings are invalid.
+    #[error("invalid TLS settings: check CA, certificate and key")]
     Tls(#[source] tonic::transport::Error),
 }
 
-/// Where reports go.
+/// Where the agent sends its reports.
 #[derive(Debug)]
 pub enum ReportSink {
     /// To a controller.
     Controller(ReportStream),
-    /// To whoever reads them here.
+    /// To a reader in this process.
     Local(mpsc::UnboundedSender<Report>),
 }
 
@@ -105,33 +105,33 @@ impl ReportSink {
     }
 
     fn send_report(&self, report: Report) {
-        let said = match self {
-            Self::Controller(uplink) => uplink.send_report(report),
+        let is_sent = match self {
+            Self::Controller(stream) => stream.send_report(report),
             Self::Local(reader) => reader.send(report).is_ok(),
         };
-        if !said {
-            debug!("a report is lost");
+        if !is_sent {
+            debug!("dropped a report");
         }
     }
 
     async fn next_event(&mut self) -> ReportStreamEvent {
         match self {
-            Self::Controller(uplink) => uplink.next_event().await,
+            Self::Controller(stream) => stream.next_event().await,
             Self::Local(_) => std::future::pending().await,
         }
     }
 }
 
-/// What counters showed of one NIC.
+/// What the counters of one NIC showed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NicObservation {
     /// Its name.
     pub nic: String,
     /// Whether it counts RDMA.
     pub rdma: bool,
-    /// Bytes sent while it was looked at.
+    /// Bytes sent during the observation.
     pub bytes: u64,
-    /// Seconds of an iteration, if something repeats.
+    /// Seconds of one iteration, if the traffic is periodic.
     pub period_seconds: Option<f64>,
     /// Bytes of an iteration.
     pub period_bytes: Option<f64>,
@@ -139,11 +139,11 @@ pub struct NicObservation {
     pub clarity: Option<f64>,
 }
 
-/// A running agent.
+/// The agent of one host; see [`HostAgent::run_until`].
 #[derive(Debug)]
 pub struct HostAgent {
-    watch: JobMonitor,
-    outlet: ReportSink,
+    monitor: JobMonitor,
+    sink: ReportSink,
     socket: Option<ProcessSocket>,
     /// NICs of each job that is watched.
     watched_nics: BTreeMap<String, Vec<NicCounters>>,
@@ -154,20 +154,20 @@ pub struct HostAgent {
 }
 
 impl HostAgent {
-    /// Opens what it needs. Needs a tokio runtime.
+    /// Opens the NICs, the socket and the GPU counters. Needs a tokio runtime.
     ///
     /// # Errors
-    /// Something that was asked for by name is not there. GPU counters are not: they are read where
-    /// they can be.
-    pub fn open(settings: AgentSettings, outlet: ReportSink) -> Result<Self, AgentError> {
+    /// A NIC or the socket cannot be opened, or a job cannot be observed. GPU counters are
+    /// optional.
+    pub fn open(settings: AgentSettings, sink: ReportSink) -> Result<Self, AgentError> {
         let limits = settings.limits;
         let watched = open_watched_nics(&settings)?;
         let socket = settings.socket.map(|path| {
             ProcessSocket::bind(&path).map_err(|source| AgentError::Socket { path, source })
         });
         let mut agent = Self {
-            watch: JobMonitor::new(limits),
-            outlet,
+            monitor: JobMonitor::new(limits),
+            sink,
             socket: socket.transpose()?,
             gpus: (!watched.is_empty()).then(open_gpus).flatten(),
             watched_nics: watched,
@@ -180,40 +180,40 @@ impl HostAgent {
             if !agent.watched_nics.contains_key(&id) {
                 continue;
             }
-            let observed = agent.watch.observe_job(job, &settings.host, 0.0);
+            let observed = agent.monitor.observe_job(job, &settings.host, 0.0);
             let report = observed.map_err(|source| AgentError::Job { job: id, source })?;
-            agent.outlet.send_report(report);
+            agent.sink.send_report(report);
         }
         Ok(agent)
     }
 
-    /// Watches and reports until `stop` is ready; then its jobs end.
+    /// Samples and reports until `stop` is ready, then reports the end of all jobs.
     pub async fn run_until(mut self, stop: impl Future<Output = ()>) {
         let mut samples = tick_every(self.limits.sample_seconds);
-        // A quarter of a window late is early enough.
+        // A window is reported at most a quarter of its length late.
         let mut windows = tick_every(self.limits.window_seconds / 4.0);
         let mut read_at = self.elapsed_seconds();
         tokio::pin!(stop);
         loop {
             tokio::select! {
                 () = &mut stop => break,
-                visit = next_socket_event(&mut self.socket) => self.handle_socket_event(visit),
-                heard = self.outlet.next_event() => self.handle_stream_event(heard),
+                event = next_socket_event(&mut self.socket) => self.handle_socket_event(event),
+                event = self.sink.next_event() => self.handle_stream_event(event),
                 _ = samples.tick(), if !self.watched_nics.is_empty() => {
                     self.read_counters(&mut read_at);
                 }
                 _ = windows.tick() => {
-                    for report in self.watch.tick_windows(self.elapsed_seconds()) {
-                        self.outlet.send_report(report);
+                    for report in self.monitor.tick_windows(self.elapsed_seconds()) {
+                        self.sink.send_report(report);
                     }
                 }
             }
         }
-        for report in self.watch.end_all() {
-            self.outlet.send_report(report);
+        for report in self.monitor.end_all() {
+            self.sink.send_report(report);
         }
-        if let ReportSink::Controller(uplink) = self.outlet {
-            uplink.close().await;
+        if let ReportSink::Controller(stream) = self.sink {
+            stream.close().await;
         }
     }
 
@@ -227,36 +227,35 @@ impl HostAgent {
             let sent: std::io::Result<Vec<u64>> =
                 nics.iter().map(NicCounters::sent_bytes).collect();
             match sent {
-                Ok(sent) => self.watch.record_counter(job, now, sent.iter().sum()),
-                Err(error) => debug!(job, %error, "counters are not there now"),
+                Ok(sent) => self.monitor.record_counter(job, now, sent.iter().sum()),
+                Err(error) => debug!(job, %error, "cannot read the counters now"),
             }
         }
         if let Some(share) = self.gpus.as_ref().and_then(GpuCounters::busy_share) {
-            self.watch.record_gpu_busy(now - *read_at, share);
+            self.monitor.record_gpu_busy(now - *read_at, share);
         }
         *read_at = now;
     }
 
-    fn handle_socket_event(&mut self, visit: SocketEvent) {
-        match visit {
-            SocketEvent::Connected(process, answers) => {
-                self.replies.insert(process, answers);
+    fn handle_socket_event(&mut self, event: SocketEvent) {
+        match event {
+            SocketEvent::Connected(process, replies) => {
+                self.replies.insert(process, replies);
             }
             SocketEvent::Disconnected(process) => {
                 self.replies.remove(&process);
-                for report in self.watch.remove_process(process) {
-                    self.outlet.send_report(report);
+                for report in self.monitor.remove_process(process) {
+                    self.sink.send_report(report);
                 }
             }
-            SocketEvent::Message(process, said) => {
-                let job = message_job(&said);
-                match self.watch.handle_message(process, said, self.elapsed_seconds()) {
-                    Ok(report) => {
-                        report.into_iter().for_each(|report| self.outlet.send_report(report))
-                    }
-                    Err(refused) => {
+            SocketEvent::Message(process, message) => {
+                let job = message_job(&message);
+                match self.monitor.handle_message(process, message, self.elapsed_seconds()) {
+                    Ok(Some(report)) => self.sink.send_report(report),
+                    Ok(None) => {}
+                    Err(refusal) => {
                         let severity = "error".to_owned();
-                        let text = refused.to_string();
+                        let text = refusal.to_string();
                         self.send_reply(process, ProcessReply { job, severity, text });
                     }
                 }
@@ -264,38 +263,38 @@ impl HostAgent {
         }
     }
 
-    fn handle_stream_event(&mut self, heard: ReportStreamEvent) {
-        let remark = match heard {
+    fn handle_stream_event(&mut self, event: ReportStreamEvent) {
+        let feedback = match event {
             ReportStreamEvent::Opened => {
-                for report in self.watch.announcements() {
-                    self.outlet.send_report(report);
+                for report in self.monitor.announcements() {
+                    self.sink.send_report(report);
                 }
                 return;
             }
-            ReportStreamEvent::Feedback(remark) => remark,
+            ReportStreamEvent::Feedback(feedback) => feedback,
         };
-        let proto::Remark { job, severity, text } = remark;
+        let proto::ReportFeedback { job, severity, text } = feedback;
         match severity.as_str() {
             "info" => info!(job, "{text}"),
             _ => warn!(job, "{text}"),
         }
-        if let Some(JobOwner::Process(process)) = self.watch.owner(&job) {
+        if let Some(JobOwner::Process(process)) = self.monitor.owner(&job) {
             self.send_reply(process, ProcessReply { job, severity, text });
         }
     }
 
-    /// One answer too many is lost.
-    fn send_reply(&self, process: u64, answer: ProcessReply) {
-        if let Some(answers) = self.replies.get(&process) {
-            drop(answers.try_send(answer));
+    /// Sends a reply, or drops it if the process does not read.
+    fn send_reply(&self, process: u64, reply: ProcessReply) {
+        if let Some(replies) = self.replies.get(&process) {
+            drop(replies.try_send(reply));
         }
     }
 }
 
-/// Looks at the counters of this host for some time and says what repeats in them, NIC by NIC.
+/// Samples the counters of this host for some time and estimates the period of each NIC.
 ///
 /// # Errors
-/// There is no sysfs.
+/// sysfs is not mounted.
 pub async fn observe_nics(
     sys: &Path,
     limits: &ReportLimits,
@@ -378,9 +377,9 @@ fn open_gpus() -> Option<GpuCounters> {
     }
 }
 
-fn message_job(said: &crate::process_message::ProcessMessage) -> String {
+fn message_job(message: &crate::process_message::ProcessMessage) -> String {
     use crate::process_message::ProcessMessage;
-    match said {
+    match message {
         ProcessMessage::Job(job) => job.id.clone(),
         ProcessMessage::Iteration(iteration) => iteration.job.clone(),
         ProcessMessage::End(job) => job.clone(),

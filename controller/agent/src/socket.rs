@@ -1,8 +1,9 @@
-//! The Unix socket on which processes tell of their jobs.
+//! The Unix socket on which processes report their jobs, one line for each
+//! [message](crate::process_message).
 //!
-//! A line a message ([`process_message`]). The decision: everything is bounded: processes, bytes
-//! of a line, lines that wait. A process that says too much waits, as its own buffer fills up; one
-//! that says a line too long is hung up on, since where the next one begins is not known.
+//! The decision: everything is bounded: processes, bytes of a line, queued messages. A process that
+//! sends too fast is slowed down by its own buffer. One that sends a line that is too long is
+//! disconnected, because the start of its next line is unknown.
 
 use std::io;
 use std::os::unix::net::UnixStream as Probe;
@@ -17,25 +18,25 @@ use tracing::{info, warn};
 
 use crate::process_message::{self, MAX_LINE, ProcessMessage, ProcessReply};
 
-/// Processes at once.
+/// Processes that may be connected at the same time.
 const MAX_PROCESSES: usize = 64;
-/// Lines that wait, of all of them.
+/// Messages that may be queued, of all processes together.
 const LINE_QUEUE: usize = 256;
-/// Answers that wait for a process that does not read; more are lost.
+/// Replies that may be queued for one process; further ones are dropped.
 const REPLY_QUEUE: usize = 16;
 
-/// What happens at the socket.
+/// An event on the socket; processes are numbered.
 #[derive(Debug)]
 pub enum SocketEvent {
-    /// A process has come; answers go there.
+    /// A process has connected; the sender takes replies to it.
     Connected(u64, mpsc::Sender<ProcessReply>),
-    /// It says something.
+    /// A process sent a message.
     Message(u64, ProcessMessage),
-    /// It has gone.
+    /// A process has disconnected.
     Disconnected(u64),
 }
 
-/// The socket. Dropping it closes it and removes its file.
+/// The listening socket. Dropping it removes its file.
 #[derive(Debug)]
 pub struct ProcessSocket {
     path: PathBuf,
@@ -44,30 +45,30 @@ pub struct ProcessSocket {
 }
 
 impl ProcessSocket {
-    /// Listens at `path`. A file that an agent has left behind is replaced.
+    /// Listens on `path`. The file of an agent that no longer runs is replaced.
     ///
     /// # Errors
-    /// Another agent listens there, or the path cannot be used.
+    /// Another agent listens on this path, or the path cannot be bound.
     pub fn bind(path: &Path) -> io::Result<Self> {
         if path.exists() {
             if Probe::connect(path).is_ok() {
-                let text = "another agent listens there";
+                let text = "another agent listens on this socket";
                 return Err(io::Error::new(io::ErrorKind::AddrInUse, text));
             }
             std::fs::remove_file(path)?;
         }
         let listener = UnixListener::bind(path)?;
-        let (to_agent, visits) = mpsc::channel(LINE_QUEUE);
+        let (to_agent, events) = mpsc::channel(LINE_QUEUE);
         let mut tasks = JoinSet::new();
         tasks.spawn(accept_processes(listener, to_agent));
-        Ok(Self { path: path.to_owned(), events: visits, _tasks: tasks })
+        Ok(Self { path: path.to_owned(), events: events, _tasks: tasks })
     }
 
-    /// The next thing that happens.
+    /// Waits for the next event.
     pub async fn next_event(&mut self) -> SocketEvent {
         match self.events.recv().await {
-            Some(visit) => visit,
-            // The task ends with this value, so it is there.
+            Some(event) => event,
+            // The task holds the sender and lives as long as this value.
             None => std::future::pending().await,
         }
     }
@@ -75,44 +76,44 @@ impl ProcessSocket {
 
 impl Drop for ProcessSocket {
     fn drop(&mut self) {
-        // Left behind, it would be replaced by the next agent.
+        // If this fails, the next agent replaces the file.
         let _gone = std::fs::remove_file(&self.path);
     }
 }
 
 async fn accept_processes(listener: UnixListener, to_agent: mpsc::Sender<SocketEvent>) {
-    let mut talks = JoinSet::new();
+    let mut connections = JoinSet::new();
     for number in 0.. {
-        while talks.len() >= MAX_PROCESSES {
-            talks.join_next().await;
+        while connections.len() >= MAX_PROCESSES {
+            connections.join_next().await;
         }
         match listener.accept().await {
             Ok((stream, _)) => {
-                talks.spawn(serve_process(number, stream, to_agent.clone()));
-                while talks.try_join_next().is_some() {}
+                connections.spawn(serve_process(number, stream, to_agent.clone()));
+                while connections.try_join_next().is_some() {}
             }
             Err(error) => {
-                warn!(%error, "a process could not be heard");
+                warn!(%error, "cannot accept a connection");
                 tokio::task::yield_now().await;
             }
         }
     }
 }
 
-/// One process, until it goes.
+/// Serves one process until it disconnects.
 async fn serve_process(number: u64, stream: UnixStream, to_agent: mpsc::Sender<SocketEvent>) {
     let mut lines = Framed::new(stream, LinesCodec::new_with_max_length(MAX_LINE));
-    let (answers, mut outgoing) = mpsc::channel(REPLY_QUEUE);
-    if to_agent.send(SocketEvent::Connected(number, answers)).await.is_err() {
+    let (replies, mut outgoing) = mpsc::channel(REPLY_QUEUE);
+    if to_agent.send(SocketEvent::Connected(number, replies)).await.is_err() {
         return;
     }
     loop {
-        let answer = tokio::select! {
-            answer = outgoing.recv() => answer,
+        let reply = tokio::select! {
+            reply = outgoing.recv() => reply,
             line = lines.next() => match line {
                 Some(Ok(line)) => match process_message::parse_message(&line) {
-                    Ok(said) => {
-                        if to_agent.send(SocketEvent::Message(number, said)).await.is_err() {
+                    Ok(message) => {
+                        if to_agent.send(SocketEvent::Message(number, message)).await.is_err() {
                             return;
                         }
                         continue;
@@ -120,7 +121,7 @@ async fn serve_process(number: u64, stream: UnixStream, to_agent: mpsc::Sender<S
                     Err(text) => Some(parse_error_reply(&text)),
                 },
                 Some(Err(error)) => {
-                    info!(%error, "a process is hung up on");
+                    info!(%error, "disconnected a process");
                     let text = format!("{error}; a line has at most {MAX_LINE} bytes");
                     drop(lines.send(reply_line(&parse_error_reply(&text))).await);
                     break;
@@ -128,8 +129,8 @@ async fn serve_process(number: u64, stream: UnixStream, to_agent: mpsc::Sender<S
                 None => break,
             },
         };
-        let Some(answer) = answer else { break };
-        if lines.send(reply_line(&answer)).await.is_err() {
+        let Some(reply) = reply else { break };
+        if lines.send(reply_line(&reply)).await.is_err() {
             break;
         }
     }
@@ -140,12 +141,12 @@ fn parse_error_reply(text: &str) -> ProcessReply {
     ProcessReply {
         job: String::new(),
         severity: "error".to_owned(),
-        text: format!("not understood: {text}"),
+        text: format!("invalid message: {text}"),
     }
 }
 
-fn reply_line(answer: &ProcessReply) -> String {
-    serde_json::to_string(answer).expect("three texts are JSON")
+fn reply_line(reply: &ProcessReply) -> String {
+    serde_json::to_string(reply).expect("three texts are JSON")
 }
 
 #[cfg(test)]
@@ -162,7 +163,7 @@ mod tests {
         let stream = UnixStream::connect(&path).await.unwrap();
         let (read, mut write) = stream.into_split();
         let mut read = BufReader::new(read).lines();
-        let SocketEvent::Connected(number, answers) = socket.next_event().await else {
+        let SocketEvent::Connected(number, replies) = socket.next_event().await else {
             panic!("nobody came");
         };
         write.write_all(b"{\"end\": \"a\"}\nnonsense\n").await.unwrap();
@@ -170,11 +171,11 @@ mod tests {
             matches!(socket.next_event().await, SocketEvent::Message(from, ProcessMessage::End(job))
             if from == number && job == "a")
         );
-        let answer = read.next_line().await.unwrap().unwrap();
-        assert!(answer.contains("not understood"), "{answer}");
-        answers.send(parse_error_reply("b")).await.unwrap();
+        let reply = read.next_line().await.unwrap().unwrap();
+        assert!(reply.contains("invalid message"), "{reply}");
+        replies.send(parse_error_reply("b")).await.unwrap();
         assert!(read.next_line().await.unwrap().unwrap().contains("b"));
-        // No line end within the limit: hung up on.
+        // No line end within the limit: disconnected.
         write.write_all(&vec![b'x'; MAX_LINE + 1]).await.unwrap();
         assert!(
             matches!(socket.next_event().await, SocketEvent::Disconnected(left) if left == number)

@@ -1,5 +1,4 @@
-//! A job that says nothing: its windows, from the bytes that its host sends and how busy its GPUs
-//! are.
+//! Windows of an observed job, from the bytes that its host sends and the use of its GPUs.
 //!
 //! [`period`](crate::period) says how long an iteration is and how much it sends; here that becomes
 //! iterations that began in a window. The decision: what counters do not show is left out, never
@@ -12,19 +11,20 @@ use planner::JobDocument;
 use crate::job_monitor::ReportLimits;
 use crate::{ByteSeries, IterationPeriod};
 
-/// Bytes of an interval, of those of the busiest one, from which on it counts as communication.
+/// An interval counts as communication from this share of the busiest interval's bytes on.
 const BUSY_SHARE: f64 = 0.1;
 
-/// What is seen of one job.
+/// Observations of one job.
 #[derive(Debug)]
 pub(crate) struct TrafficObserver {
     series: ByteSeries,
-    /// Of the job's bytes, those of this host.
+    /// Share of the job's bytes that this host sends.
     sent_share: f64,
     flop_per_iteration: f64,
-    /// When the latest iteration that was told began.
+    /// Start of the latest reported iteration.
     last_start: f64,
-    /// Since the last window: seconds of which GPUs were watched, and were busy.
+    /// Since the last window: seconds in which GPUs were sampled, and seconds in which they were
+    /// busy.
     gpus: Option<(f64, f64)>,
 }
 
@@ -54,25 +54,25 @@ impl TrafficObserver {
     }
 
     /// The window of the last `seconds`; without iterations as long as none are found.
-    pub(crate) fn take_window(&mut self, seconds: f64, now: f64) -> proto::Window {
+    pub(crate) fn take_window(&mut self, seconds: f64, now: f64) -> proto::JobWindow {
         let gpus = self.gpus.take();
         let Some(period) = self.period() else {
             self.last_start = now;
-            return proto::Window { seconds, ..proto::Window::default() };
+            return proto::JobWindow { seconds, ..proto::JobWindow::default() };
         };
         let starts = self.advance_starts(period.seconds, now - seconds, now);
         let iterations = starts.len() as f64;
         let communication_seconds = seconds * self.sending_share();
         let computed = gpus.filter(|(watched, _)| *watched > 0.0);
         let computed = computed.map(|(watched, busy)| seconds * busy / watched);
-        proto::Window {
+        proto::JobWindow {
             seconds,
             iteration_starts: starts,
             flop: iterations * self.flop_per_iteration,
             compute_seconds: computed.unwrap_or(seconds - communication_seconds),
             communication_seconds,
             bytes: (self.sent_share > 0.0).then(|| iterations * period.bytes / self.sent_share),
-            ..proto::Window::default()
+            ..proto::JobWindow::default()
         }
     }
 
@@ -87,7 +87,7 @@ impl TrafficObserver {
         starts
     }
 
-    /// Share of the time in which it sends.
+    /// Share of the intervals that count as communication.
     fn sending_share(&self) -> f64 {
         let bytes = self.series.interval_bytes();
         let most = bytes.iter().copied().fold(0.0, f64::max);

@@ -1,8 +1,8 @@
-"""Tells a Crux agent, or a controller, of a training job.
+"""Reports a training job to a Crux agent or a controller.
 
-A Reporter says three things of a job: that it is there, what an iteration took, that it has ended.
-The decision: reporting never disturbs training. What cannot be sent is dropped, a connection that
-was lost is tried again now and then, and nothing here raises once a Reporter was made.
+A Reporter sends three messages about a job: an announcement, its iterations, and its end. Reporting
+never disturbs training: messages that cannot be sent are dropped, a lost connection is retried now
+and then, and no method of a Reporter raises after construction.
 """
 
 from .reporter import Reporter

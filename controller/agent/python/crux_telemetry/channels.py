@@ -1,4 +1,4 @@
-"""What leads to Crux: an agent's Unix socket (lines of JSON), or a controller (gRPC)."""
+"""Channels to Crux: the Unix socket of an agent (lines of JSON) or a controller (gRPC)."""
 
 import json
 import queue
@@ -7,69 +7,69 @@ import threading
 
 from . import wire
 
-METHOD = "/crux.telemetry.v1.Telemetry/Report"
-PATIENCE = 2.0
+METHOD = "/crux.telemetry.v1.Telemetry/StreamReports"
+TIMEOUT = 2.0
 
 
-def opener(to):
-    """What opens a channel to an agent or a controller; an address that is neither is an error."""
+def channel_opener(to):
+    """A function that opens a channel to an agent or a controller, depending on the address."""
     if "/" in to:
-        return lambda: Agent(to)
+        return lambda: AgentChannel(to)
     if ":" in to:
-        return lambda: Controller(to)
+        return lambda: ControllerChannel(to)
     raise ValueError(f"{to!r} is neither the path of an agent's socket nor HOST:PORT")
 
 
-class Agent:
-    """A line a message."""
+class AgentChannel:
+    """Sends each message as a line of JSON."""
 
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.socket.settimeout(PATIENCE)
+        self.socket.settimeout(TIMEOUT)
         try:
             self.socket.connect(path)
         except OSError:
             self.socket.close()
             raise
 
-    def say(self, said):
-        self.socket.sendall(json.dumps(said).encode() + b"\n")
+    def send(self, message):
+        self.socket.sendall(json.dumps(message).encode() + b"\n")
 
     def close(self):
         self.socket.close()
 
 
-class Controller:
-    """A stream of reports. Iterations are windows of one iteration."""
+class ControllerChannel:
+    """Sends a stream of reports. An iteration is a window of one iteration."""
 
     def __init__(self, address):
         import grpc
 
         self.channel = grpc.insecure_channel(address)
-        grpc.channel_ready_future(self.channel).result(PATIENCE)
+        grpc.channel_ready_future(self.channel).result(TIMEOUT)
         self.reports = queue.Queue()
         call = self.channel.stream_stream(
-            METHOD, request_serializer=lambda report: report, response_deserializer=wire.remark
+            METHOD, request_serializer=lambda report: report, response_deserializer=wire.decode_feedback
         )
-        self.remarks = []
+        self.feedback = []
         self.call = call(iter(self.reports.get, None))
-        self.listener = threading.Thread(target=self.listen, daemon=True)
-        self.listener.start()
+        self.receiver = threading.Thread(target=self.receive_feedback, daemon=True)
+        self.receiver.start()
 
-    def listen(self):
-        """Keeps the latest remarks; ends with the stream."""
+    def receive_feedback(self):
+        """Keeps the latest 64 replies until the stream ends."""
         try:
-            for remark in self.call:
-                self.remarks = self.remarks[-63:] + [remark]
+            for feedback in self.call:
+                self.feedback = self.feedback[-63:] + [feedback]
         except Exception:
             pass
 
-    def say(self, said):
+    def send(self, message):
         if not self.call.is_active():
             raise ConnectionError("the stream has ended")
-        self.reports.put(wire.report(said))
+        self.reports.put(wire.encode_report(message))
 
     def close(self):
         self.reports.put(None)
-        self.listener.join(PATIENCE)
+        self.receiver.join(TIMEOUT)
         self.channel.close()

@@ -1,4 +1,4 @@
-"""The reporter: bounded queue, one thread, and whatever leads to Crux."""
+"""The reporter: a bounded queue and one thread that sends to an agent or a controller."""
 
 import os
 import queue
@@ -7,36 +7,36 @@ import time
 
 from . import channels
 
-# What is said and not sent yet; more is dropped.
-QUEUE = 1024
-# Between two attempts to connect, seconds.
-RETRY = 5.0
-DEFAULT = "/run/crux/agent.sock"
+# Messages that wait to be sent; further ones are dropped.
+QUEUE_SIZE = 1024
+# Seconds between two attempts to connect.
+RETRY_SECONDS = 5.0
+DEFAULT_SOCKET = "/run/crux/agent.sock"
 
 
 class Reporter:
-    """Says what jobs do, to an agent (path of its socket) or a controller (host:port)."""
+    """Reports jobs to an agent (path of its socket) or a controller (host:port)."""
 
-    def __init__(self, to=None, retry=RETRY):
-        to = to or os.environ.get("CRUX_AGENT_SOCKET") or DEFAULT
-        self._open = channels.opener(to)
+    def __init__(self, to=None, retry=RETRY_SECONDS):
+        to = to or os.environ.get("CRUX_AGENT_SOCKET") or DEFAULT_SOCKET
+        self._open = channels.channel_opener(to)
         self._retry = retry
-        self._queue = queue.Queue(QUEUE)
+        self._queue = queue.Queue(QUEUE_SIZE)
         self._jobs = set()
         self._thread = threading.Thread(target=self._run, name="crux-telemetry", daemon=True)
         self._thread.start()
 
     def job(self, id, gpus, **known):
-        """A job is there: GPUs by host, and what is known of it, as in a jobs document (tenant,
-        model, flows or collective, profile, flop_per_iteration, compute_seconds, overlap_from)."""
+        """Announces a job: GPUs by host, and any other fields of a jobs document (tenant, model,
+        flows or collective, profile, flop_per_iteration, compute_seconds, overlap_from)."""
         job = {"id": id, "gpus": dict(gpus), **known}
         self._jobs.add(id)
-        self._say({"job": job})
+        self._enqueue({"job": job})
 
     def iteration(self, job, seconds, flop=0.0, compute_seconds=0.0, communication_seconds=0.0,
                   bytes=None):
-        """An iteration has just ended. bytes: sent by all flows of the job together."""
-        said = {
+        """Reports an iteration that has just ended. bytes: sum over all flows of the job."""
+        message = {
             "job": job,
             "seconds": seconds,
             "flop": flop,
@@ -44,20 +44,20 @@ class Reporter:
             "communication_seconds": communication_seconds,
         }
         if bytes is not None:
-            said["bytes"] = bytes
-        self._say({"iteration": said})
+            message["bytes"] = bytes
+        self._enqueue({"iteration": message})
 
     def end(self, job):
-        """The job has ended."""
+        """Reports the end of a job."""
         self._jobs.discard(job)
-        self._say({"end": job})
+        self._enqueue({"end": job})
 
-    def close(self, patience=2.0):
-        """Ends all jobs, sends what waits, and ends."""
+    def close(self, timeout=2.0):
+        """Ends all jobs, sends what is queued, and stops the thread."""
         for job in list(self._jobs):
             self.end(job)
-        self._say(None)
-        self._thread.join(patience)
+        self._enqueue(None)
+        self._thread.join(timeout)
 
     def __enter__(self):
         return self
@@ -65,45 +65,45 @@ class Reporter:
     def __exit__(self, *_):
         self.close()
 
-    def _say(self, said):
+    def _enqueue(self, message):
         try:
-            self._queue.put_nowait(said)
+            self._queue.put_nowait(message)
         except queue.Full:
             pass
 
     def _run(self):
-        # What was announced and has not ended: a new connection begins with that.
+        # Announced jobs that have not ended; a new connection starts with their announcements.
         jobs, channel, tried = {}, None, -self._retry
-        while (said := self._queue.get()) is not None:
+        while (message := self._queue.get()) is not None:
             if channel is None and time.monotonic() - tried >= self._retry:
                 tried = time.monotonic()
-                channel = self._connected(jobs.values())
-            if "job" in said:
-                jobs[said["job"]["id"]] = said["job"]
-            if "end" in said:
-                jobs.pop(said["end"], None)
-            if channel is not None and not attempt(channel.say, said):
-                attempt(channel.close)
+                channel = self._connect(jobs.values())
+            if "job" in message:
+                jobs[message["job"]["id"]] = message["job"]
+            if "end" in message:
+                jobs.pop(message["end"], None)
+            if channel is not None and not succeeds(channel.send, message):
+                succeeds(channel.close)
                 channel = None
         if channel is not None:
-            attempt(channel.close)
+            succeeds(channel.close)
 
-    def _connected(self, jobs):
-        """A channel that knows these jobs, or none."""
+    def _connect(self, jobs):
+        """A channel on which these jobs are announced, or None."""
         try:
             channel = self._open()
         except Exception:
             return None
-        if all(attempt(channel.say, {"job": job}) for job in jobs):
+        if all(succeeds(channel.send, {"job": job}) for job in jobs):
             return channel
-        attempt(channel.close)
+        succeeds(channel.close)
         return None
 
 
-def attempt(what, *arguments):
-    """Whether it could be done."""
+def succeeds(function, *arguments):
+    """Calls a function and returns whether it raised no exception."""
     try:
-        what(*arguments)
+        function(*arguments)
     except Exception:
         return False
     return True

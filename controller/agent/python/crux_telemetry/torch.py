@@ -2,9 +2,8 @@
 
 An iteration lasts from one optimizer.step() to the next. The gradients of a
 DistributedDataParallel model are timed, and their bytes counted, in a communication hook that
-hands them to the very all-reduce that it would use without. The decision: the first iteration is
-for finding out (bytes, FLOP) and the job is announced after it, so nothing is said that is not
-known.
+uses the same all-reduce as without the hook. The first iteration measures bytes and FLOP, and
+the job is announced after it, so that the announcement contains only known values.
 """
 
 import atexit
@@ -20,16 +19,16 @@ def watch(model, optimizer, job, gpus, to=None, flop_per_iteration=None, reporte
     socket, or HOST:PORT of a controller. flop_per_iteration: of the whole job; counted if not
     given. known: whatever else a jobs document may say, such as tenant or model.
     """
-    rank, ranks = place()
+    rank, ranks = rank_and_size()
     watch = Watch(model, optimizer, ranks, flop_per_iteration)
     if rank == 0:
-        watch.tell = Teller(reporter or Reporter(to), job, gpus, known)
+        watch.on_iteration = IterationReporter(reporter or Reporter(to), job, gpus, known)
         atexit.register(watch.close)
     return watch
 
 
-def place():
-    """This process among those of the job."""
+def rank_and_size():
+    """Rank of this process in the job, and the number of ranks."""
     try:
         import torch.distributed as distributed
     except ImportError:
@@ -39,8 +38,8 @@ def place():
     return distributed.get_rank(), distributed.get_world_size()
 
 
-class Teller:
-    """Announces the job with what its first iteration showed, and then tells of each."""
+class IterationReporter:
+    """Announces the job after its first iteration and reports each later one."""
 
     def __init__(self, reporter, job, gpus, known):
         self.reporter, self.job, self.gpus, self.known = reporter, job, gpus, known
@@ -64,12 +63,12 @@ class Watch:
     """Times the iterations of a model."""
 
     def __init__(self, model, optimizer, ranks, flop_per_iteration):
-        self.ranks, self.tell = ranks, None
+        self.ranks, self.on_iteration = ranks, None
         self.flop = flop_per_iteration
         self.began = self.sending = self.ready = None
-        self.communicated = 0.0
-        # Reductions that have begun and not ended, and bytes of all of this iteration.
-        self.under_way = self.gradient_bytes = 0
+        self.communication_seconds = 0.0
+        # Reductions that have started and not finished, and bytes of the iteration so far.
+        self.pending_reductions = self.gradient_bytes = 0
         self.hooks = [model.register_forward_pre_hook(self.before_forward)]
         self.hooks.append(model.register_forward_hook(self.after_forward))
         self.counter = None
@@ -77,7 +76,7 @@ class Watch:
         if after_step is not None:
             self.hooks.append(after_step(lambda *_: self.after_step()))
         else:
-            wrap(optimizer, self.after_step)
+            wrap_step(optimizer, self.after_step)
         if hasattr(model, "register_comm_hook"):
             model.register_comm_hook(None, self.reduce)
 
@@ -98,23 +97,23 @@ class Watch:
             self.flop, self.counter = 3.0 * forward * self.ranks, None
 
     def reduce(self, _, bucket):
-        """The all-reduce that DistributedDataParallel does by itself, timed."""
+        """Times the default all-reduce of DistributedDataParallel."""
         from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
         # The last gradients are ready when the backward pass ends.
         self.ready = time.monotonic()
-        if self.under_way == 0:
+        if self.pending_reductions == 0:
             self.sending = self.ready
-        self.under_way += 1
+        self.pending_reductions += 1
         buffer = bucket.buffer() if hasattr(bucket, "buffer") else bucket.get_tensor()
         self.gradient_bytes += buffer.numel() * buffer.element_size()
         future = default_hooks.allreduce_hook(None, bucket)
         return future.then(self.reduced)
 
     def reduced(self, future):
-        self.under_way -= 1
-        if self.under_way == 0 and self.sending is not None:
-            self.communicated += time.monotonic() - self.sending
+        self.pending_reductions -= 1
+        if self.pending_reductions == 0 and self.sending is not None:
+            self.communication_seconds += time.monotonic() - self.sending
         value = future.value()
         return value[0] if isinstance(value, (list, tuple)) else value
 
@@ -123,30 +122,30 @@ class Watch:
         if self.began is None:
             return
         seconds = now - self.began
-        communicated = min(self.communicated, seconds)
+        communicated = min(self.communication_seconds, seconds)
         iteration = {
             "seconds": seconds,
             "flop": self.flop or 0.0,
             "compute_seconds": min((self.ready or now) - self.began, seconds),
             "communication_seconds": communicated,
         }
-        if self.tell is not None:
-            self.tell(iteration, self.gradient_bytes)
+        if self.on_iteration is not None:
+            self.on_iteration(iteration, self.gradient_bytes)
         self.began, self.ready = now, None
-        self.communicated, self.gradient_bytes = 0.0, 0
+        self.communication_seconds, self.gradient_bytes = 0.0, 0
 
     def close(self):
-        """Ends the job; the model goes on without being watched."""
+        """Reports the end of the job and removes the hooks from the model."""
         for hook in self.hooks:
             hook.remove()
         self.hooks = []
-        if self.tell is not None:
-            self.tell.close()
-            self.tell = None
+        if self.on_iteration is not None:
+            self.on_iteration.close()
+            self.on_iteration = None
 
 
 def flop_counter():
-    """PyTorch's own counter; none before 2.1."""
+    """The FLOP counter of PyTorch; None before 2.1."""
     try:
         from torch.utils.flop_counter import FlopCounterMode
     except ImportError:
@@ -154,8 +153,8 @@ def flop_counter():
     return FlopCounterMode(display=False)
 
 
-def wrap(optimizer, after):
-    """For optimizers that have no hooks, which came with PyTorch 2.0."""
+def wrap_step(optimizer, after):
+    """Calls `after` after each step of an optimizer without hooks (before PyTorch 2.0)."""
     step = optimizer.step
 
     def watched(*arguments, **named):

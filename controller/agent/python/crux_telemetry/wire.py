@@ -1,7 +1,7 @@
 """The messages of crux.telemetry.v1 that a reporter sends, as protobuf bytes; field numbers are
 those of controller/api/proto/telemetry.proto.
 
-What a job says is a dictionary, as on the agent's socket; what is not in it is left out.
+A message is a dictionary, as on the socket of the agent; missing fields are left out.
 """
 
 import struct
@@ -35,9 +35,9 @@ def doubles(field, numbers):
     return chunk(field, struct.pack(f"<{len(numbers)}d", *numbers)) if numbers else b""
 
 
-def report(said):
-    """One report, from what is said of a job."""
-    ((kind, content),) = said.items()
+def encode_report(message):
+    """A JobReport from a message of the agent's socket."""
+    ((kind, content),) = message.items()
     if kind == "job":
         return chunk(1, announcement(content))
     if kind == "iteration":
@@ -88,19 +88,19 @@ def window(iteration):
     return encoded
 
 
-def remark(encoded):
-    """What the controller says: job, severity, text."""
+def decode_feedback(encoded):
+    """A ReportFeedback as a dictionary: job, severity, text."""
     names = {1: "job", 2: "severity", 3: "text"}
-    said, at = dict.fromkeys(names.values(), ""), 0
+    feedback, at = dict.fromkeys(names.values(), ""), 0
     while at < len(encoded):
         key, at = read_varint(encoded, at)
         length, at = read_varint(encoded, at)
         if key & 7 != 2:
-            raise ValueError("a remark has texts only")
+            raise ValueError("ReportFeedback has only string fields")
         if key >> 3 in names:
-            said[names[key >> 3]] = encoded[at : at + length].decode()
+            feedback[names[key >> 3]] = encoded[at : at + length].decode()
         at += length
-    return said
+    return feedback
 
 
 def read_varint(encoded, at):

@@ -18,7 +18,7 @@ class FakeAgent:
     """Keeps the lines of one process after the other."""
 
     def __init__(self, path):
-        self.lines, self.came = [], threading.Semaphore(0)
+        self.lines, self.received = [], threading.Semaphore(0)
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.bind(str(path))
         self.socket.listen()
@@ -34,11 +34,11 @@ class FakeAgent:
             with self.connection, self.connection.makefile() as lines:
                 for line in lines:
                     self.lines.append(json.loads(line))
-                    self.came.release()
+                    self.received.release()
 
     def wait(self, count):
         for _ in range(count):
-            if not self.came.acquire(timeout=10):
+            if not self.received.acquire(timeout=10):
                 raise AssertionError(f"only {self.lines}")
         return self.lines
 
@@ -102,7 +102,7 @@ def fields(message):
 
 class OnTheWire(unittest.TestCase):
     def test_messages_have_the_fields_of_the_protobufs(self):
-        ((number, announcement),) = fields(wire.report({"job": {**JOB, "tenant": "a"}}))
+        ((number, announcement),) = fields(wire.encode_report({"job": {**JOB, "tenant": "a"}}))
         self.assertEqual(number, 1)
         known = dict(fields(announcement))
         self.assertEqual(known[1], b"gpt")
@@ -110,13 +110,13 @@ class OnTheWire(unittest.TestCase):
         self.assertEqual(fields(known[4]), [(1, b"h1"), (2, 8)])
         self.assertEqual(fields(known[6]), [(1, b"ring_all_reduce"), (2, 6.5e9), (3, 1)])
 
-        ((number, window),) = fields(wire.report({"iteration": ITERATION}))
+        ((number, window),) = fields(wire.encode_report({"iteration": ITERATION}))
         self.assertEqual(number, 2)
         known = dict(fields(window))
         self.assertEqual((known[1], known[2], known[4], known[8]), (b"gpt", 1.5, 1e15, 4e9))
         self.assertEqual(known[3], struct.pack("<d", 0.0))
 
-        ((number, end),) = fields(wire.report({"end": "gpt"}))
+        ((number, end),) = fields(wire.encode_report({"end": "gpt"}))
         self.assertEqual((number, fields(end)), (3, [(1, b"gpt")]))
 
     def test_numbers_of_any_size(self):
@@ -124,10 +124,10 @@ class OnTheWire(unittest.TestCase):
             encoded = wire.varint(number)
             self.assertEqual(wire.read_varint(encoded, 0), (number, len(encoded)))
 
-    def test_remarks(self):
+    def test_feedback(self):
         encoded = wire.chunk(1, "gpt") + wire.chunk(2, "info") + wire.chunk(3, "profile complete")
-        remark = {"job": "gpt", "severity": "info", "text": "profile complete"}
-        self.assertEqual(wire.remark(encoded), remark)
+        feedback = {"job": "gpt", "severity": "info", "text": "profile complete"}
+        self.assertEqual(wire.decode_feedback(encoded), feedback)
 
 
 class ToAController(unittest.TestCase):
@@ -138,17 +138,17 @@ class ToAController(unittest.TestCase):
             self.skipTest("no grpcio here")
         from concurrent import futures
 
-        heard, all_heard = [], threading.Event()
+        received, all_received = [], threading.Event()
 
         def report(reports, _):
             for report in reports:
-                heard.append(report)
-                yield wire.chunk(1, "gpt") + wire.chunk(2, "info") + wire.chunk(3, "heard")
-            all_heard.set()
+                received.append(report)
+                yield wire.chunk(1, "gpt") + wire.chunk(2, "info") + wire.chunk(3, "received")
+            all_received.set()
 
         handler = grpc.stream_stream_rpc_method_handler(report)
         service = grpc.method_handlers_generic_handler(
-            "crux.telemetry.v1.Telemetry", {"Report": handler}
+            "crux.telemetry.v1.Telemetry", {"StreamReports": handler}
         )
         server = grpc.server(futures.ThreadPoolExecutor(2))
         server.add_generic_rpc_handlers((service,))
@@ -157,10 +157,10 @@ class ToAController(unittest.TestCase):
         with Reporter(f"127.0.0.1:{port}") as reporter:
             reporter.job("gpt", {"h1": 8}, collective=JOB["collective"])
             reporter.iteration(**ITERATION)
-        self.assertTrue(all_heard.wait(10))
+        self.assertTrue(all_received.wait(10))
         server.stop(None)
-        self.assertEqual(heard[0], wire.report({"job": JOB}))
-        self.assertEqual([fields(report)[0][0] for report in heard], [1, 2, 3])
+        self.assertEqual(received[0], wire.encode_report({"job": JOB}))
+        self.assertEqual([fields(report)[0][0] for report in received], [1, 2, 3])
 
 
 if __name__ == "__main__":

@@ -10,43 +10,43 @@ import unittest
 from tests import stand_in
 
 
-class Told:
-    """A reporter that keeps what it is told."""
+class RecordingReporter:
+    """A reporter that keeps its messages."""
 
     def __init__(self):
-        self.said = []
+        self.messages = []
 
     def job(self, id, gpus, **known):
-        self.said.append({"job": {"id": id, "gpus": gpus, **known}})
+        self.messages.append({"job": {"id": id, "gpus": gpus, **known}})
 
     def iteration(self, job, **iteration):
-        self.said.append({"iteration": {"job": job, **iteration}})
+        self.messages.append({"iteration": {"job": job, **iteration}})
 
     def close(self):
-        self.said.append("closed")
+        self.messages.append("closed")
 
 
 class BesideAStandIn(unittest.TestCase):
-    def test_iterations_are_told_after_the_first(self):
+    def test_iterations_are_reported_after_the_first(self):
         with stand_in.installed(ranks=4):
             from crux_telemetry import torch as hook
 
-            told, model, optimizer = Told(), stand_in.Model(), stand_in.Optimizer()
-            watch = hook.watch(model, optimizer, "gpt", {"h1": 4}, reporter=told, tenant="a")
+            reporter, model, optimizer = RecordingReporter(), stand_in.Model(), stand_in.Optimizer()
+            watch = hook.watch(model, optimizer, "gpt", {"h1": 4}, reporter=reporter, tenant="a")
             for _ in range(3):
                 model.train()
                 optimizer.step()
             watch.close()
             model.train()
             optimizer.step()
-        job, *iterations, closed = told.said
+        job, *iterations, closed = reporter.messages
         self.assertEqual(closed, "closed")
         collective = {"kind": "ring_all_reduce", "bytes": 8000.0}
         self.assertEqual(job["job"]["collective"], collective)
         self.assertEqual(job["job"]["tenant"], "a")
         self.assertEqual(len(iterations), 2)
-        for said in iterations:
-            iteration = said["iteration"]
+        for message in iterations:
+            iteration = message["iteration"]
             self.assertEqual(iteration["flop"], 3e9 * 4)
             self.assertLessEqual(iteration["compute_seconds"], iteration["seconds"])
             self.assertLessEqual(iteration["communication_seconds"], iteration["seconds"])
@@ -63,10 +63,10 @@ def train(rank, rendezvous, output):
     distributed.init_process_group("gloo", init_method=method, rank=rank, world_size=2)
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(256, 256))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    told = Told()
+    reporter = RecordingReporter()
     # 2 * 256 * 256 * 32 FLOP of a forward pass, where nothing counts them.
     known = {} if hook.flop_counter() else {"flop_per_iteration": 3 * 2 * 2 * 256 * 256 * 32}
-    watch = hook.watch(model, optimizer, "linear", {"h1": 2}, reporter=told, **known)
+    watch = hook.watch(model, optimizer, "linear", {"h1": 2}, reporter=reporter, **known)
     for _ in range(4):
         optimizer.zero_grad()
         model(torch.ones(32, 256)).sum().backward()
@@ -74,7 +74,7 @@ def train(rank, rendezvous, output):
     weights = float(sum(parameter.sum() for parameter in model.parameters()))
     watch.close()
     with open(f"{output}.{rank}", "w") as file:
-        json.dump({"said": told.said, "weights": weights}, file)
+        json.dump({"messages": reporter.messages, "weights": weights}, file)
     distributed.destroy_process_group()
 
 
@@ -97,14 +97,14 @@ class WithGloo(unittest.TestCase):
             for rank in (0, 1):
                 with open(f"{output}.{rank}") as file:
                     results.append(json.load(file))
-        self.assertEqual(results[1]["said"], [])
+        self.assertEqual(results[1]["messages"], [])
         # The hook reduces as it would be without: both hold the same weights.
         self.assertAlmostEqual(results[0]["weights"], results[1]["weights"], places=3)
-        job, *iterations, closed = results[0]["said"]
+        job, *iterations, closed = results[0]["messages"]
         self.assertEqual(job["job"]["collective"]["bytes"], 4.0 * (256 * 256 + 256))
         self.assertEqual(len(iterations), 3)
-        for said in iterations:
-            iteration = said["iteration"]
+        for message in iterations:
+            iteration = message["iteration"]
             self.assertGreater(iteration["communication_seconds"], 0.0)
             self.assertAlmostEqual(iteration["flop"] / (3 * 2 * 2 * 256 * 256 * 32), 1.0, places=2)
 

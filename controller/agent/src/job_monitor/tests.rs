@@ -36,7 +36,7 @@ fn iteration(name: &str, seconds: f64) -> ProcessMessage {
     })
 }
 
-fn window(report: Option<Report>) -> proto::Window {
+fn window(report: Option<Report>) -> proto::JobWindow {
     match report {
         Some(Report::Window(window)) => window,
         other => panic!("no window: {other:?}"),
@@ -75,13 +75,13 @@ fn nobody_speaks_for_another_and_a_process_that_goes_ends_its_jobs() {
     watch.handle_message(2, announced("b"), 0.0).unwrap();
     assert_eq!(watch.handle_message(2, announced("c"), 0.0), Err(ReportRefusal::TooManyJobs(2)));
     assert_eq!(watch.announcements().count(), 2);
-    let end = |job: &str| Report::End(proto::End { job: job.to_owned() });
+    let end = |job: &str| Report::End(proto::JobEnd { job: job.to_owned() });
     assert_eq!(watch.remove_process(1), [end("a")]);
     assert_eq!(watch.end_all(), [end("b")]);
 }
 
 #[test]
-fn a_job_that_says_nothing_is_told_by_its_counters() {
+fn a_job_without_messages_is_reported_from_counters() {
     let mut watch = JobMonitor::new(LIMITS);
     watch.observe_job(job("quiet"), "h1", 0.0).unwrap();
     // 0.8 s of silence, then 0.4 s at 5 GB/s; half of the job's bytes leave this host.
@@ -108,23 +108,23 @@ fn a_job_that_says_nothing_is_told_by_its_counters() {
 }
 
 proptest! {
-    /// Whatever is said, in whatever order: never more jobs than allowed, and every window says
+    /// Whatever is message, in whatever order: never more jobs than allowed, and every window says
     /// only what fits into it.
     #[test]
-    fn nothing_said_breaks_a_bound(
-        said in prop::collection::vec((0_u64..3, 0_usize..4, 0_usize..3, 0.01..5.0_f64), 1..60)
+    fn no_message_breaks_a_bound(
+        message in prop::collection::vec((0_u64..3, 0_usize..4, 0_usize..3, 0.01..5.0_f64), 1..60)
     ) {
         let mut watch = JobMonitor::new(LIMITS);
         let mut now = 0.0;
-        for (from, name, what, seconds) in said {
+        for (from, name, what, seconds) in message {
             now += seconds;
             let name = ["a", "b", "c", "d"][name];
-            let said = match what {
+            let message = match what {
                 0 => announced(name),
                 1 => iteration(name, seconds),
                 _ => ProcessMessage::End(name.to_owned()),
             };
-            let reports = watch.handle_message(from, said, now).ok().flatten();
+            let reports = watch.handle_message(from, message, now).ok().flatten();
             for report in reports.into_iter().chain(watch.tick_windows(now)) {
                 if let Report::Window(window) = report {
                     prop_assert!(window.seconds > 0.0);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use api::telemetry as proto;
 use controller::northbound::{self, ApiServer};
 use controller::{Config, ControllerHandle, RawConfig};
-use proto::report::Said;
+use proto::job_report::Report;
 use proto::telemetry_client::TelemetryClient;
 use switch::p4runtime::ServiceOptions;
 use tokio::net::TcpListener;
@@ -82,49 +82,49 @@ async fn serve(controller: &ControllerHandle) -> Result<ApiServer, Failed> {
 }
 
 /// A reporter's end of a stream.
-struct Line {
-    say: mpsc::Sender<proto::Report>,
-    remarks: Streaming<proto::Remark>,
+struct ReportStream {
+    sender: mpsc::Sender<proto::JobReport>,
+    feedback: Streaming<proto::ReportFeedback>,
 }
 
-impl Line {
+impl ReportStream {
     async fn open(server: &ApiServer) -> Result<Self, Failed> {
         let address = format!("http://{}", server.local_addr());
         let mut client = TelemetryClient::connect(address).await?;
-        let (say, reports) = mpsc::channel(4);
-        let remarks = client.report(ReceiverStream::new(reports)).await?.into_inner();
-        Ok(Self { say, remarks })
+        let (sender, reports) = mpsc::channel(4);
+        let feedback = client.stream_reports(ReceiverStream::new(reports)).await?.into_inner();
+        Ok(Self { sender, feedback })
     }
 
-    async fn say(&self, said: Said) -> Result<(), Failed> {
-        Ok(self.say.send(proto::Report { said: Some(said) }).await?)
+    async fn send(&self, report: Report) -> Result<(), Failed> {
+        Ok(self.sender.send(proto::JobReport { report: Some(report) }).await?)
     }
 
-    async fn hear(&mut self) -> Result<String, Failed> {
-        let remark = timeout(DEADLINE, self.remarks.message()).await??;
-        Ok(remark.ok_or("the stream has ended")?.text)
+    async fn next_feedback(&mut self) -> Result<String, Failed> {
+        let feedback = timeout(DEADLINE, self.feedback.message()).await??;
+        Ok(feedback.ok_or("the stream has ended")?.text)
     }
 }
 
-fn announcement(fabric: &Fabric, number: u32) -> Said {
+fn announcement(fabric: &Fabric, number: u32) -> Report {
     let hosts = fabric.hosts();
     let host = |step: usize| hosts[(number as usize * 7 + step * 20) % hosts.len()].name.clone();
-    let flow = |step| proto::Flow {
+    let flow = |step| proto::JobFlow {
         src: host(step),
         dst: host((step + 1) % 4),
         udp_src_port: Some(49_152 + number),
-        ..proto::Flow::default()
+        ..proto::JobFlow::default()
     };
-    Said::Announcement(proto::Announcement {
+    Report::Announcement(proto::JobAnnouncement {
         job: format!("told{number}"),
         gpus: (0..4).map(|step| (host(step), 1)).collect(),
         flows: (0..4).map(flow).collect(),
-        ..proto::Announcement::default()
+        ..proto::JobAnnouncement::default()
     })
 }
 
-fn window(number: u32, flop: f64) -> Said {
-    Said::Window(proto::Window {
+fn window(number: u32, flop: f64) -> Report {
+    Report::Window(proto::JobWindow {
         job: format!("told{number}"),
         seconds: 1.0,
         iteration_starts: vec![0.0, 0.2, 0.4, 0.6, 0.8],
@@ -142,18 +142,18 @@ async fn profiles(
     controller: &ControllerHandle,
     server: &ApiServer,
 ) -> Result<(), Failed> {
-    let mut line = Line::open(server).await?;
+    let mut line = ReportStream::open(server).await?;
     let mut samples = Samples::default();
     for number in 0..20 {
-        line.say(announcement(fabric, number)).await?;
-        line.hear().await?;
+        line.send(announcement(fabric, number)).await?;
+        line.next_feedback().await?;
         let name = format!("told{number}").as_str().into();
         let announced = controller.await_rollout(|now| now.plan.job(&name).is_some());
         let generation = timeout(DEADLINE, announced).await??.generation;
         controller.await_verified(generation, DEADLINE).await?;
 
         let began = Instant::now();
-        line.say(window(number, 1e12 * f64::from(number + 1))).await?;
+        line.send(window(number, 1e12 * f64::from(number + 1))).await?;
         let planned = controller
             .await_rollout(|now| now.plan.job(&name).is_some_and(|(_, job)| job.intensity > 1e9));
         let generation = timeout(DEADLINE, planned).await??.generation;
@@ -163,19 +163,19 @@ async fn profiles(
     samples.print("telemetry: from the last window of a profile to verified");
     for number in 0..20 {
         let job = format!("told{number}");
-        line.say(Said::End(proto::End { job })).await?;
+        line.send(Report::End(proto::JobEnd { job })).await?;
     }
     Ok(())
 }
 
 /// The streams of all hosts, of which the first hundred have a job.
-async fn open(fabric: &Fabric, server: &ApiServer) -> Result<Vec<Line>, Failed> {
+async fn open(fabric: &Fabric, server: &ApiServer) -> Result<Vec<ReportStream>, Failed> {
     let mut lines = Vec::new();
     for host in 0..HOSTS {
-        let mut line = Line::open(server).await?;
+        let mut line = ReportStream::open(server).await?;
         if host < 100 {
-            line.say(announcement(fabric, 100 + host)).await?;
-            line.hear().await?;
+            line.send(announcement(fabric, 100 + host)).await?;
+            line.next_feedback().await?;
         }
         lines.push(line);
     }
@@ -183,8 +183,8 @@ async fn open(fabric: &Fabric, server: &ApiServer) -> Result<Vec<Line>, Failed> 
 }
 
 /// Many hosts report at once. Each says something now and then that is answered, which is how
-/// handling is timed: from when it is said to when the answer is read.
-async fn reports(lines: Vec<Line>) -> Result<(), Failed> {
+/// handling is timed: from when it is report to when the answer is read.
+async fn reports(lines: Vec<ReportStream>) -> Result<(), Failed> {
     let began = Instant::now() + Duration::from_millis(100);
     let ticks = RATE * SECONDS;
     let reporting = (0..).zip(lines).map(|(host, line)| {
@@ -202,14 +202,14 @@ async fn reports(lines: Vec<Line>) -> Result<(), Failed> {
     let sent = HOSTS * ticks;
     let rate = f64::from(sent) / began.elapsed().as_secs_f64();
     println!("telemetry: {HOSTS} hosts, {sent} reports, {rate:.0} a second");
-    samples.print("telemetry: a report, from said to its answer heard");
+    samples.print("telemetry: a report, from report to its answer heard");
     Ok(())
 }
 
-/// Reports at the rate; the first hundred hosts have a job, the others say what is answered.
+/// Reports at the rate; the first hundred hosts have a job, the others sender what is answered.
 async fn report(
     host: u32,
-    mut line: Line,
+    mut line: ReportStream,
     (began, ticks): (Instant, u32),
     mut answered_in: impl FnMut(Duration),
 ) -> Result<(), Failed> {
@@ -221,21 +221,26 @@ async fn report(
     }
     for _ in 0..ticks {
         let due = due.tick().await;
-        line.say(window(host, 1e12)).await?;
-        line.hear().await?;
+        line.send(window(host, 1e12)).await?;
+        line.next_feedback().await?;
         answered_in(due.elapsed());
     }
     Ok(())
 }
 
-/// Reports windows of a job. What is said of them is read and forgotten, or it would pile up here.
-async fn report_job(job: u32, line: Line, mut due: Interval, ticks: u32) -> Result<(), Failed> {
-    let Line { say, mut remarks } = line;
-    let reading = tokio::spawn(async move { while let Ok(Some(_)) = remarks.message().await {} });
+/// Reports windows of a job. What is report of them is read and forgotten, or it would pile up here.
+async fn report_job(
+    job: u32,
+    line: ReportStream,
+    mut due: Interval,
+    ticks: u32,
+) -> Result<(), Failed> {
+    let ReportStream { sender, mut feedback } = line;
+    let reading = tokio::spawn(async move { while let Ok(Some(_)) = feedback.message().await {} });
     for _ in 0..ticks {
         due.tick().await;
-        let said = Some(window(job, 1e12));
-        say.send(proto::Report { said }).await?;
+        let report = Some(window(job, 1e12));
+        sender.send(proto::JobReport { report: report }).await?;
     }
     reading.abort();
     Ok(())

@@ -243,7 +243,7 @@ mod tests {
             ("DELETE", "/v1/jobs", AccessRole::Write),
             ("POST", "/crux.northbound.v1.Northbound/Jobs", AccessRole::Read),
             ("POST", "/crux.northbound.v1.Northbound/PolicyApply", AccessRole::Write),
-            ("POST", "/crux.telemetry.v1.Telemetry/Report", AccessRole::Report),
+            ("POST", "/crux.telemetry.v1.Telemetry/StreamReports", AccessRole::Report),
             ("POST", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", AccessRole::Read),
             ("POST", "/crux.other.v1.Other/Look", AccessRole::Write),
         ];

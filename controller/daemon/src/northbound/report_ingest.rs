@@ -24,8 +24,8 @@ use crate::config::TelemetryConfig;
 use crate::telemetry::task::StreamEvent;
 use crate::telemetry::{ReportFeedback, ReporterId, TelemetryReport};
 
-/// Remarks that wait for a reporter; one that does not read loses the rest.
-const REMARKS: usize = 64;
+/// Feedback that is queued for one reporter; more is dropped.
+const QUEUED_FEEDBACK: usize = 64;
 
 /// Where streams arrive.
 pub(super) struct ReportIngest {
@@ -87,16 +87,17 @@ impl ReportIngest {
 
 #[tonic::async_trait]
 impl proto::telemetry_server::Telemetry for ReportIngest {
-    type ReportStream = Pin<Box<dyn Stream<Item = Result<proto::Remark, Status>> + Send>>;
+    type StreamReportsStream =
+        Pin<Box<dyn Stream<Item = Result<proto::ReportFeedback, Status>> + Send>>;
 
-    async fn report(
+    async fn stream_reports(
         &self,
-        request: Request<Streaming<proto::Report>>,
-    ) -> Result<Response<Self::ReportStream>, Status> {
+        request: Request<Streaming<proto::JobReport>>,
+    ) -> Result<Response<Self::StreamReportsStream>, Status> {
         let peer = request.extensions().get::<ConnectInfo<ClientPeer>>();
         let address = peer.map(|ConnectInfo(peer)| peer.address.ip());
         let guest = self.streams.admit_stream(address, &self.limits)?;
-        let (remarks, outgoing) = mpsc::channel(REMARKS);
+        let (remarks, outgoing) = mpsc::channel(QUEUED_FEEDBACK);
         let line = StreamReader {
             reporter: ReporterId(self.next.fetch_add(1, Ordering::Relaxed)),
             events: self.events.clone(),
@@ -122,7 +123,7 @@ struct StreamReader {
 }
 
 impl StreamReader {
-    async fn read_reports(mut self, mut incoming: Streaming<proto::Report>) {
+    async fn read_reports(mut self, mut incoming: Streaming<proto::JobReport>) {
         let opened = StreamEvent::Opened(self.reporter, self.feedback.clone());
         if self.events.send(opened).await.is_err() {
             return;
@@ -153,7 +154,7 @@ impl StreamReader {
     }
 }
 
-impl From<ReportFeedback> for proto::Remark {
+impl From<ReportFeedback> for proto::ReportFeedback {
     fn from(remark: ReportFeedback) -> Self {
         Self {
             job: remark.job,

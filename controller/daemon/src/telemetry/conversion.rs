@@ -45,82 +45,83 @@ pub enum InvalidReport {
     UnknownCollective(String),
 }
 
-impl TryFrom<proto::Report> for TelemetryReport {
+impl TryFrom<proto::JobReport> for TelemetryReport {
     type Error = InvalidReport;
 
-    fn try_from(report: proto::Report) -> Result<Self, InvalidReport> {
-        use proto::report::Said;
-        match report.said.ok_or(InvalidReport::Empty)? {
-            Said::Announcement(said) => {
-                Ok(Self::Announcement(Box::new(decode_announcement(said)?)))
+    fn try_from(report: proto::JobReport) -> Result<Self, InvalidReport> {
+        use proto::job_report::Report;
+        match report.report.ok_or(InvalidReport::Empty)? {
+            Report::Announcement(announcement) => {
+                Ok(Self::Announcement(Box::new(decode_announcement(announcement)?)))
             }
-            Said::Window(said) => Ok(Self::Window(decode_window(said)?)),
-            Said::End(said) => Ok(Self::End(said.job)),
+            Report::Window(window) => Ok(Self::Window(decode_window(window)?)),
+            Report::End(end) => Ok(Self::End(end.job)),
         }
     }
 }
 
-fn decode_announcement(said: proto::Announcement) -> Result<JobDocument, InvalidReport> {
-    if said.job.is_empty() || said.job.contains(['*', '?']) {
+fn decode_announcement(announcement: proto::JobAnnouncement) -> Result<JobDocument, InvalidReport> {
+    if announcement.job.is_empty() || announcement.job.contains(['*', '?']) {
         return Err(InvalidReport::InvalidName);
     }
-    let texts = [Some(&said.job), said.tenant.as_ref(), said.model.as_ref()];
+    let texts =
+        [Some(&announcement.job), announcement.tenant.as_ref(), announcement.model.as_ref()];
     let longest = texts.into_iter().flatten().map(String::len).max();
     check_limit("text", longest.unwrap_or(0), MAX_TEXT)?;
-    check_limit("flows", said.flows.len(), MAX_FLOWS)?;
-    check_limit("gpus", said.gpus.len(), MAX_FLOWS)?;
-    let collective = said.collective.as_ref().map(decode_collective).transpose()?;
-    let flows: Result<Vec<_>, _> = said.flows.into_iter().map(decode_flow).collect();
+    check_limit("flows", announcement.flows.len(), MAX_FLOWS)?;
+    check_limit("gpus", announcement.gpus.len(), MAX_FLOWS)?;
+    let collective = announcement.collective.as_ref().map(decode_collective).transpose()?;
+    let flows: Result<Vec<_>, _> = announcement.flows.into_iter().map(decode_flow).collect();
     Ok(JobDocument {
-        id: said.job,
-        tenant: said.tenant,
-        model: said.model,
-        gpus: said.gpus,
-        flop_per_iteration: said.flop_per_iteration,
-        compute_seconds: said.compute_seconds,
-        overlap_from: said.overlap_from,
+        id: announcement.job,
+        tenant: announcement.tenant,
+        model: announcement.model,
+        gpus: announcement.gpus,
+        flop_per_iteration: announcement.flop_per_iteration,
+        compute_seconds: announcement.compute_seconds,
+        overlap_from: announcement.overlap_from,
         recent_slowdown: None,
-        profile: said.profile,
+        profile: announcement.profile,
         flows: Some(flows?).filter(|_| collective.is_none()),
         collective,
     })
 }
 
-fn decode_flow(said: proto::Flow) -> Result<FlowDocument, InvalidReport> {
+fn decode_flow(flow: proto::JobFlow) -> Result<FlowDocument, InvalidReport> {
     let port = |port| u16::try_from(port).map_err(|_| InvalidReport::InvalidPort(port));
     Ok(FlowDocument {
-        src: said.src,
-        dst: said.dst,
-        src_nic: said.src_nic,
-        dst_nic: said.dst_nic,
-        bytes: said.bytes,
-        udp_src_port: said.udp_src_port.map(port).transpose()?,
+        src: flow.src,
+        dst: flow.dst,
+        src_nic: flow.src_nic,
+        dst_nic: flow.dst_nic,
+        bytes: flow.bytes,
+        udp_src_port: flow.udp_src_port.map(port).transpose()?,
     })
 }
 
-fn decode_collective(said: &proto::Collective) -> Result<CollectiveDocument, InvalidReport> {
-    let kind = said.kind.as_str().into_deserializer();
+fn decode_collective(collective: &proto::Collective) -> Result<CollectiveDocument, InvalidReport> {
+    let kind = collective.kind.as_str().into_deserializer();
     let kind = CollectiveKind::deserialize(kind);
     let wrong = |error: Error| InvalidReport::UnknownCollective(error.to_string());
     Ok(CollectiveDocument {
         kind: kind.map_err(wrong)?,
-        bytes: Some(said.bytes).filter(|bytes| *bytes > 0.0),
-        channels: said.channels.unwrap_or(1),
+        bytes: Some(collective.bytes).filter(|bytes| *bytes > 0.0),
+        channels: collective.channels.unwrap_or(1),
     })
 }
 
-fn decode_window(said: proto::Window) -> Result<ReportWindow, InvalidReport> {
-    check_limit("iteration_starts", said.iteration_starts.len(), MAX_STARTS)?;
-    check_limit("flow_bytes", said.flow_bytes.len(), MAX_FLOWS)?;
+fn decode_window(window: proto::JobWindow) -> Result<ReportWindow, InvalidReport> {
+    check_limit("iteration_starts", window.iteration_starts.len(), MAX_STARTS)?;
+    check_limit("flow_bytes", window.flow_bytes.len(), MAX_FLOWS)?;
     Ok(ReportWindow {
-        job: said.job,
-        seconds: said.seconds,
-        iteration_starts: said.iteration_starts,
-        flop: said.flop,
-        compute_seconds: said.compute_seconds,
-        communication_seconds: said.communication_seconds,
-        flow_bytes: said.flow_bytes,
-        bytes: said.bytes,
+        job: window.job,
+        seconds: window.seconds,
+        iteration_starts: window.iteration_starts,
+        flop: window.flop,
+        compute_seconds: window.compute_seconds,
+        communication_seconds: window.communication_seconds,
+        flow_bytes: window.flow_bytes,
+        bytes: window.bytes,
     })
 }
 

@@ -9,7 +9,7 @@ use agent::{AgentSettings, ReportLimits};
 use api::telemetry as proto;
 use controller::northbound::{self, ApiServer};
 use controller::{Config, ControllerHandle};
-use proto::report::Said;
+use proto::job_report::Report;
 use proto::telemetry_client::TelemetryClient;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, UnixStream};
@@ -21,28 +21,28 @@ use tonic::Streaming;
 use crate::lab::{DEADLINE, Lab, verified};
 
 /// A reporter's end of a stream.
-pub(crate) struct Line {
-    say: mpsc::Sender<proto::Report>,
-    remarks: Streaming<proto::Remark>,
+pub(crate) struct ReportStream {
+    sender: mpsc::Sender<proto::JobReport>,
+    feedback: Streaming<proto::ReportFeedback>,
 }
 
-impl Line {
+impl ReportStream {
     pub(crate) async fn open(server: &ApiServer) -> Self {
         let address = format!("http://{}", server.local_addr());
         let mut client = TelemetryClient::connect(address).await.unwrap();
-        let (say, reports) = mpsc::channel(4);
-        let stream = client.report(ReceiverStream::new(reports)).await.unwrap();
-        let remarks = stream.into_inner();
-        Self { say, remarks }
+        let (sender, reports) = mpsc::channel(4);
+        let stream = client.stream_reports(ReceiverStream::new(reports)).await.unwrap();
+        let feedback = stream.into_inner();
+        Self { sender, feedback }
     }
 
-    pub(crate) async fn say(&self, said: Said) {
-        self.say.send(proto::Report { said: Some(said) }).await.unwrap();
+    pub(crate) async fn send(&self, report: Report) {
+        self.sender.send(proto::JobReport { report: Some(report) }).await.unwrap();
     }
 
-    pub(crate) async fn hear(&mut self) -> String {
-        let remark = tokio::time::timeout(DEADLINE, self.remarks.message());
-        remark.await.unwrap().unwrap().unwrap().text
+    pub(crate) async fn next_feedback(&mut self) -> String {
+        let feedback = tokio::time::timeout(DEADLINE, self.feedback.message());
+        feedback.await.unwrap().unwrap().unwrap().text
     }
 }
 
@@ -51,22 +51,22 @@ pub(crate) async fn served(controller: &ControllerHandle) -> ApiServer {
     northbound::start_server(listener, controller.access(), &Config::default()).unwrap()
 }
 
-pub(crate) fn announcement(job: &str, port: u32) -> Said {
-    Said::Announcement(proto::Announcement {
+pub(crate) fn announcement(job: &str, port: u32) -> Report {
+    Report::Announcement(proto::JobAnnouncement {
         job: job.to_owned(),
         gpus: [("h1".to_owned(), 1), ("h3".to_owned(), 1)].into(),
-        flows: vec![proto::Flow {
+        flows: vec![proto::JobFlow {
             src: "h1".to_owned(),
             dst: "h3".to_owned(),
             udp_src_port: Some(port),
-            ..proto::Flow::default()
+            ..proto::JobFlow::default()
         }],
-        ..proto::Announcement::default()
+        ..proto::JobAnnouncement::default()
     })
 }
 
-fn window(job: &str, flop: f64) -> Said {
-    Said::Window(proto::Window {
+fn window(job: &str, flop: f64) -> Report {
+    Report::Window(proto::JobWindow {
         job: job.to_owned(),
         seconds: 1.0,
         iteration_starts: vec![0.0, 0.2, 0.4, 0.6, 0.8],
@@ -95,18 +95,18 @@ async fn a_job_is_profiled_then_ranked_and_then_gone() {
     let lab = Lab::new().await;
     let controller = lab.control(|_| {}).await;
     let server = served(&controller).await;
-    let mut line = Line::open(&server).await;
+    let mut line = ReportStream::open(&server).await;
     for (job, port) in [("weak", 50_000), ("strong", 50_001)] {
-        line.say(announcement(job, port)).await;
-        assert_eq!(line.hear().await, "profiled in the highest class");
+        line.send(announcement(job, port)).await;
+        assert_eq!(line.next_feedback().await, "profiled in the highest class");
     }
     // Both have the highest class until they are known.
     assert_eq!(planned(&controller, "strong", 0.0).await, 7);
     verified(&lab, &controller).await;
 
     for (job, flop) in [("weak", 1e12), ("strong", 1e14)] {
-        line.say(window(job, flop)).await;
-        assert_eq!(line.hear().await, "profile complete");
+        line.send(window(job, flop)).await;
+        assert_eq!(line.next_feedback().await, "profile complete");
     }
     let strong = planned(&controller, "strong", 1e12).await;
     let weak = planned(&controller, "weak", 1e11).await;
@@ -115,8 +115,8 @@ async fn a_job_is_profiled_then_ranked_and_then_gone() {
 
     for job in ["weak", "strong"] {
         let job = job.to_owned();
-        line.say(Said::End(proto::End { job })).await;
-        assert_eq!(line.hear().await, "ended");
+        line.send(Report::End(proto::JobEnd { job })).await;
+        assert_eq!(line.next_feedback().await, "ended");
     }
     let empty = controller.await_rollout(|realised| realised.plan.jobs.is_empty());
     tokio::time::timeout(DEADLINE, empty).await.unwrap().unwrap();
@@ -130,25 +130,25 @@ async fn a_liar_and_a_babbler_hear_so_and_others_are_served() {
     let lab = Lab::new().await;
     let controller = lab.control(|_| {}).await;
     let server = served(&controller).await;
-    let mut liar = Line::open(&server).await;
-    liar.say(announcement("liar", 50_000)).await;
-    liar.hear().await;
-    liar.say(window("liar", 1e30)).await;
-    assert!(liar.hear().await.contains("no GPU does"));
-    liar.say(announcement("l*", 50_002)).await;
-    assert!(liar.hear().await.contains("no `*`"));
+    let mut liar = ReportStream::open(&server).await;
+    liar.send(announcement("liar", 50_000)).await;
+    liar.next_feedback().await;
+    liar.send(window("liar", 1e30)).await;
+    assert!(liar.next_feedback().await.contains("no GPU does"));
+    liar.send(announcement("l*", 50_002)).await;
+    assert!(liar.next_feedback().await.contains("no `*`"));
 
-    let babbler = Line::open(&server).await;
+    let babbler = ReportStream::open(&server).await;
     let flood = tokio::spawn(async move {
         loop {
-            babbler.say(window("nobody's", 1.0)).await;
+            babbler.send(window("nobody's", 1.0)).await;
         }
     });
-    let mut honest = Line::open(&server).await;
-    honest.say(announcement("honest", 50_001)).await;
-    assert_eq!(honest.hear().await, "profiled in the highest class");
-    honest.say(window("honest", 1e12)).await;
-    assert_eq!(honest.hear().await, "profile complete");
+    let mut honest = ReportStream::open(&server).await;
+    honest.send(announcement("honest", 50_001)).await;
+    assert_eq!(honest.next_feedback().await, "profiled in the highest class");
+    honest.send(window("honest", 1e12)).await;
+    assert_eq!(honest.next_feedback().await, "profile complete");
     flood.abort();
     planned(&controller, "honest", 1e11).await;
     verified(&lab, &controller).await;
@@ -163,11 +163,11 @@ async fn jobs_that_told_of_themselves_outlive_the_controller() {
     let path = folder.path().join("store");
     let controller = lab.control(|raw| raw.store.path = Some(path.clone())).await;
     let server = served(&controller).await;
-    let mut line = Line::open(&server).await;
-    line.say(announcement("a", 50_000)).await;
-    line.hear().await;
-    line.say(window("a", 1e12)).await;
-    line.hear().await;
+    let mut line = ReportStream::open(&server).await;
+    line.send(announcement("a", 50_000)).await;
+    line.next_feedback().await;
+    line.send(window("a", 1e12)).await;
+    line.next_feedback().await;
     planned(&controller, "a", 1e11).await;
     verified(&lab, &controller).await;
     server.shutdown().await;
@@ -204,7 +204,7 @@ async fn a_process_tells_its_agent_and_the_agent_the_controller() {
     let [job, iteration] = [job, iteration].map(|text| text.replace('\n', "") + "\n");
     process.write_all(job.as_bytes()).await.unwrap();
     let training = async {
-        // What is said before the agent has reached the controller is lost.
+        // What is reported before the agent has reached the controller is lost.
         loop {
             process.write_all(iteration.as_bytes()).await.unwrap();
             tokio::task::yield_now().await;

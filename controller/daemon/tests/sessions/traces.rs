@@ -17,7 +17,7 @@ use tonic::{Request, Response, Status};
 
 use crate::lab::{DEADLINE, Lab, all_hold, verified};
 use crate::secured::{file, pem};
-use crate::telemetry::{Line, announcement, planned, served};
+use crate::telemetry::{ReportStream, announcement, planned, served};
 
 /// A collector that hands on what it gets.
 struct Collector(mpsc::UnboundedSender<Span>);
@@ -100,9 +100,9 @@ async fn told(controller: ControllerHandle, mut spans: mpsc::UnboundedReceiver<S
 async fn a_trace_leads_from_a_report_to_the_switches_that_were_seen_to_hold_it() {
     let (lab, controller, spans) = traced(1.0).await;
     let server = served(&controller).await;
-    let mut line = Line::open(&server).await;
-    line.say(announcement("a", 50_000)).await;
-    line.hear().await;
+    let mut line = ReportStream::open(&server).await;
+    line.send(announcement("a", 50_000)).await;
+    line.next_feedback().await;
     planned(&controller, "a", 0.0).await;
     verified(&lab, &controller).await;
     let tables = controller.desired_tables().tables.clone();
