@@ -4,13 +4,13 @@
 //! Event -> State::step -> Plan -> lower -> Desired tables -> a session per switch -> its writes
 //! ```
 //!
-//! [`state`] decides with the planner, [`lower_plan()`] turns the plan into tables, [`southbound`]
-//! realises them, [`watch_discovery`] and [`liveness`] see what the fabric is, jobs tell of themselves
-//! through [`northbound`] to [`report_ingest`], [`event_log`] tells what happens, `traces` tells a
-//! collector how long it took, [`leadership_event`] or [`etcd`] say whether this controller is the one
-//! that writes, and [`runtime`] puts the parts together under a [`Config`]. The decision: nothing
+//! [`state`] decides with the planner, [`lower`](mod@lower) turns the plan into tables, [`southbound`]
+//! reconciles the switches with them, [`discovery`] and [`liveness`] observe the fabric,
+//! [`telemetry`] takes the reports that jobs send through [`northbound`], [`event_log`] records
+//! what happens, `trace_export` exports how long it took, [`leadership`] or [`etcd`] decides which
+//! controller writes, and [`runtime`] runs the parts under a [`Config`]. The decision: nothing
 //! flows back. What a switch holds is read when it matters and never remembered, so there is one
-//! way in which anything gets repaired: the next pass.
+//! repair for everything: the next reconcile.
 
 pub mod access;
 pub mod clock;
