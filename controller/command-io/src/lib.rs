@@ -1,9 +1,9 @@
 //! What every command of `crux` reads and prints, whichever crate implements it.
 //!
-//! Documents and policy files come in through [`files`] and [`InputDocumentArgs`], tables and JSON go
-//! out through [`output`], [`ControllerClient`] queries a running controller, and [`CommandError`] is
-//! how a command fails. The decision: this crate implements no command, so that the operator's
-//! commands (`crux`) and the laboratory (`lab`) share it without knowing each other.
+//! Documents and policy files come in through [`files`] and [`InputDocumentArgs`], tables and JSON
+//! go out through [`output`], [`ControllerClient`] queries a running controller, and
+//! [`CommandError`] is how a command fails. The decision: this crate implements no command, so that
+//! the operator's commands (`crux`) and the laboratory (`lab`) share it without knowing each other.
 
 mod client;
 mod command_error;

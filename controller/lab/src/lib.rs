@@ -1,10 +1,11 @@
 //! The laboratory: commands that evaluate Crux and that no operator of a fabric needs.
 //!
-//! `demo` runs the whole system on emulated switches, `simulate`, `compare` and `replay` use the fluid
-//! model, `place` and `reproduce` apply placement policies, `bench` tests what the system promises,
-//! and `job` emulates training on real hosts. The binary mounts them all with [`LabCommand`]. The
-//! decision: this crate is behind a default feature of the binary, so that a packaged daemon contains
-//! no paused clock, no plotting and no planted bug (docs/decisions/0010-lab-crate.md).
+//! `demo` runs the whole system on emulated switches, `simulate`, `compare` and `replay` use the
+//! fluid model, `place` and `reproduce` apply placement policies, `bench` tests what the system
+//! promises, and `job` emulates training on real hosts. The binary mounts them all with
+//! [`LabCommand`]. The decision: this crate is behind a default feature of the binary, so that a
+//! packaged daemon contains no paused clock, no plotting and no planted bug
+//! (docs/decisions/0010-lab-crate.md).
 
 mod bench;
 mod compare;

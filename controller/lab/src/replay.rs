@@ -1,8 +1,9 @@
 //! `crux replay`: a trace of jobs that come, are placed, train and leave, under one placement and
 //! several communication schedulers.
 //!
-//! [`trace_source`] makes the trace, [`runs`] replays it under all schedulers in parallel and writes
-//! checkpoints, [`table`] and [`page`] show the outcomes. [`simulator::replay`] does the replay.
+//! [`trace_source`] makes the trace, [`runs`] replays it under all schedulers in parallel and
+//! writes checkpoints, [`table`] and [`page`] show the outcomes. [`simulator::replay`] does the
+//! replay.
 
 mod page;
 pub(super) mod runs;

@@ -1,8 +1,9 @@
 //! `crux reproduce`: the experiments of the papers, each under the name of its figure.
 //!
-//! An experiment is a function from [`SeedOptions`] to [`PaperReproduction`]: rows of what the paper says
-//! and what came out here, and what had to be assumed. The decision: no experiment has a model of
-//! its own. They ask the planner, the simulator and the placement policies, and say what with.
+//! An experiment is a function from [`SeedOptions`] to [`PaperReproduction`]: rows of what the
+//! paper says and what came out here, and what had to be assumed. The decision: no experiment has a
+//! model of its own. They ask the planner, the simulator and the placement policies, and say what
+//! with.
 
 mod calibration;
 mod cluster;

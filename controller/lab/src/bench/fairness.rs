@@ -1,8 +1,8 @@
 //! `crux bench fairness`: what it costs to spare the job that suffers most (Crux §7.2).
 //!
 //! The cases are those of `crux bench decisions`, and [`simulator::decisions`] says what each
-//! weight of fairness comes to on one of them; here many are tried at a time ([`parallel_cases`]) and put
-//! before people.
+//! weight of fairness comes to on one of them; here many are tried at a time ([`parallel_cases`])
+//! and put before people.
 
 mod figure;
 

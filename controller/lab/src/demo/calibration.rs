@@ -2,9 +2,9 @@
 //!
 //! Crux §2.2: a 64-GPU GPT takes 1.53 s an iteration alone and 1.70 s while a 16-GPU BERT shares
 //! its leaf-spine links, which costs the BERT 7.7 % of its throughput. Two times, two unknown
-//! volumes: [`fit_volumes`] finds them by Newton's method, each step from a few runs of the case on the
-//! embedded fabric. `crux demo --calibrate` does it again; [`CALIBRATED`] is what it gave. Nothing
-//! of the demo's own scenario enters.
+//! volumes: [`fit_volumes`] finds them by Newton's method, each step from a few runs of the case on
+//! the embedded fabric. `crux demo --calibrate` does it again; [`CALIBRATED`] is what it gave.
+//! Nothing of the demo's own scenario enters.
 
 use serde::Serialize;
 

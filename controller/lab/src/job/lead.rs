@@ -177,14 +177,11 @@ impl RunCoordinator {
                 }
             }
             report = self.reports.recv() => {
-                if let HostMessage::Done(flow) = report.ok_or_else(|| CommandError::Failed("all hosts have disconnected".to_owned()))?? {
-                    let now = duration_nanos(self.since.elapsed());
-                    let job = *self.jobs.get(flow as usize).ok_or_else(|| CommandError::Failed(format!("a host reported unknown flow {flow}")))?;
-                    if let Some(teller) = &mut self.reporter {
-                        teller.finish_flow(job, nanos_to_seconds(now));
-                    }
-                    let effects = self.trainings[job].handle_flow_done(now);
-                    self.apply_effects(job, &effects).await?;
+                let Some(report) = report else {
+                    return Err(CommandError::Failed("all hosts have disconnected".to_owned()));
+                };
+                if let HostMessage::Done(flow) = report? {
+                    self.finish_flow(flow).await?;
                 }
             }
             () = receive_feedback(&mut self.reporter) => {}
@@ -194,6 +191,18 @@ impl RunCoordinator {
             }
         }
         Ok(())
+    }
+
+    async fn finish_flow(&mut self, flow: u32) -> Result<(), CommandError> {
+        let now = duration_nanos(self.since.elapsed());
+        let Some(&job) = self.jobs.get(flow as usize) else {
+            return Err(CommandError::Failed(format!("a host reported unknown flow {flow}")));
+        };
+        if let Some(reporter) = &mut self.reporter {
+            reporter.finish_flow(job, nanos_to_seconds(now));
+        }
+        let effects = self.trainings[job].handle_flow_done(now);
+        self.apply_effects(job, &effects).await
     }
 
     async fn apply_effects(

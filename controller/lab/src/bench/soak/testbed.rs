@@ -173,10 +173,11 @@ impl SoakTestbed {
         self.running.stop().await;
     }
 
-    async fn with_traffic<R: Send + 'static>(
-        &self,
-        run: impl FnOnce(&mut SoakTraffic, Nanos, &mut switch::EndpointOutbox) -> R + Send + 'static,
-    ) -> Result<R, CommandError> {
+    async fn with_traffic<R, F>(&self, run: F) -> Result<R, CommandError>
+    where
+        R: Send + 'static,
+        F: FnOnce(&mut SoakTraffic, Nanos, &mut switch::EndpointOutbox) -> R + Send + 'static,
+    {
         let hosts: EndpointHandle = self.running.endpoint(self.hosts);
         hosts.with_endpoint(run).await.map_err(CommandError::failed)
     }
