@@ -81,8 +81,8 @@ impl EmulatedHost {
         ends
     }
 
-    /// Begins the message of a flow. A flow that begins at another host, or is still active, is left
-    /// as it is.
+    /// Begins the message of a flow. A flow that begins at another host, or is still active, is
+    /// left as it is.
     pub fn begin_flow(&mut self, flow: u32, now: Nanos) {
         let index = flow as usize;
         if let Some(outgoing) = self.outgoing.get_mut(&index).filter(|flow| flow.sender.is_done()) {
@@ -114,7 +114,8 @@ impl EmulatedHost {
         wires.chain(deadlines).min()
     }
 
-    /// Advances time to `now`. A late caller does so for each [`EmulatedHost::next_deadline`] in turn.
+    /// Advances time to `now`. A late caller does so for each [`EmulatedHost::next_deadline`] in
+    /// turn.
     pub fn advance_to(&mut self, now: Nanos) {
         let expired: Vec<_> = self
             .outgoing

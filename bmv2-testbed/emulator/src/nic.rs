@@ -11,8 +11,8 @@ use topology::Bandwidth;
 
 use switch::Nanos;
 
-/// The sending side of a NIC. Sans-IO: [`NicScheduler::next_connection`] returns the connection that
-/// may send now, [`NicScheduler::take_next_wake`] the time of the next call.
+/// The sending side of a NIC. Sans-IO: [`NicScheduler::next_connection`] returns the connection
+/// that may send now, [`NicScheduler::take_next_wake`] the time of the next call.
 #[derive(Clone, Debug)]
 pub(crate) struct NicScheduler {
     picos_per_byte: u64,

@@ -1,9 +1,10 @@
 //! The reliable transport of one connection, as RoCE NICs do it: a fixed window, cumulative
-//! acknowledgements, go-back-N on a sequence error, and a timeout for losses that nothing else reveals.
+//! acknowledgements, go-back-N on a sequence error, and a timeout for losses that nothing else
+//! reveals.
 //!
 //! Sans-IO: a [`TransportSender`] takes acknowledgements and times and gives segments; a
-//! [`TransportReceiver`] turns each segment into a reply. Memory is constant: neither keeps packets,
-//! since a segment can be made again from its number.
+//! [`TransportReceiver`] turns each segment into a reply. Memory is constant: neither keeps
+//! packets, since a segment can be made again from its number.
 //!
 //! The decision: no congestion control. Real RoCE fabrics are lossless by PFC; here the window, a
 //! small multiple of the bandwidth-delay product, bounds what a connection can have queued, so the

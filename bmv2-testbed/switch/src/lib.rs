@@ -6,8 +6,8 @@
 //!
 //! A module uses only modules named before it in this list: `ids`, `spec` (what a program declares)
 //! and `time`; `run` (what happens to a packet); `compile` (JSON to [`Program`]) and `scheduler`;
-//! `device` ([`Device`], one switch as a synchronous state machine); `emulated_network` (devices and
-//! endpoints on a virtual clock) and `ports` (a device on the machine's interfaces); `testing`;
+//! `device` ([`Device`], one switch as a synchronous state machine); `emulated_network` (devices
+//! and endpoints on a virtual clock) and `ports` (a device on the machine's interfaces); `testing`;
 //! `p4runtime`, the server, which reaches a device through its [`DeviceHandle`].
 
 mod compile;

@@ -1,10 +1,11 @@
 //! The P4Runtime server of one device, over tonic.
 //!
-//! [`apply_requests`] answers on a listener until [`ServerHandle::shutdown`]. The parts: `sessions` carries
-//! out what [`crate::p4runtime::election`] decides, `requests` takes each call to the device's thread in one
-//! hop, `pipeline` keeps the pipelines there, `write` and `read` do the entities, `entity` and
-//! `packet` translate. The decision behind it: one incarnation of the switch is one value, so that
-//! a restart is to drop it and make the next, with nothing left behind but the listening socket.
+//! [`apply_requests`] answers on a listener until [`ServerHandle::shutdown`]. The parts: `sessions`
+//! carries out what [`crate::p4runtime::election`] decides, `requests` takes each call to the
+//! device's thread in one hop, `pipeline` keeps the pipelines there, `write` and `read` do the
+//! entities, `entity` and `packet` translate. The decision behind it: one incarnation of the switch
+//! is one value, so that a restart is to drop it and make the next, with nothing left behind but
+//! the listening socket.
 //!
 //! Three locks are here, each because two threads meet: streams and calls share the sessions, and
 //! `requests` says why a reader may hold them; the pipelines belong to the device's thread and are

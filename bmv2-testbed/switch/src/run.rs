@@ -1,7 +1,7 @@
 //! What runs on every packet: the header vector, the parser, actions, tables and the deparser.
 //!
-//! `compile` builds these structures from the BMv2 JSON and `device` drives them. Nothing here reads
-//! a clock, a name or a map of names: every reference is an index resolved at compile time.
+//! `compile` builds these structures from the BMv2 JSON and `device` drives them. Nothing here
+//! reads a clock, a name or a map of names: every reference is an index resolved at compile time.
 
 pub(crate) mod action;
 pub(crate) mod arrays;

@@ -2,13 +2,13 @@
 //! are.
 //!
 //! Each switch sends a probe out of each of its ports, and whichever switch receives it tells the
-//! controller: that is one direction of a cable. [`probe`] is the frame, [`TopologyObserver`] what was
-//! heard and is not stale, [`compare()`] how that differs from the document, [`learned`](learned())
-//! the document of what was found; `growth` makes that the fabric where no document does. Two
-//! shells bring packets: the `scout` beside a running
-//! controller, and [`survey`](survey()) once, for a fabric that has none. The decision: each
-//! direction of a cable is learned from its own probes. What goes through one way only is seen to,
-//! and nothing is concluded from silence before both ends have been listened to for long enough.
+//! controller: that is one direction of a cable. [`probe`] is the frame, [`TopologyObserver`] what
+//! was heard and is not stale, [`compare()`] how that differs from the document,
+//! [`learned`](learned()) the document of what was found; `growth` makes that the fabric where no
+//! document does. Two shells bring packets: the `scout` beside a running controller, and
+//! [`survey`](survey()) once, for a fabric that has none. The decision: each direction of a cable
+//! is learned from its own probes. What goes through one way only is seen to, and nothing is
+//! concluded from silence before both ends have been listened to for long enough.
 
 mod arp;
 mod cabling;

@@ -4,13 +4,13 @@
 //! Event -> State::step -> Plan -> lower -> Desired tables -> a session per switch -> its writes
 //! ```
 //!
-//! [`state`] decides with the planner, [`lower`](mod@lower) turns the plan into tables, [`southbound`]
-//! reconciles the switches with them, [`discovery`] and [`liveness`] observe the fabric,
-//! [`telemetry`] takes the reports that jobs send through [`northbound`], [`event_log`] records
-//! what happens, `trace_export` exports how long it took, [`leadership`] or [`etcd`] decides which
-//! controller writes, and [`runtime`] runs the parts under a [`Config`]. The decision: nothing
-//! flows back. What a switch holds is read when it matters and never remembered, so there is one
-//! repair for everything: the next reconcile.
+//! [`state`] decides with the planner, [`lower`](mod@lower) turns the plan into tables,
+//! [`southbound`] reconciles the switches with them, [`discovery`] and [`liveness`] observe the
+//! fabric, [`telemetry`] takes the reports that jobs send through [`northbound`], [`event_log`]
+//! records what happens, `trace_export` exports how long it took, [`leadership`] or [`etcd`]
+//! decides which controller writes, and [`runtime`] runs the parts under a [`Config`]. The
+//! decision: nothing flows back. What a switch holds is read when it matters and never remembered,
+//! so there is one repair for everything: the next reconcile.
 
 pub mod access;
 pub mod clock;

@@ -2,8 +2,9 @@
 //!
 //! [`state`](crate::state) makes the plan, sessions write the tables. The decision: a plan leaves
 //! no choice, so neither does lowering: no memory, no error, no clock; what might not fit a table
-//! was refused when the [`FabricWiring`] was made. Each module here owns the P4 tables it is named for,
-//! and no other writes them. All rows are signed, so that who reads a switch knows whose they are.
+//! was refused when the [`FabricWiring`] was made. Each module here owns the P4 tables it is named
+//! for, and no other writes them. All rows are signed, so that who reads a switch knows whose they
+//! are.
 
 mod acl_punt;
 mod dst_leaf;

@@ -1,8 +1,8 @@
 //! What a running controller offers to people and programs, all at one address.
 //!
-//! Streams of reports (gRPC) go to the desk of [`report_ingest`](crate::report_ingest); questions and
-//! commands (HTTP with JSON, gRPC) are answered by [`service`]; who may ask is for the gate to say.
-//! The decision: whatever is offered is a question to the state or an event for it, through
+//! Streams of reports (gRPC) go to the desk of [`report_ingest`](crate::report_ingest); questions
+//! and commands (HTTP with JSON, gRPC) are answered by [`service`]; who may ask is for the gate to
+//! say. The decision: whatever is offered is a question to the state or an event for it, through
 //! [`ControllerAccess`]; nothing here remembers anything about the fabric.
 
 mod auth;

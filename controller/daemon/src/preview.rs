@@ -1,8 +1,8 @@
 //! What a change of policy would do, before anything is written.
 //!
-//! Pure: a [`PlanRequest`] about the policy that is proposed, and what is in force. The decision: what
-//! is shown is made by the same planner, lowering and difference as what would be written, and told
-//! in the words of the documents, so that a person and a program read the same.
+//! Pure: a [`PlanRequest`] about the policy that is proposed, and what is in force. The decision:
+//! what is shown is made by the same planner, lowering and difference as what would be written, and
+//! told in the words of the documents, so that a person and a program read the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -2,10 +2,10 @@
 //! files that run again to the same plans.
 //!
 //! [`runtime`](crate::runtime) notes every call of [`State::step`]; a thread of its own turns the
-//! notes into lines of JSON and writes them to a ring of files, and [`replay_recording`] runs a file
-//! again. Two decisions. The recorder is never waited for: where it cannot follow, it skips, and
-//! begins a new file. And every file begins with the whole state, so each can be read alone, and
-//! the oldest can go at any time.
+//! notes into lines of JSON and writes them to a ring of files, and [`replay_recording`] runs a
+//! file again. Two decisions. The recorder is never waited for: where it cannot follow, it skips,
+//! and begins a new file. And every file begins with the whole state, so each can be read alone,
+//! and the oldest can go at any time.
 
 mod digest;
 mod file_ring;

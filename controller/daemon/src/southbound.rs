@@ -1,8 +1,9 @@
 //! Everything between the desired tables and the switches: one session per switch.
 //!
-//! [`runtime`](crate::runtime) publishes [`DesiredTables`] and starts a session for each [`SwitchTarget`]; a
-//! session reads its switch, writes what differs and tells the [`StatusBoard`]. The decision: sessions
-//! know nothing of plans, jobs or each other; all they get is tables with a generation.
+//! [`runtime`](crate::runtime) publishes [`DesiredTables`] and starts a session for each
+//! [`SwitchTarget`]; a session reads its switch, writes what differs and tells the [`StatusBoard`].
+//! The decision: sessions know nothing of plans, jobs or each other; all they get is tables with a
+//! generation.
 
 pub mod arbitration;
 mod client;

@@ -1,12 +1,13 @@
 //! The controller's state and the one function that writes it.
 //!
-//! Everything the controller learns arrives as an [`StateEvent`]; [`State::step`] takes it in and says
-//! what follows as [`Effects`]. Sans-IO: [`runtime`](crate::runtime) brings the events, answers the
-//! questions, lowers what is to be realised and gives it to the sessions. Two decisions. Thinking
-//! is not done here: planning may take long, so a step only asks a [`PlanRequest`], and the answer is
-//! an event like any other; a failure that comes meanwhile is repaired with the plan in force. And
-//! every question is about whole inputs. There is no path on which only a part of the state is
-//! brought up to date, so there is none on which it can be forgotten.
+//! Everything the controller learns arrives as an [`StateEvent`]; [`State::step`] takes it in and
+//! says what follows as [`Effects`]. Sans-IO: [`runtime`](crate::runtime) brings the events,
+//! answers the questions, lowers what is to be realised and gives it to the sessions. Two
+//! decisions. Thinking is not done here: planning may take long, so a step only asks a
+//! [`PlanRequest`], and the answer is an event like any other; a failure that comes meanwhile is
+//! repaired with the plan in force. And every question is about whole inputs. There is no path on
+//! which only a part of the state is brought up to date, so there is none on which it can be
+//! forgotten.
 
 mod drain_progress;
 mod event;

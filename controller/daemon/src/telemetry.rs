@@ -8,10 +8,11 @@
 //! counters of switches -> Gauges -> Measured: load of links, period and volume of jobs
 //! ```
 //!
-//! [`ReportedJobRegistry`] knows which jobs there are and what is known of each; the desk is the task that has
-//! it, and [`northbound`](crate::northbound) serves the streams. The decision: reports stop here. A
-//! report changes sums of its own job and nothing else; the state hears only of jobs that came,
-//! went, or turned out to be different, so how much is reported has no part in how much is planned.
+//! [`ReportedJobRegistry`] knows which jobs there are and what is known of each; the desk is the
+//! task that has it, and [`northbound`](crate::northbound) serves the streams. The decision:
+//! reports stop here. A report changes sums of its own job and nothing else; the state hears only
+//! of jobs that came, went, or turned out to be different, so how much is reported has no part in
+//! how much is planned.
 
 mod conversion;
 pub mod counter_aggregator;

@@ -1,8 +1,8 @@
 //! Headers and fields of a program: from names to slots.
 //!
-//! The first pass of loading; every other pass asks [`HeaderCatalog`] for what a name stands for. A field
-//! of more than 128 bits becomes several pieces here, so that nothing behind this pass knows of
-//! widths beyond that; such a field can be carried, copied and compared, not computed with.
+//! The first pass of loading; every other pass asks [`HeaderCatalog`] for what a name stands for. A
+//! field of more than 128 bits becomes several pieces here, so that nothing behind this pass knows
+//! of widths beyond that; such a field can be carried, copied and compared, not computed with.
 
 use std::collections::BTreeMap;
 

@@ -1,11 +1,12 @@
 //! The way of one packet, and of the copies it makes, through a device.
 //!
-//! As in simple_switch: parse, ingress, queue, egress, deparse. [`PacketRun::take`] is the way to the
-//! queue, [`PacketRun::leave`] the one from it; between them a packet is a [`BufferedPacket`], its header
-//! vector and its bytes, which is moved and never copied unless the program makes copies. What goes
-//! round (resubmitted, recirculated) waits in a line and is worked off, first come first served,
-//! before the next packet. Between one arrival or instant and the next, only so many passes are
-//! made: a program that sends packets in circles does not stop the switch, which BMv2 lets it do.
+//! As in simple_switch: parse, ingress, queue, egress, deparse. [`PacketRun::take`] is the way to
+//! the queue, [`PacketRun::leave`] the one from it; between them a packet is a [`BufferedPacket`],
+//! its header vector and its bytes, which is moved and never copied unless the program makes
+//! copies. What goes round (resubmitted, recirculated) waits in a line and is worked off, first
+//! come first served, before the next packet. Between one arrival or instant and the next, only so
+//! many passes are made: a program that sends packets in circles does not stop the switch, which
+//! BMv2 lets it do.
 
 use std::collections::VecDeque;
 

@@ -102,8 +102,8 @@ impl EmulatedNetworkHandle {
         self.run_command(move |owner| owner.state.set_wire_state(wire, state)).await
     }
 
-    /// The counts of both directions of a wire, that from its first end first; empty for a wire that
-    /// does not exist.
+    /// The counts of both directions of a wire, that from its first end first; empty for a wire
+    /// that does not exist.
     pub async fn wire_counts(&self, wire: WireIndex) -> Result<Vec<WireCounts>, OwnerStopped> {
         self.run_command(move |owner| owner.state.wire_counts(wire)).await
     }

@@ -1,9 +1,9 @@
 //! The state of an emulated network and its transitions, one event at a time.
 //!
 //! Sans I/O and deterministic: events are ordered by time and then by the order in which they were
-//! caused. A direction of a wire is a [`WireDirection`]: the sender's scheduler, then a line of packets in
-//! flight. Since a wire keeps the order of its packets, only the first of each line is in the event
-//! heap, which therefore stays as small as the fabric, however much is under way.
+//! caused. A direction of a wire is a [`WireDirection`]: the sender's scheduler, then a line of
+//! packets in flight. Since a wire keeps the order of its packets, only the first of each line is
+//! in the event heap, which therefore stays as small as the fabric, however much is under way.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

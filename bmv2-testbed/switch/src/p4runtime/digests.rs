@@ -1,8 +1,8 @@
 //! Digests on their way to the controller, and value sets on their way from it.
 //!
-//! [`DigestSubscriptions`] is sans I/O: digests and times go in, lists to send come out (P4Runtime §9.6 and
-//! §16.5). A digest that has been sent and neither acknowledged nor forgotten by time is not sent
-//! again.
+//! [`DigestSubscriptions`] is sans I/O: digests and times go in, lists to send come out (P4Runtime
+//! §9.6 and §16.5). A digest that has been sent and neither acknowledged nor forgotten by time is
+//! not sent again.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,8 +2,8 @@
 //!
 //! A sans-IO machine: sessions connect, claim an election id for a role, and disconnect; the
 //! machine returns the notices to send and the sessions to close. [`crate::p4runtime`] carries both
-//! out and checks with it before every write. The one decision here: the primary is never stored, it
-//! is derived from the election ids of the live sessions, so it cannot disagree with them.
+//! out and checks with it before every write. The one decision here: the primary is never stored,
+//! it is derived from the election ids of the live sessions, so it cannot disagree with them.
 //!
 //! Source: P4Runtime v1.5, "Client Arbitration and Controller Replication".
 
@@ -335,8 +335,8 @@ impl ControllerRole {
         self.members.iter().any(|(&other, &used)| other != session && used == Some(id))
     }
 
-    /// Notifies all sessions, the primary last: when it learns that it may write, every other session
-    /// has been notified that it may not.
+    /// Notifies all sessions, the primary last: when it learns that it may write, every other
+    /// session has been notified that it may not.
     fn notify_all(&self, name: &str, dialect: ArbitrationDialect) -> Vec<ElectionAction> {
         let primary = self.primary_session(dialect);
         let others = self.members.keys().copied().filter(|&session| Some(session) != primary);

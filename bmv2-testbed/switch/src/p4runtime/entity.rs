@@ -1,7 +1,7 @@
 //! Keys, actions and counts: protobuf to control API and back, through the [`PipelineSchema`].
 //!
-//! Every function is total and pure: any message gives a value or a [`RequestFailure`] that names the
-//! field at fault, and whatever is decoded encodes to the canonical form, in the order of the
+//! Every function is total and pure: any message gives a value or a [`RequestFailure`] that names
+//! the field at fault, and whatever is decoded encodes to the canonical form, in the order of the
 //! P4Info.
 
 use std::collections::BTreeMap;

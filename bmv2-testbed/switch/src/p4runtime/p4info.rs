@@ -1,9 +1,9 @@
 //! P4Info resolved against a program: what every id of the protocol stands for on the device.
 //!
 //! `p4info/resolve.rs` joins a `p4.config.v1.P4Info` with the program of the BMv2 JSON by name and
-//! refuses pairs that disagree; [`crate::p4runtime`] then translates with plain look-ups of this. The
-//! decision behind it: a controller that pushes two artefacts of different builds gets an error when
-//! it pushes them, with the object and both values named, instead of wrong packets later.
+//! refuses pairs that disagree; [`crate::p4runtime`] then translates with plain look-ups of this.
+//! The decision behind it: a controller that pushes two artefacts of different builds gets an error
+//! when it pushes them, with the object and both values named, instead of wrong packets later.
 
 mod resolution;
 mod stateful_objects;

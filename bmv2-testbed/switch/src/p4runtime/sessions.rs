@@ -1,8 +1,8 @@
 //! The open streams of one device: the election and the way to each controller.
 //!
-//! [`crate::p4runtime::election`] decides, this sends. Every stream has a bounded queue; a controller that
-//! does not even take the notices meant for it loses its stream, and packets never fill the places
-//! kept for notices.
+//! [`crate::p4runtime::election`] decides, this sends. Every stream has a bounded queue; a
+//! controller that does not even take the notices meant for it loses its stream, and packets never
+//! fill the places kept for notices.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};

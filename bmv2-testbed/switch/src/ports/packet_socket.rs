@@ -1,8 +1,8 @@
 //! A packet socket (AF_PACKET) on one interface, and the batches in which packets come and go.
 //!
 //! Frames are exchanged whole, many in one system call, and no call ever blocks. What this machine
-//! itself sends through the interface is not received, so a port receives from its peer only. Safe wrappers are
-//! those of the crate `nix`, its macro for socket options included.
+//! itself sends through the interface is not received, so a port receives from its peer only. Safe
+//! wrappers are those of the crate `nix`, its macro for socket options included.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};

@@ -32,7 +32,8 @@ pub(super) struct DevicePort {
 enum PortOutput {
     Interface {
         socket: Option<PacketSocket>,
-        /// The incarnation of the interface that the socket is bound to, once the kernel has reported it.
+        /// The incarnation of the interface that the socket is bound to, once the kernel has
+        /// reported it.
         index: Option<u32>,
     },
     File(CaptureWriter),
@@ -145,7 +146,8 @@ impl DevicePort {
 
     /// Fills the batch with frames that have arrived; how many.
     pub(super) fn receive_batch(&mut self, batch: &mut FrameBatch) -> usize {
-        // Reading again is also what clears an error of the interface; rtnetlink reports the error as well.
+        // Reading again is also what clears an error of the interface; rtnetlink reports the error
+        // as well.
         self.send_status = SendStatus::All;
         match &self.output {
             PortOutput::Interface { socket, .. } => {

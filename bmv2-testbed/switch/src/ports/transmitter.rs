@@ -1,7 +1,7 @@
 //! The sending side of one port in real time: queues, the wire they share, and what has left it.
 //!
-//! Sans I/O. Packets wait in the [`PortScheduler`], one is on the wire while its bits last, and those
-//! whose last bit has left are `ready` for the interface. A packet is finished, which runs a
+//! Sans I/O. Packets wait in the [`PortScheduler`], one is on the wire while its bits last, and
+//! those whose last bit has left are `ready` for the interface. A packet is finished, which runs a
 //! device's egress, when the wire takes it: the caller says how, as an [`Exit`]. A thread never
 //! wakes exactly on time; so a packet that waited starts when the one before it ended, not when
 //! that was noticed, and a busy port keeps its rate whatever the delay.
@@ -75,8 +75,8 @@ impl<T> PortTransmitter<T> {
         }
     }
 
-    /// When [`PortTransmitter::advance`] has something to do; none while nothing is on the wire or the
-    /// interface takes nothing.
+    /// When [`PortTransmitter::advance`] has something to do; none while nothing is on the wire or
+    /// the interface takes nothing.
     pub(super) fn next_deadline(&self) -> Option<Nanos> {
         let has_room = self.ready.len() < READY_LIMIT;
         let on_wire = self.on_wire.as_ref().filter(|_| has_room);

@@ -1,7 +1,7 @@
 //! Actions: lists of primitives, and the state they work on.
 //!
-//! Tables, the parser and the pipelines' plain calls all run an [`Action`] on a [`PacketContext`]. A
-//! primitive this version does not have is refused when the program is loaded, so running one
+//! Tables, the parser and the pipelines' plain calls all run an [`Action`] on a [`PacketContext`].
+//! A primitive this version does not have is refused when the program is loaded, so running one
 //! cannot fail. As in BMv2, `exit` lets the rest of its action run and ends the pipeline after it,
 //! and what concerns the packet as a whole (clones, resubmission) is only noted: `device` acts on
 //! it when the pipeline has ended.

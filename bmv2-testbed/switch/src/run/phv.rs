@@ -3,9 +3,9 @@
 //!
 //! The parser fills it, expressions and actions read and write it, the deparser empties it. One
 //! `Phv` belongs to a device and is wiped for each packet, so that no packet allocates; copies of a
-//! packet (multicast, clones) take a copy of it. A field is a [`PhvSlot`]: its place here is decided
-//! when the program is loaded, never looked up by name. A field of more than 128 bits is several
-//! slots, one after the other.
+//! packet (multicast, clones) take a copy of it. A field is a [`PhvSlot`]: its place here is
+//! decided when the program is loaded, never looked up by name. A field of more than 128 bits is
+//! several slots, one after the other.
 
 use crate::ids::{HeaderIndex, PhvSlot, StackIndex, VarbitIndex};
 use crate::spec::{FieldRef, bit_mask};

@@ -228,7 +228,8 @@ async fn report(
     Ok(())
 }
 
-/// Reports windows of a job. What is report of them is read and forgotten, or it would pile up here.
+/// Reports windows of a job. What is report of them is read and forgotten, or it would pile up
+/// here.
 async fn report_job(
     job: u32,
     line: ReportStream,

@@ -1,7 +1,8 @@
 //! What was heard of a fabric and is not stale.
 //!
-//! Sans-IO: frames and the time are arguments, [`ObservedTopology`] is the result. The decision: of each port,
-//! only the latest round counts, so a probe that somebody recorded and sends again is old news.
+//! Sans-IO: frames and the time are arguments, [`ObservedTopology`] is the result. The decision: of
+//! each port, only the latest round counts, so a probe that somebody recorded and sends again is
+//! old news.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

@@ -1,10 +1,11 @@
 //! A fabric without a document: what is found becomes the fabric.
 //!
-//! The [`link_discovery`](super::link_discovery) asks every round. Sans-IO: what is seen and the time are arguments,
-//! another fabric is the result. Two decisions. The fabric only grows: what was found once and is
-//! not seen any more has failed, and comes back as what it was; only a port that leads elsewhere
-//! now is taken at its word. And what is new counts once nothing newer was found for as long as
-//! silence takes to count, so that a fabric whose switches answer one by one is learned at once.
+//! The [`link_discovery`](super::link_discovery) asks every round. Sans-IO: what is seen and the
+//! time are arguments, another fabric is the result. Two decisions. The fabric only grows: what was
+//! found once and is not seen any more has failed, and comes back as what it was; only a port that
+//! leads elsewhere now is taken at its word. And what is new counts once nothing newer was found
+//! for as long as silence takes to count, so that a fabric whose switches answer one by one is
+//! learned at once.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! What a member needs of etcd: the seam between it and its calls.
 //!
-//! [`EtcdClient`](super::calls::EtcdClient) is the etcd that there is; the fault campaign brings a model of
-//! one. The decision: as between sessions and switches, the seam speaks the controller's own types,
-//! and every call is a future that may be dropped at any await.
+//! [`EtcdClient`](super::calls::EtcdClient) is the etcd that there is; the fault campaign brings a
+//! model of one. The decision: as between sessions and switches, the seam speaks the controller's
+//! own types, and every call is a future that may be dropped at any await.
 
 use std::future::Future;
 use std::time::Duration;

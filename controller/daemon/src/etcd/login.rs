@@ -1,9 +1,9 @@
 //! As whom etcd is asked: a name and a password once, and from then on the token that it gave for
 //! them.
 //!
-//! [`calls`](super::calls) shows the token with every call, by way of [`TokenInterceptor`]. The decision: a
-//! token is used until etcd does not know it any more, however long that is; how tokens end is
-//! etcd's own business and differs between its kinds of them.
+//! [`calls`](super::calls) shows the token with every call, by way of [`TokenInterceptor`]. The
+//! decision: a token is used until etcd does not know it any more, however long that is; how tokens
+//! end is etcd's own business and differs between its kinds of them.
 
 use tokio::sync::watch;
 use tonic::metadata::{Ascii, MetadataValue};

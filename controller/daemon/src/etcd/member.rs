@@ -1,9 +1,9 @@
 //! One controller's part in the cluster: a task that keeps its lease, stands for election, follows
 //! what is stored and stores what its [`MemberHandle`] is given.
 //!
-//! Decisions are [`LeaseState`]'s; here are the calls that it needs, one after the other. The decision:
-//! whatever etcd tells only wakes the task, which then reads everything. A connection that breaks
-//! costs nothing else: lease and leadership go on as long as etcd keeps them.
+//! Decisions are [`LeaseState`]'s; here are the calls that it needs, one after the other. The
+//! decision: whatever etcd tells only wakes the task, which then reads everything. A connection
+//! that breaks costs nothing else: lease and leadership go on as long as etcd keeps them.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! What one switch's tables are made from: the fabric, the plan, and where the switch stands.
 //!
-//! [`Situation`] is made once per lowering, a [`SwitchContext`] once per switch; the modules beside this one
-//! turn a site into the rows of their table. The decision: everything that more than one table
-//! needs (usable next hops, which flows concern which switch) is found here in one pass, so that
-//! tables that refer to each other are made from the same facts.
+//! [`Situation`] is made once per lowering, a [`SwitchContext`] once per switch; the modules beside
+//! this one turn a site into the rows of their table. The decision: everything that more than one
+//! table needs (usable next hops, which flows concern which switch) is found here in one pass, so
+//! that tables that refer to each other are made from the same facts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;

@@ -1,7 +1,8 @@
 //! What a controller knows and has decided, as answers tell it.
 //!
-//! Pure: a [`ControllerView`] of one instant goes in, rows by name come out. The decision: everything is read
-//! off the plan, its report and the board; nothing is computed that they could contradict.
+//! Pure: a [`ControllerView`] of one instant goes in, rows by name come out. The decision:
+//! everything is read off the plan, its report and the board; nothing is computed that they could
+//! contradict.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

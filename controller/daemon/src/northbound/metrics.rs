@@ -1,8 +1,8 @@
 //! What a monitoring system scrapes: the text format of Prometheus (version 0.0.4).
 //!
-//! Pure, from a [`ControllerView`] and the timing of the latest change. The decision: counters are those that
-//! the sessions keep anyway and gauges are read off the plan, so a scrape costs what it prints and
-//! nothing is counted twice.
+//! Pure, from a [`ControllerView`] and the timing of the latest change. The decision: counters are
+//! those that the sessions keep anyway and gauges are read off the plan, so a scrape costs what it
+//! prints and nothing is counted twice.
 
 use topology::{LinkId, Severity};
 

@@ -1,8 +1,8 @@
 //! Streams of reports, each read by a task of its own.
 //!
-//! The decision: a stream is read no faster than its share ([`RateLimiter`]) and waits its turn at the
-//! desk, so memory is bounded by the number of streams, and how long anybody waits by the number of
-//! the others.
+//! The decision: a stream is read no faster than its share ([`RateLimiter`]) and waits its turn at
+//! the desk, so memory is bounded by the number of streams, and how long anybody waits by the
+//! number of the others.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

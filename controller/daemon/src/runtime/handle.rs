@@ -13,8 +13,8 @@ use tracing::warn;
 
 use crate::access::ControllerAccess;
 
-/// A running controller. Whatever it can be asked and told, its [`ControllerAccess`] can. Dropping it stops
-/// the controller as [`ControllerHandle::shutdown`] does, without waiting.
+/// A running controller. Whatever it can be asked and told, its [`ControllerAccess`] can. Dropping
+/// it stops the controller as [`ControllerHandle::shutdown`] does, without waiting.
 #[derive(Debug)]
 pub struct ControllerHandle {
     pub(super) access: ControllerAccess,

@@ -1,7 +1,7 @@
 //! The planner at work on the latest request, and everybody who waits for its plan.
 //!
-//! The decision: one request at a time, computed beside the event loop. A receipt is sent once, with
-//! the findings of the event itself before those of the plan.
+//! The decision: one request at a time, computed beside the event loop. A receipt is sent once,
+//! with the findings of the event itself before those of the plan.
 
 use std::collections::VecDeque;
 

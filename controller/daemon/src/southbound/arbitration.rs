@@ -5,7 +5,8 @@
 //! election id is never used twice. It spells (term, controller, bid) in its 128 bits; every
 //! stream bids anew, so a ghost of an old connection never holds our id. Reuse would evict the real
 //! primary on bmv2 or be refused elsewhere. Whether to bid for a switch whose primary has left is
-//! not decided here but for all switches together, in [`leadership_event`](crate::leadership_event).
+//! not decided here but for all switches together, in
+//! [`leadership_event`](crate::leadership_event).
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
 //! One connection to one switch over gRPC: the P4Runtime calls that the controller makes.
 //!
-//! It is the [`SwitchConnection`] of sessions; tests and the demo read switches with it too, which needs
-//! no mastership. The decision: limits and deadlines are set here once, so that no call can be made
-//! without them.
+//! It is the [`SwitchConnection`] of sessions; tests and the demo read switches with it too, which
+//! needs no mastership. The decision: limits and deadlines are set here once, so that no call can
+//! be made without them.
 
 use std::collections::BTreeMap;
 use std::future::Future;

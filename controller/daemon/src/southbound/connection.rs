@@ -1,9 +1,9 @@
 //! What a session needs of a switch and of the network: the seam between the two.
 //!
-//! [`GrpcNetwork`](super::GrpcNetwork) is the network that there is; the fault campaign brings another one, in
-//! which everything that can go wrong does, in an order that a seed decides. The decision: the seam
-//! speaks the controller's own types, so that nothing above it knows protobufs, and calls are
-//! futures that hold no lock and may be dropped at any await.
+//! [`GrpcNetwork`](super::GrpcNetwork) is the network that there is; the fault campaign brings
+//! another one, in which everything that can go wrong does, in an order that a seed decides. The
+//! decision: the seam speaks the controller's own types, so that nothing above it knows protobufs,
+//! and calls are futures that hold no lock and may be dropped at any await.
 
 use std::future::Future;
 

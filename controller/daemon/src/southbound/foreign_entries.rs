@@ -1,11 +1,11 @@
 //! Entries that are on a switch and that this controller did not write.
 //!
 //! [`reconcile`](super::reconcile) asks here before it compares. An entry is ours by the signature
-//! that [`lower_plan`](crate::lower_plan()) puts into it and the switch keeps, so a controller that starts
-//! anew, or takes over, still knows its predecessor's entries for its own. The decision: only keys
-//! that nothing desires can be foreign. Whoever writes to one that is desired is corrected, signed
-//! or not. While nothing is known of the fabric, nothing can be said to be left over, so all of
-//! them are taken for foreign and stay.
+//! that [`lower_plan`](crate::lower_plan()) puts into it and the switch keeps, so a controller that
+//! starts anew, or takes over, still knows its predecessor's entries for its own. The decision:
+//! only keys that nothing desires can be foreign. Whoever writes to one that is desired is
+//! corrected, signed or not. While nothing is known of the fabric, nothing can be said to be left
+//! over, so all of them are taken for foreign and stay.
 
 use p4::{SwitchTables, TableEntry};
 

@@ -2,10 +2,10 @@
 //! to look again.
 //!
 //! [`session`](super::session) makes the passes and hands their outcomes here; from here they go to
-//! the log and to the [`StatusBoard`]. The decision: what the switch was seen to hold is kept as long as
-//! nothing is missing. A new generation writes its difference from that, and where there is none
-//! needs no pass; every so often, however fast generations come, the switch is read whole, and what
-//! has changed on it since is drift and is told entry by entry.
+//! the log and to the [`StatusBoard`]. The decision: what the switch was seen to hold is kept as
+//! long as nothing is missing. A new generation writes its difference from that, and where there is
+//! none needs no pass; every so often, however fast generations come, the switch is read whole, and
+//! what has changed on it since is drift and is told entry by entry.
 
 use std::sync::Arc;
 

@@ -23,8 +23,8 @@ pub enum StateEvent {
     /// not told anything else in between.
     Started(Box<StartingState>),
     /// The fabric, from its document or from discovery. Ids of the fabric before mean nothing any
-    /// more, so the jobs are forgotten; the runtime makes it [`StateEvent::Started`] with those whose
-    /// hosts are still there.
+    /// more, so the jobs are forgotten; the runtime makes it [`StateEvent::Started`] with those
+    /// whose hosts are still there.
     FabricLearned(Fabric),
     /// A cable or a switch of the fabric failed, or works again.
     FabricChanged(AvailabilityChange),

@@ -1,11 +1,11 @@
 //! What the switches' own counters say: load of links by class, and the period and volume of jobs.
 //!
 //! Pure: counts, the plan in force and time (seconds of a clock that never goes back) come in,
-//! [`MeasuredTraffic`] comes out; `reader` is the task around it. A pin counts the bytes of its flow at
-//! the leaf where that enters, a row of a rule those of the flows that it adopts, and a port counts
-//! by class what leaves it. The decision: bytes are added up as differences, so a pin that was
-//! written anew, or a switch that began anew, costs what it counted since the last reading and
-//! nothing more.
+//! [`MeasuredTraffic`] comes out; `reader` is the task around it. A pin counts the bytes of its
+//! flow at the leaf where that enters, a row of a rule those of the flows that it adopts, and a
+//! port counts by class what leaves it. The decision: bytes are added up as differences, so a pin
+//! that was written anew, or a switch that began anew, costs what it counted since the last reading
+//! and nothing more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;

@@ -1,9 +1,9 @@
 //! The task that reads counters of all switches, within a budget.
 //!
-//! Around [`CounterAggregator`]. Each switch has a turn every interval, in which some of its counters are
-//! read: those after the ones that were read last. The decision: counters are read over
-//! connections of their own. Nobody needs to be primary to read, a large answer never stands before
-//! a write, and a switch that does not answer delays the reading of that switch alone.
+//! Around [`CounterAggregator`]. Each switch has a turn every interval, in which some of its
+//! counters are read: those after the ones that were read last. The decision: counters are read
+//! over connections of their own. Nobody needs to be primary to read, a large answer never stands
+//! before a write, and a switch that does not answer delays the reading of that switch alone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -7,11 +7,11 @@
 //! ```
 //!
 //! Sans-IO: reports, the fabric and time are arguments; remarks for reporters are the result, and
-//! [`ReportedJobRegistry::told`] is what a state is given when [`ReportedJobRegistry::take_change`] says so. Two decisions. A
-//! job belongs to the stream that announced it until that is closed, so nobody can speak for
-//! another. And few are profiled at a time: whoever is profiled has the highest class without
-//! having shown anything for it, so the others wait for their turn in the class of the least
-//! intense, and a crowd of new names cannot push known jobs aside.
+//! [`ReportedJobRegistry::told`] is what a state is given when [`ReportedJobRegistry::take_change`]
+//! says so. Two decisions. A job belongs to the stream that announced it until that is closed, so
+//! nobody can speak for another. And few are profiled at a time: whoever is profiled has the
+//! highest class without having shown anything for it, so the others wait for their turn in the
+//! class of the least intense, and a crowd of new names cannot push known jobs aside.
 
 use std::collections::{BTreeMap, BTreeSet};
 
