@@ -391,6 +391,51 @@ mod tests {
         }
     }
 
+    /// Each number of the schema with a bound: its section, its name and its lower bound.
+    fn bounded_fields() -> Vec<(String, String, i64)> {
+        let schema = schemars::schema_for!(RawConfig);
+        let sections = schema.get("properties").unwrap().as_object().unwrap();
+        let properties = |section: &serde_json::Value| {
+            let definition = section["$ref"].as_str().unwrap().trim_start_matches('#');
+            let definition = schema.pointer(definition).unwrap();
+            definition["properties"].as_object().unwrap().clone()
+        };
+        let mut found = Vec::new();
+        for (section, reference) in sections {
+            for (name, property) in properties(reference) {
+                let minimum = property.get("minimum").and_then(serde_json::Value::as_f64);
+                found.extend(minimum.map(|least| (section.clone(), name, least as i64)));
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn what_the_schema_says_of_bounds_is_what_is_refused() {
+        let fields = bounded_fields();
+        assert!(fields.len() > 40, "{fields:?}");
+        for (section, name, least) in fields {
+            // Fields of etcd are checked where there are servers.
+            let servers = if section == "etcd" { "endpoints = ['a:1']\n" } else { "" };
+            let below = format!("[{section}]\n{servers}{name} = {}", least - 1);
+            let error = parse(&below).expect_err(&below);
+            let source = std::error::Error::source(&error).map(ToString::to_string);
+            let text = format!("{error} {}", source.unwrap_or_default());
+            // A negative number is refused by the type, which names its value.
+            let is_named = text.contains(&format!("{section}.{name}")) || least == 0;
+            assert!(is_named, "{below}: {text}");
+        }
+    }
+
+    #[test]
+    fn the_defaults_are_what_the_schema_says() {
+        let schema = serde_json::to_value(schemars::schema_for!(RawConfig)).unwrap();
+        let defaults = serde_json::to_value(RawConfig::default()).unwrap();
+        for (section, value) in defaults.as_object().unwrap() {
+            assert_eq!(&schema["properties"][section]["default"], value, "{section}");
+        }
+    }
+
     #[test]
     fn retries_double_up_to_the_longest() {
         let retry =

@@ -5,10 +5,19 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::check::RuleViolations;
-use crate::tree;
+use crate::{configuration_page, tree};
 
-const SCHEMAS: [&str; 8] =
-    ["fabric", "jobs", "policy", "plan", "outcome", "comparison", "replay", "decisions"];
+const SCHEMAS: [&str; 9] = [
+    "fabric",
+    "jobs",
+    "policy",
+    "plan",
+    "outcome",
+    "comparison",
+    "replay",
+    "decisions",
+    "configuration",
+];
 
 /// A generated file: its path from the root and its text.
 struct GeneratedFile {
@@ -48,6 +57,11 @@ fn generate_files(root: &Path) -> Result<Vec<GeneratedFile>, String> {
         let text = run_crux(root, &["schema", kind])?;
         files.push(GeneratedFile { path: format!("docs/schemas/{kind}.schema.json"), text });
     }
+    let configuration = run_crux(root, &["schema", "configuration"])?;
+    files.push(GeneratedFile {
+        path: "docs/configuration.md".to_owned(),
+        text: configuration_page::render_page(&configuration)?,
+    });
     files.push(GeneratedFile {
         path: "docs/openapi.json".to_owned(),
         text: run_crux(root, &["schema", "openapi"])?,

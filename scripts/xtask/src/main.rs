@@ -5,6 +5,7 @@
 //! its violations and is also a test, so `cargo test --workspace` holds the same rules.
 
 mod check;
+mod configuration_page;
 mod generate;
 mod source;
 mod tree;
@@ -16,7 +17,7 @@ usage: cargo xtask COMMAND
 
   check      formatting, lints, floors, budgets, documentation and generated files
   generate   write the generated files again: docs/schemas, docs/man,
-             docs/openapi.json
+             docs/openapi.json, docs/configuration.md
 ";
 
 fn main() -> ExitCode {

@@ -1,5 +1,6 @@
 //! `crux schema`: JSON Schemas of the documents, from the types that read them.
 
+use ::controller::config::RawConfig;
 use ::controller::northbound::openapi;
 use clap::ValueEnum;
 use planner::{JobsDocument, PlanDocument, PolicyDocument};
@@ -39,6 +40,8 @@ enum SchemaKind {
     /// What crux bench decisions prints
     #[cfg(feature = "lab")]
     Decisions,
+    /// The configuration of the controller
+    Configuration,
     /// What a running controller answers over HTTP: its OpenAPI document
     Openapi,
 }
@@ -57,6 +60,7 @@ pub(crate) fn run_schema(args: &SchemaArgs) -> Result<(), CommandError> {
         SchemaKind::Replay => lab::schema::replay_schema(),
         #[cfg(feature = "lab")]
         SchemaKind::Decisions => lab::schema::decisions_schema(),
+        SchemaKind::Configuration => schema_for!(RawConfig),
         SchemaKind::Openapi => return output::print_json(&openapi::openapi_document()),
     };
     output::print_json(&schema)

@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ConfigError, check_field, positive_duration};
@@ -20,17 +21,20 @@ pub struct CountersConfig {
     pub disagreement_min: f64,
 }
 
-/// How often the switches' own counters are read, as files spell it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Readings of the switches' counters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawCounters {
-    /// Whether they are.
+    /// Whether the counters are read.
     pub enabled: bool,
-    /// Between two readings of a switch, in milliseconds; an iteration needs about ten.
+    /// Time between two readings of a switch. An iteration needs about ten readings.
+    #[schemars(range(min = 1))]
     pub interval_ms: u64,
-    /// Counters read of one switch in a second at most; where there are more, they take turns.
+    /// Counters read from one switch in a second. More counters take turns.
+    #[schemars(range(min = 1))]
     pub entries_per_second: u32,
-    /// What jobs say and switches count may differ by this share before that is a finding.
+    /// Difference between reports and counters, as a share, from which it is a finding; above 0, at
+    /// most 1.
     pub disagree_min: f64,
 }
 

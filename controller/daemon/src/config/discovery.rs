@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ConfigError, check_field, positive_duration};
@@ -30,24 +31,29 @@ pub struct DiscoveryDefaults {
     pub gpus: u32,
 }
 
-/// How cables and hosts are found: each port sends probes, and whichever switch receives one tells.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Discovery of cables and hosts: each port sends probes, and the receiving switch passes them to
+/// the controller.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawDiscovery {
-    /// Whether the controller probes. What differs from the document is told; a cable that was seen
-    /// and is not any more counts as failed.
+    /// Whether the controller sends probes. A difference from the document is a finding, and a
+    /// cable whose probes stop counts as failed.
     pub enabled: bool,
-    /// Between two probes from a port, in milliseconds.
+    /// Time between two probes of a port.
+    #[schemars(range(min = 1))]
     pub interval_ms: u64,
-    /// How long a cable without a probe counts as there, in milliseconds; at least two intervals.
+    /// Time without a probe after which a cable counts as failed; at least two `interval_ms`.
+    #[schemars(range(min = 1))]
     pub stale_ms: u64,
-    /// Ports below this number are probed, if less often, though no document connects them.
+    /// Ports below this number are probed, less often, even if no document connects them.
+    #[schemars(range(max = 511))]
     pub ports: u16,
-    /// Whether what is found is the fabric, which then needs no document but of its switches.
+    /// Whether the discovered fabric is the fabric. A document then needs switches only. Requires
+    /// `enabled`.
     pub learn: bool,
-    /// The speed of a cable that is learned, in Gb/s; probes do not tell.
+    /// Assumed speed of a learned cable; above 0.
     pub gbps: f64,
-    /// The GPUs of a host that is learned.
+    /// Assumed GPUs of a learned host.
     pub gpus: u32,
 }
 

@@ -8,6 +8,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::tls::{self, RawTls, TlsConfig, missing_partner, read_file};
@@ -15,25 +16,27 @@ use super::{ConfigError, RawConfig, RetryBackoff, check_field, positive_duration
 
 /// etcd as files spell it: who of several controllers leads and what they share, instead of the
 /// switches and of the embedded store.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawEtcd {
-    /// Its servers, `host:port`; none means without etcd.
+    /// Servers, `host:port`. An empty list means without etcd.
     pub endpoints: Vec<String>,
-    /// Where in it everything is stored; the controllers of one fabric say the same.
+    /// Prefix of all keys. All controllers of a fabric use the same.
     pub prefix: String,
-    /// A leader that etcd does not hear of for this long, in seconds, is succeeded. It stops by
-    /// itself after four fifths of that.
+    /// A leader whose lease is not renewed for this long is succeeded. It stops by itself after
+    /// four fifths of it.
+    #[schemars(range(min = 2))]
     pub lease_s: u64,
-    /// One call, in milliseconds.
+    /// Deadline of one call; at most a fifth of `lease_s`.
+    #[schemars(range(min = 1))]
     pub deadline_ms: u64,
-    /// As whom to ask it, where it has users.
+    /// User name, where etcd has users.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// The file with the user's password: its first line.
+    /// File with the user's password in its first line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<PathBuf>,
-    /// How connections to it are secured.
+    /// TLS towards etcd.
     pub tls: RawTls,
 }
 

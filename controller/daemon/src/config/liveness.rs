@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ConfigError, RetryBackoff, backoff_config, positive_duration};
@@ -17,21 +18,26 @@ pub struct LivenessTimeouts {
     pub return_limit: Duration,
 }
 
-/// How long what is seen of cables and switches must last to be believed, in milliseconds. That a
-/// cable is down is believed at once.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// How long an observation of a cable or a switch must last before the controller acts on it, in
+/// milliseconds. A cable that is down is acted on at once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawLiveness {
-    /// Before what has failed counts as working again; doubles with every relapse, up to the
-    /// longest.
+    /// Time before a failed part counts as working. It doubles with every relapse up to
+    /// `hold_down_longest_ms`.
+    #[schemars(range(min = 1))]
     pub hold_down_ms: u64,
-    /// The longest such wait, and the calm after which relapses are forgotten.
+    /// Longest hold-down, and the quiet time after which relapses are forgotten; at least
+    /// `hold_down_ms`.
+    #[schemars(range(min = 1))]
     pub hold_down_longest_ms: u64,
-    /// Before a switch that does not answer counts as failed. Traffic goes around it from then on,
-    /// though it may still forward; where half of the switches are silent, none counts as failed.
+    /// Time before a switch that does not respond counts as failed. Traffic then avoids it, though
+    /// it may still forward. Where half of the switches are silent, none counts as failed.
+    #[schemars(range(min = 1))]
     pub switch_silence_ms: u64,
-    /// What works again is used once every switch is seen to know of it, and at the latest after so
-    /// long, though packets may then get lost at a switch that does not.
+    /// A part that works again is used once every switch is verified to know of it, and at the
+    /// latest after this time. Packets may then be lost at a switch that does not.
+    #[schemars(range(min = 1))]
     pub return_ms: u64,
 }
 

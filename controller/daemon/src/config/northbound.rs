@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ConfigError, check_field, positive_count};
@@ -38,21 +39,21 @@ pub struct AccessToken {
     pub sha256: [u8; 32],
 }
 
-/// What TLS needs, all in PEM; read when the controller begins to serve.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Files of a TLS server, in PEM, read when the controller begins to serve.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TlsFiles {
-    /// The certificate, and those between it and its root.
+    /// Certificate with its intermediates.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// Private key.
     pub key: PathBuf,
-    /// Roots of the certificates of clients: who shows none of them is not served.
+    /// Roots of client certificates. A client without a certificate of theirs is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_roots: Option<PathBuf>,
 }
 
 /// What somebody may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AccessRole {
     /// Tell of jobs.
@@ -80,46 +81,50 @@ impl fmt::Display for AccessRole {
     }
 }
 
-/// Where people and programs are served, as files spell it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// The address for people and programs, and their access.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawNorthbound {
-    /// Address and port, as `127.0.0.1:9300`; without one, nobody is served.
+    /// Address and port, as `127.0.0.1:9300`. Without one, nothing is served.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listen: Option<SocketAddr>,
-    /// Serve whoever reaches the address, though it is not one of this machine alone and there are
+    /// Serve everybody who reaches the address, although it is not a loopback address and there are
     /// no tokens.
     pub anyone: bool,
-    /// Who may do what. With tokens, every request needs one; reports of jobs do once there is one
-    /// of role `report`.
+    /// Access by token. With tokens, every request needs one; job reports need one as soon as a
+    /// token of role `report` exists.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tokens: Vec<RawToken>,
-    /// Clients whose certificate is their token. Apart from `tokens`, because who knows a
-    /// certificate can send it; only who has its key can show it.
+    /// Access by client certificate. Apart from `tokens`, because whoever knows a certificate could
+    /// send it; only its owner has the key.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub certificates: Vec<RawToken>,
     /// Serve over TLS. With `client_roots`, clients need a certificate as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsFiles>,
-    /// Events that are kept: whoever falls further behind is told how many were missed.
+    /// Events that are kept. A reader that falls further behind receives the number of missed
+    /// events.
+    #[schemars(range(min = 1))]
     pub events: usize,
-    /// The longest body of a request, in bytes.
+    /// Largest body of a request.
+    #[schemars(range(min = 1))]
     pub body_max: usize,
-    /// Requests that are answered in a second, of each address; more are refused.
+    /// Requests per second of each address. More are refused.
+    #[schemars(range(min = 1))]
     pub requests_per_second: u32,
 }
 
-/// A token or a certificate, as files spell it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// A token or a client certificate, with its role.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawToken {
-    /// Whose it is, for people.
+    /// Name of the owner, for people.
     pub name: String,
-    /// `report`, `read` or `write`.
+    /// What the owner may do.
     pub role: AccessRole,
-    /// SHA-256 of the token in hexadecimal digits (`printf %s TOKEN | sha256sum`), so that who
-    /// reads the configuration does not learn the token; or of the certificate (`openssl x509 -in
-    /// CERT -outform der | sha256sum`).
+    /// SHA-256 in hexadecimal digits: of the token (`printf %s TOKEN | sha256sum`), so that a
+    /// reader of the configuration does not learn it, or of the certificate (`openssl x509 -in CERT
+    /// -outform der | sha256sum`).
     pub sha256: String,
 }
 

@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -14,132 +15,151 @@ use super::{
 
 /// A configuration as files spell it; every field may be left out. Printed, it is the effective
 /// configuration.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawConfig {
-    /// Who this controller is among those of the fabric.
+    /// Mastership: the identity of this controller among those of the fabric.
     pub election: RawElection,
-    /// What outlives the controller.
+    /// The state that survives a restart.
     pub store: RawStore,
-    /// Where inputs and writes are recorded, to be run again.
+    /// The flight recorder.
     pub recorder: RawRecorder,
-    /// etcd, which says who of several controllers leads and holds what they share.
+    /// etcd, which elects the leader and holds what all controllers share.
     pub etcd: RawEtcd,
-    /// What the switches can do.
+    /// Capabilities of the switches.
     pub switches: RawSwitches,
     /// Bounds of queues, in messages.
     pub queues: RawQueues,
-    /// The longest that anything is waited for, in milliseconds.
+    /// Deadlines, in milliseconds.
     pub deadlines: RawDeadlines,
-    /// How tables are kept at the plan.
+    /// How the tables of switches are kept at the plan.
     pub reconcile: RawReconcile,
-    /// How long what is seen of cables and switches must last to be believed.
+    /// How long an observation of a cable or a switch must last before the controller acts on it.
     pub liveness: RawLiveness,
-    /// How cables and hosts are found.
+    /// Discovery of cables and hosts.
     pub discovery: RawDiscovery,
-    /// Where people and programs are served.
+    /// The address for people and programs, and their access.
     pub northbound: RawNorthbound,
-    /// How jobs may tell of themselves.
+    /// Job reports.
     pub telemetry: RawTelemetry,
-    /// How often the switches' own counters are read.
+    /// Readings of the switches' counters.
     pub counters: RawCounters,
-    /// Where traces of changes go.
+    /// Export of traces over OTLP.
     pub traces: RawTraces,
     /// Bounds of gRPC messages, in bytes.
     pub messages: RawMessages,
-    /// How connections to switches are secured.
+    /// TLS towards switches.
     pub tls: RawTls,
 }
 
-/// Who this controller is among those of the fabric.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Mastership: the identity of this controller among those of the fabric.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawElection {
-    /// The first term to bid in; a controller of a later term wins.
+    /// The first term to bid in. A controller of a later term wins.
     pub term: u64,
-    /// A number that no other controller has; decides within a term.
+    /// A number that no other controller has. It decides within a term.
+    #[schemars(range(min = 1))]
     pub controller: u32,
-    /// How long the primary may be away from half of the switches or fewer before this controller
-    /// takes over, in milliseconds. When it leaves more of them, this one takes over at once.
+    /// How long the primary may be disconnected from half of the switches or fewer before this
+    /// controller takes over. When it loses more than half, this controller takes over at once.
+    #[schemars(range(min = 1))]
     pub grace_ms: u64,
 }
 
-/// What outlives the controller.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// The state that survives a restart.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawStore {
-    /// File of the embedded store, which is made if it is not there. Without one, jobs, policy and
-    /// election term begin anew with every start.
+    /// File of the embedded store, created if it does not exist. Without one, jobs, policy and
+    /// election term begin anew at every start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
 }
 
-/// What the switches can do.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Capabilities of the switches.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawSwitches {
-    /// Classes that every switch serves. A packet of a higher one is dropped by simple_switch, so a
-    /// policy with more levels is refused.
+    /// Priority levels of every switch. simple_switch drops packets of a higher level, so a policy
+    /// with more levels is refused.
+    #[schemars(range(min = 1, max = 8))]
     pub levels: u8,
 }
 
 /// Bounds of queues, in messages.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawQueues {
-    /// Events that wait for the state; senders wait beyond it.
+    /// Events that wait for the controller state. Senders wait when it is full.
+    #[schemars(range(min = 1))]
     pub events: usize,
-    /// Messages that wait to be sent on the stream of one switch.
+    /// Messages that wait for the stream of one switch.
+    #[schemars(range(min = 1))]
     pub stream: usize,
 }
 
-/// The longest that anything is waited for, in milliseconds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Deadlines, in milliseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawDeadlines {
     /// Opening a connection.
+    #[schemars(range(min = 1))]
     pub connect_ms: u64,
-    /// One call, and the switch's first word on a bid.
+    /// One call, and the first response of a switch to a bid.
+    #[schemars(range(min = 1))]
     pub rpc_ms: u64,
-    /// A switch that says nothing for this long on an idle connection is taken for gone.
+    /// Silence of an idle connection after which the switch counts as disconnected.
+    #[schemars(range(min = 1))]
     pub keepalive_ms: u64,
-    /// A drain being complete; after that it is told to be late, and goes on.
+    /// Completion of a drain. A later drain is reported as late and continues.
+    #[schemars(range(min = 1))]
     pub drain_ms: u64,
-    /// All switches holding a change of policy; after that it is taken back.
+    /// Verification of a policy change on all switches. A later change is rolled back.
+    #[schemars(range(min = 1))]
     pub verify_ms: u64,
-    /// Switches going around a failure, before the plan for it is begun beside them.
+    /// Repair of a failure, after which planning for it begins in parallel.
+    #[schemars(range(min = 1))]
     pub repair_ms: u64,
-    /// All sessions ending when the controller stops.
+    /// End of all sessions when the controller stops.
+    #[schemars(range(min = 1))]
     pub shutdown_ms: u64,
 }
 
-/// How tables are kept at the plan.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// How the tables of switches are kept at the plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawReconcile {
-    /// Between two passes over a switch that is as it should be.
+    /// Time between two full reconciles of a switch that is as desired.
+    #[schemars(range(min = 1))]
     pub interval_ms: u64,
-    /// Before the first retry, whether of a connection or of refused entries; doubles up to the
-    /// longest.
+    /// Backoff before the first retry of a connection or of refused entries. It doubles up to
+    /// `retry_longest_ms`.
+    #[schemars(range(min = 1))]
     pub retry_first_ms: u64,
-    /// Between retries at most.
+    /// Longest backoff; at least `retry_first_ms`.
+    #[schemars(range(min = 1))]
     pub retry_longest_ms: u64,
-    /// Updates in one write.
+    /// Updates in one write request.
+    #[schemars(range(min = 1))]
     pub batch: usize,
-    /// Writes that may be under way at once on one switch.
+    /// Write requests in flight on one switch.
+    #[schemars(range(min = 1))]
     pub outstanding: usize,
-    /// Switches that are read whole at once; while one takes over, the first are written to before
+    /// Switches that are read as a whole at once. During a takeover the first are written before
     /// the last are read.
+    #[schemars(range(min = 1))]
     pub readers: usize,
-    /// How long a switch that is slow to be read keeps others waiting for that, at most.
+    /// How long a switch that is slow to read delays the next.
+    #[schemars(range(min = 1))]
     pub turn_ms: u64,
-    /// What becomes of entries that no controller of ours wrote: `delete`, `keep` or `report`.
+    /// What happens to entries that no controller of ours wrote.
     pub foreign: ForeignEntryPolicy,
 }
 
 /// What becomes of entries that no controller of ours wrote. What they replace or hide of ours is
 /// restored in any case.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ForeignEntryPolicy {
     /// They go: the switch holds what is planned and nothing else.
@@ -152,12 +172,14 @@ pub enum ForeignEntryPolicy {
 }
 
 /// Bounds of gRPC messages, in bytes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawMessages {
-    /// The largest answer; bmv2 answers a read of 100,000 entries in one message of 3.9 MB.
+    /// Largest response. bmv2 returns a read of 100,000 entries in one message of 3.9 MB.
+    #[schemars(range(min = 4194304))]
     pub receive_max: usize,
-    /// The largest headers; a batch's errors travel in them.
+    /// Largest headers. They carry a batch's errors.
+    #[schemars(range(min = 4194304))]
     pub headers_max: u32,
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ConfigError, check_field, positive_count};
@@ -17,17 +18,19 @@ pub struct RecordingConfig {
     pub files: usize,
 }
 
-/// The flight recorder: what the controller learned, decided and gave to switches, in files that
-/// `crux replay-incident` runs again.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// The flight recorder: inputs, decisions and writes of the controller, in files that `crux replay-
+/// incident` repeats.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawRecorder {
-    /// Folder of the files, which is made if it is not there. Without one, nothing is recorded.
+    /// Folder of the files, created if it does not exist. Without one, nothing is recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub folder: Option<PathBuf>,
-    /// A file that is longer, in bytes, is followed by the next.
+    /// Length after which the next file begins.
+    #[schemars(range(min = 4096))]
     pub file_bytes: u64,
-    /// Files that are kept; the oldest go.
+    /// Files that are kept. The oldest are deleted.
+    #[schemars(range(min = 1))]
     pub files: usize,
 }
 

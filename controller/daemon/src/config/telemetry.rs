@@ -3,6 +3,7 @@
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ConfigError, check_field, positive_count, positive_duration};
@@ -36,34 +37,45 @@ pub struct TelemetryConfig {
     pub tick: Duration,
 }
 
-/// How jobs may tell of themselves, as files spell it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Job reports.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawTelemetry {
-    /// A job that says nothing for this long, in milliseconds, counts as ended.
+    /// Silence after which a job counts as ended.
+    #[schemars(range(min = 1))]
     pub grace_ms: u64,
-    /// Iterations after which enough is known of a job to rank it.
+    /// Iterations after which a job is ranked.
+    #[schemars(range(min = 1))]
     pub profile_iterations: u64,
-    /// A job whose intensity is not known has the highest class for no longer than this, in
-    /// milliseconds.
+    /// Longest time that a job of unknown intensity has the highest level.
+    #[schemars(range(min = 1))]
     pub profile_longest_ms: u64,
-    /// Jobs that are profiled at once; others wait for their turn.
+    /// Jobs that are profiled at once. Others wait for their turn.
+    #[schemars(range(min = 1))]
     pub profiled_at_once: usize,
-    /// A job that differs by more than this share from what is planned is planned anew.
+    /// Difference from the planned job, as a share, from which the job is planned again.
+    #[schemars(range(min = 0.0, max = 1.0))]
     pub change_min: f64,
-    /// Jobs at most.
+    /// Jobs in all.
+    #[schemars(range(min = 1))]
     pub jobs: usize,
-    /// Jobs of one stream at most.
+    /// Jobs of one stream.
+    #[schemars(range(min = 1))]
     pub jobs_per_reporter: usize,
-    /// Reports that are read from one stream in a second.
+    /// Reports per second of one stream.
+    #[schemars(range(min = 1))]
     pub reports_per_second: u32,
-    /// Open streams at most.
+    /// Open streams.
+    #[schemars(range(min = 1))]
     pub streams: usize,
-    /// Open streams from one address at most.
+    /// Open streams of one address.
+    #[schemars(range(min = 1))]
     pub streams_per_address: usize,
-    /// Reports that wait, all streams together.
+    /// Reports that wait, of all streams together.
+    #[schemars(range(min = 1))]
     pub queue: usize,
-    /// Between two looks at who is silent, in milliseconds.
+    /// Time between two checks of deadlines.
+    #[schemars(range(min = 1))]
     pub tick_ms: u64,
 }
 

@@ -7,25 +7,26 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Error, Identity};
 
 use super::ConfigError;
 
-/// TLS as files spell it. Without `ca`, connections are not secured.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// TLS of a client. Without `ca`, connections are not secured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawTls {
-    /// The roots of the servers' certificates, in PEM.
+    /// Roots of the servers' certificates, in PEM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
-    /// The controller's own certificate, for servers that ask for one; in PEM.
+    /// The controller's certificate for servers that require one, in PEM. Requires `key`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cert: Option<PathBuf>,
-    /// Its private key; in PEM.
+    /// Private key of `cert`, in PEM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<PathBuf>,
-    /// The name in the servers' certificates, where it is not that of their addresses.
+    /// Name in the servers' certificates, where it differs from their addresses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
 }

@@ -6,6 +6,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tonic::transport::Endpoint;
 
@@ -31,25 +32,29 @@ pub struct TracesConfig {
     pub tls: Option<TlsConfig>,
 }
 
-/// Where traces of changes go, as files spell it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Export of traces over OTLP.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawTraces {
-    /// The collector, `http://HOST:PORT` of its OTLP/gRPC receiver, or `https` with `tls`. Without
-    /// one, nothing is traced.
+    /// OTLP/gRPC receiver of the collector, `http://HOST:PORT`, or `https` with `tls`. Without one,
+    /// nothing is exported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
-    /// The name of the service that the collector shows.
+    /// Service name at the collector.
     pub service: String,
-    /// The share of changes that are told, 0 to 1.
+    /// Share of changes that are exported.
+    #[schemars(range(min = 0.0, max = 1.0))]
     pub ratio: f64,
-    /// Spans that wait to be sent; what is more is lost.
+    /// Spans that wait. More are dropped.
+    #[schemars(range(min = 1))]
     pub queue: usize,
-    /// Between two messages to the collector, in milliseconds.
+    /// Time between two messages to the collector.
+    #[schemars(range(min = 1))]
     pub interval_ms: u64,
-    /// What one message may take, in milliseconds; the last one, when the controller stops, too.
+    /// Deadline of one message, also of the last one when the controller stops.
+    #[schemars(range(min = 1))]
     pub deadline_ms: u64,
-    /// How the connection is secured.
+    /// TLS towards the collector.
     pub tls: RawTls,
 }
 
