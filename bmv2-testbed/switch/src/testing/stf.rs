@@ -264,8 +264,8 @@ mod tests {
         );
         check("expect", "");
         check("fly 3", "");
-        let entry = r#"Add(Entry { table: "t", priority: Some(5), keys: [("h.a", "0x1*")], "#;
-        let call = r#"call: Call { action: "act", arguments: [("x", "1"), ("y", "2")] } })"#;
+        let entry = r#"Add(StfEntry { table: "t", priority: Some(5), keys: [("h.a", "0x1*")], "#;
+        let call = r#"call: StfCall { action: "act", arguments: [("x", "1"), ("y", "2")] } })"#;
         check("add t 5 h.a:0x1* act(x:1, y:2)", &format!("{entry}{call}"));
     }
 }
