@@ -440,11 +440,11 @@ mod tests {
         let leave = ElectionEvent::Disconnected(SessionId(1));
         let inputs = vec![claim(1, 5), claim(2, 3), leave];
         let outputs = last_outputs(ArbitrationDialect::Specification, 2, inputs.clone());
-        assert_eq!(outputs, ["2: Vacant 5"]);
+        assert_eq!(outputs, ["2: NoPrimary 5"]);
         let again = [inputs, vec![claim(2, 4)]].concat();
         assert_eq!(
             last_outputs(ArbitrationDialect::Specification, 2, again.clone()),
-            ["2: Vacant 5"]
+            ["2: NoPrimary 5"]
         );
         let at_last = [again, vec![claim(2, 5)]].concat();
         assert_eq!(last_outputs(ArbitrationDialect::Specification, 2, at_last), ["2: Primary 5"]);
@@ -465,7 +465,7 @@ mod tests {
         let inputs = vec![claim(1, 5), claim(2, 3), claim(1, 1)];
         assert_eq!(
             last_outputs(ArbitrationDialect::Specification, 2, inputs.clone()),
-            ["1: Vacant 5", "2: Vacant 5"]
+            ["1: NoPrimary 5", "2: NoPrimary 5"]
         );
         assert_eq!(
             last_outputs(ArbitrationDialect::Bmv2, 2, inputs),
@@ -485,7 +485,7 @@ mod tests {
     fn zero_never_becomes_primary() {
         let outputs =
             last_outputs(ArbitrationDialect::Specification, 2, vec![claim(1, 0), claim(2, 0)]);
-        assert_eq!(outputs, ["2: Vacant 0"]);
+        assert_eq!(outputs, ["2: NoPrimary 0"]);
     }
 
     #[test]
