@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fluid::FluidError;
-use p4::{ForwardingPipeline, SwitchTables};
+use p4::SwitchTables;
 use planner::{JobId, Plan, PlanDocument, PlannedFlowDocument};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::{Fabric, Finding, SwitchId};
 
 use crate::forecast::{PlanForecast, forecast_plan};
-use crate::lower::lower_plan;
+use crate::pipelines::{default_pipeline, lower_plan};
 use crate::state::{PlanRequest, PlanRollout};
 
 /// What a change of policy would do.
@@ -182,7 +182,7 @@ fn switch_changes(
     before: &BTreeMap<SwitchId, Arc<SwitchTables>>,
     after: &BTreeMap<SwitchId, SwitchTables>,
 ) -> Vec<SwitchChange> {
-    let p4info = ForwardingPipeline::embedded_fabric().p4info;
+    let p4info = default_pipeline().program().p4info;
     let nothing = Arc::default();
     let change = |(switch, desired): (&SwitchId, &SwitchTables)| {
         let actual = before.get(switch).unwrap_or(&nothing);

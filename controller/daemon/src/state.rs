@@ -40,7 +40,7 @@ pub(crate) use self::snapshot::{
 pub use self::snapshot::{SnapshotError, StateSnapshot};
 pub use self::submission::SubmitReceipt;
 pub(crate) use self::submission::{EventSubmission, SubmittedItem};
-use crate::lower::FabricWiring;
+use crate::pipelines::FabricWiring;
 use crate::policy_history::{PolicyContent, PolicyHistory, PolicyRevision, RevisionMetadata};
 use crate::store::{StoreRecord, jobs_document};
 

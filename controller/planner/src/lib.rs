@@ -5,6 +5,7 @@
 //! the same plan, and planning again from a plan's own result changes nothing.
 
 mod bounds;
+mod capabilities;
 pub mod compression;
 mod contention;
 mod decision;
@@ -32,6 +33,7 @@ pub mod search;
 mod sparse_sums;
 mod traffic;
 
+pub use capabilities::{PinGranularity, SwitchCapabilities};
 pub use contention::{ContentionDag, ContentionEdge};
 pub use incremental::{IncrementalPlanner, JobEventError};
 pub use input::{Flow, Job, JobId, PlanInput};

@@ -6,7 +6,7 @@
 
 use std::net::Ipv4Addr;
 
-use p4::fabric::ETHERTYPE_ARP;
+use crate::pipelines::ETHERTYPE_ARP;
 use topology::MacAddress;
 
 /// Ethernet, IPv4, and the lengths of their addresses.

@@ -10,8 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use p4::codec::{PacketIn, PacketOut, PacketOutTarget};
-use p4::fabric::PortNumber;
+use p4::codec::{PacketIn, PacketOut};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -23,6 +22,7 @@ use super::topology_learner::TopologyLearner;
 use super::{ObservedTopology, SwitchPort, TopologyObserver, arp, compare_cabling};
 use crate::config;
 use crate::liveness::{FabricPart, PartHealth};
+use crate::pipelines::default_pipeline;
 use crate::southbound::arbitration::Mastership;
 use crate::southbound::{PacketIo, PacketOutRound, StatusBoard, SwitchPacket};
 use crate::state::EventSubmission;
@@ -261,7 +261,10 @@ impl FabricObservation {
                 ports.extend(0..limits.ports);
             }
             let probe = |port: &u16| {
-                packet_out(*port, self.observer.encode_probe(SwitchPort { switch, port: *port }))
+                default_pipeline().packet_out(
+                    *port,
+                    self.observer.encode_probe(SwitchPort { switch, port: *port }),
+                )
             };
             let mut sent: Vec<PacketOut> = ports.iter().filter_map(probe).collect();
             if is_survey {
@@ -284,15 +287,8 @@ pub(super) fn arp_requests(fabric: &Fabric, switch: SwitchId) -> impl Iterator<I
     fabric.nics_on(switch).filter_map(|nic| {
         let nic = fabric.nic(nic);
         let port = fabric.link(nic.uplink).to.port;
-        packet_out(u16::try_from(port).ok()?, arp::encode_request(nic.ip))
+        default_pipeline().packet_out(u16::try_from(port).ok()?, arp::encode_request(nic.ip))
     })
-}
-
-/// A frame out of a port; none out of the controller's own.
-pub(super) fn packet_out(port: u16, payload: Vec<u8>) -> Option<PacketOut> {
-    let port = PortNumber::new(port.into()).ok().filter(|port| *port != PortNumber::CPU)?;
-    let outlet = PacketOutTarget::Port(port);
-    Some(PacketOut { target: outlet, payload })
 }
 
 /// The ports at both ends of a link between switches.

@@ -11,17 +11,16 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream::{BoxStream, select_all};
-use p4::fabric::table;
-use p4::{ForwardingPipeline, TableEntry, TableScope, TableUpdate, UpdateKind};
+use p4::{TableEntry, TableScope, TableUpdate, UpdateKind};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use topology::{Fabric, Finding, SwitchId};
 
-use super::link_discovery::{arp_requests, documented_ports, packet_out};
+use super::link_discovery::{arp_requests, documented_ports};
 use super::probe::ProbeKey;
 use super::{ObservedTopology, SwitchPort, TopologyObserver};
 use crate::config::{self, Config};
-use crate::lower::punts;
+use crate::pipelines::default_pipeline;
 use crate::southbound::arbitration::{
     ArbitrationInput, ArbitrationOutput, Mastership, MastershipArbitration,
 };
@@ -202,7 +201,7 @@ impl<C: SwitchConnection> ProbeSession<C> {
 
     /// Adds what brings probes here.
     async fn install_punts(&mut self) -> Result<(), OneShotError> {
-        let pipeline = ForwardingPipeline::embedded_fabric();
+        let pipeline = default_pipeline().program();
         let Mastership::Primary { election } = self.arbitration.mastership() else {
             return Err(OneShotError::ControlledElsewhere);
         };
@@ -215,9 +214,9 @@ impl<C: SwitchConnection> ProbeSession<C> {
                 pushing.await?;
             }
         }
-        let asked = TableScope::whole_tables(BTreeSet::from([table::ACL_PUNT]));
+        let asked = TableScope::whole_tables(BTreeSet::from([default_pipeline().punt_table()]));
         let held = self.connection.read_tables(&pipeline, &asked).await?;
-        let rows = punts().into_iter().map(TableEntry::with_signature);
+        let rows = default_pipeline().punts().into_iter().map(TableEntry::with_signature);
         self.rows = rows.filter(|row| held.get(&row.key).is_none()).collect();
         self.write_rows(UpdateKind::Insert).await
     }
@@ -233,7 +232,7 @@ impl<C: SwitchConnection> ProbeSession<C> {
         let switch = self.switch;
         let probes = all.into_iter();
         let probes = probes.filter_map(|port| {
-            packet_out(port, observer.encode_probe(SwitchPort { switch, port }))
+            default_pipeline().packet_out(port, observer.encode_probe(SwitchPort { switch, port }))
         });
         for packet in probes.chain(arp_requests(fabric, switch)) {
             // A stream that ended says so where it is heard.

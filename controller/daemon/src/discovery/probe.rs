@@ -12,7 +12,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use p4::fabric::ETHERTYPE_PROBE;
+use crate::pipelines::ETHERTYPE_PROBE;
 use sha2::{Digest, Sha256};
 use topology::SwitchId;
 

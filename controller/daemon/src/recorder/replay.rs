@@ -16,7 +16,7 @@ use topology::SwitchId;
 use super::StepEffects;
 use super::digest::{TableDigests, digests_by_name, plan_digest};
 use super::record::{FORMAT, RecordLine, RecordedEvent, StepOutcome};
-use crate::lower::{lower_plan, protect_tables};
+use crate::pipelines::{lower_plan, protect_tables};
 use crate::policy_history::UnixMs;
 use crate::state::{PlanRequest, PlanRollout, SnapshotError, State, StateEvent, StateSnapshot};
 

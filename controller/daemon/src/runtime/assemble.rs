@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use p4::ForwardingPipeline;
 use planner::Policy;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -25,6 +24,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::discovery::{DiscoveryInputs, LinkDiscovery};
 use crate::etcd::ClusterNetwork;
+use crate::pipelines::default_pipeline;
 use crate::recorder::FlightRecorder;
 use crate::southbound::connection::SwitchNetwork;
 use crate::southbound::session::SessionContext;
@@ -143,7 +143,7 @@ fn session_context<N: SwitchNetwork>(
     let southbound = &config.southbound;
     let context = SessionContext {
         network,
-        pipeline: Arc::new(ForwardingPipeline::embedded_fabric()),
+        pipeline: Arc::new(default_pipeline().program()),
         desired: to_sessions,
         write_permit: cluster.watch_permit(),
         board: StatusBoard::default(),

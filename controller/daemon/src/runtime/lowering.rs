@@ -8,12 +8,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use p4::fabric::table;
 use p4::{SwitchTables, TableScope};
 use tokio::time::Instant;
 use topology::SwitchId;
 
-use crate::lower::lower_plan;
+use crate::pipelines::{default_pipeline, lower_plan};
 use crate::southbound::{ChangeOrigin, DesiredTables, DesiredTimestamps, UnknownEntries};
 use crate::state::PlanRollout;
 
@@ -26,7 +25,7 @@ pub(super) fn lower_rollout(
     let planned = Instant::now();
     let mut tables = lower_plan(&realise.wiring, &realise.fabric, &realise.plan);
     if UnknownEntries::for_fabric(&realise.fabric) == UnknownEntries::Keep {
-        let told = TableScope::whole_tables(BTreeSet::from([table::ACL_PUNT]));
+        let told = TableScope::whole_tables(BTreeSet::from([default_pipeline().punt_table()]));
         tables.values_mut().for_each(|all| *all = all.entries_within(&told));
     }
     let share = |(switch, tables): (SwitchId, SwitchTables)| {

@@ -15,7 +15,7 @@ use tracing::{error, info};
 
 use super::change_meter::ChangeMeter;
 use super::lowering::{desired_tables, lower_rollout};
-use crate::lower::protect_tables;
+use crate::pipelines::protect_tables;
 use crate::southbound::connection::{ComputationPanicked, SwitchNetwork};
 use crate::southbound::session::{self, SessionContext};
 use crate::southbound::{ChangeOrigin, DesiredTables, StatusBoard, SwitchStatus, SwitchTarget};

@@ -10,7 +10,6 @@ use std::future::Future;
 use futures::{StreamExt, TryStreamExt, future};
 use p4::codec::{self, CounterValue, DecodeError, WriteError};
 use p4::entry::EntryKey;
-use p4::fabric::{self, PortNumber, PriorityLevel};
 use p4::{ForwardingPipeline, SwitchTables, TableScope, TableUpdate};
 use p4rt::get_forwarding_pipeline_config_request::ResponseType;
 use p4rt::set_forwarding_pipeline_config_request::Action;
@@ -30,6 +29,7 @@ use super::connection::{
 };
 use super::mastership_status::MastershipStatus;
 use crate::config::{SouthboundConfig, TlsConfig};
+use crate::pipelines::default_pipeline;
 
 /// Where a switch is reached.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -153,28 +153,19 @@ impl SwitchClient {
     /// # Errors
     /// As for [`SwitchClient::read_all_tables`].
     pub async fn read_pin_counts(&self) -> Result<BTreeMap<EntryKey, CounterValue>, ClientError> {
-        let answer = self
-            .read_entities(vec![codec::encode_table_counter_read(fabric::table::FLOW_PIN)])
-            .await?;
+        let table = codec::encode_table_counter_read(default_pipeline().pin_table());
+        let answer = self.read_entities(vec![table]).await?;
         codec::decode_row_counters(&answer).map_err(decode_error)
     }
 
-    /// What left the switch by port and level; pairs that counted nothing are left out.
+    /// All cells of the port and level counter, by index.
     ///
     /// # Errors
     /// As for [`SwitchClient::read_all_tables`].
-    pub async fn read_port_level_counts(
-        &self,
-    ) -> Result<BTreeMap<(PortNumber, PriorityLevel), CounterValue>, ClientError> {
-        let answer =
-            self.read_entities(vec![codec::encode_counter_read(fabric::PORT_LEVEL)]).await?;
-        let cells = codec::decode_counter_cells(&answer).map_err(decode_error)?;
-        let counted = cells.into_iter().filter(|(_, count)| *count != CounterValue::default());
-        let of_cell = |(index, count): (u32, CounterValue)| {
-            let level = PriorityLevel::new(index & ((1 << PriorityLevel::BITS) - 1)).ok()?;
-            Some(((PortNumber::new(index >> PriorityLevel::BITS).ok()?, level), count))
-        };
-        Ok(counted.filter_map(of_cell).collect())
+    pub async fn read_port_level_cells(&self) -> Result<BTreeMap<u32, CounterValue>, ClientError> {
+        let counter = codec::encode_counter_read(default_pipeline().port_level_counter());
+        let answer = self.read_entities(vec![counter]).await?;
+        codec::decode_counter_cells(&answer).map_err(decode_error)
     }
 
     /// What some pins and some cells of the port and level counter have counted; pins that the
@@ -188,7 +179,8 @@ impl SwitchClient {
         cells: &[u32],
     ) -> Result<CounterReading, ClientError> {
         let pins = pins.iter().map(codec::encode_row_counter_read);
-        let cells = cells.iter().map(|index| codec::encode_cell_read(fabric::PORT_LEVEL, *index));
+        let counter = default_pipeline().port_level_counter();
+        let cells = cells.iter().map(|index| codec::encode_cell_read(counter, *index));
         let answer = self.read_entities(pins.chain(cells).collect()).await?;
         Ok(CounterReading {
             pins: codec::decode_row_counters(&answer).map_err(decode_error)?,

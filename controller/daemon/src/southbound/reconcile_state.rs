@@ -10,7 +10,6 @@
 use std::sync::Arc;
 
 use p4::codec::RefusedUpdate;
-use p4::fabric::table;
 use p4::{P4Info, SwitchTables, UpdateKind, diff_tables};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
@@ -22,6 +21,7 @@ use super::reconcile::ReconcileOutcome;
 use super::status::{ENTRIES_SHOWN, StatusBoard, VerifiedTables};
 use super::{DesiredTables, UnknownEntries};
 use crate::config::SouthboundConfig;
+use crate::pipelines::default_pipeline;
 
 /// What a mastership did so far for one generation.
 pub(super) struct ReconcileState {
@@ -199,15 +199,17 @@ impl ReconcileState {
     fn pin_room(&self, outcome: &ReconcileOutcome) -> Option<usize> {
         let refused = |refusal: &&RefusedUpdate| {
             let entry = &refusal.update.entry;
-            refusal.code == Code::ResourceExhausted && entry.key.table == table::FLOW_PIN
+            refusal.code == Code::ResourceExhausted
+                && entry.key.table == default_pipeline().pin_table()
         };
         let refused = outcome.refusals.iter().filter(refused).count();
         if refused == 0 {
             return None;
         }
         let wanted = self.desired_tables()?;
-        let pins = |tables: &SwitchTables| tables.table_entries(table::FLOW_PIN).count();
-        let added = wanted.table_entries(table::FLOW_PIN);
+        let pins =
+            |tables: &SwitchTables| tables.table_entries(default_pipeline().pin_table()).count();
+        let added = wanted.table_entries(default_pipeline().pin_table());
         let added = added.filter(|(key, _)| outcome.found.get(key).is_none());
         let room = pins(&outcome.found) + added.count().saturating_sub(refused);
         (room < pins(&wanted)).then_some(room)

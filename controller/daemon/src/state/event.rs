@@ -10,7 +10,7 @@ use topology::{AvailabilityChange, Fabric, Finding, SwitchId};
 use super::plan_request::{PlanRequest, PlanResult};
 use super::reported_jobs::ReportedJobs;
 use crate::liveness::FabricPart;
-use crate::lower::FabricWiring;
+use crate::pipelines::FabricWiring;
 use crate::policy_history::{
     PolicyContent, PolicyHistory, PolicyRevision, RevisionMetadata, UnixMs,
 };

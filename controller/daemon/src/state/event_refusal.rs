@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use planner::{DocumentFieldError, Job, Policy};
 use topology::{Fabric, Finding};
 
-use crate::lower::WiringError;
+use crate::pipeline::WiringError;
 use crate::policy_history::PolicyHistoryError;
 
 /// Why an event is not taken in; the state is as it was.

@@ -16,7 +16,7 @@ use topology::spec::{self, FabricDocument};
 use topology::{AvailabilityChange, Fabric, FabricParts, LinkId, LinkPath, NicId, SwitchId};
 
 use super::{PlanResult, PlanRollout, ReportedJobs, State};
-use crate::lower::FabricWiring;
+use crate::pipelines::FabricWiring;
 use crate::policy_history::{PolicyHistory, PolicyRevision};
 use crate::store::jobs_document;
 

@@ -8,17 +8,16 @@
 //! and nothing more.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::num::NonZeroU32;
 
 use agent::{ByteSeries, IterationPeriod};
 use p4::codec::CounterValue;
 use p4::entry::EntryKey;
-use p4::fabric::{self, FiveTuple, PortNumber, PriorityLevel};
-use planner::{JobId, Plan, PlannedJob};
-use topology::{Fabric, FabricNode, Finding, LinkId, NicId, SwitchId};
+use planner::{JobId, PlannedJob};
+use topology::{Fabric, FabricNode, Finding, LinkId, SwitchId};
 
 use crate::config::CountersConfig;
-use crate::lower::rule_rows;
+use crate::pipeline::PortLevelCell;
+use crate::pipelines::default_pipeline;
 use crate::southbound::CounterReading;
 use crate::state::PlanRollout;
 
@@ -220,13 +219,12 @@ impl CounterAggregator {
         let mut had = std::mem::take(&mut self.pins);
         let unpinned = plan.flows.iter().filter(|flow| !flow.pinned);
         self.unpinned = unpinned.filter_map(|flow| flow.links.last().copied()).collect();
-        for (leaf, key, pin) in
-            pin_counters(fabric, plan).into_iter().chain(rule_counters(fabric, plan))
-        {
-            let before = had.get_mut(&leaf).and_then(|pins| pins.remove(&key));
+        for entry in default_pipeline().attributed_entries(fabric, plan) {
+            let before = had.get_mut(&entry.switch).and_then(|pins| pins.remove(&entry.key));
             let meter = before.map_or_else(ByteCounter::default, |pin| pin.meter);
-            let pins = self.pins.entry(leaf).or_default();
-            pins.insert(key, PinCounter { meter, ..pin });
+            let pin = PinCounter::from_job(&plan.jobs[entry.job], entry.arrival_link);
+            let pins = self.pins.entry(entry.switch).or_default();
+            pins.insert(entry.key, PinCounter { meter, ..pin });
         }
         let is_planned = |id: &JobId| plan.job(id).is_some();
         self.jobs.retain(|id, _| is_planned(id));
@@ -243,7 +241,12 @@ impl CounterAggregator {
             self.jobs.entry(job.id.clone()).or_insert_with(new);
         }
         if self.fabric.as_ref().is_none_or(|had| had.links() != fabric.links()) {
-            self.cells = port_level_counters(fabric, plan.levels);
+            self.cells.clear();
+            for cell in default_pipeline().port_level_cells(fabric, plan.levels) {
+                let PortLevelCell { switch, index, link, level } = cell;
+                let counter = PortLevelCounter { link, level, meter: ByteCounter::default() };
+                self.cells.entry(switch).or_default().insert(index, counter);
+            }
         }
         self.fabric = Some(fabric.clone());
     }
@@ -386,68 +389,6 @@ impl MeasuredTraffic {
         };
         self.unattributed.iter().map(finding).collect()
     }
-}
-
-/// The pins of a plan, with nothing counted.
-fn pin_counters(fabric: &Fabric, plan: &Plan) -> Vec<(SwitchId, EntryKey, PinCounter)> {
-    let pinned = plan.flows.iter().filter(|flow| flow.pinned);
-    let pin = |flow: &planner::PlannedFlow| {
-        let pin = PinCounter::from_job(&plan.jobs[flow.job], Some(*flow.links.last()?));
-        Some((fabric.leaf_of(flow.src), pin_key(fabric, flow), pin))
-    };
-    pinned.filter_map(pin).collect()
-}
-
-/// The rows of a plan's rules, with nothing counted.
-fn rule_counters(fabric: &Fabric, plan: &Plan) -> Vec<(SwitchId, EntryKey, PinCounter)> {
-    if plan.rules.is_empty() {
-        return Vec::new();
-    }
-    let mut leaves: BTreeMap<SwitchId, Vec<NicId>> = BTreeMap::new();
-    for nic in fabric.nic_ids() {
-        leaves.entry(fabric.leaf_of(nic)).or_default().push(nic);
-    }
-    let of_leaf = |(leaf, nics): (&SwitchId, &Vec<NicId>)| {
-        let rows = rule_rows(fabric, plan, nics).into_iter();
-        let leaf = *leaf;
-        rows.map(move |row| {
-            let arrives = row.to.map(|nic| fabric.nic(nic).uplink.reverse());
-            (leaf, row.entry.key, PinCounter::from_job(&plan.jobs[row.job], arrives))
-        })
-    };
-    leaves.iter().flat_map(of_leaf).collect()
-}
-
-/// The pin of a flow.
-fn pin_key(fabric: &Fabric, flow: &planner::PlannedFlow) -> EntryKey {
-    let [src, dst] = [flow.src, flow.dst].map(|nic| fabric.nic(nic).ip);
-    let flow = FiveTuple::for_roce(src, dst, flow.udp_src_port);
-    // The key has neither path nor job.
-    fabric::flow_pin(&flow, 0, NonZeroU32::MIN).key
-}
-
-/// The cells of all ports that a link leaves by.
-fn port_level_counters(
-    fabric: &Fabric,
-    levels: u8,
-) -> BTreeMap<SwitchId, BTreeMap<u32, PortLevelCounter>> {
-    let mut cells: BTreeMap<SwitchId, BTreeMap<u32, PortLevelCounter>> = BTreeMap::new();
-    for link in fabric.link_ids() {
-        let from = fabric.link(link).from;
-        let (FabricNode::Switch(switch), Ok(port)) = (from.node, PortNumber::new(from.port)) else {
-            continue;
-        };
-        for level in 0..levels {
-            let Ok(of_level) = PriorityLevel::new(u32::from(level)) else {
-                continue;
-            };
-            let meter = ByteCounter::default();
-            let cell = PortLevelCounter { link, level, meter };
-            let index = fabric::port_level_index(port, of_level);
-            cells.entry(switch).or_default().insert(index, cell);
-        }
-    }
-    cells
 }
 
 #[cfg(test)]

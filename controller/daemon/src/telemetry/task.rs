@@ -19,7 +19,7 @@ use super::counter_aggregator::MeasuredTraffic;
 use super::{ReportFeedback, ReportedJobRegistry, ReporterId, TelemetryReport};
 use crate::access::{ControllerAccess, ControllerError};
 use crate::config::{Config, TelemetryConfig};
-use crate::lower::FabricWiring;
+use crate::pipelines::FabricWiring;
 use crate::state::{PlanRollout, StateEvent};
 
 /// What streams say to the desk.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use controller::Config;
+use controller::pipelines::fabric::port_level_counts;
 use controller::southbound::{DesiredTables, SwitchAddress, SwitchClient, SwitchTarget};
 use p4::codec::CounterValue;
 use p4::entry::EntryKey;
@@ -179,7 +180,8 @@ impl SwitchAuditor {
     async fn read_port_bytes(&self) -> Result<PortBytes, CommandError> {
         let mut carried = PortBytes::new();
         for (switch, client) in &self.clients {
-            let counts = client.read_port_level_counts().await.map_err(CommandError::failed)?;
+            let cells = client.read_port_level_cells().await.map_err(CommandError::failed)?;
+            let counts = port_level_counts(cells);
             let of_switch = counts.into_iter();
             carried.extend(
                 of_switch.map(|((port, level), count)| ((*switch, port, level), count.bytes)),

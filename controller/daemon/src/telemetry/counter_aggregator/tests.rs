@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use p4::fabric::table;
+use p4::fabric::{PriorityLevel, table};
 use planner::{PlanInput, Policy};
 use topology::clos::{self, ClosSpec};
 
 use super::*;
 use crate::config::Config;
-use crate::lower::FabricWiring;
+use crate::pipelines::FabricWiring;
 
 /// A fabric with one job of two flows, and its counters.
 struct Ground {

@@ -75,17 +75,21 @@ fn any_or(named: &[NicId], nics: impl Iterator<Item = NicId>) -> Vec<Option<NicI
 }
 
 /// Whether a rule has rows at the leaf that has these NICs.
-pub(in crate::lower) fn is_rule_at(rule: &PlannedRule, nics: &[NicId]) -> bool {
+pub(in crate::pipelines::fabric) fn is_rule_at(rule: &PlannedRule, nics: &[NicId]) -> bool {
     nics.iter().any(|nic| sends_from(rule, *nic))
 }
 
 /// Whether a rule adopts RoCEv2 flows from a NIC.
-pub(in crate::lower) fn takes_from(rule: &PlannedRule, nic: NicId) -> bool {
+pub(in crate::pipelines::fabric) fn takes_from(rule: &PlannedRule, nic: NicId) -> bool {
     sends_from(rule, nic) && rule.dport.is_none_or(|port| port == ROCE)
 }
 
 /// Whether a rule adopts RoCEv2 flows from a NIC to another.
-pub(in crate::lower) fn takes_between(rule: &PlannedRule, nic: NicId, to: NicId) -> bool {
+pub(in crate::pipelines::fabric) fn takes_between(
+    rule: &PlannedRule,
+    nic: NicId,
+    to: NicId,
+) -> bool {
     let reaches = rule.receivers.is_empty() || rule.receivers.binary_search(&to).is_ok();
     takes_from(rule, nic) && reaches
 }

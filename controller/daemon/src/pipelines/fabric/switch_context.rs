@@ -13,14 +13,14 @@ use planner::{Plan, PlannedFlow};
 use topology::{AvailabilityChange, Fabric, LinkId, NextHops, NicId, SwitchId, next_hops};
 
 use super::job_classify::adoption_rules;
-use super::wiring::{FabricWiring, LeafWiring};
+use super::numbering::{FabricNumbering, LeafWiring};
 
 /// A fabric as it is, and what is planned on it.
 pub(super) struct LoweringContext<'a> {
-    pub(super) wiring: &'a FabricWiring,
+    pub(super) wiring: &'a FabricNumbering,
     pub(super) fabric: &'a Fabric,
     pub(super) plan: &'a Plan,
-    /// Usable ways to each leaf, in the order of [`FabricWiring::number_leaves`].
+    /// Usable ways to each leaf, in the order of [`FabricNumbering::number_leaves`].
     hops: Vec<NextHops>,
     /// Ways that work, drained or not; nothing where nothing is drained.
     standing: Option<Vec<NextHops>>,
@@ -42,7 +42,7 @@ pub(super) struct SentFlow {
 }
 
 impl<'a> LoweringContext<'a> {
-    pub(super) fn new(wiring: &'a FabricWiring, fabric: &'a Fabric, plan: &'a Plan) -> Self {
+    pub(super) fn new(wiring: &'a FabricNumbering, fabric: &'a Fabric, plan: &'a Plan) -> Self {
         let leaves = wiring.leaves().iter();
         let hops =
             |fabric: &Fabric| leaves.clone().map(|leaf| next_hops(fabric, leaf.switch)).collect();

@@ -12,7 +12,7 @@ use topology::clos::{self, ClosSpec};
 use topology::{AvailabilityChange, Fabric, HostId, LinkId, NicId, SwitchId, Tier};
 
 use self::walk::{Packet, walk};
-use super::{FabricWiring, lower_plan};
+use crate::pipelines::{FabricWiring, lower_plan};
 
 /// A job named by its number, with flows between NICs: (source, destination, UDP source port).
 fn job(number: usize, flows: &[(usize, usize, u16)]) -> Job {

@@ -5,8 +5,8 @@ use p4::entry::TableEntry;
 use p4::fabric::{backup_down, port_down};
 use topology::{Fabric, SwitchId};
 
+use super::numbering::FabricNumbering;
 use super::switch_context::SwitchContext;
-use super::wiring::FabricWiring;
 
 pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
     failed_port_rows(site.shared.wiring, site.shared.fabric, site.switch).collect()
@@ -14,7 +14,7 @@ pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
 
 /// What a switch shall know of failed ports, which takes nothing but its own cables.
 pub(super) fn failed_port_rows<'a>(
-    wiring: &'a FabricWiring,
+    wiring: &'a FabricNumbering,
     fabric: &'a Fabric,
     switch: SwitchId,
 ) -> impl Iterator<Item = TableEntry> + 'a {

@@ -12,31 +12,14 @@ use topology::{
     AvailabilityChange, Fabric, FabricNode, LinkId, NextHops, NicId, SwitchId, Tier, next_hops,
 };
 
+use crate::pipeline::WiringError;
+
 /// The most equal-cost ports that an `ecmp_group` of `fabric.p4` can have.
 const MAX_GROUP: usize = 64;
 
-/// Why switches cannot hold the tables of a fabric.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WiringError {
-    /// A port number that the program does not know, or keeps for the controller.
-    #[error("{0}: ports are 0 to 511, without {cpu}, the controller's", cpu = PortNumber::CPU)]
-    PortNumber(String),
-    /// More leaves than ids for them.
-    #[error("the fabric has {0} leaves; switches can tell 65535 apart")]
-    TooManyLeaves(usize),
-    /// More equal-cost ports than a group may have.
-    #[error("{switch} has {ports} equal-cost ports to one leaf; a group holds {MAX_GROUP}")]
-    GroupTooLarge {
-        /// Name of the switch.
-        switch: String,
-        /// How many.
-        ports: usize,
-    },
-}
-
 /// A fabric in the terms of its switches' tables.
 #[derive(Debug)]
-pub struct FabricWiring {
+pub(crate) struct FabricNumbering {
     leaves: Vec<LeafWiring>,
     /// Where in `leaves` a switch is, by its id.
     positions: Vec<Option<usize>>,
@@ -44,7 +27,7 @@ pub struct FabricWiring {
     ports: Vec<Option<PortNumber>>,
     salts: Vec<NonZeroU32>,
     /// Whether the controller wants to see probes.
-    is_probed: bool,
+    pub(super) is_probed: bool,
 }
 
 /// A leaf as the other switches know it.
@@ -62,7 +45,7 @@ pub(super) struct LeafWiring {
     pub(super) choices: NextHops,
 }
 
-impl FabricWiring {
+impl FabricNumbering {
     /// The wiring of a fabric, the same whatever of it has failed or is drained.
     ///
     /// # Errors
@@ -83,12 +66,6 @@ impl FabricWiring {
             salts: devices.map(hash_salt).collect(),
             is_probed: false,
         })
-    }
-
-    /// The same, with what brings probes to the controller.
-    #[must_use]
-    pub fn with_probes(self) -> Self {
-        Self { is_probed: true, ..self }
     }
 
     pub(super) fn is_probed(&self) -> bool {
@@ -132,7 +109,10 @@ fn assign_ports(fabric: &Fabric) -> Result<Vec<Option<PortNumber>>, WiringError>
             return Ok(None);
         }
         let port = PortNumber::new(link.from.port).ok().filter(|port| *port != PortNumber::CPU);
-        let unknown = || WiringError::PortNumber(fabric.endpoint_name(link.from));
+        let unknown = || WiringError::PortNumber {
+            port: fabric.endpoint_name(link.from),
+            valid: format!("ports are 0 to 511, without {}, the controller's", PortNumber::CPU),
+        };
         port.ok_or_else(unknown).map(Some)
     };
     fabric.links().iter().map(port).collect()
@@ -160,7 +140,7 @@ fn check_groups(fabric: &Fabric, leaves: &[LeafWiring]) -> Result<(), WiringErro
         let ports = widths.max().unwrap_or(0);
         if ports > MAX_GROUP {
             let switch = switch.name.clone();
-            return Err(WiringError::GroupTooLarge { switch, ports });
+            return Err(WiringError::GroupTooLarge { switch, ports, max: MAX_GROUP });
         }
     }
     Ok(())

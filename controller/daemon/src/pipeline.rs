@@ -1,0 +1,122 @@
+//! The seam between the controller and the P4 program of its switches.
+//!
+//! [`SwitchPipeline`] is everything that the daemon asks of a program: its P4Info and device
+//! configuration, what it is capable of, the rows that discovery needs, its counters, and the
+//! attribution of what they count; [`PipelineWiring`] is one fabric prepared for lowering. The
+//! implementations are in [`pipelines`](crate::pipelines). The decision: nothing outside
+//! `pipelines/` names a table, field or counter of a program, so that another program is another
+//! folder there; a test of `pipelines` reads the source for it.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use p4::codec::PacketOut;
+use p4::entry::{EntryKey, TableEntry, TableId};
+use p4::{ForwardingPipeline, SwitchTables};
+use planner::{Plan, SwitchCapabilities};
+use topology::{Fabric, LinkId, SwitchId};
+
+/// A P4 program, as far as the controller depends on it.
+pub trait SwitchPipeline: Debug + Send + Sync {
+    /// P4Info, device configuration and cookie.
+    fn program(&self) -> ForwardingPipeline;
+
+    /// What every switch that runs the program can do; part of the planner's input.
+    fn capabilities(&self) -> SwitchCapabilities;
+
+    /// Prepares a fabric for lowering.
+    ///
+    /// # Errors
+    /// The tables of the program are too small for the fabric.
+    fn wire_fabric(&self, fabric: &Fabric) -> Result<Box<dyn PipelineWiring>, WiringError>;
+
+    /// The rows by which a switch sends probes and ARP packets to the controller.
+    fn punts(&self) -> Vec<TableEntry>;
+
+    /// The table of [`SwitchPipeline::punts`].
+    fn punt_table(&self) -> TableId;
+
+    /// The table of pins, whose size limits how many flows can be pinned at a switch.
+    fn pin_table(&self) -> TableId;
+
+    /// A packet that leaves by a port; none where the port does not exist or is the controller's.
+    fn packet_out(&self, port: u16, payload: Vec<u8>) -> Option<PacketOut>;
+
+    /// The entries that count what jobs send under a plan.
+    fn attributed_entries(&self, fabric: &Fabric, plan: &Plan) -> Vec<AttributedEntry>;
+
+    /// The P4Info id of the counter that counts by port and level.
+    fn port_level_counter(&self) -> u32;
+
+    /// The cells of that counter, for `levels` levels.
+    fn port_level_cells(&self, fabric: &Fabric, levels: u8) -> Vec<PortLevelCell>;
+}
+
+/// A fabric prepared for lowering: whatever does not depend on plan and failures.
+pub trait PipelineWiring: Debug + Send + Sync {
+    /// Adds the rows of discovery to all tables that are lowered.
+    fn enable_probes(&mut self);
+
+    /// The tables that every switch should hold under a plan.
+    fn lower_plan(&self, fabric: &Fabric, plan: &Plan) -> BTreeMap<SwitchId, SwitchTables>;
+
+    /// `tables` with the ports of what has failed in `fabric` out of use; no plan is needed.
+    fn protect_tables(
+        &self,
+        fabric: &Fabric,
+        tables: &BTreeMap<SwitchId, Arc<SwitchTables>>,
+    ) -> BTreeMap<SwitchId, Arc<SwitchTables>>;
+}
+
+/// An entry with a direct counter, and the job that its bytes are attributed to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttributedEntry {
+    /// The switch that holds it.
+    pub switch: SwitchId,
+    /// The entry.
+    pub key: EntryKey,
+    /// Index of the job in the plan.
+    pub job: usize,
+    /// The link by which the flow reaches its host; none where any may be.
+    pub arrival_link: Option<LinkId>,
+}
+
+/// A cell of the port and level counter, and the link that it measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortLevelCell {
+    /// The switch that counts.
+    pub switch: SwitchId,
+    /// Index of the cell.
+    pub index: u32,
+    /// The link that leaves by the port.
+    pub link: LinkId,
+    /// The priority level.
+    pub level: u8,
+}
+
+/// Why switches cannot hold the tables of a fabric.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WiringError {
+    /// A port number that the program does not know, or keeps for the controller.
+    #[error("{port}: {valid}")]
+    PortNumber {
+        /// The port, as `leaf1:4`.
+        port: String,
+        /// Which ports there are.
+        valid: String,
+    },
+    /// More leaves than ids for them.
+    #[error("the fabric has {0} leaves; switches can tell 65535 apart")]
+    TooManyLeaves(usize),
+    /// More equal-cost ports than a group may have.
+    #[error("{switch} has {ports} equal-cost ports to one leaf; a group holds {max}")]
+    GroupTooLarge {
+        /// Name of the switch.
+        switch: String,
+        /// How many it has.
+        ports: usize,
+        /// How many fit.
+        max: usize,
+    },
+}

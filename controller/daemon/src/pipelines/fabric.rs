@@ -1,0 +1,155 @@
+//! `fabric.p4`: from a plan to the tables of every switch, a total function of fabric and plan.
+//!
+//! [`state`](crate::state) makes the plan, sessions write the tables. The decision: a plan leaves
+//! no choice, so neither does lowering: no memory, no error, no clock; what might not fit a table
+//! was refused when the [`FabricNumbering`] was made. Each module here owns the P4 tables it is
+//! named for, and no other writes them. All rows are signed, so that any reader of a switch can
+//! tell them from the entries of others.
+
+mod acl_punt;
+mod counters;
+mod dst_leaf;
+mod ecmp_group;
+mod flow_pin;
+mod job_classify;
+mod job_qos;
+mod liveness;
+mod local_host;
+mod numbering;
+mod path;
+mod roce_answer;
+mod switch_context;
+mod switch_salt;
+mod trust;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use p4::codec::{PacketOut, PacketOutTarget};
+use p4::entry::{TableEntry, TableId};
+pub(crate) use p4::fabric::{ETHERTYPE_ARP, ETHERTYPE_PROBE};
+use p4::fabric::{PORT_LEVEL, PortNumber, PriorityLevel, table};
+use p4::{ForwardingPipeline, SwitchTables};
+use planner::{PinGranularity, Plan, SwitchCapabilities};
+use topology::{Fabric, SwitchId};
+
+pub use self::counters::port_level_counts;
+use self::numbering::FabricNumbering;
+use self::switch_context::{LoweringContext, SwitchContext};
+use crate::pipeline::{
+    AttributedEntry, PipelineWiring, PortLevelCell, SwitchPipeline, WiringError,
+};
+
+/// The modules that write tables, one for each table (or two).
+const TABLES: [fn(&SwitchContext<'_>) -> Vec<TableEntry>; 13] = [
+    acl_punt::build_entries,
+    local_host::build_entries,
+    dst_leaf::build_entries,
+    ecmp_group::build_entries,
+    path::build_entries,
+    flow_pin::build_entries,
+    job_classify::build_entries,
+    job_qos::build_entries,
+    roce_answer::build_entries,
+    trust::build_fabric_ports,
+    trust::build_dscp_levels,
+    liveness::build_entries,
+    switch_salt::build_entries,
+];
+
+/// The program `fabric.p4`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FabricPipeline;
+
+impl SwitchPipeline for FabricPipeline {
+    fn program(&self) -> ForwardingPipeline {
+        ForwardingPipeline::embedded_fabric()
+    }
+
+    fn capabilities(&self) -> SwitchCapabilities {
+        let program = self.program();
+        let pins = program.p4info.table(table::FLOW_PIN).map_or(0, |table| table.size);
+        SwitchCapabilities {
+            pin_granularity: PinGranularity::Flow,
+            pins_max: usize::try_from(pins).unwrap_or(usize::MAX),
+            levels: PriorityLevel::all_levels().count() as u8,
+            counts_pins: true,
+            counts_levels: true,
+        }
+    }
+
+    fn wire_fabric(&self, fabric: &Fabric) -> Result<Box<dyn PipelineWiring>, WiringError> {
+        Ok(Box::new(FabricNumbering::new(fabric)?))
+    }
+
+    fn punts(&self) -> Vec<TableEntry> {
+        acl_punt::punt_rows()
+    }
+
+    fn punt_table(&self) -> TableId {
+        table::ACL_PUNT
+    }
+
+    fn pin_table(&self) -> TableId {
+        table::FLOW_PIN
+    }
+
+    fn packet_out(&self, port: u16, payload: Vec<u8>) -> Option<PacketOut> {
+        let port = PortNumber::new(port.into()).ok().filter(|port| *port != PortNumber::CPU)?;
+        Some(PacketOut { target: PacketOutTarget::Port(port), payload })
+    }
+
+    fn attributed_entries(&self, fabric: &Fabric, plan: &Plan) -> Vec<AttributedEntry> {
+        let mut entries = counters::pin_entries(fabric, plan);
+        entries.extend(counters::rule_entries(fabric, plan));
+        entries
+    }
+
+    fn port_level_counter(&self) -> u32 {
+        PORT_LEVEL
+    }
+
+    fn port_level_cells(&self, fabric: &Fabric, levels: u8) -> Vec<PortLevelCell> {
+        counters::port_level_cells(fabric, levels)
+    }
+}
+
+impl PipelineWiring for FabricNumbering {
+    fn enable_probes(&mut self) {
+        self.is_probed = true;
+    }
+
+    fn lower_plan(&self, fabric: &Fabric, plan: &Plan) -> BTreeMap<SwitchId, SwitchTables> {
+        let context = LoweringContext::new(self, fabric, plan);
+        let mut lowered = BTreeMap::new();
+        for switch in fabric.switch_ids() {
+            let site = SwitchContext { shared: &context, switch };
+            let entries = TABLES.iter().flat_map(|build_entries| build_entries(&site));
+            lowered.insert(switch, entries.map(TableEntry::with_signature).collect());
+        }
+        lowered
+    }
+
+    fn protect_tables(
+        &self,
+        fabric: &Fabric,
+        tables: &BTreeMap<SwitchId, Arc<SwitchTables>>,
+    ) -> BTreeMap<SwitchId, Arc<SwitchTables>> {
+        let mut protected = tables.clone();
+        for (switch, tables) in &mut protected {
+            let missing: Vec<TableEntry> = liveness::failed_port_rows(self, fabric, *switch)
+                .map(TableEntry::with_signature)
+                .filter(|row| tables.get(&row.key).is_none())
+                .collect();
+            // An untouched switch keeps sharing its tables, by which a session sees that there is
+            // nothing to write.
+            if !missing.is_empty() {
+                Arc::make_mut(tables).extend(missing);
+            }
+        }
+        protected
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! The counters of `fabric.p4`: a direct counter on each pin and each adoption row, and an indexed
+//! counter for each port and level.
+//!
+//! Attribution of the counted bytes to jobs and links is a function of fabric and plan, so it is
+//! made here, beside the modules that write the rows which count.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+
+use p4::codec::CounterValue;
+use p4::entry::EntryKey;
+use p4::fabric::{self, FiveTuple, PortNumber, PriorityLevel};
+use planner::Plan;
+use topology::{Fabric, FabricNode, NicId, SwitchId};
+
+use super::job_classify::adoption_rules::adoption_rows;
+use crate::pipeline::{AttributedEntry, PortLevelCell};
+
+/// The cells of the port and level counter by port and level; those that counted nothing are left
+/// out.
+pub fn port_level_counts(
+    cells: BTreeMap<u32, CounterValue>,
+) -> BTreeMap<(PortNumber, PriorityLevel), CounterValue> {
+    let mut counts = BTreeMap::new();
+    for (index, count) in cells.into_iter().filter(|(_, count)| *count != CounterValue::default()) {
+        let port = PortNumber::new(index >> PriorityLevel::BITS);
+        let level = PriorityLevel::new(index & ((1 << PriorityLevel::BITS) - 1));
+        if let (Ok(port), Ok(level)) = (port, level) {
+            counts.insert((port, level), count);
+        }
+    }
+    counts
+}
+
+/// The counting entry of each pinned flow, at the leaf where the flow enters the fabric.
+pub(super) fn pin_entries(fabric: &Fabric, plan: &Plan) -> Vec<AttributedEntry> {
+    let mut entries = Vec::new();
+    for flow in plan.flows.iter().filter(|flow| flow.pinned) {
+        if let Some(arrival) = flow.links.last() {
+            entries.push(AttributedEntry {
+                switch: fabric.leaf_of(flow.src),
+                key: pin_key(fabric, flow),
+                job: flow.job,
+                arrival_link: Some(*arrival),
+            });
+        }
+    }
+    entries
+}
+
+/// The counting rows of the plan's adoption rules, leaf by leaf.
+pub(super) fn rule_entries(fabric: &Fabric, plan: &Plan) -> Vec<AttributedEntry> {
+    if plan.rules.is_empty() {
+        return Vec::new();
+    }
+    let mut leaves: BTreeMap<SwitchId, Vec<NicId>> = BTreeMap::new();
+    for nic in fabric.nic_ids() {
+        leaves.entry(fabric.leaf_of(nic)).or_default().push(nic);
+    }
+    let mut entries = Vec::new();
+    for (leaf, nics) in &leaves {
+        entries.extend(adoption_rows(fabric, plan, nics).into_iter().map(|row| AttributedEntry {
+            switch: *leaf,
+            key: row.entry.key,
+            job: row.job,
+            arrival_link: row.to.map(|nic| fabric.nic(nic).uplink.reverse()),
+        }));
+    }
+    entries
+}
+
+fn pin_key(fabric: &Fabric, flow: &planner::PlannedFlow) -> EntryKey {
+    let [src, dst] = [flow.src, flow.dst].map(|nic| fabric.nic(nic).ip);
+    let tuple = FiveTuple::for_roce(src, dst, flow.udp_src_port);
+    // The match key has neither path nor job, so any values do.
+    fabric::flow_pin(&tuple, 0, NonZeroU32::MIN).key
+}
+
+/// The counter cells of all links that leave a switch.
+pub(super) fn port_level_cells(fabric: &Fabric, levels: u8) -> Vec<PortLevelCell> {
+    let mut cells = Vec::new();
+    for link in fabric.link_ids() {
+        let from = fabric.link(link).from;
+        let (FabricNode::Switch(switch), Ok(port)) = (from.node, PortNumber::new(from.port)) else {
+            continue;
+        };
+        for level in PriorityLevel::all_levels().take(levels.into()) {
+            let index = fabric::port_level_index(port, level);
+            cells.push(PortLevelCell { switch, index, link, level: level.number() });
+        }
+    }
+    cells
+}
