@@ -1,9 +1,9 @@
 //! Which policies were in force, who put them there, why, and for how long.
 //!
-//! [`state`](crate::state) has the one [`Ledger`] and puts into force what its latest edition says;
-//! the [`store`](crate::store) keeps every edition. Sans-IO: time is an argument, in milliseconds
+//! [`state`](crate::state) has the one [`PolicyHistory`] and puts into force what its latest revision says;
+//! the [`store`](crate::store) keeps every revision. Sans-IO: time is an argument, in milliseconds
 //! of Unix time, since what is written here must mean the same after a restart. Two decisions.
-//! Nothing is ever taken out: going back is going on to an edition that says what an earlier one
+//! Nothing is ever taken out: going back is going on to a revision that says what an earlier one
 //! said. And whatever ends by itself (a trial that nobody confirms, an override whose time is over)
 //! carries what follows it, so that it can end wherever and whenever somebody reads it.
 
@@ -14,11 +14,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Editions that can be gone back to.
-const KEPT: usize = 1_000;
+/// Revisions that can be gone back to.
+const REVISIONS_KEPT: usize = 1_000;
 
 /// Who signs what ends by itself.
-pub const ITSELF: &str = "crux";
+pub const AUTOMATIC_AUTHOR: &str = "crux";
 
 /// Milliseconds of Unix time.
 pub type UnixMs = u64;
@@ -31,7 +31,7 @@ pub struct PolicyContent {
     pub policy: PolicyDocument,
     /// Overrides that count before those of the policy, the latest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub temporary: Vec<TemporaryOverride>,
+    pub temporary_overrides: Vec<TemporaryOverride>,
 }
 
 /// An override that ends by itself.
@@ -49,9 +49,9 @@ pub struct TemporaryOverride {
 #[serde(deny_unknown_fields)]
 pub struct RevisionMetadata {
     /// Who, as they call themselves.
-    pub who: String,
+    pub author: String,
     /// Why.
-    pub why: String,
+    pub reason: String,
     /// When, milliseconds of Unix time.
     pub at_ms: UnixMs,
 }
@@ -65,13 +65,13 @@ pub struct PolicyRevision {
     /// What it says.
     pub content: PolicyContent,
     /// Whose it is.
-    pub signature: RevisionMetadata,
+    pub metadata: RevisionMetadata,
     /// If it is not confirmed yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<PolicyTrial>,
 }
 
-/// An edition that ends by itself unless it is confirmed.
+/// A revision that ends by itself unless it is confirmed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyTrial {
@@ -84,11 +84,11 @@ pub struct PolicyTrial {
 /// Why the ledger takes no entry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyHistoryError {
-    /// An edition is not confirmed yet.
-    #[error("edition {0} is on trial; confirm it or roll it back first")]
+    /// A revision is not confirmed yet.
+    #[error("revision {0} is on trial; confirm it or roll it back first")]
     OnTrial(u64),
     /// There is nothing to confirm or to revert.
-    #[error("no edition is on trial")]
+    #[error("no revision is on trial")]
     NoTrial,
 }
 
@@ -99,7 +99,7 @@ impl PolicyContent {
     /// The first field that makes no sense; `file` is how the error calls the document.
     pub fn validate(&self, file: &str) -> Result<Policy, DocumentFieldError> {
         let policy = self.policy.to_policy(file)?;
-        let rules = self.temporary.iter().map(|temporary| temporary.rule.clone());
+        let rules = self.temporary_overrides.iter().map(|temporary| temporary.rule.clone());
         let overrides = PolicyDocument { jobs: rules.collect(), ..self.policy.clone() };
         let mut overrides = overrides.to_policy("temporary overrides")?.overrides;
         overrides.extend(policy.overrides);
@@ -117,25 +117,26 @@ impl PolicyContent {
     /// What is left at `now`, if anything has ended.
     fn without_expired(&self, now: UnixMs) -> Option<Self> {
         let lasts = |temporary: &&TemporaryOverride| temporary.until_ms > now;
-        let temporary: Vec<_> = self.temporary.iter().filter(lasts).cloned().collect();
+        let temporary: Vec<_> = self.temporary_overrides.iter().filter(lasts).cloned().collect();
         let policy = self.policy.clone();
-        (temporary.len() < self.temporary.len()).then_some(Self { policy, temporary })
+        (temporary.len() < self.temporary_overrides.len())
+            .then_some(Self { policy, temporary_overrides: temporary })
     }
 }
 
 impl From<&Policy> for PolicyContent {
     fn from(policy: &Policy) -> Self {
-        Self { policy: PolicyDocument::from(policy), temporary: Vec::new() }
+        Self { policy: PolicyDocument::from(policy), temporary_overrides: Vec::new() }
     }
 }
 
 impl PolicyRevision {
-    /// The first edition, of a policy that is there when nothing is stored.
+    /// The first revision, of a policy that is there when nothing is stored.
     pub fn from_initial_policy(policy: &Policy) -> Self {
         Self { number: 1, content: PolicyContent::from(policy), ..Self::default() }
     }
 
-    /// The edition as it is at `now`: what ended while nobody looked is over.
+    /// The revision as it is at `now`: what ended while nobody looked is over.
     #[must_use]
     pub fn effective_at(self, now: UnixMs) -> Self {
         let follows = self.automatic_successor(now);
@@ -153,12 +154,16 @@ impl PolicyRevision {
         Some(Self { trial: still, ..self.automatic_revision(content, why, now) })
     }
 
-    /// The next edition, made by nobody, with what of `content` has not ended.
-    fn automatic_revision(&self, content: PolicyContent, why: &str, now: UnixMs) -> Self {
+    /// The next revision, made by nobody, with what of `content` has not ended.
+    fn automatic_revision(&self, content: PolicyContent, reason: &str, now: UnixMs) -> Self {
         Self {
             number: self.number + 1,
             content: content.without_expired(now).unwrap_or(content),
-            signature: RevisionMetadata { who: ITSELF.to_owned(), why: why.to_owned(), at_ms: now },
+            metadata: RevisionMetadata {
+                author: AUTOMATIC_AUTHOR.to_owned(),
+                reason: reason.to_owned(),
+                at_ms: now,
+            },
             trial: None,
         }
     }
@@ -166,12 +171,12 @@ impl PolicyRevision {
     /// When something ends by itself.
     fn next_expiry(&self) -> Option<UnixMs> {
         let trial = self.trial.iter().map(|trial| trial.until_ms);
-        let temporary = self.content.temporary.iter().map(|one| one.until_ms);
+        let temporary = self.content.temporary_overrides.iter().map(|one| one.until_ms);
         trial.chain(temporary).min()
     }
 }
 
-/// All editions; the latest is in force.
+/// All revisions; the latest is in force.
 #[derive(Clone, Debug)]
 pub struct PolicyHistory {
     latest: PolicyRevision,
@@ -180,9 +185,9 @@ pub struct PolicyHistory {
 }
 
 impl PolicyHistory {
-    /// Begins with an edition, and those before it as far as they are known.
+    /// Begins with a revision, and those before it as far as they are known.
     pub fn new(latest: PolicyRevision, earlier: impl IntoIterator<Item = PolicyRevision>) -> Self {
-        let earlier = earlier.into_iter().map(|edition| (edition.number, edition));
+        let earlier = earlier.into_iter().map(|revision| (revision.number, revision));
         Self { latest, earlier: earlier.collect() }
     }
 
@@ -191,11 +196,11 @@ impl PolicyHistory {
         &self.latest
     }
 
-    /// All editions that are known, the latest first, each with what it changed.
+    /// All revisions that are known, the latest first, each with what it changed.
     pub fn revisions_with_changes(&self) -> Vec<(&PolicyRevision, Vec<String>)> {
-        let editions = std::iter::once(&self.latest).chain(self.earlier.values().rev());
+        let revisions = std::iter::once(&self.latest).chain(self.earlier.values().rev());
         let mut history: Vec<(&PolicyRevision, Vec<String>)> =
-            editions.map(|edition| (edition, Vec::new())).collect();
+            revisions.map(|revision| (revision, Vec::new())).collect();
         for place in 1..history.len() {
             history[place - 1].1 =
                 history[place].0.content.changes_to(&history[place - 1].0.content);
@@ -203,25 +208,25 @@ impl PolicyHistory {
         history
     }
 
-    /// The edition of this number.
+    /// The revision of this number.
     pub fn find_revision(&self, number: u64) -> Option<&PolicyRevision> {
         let latest = Some(&self.latest).filter(|latest| latest.number == number);
         latest.or_else(|| self.earlier.get(&number))
     }
 
-    /// What was in force before the latest edition.
+    /// What was in force before the latest revision.
     pub fn previous_revision(&self) -> Option<&PolicyRevision> {
         self.earlier.values().next_back()
     }
 
-    /// The edition that would say this, on trial until then, if it may be entered now.
+    /// The revision that would say this, on trial until then, if it may be entered now.
     ///
     /// # Errors
     /// Another is on trial.
     pub fn propose_revision(
         &self,
         content: PolicyContent,
-        signature: RevisionMetadata,
+        metadata: RevisionMetadata,
         trial_until: Option<UnixMs>,
     ) -> Result<PolicyRevision, PolicyHistoryError> {
         if self.latest.trial.is_some() {
@@ -229,27 +234,27 @@ impl PolicyHistory {
         }
         let before = || self.latest.content.clone();
         let trial = trial_until.map(|until_ms| PolicyTrial { until_ms, before: before() });
-        Ok(PolicyRevision { number: self.latest.number + 1, content, signature, trial })
+        Ok(PolicyRevision { number: self.latest.number + 1, content, metadata, trial })
     }
 
-    /// The edition that ends the trial: what was in force before it is in force again.
+    /// The revision that ends the trial: what was in force before it is in force again.
     ///
     /// # Errors
     /// Nothing is on trial.
     pub fn revert_trial(
         &self,
-        signature: RevisionMetadata,
+        metadata: RevisionMetadata,
     ) -> Result<PolicyRevision, PolicyHistoryError> {
         let trial = self.latest.trial.as_ref().ok_or(PolicyHistoryError::NoTrial)?;
         Ok(PolicyRevision {
             number: self.latest.number + 1,
             content: trial.before.clone(),
-            signature,
+            metadata,
             trial: None,
         })
     }
 
-    /// The latest edition, no longer on trial.
+    /// The latest revision, no longer on trial.
     ///
     /// # Errors
     /// Nothing is on trial.
@@ -269,19 +274,19 @@ impl PolicyHistory {
         self.latest.next_expiry()
     }
 
-    /// The latest edition for good, where what would follow by itself cannot.
+    /// The latest revision for good, where what would follow by itself cannot.
     pub fn retain_latest(&self, now: UnixMs) -> PolicyRevision {
         let why = "not confirmed in time, but what was before does not fit any more";
         self.latest.automatic_revision(self.latest.content.clone(), why, now)
     }
 
-    /// Puts an edition in force. Those from its number on are no more than a leader's who could not
+    /// Puts a revision in force. Those from its number on are no more than a leader's who could not
     /// store them.
-    pub fn append_revision(&mut self, edition: PolicyRevision) {
-        let before = std::mem::replace(&mut self.latest, edition);
+    pub fn append_revision(&mut self, revision: PolicyRevision) {
+        let before = std::mem::replace(&mut self.latest, revision);
         self.earlier.insert(before.number, before);
         self.earlier.split_off(&self.latest.number);
-        if self.earlier.len() > KEPT {
+        if self.earlier.len() > REVISIONS_KEPT {
             self.earlier.pop_first();
         }
     }

@@ -78,7 +78,7 @@ fn read_input(args: &PlaceArgs) -> Result<(PlanInput, Policy), CommandError> {
         }
         (None, Some(controller)) => {
             let to = ControllerClient::new(controller, &args.credentials);
-            let situation: PlannerInput = to.get_json("/v1/situation")?;
+            let situation: PlannerInput = to.get_json("/v1/planner-input")?;
             situation.resolve_input().map_err(CommandError::document)
         }
         (None, None) => {

@@ -107,8 +107,8 @@ impl OperatorDocuments {
         now: UnixMs,
     ) -> impl Iterator<Item = StateEvent> + use<> {
         let signature = RevisionMetadata {
-            who: file.unwrap_or("start").to_owned(),
-            why: "the document".to_owned(),
+            author: file.unwrap_or("start").to_owned(),
+            reason: "the document".to_owned(),
             at_ms: now,
         };
         let policy = self.policy.map(|policy| {

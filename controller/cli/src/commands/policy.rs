@@ -5,8 +5,8 @@ mod table;
 use std::time::Duration;
 
 use ::controller::northbound::service::{
-    ApplyPolicyRequest, PolicyChangeResponse, PolicyRevisionDiff, PreviewPolicyRequest,
-    RollbackPolicyRequest, TemporaryOverrideRequest, parse_policy,
+    ApplyPolicyRequest, ConfirmPolicyRequest, PolicyChangeResponse, PolicyRevisionDiff,
+    PreviewPolicyRequest, RollbackPolicyRequest, TemporaryOverrideRequest, parse_policy,
 };
 use ::controller::policy_history::PolicyRevision;
 use ::controller::preview::PolicyPreview;
@@ -105,7 +105,7 @@ pub(crate) struct PolicyConfirmArgs {
 #[derive(clap::Args)]
 pub(crate) struct PolicyRollbackArgs {
     /// Number of the revision to go back to, from crux policy history
-    edition: Option<u64>,
+    revision: Option<u64>,
     #[command(flatten)]
     signature: ChangeAuthorArgs,
     #[command(flatten)]
@@ -159,8 +159,12 @@ impl ChangeAuthorArgs {
             .unwrap_or_else(|| std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned()))
     }
 
-    fn rollback_request(&self, edition: Option<u64>) -> RollbackPolicyRequest {
-        RollbackPolicyRequest { who: self.author_name(), why: self.why.clone(), edition }
+    fn confirm_request(&self) -> ConfirmPolicyRequest {
+        ConfirmPolicyRequest { author: self.author_name(), reason: self.why.clone() }
+    }
+
+    fn rollback_request(&self, revision: Option<u64>) -> RollbackPolicyRequest {
+        RollbackPolicyRequest { author: self.author_name(), reason: self.why.clone(), revision }
     }
 }
 
@@ -174,11 +178,11 @@ pub(crate) fn run_policy(command: &PolicyCommand) -> Result<(), CommandError> {
             let done = args
                 .plain
                 .client
-                .post_json("/v1/policy/confirm", &args.signature.rollback_request(None))?;
+                .post_json("/v1/policy/confirm", &args.signature.confirm_request())?;
             print_change(&done, args.plain.output)
         }
         PolicyCommand::Rollback(args) => {
-            let say = args.signature.rollback_request(args.edition);
+            let say = args.signature.rollback_request(args.revision);
             let done = args.plain.client.post_json("/v1/policy/rollback", &say)?;
             print_change(&done, args.plain.output)
         }
@@ -207,21 +211,21 @@ fn check_policy(args: &PolicyCheckArgs) -> Result<(), CommandError> {
 }
 
 fn show_policy(args: &PolicyQueryArgs) -> Result<(), CommandError> {
-    let edition: PolicyRevision = args.client.get_json("/v1/policy")?;
+    let revision: PolicyRevision = args.client.get_json("/v1/policy")?;
     match args.output.format {
-        OutputFormat::Json => output::print_json(&edition),
+        OutputFormat::Json => output::print_json(&revision),
         OutputFormat::Table => {
             let policy =
-                document::print_document(&edition.content.policy, document::DocumentFormat::Toml)
+                document::print_document(&revision.content.policy, document::DocumentFormat::Toml)
                     .map_err(CommandError::failed)?;
-            output::print_line(format_args!("# edition {}\n{policy}", edition.number))
+            output::print_line(format_args!("# revision {}\n{policy}", revision.number))
         }
     }
 }
 
 fn preview_policy(args: &PolicyDiffArgs) -> Result<(), CommandError> {
     let preview: PolicyPreview =
-        args.plain.client.post_json("/v1/policy/diff", &preview_request(&args.file)?)?;
+        args.plain.client.post_json("/v1/policy/preview", &preview_request(&args.file)?)?;
     match args.plain.output.format {
         OutputFormat::Json => output::print_json(&preview),
         OutputFormat::Table => table::print_preview(&preview),
@@ -230,10 +234,10 @@ fn preview_policy(args: &PolicyDiffArgs) -> Result<(), CommandError> {
 
 fn apply_policy(args: &PolicyApplyArgs) -> Result<(), CommandError> {
     let order = ApplyPolicyRequest {
-        wish: preview_request(&args.file)?,
-        who: args.signature.author_name(),
-        why: args.signature.why.clone(),
-        confirm_within: args.confirm_within.map(|within| within.as_secs()),
+        change: preview_request(&args.file)?,
+        author: args.signature.author_name(),
+        reason: args.signature.why.clone(),
+        confirm_within_seconds: args.confirm_within.map(|within| within.as_secs()),
     };
     let done = args.plain.client.post_json("/v1/policy/apply", &order)?;
     print_change(&done, args.plain.output)
@@ -250,20 +254,23 @@ fn set_override(args: &PolicyOverrideArgs) -> Result<(), CommandError> {
         min_throughput: None,
     };
     let order = ApplyPolicyRequest {
-        wish: PreviewPolicyRequest {
+        change: PreviewPolicyRequest {
             policy: None,
-            temporary: Some(TemporaryOverrideRequest { rule, seconds: args.lasts.as_secs() }),
+            temporary_override: Some(TemporaryOverrideRequest {
+                rule,
+                duration_seconds: args.lasts.as_secs(),
+            }),
         },
-        who: args.signature.author_name(),
-        why: args.signature.why.clone(),
-        confirm_within: None,
+        author: args.signature.author_name(),
+        reason: args.signature.why.clone(),
+        confirm_within_seconds: None,
     };
     let done = args.plain.client.post_json("/v1/policy/apply", &order)?;
     print_change(&done, args.plain.output)
 }
 
 fn show_history(args: &PolicyQueryArgs) -> Result<(), CommandError> {
-    let chapters: Vec<PolicyRevisionDiff> = args.client.get_json("/v1/policy/history")?;
+    let chapters: Vec<PolicyRevisionDiff> = args.client.get_json("/v1/policy/revisions")?;
     match args.output.format {
         OutputFormat::Json => output::print_json(&chapters),
         OutputFormat::Table => output::print_line(table::history_table(&chapters)),
@@ -277,7 +284,7 @@ fn print_change(done: &PolicyChangeResponse, output: FormatArg) -> Result<(), Co
         OutputFormat::Table => {
             done.findings.iter().try_for_each(output::print_line)?;
             let trial = done.trial_until_ms.map_or("", |_| ", on trial until it is confirmed");
-            output::print_line(format_args!("edition {} is in force{trial}", done.edition))?;
+            output::print_line(format_args!("revision {} is in force{trial}", done.revision))?;
         }
     }
     let error = done.findings.iter().find(|finding| finding.severity == Severity::Error);
@@ -288,7 +295,10 @@ fn print_change(done: &PolicyChangeResponse, output: FormatArg) -> Result<(), Co
 }
 
 fn preview_request(file: &str) -> Result<PreviewPolicyRequest, CommandError> {
-    Ok(PreviewPolicyRequest { policy: Some(files::read_policy_file(file)?), temporary: None })
+    Ok(PreviewPolicyRequest {
+        policy: Some(files::read_policy_file(file)?),
+        temporary_override: None,
+    })
 }
 
 /// A time as people write it: 30s, 5m, 1h.

@@ -79,18 +79,19 @@ pub(crate) fn print_switches(args: &StatusArgs) -> Result<(), CommandError> {
     let rows: Vec<SwitchRow> = args.client.get_json("/v1/switches")?;
     args.print_rows(&rows, || {
         let headings =
-            ["switch", "state", "standing", "verified", "entries", "drifted", "problems"];
+            ["switch", "state", "mastership", "verified", "entries", "drifted", "problems"];
         let mut table = output::new_table(headings);
         for row in &rows {
-            let [verified, entries] = [row.verified, row.entries.map(|entries| entries as u64)]
-                .map(|number| number.map_or("-".to_owned(), |number| number.to_string()));
+            let [verified, entries] =
+                [row.verified_generation, row.verified_entries.map(|entries| entries as u64)]
+                    .map(|number| number.map_or("-".to_owned(), |number| number.to_string()));
             table.add_row([
                 row.name.clone(),
                 row.state.clone(),
-                row.standing.clone(),
+                row.mastership.clone(),
                 verified,
                 entries,
-                row.drifted.to_string(),
+                row.entries_drifted.to_string(),
                 row.problems.join("\n"),
             ]);
         }
@@ -128,7 +129,7 @@ fn format_levels(levels: &[LevelLoad]) -> String {
 
 /// Exit status 1 where there is an error among the findings.
 pub(crate) fn print_findings(args: &StatusArgs) -> Result<(), CommandError> {
-    let findings: Vec<Finding> = args.client.get_json("/v1/doctor")?;
+    let findings: Vec<Finding> = args.client.get_json("/v1/findings")?;
     match args.output.format {
         OutputFormat::Json => output::print_json(&findings)?,
         OutputFormat::Table if findings.is_empty() => output::print_line("no problems found")?,
@@ -144,7 +145,7 @@ pub(crate) fn print_findings(args: &StatusArgs) -> Result<(), CommandError> {
 pub(crate) fn print_explanation(args: &ExplainArgs) -> Result<(), CommandError> {
     // What a path of a URL cannot hold as it is.
     let name = args.name.replace('%', "%25").replace('>', "%3E").replace(' ', "%20");
-    let why: ExplainJobResponse = args.args.client.get_json(&format!("/v1/explain/{name}"))?;
+    let why: ExplainJobResponse = args.args.client.get_json(&format!("/v1/explanations/{name}"))?;
     match args.args.output.format {
         OutputFormat::Json => output::print_json(&why),
         OutputFormat::Table => {
@@ -176,12 +177,13 @@ fn explain_level(why: &ExplainJobResponse) -> String {
         });
     let bottleneck = why.bottleneck.as_deref().unwrap_or("no link");
     let reference = why.reference.as_deref().unwrap_or("its contenders");
-    let rule = match (&why.rule, why.profiled) {
+    let rule = match (&why.override_pattern, why.profiled) {
         (_, true) => "the highest level, because it is being profiled".to_owned(),
         (Some(rule), false) => format!("the override `{rule}`"),
         (None, false) => "no override".to_owned(),
     };
-    let adopts: String = why.adopts.iter().map(|rule| format!("\n  adopts      {rule}")).collect();
+    let adopts: String =
+        why.adopted_traffic.iter().map(|rule| format!("\n  adopts      {rule}")).collect();
     format!(
         "job {} has level {} of 0..{}, rank {}\n  \
          intensity   {:.3e} FLOP/s: {bottleneck} takes {:.4} s of an iteration\n  \

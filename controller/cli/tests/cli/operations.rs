@@ -139,13 +139,13 @@ const STEERING: [Case; 12] = [
     (
         "policy apply policy.toml --why test --confirm-within 10m",
         0,
-        &["edition 2 is in force, on trial"],
+        &["revision 2 is in force, on trial"],
     ),
     ("policy apply policy.toml", 2, &["on trial; confirm it"]),
-    ("policy confirm", 0, &["edition 2 is in force\n"]),
-    ("policy rollback 1", 0, &["edition 3 is in force\n"]),
-    ("policy override job:bert --max-level 1 --for 1h", 0, &["edition 4 is in force\n"]),
-    ("policy show", 0, &["# edition 4", "fairness = 0.0"]),
+    ("policy confirm", 0, &["revision 2 is in force\n"]),
+    ("policy rollback 1", 0, &["revision 3 is in force\n"]),
+    ("policy override job:bert --max-level 1 --for 1h", 0, &["revision 4 is in force\n"]),
+    ("policy show", 0, &["# revision 4", "fairness = 0.0"]),
     ("policy history", 0, &["ada", "test", "temporary"]),
 ];
 
@@ -158,7 +158,7 @@ const ADOPTING: [Case; 6] = [
     ),
     ("policy diff lost.toml", 2, &["adopt[0].src[0]", "`h11`"]),
     ("policy diff adopt.toml", 0, &["guest", "insert job_classify", "dport=2049"]),
-    ("policy apply adopt.toml", 0, &["edition 5 is in force"]),
+    ("policy apply adopt.toml", 0, &["revision 5 is in force"]),
     ("jobs", 0, &["guest", "rule", "document"]),
     ("explain guest", 0, &["no override", "adopts      h1 > any host, to port 2049"]),
 ];
@@ -214,7 +214,7 @@ const PROTECTED: [Case; 9] = [
         0,
         &["hived", "nobody is delayed"],
     ),
-    ("policy apply policy.toml --ca roots.pem --token-file token", 0, &["edition 2 is in force"]),
+    ("policy apply policy.toml --ca roots.pem --token-file token", 0, &["revision 2 is in force"]),
     ("policy history --ca roots.pem --token-file token", 0, &["ops (says ada)"]),
     ("top --once --ca roots.pem --token-file token", 0, &["2 jobs"]),
 ];

@@ -14,6 +14,7 @@ use crate::preview::ValueChange;
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Event")]
 pub struct OperatorEvent {
     /// Its number, rising by one from the start of this run of the controller.
     pub sequence: u64,
@@ -83,39 +84,39 @@ pub enum EventKind {
     },
     /// Another policy is in force.
     PolicyApplied {
-        /// Its edition.
-        edition: u64,
+        /// Its revision.
+        revision: u64,
         /// Who wanted it.
-        who: String,
+        author: String,
         /// Why.
-        why: String,
+        reason: String,
         /// When it ends unless it is confirmed, milliseconds of Unix time.
         trial_until_ms: Option<UnixMs>,
         /// What changed, field by field.
         changes: Vec<String>,
     },
-    /// An edition that was on trial stays.
+    /// A revision that was on trial stays.
     PolicyConfirmed {
-        /// The edition.
-        edition: u64,
+        /// The revision.
+        revision: u64,
     },
-    /// An edition that was on trial was taken back.
-    PolicyReverted {
-        /// The edition in force.
-        edition: u64,
-        /// The edition that was taken back.
-        taken_back: u64,
+    /// A revision that was on trial was taken back.
+    PolicyRolledBack {
+        /// The revision in force.
+        revision: u64,
+        /// The revision that was taken back.
+        rolled_back: u64,
         /// Who did that.
-        who: String,
+        author: String,
         /// Why.
-        why: String,
+        reason: String,
     },
-    /// An edition that was on trial has ended by itself.
+    /// A revision that was on trial has ended by itself.
     PolicyExpired {
-        /// The edition in force.
-        edition: u64,
-        /// The edition that has ended.
-        ended: u64,
+        /// The revision in force.
+        revision: u64,
+        /// The revision that has ended.
+        expired: u64,
     },
     /// A switch is up, down, drained or returning.
     SwitchChanged {
@@ -157,7 +158,7 @@ pub enum EventKind {
     /// This controller writes to the switches now, or no longer.
     LeadershipChanged {
         /// Whether it does.
-        leads: bool,
+        is_leader: bool,
         /// The term in which it bids.
         term: u64,
     },
@@ -188,9 +189,9 @@ impl EventKind {
             Self::CableChanged { state, .. } if state.after == "down" => Severity::Error,
             Self::FindingRaised { finding } => finding.severity,
             Self::DriftRepaired { .. }
-            | Self::PolicyReverted { .. }
+            | Self::PolicyRolledBack { .. }
             | Self::PolicyExpired { .. }
-            | Self::LeadershipChanged { leads: false, .. } => Severity::Warning,
+            | Self::LeadershipChanged { is_leader: false, .. } => Severity::Warning,
             _ => Severity::Info,
         }
     }
@@ -204,7 +205,7 @@ impl fmt::Display for EventKind {
             }
             Self::PolicyApplied { .. }
             | Self::PolicyConfirmed { .. }
-            | Self::PolicyReverted { .. }
+            | Self::PolicyRolledBack { .. }
             | Self::PolicyExpired { .. } => self.write_policy_event(f),
             Self::PlanAdopted { generation, jobs, flows, moved, .. } => write!(
                 f,
@@ -230,8 +231,8 @@ impl fmt::Display for EventKind {
             Self::DriftRepaired { switch, entries } => {
                 write!(f, "{switch}: {entries} entries were changed by somebody else")
             }
-            Self::LeadershipChanged { leads, term } => {
-                let leads = if *leads { "leads" } else { "does not lead any more" };
+            Self::LeadershipChanged { is_leader, term } => {
+                let leads = if *is_leader { "leads" } else { "does not lead any more" };
                 write!(f, "this controller {leads}, in term {term}")
             }
         }
@@ -268,22 +269,22 @@ impl EventKind {
     /// The sentence of what happened to the policy.
     fn write_policy_event(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::PolicyApplied { edition, who, why, trial_until_ms, changes } => {
+            Self::PolicyApplied { revision, author, reason, trial_until_ms, changes } => {
                 let trial = trial_until_ms.map_or("", |_| ", on trial until it is confirmed");
-                let why = Some(why).filter(|why| !why.is_empty());
+                let why = Some(reason).filter(|reason| !reason.is_empty());
                 let why = why.map_or_else(String::new, |why| format!(" ({why})"));
                 let changes = changes.join("; ");
-                write!(f, "policy: edition {edition} by {who}{why}{trial}: {changes}")
+                write!(f, "policy: revision {revision} by {author}{why}{trial}: {changes}")
             }
-            Self::PolicyConfirmed { edition } => write!(f, "policy: edition {edition} stays"),
-            Self::PolicyReverted { edition, taken_back, who, .. } => write!(
+            Self::PolicyConfirmed { revision } => write!(f, "policy: revision {revision} stays"),
+            Self::PolicyRolledBack { revision, rolled_back, author, .. } => write!(
                 f,
-                "policy: edition {taken_back} was taken back by {who}; edition {edition} is in \
+                "policy: revision {rolled_back} was taken back by {author}; revision {revision} is in \
                  force"
             ),
-            Self::PolicyExpired { edition, ended } => write!(
+            Self::PolicyExpired { revision, expired } => write!(
                 f,
-                "policy: edition {ended} was not confirmed in time; edition {edition} is in force"
+                "policy: revision {expired} was not confirmed in time; revision {revision} is in force"
             ),
             _ => Ok(()),
         }

@@ -11,7 +11,7 @@ use planner::{JobId, Plan, PlannedFlow, PlannedJob};
 use topology::{Fabric, Finding, LinkId, NicId, SwitchId};
 
 use super::event::{EventKind, FlowMove};
-use crate::policy_history::{ITSELF, PolicyRevision};
+use crate::policy_history::{AUTOMATIC_AUTHOR, PolicyRevision};
 use crate::preview::ValueChange;
 use crate::southbound::ChangeTiming;
 use crate::southbound::SwitchStatus;
@@ -27,7 +27,7 @@ pub(crate) struct EventSnapshot {
     pub(crate) rollout: Option<PlanRollout>,
     /// Jobs that are being profiled.
     pub(crate) profiled: BTreeSet<JobId>,
-    /// The editions of the policy from the latest of the look before on, the earliest first, each
+    /// The revisions of the policy from the latest of the look before on, the earliest first, each
     /// with what it changed.
     pub(crate) revisions: Vec<(PolicyRevision, Vec<String>)>,
     /// The sessions.
@@ -61,9 +61,9 @@ impl SessionSummary {
 }
 
 impl EventSnapshot {
-    /// The number of the latest edition; 0 where none was seen.
+    /// The number of the latest revision; 0 where none was seen.
     pub(crate) fn latest_revision(&self) -> u64 {
-        self.revisions.last().map_or(0, |(edition, _)| edition.number)
+        self.revisions.last().map_or(0, |(revision, _)| revision.number)
     }
 
     /// What has happened since an earlier look.
@@ -99,7 +99,7 @@ impl EventSnapshot {
     fn leadership_event(&self, before: &Self) -> Option<EventKind> {
         let (leads, term) = self.leadership_state()?;
         let led = before.leadership_state().is_some_and(|(led, _)| led);
-        (leads != led).then_some(EventKind::LeadershipChanged { leads, term })
+        (leads != led).then_some(EventKind::LeadershipChanged { is_leader: leads, term })
     }
 
     /// What was in force when the chronicle began is no news.
@@ -109,9 +109,9 @@ impl EventSnapshot {
         };
         let mut had = latest;
         let mut told = Vec::new();
-        for (edition, changes) in &self.revisions {
-            told.extend(revision_event(had, edition, changes));
-            had = edition;
+        for (revision, changes) in &self.revisions {
+            told.extend(revision_event(had, revision, changes));
+            had = revision;
         }
         told
     }
@@ -258,30 +258,35 @@ impl EventSnapshot {
     }
 }
 
-/// What an edition is after the one before it; the same one again may have been confirmed.
+/// What a revision is after the one before it; the same one again may have been confirmed.
 fn revision_event(
     had: &PolicyRevision,
-    edition: &PolicyRevision,
+    revision: &PolicyRevision,
     changes: &[String],
 ) -> Option<EventKind> {
-    let number = edition.number;
+    let number = revision.number;
     if number == had.number {
-        let is_confirmed = had.trial.is_some() && edition.trial.is_none();
-        return is_confirmed.then_some(EventKind::PolicyConfirmed { edition: number });
+        let is_confirmed = had.trial.is_some() && revision.trial.is_none();
+        return is_confirmed.then_some(EventKind::PolicyConfirmed { revision: number });
     }
-    let trial = had.trial.as_ref().filter(|_| edition.trial.is_none());
-    let is_back = trial.is_some_and(|trial| trial.before == edition.content);
-    let (who, why) = (edition.signature.who.clone(), edition.signature.why.clone());
-    Some(match (is_back, who.as_str()) {
-        (true, ITSELF) => EventKind::PolicyExpired { edition: number, ended: had.number },
-        (true, _) => {
-            EventKind::PolicyReverted { edition: number, taken_back: had.number, who, why }
+    let trial = had.trial.as_ref().filter(|_| revision.trial.is_none());
+    let is_back = trial.is_some_and(|trial| trial.before == revision.content);
+    let (author, reason) = (revision.metadata.author.clone(), revision.metadata.reason.clone());
+    Some(match (is_back, author.as_str()) {
+        (true, AUTOMATIC_AUTHOR) => {
+            EventKind::PolicyExpired { revision: number, expired: had.number }
         }
+        (true, _) => EventKind::PolicyRolledBack {
+            revision: number,
+            rolled_back: had.number,
+            author,
+            reason,
+        },
         (false, _) => EventKind::PolicyApplied {
-            edition: number,
-            who,
-            why,
-            trial_until_ms: edition.trial.as_ref().map(|trial| trial.until_ms),
+            revision: number,
+            author,
+            reason,
+            trial_until_ms: revision.trial.as_ref().map(|trial| trial.until_ms),
             changes: changes.to_vec(),
         },
     })
@@ -324,11 +329,11 @@ fn describe_move(
     }
 }
 
-/// The editions from number `known` on, the earliest first, each with what it changed.
+/// The revisions from number `known` on, the earliest first, each with what it changed.
 pub(crate) fn revisions_from(state: &State, known: u64) -> Vec<(PolicyRevision, Vec<String>)> {
     let history = state.policy_history().revisions_with_changes().into_iter();
-    let news = history.take_while(|(edition, _)| edition.number >= known);
-    let mut news: Vec<_> = news.map(|(edition, changes)| (edition.clone(), changes)).collect();
+    let news = history.take_while(|(revision, _)| revision.number >= known);
+    let mut news: Vec<_> = news.map(|(revision, changes)| (revision.clone(), changes)).collect();
     news.reverse();
     news
 }

@@ -32,13 +32,13 @@ const CHANGES: [&str; 6] = [
     "/v1/policy/apply",
     "/v1/policy/confirm",
     "/v1/policy/rollback",
-    "/PolicyApply",
-    "/PolicyConfirm",
-    "/PolicyRollback",
+    "/ApplyPolicy",
+    "/ConfirmPolicy",
+    "/RollbackPolicy",
 ];
 
 /// What only looks, though it is asked with a document.
-const LOOKS: [&str; 1] = ["/v1/policy/diff"];
+const LOOKS: [&str; 1] = ["/v1/policy/preview"];
 
 /// Methods of gRPC that look, unless they are among the changes; all are posted.
 const GRPC: [&str; 2] =
@@ -237,12 +237,12 @@ mod tests {
         let cases = [
             ("GET", "/v1/jobs", AccessRole::Read),
             ("GET", "/metrics", AccessRole::Read),
-            ("POST", "/v1/policy/diff", AccessRole::Read),
+            ("POST", "/v1/policy/preview", AccessRole::Read),
             ("POST", "/v1/policy/apply", AccessRole::Write),
             ("POST", "/v1/something/new", AccessRole::Write),
             ("DELETE", "/v1/jobs", AccessRole::Write),
-            ("POST", "/crux.northbound.v1.Northbound/Jobs", AccessRole::Read),
-            ("POST", "/crux.northbound.v1.Northbound/PolicyApply", AccessRole::Write),
+            ("POST", "/crux.northbound.v1.Northbound/ListJobs", AccessRole::Read),
+            ("POST", "/crux.northbound.v1.Northbound/ApplyPolicy", AccessRole::Write),
             ("POST", "/crux.telemetry.v1.Telemetry/StreamReports", AccessRole::Report),
             ("POST", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", AccessRole::Read),
             ("POST", "/crux.other.v1.Other/Look", AccessRole::Write),

@@ -61,7 +61,7 @@ pub struct JobRow {
     /// Its GPUs.
     pub gpus: u32,
     /// Whether it tells of itself; if not, a document tells of it.
-    pub told: bool,
+    pub reported: bool,
     /// Whether it is being profiled, and in the highest class for that.
     pub profiled: bool,
     /// Its class.
@@ -93,17 +93,17 @@ pub struct SwitchRow {
     /// up, down, drained, or returning: it works again, and is used once every switch knows.
     pub state: String,
     /// What this controller is to it: primary, backup, vacant, candidate or apart.
-    pub standing: String,
+    pub mastership: String,
     /// The generation that it was last seen to hold.
-    pub verified: Option<u64>,
+    pub verified_generation: Option<u64>,
     /// Entries of that generation.
-    pub entries: Option<usize>,
+    pub verified_entries: Option<usize>,
     /// Entries written since the session began.
-    pub written: u64,
+    pub entries_written: u64,
     /// Entries that somebody else changed, and that were repaired.
-    pub drifted: u64,
+    pub entries_drifted: u64,
     /// Connections that ended.
-    pub failures: u64,
+    pub session_failures: u64,
     /// Entries that it refused in the latest pass, and why its last connection ended.
     pub problems: Vec<String>,
 }
@@ -166,7 +166,7 @@ impl ControllerView {
                 tenant: tenant.clone(),
                 model: job.and_then(|job| job.model.clone()),
                 gpus: job.map_or(0, |job| job.gpu_count()),
-                told: source == JobSource::Telemetry,
+                reported: source == JobSource::Telemetry,
                 profiled: told.profiled.contains(&planned.id),
                 level: planned.level,
                 rank: planned.rank,
@@ -197,12 +197,12 @@ impl ControllerView {
         let row = |(switch, line): (&SwitchId, &SwitchStatus)| SwitchRow {
             name: line.name.clone(),
             state: self.rollout.switch_state(*switch).to_owned(),
-            standing: mastership_text(line.mastership).to_owned(),
-            verified: line.verified.map(|verified| verified.generation),
-            entries: line.verified.map(|verified| verified.entries),
-            written: line.written.total_entries(),
-            drifted: line.drifted,
-            failures: line.failures,
+            mastership: mastership_text(line.mastership).to_owned(),
+            verified_generation: line.verified.map(|verified| verified.generation),
+            verified_entries: line.verified.map(|verified| verified.entries),
+            entries_written: line.written.total_entries(),
+            entries_drifted: line.drifted,
+            session_failures: line.failures,
             problems: line.refusals.iter().chain(&line.last_error).cloned().collect(),
         };
         self.switches.iter().map(row).collect()
@@ -246,8 +246,8 @@ impl ControllerView {
         let generation = self.rollout.generation;
         for row in self.switch_rows() {
             let missing =
-                || format!("{} and {}; {}", row.state, row.standing, row.problems.join("; "));
-            match row.verified {
+                || format!("{} and {}; {}", row.state, row.mastership, row.problems.join("; "));
+            match row.verified_generation {
                 Some(verified) if verified == generation => {}
                 None => {
                     findings.push(Finding::error(&row.name, format!("not verified: {}", missing())))
@@ -257,8 +257,8 @@ impl ControllerView {
                     format!("holds generation {verified} of {generation}"),
                 )),
             }
-            if row.drifted > 0 {
-                let text = format!("{} entries were changed by somebody else", row.drifted);
+            if row.entries_drifted > 0 {
+                let text = format!("{} entries were changed by somebody else", row.entries_drifted);
                 findings.push(Finding::warning(&row.name, text));
             }
         }
@@ -322,10 +322,10 @@ fn link_levels(loads: &BTreeMap<(LinkId, u8), f64>, link: LinkId) -> Vec<LevelLo
 
 fn mastership_text(standing: Mastership) -> &'static str {
     match standing {
-        Mastership::Disconnected => "apart",
+        Mastership::Disconnected => "disconnected",
         Mastership::Candidate => "candidate",
         Mastership::Backup { .. } => "backup",
-        Mastership::NoPrimary { .. } => "vacant",
+        Mastership::NoPrimary { .. } => "no_primary",
         Mastership::Primary { .. } => "primary",
     }
 }

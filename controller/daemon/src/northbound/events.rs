@@ -89,7 +89,7 @@ pub(super) async fn handle_request(
     }
 }
 
-fn invalid_position(why: String) -> ServiceError {
+pub(super) fn invalid_position(why: String) -> ServiceError {
     ServiceError::Refused(vec![Finding::error("since", why)])
 }
 
@@ -123,14 +123,15 @@ fn to_json(value: &impl Serialize) -> String {
 pub(super) fn describe_operation(schemas: &mut SchemaGenerator) -> Value {
     let since = "Read from here on: the last sequence number that was read, or RUN.SEQUENCE as \
         in the ids of server-sent events; without it, from the earliest that is kept";
-    let stream = "Server-sent events: the data of each is an event (Happening), its id a \
-        position; an event `missed` says how many the reader was too slow for (Missed)";
+    let stream = "Server-sent events: the data of each is an event (Event), its id a \
+        position; an event `missed` says how many the reader was too slow for (MissedEvents)";
     schemas.subschema_for::<MissedEvents>();
     let json = |schema: Schema| json!({"application/json": {"schema": schema}});
     let mut content = json(schemas.subschema_for::<EventPage>());
     content["text/event-stream"] = json!({"schema": {"type": "string", "description": stream}});
     let problem = json(schemas.subschema_for::<ErrorBody>());
     json!({"get": {
+        "operationId": "WatchEvents",
         "summary": "What happens, as it happens; as a document where only that is accepted",
         "parameters": [{
             "name": "since", "in": "query", "required": false, "description": since,

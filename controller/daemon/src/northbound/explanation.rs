@@ -41,13 +41,13 @@ pub struct ExplainJobResponse {
     /// Those of higher priority that compression left in its class.
     pub merged_with: Vec<String>,
     /// The pattern of the override that counts for it.
-    pub rule: Option<String>,
+    pub override_pattern: Option<String>,
     /// Whether it has the highest class because it is being profiled.
     pub profiled: bool,
     /// Its flows.
     pub flows: Vec<FlowExplanation>,
     /// Which other flows rules of the policy give it, as `h1, h2 > h3, to port 2049`.
-    pub adopts: Vec<String>,
+    pub adopted_traffic: Vec<String>,
 }
 
 /// Why a flow takes its path.
@@ -111,13 +111,13 @@ impl ControllerView {
             priority: job.priority,
             contenders: names(&why.contenders),
             merged_with: names(&why.tied_with),
-            rule: match self.adoption_rule(&job.id) {
+            override_pattern: match self.adoption_rule(&job.id) {
                 Some(adopted) => override_pattern(self.request.policy().override_for_rule(adopted)),
                 None => why.rule.clone(),
             },
             profiled: self.reported_jobs.profiled.contains(&job.id),
             flows: flows.filter(|place| is_asked(*place)).map(explain).collect(),
-            adopts: self.adopted_traffic(position),
+            adopted_traffic: self.adopted_traffic(position),
         }
     }
 

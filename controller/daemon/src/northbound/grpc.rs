@@ -15,9 +15,10 @@ use tokio_stream::{Stream, StreamExt};
 use tonic::{Extensions, Request, Response, Status};
 use tonic_reflection::server::Builder;
 use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
-use topology::{Finding, one_line};
+use topology::one_line;
 
 use super::auth::CallerIdentity;
+use super::events::invalid_position;
 use super::service::{NorthboundService, ServiceError};
 use crate::event_log::{EventPage, EventPosition};
 
@@ -26,85 +27,104 @@ type RpcResult<T> = Result<Response<T>, Status>;
 
 #[tonic::async_trait]
 impl Northbound for NorthboundService {
-    async fn jobs(&self, _: Request<proto::Nothing>) -> RpcResult<proto::JobRows> {
+    async fn list_jobs(&self, _: Request<()>) -> RpcResult<proto::ListJobsResponse> {
         list_response("jobs", &Self::list_jobs(self).await.map_err(error_status)?)
     }
 
-    async fn switches(&self, _: Request<proto::Nothing>) -> RpcResult<proto::SwitchRows> {
+    async fn list_switches(&self, _: Request<()>) -> RpcResult<proto::ListSwitchesResponse> {
         list_response("switches", &Self::list_switches(self).await.map_err(error_status)?)
     }
 
-    async fn links(&self, _: Request<proto::Nothing>) -> RpcResult<proto::LinkRows> {
+    async fn list_links(&self, _: Request<()>) -> RpcResult<proto::ListLinksResponse> {
         list_response("links", &Self::list_links(self).await.map_err(error_status)?)
     }
 
-    async fn fabric(&self, _: Request<proto::Nothing>) -> RpcResult<proto::Document> {
+    async fn get_fabric(&self, _: Request<()>) -> RpcResult<proto::JsonDocument> {
         rpc_response(&json_document(&Self::get_fabric(self).await.map_err(error_status)?))
     }
 
-    async fn plan(&self, _: Request<proto::Nothing>) -> RpcResult<proto::Document> {
+    async fn get_plan(&self, _: Request<()>) -> RpcResult<proto::JsonDocument> {
         rpc_response(&json_document(&Self::get_plan(self).await.map_err(error_status)?))
     }
 
-    async fn situation(&self, _: Request<proto::Nothing>) -> RpcResult<proto::Document> {
+    async fn get_planner_input(&self, _: Request<()>) -> RpcResult<proto::JsonDocument> {
         rpc_response(&json_document(&Self::get_planner_input(self).await.map_err(error_status)?))
     }
 
-    async fn explain(&self, asked: Request<proto::Name>) -> RpcResult<proto::Explanation> {
-        let name = &asked.get_ref().name;
+    async fn explain_job(
+        &self,
+        request: Request<proto::ExplainJobRequest>,
+    ) -> RpcResult<proto::ExplainJobResponse> {
+        let name = &request.get_ref().name;
         rpc_response(&Self::explain_job(self, name).await.map_err(error_status)?)
     }
 
-    async fn doctor(&self, _: Request<proto::Nothing>) -> RpcResult<proto::Findings> {
+    async fn list_findings(&self, _: Request<()>) -> RpcResult<proto::ListFindingsResponse> {
         list_response("findings", &Self::list_findings(self).await.map_err(error_status)?)
     }
 
-    async fn policy(&self, _: Request<proto::Nothing>) -> RpcResult<proto::Edition> {
-        let edition = Self::get_policy(self).await.map_err(error_status)?;
-        rpc_response(&revision_message(json!(edition)))
+    async fn get_policy(&self, _: Request<()>) -> RpcResult<proto::PolicyRevision> {
+        let revision = Self::get_policy(self).await.map_err(error_status)?;
+        rpc_response(&revision_message(json!(revision)))
     }
 
-    async fn policy_history(&self, _: Request<proto::Nothing>) -> RpcResult<proto::Chapters> {
-        let chapters = self.list_policy_revisions().await.map_err(error_status)?.into_iter();
-        let chapter = |chapter| {
-            let mut chapter = json!(chapter);
-            chapter["edition"] = revision_message(chapter["edition"].take());
-            chapter
-        };
-        list_response("chapters", &chapters.map(chapter).collect::<Vec<_>>())
+    async fn list_policy_revisions(
+        &self,
+        _: Request<()>,
+    ) -> RpcResult<proto::ListPolicyRevisionsResponse> {
+        let mut diffs = json!(Self::list_policy_revisions(self).await.map_err(error_status)?);
+        for diff in diffs.as_array_mut().into_iter().flatten() {
+            diff["revision"] = revision_message(diff["revision"].take());
+        }
+        list_response("revisions", &diffs)
     }
 
-    async fn policy_diff(&self, asked: Request<proto::Wish>) -> RpcResult<proto::Preview> {
-        let wish = parse_request(asked.get_ref())?;
-        rpc_response(&self.preview_policy(&wish).await.map_err(error_status)?)
+    async fn preview_policy(
+        &self,
+        request: Request<proto::PreviewPolicyRequest>,
+    ) -> RpcResult<proto::PolicyPreview> {
+        let change = parse_request(request.get_ref())?;
+        rpc_response(&Self::preview_policy(self, &change).await.map_err(error_status)?)
     }
 
-    async fn policy_apply(&self, asked: Request<proto::Order>) -> RpcResult<proto::Done> {
-        let order = parse_request(asked.get_ref())?;
-        let asked_by = self.for_caller(asked.extensions());
-        rpc_response(&asked_by.apply_policy(&order).await.map_err(error_status)?)
+    async fn apply_policy(
+        &self,
+        request: Request<proto::ApplyPolicyRequest>,
+    ) -> RpcResult<proto::PolicyChangeResponse> {
+        let service = self.for_caller(request.extensions());
+        let parsed = parse_request(request.get_ref())?;
+        rpc_response(&Self::apply_policy(&service, &parsed).await.map_err(error_status)?)
     }
 
-    async fn policy_confirm(&self, asked: Request<proto::Say>) -> RpcResult<proto::Done> {
-        let say = parse_request(asked.get_ref())?;
-        let asked_by = self.for_caller(asked.extensions());
-        rpc_response(&asked_by.confirm_policy(&say).await.map_err(error_status)?)
+    async fn confirm_policy(
+        &self,
+        request: Request<proto::ConfirmPolicyRequest>,
+    ) -> RpcResult<proto::PolicyChangeResponse> {
+        let service = self.for_caller(request.extensions());
+        let parsed = parse_request(request.get_ref())?;
+        rpc_response(&Self::confirm_policy(&service, &parsed).await.map_err(error_status)?)
     }
 
-    async fn policy_rollback(&self, asked: Request<proto::Say>) -> RpcResult<proto::Done> {
-        let say = parse_request(asked.get_ref())?;
-        let asked_by = self.for_caller(asked.extensions());
-        rpc_response(&asked_by.rollback_policy(&say).await.map_err(error_status)?)
+    async fn rollback_policy(
+        &self,
+        request: Request<proto::RollbackPolicyRequest>,
+    ) -> RpcResult<proto::PolicyChangeResponse> {
+        let service = self.for_caller(request.extensions());
+        let parsed = parse_request(request.get_ref())?;
+        rpc_response(&Self::rollback_policy(&service, &parsed).await.map_err(error_status)?)
     }
 
-    type EventsStream = Pin<Box<dyn Stream<Item = Result<proto::Happenings, Status>> + Send>>;
+    type WatchEventsStream = Pin<Box<dyn Stream<Item = Result<proto::EventPage, Status>> + Send>>;
 
-    async fn events(&self, asked: Request<proto::Since>) -> RpcResult<Self::EventsStream> {
-        let Some(since) = &asked.get_ref().since else {
+    async fn watch_events(
+        &self,
+        request: Request<proto::WatchEventsRequest>,
+    ) -> RpcResult<Self::WatchEventsStream> {
+        let Some(since) = &request.get_ref().since else {
             return Ok(event_stream(self, EventPosition::default()));
         };
-        let refused = |why| error_status(ServiceError::Refused(vec![Finding::error("since", why)]));
-        Ok(event_stream(self, since.parse().map_err(refused)?))
+        let since = since.parse().map_err(|error| error_status(invalid_position(error)))?;
+        Ok(event_stream(self, since))
     }
 }
 
@@ -127,7 +147,7 @@ impl NorthboundService {
 fn event_stream(
     service: &NorthboundService,
     since: EventPosition,
-) -> Response<<NorthboundService as Northbound>::EventsStream> {
+) -> Response<<NorthboundService as Northbound>::WatchEventsStream> {
     let pages = service.follow_events(since).map(|page| to_message(&events_message(&page)));
     Response::new(Box::pin(pages))
 }
@@ -168,13 +188,13 @@ fn json_document(content: &impl Serialize) -> Value {
     json!({ "json": json!(content).to_string() })
 }
 
-/// An edition, the contents of which are documents.
-fn revision_message(mut edition: Value) -> Value {
-    edition["content"] = json_document(&edition["content"].take());
-    if let Some(trial) = edition.get_mut("trial").filter(|trial| !trial.is_null()) {
+/// A revision, the contents of which are documents.
+fn revision_message(mut revision: Value) -> Value {
+    revision["content"] = json_document(&revision["content"].take());
+    if let Some(trial) = revision.get_mut("trial").filter(|trial| !trial.is_null()) {
         trial["before"] = json_document(&trial["before"].take());
     }
-    edition
+    revision
 }
 
 fn error_status(error: ServiceError) -> Status {

@@ -12,7 +12,7 @@ use axum::body::Bytes;
 use axum::extract::{Extension, Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use topology::Finding;
@@ -48,16 +48,16 @@ pub(super) fn build_router(service: NorthboundService) -> Router {
             build_response(handler(service.with_caller(caller), asked).await)
         };
         let method = match endpoint.takes.is_some() {
-            true => post(answer),
-            false => get(answer),
+            true => routing::post(answer),
+            false => routing::get(answer),
         };
         router = router.route(endpoint.path, method);
     }
     let document = || async { json_response(StatusCode::OK, openapi::openapi_text().into_bytes()) };
     router
-        .route("/openapi.json", get(document))
-        .route("/metrics", get(serve_metrics))
-        .route(events::PATH, get(events::handle_request))
+        .route("/openapi.json", routing::get(document))
+        .route("/metrics", routing::get(serve_metrics))
+        .route(events::PATH, routing::get(events::handle_request))
         .with_state(service)
 }
 
@@ -70,14 +70,14 @@ async fn serve_metrics(State(service): State<Arc<NorthboundService>>) -> Respons
 }
 
 /// A handler that takes nothing.
-macro_rules! tell {
+macro_rules! get {
     ($method:ident) => {
         |service, _| Box::pin(async move { encode_body(&service.$method().await?) })
     };
 }
 
 /// A handler that takes a document.
-macro_rules! take {
+macro_rules! post {
     ($method:ident) => {
         |service, asked| {
             Box::pin(async move {
@@ -89,13 +89,13 @@ macro_rules! take {
 }
 
 /// A handler that takes a name.
-macro_rules! name {
+macro_rules! get_by_name {
     ($method:ident) => {
         |service, asked| Box::pin(async move { encode_body(&service.$method(&asked.name).await?) })
     };
 }
 
-pub(super) use {name, take, tell};
+pub(super) use {get, get_by_name, post};
 
 pub(super) fn parse_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, ServiceError> {
     let wrong = |error: serde_json::Error| Finding::error("request", error.to_string());

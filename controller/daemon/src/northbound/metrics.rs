@@ -79,21 +79,31 @@ fn controller_families(view: &ControllerView, timing: &ChangeTiming) -> Vec<Metr
     let moved = report.moved.len() as f64;
     vec![
         single_sample(
-            "crux_generation",
-            "counter",
-            "Generation in force",
+            "crux_plan_generation",
+            "gauge",
+            "Generation of the plan in force",
             view.rollout.generation as f64,
         ),
         single_sample(
             "crux_plans_total",
             "counter",
-            "Plans that differed",
+            "Plans adopted",
             view.rollout.plan.generation as f64,
         ),
-        single_sample("crux_flows_moved", "gauge", "Flows that the plan in force moved", moved),
-        single_sample("crux_max_load", "gauge", "Load of the busiest link", report.bounds.max_load),
+        single_sample(
+            "crux_plan_flows_moved",
+            "gauge",
+            "Flows whose path the plan in force changed",
+            moved,
+        ),
+        single_sample(
+            "crux_link_planned_load_max_ratio",
+            "gauge",
+            "Planned load of the busiest link, as a share of time",
+            report.bounds.max_load,
+        ),
         MetricFamily {
-            name: "crux_stage_seconds",
+            name: "crux_last_change_stage_seconds",
             kind: "gauge",
             help: "Time that each stage of the latest change took, from event to verified",
             samples: stages.into(),
@@ -125,19 +135,21 @@ const OF_SWITCHES: [SwitchMetric; 8] = [
     ("crux_switch_verified", "gauge", "Whether it holds what is in force", |row| {
         bool_value(row.is_verified)
     }),
-    ("crux_entries_written_total", "counter", "Entries written", |row| {
+    ("crux_switch_entries_written_total", "counter", "Entries written", |row| {
         row.line.written.total_entries() as f64
     }),
-    ("crux_entries_refused_total", "counter", "Entries that it refused", |row| {
+    ("crux_switch_entries_refused_total", "counter", "Entries that it refused", |row| {
         row.line.written.refused as f64
     }),
-    ("crux_entries_drifted_total", "counter", "Entries that others changed", |row| {
+    ("crux_switch_entries_drifted_total", "counter", "Entries that others changed", |row| {
         row.line.drifted as f64
     }),
-    ("crux_session_failures_total", "counter", "Connections that ended", |row| {
+    ("crux_switch_session_failures_total", "counter", "Connections that ended", |row| {
         row.line.failures as f64
     }),
-    ("crux_passes_total", "counter", "Passes over its tables", |row| row.line.passes as f64),
+    ("crux_switch_reconcile_passes_total", "counter", "Passes over its tables", |row| {
+        row.line.passes as f64
+    }),
 ];
 
 fn switch_families(view: &ControllerView) -> Vec<MetricFamily> {
@@ -175,13 +187,13 @@ fn link_families(view: &ControllerView) -> Vec<MetricFamily> {
     let measured = measured.map(|(cell, load)| sample((*cell, *load)));
     vec![
         MetricFamily {
-            name: "crux_link_load",
+            name: "crux_link_planned_load_ratio",
             kind: "gauge",
             help: "Planned load of a link by class, as a share of time",
             samples: view.level_loads().into_iter().map(sample).collect(),
         },
         MetricFamily {
-            name: "crux_link_measured_load",
+            name: "crux_link_measured_load_ratio",
             kind: "gauge",
             help: "Load of a link by class as its switch counts it, as a share of its capacity",
             samples: measured.collect(),
@@ -207,8 +219,10 @@ fn job_families(view: &ControllerView) -> Vec<MetricFamily> {
     };
     vec![
         family("crux_job_level", "Class of the job", |row| row.level.into()),
-        family("crux_job_intensity_flops", "GPU intensity, FLOP/s", |row| row.intensity),
-        family("crux_job_alone_seconds", "An iteration alone", |row| row.alone_seconds),
+        family("crux_job_intensity_flop_per_second", "GPU intensity, FLOP/s", |row| row.intensity),
+        family("crux_job_isolated_iteration_seconds", "An iteration alone", |row| {
+            row.alone_seconds
+        }),
         family("crux_job_profiled", "Whether it is profiled", |row| bool_value(row.profiled)),
         counted("crux_job_measured_bytes_per_second", "What its pins count", |job| {
             Some(job.bytes_per_second)

@@ -13,11 +13,11 @@ use topology::spec::FabricDocument;
 use super::controller_view::{JobRow, LinkRow, SwitchRow};
 use super::events;
 use super::explanation::ExplainJobResponse;
-use super::http::{EndpointHandler, encode_body, name, parse_body, take, tell};
+use super::http::{EndpointHandler, encode_body, get, get_by_name, parse_body, post};
 use super::planner_input::PlannerInput;
 use super::service::{
-    ApplyPolicyRequest, PolicyChangeResponse, PolicyRevisionDiff, PreviewPolicyRequest,
-    RollbackPolicyRequest,
+    ApplyPolicyRequest, ConfirmPolicyRequest, PolicyChangeResponse, PolicyRevisionDiff,
+    PreviewPolicyRequest, RollbackPolicyRequest,
 };
 use crate::policy_history::PolicyRevision;
 use crate::preview::PolicyPreview;
@@ -33,6 +33,8 @@ pub struct ErrorBody {
 pub(super) struct HttpEndpoint {
     pub(super) path: &'static str,
     pub(super) handler: EndpointHandler,
+    /// Its operation id, which is the name of its RPC.
+    operation: &'static str,
     /// What it does.
     summary: &'static str,
     /// The schema of what it takes.
@@ -49,99 +51,113 @@ fn schema_of<T: JsonSchema>(schemas: &mut SchemaGenerator) -> Schema {
 pub(super) const ENDPOINTS: &[HttpEndpoint] = &[
     HttpEndpoint {
         path: "/v1/jobs",
-        handler: tell!(list_jobs),
-        summary: "The jobs in force, by rank",
+        handler: get!(list_jobs),
+        operation: "ListJobs",
+        summary: "The jobs of the plan in force, by rank",
         takes: None,
         gives: schema_of::<Vec<JobRow>>,
     },
     HttpEndpoint {
         path: "/v1/switches",
-        handler: tell!(list_switches),
-        summary: "All switches, and what they hold",
+        handler: get!(list_switches),
+        operation: "ListSwitches",
+        summary: "All switches, and the generation each is verified to hold",
         takes: None,
         gives: schema_of::<Vec<SwitchRow>>,
     },
     HttpEndpoint {
         path: "/v1/links",
-        handler: tell!(list_links),
-        summary: "All links, with their planned load by class",
+        handler: get!(list_links),
+        operation: "ListLinks",
+        summary: "All directed links, with their planned and measured load by level",
         takes: None,
         gives: schema_of::<Vec<LinkRow>>,
     },
     HttpEndpoint {
         path: "/v1/fabric",
-        handler: tell!(get_fabric),
+        handler: get!(get_fabric),
+        operation: "GetFabric",
         summary: "The fabric, as an explicit document",
         takes: None,
         gives: schema_of::<FabricDocument>,
     },
     HttpEndpoint {
         path: "/v1/plan",
-        handler: tell!(get_plan),
+        handler: get!(get_plan),
+        operation: "GetPlan",
         summary: "The plan in force",
         takes: None,
         gives: schema_of::<PlanDocument>,
     },
     HttpEndpoint {
-        path: "/v1/situation",
-        handler: tell!(get_planner_input),
-        summary: "What is planned for: fabric, jobs and policy as documents",
+        path: "/v1/planner-input",
+        handler: get!(get_planner_input),
+        operation: "GetPlannerInput",
+        summary: "The planner's input: fabric, jobs, policy and switch capabilities as documents",
         takes: None,
         gives: schema_of::<PlannerInput>,
     },
     HttpEndpoint {
-        path: "/v1/explain/{name}",
-        handler: name!(explain_job),
-        summary: "Why a job, or the job of a flow (h1>h3:50000), is treated as it is",
+        path: "/v1/explanations/{name}",
+        handler: get_by_name!(explain_job),
+        operation: "ExplainJob",
+        summary: "Why a job, or the job of a flow (h1>h3:50000), has its level and its flows their paths",
         takes: None,
         gives: schema_of::<ExplainJobResponse>,
     },
     HttpEndpoint {
-        path: "/v1/doctor",
-        handler: tell!(list_findings),
-        summary: "What an operator should look at",
+        path: "/v1/findings",
+        handler: get!(list_findings),
+        operation: "ListFindings",
+        summary: "Everything that needs an operator's attention",
         takes: None,
         gives: schema_of::<Vec<Finding>>,
     },
     HttpEndpoint {
         path: "/v1/policy",
-        handler: tell!(get_policy),
-        summary: "The edition of the policy that is in force",
+        handler: get!(get_policy),
+        operation: "GetPolicy",
+        summary: "The policy revision in force",
         takes: None,
         gives: schema_of::<PolicyRevision>,
     },
     HttpEndpoint {
-        path: "/v1/policy/history",
-        handler: tell!(list_policy_revisions),
-        summary: "All editions, the latest first",
+        path: "/v1/policy/revisions",
+        handler: get!(list_policy_revisions),
+        operation: "ListPolicyRevisions",
+        summary: "All policy revisions, the latest first",
         takes: None,
         gives: schema_of::<Vec<PolicyRevisionDiff>>,
     },
     HttpEndpoint {
-        path: "/v1/policy/diff",
-        handler: take!(preview_policy),
-        summary: "What a change would do; nothing changes",
+        path: "/v1/policy/preview",
+        handler: post!(preview_policy),
+        operation: "PreviewPolicy",
+        summary: "What a policy change would do; nothing is written",
         takes: Some(schema_of::<PreviewPolicyRequest>),
         gives: schema_of::<PolicyPreview>,
     },
     HttpEndpoint {
         path: "/v1/policy/apply",
-        handler: take!(apply_policy),
-        summary: "Make a change: all of it, or none",
+        handler: post!(apply_policy),
+        operation: "ApplyPolicy",
+        summary: "Apply a policy change to all switches or to none",
         takes: Some(schema_of::<ApplyPolicyRequest>),
         gives: schema_of::<PolicyChangeResponse>,
     },
     HttpEndpoint {
         path: "/v1/policy/confirm",
-        handler: take!(confirm_policy),
-        summary: "Let the edition on trial stay",
-        takes: Some(schema_of::<RollbackPolicyRequest>),
+        handler: post!(confirm_policy),
+        operation: "ConfirmPolicy",
+        summary: "Confirm the revision on trial",
+        takes: Some(schema_of::<ConfirmPolicyRequest>),
         gives: schema_of::<PolicyChangeResponse>,
     },
     HttpEndpoint {
         path: "/v1/policy/rollback",
-        handler: take!(rollback_policy),
-        summary: "Go back: from a trial to what was before it, or to any edition",
+        handler: post!(rollback_policy),
+        operation: "RollbackPolicy",
+        summary: "End a trial, or apply an earlier revision again",
         takes: Some(schema_of::<RollbackPolicyRequest>),
         gives: schema_of::<PolicyChangeResponse>,
     },
@@ -162,7 +178,7 @@ pub fn openapi_document() -> Value {
         "info": {
             "title": "Crux",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "What a running controller answers and does."
+            "description": "The operator interface of a running controller."
         },
         "paths": paths,
         "components": {"schemas": schemas.take_definitions(true)}
@@ -178,11 +194,12 @@ pub fn openapi_text() -> String {
 fn describe_endpoint(endpoint: &HttpEndpoint, schemas: &mut SchemaGenerator) -> Value {
     let content = |schema: Schema| json!({"application/json": {"schema": schema}});
     let mut operation = json!({
+        "operationId": endpoint.operation,
         "summary": endpoint.summary,
         "responses": {
-            "200": {"description": "The answer", "content": content((endpoint.gives)(schemas))},
+            "200": {"description": "The response", "content": content((endpoint.gives)(schemas))},
             "default": {
-                "description": "Why there is none",
+                "description": "Why the request failed",
                 "content": content(schema_of::<ErrorBody>(schemas))
             }
         }

@@ -1,48 +1,54 @@
-//! What is planned for, as documents: so that others can ask the planner's questions of the fabric
-//! as it is, elsewhere and at their leisure.
+//! The planner's input as documents, so that other programs can plan for the running fabric.
 //!
-//! The decision: names and the documents that users write, as in the [`store`](crate::store); what
-//! has failed is a list beside the fabric, since no document says that of itself.
+//! The decision: the documents that users write, as in the [`store`](crate::store), with names
+//! instead of ids; failed links are a list beside the fabric, since no fabric document states them.
 
-use planner::{DocumentFieldError, JobsDocument, PlanInput, Policy};
+use std::collections::BTreeMap;
+
+use planner::{DocumentFieldError, JobsDocument, PlanInput, Policy, SwitchCapabilities};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::spec::{self, FabricDocument};
 use topology::{AvailabilityChange, Fabric};
 
+use crate::pipelines::default_pipeline;
 use crate::policy_history::PolicyContent;
 use crate::state::State;
 use crate::store::jobs_document;
 
-/// Fabric, jobs and policy at one instant.
+/// Fabric, jobs, policy and switch capabilities at one instant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlannerInput {
-    /// The fabric, with all that belongs to it.
+    /// The fabric.
     pub fabric: FabricDocument,
-    /// Its links that do not work, as `leaf1:4>spine1:1`.
-    pub down: Vec<String>,
-    /// The jobs that run.
+    /// Links that are down, as `leaf1:4>spine1:1`.
+    pub down_links: Vec<String>,
+    /// The running jobs.
     pub jobs: JobsDocument,
     /// The policy in force; what it drains is drained.
     pub policy: PolicyContent,
+    /// What each switch can hold and count, by its name.
+    pub capabilities: BTreeMap<String, SwitchCapabilities>,
 }
 
 impl PlannerInput {
-    /// That of a controller.
     pub(super) fn from_state(state: &State) -> Self {
         let question = state.current_request();
         let fabric = &question.fabric;
         let links = fabric.link_ids();
         let down = links.filter(|link| !fabric.is_up(*link));
         Self {
-            down: down.map(|link| fabric.link_name(link)).collect(),
+            down_links: down.map(|link| fabric.link_name(link)).collect(),
             jobs: jobs_document(fabric, &question.jobs),
             policy: state.policy_history().latest().content.clone(),
+            capabilities: (fabric.switches().iter())
+                .map(|switch| (switch.name.clone(), default_pipeline().capabilities()))
+                .collect(),
             fabric: spec::explicit_document(fabric),
         }
     }
 
-    /// What the planner takes.
+    /// Resolves the documents to what the planner takes.
     ///
     /// # Errors
     /// The first field that makes no sense.
@@ -55,7 +61,7 @@ impl PlannerInput {
         let policy = self.policy.validate("policy")?;
         let fabric = policy.apply_drains(&fabric)?;
         let jobs = self.jobs.resolve_jobs(&fabric, "jobs")?.jobs;
-        let down = self.down.iter().filter_map(|name| fabric.link_named(name));
+        let down = self.down_links.iter().filter_map(|name| fabric.link_named(name));
         let fabric = fabric.with_changes(down.map(AvailabilityChange::LinkDown));
         Ok((PlanInput { fabric, jobs }, policy))
     }

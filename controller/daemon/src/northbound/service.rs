@@ -59,7 +59,7 @@ pub struct PreviewPolicyRequest {
     pub policy: Option<PolicyFile>,
     /// An override for some time, before all others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub temporary: Option<TemporaryOverrideRequest>,
+    pub temporary_override: Option<TemporaryOverrideRequest>,
 }
 
 /// A policy document as it stands in a file.
@@ -79,7 +79,7 @@ pub struct TemporaryOverrideRequest {
     /// What it says.
     pub rule: OverrideDocument,
     /// For how long, seconds.
-    pub seconds: u64,
+    pub duration_seconds: u64,
 }
 
 /// A change of policy that is to be made.
@@ -87,36 +87,47 @@ pub struct TemporaryOverrideRequest {
 #[serde(deny_unknown_fields)]
 pub struct ApplyPolicyRequest {
     /// Which.
-    pub wish: PreviewPolicyRequest,
+    pub change: PreviewPolicyRequest,
     /// Who wants it.
-    pub who: String,
+    pub author: String,
     /// Why.
     #[serde(default)]
-    pub why: String,
+    pub reason: String,
     /// Taken back after so many seconds unless it is confirmed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub confirm_within: Option<u64>,
+    pub confirm_within_seconds: Option<u64>,
 }
 
-/// Who confirms or takes back, and why.
+/// Confirms the revision on trial.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ConfirmPolicyRequest {
+    /// The operator who confirms it.
+    pub author: String,
+    /// Why, for the record of requests; the revision keeps the reason that it was applied with.
+    #[serde(default)]
+    pub reason: String,
+}
+
+/// Ends a trial, or applies an earlier revision again.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RollbackPolicyRequest {
     /// Who.
-    pub who: String,
+    pub author: String,
     /// Why.
     #[serde(default)]
-    pub why: String,
-    /// To go back to this edition; without it, to what was in force before.
+    pub reason: String,
+    /// To go back to this revision; without it, to what was in force before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub edition: Option<u64>,
+    pub revision: Option<u64>,
 }
 
 /// What became of an order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyChangeResponse {
-    /// The edition in force.
-    pub edition: u64,
+    /// The revision in force.
+    pub revision: u64,
     /// Whether what was ordered is in force, and every switch holds it.
     pub applied: bool,
     /// When it ends unless it is confirmed, milliseconds of Unix time.
@@ -125,11 +136,11 @@ pub struct PolicyChangeResponse {
     pub findings: Vec<Finding>,
 }
 
-/// An edition, as history tells it.
+/// A revision, as history tells it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyRevisionDiff {
-    /// The edition.
-    pub edition: PolicyRevision,
+    /// The revision.
+    pub revision: PolicyRevision,
     /// What it changed, field by field.
     pub changes: Vec<String>,
 }
@@ -281,7 +292,7 @@ impl NorthboundService {
         ))
     }
 
-    /// The edition of the policy that is in force.
+    /// The revision of the policy that is in force.
     ///
     /// # Errors
     /// The controller has stopped.
@@ -289,15 +300,15 @@ impl NorthboundService {
         Ok(self.access.query_state(|state| state.policy_history().latest().clone()).await?)
     }
 
-    /// All editions, the latest first.
+    /// All revisions, the latest first.
     ///
     /// # Errors
     /// The controller has stopped.
     pub async fn list_policy_revisions(&self) -> Result<Vec<PolicyRevisionDiff>, ServiceError> {
         let history = |state: &State| {
             let history = state.policy_history().revisions_with_changes().into_iter();
-            let chapter = |(edition, changes): (&PolicyRevision, _)| PolicyRevisionDiff {
-                edition: edition.clone(),
+            let chapter = |(revision, changes): (&PolicyRevision, _)| PolicyRevisionDiff {
+                revision: revision.clone(),
                 changes,
             };
             history.map(chapter).collect()
@@ -340,24 +351,24 @@ impl NorthboundService {
         &self,
         order: &ApplyPolicyRequest,
     ) -> Result<PolicyChangeResponse, ServiceError> {
-        let content = self.resolve_content(&order.wish).await?;
-        let signature = self.sign_change(&order.who, &order.why);
-        self.put_in_force(content, signature, order.confirm_within).await
+        let content = self.resolve_content(&order.change).await?;
+        let signature = self.sign_change(&order.author, &order.reason);
+        self.put_in_force(content, signature, order.confirm_within_seconds).await
     }
 
-    /// Lets the edition on trial stay.
+    /// Lets the revision on trial stay.
     ///
     /// # Errors
     /// Nothing is on trial.
     pub async fn confirm_policy(
         &self,
-        _: &RollbackPolicyRequest,
+        _: &ConfirmPolicyRequest,
     ) -> Result<PolicyChangeResponse, ServiceError> {
         let receipt = self.submit_event(StateEvent::PolicyConfirmed).await?;
         self.change_response(true, receipt.findings).await
     }
 
-    /// Goes back: from a trial, to what was before it, or to any edition.
+    /// Goes back: from a trial, to what was before it, or to any revision.
     ///
     /// # Errors
     /// There is nothing to go back to.
@@ -365,13 +376,13 @@ impl NorthboundService {
         &self,
         say: &RollbackPolicyRequest,
     ) -> Result<PolicyChangeResponse, ServiceError> {
-        let signature = self.sign_change(&say.who, &say.why);
-        let wanted = say.edition;
+        let signature = self.sign_change(&say.author, &say.reason);
+        let wanted = say.revision;
         let target = move |state: &State| {
             let ledger = state.policy_history();
-            let edition = wanted
+            let revision = wanted
                 .map_or_else(|| ledger.previous_revision(), |number| ledger.find_revision(number));
-            let content = edition.map(|edition| edition.content.clone());
+            let content = revision.map(|revision| revision.content.clone());
             (ledger.latest().trial.is_some(), content)
         };
         let (on_trial, content) = self.access.query_state(target).await?;
@@ -379,7 +390,7 @@ impl NorthboundService {
             return self.revert_trial(signature, Vec::new()).await;
         }
         let unknown = || match wanted {
-            Some(number) => ServiceError::Unknown(format!("there is no edition {number}")),
+            Some(number) => ServiceError::Unknown(format!("there is no revision {number}")),
             None => ServiceError::Unknown("nothing was in force before".to_owned()),
         };
         self.put_in_force(content.ok_or_else(unknown)?, signature, None).await
@@ -400,8 +411,8 @@ impl NorthboundService {
         let verified = self.access.await_verified(receipt.generation, self.verify);
         if let Err(why) = verified.await {
             let told = Finding::error("policy", format!("taken back: {why}"));
-            let why = "not every switch held it in time".to_owned();
-            let signature = RevisionMetadata { why, ..signature };
+            let reason = "not every switch held it in time".to_owned();
+            let signature = RevisionMetadata { reason, ..signature };
             return self.revert_trial(signature, vec![told]).await;
         }
         let is_on_trial = |state: &State| state.policy_history().latest().trial.is_some();
@@ -428,7 +439,7 @@ impl NorthboundService {
     ) -> Result<PolicyChangeResponse, ServiceError> {
         let latest = self.get_policy().await?;
         Ok(PolicyChangeResponse {
-            edition: latest.number,
+            revision: latest.number,
             applied,
             trial_until_ms: latest.trial.map(|trial| trial.until_ms),
             findings,
@@ -444,14 +455,18 @@ impl NorthboundService {
         }
     }
 
-    fn sign_change(&self, who: &str, why: &str) -> RevisionMetadata {
+    fn sign_change(&self, author: &str, reason: &str) -> RevisionMetadata {
         // What somebody says of themselves stands beside what is known of them.
-        let who = match self.caller.as_deref() {
-            None => who.to_owned(),
-            Some(known) if who.is_empty() || who == known => known.to_owned(),
-            Some(known) => format!("{known} (says {who})"),
+        let author = match self.caller.as_deref() {
+            None => author.to_owned(),
+            Some(known) if author.is_empty() || author == known => known.to_owned(),
+            Some(known) => format!("{known} (says {author})"),
         };
-        RevisionMetadata { who, why: why.to_owned(), at_ms: self.access.clock().unix_now() }
+        RevisionMetadata {
+            author,
+            reason: reason.to_owned(),
+            at_ms: self.access.clock().unix_now(),
+        }
     }
 
     /// What a wish comes to, on what is in force.
@@ -463,13 +478,13 @@ impl NorthboundService {
         if let Some(text) = &wish.policy {
             content.policy = parse_policy(text).map_err(refuse_with)?;
         }
-        if let Some(wanted) = &wish.temporary {
-            let lasts = wanted.seconds.saturating_mul(1_000);
+        if let Some(wanted) = &wish.temporary_override {
+            let lasts = wanted.duration_seconds.saturating_mul(1_000);
             let temporary = TemporaryOverride {
                 rule: wanted.rule.clone(),
                 until_ms: self.access.clock().unix_now().saturating_add(lasts),
             };
-            content.temporary.insert(0, temporary);
+            content.temporary_overrides.insert(0, temporary);
         }
         Ok(content)
     }

@@ -1,16 +1,16 @@
-//! Editions come, end by themselves, and can all be gone back to.
+//! Revisions come, end by themselves, and can all be gone back to.
 
 use super::*;
 
 fn content(fairness: f64) -> PolicyContent {
     PolicyContent {
         policy: PolicyDocument { fairness, ..PolicyDocument::default() },
-        temporary: Vec::new(),
+        temporary_overrides: Vec::new(),
     }
 }
 
 fn signature(at_ms: UnixMs) -> RevisionMetadata {
-    RevisionMetadata { who: "ada".to_owned(), why: "a test".to_owned(), at_ms }
+    RevisionMetadata { author: "ada".to_owned(), reason: "a test".to_owned(), at_ms }
 }
 
 fn ledger() -> PolicyHistory {
@@ -32,7 +32,7 @@ fn a_trial_ends_in_what_was_before_unless_it_is_confirmed() {
     assert_eq!(
         trial.effective_at(99),
         PolicyRevision {
-            signature: RevisionMetadata { at_ms: 99, ..over.signature.clone() },
+            metadata: RevisionMetadata { at_ms: 99, ..over.metadata.clone() },
             ..over
         }
     );
@@ -53,17 +53,17 @@ fn overrides_end_one_by_one() {
     };
     let temporary = [(7, 100), (3, 200)]
         .map(|(level, until_ms)| TemporaryOverride { rule: rule(level), until_ms });
-    let edition = PolicyRevision {
+    let revision = PolicyRevision {
         number: 1,
-        content: PolicyContent { temporary: temporary.to_vec(), ..content(0.0) },
+        content: PolicyContent { temporary_overrides: temporary.to_vec(), ..content(0.0) },
         ..PolicyRevision::default()
     };
-    let policy = edition.content.validate("policy").unwrap();
+    let policy = revision.content.validate("policy").unwrap();
     assert_eq!(policy.overrides[0].max_level, Some(7));
-    let mut ledger = PolicyHistory::new(edition, []);
+    let mut ledger = PolicyHistory::new(revision, []);
     assert_eq!(ledger.next_due_ms(), Some(100));
     ledger.append_revision(ledger.due_revision(100).unwrap());
-    assert_eq!(ledger.latest().content.temporary, temporary[1..]);
+    assert_eq!(ledger.latest().content.temporary_overrides, temporary[1..]);
     ledger.append_revision(ledger.due_revision(250).unwrap());
     assert_eq!(ledger.latest().content, content(0.0));
     assert_eq!(ledger.next_due_ms(), None);
@@ -79,7 +79,7 @@ fn history_says_what_each_changed() {
     ledger.append_revision(third);
     let history = ledger.revisions_with_changes();
     let told: Vec<_> =
-        history.iter().map(|(edition, changes)| (edition.number, &changes[..])).collect();
+        history.iter().map(|(revision, changes)| (revision.number, &changes[..])).collect();
     assert_eq!(told[0], (3, &["fairness: 0.5 -> 0.0".to_owned()][..]));
     assert_eq!(told[1], (2, &["fairness: 0.0 -> 0.5".to_owned()][..]));
     assert_eq!(told[2], (1, &[][..]));
@@ -102,7 +102,8 @@ fn an_edition_that_a_leader_could_not_store_is_forgotten_with_the_next_of_its_nu
 fn what_stays_is_no_longer_on_trial_and_without_what_has_ended() {
     let mut ledger = ledger();
     let mut tried = content(0.5);
-    tried.temporary = vec![TemporaryOverride { rule: OverrideDocument::default(), until_ms: 50 }];
+    tried.temporary_overrides =
+        vec![TemporaryOverride { rule: OverrideDocument::default(), until_ms: 50 }];
     let trial = ledger.propose_revision(tried, signature(10), Some(70)).unwrap();
     ledger.append_revision(trial);
     let stays = ledger.retain_latest(70);

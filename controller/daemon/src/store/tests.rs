@@ -133,7 +133,7 @@ fn record(number: u64, kind: u8) -> StoreRecord {
                     drained: vec![format!("spine{number}")],
                     ..PolicyDocument::default()
                 },
-                temporary: Vec::new(),
+                temporary_overrides: Vec::new(),
             },
             ..PolicyRevision::default()
         })),

@@ -9,6 +9,7 @@ use controller::northbound::service::{
     ApplyPolicyRequest, NorthboundService, PolicyFile, PreviewPolicyRequest,
 };
 use controller::northbound::{self, ApiServer};
+use controller::pipelines::fabric::port_level_counts;
 use controller::{Config, ControllerHandle, RawConfig, StateEvent};
 use p4::entry::EntryKey;
 use p4::fabric::{PriorityLevel, table};
@@ -28,9 +29,9 @@ const RULE: &str = "[[adopt]]\njob = 'stranger'\nsrc = ['h1']\ndport = 4791\nlev
 /// Applies a policy and waits until all switches hold it.
 async fn apply(lab: &Lab, controller: &ControllerHandle, service: &NorthboundService, text: &str) {
     let text = PolicyFile { file: "policy.toml".to_owned(), text: text.to_owned() };
-    let wish = PreviewPolicyRequest { policy: Some(text), temporary: None };
+    let wish = PreviewPolicyRequest { policy: Some(text), temporary_override: None };
     let shown = service.preview_policy(&wish).await.unwrap();
-    let order = ApplyPolicyRequest { wish, ..ApplyPolicyRequest::default() };
+    let order = ApplyPolicyRequest { change: wish, ..ApplyPolicyRequest::default() };
     let written = crate::lab::written(controller);
     let done = service.apply_policy(&order).await.unwrap();
     assert!(done.applied, "{done:?}");
@@ -51,7 +52,7 @@ fn rows(controller: &ControllerHandle) -> BTreeSet<EntryKey> {
 async fn delivered(busy: &Busy, level: u32) -> u64 {
     let target = &controller::southbound::SwitchTarget::all_in_fabric(&busy.lab.fabric)[1];
     let client = busy.lab.client(&target.address).await;
-    let counted = client.read_port_level_counts().await.unwrap();
+    let counted = port_level_counts(client.read_port_level_cells().await.unwrap());
     let link = busy.lab.fabric.nic(NicId(2)).uplink.reverse();
     let port = busy.lab.fabric.link(link).from.port;
     let at = (p4::fabric::PortNumber::new(port).unwrap(), PriorityLevel::new(level).unwrap());
@@ -158,14 +159,14 @@ async fn flows_of_no_job_are_adopted_by_a_rule_and_counted_until_it_ends() {
     let address = ground.server.local_addr();
     let job = listed(address, "stranger").await;
     assert_eq!((job.source, job.level, job.rank), (JobSource::Rule, 1, 5));
-    assert_eq!((job.gpus, job.flows, job.told), (0, 0, false));
+    assert_eq!((job.gpus, job.flows, job.reported), (0, 0, false));
     let rate = job.measured_bytes_per_second.unwrap();
     // 64 bytes a millisecond, of virtual time; that is never ahead of the clock.
     assert!(rate < 70_000.0, "{rate}");
-    let (_, why) = ask(address, "/v1/explain/stranger", None).await;
+    let (_, why) = ask(address, "/v1/explanations/stranger", None).await;
     let why: ExplainJobResponse = serde_json::from_str(&why).unwrap();
-    assert_eq!(why.adopts, ["h1 > any host, to port 4791"]);
-    assert_eq!((why.rule, why.flows.len()), (None, 0));
+    assert_eq!(why.adopted_traffic, ["h1 > any host, to port 4791"]);
+    assert_eq!((why.override_pattern, why.flows.len()), (None, 0));
     let (_, metrics) = ask(address, "/metrics", None).await;
     assert!(metrics.contains("crux_job_measured_bytes_per_second{job=\"stranger\"}"));
 

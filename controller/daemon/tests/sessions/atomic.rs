@@ -23,11 +23,11 @@ const CHANGE: &str = "[[job]]\nmatch = 'b'\nlevel = 0\n[[job]]\nmatch = 'a'\nexe
 
 fn order() -> ApplyPolicyRequest {
     ApplyPolicyRequest {
-        wish: PreviewPolicyRequest {
+        change: PreviewPolicyRequest {
             policy: Some(PolicyFile { file: "policy.toml".to_owned(), text: CHANGE.to_owned() }),
-            temporary: None,
+            temporary_override: None,
         },
-        who: "ada".to_owned(),
+        author: "ada".to_owned(),
         ..ApplyPolicyRequest::default()
     }
 }

@@ -122,8 +122,8 @@ pub(crate) async fn tell(lab: &Lab, controller: &ControllerHandle, jobs: u16) ->
 fn order() -> ApplyPolicyRequest {
     let text = PolicyFile { file: "policy.toml".to_owned(), text: "fairness = 0.2".to_owned() };
     ApplyPolicyRequest {
-        wish: PreviewPolicyRequest { policy: Some(text), temporary: None },
-        who: "ada".to_owned(),
+        change: PreviewPolicyRequest { policy: Some(text), temporary_override: None },
+        author: "ada".to_owned(),
         ..ApplyPolicyRequest::default()
     }
 }
@@ -202,7 +202,7 @@ async fn an_etcd_that_restarts_changes_nothing() {
     assert_eq!(renewed.await.arbitration_input(), before.arbitration_input(), "the same term");
     assert!(tell(&lab, &controller, 2).await);
     let done = service.apply_policy(&order()).await.unwrap();
-    assert!(done.applied && done.edition > 1, "{done:?}");
+    assert!(done.applied && done.revision > 1, "{done:?}");
     verified(&lab, &controller).await;
     assert!(written(&controller) < 2 * total, "no table was written again");
     controller.shutdown().await;

@@ -62,11 +62,11 @@ fn says_the_same(http: &Value, grpc: &Value, place: &str) {
 fn each_endpoint_has_its_rpc() {
     let proto = include_str!("../../../api/proto/northbound.proto");
     let document = openapi::openapi_document();
-    let paths = document["paths"].as_object().unwrap().keys();
-    for path in paths {
-        let words = path.trim_start_matches("/v1/").trim_end_matches("/{name}").split('/');
-        let name: String = words.map(|word| word[..1].to_uppercase() + &word[1..]).collect();
-        assert!(proto.contains(&format!("rpc {name}(")), "{path} has no rpc {name}");
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        for operation in operations.as_object().unwrap().values() {
+            let rpc = operation["operationId"].as_str().unwrap();
+            assert!(proto.contains(&format!("rpc {rpc}(")), "{path} has no rpc {rpc}");
+        }
     }
 }
 
@@ -79,12 +79,8 @@ macro_rules! same {
     };
 }
 
-fn nothing() -> Request<proto::Nothing> {
-    Request::new(proto::Nothing {})
-}
-
-fn name(name: &str) -> Request<proto::Name> {
-    Request::new(proto::Name { name: name.to_owned() })
+fn name(name: &str) -> Request<proto::ExplainJobRequest> {
+    Request::new(proto::ExplainJobRequest { name: name.to_owned() })
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -93,15 +89,15 @@ async fn every_question_is_answered_as_over_http() {
     let served = lab.served(&Config::default()).await;
     let at = served.at;
     let mut grpc = client(at).await;
-    same!(at, "/v1/jobs", None, grpc.jobs(nothing()), "jobs");
-    same!(at, "/v1/links", None, grpc.links(nothing()), "links");
-    same!(at, "/v1/switches", None, grpc.switches(nothing()), "switches");
-    same!(at, "/v1/fabric", None, grpc.fabric(nothing()), "");
-    same!(at, "/v1/plan", None, grpc.plan(nothing()), "");
-    same!(at, "/v1/situation", None, grpc.situation(nothing()), "");
-    same!(at, "/v1/doctor", None, grpc.doctor(nothing()), "findings");
-    same!(at, "/v1/explain/a", None, grpc.explain(name("a")), "");
-    let unknown = grpc.explain(name("aa")).await.unwrap_err();
+    same!(at, "/v1/jobs", None, grpc.list_jobs(()), "jobs");
+    same!(at, "/v1/links", None, grpc.list_links(()), "links");
+    same!(at, "/v1/switches", None, grpc.list_switches(()), "switches");
+    same!(at, "/v1/fabric", None, grpc.get_fabric(()), "");
+    same!(at, "/v1/plan", None, grpc.get_plan(()), "");
+    same!(at, "/v1/planner-input", None, grpc.get_planner_input(()), "");
+    same!(at, "/v1/findings", None, grpc.list_findings(()), "findings");
+    same!(at, "/v1/explanations/a", None, grpc.explain_job(name("a")), "");
+    let unknown = grpc.explain_job(name("aa")).await.unwrap_err();
     assert_eq!(unknown.code(), Code::NotFound);
     assert!(unknown.message().contains("did you mean `a`?"), "{unknown}");
     served.end().await;
@@ -114,25 +110,25 @@ async fn every_command_does_as_over_http() {
     let at = served.at;
     let mut grpc = client(at).await;
     let text = "[[job]]\nmatch = 'b'\nlevel = 0\n[[job]]\nmatch = 'a'\nexempt = true\n";
-    let policy = proto::Text { file: "p.toml".to_owned(), text: text.to_owned() };
-    let wish = proto::Wish { policy: Some(policy), temporary: None };
+    let policy = proto::PolicyFile { file: "p.toml".to_owned(), text: text.to_owned() };
+    let wish = proto::PreviewPolicyRequest { policy: Some(policy), temporary_override: None };
     let body = json!(wish).to_string();
-    same!(at, "/v1/policy/diff", Some(&body), grpc.policy_diff(wish.clone()), "");
-    let order = proto::Order {
-        wish: Some(wish),
-        who: "ada".to_owned(),
-        why: String::new(),
-        confirm_within: Some(600),
+    same!(at, "/v1/policy/preview", Some(&body), grpc.preview_policy(wish.clone()), "");
+    let order = proto::ApplyPolicyRequest {
+        change: Some(wish),
+        author: "ada".to_owned(),
+        reason: String::new(),
+        confirm_within_seconds: Some(600),
     };
-    let done = grpc.policy_apply(order).await.unwrap().into_inner();
+    let done = grpc.apply_policy(order).await.unwrap().into_inner();
     assert!(done.applied && done.trial_until_ms.is_some(), "{done:?}");
-    same!(at, "/v1/policy", None, grpc.policy(nothing()), "");
-    let done = grpc.policy_confirm(proto::Say::default()).await.unwrap();
+    same!(at, "/v1/policy", None, grpc.get_policy(()), "");
+    let done = grpc.confirm_policy(proto::ConfirmPolicyRequest::default()).await.unwrap();
     assert_eq!(done.into_inner().trial_until_ms, None);
-    let done = grpc.policy_rollback(proto::Say::default()).await.unwrap();
-    assert_eq!(done.into_inner().edition, 3);
-    same!(at, "/v1/policy/history", None, grpc.policy_history(nothing()), "chapters");
-    let nobody = grpc.policy_confirm(proto::Say::default()).await.unwrap_err();
+    let done = grpc.rollback_policy(proto::RollbackPolicyRequest::default()).await.unwrap();
+    assert_eq!(done.into_inner().revision, 3);
+    same!(at, "/v1/policy/revisions", None, grpc.list_policy_revisions(()), "revisions");
+    let nobody = grpc.confirm_policy(proto::ConfirmPolicyRequest::default()).await.unwrap_err();
     assert_eq!(nobody.code(), Code::FailedPrecondition);
     served.end().await;
 }
@@ -144,7 +140,8 @@ async fn events_are_those_of_http_and_go_on() {
     let at = served.at;
     let mut grpc = client(at).await;
     let kept = http(at, "/v1/events", None).await;
-    let mut stream = grpc.events(proto::Since::default()).await.unwrap().into_inner();
+    let mut stream =
+        grpc.watch_events(proto::WatchEventsRequest::default()).await.unwrap().into_inner();
     let page = stream.message().await.unwrap().unwrap();
     assert_eq!(json!(page.run), kept["run"]);
     let told = kept["events"].as_array().unwrap();
@@ -163,13 +160,12 @@ async fn events_are_those_of_http_and_go_on() {
     let mut left = 0;
     while left < 2 {
         let page = stream.message().await.unwrap().unwrap();
-        let is_left = |event: &&proto::Happening| {
-            matches!(event.kind, Some(proto::happening::Kind::JobLeft(_)))
-        };
+        let is_left =
+            |event: &&proto::Event| matches!(event.kind, Some(proto::event::Kind::JobLeft(_)));
         left += page.events.iter().filter(is_left).count();
     }
     let since = Some("soon".to_owned());
-    let refused = grpc.events(proto::Since { since }).await.unwrap_err();
+    let refused = grpc.watch_events(proto::WatchEventsRequest { since }).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
     served.end().await;
 }
@@ -207,16 +203,16 @@ async fn history_has_the_name_of_the_token() {
     let served = lab.served(&guarded(|_| {})).await;
     let at = served.at;
     let order =
-        r#"{"wish": {"policy": {"file": "p.toml", "text": "fairness = 0.2"}}, "who": "eve"}"#;
+        r#"{"change": {"policy": {"file": "p.toml", "text": "fairness = 0.2"}}, "author": "eve"}"#;
     let (status, answer) = ask_with(at, "/v1/policy/apply", Some(order), "Bearer ada").await;
     assert_eq!(status, 200, "{answer}");
-    let mut asked = Request::new(proto::Say::default());
+    let mut asked = Request::new(proto::RollbackPolicyRequest::default());
     let ada = MetadataValue::from_static("Bearer ada");
     asked.metadata_mut().insert("authorization", ada);
-    client(at).await.policy_rollback(asked).await.unwrap();
-    let (_, history) = ask_with(at, "/v1/policy/history", None, "Bearer bob").await;
+    client(at).await.rollback_policy(asked).await.unwrap();
+    let (_, history) = ask_with(at, "/v1/policy/revisions", None, "Bearer bob").await;
     let history: Vec<Value> = serde_json::from_str(&history).unwrap();
-    let who = history.iter().map(|chapter| &chapter["edition"]["signature"]["who"]);
+    let who = history.iter().map(|chapter| &chapter["revision"]["metadata"]["author"]);
     let who: Vec<_> = who.take(2).collect();
     assert_eq!(who, ["ada", "ada (says eve)"], "{history:?}");
     served.end().await;
@@ -246,14 +242,14 @@ async fn who_has_no_token_learns_which_is_missing() {
     let config = guarded(|raw| raw.northbound.body_max = 1_000);
     let served = lab.served(&config).await;
     let at = served.at;
-    let say = Some(r#"{"who": "x"}"#);
+    let say = Some(r#"{"author": "x"}"#);
     let cases = [
         ("/v1/jobs", None, "", 401, "token of role `read`"),
         ("/v1/jobs", None, "Bearer eve", 401, "nobody has this token"),
         ("/v1/jobs", None, "Bearer bob", 200, r#""id":"a""#),
         ("/metrics", None, "", 401, "Authorization: Bearer"),
         ("/v1/policy/confirm", say, "Bearer bob", 403, "`bob` may read"),
-        ("/v1/policy/confirm", say, "Bearer ada", 422, "no edition is on trial"),
+        ("/v1/policy/confirm", say, "Bearer ada", 422, "no revision is on trial"),
         ("/v1/jobs", None, "Basic eDpib2I=", 200, r#""id":"a""#),
     ];
     for (path, body, token, status, expected) in cases {
@@ -261,17 +257,17 @@ async fn who_has_no_token_learns_which_is_missing() {
         assert_eq!(answered, status, "{path} {token}: {answer}");
         assert!(answer.contains(expected), "{path} {token}: {answer}");
     }
-    let long = format!(r#"{{"who": "{}"}}"#, "x".repeat(2_000));
+    let long = format!(r#"{{"author": "{}"}}"#, "x".repeat(2_000));
     let (status, _) = ask_with(at, "/v1/policy/confirm", Some(&long), "Bearer ada").await;
     assert_eq!(status, 413);
 
     let mut grpc = client(at).await;
-    let missing = grpc.jobs(proto::Nothing {}).await.unwrap_err();
+    let missing = grpc.list_jobs(()).await.unwrap_err();
     assert_eq!(missing.code(), Code::Unauthenticated);
-    let mut asked = Request::new(proto::Say::default());
+    let mut asked = Request::new(proto::ConfirmPolicyRequest::default());
     let bob = MetadataValue::from_static("Bearer bob");
     asked.metadata_mut().insert("authorization", bob);
-    let lacks = grpc.policy_confirm(asked).await.unwrap_err();
+    let lacks = grpc.confirm_policy(asked).await.unwrap_err();
     assert_eq!(lacks.code(), Code::PermissionDenied, "{lacks}");
     served.end().await;
 }

@@ -52,26 +52,26 @@ fn metrics(text: &str) -> BTreeSet<&str> {
 
 const WISH: &str = r#"{"policy": {"file": "p.toml", "text": "fairness = 0.2"}}"#;
 
-const ORDER: &str = r#"{"wish": {"policy": {"file": "p.toml", "text": "fairness = 0.2"}},
-    "who": "ada", "confirm_within": 600}"#;
+const ORDER: &str = r#"{"change": {"policy": {"file": "p.toml", "text": "fairness = 0.2"}},
+    "author": "ada", "confirm_within_seconds": 600}"#;
 
 /// A path, what is sent there, and what is in the answer.
 const CASES: [(&str, Option<&str>, &str); 17] = [
     ("/v1/jobs", None, r#""id":"a""#),
-    ("/v1/switches", None, r#""standing":"primary""#),
+    ("/v1/switches", None, r#""mastership":"primary""#),
     ("/v1/links", None, r#""link":"leaf1:"#),
     ("/v1/fabric", None, r#""tier":"leaf""#),
-    ("/v1/situation", None, r#""down":[]"#),
+    ("/v1/planner-input", None, r#""down":[]"#),
     ("/v1/plan", None, r#""generation""#),
-    ("/v1/explain/a", None, r#""contenders":["b"]"#),
-    ("/v1/explain/h1%3Eh3:50001", None, r#""chosen":true"#),
-    ("/v1/doctor", None, "[]"),
-    ("/v1/policy/diff", Some(WISH), "fairness: 0.0 -> 0.2"),
+    ("/v1/explanations/a", None, r#""contenders":["b"]"#),
+    ("/v1/explanations/h1%3Eh3:50001", None, r#""chosen":true"#),
+    ("/v1/findings", None, "[]"),
+    ("/v1/policy/preview", Some(WISH), "fairness: 0.0 -> 0.2"),
     ("/v1/policy/apply", Some(ORDER), r#""applied":true"#),
     ("/v1/policy", None, r#""number":2"#),
-    ("/v1/policy/confirm", Some(r#"{"who": "ada"}"#), r#""trial_until_ms":null"#),
-    ("/v1/policy/rollback", Some(r#"{"who": "ada"}"#), r#""edition":3"#),
-    ("/v1/policy/history", None, "fairness: 0.2 -> 0.0"),
+    ("/v1/policy/confirm", Some(r#"{"author": "ada"}"#), r#""trial_until_ms":null"#),
+    ("/v1/policy/rollback", Some(r#"{"author": "ada"}"#), r#""revision":3"#),
+    ("/v1/policy/revisions", None, "fairness: 0.2 -> 0.0"),
     ("/v1/events", None, r#""kind":"job_arrived""#),
     ("/openapi.json", None, r#""openapi": "3.1.0""#),
 ];
@@ -90,15 +90,15 @@ async fn every_endpoint_answers() {
     let documented: BTreeSet<String> =
         documented["paths"].as_object().unwrap().keys().cloned().collect();
     let asked = CASES.iter().map(|(path, ..)| match path.starts_with("/v1/explain") {
-        true => "/v1/explain/{name}".to_owned(),
+        true => "/v1/explanations/{name}".to_owned(),
         false => (*path).to_owned(),
     });
     let asked: BTreeSet<String> = asked.filter(|path| path.starts_with("/v1")).collect();
     assert_eq!(asked, documented);
 
-    let (status, refused) = ask(at, "/v1/explain/aa", None).await;
+    let (status, refused) = ask(at, "/v1/explanations/aa", None).await;
     assert!(status == 404 && refused.contains("did you mean `a`?"), "{refused}");
-    let (status, refused) = ask(at, "/v1/policy/diff", Some("{}x")).await;
+    let (status, refused) = ask(at, "/v1/policy/preview", Some("{}x")).await;
     let refused: Value = serde_json::from_str(&refused).unwrap();
     assert_eq!((status, &refused["findings"][0]["about"]), (422, &Value::from("request")));
     let (status, refused) = ask(at, "/v1/events?since=x", None).await;

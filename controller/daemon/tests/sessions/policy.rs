@@ -1,8 +1,8 @@
 //! Changes of policy on a running controller: shown before, whole or not at all, and taken back.
 
 use controller::northbound::service::{
-    ApplyPolicyRequest, NorthboundService, PolicyFile, PreviewPolicyRequest, RollbackPolicyRequest,
-    ServiceError, TemporaryOverrideRequest,
+    ApplyPolicyRequest, ConfirmPolicyRequest, NorthboundService, PolicyFile, PreviewPolicyRequest,
+    RollbackPolicyRequest, ServiceError, TemporaryOverrideRequest,
 };
 use controller::{ControllerHandle, RawConfig, StateEvent};
 use planner::OverrideDocument;
@@ -25,16 +25,16 @@ async fn served(
 fn wish(text: &str) -> PreviewPolicyRequest {
     PreviewPolicyRequest {
         policy: Some(PolicyFile { file: "policy.toml".to_owned(), text: text.to_owned() }),
-        temporary: None,
+        temporary_override: None,
     }
 }
 
 fn order(text: &str, confirm_within: Option<u64>) -> ApplyPolicyRequest {
     ApplyPolicyRequest {
-        wish: wish(text),
-        who: "ada".to_owned(),
-        why: "a test".to_owned(),
-        confirm_within,
+        change: wish(text),
+        author: "ada".to_owned(),
+        reason: "a test".to_owned(),
+        confirm_within_seconds: confirm_within,
     }
 }
 
@@ -43,7 +43,7 @@ const RAISED: &str = "[[job]]\nmatch = 'b'\nlevel = 0\n";
 /// Its flows go by ECMP.
 const EXEMPT: &str = "[[job]]\nmatch = 'a'\nexempt = true\n";
 
-/// Waits until this edition is in force and planned for.
+/// Waits until this revision is in force and planned for.
 async fn in_force(controller: &ControllerHandle, service: &NorthboundService, number: u64) {
     let reached = async {
         while service.get_policy().await.unwrap().number != number {
@@ -80,10 +80,10 @@ async fn what_is_shown_is_what_is_written_and_what_is_undone() {
     verified(&lab, &controller).await;
     assert!(lab.read_all().await == before, "a trial leaves nothing behind");
     let history = service.list_policy_revisions().await.unwrap();
-    let told: Vec<_> = history.iter().map(|chapter| chapter.edition.number).collect();
+    let told: Vec<_> = history.iter().map(|chapter| chapter.revision.number).collect();
     assert_eq!(told, [5, 4, 3, 2, 1]);
-    assert_eq!(history[3].edition.signature.who, "ada");
-    assert_eq!(history[3].edition.trial, None);
+    assert_eq!(history[3].revision.metadata.author, "ada");
+    assert_eq!(history[3].revision.trial, None);
     controller.shutdown().await;
 }
 
@@ -101,21 +101,21 @@ async fn what_is_not_confirmed_ends_by_itself_also_after_a_restart() {
     verified(&lab, &controller).await;
 
     let confirmed = service.apply_policy(&order(RAISED, Some(3_600))).await.unwrap();
-    service.confirm_policy(&RollbackPolicyRequest::default()).await.unwrap();
+    service.confirm_policy(&ConfirmPolicyRequest::default()).await.unwrap();
     assert!(
-        service.confirm_policy(&RollbackPolicyRequest::default()).await.is_err(),
+        service.confirm_policy(&ConfirmPolicyRequest::default()).await.is_err(),
         "nothing is on trial"
     );
-    assert_eq!(confirmed.edition, 4);
+    assert_eq!(confirmed.revision, 4);
     let done = service.apply_policy(&order("fairness = 0.5", Some(1))).await.unwrap();
-    assert_eq!(done.edition, 5);
+    assert_eq!(done.revision, 5);
     drop(service);
     controller.shutdown().await;
 
     let (again, service) = served(&lab, stored).await;
     in_force(&again, &service, 6).await;
     let content = service.get_policy().await.unwrap().content;
-    assert_eq!(content, service.list_policy_revisions().await.unwrap()[2].edition.content);
+    assert_eq!(content, service.list_policy_revisions().await.unwrap()[2].revision.content);
     assert_eq!(content.policy.jobs[0].pattern, "b");
     verified(&lab, &again).await;
     again.shutdown().await;
@@ -152,10 +152,13 @@ async fn an_override_lasts_as_long_as_it_was_to() {
             level: Some(0),
             ..OverrideDocument::default()
         },
-        seconds: 1,
+        duration_seconds: 1,
     };
     let order = ApplyPolicyRequest {
-        wish: PreviewPolicyRequest { temporary: Some(wanted), ..PreviewPolicyRequest::default() },
+        change: PreviewPolicyRequest {
+            temporary_override: Some(wanted),
+            ..PreviewPolicyRequest::default()
+        },
         ..ApplyPolicyRequest::default()
     };
     service.apply_policy(&order).await.unwrap();
@@ -163,7 +166,8 @@ async fn an_override_lasts_as_long_as_it_was_to() {
     in_force(&controller, &service, 3).await;
     let content = service.get_policy().await.unwrap().content;
     assert!(
-        content.temporary.is_empty() && content.validate("policy").unwrap().overrides.is_empty()
+        content.temporary_overrides.is_empty()
+            && content.validate("policy").unwrap().overrides.is_empty()
     );
     controller.shutdown().await;
 }

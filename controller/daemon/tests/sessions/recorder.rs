@@ -27,12 +27,12 @@ fn faults() -> FaultScript {
 
 fn order(text: &str, confirm_within: Option<u64>) -> ApplyPolicyRequest {
     ApplyPolicyRequest {
-        wish: PreviewPolicyRequest {
+        change: PreviewPolicyRequest {
             policy: Some(PolicyFile { file: "policy.toml".to_owned(), text: text.to_owned() }),
-            temporary: None,
+            temporary_override: None,
         },
-        who: "ada".to_owned(),
-        confirm_within,
+        author: "ada".to_owned(),
+        confirm_within_seconds: confirm_within,
         ..ApplyPolicyRequest::default()
     }
 }

@@ -56,7 +56,7 @@ async fn client(
 /// Whether a client gets an answer.
 async fn is_answered(at: SocketAddr, tls: ClientTlsConfig) -> bool {
     match client(at, tls).await {
-        Ok(mut client) => client.jobs(proto::Nothing {}).await.is_ok(),
+        Ok(mut client) => client.list_jobs(()).await.is_ok(),
         Err(_) => false,
     }
 }
@@ -108,13 +108,13 @@ async fn a_certificate_is_a_token_if_it_is_among_them() {
     let server = server.unwrap();
     let at = server.local_addr();
     let mut ada = client(at, known_as("controller")).await.unwrap();
-    ada.jobs(proto::Nothing {}).await.unwrap();
-    let lacks = ada.policy_confirm(proto::Say::default()).await;
+    ada.list_jobs(()).await.unwrap();
+    let lacks = ada.confirm_policy(proto::ConfirmPolicyRequest::default()).await;
     let lacks = lacks.unwrap_err();
     assert_eq!(lacks.code(), Code::PermissionDenied, "{lacks}");
     assert!(lacks.message().contains("`ada` may read"), "{lacks}");
     let mut other = client(at, known_as("switch")).await.unwrap();
-    let missing = other.jobs(proto::Nothing {}).await.unwrap_err();
+    let missing = other.list_jobs(()).await.unwrap_err();
     assert_eq!(missing.code(), Code::Unauthenticated, "{missing}");
     server.shutdown().await;
     controller.shutdown().await;

@@ -372,7 +372,7 @@ async fn two_hundred_changes_of_policy_lose_and_reorder_nothing() {
     for text in texts.into_iter().cycle().take(200) {
         let text = PolicyFile { file: "policy.toml".to_owned(), text: text.to_owned() };
         let order = ApplyPolicyRequest {
-            wish: PreviewPolicyRequest { policy: Some(text), temporary: None },
+            change: PreviewPolicyRequest { policy: Some(text), temporary_override: None },
             ..ApplyPolicyRequest::default()
         };
         let done = service.apply_policy(&order).await.unwrap();
@@ -402,7 +402,7 @@ async fn what_switches_count_is_shown_beside_what_is_planned() {
     let address = server.local_addr();
     busy.send().await;
     let wanted = [
-        "crux_link_measured_load{link=\"leaf1:",
+        "crux_link_measured_load_ratio{link=\"leaf1:",
         "crux_job_measured_bytes_per_second{job=\"job50000\"} ",
     ];
     let shown = async {

@@ -95,10 +95,11 @@ pub(crate) async fn measure_change(
 /// The policy is refused or rolled back.
 pub(crate) async fn put_in_force(
     service: &NorthboundService,
-    wish: PreviewPolicyRequest,
-    who: &str,
+    change: PreviewPolicyRequest,
+    author: &str,
 ) -> Result<(), CommandError> {
-    let order = ApplyPolicyRequest { wish, who: who.to_owned(), ..ApplyPolicyRequest::default() };
+    let order =
+        ApplyPolicyRequest { change, author: author.to_owned(), ..ApplyPolicyRequest::default() };
     let done = service.apply_policy(&order).await.map_err(CommandError::document)?;
     match done.applied {
         true => Ok(()),

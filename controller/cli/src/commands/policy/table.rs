@@ -64,17 +64,17 @@ fn flow_table(preview: &PolicyPreview) -> Table {
     table
 }
 
-/// Editions, the latest first.
+/// Revisions, the latest first.
 pub(super) fn history_table(chapters: &[PolicyRevisionDiff]) -> Table {
-    let mut table = output::new_table(["edition", "at (Unix s)", "who", "why", "changes"]);
-    for PolicyRevisionDiff { edition, changes } in chapters {
-        let signature = &edition.signature;
-        let trial = edition.trial.as_ref().map_or("", |_| " (on trial)");
+    let mut table = output::new_table(["revision", "at (Unix s)", "author", "reason", "changes"]);
+    for PolicyRevisionDiff { revision, changes } in chapters {
+        let metadata = &revision.metadata;
+        let trial = revision.trial.as_ref().map_or("", |_| " (on trial)");
         table.add_row([
-            format!("{}{trial}", edition.number),
-            (signature.at_ms / 1_000).to_string(),
-            signature.who.clone(),
-            signature.why.clone(),
+            format!("{}{trial}", revision.number),
+            (metadata.at_ms / 1_000).to_string(),
+            metadata.author.clone(),
+            metadata.reason.clone(),
             changes.join("\n"),
         ]);
     }

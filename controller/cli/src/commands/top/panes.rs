@@ -29,7 +29,7 @@ pub(super) fn pane_headings(pane: TopPane) -> &'static [&'static str] {
     match pane {
         TopPane::Jobs => &["rank", "job", "level", "TFLOP/s", "GPUs", "alone s"],
         TopPane::Links => &["load", "link", "state", "counted", "", "jobs"],
-        TopPane::Switches => &["switch", "state", "standing", "holds", "drifted"],
+        TopPane::Switches => &["switch", "state", "mastership", "holds", "drifted"],
         TopPane::Events => &["number", "time", "event"],
     }
 }
@@ -66,13 +66,16 @@ pub(super) fn draw_screen(frame: &mut Frame<'_>, known: &TopSnapshot, screen: &S
 }
 
 fn title_line(known: &TopSnapshot) -> Line<'_> {
-    let holding = known.switches.iter().filter_map(|row| row.verified).max().map_or_else(
-        String::new,
-        |latest| {
-            let count = known.switches.iter().filter(|row| row.verified == Some(latest)).count();
+    let holding = known
+        .switches
+        .iter()
+        .filter_map(|row| row.verified_generation)
+        .max()
+        .map_or_else(String::new, |latest| {
+            let count =
+                known.switches.iter().filter(|row| row.verified_generation == Some(latest)).count();
             format!(", {count} of {} switches hold generation {latest}", known.switches.len())
-        },
-    );
+        });
     match &known.trouble {
         Some(trouble) => Line::styled(trouble.as_str(), Style::new().fg(Color::Red)),
         None => Line::from(format!(
@@ -178,9 +181,9 @@ fn measured_load(link: &LinkRow) -> f64 {
 fn compare_switches(a: &SwitchRow, b: &SwitchRow, column: usize) -> Ordering {
     let by = match column {
         1 => a.state.cmp(&b.state),
-        2 => a.standing.cmp(&b.standing),
-        3 => a.verified.cmp(&b.verified),
-        4 => b.drifted.cmp(&a.drifted),
+        2 => a.mastership.cmp(&b.mastership),
+        3 => a.verified_generation.cmp(&b.verified_generation),
+        4 => b.entries_drifted.cmp(&a.entries_drifted),
         _ => Ordering::Equal,
     };
     by.then_with(|| a.name.cmp(&b.name))
@@ -229,13 +232,13 @@ fn link_row(link: &LinkRow) -> Row<'static> {
 }
 
 fn switch_row(row: &SwitchRow) -> Row<'static> {
-    let verified = row.verified.map_or_else(|| "-".to_owned(), |held| held.to_string());
+    let verified = row.verified_generation.map_or_else(|| "-".to_owned(), |held| held.to_string());
     Row::new([
         Line::from(row.name.clone()),
         Line::styled(row.state.clone(), state_style(&row.state)),
-        Line::from(row.standing.clone()),
+        Line::from(row.mastership.clone()),
         Line::from(verified),
-        Line::from(row.drifted.to_string()),
+        Line::from(row.entries_drifted.to_string()),
     ])
 }
 

@@ -12,7 +12,7 @@ fn known() -> TopSnapshot {
         tenant: None,
         model: None,
         gpus,
-        told: false,
+        reported: false,
         profiled: false,
         level,
         rank,
@@ -37,12 +37,12 @@ fn known() -> TopSnapshot {
     let switch = |name: &str| SwitchRow {
         name: name.to_owned(),
         state: "up".to_owned(),
-        standing: "primary".to_owned(),
-        verified: Some(3),
-        entries: Some(9),
-        written: 9,
-        drifted: 0,
-        failures: 0,
+        mastership: "primary".to_owned(),
+        verified_generation: Some(3),
+        verified_entries: Some(9),
+        entries_written: 9,
+        entries_drifted: 0,
+        session_failures: 0,
         problems: Vec::new(),
     };
     TopSnapshot {

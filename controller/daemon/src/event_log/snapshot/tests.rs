@@ -112,7 +112,7 @@ fn a_trial_is_told_to_its_end() {
     let proposal = |fairness, trial_until| {
         let policy = Policy { fairness, ..Policy::default() };
         let signature =
-            RevisionMetadata { who: "ada".to_owned(), why: "night".to_owned(), at_ms: 0 };
+            RevisionMetadata { author: "ada".to_owned(), reason: "night".to_owned(), at_ms: 0 };
         StateEvent::PolicyProposed(Box::new(crate::state::PolicyProposal {
             content: crate::policy_history::PolicyContent::from(&policy),
             signature,
@@ -121,18 +121,18 @@ fn a_trial_is_told_to_its_end() {
     };
     let mut stage = Stage::open();
     let told = stage.tell(proposal(0.2, Some(1_000)));
-    let text = "policy: edition 2 by ada (night), on trial until it is confirmed: fairness: ";
+    let text = "policy: revision 2 by ada (night), on trial until it is confirmed: fairness: ";
     assert!(has(&told, text), "{told:?}");
-    assert!(has(&stage.tell(StateEvent::PolicyConfirmed), "edition 2 stays"));
+    assert!(has(&stage.tell(StateEvent::PolicyConfirmed), "revision 2 stays"));
     stage.tell(proposal(0.3, Some(1_000)));
     let told = stage.tell(StateEvent::PolicyRolledBack(RevisionMetadata {
-        who: "bob".to_owned(),
+        author: "bob".to_owned(),
         ..RevisionMetadata::default()
     }));
-    assert!(has(&told, "edition 3 was taken back by bob; edition 4"), "{told:?}");
+    assert!(has(&told, "revision 3 was taken back by bob; revision 4"), "{told:?}");
     stage.tell(proposal(0.4, Some(1_000)));
     let told = stage.tell(StateEvent::DeadlineReached(1_000));
-    assert!(has(&told, "edition 5 was not confirmed in time; edition 6"), "{told:?}");
+    assert!(has(&told, "revision 5 was not confirmed in time; revision 6"), "{told:?}");
     // Whoever did not look meanwhile hears all of it.
     let before = stage.scene.clone();
     for fairness in [0.5, 0.6] {

@@ -58,7 +58,7 @@ function describe(node) {
   const line = model.switches.find((one) => one.name === node.name);
   const parts = [`${node.name}: ${node.tier}, ${node.state}`];
   if (node.gpus) parts.push(`${node.gpus} GPUs`);
-  if (line) parts.push(`${line.standing}, holds generation ${line.verified ?? "none"}, ${line.entries ?? 0} entries`);
+  if (line) parts.push(`${line.mastership}, holds generation ${line.verified_generation ?? "none"}, ${line.verified_entries ?? 0} entries`);
   return [parts.join(", "), ...(line?.problems ?? [])].join("\n");
 }
 
@@ -75,10 +75,10 @@ function showLinks() {
 function show() {
   const { fabric, jobs, switches } = model;
   load(fabric, model.links);
-  const generation = Math.max(0, ...switches.map((one) => one.verified ?? 0));
+  const generation = Math.max(0, ...switches.map((one) => one.verified_generation ?? 0));
   const nodes = [...fabric.nodes.values()].filter((node) => node.tier !== "host");
   for (const node of nodes) node.state = switches.find((one) => one.name === node.name)?.state ?? "up";
-  const verified = switches.filter((one) => one.verified === generation).length;
+  const verified = switches.filter((one) => one.verified_generation === generation).length;
   at("facts").textContent = `${fabric.name}: ${nodes.length} switches, ${fabric.nodes.size - nodes.length} hosts, `
     + `${jobs.length} ${jobs.length === 1 ? "job" : "jobs"}; ${generation ? `${verified} of ${switches.length} hold generation ${generation}` : "no switch holds a plan yet"}`;
   map.show(fabric);

@@ -67,15 +67,15 @@ export function switches(panel, { nodes, rows, generation }, act) {
   const known = new Map(rows.map((one) => [one.name, one]));
   const all = nodes.map((node) => ({ node, line: known.get(node.name) }));
   const trouble = ({ node, line }) =>
-    (node.state === "up" ? 0 : 4) + (line && line.verified !== generation ? 2 : 0) + (line?.problems.length ? 1 : 0);
+    (node.state === "up" ? 0 : 4) + (line && line.verified_generation !== generation ? 2 : 0) + (line?.problems.length ? 1 : 0);
   all.sort((a, b) => trouble(b) - trouble(a));
   const made = all.slice(0, MOST).map(({ node, line }) => {
-    const cells = [node.name, state(node.state), line?.standing ?? "-", line?.verified ?? "-", line?.drifted ?? "-"];
+    const cells = [node.name, state(node.state), line?.mastership ?? "-", line?.verified_generation ?? "-", line?.entries_drifted ?? "-"];
     const one = row(cells, { point: () => act.pointNode(node), leave: act.leave });
     one.title = line?.problems.join("\n") ?? "it has no P4Runtime address";
     return one;
   });
-  refill(panel, table(["switch", "state", "standing", "holds", "drift"], made));
+  refill(panel, table(["switch", "state", "mastership", "holds", "drift"], made));
   if (all.length > made.length) panel.append(note(`${all.length - made.length} more are as they should be`));
 }
 

@@ -12,8 +12,8 @@ const MOST = 200;
 export function open(panel, act) {
   const [form, text] = [panel.querySelector("form"), panel.querySelector("textarea")];
   const present = async () => {
-    const edition = await ask("/v1/policy");
-    text.value = JSON.stringify(edition.content.policy, null, 2);
+    const revision = await ask("/v1/policy");
+    text.value = JSON.stringify(revision.content.policy, null, 2);
   };
   const failed = (error) => show(panel, element("p", { className: "error" }, error.message));
   form.addEventListener("submit", (event) => {
@@ -30,7 +30,7 @@ export function open(panel, act) {
 async function preview(panel, text, act) {
   show(panel, element("p", { className: "info" }, "asking"));
   const file = text.trimStart().startsWith("{") ? "policy.json" : "policy.toml";
-  const found = await ask("/v1/policy/diff", { policy: { file, text } });
+  const found = await ask("/v1/policy/preview", { policy: { file, text } });
   show(panel, ...parts(found, file, act));
 }
 

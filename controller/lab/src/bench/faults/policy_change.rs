@@ -58,8 +58,11 @@ impl PolicyTransition {
         let text = serde_json::to_string(&document).map_err(|error| error.to_string())?;
         let file = "change.json".to_owned();
         Ok(ApplyPolicyRequest {
-            wish: PreviewPolicyRequest { policy: Some(PolicyFile { file, text }), temporary: None },
-            who: "operator".to_owned(),
+            change: PreviewPolicyRequest {
+                policy: Some(PolicyFile { file, text }),
+                temporary_override: None,
+            },
+            author: "operator".to_owned(),
             ..ApplyPolicyRequest::default()
         })
     }
@@ -240,7 +243,7 @@ async fn apply_without_rollback(
     order: &ApplyPolicyRequest,
     verify: Duration,
 ) -> Result<OperatorAnswer, String> {
-    let Some(text) = &order.wish.policy else {
+    let Some(text) = &order.change.policy else {
         return Ok(OperatorAnswer::Unknown);
     };
     let Ok(latest) = service.get_policy().await else {
