@@ -81,8 +81,7 @@ impl EmulatedHost {
         ends
     }
 
-    /// Begins the message of a flow. A flow that begins at another host, or is still active, is
-    /// left as it is.
+    /// Begins the message of a flow; ignores a flow that begins at another host or is still active.
     pub fn begin_flow(&mut self, flow: u32, now: Nanos) {
         let index = flow as usize;
         if let Some(outgoing) = self.outgoing.get_mut(&index).filter(|flow| flow.sender.is_done()) {
@@ -114,8 +113,7 @@ impl EmulatedHost {
         wires.chain(deadlines).min()
     }
 
-    /// Advances time to `now`. A late caller does so for each [`EmulatedHost::next_deadline`] in
-    /// turn.
+    /// Advances time to `now`; a late caller does so for each [`EmulatedHost::next_deadline`].
     pub fn advance_to(&mut self, now: Nanos) {
         let expired: Vec<_> = self
             .outgoing

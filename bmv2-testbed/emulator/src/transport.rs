@@ -1,6 +1,5 @@
 //! The reliable transport of one connection, as RoCE NICs do it: a fixed window, cumulative
-//! acknowledgements, go-back-N on a sequence error, and a timeout for losses that nothing else
-//! reveals.
+//! acknowledgements, go-back-N on a sequence error, and a timeout for all other losses.
 //!
 //! Sans-IO: a [`TransportSender`] takes acknowledgements and times and gives segments; a
 //! [`TransportReceiver`] turns each segment into a reply. Memory is constant: neither keeps

@@ -1,11 +1,11 @@
 //! One switch, sans I/O: packets in, packets out, and the control API.
 //!
 //! A `Device` runs a [`Program`] as simple_switch does: parse, ingress, queues, egress, deparse. It
-//! reads no clock and owns no port and no queue; its owner (`emulated_network`, `ports`) gives it
-//! packets with their time, queues what is to leave, and has it leave when a port is free. The
+//! reads no clock and owns no port and no queue. Its owner (`emulated_network`, `ports`) gives it
+//! packets with their time, queues departing packets, and runs their egress when a port is free. The
 //! P4Runtime service writes its tables. It belongs to one thread. The decision behind it: a packet
 //! waits as a header vector between the two halves, so that egress sees how long it waited, and
-//! what is dropped from a queue was never counted by egress.
+//! egress counts nothing that a queue has dropped.
 
 mod control;
 pub(crate) mod handle;
@@ -28,7 +28,7 @@ use crate::scheduler::QueueWait;
 use crate::time::Nanos;
 use packet_run::{BufferedPacket, PacketRun, Recirculation};
 
-/// What a device is from the start.
+/// Fixed properties of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceConfig {
     /// The P4Runtime device id.
@@ -39,10 +39,10 @@ pub struct DeviceConfig {
     pub levels: u8,
 }
 
-/// What has become of a device's packets, apart from its P4 counters.
+/// Counts of a device's packets, apart from its P4 counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounts {
-    /// Packets given to [`Device::receive`].
+    /// Packets given to [`Device::receive_packet`].
     pub received: u64,
     /// Packets handed out, to ports or to the controller.
     pub sent: u64,
@@ -55,11 +55,11 @@ pub struct DeviceCounts {
     pub dropped_by_multicast: u64,
     /// Dropped because an assertion of the program failed, where simple_switch ends itself.
     pub dropped_by_assertion: u64,
-    /// Copies dropped because one packet had made too many, or gone round too often.
+    /// Copies dropped because one packet had made too many, or recirculated too often.
     pub dropped_by_loop: u64,
     /// Dropped because no program was loaded, or another one while they waited.
     pub dropped_without_program: u64,
-    /// Packets whose parser ended in an error; the program decides what becomes of them.
+    /// Packets whose parser ended in an error; the program decides about them.
     pub parser_errors: u64,
 }
 
@@ -74,7 +74,7 @@ pub struct OutputPacket {
     pub packet: Vec<u8>,
 }
 
-/// A packet that ingress is done with and that waits for its port.
+/// A packet after ingress that waits for its port.
 #[derive(Debug)]
 pub struct QueuedPacket {
     /// The egress port, possibly the CPU port.
@@ -151,11 +151,11 @@ struct LoadedProgram {
     arrays: StatefulArrays,
     replication: ReplicationEngine,
     value_sets: Vec<Vec<ValueSetMember>>,
-    /// Packets that go round.
+    /// Resubmitted and recirculated packets that wait.
     recirculations: VecDeque<Recirculation>,
     digests: Vec<Digest>,
     scratch: Vec<u8>,
-    /// Bodies to use again.
+    /// Packet buffers to use again.
     #[expect(clippy::vec_box, reason = "they are moved to queues and back, as pointers")]
     spare_packets: Vec<Box<BufferedPacket>>,
     /// Which load of a program this is.
@@ -170,12 +170,12 @@ impl Device {
         Self { config, counts: DeviceCounts::default(), now: 0, loads: 0, loaded: None }
     }
 
-    /// What the device was made as.
+    /// The fixed properties of the device.
     pub fn config(&self) -> DeviceConfig {
         self.config
     }
 
-    /// What has become of its packets.
+    /// Counts of its packets.
     pub fn counts(&self) -> DeviceCounts {
         self.counts
     }
@@ -196,8 +196,8 @@ impl Device {
         self.loaded = None;
     }
 
-    /// Tells the device the time, so that what the control plane asks of it is up to date; a time
-    /// that has passed already changes nothing.
+    /// Advances the clock of the device, so that control calls see the current time; an earlier time
+    /// changes nothing.
     pub fn advance_clock(&mut self, now: Nanos) {
         self.now = self.now.max(now);
     }
@@ -233,7 +233,7 @@ impl Device {
     }
 
     /// Takes one packet that arrives on `port` at `now` through ingress; what is to leave is
-    /// appended to `out.departures`.
+    /// appended to `out.queued`.
     pub fn receive_packet(
         &mut self,
         port: u16,
@@ -255,8 +255,8 @@ impl Device {
         }
     }
 
-    /// Takes a packet that has waited through egress: what goes on the wire. What egress sends
-    /// elsewhere is appended to `out.departures`.
+    /// Runs egress on a packet that has waited and returns what goes on the wire. What egress sends
+    /// elsewhere is appended to `out.queued`.
     pub fn run_egress(
         &mut self,
         departure: QueuedPacket,
@@ -278,7 +278,7 @@ impl Device {
         }
     }
 
-    /// Takes back what found no room in a queue, which has counted it.
+    /// Takes back a packet that a full queue has refused and counted.
     pub fn discard_packet(&mut self, departure: QueuedPacket, out: &mut DeviceOutputs) {
         if let Some(mut passage) = self.packet_run(self.now, out) {
             passage.recycle_packet(departure.buffered);

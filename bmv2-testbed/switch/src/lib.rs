@@ -2,7 +2,7 @@
 //!
 //! A P4 device that runs the same compiled artefacts as simple_switch_grpc (BMv2 JSON and p4info),
 //! so that everything can be run and tested where no BMv2 is installed. Of our other crates it uses
-//! the P4Runtime protobufs alone: it is the independent check of what the controller wrote.
+//! the P4Runtime protobufs alone: it checks independently what the controller wrote.
 //!
 //! A module uses only modules named before it in this list: `ids`, `spec` (what a program declares)
 //! and `time`; `run` (what happens to a packet); `compile` (JSON to [`Program`]) and `scheduler`;

@@ -1,15 +1,14 @@
 //! The P4Runtime server of one device, over tonic.
 //!
-//! [`apply_requests`] answers on a listener until [`ServerHandle::shutdown`]. The parts: `sessions`
-//! carries out what [`crate::p4runtime::election`] decides, `requests` takes each call to the
-//! device's thread in one hop, `pipeline` keeps the pipelines there, `write` and `read` do the
-//! entities, `entity` and `packet` translate. The decision behind it: one incarnation of the switch
-//! is one value, so that a restart is to drop it and make the next, with nothing left behind but
-//! the listening socket.
+//! [`serve`] answers on a listener until [`ServerHandle::shutdown`]. The parts: `sessions` carries
+//! out the decisions of [`election`], `requests` takes each call to the device's thread in one hop,
+//! `pipeline` keeps the pipelines there, `entity_writer` and `entity_reader` handle the entities,
+//! `entity` and `packet` translate. The decision behind it: one incarnation of the switch is one
+//! value, so a restart drops it and makes the next, and only the listening socket remains.
 //!
-//! Three locks are here, each because two threads meet: streams and calls share the sessions, and
-//! `requests` says why a reader may hold them; the pipelines belong to the device's thread and are
-//! locked only there; the fault script is counted by both.
+//! There are three locks, each because two threads use the value: streams and calls share the
+//! sessions, and `requests` says why a reader may hold them; the pipelines belong to the device's
+//! thread and are locked only there; both count for the fault script.
 
 mod arrays;
 mod bytestring;
@@ -86,7 +85,7 @@ pub struct ServiceTls {
     pub certificate: Vec<u8>,
     /// Its private key.
     pub key: Vec<u8>,
-    /// The roots of the certificates that controllers must show; without it none is asked for.
+    /// The roots of the certificates that controllers must show; without it controllers need no certificate.
     pub client_roots: Option<Vec<u8>>,
 }
 
@@ -139,7 +138,7 @@ pub struct ServerHandle {
     task: JoinHandle<()>,
 }
 
-/// What the owner may ask of a server.
+/// Commands of the owner to a server.
 #[derive(Debug)]
 enum ServerCommand {
     Stop,
@@ -348,11 +347,11 @@ impl SwitchInstance {
     }
 }
 
-/// How often a device that has digests or idle timeouts is asked for them.
+/// Polling interval of a device that has digests or idle timeouts.
 const NOTICE_INTERVAL: Duration = Duration::from_millis(10);
 
 impl SwitchInstance {
-    /// Carries digests and idle timeouts to the primary. A device does not call, it is asked; one
+    /// Carries digests and idle timeouts to the primary. A device is polled; one
     /// whose program has neither is left alone.
     async fn forward_notifications(self: Arc<Self>) {
         let mut ticks = tokio::time::interval(NOTICE_INTERVAL);
@@ -375,7 +374,7 @@ impl SwitchInstance {
     }
 }
 
-/// The service as tonic wants it.
+/// The service in the form that tonic requires.
 #[derive(Debug)]
 struct P4RuntimeService(Arc<SwitchInstance>);
 

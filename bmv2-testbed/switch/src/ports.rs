@@ -1,13 +1,13 @@
 //! The ports of one device on a real machine: interfaces or capture files, in real time.
 //!
-//! [`spawn`] gives a [`Device`] to a thread of its own (`ports/driver.rs`) that owns it, its ports
-//! and the clock. A port (`ports/port.rs`) is a line, which is the same strict-priority
-//! [`PortScheduler`](crate::PortScheduler) that wires of the in-process fabric have, here on the
-//! machine's clock, and behind it either a packet socket (`ports/packet_socket.rs`) or capture
-//! files (`ports/capture.rs`). The kernel reports changes of interfaces (`ports/links.rs`).
+//! [`spawn_ports`] gives a [`Device`] to a thread of its own (`ports/driver.rs`) that owns it, its
+//! ports and the clock. A port (`ports/port.rs`) is a transmitter with the same strict-priority
+//! [`PortScheduler`](crate::PortScheduler) as the wires of the emulated network, here on the
+//! machine's clock, and behind it either a packet socket (`ports/packet_socket.rs`) or capture files
+//! (`ports/capture.rs`). The kernel reports changes of interfaces (`ports/links.rs`).
 //!
 //! The decision: nothing ever waits for one port. Sockets do not block, queues are bounded, and
-//! what has no room is dropped and counted where it happened.
+//! what has no room is dropped and counted where it happens.
 
 mod capture;
 mod driver;
@@ -166,7 +166,8 @@ pub struct PortsHandle {
 /// Something for the owner to do between two packets.
 type PortsCommand = Box<dyn FnOnce(&mut PortsDriver) + Send>;
 
-/// The way to the owner: a bounded channel, and a bell since it sleeps on file descriptors.
+/// Sends commands to the owner: a bounded channel, and an event descriptor that wakes the owner,
+/// because it waits on file descriptors.
 #[derive(Clone, Debug)]
 struct PortsCommandSender {
     sender: mpsc::Sender<PortsCommand>,

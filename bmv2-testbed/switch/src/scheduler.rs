@@ -1,11 +1,11 @@
 //! The queues of one port: strict priority over one shared rate.
 //!
-//! The fabric puts in what is to leave a device or an endpoint and takes it out when the wire is
-//! free. Sans I/O: time comes in, the time of the next chance goes out. A level is served only
-//! while all higher ones are empty, and a packet on the wire is never interrupted. Rates are those
-//! of the frame's bytes alone; preamble, FCS and gap are not counted, as in BMv2's counters. The
-//! decision: what waits is of any type, and how long it takes the wire is said only when it is on
-//! it, since a switch's egress still changes a packet after its queue.
+//! The owner enqueues what is to leave a device or an endpoint and dequeues it when the wire is
+//! free. Sans I/O: times come in, the time of the next dequeue goes out. A level is served only
+//! while all higher ones are empty, and a packet on the wire is never interrupted. Rates count the
+//! bytes of the frame alone, without preamble, FCS and gap, as BMv2's counters do. The decision:
+//! queued items are of any type, and their length on the wire is given only when they are dequeued,
+//! because a switch's egress changes a packet after its queue.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;

@@ -1,7 +1,7 @@
 //! What fuzzing does to the switch: any bytes as a packet, as a program, as a request.
 //!
 //! Each function takes what libFuzzer gives and must come back, soon and without a panic. The
-//! decision: bytes are read so that most of them get past the first check: packets meet entries,
+//! decision: bytes are read so that most of them get past the first check: packets match entries,
 //! programs are our own with parts replaced, requests come from the primary.
 
 #![allow(
@@ -24,7 +24,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use serde_json::Value;
-use switch::{Device, Outputs, Program};
+use switch::{Device, DeviceOutputs, Program};
 
 pub use requests::requests;
 pub use seeds::seeds;
@@ -39,7 +39,7 @@ const PROGRAMS: [&[u8]; 3] = [
 const COPIES: usize = 4096 + 1;
 
 thread_local! {
-    static DEVICES: RefCell<(Vec<Device>, Outputs)> = RefCell::new((devices(), Outputs::default()));
+    static DEVICES: RefCell<(Vec<Device>, DeviceOutputs)> = RefCell::new((devices(), DeviceOutputs::default()));
     /// What is replaced in. A small program is loaded in a tenth of the time of fabric.p4, so most
     /// are small.
     static ROOTS: Vec<Value> = {
@@ -73,7 +73,7 @@ fn devices() -> Vec<Device> {
     leaf.add("job_qos", &[exact(1)], "set_class", &[5, 40]);
     let load = |json: &&[u8]| {
         let mut device = Device::new(config(1));
-        device.load(Arc::new(Program::load(json).unwrap()));
+        device.load_program(Arc::new(Program::from_json(json).unwrap()));
         device
     };
     std::iter::once(leaf)
@@ -88,35 +88,35 @@ pub fn packets(data: &[u8]) {
     };
     DEVICES.with_borrow_mut(|(devices, out)| {
         let which = usize::from(*which) % devices.len();
-        devices[which].process(u16::from(*port), packet, 0, out);
+        devices[which].process_packet(u16::from(*port), packet, 0, out);
         assert!(out.packets.len() <= COPIES);
         let sent: Vec<_> = out.packets.drain(..).collect();
-        sent.into_iter().for_each(|sent| out.recycle(sent.packet));
+        sent.into_iter().for_each(|sent| out.recycle_buffer(sent.packet));
     });
 }
 
 /// A program as it is, or one of ours with one part replaced for every few bytes.
 pub fn programs(data: &[u8]) {
     let program = match data {
-        [0, raw @ ..] => Program::load(raw),
+        [0, raw @ ..] => Program::from_json(raw),
         [which, edits @ ..] => {
             let at = |roots: &Vec<Value>| roots[usize::from(*which) % roots.len()].clone();
             let mut root = ROOTS.with(at);
             edits.chunks(12).for_each(|edit| replace(&mut root, edit));
-            Program::load(root.to_string().as_bytes())
+            Program::from_json(root.to_string().as_bytes())
         }
         [] => return,
     };
     if let Ok(program) = program {
         let mut device = Device::new(config(1));
-        device.load(Arc::new(program));
+        device.load_program(Arc::new(program));
         for port in [1, 255] {
             device.send(port, &FLOW.packet(100));
         }
     }
 }
 
-/// Walks into the value, a byte for each level, and replaces what it ends at.
+/// Descends into the value, a byte for each level, and replaces the part that it reaches.
 fn replace(value: &mut Value, path: &[u8]) {
     match (path, value) {
         ([step, rest @ .., _], Value::Array(items)) if !items.is_empty() => {

@@ -7,7 +7,7 @@ use p4runtime_proto::config_v1::P4Info;
 use p4runtime_proto::v1 as p4rt;
 use prost::Message;
 use switch::p4runtime::{ServerHandle, ServiceOptions, serve};
-use switch::{DeviceConfig, FabricBuilder, FabricHandle};
+use switch::{DeviceConfig, EmulatedNetworkBuilder, EmulatedNetworkHandle};
 use tokio::runtime::Runtime;
 use tokio::sync::Mutex;
 
@@ -25,7 +25,7 @@ struct Served {
     runtime: Runtime,
     controller: Mutex<Controller>,
     _server: ServerHandle,
-    _fabric: FabricHandle,
+    _network: EmulatedNetworkHandle,
 }
 
 impl Served {
@@ -36,16 +36,16 @@ impl Served {
 
     fn start() -> Self {
         let runtime = Runtime::new().unwrap();
-        let (controller, server, fabric) = runtime.block_on(async {
-            let mut builder = FabricBuilder::new();
+        let (controller, server, network) = runtime.block_on(async {
+            let mut builder = EmulatedNetworkBuilder::new();
             let device = builder.add_device(DeviceConfig {
                 device_id: 1,
                 cpu_port: 255,
                 levels: 8,
             });
-            let fabric = builder.spawn().unwrap();
+            let network = builder.spawn().unwrap();
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let server = serve(listener, fabric.device(device), ServiceOptions::default());
+            let server = serve(listener, network.device(device), ServiceOptions::default());
             let server = server.await.unwrap();
             let config = p4rt::ForwardingPipelineConfig {
                 p4info: Some(P4Info::from_text(FABRIC).unwrap()),
@@ -54,13 +54,13 @@ impl Served {
             };
             let address = server.local_addr().to_string();
             let controller = Controller::start(&address, config).await.unwrap();
-            (controller, server, fabric)
+            (controller, server, network)
         });
         Self {
             runtime,
             controller: Mutex::new(controller),
             _server: server,
-            _fabric: fabric,
+            _network: network,
         }
     }
 }

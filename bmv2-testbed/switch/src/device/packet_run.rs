@@ -1,12 +1,12 @@
-//! The way of one packet, and of the copies it makes, through a device.
+//! The processing of one packet, and of the copies it makes, in a device.
 //!
-//! As in simple_switch: parse, ingress, queue, egress, deparse. [`PacketRun::take`] is the way to
-//! the queue, [`PacketRun::leave`] the one from it; between them a packet is a [`BufferedPacket`],
-//! its header vector and its bytes, which is moved and never copied unless the program makes
-//! copies. What goes round (resubmitted, recirculated) waits in a line and is worked off, first
-//! come first served, before the next packet. Between one arrival or instant and the next, only so
-//! many passes are made: a program that sends packets in circles does not stop the switch, which
-//! BMv2 lets it do.
+//! As in simple_switch: parse, ingress, queue, egress, deparse. [`PacketRun::process_arrival`] leads
+//! to the queue, [`PacketRun::process_departure`] from it to the port; between them a packet is a
+//! [`BufferedPacket`], its header vector and its bytes, which is moved and never copied unless the
+//! program makes copies. Resubmitted and recirculated packets wait in one queue and are processed
+//! first come first served, before the next packet. Between one arrival or instant and the next, the
+//! number of passes is bounded: a program that sends packets in circles does not stop the switch,
+//! while BMv2 never ends.
 
 use std::collections::VecDeque;
 
@@ -28,9 +28,9 @@ use crate::scheduler::QueueWait;
 use crate::spec::entry::Replica;
 use crate::time::Nanos;
 
-/// Copies and rounds between one arrival or instant and the next.
+/// Copies and recirculations between one arrival or instant and the next.
 const PASS_LIMIT: u32 = 4096;
-/// More bodies than this are given back to the allocator.
+/// More packets than this are given back to the allocator.
 const SPARE_LIMIT: usize = 4096;
 
 /// A packet inside the device.
@@ -190,7 +190,7 @@ impl PacketRun<'_> {
         }
     }
 
-    /// Does what ingress asked for; false when the packet ends here.
+    /// Carries out the requests of ingress; false when the packet ends here.
     fn apply_requests(
         &mut self,
         requests: &PacketRequests,

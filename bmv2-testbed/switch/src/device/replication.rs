@@ -1,6 +1,6 @@
 //! The packet replication engine: multicast groups and clone sessions (P4Runtime §9.5).
 //!
-//! The control API writes it, the traffic manager of `device` asks it where copies go.
+//! The control API writes it, the traffic manager of `device` reads where copies go.
 
 use std::collections::BTreeMap;
 

@@ -37,7 +37,7 @@ impl StandardMetadata {
         }
     }
 
-    /// The priority queue the packet wants; 0 where the program has no say.
+    /// The priority level of the packet; 0 where the program has no such field.
     #[inline]
     pub(super) fn priority_level(&self, phv: &Phv) -> u8 {
         self.priority.map_or(0, |field| phv.get(field.slot) as u8)

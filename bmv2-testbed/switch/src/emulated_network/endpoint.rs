@@ -1,7 +1,7 @@
 //! Nodes of an emulated network that are not switches: hosts, traffic sources, instruments.
 //!
-//! An [`NetworkEndpoint`] is sans I/O like a device. The network calls it with packets and timers
-//! at their virtual time, and it answers through an [`Outbox`].
+//! A [`NetworkEndpoint`] is sans I/O like a device. The network calls it with packets and timers at
+//! their virtual time, and it replies through an [`EndpointOutbox`].
 
 use std::any::Any;
 

@@ -102,8 +102,8 @@ impl EmulatedNetworkHandle {
         self.run_command(move |owner| owner.state.set_wire_state(wire, state)).await
     }
 
-    /// The counts of both directions of a wire, that from its first end first; empty for a wire
-    /// that does not exist.
+    /// The counts of both directions of a wire, that from its first end first; empty for an
+    /// unknown wire.
     pub async fn wire_counts(&self, wire: WireIndex) -> Result<Vec<WireCounts>, OwnerStopped> {
         self.run_command(move |owner| owner.state.wire_counts(wire)).await
     }
@@ -125,7 +125,7 @@ impl EmulatedNetworkHandle {
     ) -> Result<R, OwnerStopped> {
         let (reply, wait) = oneshot::channel();
         self.send_command(Box::new(move |owner| {
-            // Nobody may be waiting any more; what was asked for is done all the same.
+            // The caller may have stopped waiting; the command has run all the same.
             let _unheard = reply.send(run(owner));
         }))
         .await?;

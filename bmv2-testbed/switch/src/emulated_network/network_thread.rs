@@ -45,7 +45,7 @@ pub(super) fn spawn_owner(world: NetworkState) -> std::io::Result<EmulatedNetwor
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let owner = NetworkOwner { state: world, mode: ClockMode::Held };
     std::thread::Builder::new()
-        .name("fabric".to_owned())
+        .name("network".to_owned())
         .spawn(move || runtime.block_on(owner.run_loop(commands)))?;
     Ok(EmulatedNetworkHandle::new(sender))
 }

@@ -1,9 +1,9 @@
 //! The state of an emulated network and its transitions, one event at a time.
 //!
 //! Sans I/O and deterministic: events are ordered by time and then by the order in which they were
-//! caused. A direction of a wire is a [`WireDirection`]: the sender's scheduler, then a line of
-//! packets in flight. Since a wire keeps the order of its packets, only the first of each line is
-//! in the event heap, which therefore stays as small as the fabric, however much is under way.
+//! caused. A [`WireDirection`] is the sender's scheduler, followed by the packets in flight. Since a
+//! wire keeps the order of its packets, only the first packet in flight of each direction is in the
+//! event heap, whose size is therefore bounded by the size of the network, not by its traffic.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -118,9 +118,9 @@ struct NetworkEvent {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum NetworkEventKind {
-    /// The first packet in flight on a lane arrives.
+    /// The first packet in flight of a wire direction arrives.
     Arrival(u32),
-    /// A lane's wire is free and packets wait.
+    /// A wire is free in one direction and packets wait.
     WireFree(u32),
     Timer {
         endpoint: u32,
@@ -191,7 +191,7 @@ impl NetworkState {
         }
     }
 
-    /// Runs something on an endpoint of type `E` and does what it asks for.
+    /// Runs something on an endpoint of type `E` and carries out what it requests.
     pub(super) fn with_endpoint<E: NetworkEndpoint, R>(
         &mut self,
         endpoint: EndpointIndex,
@@ -262,7 +262,7 @@ impl NetworkState {
         }
     }
 
-    /// Queues what a device wants to send, and what follows from it.
+    /// Queues the departing packets of a device, and those that their egress makes.
     fn deliver_departures(&mut self, device: u32) {
         while let Some(departure) = self.outputs.queued.pop_front() {
             let node = &self.devices[device as usize];
@@ -324,7 +324,7 @@ impl NetworkState {
         }
     }
 
-    /// Puts the next packet on a lane's wire if it is free, and sees to it that the rest follows.
+    /// Puts the next packet on the wire if it is free, and schedules the next attempt.
     /// What egress sends elsewhere is left among the departures of the outputs.
     fn transmit_queued(&mut self, lane: u32) {
         if self.directions[lane as usize].wake_scheduled {

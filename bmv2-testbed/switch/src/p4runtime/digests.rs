@@ -1,8 +1,8 @@
 //! Digests on their way to the controller, and value sets on their way from it.
 //!
-//! [`DigestSubscriptions`] is sans I/O: digests and times go in, lists to send come out (P4Runtime
-//! §9.6 and §16.5). A digest that has been sent and neither acknowledged nor forgotten by time is
-//! not sent again.
+//! [`DigestSubscriptions`] is sans I/O: digests and times come in, lists to send go out (P4Runtime
+//! §9.6 and §16.5). A digest that has been sent is not sent again until it is acknowledged or its
+//! acknowledgement timeout has passed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -311,10 +311,10 @@ mod tests {
     #[test]
     fn a_digest_is_told_again_after_its_acknowledgement_or_its_time() {
         let mut learning = learning(0, 1, 1000);
-        for (now, told) in [(0, true), (10, false), (999, false), (1000, true), (1001, false)] {
+        for (now, is_sent) in [(0, true), (10, false), (999, false), (1000, true), (1001, false)] {
             learning.take_due_lists(now);
             learn(&mut learning, 7, now);
-            assert_eq!(!learning.take_due_lists(now).is_empty(), told, "at {now}");
+            assert_eq!(!learning.take_due_lists(now).is_empty(), is_sent, "at {now}");
         }
         assert_eq!(learning.acknowledge_list(LIST, 2), Ok(()));
         assert!(learning.acknowledge_list(LIST, 2).is_err());

@@ -50,11 +50,11 @@ pub struct ElectionSettings {
 /// The content of a `MasterArbitrationUpdate` that a controller sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArbitrationRequest {
-    /// The device it wants to control.
+    /// The device that the controller selects.
     pub device_id: u64,
     /// The role's name, empty for the default role.
     pub role: String,
-    /// `None` (unset, or zero) asks to stay a backup.
+    /// `None` (unset, or zero) makes the session a backup.
     pub election_id: Option<u128>,
 }
 
@@ -104,9 +104,9 @@ pub enum ArbitrationStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ArbitrationError {
     /// NOT_FOUND.
-    #[error("device {asked} is not here; this switch is device {here}")]
+    #[error("unknown device {asked}: this switch is device {here}")]
     UnknownDevice {
-        /// The id the controller asked for.
+        /// The requested id.
         asked: u64,
         /// The id of this switch.
         here: u64,
@@ -114,7 +114,7 @@ pub enum ArbitrationError {
     /// FAILED_PRECONDITION.
     #[error("a stream cannot change its device from {here} to {asked}")]
     DeviceChanged {
-        /// The id the controller asked for.
+        /// The requested id.
         asked: u64,
         /// The id the stream is bound to.
         here: u64,
@@ -122,7 +122,7 @@ pub enum ArbitrationError {
     /// FAILED_PRECONDITION.
     #[error("a stream cannot change its role from {bound:?} to {asked:?}")]
     RoleChanged {
-        /// The role the controller asked for.
+        /// The requested role.
         asked: String,
         /// The role the stream is bound to.
         bound: String,
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backup_that_joins_is_told_alone() {
+    fn a_backup_that_joins_is_notified_alone() {
         let outputs =
             last_outputs(ArbitrationDialect::Specification, 2, vec![claim(1, 5), claim(2, 3)]);
         assert_eq!(outputs, ["2: Backup 5"]);
@@ -493,7 +493,7 @@ mod tests {
         let elsewhere = ArbitrationRequest { device_id: 9, role: String::new(), election_id: None };
         let first = ElectionEvent::ArbitrationReceived(SessionId(1), elsewhere);
         let outputs = last_outputs(ArbitrationDialect::Specification, 1, vec![first.clone()]);
-        assert_eq!(outputs, ["1: device 9 is not here; this switch is device 1"]);
+        assert_eq!(outputs, ["1: unknown device 9: this switch is device 1"]);
         let outputs = last_outputs(ArbitrationDialect::Specification, 1, vec![claim(1, 5), first]);
         assert_eq!(outputs, ["1: a stream cannot change its device from 1 to 9"]);
         let claim_role =
@@ -546,28 +546,28 @@ mod tests {
     }
 
     proptest! {
-        /// What every controller was last told agrees with who may write: a session believes it is
-        /// primary exactly when it is, so at most one session of a role believes so.
+        /// The last notice of every session agrees with the election: a session has the status of the
+        /// primary exactly when it is the primary, so at most one session of a role has it.
         #[test]
-        fn what_sessions_were_told_is_true(
+        fn the_last_notices_agree_with_the_election(
             bmv2 in any::<bool>(),
             inputs in proptest::collection::vec(input(), 0..60),
         ) {
             let dialect = if bmv2 { ArbitrationDialect::Bmv2 } else { ArbitrationDialect::Specification };
             let mut election = election(dialect);
-            let mut told: BTreeMap<SessionId, ArbitrationStatus> = BTreeMap::new();
+            let mut notified: BTreeMap<SessionId, ArbitrationStatus> = BTreeMap::new();
             for input in inputs {
                 if let ElectionEvent::Disconnected(session) = input {
-                    told.remove(&session);
+                    notified.remove(&session);
                 }
                 for output in election.handle_event(input) {
                     match output {
-                        ElectionAction::Notify(session, notice) => told.insert(session, notice.status),
-                        ElectionAction::Close(session, _) => told.remove(&session),
+                        ElectionAction::Notify(session, notice) => notified.insert(session, notice.status),
+                        ElectionAction::Close(session, _) => notified.remove(&session),
                     };
                 }
                 prop_assert_eq!(election.check_invariant(), Ok(()));
-                for (&session, &standing) in &told {
+                for (&session, &standing) in &notified {
                     prop_assert_eq!(standing == ArbitrationStatus::Primary, election.is_primary(session));
                 }
             }

@@ -1,4 +1,5 @@
-//! Keys, actions and counts: protobuf to control API and back, through the [`PipelineSchema`].
+//! Keys, actions and counts: protobuf to control API and back, through the
+//! [`PipelineSchema`](super::p4info::PipelineSchema).
 //!
 //! Every function is total and pure: any message gives a value or a [`RequestFailure`] that names
 //! the field at fault, and whatever is decoded encodes to the canonical form, in the order of the

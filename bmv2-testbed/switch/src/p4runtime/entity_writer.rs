@@ -312,7 +312,7 @@ pub(super) fn cell_position(index: &p4rt::Index) -> Result<usize, RequestFailure
         .map_err(|_| RequestFailure::invalid_argument("the index is negative"))
 }
 
-/// Refuses what a table entry asks for beyond key, action and counter.
+/// Refuses features of a table entry beyond key, action and counter that its table lacks.
 fn check_features(table: &TableSchema, entry: &p4rt::TableEntry) -> Result<(), RequestFailure> {
     if entry.meter_counter_data.is_some() {
         return Err(RequestFailure::unimplemented("MeterCounterData"));

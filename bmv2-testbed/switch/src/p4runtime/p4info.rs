@@ -1,9 +1,9 @@
-//! P4Info resolved against a program: what every id of the protocol stands for on the device.
+//! P4Info resolved against a program: the object of the device for each id of the protocol.
 //!
-//! `p4info/resolve.rs` joins a `p4.config.v1.P4Info` with the program of the BMv2 JSON by name and
-//! refuses pairs that disagree; [`crate::p4runtime`] then translates with plain look-ups of this.
-//! The decision behind it: a controller that pushes two artefacts of different builds gets an error
-//! when it pushes them, with the object and both values named, instead of wrong packets later.
+//! `p4info/resolution.rs` joins a `p4.config.v1.P4Info` with the program of the BMv2 JSON by name
+//! and refuses pairs that disagree; the service then translates with plain look-ups. The decision
+//! behind it: a controller that pushes two artefacts of different builds gets an error at once, with
+//! the object and both values named, instead of wrong packets later.
 
 mod resolution;
 mod stateful_objects;
@@ -62,7 +62,7 @@ pub(crate) enum SchemaError {
     },
 }
 
-/// Everything the service needs to know about a pipeline, by P4Info id.
+/// The objects of a pipeline by P4Info id, as the service needs them.
 #[derive(Debug, Default)]
 pub(crate) struct PipelineSchema {
     pub(crate) tables: BTreeMap<u32, TableSchema>,

@@ -219,7 +219,7 @@ impl DevicePipelines {
         running.metadata.digests.acknowledge_list(digest.index, ack.list_id)
     }
 
-    /// The configuration that requests refer to, with the parts asked for.
+    /// The configuration that requests refer to, with the requested parts.
     pub(super) fn pipeline_config(
         &self,
         parts: ResponseType,

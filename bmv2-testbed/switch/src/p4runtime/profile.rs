@@ -1,10 +1,9 @@
 //! Updates of action profiles: members and groups written one by one, and one-shot action sets.
 //!
 //! A one-shot becomes a group and members of its own under unused numbers, and
-//! [`ControllerMetadata`] remembers what was written. As the specification demands, a profile is
-//! used in one style at a time.
+//! [`ControllerMetadata`] keeps what was written. As the specification demands, a profile is used in one style at a time.
 //!
-//! [`ControllerMetadata`]: super::ledger::Ledger
+//! [`ControllerMetadata`]: super::controller_metadata::ControllerMetadata
 
 use std::collections::BTreeSet;
 
@@ -262,7 +261,7 @@ fn weighted_members(one_shot: &OneShot) -> Vec<GroupMember> {
     pairs.map(|(&member, choice)| GroupMember { member, weight: choice.weight }).collect()
 }
 
-/// A group's members as the device wants them.
+/// A group's members in the form of the device.
 fn decode_group_members(
     profile: &ProfileSchema,
     group: &p4rt::ActionProfileGroup,
@@ -282,7 +281,7 @@ fn decode_group_members(
     Ok(members)
 }
 
-/// Holds a group against its greatest size, where 0 stands for none.
+/// Checks a group against its greatest size, where 0 stands for none.
 fn check_group_size(
     profile: &ProfileSchema,
     limit: i32,

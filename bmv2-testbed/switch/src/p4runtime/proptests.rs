@@ -1,4 +1,4 @@
-//! Laws of `write` and `read`, on random updates that are nearly right, against `fabric.p4`.
+//! Property tests of writing and reading: random updates that are nearly right, on `fabric.p4`.
 
 use p4rt::entity::Entity;
 use p4rt::table_action::Type as Action;
@@ -53,7 +53,7 @@ impl TestSwitch {
     }
 }
 
-/// What random updates are made of; small numbers, so that they meet.
+/// The parts of a random update; numbers are small, so that updates concern the same objects.
 #[derive(Clone, Debug)]
 struct RandomUpdate {
     kind: i32,
@@ -117,12 +117,14 @@ impl RandomUpdate {
             6 => schema.tables.values().filter(|table| table.fields.is_empty()).collect(),
             3 => schema.tables.values().filter(|table| table.direct_counter).collect(),
             4 => schema.tables.values().collect(),
-            // Few enough for their entries to meet again.
+            // Few tables, so that updates concern the same entries.
             _ => schema.tables.values().take(3).collect(),
         };
         let table = self.table.get(&tables);
-        let field = |schema: &FieldSchema| self.key_field(schema);
-        let key = MatchKey { fields: table.fields.iter().map(field).collect(), priority: 0 };
+        let key = MatchKey {
+            fields: table.fields.iter().map(|schema| self.key_field(schema)).collect(),
+            priority: 0,
+        };
         let mut entry = p4rt::TableEntry {
             table_id: table.id,
             r#match: encode_fields(table, &key),
@@ -158,9 +160,9 @@ impl RandomUpdate {
     }
 
     fn action(&self, table: &TableSchema) -> Option<p4rt::Action> {
-        let is_for_entries = |action: &&ActionSchema| action.scope != Scope::DefaultOnly;
-        let actions = table.actions.by_id.values();
-        let actions: Vec<_> = actions.filter(|a| self.flaw == 12 || is_for_entries(a)).collect();
+        let all = table.actions.by_id.values();
+        let actions: Vec<&ActionSchema> =
+            all.filter(|a| self.flaw == 12 || a.scope != Scope::DefaultOnly).collect();
         let schema = actions[usize::from(self.choice) % actions.len()];
         let arguments = vec![u128::from(self.n); schema.parameters.len()];
         let mut action =
@@ -241,8 +243,8 @@ proptest! {
         let mut switch = TestSwitch::new(&pipeline);
         let mut bytes = draw.to_update(&pipeline.schema).encode_to_vec();
         for (at, byte) in damage {
-            let at = at.index(bytes.len());
-            bytes[at] = byte;
+            let position = at.index(bytes.len());
+            bytes[position] = byte;
         }
         if let Ok(update) = p4rt::Update::decode(bytes.as_slice()) {
             switch.write_update(&update);

@@ -27,7 +27,7 @@ impl SwitchInstance {
             return Ok(());
         }
         Err(RequestFailure::not_found(format!(
-            "device {asked} is not here; this switch is device {here}"
+            "unknown device {asked}: this switch is device {here}"
         )))
     }
 
@@ -71,8 +71,8 @@ impl SwitchInstance {
         let (updates, faults) = (request.updates, Arc::clone(&self.faults));
         let results = self
             .on_device(move |pipelines, device| {
-                let mut faults = faults.lock().unwrap_or_else(PoisonError::into_inner);
-                pipelines.write_updates(device, &updates, |table| faults.on_update(table))
+                let mut injector = faults.lock().unwrap_or_else(PoisonError::into_inner);
+                pipelines.write_updates(device, &updates, |table| injector.on_update(table))
             })
             .await??;
         drop(sessions);

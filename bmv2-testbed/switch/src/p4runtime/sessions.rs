@@ -1,8 +1,8 @@
-//! The open streams of one device: the election and the way to each controller.
+//! The open streams of one device: the election and the message queue of each controller.
 //!
-//! [`crate::p4runtime::election`] decides, this sends. Every stream has a bounded queue; a
-//! controller that does not even take the notices meant for it loses its stream, and packets never
-//! fill the places kept for notices.
+//! [`super::election`] decides, this sends. Every stream has a bounded queue. A controller that does
+//! not even take its notices loses its stream, and packets never fill the places reserved for
+//! notices.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -187,7 +187,7 @@ impl SessionRegistry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DeliveryStatus {
     Sent,
-    /// Sent, and the fault script wants the stream to end here.
+    /// Sent, and the fault script ends the stream after this message.
     SentAndBroken,
     Dropped,
 }

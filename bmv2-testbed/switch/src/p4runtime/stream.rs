@@ -166,7 +166,9 @@ fn decode_arbitration(
         return Err(RequestFailure::unimplemented("a numeric role id"));
     }
     if role.config.is_some() {
-        return Err(RequestFailure::invalid_argument("this switch knows no role configs"));
+        return Err(RequestFailure::invalid_argument(
+            "role configs are not supported: leave Role.config empty",
+        ));
     }
     let election_id = update.election_id.map(from_uint128);
     Ok(ArbitrationRequest { device_id: update.device_id, role: role.name, election_id })

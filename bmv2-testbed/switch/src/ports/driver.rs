@@ -196,7 +196,7 @@ impl PortsDriver {
     }
 
     fn run_commands(&mut self, commands: &mut mpsc::Receiver<PortsCommand>) {
-        let _rings = self.wakeup.read();
+        let _count = self.wakeup.read();
         for _ in 0..COMMANDS_PER_ROUND {
             match commands.try_recv() {
                 Ok(command) => command(self),
@@ -204,8 +204,8 @@ impl PortsDriver {
                 Err(TryRecvError::Disconnected) => return self.stop(),
             }
         }
-        // There may be more; ring for the next round.
-        let _rung = self.wakeup.write(1);
+        // There may be more commands: wake up again for the next round.
+        let _written = self.wakeup.write(1);
     }
 
     /// Takes one batch from a port through the device.
@@ -228,7 +228,7 @@ impl PortsDriver {
         self.queue_departures();
     }
 
-    /// Queues what the device wants to send, and what follows from it.
+    /// Queues the departing packets of the device, and those that their egress makes.
     fn queue_departures(&mut self) {
         let cpu_port = self.device.config().cpu_port;
         while let Some(departure) = self.outputs.queued.pop_front() {

@@ -45,7 +45,7 @@ pub struct LinkUpdate {
 }
 
 impl LinkMonitor {
-    /// Listens, and asks for all interfaces there are.
+    /// Subscribes to reports, and requests all interfaces.
     ///
     /// # Errors
     /// The kernel refuses the socket.

@@ -1,8 +1,8 @@
 //! A packet socket (AF_PACKET) on one interface, and the batches in which packets come and go.
 //!
-//! Frames are exchanged whole, many in one system call, and no call ever blocks. What this machine
-//! itself sends through the interface is not received, so a port receives from its peer only. Safe
-//! wrappers are those of the crate `nix`, its macro for socket options included.
+//! Frames are exchanged whole, many in one system call, and no call ever blocks. The socket does not
+//! receive what this machine itself sends through the interface, so a port receives from its peer
+//! only. The safe wrappers are those of the crate `nix`, including its macro for socket options.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -21,7 +21,7 @@ use nix::{setsockopt_impl, sockopt_impl};
 pub(super) const BATCH: usize = 32;
 /// The longest frame that is taken: a jumbo frame of 9,600 bytes with its headers.
 const FRAME_LIMIT: usize = 9_728;
-/// What the kernel may hold for one port in either direction, where it lets us ask: some thousand
+/// What the kernel may hold for one port in either direction, where it allows it: some thousand
 /// frames, since a burst of that many arrives while the thread is off the processor.
 const KERNEL_BYTES: usize = 4 << 20;
 

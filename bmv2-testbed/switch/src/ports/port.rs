@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::capture::CaptureWriter;
 use super::links::LinkUpdate;
 use super::packet_socket::{FrameBatch, PacketSocket, SendStatus};
-use super::transmitter::{self, PortTransmitter};
+use super::transmitter::{self, EgressItem, PortTransmitter};
 use super::{PortConfig, PortMedium, PortState, PortStatus, PortsError};
 use crate::device::{Device, DeviceOutputs, QueuedPacket};
 use crate::run::counter::CounterData;
@@ -32,8 +32,7 @@ pub(super) struct DevicePort {
 enum PortOutput {
     Interface {
         socket: Option<PacketSocket>,
-        /// The incarnation of the interface that the socket is bound to, once the kernel has
-        /// reported it.
+        /// The kernel's index of the interface that the socket is bound to, once reported.
         index: Option<u32>,
     },
     File(CaptureWriter),
@@ -146,8 +145,7 @@ impl DevicePort {
 
     /// Fills the batch with frames that have arrived; how many.
     pub(super) fn receive_batch(&mut self, batch: &mut FrameBatch) -> usize {
-        // Reading again is also what clears an error of the interface; rtnetlink reports the error
-        // as well.
+        // Reading also clears an error of the interface, which rtnetlink reports as well.
         self.send_status = SendStatus::All;
         match &self.output {
             PortOutput::Interface { socket, .. } => {
@@ -180,7 +178,8 @@ impl DevicePort {
         egress: &mut DeviceEgress<'_>,
     ) {
         let (level, bytes) = (departure.level, departure.queued_bytes());
-        self.transmitter.enqueue_packet(level, (departure, bytes), now, egress);
+        let packet = EgressItem { item: departure, level, bytes };
+        self.transmitter.enqueue_packet(packet, now, egress);
     }
 
     /// Whether [`Port::send_due_packets`] has something to do.

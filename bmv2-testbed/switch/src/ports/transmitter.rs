@@ -1,10 +1,11 @@
-//! The sending side of one port in real time: queues, the wire they share, and what has left it.
+//! The sending side of one port in real time: queues, the wire they share, and packets that have
+//! left it.
 //!
-//! Sans I/O. Packets wait in the [`PortScheduler`], one is on the wire while its bits last, and
-//! those whose last bit has left are `ready` for the interface. A packet is finished, which runs a
-//! device's egress, when the wire takes it: the caller says how, as an [`Exit`]. A thread never
-//! wakes exactly on time; so a packet that waited starts when the one before it ended, not when
-//! that was noticed, and a busy port keeps its rate whatever the delay.
+//! Sans I/O. Packets wait in the [`PortScheduler`], one is on the wire while its bits last, and those
+//! whose last bit has left are `ready` for the interface. When the wire takes a packet, the caller's
+//! [`PacketEgress`] runs the device's egress on it. A thread never wakes exactly on time. Therefore
+//! a packet that waited starts when the one before it ended, not when the thread noticed that, and a
+//! busy port keeps its rate whatever the delay.
 
 use std::collections::VecDeque;
 
@@ -24,7 +25,16 @@ pub(super) trait PacketEgress<T> {
     fn discard_packet(&mut self, item: T);
 }
 
-/// The sending side of one port; `T` is what waits.
+/// A packet for a queue.
+#[derive(Debug)]
+pub(super) struct EgressItem<T> {
+    pub(super) item: T,
+    pub(super) level: u8,
+    /// Bytes that it takes in the queue.
+    pub(super) bytes: u64,
+}
+
+/// The sending side of one port; `T` is the type of queued items.
 #[derive(Debug)]
 pub(super) struct PortTransmitter<T> {
     scheduler: PortScheduler<T>,
@@ -44,14 +54,14 @@ impl<T> PortTransmitter<T> {
         }
     }
 
-    /// Queues a packet, which takes `bytes` in its queue; a full queue drops and counts it.
+    /// Queues a packet; a full queue drops and counts it.
     pub(super) fn enqueue_packet(
         &mut self,
-        level: u8,
-        (item, bytes): (T, u64),
+        packet: EgressItem<T>,
         now: Nanos,
         exit: &mut impl PacketEgress<T>,
     ) {
+        let EgressItem { item, level, bytes } = packet;
         match self.scheduler.enqueue(level, item, bytes, now) {
             Ok(()) if self.on_wire.is_none() => self.start_next(now, exit),
             Ok(()) => {}
@@ -75,8 +85,8 @@ impl<T> PortTransmitter<T> {
         }
     }
 
-    /// When [`PortTransmitter::advance`] has something to do; none while nothing is on the wire or
-    /// the interface takes nothing.
+    /// When [`PortTransmitter::advance_to`] has something to do; none while nothing is on the wire or the
+    /// interface takes nothing.
     pub(super) fn next_deadline(&self) -> Option<Nanos> {
         let has_room = self.ready.len() < READY_LIMIT;
         let on_wire = self.on_wire.as_ref().filter(|_| has_room);
@@ -130,7 +140,7 @@ mod tests {
     }
 
     /// Two levels; a packet of 125 bytes takes a microsecond.
-    fn line() -> PortTransmitter<u8> {
+    fn transmitter() -> PortTransmitter<u8> {
         let shape = PortShape {
             bits_per_second: NonZeroU64::new(1_000_000_000),
             queue: QueueLimits::of_bytes(10_000),
@@ -138,21 +148,25 @@ mod tests {
         PortTransmitter::new(2, shape)
     }
 
+    fn packet(level: u8, item: u8) -> EgressItem<u8> {
+        EgressItem { item, level, bytes: 125 }
+    }
+
     fn marks(line: &mut PortTransmitter<u8>) -> Vec<u8> {
         line.ready_packets().drain(..).map(|packet| packet[0]).collect()
     }
 
     #[test]
-    fn a_late_look_loses_no_rate_and_a_higher_level_overtakes() {
-        let mut line = line();
+    fn a_late_wake_up_loses_no_rate_and_a_higher_level_overtakes() {
+        let mut line = transmitter();
         for mark in 1..=3 {
-            line.enqueue_packet(0, (mark, 125), 0, &mut Plain);
+            line.enqueue_packet(packet(0, mark), 0, &mut Plain);
         }
-        line.enqueue_packet(1, (9, 125), 100, &mut Plain);
+        line.enqueue_packet(packet(1, 9), 100, &mut Plain);
         assert_eq!(line.next_deadline(), Some(MICROSECOND));
         line.advance_to(MICROSECOND - 1, &mut Plain);
         assert_eq!(marks(&mut line), [] as [u8; 0]);
-        // Looked at 700 ns late: the next two still end at 2 and 3 microseconds.
+        // 700 ns late: the next two still end at 2 and 3 microseconds.
         line.advance_to(1_700, &mut Plain);
         assert_eq!((marks(&mut line), line.next_deadline()), (vec![1], Some(2_000)));
         line.advance_to(3_000, &mut Plain);
@@ -163,8 +177,8 @@ mod tests {
 
     #[test]
     fn an_idle_wire_starts_when_a_packet_comes() {
-        let mut line = line();
-        line.enqueue_packet(0, (1, 125), 5_000, &mut Plain);
+        let mut line = transmitter();
+        line.enqueue_packet(packet(0, 1), 5_000, &mut Plain);
         assert_eq!(line.next_deadline(), Some(6_000));
     }
 
@@ -172,11 +186,11 @@ mod tests {
     fn what_an_interface_does_not_take_stays_in_the_queues() {
         let mut line = PortTransmitter::new(2, PortShape::default());
         for mark in 0..100 {
-            line.enqueue_packet(0, (mark, 125), 0, &mut Plain);
+            line.enqueue_packet(packet(0, mark), 0, &mut Plain);
         }
         line.advance_to(0, &mut Plain);
         assert_eq!((line.ready_packets().len(), line.next_deadline()), (READY_LIMIT, None));
-        line.enqueue_packet(1, (200, 125), 0, &mut Plain);
+        line.enqueue_packet(packet(1, 200), 0, &mut Plain);
         line.ready_packets().clear();
         line.advance_to(0, &mut Plain);
         // One of level 0 was on the wire already.
@@ -185,9 +199,9 @@ mod tests {
 
     #[test]
     fn what_egress_drops_takes_no_time_on_the_wire() {
-        let mut line = line();
+        let mut line = transmitter();
         for mark in [1, 250, 2] {
-            line.enqueue_packet(0, (mark, 125), 0, &mut Plain);
+            line.enqueue_packet(packet(0, mark), 0, &mut Plain);
         }
         line.advance_to(2 * MICROSECOND, &mut Plain);
         assert_eq!(marks(&mut line), [1, 2]);

@@ -1,7 +1,7 @@
 //! An action profile of a device: members that call actions and groups that pick among members.
 //!
 //! Table entries refer to both by number; `references` counts them, so that nothing in use can be
-//! deleted and the packet path never meets a missing member. A group keeps its members spread out
+//! deleted and the packet path never finds a missing member. A group keeps its members spread out
 //! by weight, in ascending order, and the selector's hash modulo their number picks one, as in
 //! BMv2.
 

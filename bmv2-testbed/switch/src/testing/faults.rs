@@ -1,6 +1,6 @@
 //! Fault injection: faults of a switch, for tests of controllers.
 //!
-//! A [`FaultScript`] is a value a test writes out, or draws from a seed and prints;
+//! A [`FaultScript`] is a value that a test writes out, or draws from a seed and prints;
 //! [`FaultInjector`] counts what [`crate::p4runtime`] does and decides when a fault is due. The one
 //! decision here: faults are triggered by counts of updates, writes and messages, never by time, so
 //! a run with the same requests has the same faults. Each fault happens once.
