@@ -61,7 +61,7 @@ const CASES: [(&str, Option<&str>, &str); 17] = [
     ("/v1/switches", None, r#""mastership":"primary""#),
     ("/v1/links", None, r#""link":"leaf1:"#),
     ("/v1/fabric", None, r#""tier":"leaf""#),
-    ("/v1/planner-input", None, r#""down":[]"#),
+    ("/v1/planner-input", None, r#""down_links":[]"#),
     ("/v1/plan", None, r#""generation""#),
     ("/v1/explanations/a", None, r#""contenders":["b"]"#),
     ("/v1/explanations/h1%3Eh3:50001", None, r#""chosen":true"#),

@@ -50,7 +50,7 @@ impl FabricNumbering {
     ///
     /// # Errors
     /// The tables of `fabric.p4` are too small for it.
-    pub fn new(fabric: &Fabric) -> Result<Self, WiringError> {
+    pub(super) fn new(fabric: &Fabric) -> Result<Self, WiringError> {
         let fabric = without_failures(fabric);
         let leaves = number_leaves(&fabric)?;
         check_groups(&fabric, &leaves)?;
