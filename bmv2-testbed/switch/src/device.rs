@@ -2,10 +2,10 @@
 //!
 //! A `Device` runs a [`Program`] as simple_switch does: parse, ingress, queues, egress, deparse. It
 //! reads no clock and owns no port and no queue. Its owner (`emulated_network`, `ports`) gives it
-//! packets with their time, queues departing packets, and runs their egress when a port is free. The
-//! P4Runtime service writes its tables. It belongs to one thread. The decision behind it: a packet
-//! waits as a header vector between the two halves, so that egress sees how long it waited, and
-//! egress counts nothing that a queue has dropped.
+//! packets with their time, queues departing packets, and runs their egress when a port is free.
+//! The P4Runtime service writes its tables. It belongs to one thread. The decision behind it: a
+//! packet waits as a header vector between the two halves, so that egress sees how long it waited,
+//! and egress counts nothing that a queue has dropped.
 
 mod control;
 pub(crate) mod handle;
@@ -196,8 +196,8 @@ impl Device {
         self.loaded = None;
     }
 
-    /// Advances the clock of the device, so that control calls see the current time; an earlier time
-    /// changes nothing.
+    /// Advances the clock of the device, so that control calls see the current time; an earlier
+    /// time changes nothing.
     pub fn advance_clock(&mut self, now: Nanos) {
         self.now = self.now.max(now);
     }

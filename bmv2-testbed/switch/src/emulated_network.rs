@@ -1,8 +1,8 @@
 //! An emulated network in one process: devices and endpoints connected by wires, on a virtual
 //! clock.
 //!
-//! An [`EmulatedNetworkBuilder`] collects the parts; [`EmulatedNetworkBuilder::spawn`] gives them to
-//! one thread that owns everything (`emulated_network/network_thread.rs`), and
+//! An [`EmulatedNetworkBuilder`] collects the parts; [`EmulatedNetworkBuilder::spawn`] gives them
+//! to one thread that owns everything (`emulated_network/network_thread.rs`), and
 //! [`EmulatedNetworkHandle`] and [`DeviceHandle`] send commands to it. The transitions are in
 //! `emulated_network/state.rs`: events in the order of (time, sequence), nothing else. Virtual time
 //! moves only as fast as events run, so a slow machine changes how long a run takes and never its

@@ -85,7 +85,8 @@ pub struct ServiceTls {
     pub certificate: Vec<u8>,
     /// Its private key.
     pub key: Vec<u8>,
-    /// The roots of the certificates that controllers must show; without it controllers need no certificate.
+    /// The roots of the certificates that controllers must show; without it controllers need no
+    /// certificate.
     pub client_roots: Option<Vec<u8>>,
 }
 

@@ -3,8 +3,8 @@
 //! [`spawn_ports`] gives a [`Device`] to a thread of its own (`ports/driver.rs`) that owns it, its
 //! ports and the clock. A port (`ports/port.rs`) is a transmitter with the same strict-priority
 //! [`PortScheduler`](crate::PortScheduler) as the wires of the emulated network, here on the
-//! machine's clock, and behind it either a packet socket (`ports/packet_socket.rs`) or capture files
-//! (`ports/capture.rs`). The kernel reports changes of interfaces (`ports/links.rs`).
+//! machine's clock, and behind it either a packet socket (`ports/packet_socket.rs`) or capture
+//! files (`ports/capture.rs`). The kernel reports changes of interfaces (`ports/links.rs`).
 //!
 //! The decision: nothing ever waits for one port. Sockets do not block, queues are bounded, and
 //! what has no room is dropped and counted where it happens.

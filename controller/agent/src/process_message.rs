@@ -101,9 +101,10 @@ mod tests {
             "collective": {"kind": "ring_all_reduce", "bytes": 6.5e9}}}"#;
         assert!(matches!(parse_message(job), Ok(ProcessMessage::Job(job)) if job.id == "gpt"));
         let iteration = r#"{"iteration": {"job": "gpt", "seconds": 1.5, "flop": 1.2e15}}"#;
-        assert!(
-            matches!(parse_message(iteration), Ok(ProcessMessage::Iteration(one)) if one.flop == 1.2e15)
-        );
+        assert!(matches!(
+            parse_message(iteration),
+            Ok(ProcessMessage::Iteration(one)) if one.flop == 1.2e15
+        ));
         assert_eq!(parse_message(r#"{"end": "gpt"}"#), Ok(ProcessMessage::End("gpt".into())));
     }
 

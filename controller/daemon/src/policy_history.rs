@@ -1,11 +1,12 @@
 //! Which policies were in force, who put them there, why, and for how long.
 //!
-//! [`state`](crate::state) has the one [`PolicyHistory`] and puts into force what its latest revision says;
-//! the [`store`](crate::store) keeps every revision. Sans-IO: time is an argument, in milliseconds
-//! of Unix time, since what is written here must mean the same after a restart. Two decisions.
-//! Nothing is ever taken out: going back is going on to a revision that says what an earlier one
-//! said. And whatever ends by itself (a trial that nobody confirms, an override whose time is over)
-//! carries what follows it, so that it can end wherever and whenever somebody reads it.
+//! [`state`](crate::state) has the one [`PolicyHistory`] and puts into force what its latest
+//! revision says; the [`store`](crate::store) keeps every revision. Sans-IO: time is an argument,
+//! in milliseconds of Unix time, since what is written here must mean the same after a restart. Two
+//! decisions. Nothing is ever taken out: going back is going on to a revision that says what an
+//! earlier one said. And whatever ends by itself (a trial that nobody confirms, an override whose
+//! time is over) carries what follows it, so that it can end wherever and whenever somebody reads
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

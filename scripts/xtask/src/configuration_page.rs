@@ -10,9 +10,11 @@ use serde_json::Value;
 const INTRODUCTION: &str = "\
 # Configuration of the controller
 
-`crux controller --config FILE` reads TOML, YAML or JSON. Every field has a default, so a file sets only what differs. An unknown
-field or a value out of its range is refused with the path of the field. At start, `--log info` prints the effective configuration.
-[schemas/configuration.schema.json](schemas/configuration.schema.json) is the JSON Schema for editors (`crux schema configuration`).
+`crux controller --config FILE` reads TOML, YAML or JSON. Every field has a default, so a file sets
+only what differs. An unknown field or a value out of its range is refused with the path of the
+field. At start, `--log info` prints the effective configuration.
+[schemas/configuration.schema.json](schemas/configuration.schema.json) is the JSON Schema for
+editors (`crux schema configuration`).
 
 ```toml
 [northbound]
@@ -160,7 +162,8 @@ mod tests {
             },
             "$defs": {
                 "Store": {"properties": {
-                    "wait_ms": {"type": "integer", "default": 5, "minimum": 1, "description": "A wait."},
+                    "wait_ms": {"type": "integer", "default": 5, "minimum": 1,
+                        "description": "A wait."},
                     "mode": {"$ref": "#/$defs/Mode", "default": "fast"}
                 }},
                 "Mode": {"oneOf": [{"const": "fast"}, {"const": "slow"}]}

@@ -39,7 +39,8 @@ const PROGRAMS: [&[u8]; 3] = [
 const COPIES: usize = 4096 + 1;
 
 thread_local! {
-    static DEVICES: RefCell<(Vec<Device>, DeviceOutputs)> = RefCell::new((devices(), DeviceOutputs::default()));
+    static DEVICES: RefCell<(Vec<Device>, DeviceOutputs)> = 
+        RefCell::new((devices(), DeviceOutputs::default()));
     /// What is replaced in. A small program is loaded in a tenth of the time of fabric.p4, so most
     /// are small.
     static ROOTS: Vec<Value> = {

@@ -39,8 +39,9 @@ pub(super) fn compile_parser(
 /// The value sets of a program; the parts of a member are those of the key that uses the set.
 pub(super) fn value_set_specs(root: &json::ProgramDocument, parser: &Parser) -> Vec<ValueSetSpec> {
     let cases = |state: &ParserState, set: ValueSetIndex| {
-        let uses = |case: &SelectCase| matches!(case.select, SelectMatch::InSet { set: used, .. } if used == set);
-        state.cases.iter().any(uses)
+        state.cases.iter().any(|case: &SelectCase| {
+            matches!(case.select, SelectMatch::InSet { set: used, .. } if used == set)
+        })
     };
     let spec = |(number, declared): (usize, &json::ValueSetDecl)| {
         let set = ValueSetIndex(number as u32);

@@ -1,12 +1,12 @@
 //! The processing of one packet, and of the copies it makes, in a device.
 //!
-//! As in simple_switch: parse, ingress, queue, egress, deparse. [`PacketRun::process_arrival`] leads
-//! to the queue, [`PacketRun::process_departure`] from it to the port; between them a packet is a
-//! [`BufferedPacket`], its header vector and its bytes, which is moved and never copied unless the
-//! program makes copies. Resubmitted and recirculated packets wait in one queue and are processed
-//! first come first served, before the next packet. Between one arrival or instant and the next, the
-//! number of passes is bounded: a program that sends packets in circles does not stop the switch,
-//! while BMv2 never ends.
+//! As in simple_switch: parse, ingress, queue, egress, deparse. [`PacketRun::process_arrival`]
+//! leads to the queue, [`PacketRun::process_departure`] from it to the port; between them a packet
+//! is a [`BufferedPacket`], its header vector and its bytes, which is moved and never copied unless
+//! the program makes copies. Resubmitted and recirculated packets wait in one queue and are
+//! processed first come first served, before the next packet. Between one arrival or instant and
+//! the next, the number of passes is bounded: a program that sends packets in circles does not stop
+//! the switch, while BMv2 never ends.
 
 use std::collections::VecDeque;
 

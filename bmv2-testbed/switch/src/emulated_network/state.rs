@@ -1,9 +1,9 @@
 //! The state of an emulated network and its transitions, one event at a time.
 //!
 //! Sans I/O and deterministic: events are ordered by time and then by the order in which they were
-//! caused. A [`WireDirection`] is the sender's scheduler, followed by the packets in flight. Since a
-//! wire keeps the order of its packets, only the first packet in flight of each direction is in the
-//! event heap, whose size is therefore bounded by the size of the network, not by its traffic.
+//! caused. A [`WireDirection`] is the sender's scheduler, followed by the packets in flight. Since
+//! a wire keeps the order of its packets, only the first packet in flight of each direction is in
+//! the event heap, whose size is therefore bounded by the size of the network, not by its traffic.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

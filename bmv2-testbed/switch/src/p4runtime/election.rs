@@ -540,20 +540,24 @@ mod tests {
         );
         prop_oneof![
             2 => session.clone().prop_map(ElectionEvent::Connected),
-            6 => (session.clone(), claim).prop_map(|(by, claim)| ElectionEvent::ArbitrationReceived(by, claim)),
+            6 => (session.clone(), claim)
+                .prop_map(|(by, claim)| ElectionEvent::ArbitrationReceived(by, claim)),
             1 => session.prop_map(ElectionEvent::Disconnected),
         ]
     }
 
     proptest! {
-        /// The last notice of every session agrees with the election: a session has the status of the
-        /// primary exactly when it is the primary, so at most one session of a role has it.
+        /// The last notice of every session agrees with the election: a session has the status of
+        /// the primary exactly when it is the primary, so at most one session of a role has it.
         #[test]
         fn the_last_notices_agree_with_the_election(
             bmv2 in any::<bool>(),
             inputs in proptest::collection::vec(input(), 0..60),
         ) {
-            let dialect = if bmv2 { ArbitrationDialect::Bmv2 } else { ArbitrationDialect::Specification };
+            let dialect = match bmv2 {
+                true => ArbitrationDialect::Bmv2,
+                false => ArbitrationDialect::Specification,
+            };
             let mut election = election(dialect);
             let mut notified: BTreeMap<SessionId, ArbitrationStatus> = BTreeMap::new();
             for input in inputs {
@@ -562,13 +566,16 @@ mod tests {
                 }
                 for output in election.handle_event(input) {
                     match output {
-                        ElectionAction::Notify(session, notice) => notified.insert(session, notice.status),
+                        ElectionAction::Notify(session, notice) => {
+                            notified.insert(session, notice.status)
+                        }
                         ElectionAction::Close(session, _) => notified.remove(&session),
                     };
                 }
                 prop_assert_eq!(election.check_invariant(), Ok(()));
                 for (&session, &standing) in &notified {
-                    prop_assert_eq!(standing == ArbitrationStatus::Primary, election.is_primary(session));
+                    let is_told_primary = standing == ArbitrationStatus::Primary;
+                    prop_assert_eq!(is_told_primary, election.is_primary(session));
                 }
             }
         }

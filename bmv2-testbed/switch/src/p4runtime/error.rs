@@ -1,7 +1,7 @@
 //! Errors of requests: a canonical code and a sentence, and their form in a gRPC status.
 //!
-//! One update or one read filter fails with a [`RequestFailure`]; a batch of them becomes one status
-//! whose details hold a `p4.v1.Error` per item, those that succeeded included.
+//! One update or one read filter fails with a [`RequestFailure`]; a batch of them becomes one
+//! status whose details hold a `p4.v1.Error` per item, those that succeeded included.
 
 use p4runtime_proto::{rpc, v1 as p4rt};
 use prost::Message;

@@ -2,8 +2,8 @@
 //!
 //! `p4info/resolution.rs` joins a `p4.config.v1.P4Info` with the program of the BMv2 JSON by name
 //! and refuses pairs that disagree; the service then translates with plain look-ups. The decision
-//! behind it: a controller that pushes two artefacts of different builds gets an error at once, with
-//! the object and both values named, instead of wrong packets later.
+//! behind it: a controller that pushes two artefacts of different builds gets an error at once,
+//! with the object and both values named, instead of wrong packets later.
 
 mod resolution;
 mod stateful_objects;

@@ -1,7 +1,8 @@
 //! Updates of action profiles: members and groups written one by one, and one-shot action sets.
 //!
 //! A one-shot becomes a group and members of its own under unused numbers, and
-//! [`ControllerMetadata`] keeps what was written. As the specification demands, a profile is used in one style at a time.
+//! [`ControllerMetadata`] keeps what was written. As the specification demands, a profile is used
+//! in one style at a time.
 //!
 //! [`ControllerMetadata`]: super::controller_metadata::ControllerMetadata
 

@@ -1,7 +1,7 @@
 //! The open streams of one device: the election and the message queue of each controller.
 //!
-//! [`super::election`] decides, this sends. Every stream has a bounded queue. A controller that does
-//! not even take its notices loses its stream, and packets never fill the places reserved for
+//! [`super::election`] decides, this sends. Every stream has a bounded queue. A controller that
+//! does not even take its notices loses its stream, and packets never fill the places reserved for
 //! notices.
 
 use std::collections::{BTreeMap, VecDeque};

@@ -306,7 +306,8 @@ impl PortsDriver {
             }
             if change != PortChange::Unchanged {
                 changed = true;
-                tracing::info!(port = number, interface = update.name, state = ?update.state, "port");
+                let state = update.state;
+                tracing::info!(port = number, interface = update.name, ?state, "port");
             }
         }
         if changed {

@@ -1,8 +1,9 @@
 //! A packet socket (AF_PACKET) on one interface, and the batches in which packets come and go.
 //!
-//! Frames are exchanged whole, many in one system call, and no call ever blocks. The socket does not
-//! receive what this machine itself sends through the interface, so a port receives from its peer
-//! only. The safe wrappers are those of the crate `nix`, including its macro for socket options.
+//! Frames are exchanged whole, many in one system call, and no call ever blocks. The socket does
+//! not receive what this machine itself sends through the interface, so a port receives from its
+//! peer only. The safe wrappers are those of the crate `nix`, including its macro for socket
+//! options.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};

@@ -1,11 +1,11 @@
 //! The sending side of one port in real time: queues, the wire they share, and packets that have
 //! left it.
 //!
-//! Sans I/O. Packets wait in the [`PortScheduler`], one is on the wire while its bits last, and those
-//! whose last bit has left are `ready` for the interface. When the wire takes a packet, the caller's
-//! [`PacketEgress`] runs the device's egress on it. A thread never wakes exactly on time. Therefore
-//! a packet that waited starts when the one before it ended, not when the thread noticed that, and a
-//! busy port keeps its rate whatever the delay.
+//! Sans I/O. Packets wait in the [`PortScheduler`], one is on the wire while its bits last, and
+//! those whose last bit has left are `ready` for the interface. When the wire takes a packet, the
+//! caller's [`PacketEgress`] runs the device's egress on it. A thread never wakes exactly on time.
+//! Therefore a packet that waited starts when the one before it ended, not when the thread noticed
+//! that, and a busy port keeps its rate whatever the delay.
 
 use std::collections::VecDeque;
 
@@ -85,8 +85,8 @@ impl<T> PortTransmitter<T> {
         }
     }
 
-    /// When [`PortTransmitter::advance_to`] has something to do; none while nothing is on the wire or the
-    /// interface takes nothing.
+    /// When [`PortTransmitter::advance_to`] has something to do; none while nothing is on the wire
+    /// or the interface takes nothing.
     pub(super) fn next_deadline(&self) -> Option<Nanos> {
         let has_room = self.ready.len() < READY_LIMIT;
         let on_wire = self.on_wire.as_ref().filter(|_| has_room);

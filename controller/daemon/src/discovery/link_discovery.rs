@@ -111,8 +111,10 @@ impl LinkDiscovery {
                     let fabric = around.rollout.borrow().as_ref().map(|had| had.fabric.clone());
                     let Some(fabric) = fabric else { continue };
                     let begin = |fabric| FabricObservation::new(fabric, &key, &self.limits);
-                    let known = watch.take().filter(|watch| is_same_topology(&watch.fabric, &fabric));
-                    let mut now = known.unwrap_or_else(|| begin(fabric.clone()));
+                    let mut now = watch
+                        .take()
+                        .filter(|watch| is_same_topology(&watch.fabric, &fabric))
+                        .unwrap_or_else(|| begin(fabric.clone()));
                     now.fabric = fabric;
                     self.run_round(&mut now, growth.as_mut(), &around).await;
                     watch = Some(now);

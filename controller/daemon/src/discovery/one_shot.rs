@@ -121,8 +121,8 @@ async fn collect_probes<C: SwitchConnection>(
             biased;
             Some((switch, heard)) = heard.next() => {
                 if let Ok(IncomingMessage::Packet(packet)) = heard {
-                    let port = packet.ingress_port.number();
-                    observer.receive_frame(SwitchPort { switch, port }, &packet.payload, Instant::now());
+                    let port = SwitchPort { switch, port: packet.ingress_port.number() };
+                    observer.receive_frame(port, &packet.payload, Instant::now());
                 }
             }
             _ = ticks.tick() => {

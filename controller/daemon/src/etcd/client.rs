@@ -87,8 +87,8 @@ pub enum EtcdError {
     Unreachable,
     /// What is stored is not what belongs there.
     #[error(
-        "cannot read the {what} in etcd; if an older version of crux wrote it, delete what is below \
-         etcd.prefix (`etcdctl del --prefix`) and apply the policy again (`crux policy apply`)"
+        "cannot read the {what} in etcd; if an older version of crux wrote it, delete what is \
+         below etcd.prefix (`etcdctl del --prefix`) and run `crux policy apply` again"
     )]
     Content {
         /// Which key.

@@ -279,12 +279,13 @@ impl EventKind {
             Self::PolicyConfirmed { revision } => write!(f, "policy: revision {revision} stays"),
             Self::PolicyRolledBack { revision, rolled_back, author, .. } => write!(
                 f,
-                "policy: revision {rolled_back} was taken back by {author}; revision {revision} is in \
-                 force"
+                "policy: revision {rolled_back} was taken back by {author}; revision {revision} is \
+                 in force"
             ),
             Self::PolicyExpired { revision, expired } => write!(
                 f,
-                "policy: revision {expired} was not confirmed in time; revision {revision} is in force"
+                "policy: revision {expired} was not confirmed in time; revision {revision} is in \
+                 force"
             ),
             _ => Ok(()),
         }

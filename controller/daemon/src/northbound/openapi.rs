@@ -101,7 +101,7 @@ pub(super) const ENDPOINTS: &[HttpEndpoint] = &[
         path: "/v1/explanations/{name}",
         handler: get_by_name!(explain_job),
         operation: "ExplainJob",
-        summary: "Why a job, or the job of a flow (h1>h3:50000), has its level and its flows their paths",
+        summary: "Why a job, or the job of a flow (h1>h3:50000), has its level and its paths",
         takes: None,
         gives: schema_of::<ExplainJobResponse>,
     },

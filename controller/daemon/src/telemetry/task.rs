@@ -112,7 +112,9 @@ impl TelemetryTask {
                     changed?;
                     self.restore_jobs().await?;
                 }
-                call = self.events.recv() => self.handle_stream_event(call.ok_or(ControllerError::Stopped)?),
+                event = self.events.recv() => {
+                    self.handle_stream_event(event.ok_or(ControllerError::Stopped)?);
+                }
             }
             self.submit_changes();
         }

@@ -402,8 +402,10 @@ proptest! {
     /// arrive that did before.
     #[test]
     fn what_works_again_is_taken_into_use_without_a_loss(case in cases(), told in any::<u64>()) {
-        let fails =
-            |change: &&AvailabilityChange| matches!(change, AvailabilityChange::LinkDown(_) | AvailabilityChange::SwitchDown(_));
+        let fails = |change: &&AvailabilityChange| {
+            use AvailabilityChange::{LinkDown, SwitchDown};
+            matches!(change, LinkDown(_) | SwitchDown(_))
+        };
         let failed = case.fabric.with_changes(case.changes.iter().filter(fails).copied());
         let drains = case.changes.iter().filter(fails).map(|change| match change {
             AvailabilityChange::LinkDown(link) => AvailabilityChange::DrainLink(*link),
