@@ -25,13 +25,13 @@ impl P4Info {
     ///
     /// ```
     /// use std::num::NonZeroU32;
-    /// use p4::{Pipeline, fabric};
+    /// use p4::{ForwardingPipeline, fabric};
     ///
-    /// let p4info = Pipeline::fabric().p4info;
-    /// let flow = fabric::Flow::roce([10, 0, 1, 1].into(), [10, 0, 2, 1].into(), 49152);
+    /// let p4info = ForwardingPipeline::fabric().p4info;
+    /// let flow = fabric::FiveTuple::roce([10, 0, 1, 1].into(), [10, 0, 2, 1].into(), 49152);
     /// let pin = fabric::flow_pin(&flow, 2, NonZeroU32::new(7).unwrap());
     /// assert_eq!(
-    ///     p4info.show(&pin).to_string(),
+    ///     p4info.display(&pin).to_string(),
     ///     "flow_pin src=10.0.1.1 dst=10.0.2.1 proto=17 sport=49152 dport=4791 \
     ///      -> pin(path=2, job=7)"
     /// );

@@ -16,6 +16,7 @@ pub mod metrics;
 pub mod openapi;
 mod page;
 pub mod planner_input;
+mod policy_messages;
 mod rate_limiter;
 mod report_ingest;
 pub mod service;

@@ -1,18 +1,15 @@
-//! Questions and commands of operators, and their answers: the one layer that every protocol
-//! serves.
+//! Queries and commands of operators: the one layer that every protocol serves.
 //!
-//! What an answer says is made by pure functions ([`preview_policy`](crate::preview_policy),
-//! [`ledger`](crate::ledger)) from what the state is asked for. The decision on changes of policy:
-//! every one is a trial until all switches are seen to hold it. If they do not in time, if nobody
-//! confirms a change that was to be confirmed, or if the controller dies meanwhile, the ledger ends
-//! the trial by itself, so what is in force in the end is the old or the new, whole.
+//! Pure functions ([`preview_policy`](crate::preview_policy), [`crate::policy_history`]) compute
+//! the responses from snapshots of the state. The decision: every change of policy is a trial until
+//! all switches are verified to hold it. If they do not in time, if a required confirmation is
+//! missing, or if the controller dies meanwhile, the policy history ends the trial by itself. In
+//! the end either the old or the new policy is in force, as a whole.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use planner::{DocumentFieldError, OverrideDocument, PlanDocument, PolicyDocument};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use planner::{DocumentFieldError, PlanDocument, PolicyDocument};
 use tokio::sync::watch;
 use topology::document::{self, DocumentError, DocumentFormat};
 use topology::spec::{self, FabricDocument};
@@ -22,6 +19,10 @@ use super::controller_view::{ControllerView, JobRow, LinkRow, SwitchRow};
 use super::explanation::ExplainJobResponse;
 use super::metrics;
 use super::planner_input::PlannerInput;
+pub use super::policy_messages::{
+    ApplyPolicyRequest, ConfirmPolicyRequest, PolicyChangeResponse, PolicyFile, PolicyRevisionDiff,
+    PreviewPolicyRequest, RollbackPolicyRequest, TemporaryOverrideRequest,
+};
 use crate::access::{ControllerAccess, ControllerError};
 use crate::config::Config;
 use crate::policy_history::{
@@ -48,101 +49,6 @@ pub enum ServiceError {
     /// The controller has no answer now.
     #[error(transparent)]
     Controller(#[from] ControllerError),
-}
-
-/// A change of policy, as an operator asks for it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PreviewPolicyRequest {
-    /// The policy; without it, the one in force.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub policy: Option<PolicyFile>,
-    /// An override for some time, before all others.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub temporary_override: Option<TemporaryOverrideRequest>,
-}
-
-/// A policy document as it stands in a file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PolicyFile {
-    /// Name of the file; its extension says the format, as `.toml`, `.yaml` or `.json`.
-    pub file: String,
-    /// What is in it.
-    pub text: String,
-}
-
-/// An override for some time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TemporaryOverrideRequest {
-    /// What it says.
-    pub rule: OverrideDocument,
-    /// For how long, seconds.
-    pub duration_seconds: u64,
-}
-
-/// A change of policy that is to be made.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ApplyPolicyRequest {
-    /// Which.
-    pub change: PreviewPolicyRequest,
-    /// Who wants it.
-    pub author: String,
-    /// Why.
-    #[serde(default)]
-    pub reason: String,
-    /// Taken back after so many seconds unless it is confirmed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub confirm_within_seconds: Option<u64>,
-}
-
-/// Confirms the revision on trial.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ConfirmPolicyRequest {
-    /// The operator who confirms it.
-    pub author: String,
-    /// Why, for the record of requests; the revision keeps the reason that it was applied with.
-    #[serde(default)]
-    pub reason: String,
-}
-
-/// Ends a trial, or applies an earlier revision again.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RollbackPolicyRequest {
-    /// Who.
-    pub author: String,
-    /// Why.
-    #[serde(default)]
-    pub reason: String,
-    /// To go back to this revision; without it, to what was in force before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub revision: Option<u64>,
-}
-
-/// What became of an order.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct PolicyChangeResponse {
-    /// The revision in force.
-    pub revision: u64,
-    /// Whether what was ordered is in force, and every switch holds it.
-    pub applied: bool,
-    /// When it ends unless it is confirmed, milliseconds of Unix time.
-    pub trial_until_ms: Option<UnixMs>,
-    /// What a person should know.
-    pub findings: Vec<Finding>,
-}
-
-/// A revision, as history tells it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct PolicyRevisionDiff {
-    /// The revision.
-    pub revision: PolicyRevision,
-    /// What it changed, field by field.
-    pub changes: Vec<String>,
 }
 
 /// The service.

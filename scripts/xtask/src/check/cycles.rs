@@ -46,9 +46,10 @@ const CRATES: [LayeredCrate; 2] = [
 const DAEMON_FLOORS: &[(&str, u32)] = &[
     ("config", 1),
     ("clock", 1),
-    ("lower", 1),
+    ("pipeline", 0),
     ("policy_history", 1),
     ("forecast", 1),
+    ("pipelines", 1),
     ("liveness", 2),
     ("southbound", 2),
     ("store", 2),

@@ -1,0 +1,106 @@
+//! Requests and responses of policy changes, as they stand on the wire.
+//!
+//! HTTP has them as JSON and gRPC as the messages of the same names; both protocols convert to
+//! these types and call [`NorthboundService`](super::service::NorthboundService).
+
+use planner::OverrideDocument;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use topology::Finding;
+
+use crate::policy_history::{PolicyRevision, UnixMs};
+
+/// A change of policy, as an operator asks for it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PreviewPolicyRequest {
+    /// The policy; without it, the one in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PolicyFile>,
+    /// An override for some time, before all others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temporary_override: Option<TemporaryOverrideRequest>,
+}
+
+/// A policy document as it stands in a file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyFile {
+    /// Name of the file; its extension says the format, as `.toml`, `.yaml` or `.json`.
+    pub file: String,
+    /// What is in it.
+    pub text: String,
+}
+
+/// An override for some time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TemporaryOverrideRequest {
+    /// What it says.
+    pub rule: OverrideDocument,
+    /// For how long, seconds.
+    pub duration_seconds: u64,
+}
+
+/// A change of policy that is to be made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ApplyPolicyRequest {
+    /// Which.
+    pub change: PreviewPolicyRequest,
+    /// Who wants it.
+    pub author: String,
+    /// Why.
+    #[serde(default)]
+    pub reason: String,
+    /// Taken back after so many seconds unless it is confirmed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirm_within_seconds: Option<u64>,
+}
+
+/// Confirms the revision on trial.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ConfirmPolicyRequest {
+    /// The operator who confirms it.
+    pub author: String,
+    /// Why, for the record of requests; the revision keeps the reason that it was applied with.
+    #[serde(default)]
+    pub reason: String,
+}
+
+/// Ends a trial, or applies an earlier revision again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RollbackPolicyRequest {
+    /// Who.
+    pub author: String,
+    /// Why.
+    #[serde(default)]
+    pub reason: String,
+    /// To go back to this revision; without it, to what was in force before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<u64>,
+}
+
+/// What became of an order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PolicyChangeResponse {
+    /// The revision in force.
+    pub revision: u64,
+    /// Whether what was ordered is in force, and every switch holds it.
+    pub applied: bool,
+    /// When it ends unless it is confirmed, milliseconds of Unix time.
+    pub trial_until_ms: Option<UnixMs>,
+    /// What a person should know.
+    pub findings: Vec<Finding>,
+}
+
+/// A revision, as history tells it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PolicyRevisionDiff {
+    /// The revision.
+    pub revision: PolicyRevision,
+    /// What it changed, field by field.
+    pub changes: Vec<String>,
+}
