@@ -27,8 +27,8 @@ impl P4Info {
     /// use std::num::NonZeroU32;
     /// use p4::{ForwardingPipeline, fabric};
     ///
-    /// let p4info = ForwardingPipeline::fabric().p4info;
-    /// let flow = fabric::FiveTuple::roce([10, 0, 1, 1].into(), [10, 0, 2, 1].into(), 49152);
+    /// let p4info = ForwardingPipeline::embedded_fabric().p4info;
+    /// let flow = fabric::FiveTuple::for_roce([10, 0, 1, 1].into(), [10, 0, 2, 1].into(), 49152);
     /// let pin = fabric::flow_pin(&flow, 2, NonZeroU32::new(7).unwrap());
     /// assert_eq!(
     ///     p4info.display(&pin).to_string(),
