@@ -89,7 +89,7 @@ async fn every_endpoint_answers() {
     let documented = openapi::openapi_document();
     let documented: BTreeSet<String> =
         documented["paths"].as_object().unwrap().keys().cloned().collect();
-    let asked = CASES.iter().map(|(path, ..)| match path.starts_with("/v1/explain") {
+    let asked = CASES.iter().map(|(path, ..)| match path.starts_with("/v1/explanations") {
         true => "/v1/explanations/{name}".to_owned(),
         false => (*path).to_owned(),
     });
