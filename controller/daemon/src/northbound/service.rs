@@ -25,9 +25,7 @@ pub use super::policy_messages::{
 };
 use crate::access::{ControllerAccess, ControllerError};
 use crate::config::Config;
-use crate::policy_history::{
-    PolicyContent, PolicyRevision, RevisionMetadata, TemporaryOverride, UnixMs,
-};
+use crate::policy_history::{PolicyContent, PolicyRevision, RevisionMetadata, TemporaryOverride};
 use crate::preview::{PolicyPreview, preview_policy};
 use crate::state::SubmitReceipt;
 use crate::state::{PolicyProposal, State, StateEvent};
