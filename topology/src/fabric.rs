@@ -207,7 +207,7 @@ impl Fabric {
                 AvailabilityChange::SwitchUp(switch) => switches[switch.index()].failed = false,
                 AvailabilityChange::DrainSwitch(switch) => switches[switch.index()].drained = true,
                 AvailabilityChange::UndrainSwitch(switch) => {
-                    switches[switch.index()].drained = false
+                    switches[switch.index()].drained = false;
                 }
             }
         }

@@ -1,30 +1,30 @@
 //! Numbers that stand for the objects of a program and of the control API.
 //!
 //! Names are resolved to these when a program is compiled; no other module of the packet path sees
-//! a name. An index is valid for the [`Program`](crate::Program) it comes from.
+//! a name. An index is valid for the [`Program`](crate::run::program::Program)(crate::Program) it comes from.
 
-/// The number of a table in a [`Program`].
+/// The number of a table in a [`Program`](crate::run::program::Program).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TableIndex(pub u32);
-/// The number of an action in a [`Program`].
+/// The number of an action in a [`Program`](crate::run::program::Program).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ActionIndex(pub u32);
-/// The number of an action profile in a [`Program`].
+/// The number of an action profile in a [`Program`](crate::run::program::Program).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProfileIndex(pub u32);
-/// The number of an indirect counter array in a [`Program`].
+/// The number of an indirect counter array in a [`Program`](crate::run::program::Program).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CounterIndex(pub u32);
-/// The number of an indirect meter array in a [`Program`].
+/// The number of an indirect meter array in a [`Program`](crate::run::program::Program).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MeterIndex(pub u32);
-/// The number of a register array in a [`Program`].
+/// The number of a register array in a [`Program`](crate::run::program::Program).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RegisterIndex(pub u32);
-/// The number of a parser value set in a [`Program`].
+/// The number of a parser value set in a [`Program`](crate::run::program::Program).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ValueSetIndex(pub u32);
-/// The number of a list of fields that digests carry in a [`Program`].
+/// The number of a list of fields that digests carry in a [`Program`](crate::run::program::Program).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LearnListIndex(pub u32);
 /// The number of a header instance.

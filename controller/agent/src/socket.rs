@@ -61,7 +61,7 @@ impl ProcessSocket {
         let (to_agent, events) = mpsc::channel(LINE_QUEUE);
         let mut tasks = JoinSet::new();
         tasks.spawn(accept_processes(listener, to_agent));
-        Ok(Self { path: path.to_owned(), events: events, _tasks: tasks })
+        Ok(Self { path: path.to_owned(), events, _tasks: tasks })
     }
 
     /// Waits for the next event.

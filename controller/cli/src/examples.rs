@@ -65,7 +65,7 @@ fn shell_words(line: &str) -> Vec<String> {
             ('\'' | '"', None) => quote = Some(letter),
             (letter, Some(open)) if letter == open => quote = None,
             (' ', None) => words.push(String::new()),
-            (letter, _) => words.last_mut().unwrap().push(letter),
+            (letter, _) => words.last_mut().expect("never empty").push(letter),
         }
     }
     words.retain(|word| !word.is_empty());

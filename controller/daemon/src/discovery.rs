@@ -1,14 +1,14 @@
 //! How the controller learns the fabric by itself: which port is cabled to which, and where hosts
 //! are.
 //!
-//! Each switch sends a probe out of each of its ports, and whichever switch receives it tells the
-//! controller: that is one direction of a cable. [`probe`] is the frame, [`TopologyObserver`] what
-//! was heard and is not stale, [`compare()`] how that differs from the document,
-//! [`learned`](learned()) the document of what was found; `growth` makes that the fabric where no
-//! document does. Two shells bring packets: the `scout` beside a running controller, and
-//! [`survey`](survey()) once, for a fabric that has none. The decision: each direction of a cable
-//! is learned from its own probes. What goes through one way only is seen to, and nothing is
-//! concluded from silence before both ends have been listened to for long enough.
+//! Each switch sends a probe out of each of its ports, and the switch that receives it passes it to
+//! the controller: that proves one direction of a cable. [`probe`] builds and reads the frame,
+//! [`TopologyObserver`] keeps what was received and is not stale, [`compare_cabling`] compares it
+//! with the document, [`document_observed_fabric`] writes the document of what was found. Two shells
+//! exchange the packets: `link_discovery` beside a running controller, and [`discover_once`] once,
+//! for a fabric without a document. The decision: each direction of a cable is learned from its own
+//! probes. A link that works in one direction only is detected, and silence proves nothing before
+//! both ends have been observed for long enough.
 
 mod arp;
 mod cabling;
@@ -48,7 +48,7 @@ impl SwitchPort {
     }
 }
 
-/// A host's interface, by what it said of itself.
+/// A host's interface, as its ARP announcements describe it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostAttachment {
     /// Where it is connected.

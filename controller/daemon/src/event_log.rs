@@ -1,9 +1,9 @@
 //! What happened, in the order in which it was observed: events for operators.
 //!
-//! An [`EventSnapshot`] is what the controller shows at one instant, and what two of them differ in
-//! are [`OperatorEvent`]s; [`EventRing`] keeps the latest. A task of [`runtime`](crate::runtime)
-//! takes the snapshots. The decision: events are derived by comparison only, so no part of the
-//! controller has to remember to report anything.
+//! An `EventSnapshot` is what the controller shows at one instant. Comparing two of them gives the
+//! [`OperatorEvent`]s between; [`EventRing`] keeps the latest. A task of
+//! [`runtime`](crate::runtime) takes the snapshots. The decision: events are derived by comparison
+//! only, so no part of the controller can forget to report one.
 
 mod event;
 mod event_ring;

@@ -1,10 +1,10 @@
 //! The controller: from what it learns to what the switches hold.
 //!
 //! ```text
-//! Event -> State::step -> Plan -> lower -> Desired tables -> a session per switch -> its writes
+//! Event -> State::step -> Plan -> Pipeline -> desired tables -> a session per switch -> its writes
 //! ```
 //!
-//! [`state`] decides with the planner, [`lower`](mod@lower) turns the plan into tables,
+//! [`state`] decides with the planner, a [`pipeline`] lowers the plan to tables,
 //! [`southbound`] reconciles the switches with them, [`discovery`] and [`liveness`] observe the
 //! fabric, [`telemetry`] takes the reports that jobs send through [`northbound`], [`event_log`]
 //! records what happens, `trace_export` exports how long it took, [`leadership`] or [`etcd`]

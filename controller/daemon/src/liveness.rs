@@ -107,7 +107,7 @@ impl LivenessTracker {
         settled.flatten().collect()
     }
 
-    /// When [`LivenessTracker::due`] will next have something to say, if nothing else is observed.
+    /// When [`Self::take_due_changes`] will next return a change, if nothing else is observed.
     pub fn next_due(&self) -> Option<Instant> {
         let pending = self.parts.iter();
         let pending = pending.filter(|(_, track)| track.observed != track.confirmed);

@@ -1,9 +1,9 @@
-//! What a running controller offers to people and programs, all at one address.
+//! The northbound APIs of a running controller, all at one address.
 //!
-//! Streams of reports (gRPC) go to the desk of [`report_ingest`](crate::report_ingest); questions
-//! and commands (HTTP with JSON, gRPC) are answered by [`service`]; who may ask is for the gate to
-//! say. The decision: whatever is offered is a question to the state or an event for it, through
-//! [`ControllerAccess`]; nothing here remembers anything about the fabric.
+//! `report_ingest` receives the streams of job reports (gRPC); [`service`] answers queries and
+//! commands (HTTP with JSON, and gRPC); `auth` decides who may call what. The decision: every call
+//! is a query of the state or an event for it, through [`ControllerAccess`]; no module here keeps
+//! state about the fabric.
 
 mod auth;
 pub mod controller_view;

@@ -1,11 +1,11 @@
-//! The flight recorder: what the state took in, what came of it and what switches were given, in
-//! files that run again to the same plans.
+//! The flight recorder: the inputs of the state, the effects of each, and what was written to the
+//! switches, in files whose replay gives the same plans.
 //!
-//! [`runtime`](crate::runtime) notes every call of [`State::step`]; a thread of its own turns the
-//! notes into lines of JSON and writes them to a ring of files, and [`replay_recording`] runs a
-//! file again. Two decisions. The recorder is never waited for: where it cannot follow, it skips,
-//! and begins a new file. And every file begins with the whole state, so each can be read alone,
-//! and the oldest can go at any time.
+//! [`runtime`](crate::runtime) records every call of [`State::step`]; a thread of its own
+//! serializes the records as JSON lines into a ring of files, and [`replay`] runs a file again. Two
+//! decisions. The controller never waits for the recorder: a recorder that falls behind drops
+//! records and begins a new file. And every file begins with the whole state, so each can be read
+//! alone, and the oldest can be deleted at any time.
 
 mod digest;
 mod file_ring;

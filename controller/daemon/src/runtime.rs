@@ -1,6 +1,6 @@
 //! The running controller: one event loop that feeds the state, and one session per switch.
 //!
-//! [`Controller`] assembles it. Inputs arrive through a bounded queue; [`core`] steps the
+//! [`Controller`] assembles it. Inputs arrive through a bounded queue; `core` steps the
 //! [`State`](crate::State) and applies the [`Effects`](crate::Effects): the planner computes plans,
 //! the publisher lowers them and gives the tables to the sessions over a `watch`, the observer
 //! concludes from the [`StatusBoard`](crate::southbound::StatusBoard) what failed and what is

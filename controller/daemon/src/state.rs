@@ -143,7 +143,7 @@ impl State {
         &self.fabric
     }
 
-    /// Whether something works again and waits for [`StateEvent::Held`].
+    /// Whether a part works again and its return waits for [`StateEvent::GenerationHeld`].
     pub fn is_returning(&self) -> bool {
         !self.returning.is_empty()
     }

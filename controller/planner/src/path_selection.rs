@@ -59,7 +59,7 @@ pub(crate) fn assign_and_improve(
     match policy.paths {
         PathMethod::Greedy => {}
         PathMethod::Improved => {
-            local_search::improve_paths(assignment, order, policy.move_gain_min)
+            local_search::improve_paths(assignment, order, policy.move_gain_min);
         }
     }
 }

@@ -29,8 +29,9 @@ const RULES: [(&str, RuleCheck); 7] = [
 ];
 
 const FMT: [&str; 3] = ["fmt", "--all", "--check"];
-const CLIPPY: [&str; 6] = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-Dwarnings"];
-const DOC: [&str; 4] = ["doc", "--workspace", "--no-deps", "--quiet"];
+const CLIPPY: [&str; 7] =
+    ["clippy", "--workspace", "--all-targets", "--keep-going", "--quiet", "--", "-Dwarnings"];
+const DOC: [&str; 5] = ["doc", "--workspace", "--no-deps", "--keep-going", "--quiet"];
 
 /// Runs every rule, reports all violations, and succeeds when there are none.
 pub(crate) fn run_checks(root: &Path) -> ExitCode {

@@ -157,7 +157,7 @@ fn apply_pipeline_action(
         (Action::VerifyAndSave, Some(pipeline)) => pipelines.save_pipeline(pipeline, device),
         (Action::VerifyAndCommit, Some(pipeline)) => pipelines.replace_pipeline(pipeline, device),
         (Action::ReconcileAndCommit, Some(pipeline)) => {
-            pipelines.reconcile_pipeline(pipeline, device)?
+            pipelines.reconcile_pipeline(pipeline, device)?;
         }
         (Action::Commit, _) => pipelines.commit_saved(device)?,
         _ => {}

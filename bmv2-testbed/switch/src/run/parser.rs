@@ -199,7 +199,7 @@ impl Parser {
                 reading.cursor += layout.bytes;
             }
             ParserOperation::ExtractTo(extraction) => {
-                self.extract_header(extraction, reading, machine)?
+                self.extract_header(extraction, reading, machine)?;
             }
             ParserOperation::Set(field, source) => {
                 let value = self.eval_source(source, reading.remaining_bytes(), machine.phv)?;

@@ -1,7 +1,7 @@
 //! STF: the small test format of the P4 compiler's own corpus, read and run on a device.
 //!
 //! A case is lines of text: entries to add, packets to send, packets to expect.
-//! [`Case::parse_packet`] reads it, [`Case::run`] plays it on a fresh device and says in how far
+//! [`StfCase::parse`] reads it, `run_case` runs it on a fresh device and reports where
 //! the outputs differ from what is expected. Names may be given from any dot on, as the corpus
 //! does, and in quotes, as p4testgen does. What this runner does not know is an error, never
 //! skipped: a case that passes has been played in full.

@@ -198,7 +198,7 @@ async fn serve_controller(
                 awaited = reload_documents(&controller, &fabric, args).await?.or(awaited);
             }
             DaemonEvent::Reload => {
-                awaited = reload_documents(&controller, &fabric, args).await?.or(awaited)
+                awaited = reload_documents(&controller, &fabric, args).await?.or(awaited);
             }
         }
     }

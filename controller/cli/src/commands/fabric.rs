@@ -126,7 +126,7 @@ fn check_fabric(args: &FabricCheckArgs) -> Result<(), CommandError> {
     let findings = topology::check_fabric(&fabric);
     match args.output.format {
         OutputFormat::Json => {
-            output::print_json(&FabricCheckReport { fabric: fabric.name(), findings: &findings })?
+            output::print_json(&FabricCheckReport { fabric: fabric.name(), findings: &findings })?;
         }
         OutputFormat::Table => {
             output::print_line(fabric_summary(&fabric))?;

@@ -241,7 +241,7 @@ async fn report_job(
     for _ in 0..ticks {
         due.tick().await;
         let report = Some(window(job, 1e12));
-        sender.send(proto::JobReport { report: report }).await?;
+        sender.send(proto::JobReport { report }).await?;
     }
     reading.abort();
     Ok(())

@@ -250,7 +250,8 @@ impl ControllerView {
             match row.verified_generation {
                 Some(verified) if verified == generation => {}
                 None => {
-                    findings.push(Finding::error(&row.name, format!("not verified: {}", missing())))
+                    findings
+                        .push(Finding::error(&row.name, format!("not verified: {}", missing())));
                 }
                 Some(verified) => findings.push(Finding::warning(
                     &row.name,

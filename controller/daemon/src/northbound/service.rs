@@ -1,6 +1,6 @@
 //! Queries and commands of operators: the one layer that every protocol serves.
 //!
-//! Pure functions ([`preview_policy`](crate::preview_policy), [`crate::policy_history`]) compute
+//! Pure functions ([`preview`](crate::preview), [`policy_history`](crate::policy_history)) compute
 //! the responses from snapshots of the state. The decision: every change of policy is a trial until
 //! all switches are verified to hold it. If they do not in time, if a required confirmation is
 //! missing, or if the controller dies meanwhile, the policy history ends the trial by itself. In

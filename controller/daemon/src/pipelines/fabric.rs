@@ -2,7 +2,7 @@
 //!
 //! [`state`](crate::state) makes the plan, sessions write the tables. The decision: a plan leaves
 //! no choice, so neither does lowering: no memory, no error, no clock; what might not fit a table
-//! was refused when the [`FabricNumbering`] was made. Each module here owns the P4 tables it is
+//! was refused when the `FabricNumbering` was made. Each module here owns the P4 tables it is
 //! named for, and no other writes them. All rows are signed, so that any reader of a switch can
 //! tell them from the entries of others.
 

@@ -172,10 +172,10 @@ impl StateArchive {
         for record in in_force.chain(self.stored.document_records()) {
             match record {
                 StoreRecord::Jobs(stored) => {
-                    beginning.jobs = resolvable_jobs(&stored, &beginning.fabric)
+                    beginning.jobs = resolvable_jobs(&stored, &beginning.fabric);
                 }
                 StoreRecord::ReportedJobs(stored) => {
-                    beginning.reported_jobs.jobs = resolvable_jobs(&stored, &beginning.fabric)
+                    beginning.reported_jobs.jobs = resolvable_jobs(&stored, &beginning.fabric);
                 }
                 _ => {}
             }

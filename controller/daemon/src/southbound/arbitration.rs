@@ -1,12 +1,11 @@
 //! The election of one session: when to bid, with which id, and whether it may write.
 //!
-//! A sans-IO machine that `session` drives: it is told that a stream opened and
-//! what the switch said, and answers with bids to send and with its standing. The decision: an
-//! election id is never used twice. It spells (term, controller, bid) in its 128 bits; every
-//! stream bids anew, so a ghost of an old connection never holds our id. Reuse would evict the real
-//! primary on bmv2 or be refused elsewhere. Whether to bid for a switch whose primary has left is
-//! not decided here but for all switches together, in
-//! [`leadership_event`](crate::leadership_event).
+//! A sans-IO state machine that `session` drives: its inputs are a stream that opened and the
+//! responses of the switch, its outputs are the bids to send and the mastership. The decision: an
+//! election id is never used twice. Its 128 bits hold (term, controller, bid); every stream makes a
+//! new bid, so a stale connection never holds our id. Reuse would evict the real primary on bmv2
+//! or be refused elsewhere. Whether to bid for a switch whose primary has left is decided for all
+//! switches together, in [`leadership`](crate::leadership).
 
 use std::fmt;
 

@@ -305,7 +305,7 @@ async fn reconcile_forever<N: SwitchNetwork>(
             match made {
                 Err(error) => return error,
                 Ok(outcome) => {
-                    effort.record_outcome(&outcome, &shared.pipeline.p4info, &shared.board)
+                    effort.record_outcome(&outcome, &shared.pipeline.p4info, &shared.board);
                 }
             }
         }

@@ -158,7 +158,7 @@ impl ReportedJobRegistry {
         remarks
     }
 
-    /// Whether [`ReportedJobRegistry::told`] differs from when this was last asked.
+    /// Whether [`Self::reported_jobs`] has changed since the last call.
     pub fn take_change(&mut self) -> bool {
         std::mem::take(&mut self.has_changed)
     }

@@ -266,7 +266,7 @@ impl ContentionGroup {
         &self.signature
     }
 
-    /// Pairs of jobs that share a link, by position in [`Self::jobs`], ascending.
+    /// Pairs of jobs that share a link, by position in [`Self::members`], ascending.
     pub fn shared_pairs(&self) -> &[(usize, usize)] {
         &self.shared_pairs
     }

@@ -182,7 +182,7 @@ impl<'a> LinkLimits<'a> {
             match self.contended_flow(flow, path) {
                 Some(stream) => streams.push(stream),
                 None => {
-                    uncontended_seconds = uncontended_seconds.max(flow.bytes / self.max_rate(path))
+                    uncontended_seconds = uncontended_seconds.max(flow.bytes / self.max_rate(path));
                 }
             }
         }

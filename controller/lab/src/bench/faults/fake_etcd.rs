@@ -196,7 +196,7 @@ impl ClusterStore for FakeEtcdClient {
 
     async fn stand_for_election(&self, controller: u32, lease: i64) -> Result<(), EtcdError> {
         self.call_etcd("Txn", |cluster: &mut FakeEtcd, _: Instant| {
-            cluster.stand_for_election(controller, lease)
+            cluster.stand_for_election(controller, lease);
         })
         .await
     }

@@ -141,7 +141,7 @@ impl FakeConnection {
         match fate {
             // Delivered twice has no effect here: these calls are idempotent.
             MessageFate::Arrives(after) | MessageFate::Twice(after) => {
-                self.wait_for_slot(after).await
+                self.wait_for_slot(after).await;
             }
             MessageFate::Lost | MessageFate::Late(_) => {
                 self.wait_for_slot(self.deadline).await;

@@ -106,7 +106,7 @@ impl ScenarioRun {
     pub(super) async fn apply_step(&mut self, step: FaultStep) -> Result<(), String> {
         match step {
             FaultStep::Cut { controller, switch } => {
-                self.cut_connections(controller, switch..switch + 1)
+                self.cut_connections(controller, switch..switch + 1);
             }
             FaultStep::Partition { controller } => self.cut_connections(controller, 0..SWITCHES),
             FaultStep::Lose { controller } => self.cut_connections(controller, ETCD..ETCD + 1),
@@ -124,10 +124,10 @@ impl ScenarioRun {
             }
             FaultStep::On { switch } => lock_mutex(&self.testbed).devices[switch].is_on = true,
             FaultStep::DropStreams { switch } => {
-                lock_mutex(&self.testbed).devices[switch].close_streams()
+                lock_mutex(&self.testbed).devices[switch].close_streams();
             }
             FaultStep::Refuse { switch, updates, code } => {
-                lock_mutex(&self.testbed).devices[switch].refuse_updates(updates, code)
+                lock_mutex(&self.testbed).devices[switch].refuse_updates(updates, code);
             }
             FaultStep::Intrude { switch, kind } => self.inject_entry(switch, kind),
             FaultStep::Kill { controller } => drop(self.controllers.remove(&controller)),
