@@ -2,8 +2,8 @@
 //!
 //! A document either generates a Clos (`[clos]`) or lists hosts, switches and links. Reading goes
 //! one way: text, document, checked fabric. [`explicit_document()`] goes back and always gives the
-//! explicit form, from which [`parse_fabric`] makes an equal fabric. Failed and drained parts are state,
-//! not structure, and are in no document.
+//! explicit form, from which [`parse_fabric`] makes an equal fabric. Failed and drained parts are
+//! state, not structure, and are in no document.
 
 mod explicit;
 
