@@ -1,12 +1,11 @@
-//! How the controller learns the fabric by itself: which port is cabled to which, and where hosts
-//! are.
+//! Link discovery: which port is cabled to which, and where hosts are attached.
 //!
-//! Each switch sends a probe out of each of its ports, and the switch that receives it passes it to
-//! the controller: that proves one direction of a cable. [`probe`] builds and reads the frame,
+//! Each switch sends a probe out of each of its ports, and the switch that receives it punts it to
+//! the controller, which proves one direction of a cable. [`probe`] builds and reads the frame,
 //! [`TopologyObserver`] keeps what was received and is not stale, [`compare_cabling`] compares it
-//! with the document, [`document_observed_fabric`] writes the document of what was found. Two shells
-//! exchange the packets: `link_discovery` beside a running controller, and [`discover_once`] once,
-//! for a fabric without a document. The decision: each direction of a cable is learned from its own
+//! with the document, [`document_observed_fabric`] writes the document of it. Two
+//! callers exchange the packets: `link_discovery` beside a running controller, and
+//! [`discover_once`] once, for a fabric without a document. The decision: each direction of a cable is learned from its own
 //! probes. A link that works in one direction only is detected, and silence proves nothing before
 //! both ends have been observed for long enough.
 
@@ -42,7 +41,7 @@ pub struct SwitchPort {
 }
 
 impl SwitchPort {
-    /// Its name, `leaf1:4`.
+    /// The name of the port in documents and findings, such as `leaf1:4`.
     pub fn port_name(self, fabric: &Fabric) -> String {
         format!("{}:{}", fabric.switch(self.switch).name, self.port)
     }
@@ -51,13 +50,13 @@ impl SwitchPort {
 /// A host's interface, as its ARP announcements describe it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostAttachment {
-    /// Where it is connected.
+    /// The port of the switch that it is connected to.
     pub at: SwitchPort,
     /// Its Ethernet address.
     pub mac: MacAddress,
 }
 
-/// What is seen of a fabric.
+/// Links and hosts that were observed in a fabric.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedTopology {
     /// Where probes arrive, by the port that they leave by.
@@ -67,11 +66,11 @@ pub struct ObservedTopology {
 }
 
 impl ObservedTopology {
-    /// The cables: pairs of ports, the lesser first, between which probes get through at least one
-    /// way; ascending.
+    /// The cables: pairs of ports, the lesser first, between which probes arrive in at least one
+    /// direction; ascending.
     pub fn cables(&self) -> Vec<(SwitchPort, SwitchPort)> {
-        let pair = |(&from, &to): (&SwitchPort, &SwitchPort)| (from.min(to), from.max(to));
-        let mut cables: Vec<_> = self.links.iter().map(pair).collect();
+        let links = self.links.iter().map(|(&from, &to)| (from.min(to), from.max(to)));
+        let mut cables: Vec<_> = links.collect();
         cables.sort_unstable();
         cables.dedup();
         cables

@@ -32,14 +32,14 @@ impl LeaderElection {
     }
 
     /// The term to bid in at every switch, by the standings with all of them at `now`.
-    pub fn choose_term(&mut self, standings: &[Mastership], now: Instant) -> u64 {
-        let won = standings.iter().filter_map(|standing| standing.term());
+    pub fn choose_term(&mut self, masterships: &[Mastership], now: Instant) -> u64 {
+        let won = masterships.iter().filter_map(|mastership| mastership.term());
         self.term = won.fold(self.term, u64::max);
-        let vacancies = standings.iter().filter_map(|standing| match standing {
+        let vacancies = masterships.iter().filter_map(|mastership| match mastership {
             Mastership::NoPrimary { highest } => Some(highest.term()),
             _ => None,
         });
-        let is_succession = 2 * vacancies.clone().count() > standings.len();
+        let is_succession = 2 * vacancies.clone().count() > masterships.len();
         let since = self.without_primary.map_or(now, |(since, _)| since);
         self.without_primary = vacancies.max().map(|highest| (since, highest));
         if let Some((since, highest)) = self.without_primary
@@ -64,7 +64,7 @@ mod tests {
 
     const GRACE: Duration = Duration::from_secs(1);
 
-    fn vacant(term: u64) -> Mastership {
+    fn no_primary(term: u64) -> Mastership {
         let highest = ElectionId::new(term, 9, 1);
         Mastership::NoPrimary { highest }
     }
@@ -74,24 +74,24 @@ mod tests {
         Mastership::Backup { primary: behind }
     }
 
-    fn check(standings: &[Mastership], at_once: u64, in_the_end: u64) {
+    fn check(masterships: &[Mastership], at_once: u64, in_the_end: u64) {
         let mut leadership = LeaderElection::new(3, GRACE);
         let now = Instant::now();
-        assert_eq!(leadership.choose_term(standings, now), at_once, "{standings:?}");
+        assert_eq!(leadership.choose_term(masterships, now), at_once, "{masterships:?}");
         let due = leadership.next_due().unwrap_or(now + 9 * GRACE);
-        assert_eq!(leadership.choose_term(standings, due), in_the_end);
+        assert_eq!(leadership.choose_term(masterships, due), in_the_end);
     }
 
     #[test]
     fn a_primary_that_left_most_switches_is_succeeded_at_once() {
-        check(&[vacant(7), vacant(7), backup()], 8, 8);
+        check(&[no_primary(7), no_primary(7), backup()], 8, 8);
     }
 
     #[test]
     fn a_primary_that_lost_one_switch_may_come_back() {
-        check(&[vacant(7), backup(), backup()], 3, 8);
+        check(&[no_primary(7), backup(), backup()], 3, 8);
         // Whoever is cut off from most switches knows little.
-        check(&[vacant(7), Mastership::Disconnected, Mastership::Disconnected], 3, 8);
+        check(&[no_primary(7), Mastership::Disconnected, Mastership::Disconnected], 3, 8);
     }
 
     #[test]
@@ -106,10 +106,10 @@ mod tests {
     fn a_vacancy_that_was_filled_is_forgotten() {
         let mut leadership = LeaderElection::new(3, GRACE);
         let now = Instant::now();
-        leadership.choose_term(&[vacant(7), backup(), backup()], now);
+        leadership.choose_term(&[no_primary(7), backup(), backup()], now);
         leadership.choose_term(&[backup(), backup(), backup()], now);
         assert_eq!(leadership.next_due(), None);
-        leadership.choose_term(&[vacant(7), backup(), backup()], now + 5 * GRACE);
+        leadership.choose_term(&[no_primary(7), backup(), backup()], now + 5 * GRACE);
         assert_eq!(leadership.next_due(), Some(now + 6 * GRACE));
     }
 }

@@ -52,15 +52,15 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
-    /// Where it listens.
+    /// The address that the server listens on.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Stops it and waits for that.
+    /// Stops the server and waits until it has ended.
     pub async fn shutdown(mut self) {
         self.stop.cancel();
-        // If it has panicked, it has ended as well.
+        // A task that panicked has ended, too.
         drop((&mut self.task).await);
     }
 }
@@ -71,7 +71,7 @@ impl Drop for ApiServer {
     }
 }
 
-/// Serves the controller of `access` to whoever connects to `listener`.
+/// Serves the controller of `access` to clients that connect to `listener`.
 ///
 /// # Errors
 /// The listener has no address, or the files of TLS cannot be used.
@@ -81,35 +81,39 @@ pub fn start_server(
     config: &Config,
 ) -> std::io::Result<ApiServer> {
     let address = listener.local_addr()?;
-    let doors = ConnectionListener::wrap_listener(listener, config.northbound.tls.as_ref())?;
+    let connections = ConnectionListener::wrap_listener(listener, config.northbound.tls.as_ref())?;
     let stop = CancellationToken::new();
     let (reader, measured) =
         CounterReader::new(access.clone(), &config.counters, &config.southbound);
-    let (desk, calls) = TelemetryTask::new(access.clone(), config, measured.clone());
-    let disputes = desk.dispute_receiver();
-    let reception = ReportIngest::new(calls, &config.telemetry);
+    let (telemetry, events) = TelemetryTask::new(access.clone(), config, measured.clone());
+    let disputes = telemetry.dispute_receiver();
+    let ingest = ReportIngest::new(events, &config.telemetry);
     let service =
         NorthboundService::new(access.clone(), config).with_measurements(measured, disputes);
     let body_max = config.northbound.body_max.get();
     let operators = NorthboundServer::new(service.clone()).max_decoding_message_size(body_max);
-    let grpc = Routes::new(TelemetryServer::new(reception))
+    let grpc = Routes::new(TelemetryServer::new(ingest))
         .add_service(operators)
         .add_service(grpc::reflection_service());
     let http = http::build_router(service).layer(DefaultBodyLimit::max(body_max));
-    let router = http.merge(page::page_router()).merge(grpc.into_axum_router());
-    let router = router
-        .layer(from_fn_with_state(AccessControl::new(&config.northbound), auth::enforce_access));
-    let (stopping, of_desk, of_reader) = (stop.clone(), stop.child_token(), stop.child_token());
+    let access_control = AccessControl::new(&config.northbound);
+    // The layer comes last, so it covers every route, those of gRPC included.
+    let router = http
+        .merge(page::page_router())
+        .merge(grpc.into_axum_router())
+        .layer(from_fn_with_state(access_control, auth::enforce_access));
+    let server_stop = stop.clone();
+    let (telemetry_stop, reader_stop) = (stop.child_token(), stop.child_token());
     let task = tokio::spawn(async move {
-        let desk = tokio::spawn(desk.run(of_desk));
-        let reader = tokio::spawn(reader.run(of_reader));
+        let telemetry = tokio::spawn(telemetry.run(telemetry_stop));
+        let reader = tokio::spawn(reader.run(reader_stop));
         let service = router.into_make_service_with_connect_info::<ClientPeer>();
-        let serving = axum::serve(doors, service).into_future();
+        let serving = axum::serve(connections, service).into_future();
         // Streams of reports do not end by themselves, so nobody waits for them.
-        if let Some(Err(why)) = stopping.run_until_cancelled(serving).await {
+        if let Some(Err(why)) = server_stop.run_until_cancelled(serving).await {
             error!("the northbound server ended: {why}");
         }
-        drop(desk.await);
+        drop(telemetry.await);
         drop(reader.await);
     });
     Ok(ApiServer { address, stop, task })

@@ -1,18 +1,17 @@
-//! Jobs that tell of themselves while the controller runs.
+//! Telemetry: reports of running jobs, and counters of switches.
 //!
 //! ```text
-//! gRPC stream -> Report -> Census::step(report, now) -> Told -> State::step
+//! gRPC stream -> TelemetryReport -> ReportedJobRegistry -> ReportedJobs -> State
 //! ```
 //!
 //! ```text
-//! counters of switches -> Gauges -> Measured: load of links, period and volume of jobs
+//! switches -> CounterReading -> CounterAggregator -> MeasuredTraffic: links, jobs
 //! ```
 //!
-//! [`ReportedJobRegistry`] knows which jobs there are and what is known of each; the desk is the
-//! task that has it, and [`northbound`](crate::northbound) serves the streams. The decision:
-//! reports stop here. A report changes sums of its own job and nothing else; the state hears only
-//! of jobs that came, went, or turned out to be different, so how much is reported has no part in
-//! how much is planned.
+//! [`ReportedJobRegistry`] has the reported jobs and what is known of each; `TelemetryTask` owns
+//! it, and [`northbound`](crate::northbound) serves the streams. The decision: reports stop here.
+//! A report changes sums of its own job and nothing else. The state receives only jobs that came,
+//! went or changed, so the rate of reports has no effect on the rate of planning.
 
 mod conversion;
 pub mod counter_aggregator;
@@ -34,7 +33,7 @@ pub use self::reported_jobs::{ReportFeedback, ReportedJobRegistry};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReporterId(pub u64);
 
-/// What a reporter says.
+/// One message of a reporter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TelemetryReport {
     /// A job is there; what is not known yet is left out.
@@ -67,20 +66,18 @@ pub struct ReportWindow {
 }
 
 impl ReportWindow {
-    /// The same with bytes by flow, as far as bytes are known at all: each flow has its share as it
-    /// was announced, the same if nothing was.
-    #[must_use]
-    fn split_bytes_by_flow(mut self, job: &planner::Job) -> Self {
+    /// Splits the bytes of all flows among them where they are not known by flow: in the announced
+    /// proportions, equally if none were announced.
+    fn split_bytes_by_flow(&mut self, job: &planner::Job) {
         let Some(bytes) = self.bytes.take().filter(|_| self.flow_bytes.is_empty()) else {
-            return self;
+            return;
         };
         let announced: f64 = job.flows.iter().map(|flow| flow.bytes).sum();
-        let share = |flow: &planner::Flow| match announced > 0.0 {
+        let shares = job.flows.iter().map(|flow| match announced > 0.0 {
             true => flow.bytes / announced,
             false => 1.0 / job.flows.len() as f64,
-        };
-        self.flow_bytes = job.flows.iter().map(|flow| bytes * share(flow)).collect();
-        self
+        });
+        self.flow_bytes = shares.map(|share| bytes * share).collect();
     }
 }
 

@@ -31,17 +31,17 @@ impl Bare {
         let address = switch.p4runtime.as_deref().unwrap_or_default();
         let mut calls = P4RuntimeClient::connect(format!("http://{address}")).await?;
         let election = p4rt::Uint128 { high: term, low: 1 };
-        let (say, said) = mpsc::channel(1);
+        let (outgoing, queue) = mpsc::channel(1);
         let bid = ToSwitch::Arbitration(p4rt::MasterArbitrationUpdate {
             device_id: switch.device_id,
             election_id: Some(election),
             ..Default::default()
         });
-        say.try_send(p4rt::StreamMessageRequest { update: Some(bid) })?;
-        let answers = calls.stream_channel(ReceiverStream::new(said)).await?;
+        outgoing.try_send(p4rt::StreamMessageRequest { update: Some(bid) })?;
+        let answers = calls.stream_channel(ReceiverStream::new(queue)).await?;
         let mut answers = answers.into_inner();
         answers.message().await?;
-        Ok(Self { calls, device_id: switch.device_id, election, _stream: (say, answers) })
+        Ok(Self { calls, device_id: switch.device_id, election, _stream: (outgoing, answers) })
     }
 
     /// Writes updates in batches of `batch`, `outstanding` at a time; how long that takes.

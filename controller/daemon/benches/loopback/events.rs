@@ -44,11 +44,11 @@ async fn with(readers: usize) -> Result<f64, Failed> {
     let controller = started.await?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let server = northbound::start_server(listener, controller.access(), &Config::default())?;
-    let (heard, mut hears) = mpsc::channel(2 * readers);
+    let (received, mut receipts) = mpsc::channel(2 * readers);
     for _ in 0..readers {
-        tokio::spawn(read(server.local_addr(), heard.clone()));
+        tokio::spawn(read(server.local_addr(), received.clone()));
     }
-    all_of(readers, &mut hears).await?;
+    all_of(readers, &mut receipts).await?;
     let mut delays = Samples::default();
     let before = processor_ms()?;
     for change in 0..CHANGES {
@@ -58,7 +58,7 @@ async fn with(readers: usize) -> Result<f64, Failed> {
         let jobs = jobs.resolve_jobs(&fabric, "jobs.toml")?.jobs;
         controller.submit_event(StateEvent::JobsChanged(jobs)).await?;
         let decided = Instant::now();
-        all_of(readers, &mut hears).await?;
+        all_of(readers, &mut receipts).await?;
         delays.push(decided.elapsed());
     }
     let cost = (processor_ms()? - before) / CHANGES as f64;
@@ -78,7 +78,7 @@ fn job(name: &str) -> String {
 }
 
 /// Says each time that it reads of a plan.
-async fn read(at: SocketAddr, heard: mpsc::Sender<()>) -> Result<(), Failed> {
+async fn read(at: SocketAddr, received: mpsc::Sender<()>) -> Result<(), Failed> {
     let mut stream = TcpStream::connect(at).await?;
     let request = "GET /v1/events HTTP/1.1\r\nhost: crux\r\n\r\n";
     stream.write_all(request.as_bytes()).await?;
@@ -91,16 +91,16 @@ async fn read(at: SocketAddr, heard: mpsc::Sender<()>) -> Result<(), Failed> {
         for (at, window) in rest.windows(MARK.len()).enumerate() {
             if window == MARK {
                 end = at + MARK.len();
-                heard.send(()).await?;
+                received.send(()).await?;
             }
         }
         rest.drain(..end);
     }
 }
 
-async fn all_of(readers: usize, hears: &mut mpsc::Receiver<()>) -> Result<(), Failed> {
+async fn all_of(readers: usize, receipts: &mut mpsc::Receiver<()>) -> Result<(), Failed> {
     for _ in 0..readers {
-        timeout(DEADLINE, hears.recv()).await?.ok_or("no reader is left")?;
+        timeout(DEADLINE, receipts.recv()).await?.ok_or("no reader is left")?;
     }
     Ok(())
 }

@@ -32,7 +32,7 @@ const SECONDS: u32 = 20;
 
 /// How long they report while memory is watched, and how often it is looked at.
 const WATCHED_SECONDS: u32 = 300;
-const LOOK: Duration = Duration::from_secs(20);
+const PRINT_PERIOD: Duration = Duration::from_secs(20);
 
 pub(crate) async fn measure() -> Result<(), Failed> {
     let lab = Lab::large(ServiceOptions::default()).await?;
@@ -58,9 +58,9 @@ pub(crate) async fn watch_memory() -> Result<(), Failed> {
         .zip(lines)
         .map(|(host, line)| tokio::spawn(report(host, line, (began, ticks), |_| {})));
     let reporting: Vec<_> = reporting.collect();
-    let mut looks = interval_at(began, LOOK);
+    let mut prints = interval_at(began, PRINT_PERIOD);
     while began.elapsed() < Duration::from_secs(WATCHED_SECONDS.into()) {
-        let at = looks.tick().await.duration_since(began).as_secs();
+        let at = prints.tick().await.duration_since(began).as_secs();
         println!("memory: after {at:>3} s of reports, {} KiB", resident()?);
     }
     for reporter in reporting {

@@ -10,16 +10,16 @@ use crate::pipelines::ETHERTYPE_ARP;
 use topology::MacAddress;
 
 /// Ethernet, IPv4, and the lengths of their addresses.
-const KIND: [u8; 6] = [0, 1, 8, 0, 6, 4];
+const ETHERNET_IPV4: [u8; 6] = [0, 1, 8, 0, 6, 4];
 const REQUEST: [u8; 2] = [0, 1];
 const BROADCAST: [u8; 6] = [0xff; 6];
 /// A locally administered address of nobody.
-const NOBODY: [u8; 6] = [2, 0, 0, 0, 0, 0];
+const PROBE_SOURCE: [u8; 6] = [2, 0, 0, 0, 0, 0];
 
 /// Who sent an ARP packet, if it is one and says so.
 pub(super) fn parse_sender(frame: &[u8]) -> Option<(Ipv4Addr, MacAddress)> {
     let packet = frame.get(14..42)?;
-    if frame[12..14] != ETHERTYPE_ARP.to_be_bytes() || packet[..6] != KIND {
+    if frame[12..14] != ETHERTYPE_ARP.to_be_bytes() || packet[..6] != ETHERNET_IPV4 {
         return None;
     }
     let mac: [u8; 6] = packet[8..14].try_into().ok()?;
@@ -32,11 +32,11 @@ pub(super) fn parse_sender(frame: &[u8]) -> Option<(Ipv4Addr, MacAddress)> {
 pub(super) fn encode_request(ip: Ipv4Addr) -> Vec<u8> {
     let parts: [&[u8]; 9] = [
         &BROADCAST,
-        &NOBODY,
+        &PROBE_SOURCE,
         &ETHERTYPE_ARP.to_be_bytes(),
-        &KIND,
+        &ETHERNET_IPV4,
         &REQUEST,
-        &NOBODY,
+        &PROBE_SOURCE,
         &[0; 4],
         &[0; 6],
         &ip.octets(),
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_sends_is_read_and_nobody_asks() {
+    fn senders_are_read_and_requests_have_none() {
         let ip = Ipv4Addr::new(10, 0, 0, 9);
         let mut frame = encode_request(ip);
         assert_eq!(parse_sender(&frame), None);

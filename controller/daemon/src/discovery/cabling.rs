@@ -15,18 +15,18 @@ use super::{ObservedTopology, SwitchPort};
 /// not `watched`.
 pub fn compare_cabling(
     fabric: &Fabric,
-    sight: &ObservedTopology,
+    observed: &ObservedTopology,
     watched: &BTreeSet<SwitchId>,
 ) -> Vec<Finding> {
     let document = DocumentedCabling::new(fabric);
-    let cables: Vec<Finding> = sight
+    let cables: Vec<Finding> = observed
         .cables()
         .into_iter()
         .filter_map(|cable| document.check_observed_cable(cable))
         .collect();
     let links = fabric.cables();
-    let silent = links.filter_map(|link| document.check_expected_cable(link, sight, watched));
-    let stations = sight.hosts.iter();
+    let silent = links.filter_map(|link| document.check_expected_cable(link, observed, watched));
+    let stations = observed.hosts.iter();
     let stations = stations.filter_map(|(ip, station)| document.check_attachment(*ip, *station));
     cables.into_iter().chain(silent).chain(stations).collect()
 }
@@ -70,7 +70,7 @@ impl<'a> DocumentedCabling<'a> {
     fn check_expected_cable(
         &self,
         link: LinkId,
-        sight: &ObservedTopology,
+        observed: &ObservedTopology,
         watched: &BTreeSet<SwitchId>,
     ) -> Option<Finding> {
         let link = self.fabric.link(link);
@@ -78,7 +78,7 @@ impl<'a> DocumentedCabling<'a> {
         if ![a, b].iter().all(|end| watched.contains(&end.switch)) {
             return None;
         }
-        let seen = [a, b].map(|end| sight.links.get(&end).copied());
+        let seen = [a, b].map(|end| observed.links.get(&end).copied());
         let name = |end: SwitchPort| end.port_name(self.fabric);
         let about = format!("{}-{}", name(a), name(b));
         let one_way = |from: SwitchPort, to: SwitchPort| {

@@ -26,10 +26,10 @@ pub struct LearnedFabric {
 /// over where they are the same.
 pub fn document_observed_fabric(
     fabric: &Fabric,
-    sight: &ObservedTopology,
+    observed: &ObservedTopology,
     assumed: DiscoveryDefaults,
 ) -> LearnedFabric {
-    let (tiers, mut findings) = infer_tiers(fabric, sight);
+    let (tiers, mut findings) = infer_tiers(fabric, observed);
     let switches = fabric.switches().iter().zip(tiers);
     let switches = switches.map(|(switch, tier)| SwitchDocument {
         name: switch.name.clone(),
@@ -38,7 +38,7 @@ pub fn document_observed_fabric(
         p4runtime: switch.p4runtime.clone(),
     });
     let switches: Vec<_> = switches.collect();
-    let cables = sight.cables().into_iter().map(|(a, b)| {
+    let cables = observed.cables().into_iter().map(|(a, b)| {
         let (a, b) = (a.port_name(fabric), b.port_name(fabric));
         let known = fabric.links_named(&format!("{a}-{b}"));
         let known = known.first().map(|link| fabric.link(*link).bandwidth.gbps());
@@ -47,7 +47,7 @@ pub fn document_observed_fabric(
     });
     let mut links: Vec<LinkDocument> = cables.collect();
     let mut hosts = HostCollector { fabric, defaults: assumed, found: BTreeMap::new() };
-    for (ip, station) in &sight.hosts {
+    for (ip, station) in &observed.hosts {
         links.push(hosts.add_interface(*ip, *station));
     }
     if hosts.found.values().any(|(host, _)| host.gpus == assumed.gpus) {
@@ -98,9 +98,9 @@ impl HostCollector<'_> {
 }
 
 /// The tier of every switch, and what of that is a guess.
-fn infer_tiers(fabric: &Fabric, sight: &ObservedTopology) -> (Vec<Tier>, Vec<Finding>) {
-    let neighbours = switch_neighbours(sight);
-    let seen: BTreeSet<SwitchId> = sight.hosts.values().map(|host| host.at.switch).collect();
+fn infer_tiers(fabric: &Fabric, observed: &ObservedTopology) -> (Vec<Tier>, Vec<Finding>) {
+    let neighbours = switch_neighbours(observed);
+    let seen: BTreeSet<SwitchId> = observed.hosts.values().map(|host| host.at.switch).collect();
     let mut findings = Vec::new();
     let leaves = match seen.is_empty() {
         false => seen,
@@ -121,9 +121,9 @@ fn infer_tiers(fabric: &Fabric, sight: &ObservedTopology) -> (Vec<Tier>, Vec<Fin
     (tiers.collect(), findings)
 }
 
-fn switch_neighbours(sight: &ObservedTopology) -> BTreeMap<SwitchId, BTreeSet<SwitchId>> {
+fn switch_neighbours(observed: &ObservedTopology) -> BTreeMap<SwitchId, BTreeSet<SwitchId>> {
     let mut neighbours: BTreeMap<SwitchId, BTreeSet<SwitchId>> = BTreeMap::new();
-    let pairs = sight.cables().into_iter();
+    let pairs = observed.cables().into_iter();
     for (a, b) in pairs
         .flat_map(|(a, b): (SwitchPort, SwitchPort)| [(a.switch, b.switch), (b.switch, a.switch)])
     {
@@ -185,7 +185,7 @@ mod tests {
     }
 
     /// What is seen of a fabric in which everything works and all hosts speak.
-    fn sight(fabric: &Fabric) -> ObservedTopology {
+    fn observed(fabric: &Fabric) -> ObservedTopology {
         let ends = |link: &topology::Link| Some((end(fabric, link.from)?, end(fabric, link.to)?));
         let station = |nic: &topology::Nic| {
             let at = end(fabric, fabric.link(nic.uplink).to).unwrap();
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn a_known_fabric_is_found_as_it_is() {
         for fabric in fabrics() {
-            let learned = document_observed_fabric(&fabric, &sight(&fabric), ASSUMED);
+            let learned = document_observed_fabric(&fabric, &observed(&fabric), ASSUMED);
             let found = Fabric::try_from(&learned.document).unwrap();
             let names = |fabric: &Fabric| {
                 let links = fabric.link_ids();
@@ -235,23 +235,24 @@ mod tests {
     #[test]
     fn tiers_are_inferred_where_there_is_no_document() {
         for fabric in fabrics() {
-            let learned = document_observed_fabric(&inventory(&fabric), &sight(&fabric), ASSUMED);
+            let learned =
+                document_observed_fabric(&inventory(&fabric), &observed(&fabric), ASSUMED);
             let found = Fabric::try_from(&learned.document).unwrap();
             for (found, switch) in found.switches().iter().zip(fabric.switches()) {
                 assert_eq!((&found.name, found.tier), (&switch.name, switch.tier));
             }
             assert_eq!(found.nics().len(), fabric.nics().len());
-            let told: Vec<&str> = learned.findings.iter().map(|f| f.about.as_str()).collect();
-            assert_eq!(told, ["hosts"]);
+            let subjects: Vec<&str> = learned.findings.iter().map(|f| f.about.as_str()).collect();
+            assert_eq!(subjects, ["hosts"]);
         }
     }
 
     #[test]
-    fn without_hosts_the_more_numerous_side_are_leaves_and_that_is_said() {
+    fn without_hosts_the_larger_side_becomes_leaves_with_a_finding() {
         let [fabric, _] = fabrics();
-        let mut sight = sight(&fabric);
-        sight.hosts.clear();
-        let learned = document_observed_fabric(&inventory(&fabric), &sight, ASSUMED);
+        let mut observed = observed(&fabric);
+        observed.hosts.clear();
+        let learned = document_observed_fabric(&inventory(&fabric), &observed, ASSUMED);
         let tiers: Vec<Tier> = learned.document.switches.iter().map(|s| s.tier).collect();
         let expected: Vec<Tier> = fabric.switches().iter().map(|s| s.tier).collect();
         assert_eq!(tiers, expected);

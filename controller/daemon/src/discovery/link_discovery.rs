@@ -80,12 +80,12 @@ impl LinkDiscovery {
         (discovery, packet_io)
     }
 
-    /// What is found, as it changes.
+    /// The latest report, whenever it changes.
     pub(crate) fn report_receiver(&self) -> watch::Receiver<Arc<DiscoveryReport>> {
         self.reports.subscribe()
     }
 
-    /// Probes until `stop`, if that is wanted.
+    /// Probes until `stop`, if discovery is enabled.
     pub(crate) async fn run(mut self, around: DiscoveryInputs, stop: CancellationToken) {
         if self.limits.is_enabled {
             stop.run_until_cancelled(self.run_rounds(around)).await;
@@ -96,8 +96,9 @@ impl LinkDiscovery {
         let key = ProbeKey::random();
         let mut ticks = interval(self.limits.probe_interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let growth = |assumed| TopologyLearner::new(assumed, self.limits.stale_after);
-        let mut growth = self.limits.assumptions.map(growth);
+        let assumptions = self.limits.assumptions;
+        let mut learner =
+            assumptions.map(|assumed| TopologyLearner::new(assumed, self.limits.stale_after));
         let mut watch: Option<FabricObservation> = None;
         loop {
             tokio::select! {
@@ -110,48 +111,46 @@ impl LinkDiscovery {
                 _ = ticks.tick() => {
                     let fabric = around.rollout.borrow().as_ref().map(|had| had.fabric.clone());
                     let Some(fabric) = fabric else { continue };
-                    let begin = |fabric| FabricObservation::new(fabric, &key, &self.limits);
-                    let mut now = watch
-                        .take()
-                        .filter(|watch| is_same_topology(&watch.fabric, &fabric))
-                        .unwrap_or_else(|| begin(fabric.clone()));
+                    let same = watch.take().filter(|it| is_same_topology(&it.fabric, &fabric));
+                    let mut now = same.unwrap_or_else(|| {
+                        FabricObservation::new(fabric.clone(), &key, &self.limits)
+                    });
                     now.fabric = fabric;
-                    self.run_round(&mut now, growth.as_mut(), &around).await;
+                    self.run_round(&mut now, learner.as_mut(), &around).await;
                     watch = Some(now);
                 }
             }
         }
     }
 
-    /// One round: what became of those before, and the next probes.
+    /// One round: evaluates the probes of earlier rounds and sends the next.
     async fn run_round(
         &self,
         watch: &mut FabricObservation,
-        growth: Option<&mut TopologyLearner>,
+        learner: Option<&mut TopologyLearner>,
         around: &DiscoveryInputs,
     ) {
         let now = Instant::now();
         watch.update_listeners(&around.board, now);
         let mut found = watch.build_report(self.limits.stale_after, now);
-        let mut news = Vec::new();
+        let mut events = Vec::new();
         if watch.ambiguous_until.is_none_or(|until| until <= now) {
             let changed = watch.cable_changes(&found.topology).into_iter();
-            news.extend(changed.map(|(part, health)| EventSubmission::part_health(part, health)));
+            events.extend(changed.map(|(part, health)| EventSubmission::part_health(part, health)));
         }
-        if let Some(growth) = growth {
-            let lesson = growth.learn_topology(&watch.fabric, &found.topology, now);
-            // What is extra becomes part of the fabric.
-            let is_wrong = |finding: &Finding| finding.severity == Severity::Error;
-            found.findings.retain(is_wrong);
+        if let Some(learner) = learner {
+            let lesson = learner.learn_topology(&watch.fabric, &found.topology, now);
+            // Extra cables become part of the fabric, so they are no findings here.
+            found.findings.retain(|finding| finding.severity == Severity::Error);
             found.findings.extend(lesson.findings);
             if let Some(fabric) = lesson.fabric {
                 watch.ambiguous_until = Some(now + self.limits.stale_after);
-                news.push(EventSubmission::learned_fabric(fabric));
+                events.push(EventSubmission::learned_fabric(fabric));
             }
         }
-        for news in news {
-            // The controller has stopped; this task will be, too.
-            drop(around.events.send(news).await);
+        for event in events {
+            // An error means that the controller has stopped, and this task is about to.
+            drop(around.events.send(event).await);
         }
         self.publish_report(found);
         self.rounds.send_replace(Arc::new(watch.next_round(&self.limits)));
@@ -176,7 +175,7 @@ impl LinkDiscovery {
 
 impl FabricObservation {
     fn new(fabric: Fabric, key: &ProbeKey, limits: &config::DiscoveryConfig) -> Self {
-        // What was learned was seen.
+        // Every cable of a learned fabric was observed before.
         let cables = fabric.cables();
         let seen = cables.filter(|_| limits.assumptions.is_some()).map(|cable| {
             let is_up = fabric.is_cable_up(cable);
@@ -198,14 +197,14 @@ impl FabricObservation {
         self.observer.receive_frame(at, &packet.payload, Instant::now());
     }
 
-    /// Notes which switches send and listen: those whose primary is here and whose tables were seen
-    /// to be right, the rows that bring probes here among them.
+    /// Notes which switches send and receive probes: those whose primary is here and whose tables
+    /// are verified, among them the rows that punt probes to the controller.
     fn update_listeners(&mut self, board: &StatusBoard, now: Instant) {
         board.for_each_status(|switch, line| {
             let listens = matches!(line.mastership, Mastership::Primary { .. });
             match listens && line.verified.is_some() {
                 true => drop(self.listening_since.entry(switch).or_insert(now)),
-                // While tables change, what was heard goes on being heard.
+                // While tables change, the rows that punt probes stay in place.
                 false if listens => {}
                 false => drop(self.listening_since.remove(&switch)),
             }
@@ -213,16 +212,16 @@ impl FabricObservation {
     }
 
     fn build_report(&self, stale: std::time::Duration, now: Instant) -> DiscoveryReport {
-        let sight = self.observer.observed_topology(now);
+        let observed = self.observer.observed_topology(now);
         let since = self.listening_since.iter();
-        let watched = since.filter(|(_, since)| now.duration_since(**since) >= stale);
-        let watched = watched.map(|(switch, _)| *switch).collect();
-        let findings = compare_cabling(&self.fabric, &sight, &watched);
-        DiscoveryReport { topology: sight, findings }
+        let long_enough = since.filter(|(_, since)| now.duration_since(**since) >= stale);
+        let watched = long_enough.map(|(switch, _)| *switch).collect();
+        let findings = compare_cabling(&self.fabric, &observed, &watched);
+        DiscoveryReport { topology: observed, findings }
     }
 
-    /// Cables that look different now.
-    fn cable_changes(&mut self, sight: &ObservedTopology) -> Vec<(FabricPart, PartHealth)> {
+    /// Cables whose health has changed since the last round.
+    fn cable_changes(&mut self, observed: &ObservedTopology) -> Vec<(FabricPart, PartHealth)> {
         let cables = self.fabric.cables();
         let mut changes = Vec::new();
         for cable in cables {
@@ -232,7 +231,7 @@ impl FabricObservation {
             if ![a, b].iter().all(|end| self.listening_since.contains_key(&end.switch)) {
                 continue;
             }
-            let is_right = sight.links.get(&a) == Some(&b) && sight.links.get(&b) == Some(&a);
+            let is_right = observed.links.get(&a) == Some(&b) && observed.links.get(&b) == Some(&a);
             let health = if is_right { PartHealth::Up } else { PartHealth::Down };
             match self.cables.get(&cable) {
                 None if health == PartHealth::Down => {}
@@ -240,6 +239,7 @@ impl FabricObservation {
                 _ => changes.push((cable, health)),
             }
         }
+        // Cables rarely fail together; an overloaded or paused controller misses probes of all.
         let silent = changes.iter().filter(|(_, health)| *health == PartHealth::Down).count();
         if 2 * silent > self.cables.len().max(2) {
             warn!(silent, "most cables fell silent at once; taken for the controller's own fault");
@@ -250,7 +250,7 @@ impl FabricObservation {
         parts.map(|(cable, health)| (FabricPart::Cable(cable), health)).collect()
     }
 
-    /// The next probes, and every so often questions to all hosts.
+    /// The next probes, and in some rounds ARP requests to all hosts.
     fn next_round(&mut self, limits: &config::DiscoveryConfig) -> PacketOutRound {
         self.observer.begin_round();
         let is_survey = self.rounds.is_multiple_of(SURVEY);
@@ -262,13 +262,11 @@ impl FabricObservation {
             if is_survey {
                 ports.extend(0..limits.ports);
             }
-            let probe = |port: &u16| {
-                default_pipeline().packet_out(
-                    *port,
-                    self.observer.encode_probe(SwitchPort { switch, port: *port }),
-                )
-            };
-            let mut sent: Vec<PacketOut> = ports.iter().filter_map(probe).collect();
+            let probes = ports.into_iter().filter_map(|port| {
+                let frame = self.observer.encode_probe(SwitchPort { switch, port });
+                default_pipeline().packet_out(port, frame)
+            });
+            let mut sent: Vec<PacketOut> = probes.collect();
             if is_survey {
                 sent.extend(arp_requests(&self.fabric, switch));
             }
@@ -284,7 +282,7 @@ pub(super) fn documented_ports(fabric: &Fabric, switch: SwitchId) -> BTreeSet<u1
     ports.filter_map(|port| u16::try_from(*port).ok()).collect()
 }
 
-/// Questions to the hosts at a switch.
+/// ARP requests to the hosts at a switch.
 pub(super) fn arp_requests(fabric: &Fabric, switch: SwitchId) -> impl Iterator<Item = PacketOut> {
     fabric.nics_on(switch).filter_map(|nic| {
         let nic = fabric.nic(nic);
@@ -306,7 +304,7 @@ pub(super) fn switch_port(endpoint: topology::LinkEndpoint) -> Option<SwitchPort
     Some(SwitchPort { switch, port })
 }
 
-/// Whether ids mean the same.
+/// Whether ids of one fabric are valid in the other.
 pub(super) fn is_same_topology(a: &Fabric, b: &Fabric) -> bool {
     a.switches() == b.switches() && a.links() == b.links() && a.nics() == b.nics()
 }

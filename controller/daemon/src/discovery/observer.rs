@@ -33,12 +33,12 @@ struct ReceivedProbe {
 }
 
 impl TopologyObserver {
-    /// One to whom what was not heard for `stale` is not there.
+    /// An observer for which links expire `stale` after their latest probe.
     pub fn new(key: ProbeKey, stale: Duration) -> Self {
         Self { key, stale, round: 0, received: BTreeMap::new(), hosts: BTreeMap::new() }
     }
 
-    /// Begins another round of probes; its number.
+    /// Begins another round of probes and returns its number.
     pub fn begin_round(&mut self) -> u64 {
         self.round += 1;
         self.round
@@ -50,7 +50,7 @@ impl TopologyObserver {
         LinkProbe { from, round }.encode(&self.key)
     }
 
-    /// Takes in a frame that arrived at a port. Frames that are no proof of anything are left.
+    /// Takes in a frame that arrived at a port; frames other than valid probes and ARP are ignored.
     pub fn receive_frame(&mut self, at: SwitchPort, frame: &[u8], now: Instant) {
         if let Some((ip, mac)) = arp::parse_sender(frame) {
             self.hosts.insert(ip, HostAttachment { at, mac });
@@ -58,31 +58,32 @@ impl TopologyObserver {
         let Some(probe) = LinkProbe::decode(frame, &self.key) else {
             return;
         };
-        let known = self.received.get(&probe.from).map_or(0, |heard| heard.round);
+        let known = self.received.get(&probe.from).map_or(0, |received| received.round);
+        // A host may replay recorded probes, so each round counts once and none from the future.
         if probe.round > known && probe.round <= self.round {
-            let heard = ReceivedProbe { to: at, round: probe.round, at: now };
-            self.received.insert(probe.from, heard);
+            let received = ReceivedProbe { to: at, round: probe.round, at: now };
+            self.received.insert(probe.from, received);
         }
     }
 
     /// Ports of a switch at which a cable was ever seen.
     pub fn observed_ports(&self, switch: SwitchId) -> impl Iterator<Item = u16> + '_ {
-        let ends = self.received.iter();
-        let ends = ends.flat_map(|(from, heard)| [*from, heard.to]);
+        let probes = self.received.iter();
+        let ends = probes.flat_map(|(from, received)| [*from, received.to]);
         let here = ends.filter(move |end| end.switch == switch);
         here.map(|end| end.port)
     }
 
-    /// What is seen at `now`.
+    /// Links and hosts that are observed at `now`.
     pub fn observed_topology(&self, now: Instant) -> ObservedTopology {
-        let fresh = self.received.iter();
-        let fresh = fresh.filter(|(_, heard)| now.duration_since(heard.at) < self.stale);
+        let probes = self.received.iter();
+        let fresh = probes.filter(|(_, received)| now.duration_since(received.at) < self.stale);
         let links: BTreeMap<SwitchPort, SwitchPort> =
-            fresh.map(|(from, heard)| (*from, heard.to)).collect();
-        let is_host = |station: &HostAttachment| !links.contains_key(&station.at);
-        let stations = self.hosts.iter();
-        let stations = stations.filter(|(_, station)| is_host(station));
-        ObservedTopology { hosts: stations.map(|(ip, station)| (*ip, *station)).collect(), links }
+            fresh.map(|(from, received)| (*from, received.to)).collect();
+        // Switches flood ARP, so a host also appears at ports that lead to other switches.
+        let mut hosts = self.hosts.clone();
+        hosts.retain(|_, station| !links.contains_key(&station.at));
+        ObservedTopology { links, hosts }
     }
 }
 
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_is_seen_until_it_is_stale_and_said_again_it_is_old_news() {
+    fn a_probe_expires_and_its_repetition_is_ignored() {
         let (mut observer, now) = (observer(), Instant::now());
         observer.begin_round();
         let frame = observer.encode_probe(end(0, 4));
@@ -118,8 +119,8 @@ mod tests {
         observer.begin_round();
         let moved = observer.encode_probe(end(0, 4));
         observer.receive_frame(end(3, 9), &moved, now + STALE);
-        let sight = observer.observed_topology(now + STALE);
-        assert_eq!(sight.links, [(end(0, 4), end(3, 9))].into());
+        let observed = observer.observed_topology(now + STALE);
+        assert_eq!(observed.links, [(end(0, 4), end(3, 9))].into());
     }
 
     /// Wires by number of port: a permutation of ports, some of them cut in one direction.
@@ -133,7 +134,7 @@ mod tests {
         /// Whatever is cabled and whatever is lost: what is seen was delivered, and what was
         /// delivered in time is seen.
         #[test]
-        fn sight_is_what_arrives(
+        fn links_are_those_of_fresh_probes(
             wires in wires(),
             rounds in proptest::collection::vec(proptest::collection::vec(any::<bool>(), 24), 1..8),
         ) {

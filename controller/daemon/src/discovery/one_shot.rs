@@ -32,7 +32,7 @@ use crate::southbound::{ClientError, SwitchTarget, error_chain};
 /// Probes from each port: enough that some may be lost.
 const ROUNDS: u32 = 5;
 
-/// What was found.
+/// Links and hosts that were observed, and what failed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OneShotDiscovery {
     /// What was seen when it ended.
@@ -53,7 +53,7 @@ pub enum OneShotError {
     #[error("it did not answer the bid for mastership")]
     NoArbitrationAnswer,
     /// A controller runs it.
-    #[error("another controller is its primary; ask that one what it sees")]
+    #[error("another controller is its primary; query that one for its discovery report")]
     ControlledElsewhere,
     /// It runs something else.
     #[error("it runs another program than the controller's")]
@@ -88,7 +88,7 @@ pub async fn discover_once<N: SwitchNetwork>(
             Err(error) => findings.push(Finding::error(&target.name, error_chain(&error))),
         }
     }
-    let sight = collect_probes(&mut posts, fabric, &config.discovery, lasts).await;
+    let observed = collect_probes(&mut posts, fabric, &config.discovery, lasts).await;
     let switches = posts.iter().map(|post| post.switch).collect();
     for (post, left) in join_all(posts.into_iter().map(ProbeSession::remove_punts)).await {
         if let Err(error) = left {
@@ -96,7 +96,7 @@ pub async fn discover_once<N: SwitchNetwork>(
             findings.push(Finding::error(&fabric.switch(post).name, text));
         }
     }
-    OneShotDiscovery { topology: sight, switches, findings }
+    OneShotDiscovery { topology: observed, switches, findings }
 }
 
 /// Rounds of probes, until the time is over.
@@ -106,21 +106,21 @@ async fn collect_probes<C: SwitchConnection>(
     limits: &config::DiscoveryConfig,
     lasts: Duration,
 ) -> ObservedTopology {
-    // What is heard at all counts until the end.
+    // Nothing expires before the end: a probe that arrived once proves its cable.
     let mut observer = TopologyObserver::new(ProbeKey::random(), 2 * lasts);
-    let hears = posts.iter_mut().map(|post| {
-        let (switch, hear) = (post.switch, std::mem::replace(&mut post.inbound, silent_stream()));
-        hear.map(move |heard| (switch, heard)).boxed()
+    let inbound = posts.iter_mut().map(|post| {
+        let (switch, stream) = (post.switch, std::mem::replace(&mut post.inbound, silent_stream()));
+        stream.map(move |message| (switch, message)).boxed()
     });
-    let mut heard = select_all(hears);
+    let mut messages = select_all(inbound);
     let mut ticks = interval(lasts / ROUNDS);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let end = Instant::now() + lasts;
     while Instant::now() < end {
         tokio::select! {
             biased;
-            Some((switch, heard)) = heard.next() => {
-                if let Ok(IncomingMessage::Packet(packet)) = heard {
+            Some((switch, message)) = messages.next() => {
+                if let Ok(IncomingMessage::Packet(packet)) = message {
                     let port = SwitchPort { switch, port: packet.ingress_port.number() };
                     observer.receive_frame(port, &packet.payload, Instant::now());
                 }
@@ -175,16 +175,16 @@ impl<C: SwitchConnection> ProbeSession<C> {
         }
     }
 
-    /// Becomes primary where nobody is. A switch may not have noticed yet that its last one has
-    /// left, and will say so.
+    /// Becomes primary where nobody is. A switch reports its last primary for a while after that
+    /// one has left.
     async fn win_election(&mut self) -> Result<(), OneShotError> {
         loop {
-            let verdict =
+            let status =
                 match self.inbound.next().await.ok_or(OneShotError::NoArbitrationAnswer)?? {
-                    IncomingMessage::Mastership(verdict) => verdict,
+                    IncomingMessage::Mastership(status) => status,
                     _ => continue,
                 };
-            self.arbitration.step(ArbitrationInput::StatusReceived(verdict));
+            self.arbitration.step(ArbitrationInput::StatusReceived(status));
             let above = match self.arbitration.mastership() {
                 Mastership::Primary { .. } => return Ok(()),
                 Mastership::NoPrimary { highest } => highest.term().saturating_add(1),
@@ -193,8 +193,8 @@ impl<C: SwitchConnection> ProbeSession<C> {
             if let ArbitrationOutput::Bid(bid) =
                 self.arbitration.step(ArbitrationInput::TermChosen(above))
             {
-                let said = self.outbound.send(OutgoingMessage::Bid(bid)).await;
-                said.map_err(|_| OneShotError::NoArbitrationAnswer)?;
+                let sent = self.outbound.send(OutgoingMessage::Bid(bid)).await;
+                sent.map_err(|_| OneShotError::NoArbitrationAnswer)?;
             }
         }
     }
@@ -230,12 +230,11 @@ impl<C: SwitchConnection> ProbeSession<C> {
         let mut all = documented_ports(fabric, self.switch);
         all.extend(0..limits.ports);
         let switch = self.switch;
-        let probes = all.into_iter();
-        let probes = probes.filter_map(|port| {
+        let probes = all.into_iter().filter_map(|port| {
             default_pipeline().packet_out(port, observer.encode_probe(SwitchPort { switch, port }))
         });
         for packet in probes.chain(arp_requests(fabric, switch)) {
-            // A stream that ended says so where it is heard.
+            // A closed stream is reported by the receiving side.
             drop(self.outbound.send(OutgoingMessage::Packet(packet)).await);
         }
     }
@@ -249,8 +248,8 @@ impl<C: SwitchConnection> ProbeSession<C> {
         let Mastership::Primary { election } = self.arbitration.mastership() else {
             return Err(OneShotError::ControlledElsewhere);
         };
-        let update = |entry: &TableEntry| TableUpdate { kind, entry: entry.clone() };
-        let updates: Vec<TableUpdate> = self.rows.iter().map(update).collect();
+        let updates: Vec<TableUpdate> =
+            self.rows.iter().map(|entry| TableUpdate { kind, entry: entry.clone() }).collect();
         if updates.is_empty() {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! A probe: one frame that says which port of which switch it left by, and proves it.
+//! A probe: one frame that names the port of the switch that it left by, and authenticates it.
 //!
 //! ```text
 //! 01:80:c2:00:00:0e  02:00:00:00:00:00  0x88b5 | version 8, switch 32, port 16, round 64 | tag 128
@@ -7,31 +7,28 @@
 //! The group address is LLDP's, which bridges never pass on; the EtherType is the first of IEEE's
 //! for local experiments. The tag is HMAC-SHA-256 (RFC 2104), cut to 128 bits, under a key that
 //! only this run of the controller knows. The decision: hosts can receive probes and can send
-//! frames, so a probe that cannot prove where it is from says nothing, and nor does one of a round
-//! that was already heard.
+//! frames, so a probe without a valid tag is ignored, and so is one of a round that was already
+//! received.
 
-use std::hash::{BuildHasher, RandomState};
-
-use crate::pipelines::ETHERTYPE_PROBE;
-use sha2::{Digest, Sha256};
+use ring::hmac::{self, HMAC_SHA256};
+use ring::rand::SystemRandom;
 use topology::SwitchId;
 
 use super::SwitchPort;
+use crate::pipelines::ETHERTYPE_PROBE;
 
 const ADDRESSES: [u8; 12] = [1, 0x80, 0xc2, 0, 0, 0x0e, 2, 0, 0, 0, 0, 0];
 const VERSION: u8 = 1;
 /// Ethernet header, then version, switch, port and round.
 const HEADER: usize = 14;
-const CLAIM: usize = 1 + 4 + 2 + 8;
+const PAYLOAD: usize = 1 + 4 + 2 + 8;
 const TAG: usize = 16;
 /// Without the check sequence, which ports add.
 const SHORTEST_FRAME: usize = 60;
-/// Bytes that SHA-256 takes at a time.
-const BLOCK: usize = 64;
 
-/// What proves probes to be ours.
+/// The HMAC key that proves probes to be this controller's.
 #[derive(Clone)]
-pub struct ProbeKey([u8; 32]);
+pub struct ProbeKey(hmac::Key);
 
 impl std::fmt::Debug for ProbeKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -42,34 +39,25 @@ impl std::fmt::Debug for ProbeKey {
 impl ProbeKey {
     /// A key of bytes that nobody can guess.
     pub fn new(secret: [u8; 32]) -> Self {
-        Self(secret)
+        Self(hmac::Key::new(HMAC_SHA256, &secret))
     }
 
     /// A key from the operating system's randomness.
+    ///
+    /// # Panics
+    /// The operating system has no source of randomness.
     pub fn random() -> Self {
-        // Each of these hashers is keyed with 128 bits that the system drew; what they make of the
-        // index hides them well enough for keys that live as long as the process.
-        let words = (0u64..4).map(|index| RandomState::new().hash_one(index).to_be_bytes());
-        let bytes: Vec<[u8; 8]> = words.collect();
-        Self(std::array::from_fn(|index| bytes[index / 8][index % 8]))
+        let key = hmac::Key::generate(HMAC_SHA256, &SystemRandom::new());
+        Self(key.expect("the operating system provides random bytes"))
     }
 
     fn compute_tag(&self, message: &[u8]) -> [u8; TAG] {
-        let pad = |with: u8| {
-            let mut block = [with; BLOCK];
-            for (byte, key) in block.iter_mut().zip(self.0) {
-                *byte ^= key;
-            }
-            block
-        };
-        let inner = Sha256::new().chain_update(pad(0x36)).chain_update(message);
-        let outer = Sha256::new().chain_update(pad(0x5c));
-        let whole = outer.chain_update(inner.finalize()).finalize();
-        std::array::from_fn(|index| whole[index])
+        let tag = hmac::sign(&self.0, message);
+        std::array::from_fn(|index| tag.as_ref()[index])
     }
 }
 
-/// What a probe says.
+/// The contents of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkProbe {
     /// Where it was sent.
@@ -79,7 +67,7 @@ pub struct LinkProbe {
 }
 
 impl LinkProbe {
-    /// The frame.
+    /// The frame of the probe, padded to the shortest that Ethernet carries.
     pub fn encode(&self, key: &ProbeKey) -> Vec<u8> {
         let mut frame = Vec::with_capacity(SHORTEST_FRAME);
         frame.extend_from_slice(&ADDRESSES);
@@ -94,20 +82,20 @@ impl LinkProbe {
         frame
     }
 
-    /// What a frame says, if it is a probe made with this key.
+    /// Decodes a frame, if it is a probe signed with this key.
     pub fn decode(frame: &[u8], key: &ProbeKey) -> Option<Self> {
         let (header, rest) = frame.split_at_checked(HEADER)?;
-        let (claim, rest) = rest.split_at_checked(CLAIM)?;
+        let (payload, rest) = rest.split_at_checked(PAYLOAD)?;
         let tag = rest.get(..TAG)?;
         if header[12..] != ETHERTYPE_PROBE.to_be_bytes()
-            || !equals_constant_time(tag, &key.compute_tag(claim))
+            || !equals_constant_time(tag, &key.compute_tag(payload))
         {
             return None;
         }
-        let (version, claim) = claim.split_first()?;
-        let (switch, claim) = claim.split_first_chunk()?;
-        let (port, claim) = claim.split_first_chunk()?;
-        let round = u64::from_be_bytes(claim.try_into().ok()?);
+        let (version, payload) = payload.split_first()?;
+        let (switch, payload) = payload.split_first_chunk()?;
+        let (port, payload) = payload.split_first_chunk()?;
+        let round = u64::from_be_bytes(payload.try_into().ok()?);
         let from = SwitchPort {
             switch: SwitchId(u32::from_be_bytes(*switch)),
             port: u16::from_be_bytes(*port),
@@ -116,7 +104,8 @@ impl LinkProbe {
     }
 }
 
-/// Compares all bytes, whichever differ.
+/// Compares all bytes, wherever the first difference is, so that timing reveals nothing of the tag.
+/// `hmac::verify` compares whole tags only, and probes carry truncated ones.
 fn equals_constant_time(a: &[u8], b: &[u8]) -> bool {
     let differences = a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b));
     a.len() == b.len() && differences == 0
@@ -148,13 +137,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_sent_is_read(switch: u32, port: u16, round: u64) {
+        fn sent_probes_are_read(switch: u32, port: u16, round: u64) {
             let probe = probe(switch, port, round);
             prop_assert_eq!(LinkProbe::decode(&probe.encode(&key(7)), &key(7)), Some(probe));
         }
 
         #[test]
-        fn what_was_changed_or_made_by_others_says_nothing(
+        fn changed_or_foreign_probes_are_ignored(
             at in 12usize..45,
             bit in 0u8..8,
             garbage in proptest::collection::vec(any::<u8>(), 0..80),

@@ -35,18 +35,18 @@ pub(super) struct LearnedUpdate {
 }
 
 impl TopologyLearner {
-    pub(super) fn new(assumed: DiscoveryDefaults, patience: Duration) -> Self {
-        Self { defaults: assumed, settle_time: patience, found: None }
+    pub(super) fn new(assumed: DiscoveryDefaults, settle_time: Duration) -> Self {
+        Self { defaults: assumed, settle_time, found: None }
     }
 
     /// Takes in what is seen of `fabric` at `now`.
     pub(super) fn learn_topology(
         &mut self,
         fabric: &Fabric,
-        sight: &ObservedTopology,
+        observed: &ObservedTopology,
         now: Instant,
     ) -> LearnedUpdate {
-        let whole = merge_known_links(fabric, sight);
+        let whole = merge_known_links(fabric, observed);
         if whole.links.is_empty() && whole.hosts.is_empty() {
             return LearnedUpdate::default();
         }
@@ -75,10 +75,10 @@ impl TopologyLearner {
 }
 
 /// What is seen, both ways, and what was found before at ports that do not lead elsewhere now.
-fn merge_known_links(fabric: &Fabric, sight: &ObservedTopology) -> ObservedTopology {
-    let leads_elsewhere = |from, to| sight.links.get(&from).is_some_and(|seen| *seen != to);
-    let mut links = sight.links.clone();
-    links.retain(|from, to| sight.links.get(to) == Some(from));
+fn merge_known_links(fabric: &Fabric, observed: &ObservedTopology) -> ObservedTopology {
+    let leads_elsewhere = |from, to| observed.links.get(&from).is_some_and(|seen| *seen != to);
+    let mut links = observed.links.clone();
+    links.retain(|from, to| observed.links.get(to) == Some(from));
     for link in fabric.link_ids() {
         if let Some((from, to)) = link_ends(fabric, link)
             && !leads_elsewhere(from, to)
@@ -87,7 +87,7 @@ fn merge_known_links(fabric: &Fabric, sight: &ObservedTopology) -> ObservedTopol
             links.insert(from, to);
         }
     }
-    let mut stations = sight.hosts.clone();
+    let mut stations = observed.hosts.clone();
     for nic in fabric.nics() {
         if let Some(at) = switch_port(fabric.link(nic.uplink).to)
             && !links.contains_key(&at)
@@ -117,7 +117,7 @@ mod tests {
     use topology::clos::{self, ClosSpec};
     use topology::{FabricParts, Tier};
 
-    const PATIENCE: Duration = Duration::from_millis(700);
+    const SETTLE_TIME: Duration = Duration::from_millis(700);
 
     fn lab() -> Fabric {
         clos::build_clos("lab", &ClosSpec::default()).unwrap()
@@ -134,7 +134,7 @@ mod tests {
     }
 
     /// All that is seen where everything works and these hosts have spoken.
-    fn sight(hosts: usize) -> ObservedTopology {
+    fn observed(hosts: usize) -> ObservedTopology {
         let lab = lab();
         let links = lab.link_ids();
         let station = |nic: &topology::Nic| {
@@ -147,33 +147,33 @@ mod tests {
         }
     }
 
-    fn growth() -> TopologyLearner {
+    fn learner() -> TopologyLearner {
         let assumed = DiscoveryDefaults { gbps: 100.0, gpus: 8 };
-        TopologyLearner::new(assumed, PATIENCE)
+        TopologyLearner::new(assumed, SETTLE_TIME)
     }
 
     /// What is learned of `fabric` once that is seen long enough.
-    fn learn(fabric: &Fabric, sight: &ObservedTopology) -> Option<Fabric> {
-        let (mut growth, now) = (growth(), Instant::now());
-        assert!(growth.learn_topology(fabric, sight, now).fabric.is_none());
-        growth.learn_topology(fabric, sight, now + PATIENCE).fabric
+    fn learn(fabric: &Fabric, observed: &ObservedTopology) -> Option<Fabric> {
+        let (mut learner, now) = (learner(), Instant::now());
+        assert!(learner.learn_topology(fabric, observed, now).fabric.is_none());
+        learner.learn_topology(fabric, observed, now + SETTLE_TIME).fabric
     }
 
     #[test]
-    fn what_is_found_counts_once_nothing_newer_was_found_for_a_while() {
-        let (mut growth, now) = (growth(), Instant::now());
-        let looks = [(0, 1), (400, 1), (600, 2), (1_200, 2), (1_300, 2)];
-        let learned = looks.map(|(ms, hosts)| {
+    fn a_topology_is_learned_once_it_is_stable() {
+        let (mut learner, now) = (learner(), Instant::now());
+        let observations = [(0, 1), (400, 1), (600, 2), (1_200, 2), (1_300, 2)];
+        let learned = observations.map(|(ms, hosts)| {
             let now = now + Duration::from_millis(ms);
-            growth.learn_topology(&inventory(), &sight(hosts), now).fabric
+            learner.learn_topology(&inventory(), &observed(hosts), now).fabric
         });
         let hosts = learned.map(|fabric| fabric.map(|fabric| fabric.hosts().len()));
         assert_eq!(hosts, [None, None, None, None, Some(2)]);
     }
 
     #[test]
-    fn what_is_learned_is_the_fabric_and_is_learned_once() {
-        let found = learn(&inventory(), &sight(usize::MAX)).unwrap();
+    fn the_whole_fabric_is_learned_once() {
+        let found = learn(&inventory(), &observed(usize::MAX)).unwrap();
         let shape = |fabric: &Fabric| {
             let links = fabric.link_ids();
             let within = links.filter(|link| link_ends(fabric, *link).is_some());
@@ -183,18 +183,18 @@ mod tests {
             (names, tiers, fabric.nics().len())
         };
         assert_eq!(shape(&found), shape(&lab()));
-        assert!(learn(&found, &sight(usize::MAX)).is_none());
+        assert!(learn(&found, &observed(usize::MAX)).is_none());
         // Nothing is forgotten because it is silent.
         assert!(learn(&found, &ObservedTopology::default()).is_none());
         assert!(learn(&inventory(), &ObservedTopology::default()).is_none());
     }
 
     #[test]
-    fn what_failed_is_still_failed_in_the_fabric_that_has_grown() {
-        let found = learn(&inventory(), &sight(2)).unwrap();
+    fn failures_survive_the_growth_of_the_fabric() {
+        let found = learn(&inventory(), &observed(2)).unwrap();
         let cable = found.links_named("leaf1-spine1")[0];
         let failed = found.with_changes([AvailabilityChange::LinkDown(cable)]);
-        let mut seen = sight(3);
+        let mut seen = observed(3);
         let (a, b) = link_ends(&found, cable).unwrap();
         seen.links.retain(|from, _| *from != a && *from != b);
         let grown = learn(&failed, &seen).unwrap();
@@ -207,11 +207,11 @@ mod tests {
     }
 
     #[test]
-    fn a_cable_that_was_moved_leads_where_it_is_seen_to() {
-        let found = learn(&inventory(), &sight(usize::MAX)).unwrap();
+    fn a_moved_cable_leads_to_its_new_port() {
+        let found = learn(&inventory(), &observed(usize::MAX)).unwrap();
         let (a, b) = link_ends(&found, found.links_named("leaf1-spine1")[0]).unwrap();
         let free = SwitchPort { port: 60, ..b };
-        let mut seen = sight(usize::MAX);
+        let mut seen = observed(usize::MAX);
         seen.links.remove(&b);
         seen.links.extend([(a, free), (free, a)]);
         let grown = learn(&found, &seen).unwrap();

@@ -162,27 +162,27 @@ impl EtcdClient {
             success: requests.into_iter().map(operation).collect(),
             failure: Vec::new(),
         };
-        let ask = || {
+        let send = || {
             let (mut client, request) = (KvClient::new(self.channel.clone()), request.clone());
             async move { client.txn(request).await }
         };
-        Ok(self.call_within_deadline("Txn", ask).await?.into_inner())
+        Ok(self.call_within_deadline("Txn", send).await?.into_inner())
     }
 
     /// Asks, and once more where the token has ended; all of it within the deadline.
     async fn call_within_deadline<T, A>(
         &self,
         call: &'static str,
-        ask: impl Fn() -> A,
+        send: impl Fn() -> A,
     ) -> Result<T, EtcdError>
     where
         A: Future<Output = Result<T, Status>>,
     {
         let answered = async {
-            match (ask().await, &self.login) {
+            match (send().await, &self.login) {
                 (Err(status), Some(login)) if is_token_expired(&status) => {
                     self.log_in(login).await?;
-                    ask().await.map_err(|status| call_error(call, &status))
+                    send().await.map_err(|status| call_error(call, &status))
                 }
                 (answer, _) => answer.map_err(|status| call_error(call, &status)),
             }
@@ -207,16 +207,16 @@ impl ClusterNetwork for GrpcNetwork {
 impl ClusterStore for EtcdClient {
     async fn grant_lease(&self, lasts: Duration) -> Result<GrantedLease, EtcdError> {
         let ttl = i64::try_from(lasts.as_secs()).unwrap_or(i64::MAX);
-        let ask = || {
+        let send = || {
             let mut client = LeaseClient::new(self.channel.clone());
             async move { client.lease_grant(pb::LeaseGrantRequest { ttl }).await }
         };
-        let answer = self.call_within_deadline("LeaseGrant", ask).await?.into_inner();
+        let answer = self.call_within_deadline("LeaseGrant", send).await?.into_inner();
         Ok(GrantedLease { lease: answer.id, ttl: ttl_duration(answer.ttl) })
     }
 
     async fn renew_lease(&self, lease: i64) -> Result<Option<Duration>, EtcdError> {
-        let ask = || {
+        let send = || {
             let once = tokio_stream::once(pb::LeaseKeepAliveRequest { id: lease });
             let mut client = LeaseClient::new(self.channel.clone());
             async move {
@@ -224,17 +224,17 @@ impl ClusterStore for EtcdClient {
                 answers.message().await
             }
         };
-        let answer = self.call_within_deadline("LeaseKeepAlive", ask).await?;
+        let answer = self.call_within_deadline("LeaseKeepAlive", send).await?;
         let ttl = answer.map_or(0, |answer| answer.ttl);
         Ok((ttl > 0).then(|| ttl_duration(ttl)))
     }
 
     async fn revoke_lease(&self, lease: i64) -> Result<(), EtcdError> {
-        let ask = || {
+        let send = || {
             let mut client = LeaseClient::new(self.channel.clone());
             async move { client.lease_revoke(pb::LeaseRevokeRequest { id: lease }).await }
         };
-        self.call_within_deadline("LeaseRevoke", ask).await.map(drop)
+        self.call_within_deadline("LeaseRevoke", send).await.map(drop)
     }
 
     async fn register_controller(&self, controller: u32, lease: i64) -> Result<u64, EtcdError> {
@@ -252,8 +252,8 @@ impl ClusterStore for EtcdClient {
 
     async fn store_record(&self, record: &StoreRecord, elected: u64) -> Result<(), EtcdError> {
         let mut puts = vec![self.keys.latest_row(record)];
-        if let StoreRecord::Policy(edition) = record {
-            puts.push(self.keys.revision_row(edition));
+        if let StoreRecord::Policy(revision) = record {
+            puts.push(self.keys.revision_row(revision));
         }
         let puts = puts.into_iter().map(|(key, value)| put_request(key, value, 0));
         let guard = created_at(self.keys.leader_key(), elected);
@@ -278,7 +278,7 @@ impl ClusterStore for EtcdClient {
             lease: row.lease,
             controller: String::from_utf8_lossy(&row.value).parse().unwrap_or(0),
         });
-        let [generation, policy, jobs, told, fabric] =
+        let [generation, policy, jobs, reported, fabric] =
             std::array::from_fn(|_| found.next().flatten().map(|row| row.value));
         let generation = generation.map(|value| parse_value("generation", &value)).transpose()?;
         let memory = StoredState {
@@ -286,7 +286,7 @@ impl ClusterStore for EtcdClient {
             generation: generation.unwrap_or(0),
             policy: policy.map(|value| parse_value("policy", &value)).transpose()?,
             jobs: jobs.map(|value| parse_value("jobs", &value)).transpose()?,
-            reported_jobs: told.map(|value| parse_value("told", &value)).transpose()?,
+            reported_jobs: reported.map(|value| parse_value("told", &value)).transpose()?,
             fabric: fabric.map(|value| parse_value("fabric", &value)).transpose()?,
         };
         Ok(ClusterSnapshot { revision, leader, stored: memory })
@@ -301,7 +301,7 @@ impl ClusterStore for EtcdClient {
         };
         let create = pb::watch_request::RequestUnion::CreateRequest(create);
         let first = pb::WatchRequest { request_union: Some(create) };
-        let ask = || {
+        let send = || {
             let (request, queue) = mpsc::channel(1);
             request.try_send(first.clone()).expect("a new queue has room for one message");
             let mut client = WatchClient::new(self.channel.clone());
@@ -310,7 +310,7 @@ impl ClusterStore for EtcdClient {
                 Ok((request, answers.into_inner()))
             }
         };
-        let (request, answers) = self.call_within_deadline("Watch", ask).await?;
+        let (request, answers) = self.call_within_deadline("Watch", send).await?;
         let ended = stream::once(async { Err(EtcdError::WatchEnded) });
         let changes = answers.filter_map(move |answer| {
             // As long as the request is there, etcd watches.

@@ -84,9 +84,9 @@ impl EtcdKeys {
     }
 
     /// Where an edition stays when it is not in force any more. Numbers sort as they count.
-    pub(super) fn revision_row(&self, edition: &PolicyRevision) -> KeyValueRow {
-        let number = edition.number;
-        (self.prefixed_key(&format!("policy_revisions/{number:020}")), to_json(edition))
+    pub(super) fn revision_row(&self, revision: &PolicyRevision) -> KeyValueRow {
+        let number = revision.number;
+        (self.prefixed_key(&format!("policy_revisions/{number:020}")), to_json(revision))
     }
 
     fn prefixed_key(&self, name: &str) -> Vec<u8> {

@@ -93,28 +93,28 @@ impl<N: ClusterNetwork> ClusterMember<N> {
         network: N,
         config: &EtcdConfig,
         controller: u32,
-        mandate: watch::Sender<WritePermit>,
+        permit: watch::Sender<WritePermit>,
     ) -> (Self, MemberHandle) {
         let (requests, queue) = mpsc::channel(QUEUE);
-        let (news, to_runtime) = watch::channel(None);
+        let (updates, to_runtime) = watch::channel(None);
         let (prepared, from_runtime) = watch::channel(None);
         let member = Self {
             network,
             config: config.clone(),
             controller,
             lease_state: LeaseState::default(),
-            write_permit: mandate,
-            updates: news,
+            write_permit: permit,
+            updates,
             prepared: from_runtime,
             requests: queue,
             store: None,
         };
-        let door = MemberHandle {
+        let handle = MemberHandle {
             updates: to_runtime,
             prepared,
             store: StoreClient { requests, deadline: 2 * config.deadline },
         };
-        (member, door)
+        (member, handle)
     }
 
     /// Takes part until `stop`, then gives the leadership back at once.
@@ -236,13 +236,13 @@ impl<N: ClusterNetwork> ClusterMember<N> {
 
     /// Gives the sessions their mandate.
     fn publish_permit(&self) {
-        let mandate = self.lease_state.write_permit();
+        let permit = self.lease_state.write_permit();
         self.write_permit.send_if_modified(|had| {
-            let before = std::mem::replace(had, mandate);
-            if std::mem::discriminant(&before) != std::mem::discriminant(&mandate) {
-                info!(?mandate, "mandate");
+            let before = std::mem::replace(had, permit);
+            if std::mem::discriminant(&before) != std::mem::discriminant(&permit) {
+                info!(?permit, "mandate");
             }
-            before != mandate
+            before != permit
         });
     }
 }

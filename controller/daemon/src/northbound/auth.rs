@@ -38,14 +38,14 @@ const CHANGES: [&str; 6] = [
 ];
 
 /// What only looks, though it is asked with a document.
-const LOOKS: [&str; 1] = ["/v1/policy/preview"];
+const POSTED_QUERIES: [&str; 1] = ["/v1/policy/preview"];
 
 /// Methods of gRPC that look, unless they are among the changes; all are posted.
 const GRPC: [&str; 2] =
     ["/crux.northbound.v1.Northbound/", "/grpc.reflection.v1.ServerReflection/"];
 
 /// Addresses whose pace is remembered.
-const ADDRESSES: usize = 4_096;
+const MAX_LIMITERS: usize = 4_096;
 
 /// Whose token a request has, sent or shown; nobody's where none is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -133,38 +133,38 @@ impl AccessControl {
     /// Counts a request of an address.
     fn count_request(&self, from: IpAddr) -> Result<(), AccessDenied> {
         let now = Instant::now();
-        let mut paces = self.limiters.lock().unwrap_or_else(PoisonError::into_inner);
-        if paces.len() >= ADDRESSES {
-            paces.clear();
+        let mut limiters = self.limiters.lock().unwrap_or_else(PoisonError::into_inner);
+        if limiters.len() >= MAX_LIMITERS {
+            limiters.clear();
         }
         let rate = self.rules.requests_per_second.get();
-        let pace = paces.entry(from).or_insert_with(|| RateLimiter::new(rate, now));
-        if !pace.has_capacity(now) {
+        let limiter = limiters.entry(from).or_insert_with(|| RateLimiter::new(rate, now));
+        if !limiter.has_capacity(now) {
             return Err(AccessDenied::RateLimited);
         }
-        pace.reserve_slot(now);
+        limiter.reserve_slot(now);
         Ok(())
     }
 }
 
 /// Lets a request pass, or says what is missing in the words of its protocol.
 pub(super) async fn enforce_access(
-    State(gate): State<AccessControl>,
+    State(access): State<AccessControl>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let turned = match gate.authorise_request(&request) {
+    let denied = match access.authorise_request(&request) {
         Ok(caller) => {
             request.extensions_mut().insert(caller);
             return next.run(request).await;
         }
-        Err(turned) => turned,
+        Err(denied) => denied,
     };
     let kind = request.headers().get(header::CONTENT_TYPE);
     let is_grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
     match is_grpc {
-        true => turned.grpc_status().into_http(),
-        false => turned.http_response(),
+        true => denied.grpc_status().into_http(),
+        false => denied.http_response(),
     }
 }
 
@@ -204,10 +204,10 @@ fn required_role(method: &Method, path: &str) -> AccessRole {
         return AccessRole::Report;
     }
     let changes = CHANGES.iter().any(|end| path.ends_with(end));
-    let looks = method == Method::GET
+    let is_query = method == Method::GET
         || GRPC.iter().any(|service| path.starts_with(service))
-        || LOOKS.contains(&path);
-    match looks && !changes {
+        || POSTED_QUERIES.contains(&path);
+    match is_query && !changes {
         true => AccessRole::Read,
         false => AccessRole::Write,
     }
@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_changes_something_needs_the_right_to_write() {
+    fn changes_need_the_role_write() {
         let cases = [
             ("GET", "/v1/jobs", AccessRole::Read),
             ("GET", "/metrics", AccessRole::Read),
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_a_bearers_or_a_password() {
+    fn a_token_is_a_bearer_token_or_a_password() {
         let given = |value: &str| {
             let value = value.parse().unwrap();
             presented_token(&HeaderMap::from_iter([(header::AUTHORIZATION, value)]))

@@ -49,7 +49,7 @@ pub enum JobSource {
     Rule,
 }
 
-/// A job.
+/// One row of the list of jobs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobRow {
     /// Its name.
@@ -85,7 +85,7 @@ pub struct JobRow {
     pub measured_iteration_bytes: Option<f64>,
 }
 
-/// A switch.
+/// One row of the list of switches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SwitchRow {
     /// Its name.
@@ -108,7 +108,7 @@ pub struct SwitchRow {
     pub problems: Vec<String>,
 }
 
-/// A directed link.
+/// One row of the list of links; each cable has one for either direction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkRow {
     /// Its name, as `leaf1:4>spine1:1`.
@@ -119,14 +119,14 @@ pub struct LinkRow {
     pub state: String,
     /// Share of time that it is busy if every job runs undisturbed.
     pub load: f64,
-    /// The same by class, from the highest.
+    /// The load by level, from the highest.
     pub levels: Vec<LevelLoad>,
     /// Jobs on it.
     pub jobs: Vec<String>,
     /// Share of its capacity that its switch counted, a mean over some seconds; none where nothing
     /// was counted, as on links that leave a host.
     pub measured: Option<f64>,
-    /// The same by class, from the highest.
+    /// The measured share by level, from the highest.
     pub measured_levels: Vec<LevelLoad>,
 }
 
@@ -147,14 +147,14 @@ impl ControllerView {
 
     /// The jobs in force, by rank.
     pub fn job_rows(&self) -> Vec<JobRow> {
-        let Self { request: question, reported_jobs: told, rollout: realised, .. } = self;
-        let told_ids: BTreeSet<&JobId> = told.jobs.iter().map(|job| &job.id).collect();
+        let Self { request, reported_jobs: reported, rollout, .. } = self;
+        let reported_ids: BTreeSet<&JobId> = reported.jobs.iter().map(|job| &job.id).collect();
         let known: BTreeMap<&JobId, &planner::Job> =
-            question.jobs.iter().map(|job| (&job.id, job)).collect();
+            request.jobs.iter().map(|job| (&job.id, job)).collect();
         let row = |(planned, why): (&planner::PlannedJob, &planner::JobRationale)| {
             let job = known.get(&planned.id);
             let (tenant, source) = match job {
-                Some(job) if told_ids.contains(&job.id) => (&job.tenant, JobSource::Telemetry),
+                Some(job) if reported_ids.contains(&job.id) => (&job.tenant, JobSource::Telemetry),
                 Some(job) => (&job.tenant, JobSource::Document),
                 None => (&self.adoption_rule(&planned.id)?.tenant, JobSource::Rule),
             };
@@ -167,7 +167,7 @@ impl ControllerView {
                 model: job.and_then(|job| job.model.clone()),
                 gpus: job.map_or(0, |job| job.gpu_count()),
                 reported: source == JobSource::Telemetry,
-                profiled: told.profiled.contains(&planned.id),
+                profiled: reported.profiled.contains(&planned.id),
                 level: planned.level,
                 rank: planned.rank,
                 intensity: planned.intensity,
@@ -179,7 +179,7 @@ impl ControllerView {
                 measured_iteration_bytes: period.map(|period| period.bytes),
             })
         };
-        let planned = realised.plan.jobs.iter().zip(&realised.report.rationales);
+        let planned = rollout.plan.jobs.iter().zip(&rollout.report.rationales);
         let mut rows: Vec<JobRow> = planned.filter_map(row).collect();
         rows.sort_by_key(|row| row.rank);
         rows
@@ -321,8 +321,8 @@ fn link_levels(loads: &BTreeMap<(LinkId, u8), f64>, link: LinkId) -> Vec<LevelLo
     levels.map(level).collect()
 }
 
-fn mastership_text(standing: Mastership) -> &'static str {
-    match standing {
+fn mastership_text(mastership: Mastership) -> &'static str {
+    match mastership {
         Mastership::Disconnected => "disconnected",
         Mastership::Candidate => "candidate",
         Mastership::Backup { .. } => "backup",

@@ -50,16 +50,16 @@ impl NorthboundService {
         self.access.watch_events().borrow().events_since(since, usize::MAX)
     }
 
-    /// The same, and what happens from then on, until the controller ends.
+    /// Pages of events after a position, then of new ones, until the controller ends.
     pub fn follow_events(&self, since: EventPosition) -> impl Stream<Item = EventPage> + use<> {
-        stream::unfold((self.access.watch_events(), since), |(mut told, since)| async move {
+        stream::unfold((self.access.watch_events(), since), |(mut log, since)| async move {
             loop {
-                let page = told.borrow_and_update().events_since(since, AT_ONCE);
+                let page = log.borrow_and_update().events_since(since, AT_ONCE);
                 if page.missed > 0 || !page.events.is_empty() {
                     let read = page.end_position();
-                    return Some((page, (told, read)));
+                    return Some((page, (log, read)));
                 }
-                told.changed().await.ok()?;
+                log.changed().await.ok()?;
             }
         })
     }
@@ -71,22 +71,25 @@ pub(super) async fn handle_request(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response {
-    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let asked = query.as_deref().unwrap_or_default().split('&');
     let asked = { asked }.find_map(|field| field.strip_prefix("since="));
-    // Whoever connects again says itself how far it was.
-    let since = header("last-event-id").or(asked).unwrap_or("0");
-    let since = match since.parse() {
+    // A browser that reconnects sends the last event that it has, which is later than the query.
+    let position = header_text(&headers, "last-event-id").or(asked).unwrap_or("0");
+    let since = match position.parse() {
         Ok(since) => since,
         Err(why) => return build_response(Err(invalid_position(why))),
     };
-    let wants_document = header(header::ACCEPT.as_str()).is_some_and(|accept| {
+    let wants_document = header_text(&headers, header::ACCEPT.as_str()).is_some_and(|accept| {
         accept.contains("application/json") && !accept.contains("text/event-stream")
     });
     match wants_document {
         true => build_response(encode_body(&service.events_since(since))),
         false => stream_response(service.follow_events(since)),
     }
+}
+
+fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
 }
 
 pub(super) fn invalid_position(why: String) -> ServiceError {
@@ -103,16 +106,15 @@ fn stream_response(pages: impl Stream<Item = EventPage> + Send + 'static) -> Res
 }
 
 fn encode_frames(page: &EventPage) -> Vec<Event> {
-    let missed = Some(page.missed).filter(|missed| *missed > 0);
-    let missed = missed.map(|missed| {
-        let event = Event::default().event("missed");
-        event.data(to_json(&MissedEvents { missed }))
+    let missed = (page.missed > 0).then(|| {
+        let frame = Event::default().event("missed");
+        frame.data(to_json(&MissedEvents { missed: page.missed }))
     });
-    let told = page.events.iter().map(|happening| {
-        let id = EventPosition { run: Some(page.run), sequence: happening.sequence };
-        Event::default().id(id.to_string()).data(to_json(happening))
+    let events = page.events.iter().map(|event| {
+        let id = EventPosition { run: Some(page.run), sequence: event.sequence };
+        Event::default().id(id.to_string()).data(to_json(event))
     });
-    missed.into_iter().chain(told).collect()
+    missed.into_iter().chain(events).collect()
 }
 
 fn to_json(value: &impl Serialize) -> String {

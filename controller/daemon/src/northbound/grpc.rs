@@ -120,22 +120,22 @@ impl Northbound for NorthboundService {
         &self,
         request: Request<proto::WatchEventsRequest>,
     ) -> RpcResult<Self::WatchEventsStream> {
-        let Some(since) = &request.get_ref().since else {
-            return Ok(event_stream(self, EventPosition::default()));
+        let since = match &request.get_ref().since {
+            None => EventPosition::default(),
+            Some(text) => text.parse().map_err(|error| error_status(invalid_position(error)))?,
         };
-        let since = since.parse().map_err(|error| error_status(invalid_position(error)))?;
         Ok(event_stream(self, since))
     }
 }
 
-/// What the server says of its services to who asks for that (gRPC reflection).
+/// Describes the services to clients (gRPC reflection).
 pub(super) fn reflection_service() -> ServerReflectionServer<impl ServerReflection> {
     let builder = Builder::configure().register_encoded_file_descriptor_set(api::DESCRIPTORS);
     builder.build_v1().expect("the descriptors are those that the services were made from")
 }
 
 impl NorthboundService {
-    /// The same, for whoever the gate has let in.
+    /// The service on behalf of the authenticated caller of a request.
     fn for_caller(&self, extensions: &Extensions) -> Self {
         let caller = extensions.get().cloned();
         let CallerIdentity(caller) = caller.unwrap_or_default();
@@ -143,7 +143,7 @@ impl NorthboundService {
     }
 }
 
-/// A stream of what happens after a position.
+/// A stream of the events after a position.
 fn event_stream(
     service: &NorthboundService,
     since: EventPosition,
@@ -162,24 +162,23 @@ fn events_message(page: &EventPage) -> Value {
     page
 }
 
-/// What a message asks for.
+/// The request in a message, whose fields have the names of the JSON request.
 fn parse_request<T: DeserializeOwned>(message: &impl Serialize) -> Result<T, Status> {
-    let wrong = |error: serde_json::Error| Status::invalid_argument(error.to_string());
-    serde_json::from_value(json!(message)).map_err(wrong)
+    serde_json::from_value(json!(message))
+        .map_err(|error| Status::invalid_argument(error.to_string()))
 }
 
-/// The message that says what an answer does.
+/// The message with the fields of a JSON response.
 fn to_message<T: DeserializeOwned>(answer: &impl Serialize) -> Result<T, Status> {
-    // A test asks for every answer, so what is wrong here is wrong there.
-    let wrong = |error: serde_json::Error| Status::internal(error.to_string());
-    serde_json::from_value(json!(answer)).map_err(wrong)
+    // A test requests every response, so a mismatch of the two forms fails there.
+    serde_json::from_value(json!(answer)).map_err(|error| Status::internal(error.to_string()))
 }
 
 fn rpc_response<T: DeserializeOwned>(answer: &impl Serialize) -> RpcResult<T> {
     to_message(answer).map(Response::new)
 }
 
-/// The same of a list, which is a field of its message.
+/// The response with a list, which is a field of its message.
 fn list_response<T: DeserializeOwned>(name: &str, rows: &impl Serialize) -> RpcResult<T> {
     rpc_response(&json!({ name: rows }))
 }

@@ -36,7 +36,7 @@ const HANDSHAKES: usize = 256;
 const READY: usize = 64;
 
 /// The longest that a handshake may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How a record of TLS with a handshake begins (RFC 8446 §5.1).
 const HANDSHAKE: u8 = 22;
@@ -162,7 +162,7 @@ async fn accept_connections(
             (stream, from) = Listener::accept(&mut listener), if handshakes.len() < HANDSHAKES => {
                 let (acceptor, to) = (acceptor.clone(), to.clone());
                 handshakes.spawn(async move {
-                    match timeout(PATIENCE, accept_tls(stream, &acceptor)).await {
+                    match timeout(HANDSHAKE_TIMEOUT, accept_tls(stream, &acceptor)).await {
                         Ok(Ok(stream)) => drop(to.send((Either::Right(stream), from)).await),
                         Ok(Err(why)) => debug!(%from, "no handshake: {why}"),
                         Err(_) => debug!(%from, "no handshake in time"),

@@ -185,7 +185,7 @@ pub fn openapi_document() -> Value {
     })
 }
 
-/// The same as text.
+/// The OpenAPI document as JSON text.
 pub fn openapi_text() -> String {
     let text = serde_json::to_string_pretty(&openapi_document());
     text.expect("a document has text for keys") + "\n"

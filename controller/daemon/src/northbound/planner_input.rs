@@ -33,13 +33,13 @@ pub struct PlannerInput {
 
 impl PlannerInput {
     pub(super) fn from_state(state: &State) -> Self {
-        let question = state.current_request();
-        let fabric = &question.fabric;
+        let request = state.current_request();
+        let fabric = &request.fabric;
         let links = fabric.link_ids();
         let down = links.filter(|link| !fabric.is_up(*link));
         Self {
             down_links: down.map(|link| fabric.link_name(link)).collect(),
-            jobs: jobs_document(fabric, &question.jobs),
+            jobs: jobs_document(fabric, &request.jobs),
             policy: state.policy_history().latest().content.clone(),
             capabilities: (fabric.switches().iter())
                 .map(|switch| (switch.name.clone(), default_pipeline().capabilities()))

@@ -42,11 +42,11 @@ mod tests {
     #[test]
     fn a_burst_passes_and_then_the_rate_holds() {
         let now = Instant::now() + Duration::from_secs(60);
-        let mut pace = RateLimiter::new(10, now);
-        let waits: Vec<_> = (0..30).map(|_| pace.reserve_slot(now)).collect();
+        let mut limiter = RateLimiter::new(10, now);
+        let waits: Vec<_> = (0..30).map(|_| limiter.reserve_slot(now)).collect();
         assert!(waits[9] <= now && waits[10] > now);
         assert_eq!(waits[29] - now, Duration::from_secs(2));
         let later = now + Duration::from_secs(30);
-        assert!(pace.reserve_slot(later) < later, "a rest is a new burst, no more");
+        assert!(limiter.reserve_slot(later) < later, "a rest is a new burst, no more");
     }
 }

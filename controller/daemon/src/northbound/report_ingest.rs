@@ -97,11 +97,11 @@ impl proto::telemetry_server::Telemetry for ReportIngest {
         let peer = request.extensions().get::<ConnectInfo<ClientPeer>>();
         let address = peer.map(|ConnectInfo(peer)| peer.address.ip());
         let guest = self.streams.admit_stream(address, &self.limits)?;
-        let (remarks, outgoing) = mpsc::channel(QUEUED_FEEDBACK);
+        let (feedback, outgoing) = mpsc::channel(QUEUED_FEEDBACK);
         let line = StreamReader {
             reporter: ReporterId(self.next.fetch_add(1, Ordering::Relaxed)),
             events: self.events.clone(),
-            feedback: remarks,
+            feedback,
             limiter: RateLimiter::new(self.limits.reports_per_second.get(), Instant::now()),
         };
         let incoming = request.into_inner();
@@ -109,7 +109,7 @@ impl proto::telemetry_server::Telemetry for ReportIngest {
             line.read_reports(incoming).await;
             drop(guest);
         });
-        let outgoing = ReceiverStream::new(outgoing).map(|remark| Ok(remark.into()));
+        let outgoing = ReceiverStream::new(outgoing).map(|feedback| Ok(feedback.into()));
         Ok(Response::new(Box::pin(outgoing)))
     }
 }
@@ -131,8 +131,8 @@ impl StreamReader {
         while let Ok(Some(report)) = incoming.message().await {
             match TelemetryReport::try_from(report) {
                 Ok(report) => {
-                    let said = StreamEvent::Reported(self.reporter, report);
-                    if self.events.send(said).await.is_err() {
+                    let event = StreamEvent::Reported(self.reporter, report);
+                    if self.events.send(event).await.is_err() {
                         return;
                     }
                 }
@@ -145,21 +145,21 @@ impl StreamReader {
     }
 
     fn reject_report(&self, why: &dyn std::error::Error) {
-        let remark = ReportFeedback {
+        let feedback = ReportFeedback {
             to: Some(self.reporter),
             job: String::new(),
             finding: Finding::error("report", format!("refused: {why}")),
         };
-        drop(self.feedback.try_send(remark));
+        drop(self.feedback.try_send(feedback));
     }
 }
 
 impl From<ReportFeedback> for proto::ReportFeedback {
-    fn from(remark: ReportFeedback) -> Self {
+    fn from(feedback: ReportFeedback) -> Self {
         Self {
-            job: remark.job,
-            severity: remark.finding.severity.to_string(),
-            text: remark.finding.text,
+            job: feedback.job,
+            severity: feedback.finding.severity.to_string(),
+            text: feedback.finding.text,
         }
     }
 }

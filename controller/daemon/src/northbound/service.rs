@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use planner::{DocumentFieldError, PlanDocument, PolicyDocument};
+use planner::{PlanDocument, PolicyDocument};
 use tokio::sync::watch;
 use topology::document::{self, DocumentError, DocumentFormat};
 use topology::spec::{self, FabricDocument};
@@ -28,17 +28,17 @@ use crate::config::Config;
 use crate::policy_history::{PolicyContent, PolicyRevision, RevisionMetadata, TemporaryOverride};
 use crate::preview::{PolicyPreview, preview_policy};
 use crate::state::SubmitReceipt;
-use crate::state::{PolicyProposal, State, StateEvent};
+use crate::state::{PolicyProposal, StateEvent};
 use crate::telemetry::counter_aggregator::MeasuredTraffic;
 
-/// How long a trial outlives the time that switches have to hold it, so that it does not end while
-/// its end is being told.
-const MARGIN: Duration = Duration::from_secs(5);
+/// How long a trial outlives the deadline of the switches, so that it does not expire by itself
+/// while its rollback is being submitted.
+const TRIAL_MARGIN: Duration = Duration::from_secs(5);
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
-    /// What was asked for makes no sense, or is refused; why.
+    /// The request is invalid or refused, for these reasons.
     #[error("{}", one_line(.0))]
     Refused(Vec<Finding>),
     /// There is nothing of this name.
@@ -49,34 +49,34 @@ pub enum ServiceError {
     Controller(#[from] ControllerError),
 }
 
-/// The service.
+/// Answers the queries and commands of operators, whatever protocol they use.
 #[derive(Clone, Debug)]
 pub struct NorthboundService {
     pub(super) access: ControllerAccess,
     verify: Duration,
-    /// What switches count, and where jobs say something else; nothing where nobody reads it.
+    /// What switches count, and where reports differ; none where counters are not read.
     measured: Option<MeasurementReceivers>,
-    /// Whose request this is, by their token.
+    /// The caller, if a token identifies one.
     caller: Option<Arc<str>>,
 }
 
-/// What switches count, and where jobs say something else.
+/// What switches count, and where reports of jobs differ from that.
 type MeasurementReceivers = (watch::Receiver<Arc<MeasuredTraffic>>, watch::Receiver<Vec<Finding>>);
 
 impl NorthboundService {
-    /// One that asks and tells `access`.
+    /// A service that queries and changes the controller through `access`.
     pub fn new(access: ControllerAccess, config: &Config) -> Self {
         let verify = config.verify_deadline;
         Self { access, verify, measured: None, caller: None }
     }
 
-    /// The same, for who is known by a token.
+    /// The service on behalf of the caller that a token identifies.
     #[must_use]
     pub(super) fn with_caller(&self, caller: Option<Arc<str>>) -> Self {
         Self { caller, ..self.clone() }
     }
 
-    /// The same, which also tells what switches count and where jobs say something else.
+    /// Adds what switches count, and where reports of jobs differ from that.
     #[must_use]
     pub(crate) fn with_measurements(
         self,
@@ -98,13 +98,14 @@ impl NorthboundService {
     /// # Errors
     /// The controller has stopped, or has no plan yet.
     pub async fn current_view(&self) -> Result<ControllerView, ServiceError> {
-        let (question, told) = self.access.query_state(ControllerView::read_inputs).await?;
-        let realised = self.access.current_rollout().ok_or(ControllerError::Stopped)?;
+        let (plan_request, reported_jobs) =
+            self.access.query_state(ControllerView::read_inputs).await?;
+        let rollout = self.access.current_rollout().ok_or(ControllerError::Stopped)?;
         let (measured, disputes) = self.latest_measurements();
         Ok(ControllerView {
-            request: question,
-            reported_jobs: told,
-            rollout: realised,
+            request: plan_request,
+            reported_jobs,
+            rollout,
             measured,
             disputes,
             drainage: self.access.watch_drains().borrow().clone(),
@@ -141,8 +142,8 @@ impl NorthboundService {
     /// # Errors
     /// As above.
     pub async fn get_fabric(&self) -> Result<FabricDocument, ServiceError> {
-        let realised = self.access.current_rollout().ok_or(ControllerError::Stopped)?;
-        Ok(spec::explicit_document(&realised.fabric))
+        let rollout = self.access.current_rollout().ok_or(ControllerError::Stopped)?;
+        Ok(spec::explicit_document(&rollout.fabric))
     }
 
     /// The plan in force.
@@ -153,7 +154,7 @@ impl NorthboundService {
         Ok(self.current_view().await?.plan_document())
     }
 
-    /// What is planned for.
+    /// The input of the planner in force.
     ///
     /// # Errors
     /// The controller has stopped.
@@ -161,7 +162,7 @@ impl NorthboundService {
         Ok(self.access.query_state(PlannerInput::from_state).await?)
     }
 
-    /// What an operator should look at.
+    /// Findings that need the attention of an operator.
     ///
     /// # Errors
     /// As above.
@@ -169,19 +170,18 @@ impl NorthboundService {
         Ok(self.current_view().await?.health_findings())
     }
 
-    /// Why a job, or the job of a flow, is treated as it is.
+    /// Explains the level and paths of a job, or of the job of a flow.
     ///
     /// # Errors
     /// There is neither; the error has the nearest name.
     pub async fn explain_job(&self, name: &str) -> Result<ExplainJobResponse, ServiceError> {
         let view = self.current_view().await?;
-        let unknown = || {
+        view.find_explanation(name).ok_or_else(|| {
             let jobs = view.rollout.plan.jobs.iter().map(|job| job.id.as_str());
-            let near = document::nearest_name(name, jobs);
-            let near = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
-            ServiceError::Unknown(format!("no job and no flow is called `{name}`{near}"))
-        };
-        view.find_explanation(name).ok_or_else(unknown)
+            let nearest = document::nearest_name(name, jobs);
+            let hint = nearest.map_or_else(String::new, |job| format!("; did you mean `{job}`?"));
+            ServiceError::Unknown(format!("no job and no flow is called `{name}`{hint}"))
+        })
     }
 
     /// Metrics as Prometheus reads them.
@@ -209,15 +209,15 @@ impl NorthboundService {
     /// # Errors
     /// The controller has stopped.
     pub async fn list_policy_revisions(&self) -> Result<Vec<PolicyRevisionDiff>, ServiceError> {
-        let history = |state: &State| {
-            let history = state.policy_history().revisions_with_changes().into_iter();
-            let chapter = |(revision, changes): (&PolicyRevision, _)| PolicyRevisionDiff {
-                revision: revision.clone(),
-                changes,
-            };
-            history.map(chapter).collect()
-        };
-        Ok(self.access.query_state(history).await?)
+        let history = self.access.query_state(|state| {
+            let revisions = state.policy_history().revisions_with_changes().into_iter();
+            let diffs = revisions.map(|(revision, changes)| {
+                let revision = revision.clone();
+                PolicyRevisionDiff { revision, changes }
+            });
+            diffs.collect()
+        });
+        Ok(history.await?)
     }
 
     /// What a change would do; nothing changes.
@@ -226,38 +226,38 @@ impl NorthboundService {
     /// It would be refused.
     pub async fn preview_policy(
         &self,
-        wish: &PreviewPolicyRequest,
+        request: &PreviewPolicyRequest,
     ) -> Result<PolicyPreview, ServiceError> {
-        let content = self.resolve_content(wish).await?;
+        let content = self.resolve_content(request).await?;
         let considered = content.clone();
-        let look = move |state: &State| {
+        let query = self.access.query_state(move |state| {
             let changes = state.policy_history().latest().content.changes_to(&considered);
             (changes, state.preview_request(&considered))
-        };
-        let (policy, question) = self.access.query_state(look).await?;
-        let question = question.map_err(refuse_with)?;
+        });
+        let (policy, prepared) = query.await?;
+        let plan_request = prepared.map_err(refuse_with)?;
         let tables = self.access.desired_tables().tables.clone();
         let present = self.access.current_rollout().ok_or(ControllerError::Stopped)?;
-        let work = move || preview_policy(question, &present, &tables);
-        let preview = tokio::task::spawn_blocking(work).await;
-        let preview = preview.map_err(|_| ControllerError::Stopped)?;
+        // Planning takes long enough to hold up other tasks of this thread.
+        let planning =
+            tokio::task::spawn_blocking(move || preview_policy(plan_request, &present, &tables));
+        let forecast = planning.await.map_err(|_| ControllerError::Stopped)?;
         let preview =
-            preview.map_err(|why| refuse_with(Finding::error("forecast", why.to_string())))?;
+            forecast.map_err(|why| refuse_with(Finding::error("forecast", why.to_string())))?;
         Ok(PolicyPreview { policy, ..preview })
     }
 
     /// Makes a change: all of it, or none.
     ///
     /// # Errors
-    /// It is refused. That switches do not hold it in time is no error but the answer that it was
-    /// taken back.
+    /// It is refused. If switches do not hold it in time, the response reports the rollback.
     pub async fn apply_policy(
         &self,
-        order: &ApplyPolicyRequest,
+        request: &ApplyPolicyRequest,
     ) -> Result<PolicyChangeResponse, ServiceError> {
-        let content = self.resolve_content(&order.change).await?;
-        let signature = self.sign_change(&order.author, &order.reason);
-        self.put_in_force(content, signature, order.confirm_within_seconds).await
+        let content = self.resolve_content(&request.change).await?;
+        let signature = self.sign_change(&request.author, &request.reason);
+        self.put_in_force(content, signature, request.confirm_within_seconds).await
     }
 
     /// Lets the revision on trial stay.
@@ -272,32 +272,34 @@ impl NorthboundService {
         self.change_response(true, receipt.findings).await
     }
 
-    /// Goes back: from a trial, to what was before it, or to any revision.
+    /// Rolls back: a trial to what was before it, or to any earlier revision.
     ///
     /// # Errors
     /// There is nothing to go back to.
     pub async fn rollback_policy(
         &self,
-        say: &RollbackPolicyRequest,
+        request: &RollbackPolicyRequest,
     ) -> Result<PolicyChangeResponse, ServiceError> {
-        let signature = self.sign_change(&say.author, &say.reason);
-        let wanted = say.revision;
-        let target = move |state: &State| {
-            let ledger = state.policy_history();
-            let revision = wanted
-                .map_or_else(|| ledger.previous_revision(), |number| ledger.find_revision(number));
+        let signature = self.sign_change(&request.author, &request.reason);
+        let wanted = request.revision;
+        let target = self.access.query_state(move |state| {
+            let history = state.policy_history();
+            let revision = wanted.map_or_else(
+                || history.previous_revision(),
+                |number| history.find_revision(number),
+            );
             let content = revision.map(|revision| revision.content.clone());
-            (ledger.latest().trial.is_some(), content)
-        };
-        let (on_trial, content) = self.access.query_state(target).await?;
+            (history.latest().trial.is_some(), content)
+        });
+        let (on_trial, content) = target.await?;
         if on_trial && wanted.is_none() {
             return self.revert_trial(signature, Vec::new()).await;
         }
-        let unknown = || match wanted {
+        let content = content.ok_or_else(|| match wanted {
             Some(number) => ServiceError::Unknown(format!("there is no revision {number}")),
             None => ServiceError::Unknown("nothing was in force before".to_owned()),
-        };
-        self.put_in_force(content.ok_or_else(unknown)?, signature, None).await
+        })?;
+        self.put_in_force(content, signature, None).await
     }
 
     /// Puts a content in force, and keeps it if every switch holds it in time.
@@ -307,20 +309,19 @@ impl NorthboundService {
         signature: RevisionMetadata,
         confirm_within: Option<u64>,
     ) -> Result<PolicyChangeResponse, ServiceError> {
-        let within = confirm_within.map_or(self.verify + MARGIN, Duration::from_secs);
+        let within = confirm_within.map_or(self.verify + TRIAL_MARGIN, Duration::from_secs);
         let until = signature.at_ms.saturating_add(within.as_millis() as u64);
         let proposal =
             PolicyProposal { content, signature: signature.clone(), trial_until: Some(until) };
         let receipt = self.submit_event(StateEvent::PolicyProposed(Box::new(proposal))).await?;
         let verified = self.access.await_verified(receipt.generation, self.verify);
         if let Err(why) = verified.await {
-            let told = Finding::error("policy", format!("taken back: {why}"));
+            let failure = Finding::error("policy", format!("taken back: {why}"));
             let reason = "not every switch held it in time".to_owned();
             let signature = RevisionMetadata { reason, ..signature };
-            return self.revert_trial(signature, vec![told]).await;
+            return self.revert_trial(signature, vec![failure]).await;
         }
-        let is_on_trial = |state: &State| state.policy_history().latest().trial.is_some();
-        if confirm_within.is_none() && self.access.query_state(is_on_trial).await? {
+        if confirm_within.is_none() && self.get_policy().await?.trial.is_some() {
             self.submit_event(StateEvent::PolicyConfirmed).await?;
         }
         self.change_response(true, receipt.findings).await
@@ -360,7 +361,7 @@ impl NorthboundService {
     }
 
     fn sign_change(&self, author: &str, reason: &str) -> RevisionMetadata {
-        // What somebody says of themselves stands beside what is known of them.
+        // The name in the request is not authenticated; it stands beside the name of the token.
         let author = match self.caller.as_deref() {
             None => author.to_owned(),
             Some(known) if author.is_empty() || author == known => known.to_owned(),
@@ -373,16 +374,16 @@ impl NorthboundService {
         }
     }
 
-    /// What a wish comes to, on what is in force.
+    /// The content that a request leads to, based on what is in force.
     async fn resolve_content(
         &self,
-        wish: &PreviewPolicyRequest,
+        request: &PreviewPolicyRequest,
     ) -> Result<PolicyContent, ServiceError> {
         let mut content = self.get_policy().await?.content;
-        if let Some(text) = &wish.policy {
+        if let Some(text) = &request.policy {
             content.policy = parse_policy(text).map_err(refuse_with)?;
         }
-        if let Some(wanted) = &wish.temporary_override {
+        if let Some(wanted) = &request.temporary_override {
             let lasts = wanted.duration_seconds.saturating_mul(1_000);
             let temporary = TemporaryOverride {
                 rule: wanted.rule.clone(),
@@ -400,13 +401,18 @@ impl NorthboundService {
 /// What is wrong, where, and what would be right.
 pub fn parse_policy(text: &PolicyFile) -> Result<PolicyDocument, Finding> {
     let PolicyFile { file, text } = text;
-    let wrong = |error: DocumentError| Finding::error("policy", error.to_string());
-    let format = DocumentFormat::from_file_name(file).map_err(wrong)?;
-    let document: PolicyDocument = document::parse_document(text, format, file).map_err(wrong)?;
-    let sound = document.to_policy(file);
-    let located = |error: DocumentFieldError| error.with_line_in(text, format);
-    sound.map_err(|error| Finding::error("policy", located(error).to_string()))?;
+    let format = DocumentFormat::from_file_name(file).map_err(|error| document_finding(&error))?;
+    let document: PolicyDocument =
+        document::parse_document(text, format, file).map_err(|error| document_finding(&error))?;
+    // The parser knows lines; the checks know fields, the lines of which are searched in the text.
+    document
+        .to_policy(file)
+        .map_err(|error| Finding::error("policy", error.with_line_in(text, format).to_string()))?;
     Ok(document)
+}
+
+fn document_finding(error: &DocumentError) -> Finding {
+    Finding::error("policy", error.to_string())
 }
 
 fn refuse_with(finding: Finding) -> ServiceError {

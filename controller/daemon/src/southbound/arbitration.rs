@@ -63,7 +63,7 @@ pub enum Mastership {
     Candidate,
     /// Another controller may write; this one waits for it to leave.
     Backup {
-        /// The election id of the other, as far as the switch tells.
+        /// The election id of the other, as far as the switch reports it.
         primary: ElectionId,
     },
     /// Nobody may write; it takes a higher election id.
@@ -95,7 +95,7 @@ impl Mastership {
     }
 }
 
-/// What the machine is told.
+/// Inputs of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArbitrationInput {
     /// A stream to the switch is open.
@@ -104,16 +104,16 @@ pub enum ArbitrationInput {
     StatusReceived(MastershipStatus),
     /// The term that this controller bids in at all switches.
     TermChosen(u64),
-    /// The term in which it was elected beside the switches; its bids must say so.
+    /// The term in which it was elected through etcd; its bids must carry that term.
     ElectionWon(u64),
     /// The stream ended.
     StreamClosed,
 }
 
-/// What the machine asks for.
+/// Outputs of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArbitrationOutput {
-    /// Nothing; its standing may have changed.
+    /// Nothing; the mastership may have changed.
     Wait,
     /// Send this election id to the switch.
     Bid(ElectionId),
@@ -146,16 +146,16 @@ impl MastershipArbitration {
         self.mastership
     }
 
-    /// The one transition.
+    /// Applies an input and returns what to send; the only transition of the machine.
     pub fn step(&mut self, input: ArbitrationInput) -> ArbitrationOutput {
         let output = match (self.mastership, input) {
             (_, ArbitrationInput::StreamClosed) => self.set_mastership(Mastership::Disconnected),
             (Mastership::Disconnected, ArbitrationInput::StreamOpened) => self.next_bid(),
-            (standing, ArbitrationInput::TermChosen(term)) => self.raise_term(standing, term),
-            (standing, ArbitrationInput::ElectionWon(term)) => {
-                self.adopt_elected_term(standing, term)
+            (mastership, ArbitrationInput::TermChosen(term)) => self.raise_term(mastership, term),
+            (mastership, ArbitrationInput::ElectionWon(term)) => {
+                self.adopt_elected_term(mastership, term)
             }
-            // A stream opens once; a word of the switch before we bid is none of our business.
+            // A stream opens once, and a status before our first bid concerns other controllers.
             (_, ArbitrationInput::StreamOpened)
             | (Mastership::Disconnected, ArbitrationInput::StatusReceived(_)) => {
                 ArbitrationOutput::Wait
@@ -175,7 +175,7 @@ impl MastershipArbitration {
         output
     }
 
-    /// The session holds no id that it did not bid, and once it has a stream it has bid.
+    /// The session holds only ids that it bid, and it has bid once it has a stream.
     pub fn check_invariant(&self) {
         debug_assert!(self.mastership == Mastership::Disconnected || self.bids > 0);
         if let Mastership::Primary { election } = self.mastership {
@@ -183,8 +183,8 @@ impl MastershipArbitration {
         }
     }
 
-    fn set_mastership(&mut self, standing: Mastership) -> ArbitrationOutput {
-        self.mastership = standing;
+    fn set_mastership(&mut self, mastership: Mastership) -> ArbitrationOutput {
+        self.mastership = mastership;
         ArbitrationOutput::Wait
     }
 
@@ -199,11 +199,11 @@ impl MastershipArbitration {
         ArbitrationOutput::Bid(self.last_bid)
     }
 
-    /// Bids in a later term than before, where that may change anything now. Where it may not, the
-    /// term is kept for the next bid; told again when it may, the machine bids.
-    fn raise_term(&mut self, standing: Mastership, term: u64) -> ArbitrationOutput {
+    /// Bids in a later term if that can change the mastership now; otherwise keeps the term for the
+    /// next bid. The same input leads to a bid once the mastership allows it.
+    fn raise_term(&mut self, mastership: Mastership, term: u64) -> ArbitrationOutput {
         self.term = self.term.max(term);
-        match standing {
+        match mastership {
             Mastership::Backup { .. } | Mastership::NoPrimary { .. }
                 if self.term > self.last_bid.term() =>
             {
@@ -213,14 +213,14 @@ impl MastershipArbitration {
         }
     }
 
-    /// Bids in a later term, also where an earlier one was won: that is not what others are fenced
-    /// by.
-    fn adopt_elected_term(&mut self, standing: Mastership, term: u64) -> ArbitrationOutput {
+    /// Bids in a later term, even where an earlier one was won: an election id of the earlier term
+    /// does not fence the leaders in between.
+    fn adopt_elected_term(&mut self, mastership: Mastership, term: u64) -> ArbitrationOutput {
         if term <= self.term {
             return ArbitrationOutput::Wait;
         }
         self.term = term;
-        match standing {
+        match mastership {
             Mastership::Disconnected => ArbitrationOutput::Wait,
             _ => self.next_bid(),
         }
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn by_the_specification_a_backup_outbids_the_one_that_left_when_it_is_to_lead() {
+    fn a_chosen_backup_outbids_a_primary_that_left() {
         let election = ElectionId::new(10, 3, 2);
         check(
             &[
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_elected_beside_the_switches_bids_in_that_term_where_it_is_primary_too() {
+    fn an_elected_primary_bids_again_in_the_term_of_its_election() {
         let election = ElectionId::new(8, 3, 2);
         check(
             &[

@@ -107,19 +107,18 @@ impl SwitchNetwork for GrpcNetwork {
 }
 
 impl SwitchClient {
-    /// Connects.
+    /// Connects to the switch at `address`.
     ///
     /// # Errors
-    /// The address is none, or nobody answers there before the deadline.
+    /// The address is invalid, or nothing answers there before the deadline.
     pub async fn connect(
         address: &SwitchAddress,
         limits: &SouthboundConfig,
     ) -> Result<Self, ClientError> {
-        let invalid = |_| ClientError::Address(address.p4runtime.clone());
-        let endpoint =
-            Endpoint::try_from(TlsConfig::server_uri(limits.tls.as_ref(), &address.p4runtime));
-        let endpoint = TlsConfig::secure_endpoint(limits.tls.as_ref(), endpoint.map_err(invalid)?);
-        let endpoint = endpoint
+        let tls = limits.tls.as_ref();
+        let plain = Endpoint::try_from(TlsConfig::server_uri(tls, &address.p4runtime))
+            .map_err(|_| ClientError::Address(address.p4runtime.clone()))?;
+        let endpoint = TlsConfig::secure_endpoint(tls, plain)
             .map_err(ClientError::Connect)?
             .connect_timeout(limits.connect_deadline)
             .http2_keep_alive_interval(limits.keepalive)
@@ -178,10 +177,10 @@ impl SwitchClient {
         pins: &[EntryKey],
         cells: &[u32],
     ) -> Result<CounterReading, ClientError> {
-        let pins = pins.iter().map(codec::encode_row_counter_read);
         let counter = default_pipeline().port_level_counter();
-        let cells = cells.iter().map(|index| codec::encode_cell_read(counter, *index));
-        let answer = self.read_entities(pins.chain(cells).collect()).await?;
+        let pin_reads = pins.iter().map(codec::encode_row_counter_read);
+        let cell_reads = cells.iter().map(|index| codec::encode_cell_read(counter, *index));
+        let answer = self.read_entities(pin_reads.chain(cell_reads).collect()).await?;
         Ok(CounterReading {
             pins: codec::decode_row_counters(&answer).map_err(decode_error)?,
             cells: codec::decode_counter_cells(&answer).map_err(decode_error)?,
@@ -207,27 +206,27 @@ impl SwitchClient {
         call: &'static str,
         answer: impl Future<Output = Result<T, Status>>,
     ) -> Result<T, ClientError> {
-        let answer = tokio::time::timeout(self.limits.rpc_deadline, answer).await;
-        let answer = answer.map_err(|_| ClientError::Deadline(call))?;
-        answer.map_err(|status| call_error(call, &status))
+        let in_time = tokio::time::timeout(self.limits.rpc_deadline, answer).await;
+        let result = in_time.map_err(|_| ClientError::Deadline(call))?;
+        result.map_err(|status| call_error(call, &status))
     }
 }
 
 impl SwitchConnection for SwitchClient {
     async fn open_stream(&self, bid: ElectionId) -> Result<StreamChannel, ClientError> {
-        let (say, queue) = mpsc::channel(self.limits.stream_queue.get());
-        say.try_send(OutgoingMessage::Bid(bid)).expect("a new queue has room for one message");
+        let (outgoing, queue) = mpsc::channel(self.limits.stream_queue.get());
+        outgoing.try_send(OutgoingMessage::Bid(bid)).expect("a new queue has room for one message");
         let device_id = self.device_id;
-        let messages = ReceiverStream::new(queue).map(move |said| encode_message(device_id, said));
+        let messages =
+            ReceiverStream::new(queue).map(move |message| encode_message(device_id, message));
         let mut calls = self.calls.clone();
         let answer = self.call_within_deadline("StreamChannel", calls.stream_channel(messages));
         let answers = answer.await?.into_inner();
-        let heard = answers.filter_map(|answer| {
-            let heard = answer.map_err(|status| call_error("StreamChannel", &status));
-            future::ready(heard.map(decode_message).transpose())
+        let incoming = answers.filter_map(|answer| {
+            let message = answer.map_err(|status| call_error("StreamChannel", &status));
+            future::ready(message.map(decode_message).transpose())
         });
-        let hear = heard.boxed();
-        Ok(StreamChannel { outgoing: say, incoming: hear })
+        Ok(StreamChannel { outgoing, incoming: incoming.boxed() })
     }
 
     async fn read_cookie(&self) -> Result<Option<u64>, ClientError> {
@@ -307,8 +306,8 @@ impl SwitchConnection for SwitchClient {
     }
 }
 
-fn encode_message(device_id: u64, said: OutgoingMessage) -> p4rt::StreamMessageRequest {
-    let update = match said {
+fn encode_message(device_id: u64, message: OutgoingMessage) -> p4rt::StreamMessageRequest {
+    let update = match message {
         OutgoingMessage::Bid(election) => ToSwitch::Arbitration(p4rt::MasterArbitrationUpdate {
             device_id,
             election_id: Some(election.into()),

@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_neither_desired_nor_signed_is_foreign() {
+    fn entries_neither_desired_nor_signed_are_foreign() {
         let ours = [row(1).with_signature(), row(2).with_signature(), row(3)];
         check((ForeignEntryPolicy::Keep, UnknownEntries::Delete), &ours, &[row(4)]);
         check((ForeignEntryPolicy::Report, UnknownEntries::Delete), &ours, &[row(4)]);
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_known_all_that_is_not_desired_stays() {
+    fn without_a_known_fabric_all_other_entries_stay() {
         let ours = [row(1).with_signature(), row(3)];
         let others = [row(2).with_signature(), row(4)];
         check((ForeignEntryPolicy::Delete, UnknownEntries::Keep), &ours, &others);

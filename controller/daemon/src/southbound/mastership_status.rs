@@ -65,8 +65,8 @@ mod tests {
             (5, MastershipStatus::NoPrimary { highest }),
             (13, MastershipStatus::Backup { highest }),
         ];
-        for (code, verdict) in cases {
-            assert_eq!(MastershipStatus::from_update(&update(code, 7)), verdict, "status {code}");
+        for (code, expected) in cases {
+            assert_eq!(MastershipStatus::from_update(&update(code, 7)), expected, "status {code}");
         }
     }
 

@@ -47,7 +47,7 @@ mod tests {
     const LASTS: Duration = Duration::from_millis(20);
 
     #[tokio::test(start_paused = true)]
-    async fn work_is_done_in_turns_and_who_is_slow_holds_nobody_up_for_long() {
+    async fn reads_take_turns_and_a_slow_read_blocks_others_briefly() {
         let (turns, begun) = (ReadLimiter::new(2, LASTS), Instant::now());
         let work = [1_000, 5, 5, 5, 1_000].map(Duration::from_millis);
         let done = work.map(|length| {
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn where_all_are_slow_nobody_waits_longer_than_a_turn() {
+    async fn among_slow_reads_each_waits_at_most_one_turn() {
         let (turns, begun) = (ReadLimiter::new(1, LASTS), Instant::now());
         let hour = Duration::from_secs(3_600);
         let slow = (0..9).map(|_| turns.run_limited(async move { sleep(hour).await }));

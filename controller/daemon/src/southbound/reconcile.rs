@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_changes_waits_for_nothing_but_what_is_added() {
+    fn modifications_wait_only_for_insertions() {
         check(&[(Modify, 'a'), (Modify, 'b'), (Modify, 'c')], &[3]);
         check(&[(Modify, 'a'), (Insert, 'b'), (Modify, 'b')], &[3]);
         check(&[(Insert, 'a'), (Modify, 'b'), (Modify, 'c')], &[1, 2]);

@@ -90,15 +90,15 @@ impl ReconcileState {
         }
     }
 
-    /// Waits for a newer generation until `due`. What is not newer does not count.
+    /// Waits for a newer generation until `due`; updates of the same generation are skipped.
     pub(super) async fn wait_for_newer(
         &self,
-        news: &mut watch::Receiver<Arc<DesiredTables>>,
+        updates: &mut watch::Receiver<Arc<DesiredTables>>,
         due: Instant,
     ) -> Option<Arc<DesiredTables>> {
         let generation = self.desired.generation;
-        let newer = news.wait_for(|news| news.generation > generation);
-        let newer = timeout_at(due, newer).await.ok()?.ok()?;
+        let next = updates.wait_for(|desired| desired.generation > generation);
+        let newer = timeout_at(due, next).await.ok()?.ok()?;
         Some(Arc::clone(&newer))
     }
 

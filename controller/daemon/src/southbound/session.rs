@@ -59,7 +59,7 @@ enum SessionError {
     NoArbitrationReply,
 }
 
-/// Deals with one switch until `stop` is called. Withdraws nothing when it ends.
+/// Runs the session of one switch until `stop`. Entries stay on the switch when it ends.
 pub(crate) async fn run_session<N: SwitchNetwork>(
     target: SwitchTarget,
     shared: SessionContext<N>,
@@ -75,7 +75,7 @@ struct SwitchSession<N> {
     address: SwitchAddress,
     context: SessionContext<N>,
     arbitration: MastershipArbitration,
-    /// The standing that the board shows.
+    /// The mastership that the board shows.
     shown_mastership: Mastership,
 }
 
@@ -108,8 +108,8 @@ impl<N: SwitchNetwork> SwitchSession<N> {
 
     /// One connection, until it fails.
     async fn run_connection(&mut self, failures: &mut u32) -> Result<Infallible, SessionError> {
-        let mut mandate = self.context.write_permit.clone();
-        self.arbitration.step(wait_for_term(&mut mandate).await);
+        let mut permit = self.context.write_permit.clone();
+        self.arbitration.step(wait_for_term(&mut permit).await);
         let limits = &self.context.config.southbound;
         let connecting = self.context.network.connect_switch(&self.address, limits);
         let switch = connecting.await?;
@@ -118,43 +118,44 @@ impl<N: SwitchNetwork> SwitchSession<N> {
             ArbitrationOutput::Wait => return Err(SessionError::NoArbitrationReply),
         };
         loop {
-            let now = *mandate.borrow_and_update();
+            let now = *permit.borrow_and_update();
             if let Some(input) = now.arbitration_input() {
                 send_bid(&mut self.arbitration, input, &stream.outgoing).await?;
             }
-            let standing = self.arbitration.mastership();
-            self.show_mastership(standing);
-            let say = stream.outgoing.clone();
-            let antenna = &self.context.packet_io;
-            let hearing =
-                receive_messages(self.switch, antenna, &mut self.arbitration, &mut stream);
-            if standing == Mastership::Candidate {
+            let mastership = self.arbitration.mastership();
+            self.show_mastership(mastership);
+            let outgoing = stream.outgoing.clone();
+            let context = &self.context;
+            let packet_io = &context.packet_io;
+            let receiving =
+                receive_messages(self.switch, packet_io, &mut self.arbitration, &mut stream);
+            if mastership == Mastership::Candidate {
                 let deadline = self.context.config.southbound.rpc_deadline;
-                let heard = timeout(deadline, hearing).await;
-                heard.map_err(|_| SessionError::NoArbitrationReply)??;
+                let received = timeout(deadline, receiving).await;
+                received.map_err(|_| SessionError::NoArbitrationReply)??;
                 continue;
             }
             *failures = 0;
             tokio::select! {
                 biased;
-                heard = hearing => heard?,
-                failed = serve_mastership(self.switch, &self.context, (&switch, say), standing) => {
+                received = receiving => received?,
+                failed = serve_mastership(self.switch, context, &switch, outgoing, mastership) => {
                     return Err(failed.into());
                 }
-                changed = mandate.wait_for(|next| needs_attention(standing, now, *next)) => {
+                changed = permit.wait_for(|next| needs_attention(mastership, now, *next)) => {
                     changed.map_err(|_| SessionError::StreamEnded)?;
                 }
             }
         }
     }
 
-    /// A new standing begins with nothing verified: others may have written in between.
-    fn show_mastership(&mut self, standing: Mastership) {
-        if self.shown_mastership != standing {
-            info!(?standing, "standing");
-            self.shown_mastership = standing;
+    /// Publishes a new mastership, which begins unverified: others may have written in between.
+    fn show_mastership(&mut self, mastership: Mastership) {
+        if self.shown_mastership != mastership {
+            info!(?mastership, "mastership");
+            self.shown_mastership = mastership;
             self.context.board.update_status(self.switch, |line| {
-                line.mastership = standing;
+                line.mastership = mastership;
                 line.verified = None;
             });
         }
@@ -171,112 +172,113 @@ impl<N: SwitchNetwork> SwitchSession<N> {
     }
 }
 
-/// Listens until the standing changes.
+/// Receives messages until the mastership changes.
 async fn receive_messages(
     of: SwitchId,
-    antenna: &PacketIo,
+    packet_io: &PacketIo,
     arbitration: &mut MastershipArbitration,
     stream: &mut StreamChannel,
 ) -> Result<(), SessionError> {
-    let standing = arbitration.mastership();
-    while arbitration.mastership() == standing {
-        let heard = stream.incoming.next().await;
-        let verdict = match heard.ok_or(SessionError::StreamEnded)?? {
-            IncomingMessage::Mastership(verdict) => verdict,
+    let mastership = arbitration.mastership();
+    while arbitration.mastership() == mastership {
+        let received = stream.incoming.next().await;
+        let status = match received.ok_or(SessionError::StreamEnded)?? {
+            IncomingMessage::Mastership(status) => status,
             IncomingMessage::StreamError(complaint) => {
-                warn!(complaint, "the switch complains");
+                warn!(complaint, "the switch reported an error on the stream");
                 continue;
             }
             IncomingMessage::Packet(packet) => {
-                antenna.deliver_packet_in(of, packet);
+                packet_io.deliver_packet_in(of, packet);
                 continue;
             }
         };
-        send_bid(arbitration, ArbitrationInput::StatusReceived(verdict), &stream.outgoing).await?;
+        send_bid(arbitration, ArbitrationInput::StatusReceived(status), &stream.outgoing).await?;
     }
     Ok(())
 }
 
 /// Waits until it is known in which term to bid.
-async fn wait_for_term(mandate: &mut watch::Receiver<WritePermit>) -> ArbitrationInput {
-    let known = mandate.wait_for(|mandate| mandate.arbitration_input().is_some()).await;
-    match known.ok().and_then(|mandate| mandate.arbitration_input()) {
+async fn wait_for_term(permit: &mut watch::Receiver<WritePermit>) -> ArbitrationInput {
+    let known = permit.wait_for(|permit| permit.arbitration_input().is_some()).await;
+    match known.ok().and_then(|permit| permit.arbitration_input()) {
         Some(input) => input,
         // The controller ends, and its sessions with it.
         None => std::future::pending().await,
     }
 }
 
-/// Whether a mandate after the present one is a reason to look up. A leader's is renewed all the
-/// time, and where switches elect, a primary stays what it is.
-fn needs_attention(standing: Mastership, now: WritePermit, next: WritePermit) -> bool {
+/// Whether the permit `next` after `now` requires the session to act. A leader's permit is renewed
+/// all the time, and where switches elect, a primary remains primary in any term.
+fn needs_attention(mastership: Mastership, now: WritePermit, next: WritePermit) -> bool {
     match (now, next) {
         (WritePermit::Leader { term, .. }, WritePermit::Leader { term: next, .. }) => term != next,
         (WritePermit::Open { .. }, WritePermit::Open { .. }) => {
-            now != next && !standing.is_primary()
+            now != next && !mastership.is_primary()
         }
         _ => now != next,
     }
 }
 
-/// Takes in what leads to a bid, perhaps, and sends that.
+/// Applies an input to the arbitration and sends the bid that may result.
 async fn send_bid(
     arbitration: &mut MastershipArbitration,
     input: ArbitrationInput,
-    say: &mpsc::Sender<OutgoingMessage>,
+    outgoing: &mpsc::Sender<OutgoingMessage>,
 ) -> Result<(), SessionError> {
     if let ArbitrationOutput::Bid(election) = arbitration.step(input) {
-        let said = say.send(OutgoingMessage::Bid(election)).await;
-        said.map_err(|_| SessionError::StreamEnded)?;
+        let sent = outgoing.send(OutgoingMessage::Bid(election)).await;
+        sent.map_err(|_| SessionError::StreamEnded)?;
     }
     Ok(())
 }
 
-/// The work of a primary, whenever its mandate lets it write; of all others, none.
+/// The work of a primary, whenever its permit lets it write; all others do nothing.
 async fn serve_mastership<N: SwitchNetwork>(
     of: SwitchId,
     shared: &SessionContext<N>,
-    (switch, say): (&N::Connection, mpsc::Sender<OutgoingMessage>),
-    standing: Mastership,
+    switch: &N::Connection,
+    outgoing: mpsc::Sender<OutgoingMessage>,
+    mastership: Mastership,
 ) -> ClientError {
-    let Mastership::Primary { election } = standing else {
+    let Mastership::Primary { election } = mastership else {
         return std::future::pending().await;
     };
-    let mut mandate = shared.write_permit.clone();
+    let mut permit = shared.write_permit.clone();
     loop {
-        let may_write = |mandate: &WritePermit| mandate.allows_write(election, Instant::now());
-        if mandate.wait_for(may_write).await.is_err() {
+        let writable = permit.wait_for(|permit| permit.allows_write(election, Instant::now()));
+        if writable.await.is_err() {
             return std::future::pending().await;
         }
         tokio::select! {
             biased;
-            () = wait_for_expiry(&mut mandate, election) => warn!("no mandate to write any more"),
+            // First in order: a permit that has expired ends reconciliation before its next write.
+            () = wait_for_expiry(&mut permit, election) => warn!("the write permit has ended"),
             failed = reconcile_forever(of, shared, switch, election) => return failed,
-            never = shared.packet_io.send_packets_out(of, say.clone()) => match never {},
+            never = shared.packet_io.send_packets_out(of, outgoing.clone()) => match never {},
         }
         shared.board.update_status(of, |line| line.verified = None);
     }
 }
 
-/// Waits until the mandate does not let a primary write with this election id.
-async fn wait_for_expiry(mandate: &mut watch::Receiver<WritePermit>, election: ElectionId) {
+/// Waits until the permit no longer lets a primary write with this election id.
+async fn wait_for_expiry(permit: &mut watch::Receiver<WritePermit>, election: ElectionId) {
     loop {
-        let now = *mandate.borrow_and_update();
+        let now = *permit.borrow_and_update();
         if !now.allows_write(election, Instant::now()) {
             return;
         }
-        let changed = mandate.changed();
-        let changed = match now.expires_at() {
-            Some(end) => timeout_at(end, changed).await.unwrap_or(Ok(())),
-            None => changed.await,
+        let result = match now.expires_at() {
+            Some(end) => timeout_at(end, permit.changed()).await.unwrap_or(Ok(())),
+            None => permit.changed().await,
         };
-        if changed.is_err() {
+        if result.is_err() {
             return;
         }
     }
 }
 
-/// The work of a primary: passes, as long as the connection serves.
+/// Reconciles the switch as long as the connection works.
 async fn reconcile_forever<N: SwitchNetwork>(
     of: SwitchId,
     shared: &SessionContext<N>,
@@ -284,34 +286,34 @@ async fn reconcile_forever<N: SwitchNetwork>(
     election: ElectionId,
 ) -> ClientError {
     let limits = &shared.config.southbound;
-    let mut news = shared.desired.clone();
-    let desired = Arc::clone(&news.borrow_and_update());
-    let mut effort = ReconcileState::new(of, desired);
+    let mut desired_updates = shared.desired.clone();
+    let desired = Arc::clone(&desired_updates.borrow_and_update());
+    let mut state = ReconcileState::new(of, desired);
     loop {
-        // Before anything is desired, whatever the switch holds is better than nothing.
-        if let Some(tables) = effort.desired_tables() {
+        // Before anything is desired, the entries on the switch keep traffic flowing; they stay.
+        if let Some(tables) = state.desired_tables() {
             let reconciler = SwitchReconciler {
                 switch,
                 pipeline: &shared.pipeline,
                 election,
                 limits,
-                unknown_entries: effort.unknown_entries(),
+                unknown_entries: state.unknown_entries(),
                 read_limiter: &shared.read_limiter,
             };
-            let made = match effort.held_tables(limits) {
+            let made = match state.held_tables(limits) {
                 Some(held) => reconciler.incremental_reconcile(&tables, held).await,
                 None => reconciler.full_reconcile(&tables).await,
             };
             match made {
                 Err(error) => return error,
                 Ok(outcome) => {
-                    effort.record_outcome(&outcome, &shared.pipeline.p4info, &shared.board);
+                    state.record_outcome(&outcome, &shared.pipeline.p4info, &shared.board);
                 }
             }
         }
-        let due = effort.next_reconcile(limits);
-        while let Some(newer) = effort.wait_for_newer(&mut news, due).await {
-            if effort.adopt_generation(newer, &shared.board).needs_reconcile() {
+        let due = state.next_reconcile(limits);
+        while let Some(newer) = state.wait_for_newer(&mut desired_updates, due).await {
+            if state.adopt_generation(newer, &shared.board).needs_reconcile() {
                 break;
             }
         }

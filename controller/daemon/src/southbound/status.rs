@@ -127,12 +127,12 @@ impl StatusBoard {
     }
 
     /// Looks at every line in turn, by switch.
-    pub(crate) fn for_each_status(&self, mut look: impl FnMut(SwitchId, &SwitchStatus)) {
+    pub(crate) fn for_each_status(&self, mut observe: impl FnMut(SwitchId, &SwitchStatus)) {
         let mut switches: Vec<SwitchId> = self.statuses.iter().map(|line| *line.key()).collect();
         switches.sort_unstable();
         for switch in switches {
             if let Some(line) = self.statuses.get(&switch) {
-                look(switch, &line);
+                observe(switch, &line);
             }
         }
     }

@@ -87,7 +87,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn only_who_is_elected_writes_and_only_in_that_term_and_time() {
+    fn only_the_leader_writes_and_only_until_its_permit_expires() {
         let now = Instant::now();
         let until = now + Duration::from_secs(3);
         let elected = WritePermit::Leader { term: 7, until };
@@ -101,8 +101,8 @@ mod tests {
             (elected, 6, now, false),
             (elected, 7, until, false),
         ];
-        for (mandate, term, at, expected) in cases {
-            assert_eq!(mandate.allows_write(id(term), at), expected, "{mandate:?}");
+        for (permit, term, at, expected) in cases {
+            assert_eq!(permit.allows_write(id(term), at), expected, "{permit:?}");
         }
     }
 }

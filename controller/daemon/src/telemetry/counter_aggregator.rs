@@ -1,11 +1,11 @@
-//! What the switches' own counters say: load of links by class, and the period and volume of jobs.
+//! Load of links by level, and period and volume of jobs, measured with the switches' counters.
 //!
 //! Pure: counts, the plan in force and time (seconds of a clock that never goes back) come in,
-//! [`MeasuredTraffic`] comes out; `reader` is the task around it. A pin counts the bytes of its
-//! flow at the leaf where that enters, a row of a rule those of the flows that it adopts, and a
-//! port counts by class what leaves it. The decision: bytes are added up as differences, so a pin
-//! that was written anew, or a switch that began anew, costs what it counted since the last reading
-//! and nothing more.
+//! [`MeasuredTraffic`] comes out; `counter_reader` is the task around it. A pin counts the bytes
+//! of its flow at the leaf where that enters, an adoption entry those of the flows that it adopts,
+//! and a port counts by level what leaves it. The decision: bytes are added up as differences, so a
+//! pin that is written again, or a switch that restarts, loses only what it counted since the last
+//! reading.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,17 +22,17 @@ use crate::southbound::CounterReading;
 use crate::state::PlanRollout;
 
 /// Seconds over which rates are means, and up to twice that.
-const SPAN: f64 = 2.0;
-/// Seconds of a job that are looked at to find its period.
-const MEMORY: f64 = 60.0;
+const RATE_SPAN: f64 = 2.0;
+/// Seconds of a job in which its period is searched.
+const SERIES_SECONDS: f64 = 60.0;
 /// Jobs whose period is looked for, the first of the plan's order; of the others there are rates.
-const WATCHED: usize = 256;
-/// Of a link, what is less than this share belongs to nobody in particular.
-const STRAY: f64 = 0.05;
-/// A packet of less is an answer, which has no pin: bytes.
-const ANSWER: u64 = 128;
-/// Iterations that resemble each other less than this are not compared with what anybody says.
-const CLEAR: f64 = 0.6;
+const MAX_SERIES: usize = 256;
+/// Unattributed traffic below this share of a link's capacity is not reported.
+const UNATTRIBUTED_MIN: f64 = 0.05;
+/// Bytes; smaller packets are acknowledgements, which have no pin.
+const SMALL_PACKET: u64 = 128;
+/// Periods that are less clear than this are not compared with reported iterations.
+const SIMILARITY_MIN: f64 = 0.6;
 
 /// What is to be read of a switch.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -74,10 +74,10 @@ pub struct UnattributedTraffic {
     pub bytes_per_second: f64,
 }
 
-/// What a job says of an iteration of its own.
+/// What a job reports about one of its iterations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReportedIteration {
-    /// How long one is, if it has said that.
+    /// The duration of an iteration, if it was reported.
     pub seconds: Option<f64>,
     /// What all its flows send in one.
     pub bytes: f64,
@@ -133,6 +133,23 @@ struct JobCounter {
 }
 
 impl JobCounter {
+    fn new(interval: f64, has_series: bool) -> Self {
+        let capacity = (SERIES_SECONDS / interval).ceil() as usize;
+        Self {
+            sent: 0,
+            rate: MeanRate::default(),
+            series: has_series.then(|| ByteSeries::new(interval, capacity)),
+            read_at: f64::NEG_INFINITY,
+        }
+    }
+
+    fn measured(&self) -> MeasuredJob {
+        MeasuredJob {
+            bytes_per_second: self.rate.per_second(),
+            period: self.series.as_ref().and_then(ByteSeries::period),
+        }
+    }
+
     /// Takes in what some of its pins have counted since they were read before. Its leaves are read
     /// one after the other, in any order: those of one turn are one reading of the series.
     fn add_reading(&mut self, at: f64, bytes: u64, interval: f64) {
@@ -162,13 +179,19 @@ impl ByteCounter {
     /// Takes a reading; the bytes since the last one.
     fn record_count(&mut self, at: f64, count: CounterValue) -> u64 {
         let last = self.last.replace(count).unwrap_or(count);
-        let more = |now: u64, before: u64| if now >= before { now - before } else { now };
-        let (packets, bytes) = (more(count.packets, last.packets), more(count.bytes, last.bytes));
+        let packets = counter_increase(last.packets, count.packets);
+        let bytes = counter_increase(last.bytes, count.bytes);
         self.sum.bytes += bytes;
         self.packet_bytes = bytes.checked_div(packets).unwrap_or(self.packet_bytes);
         self.rate.record_sum(at, self.sum.bytes);
         bytes
     }
+}
+
+/// What a counter has counted since `before`. A smaller value means that the switch started anew or
+/// the entry was written again, so all of it is new.
+fn counter_increase(before: u64, now: u64) -> u64 {
+    now.checked_sub(before).unwrap_or(now)
 }
 
 /// A mean over the last one to two spans.
@@ -182,7 +205,7 @@ struct MeanRate {
 impl MeanRate {
     fn record_sum(&mut self, at: f64, sum: u64) {
         let reading = (at, sum);
-        if self.newer.is_none_or(|(since, _)| at - since >= SPAN) {
+        if self.newer.is_none_or(|(since, _)| at - since >= RATE_SPAN) {
             self.older = self.newer.or(Some(reading));
             self.newer = Some(reading);
         }
@@ -201,7 +224,7 @@ impl MeanRate {
 }
 
 impl CounterAggregator {
-    /// Nothing counted.
+    /// An aggregator without counters, until it follows a plan.
     pub fn new(limits: CountersConfig) -> Self {
         Self {
             limits,
@@ -214,8 +237,8 @@ impl CounterAggregator {
     }
 
     /// Turns to what is in force now. What was counted of pins and jobs that stay is kept.
-    pub fn follow_plan(&mut self, realised: &PlanRollout) {
-        let PlanRollout { fabric, plan, .. } = realised;
+    pub fn follow_plan(&mut self, rollout: &PlanRollout) {
+        let PlanRollout { fabric, plan, .. } = rollout;
         let mut had = std::mem::take(&mut self.pins);
         let unpinned = plan.flows.iter().filter(|flow| !flow.pinned);
         self.unpinned = unpinned.filter_map(|flow| flow.links.last().copied()).collect();
@@ -226,19 +249,12 @@ impl CounterAggregator {
             let pins = self.pins.entry(entry.switch).or_default();
             pins.insert(entry.key, PinCounter { meter, ..pin });
         }
-        let is_planned = |id: &JobId| plan.job(id).is_some();
-        self.jobs.retain(|id, _| is_planned(id));
+        self.jobs.retain(|id, _| plan.job(id).is_some());
         for job in &plan.jobs {
-            let watched = self.jobs.len() < WATCHED;
+            let has_series = self.jobs.len() < MAX_SERIES;
             let interval = self.limits.interval.as_secs_f64();
-            let series = || ByteSeries::new(interval, (MEMORY / interval).ceil() as usize);
-            let new = || JobCounter {
-                sent: 0,
-                rate: MeanRate::default(),
-                series: watched.then(series),
-                read_at: f64::NEG_INFINITY,
-            };
-            self.jobs.entry(job.id.clone()).or_insert_with(new);
+            let counter = self.jobs.entry(job.id.clone());
+            counter.or_insert_with(|| JobCounter::new(interval, has_series));
         }
         if self.fabric.as_ref().is_none_or(|had| had.links() != fabric.links()) {
             self.cells.clear();
@@ -285,48 +301,45 @@ impl CounterAggregator {
         }
     }
 
-    /// What all that says now.
+    /// Load of links, traffic of jobs and unattributed traffic as of the latest readings.
     pub fn measured_traffic(&self) -> MeasuredTraffic {
         let Some(fabric) = &self.fabric else {
             return MeasuredTraffic::default();
         };
         let cells = self.cells.values().flat_map(BTreeMap::values);
-        let share = |cell: &PortLevelCounter| {
+        let links = cells.filter_map(|cell| {
             let capacity = fabric.link(cell.link).bandwidth.bytes_per_second();
             let share = cell.meter.rate.per_second() / capacity;
             (share > 0.0).then_some(((cell.link, cell.level), share))
-        };
-        let job = |(id, job): (&JobId, &JobCounter)| {
-            let measured = MeasuredJob {
-                bytes_per_second: job.rate.per_second(),
-                period: job.series.as_ref().and_then(ByteSeries::period),
-            };
-            (id.clone(), measured)
-        };
+        });
         MeasuredTraffic {
-            links: cells.filter_map(share).collect(),
-            jobs: self.jobs.iter().map(job).collect(),
+            links: links.collect(),
+            jobs: self.jobs.iter().map(|(id, job)| (id.clone(), job.measured())).collect(),
             unattributed: self.unattributed_traffic(fabric),
         }
     }
 
-    /// What leaves a leaf for a host beyond what its pins say; not where flows without a pin
-    /// arrive, and not answers, which have none.
+    /// What leaves a leaf for a host beyond what its pins count; not where flows without a pin
+    /// arrive, and not acknowledgements, which have none.
     fn unattributed_traffic(&self, fabric: &Fabric) -> Vec<UnattributedTraffic> {
         let mut counted: BTreeMap<(Option<LinkId>, u8), f64> = BTreeMap::new();
         for pin in self.pins.values().flat_map(BTreeMap::values) {
             *counted.entry((pin.arrival_link, pin.level)).or_default() +=
                 pin.meter.rate.per_second();
         }
-        let counted = |link, level| counted.get(&(link, level)).copied().unwrap_or(0.0);
-        let stray = |cell: &PortLevelCounter| {
+        let cells = self.cells.values().flat_map(BTreeMap::values);
+        let candidates = cells
+            .filter(|cell| !self.unpinned.contains(&cell.link))
+            .filter(|cell| cell.meter.packet_bytes > SMALL_PACKET);
+        let unattributed = candidates.filter_map(|cell| {
             let FabricNode::Host(host) = fabric.link(cell.link).to.node else {
                 return None;
             };
-            // What arrives nobody knows where may all arrive here.
-            let known = counted(Some(cell.link), cell.level) + counted(None, cell.level);
+            // Flows whose link of arrival is not known may all arrive here.
+            let arrivals = [Some(cell.link), None].map(|link| counted.get(&(link, cell.level)));
+            let known: f64 = arrivals.into_iter().flatten().sum();
             let excess = cell.meter.rate.per_second() - known;
-            let least = STRAY * fabric.link(cell.link).bandwidth.bytes_per_second();
+            let least = UNATTRIBUTED_MIN * fabric.link(cell.link).bandwidth.bytes_per_second();
             // Readings of pins and ports are not of one instant.
             let is_excess = excess > least.max(0.2 * known);
             is_excess.then(|| UnattributedTraffic {
@@ -334,18 +347,13 @@ impl CounterAggregator {
                 level: cell.level,
                 bytes_per_second: excess,
             })
-        };
-        let cells = self.cells.values().flat_map(BTreeMap::values);
-        cells
-            .filter(|cell| !self.unpinned.contains(&cell.link))
-            .filter(|cell| cell.meter.packet_bytes > ANSWER)
-            .filter_map(stray)
-            .collect()
+        });
+        unattributed.collect()
     }
 }
 
 impl MeasuredTraffic {
-    /// Where jobs say something else than switches count, by more than `least` of it.
+    /// Where reports of jobs differ from what switches count, by more than `least` of it.
     pub fn find_disputes(
         &self,
         claims: &BTreeMap<JobId, ReportedIteration>,
@@ -354,19 +362,19 @@ impl MeasuredTraffic {
         let mut disputes = Vec::new();
         for (id, claim) in claims {
             let period = self.jobs.get(id).and_then(|job| job.period);
-            let Some(period) = period.filter(|period| period.clarity >= CLEAR) else {
+            let Some(period) = period.filter(|period| period.clarity >= SIMILARITY_MIN) else {
                 continue;
             };
             let pairs = [
                 ("seconds", period.seconds, claim.seconds.unwrap_or(0.0)),
                 ("bytes", period.bytes, claim.bytes),
             ];
-            for (what, counted, said) in pairs {
-                let is_far = (counted - said).abs() > least * counted.max(said);
-                if said > 0.0 && is_far {
-                    let times = counted / said;
+            for (what, counted, reported) in pairs {
+                let is_far = (counted - reported).abs() > least * counted.max(reported);
+                if reported > 0.0 && is_far {
+                    let times = counted / reported;
                     let text = format!(
-                        "switches count {times:.1} times the {what} in an iteration that it says"
+                        "switches count {times:.1} times the {what} in an iteration that it reports"
                     );
                     let finding = Finding::warning(format!("job {id}"), text);
                     disputes.push((id.clone(), finding));
@@ -378,16 +386,16 @@ impl MeasuredTraffic {
 
     /// What reaches hosts and belongs to no job, as findings.
     pub fn unattributed_findings(&self) -> Vec<Finding> {
-        let finding = |stray: &UnattributedTraffic| {
+        let findings = self.unattributed.iter().map(|traffic| {
             let text = format!(
                 "{:.2} Gbit/s in class {} belong to no job; announce one, or name it in a jobs \
                  document, and it is planned; a rule of the policy ([[adopt]]) gives it a class",
-                stray.bytes_per_second * 8.0 / 1e9,
-                stray.level
+                traffic.bytes_per_second * 8.0 / 1e9,
+                traffic.level
             );
-            Finding::info(format!("host {}", stray.host), text)
-        };
-        self.unattributed.iter().map(finding).collect()
+            Finding::info(format!("host {}", traffic.host), text)
+        });
+        findings.collect()
     }
 }
 

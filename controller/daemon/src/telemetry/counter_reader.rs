@@ -24,7 +24,7 @@ use crate::state::PlanRollout;
 /// Readings that wait; there is one task for each switch, and it waits for its turn.
 const READINGS: usize = 256;
 /// Between two looks at what all readings say.
-const LOOK: std::time::Duration = std::time::Duration::from_secs(1);
+const SELECTION_PERIOD: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// A reading of a switch.
 type SwitchReading = (SwitchId, Instant, CounterReading);
@@ -83,8 +83,8 @@ impl CounterReader {
 
     async fn run_readers(&mut self) {
         let (to_reader, mut readings) = mpsc::channel(READINGS);
-        let mut looks = interval(LOOK);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut selections = interval(SELECTION_PERIOD);
+        selections.set_missed_tick_behavior(MissedTickBehavior::Delay);
         self.rollout.mark_changed();
         loop {
             tokio::select! {
@@ -92,7 +92,7 @@ impl CounterReader {
                     Ok(()) => self.assign_switches(&to_reader),
                     Err(_) => return,
                 },
-                _ = looks.tick() => {
+                _ = selections.tick() => {
                     self.measured.send_replace(Arc::new(self.aggregator.measured_traffic()));
                 }
                 Some((switch, at, counted)) = readings.recv() => {
@@ -105,11 +105,11 @@ impl CounterReader {
 
     /// Gives every switch of the fabric in force its part.
     fn assign_switches(&mut self, to_reader: &mpsc::Sender<SwitchReading>) {
-        let Some(realised) = self.rollout.borrow_and_update().clone() else {
+        let Some(rollout) = self.rollout.borrow_and_update().clone() else {
             return;
         };
-        self.aggregator.follow_plan(&realised);
-        let targets = SwitchTarget::all_in_fabric(&realised.fabric);
+        self.aggregator.follow_plan(&rollout);
+        let targets = SwitchTarget::all_in_fabric(&rollout.fabric);
         self.tasks.retain(|target, _| targets.contains(target));
         for target in targets {
             let wanted = Arc::new(self.aggregator.counters_to_read(target.switch));

@@ -1,17 +1,17 @@
-//! The jobs that tell of themselves, and what is known of each.
+//! The jobs that report their telemetry, and what is known of each.
 //!
 //! ```text
 //! announced -> waiting -> profiled -> known -> gone (it ended, or was silent for too long)
 //!          \------------------------/
-//!            if it was said all at once
+//!            if the announcement is complete
 //! ```
 //!
-//! Sans-IO: reports, the fabric and time are arguments; remarks for reporters are the result, and
-//! [`ReportedJobRegistry::told`] is what a state is given when [`ReportedJobRegistry::take_change`]
-//! says so. Two decisions. A job belongs to the stream that announced it until that is closed, so
-//! nobody can speak for another. And few are profiled at a time: whoever is profiled has the
-//! highest class without having shown anything for it, so the others wait for their turn in the
-//! class of the least intense, and a crowd of new names cannot push known jobs aside.
+//! Sans-IO: reports, the fabric and time are arguments; feedback for reporters is the result. The
+//! state receives [`ReportedJobRegistry::reported_jobs`] after
+//! [`ReportedJobRegistry::take_change`] returned true. Two decisions. A job belongs to the stream
+//! that announced it until that is closed, so no reporter can change the job of another. And few
+//! jobs are profiled at a time: a profiled job has the highest level without any evidence, so the
+//! others wait at the level of the least intense, and many new names cannot displace known jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,18 +27,18 @@ use crate::config::TelemetryConfig;
 use crate::state::ReportedJobs;
 use crate::store::jobs_document;
 
-/// What the controller has to say about a job.
+/// The reply of the controller to reports of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReportFeedback {
-    /// To whom, if anybody is there to hear it.
+    /// The stream that receives it, if one is open.
     pub to: Option<ReporterId>,
-    /// The job.
+    /// The name of the job.
     pub job: String,
-    /// What.
+    /// Result or problem of the report.
     pub finding: Finding,
 }
 
-/// All jobs that tell of themselves.
+/// All jobs that are known from reports.
 #[derive(Debug)]
 pub struct ReportedJobRegistry {
     limits: TelemetryConfig,
@@ -46,14 +46,14 @@ pub struct ReportedJobRegistry {
     has_changed: bool,
 }
 
-/// One job.
+/// A reported job and its profiling.
 #[derive(Debug)]
 struct ReportedJob {
-    /// Whose it is; nobody's once that stream has closed, or after a restart.
+    /// The stream it belongs to; none once that has closed, or after a restart.
     owner: Option<ReporterId>,
     /// Every field given, every port chosen.
     document: JobDocument,
-    /// The same in the ids of the fabric.
+    /// The document resolved to ids of the fabric.
     job: Job,
     last_report: Instant,
     stage: ProfilingStage,
@@ -61,7 +61,7 @@ struct ReportedJob {
     profile: ReportedProfile,
     /// Seconds of an iteration by the windows before those.
     iteration_seconds: Option<f64>,
-    /// What was last said of it, so that a liar does not fill the log.
+    /// The latest feedback; repetitions are not logged, so that no reporter can fill the log.
     last_feedback: Option<Finding>,
 }
 
@@ -77,24 +77,24 @@ enum ProfilingStage {
 }
 
 impl ReportedJobRegistry {
-    /// Without jobs.
+    /// A registry without jobs.
     pub fn new(limits: TelemetryConfig) -> Self {
         Self { limits, jobs: BTreeMap::new(), has_changed: false }
     }
 
-    /// Takes up jobs that were told before, by whomever; who does not report again falls silent.
-    pub fn restore_jobs(&mut self, told: &ReportedJobs, fabric: &Fabric, now: Instant) {
-        let documents = jobs_document(fabric, &told.jobs).jobs;
-        for (document, job) in documents.into_iter().zip(&told.jobs) {
+    /// Restores jobs that were reported before a restart; those not reported again expire.
+    pub fn restore_jobs(&mut self, reported: &ReportedJobs, fabric: &Fabric, now: Instant) {
+        let documents = jobs_document(fabric, &reported.jobs).jobs;
+        for (document, job) in documents.into_iter().zip(&reported.jobs) {
             let entry =
                 || ReportedJob::new(document.clone(), job.clone(), ProfilingStage::Known, now);
             self.jobs.entry(document.id.clone()).or_insert_with(entry);
         }
     }
 
-    /// Everything anew in the ids of another fabric; jobs that it has no place for are gone.
+    /// Resolves every job again, in another fabric; jobs that do not resolve are removed.
     pub fn move_to_fabric(&mut self, fabric: &Fabric) -> Vec<ReportFeedback> {
-        let mut remarks = Vec::new();
+        let mut feedback = Vec::new();
         self.jobs.retain(|name, entry| match resolve_announcement(&entry.document, fabric) {
             Ok((document, job)) => {
                 (entry.document, entry.job) = (document, job);
@@ -103,15 +103,15 @@ impl ReportedJobRegistry {
             Err(finding) => {
                 let job = name.clone();
                 let to = entry.owner;
-                remarks.push(ReportFeedback { to, job, finding });
+                feedback.push(ReportFeedback { to, job, finding });
                 false
             }
         });
         self.has_changed = true;
-        remarks
+        feedback
     }
 
-    /// Takes in a report.
+    /// Applies a report.
     pub fn ingest_report(
         &mut self,
         from: ReporterId,
@@ -124,14 +124,14 @@ impl ReportedJobRegistry {
             TelemetryReport::Window(window) => window.job.clone(),
             TelemetryReport::End(job) => job.clone(),
         };
-        let said = match report {
+        let announcement = match report {
             TelemetryReport::Announcement(document) => {
                 self.announce_job(from, &document, fabric, now).map(Some)
             }
             TelemetryReport::Window(window) => self.add_window(from, window, fabric, now),
             TelemetryReport::End(job) => self.end_job(from, &job),
         };
-        let finding = said.unwrap_or_else(Some)?;
+        let finding = announcement.unwrap_or_else(Some)?;
         let to = Some(from);
         Some(ReportFeedback { to, job, finding })
     }
@@ -145,17 +145,17 @@ impl ReportedJobRegistry {
 
     /// What follows from time alone: jobs that are silent go, profiling ends, the next begin.
     pub fn advance_time(&mut self, now: Instant) -> Vec<ReportFeedback> {
-        let mut remarks = self.expire_silent(now);
+        let mut feedback = self.expire_silent(now);
         let ended = self.jobs.iter_mut().filter(|(_, entry)| entry.is_profiling_over(now));
         for (name, entry) in ended {
             entry.apply_profile();
             let text = "too little was reported while it was profiled; ranked by what there is";
             let finding = job_finding(name, Finding::warning, text);
-            remarks.push(entry.feedback(finding));
+            feedback.push(entry.feedback(finding));
             self.has_changed = true;
         }
         self.begin_profiles(now);
-        remarks
+        feedback
     }
 
     /// Whether [`Self::reported_jobs`] has changed since the last call.
@@ -163,37 +163,35 @@ impl ReportedJobRegistry {
         std::mem::take(&mut self.has_changed)
     }
 
-    /// Whether a remark is news to whoever reads the log. What is refused to somebody who has no
-    /// such job is told to them alone: anybody can say anything any number of times.
-    pub fn is_new_feedback(&mut self, remark: &ReportFeedback) -> bool {
-        let Some(entry) = self.jobs.get_mut(&remark.job) else {
-            return remark.finding.severity != Severity::Error;
+    /// Whether feedback belongs in the log. Refusals to streams that have no such job are sent to
+    /// them alone, since anybody can cause any number of those.
+    pub fn is_new_feedback(&mut self, feedback: &ReportFeedback) -> bool {
+        let Some(entry) = self.jobs.get_mut(&feedback.job) else {
+            return feedback.finding.severity != Severity::Error;
         };
-        let before = entry.last_feedback.replace(remark.finding.clone());
-        before.as_ref() != Some(&remark.finding)
+        let before = entry.last_feedback.replace(feedback.finding.clone());
+        before.as_ref() != Some(&feedback.finding)
     }
 
     /// The jobs as they are to be planned.
     pub fn reported_jobs(&self) -> ReportedJobs {
-        let profiled = self.jobs.values();
-        let profiled = profiled.filter(|entry| matches!(entry.stage, ProfilingStage::Profiled(_)));
         ReportedJobs {
             jobs: self.jobs.values().map(|entry| entry.job.clone()).collect(),
-            profiled: profiled.map(|entry| entry.job.id.clone()).collect(),
+            profiled: self.profiled_jobs().map(|entry| entry.job.id.clone()).collect(),
         }
     }
 
-    /// What jobs say of an iteration, for comparison with what switches count.
-    pub fn reported_iterations(&self) -> BTreeMap<JobId, ReportedIteration> {
-        let known = self.jobs.values().filter(|entry| entry.stage == ProfilingStage::Known);
-        let claim = |entry: &ReportedJob| ReportedIteration {
-            seconds: entry.iteration_seconds,
-            bytes: entry.job.flows.iter().map(|flow| flow.bytes).sum(),
-        };
-        known.map(|entry| (entry.job.id.clone(), claim(entry))).collect()
+    fn profiled_jobs(&self) -> impl Iterator<Item = &ReportedJob> {
+        self.jobs.values().filter(|entry| matches!(entry.stage, ProfilingStage::Profiled(_)))
     }
 
-    /// Remarks for those whose jobs a finding is about.
+    /// Reported iterations, for comparison with what switches count.
+    pub fn reported_iterations(&self) -> BTreeMap<JobId, ReportedIteration> {
+        let known = self.jobs.values().filter(|entry| entry.stage == ProfilingStage::Known);
+        known.map(|entry| (entry.job.id.clone(), entry.reported_iteration())).collect()
+    }
+
+    /// Feedback for the reporter of the job that a finding is about.
     pub fn feedback_for(&self, job: &JobId, finding: Finding) -> Option<ReportFeedback> {
         let entry = self.jobs.get(job.as_str())?;
         Some(entry.feedback(finding))
@@ -202,17 +200,16 @@ impl ReportedJobRegistry {
     fn announce_job(
         &mut self,
         from: ReporterId,
-        said: &JobDocument,
+        announcement: &JobDocument,
         fabric: &Fabric,
         now: Instant,
     ) -> Result<Finding, Finding> {
-        let name = said.id.clone();
-        let refused = |text: String| job_finding(&name, Finding::error, format!("refused: {text}"));
-        self.check_owner(&name, from).map_err(refused)?;
-        self.check_room(&name, from).map_err(refused)?;
-        let (document, job) = resolve_announcement(said, fabric)?;
-        self.check_connections(&job).map_err(refused)?;
-        let stage = match is_complete(said) {
+        let name = announcement.id.clone();
+        self.check_owner(&name, from)?;
+        self.check_room(&name, from)?;
+        let (document, job) = resolve_announcement(announcement, fabric)?;
+        self.check_connections(&job)?;
+        let stage = match is_complete(announcement) {
             true => ProfilingStage::Known,
             false => ProfilingStage::Waiting,
         };
@@ -232,15 +229,15 @@ impl ReportedJobRegistry {
         Ok(job_finding(&name, Finding::info, text))
     }
 
-    fn check_owner(&self, name: &str, from: ReporterId) -> Result<(), String> {
+    fn check_owner(&self, name: &str, from: ReporterId) -> Result<(), Finding> {
         let owner = self.jobs.get(name).and_then(|entry| entry.owner);
         match owner.is_none_or(|owner| owner == from) {
             true => Ok(()),
-            false => Err("another reporter has a job of this name".to_owned()),
+            false => Err(refusal(name, "another reporter has a job of this name")),
         }
     }
 
-    fn check_room(&self, name: &str, from: ReporterId) -> Result<(), String> {
+    fn check_room(&self, name: &str, from: ReporterId) -> Result<(), Finding> {
         if self.jobs.contains_key(name) {
             return Ok(());
         }
@@ -249,18 +246,18 @@ impl ReportedJobRegistry {
         let (all, most) = (self.jobs.len(), self.limits.jobs.get());
         match (own < own_most, all < most) {
             (true, true) => Ok(()),
-            (false, _) => Err(format!("a reporter has at most {own_most} jobs")),
-            (_, false) => Err(format!("there are {most} jobs already")),
+            (false, _) => Err(refusal(name, &format!("a reporter has at most {own_most} jobs"))),
+            (_, false) => Err(refusal(name, &format!("there are {most} jobs already"))),
         }
     }
 
-    fn check_connections(&self, job: &Job) -> Result<(), String> {
-        let key = |flow: &planner::Flow| (flow.src, flow.dst, flow.udp_src_port);
-        let own: BTreeSet<(NicId, NicId, u16)> = job.flows.iter().map(key).collect();
+    fn check_connections(&self, job: &Job) -> Result<(), Finding> {
+        let own: BTreeSet<(NicId, NicId, u16)> = job.flows.iter().map(connection_key).collect();
         let others = self.jobs.values().filter(|entry| entry.job.id != job.id);
         for other in others {
-            if other.job.flows.iter().any(|flow| own.contains(&key(flow))) {
-                return Err(format!("job {} has one of its connections", other.job.id));
+            if other.job.flows.iter().any(|flow| own.contains(&connection_key(flow))) {
+                let text = format!("job {} has one of its connections", other.job.id);
+                return Err(refusal(job.id.as_str(), &text));
             }
         }
         Ok(())
@@ -269,17 +266,19 @@ impl ReportedJobRegistry {
     fn add_window(
         &mut self,
         from: ReporterId,
-        window: ReportWindow,
+        mut window: ReportWindow,
         fabric: &Fabric,
         now: Instant,
     ) -> Result<Option<Finding>, Finding> {
         let name = &window.job.clone();
         let entry = self.jobs.get_mut(name).filter(|entry| entry.owner == Some(from));
-        let unknown =
-            || job_finding(name, Finding::error, "not this reporter's; announce it first");
-        let entry = entry.ok_or_else(unknown)?;
+        let Some(entry) = entry else {
+            let text = "not this reporter's; announce it first";
+            return Err(job_finding(name, Finding::error, text));
+        };
+        // Even an implausible window proves that the job is alive.
         entry.last_report = now;
-        let window = window.split_bytes_by_flow(&entry.job);
+        window.split_bytes_by_flow(&entry.job);
         plausibility::check_window(&window, &entry.job, fabric).map_err(|error| {
             job_finding(name, Finding::warning, format!("not believed: {error}"))
         })?;
@@ -321,8 +320,9 @@ impl ReportedJobRegistry {
         let grace = self.limits.grace;
         let is_silent =
             |_: &String, entry: &mut ReportedJob| now.duration_since(entry.last_report) >= grace;
-        let gone = self.jobs.extract_if(.., is_silent);
-        let gone: Vec<ReportFeedback> = gone
+        let gone: Vec<ReportFeedback> = self
+            .jobs
+            .extract_if(.., is_silent)
             .map(|(name, entry)| {
                 let text = format!("silent for {} s, so it counts as ended", grace.as_secs_f64());
                 entry.feedback(job_finding(&name, Finding::warning, text))
@@ -335,11 +335,10 @@ impl ReportedJobRegistry {
     /// Gives free turns to those who wait, by name.
     fn begin_profiles(&mut self, now: Instant) {
         let until = now + self.limits.profile_longest;
-        let profiled = self.jobs.values();
-        let profiled = profiled.filter(|entry| matches!(entry.stage, ProfilingStage::Profiled(_)));
-        let free = self.limits.profiled_at_once.get().saturating_sub(profiled.count());
-        let waiting = self.jobs.values_mut();
-        let waiting = waiting.filter(|entry| entry.stage == ProfilingStage::Waiting);
+        let profiled = self.profiled_jobs().count();
+        let free = self.limits.profiled_at_once.get().saturating_sub(profiled);
+        let entries = self.jobs.values_mut();
+        let waiting = entries.filter(|entry| entry.stage == ProfilingStage::Waiting);
         for entry in waiting.take(free) {
             entry.stage = ProfilingStage::Profiled(until);
             entry.profile = ReportedProfile::default();
@@ -362,10 +361,17 @@ impl ReportedJob {
         }
     }
 
-    /// Keeps what was known of the job before it was announced again, where that says no more.
+    fn reported_iteration(&self) -> ReportedIteration {
+        ReportedIteration {
+            seconds: self.iteration_seconds,
+            bytes: self.job.flows.iter().map(|flow| flow.bytes).sum(),
+        }
+    }
+
+    /// Keeps the earlier profile of a job that is announced again without one.
     fn keep_profile(&mut self, had: Self) {
-        let flows = |entry: &Self| entry.job.flows.len();
-        let is_same = had.document.gpus == self.document.gpus && flows(&had) == flows(self);
+        let is_same =
+            had.document.gpus == self.document.gpus && had.job.flows.len() == self.job.flows.len();
         if self.stage == ProfilingStage::Waiting && is_same {
             *self = Self { owner: self.owner, last_report: self.last_report, ..had };
         }
@@ -388,7 +394,7 @@ impl ReportedJob {
         flows.for_each(|(flow, shown)| flow.bytes = shown.bytes);
     }
 
-    /// The same, if they show anything else; whether they do.
+    /// Applies the profile of the windows if it differs from the job; whether it does.
     fn apply_profile_if_changed(&mut self, share: f64) -> bool {
         self.iteration_seconds = self.profile.iteration_seconds();
         let shown = self.profile.apply_to(&self.document);
@@ -406,20 +412,29 @@ impl ReportedJob {
     }
 }
 
-/// Whether an announcement says enough to rank the job.
-fn is_complete(said: &JobDocument) -> bool {
-    let given = said.flop_per_iteration.is_some() && said.compute_seconds.is_some();
-    given || said.profile.is_some()
+/// What identifies a flow on the wire, beside the constants of RoCEv2.
+fn connection_key(flow: &planner::Flow) -> (NicId, NicId, u16) {
+    (flow.src, flow.dst, flow.udp_src_port)
 }
 
-/// The job that an announcement means, and the document that says so with every field.
+fn refusal(job: &str, why: &str) -> Finding {
+    job_finding(job, Finding::error, format!("refused: {why}"))
+}
+
+/// Whether an announcement has enough to rank the job.
+fn is_complete(announcement: &JobDocument) -> bool {
+    let given = announcement.flop_per_iteration.is_some() && announcement.compute_seconds.is_some();
+    given || announcement.profile.is_some()
+}
+
+/// The job of an announcement, and its document with every field.
 fn resolve_announcement(
-    said: &JobDocument,
+    announcement: &JobDocument,
     fabric: &Fabric,
 ) -> Result<(JobDocument, Job), Finding> {
-    let name = &said.id;
-    let mut complete = said.clone();
-    if said.profile.is_none() {
+    let name = &announcement.id;
+    let mut complete = announcement.clone();
+    if announcement.profile.is_none() {
         complete.flop_per_iteration.get_or_insert(UNKNOWN_FLOP);
         complete.compute_seconds.get_or_insert(UNKNOWN_SECONDS);
     }

@@ -1,9 +1,9 @@
-//! The task that has the [`ReportedJobRegistry`], and the way to it.
+//! The task that owns the [`ReportedJobRegistry`].
 //!
-//! Streams put reports into a bounded queue; whoever reports faster than its share is read no
-//! faster than that, so its own connection fills up and nobody else's. The decision: what changed
-//! is submitted whole and one at a time. While the controller plans, the census goes on, and what
-//! it knows then is the next submission; there is no queue of changes that could grow.
+//! Streams put reports into a bounded queue. Each stream is read at its rate limit, so a reporter
+//! that exceeds it fills its own connection only. The decision: all reported jobs are submitted
+//! together, and one submission at a time. While the controller plans, the registry continues, and
+//! its contents at the end are the next submission; no queue of changes can grow.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,18 +22,18 @@ use crate::config::{Config, TelemetryConfig};
 use crate::pipelines::FabricWiring;
 use crate::state::{PlanRollout, StateEvent};
 
-/// What streams say to the desk.
+/// What streams send to the telemetry task.
 #[derive(Debug)]
 pub(crate) enum StreamEvent {
-    /// A stream begins; remarks go there, and one too many is lost.
+    /// A stream begins; feedback goes there, and is lost while the queue is full.
     Opened(ReporterId, mpsc::Sender<ReportFeedback>),
-    /// It says something.
+    /// The stream received a report.
     Reported(ReporterId, TelemetryReport),
-    /// It has ended.
+    /// The stream has ended.
     Closed(ReporterId),
 }
 
-/// The task.
+/// Applies reports to the registry and submits its changes to the controller.
 pub(crate) struct TelemetryTask {
     access: ControllerAccess,
     limits: TelemetryConfig,
@@ -41,9 +41,9 @@ pub(crate) struct TelemetryTask {
     registry: ReportedJobRegistry,
     rollout: watch::Receiver<Option<PlanRollout>>,
     streams: BTreeMap<ReporterId, mpsc::Sender<ReportFeedback>>,
-    /// The fabric that the census speaks of.
+    /// The fabric in which the registry resolves jobs.
     fabric: Option<(Arc<FabricWiring>, Fabric)>,
-    /// What switches count, and where differences from what jobs say are shown.
+    /// What switches count, and where differences from reports are published.
     measured: watch::Receiver<Arc<MeasuredTraffic>>,
     disputes: watch::Sender<Vec<Finding>>,
     disagree_min: f64,
@@ -54,18 +54,19 @@ pub(crate) struct TelemetryTask {
 }
 
 impl TelemetryTask {
-    /// A desk that tells `access` and compares with what is `measured`, and where to call it.
+    /// A task that submits to `access` and compares reports with what is `measured`, and the sender
+    /// of its events.
     pub(crate) fn new(
         access: ControllerAccess,
         config: &Config,
         measured: watch::Receiver<Arc<MeasuredTraffic>>,
     ) -> (Self, mpsc::Sender<StreamEvent>) {
         let limits = &config.telemetry;
-        let (to_desk, calls) = mpsc::channel(limits.queue.get());
-        let desk = Self {
+        let (event_sender, events) = mpsc::channel(limits.queue.get());
+        let task = Self {
             rollout: access.watch_rollout(),
             access,
-            events: calls,
+            events,
             registry: ReportedJobRegistry::new(limits.clone()),
             limits: limits.clone(),
             streams: BTreeMap::new(),
@@ -76,10 +77,10 @@ impl TelemetryTask {
             submitted: None,
             changed_since: None,
         };
-        (desk, to_desk)
+        (task, event_sender)
     }
 
-    /// Where what jobs say differs from what switches count.
+    /// Differences between reports and what switches count.
     pub(crate) fn dispute_receiver(&self) -> watch::Receiver<Vec<Finding>> {
         self.disputes.subscribe()
     }
@@ -93,7 +94,7 @@ impl TelemetryTask {
     async fn process_events(&mut self) -> Result<(), ControllerError> {
         let mut ticks = interval(self.limits.tick);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut mandate = self.access.watch_permit();
+        let mut permit = self.access.watch_permit();
         self.restore_jobs().await?;
         loop {
             let submitted = &mut self.submitted;
@@ -104,11 +105,11 @@ impl TelemetryTask {
                     done?;
                 }
                 _ = ticks.tick() => {
-                    let remarks = self.registry.advance_time(Instant::now());
-                    self.send_feedback(remarks);
+                    let feedback = self.registry.advance_time(Instant::now());
+                    self.send_feedback(feedback);
                     self.compare_measurements();
                 }
-                changed = wait_for_change(&mut mandate) => {
+                changed = wait_for_change(&mut permit) => {
                     changed?;
                     self.restore_jobs().await?;
                 }
@@ -120,20 +121,20 @@ impl TelemetryTask {
         }
     }
 
-    /// Takes up the jobs that the controller was told of before, by another desk or another run.
+    /// Restores the jobs of the state, which another member or an earlier run may have put there.
     async fn restore_jobs(&mut self) -> Result<(), ControllerError> {
-        let told = self.access.query_state(|state| state.reported_jobs().clone()).await?;
+        let reported = self.access.query_state(|state| state.reported_jobs().clone()).await?;
         self.follow_fabric();
         if let Some((_, fabric)) = &self.fabric {
-            self.registry.restore_jobs(&told, fabric, Instant::now());
+            self.registry.restore_jobs(&reported, fabric, Instant::now());
         }
         Ok(())
     }
 
-    fn handle_stream_event(&mut self, call: StreamEvent) {
-        match call {
-            StreamEvent::Opened(reporter, remarks) => {
-                self.streams.insert(reporter, remarks);
+    fn handle_stream_event(&mut self, event: StreamEvent) {
+        match event {
+            StreamEvent::Opened(reporter, feedback) => {
+                self.streams.insert(reporter, feedback);
             }
             StreamEvent::Closed(reporter) => {
                 self.streams.remove(&reporter);
@@ -141,37 +142,38 @@ impl TelemetryTask {
             }
             StreamEvent::Reported(reporter, report) => {
                 self.follow_fabric();
-                // Before the first plan there is no fabric to speak of; who reports, reports again.
+                // Before the first plan there is no fabric to resolve jobs in; reports repeat.
                 let Some((_, fabric)) = &self.fabric else {
                     return;
                 };
-                let remark = self.registry.ingest_report(reporter, report, fabric, Instant::now());
-                self.send_feedback(remark);
+                let feedback =
+                    self.registry.ingest_report(reporter, report, fabric, Instant::now());
+                self.send_feedback(feedback);
             }
         }
     }
 
-    /// Settles the census on the fabric in force, if that is another than it was. What fails or is
-    /// drained in a fabric makes no other of it.
+    /// Moves the registry to the fabric in force, if that has changed. Failures and drains in a
+    /// fabric do not count as a change.
     fn follow_fabric(&mut self) {
         if self.fabric.is_some() && !self.rollout.has_changed().unwrap_or(false) {
             return;
         }
-        let realised = self.rollout.borrow_and_update().clone();
-        let Some(PlanRollout { wiring, fabric, .. }) = realised else {
+        let rollout = self.rollout.borrow_and_update().clone();
+        let Some(PlanRollout { wiring, fabric, .. }) = rollout else {
             return;
         };
         let settled = self.fabric.as_ref();
         if settled.is_some_and(|(settled, _)| Arc::ptr_eq(settled, &wiring)) {
             return;
         }
-        let remarks = self.registry.move_to_fabric(&fabric);
+        let feedback = self.registry.move_to_fabric(&fabric);
         if self.fabric.replace((wiring, fabric)).is_some() {
-            self.send_feedback(remarks);
+            self.send_feedback(feedback);
         }
     }
 
-    /// Gives the controller what has changed, unless it is still planning for what did before.
+    /// Submits all jobs if any has changed, unless an earlier submission is still being planned.
     fn submit_changes(&mut self) {
         if self.registry.take_change() {
             self.changed_since.get_or_insert_with(Instant::now);
@@ -179,18 +181,18 @@ impl TelemetryTask {
         if self.submitted.is_some() {
             return;
         }
-        let Some(heard) = self.changed_since.take() else {
+        let Some(reported_at) = self.changed_since.take() else {
             return;
         };
-        let (access, told) = (self.access.clone(), self.registry.reported_jobs());
+        let (access, reported) = (self.access.clone(), self.registry.reported_jobs());
         self.submitted = Some(tokio::spawn(async move {
-            let submitted = access.submit_reported(StateEvent::JobsReported(told), heard);
+            let submitted = access.submit_reported(StateEvent::JobsReported(reported), reported_at);
             submitted.await.map(drop)
         }));
     }
 
-    /// Compares what jobs say with what switches count, whenever that is known anew; whoever says
-    /// something else hears of it once.
+    /// Compares reports with what switches count after every new measurement; a reporter receives
+    /// each difference once.
     fn compare_measurements(&mut self) {
         if !self.measured.has_changed().unwrap_or(false) {
             return;
@@ -200,21 +202,21 @@ impl TelemetryTask {
             measured.find_disputes(&self.registry.reported_iterations(), self.disagree_min);
         let findings: Vec<Finding> = disputes.iter().map(|(_, finding)| finding.clone()).collect();
         let before = self.disputes.send_replace(findings);
-        let is_new = |finding: &Finding| !before.contains(finding);
-        let news = disputes.into_iter().filter(|(_, finding)| is_new(finding));
-        let remarks = news.filter_map(|(job, finding)| self.registry.feedback_for(&job, finding));
-        let remarks: Vec<ReportFeedback> = remarks.collect();
-        self.send_feedback(remarks);
+        let new = disputes.into_iter().filter(|(_, finding)| !before.contains(finding));
+        let feedback: Vec<ReportFeedback> =
+            new.filter_map(|(job, finding)| self.registry.feedback_for(&job, finding)).collect();
+        self.send_feedback(feedback);
     }
 
-    fn send_feedback(&mut self, remarks: impl IntoIterator<Item = ReportFeedback>) {
-        for remark in remarks {
-            if self.registry.is_new_feedback(&remark) {
-                log_feedback(&remark);
+    fn send_feedback(&mut self, feedback: impl IntoIterator<Item = ReportFeedback>) {
+        for reply in feedback {
+            if self.registry.is_new_feedback(&reply) {
+                log_feedback(&reply);
             }
-            let stream = remark.to.and_then(|reporter| self.streams.get(&reporter));
+            let stream = reply.to.and_then(|reporter| self.streams.get(&reporter));
             if let Some(stream) = stream {
-                drop(stream.try_send(remark));
+                // A reporter that does not read its feedback loses it; the task must not wait.
+                drop(stream.try_send(reply));
             }
         }
     }
@@ -231,10 +233,10 @@ async fn wait_for_change<T>(watched: &mut watch::Receiver<T>) -> Result<(), Cont
     watched.changed().await.map_err(|_| ControllerError::Stopped)
 }
 
-fn log_feedback(remark: &ReportFeedback) {
-    let text = &remark.finding.text;
-    match remark.finding.severity {
-        Severity::Info => info!(job = remark.job, "{text}"),
-        Severity::Warning | Severity::Error => warn!(job = remark.job, "{text}"),
+fn log_feedback(feedback: &ReportFeedback) {
+    let text = &feedback.finding.text;
+    match feedback.finding.severity {
+        Severity::Info => info!(job = feedback.job, "{text}"),
+        Severity::Warning | Severity::Error => warn!(job = feedback.job, "{text}"),
     }
 }

@@ -15,7 +15,7 @@ use planner::Policy;
 use tempfile::NamedTempFile;
 use tokio::time::{Instant, timeout};
 
-use crate::cluster::{LEASE_S, TENURE, leads, tell, until};
+use crate::cluster::{LEASE_S, LEASE_TERM, leads, submit_jobs, until};
 use crate::etcd::Etcd;
 use crate::http::ask;
 use crate::lab::{DEADLINE, Lab, config, verified};
@@ -78,7 +78,7 @@ fn asking(etcd: &Etcd, raw: &mut RawConfig) {
 }
 
 #[tokio::test]
-async fn a_user_leads_however_often_a_token_ends() {
+async fn leadership_survives_expired_tokens() {
     let Some(etcd) = with_users().await else {
         return;
     };
@@ -92,17 +92,17 @@ async fn a_user_leads_however_often_a_token_ends() {
     let controller = Controller::start(known, lab.fabric.clone(), Policy::default());
     let controller = controller.await.unwrap();
     until(&controller, leads).await;
-    assert!(tell(&lab, &controller, 2).await);
+    assert!(submit_jobs(&lab, &controller, 2).await);
     // Far longer than etcd remembers a token that nobody shows.
-    let later = Instant::now() + Duration::from_secs(4) + TENURE;
-    until(&controller, |mandate: &WritePermit| mandate.expires_at() > Some(later)).await;
-    assert!(tell(&lab, &controller, 1).await, "with another token");
+    let later = Instant::now() + Duration::from_secs(4) + LEASE_TERM;
+    until(&controller, |permit: &WritePermit| permit.expires_at() > Some(later)).await;
+    assert!(submit_jobs(&lab, &controller, 1).await, "with another token");
     verified(&lab, &controller).await;
     controller.shutdown().await;
 }
 
 #[tokio::test]
-async fn who_is_no_user_is_told_what_is_missing() {
+async fn login_errors_name_the_missing_setting() {
     let Some(etcd) = with_users().await else {
         return;
     };
@@ -121,14 +121,14 @@ async fn who_is_no_user_is_told_what_is_missing() {
         (read(&etcd, known(&right, "/other")).await, "readwrite"),
     ];
     for (answer, expected) in cases {
-        let told = answer.unwrap_err().to_string();
-        assert!(told.contains(expected), "{told}");
+        let error = answer.unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
     }
     read(&etcd, known(&right, "/crux")).await.unwrap();
 }
 
 #[tokio::test]
-async fn an_etcd_that_asks_for_certificates_lets_in_who_shows_one() {
+async fn etcd_admits_clients_with_a_certificate() {
     let [certificate, key, roots] = ["switch.pem", "switch.key.pem", "roots.pem"].map(file);
     let secured = [
         "--client-cert-auth",
@@ -152,7 +152,7 @@ async fn an_etcd_that_asks_for_certificates_lets_in_who_shows_one() {
     let controller = Controller::start(known, lab.fabric.clone(), Policy::default());
     let controller = controller.await.unwrap();
     until(&controller, leads).await;
-    assert!(tell(&lab, &controller, 1).await);
+    assert!(submit_jobs(&lab, &controller, 1).await);
     controller.shutdown().await;
     let strangers: [fn(&mut RawConfig); 2] =
         [|raw| raw.etcd.tls.ca = Some(file("roots.pem")), |_| {}];

@@ -178,7 +178,7 @@ async fn flows_of_no_job_are_adopted_by_a_rule_and_counted_until_it_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_announces_a_flow_has_it_whatever_a_rule_says() {
+async fn announced_flows_take_precedence_over_adoption_rules() {
     let ground = Ground::new().await;
     ground.apply(RULE).await;
     assert!(ground.coming().await >= 10);

@@ -84,7 +84,7 @@ fn refusals(table: &str, of: std::ops::Range<u64>) -> FaultScript {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_fault_while_applying_ends_in_the_old_or_the_new_whole() {
+async fn a_policy_with_faults_is_applied_completely_or_not_at_all() {
     let [before, after] = undisturbed().await;
     let drops = (4..=24).step_by(4).map(|nth| FaultScript(vec![InjectedFault::DropStream { nth }]));
     let restarts = (2..=10).step_by(2).map(|nth| FaultScript(vec![InjectedFault::Restart { nth }]));
@@ -102,12 +102,12 @@ async fn each_fault_while_applying_ends_in_the_old_or_the_new_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_switch_refuses_for_good_is_taken_back_and_told() {
+async fn a_permanently_refused_policy_is_rolled_back() {
     let [before, _] = undisturbed().await;
     // Two jobs had their levels written; whatever else is written there is refused.
     let (done, held) = changed(refusals("job_qos", 3..2_000)).await;
     assert!(!done.applied, "{done:?}");
-    let told = &done.findings[0].text;
-    assert!(told.contains("leaf1") && told.contains("taken back"), "{told}");
+    let text = &done.findings[0].text;
+    assert!(text.contains("leaf1") && text.contains("taken back"), "{text}");
     assert!(held == before);
 }

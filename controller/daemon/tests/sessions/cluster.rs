@@ -26,7 +26,7 @@ use crate::lab::{DEADLINE, Lab, config, verified, written};
 pub(crate) const LEASE_S: u64 = 4;
 
 /// What a leader uses of it.
-pub(crate) const TENURE: Duration = Duration::from_millis(LEASE_S * 800);
+pub(crate) const LEASE_TERM: Duration = Duration::from_millis(LEASE_S * 800);
 
 /// How long etcd is out of reach.
 const AWAY: Duration = Duration::from_secs(30);
@@ -91,17 +91,17 @@ pub(crate) async fn until(
     controller: &ControllerHandle,
     holds: impl Fn(&WritePermit) -> bool,
 ) -> WritePermit {
-    let mut mandate = controller.watch_permit();
-    let found = timeout(DEADLINE, mandate.wait_for(|mandate| holds(mandate))).await;
+    let mut permit = controller.watch_permit();
+    let found = timeout(DEADLINE, permit.wait_for(|permit| holds(permit))).await;
     *found.unwrap().unwrap()
 }
 
-pub(crate) fn leads(mandate: &WritePermit) -> bool {
-    mandate.is_leader(Instant::now())
+pub(crate) fn leads(permit: &WritePermit) -> bool {
+    permit.is_leader(Instant::now())
 }
 
-fn stands_by(mandate: &WritePermit) -> bool {
-    matches!(mandate, WritePermit::Standby { .. })
+fn stands_by(permit: &WritePermit) -> bool {
+    matches!(permit, WritePermit::Standby { .. })
 }
 
 /// Waits until a controller has planned for this many jobs.
@@ -111,7 +111,7 @@ async fn knows(controller: &ControllerHandle, jobs: usize) {
 }
 
 /// Tells a controller of this many jobs; whether it took them and has stored them.
-pub(crate) async fn tell(lab: &Lab, controller: &ControllerHandle, jobs: u16) -> bool {
+pub(crate) async fn submit_jobs(lab: &Lab, controller: &ControllerHandle, jobs: u16) -> bool {
     let jobs = (0..jobs).map(|n| lab.job(&format!("job{n}"), 50_000 + n));
     let submitted = controller.submit_event(StateEvent::JobsChanged(jobs.collect())).await;
     let findings = submitted.unwrap().findings;
@@ -136,7 +136,7 @@ async fn is_ready(controller: &ControllerHandle) {
 }
 
 #[tokio::test]
-async fn a_leader_that_dies_is_succeeded_by_one_that_knows_everything() {
+async fn the_successor_of_a_leader_has_the_whole_state() {
     let Some(etcd) = Etcd::start().await else {
         return;
     };
@@ -147,8 +147,8 @@ async fn a_leader_that_dies_is_succeeded_by_one_that_knows_everything() {
     until(&first, leads).await;
     let second = member(&lab, 2, &etcd.client).await;
     until(&second, stands_by).await;
-    assert!(tell(&lab, &first, 3).await);
-    assert!(!tell(&lab, &second, 1).await, "only the leader takes jobs");
+    assert!(submit_jobs(&lab, &first, 3).await);
+    assert!(!submit_jobs(&lab, &second, 1).await, "only the leader takes jobs");
     knows(&second, 3).await;
     is_ready(&second).await;
     let before = verified(&lab, &first).await;
@@ -160,7 +160,7 @@ async fn a_leader_that_dies_is_succeeded_by_one_that_knows_everything() {
     assert!(after.generation > before.generation);
     assert_eq!(second.desired_tables().tables, tables);
     assert_eq!(written(&second), 0, "it desires what the switches hold");
-    assert!(tell(&lab, &second, 1).await);
+    assert!(submit_jobs(&lab, &second, 1).await);
     verified(&lab, &second).await;
     second.shutdown().await;
 
@@ -183,12 +183,12 @@ async fn an_etcd_that_restarts_changes_nothing() {
     let lab = Lab::new().await;
     let controller = member(&lab, 1, &etcd.client).await;
     let before = until(&controller, leads).await;
-    assert!(tell(&lab, &controller, 2).await);
+    assert!(submit_jobs(&lab, &controller, 2).await);
     verified(&lab, &controller).await;
     let total = written(&controller);
 
     etcd.kill();
-    assert!(!tell(&lab, &controller, 3).await, "in force, but not stored");
+    assert!(!submit_jobs(&lab, &controller, 3).await, "in force, but not stored");
     let service = NorthboundService::new(controller.access().clone(), &config(|_| {}));
     let refused = service.apply_policy(&order()).await.unwrap_err().to_string();
     assert!(refused.contains("nothing is changed"), "{refused}");
@@ -197,10 +197,10 @@ async fn an_etcd_that_restarts_changes_nothing() {
     let restarted = Instant::now();
     // Asked for after the restart, and granted.
     let is_renewed =
-        |mandate: &WritePermit| leads(mandate) && mandate.expires_at() > Some(restarted + TENURE);
+        |permit: &WritePermit| leads(permit) && permit.expires_at() > Some(restarted + LEASE_TERM);
     let renewed = until(&controller, is_renewed);
     assert_eq!(renewed.await.arbitration_input(), before.arbitration_input(), "the same term");
-    assert!(tell(&lab, &controller, 2).await);
+    assert!(submit_jobs(&lab, &controller, 2).await);
     let done = service.apply_policy(&order()).await.unwrap();
     assert!(done.applied && done.revision > 1, "{done:?}");
     verified(&lab, &controller).await;
@@ -219,7 +219,7 @@ async fn a_leader_cut_off_from_etcd_stops_before_another_leads() {
     until(&first, leads).await;
     let second = member(&lab, 2, &etcd.client).await;
     is_ready(&second).await;
-    assert!(tell(&lab, &first, 2).await);
+    assert!(submit_jobs(&lab, &first, 2).await);
     knows(&second, 2).await;
     verified(&lab, &first).await;
 
@@ -229,10 +229,10 @@ async fn a_leader_cut_off_from_etcd_stops_before_another_leads() {
     let last = *first.watch_permit().borrow();
     assert!(last.expires_at().is_some_and(|end| end < now), "{last:?} at {now:?}");
     let total = written(&first);
-    assert!(tell(&lab, &second, 3).await);
-    assert!(!tell(&lab, &first, 4).await);
-    let mut mandate = first.watch_permit();
-    let again = timeout(AWAY, mandate.wait_for(leads)).await;
+    assert!(submit_jobs(&lab, &second, 3).await);
+    assert!(!submit_jobs(&lab, &first, 4).await);
+    let mut permit = first.watch_permit();
+    let again = timeout(AWAY, permit.wait_for(leads)).await;
     assert!(again.is_err(), "it leads nothing while it is cut off");
     verified(&lab, &second).await;
     assert_eq!(written(&first), total);
@@ -248,7 +248,7 @@ async fn a_leader_cut_off_from_etcd_stops_before_another_leads() {
 }
 
 #[tokio::test]
-async fn while_etcd_is_gone_nobody_writes_and_the_switches_keep_what_they_have() {
+async fn without_etcd_no_member_writes_and_switches_keep_their_entries() {
     let Some(mut etcd) = Etcd::start().await else {
         return;
     };
@@ -256,7 +256,7 @@ async fn while_etcd_is_gone_nobody_writes_and_the_switches_keep_what_they_have()
     let first = member(&lab, 1, &etcd.client).await;
     let second = member(&lab, 2, &etcd.client).await;
     // Either may win.
-    let is_first = |mandate: &WritePermit| leads(mandate) || stands_by(mandate);
+    let is_first = |permit: &WritePermit| leads(permit) || stands_by(permit);
     until(&first, is_first).await;
     let (mut a, mut b) = (first.watch_permit(), second.watch_permit());
     tokio::select! {
@@ -264,7 +264,7 @@ async fn while_etcd_is_gone_nobody_writes_and_the_switches_keep_what_they_have()
         _ = b.wait_for(leads) => {}
     }
     let leader = if leads(&first.watch_permit().borrow()) { &first } else { &second };
-    assert!(tell(&lab, leader, 2).await);
+    assert!(submit_jobs(&lab, leader, 2).await);
     verified(&lab, leader).await;
     let tables = leader.desired_tables().tables.clone();
 
@@ -287,7 +287,7 @@ async fn while_etcd_is_gone_nobody_writes_and_the_switches_keep_what_they_have()
         _ = until(&first, leads) => &first,
         _ = until(&second, leads) => &second,
     };
-    assert!(tell(&lab, leader, 1).await);
+    assert!(submit_jobs(&lab, leader, 1).await);
     verified(&lab, leader).await;
     first.shutdown().await;
     second.shutdown().await;

@@ -160,7 +160,7 @@ async fn found(
 }
 
 #[tokio::test]
-async fn a_fabric_as_its_document_says_is_seen_whole_and_nothing_is_told() {
+async fn a_fabric_as_documented_has_no_findings() {
     let lab = lab().await;
     let controller = lab.control(probing).await;
     let fabric = &lab.fabric;
@@ -175,7 +175,7 @@ async fn a_fabric_as_its_document_says_is_seen_whole_and_nothing_is_told() {
 }
 
 #[tokio::test]
-async fn crossed_missing_extra_and_one_way_cables_are_told_by_both_ends() {
+async fn findings_on_cables_name_both_ends() {
     let fabric = document();
     let name = |a: &str, b: &str| {
         let link = fabric.links_named(&format!("{a}-{b}"))[0];
@@ -198,7 +198,7 @@ async fn crossed_missing_extra_and_one_way_cables_are_told_by_both_ends() {
     lab.switches.devices.release_clock(ClockPace::Free).await.unwrap();
     let controller = lab.control(probing).await;
     let seen = found(&controller, |seen| seen.findings.len() == 5).await;
-    let told: BTreeSet<String> =
+    let reported: BTreeSet<String> =
         seen.findings.iter().map(|finding| format!("{} {}", finding.about, finding.text)).collect();
     let [a, b] = &diode;
     let crossed = |ends: [&String; 2], should: [&String; 2]| {
@@ -213,12 +213,12 @@ async fn crossed_missing_extra_and_one_way_cables_are_told_by_both_ends() {
         crossed([&one[0], &other[1]], [&one[1], &other[0]]),
         crossed([&other[0], &one[1]], [&other[1], &one[0]]),
     ];
-    assert_eq!(told, BTreeSet::from(expected));
+    assert_eq!(reported, BTreeSet::from(expected));
     controller.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_cable_that_falls_silent_has_failed_and_one_that_is_heard_again_works() {
+async fn a_silent_cable_fails_and_recovers_with_its_probes() {
     let lab = lab().await;
     let controller = lab.control(probing).await;
     let whole = |seen: &DiscoveryReport| seen.topology.links.len() == 2 * cables().len();
@@ -231,8 +231,8 @@ async fn a_cable_that_falls_silent_has_failed_and_one_that_is_heard_again_works(
     let wire = switch::WireIndex(position.unwrap() as u32);
     for (state, works) in [(WireState::Down, false), (WireState::Up, true)] {
         lab.switches.devices.set_wire_state(wire, state).await.unwrap();
-        let believed = controller.await_rollout(|had| had.fabric.is_up(cable) == works);
-        tokio::time::timeout(DEADLINE, believed).await.unwrap().unwrap();
+        let planned = controller.await_rollout(|had| had.fabric.is_up(cable) == works);
+        tokio::time::timeout(DEADLINE, planned).await.unwrap().unwrap();
         verified(&lab, &controller).await;
     }
     controller.shutdown().await;
@@ -296,7 +296,7 @@ async fn run_job(lab: &Lab, learned: &Fabric, controller: &ControllerHandle) {
 }
 
 #[tokio::test]
-async fn what_was_found_outlives_the_controller_and_who_knows_nothing_takes_nothing_away() {
+async fn learned_fabrics_survive_restarts_and_silence() {
     let lab = lab().await;
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("crux.redb");

@@ -19,7 +19,7 @@ async fn intruder(lab: &Lab, role: &str) -> Intruder {
 }
 
 /// A row that no plan has.
-fn stray() -> TableEntry {
+fn foreign_entry() -> TableEntry {
     fabric::port_down(PortNumber::new(99).unwrap())
 }
 
@@ -33,8 +33,11 @@ async fn a_row_removed_changed_or_added_by_another_is_drift_and_is_repaired() {
     let row = TableEntry::from(row);
     let mut changed = row.clone();
     changed.value = fabric::path(2, 2, PortNumber::CPU, PortNumber::CPU).value;
-    let cases =
-        [(UpdateKind::Insert, stray()), (UpdateKind::Modify, changed), (UpdateKind::Delete, row)];
+    let cases = [
+        (UpdateKind::Insert, foreign_entry()),
+        (UpdateKind::Modify, changed),
+        (UpdateKind::Delete, row),
+    ];
     let mut intruder = intruder(&lab, "intruder").await;
     for (count, (kind, entry)) in (1..).zip(cases) {
         intruder.write(kind, entry).await;
@@ -46,12 +49,12 @@ async fn a_row_removed_changed_or_added_by_another_is_drift_and_is_repaired() {
 }
 
 #[tokio::test]
-async fn foreign_entries_stay_if_the_policy_says_so_and_what_is_desired_does_not() {
+async fn the_policy_can_keep_foreign_entries() {
     for policy in [ForeignEntryPolicy::Delete, ForeignEntryPolicy::Report] {
         let lab = Lab::new().await;
         let mut other = intruder(&lab, "").await;
         other.push(&ForwardingPipeline::embedded_fabric()).await;
-        other.write(UpdateKind::Insert, stray()).await;
+        other.write(UpdateKind::Insert, foreign_entry()).await;
         drop(other);
         let controller = lab.control(|raw| raw.reconcile.foreign = policy).await;
         let desired = controller.desired_tables();
@@ -59,7 +62,7 @@ async fn foreign_entries_stay_if_the_policy_says_so_and_what_is_desired_does_not
         let mut expected = (*desired.tables[&LEAF]).clone();
         let line = first_leaf(&controller, |_| true).await;
         if policy == ForeignEntryPolicy::Report {
-            expected.insert(stray());
+            expected.insert(foreign_entry());
             assert_eq!(line.foreign, ["port_down port=99 -> mark_down()"]);
         }
         assert_eq!(*lab.read_all().await[&LEAF], expected, "{policy:?}");
@@ -69,7 +72,7 @@ async fn foreign_entries_stay_if_the_policy_says_so_and_what_is_desired_does_not
 }
 
 #[tokio::test]
-async fn another_program_is_replaced_and_what_the_switch_can_keep_is_not_written_again() {
+async fn another_pipeline_is_replaced_and_entries_are_kept() {
     let lab = Lab::new().await;
     let first = lab.control(|_| {}).await;
     all_hold(&first).await;
@@ -80,14 +83,14 @@ async fn another_program_is_replaced_and_what_the_switch_can_keep_is_not_written
     let mut program = ForwardingPipeline::embedded_fabric();
     program.cookie ^= 1;
     other.push(&program).await;
-    other.write(UpdateKind::Insert, stray()).await;
+    other.write(UpdateKind::Insert, foreign_entry()).await;
     drop(other);
     let second = lab.control(|raw| raw.reconcile.foreign = ForeignEntryPolicy::Keep).await;
     all_hold(&second).await;
     let line = first_leaf(&second, |_| true).await;
     assert_eq!(line.written.pipelines, 1);
     let held = &lab.read_all().await[&LEAF];
-    assert!(held.get(&stray().key).is_some(), "reconciled, not emptied");
+    assert!(held.get(&foreign_entry().key).is_some(), "reconciled, not emptied");
     assert!(written(&second) > 0);
     second.shutdown().await;
 }

@@ -104,7 +104,7 @@ async fn events_come_as_they_happen_and_go_on_after_a_break() {
 
 /// The controller does not wait for who does not read, and who reads again hears what it missed.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_too_slow_hears_so() {
+async fn a_slow_reader_receives_the_number_of_missed_events() {
     let lab = Lab::new().await;
     let (controller, server) = served(&lab, |raw| raw.northbound.events = 8).await;
     let asleep = Reader::open(server.local_addr(), "").await;

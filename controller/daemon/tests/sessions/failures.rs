@@ -95,7 +95,7 @@ async fn a_silent_switch_is_planned_around_and_restored_when_it_answers() {
 }
 
 #[tokio::test]
-async fn a_full_table_spills_to_ecmp_and_says_so() {
+async fn a_full_table_spills_to_ecmp_with_a_finding() {
     let refusal = |nth| InjectedFault::RefuseUpdate {
         table: "IngressImpl.flow_pin".into(),
         nth,
@@ -111,8 +111,8 @@ async fn a_full_table_spills_to_ecmp_and_says_so() {
     desired(&controller, is_spilled).await;
     verified(&lab, &controller).await;
     let report = controller.current_rollout().unwrap().report;
-    let told = |text: &str| report.findings.iter().any(|f| f.text.contains(text));
-    assert!(told("2 flows of the least intense jobs"), "{report:?}");
+    let is_reported = |text: &str| report.findings.iter().any(|f| f.text.contains(text));
+    assert!(is_reported("2 flows of the least intense jobs"), "{report:?}");
     controller.shutdown().await;
 }
 

@@ -32,7 +32,7 @@ async fn http(at: SocketAddr, path: &str, body: Option<&str>) -> Value {
 }
 
 /// The fields of `http` are in `grpc`, with the same values: documents as text, nothing as nothing.
-fn says_the_same(http: &Value, grpc: &Value, place: &str) {
+fn assert_same_fields(http: &Value, grpc: &Value, place: &str) {
     match (http, grpc) {
         (_, Value::Object(fields)) if fields.len() == 1 && fields.contains_key("json") => {
             let text = fields["json"].as_str().unwrap();
@@ -41,14 +41,14 @@ fn says_the_same(http: &Value, grpc: &Value, place: &str) {
         (Value::Object(http), Value::Object(grpc)) => {
             for (field, value) in http {
                 let place = format!("{place}.{field}");
-                let said = grpc.get(field).unwrap_or_else(|| panic!("{place} is missing"));
-                says_the_same(value, said, &place);
+                let message = grpc.get(field).unwrap_or_else(|| panic!("{place} is missing"));
+                assert_same_fields(value, message, &place);
             }
         }
         (Value::Array(http), Value::Array(grpc)) => {
             assert_eq!(http.len(), grpc.len(), "{place}");
             for (http, grpc) in http.iter().zip(grpc) {
-                says_the_same(http, grpc, place);
+                assert_same_fields(http, grpc, place);
             }
         }
         (Value::Number(http), Value::Number(grpc)) => {
@@ -73,9 +73,9 @@ fn each_endpoint_has_its_rpc() {
 /// Asks both for the same, and compares; the answer over gRPC may be a field of its message.
 macro_rules! same {
     ($at:ident, $path:literal, $body:expr, $asked:expr, $field:literal) => {
-        let said = json!($asked.await.unwrap().into_inner());
-        let said = if $field.is_empty() { &said } else { &said[$field] };
-        says_the_same(&http($at, $path, $body).await, said, $path);
+        let message = json!($asked.await.unwrap().into_inner());
+        let message = if $field.is_empty() { &message } else { &message[$field] };
+        assert_same_fields(&http($at, $path, $body).await, message, $path);
     };
 }
 
@@ -84,7 +84,7 @@ fn name(name: &str) -> Request<proto::ExplainJobRequest> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_question_is_answered_as_over_http() {
+async fn every_query_is_answered_as_over_http() {
     let lab = Lab::new().await;
     let served = lab.served(&Config::default()).await;
     let at = served.at;
@@ -144,9 +144,9 @@ async fn events_are_those_of_http_and_go_on() {
         grpc.watch_events(proto::WatchEventsRequest::default()).await.unwrap().into_inner();
     let page = stream.message().await.unwrap().unwrap();
     assert_eq!(json!(page.run), kept["run"]);
-    let told = kept["events"].as_array().unwrap();
-    assert!(page.events.len() >= told.len() && !told.is_empty());
-    for (http, grpc) in told.iter().zip(&page.events) {
+    let events = kept["events"].as_array().unwrap();
+    assert!(page.events.len() >= events.len() && !events.is_empty());
+    for (http, grpc) in events.iter().zip(&page.events) {
         let mut grpc = json!(grpc);
         let kind = http["kind"].as_str().unwrap();
         let fields = grpc["kind"][kind].take();
@@ -154,7 +154,7 @@ async fn events_are_those_of_http_and_go_on() {
         let mut flat = grpc.as_object().unwrap().clone();
         flat.extend(fields.clone());
         flat.insert("kind".to_owned(), kind.into());
-        says_the_same(http, &Value::Object(flat), kind);
+        assert_same_fields(http, &Value::Object(flat), kind);
     }
     served.controller.submit_event(StateEvent::JobsChanged(Vec::new())).await.unwrap();
     let mut left = 0;
@@ -171,7 +171,7 @@ async fn events_are_those_of_http_and_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_asks_what_there_is_is_told() {
+async fn reflection_lists_the_services() {
     let lab = Lab::new().await;
     let config = guarded(|_| {});
     let served = lab.served(&config).await;
@@ -212,7 +212,7 @@ async fn history_has_the_name_of_the_token() {
     client(at).await.rollback_policy(asked).await.unwrap();
     let (_, history) = ask_with(at, "/v1/policy/revisions", None, "Bearer bob").await;
     let history: Vec<Value> = serde_json::from_str(&history).unwrap();
-    let who = history.iter().map(|chapter| &chapter["revision"]["metadata"]["author"]);
+    let who = history.iter().map(|revision| &revision["revision"]["metadata"]["author"]);
     let who: Vec<_> = who.take(2).collect();
     assert_eq!(who, ["ada", "ada (says eve)"], "{history:?}");
     served.end().await;
@@ -237,7 +237,7 @@ fn guarded(change: impl Fn(&mut RawConfig)) -> Config {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_no_token_learns_which_is_missing() {
+async fn a_refusal_names_the_missing_role() {
     let lab = Lab::new().await;
     let config = guarded(|raw| raw.northbound.body_max = 1_000);
     let served = lab.served(&config).await;
@@ -273,7 +273,7 @@ async fn who_has_no_token_learns_which_is_missing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_asks_too_often_is_told_to_wait() {
+async fn requests_beyond_the_rate_limit_are_refused() {
     let lab = Lab::new().await;
     let config = guarded(|raw| {
         raw.northbound.tokens.clear();

@@ -17,7 +17,7 @@ pub(crate) async fn ask(address: SocketAddr, path: &str, body: Option<&str>) -> 
     ask_with(address, path, body, "").await
 }
 
-/// The same, for who says this of themselves.
+/// Status and body of an answer to a request with this authorization.
 pub(crate) async fn ask_with(
     address: SocketAddr,
     path: &str,
@@ -107,7 +107,7 @@ async fn every_endpoint_answers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_page_is_there_and_may_load_nothing_else() {
+async fn the_page_is_served_and_loads_nothing_from_elsewhere() {
     let lab = Lab::new().await;
     let served = lab.served(&Config::default()).await;
     let at = served.at;
@@ -136,7 +136,7 @@ async fn the_page_is_there_and_may_load_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn monitoring_asks_for_metrics_that_there_are() {
+async fn monitoring_uses_existing_metrics() {
     let lab = Lab::new().await;
     let served = lab.served(&Config::default()).await;
     let (_, text) = ask(served.at, "/metrics", None).await;

@@ -56,7 +56,7 @@ impl Lab {
         Self::with(|_| ServiceOptions::default()).await
     }
 
-    /// The same, with faults on the first leaf.
+    /// Embedded switches, the first leaf with faults.
     pub(crate) async fn with_faults(faults: FaultScript) -> Self {
         Self::with(|switch| ServiceOptions {
             faults: match switch {
@@ -84,8 +84,7 @@ impl Lab {
         Self::wired(options, |_, _| {}).await
     }
 
-    /// The same with wires and endpoints between the switches, which without them stand alone. The
-    /// clock is held.
+    /// Embedded switches with the wires and endpoints that `wire` adds. The clock is held.
     pub(crate) async fn wired(
         options: impl Fn(usize) -> ServiceOptions,
         wire: impl FnOnce(&mut EmulatedNetworkBuilder, &[DeviceIndex]),
@@ -118,7 +117,7 @@ impl<S> Lab<S> {
         self.try_control(change).await.unwrap()
     }
 
-    /// The same, which may fail.
+    /// A controller of this lab, or why it does not start.
     pub(crate) async fn try_control(
         &self,
         change: impl FnOnce(&mut RawConfig),

@@ -108,7 +108,7 @@ async fn a_job_costs_its_own_entries_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_refused_update_is_told_and_the_next_pass_repairs_it() {
+async fn a_refused_update_is_reported_and_repaired() {
     let refusal = InjectedFault::RefuseUpdate {
         table: "IngressImpl.path".into(),
         nth: 2,
@@ -123,16 +123,16 @@ async fn a_refused_update_is_told_and_the_next_pass_repairs_it() {
     let controller = lab.control(late).await;
     let line = first_leaf(&controller, |line| !line.refusals.is_empty()).await;
     assert_eq!(line.verified, None);
-    let said = &line.refusals[0];
-    assert!(said.starts_with("Insert path dst_leaf=2 path="), "{said}");
-    assert!(said.contains("ResourceExhausted"), "{said}");
+    let refusal = &line.refusals[0];
+    assert!(refusal.starts_with("Insert path dst_leaf=2 path="), "{refusal}");
+    assert!(refusal.contains("ResourceExhausted"), "{refusal}");
 
     let event = StateEvent::JobsChanged(vec![lab.job("a", 50_000)]);
     controller.submit_event(event).await.unwrap();
     all_hold(&controller).await;
     let line = first_leaf(&controller, |_| true).await;
-    let told = (line.written.refused, line.refusals.len(), line.failures);
-    assert_eq!(told, (1, 0, 0));
+    let counts = (line.written.refused, line.refusals.len(), line.failures);
+    assert_eq!(counts, (1, 0, 0));
     assert_eq!(lab.read_all().await, controller.desired_tables().tables);
     controller.shutdown().await;
 }

@@ -56,7 +56,7 @@ async fn in_force(controller: &ControllerHandle, service: &NorthboundService, nu
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_shown_is_what_is_written_and_what_is_undone() {
+async fn a_preview_equals_the_change_and_its_rollback() {
     let lab = Lab::new().await;
     let (controller, service) = served(&lab, |_| {}).await;
     verified(&lab, &controller).await;
@@ -80,15 +80,16 @@ async fn what_is_shown_is_what_is_written_and_what_is_undone() {
     verified(&lab, &controller).await;
     assert!(lab.read_all().await == before, "a trial leaves nothing behind");
     let history = service.list_policy_revisions().await.unwrap();
-    let told: Vec<_> = history.iter().map(|chapter| chapter.revision.number).collect();
-    assert_eq!(told, [5, 4, 3, 2, 1]);
+    let numbers: Vec<_> =
+        history.iter().map(|revision_diff| revision_diff.revision.number).collect();
+    assert_eq!(numbers, [5, 4, 3, 2, 1]);
     assert_eq!(history[3].revision.metadata.author, "ada");
     assert_eq!(history[3].revision.trial, None);
     controller.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_confirmed_ends_by_itself_also_after_a_restart() {
+async fn an_unconfirmed_trial_expires_also_after_a_restart() {
     let lab = Lab::new().await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
@@ -122,7 +123,7 @@ async fn what_is_not_confirmed_ends_by_itself_also_after_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_that_a_switch_does_not_take_is_taken_back() {
+async fn a_change_that_a_switch_refuses_is_rolled_back() {
     let mut lab = Lab::new().await;
     let hasty = |raw: &mut RawConfig| raw.deadlines.verify_ms = 200;
     let (controller, service) = served(&lab, hasty).await;
@@ -139,7 +140,7 @@ async fn a_change_that_a_switch_does_not_take_is_taken_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_override_lasts_as_long_as_it_was_to() {
+async fn a_temporary_override_expires() {
     let lab = Lab::new().await;
     let (controller, service) = served(&lab, |_| {}).await;
     let level = || {
@@ -173,7 +174,7 @@ async fn an_override_lasts_as_long_as_it_was_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_document_is_told_with_its_line_and_changes_nothing() {
+async fn an_invalid_document_is_refused_with_its_line() {
     let lab = Lab::new().await;
     let (controller, service) = served(&lab, |_| {}).await;
     let cases = [

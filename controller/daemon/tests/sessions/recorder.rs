@@ -102,9 +102,12 @@ async fn a_session_with_faults_runs_again_to_the_same_plans() {
     assert_eq!(differences(&happened), Vec::<&ReplayedLine>::new());
     assert!(!replayed.is_cut && replayed.plans >= 5, "{replayed:?}");
     assert!(replayed.published >= 5, "{replayed:?}");
-    let told = |what: &str| happened.iter().any(|one| one.title.contains(what));
-    assert!(told("LinkDown") && told("refused") && told("taken back"), "{happened:#?}");
-    assert!(told("leaf1 holds"), "{happened:#?}");
+    let is_recorded = |what: &str| happened.iter().any(|one| one.title.contains(what));
+    assert!(
+        is_recorded("LinkDown") && is_recorded("refused") && is_recorded("taken back"),
+        "{happened:#?}"
+    );
+    assert!(is_recorded("leaf1 holds"), "{happened:#?}");
 
     // What a crash leaves is a prefix, at whatever byte.
     let first = text.iter().position(|byte| *byte == b'\n').unwrap();

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use crate::lab::{Lab, verified, written};
 
 #[tokio::test]
-async fn a_controller_started_again_knows_policy_and_jobs_and_writes_nothing() {
+async fn a_restarted_controller_restores_its_state_without_writes() {
     let lab = Lab::new().await;
     let folder = TempDir::new().unwrap();
     let store = folder.path().join("crux.redb");

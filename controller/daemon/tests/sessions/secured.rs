@@ -37,7 +37,7 @@ fn trusting(raw: &mut RawConfig) {
 }
 
 #[tokio::test]
-async fn switches_are_programmed_over_tls_by_who_shows_a_certificate() {
+async fn switches_are_programmed_over_mutual_tls() {
     let lab = lab().await;
     let shown = |raw: &mut RawConfig| {
         trusting(raw);
@@ -55,7 +55,7 @@ async fn switches_are_programmed_over_tls_by_who_shows_a_certificate() {
 }
 
 #[tokio::test]
-async fn who_shows_none_or_trusts_nobody_gets_no_connection() {
+async fn connections_without_certificate_or_trust_fail() {
     let lab = lab().await;
     let strangers: [fn(&mut RawConfig); 2] = [trusting, |_| {}];
     for stranger in strangers {

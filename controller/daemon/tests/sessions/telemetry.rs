@@ -126,7 +126,7 @@ async fn a_job_is_profiled_then_ranked_and_then_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_liar_and_a_babbler_hear_so_and_others_are_served() {
+async fn implausible_and_excessive_reports_do_not_affect_others() {
     let lab = Lab::new().await;
     let controller = lab.control(|_| {}).await;
     let server = served(&controller).await;
@@ -157,7 +157,7 @@ async fn a_liar_and_a_babbler_hear_so_and_others_are_served() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn jobs_that_told_of_themselves_outlive_the_controller() {
+async fn reported_jobs_survive_a_restart() {
     let lab = Lab::new().await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
@@ -182,7 +182,7 @@ async fn jobs_that_told_of_themselves_outlive_the_controller() {
 
 /// A process behind an agent, as a training script with `crux-telemetry` is.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_tells_its_agent_and_the_agent_the_controller() {
+async fn reports_reach_the_controller_through_an_agent() {
     let lab = Lab::new().await;
     let controller = lab.control(|_| {}).await;
     let server = served(&controller).await;

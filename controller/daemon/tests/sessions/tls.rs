@@ -65,14 +65,14 @@ fn trusting() -> ClientTlsConfig {
     ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem("roots.pem")))
 }
 
-/// The same with a certificate of its own.
+/// A client that trusts the roots and has a certificate of its own.
 fn known_as(name: &str) -> ClientTlsConfig {
     let [certificate, key] = ["pem", "key.pem"].map(|kind| pem(&format!("{name}.{kind}")));
     trusting().identity(Identity::from_pem(certificate, key))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_controller_with_a_certificate_answers_who_trusts_it() {
+async fn clients_that_trust_the_certificate_connect() {
     let lab = Lab::new().await;
     let (controller, server) = served(&lab, &config(|_| {})).await;
     let server = server.unwrap();
@@ -86,7 +86,7 @@ async fn a_controller_with_a_certificate_answers_who_trusts_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_controller_that_knows_its_clients_answers_nobody_else() {
+async fn only_clients_with_known_certificates_connect() {
     let lab = Lab::new().await;
     let known = config(|files| files.client_roots = Some(file("roots.pem")));
     let (controller, server) = served(&lab, &known).await;
@@ -99,7 +99,7 @@ async fn a_controller_that_knows_its_clients_answers_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_certificate_is_a_token_if_it_is_among_them() {
+async fn a_configured_certificate_replaces_a_token() {
     let lab = Lab::new().await;
     let mut raw = raw(|files| files.client_roots = Some(file("roots.pem")));
     let certificate = CertificateDer::from_pem_file(file("controller.pem")).unwrap();
@@ -121,7 +121,7 @@ async fn a_certificate_is_a_token_if_it_is_among_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn files_that_are_no_use_are_named() {
+async fn unusable_files_are_named() {
     let lab = Lab::new().await;
     let swapped = config(|files| files.certificate = file("switch.key.pem"));
     let (controller, server) = served(&lab, &swapped).await;

@@ -44,10 +44,10 @@ impl TraceService for Collector {
 
 /// A collector, its address as `host:port`, and what it hears.
 async fn collector(mut server: Server) -> (SocketAddr, mpsc::UnboundedReceiver<Span>) {
-    let (heard, spans) = mpsc::unbounded_channel();
+    let (span_sender, spans) = mpsc::unbounded_channel();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
-    let service = TraceServiceServer::new(Collector(heard));
+    let service = TraceServiceServer::new(Collector(span_sender));
     let server = server.add_service(service);
     tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
     (at, spans)
@@ -86,14 +86,17 @@ async fn traced(ratio: f64) -> (Lab, ControllerHandle, mpsc::UnboundedReceiver<S
 }
 
 /// All that is told until the controller has stopped.
-async fn told(controller: ControllerHandle, mut spans: mpsc::UnboundedReceiver<Span>) -> Vec<Span> {
+async fn collect_spans(
+    controller: ControllerHandle,
+    mut spans: mpsc::UnboundedReceiver<Span>,
+) -> Vec<Span> {
     controller.shutdown().await;
     spans.close();
-    let mut told = Vec::new();
+    let mut collect_spans = Vec::new();
     while let Some(span) = spans.recv().await {
-        told.push(span);
+        collect_spans.push(span);
     }
-    told
+    collect_spans
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -108,7 +111,7 @@ async fn a_trace_leads_from_a_report_to_the_switches_that_were_seen_to_hold_it()
     let tables = controller.desired_tables().tables.clone();
     server.shutdown().await;
 
-    let all = told(controller, spans).await;
+    let all = collect_spans(controller, spans).await;
     let is_reported = |span: &&Span| {
         span.name == "change" && attribute(span, "crux.cause") == "jobs of telemetry"
     };
@@ -148,13 +151,13 @@ async fn a_trace_leads_from_a_report_to_the_switches_that_were_seen_to_hold_it()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_sampled_is_not_told() {
+async fn unsampled_traces_are_not_exported() {
     let (_lab, controller, spans) = traced(0.0).await;
-    assert_eq!(told(controller, spans).await, []);
+    assert_eq!(collect_spans(controller, spans).await, []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_collector_with_a_certificate_is_told_by_who_trusts_it_and_is_known() {
+async fn a_tls_collector_receives_spans_from_trusted_clients() {
     let identity = Identity::from_pem(pem("switch.pem"), pem("switch.key.pem"));
     let tls = ServerTlsConfig::new().identity(identity);
     let tls = tls.client_ca_root(Certificate::from_pem(pem("roots.pem")));
@@ -169,12 +172,12 @@ async fn a_collector_with_a_certificate_is_told_by_who_trusts_it_and_is_known() 
     };
     let controller = lab.control(secured).await;
     verified(&lab, &controller).await;
-    let all = told(controller, spans).await;
+    let all = collect_spans(controller, spans).await;
     assert!(all.iter().any(|span| span.name == "change"), "{all:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_collector_that_is_not_there_is_in_nobodys_way() {
+async fn an_unreachable_collector_blocks_nothing() {
     let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}", nobody.local_addr().unwrap());
     drop(nobody);

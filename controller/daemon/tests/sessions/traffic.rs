@@ -386,7 +386,7 @@ async fn two_hundred_changes_of_policy_lose_and_reorder_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_switches_count_is_shown_beside_what_is_planned() {
+async fn measured_load_is_shown_beside_planned_load() {
     let busy = Busy::new().await;
     let controller = busy.lab.control(|_| {}).await;
     controller.submit_event(busy.jobs(4)).await.unwrap();

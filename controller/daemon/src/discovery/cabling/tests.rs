@@ -36,8 +36,8 @@ fn check(gone: &[&str], there: &[(&str, &str)], expected: &[&str]) {
     for (from, to) in there {
         links.insert(named(&fabric, from), named(&fabric, to));
     }
-    let sight = ObservedTopology { links, ..ObservedTopology::default() };
-    let findings = compare_cabling(&fabric, &sight, &all(&fabric));
+    let observed = ObservedTopology { links, ..ObservedTopology::default() };
+    let findings = compare_cabling(&fabric, &observed, &all(&fabric));
     let texts = findings.iter().map(|f| format!("{} {}", f.about, f.text));
     assert_eq!(texts.collect::<Vec<_>>(), expected);
 }
@@ -50,7 +50,7 @@ fn port(from: &str, to: &str) -> String {
 }
 
 #[test]
-fn differences_are_told_by_both_ends() {
+fn differences_name_both_ends() {
     let a1 = port("leaf1", "spine1");
     let [b1, b2] = ["spine1", "spine2"].map(|spine| port("leaf2", spine));
     let [s1a, s1b] = ["leaf1", "leaf2"].map(|leaf| port("spine1", leaf));
@@ -78,7 +78,7 @@ fn differences_are_told_by_both_ends() {
 }
 
 #[test]
-fn nothing_is_concluded_from_the_silence_of_those_who_are_not_listened_to() {
+fn silence_of_unwatched_switches_is_no_finding() {
     let fabric = fabric();
     let some = [SwitchId(0), SwitchId(1)].into();
     assert_eq!(compare_cabling(&fabric, &ObservedTopology::default(), &some), []);
@@ -92,11 +92,11 @@ fn hosts_are_compared_by_their_addresses() {
     let station = |name: &str| HostAttachment { at: named(&fabric, name), mac };
     let known = fabric.nic(0.into()).ip;
     let unknown = "192.0.2.7".parse().unwrap();
-    let mut sight =
+    let mut observed =
         ObservedTopology { links: intended(&fabric), hosts: [(known, station("leaf1:1"))].into() };
-    assert_eq!(compare_cabling(&fabric, &sight, &all(&fabric)), []);
-    sight.hosts = [(known, station("leaf2:9")), (unknown, station("leaf1:8"))].into();
-    let found = compare_cabling(&fabric, &sight, &all(&fabric));
+    assert_eq!(compare_cabling(&fabric, &observed, &all(&fabric)), []);
+    observed.hosts = [(known, station("leaf2:9")), (unknown, station("leaf1:8"))].into();
+    let found = compare_cabling(&fabric, &observed, &all(&fabric));
     let texts: Vec<String> = found.iter().map(|f| format!("{} {}", f.about, f.text)).collect();
     assert_eq!(texts[0], "h1:0-leaf2:9 crossed: the document connects it to leaf1:1");
     assert_eq!(texts[1], format!("leaf1:8 extra: a host with 192.0.2.7 and {mac}"));
@@ -106,15 +106,15 @@ proptest! {
     /// Whatever ports are cabled together: each seen cable that the document lacks is told, once,
     /// and nothing else is but wanted cables at ports where nothing is seen.
     #[test]
-    fn any_cabling_is_told_without_a_remainder(ends in Just(all_ends()).prop_shuffle()) {
+    fn every_cabling_is_described_completely(ends in Just(all_ends()).prop_shuffle()) {
         let fabric = fabric();
         let pairs = ends.chunks(2).map(|pair| (pair[0], pair[1]));
         let links = pairs.flat_map(|(a, b)| [(a, b), (b, a)]).collect();
-        let sight = ObservedTopology { links, ..ObservedTopology::default() };
+        let observed = ObservedTopology { links, ..ObservedTopology::default() };
         let wanted = intended(&fabric);
         let other = |(a, b): &(SwitchPort, SwitchPort)| wanted.get(a) != Some(b);
-        let expected = sight.cables().iter().filter(|cable| other(cable)).count();
-        let found = compare_cabling(&fabric, &sight, &all(&fabric));
+        let expected = observed.cables().iter().filter(|cable| other(cable)).count();
+        let found = compare_cabling(&fabric, &observed, &all(&fabric));
         prop_assert_eq!(found.len(), expected, "{:?}", found);
     }
 }

@@ -14,47 +14,47 @@ fn standby(term: u64, leader: Option<u32>) -> WritePermit {
 }
 
 #[test]
-fn a_leader_stops_before_its_lease_may_have_ended_whenever_the_answer_came() {
+fn a_permit_expires_before_the_lease_may_have_ended() {
     let asked = Instant::now();
-    let mut tenure = LeaseState::default();
-    assert_eq!(tenure.write_permit(), WritePermit::Unknown);
-    tenure.record_grant(5, 40, asked, LASTS);
-    assert_eq!(tenure.write_permit(), standby(40, None));
-    tenure.observe_leader(leader(41, 5));
-    assert_eq!(tenure.write_permit(), standby(40, None), "not yet");
-    tenure.record_prepared(41);
+    let mut lease_state = LeaseState::default();
+    assert_eq!(lease_state.write_permit(), WritePermit::Unknown);
+    lease_state.record_grant(5, 40, asked, LASTS);
+    assert_eq!(lease_state.write_permit(), standby(40, None));
+    lease_state.observe_leader(leader(41, 5));
+    assert_eq!(lease_state.write_permit(), standby(40, None), "not yet");
+    lease_state.record_prepared(41);
     let term = LEADER_TERMS | 41;
     let until = asked + Duration::from_secs(8);
-    assert_eq!(tenure.write_permit(), WritePermit::Leader { term, until });
+    assert_eq!(lease_state.write_permit(), WritePermit::Leader { term, until });
     let later = asked + Duration::from_secs(6);
-    tenure.record_renewal(later, Some(LASTS));
+    lease_state.record_renewal(later, Some(LASTS));
     let until = later + Duration::from_secs(8);
-    assert_eq!(tenure.write_permit(), WritePermit::Leader { term, until });
-    assert_eq!(tenure.renewal_due(), Some(later + Duration::from_secs(2)));
+    assert_eq!(lease_state.write_permit(), WritePermit::Leader { term, until });
+    assert_eq!(lease_state.renewal_due(), Some(later + Duration::from_secs(2)));
 }
 
 #[test]
-fn a_lease_that_ended_takes_the_leadership_and_what_was_prepared_with_it() {
+fn an_expired_lease_ends_leadership_and_preparation() {
     let asked = Instant::now();
-    let mut tenure = LeaseState::default();
-    tenure.record_grant(5, 40, asked, LASTS);
-    tenure.observe_leader(leader(41, 5));
-    tenure.record_prepared(41);
-    tenure.record_renewal(asked, None);
-    assert_eq!(tenure.write_permit(), WritePermit::Unknown);
-    tenure.record_grant(6, 50, asked, LASTS);
-    tenure.observe_leader(leader(41, 5));
-    assert_eq!(tenure.write_permit(), standby(50, Some(1)));
+    let mut lease_state = LeaseState::default();
+    lease_state.record_grant(5, 40, asked, LASTS);
+    lease_state.observe_leader(leader(41, 5));
+    lease_state.record_prepared(41);
+    lease_state.record_renewal(asked, None);
+    assert_eq!(lease_state.write_permit(), WritePermit::Unknown);
+    lease_state.record_grant(6, 50, asked, LASTS);
+    lease_state.observe_leader(leader(41, 5));
+    assert_eq!(lease_state.write_permit(), standby(50, Some(1)));
 }
 
 #[test]
-fn who_was_elected_again_prepares_again() {
-    let mut tenure = LeaseState::default();
-    tenure.record_grant(5, 40, Instant::now(), LASTS);
-    tenure.observe_leader(leader(41, 5));
-    tenure.record_prepared(41);
-    tenure.observe_leader(leader(60, 5));
-    assert_eq!(tenure.write_permit(), standby(40, None));
+fn a_new_election_requires_new_preparation() {
+    let mut lease_state = LeaseState::default();
+    lease_state.record_grant(5, 40, Instant::now(), LASTS);
+    lease_state.observe_leader(leader(41, 5));
+    lease_state.record_prepared(41);
+    lease_state.observe_leader(leader(60, 5));
+    assert_eq!(lease_state.write_permit(), standby(40, None));
 }
 
 /// etcd, as far as leases go.
@@ -120,11 +120,11 @@ fn play(step: Step, model: &mut Model, members: &mut [LeaseState; 2], now: &mut 
     let asked = *now;
     *now += Duration::from_millis(step.waits_ms[1]);
     model.pass(*now);
-    let tenure = &mut members[step.who];
+    let lease_state = &mut members[step.who];
     if !step.arrives[0] {
         return;
     }
-    let lease = tenure.lease_id();
+    let lease = lease_state.lease_id();
     let granted = lease.is_none().then(|| model.grant(*now));
     let renewed = lease.map(|lease| model.renew(lease, *now));
     let holder = lease.or(granted.map(|(lease, _)| lease));
@@ -136,27 +136,30 @@ fn play(step: Step, model: &mut Model, members: &mut [LeaseState; 2], now: &mut 
         return;
     }
     if let Some((lease, revision)) = granted {
-        tenure.record_grant(lease, revision, asked, LASTS);
+        lease_state.record_grant(lease, revision, asked, LASTS);
     }
     if let Some(lasts) = renewed {
-        tenure.record_renewal(asked, lasts);
+        lease_state.record_renewal(asked, lasts);
     }
-    tenure.observe_leader(seen);
-    tenure.elected_revision().into_iter().for_each(|revision| tenure.record_prepared(revision));
+    lease_state.observe_leader(seen);
+    lease_state
+        .elected_revision()
+        .into_iter()
+        .for_each(|revision| lease_state.record_prepared(revision));
 }
 
 proptest! {
     /// Whatever is lost or late, at most one leads at any time, and it is the one that etcd says.
     #[test]
-    fn nobody_leads_beside_another(steps in proptest::collection::vec(step(), 1..80)) {
+    fn at_most_one_member_leads(steps in proptest::collection::vec(step(), 1..80)) {
         let mut now = Instant::now();
         let mut model = Model::default();
         let mut members = [LeaseState::default(), LeaseState::default()];
         let mut terms = std::collections::BTreeMap::new();
         for step in steps {
             play(step, &mut model, &mut members, &mut now);
-            for (who, tenure) in members.iter().enumerate() {
-                let WritePermit::Leader { term, until } = tenure.write_permit() else { continue };
+            for (who, member) in members.iter().enumerate() {
+                let WritePermit::Leader { term, until } = member.write_permit() else { continue };
                 if now < until {
                     let leads = model.leader.map(|leader| LEADER_TERMS | leader.revision);
                     prop_assert_eq!(leads, Some(term));

@@ -12,8 +12,8 @@ use crate::pipelines::FabricWiring;
 
 /// A fabric with one job of two flows, and its counters.
 struct Ground {
-    gauges: CounterAggregator,
-    realised: PlanRollout,
+    aggregator: CounterAggregator,
+    rollout: PlanRollout,
     /// What each pin has counted.
     sent: u64,
 }
@@ -47,7 +47,7 @@ impl Ground {
         let input = PlanInput { fabric: fabric.clone(), jobs: vec![job] };
         let (input, policy) = policy.with_adopted_jobs(input);
         let (plan, report) = planner::plan(&input, &policy, None);
-        let realised = PlanRollout {
+        let rollout = PlanRollout {
             wiring: Arc::new(FabricWiring::new(&fabric).unwrap()),
             returning: BTreeSet::new(),
             fabric,
@@ -55,14 +55,14 @@ impl Ground {
             report: report.into(),
             generation: 1,
         };
-        let mut gauges = CounterAggregator::new(Config::default().counters);
-        gauges.follow_plan(&realised);
-        Self { gauges, realised, sent: 0 }
+        let mut aggregator = CounterAggregator::new(Config::default().counters);
+        aggregator.follow_plan(&rollout);
+        Self { aggregator, rollout, sent: 0 }
     }
 
     fn leaves(&self) -> Vec<SwitchId> {
-        let flows = self.realised.plan.flows.iter();
-        flows.map(|flow| self.realised.fabric.leaf_of(flow.src)).collect()
+        let flows = self.rollout.plan.flows.iter();
+        flows.map(|flow| self.rollout.fabric.leaf_of(flow.src)).collect()
     }
 
     /// Eight seconds of 1 GB/s in each pin, and 5 GB/s beside them.
@@ -79,9 +79,9 @@ impl Ground {
     /// which each row of a rule has counted half.
     fn read(&mut self, at: f64, beside: u64) {
         for leaf in self.leaves() {
-            let wanted = self.gauges.counters_to_read(leaf);
+            let wanted = self.aggregator.counters_to_read(leaf);
             let count = |bytes| CounterValue { packets: bytes / 4096, bytes };
-            let level = u32::from(self.realised.plan.jobs[0].level);
+            let level = u32::from(self.rollout.plan.jobs[0].level);
             let to_host = |index: &u32| {
                 let port = index >> PriorityLevel::BITS;
                 index & 7 == level && port == 1
@@ -97,13 +97,13 @@ impl Ground {
                     .map(|cell| (cell, count(self.sent + beside)))
                     .collect(),
             };
-            self.gauges.record_reading(leaf, at, &counted);
+            self.aggregator.record_reading(leaf, at, &counted);
         }
     }
 }
 
 #[test]
-fn pins_tell_the_period_and_volume_of_a_job() {
+fn pins_show_the_period_and_volume_of_a_job() {
     let mut ground = Ground::new();
     assert_eq!(ground.leaves().len(), 2);
     // 1.2 s of silence, then 0.8 s at 1.25 GB/s; read every 100 ms, late at times.
@@ -114,7 +114,7 @@ fn pins_tell_the_period_and_volume_of_a_job() {
         ground.sent = (1e9 * (whole + ((part - 1.2) / 0.8).max(0.0))) as u64;
         ground.read(at, 0);
     }
-    let measured = ground.gauges.measured_traffic();
+    let measured = ground.aggregator.measured_traffic();
     let job = measured.jobs[&"gpt".into()];
     let period = job.period.expect("it repeats");
     assert!((period.seconds / 2.0 - 1.0).abs() < 0.02, "{period:?}");
@@ -133,17 +133,17 @@ fn pins_tell_the_period_and_volume_of_a_job() {
 }
 
 #[test]
-fn what_reaches_a_host_beside_its_jobs_is_told() {
+fn traffic_of_no_job_is_unattributed() {
     let mut ground = Ground::new();
     ground.count_beside();
-    let measured = ground.gauges.measured_traffic();
-    let stray = &measured.unattributed[0];
-    assert!((stray.bytes_per_second / 5e9 - 1.0).abs() < 0.05, "{stray:?}");
+    let measured = ground.aggregator.measured_traffic();
+    let unattributed = &measured.unattributed[0];
+    assert!((unattributed.bytes_per_second / 5e9 - 1.0).abs() < 0.05, "{unattributed:?}");
     assert!(measured.unattributed_findings()[0].text.contains("40.00 Gbit/s"));
 }
 
 #[test]
-fn what_a_rule_adopts_is_its_jobs_and_no_stray() {
+fn adopted_flows_are_attributed_to_the_job_of_the_rule() {
     let rule = |dst: &[&str]| planner::AdoptionRule {
         job: "guest".into(),
         tenant: None,
@@ -158,7 +158,7 @@ fn what_a_rule_adopts_is_its_jobs_and_no_stray() {
         let policy = Policy { adopt: vec![rule(dst)], ..Policy::default() };
         let mut ground = Ground::under(&policy);
         ground.count_beside();
-        let measured = ground.gauges.measured_traffic();
+        let measured = ground.aggregator.measured_traffic();
         let guest = measured.jobs[&"guest".into()].bytes_per_second;
         let expected = rows * 2.5e9;
         assert!((guest / expected - 1.0).abs() < 0.05, "{guest:e} {dst:?}");
@@ -169,7 +169,7 @@ fn what_a_rule_adopts_is_its_jobs_and_no_stray() {
 }
 
 #[test]
-fn a_switch_that_begins_anew_costs_nothing_but_a_moment() {
+fn a_restarted_switch_loses_one_reading() {
     let mut ground = Ground::new();
     for step in 0..40_u32 {
         ground.sent += 100_000_000;
@@ -178,9 +178,9 @@ fn a_switch_that_begins_anew_costs_nothing_but_a_moment() {
         }
         ground.read(f64::from(step) * 0.1, 0);
         // The plan is made anew meanwhile.
-        let realised = ground.realised.clone();
-        ground.gauges.follow_plan(&realised);
+        let rollout = ground.rollout.clone();
+        ground.aggregator.follow_plan(&rollout);
     }
-    let rate = ground.gauges.measured_traffic().jobs[&"gpt".into()].bytes_per_second;
+    let rate = ground.aggregator.measured_traffic().jobs[&"gpt".into()].bytes_per_second;
     assert!(rate > 1.8e9 && rate < 2.1e9, "{rate:e}");
 }

@@ -13,7 +13,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// A census of a small fabric, and the time there.
 struct Town {
-    census: ReportedJobRegistry,
+    registry: ReportedJobRegistry,
     fabric: Fabric,
     now: Instant,
 }
@@ -24,38 +24,39 @@ impl Town {
         limits.profiled_at_once = 1.try_into().unwrap();
         limits.jobs_per_reporter = 3.try_into().unwrap();
         Self {
-            census: ReportedJobRegistry::new(limits),
+            registry: ReportedJobRegistry::new(limits),
             fabric: clos::build_clos("lab", &ClosSpec::default()).unwrap(),
             now: Instant::now(),
         }
     }
 
-    fn say(&mut self, from: u64, report: TelemetryReport) -> String {
-        let remark = self.census.ingest_report(ReporterId(from), report, &self.fabric, self.now);
-        remark.map_or(String::new(), |remark| remark.finding.to_string())
+    fn report(&mut self, from: u64, report: TelemetryReport) -> String {
+        let feedback =
+            self.registry.ingest_report(ReporterId(from), report, &self.fabric, self.now);
+        feedback.map_or(String::new(), |feedback| feedback.finding.to_string())
     }
 
     fn announce(&mut self, from: u64, name: &str) -> String {
-        self.say(from, TelemetryReport::Announcement(Box::new(job(name))))
+        self.report(from, TelemetryReport::Announcement(Box::new(job(name))))
     }
 
     fn window(&mut self, from: u64, name: &str) -> String {
-        self.say(from, TelemetryReport::Window(window(name)))
+        self.report(from, TelemetryReport::Window(window(name)))
     }
 
     /// Names of jobs, those that are profiled with a star.
-    fn told(&self) -> Vec<String> {
-        let told = self.census.reported_jobs();
-        let name = |job: &Job| match told.profiled.contains(&job.id) {
+    fn reported(&self) -> Vec<String> {
+        let reported = self.registry.reported_jobs();
+        let name = |job: &Job| match reported.profiled.contains(&job.id) {
             true => format!("{}*", job.id),
             false => job.id.to_string(),
         };
-        told.jobs.iter().map(name).collect()
+        reported.jobs.iter().map(name).collect()
     }
 
     fn pass(&mut self, time: Duration) -> Vec<ReportFeedback> {
         self.now += time;
-        self.census.advance_time(self.now)
+        self.registry.advance_time(self.now)
     }
 }
 
@@ -90,99 +91,99 @@ fn window(name: &str) -> ReportWindow {
 
 #[test]
 fn a_job_is_profiled_planned_and_gone() {
-    let mut town = Town::new();
-    assert!(town.announce(1, "a").contains("profiled in the highest class"));
-    assert!(town.census.take_change());
-    assert_eq!(town.told(), ["a*"]);
-    assert!(town.window(1, "a").contains("profile complete"));
-    assert!(town.census.take_change());
-    let told = town.census.reported_jobs();
-    assert!(told.profiled.is_empty());
-    assert_eq!(told.jobs[0].flop_per_iteration, 1e15);
-    assert_eq!(told.jobs[0].flows[0].bytes, 2e8);
+    let mut lab = Town::new();
+    assert!(lab.announce(1, "a").contains("profiled in the highest class"));
+    assert!(lab.registry.take_change());
+    assert_eq!(lab.reported(), ["a*"]);
+    assert!(lab.window(1, "a").contains("profile complete"));
+    assert!(lab.registry.take_change());
+    let reported = lab.registry.reported_jobs();
+    assert!(reported.profiled.is_empty());
+    assert_eq!(reported.jobs[0].flop_per_iteration, 1e15);
+    assert_eq!(reported.jobs[0].flows[0].bytes, 2e8);
     // The same again is no news, and double the work is.
-    assert_eq!(town.window(1, "a"), "");
-    assert!(!town.census.take_change());
+    assert_eq!(lab.window(1, "a"), "");
+    assert!(!lab.registry.take_change());
     let more = ReportWindow { flop: 1e16, ..window("a") };
-    assert!(town.say(1, TelemetryReport::Window(more)).contains("planned anew"));
-    assert!(town.say(1, TelemetryReport::End("a".into())).contains("ended"));
-    assert!(town.told().is_empty());
+    assert!(lab.report(1, TelemetryReport::Window(more)).contains("planned anew"));
+    assert!(lab.report(1, TelemetryReport::End("a".into())).contains("ended"));
+    assert!(lab.reported().is_empty());
 }
 
 #[test]
-fn bytes_of_all_flows_together_are_shared_out_as_announced() {
-    let mut town = Town::new();
+fn total_bytes_are_split_as_announced() {
+    let mut lab = Town::new();
     let mut two = job("a");
     let first = two.flows.as_mut().unwrap();
     first[0].bytes = 3.0;
     first.push(FlowDocument { udp_src_port: Some(7), bytes: 1.0, ..first[0].clone() });
-    town.say(1, TelemetryReport::Announcement(Box::new(two)));
+    lab.report(1, TelemetryReport::Announcement(Box::new(two)));
     let together = ReportWindow { flow_bytes: Vec::new(), bytes: Some(20e9), ..window("a") };
-    town.say(1, TelemetryReport::Window(together));
-    let bytes = |town: &Town| {
-        let told = town.census.reported_jobs();
-        let flows = told.jobs[0].flows.iter();
+    lab.report(1, TelemetryReport::Window(together));
+    let bytes = |lab: &Town| {
+        let reported = lab.registry.reported_jobs();
+        let flows = reported.jobs[0].flows.iter();
         flows.map(|flow| flow.bytes).collect::<Vec<_>>()
     };
-    assert_eq!(bytes(&town), [3e9, 1e9]);
+    assert_eq!(bytes(&lab), [3e9, 1e9]);
     // What says nothing of bytes leaves them as they are.
     let silent = ReportWindow { flow_bytes: Vec::new(), flop: 1e16, ..window("a") };
-    assert!(town.say(1, TelemetryReport::Window(silent)).contains("planned anew"));
-    assert_eq!(bytes(&town), [3e9, 1e9]);
-    let claim = town.census.reported_iterations()[&"a".into()];
+    assert!(lab.report(1, TelemetryReport::Window(silent)).contains("planned anew"));
+    assert_eq!(bytes(&lab), [3e9, 1e9]);
+    let claim = lab.registry.reported_iterations()[&"a".into()];
     assert_eq!((claim.seconds, claim.bytes), (Some(0.2), 4e9));
 }
 
 #[test]
 fn few_are_profiled_at_a_time_and_none_for_long() {
-    let mut town = Town::new();
-    town.announce(1, "a");
-    assert!(town.announce(2, "b").contains("waits"));
-    assert_eq!(town.told(), ["a*", "b"]);
+    let mut lab = Town::new();
+    lab.announce(1, "a");
+    assert!(lab.announce(2, "b").contains("waits"));
+    assert_eq!(lab.reported(), ["a*", "b"]);
     // Windows of who waits count for nothing yet.
-    town.window(2, "b");
+    lab.window(2, "b");
     for _ in 0..12 {
-        town.pass(5 * SECOND);
+        lab.pass(5 * SECOND);
         let idle = |name: &str| ReportWindow { iteration_starts: Vec::new(), ..window(name) };
-        town.say(1, TelemetryReport::Window(idle("a")));
-        town.say(2, TelemetryReport::Window(idle("b")));
+        lab.report(1, TelemetryReport::Window(idle("a")));
+        lab.report(2, TelemetryReport::Window(idle("b")));
     }
-    let said = town.pass(SECOND);
-    assert_eq!(town.told(), ["a", "b*"], "{said:?}");
+    let feedback = lab.pass(SECOND);
+    assert_eq!(lab.reported(), ["a", "b*"], "{feedback:?}");
 }
 
 #[test]
-fn who_is_silent_is_gone_after_the_grace() {
-    let mut town = Town::new();
-    town.announce(1, "a");
-    town.census.close_stream(ReporterId(1));
-    assert!(town.pass(9 * SECOND).is_empty());
+fn silent_jobs_expire_after_the_grace() {
+    let mut lab = Town::new();
+    lab.announce(1, "a");
+    lab.registry.close_stream(ReporterId(1));
+    assert!(lab.pass(9 * SECOND).is_empty());
     // It comes back under another stream, and what was known of it is still known.
-    assert!(town.announce(2, "a").contains("profiled"));
-    assert!(town.pass(9 * SECOND).is_empty());
-    let said = town.pass(SECOND);
-    assert!(said[0].finding.text.contains("silent"), "{said:?}");
-    assert!(town.told().is_empty());
+    assert!(lab.announce(2, "a").contains("profiled"));
+    assert!(lab.pass(9 * SECOND).is_empty());
+    let feedback = lab.pass(SECOND);
+    assert!(feedback[0].finding.text.contains("silent"), "{feedback:?}");
+    assert!(lab.reported().is_empty());
 }
 
 #[test]
-fn nobody_speaks_for_another_or_has_more_than_a_share() {
-    let mut town = Town::new();
-    town.announce(1, "a");
-    assert!(town.announce(2, "a").contains("another reporter"));
-    assert!(town.window(2, "a").contains("not this reporter's"));
-    assert!(town.say(2, TelemetryReport::End("a".into())).contains("it stays"));
+fn a_reporter_has_only_its_own_jobs_and_a_limited_number() {
+    let mut lab = Town::new();
+    lab.announce(1, "a");
+    assert!(lab.announce(2, "a").contains("another reporter"));
+    assert!(lab.window(2, "a").contains("not this reporter's"));
+    assert!(lab.report(2, TelemetryReport::End("a".into())).contains("it stays"));
     // The sum of its letters is that of "bc".
-    town.announce(2, "bc");
-    assert!(town.announce(3, "cb").contains("has one of its connections"));
+    lab.announce(2, "bc");
+    assert!(lab.announce(3, "cb").contains("has one of its connections"));
     for name in ["b", "c"] {
-        town.announce(2, name);
+        lab.announce(2, name);
     }
-    assert!(town.announce(2, "d").contains("at most 3 jobs"));
+    assert!(lab.announce(2, "d").contains("at most 3 jobs"));
 }
 
 #[test]
-fn what_cannot_be_is_not_believed() {
+fn implausible_windows_are_refused() {
     let change = |change: fn(&mut ReportWindow)| {
         let mut changed = window("a");
         change(&mut changed);
@@ -197,24 +198,24 @@ fn what_cannot_be_is_not_believed() {
         (change(|w| w.flow_bytes = vec![1.0; 2]), "bytes of 2 flows"),
         (change(|w| w.iteration_starts = vec![0.5, 0.1]), "in no order"),
     ];
-    let mut town = Town::new();
-    town.announce(1, "a");
+    let mut lab = Town::new();
+    lab.announce(1, "a");
     for (window, text) in cases {
-        let said = town.say(1, TelemetryReport::Window(window));
-        assert!(said.contains("not believed") && said.contains(text), "{said}");
+        let feedback = lab.report(1, TelemetryReport::Window(window));
+        assert!(feedback.contains("not believed") && feedback.contains(text), "{feedback}");
     }
-    assert_eq!(town.told(), ["a*"]);
+    assert_eq!(lab.reported(), ["a*"]);
 }
 
 #[test]
-fn what_was_told_before_a_restart_is_known_after_it() {
-    let mut town = Town::new();
-    town.announce(1, "a");
-    town.window(1, "a");
-    let told = town.census.reported_jobs();
+fn jobs_are_restored_after_a_restart() {
+    let mut lab = Town::new();
+    lab.announce(1, "a");
+    lab.window(1, "a");
+    let reported = lab.registry.reported_jobs();
     let mut next = Town::new();
-    next.census.restore_jobs(&told, &town.fabric, next.now);
-    assert_eq!(next.census.reported_jobs(), told);
+    next.registry.restore_jobs(&reported, &lab.fabric, next.now);
+    assert_eq!(next.registry.reported_jobs(), reported);
     assert!(next.announce(7, "a").contains("planned by what is known"));
-    assert_eq!(next.census.reported_jobs(), told);
+    assert_eq!(next.registry.reported_jobs(), reported);
 }
