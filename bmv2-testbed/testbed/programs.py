@@ -153,7 +153,7 @@ def rehearse(crux, files, scenario, phase, happened):
     command = [crux, "job", "rehearse", "--fabric", str(fabric), "--jobs", str(jobs)]
     command += ["--seed", str(scenario.seed), "--iterations", str(scenario.iterations)]
     command += ["--events", str(events)]
-    is_planned = phase.jobs_known or phase.told
+    is_planned = phase.jobs_known or phase.reported
     command += ["--format", "json"] + ([] if is_planned else ["--ecmp"])
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return json.loads(done.stdout)

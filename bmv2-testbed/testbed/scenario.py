@@ -30,8 +30,8 @@ class Phase:
     name: str
     # Whether the controller has a document of them.
     jobs_known: bool
-    # Whether they tell it of themselves.
-    told: bool
+    # Whether the jobs report themselves to the controller.
+    reported: bool
     event: list
 
 
@@ -69,7 +69,7 @@ class Scenario:
 def phase(entry):
     events = [Event(**event) for event in entry.get("event", [])]
     events = sorted(events, key=lambda e: e.after_seconds)
-    return Phase(entry["name"], entry["jobs_known"], entry.get("told", False), events)
+    return Phase(entry["name"], entry["jobs_known"], entry.get("reported", False), events)
 
 
 def read_documents(text, folder, crux, options):

@@ -16,8 +16,7 @@ pub fn decode_value(bytes: &[u8]) -> Option<u128> {
     let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
     let significant = &bytes[zeros..];
     let fits = !bytes.is_empty() && significant.len() <= size_of::<u128>();
-    let append = |value, byte: &u8| value << 8 | u128::from(*byte);
-    fits.then(|| significant.iter().fold(0, append))
+    fits.then(|| significant.iter().fold(0, |value, byte| value << 8 | u128::from(*byte)))
 }
 
 #[cfg(test)]

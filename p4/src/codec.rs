@@ -1,4 +1,4 @@
-//! Our values to P4Runtime's messages and back: the only place that knows both.
+//! Converts our values to P4Runtime messages and back; no other module uses both.
 //!
 //! Sessions write with [`encode_update`], read with [`encode_scope_read`] and [`decode_tables`],
 //! and explain a refused batch with [`decode_write_error`]. The decision: decoding brings

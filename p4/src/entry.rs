@@ -178,9 +178,8 @@ impl TableEntry {
 }
 
 impl From<(&EntryKey, &EntryValue)> for TableEntry {
-    fn from((key, value): (&EntryKey, &EntryValue)) -> Self {
-        let (key, value) = (key.clone(), value.clone());
-        Self { key, value }
+    fn from(parts: (&EntryKey, &EntryValue)) -> Self {
+        Self { key: parts.0.clone(), value: parts.1.clone() }
     }
 }
 

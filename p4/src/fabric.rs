@@ -34,7 +34,7 @@ pub enum PuntAction {
     Punt,
 }
 
-/// `acl_punt`: what the controller wants to see, or to keep out. Greater priorities win.
+/// `acl_punt`: packets to send to the controller, or to drop. Greater priorities win.
 pub fn acl_punt(matches: &PuntMatch, priority: NonZeroU16, punt: PuntAction) -> TableEntry {
     let id = match punt {
         PuntAction::Drop => action::DROP,
@@ -121,12 +121,14 @@ pub fn backup_down(port: PortNumber) -> TableEntry {
 /// `ecmp_group`: the ports over which unpinned traffic to a leaf spreads evenly. An empty group
 /// would kill some switches; `None`.
 pub fn ecmp_group(leaf: u16, ports: impl IntoIterator<Item = PortNumber>) -> Option<TableEntry> {
-    let weighted = |port: PortNumber| WeightedAction {
-        call: ActionCall::new(action::TO_ECMP_PORT, [port.into()]),
-        weight: 1,
-        watch_port: None,
-    };
-    let mut ports = ports.into_iter().map(weighted).peekable();
+    let mut ports = ports
+        .into_iter()
+        .map(|port| WeightedAction {
+            call: ActionCall::new(action::TO_ECMP_PORT, [port.into()]),
+            weight: 1,
+            watch_port: None,
+        })
+        .peekable();
     ports.peek()?;
     let group = ActionSpec::one_shot(ports);
     let key = vec![RowField::exact(1, leaf)];

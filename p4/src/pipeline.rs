@@ -40,12 +40,12 @@ pub enum PipelineError {
     Mismatch(Vec<ArtefactDifference>),
 }
 
-/// Something that only one of P4Info and BMv2 JSON knows.
+/// A fact that only one of P4Info and BMv2 JSON contains.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ArtefactDifference {
     /// What it is, such as `counter EgressImpl.port_level with 4096 cells`.
     pub what: String,
-    /// Which of the two knows it.
+    /// Which of the two contains it.
     pub only_in: ArtefactKind,
 }
 

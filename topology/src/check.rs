@@ -1,4 +1,4 @@
-//! Findings about a fabric: what will not work, what may not be meant, what is good to know.
+//! Findings about a fabric: errors, probable mistakes and information.
 //!
 //! A document that reads without error is a fabric; whether it is a good one is reported here, as
 //! data. Each rule is a function of the fabric alone and rules do not know each other. The fabric

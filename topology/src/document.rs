@@ -26,7 +26,7 @@ pub enum DocumentFormat {
 }
 
 impl DocumentFormat {
-    /// The format that a file's extension tells; `-`, standard input, is JSON.
+    /// The format for a file's extension; `-`, standard input, is JSON.
     ///
     /// # Errors
     /// The name has another extension or none.
@@ -59,7 +59,7 @@ pub enum DocumentError {
         bytes: usize,
     },
     /// Not UTF-8, or with zero bytes.
-    #[error("{file}: not a text file (byte {offset} is no UTF-8 text)")]
+    #[error("{file}: not a text file (byte {offset} is not valid UTF-8)")]
     NotText {
         /// Name of the file.
         file: String,
@@ -91,11 +91,10 @@ pub enum DocumentError {
 /// # Errors
 /// The file is too large or is not text.
 pub fn decode_text<'a>(bytes: &'a [u8], file: &str) -> Result<&'a str, DocumentError> {
-    let file = || file.to_owned();
     if bytes.len() > MAX_DOCUMENT_BYTES {
-        return Err(DocumentError::TooLarge { file: file(), bytes: bytes.len() });
+        return Err(DocumentError::TooLarge { file: file.to_owned(), bytes: bytes.len() });
     }
-    let not_text = |offset| DocumentError::NotText { file: file(), offset };
+    let not_text = |offset| DocumentError::NotText { file: file.to_owned(), offset };
     let text = std::str::from_utf8(bytes).map_err(|error| not_text(error.valid_up_to()))?;
     text.find('\0').map_or(Ok(text), |offset| Err(not_text(offset)))
 }
@@ -125,7 +124,7 @@ pub fn parse_document<T: DeserializeOwned>(
 /// `value` as text, for people to read.
 ///
 /// # Errors
-/// The value cannot be said in the format, for example a map whose keys are not text.
+/// The format cannot express the value, for example a map whose keys are not text.
 pub fn print_document<T: Serialize>(
     value: &T,
     format: DocumentFormat,
@@ -157,7 +156,7 @@ pub fn nearest_name<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -
     near.min_by_key(|&(distance, _)| distance).map(|(_, name)| name)
 }
 
-/// What a parser says, before the file is known.
+/// An error of a parser, before the name of the file is added.
 struct ParseFailure {
     line: Option<usize>,
     field: String,
@@ -187,41 +186,44 @@ impl ParseFailure {
 }
 
 fn parse_toml<T: DeserializeOwned>(text: &str) -> Result<T, ParseFailure> {
-    let line_and_message = |error: &toml::de::Error| {
-        let line = error.span().map(|span| line_at(text, span.start));
-        (line, error.message().to_owned())
-    };
     let deserializer = toml::Deserializer::parse(text).map_err(|error| {
-        let (line, message) = line_and_message(&error);
+        let (line, message) = toml_line_and_message(text, &error);
         ParseFailure { line, field: String::new(), message }
     })?;
     serde_path_to_error::deserialize(deserializer)
-        .map_err(|error| ParseFailure::at_field(&error, line_and_message))
+        .map_err(|error| ParseFailure::at_field(&error, |error| toml_line_and_message(text, error)))
+}
+
+fn toml_line_and_message(text: &str, error: &toml::de::Error) -> (Option<usize>, String) {
+    let line = error.span().map(|span| line_at(text, span.start));
+    (line, error.message().to_owned())
 }
 
 fn parse_yaml<T: DeserializeOwned>(text: &str) -> Result<T, ParseFailure> {
-    let line_and_message = |error: &serde_yaml_ng::Error| {
-        let line = error.location().map(|location| location.line());
-        (line, without_position(&error.to_string()).to_owned())
-    };
     let deserializer = serde_yaml_ng::Deserializer::from_str(text);
     serde_path_to_error::deserialize(deserializer)
-        .map_err(|error| ParseFailure::at_field(&error, line_and_message))
+        .map_err(|error| {
+            ParseFailure::at_field(&error, |error| {
+                let line = error.location().map(|location| location.line());
+                (line, without_position(&error.to_string()).to_owned())
+            })
+        })
         .map_err(ParseFailure::without_path_prefix)
 }
 
 fn parse_json<T: DeserializeOwned>(text: &str) -> Result<T, ParseFailure> {
-    let line_and_message = |error: &serde_json::Error| {
-        (Some(error.line()), without_position(&error.to_string()).to_owned())
-    };
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let value = serde_path_to_error::deserialize(&mut deserializer)
-        .map_err(|error| ParseFailure::at_field(&error, line_and_message))?;
+        .map_err(|error| ParseFailure::at_field(&error, json_line_and_message))?;
     deserializer.end().map_err(|error| {
-        let (line, message) = line_and_message(&error);
+        let (line, message) = json_line_and_message(&error);
         ParseFailure { line, field: String::new(), message }
     })?;
     Ok(value)
+}
+
+fn json_line_and_message(error: &serde_json::Error) -> (Option<usize>, String) {
+    (Some(error.line()), without_position(&error.to_string()).to_owned())
 }
 
 impl ParseFailure {
@@ -241,7 +243,7 @@ fn line_at(text: &str, offset: usize) -> usize {
     1 + text.bytes().take(offset).filter(|&byte| byte == b'\n').count()
 }
 
-/// JSON and YAML errors end in the position, which is told apart from the message here.
+/// JSON and YAML errors end in the position; this strips it from the message.
 fn without_position(message: &str) -> &str {
     message.rsplit_once(" at line ").map_or(message, |(message, _)| message)
 }
@@ -378,10 +380,10 @@ mod tests {
         for format in FORMATS {
             assert_eq!(refused(format, " \n"), "rack: the file is empty");
             let junk = refused(format, "\u{7f}ELF\0\u{1}");
-            assert_eq!(junk, "rack: not a text file (byte 4 is no UTF-8 text)");
+            assert_eq!(junk, "rack: not a text file (byte 4 is not valid UTF-8)");
         }
         let junk = decode_text(&[b'a', 0xff], "rack").unwrap_err();
-        assert_eq!(junk.to_string(), "rack: not a text file (byte 1 is no UTF-8 text)");
+        assert_eq!(junk.to_string(), "rack: not a text file (byte 1 is not valid UTF-8)");
         let large = vec![b' '; MAX_DOCUMENT_BYTES + 1];
         let large = decode_text(&large, "rack").unwrap_err().to_string();
         assert_eq!(large, "rack: 67108865 bytes; a document has at most 67108864");

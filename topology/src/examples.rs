@@ -9,7 +9,7 @@ pub const EXAMPLES: [(&str, &str); 4] = [
     ("crux-double-sided", include_str!("../fabrics/crux-double-sided.toml")),
 ];
 
-/// The TOML text of the example of that name, for [`spec::parse_fabric`](crate::spec::parse_fabric).
+/// TOML text of an example, for [`parse_fabric`](crate::spec::parse_fabric).
 pub fn example_text(name: &str) -> Option<&'static str> {
     EXAMPLES.iter().find(|(known, _)| *known == name).map(|&(_, text)| text)
 }

@@ -225,8 +225,9 @@ impl Fabric {
             switches: Arc::new(switches),
             usable: Arc::default(),
         };
-        let is_usable = |link| fabric.is_up(link) && !fabric.is_drained(link);
-        fabric.usable = Arc::new(fabric.cables().map(is_usable).collect());
+        fabric.usable = Arc::new(
+            fabric.cables().map(|link| fabric.is_up(link) && !fabric.is_drained(link)).collect(),
+        );
         fabric
     }
 

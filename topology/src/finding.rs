@@ -13,7 +13,7 @@ pub enum Severity {
     Error,
     /// It works, perhaps not as meant.
     Warning,
-    /// Good to know.
+    /// Information; nothing is wrong.
     Info,
 }
 
@@ -51,7 +51,7 @@ impl Finding {
         Self { severity: Severity::Warning, about: about.into(), text: text.into() }
     }
 
-    /// Something good to know.
+    /// A finding with information.
     pub fn info(about: impl Into<String>, text: impl Into<String>) -> Self {
         Self { severity: Severity::Info, about: about.into(), text: text.into() }
     }

@@ -20,7 +20,7 @@ pub struct ImportedFabric {
     pub fabric: Fabric,
     /// Rows that were left out, by reason.
     pub skipped: BTreeMap<RowSkipReason, usize>,
-    /// What the data did not say, one sentence each.
+    /// Assumptions about properties missing from the data, one sentence each.
     pub assumptions: Vec<String>,
 }
 

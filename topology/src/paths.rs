@@ -155,8 +155,9 @@ impl DownwardHops {
     pub fn find_switch(&self, switch: SwitchId) -> Option<(u8, &[SwitchHop])> {
         let farthest = self.upper.last().map_or(0, |above| above.distance);
         let place = (1..=farthest).find_map(|distance| {
-            let key = |above: &UpperSwitch| (above.distance, above.switch);
-            let found = self.upper.binary_search_by_key(&(distance, switch), key);
+            let found = self
+                .upper
+                .binary_search_by_key(&(distance, switch), |above| (above.distance, above.switch));
             found.ok()
         })?;
         Some((self.upper[place].distance, self.hops_at(place)))
@@ -169,9 +170,6 @@ impl DownwardHops {
         lower: &[SwitchId],
         distance: u8,
     ) -> Vec<SwitchId> {
-        let known = |switch: SwitchId| {
-            switch == self.to || self.upper.iter().any(|above| above.switch == switch)
-        };
         let climbs = lower.iter().flat_map(|low| {
             let hops = climbs.hops_from(*low).iter();
             hops.map(move |up| (up.to, up.link.reverse(), *low))
@@ -180,7 +178,8 @@ impl DownwardHops {
         down.sort_unstable();
         let mut reached = Vec::new();
         for steps in down.chunk_by(|a, b| a.0 == b.0) {
-            if !known(steps[0].0) {
+            let switch = steps[0].0;
+            if switch != self.to && self.upper.iter().all(|above| above.switch != switch) {
                 reached.push(steps);
             }
         }

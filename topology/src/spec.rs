@@ -143,8 +143,9 @@ impl TryFrom<&FabricDocument> for Fabric {
 
 /// A speed in Gb/s; the error names the field it came from.
 pub(crate) fn checked_speed(field: &str, gbps: f64) -> Result<Bandwidth, FabricFieldError> {
-    let problem = || format!("must be a number above 0, found {gbps}");
-    Bandwidth::from_gbps(gbps).ok_or_else(|| FabricFieldError::new(field, problem()))
+    Bandwidth::from_gbps(gbps).ok_or_else(|| {
+        FabricFieldError::new(field, format!("must be a number above 0, found {gbps}"))
+    })
 }
 
 /// Refuses the first field whose count is zero.
@@ -211,7 +212,7 @@ mod tests {
     const MISTAKES: &str = r#"
 "spine1:1" => "spin1:1" => links[3].b: unknown host or switch spin1; did you mean spine1?
 "h2:1" => "h2:2" => links[2].a: h2 has 2 NICs (its ips), counted from 0; found 2
-"h2:1" => "h2" => links[2].a: "h2" is no end of a link; write name:port, for example leaf1:4
+"h2:1" => "h2" => links[2].a: "h2" is not an end of a link; write name:port, for example leaf1:4
 "leaf2:2" => "leaf2:1" => links[2].b: leaf2:1 is already used by links[1].b
 "leaf1:1" => "h2:1" => links[0].b: connects two hosts; hosts connect to leaves
 "leaf1:1" => "spine1:9" => links[0].b: connects a host to spine1, a spine; hosts connect to leaves
@@ -219,7 +220,7 @@ mod tests {
 400.0 => -400.0 => links[3].gbps: must be a number above 0, found -400
 "name": "leaf2" => "name": "leaf1" => switches[1].name: leaf1 is already named by switches[0].name
 "name": "h2" => "name": "leaf1" => hosts[1].name: leaf1 is already named by switches[0].name
-"name": "h2" => "name": "h 2" => hosts[1].name: "h 2" is no name; use letters, digits and -_.
+"name": "h2" => "name": "h 2" => hosts[1].name: "h 2" is not a name; use letters, digits and -_.
 "10.0.2.2" => "10.0.1.1" => hosts[1].ips[1]: 10.0.1.1 is already used by hosts[0].ips[0]
 "10.0.2.2" => "10.0.2" => hosts[1].ips[1]: "10.0.2" is not an IPv4 address such as 10.0.1.1
 02:00:0a:00:01:01 => 2 => hosts[0].macs[0]: "2" is not an Ethernet address like 02:00:0a:00:01:01

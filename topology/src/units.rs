@@ -1,4 +1,4 @@
-//! Units of links, as types: files say gigabits per second, formulas want bytes per second.
+//! Units of links, as types: files use gigabits per second, formulas bytes per second.
 
 use std::net::Ipv4Addr;
 

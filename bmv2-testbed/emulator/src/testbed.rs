@@ -54,7 +54,7 @@ pub enum TestbedError {
     #[error("building the emulated network")]
     Build(#[source] EmulatedNetworkError),
     /// A port number does not fit an embedded switch.
-    #[error("{0}: an embedded switch has no such port; ports have 16 bits")]
+    #[error("{0}: an embedded switch has no such port; port numbers have 16 bits")]
     BeyondDevice(String),
     /// The network was stopped during the call.
     #[error("the emulated network stopped")]

@@ -122,13 +122,13 @@ impl DeviceOutputs {
         }
     }
 
-    /// An empty buffer.
+    /// Returns an empty buffer, a used one if there is any.
     pub fn take_buffer(&mut self) -> Vec<u8> {
         self.spare_buffers.pop().unwrap_or_default()
     }
 }
 
-/// One switch.
+/// A switch: ports, queues, tables and the program that it runs.
 #[derive(Debug)]
 pub struct Device {
     config: DeviceConfig,

@@ -76,7 +76,7 @@ pub struct EmulatedNetworkBuilder {
 }
 
 impl EmulatedNetworkBuilder {
-    /// An empty network.
+    /// A network without switches, hosts and wires.
     pub fn new() -> Self {
         Self::default()
     }

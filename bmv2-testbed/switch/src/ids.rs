@@ -1,7 +1,8 @@
 //! Numbers that stand for the objects of a program and of the control API.
 //!
 //! Names are resolved to these when a program is compiled; no other module of the packet path sees
-//! a name. An index is valid for the [`Program`](crate::run::program::Program)(crate::Program) it comes from.
+//! a name. An index is valid for the
+//! [`Program`](crate::run::program::Program) it comes from.
 
 /// The number of a table in a [`Program`](crate::run::program::Program).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,7 +25,7 @@ pub struct RegisterIndex(pub u32);
 /// The number of a parser value set in a [`Program`](crate::run::program::Program).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ValueSetIndex(pub u32);
-/// The number of a list of fields that digests carry in a [`Program`](crate::run::program::Program).
+/// The number of a field list of digests in a [`Program`](crate::run::program::Program).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LearnListIndex(pub u32);
 /// The number of a header instance.

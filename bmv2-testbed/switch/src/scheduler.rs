@@ -95,7 +95,7 @@ struct QueuedItem<T> {
     wait: QueueWait,
 }
 
-/// What [`PortScheduler::dequeue`] finds.
+/// Result of [`PortScheduler::dequeue`]: a packet, a time to wait for, or nothing.
 #[derive(Debug, PartialEq, Eq)]
 pub enum DequeueOutcome<T> {
     /// This is to go next; [`PortScheduler::occupy_wire`] puts it on the wire.
@@ -179,7 +179,7 @@ impl<T> PortScheduler<T> {
         self.free_at
     }
 
-    /// Whether nothing waits.
+    /// Whether all queues are empty.
     pub fn is_empty(&self) -> bool {
         self.waiting == 0
     }

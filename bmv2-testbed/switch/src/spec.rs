@@ -136,7 +136,7 @@ pub struct ActionParameter {
     pub bits: u32,
 }
 
-/// An action profile.
+/// An action profile: its members, and its selector if it has one.
 #[derive(Clone, Debug)]
 pub struct ProfileSpec {
     /// Its full name, as in the p4info preamble.

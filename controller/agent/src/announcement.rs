@@ -41,7 +41,7 @@ fn collective_name(kind: CollectiveKind) -> String {
     spelt.unwrap_or_default().to_owned()
 }
 
-/// The host that speaks for a job, so that only one does: the first of those it has GPUs on.
+/// The host that reports a job: the first on which the job has GPUs, so that only one reports.
 pub fn reporting_host(job: &JobDocument) -> Option<&str> {
     job.gpus.keys().next().map(String::as_str)
 }
@@ -51,10 +51,9 @@ pub fn reporting_host(job: &JobDocument) -> Option<&str> {
 pub fn sent_share(job: &JobDocument, host: &str) -> f64 {
     let Some(flows) = &job.flows else {
         let hosts = job.gpus.len().max(1) as f64;
-        let is_pipeline = |kind| kind == CollectiveKind::Pipeline;
         return match job.collective.as_ref().map(|collective| collective.kind) {
-            // Forth and back between neighbours; the speaker is at one end.
-            Some(kind) if is_pipeline(kind) && hosts > 1.0 => 0.5 / (hosts - 1.0),
+            // Neighbours send to each other in both directions; the reporting host is at one end.
+            Some(CollectiveKind::Pipeline) if hosts > 1.0 => 0.5 / (hosts - 1.0),
             _ => 1.0 / hosts,
         };
     };

@@ -20,7 +20,7 @@ pub enum GpuCountersError {
     /// No library, or it does not start.
     #[error("no GPU counters: NVML (libnvidia-ml.so) cannot be used: {0}")]
     Library(#[from] NvmlError),
-    /// The library knows none.
+    /// The library finds no GPU.
     #[error("no GPU counters: NVML finds no GPU")]
     NoGpu,
 }
@@ -47,11 +47,12 @@ impl GpuCounters {
     /// Mean share of the last moments (NVML's sample period: a sixth of a second to a second) in
     /// which a kernel ran; none if no GPU says.
     pub fn busy_share(&self) -> Option<f64> {
-        let of_one = |index| {
-            let device = self.nvml.device_by_index(index).ok()?;
-            Some(f64::from(device.utilization_rates().ok()?.gpu) / 100.0)
-        };
-        let shares: Vec<f64> = (0..self.count).filter_map(of_one).collect();
+        let shares: Vec<f64> = (0..self.count)
+            .filter_map(|index| {
+                let device = self.nvml.device_by_index(index).ok()?;
+                Some(f64::from(device.utilization_rates().ok()?.gpu) / 100.0)
+            })
+            .collect();
         let mean = shares.iter().sum::<f64>() / shares.len() as f64;
         (!shares.is_empty()).then_some(mean)
     }

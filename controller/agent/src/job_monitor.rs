@@ -142,7 +142,7 @@ impl JobMonitor {
         all.iter().filter_map(|name| self.end_job(name)).collect()
     }
 
-    /// Announcements of all jobs, for a controller that knows none of them.
+    /// Announcements of all jobs, for a controller that has just connected.
     pub fn announcements(&self) -> impl Iterator<Item = Report> {
         let documents = self.jobs.values().map(|job| &job.document);
         documents.map(|document| Report::Announcement(announcement::announce_job(document)))

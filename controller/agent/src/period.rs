@@ -8,6 +8,8 @@
 //! volume is the distance at which these seconds resemble themselves, by Fourier transform; the
 //! period is how long such a volume takes.
 
+use std::ops::Range;
+
 use rustfft::FftPlanner;
 use rustfft::num_complex::Complex;
 
@@ -45,8 +47,7 @@ pub fn estimate_period(bytes: &[f64], interval_seconds: f64) -> Option<Iteration
     let dwell = DwellTimes::new(bytes, interval_seconds)?;
     let peaks = find_peaks(&normalised_correlation(&dwell.seconds));
     let highest = peaks.iter().map(|peak| peak.height).reduce(f64::max)?;
-    let is_high = |peak: &&CorrelationPeak| peak.height >= MIN_PEAK_RATIO * highest;
-    let first = peaks.iter().find(is_high)?;
+    let first = peaks.iter().find(|peak| peak.height >= MIN_PEAK_RATIO * highest)?;
     if first.height < MIN_CLARITY {
         return None;
     }
@@ -77,7 +78,7 @@ impl DwellTimes {
         let mut sent = 0.0;
         for bytes in bytes {
             let (from, to) = (sent / share_bytes, (sent + bytes) / share_bytes);
-            spread_seconds(&mut seconds, (from, to), interval_seconds);
+            spread_seconds(&mut seconds, from..to, interval_seconds);
             sent += bytes;
         }
         Some(Self { seconds, share_bytes })
@@ -87,24 +88,28 @@ impl DwellTimes {
     /// begins to where the same stop in the last one does. The series may have begun amid a stop,
     /// so none at its first byte counts.
     fn mean_seconds(&self, shares: f64) -> Option<f64> {
-        let longest = |from: f64, to: f64| {
-            let range = from.max(1.0) as usize..self.seconds.len().min(to as usize + 1);
-            range.max_by(|a, b| self.seconds[*a].total_cmp(&self.seconds[*b]))
-        };
-        let first = longest(1.0, shares + 1.0)?;
+        let first = self.longest_share(1.0, shares + 1.0)?;
         let iterations =
             ((self.seconds.len() - first) as f64 / shares - POSITION_TOLERANCE).floor();
         if iterations < 1.0 {
             return None;
         }
-        let last = first as f64 + iterations * shares;
-        let last = longest(last - POSITION_TOLERANCE * shares, last + POSITION_TOLERANCE * shares)?;
+        let expected = first as f64 + iterations * shares;
+        let tolerance = POSITION_TOLERANCE * shares;
+        let last = self.longest_share(expected - tolerance, expected + tolerance)?;
         Some(self.seconds[first..last].iter().sum::<f64>() / iterations)
+    }
+
+    /// The share between `from` and `to` in which the series dwelt longest.
+    fn longest_share(&self, from: f64, to: f64) -> Option<usize> {
+        let range = from.max(1.0) as usize..self.seconds.len().min(to as usize + 1);
+        range.max_by(|a, b| self.seconds[*a].total_cmp(&self.seconds[*b]))
     }
 }
 
-/// Spreads `seconds` evenly over the shares `from` to `to`.
-fn spread_seconds(shares: &mut [f64], (from, to): (f64, f64), seconds: f64) {
+/// Spreads `seconds` evenly over a range of shares.
+fn spread_seconds(shares: &mut [f64], range: Range<f64>, seconds: f64) {
+    let Range { start: from, end: to } = range;
     let last = shares.len() - 1;
     let (start, end) = ((from as usize).min(last), (to as usize).min(last));
     if start == end {
@@ -149,11 +154,15 @@ fn normalised_correlation(values: &[f64]) -> Vec<f64> {
 /// Each value with a half of its neighbours. Without it, spikes would meet only where they fall on
 /// the same share.
 fn smooth_values(values: &[f64]) -> Vec<f64> {
-    let at = |index: Option<usize>| index.and_then(|index| values.get(index)).copied();
-    let neighbours =
-        |index: usize| at(index.checked_sub(1)).unwrap_or(0.0) + at(Some(index + 1)).unwrap_or(0.0);
-    let soft = |(index, value): (usize, &f64)| value + 0.5 * neighbours(index);
-    values.iter().enumerate().map(soft).collect()
+    values
+        .iter()
+        .enumerate()
+        .map(|(index, value)| {
+            let before = index.checked_sub(1).map_or(0.0, |before| values[before]);
+            let after = values.get(index + 1).copied().unwrap_or(0.0);
+            value + 0.5 * (before + after)
+        })
+        .collect()
 }
 
 /// `sum(x[i] x[i+d])` by distance d (Wiener-Khinchin); zeros behind the values keep their end from
@@ -208,10 +217,9 @@ fn refine_distance(first: &CorrelationPeak, peaks: &[CorrelationPeak]) -> f64 {
     let mut distance = first.distance;
     for iterations in 2.. {
         let iterations = f64::from(iterations);
-        let is_near = |peak: &&CorrelationPeak| {
-            (peak.distance / distance - iterations).abs() < POSITION_TOLERANCE
-        };
-        let near = peaks.iter().filter(is_near);
+        let near = peaks
+            .iter()
+            .filter(|peak| (peak.distance / distance - iterations).abs() < POSITION_TOLERANCE);
         match near.max_by(|a, b| a.height.total_cmp(&b.height)) {
             Some(peak) if peak.height >= MIN_PEAK_RATIO * first.height => {
                 distance = peak.distance / iterations;

@@ -17,12 +17,6 @@ pub fn report_to_json(report: &Report) -> Value {
 }
 
 fn announcement_to_json(announcement: &proto::JobAnnouncement) -> Value {
-    let flow = |flow: &proto::JobFlow| {
-        json!({
-            "src": flow.src, "dst": flow.dst, "src_nic": flow.src_nic, "dst_nic": flow.dst_nic,
-            "bytes": flow.bytes, "udp_src_port": flow.udp_src_port,
-        })
-    };
     let collective = announcement.collective.as_ref().map(|collective| {
         json!({
             "kind": collective.kind, "bytes": collective.bytes, "channels": collective.channels,
@@ -33,13 +27,20 @@ fn announcement_to_json(announcement: &proto::JobAnnouncement) -> Value {
         ("tenant", json!(announcement.tenant)),
         ("model", json!(announcement.model)),
         ("gpus", json!(announcement.gpus)),
-        ("flows", json!(announcement.flows.iter().map(flow).collect::<Vec<_>>())),
+        ("flows", announcement.flows.iter().map(flow_to_json).collect()),
         ("collective", json!(collective)),
         ("profile", json!(announcement.profile)),
         ("flop_per_iteration", json!(announcement.flop_per_iteration)),
         ("compute_seconds", json!(announcement.compute_seconds)),
         ("overlap_from", json!(announcement.overlap_from)),
     ])
+}
+
+fn flow_to_json(flow: &proto::JobFlow) -> Value {
+    json!({
+        "src": flow.src, "dst": flow.dst, "src_nic": flow.src_nic, "dst_nic": flow.dst_nic,
+        "bytes": flow.bytes, "udp_src_port": flow.udp_src_port,
+    })
 }
 
 fn window_to_json(window: &proto::JobWindow) -> Value {

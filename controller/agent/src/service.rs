@@ -330,21 +330,22 @@ pub async fn observe_nics(
     Ok(seen.into_iter().map(row).collect())
 }
 
-/// The NICs of every job that this host speaks for.
+/// The NICs of every job for which this host reports.
 fn open_watched_nics(
     settings: &AgentSettings,
 ) -> Result<BTreeMap<String, Vec<NicCounters>>, AgentError> {
-    let own = settings.jobs.iter();
-    let own = own.filter(|job| reporting_host(job) == Some(settings.host.as_str()));
     let mut watched: BTreeMap<String, Vec<NicCounters>> = BTreeMap::new();
-    for job in own {
+    let host = Some(settings.host.as_str());
+    for job in settings.jobs.iter().filter(|job| reporting_host(job) == host) {
         let nics = match settings.nics.get(&job.id) {
-            Some(names) => names.iter().map(|name| open_nic(&settings.sys, name)).collect(),
-            None => open_all_nics(&settings.sys),
+            Some(names) => {
+                names.iter().map(|name| open_nic(&settings.sys, name)).collect::<Result<_, _>>()?
+            }
+            None => open_all_nics(&settings.sys)?,
         };
-        let nics = nics?;
-        let shares = |others: &&Vec<NicCounters>| others.iter().any(|other| nics.contains(other));
-        if let Some((other, _)) = watched.iter().find(|(_, others)| shares(others)) {
+        let sharing =
+            watched.iter().find(|(_, others)| others.iter().any(|other| nics.contains(other)));
+        if let Some((other, _)) = sharing {
             return Err(AgentError::SharedNics(other.clone(), job.id.clone()));
         }
         watched.insert(job.id.clone(), nics);

@@ -1,4 +1,4 @@
-//! What others and the controller say to each other over gRPC, compiled from `proto/`.
+//! The gRPC services of the controller, compiled from `proto/`.
 //!
 //! The daemon serves it, agents and `crux job` speak it. The decision: messages carry names, never
 //! ids, and nothing here knows what they mean; the daemon's `telemetry` and `northbound` turn them
@@ -7,7 +7,7 @@
 /// All of `proto/` as a `google.protobuf.FileDescriptorSet`, for gRPC reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 
-/// Jobs tell of themselves.
+/// Job telemetry: agents and training processes report jobs.
 pub mod telemetry {
     #[allow(unreachable_pub, rust_2018_idioms, clippy::all, clippy::pedantic)]
     #[allow(missing_docs)] // what tonic has generated
@@ -17,7 +17,7 @@ pub mod telemetry {
     pub use generated::*;
 }
 
-/// Operators ask and command.
+/// Northbound API: operators query and command the controller.
 pub mod northbound {
     #[allow(unreachable_pub, rust_2018_idioms, clippy::all, clippy::pedantic)]
     #[allow(missing_docs)] // what tonic has generated

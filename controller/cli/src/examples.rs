@@ -29,16 +29,19 @@ fn leaf_commands(name: &str, command: &Command, found: &mut Vec<String>) {
     }
 }
 
-/// The command lines in a text, up to what a shell does with what they print.
+/// The command lines in a text, without pipes, redirections and comments.
 fn command_lines(text: &str) -> Vec<String> {
-    let text = text.replace("\\\n", " ");
-    let shown = text.lines().map(|line| line.trim_start_matches("Example:").trim());
-    let shown = shown.filter(|line| line.starts_with("crux "));
-    let end = |line: &str| {
-        let ends = [" #", " | ", " > ", " &"].into_iter();
-        ends.filter_map(|end| line.find(end)).min()
-    };
-    shown.map(|line| line[..end(line).unwrap_or(line.len())].to_owned()).collect()
+    let joined = text.replace("\\\n", " ");
+    let shown = joined
+        .lines()
+        .map(|line| line.trim_start_matches("Example:").trim())
+        .filter(|line| line.starts_with("crux "));
+    shown
+        .map(|line| {
+            let ends = [" #", " | ", " > ", " &"].into_iter().filter_map(|end| line.find(end));
+            line[..ends.min().unwrap_or(line.len())].to_owned()
+        })
+        .collect()
 }
 
 /// All command lines that the pages show.
@@ -75,18 +78,18 @@ fn shell_words(line: &str) -> Vec<String> {
 #[test]
 fn every_example_parses_and_every_command_has_one() {
     let examples = [page_examples(), help_examples(&CruxCli::command())].concat();
-    let wrong = |line: &String| {
-        let error = CruxCli::command().try_get_matches_from(shell_words(line)).err()?;
-        Some(format!("{line}\n{error}"))
-    };
-    let mut complaints: Vec<String> = examples.iter().filter_map(wrong).collect();
+    let mut complaints: Vec<String> = examples
+        .iter()
+        .filter_map(|line| {
+            let error = CruxCli::command().try_get_matches_from(shell_words(line)).err()?;
+            Some(format!("{line}\n{error}"))
+        })
+        .collect();
     let mut found = Vec::new();
     leaf_commands("crux", &CruxCli::command(), &mut found);
-    let is_shown = |name: &String| {
-        let begins = |line: &String| format!("{line} ").starts_with(&format!("{name} "));
-        examples.iter().any(begins)
-    };
-    let missing = found.into_iter().filter(|name| !is_shown(name));
+    let missing = found.into_iter().filter(|name| {
+        !examples.iter().any(|line| format!("{line} ").starts_with(&format!("{name} ")))
+    });
     complaints.extend(missing.map(|name| format!("{name} has no example")));
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }

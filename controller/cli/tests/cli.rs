@@ -7,12 +7,12 @@
 mod bad_input;
 #[path = "cli/decisions.rs"]
 mod decisions;
+#[path = "cli/emulated_run.rs"]
+mod emulated_run;
 #[path = "cli/examples.rs"]
 mod examples;
 #[path = "cli/operations.rs"]
 mod operations;
-#[path = "cli/rehearsal.rs"]
-mod rehearsal;
 #[path = "cli/replay.rs"]
 mod replay;
 #[path = "cli/simulation.rs"]

@@ -29,7 +29,7 @@ pub use self::frames::{EventFrame, FrameStream};
 use crate::command_error::{CommandError, error_chain};
 
 /// Longer than any response takes: a policy change waits for its switches.
-const PATIENCE: Duration = Duration::from_secs(120);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Which controller to talk to.
 #[derive(clap::Args, Clone, Debug)]
@@ -92,7 +92,7 @@ impl ControllerClient {
             Ok((status, self.read_body(answer).await?))
         };
         let (status, text) =
-            timeout(PATIENCE, exchange).await.map_err(|_| self.timeout_error())??;
+            timeout(REQUEST_TIMEOUT, exchange).await.map_err(|_| self.timeout_error())??;
         match status {
             StatusCode::OK => self.parse_json(&text),
             _ => Err(self.response_error(status, &text)),
@@ -113,7 +113,7 @@ impl ControllerClient {
     /// Opens the stream of server-sent events at `path`.
     pub async fn open_event_stream(&self, path: &str) -> Result<FrameStream, CommandError> {
         let request = self.build_request(Method::GET, path, "text/event-stream", Bytes::new())?;
-        let answer = timeout(PATIENCE, self.send_request(request))
+        let answer = timeout(REQUEST_TIMEOUT, self.send_request(request))
             .await
             .map_err(|_| self.timeout_error())??;
         match answer.status() {

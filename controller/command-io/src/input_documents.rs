@@ -7,7 +7,7 @@ use topology::Finding;
 use crate::command_error::CommandError;
 use crate::files;
 
-/// The files.
+/// Files of the documents that a command reads.
 #[derive(clap::Args, Clone, Debug)]
 pub struct InputDocumentArgs {
     /// Fabric document (.toml, .yaml, .json; - is JSON from standard input)

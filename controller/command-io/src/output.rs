@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::command_error::CommandError;
 
-/// `--format`.
+/// Output format, the value of `--format`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum OutputFormat {
     /// For people

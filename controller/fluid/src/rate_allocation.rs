@@ -1,6 +1,6 @@
 //! Rates of all flows: strict priority between levels on every link, max-min fair inside a level.
 //!
-//! This module knows links, flow groups and rates, and no time; the engine above starts and stops
+//! This module has links, flow groups and rates, but no time; the engine above starts and stops
 //! groups and reads the rates that changed. A *flow group* is a set of equal flows on one path; its
 //! weight is their number. A *link level* is one level on one link; the capacity that it leaves
 //! unused is offered to the next lower level of the link.

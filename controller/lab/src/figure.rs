@@ -60,7 +60,7 @@ fn text_style(color: RGBColor, anchor: plotters::style::text_anchor::Pos) -> Tex
     }
 }
 
-/// A number for a tick: as few digits as tell ticks apart.
+/// A number for a tick, with as few digits as keep ticks distinct.
 fn tick_label(value: &f64) -> String {
     let text = format!("{value:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -141,18 +141,18 @@ fn print_advice(advices: &[PlacementAdvice]) -> Result<(), CommandError> {
     output::print_line(table)
 }
 
-/// What speaks for or against a place, in a sentence.
+/// The reasons for or against a placement, in a sentence.
 fn advice_reason(advice: &PlacementAdvice) -> String {
-    let mut said: Vec<String> = advice.refusal.iter().cloned().collect();
-    said.extend(advice.delayed.iter().map(|delayed| {
+    let mut notes: Vec<String> = advice.refusal.iter().cloned().collect();
+    notes.extend(advice.delayed.iter().map(|delayed| {
         let more = (delayed.after_seconds / delayed.before_seconds - 1.0) * 100.0;
         format!("{} iterates {more:.1} % longer", delayed.job)
     }));
     if !advice.moved.is_empty() {
-        said.push(format!("suspends {}", advice.moved.join(", ")));
+        notes.push(format!("suspends {}", advice.moved.join(", ")));
     }
-    match (said.is_empty(), advice.leaves) {
-        (false, _) => said.join("; "),
+    match (notes.is_empty(), advice.leaves) {
+        (false, _) => notes.join("; "),
         (true, 1) => "one leaf, nobody is delayed".to_owned(),
         (true, leaves) => format!("{leaves} leaves, nobody is delayed"),
     }

@@ -43,7 +43,7 @@ impl RestartStall {
 /// A job and what it holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AllocatedJob {
-    /// What it asked for.
+    /// Its request.
     pub request: PlacementRequest,
     /// How its GPUs lie.
     pub shape: GpuShape,
@@ -299,7 +299,7 @@ impl<'a> ClusterAllocation<'a> {
     }
 }
 
-/// The kind that a job asks for; the first if it does not say.
+/// The requested kind of GPU; the first if the job requests none.
 pub fn requested_kind(request: &PlacementRequest) -> u32 {
     request.kind.unwrap_or(0)
 }

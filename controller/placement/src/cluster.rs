@@ -20,7 +20,7 @@ pub struct ClusterHost {
 pub struct GpuCluster {
     /// Hosts of the cluster.
     pub hosts: Vec<ClusterHost>,
-    /// Names of the kinds of GPU; one if all are alike.
+    /// Names of the kinds of GPU; one if all are equal.
     pub kinds: Vec<String>,
 }
 
@@ -106,7 +106,7 @@ impl FreeGpus {
         }
     }
 
-    /// Gives GPUs back.
+    /// Returns GPUs of a job to the free ones.
     pub fn return_gpus(&mut self, gpus: &GpusByHost) {
         for (host, gpus) in gpus {
             self.by_host[host.index()] += gpus;

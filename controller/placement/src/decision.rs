@@ -15,7 +15,7 @@ pub enum PlacementDecision {
         /// Number of the job.
         job: u32,
     },
-    /// A waiting job leaves: the cluster can never give it what it wants.
+    /// A waiting job leaves: the cluster can never satisfy its request.
     Refuse {
         /// Number of the job.
         job: u32,
@@ -29,7 +29,7 @@ pub enum PlacementDecision {
 pub struct StartDecision {
     /// Number of the job.
     pub job: u32,
-    /// Its GPUs: as many as it asked for, unless the policy decides that too (Crius).
+    /// Its GPUs: as many as requested, unless the policy also decides the number (Crius).
     pub gpus: GpusByHost,
     /// The group with which it shares them, if it does not have them alone (Muri).
     pub group: Option<u32>,
@@ -62,7 +62,7 @@ pub enum IterationPace {
     Model,
     /// That, but so many times as long as alone, since others take turns on its GPUs (Muri).
     Shared(f64),
-    /// What the policy's own plan of the job says (Crius).
+    /// Speed by the policy's own plan of the job (Crius).
     Planned(PlannedIteration),
 }
 

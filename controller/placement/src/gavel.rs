@@ -74,7 +74,7 @@ fn admit_job<'a>(
     put.all(|(job, kind)| after.place_anywhere(job, *kind, job.gpus)).then_some(after)
 }
 
-/// How fast a job is on as many GPUs as it asked for of each kind.
+/// Speed of a job on the requested number of GPUs of each kind.
 fn speeds_by_kind(allocation: &ClusterAllocation<'_>, job: &PlacementRequest) -> Vec<Option<f64>> {
     let table = allocation.throughput_table();
     (0..table.kind_count())
@@ -82,7 +82,7 @@ fn speeds_by_kind(allocation: &ClusterAllocation<'_>, job: &PlacementRequest) ->
         .collect()
 }
 
-/// Jobs that want to be assigned to kinds of GPU.
+/// Jobs to assign to kinds of GPU.
 struct KindAssignment {
     /// GPUs of each job.
     gpus: Vec<u32>,

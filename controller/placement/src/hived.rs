@@ -133,7 +133,7 @@ impl PlacementPolicy for HivedPolicy {
             let (job, tenant) = (request.job, self.tenant_of(request));
             let most = self.tenants.get(&tenant).map_or(0, |cells| cells.used.len());
             if request.gpus == 0 || request.gpus as usize > most {
-                let reason = format!("it wants {} GPUs of its quota of {most}", request.gpus);
+                let reason = format!("it requests {} GPUs of its quota of {most}", request.gpus);
                 decisions.push(PlacementDecision::Refuse { job, reason });
                 continue;
             }

@@ -44,14 +44,14 @@ use topology::HostId;
 /// GPUs of one job on each of its hosts; no host has none.
 pub type GpusByHost = BTreeMap<HostId, u32>;
 
-/// What a job asks for.
+/// The request of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlacementRequest {
     /// Its number, unique in the cluster.
     pub job: u32,
-    /// GPUs that it wants.
+    /// GPUs that it requests.
     pub gpus: u32,
-    /// The kind of GPU that it wants, a position in [`GpuCluster::kinds`]; none if any will do.
+    /// The kind of GPU that it requests, a position in [`GpuCluster::kinds`]; none for any kind.
     pub kind: Option<u32>,
     /// When it came, in seconds.
     pub submitted_seconds: f64,
@@ -70,7 +70,7 @@ pub struct PlacementRequest {
 /// A job that runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunningJob {
-    /// What it asked for; the remaining time is that of now.
+    /// Its request, with the time that remains now.
     pub request: PlacementRequest,
     /// The GPUs it has.
     pub gpus: GpusByHost,

@@ -36,7 +36,7 @@ pub enum PlacementAlgorithm {
     Crius,
 }
 
-/// What a policy knows of jobs and network.
+/// Data about jobs and network that policies use.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlacementContext {
     /// The models that jobs train.
@@ -63,7 +63,7 @@ impl PlacementContext {
 /// Why a policy cannot be had for a cluster.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlacementError {
-    /// `HiveD` wants equal cells.
+    /// `HiveD` requires equal cells.
     #[error("hived")]
     Hived(#[from] HivedError),
 }

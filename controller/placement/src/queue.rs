@@ -61,8 +61,8 @@ pub(super) fn refuse_oversized(
 ) -> Option<PlacementDecision> {
     let has = cluster.total_gpus();
     let reason = match gpus {
-        0 => "it wants no GPU".to_owned(),
-        gpus if gpus > has => format!("it wants {gpus} GPUs of {has}"),
+        0 => "it requests no GPU".to_owned(),
+        gpus if gpus > has => format!("it requests {gpus} GPUs of {has}"),
         _ => return None,
     };
     Some(PlacementDecision::Refuse { job, reason })

@@ -61,7 +61,7 @@ impl GpuShape {
         self.hosts * self.gpus_per_host
     }
 
-    /// The same GPUs on twice the hosts; none if each has one already.
+    /// These GPUs on twice the hosts; none if each host has one already.
     pub fn spread_out(&self) -> Option<Self> {
         (self.gpus_per_host.is_multiple_of(2)).then_some(Self {
             hosts: 2 * self.hosts,
@@ -78,7 +78,7 @@ pub struct ThroughputTable {
     host_gpus: Vec<u32>,
     /// Samples per second.
     by_model: BTreeMap<String, BTreeMap<GpuShape, f64>>,
-    /// What is known of models without a row.
+    /// Speeds of models without a row.
     profiles: Option<ModelProfiles>,
 }
 
@@ -188,9 +188,9 @@ impl ThroughputTable {
     pub fn with_speeds_of(mut self, others: &Self) -> Self {
         for (model, rows) in &mut self.by_model {
             rows.retain(|shape, speed| {
-                let believed = others.samples_per_second(model, *shape);
-                *speed = believed.unwrap_or(*speed);
-                believed.is_some()
+                let assumed = others.samples_per_second(model, *shape);
+                *speed = assumed.unwrap_or(*speed);
+                assumed.is_some()
             });
         }
         self

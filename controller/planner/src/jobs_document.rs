@@ -251,8 +251,13 @@ impl JobFields<'_> {
         value: Option<f64>,
         highest: f64,
     ) -> Result<f64, DocumentFieldError> {
-        let missing = || self.field_error(field, "missing, and no profile provides it".to_owned());
-        self.check_range(field, value.ok_or_else(missing)?, highest)
+        self.check_range(
+            field,
+            value.ok_or_else(|| {
+                self.field_error(field, "missing, and no profile provides it".to_owned())
+            })?,
+            highest,
+        )
     }
 
     /// A number from 0 to `highest`.

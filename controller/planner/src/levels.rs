@@ -74,7 +74,7 @@ enum LevelSupply {
     Scarce,
 }
 
-/// The levels that policy gives to jobs, and what it says about each job.
+/// The levels that policy gives to jobs, and its rules for each job.
 struct LevelRules<'a> {
     traffic: &'a IndexedTraffic<'a>,
     policy: &'a Policy,

@@ -50,13 +50,13 @@ pub(crate) fn schedule_full(
     plan_schedule(input, policy, previous, schedule_from_levels)
 }
 
-/// What `plan` says, but as many levels as jobs, the first in rank highest.
+/// The schedule of `plan`, but with as many levels as jobs, the first in rank highest.
 pub(crate) fn schedule_from_ranks(input: &PlanInput, plan: &Plan) -> Schedule {
     let jobs = u32::try_from(plan.jobs.len()).unwrap_or(u32::MAX);
     build_schedule(input, plan, |job| jobs.saturating_sub(job.rank))
 }
 
-/// What `plan` says.
+/// The schedule of `plan`.
 pub(crate) fn schedule_from_levels(input: &PlanInput, plan: &Plan) -> Schedule {
     build_schedule(input, plan, |job| u32::from(job.level))
 }

@@ -17,7 +17,7 @@ pub struct SimulationOutcome {
     pub seconds: f64,
     /// Share of the jobs' GPU time in which they computed.
     pub gpu_utilization: f64,
-    /// The same of all GPUs of the fabric.
+    /// GPU utilization of all GPUs of the fabric, idle ones included.
     pub cluster_gpu_utilization: f64,
     /// Work done by all jobs, FLOP.
     pub flop: f64,
@@ -25,7 +25,7 @@ pub struct SimulationOutcome {
     pub jobs: Vec<JobOutcome>,
     /// Links that carried something, in the order of the fabric.
     pub links: Vec<LinkOutcome>,
-    /// What a person should know, the worst first.
+    /// Findings for the reader, the worst first.
     pub findings: Vec<Finding>,
 }
 
@@ -58,7 +58,7 @@ pub struct LinkOutcome {
     pub link: String,
     /// Bytes carried, as a share of what it could have carried in the horizon.
     pub busy_fraction: f64,
-    /// The same by level, the highest first.
+    /// What jobs of each level sent, the highest level first.
     pub levels: Vec<LevelOutcome>,
 }
 

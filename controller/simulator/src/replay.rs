@@ -70,9 +70,9 @@ pub struct ReplaySetup {
     pub volume: f64,
     /// The policy of the operator.
     pub policy: Policy,
-    /// The placement policy to ask.
+    /// The placement policy to use.
     pub placement: PlacementAlgorithm,
-    /// The communication scheduler to ask.
+    /// The communication scheduler to use.
     pub scheduler: Scheduler,
     /// Which flows can delay a job.
     pub interference: InterferenceModel,

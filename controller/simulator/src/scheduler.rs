@@ -22,7 +22,7 @@ pub enum Scheduler {
     Varys,
     /// TACCL* of the Crux paper: least congested links, longer distance first.
     Taccl,
-    /// The same, with the flows of a job blind to each other.
+    /// TACCL, but a flow ignores the load of other flows of its job.
     TacclJob,
     /// CASSINI (NSDI'24): shifts of start, no levels.
     Cassini,
@@ -82,7 +82,8 @@ impl Scheduler {
         }
     }
 
-    /// The same from nothing, for jobs all of which `routes` knows. The planner finds ways itself.
+    /// Schedules without a previous result jobs whose routes are all in `routes`. The planner finds
+    /// its paths itself.
     pub fn schedule_along_routes(
         self,
         routes: &EqualCostRoutes,

@@ -296,7 +296,7 @@ fn check_iterations(
     let demand = LinkDemand::new(fabric, job, &scheduled.paths);
     let iteration = job.iteration_seconds(demand.bottleneck_seconds());
     let iterations = seconds / iteration;
-    // What is no number is the engine's to name.
+    // The engine reports values that are not numbers.
     if iteration > 0.0 && iterations > MAX_ITERATIONS {
         let id = job.id.clone();
         return Err(SimulationError::TooMany { id, iterations, seconds });

@@ -38,7 +38,7 @@ pub struct TraceJob {
     pub id: String,
     /// When it was submitted, in seconds; since the epoch, or since the start of the trace.
     pub submitted_seconds: f64,
-    /// GPUs that it wants, all at once.
+    /// GPUs that it requests, all at once.
     pub gpus: u32,
     /// How long it is.
     pub length: JobLength,
@@ -68,15 +68,15 @@ pub enum TraceError {
         /// The first line, shortened.
         found: String,
     },
-    /// A Lingjun job.csv says nothing of GPUs.
-    #[error("a Lingjun job.csv needs its worker.csv, which says how many GPUs the jobs had")]
+    /// A Lingjun job.csv has no GPU counts.
+    #[error("a Lingjun job.csv needs its worker.csv, which has the GPUs of the jobs")]
     NoWorkers,
     /// The input ended in an error.
     #[error("line {line}: cannot read the input")]
     Read {
         /// Line number in the input.
         line: u64,
-        /// What the input says.
+        /// Why the input cannot be read.
         #[source]
         source: std::io::Error,
     },

@@ -14,7 +14,7 @@ pub enum TextError {
     /// It is not in text format, or names what the message has not.
     #[error(transparent)]
     Syntax(#[from] prost_reflect::text_format::ParseError),
-    /// What it says is too deep for a message.
+    /// The text is nested too deeply for a message.
     #[error(transparent)]
     Depth(#[from] prost::DecodeError),
 }

@@ -69,13 +69,13 @@ pub fn encode_table_counter_read(table: TableId) -> p4rt::Entity {
     wrap_entity(Kind::TableEntry(p4rt::TableEntry { counter_data, ..table_wildcard(table) }))
 }
 
-/// What to read to know how much one row counted.
+/// The read request for the counter of one row.
 pub fn encode_row_counter_read(key: &EntryKey) -> p4rt::Entity {
     let counter_data = Some(p4rt::CounterData::default());
     wrap_entity(Kind::TableEntry(p4rt::TableEntry { counter_data, ..encode_key(key) }))
 }
 
-/// What to read to know one cell of an indexed counter.
+/// The read request for one cell of an indexed counter.
 pub fn encode_cell_read(counter_id: u32, index: u32) -> p4rt::Entity {
     let index = i64::from(index);
     wrap_entity(Kind::CounterEntry(p4rt::CounterEntry {

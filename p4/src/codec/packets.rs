@@ -62,8 +62,8 @@ pub fn decode_packet_in(packet: p4rt::PacketIn) -> Result<PacketIn, DecodeError>
     let port = port.ok_or(DecodeError::Missing("ingress_port"))?;
     let number = decode_field_value("packet_in field", INGRESS_PORT, &port.value)?;
     let number = i64::try_from(number).unwrap_or(i64::MAX);
-    let out_of_range = |OutOfRange { what, .. }| DecodeError::Range { what, value: number };
-    let ingress_port = PortNumber::new(convert_in_range("port", number)?).map_err(out_of_range)?;
+    let ingress_port = PortNumber::new(convert_in_range("port", number)?)
+        .map_err(|OutOfRange { what, .. }| DecodeError::Range { what, value: number })?;
     Ok(PacketIn { ingress_port, payload: packet.payload })
 }
 

@@ -40,7 +40,7 @@ pub struct RefusedUpdate {
     pub message: String,
 }
 
-/// What the answer `status` to a Write of `updates` says.
+/// Decodes `status`, the response to a Write of `updates`.
 pub fn decode_write_error(status: &Status, updates: &[TableUpdate]) -> WriteError {
     let refusals = decode_update_errors(status)
         .filter(|errors| errors.len() == updates.len())
@@ -54,10 +54,12 @@ pub fn decode_write_error(status: &Status, updates: &[TableUpdate]) -> WriteErro
 
 fn decode_update_errors(status: &Status) -> Option<Vec<p4rt::Error>> {
     let details = rpc::Status::decode(status.details()).ok()?.details;
-    let is_error = |url: &str| url.rsplit('/').next() == Some("p4.v1.Error");
     details
         .iter()
-        .map(|any| is_error(&any.type_url).then(|| p4rt::Error::decode(&any.value[..]).ok())?)
+        .map(|any| {
+            let is_error = any.type_url.rsplit('/').next() == Some("p4.v1.Error");
+            is_error.then(|| p4rt::Error::decode(&any.value[..]).ok())?
+        })
         .collect()
 }
 
@@ -75,6 +77,8 @@ fn refused_updates(errors: &[p4rt::Error], updates: &[TableUpdate]) -> Vec<Refus
 }
 
 fn first_reason(refusals: &[RefusedUpdate]) -> String {
-    let reason = |refusal: &RefusedUpdate| format!("{:?}: {}", refusal.code, refusal.message);
-    refusals.first().map(reason).unwrap_or_default()
+    refusals
+        .first()
+        .map(|refusal| format!("{:?}: {}", refusal.code, refusal.message))
+        .unwrap_or_default()
 }

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use crate::entry::{FieldMatch, RowField};
 
-/// TCP, of which IPv4 says 6.
+/// TCP, protocol 6 in IPv4.
 const TCP: u8 = 6;
 /// UDP, the protocol of RoCEv2.
 const UDP: u8 = 17;
@@ -33,7 +33,7 @@ pub struct Ipv4Prefix {
     length: u8,
 }
 
-/// The five fields that tell flows apart.
+/// The five fields that identify a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FiveTuple {
     /// The sender.
@@ -170,7 +170,7 @@ impl From<Ipv4Addr> for Ipv4Prefix {
 }
 
 impl FiveTuple {
-    /// A RoCEv2 flow: the UDP source port tells the flows between two NICs apart.
+    /// A RoCEv2 flow: the UDP source port distinguishes the flows between two NICs.
     pub fn for_roce(src: Ipv4Addr, dst: Ipv4Addr, sport: u16) -> Self {
         let (protocol, dport) = (UDP, ROCE);
         Self { src, dst, protocol, sport, dport }

@@ -200,10 +200,10 @@ fn read_packet_header(
     raw: &p4config::ControllerPacketMetadata,
 ) -> Result<(String, Vec<FieldInfo>), P4InfoError> {
     let preamble = checked_preamble(raw.preamble.as_ref(), "controller packet header")?;
-    let padding = |notes: &[String]| notes.iter().any(|note| note == "@padding");
-    let fields = raw.metadata.iter();
-    let fields = fields.filter(|field| !padding(&field.annotations));
-    let fields = fields
+    let fields = raw
+        .metadata
+        .iter()
+        .filter(|field| !field.annotations.iter().any(|note| note == "@padding"))
         .map(|field| read_field_info(field.id, &field.name, field.bitwidth, &field.annotations));
     Ok((preamble.name.clone(), fields.collect::<Result<_, _>>()?))
 }

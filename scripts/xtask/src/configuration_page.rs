@@ -106,7 +106,7 @@ fn render_row(rows: &mut String, schema: &Value, name: &str, property: &Value) {
     let _ = writeln!(rows, "| `{name}` | {kind}{unit} | {default} | {range} | {text} |");
 }
 
-/// The type as a person says it; for an enum, its values.
+/// The type in words; for an enum, its values.
 fn kind(schema: &Value, property: &Value) -> String {
     if let Some(values) = definition(schema, property).and_then(enum_values) {
         return values;
@@ -133,8 +133,7 @@ fn enum_values(definition: &Value) -> Option<String> {
 }
 
 fn range(property: &Value) -> String {
-    let bound = |keys: [&str; 2]| keys.map(|key| property[key].as_f64());
-    let low = match bound(["minimum", "exclusiveMinimum"]) {
+    let low = match ["minimum", "exclusiveMinimum"].map(|key| property[key].as_f64()) {
         [Some(least), _] => format!("{least}"),
         [_, Some(above)] => format!("above {above}"),
         _ => return String::new(),

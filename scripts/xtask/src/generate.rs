@@ -25,14 +25,23 @@ struct GeneratedFile {
     text: String,
 }
 
+impl GeneratedFile {
+    fn write_below(self, root: &Path) -> Result<(), String> {
+        let path = root.join(&self.path);
+        let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+        folder.and_then(|()| std::fs::write(&path, self.text)).map_err(|error| error.to_string())
+    }
+
+    fn is_stale(&self, root: &Path) -> bool {
+        std::fs::read_to_string(root.join(&self.path)).unwrap_or_default() != self.text
+    }
+}
+
 /// Writes every generated file.
 pub(crate) fn write_generated(root: &Path) -> ExitCode {
-    let write = |file: GeneratedFile| {
-        let path = root.join(&file.path);
-        let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-        folder.and_then(|()| std::fs::write(&path, file.text)).map_err(|e| e.to_string())
-    };
-    match generate_files(root).and_then(|files| files.into_iter().try_for_each(write)) {
+    let written = generate_files(root)
+        .and_then(|files| files.into_iter().try_for_each(|file| file.write_below(root)));
+    match written {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("xtask generate: {error}");
@@ -43,11 +52,7 @@ pub(crate) fn write_generated(root: &Path) -> ExitCode {
 
 /// Generated files that are not what the program writes today.
 pub(crate) fn check_generated(root: &Path) -> Result<RuleViolations, String> {
-    let stale = |file: &GeneratedFile| {
-        let kept = std::fs::read_to_string(root.join(&file.path)).unwrap_or_default();
-        kept != file.text
-    };
-    let stale = generate_files(root)?.into_iter().filter(stale);
+    let stale = generate_files(root)?.into_iter().filter(|file| file.is_stale(root));
     Ok(stale.map(|file| format!("{}: stale; run cargo xtask generate", file.path)).collect())
 }
 

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_of_comments_are_told_apart() {
+    fn kinds_of_comments_are_distinguished() {
         let tokens = read_tokens("//! a\n/// b\n// c\n//// d\n");
         let found: Vec<_> = tokens.iter().map(|t| (t.kind, t.text, t.line)).collect();
         let expected = [

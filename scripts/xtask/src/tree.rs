@@ -36,12 +36,13 @@ pub(crate) fn rust_files(root: &Path) -> Result<Vec<SourceFile>, String> {
 /// All files of the tree whose names end so.
 pub(crate) fn read_files(root: &Path, ending: &str) -> Result<Vec<SourceFile>, String> {
     let paths = tracked_files(root)?.into_iter().filter(|path| path.ends_with(ending));
-    let read = |path: String| {
-        let text = std::fs::read_to_string(root.join(&path));
-        let text = text.map_err(|error| format!("{path}: {error}"))?;
-        Ok(SourceFile { path, text })
-    };
-    paths.map(read).collect()
+    paths
+        .map(|path| {
+            let text = std::fs::read_to_string(root.join(&path));
+            let text = text.map_err(|error| format!("{path}: {error}"))?;
+            Ok(SourceFile { path, text })
+        })
+        .collect()
 }
 
 /// What a program prints, or why it could not.

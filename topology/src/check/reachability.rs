@@ -18,13 +18,14 @@ pub(super) fn hosts_without_nics(fabric: &Fabric) -> Vec<Finding> {
 
 pub(super) fn disconnected_nics(fabric: &Fabric) -> Vec<Finding> {
     let cut_off = fabric.nics().iter().filter(|nic| !fabric.is_usable(nic.uplink));
-    let finding = |nic: &crate::Nic| {
-        let link = fabric.link_name(nic.uplink);
-        let why = if fabric.is_up(nic.uplink) { "drained" } else { "down" };
-        let text = format!("NIC {} is cut off: {link} is {why}", nic.index);
-        Finding::error(&*fabric.host(nic.host).name, text)
-    };
-    cut_off.map(finding).collect()
+    cut_off
+        .map(|nic| {
+            let link = fabric.link_name(nic.uplink);
+            let why = if fabric.is_up(nic.uplink) { "drained" } else { "down" };
+            let text = format!("NIC {} is cut off: {link} is {why}", nic.index);
+            Finding::error(&*fabric.host(nic.host).name, text)
+        })
+        .collect()
 }
 
 /// One finding for each leaf that is cut off, and one for each other leaf that cannot reach all
@@ -44,15 +45,17 @@ pub(super) fn unreachable_leaves(fabric: &Fabric) -> Vec<Finding> {
     let is_cut_off = |leaf: &SwitchId| {
         unreached.get(leaf).is_some_and(|others| others.len() + 1 == leaves.len())
     };
-    let finding = |(from, others): (&SwitchId, &Vec<SwitchId>)| {
-        let name = &*fabric.switch(*from).name;
-        if is_cut_off(from) {
-            return Some(Finding::error(name, "its hosts can reach no other leaf"));
-        }
-        let others = others.iter().filter(|to| !is_cut_off(to));
-        let others: Vec<&str> = others.map(|&to| &*fabric.switch(to).name).collect();
-        let text = || format!("its hosts cannot reach those of {}", join_names(&others));
-        (!others.is_empty()).then(|| Finding::error(name, text()))
-    };
-    unreached.iter().filter_map(finding).collect()
+    unreached
+        .iter()
+        .filter_map(|(from, others)| {
+            let name = &*fabric.switch(*from).name;
+            if is_cut_off(from) {
+                return Some(Finding::error(name, "its hosts can reach no other leaf"));
+            }
+            let connected = others.iter().filter(|to| !is_cut_off(to));
+            let names: Vec<&str> = connected.map(|&to| &*fabric.switch(to).name).collect();
+            let text = format!("its hosts cannot reach those of {}", join_names(&names));
+            (!names.is_empty()).then(|| Finding::error(name, text))
+        })
+        .collect()
 }

@@ -4,25 +4,29 @@ use std::collections::BTreeMap;
 
 use crate::fabric::{Fabric, Tier};
 use crate::finding::Finding;
-use crate::ids::{FabricNode, LinkId, SwitchId};
+use crate::ids::{FabricNode, SwitchId};
 
 pub(super) fn unconnected_switches(fabric: &Fabric) -> Vec<Finding> {
-    let purpose = |id: SwitchId| {
-        let switch = fabric.switch(id);
-        if switch.ports.is_empty() {
-            Some("has no links")
-        } else if switch.tier == Tier::Leaf && fabric.nics_on(id).next().is_none() {
-            Some("has no hosts")
-        } else if switch.tier != Tier::Leaf && fabric.down_links(id).is_empty() {
-            Some("connects to no switch below it")
-        } else {
-            None
-        }
-    };
-    let findings = fabric
+    fabric
         .switch_ids()
-        .filter_map(|id| purpose(id).map(|text| Finding::warning(&*fabric.switch(id).name, text)));
-    findings.collect()
+        .filter_map(|id| {
+            let problem = missing_connection(fabric, id)?;
+            Some(Finding::warning(&*fabric.switch(id).name, problem))
+        })
+        .collect()
+}
+
+fn missing_connection(fabric: &Fabric, id: SwitchId) -> Option<&'static str> {
+    let switch = fabric.switch(id);
+    if switch.ports.is_empty() {
+        Some("has no links")
+    } else if switch.tier == Tier::Leaf && fabric.nics_on(id).next().is_none() {
+        Some("has no hosts")
+    } else if switch.tier != Tier::Leaf && fabric.down_links(id).is_empty() {
+        Some("connects to no switch below it")
+    } else {
+        None
+    }
 }
 
 pub(super) fn unused_links(fabric: &Fabric) -> Vec<Finding> {
@@ -70,48 +74,57 @@ fn uneven_in_tier(fabric: &Fabric, tier: Tier) -> Vec<Finding> {
     let Some((usual, _)) = frequency.into_iter().max_by_key(|&(_, times)| times) else {
         return Vec::new();
     };
-    let finding = |(id, found): (SwitchId, UplinkCapacity)| {
-        let text = if found != usual {
-            format!("has {found} in all; a usual one has {usual}")
-        } else if found.slowest != found.fastest {
-            "has uplinks of several speeds; equal-cost routing shares flows evenly".to_owned()
-        } else {
-            return None;
-        };
-        Some(Finding::warning(&*fabric.switch(id).name, text))
-    };
-    uplinks.into_iter().filter_map(finding).collect()
+    uplinks
+        .into_iter()
+        .filter_map(|(id, found)| {
+            let text = if found != usual {
+                format!("has {found} in all; a usual one has {usual}")
+            } else if found.slowest != found.fastest {
+                "has uplinks of several speeds; equal-cost routing shares flows evenly".to_owned()
+            } else {
+                return None;
+            };
+            Some(Finding::warning(&*fabric.switch(id).name, text))
+        })
+        .collect()
 }
 
 impl UplinkCapacity {
     fn of_switch(fabric: &Fabric, id: SwitchId) -> Self {
-        let speed = |&link: &LinkId| (fabric.link(link).bandwidth.gbps() * 1e3).round() as u64;
-        let speeds = || fabric.up_links(id).iter().map(speed);
+        let mbps: Vec<u64> = fabric
+            .up_links(id)
+            .iter()
+            .map(|&link| (fabric.link(link).bandwidth.gbps() * 1e3).round() as u64)
+            .collect();
         Self {
-            count: fabric.up_links(id).len(),
-            slowest: speeds().min().unwrap_or(0),
-            fastest: speeds().max().unwrap_or(0),
-            total: speeds().fold(0, u64::saturating_add),
+            count: mbps.len(),
+            slowest: mbps.iter().copied().min().unwrap_or(0),
+            fastest: mbps.iter().copied().max().unwrap_or(0),
+            total: mbps.iter().copied().fold(0, u64::saturating_add),
         }
     }
 }
 
 /// How much can enter a switch from below for each unit that can leave it upwards, one way.
 pub(super) fn oversubscription_ratios(fabric: &Fabric) -> Vec<Finding> {
-    let of_tier = |tier| {
-        let with_uplinks =
-            fabric.switches_of_tier(tier).filter(|&id| !fabric.up_links(id).is_empty());
-        let loads = with_uplinks.map(|id| (id, gbps_below(fabric, id), gbps_above(fabric, id)));
-        // The least upwards for what comes from below; the first of equals.
-        let (id, below, above) =
-            loads.min_by(|(_, b1, a1), (_, b2, a2)| (a1 / b1).total_cmp(&(a2 / b2)))?;
-        let text = format!(
-            "{below} Gb/s from below, {above} Gb/s upwards, one way: {:.2} to 1 (the worst {tier})",
-            below / above
-        );
-        Some(Finding::info(&*fabric.switch(id).name, text))
-    };
-    [Tier::Leaf, Tier::Spine].into_iter().filter_map(of_tier).collect()
+    [Tier::Leaf, Tier::Spine]
+        .into_iter()
+        .filter_map(|tier| oversubscription_of_tier(fabric, tier))
+        .collect()
+}
+
+/// The switch of a tier with the least uplink bandwidth for its downlink bandwidth.
+fn oversubscription_of_tier(fabric: &Fabric, tier: Tier) -> Option<Finding> {
+    let with_uplinks = fabric.switches_of_tier(tier).filter(|&id| !fabric.up_links(id).is_empty());
+    let loads = with_uplinks.map(|id| (id, gbps_below(fabric, id), gbps_above(fabric, id)));
+    // Of several equal switches, `min_by` returns the first.
+    let (id, below, above) =
+        loads.min_by(|(_, b1, a1), (_, b2, a2)| (a1 / b1).total_cmp(&(a2 / b2)))?;
+    let text = format!(
+        "{below} Gb/s from below, {above} Gb/s upwards, one way: {:.2} to 1 (the worst {tier})",
+        below / above
+    );
+    Some(Finding::info(&*fabric.switch(id).name, text))
 }
 
 fn gbps_above(fabric: &Fabric, id: SwitchId) -> f64 {

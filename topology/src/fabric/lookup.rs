@@ -27,8 +27,9 @@ impl std::fmt::Display for AddressPrefix {
 impl Fabric {
     /// The host or switch of that name.
     pub fn node_named(&self, name: &str) -> Option<FabricNode> {
-        let host = || self.host_named(name).map(FabricNode::Host);
-        self.switch_named(name).map(FabricNode::Switch).or_else(host)
+        self.switch_named(name)
+            .map(FabricNode::Switch)
+            .or_else(|| self.host_named(name).map(FabricNode::Host))
     }
 
     /// The end of a cable of that name, `leaf1:4`, if a cable is there.

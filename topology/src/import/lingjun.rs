@@ -19,7 +19,7 @@ const COLUMNS: &str = "ip,DSW,PSW,ASW";
 /// Characters of a host's hashed address that are kept as its name, where they tell hosts apart.
 const NAME_LENGTH: usize = 12;
 
-/// What `topo.csv` does not say.
+/// Properties that `topo.csv` does not contain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LingjunOptions {
     /// Spines of each PSW group.
@@ -139,7 +139,7 @@ impl<'a> TopologyRows<'a> {
         self.leaves.values().map(Vec::len).sum()
     }
 
-    /// Whether the first characters of the hosts' addresses tell them apart.
+    /// Whether the first characters of the hosts' addresses are unique.
     fn has_unique_short_names(&self) -> bool {
         let hosts = self.leaves.values().flatten();
         let short: BTreeSet<&str> = hosts.map(|ip| shorten_address(ip)).collect();

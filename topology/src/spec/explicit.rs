@@ -111,7 +111,7 @@ impl<'a> NodeNames<'a> {
         let mut nodes = BTreeMap::new();
         for (name, node, field) in switches.chain(hosts) {
             if !is_valid_name(name) {
-                let problem = format!("{name:?} is no name; use letters, digits and -_.");
+                let problem = format!("{name:?} is not a name; use letters, digits and -_.");
                 return Err(FabricFieldError::new(field, problem));
             }
             if let Some((_, first)) = nodes.insert(name, (node, field.clone())) {
@@ -124,9 +124,10 @@ impl<'a> NodeNames<'a> {
         Ok(Self { document, nodes })
     }
 
-    /// The end of a cable that `text` (`name:port`) says.
+    /// Resolves `text` (`name:port`) to the end of a cable.
     fn parse_endpoint(&self, text: &str) -> Result<LinkEndpoint, String> {
-        let form = || format!("{text:?} is no end of a link; write name:port, for example leaf1:4");
+        let form =
+            || format!("{text:?} is not an end of a link; write name:port, for example leaf1:4");
         let (name, port) = text.rsplit_once(':').ok_or_else(form)?;
         let port = port.parse().map_err(|_| form())?;
         let Some(&(node, _)) = self.nodes.get(name) else {
@@ -226,21 +227,27 @@ impl UsedAddresses {
             let problem = format!("{macs} for {ips} ips; give one for each or none");
             return Err(FabricFieldError::new(format!("hosts[{index}].macs"), problem));
         }
-        let address = |nic: usize| -> Result<(Ipv4Addr, MacAddress), FabricFieldError> {
-            let field = format!("hosts[{index}].ips[{nic}]");
-            let ip = parse_address(&host.ips[nic], &field, "not an IPv4 address such as 10.0.1.1")?;
-            claim_address(&mut self.ips, ip, field)?;
-            let field = format!("hosts[{index}].macs[{nic}]");
-            let mac = match host.macs.get(nic) {
-                Some(mac) => {
-                    parse_address(mac, &field, "not an Ethernet address like 02:00:0a:00:01:01")?
-                }
-                None => MacAddress::from_ip(ip),
-            };
-            claim_address(&mut self.macs, mac, field)?;
-            Ok((ip, mac))
+        (0..ips).map(|nic| self.claim_nic_addresses(index, host, nic)).collect()
+    }
+
+    fn claim_nic_addresses(
+        &mut self,
+        index: usize,
+        host: &HostDocument,
+        nic: usize,
+    ) -> Result<(Ipv4Addr, MacAddress), FabricFieldError> {
+        let field = format!("hosts[{index}].ips[{nic}]");
+        let ip = parse_address(&host.ips[nic], &field, "not an IPv4 address such as 10.0.1.1")?;
+        claim_address(&mut self.ips, ip, field)?;
+        let field = format!("hosts[{index}].macs[{nic}]");
+        let mac = match host.macs.get(nic) {
+            Some(mac) => {
+                parse_address(mac, &field, "not an Ethernet address like 02:00:0a:00:01:01")?
+            }
+            None => MacAddress::from_ip(ip),
         };
-        (0..ips).map(address).collect()
+        claim_address(&mut self.macs, mac, field)?;
+        Ok((ip, mac))
     }
 }
 

@@ -75,10 +75,10 @@ impl Bmv2 {
     }
 
     /// Takes `count` packets, or as many as come until nothing more comes for `patience`.
-    pub(crate) fn receive(&self, count: usize, patience: Duration) -> Vec<Sent> {
+    pub(crate) fn receive(&self, count: usize, timeout: Duration) -> Vec<Sent> {
         let mut packets = Vec::new();
         while packets.len() < count {
-            match self.received.recv_timeout(patience) {
+            match self.received.recv_timeout(timeout) {
                 Ok(packet) => packets.push(packet),
                 Err(_) => break,
             }

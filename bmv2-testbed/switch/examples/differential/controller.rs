@@ -51,7 +51,7 @@ impl Controller {
         Ok(controller)
     }
 
-    /// Gives the switch a program, and says what it is to do with it.
+    /// Sends a program to the switch with the action to take (verify, save, commit).
     pub(crate) async fn push(
         &mut self,
         config: p4rt::ForwardingPipelineConfig,

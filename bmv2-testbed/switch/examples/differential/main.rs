@@ -33,7 +33,7 @@ const WINDOWS: usize = 200;
 /// Updates before each round.
 const UPDATES: usize = 60;
 /// How long bmv2 may take for a packet: on a busy machine, seconds.
-const PATIENCE: Duration = Duration::from_secs(20);
+const RECEIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What to run.
 struct Plan {
@@ -178,7 +178,7 @@ impl Trial {
     async fn window(&mut self, packets: &[Sent]) -> Result<(), Box<dyn Error>> {
         let ours = self.through_ours(packets).await?;
         self.bmv2.send(packets)?;
-        let theirs = self.bmv2.receive(ours.len(), PATIENCE);
+        let theirs = self.bmv2.receive(ours.len(), RECEIVE_TIMEOUT);
         self.packets += packets.len() as u64;
         self.out += theirs.len() as u64;
         if sorted(&ours) == sorted(&theirs) {
@@ -188,7 +188,7 @@ impl Trial {
             let one = std::slice::from_ref(packet);
             let ours = self.through_ours(one).await?;
             self.bmv2.send(one)?;
-            let theirs = self.bmv2.receive(ours.len() + 1, PATIENCE / 100);
+            let theirs = self.bmv2.receive(ours.len() + 1, RECEIVE_TIMEOUT / 100);
             if sorted(&ours) != sorted(&theirs) {
                 let (ours, theirs) = (show(&ours), show(&theirs));
                 let packet = show(one);

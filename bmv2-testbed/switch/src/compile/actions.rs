@@ -65,14 +65,13 @@ impl ProgramObjects<'_> {
 
 /// An action as the control plane sees it.
 pub(super) fn action_spec(declared: &json::ActionDecl) -> Result<ActionSpec, LoadError> {
-    let parameter = |data: &json::RuntimeDataDecl| match data.bitwidth {
+    let parameters = declared.runtime_data.iter().map(|data| match data.bitwidth {
         bits @ 1..=128 => Ok(ActionParameter { name: data.name.clone(), bits }),
         bits => {
             let at = format!("{}.{}", declared.name, data.name);
             Err(LoadError::unsupported(format!("parameter of {bits} bits"), &at))
         }
-    };
-    let parameters = declared.runtime_data.iter().map(parameter);
+    });
     Ok(ActionSpec {
         name: declared.name.clone(),
         parameters: parameters.collect::<Result<_, _>>()?,

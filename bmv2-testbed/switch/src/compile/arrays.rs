@@ -23,11 +23,12 @@ pub(super) fn counter_specs(root: &json::ProgramDocument) -> Result<Vec<CounterS
 /// The indirect meters.
 pub(super) fn meter_specs(root: &json::ProgramDocument) -> Result<Vec<MeterSpec>, LoadError> {
     let indirect = root.meter_arrays.iter().filter(|array| !array.is_direct);
-    let spec = |array: &json::MeterArrayDecl| {
-        let (name, size) = (array.name.clone(), array.size);
-        Ok(MeterSpec { name, size, unit: meter_unit(array)? })
-    };
-    let specs: Vec<MeterSpec> = indirect.map(spec).collect::<Result<_, LoadError>>()?;
+    let specs: Vec<MeterSpec> = indirect
+        .map(|array| {
+            let (name, size) = (array.name.clone(), array.size);
+            Ok(MeterSpec { name, size, unit: meter_unit(array)? })
+        })
+        .collect::<Result<_, LoadError>>()?;
     check_cell_count("meter", specs.iter().map(|spec| (&spec.name, spec.size)))?;
     Ok(specs)
 }
@@ -38,14 +39,18 @@ pub(super) fn direct_meters(
     headers: &HeaderCatalog,
 ) -> Result<BTreeMap<String, DirectMeter>, LoadError> {
     let direct = root.meter_arrays.iter().filter(|array| array.is_direct);
-    let meter = |array: &json::MeterArrayDecl| {
-        let at = &array.name;
-        let target = array.result_target.as_ref();
-        let target = target.ok_or_else(|| LoadError::malformed("a meter without target", at))?;
-        let (unit, color) = (meter_unit(array)?, headers.writable_field(target, at)?);
-        Ok((at.clone(), DirectMeter { unit, color }))
+    direct.map(|array| Ok((array.name.clone(), direct_meter(array, headers)?))).collect()
+}
+
+fn direct_meter(
+    array: &json::MeterArrayDecl,
+    headers: &HeaderCatalog,
+) -> Result<DirectMeter, LoadError> {
+    let Some(target) = &array.result_target else {
+        return Err(LoadError::malformed("a direct meter without a result target", &array.name));
     };
-    direct.map(meter).collect()
+    let color = headers.writable_field(target, &array.name)?;
+    Ok(DirectMeter { unit: meter_unit(array)?, color })
 }
 
 fn meter_unit(array: &json::MeterArrayDecl) -> Result<MeterUnit, LoadError> {
@@ -61,15 +66,17 @@ fn meter_unit(array: &json::MeterArrayDecl) -> Result<MeterUnit, LoadError> {
 
 /// The registers.
 pub(super) fn register_specs(root: &json::ProgramDocument) -> Result<Vec<RegisterSpec>, LoadError> {
-    let spec = |array: &json::RegisterArrayDecl| match array.bitwidth {
-        bits @ 1..=128 => Ok(RegisterSpec { name: array.name.clone(), size: array.size, bits }),
-        bits => {
-            let construct = format!("register of {bits} bits");
-            Err(LoadError::unsupported(construct, &array.name))
-        }
-    };
-    let specs = root.register_arrays.iter().map(spec);
-    let specs: Vec<RegisterSpec> = specs.collect::<Result<_, _>>()?;
+    let specs: Vec<RegisterSpec> = root
+        .register_arrays
+        .iter()
+        .map(|array| match array.bitwidth {
+            bits @ 1..=128 => Ok(RegisterSpec { name: array.name.clone(), size: array.size, bits }),
+            bits => {
+                let construct = format!("register of {bits} bits");
+                Err(LoadError::unsupported(construct, &array.name))
+            }
+        })
+        .collect::<Result<_, _>>()?;
     check_cell_count("register", specs.iter().map(|spec| (&spec.name, spec.size)))?;
     Ok(specs)
 }

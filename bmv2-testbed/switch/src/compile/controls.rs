@@ -110,11 +110,14 @@ impl ControlCompiler<'_> {
         first_profile: usize,
     ) -> Result<TableSpec, LoadError> {
         let at = &declared.name;
-        let meter = |name: &String| {
-            let found = self.direct_meters.get(name).copied();
-            found.ok_or_else(|| LoadError::missing("direct meter", name, at))
-        };
-        let direct_meter = declared.direct_meters.as_ref().map(meter).transpose()?;
+        let direct_meter = declared
+            .direct_meters
+            .as_ref()
+            .map(|name| {
+                let found = self.direct_meters.get(name).copied();
+                found.ok_or_else(|| LoadError::missing("direct meter", name, at))
+            })
+            .transpose()?;
         let keys = declared.key.iter().map(|key| self.key_spec(key, at));
         let actions = declared.action_ids.iter().map(|id| self.action_index(*id, at));
         let mut spec = TableSpec {
@@ -299,7 +302,8 @@ fn entry_key_field(
     at: &str,
 ) -> Result<KeyField, LoadError> {
     let read = |text: Option<&str>| {
-        let text = text.ok_or_else(|| LoadError::malformed("an entry lacks a value", at))?;
+        let text =
+            text.ok_or_else(|| LoadError::malformed("an entry has no value for a key field", at))?;
         parse_unsigned_hex(text, key.bits, at)
     };
     let value = || match &field.key {

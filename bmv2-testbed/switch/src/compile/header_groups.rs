@@ -39,8 +39,8 @@ impl HeaderGroups {
         }
         for stack in &root.header_union_stacks {
             let at = &stack.name;
-            let find = |id: &u32| unions.get(id).cloned();
-            let elements: Option<Vec<_>> = stack.header_union_ids.iter().map(find).collect();
+            let elements: Option<Vec<_>> =
+                stack.header_union_ids.iter().map(|id| unions.get(id).cloned()).collect();
             let elements = elements.ok_or_else(|| LoadError::missing("union", at, at))?;
             groups.add_stack(at, elements);
             let of = root.header_union_types.iter().find(|of| of.name == stack.union_type);

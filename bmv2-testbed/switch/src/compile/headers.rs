@@ -50,7 +50,7 @@ pub(super) enum FieldReference {
     Content(FieldContent),
     /// The hidden field `$valid$`.
     Valid(HeaderIndex),
-    /// The same of a union.
+    /// Any header of this union is valid.
     ValidUnion(Vec<HeaderIndex>),
 }
 

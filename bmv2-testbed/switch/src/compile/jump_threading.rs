@@ -40,7 +40,7 @@ pub(super) fn thread_jumps(nodes: &mut [PipelineNode]) {
 }
 
 /// The first node from `next` on that is not a branch which the facts decide. There is one, since
-/// a program whose control flow runs in a circle has been refused.
+/// a program whose control flow has a cycle has been refused.
 fn skip_decided(nodes: &[PipelineNode], mut next: NextNode, facts: &[FieldFact]) -> NextNode {
     while let Some(PipelineNode::Branch { cond, yes, no }) = next.map(|node| &nodes[node as usize])
         && let Some(truth) = facts.iter().find_map(|fact| fact.decide_condition(cond))
@@ -50,7 +50,7 @@ fn skip_decided(nodes: &[PipelineNode], mut next: NextNode, facts: &[FieldFact])
     next
 }
 
-/// What the outcome of a condition says.
+/// Field values that follow from the outcome of a condition.
 fn branch_facts(cond: &BoolExpr, truth: bool) -> Vec<FieldFact> {
     match cond {
         BoolExpr::Not(of) => branch_facts(of, !truth),
@@ -245,7 +245,7 @@ mod tests {
         prop_oneof![1 => call, 2 => test]
     }
 
-    /// Leads every node as far on as it says, or to the end.
+    /// Makes relative edges absolute; an edge past the last node leads to the end.
     fn linked(mut nodes: Vec<PipelineNode>) -> Vec<PipelineNode> {
         let count = nodes.len() as u32;
         for (at, node) in (0..).zip(&mut nodes) {

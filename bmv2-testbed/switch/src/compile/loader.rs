@@ -1,6 +1,7 @@
 //! Loading: from JSON text to a [`Program`], or to the reason why not.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::actions::action_spec;
 use super::controls::ControlCompiler;
@@ -15,7 +16,7 @@ use crate::run::deparser::{ChecksumField, Deparser};
 use crate::run::pipeline::{PipelineGraph, PipelineNode};
 use crate::run::program::{ObjectNames, Program};
 use crate::run::standard_metadata::StandardMetadata;
-use crate::spec::NextNode;
+use crate::spec::{NextNode, TableSpec};
 
 /// Why a BMv2 JSON cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -41,12 +42,12 @@ pub enum LoadError {
         /// The object that uses it.
         at: String,
     },
-    /// It says something that makes no sense.
+    /// The document is malformed.
     #[error("{problem} (in {at})")]
     Malformed {
         /// What is wrong.
         problem: String,
-        /// The object that says so.
+        /// The object in which the error is.
         at: String,
     },
 }
@@ -147,28 +148,29 @@ fn compile_pipeline(
     let declared = find_named("pipeline", name, &root.pipelines, |pipeline| &pipeline.name)?;
     let mut pipeline = controls.compile_pipeline(declared)?;
     if has_cycle(&pipeline, &controls.tables) {
-        return Err(LoadError::malformed("the control flow runs in a circle", name));
+        return Err(LoadError::malformed("the control flow has a cycle", name));
     }
     jump_threading::thread_jumps(&mut pipeline.nodes);
     Ok(pipeline)
 }
 
-/// Whether some node leads back to itself (Kahn's algorithm: what cannot be sorted is a cycle).
-fn has_cycle(pipeline: &PipelineGraph, tables: &[std::sync::Arc<crate::spec::TableSpec>]) -> bool {
-    let successors = |node: &PipelineNode| -> Vec<NextNode> {
-        match node {
-            PipelineNode::Branch { yes, no, .. } => vec![*yes, *no],
-            PipelineNode::Call { next, .. } => vec![*next],
-            PipelineNode::Table(table) => {
-                let flow = &tables[table.0 as usize].flow;
-                flow.hit.iter().chain(&flow.miss).chain([&flow.none]).copied().collect()
-            }
+fn successor_nodes(node: &PipelineNode, tables: &[Arc<TableSpec>]) -> Vec<NextNode> {
+    match node {
+        PipelineNode::Branch { yes, no, .. } => vec![*yes, *no],
+        PipelineNode::Call { next, .. } => vec![*next],
+        PipelineNode::Table(table) => {
+            let flow = &tables[table.0 as usize].flow;
+            flow.hit.iter().chain(&flow.miss).chain([&flow.none]).copied().collect()
         }
-    };
+    }
+}
+
+/// Whether some node leads back to itself (Kahn's algorithm: what cannot be sorted is a cycle).
+fn has_cycle(pipeline: &PipelineGraph, tables: &[Arc<TableSpec>]) -> bool {
     let edges: Vec<Vec<u32>> = pipeline
         .nodes
         .iter()
-        .map(|node| successors(node).into_iter().flatten().collect())
+        .map(|node| successor_nodes(node, tables).into_iter().flatten().collect())
         .collect();
     let mut incoming = vec![0; edges.len()];
     edges.iter().flatten().for_each(|to| incoming[*to as usize] += 1);
@@ -200,9 +202,12 @@ fn compile_deparser(
     objects: &ProgramObjects<'_>,
 ) -> Result<Deparser, LoadError> {
     let declared = find_named("deparser", "deparser", &root.deparsers, |deparser| &deparser.name)?;
-    let header = |name: &String| Ok(objects.headers.find_header(name, &declared.name)?.index);
     Ok(Deparser {
-        order: declared.order.iter().map(header).collect::<Result<_, LoadError>>()?,
+        order: declared
+            .order
+            .iter()
+            .map(|name| Ok(objects.headers.find_header(name, &declared.name)?.index))
+            .collect::<Result<_, LoadError>>()?,
         action: objects.compile_body(&declared.primitives, &[], &declared.name)?,
         updates: compile_checksums(root, objects, |checksum| checksum.update)?,
     })

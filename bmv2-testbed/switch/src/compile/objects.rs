@@ -7,7 +7,7 @@ use super::headers::{FieldContent, FieldReference, HeaderCatalog};
 use super::{LoadError, json};
 use crate::ids::{FieldListIndex, LearnListIndex, PhvSlot};
 use crate::run::hash::{HashAlgorithm, HashCalculation, HashInput};
-use crate::spec::{FieldRef, LearnList};
+use crate::spec::LearnList;
 
 /// The objects of a program besides its headers.
 pub(super) struct ProgramObjects<'a> {
@@ -71,35 +71,35 @@ impl<'a> ProgramObjects<'a> {
         &self,
         root: &json::ProgramDocument,
     ) -> Result<Vec<LearnList>, LoadError> {
-        let list = |declared: &json::FieldListDecl| {
-            let elements = declared.elements.iter();
-            let fields = elements.map(|element| match element.kind.as_str() {
-                "field" => self.headers.writable_field(&element.value, &declared.name),
-                kind => Err(unsupported_element(kind, &declared.name)),
-            });
-            let fields: Vec<FieldRef> = fields.collect::<Result<_, _>>()?;
-            Ok(LearnList { name: declared.name.clone(), fields })
-        };
-        root.learn_lists.iter().map(list).collect()
+        root.learn_lists.iter().map(|declared| self.learn_list(declared)).collect()
     }
 
-    /// What copies of a packet keep; constants in such a list say nothing.
+    fn learn_list(&self, declared: &json::FieldListDecl) -> Result<LearnList, LoadError> {
+        let fields = declared.elements.iter().map(|element| match element.kind.as_str() {
+            "field" => self.headers.writable_field(&element.value, &declared.name),
+            kind => Err(unsupported_element(kind, &declared.name)),
+        });
+        Ok(LearnList { name: declared.name.clone(), fields: fields.collect::<Result<_, _>>()? })
+    }
+
+    /// The fields that copies of a packet keep; constants in such a list have no effect.
     pub(super) fn field_lists(
         &self,
         root: &json::ProgramDocument,
     ) -> Result<Vec<Vec<PhvSlot>>, LoadError> {
-        let list = |declared: &json::FieldListDecl| {
-            let mut slots = Vec::new();
-            for element in &declared.elements {
-                match element.kind.as_str() {
-                    "field" => slots.extend(self.field_slots(&element.value, &declared.name)?),
-                    "hexstr" => {}
-                    kind => return Err(unsupported_element(kind, &declared.name)),
-                }
+        root.field_lists.iter().map(|declared| self.field_list(declared)).collect()
+    }
+
+    fn field_list(&self, declared: &json::FieldListDecl) -> Result<Vec<PhvSlot>, LoadError> {
+        let mut slots = Vec::new();
+        for element in &declared.elements {
+            match element.kind.as_str() {
+                "field" => slots.extend(self.field_slots(&element.value, &declared.name)?),
+                "hexstr" => {}
+                kind => return Err(unsupported_element(kind, &declared.name)),
             }
-            Ok(slots)
-        };
-        root.field_lists.iter().map(list).collect()
+        }
+        Ok(slots)
     }
 
     fn field_slots(&self, field: &serde_json::Value, at: &str) -> Result<Vec<PhvSlot>, LoadError> {

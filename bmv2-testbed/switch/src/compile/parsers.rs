@@ -38,25 +38,31 @@ pub(super) fn compile_parser(
 
 /// The value sets of a program; the parts of a member are those of the key that uses the set.
 pub(super) fn value_set_specs(root: &json::ProgramDocument, parser: &Parser) -> Vec<ValueSetSpec> {
-    let cases = |state: &ParserState, set: ValueSetIndex| {
-        state.cases.iter().any(|case: &SelectCase| {
-            matches!(case.select, SelectMatch::InSet { set: used, .. } if used == set)
+    root.parse_vsets
+        .iter()
+        .enumerate()
+        .map(|(number, declared)| {
+            let set = ValueSetIndex(number as u32);
+            let user = parser.states.iter().find(|state| uses_value_set(state, set));
+            ValueSetSpec {
+                name: declared.name.clone(),
+                size: declared.max_size,
+                bits: user.map_or(Vec::new(), |state| {
+                    state.key.iter().map(SelectKeyPart::bits).collect()
+                }),
+            }
         })
-    };
-    let spec = |(number, declared): (usize, &json::ValueSetDecl)| {
-        let set = ValueSetIndex(number as u32);
-        let user = parser.states.iter().find(|state| cases(state, set));
-        ValueSetSpec {
-            name: declared.name.clone(),
-            size: declared.max_size,
-            bits: user
-                .map_or(Vec::new(), |state| state.key.iter().map(SelectKeyPart::bits).collect()),
-        }
-    };
-    root.parse_vsets.iter().enumerate().map(spec).collect()
+        .collect()
 }
 
-/// Errors a program does not declare cannot be told apart by it; they get a number of their own.
+fn uses_value_set(state: &ParserState, set: ValueSetIndex) -> bool {
+    state
+        .cases
+        .iter()
+        .any(|case| matches!(case.select, SelectMatch::InSet { set: used, .. } if used == set))
+}
+
+/// A program cannot distinguish errors that it does not declare; they share a number of their own.
 fn error_codes(declared: &[(String, u32)]) -> ParserErrorCodes {
     const UNDECLARED: u32 = i32::MAX as u32;
     let code = |name: &str| declared.iter().find(|error| error.0 == name).map(|error| error.1);

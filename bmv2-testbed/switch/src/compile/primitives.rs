@@ -227,14 +227,16 @@ impl PrimitiveCall<'_> {
     fn compile_log(&self) -> Result<ActionPrimitive, LoadError> {
         let format = self.parameter(0)?.value.as_str().unwrap_or("").to_owned();
         let values = self.parameter(1)?.value.as_array().cloned().unwrap_or_default();
-        let value = |value: serde_json::Value| {
-            let typed = serde_json::from_value(value);
-            let typed = typed.map_err(|error| {
-                LoadError::malformed(format!("log_msg: {error}"), self.compiler.at)
-            })?;
-            self.compiler.compile_number(&typed)
-        };
-        let values = values.into_iter().map(value).collect::<Result<_, _>>()?;
+        let values = values
+            .into_iter()
+            .map(|value| {
+                let typed = serde_json::from_value(value);
+                let typed = typed.map_err(|error| {
+                    LoadError::malformed(format!("log_msg: {error}"), self.compiler.at)
+                })?;
+                self.compiler.compile_number(&typed)
+            })
+            .collect::<Result<_, _>>()?;
         Ok(ActionPrimitive::Log(Box::new(LogCall { format, values })))
     }
 
@@ -255,7 +257,7 @@ impl PrimitiveCall<'_> {
             _ => None,
         }
         .ok_or_else(|| {
-            let problem = format!("parameter {at} of {} is no constant", self.primitive.op);
+            let problem = format!("parameter {at} of {} is not a constant", self.primitive.op);
             LoadError::malformed(problem, self.compiler.at)
         })
     }
@@ -296,7 +298,7 @@ impl PrimitiveCall<'_> {
 
     fn parameter(&self, at: usize) -> Result<&json::TypedValue, LoadError> {
         self.primitive.parameters.get(at).ok_or_else(|| {
-            let problem = format!("{} lacks parameter {at}", self.primitive.op);
+            let problem = format!("parameter {at} of {} is missing", self.primitive.op);
             LoadError::malformed(problem, self.compiler.at)
         })
     }

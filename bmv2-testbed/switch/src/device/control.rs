@@ -1,7 +1,7 @@
 //! The control API of a device: tables, action profiles and counters by index.
 //!
-//! Everything the P4Runtime service does to a device goes through here. A call either does all it
-//! says or returns why not and changes nothing.
+//! Every change that the P4Runtime service makes to a device goes through here. A call that returns
+//! an error has changed nothing.
 
 use super::{Device, LoadedProgram};
 use crate::ids::{ActionIndex, CounterIndex, GroupId, MemberId, ProfileIndex, TableIndex};
@@ -13,7 +13,7 @@ use crate::spec::entry::{
 };
 
 impl Device {
-    /// Adds an entry.
+    /// Inserts an entry into a table.
     pub fn insert_entry(
         &mut self,
         table: TableIndex,
@@ -44,7 +44,7 @@ impl Device {
         Ok(())
     }
 
-    /// Removes an entry.
+    /// Deletes the entry with a key from a table.
     pub fn delete_entry(&mut self, table: TableIndex, key: &MatchKey) -> Result<(), ControlError> {
         let loaded = self.loaded_mut()?;
         let old = loaded.table_mut(table)?.delete_entry(key)?;

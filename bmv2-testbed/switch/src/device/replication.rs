@@ -97,7 +97,7 @@ fn write_object<T>(
     }
 }
 
-/// The same copy twice would be the same packet twice.
+/// Refuses a repeated replica: it would send the same packet twice.
 fn check_distinct(replicas: &[Replica]) -> Result<(), ControlError> {
     let mut sorted = replicas.to_vec();
     sorted.sort_unstable();

@@ -12,7 +12,7 @@ pub trait NetworkEndpoint: Any + Send {
     /// A packet has arrived at a NIC.
     fn receive_packet(&mut self, nic: u32, packet: &[u8], now: Nanos, out: &mut EndpointOutbox);
 
-    /// A timer that was set through the [`EndpointOutbox`] is due; `token` is the one it was set with.
+    /// Handles a timer that is due; `token` is the one with which [`EndpointOutbox`] set it.
     fn handle_timer(&mut self, token: u64, now: Nanos, out: &mut EndpointOutbox);
 }
 

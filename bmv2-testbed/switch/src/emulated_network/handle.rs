@@ -78,7 +78,7 @@ impl EmulatedNetworkHandle {
         .await
     }
 
-    /// The virtual time.
+    /// Returns the virtual time of the network.
     pub async fn now(&self) -> Result<Nanos, OwnerStopped> {
         self.run_command(|owner| owner.state.now()).await
     }

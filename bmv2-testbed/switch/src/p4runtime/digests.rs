@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_is_told_again_after_its_acknowledgement_or_its_time() {
+    fn a_digest_is_sent_again_after_its_acknowledgement_or_its_timeout() {
         let mut learning = learning(0, 1, 1000);
         for (now, is_sent) in [(0, true), (10, false), (999, false), (1000, true), (1001, false)] {
             learning.take_due_lists(now);

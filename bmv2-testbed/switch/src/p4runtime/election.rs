@@ -574,8 +574,8 @@ mod tests {
                 }
                 prop_assert_eq!(election.check_invariant(), Ok(()));
                 for (&session, &standing) in &notified {
-                    let is_told_primary = standing == ArbitrationStatus::Primary;
-                    prop_assert_eq!(is_told_primary, election.is_primary(session));
+                    let received_primary = standing == ArbitrationStatus::Primary;
+                    prop_assert_eq!(received_primary, election.is_primary(session));
                 }
             }
         }

@@ -43,7 +43,7 @@ impl RequestFailure {
         Self::new(Code::Unimplemented, format!("{feature} is not supported by this switch"))
     }
 
-    /// The same failure, saying where.
+    /// Puts the place of the failure before its message.
     pub(crate) fn in_context(self, place: &str) -> Self {
         Self { message: format!("{place}: {}", self.message), ..self }
     }

@@ -78,8 +78,8 @@ impl PipelineState {
         device: &mut Device,
         update: &p4rt::Update,
     ) -> Result<(), RequestFailure> {
-        let (schema, ledger) = (&*self.pipeline.schema, &mut self.metadata);
-        EntityWriter { schema, metadata: ledger, device }.apply_update(update)
+        let (schema, metadata) = (&*self.pipeline.schema, &mut self.metadata);
+        EntityWriter { schema, metadata, device }.apply_update(update)
     }
 
     fn entity_reader<'a>(&'a self, device: &'a Device) -> EntityReader<'a> {
@@ -90,9 +90,10 @@ impl PipelineState {
 impl DevicePipelines {
     /// Keeps a pipeline for a later [`DevicePipelines::commit_saved`]; packets see nothing of it.
     pub(super) fn save_pipeline(&mut self, pipeline: VerifiedPipeline, device: &Device) {
-        let mut rehearsal = Device::new(device.config());
-        rehearsal.load_program(Arc::clone(&pipeline.program));
-        self.saved = Some(SavedPipeline { state: PipelineState::new(pipeline), device: rehearsal });
+        let mut scratch_device = Device::new(device.config());
+        scratch_device.load_program(Arc::clone(&pipeline.program));
+        self.saved =
+            Some(SavedPipeline { state: PipelineState::new(pipeline), device: scratch_device });
     }
 
     /// Runs a pipeline with no state but the program's own.
@@ -120,9 +121,9 @@ impl DevicePipelines {
             Some(running) => running.entity_reader(device).state_updates()?,
             None => Vec::new(),
         };
-        let (mut trial, mut rehearsal) = (Self::default(), Device::new(device.config()));
-        trial.replace_pipeline(pipeline.clone(), &mut rehearsal);
-        trial.replay_updates(&mut rehearsal, &state).map_err(|failure| {
+        let (mut trial, mut scratch_device) = (Self::default(), Device::new(device.config()));
+        trial.replace_pipeline(pipeline.clone(), &mut scratch_device);
+        trial.replay_updates(&mut scratch_device, &state).map_err(|failure| {
             RequestFailure::invalid_argument(failure.message).in_context("the state cannot be kept")
         })?;
         self.replace_pipeline(pipeline, device);

@@ -344,7 +344,7 @@ impl PortsDriver {
         }
     }
 
-    /// When something is to be done though no descriptor says so.
+    /// The next time at which work is due although no descriptor is ready.
     fn next_deadline(&self) -> Option<Nanos> {
         let ports = self.numbers.iter().filter_map(|n| self.ports[usize::from(*n)].as_ref());
         let replay =

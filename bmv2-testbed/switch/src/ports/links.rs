@@ -76,7 +76,7 @@ impl LinkMonitor {
     /// Waits until the kernel has sent a report, or a signal arrives.
     ///
     /// # Errors
-    /// The kernel refuses to say when.
+    /// The kernel cannot wait for the socket.
     pub fn wait_readable(&self) -> io::Result<()> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(&self.fd, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;

@@ -31,7 +31,7 @@ pub(crate) struct PacketContext<'a> {
     pub(crate) requests: PacketRequests,
 }
 
-/// What a pipeline has asked to be done with the whole packet; of each kind the last counts.
+/// What a pipeline has requested for the whole packet; of each kind the last request counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PacketRequests {
     pub(crate) clone: Option<CloneRequest>,

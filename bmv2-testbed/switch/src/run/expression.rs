@@ -70,12 +70,11 @@ pub(crate) struct HeaderPair {
 }
 
 impl HeaderPair {
-    /// Whether both are present and alike, as BMv2 compares them.
+    /// Whether both are valid and equal, as BMv2 compares them.
     fn is_equal(&self, phv: &Phv) -> bool {
-        let alike = |pair: &(PhvSlot, PhvSlot)| phv.get(pair.0) == phv.get(pair.1);
         phv.is_valid(self.headers.0)
             && phv.is_valid(self.headers.1)
-            && self.slots.iter().all(alike)
+            && self.slots.iter().all(|pair| phv.get(pair.0) == phv.get(pair.1))
             && self.varbits.is_none_or(|(a, b)| phv.varbit(a) == phv.varbit(b))
     }
 }
@@ -92,7 +91,7 @@ pub(crate) enum BoolExpr {
     Or(Box<(BoolExpr, BoolExpr)>),
     SameTruth(Box<(BoolExpr, BoolExpr)>),
     Compare(CompareOp, Box<(NumberExpr, NumberExpr)>),
-    /// The same of numbers of 128 bits without a sign.
+    /// Compares unsigned numbers of 128 bits.
     CompareLarge(CompareOp, Box<(NumberExpr, NumberExpr)>),
     /// The commonest comparison: a field with a constant.
     FieldEquals(FieldRef, i128),
@@ -234,7 +233,7 @@ impl NumberExpr {
 }
 
 impl BoolExpr {
-    /// The truth for this packet. What most branches ask costs no call.
+    /// The truth for this packet. The commonest conditions cost no call.
     #[inline]
     pub(crate) fn eval_condition(&self, phv: &Phv, arguments: &[u128]) -> bool {
         match self {

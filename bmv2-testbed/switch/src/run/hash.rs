@@ -205,25 +205,25 @@ fn csum16(bytes: &[u8]) -> u16 {
 }
 
 fn crc32(bytes: &[u8]) -> u32 {
-    let step = |crc: u32, byte: &u8| (crc >> 8) ^ CRC32[((crc ^ u32::from(*byte)) & 0xff) as usize];
-    !bytes.iter().fold(u32::MAX, step)
+    !bytes
+        .iter()
+        .fold(u32::MAX, |crc, byte| (crc >> 8) ^ CRC32[((crc ^ u32::from(*byte)) & 0xff) as usize])
 }
 
 fn crc16(bytes: &[u8]) -> u16 {
-    let step = |crc: u16, byte: &u8| (crc >> 8) ^ CRC16[((crc ^ u16::from(*byte)) & 0xff) as usize];
-    bytes.iter().fold(0, step)
+    bytes.iter().fold(0, |crc, byte| (crc >> 8) ^ CRC16[((crc ^ u16::from(*byte)) & 0xff) as usize])
 }
 
 /// A CRC of `width` bits whose bits are not reflected.
 fn unreflected_crc(bytes: &[u8], width: u32, polynomial: u64, start: u64) -> u64 {
     let top = width - 1;
     let all = bit_mask(width) as u64;
-    let shift = |crc: u64, _bit| match crc >> top & 1 {
-        1 => (crc << 1 ^ polynomial) & all,
-        _ => crc << 1 & all,
-    };
-    let step = |crc: u64, byte: &u8| (0..8).fold(crc ^ u64::from(*byte) << (width - 8), shift);
-    bytes.iter().fold(start, step)
+    bytes.iter().fold(start, |crc, byte| {
+        (0..8).fold(crc ^ u64::from(*byte) << (width - 8), |crc, _bit| match crc >> top & 1 {
+            1 => (crc << 1 ^ polynomial) & all,
+            _ => crc << 1 & all,
+        })
+    })
 }
 
 /// The first `length` bytes as a number, filled up with zero bytes at the end.

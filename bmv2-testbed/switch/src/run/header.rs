@@ -63,10 +63,9 @@ impl HeaderLayout {
         let Some(variable) = &self.variable else {
             return;
         };
-        let read = |at: usize| read_bits(bytes, variable.offset + 8 * at, 8) as u8;
         let content = phv.varbit_mut(variable.varbit);
         content.clear();
-        content.extend((0..length).map(read));
+        content.extend((0..length).map(|at| read_bits(bytes, variable.offset + 8 * at, 8) as u8));
         for field in &variable.behind {
             let offset = field.offset + 8 * length;
             phv.set(field.slot, read_bits(bytes, offset, field.bits));

@@ -307,8 +307,7 @@ impl SelectMatch {
         match self {
             Self::Masked { value, mask } => key & mask == value,
             Self::InSet { set, mask } => {
-                let holds = |&(value, of): &ValueSetMember| key & mask & of == value & mask;
-                sets[set.0 as usize].iter().any(holds)
+                sets[set.0 as usize].iter().any(|&(value, of)| key & mask & of == value & mask)
             }
         }
     }

@@ -121,7 +121,8 @@ impl LookupContext<'_> {
         };
         let PacketContext { phv, payload, scratch, .. } = machine;
         let selector = self.selectors[profile].as_ref();
-        let hash = || selector.map_or(0, |selector| selector.compute_hash(phv, payload, scratch));
-        self.profiles[profile].resolve_call(target, hash)
+        self.profiles[profile].resolve_call(target, || {
+            selector.map_or(0, |selector| selector.compute_hash(phv, payload, scratch))
+        })
     }
 }

@@ -71,8 +71,7 @@ impl Program {
     /// The action of this name among `allowed`, a table's or profile's actions: p4c gives every
     /// table its own copy of an action that many use, such as `NoAction`.
     pub fn action_named(&self, allowed: &[ActionIndex], name: &str) -> Option<ActionIndex> {
-        let named = |action: &&ActionIndex| self.action(**action).is_some_and(|a| a.name == name);
-        allowed.iter().find(named).copied()
+        allowed.iter().find(|action| self.action(**action).is_some_and(|a| a.name == name)).copied()
     }
 
     /// What an action is to the control plane.

@@ -29,7 +29,7 @@ pub struct EntryView<'a> {
     pub count: CounterData,
     /// The rates of its direct meter, once configured.
     pub meter: Option<MeterConfig>,
-    /// How long it may go without a hit before the controller hears of it; 0 means for ever.
+    /// Time without a hit after which the controller is notified; 0 disables the notification.
     pub idle_timeout: Nanos,
     /// When it was last hit, or written.
     pub last_hit: Nanos,
@@ -61,7 +61,7 @@ struct StoredEntry {
 struct IdleState {
     timeout: Nanos,
     since: Nanos,
-    /// The controller has been told since the last hit.
+    /// The controller has been notified since the last hit.
     notified: bool,
 }
 

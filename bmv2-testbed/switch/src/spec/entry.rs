@@ -8,7 +8,7 @@
 use crate::ids::{ActionIndex, GroupId, MemberId};
 use crate::spec::{ActionSpec, KeySpec, MatchKind, TableSpec, bit_mask};
 
-/// What an entry asks of one key field; values are unsigned and no wider than the field.
+/// How an entry matches one key field; values are unsigned and no wider than the field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KeyField {
     /// Equal to this value.
@@ -179,7 +179,7 @@ pub enum ControlError {
     /// A counter cell beyond the array's size.
     #[error("cell {cell} is beyond the counter's size {size}")]
     NoSuchCell {
-        /// The cell asked for.
+        /// The requested cell.
         cell: usize,
         /// Cells there are.
         size: usize,
@@ -199,7 +199,7 @@ pub enum ControlError {
     /// A value wider than the register's cells.
     #[error("the value is wider than {0} bits")]
     RegisterWidth(u32),
-    /// The same copy twice in a group or session.
+    /// A group or session lists a replica twice.
     #[error("port {} with instance {} is given twice", .0.port, .0.instance)]
     RepeatedReplica(Replica),
 }

@@ -14,7 +14,7 @@ use thiserror::Error;
 use crate::spec::entry::ControlError;
 use values::{PacketPattern, parse_hex_bytes};
 
-/// Why a case cannot be read or played, or did not come out as it says.
+/// Why a case cannot be parsed or run, or how its result differs from the expected one.
 #[derive(Debug, Error)]
 pub enum StfError {
     /// A line that is no statement.
@@ -39,7 +39,7 @@ pub enum StfError {
     Differs(String),
 }
 
-/// One test case.
+/// One test case: statements to run against a switch.
 #[derive(Clone, Debug)]
 pub struct StfCase {
     statements: Vec<(usize, StfStatement)>,
@@ -89,7 +89,7 @@ enum StfStatement {
     ResetRegister {
         name: String,
     },
-    /// A register cell to be read, which must exist; the format has no way to say its value.
+    /// A register cell to be read, which must exist; the format cannot express its value.
     ReadRegister {
         name: String,
         cell: usize,
@@ -125,15 +125,16 @@ impl StfCase {
     pub fn parse(text: &str) -> Result<Self, StfError> {
         let mut statements = Vec::new();
         for (at, line) in text.lines().enumerate() {
-            let content = line.split('#').next().unwrap_or_default();
-            let content = content.replace('"', "");
-            let content = content.trim();
+            let unquoted = line.split('#').next().unwrap_or_default().replace('"', "");
+            let content = unquoted.trim();
             if content.is_empty() {
                 continue;
             }
-            let statement = parse_statement(content);
-            let wrong = || StfError::Syntax { line: at + 1, problem: format!("{content:?}") };
-            statements.push((at + 1, statement.ok_or_else(wrong)?));
+            let statement = parse_statement(content).ok_or_else(|| StfError::Syntax {
+                line: at + 1,
+                problem: format!("{content:?}"),
+            })?;
+            statements.push((at + 1, statement));
         }
         Ok(Self { statements })
     }

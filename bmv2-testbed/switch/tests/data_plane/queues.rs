@@ -103,7 +103,7 @@ async fn what_a_full_queue_drops_is_not_counted_by_egress() {
 }
 
 #[tokio::test]
-async fn behind_the_threshold_senders_that_take_part_are_told() {
+async fn packets_of_ecn_capable_senders_are_marked_above_the_threshold() {
     let limits = QueueLimits { bytes: 10_000, mark_from: NonZeroU64::new(BYTES as u64) };
     let (fabric, device) = start(limits).await;
     offer(&device, &[(0, ECT), (0, ECT), (0, ECT), (0, NOT_ECT)]).await;

@@ -17,7 +17,7 @@ use switch::{Device, DeviceCounts};
 
 use super::support::{ByName, CPU, FLOW, HERE, THERE, device, exact};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// `HERE` is behind port 1 and `THERE` behind port 2.
 fn switch_of_two_hosts() -> Device {
@@ -45,7 +45,7 @@ async fn await_ports(
     ports: &PortsHandle,
     wanted: impl Fn(&[PortStatus]) -> bool,
 ) -> Vec<PortStatus> {
-    let look = async {
+    let observation = async {
         loop {
             let status = ports.status().await.unwrap();
             if wanted(&status) {
@@ -54,7 +54,7 @@ async fn await_ports(
             tokio::task::yield_now().await;
         }
     };
-    let seen = tokio::time::timeout(PATIENCE, look).await;
+    let seen = tokio::time::timeout(TIMEOUT, observation).await;
     match seen {
         Ok(status) => status,
         Err(_) => panic!("not as wanted: {:?}", ports.status().await),
@@ -108,7 +108,7 @@ async fn packets_of_capture_files_are_forwarded_in_the_order_of_their_times() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, complete).await.unwrap();
+    tokio::time::timeout(TIMEOUT, complete).await.unwrap();
     let source_ports = read_capture(&file("b_out.pcap"));
     let source_ports: Vec<u8> = source_ports.iter().map(|packet| packet[35]).collect();
     assert_eq!(source_ports, [1, 2, 3, 4]);

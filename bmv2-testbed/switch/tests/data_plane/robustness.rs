@@ -105,7 +105,7 @@ fn what_cannot_be_run_is_refused_by_name() {
     check_load("/counter_arrays/2/size", Value::from(1_u64 << 40), why);
     let why = "there is no next node nowhere (in ingress)";
     check_load("/pipelines/0/init_table", Value::from("nowhere"), why);
-    let why = "the control flow runs in a circle (in ingress)";
+    let why = "the control flow has a cycle (in ingress)";
     check_load("/pipelines/0/conditionals/0/false_next", Value::from("node_3"), why);
 }
 

@@ -8,7 +8,7 @@ use tonic::Code;
 use crate::bench::{Bench, Controller, soon};
 
 #[tokio::test]
-async fn the_primary_writes_and_the_others_are_told() {
+async fn only_the_primary_writes_and_backups_receive_its_election_id() {
     let bench = Bench::start(ServiceOptions::default()).await;
     let mut first = bench.controller(5).await;
     let mut second = bench.controller(9).await;
@@ -22,7 +22,7 @@ async fn the_primary_writes_and_the_others_are_told() {
 }
 
 /// What the remaining backup hears when the primary leaves, in each dialect.
-async fn heard_when_the_primary_leaves(dialect: ArbitrationDialect) -> (Code, Option<u128>) {
+async fn status_after_the_primary_leaves(dialect: ArbitrationDialect) -> (Code, Option<u128>) {
     let options = ServiceOptions { dialect, ..ServiceOptions::default() };
     let bench = Bench::start(options).await;
     let mut backup = bench.controller(3).await;
@@ -34,9 +34,9 @@ async fn heard_when_the_primary_leaves(dialect: ArbitrationDialect) -> (Code, Op
 
 #[tokio::test]
 async fn a_vacancy_is_filled_by_bmv2_only() {
-    let specified = heard_when_the_primary_leaves(ArbitrationDialect::Specification).await;
+    let specified = status_after_the_primary_leaves(ArbitrationDialect::Specification).await;
     assert_eq!(specified, (Code::NotFound, Some(5)));
-    let bmv2 = heard_when_the_primary_leaves(ArbitrationDialect::Bmv2).await;
+    let bmv2 = status_after_the_primary_leaves(ArbitrationDialect::Bmv2).await;
     assert_eq!(bmv2, (Code::Ok, Some(3)));
 }
 

@@ -173,7 +173,7 @@ async fn groups_and_sessions_copy_packets() {
 }
 
 #[tokio::test]
-async fn a_digest_is_told_once_until_it_is_acknowledged() {
+async fn a_digest_is_sent_once_until_it_is_acknowledged() {
     let (bench, mut controller) = start().await;
     let config = p4rt::digest_entry::Config {
         max_timeout_ns: 0,
@@ -231,7 +231,7 @@ async fn the_parser_asks_the_value_set() {
 }
 
 #[tokio::test]
-async fn an_idle_entry_is_told_once() {
+async fn an_idle_entry_is_notified_once() {
     let (bench, mut controller) = start().await;
     let action = p4rt::Action { action_id: id("color"), params: Vec::new() };
     let entry = p4rt::TableEntry {
@@ -261,6 +261,6 @@ async fn an_idle_entry_is_told_once() {
     let Ok(Some(Response::IdleTimeoutNotification(notice))) = controller.next().await else {
         panic!("an idle timeout was due");
     };
-    let told = p4rt::TableEntry { action: None, meter_config: None, ..entry };
-    assert_eq!(notice.table_entry, [told]);
+    let notified = p4rt::TableEntry { action: None, meter_config: None, ..entry };
+    assert_eq!(notice.table_entry, [notified]);
 }

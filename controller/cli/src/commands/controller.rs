@@ -71,8 +71,8 @@ pub(crate) struct ControllerArgs {
     #[arg(long)]
     watch: bool,
     /// How long tables may take before the switches that miss them are named on standard error
-    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
-    patience: u64,
+    #[arg(long = "patience", default_value_t = 30, value_name = "SECONDS")]
+    verify_timeout: u64,
     /// Where the fabric is emulated on this machine: take the carrier of its interfaces
     /// SWITCH-ethPORT for the state of cables
     #[arg(long, conflicts_with = "switch")]
@@ -179,8 +179,8 @@ async fn serve_controller(
         let wish = match awaited {
             None => senses.next_event(&controller, &fabric).await?,
             Some(generation) => tokio::select! {
-                told = print_verified(&controller, generation, args) => {
-                    told?;
+                verified = print_verified(&controller, generation, args) => {
+                    verified?;
                     awaited = None;
                     continue;
                 }
@@ -259,12 +259,12 @@ async fn await_leader(
     controller: &ControllerHandle,
     args: &ControllerArgs,
 ) -> Result<LeadingController, CommandError> {
-    let patience = Duration::from_secs(args.patience);
-    let Ok(mandate) = timeout(patience, controller.await_leader()).await else {
+    let limit = Duration::from_secs(args.verify_timeout);
+    let Ok(permit) = timeout(limit, controller.await_leader()).await else {
         eprintln!("crux: no leader is known yet");
         return Ok(LeadingController::Another);
     };
-    match mandate.map_err(CommandError::failed)? {
+    match permit.map_err(CommandError::failed)? {
         WritePermit::Standby { leader: Some(number), .. } => {
             output::print_line(format_args!("standing by: controller {number} leads"))?;
             Ok(LeadingController::Another)
@@ -281,8 +281,8 @@ async fn submit_documents(
 ) -> Result<u64, CommandError> {
     for event in wanted.into_events(args.policy.as_deref(), controller.clock().unix_now()) {
         let receipt = controller.submit_event(event).await.map_err(CommandError::failed)?;
-        let said = receipt.findings.iter().filter(|finding| finding.severity == Severity::Error);
-        said.for_each(|finding| eprintln!("{finding}"));
+        let errors = receipt.findings.iter().filter(|finding| finding.severity == Severity::Error);
+        errors.for_each(|finding| eprintln!("{finding}"));
     }
     Ok(controller.desired_tables().generation)
 }
@@ -293,8 +293,8 @@ async fn print_verified(
     generation: u64,
     args: &ControllerArgs,
 ) -> Result<(), CommandError> {
-    let patience = Duration::from_secs(args.patience);
-    match controller.await_verified(generation, patience).await {
+    let limit = Duration::from_secs(args.verify_timeout);
+    match controller.await_verified(generation, limit).await {
         Ok(timing) => output::print_line(format_args!(
             "generation {} verified on {} switches, {:.1} ms after the change",
             timing.generation,

@@ -141,7 +141,7 @@ pub(crate) struct PolicyOverrideArgs {
     plain: PolicyQueryArgs,
 }
 
-/// Who wants it, and why.
+/// Author and reason of the change.
 #[derive(clap::Args)]
 struct ChangeAuthorArgs {
     /// Why, for the history

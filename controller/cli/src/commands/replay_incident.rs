@@ -9,7 +9,7 @@ use serde::Serialize;
 use command_io::CommandError;
 use command_io::output::{self, FormatArg, OutputFormat};
 
-/// Run a flight recording again, and say whether it leads to the same plans.
+/// Run a flight recording again, and report whether it leads to the same plans.
 ///
 /// Every event that the controller took in goes into the same state machine, the planner plans anew
 /// and tables are made anew; generations, plans and tables are compared with what was recorded.
@@ -41,23 +41,23 @@ struct RecordingReport {
 }
 
 pub(crate) fn run_replay_incident(args: &ReplayIncidentArgs) -> Result<(), CommandError> {
-    let told = args
+    let reports = args
         .files
         .iter()
         .map(|file| args.replay_recording(file))
         .collect::<Result<Vec<RecordingReport>, CommandError>>()?;
     match args.output.format {
-        OutputFormat::Json => output::print_json(&told)?,
-        OutputFormat::Table => told.iter().try_for_each(print_report)?,
+        OutputFormat::Json => output::print_json(&reports)?,
+        OutputFormat::Table => reports.iter().try_for_each(print_report)?,
     }
-    let mut differing = told.iter().flat_map(|told| {
-        told.happened.iter().find(|one| !one.differences.is_empty()).map(|one| (told, one))
+    let mut differing = reports.iter().flat_map(|report| {
+        report.happened.iter().find(|one| !one.differences.is_empty()).map(|one| (report, one))
     });
     match differing.next() {
         None => Ok(()),
-        Some((told, first)) => Err(CommandError::Failed(format!(
+        Some((report, first)) => Err(CommandError::Failed(format!(
             "{}: step {} (line {}) differs: {}",
-            told.file,
+            report.file,
             first.step,
             first.line,
             first.differences.join("; ")
@@ -83,11 +83,11 @@ impl ReplayIncidentArgs {
     }
 }
 
-fn print_report(told: &RecordingReport) -> Result<(), CommandError> {
+fn print_report(reports: &RecordingReport) -> Result<(), CommandError> {
     let headings = ["step", "at s", "what", "generation", "plan", "again"];
     let mut table = output::new_table(headings);
-    let start = told.happened.first().map_or(0, |one| one.at_ms);
-    for one in &told.happened {
+    let start = reports.happened.first().map_or(0, |one| one.at_ms);
+    for one in &reports.happened {
         let again = match one.differences.is_empty() {
             true => "the same".to_owned(),
             false => one.differences.join("\n"),
@@ -101,14 +101,14 @@ fn print_report(told: &RecordingReport) -> Result<(), CommandError> {
             again,
         ]);
     }
-    if !told.happened.is_empty() {
+    if !reports.happened.is_empty() {
         output::print_line(&table)?;
     }
-    let ReplaySummary { steps, plans, published: given, is_cut, differing } = told.replayed;
+    let ReplaySummary { steps, plans, published: given, is_cut, differing } = reports.replayed;
     let cut = if is_cut { "; its last line is cut" } else { "" };
     output::print_line(format_args!(
         "{}: {steps} events, {plans} plans, {given} times tables were given, {differing} \
          differences{cut}",
-        told.file
+        reports.file
     ))
 }

@@ -1,7 +1,6 @@
-//! `crux jobs`, `switches`, `links`, `explain`, `doctor`: what a running controller knows and has
-//! decided.
+//! `crux jobs`, `switches`, `links`, `explain`, `doctor`: state and decisions of a controller.
 //!
-//! They only ask and print; what they print as JSON is the answer as it came.
+//! They only query and print; JSON is printed as the controller returned it.
 
 use ::controller::northbound::controller_view::{JobRow, JobSource, LevelLoad, LinkRow, SwitchRow};
 use ::controller::northbound::explanation::{ExplainJobResponse, FlowExplanation};
@@ -206,8 +205,8 @@ fn explain_level(why: &ExplainJobResponse) -> String {
 
 /// Why the path.
 fn explain_path(flow: &FlowExplanation) -> String {
-    let told = if flow.pinned { "pinned" } else { "left to ECMP" };
-    let mut text = format!("\nflow {} ({told})", flow.flow);
+    let pinning = if flow.pinned { "pinned" } else { "left to ECMP" };
+    let mut text = format!("\nflow {} ({pinning})", flow.flow);
     for candidate in &flow.candidates {
         let mark = if candidate.chosen { "*" } else { " " };
         let busiest = candidate.busiest.as_deref().unwrap_or("no link");

@@ -163,8 +163,8 @@ impl SwitchArgs {
                 shapes.port_config(attachment.port, medium)
             })
             .collect();
-        if let Some(stray) = shapes.unattached_port(&ports) {
-            let what = format!("port {stray} is attached to nothing; give it with -i");
+        if let Some(unattached) = shapes.unattached_port(&ports) {
+            let what = format!("port {unattached} is attached to nothing; give it with -i");
             return Err(CommandError::input("--port-rate", what));
         }
         Ok(PortsOptions {

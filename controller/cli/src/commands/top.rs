@@ -24,7 +24,7 @@ use command_io::ControllerClient;
 use command_io::output;
 
 /// Between two looks at what is known, while no key is pressed.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The size of a frame that is printed where there is no terminal.
 const PRINTED: (u16, u16) = (120, 40);
@@ -104,17 +104,17 @@ fn draw_until_quit(
     while !source.is_terminated() {
         let known = source.latest_snapshot();
         terminal.draw(|frame| panes::draw_screen(frame, &known, &screen))?;
-        if !event::poll(LOOK)? {
+        if !event::poll(POLL_INTERVAL)? {
             continue;
         }
         let Event::Key(key) = event::read()? else {
             continue;
         };
-        let verdict = match key.kind {
+        let action = match key.kind {
             KeyEventKind::Press => screen.handle_key(key, &known),
             _ => KeyAction::Continue,
         };
-        if verdict == KeyAction::Quit {
+        if action == KeyAction::Quit {
             break;
         }
     }

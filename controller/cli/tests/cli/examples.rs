@@ -131,9 +131,9 @@ fn what_the_help_shows_works_as_it_is_written_there() {
         assert!(help.contains(line), "the help does not show: {line}\n{help}");
         let output = files.crux(&words);
         let printed = printed(&output);
-        let told = String::from_utf8_lossy(&output.stderr);
-        let is_there = printed.contains(expected) || told.contains(expected);
-        assert!(is_there, "{line}: no {expected:?} in {printed}{told}");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let is_there = printed.contains(expected) || errors.contains(expected);
+        assert!(is_there, "{line}: no {expected:?} in {printed}{errors}");
         if let Some(to) = to {
             files.write(to, printed);
         }

@@ -104,13 +104,13 @@ fn check(files: &Files, at: SocketAddr, cases: &[Case]) {
     for (command, status, expected) in cases {
         let arguments: Vec<&str> = command.split(' ').collect();
         let output = crux(files, at, &arguments);
-        let [told, wrong] = [&output.stdout, &output.stderr];
-        let [told, wrong] = [told, wrong].map(|text| String::from_utf8_lossy(text));
+        let [printed_text, wrong] =
+            [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
         let ended = output.status.code();
-        assert_eq!(ended, Some(*status), "{command}: {told}{wrong}");
+        assert_eq!(ended, Some(*status), "{command}: {printed_text}{wrong}");
         for text in *expected {
-            let is_there = told.contains(text) || wrong.contains(text);
-            assert!(is_there, "{command}: no {text:?} in {told}{wrong}");
+            let is_there = printed_text.contains(text) || wrong.contains(text);
+            assert!(is_there, "{command}: no {text:?} in {printed_text}{wrong}");
         }
     }
 }
@@ -187,9 +187,9 @@ async fn commands_do_what_their_page_says() {
     check(&files, at, &ADOPTING);
     stage.controller.shutdown().await;
     let output = files.crux(&["replay-incident", "flight/flight-000001.jsonl"]);
-    let told = printed(&output);
+    let printed_text = printed(&output);
     for text in ["a policy of ada", "the same", " 0 differences"] {
-        assert!(told.contains(text), "no {text:?} in {told}");
+        assert!(printed_text.contains(text), "no {text:?} in {printed_text}");
     }
 }
 

@@ -77,7 +77,7 @@ fn the_composed_trace_needs_a_large_cluster() {
 }
 
 #[test]
-fn a_trace_that_is_none_is_told_by_its_line() {
+fn an_invalid_trace_is_reported_with_its_line() {
     let folder = folder();
     let check = |text: &str, expect: &str| {
         folder.write("trace.csv", text);

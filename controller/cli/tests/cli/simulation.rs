@@ -93,14 +93,14 @@ fn a_failure_stops_jobs_and_a_repair_lets_them_go_on() {
 #[test]
 fn tables_are_for_people() {
     let output = crux_in(&folder(), "simulate", &["--scheduler", "crux", "--seconds", "0.5"]);
-    let said = printed(&output);
+    let text = printed(&output);
     for part in ["GPU utilisation", "mean iteration s", "no iteration ended within 0.5 s"] {
-        assert!(said.contains(part), "no {part:?} in: {said}");
+        assert!(text.contains(part), "no {part:?} in: {text}");
     }
     let output = crux_in(&folder(), "compare", &["--seconds", "30", "--schedulers", "ecmp,crux"]);
-    let said = printed(&output);
+    let text = printed(&output);
     for part in ["GPU utilisation %", "worst slowdown", "alone", "ecmp", "crux", "+0.00"] {
-        assert!(said.contains(part), "no {part:?} in: {said}");
+        assert!(text.contains(part), "no {part:?} in: {text}");
     }
 }
 

@@ -66,10 +66,10 @@ pub(crate) fn lab(hosts_per_leaf: u32, host_gbps: f64, uplink_gbps: f64) -> Stri
 
 /// The command must have failed with status 2 and said every one of `expect`.
 pub(crate) fn refused(output: &Output, expect: &[&str]) {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(!said.contains("panicked"), "{said}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(!errors.contains("panicked"), "{errors}");
     for part in expect {
-        assert!(said.contains(part), "no {part:?} in: {said}");
+        assert!(errors.contains(part), "no {part:?} in: {errors}");
     }
 }

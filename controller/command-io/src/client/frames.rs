@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
-/// One server-sent event.
+/// One server-sent event: its name, id and data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventFrame {
     /// Its id, which is a position.

@@ -109,8 +109,8 @@ fn run_campaign(args: &FaultsArgs) -> CampaignOutcome {
 }
 
 /// Whether a schedule violates an invariant or does not converge; so does a controller that panics.
-fn schedule_diverges(seed: u64, mutant: PlantedBug, explain: bool) -> bool {
-    let ended = std::panic::catch_unwind(|| scenario_run::run_schedule(seed, mutant))
+fn schedule_diverges(seed: u64, planted_bug: PlantedBug, explain: bool) -> bool {
+    let ended = std::panic::catch_unwind(|| scenario_run::run_schedule(seed, planted_bug))
         .unwrap_or_else(|_| Err("panicked".to_owned()));
     if explain {
         eprint!("{}", fault_schedule::FaultSchedule::from_seed(seed));
@@ -147,9 +147,9 @@ mod tests {
 
     #[test]
     fn a_bug_that_is_planted_is_found() {
-        for mutant in PlantedBug::PLANTED {
-            let found = (1..=60).find(|seed| schedule_diverges(*seed, mutant, false));
-            assert!(found.is_some(), "{mutant:?} goes unnoticed");
+        for planted_bug in PlantedBug::PLANTED {
+            let found = (1..=60).find(|seed| schedule_diverges(*seed, planted_bug, false));
+            assert!(found.is_some(), "{planted_bug:?} goes unnoticed");
         }
     }
 

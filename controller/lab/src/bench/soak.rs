@@ -127,11 +127,12 @@ pub(crate) fn run_soak(args: &SoakArgs) -> Result<(), CommandError> {
 
 async fn soak_controllers(pace: SoakTiming, seed: u64) -> Result<SoakOutcome, CommandError> {
     let ground = SoakTestbed::build_testbed(seed).await?;
-    let reign = SoakControllers::start_all(ground.fabric.clone(), ground.jobs.clone()).await?;
+    let controllers =
+        SoakControllers::start_all(ground.fabric.clone(), ground.jobs.clone()).await?;
     ground.start_traffic().await?;
     let mut soak = SoakRun {
         testbed: ground,
-        controllers: reign,
+        controllers,
         random: ChaCha8Rng::seed_from_u64(seed),
         losses: PacketLosses::default(),
         usage: ResourceUsage::default(),

@@ -117,7 +117,7 @@ fn solve_moves(a: [f64; 2], b: [f64; 2], error: [f64; 2]) -> [f64; 2] {
     [x, y]
 }
 
-/// Mean iteration time of every job when the controller knows none of them.
+/// Mean iteration time of every job without scheduling.
 async fn iteration_seconds(
     scenario: &DemoScenario,
     training: TrainingOptions,

@@ -191,7 +191,7 @@ impl DemoScenario {
         Self::place_jobs(fabric, &CALIBRATION, volumes, seed)
     }
 
-    /// The same with only job `index`.
+    /// This scenario with only job `index`.
     pub(super) fn single_job(&self, index: usize) -> Self {
         Self { jobs: vec![self.jobs[index].clone()], ..self.clone() }
     }

@@ -13,7 +13,8 @@ pub(crate) const HEAD: u32 = 44;
 const LETTER: usize = 6;
 
 /// A file of this size with `body` in it.
-pub(crate) fn wrap_file((width, height): PixelSize, body: &str) -> String {
+pub(crate) fn wrap_file(size: PixelSize, body: &str) -> String {
+    let (width, height) = size;
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
          width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
@@ -22,8 +23,8 @@ pub(crate) fn wrap_file((width, height): PixelSize, body: &str) -> String {
     )
 }
 
-/// Moves what is drawn from the corner to this place.
-pub(crate) fn translate_group((x, y): (u32, u32), drawn: &str) -> String {
+/// Moves a drawing from the corner to this place.
+pub(crate) fn translate_group(x: u32, y: u32, drawn: &str) -> String {
     format!("<g transform=\"translate({x},{y})\">{drawn}</g>\n")
 }
 

@@ -38,7 +38,7 @@ pub(crate) const QUIET: ThemeShade = ThemeShade::new(0x66_7080, 0x9A_A5B4);
 /// Lines of the grid.
 pub(crate) const GRID: ThemeShade = ThemeShade::new(0xE3_E7EC, 0x2B_333E);
 
-/// Colours that tell things apart; the first is for what matters most.
+/// Distinct colours; the first is for the most important series.
 pub(crate) const SERIES: [ThemeShade; 9] = [
     ThemeShade::new(0x1F_5FD0, 0x6F_A8FF),
     ThemeShade::new(0xD9_6C0B, 0xF2_9B4B),

@@ -55,8 +55,8 @@ impl JobReporter {
             .map_err(|error| CommandError::input("--controller", error))?;
         let mut watch = JobMonitor::new(LIMITS);
         for document in jobs_document(fabric, jobs).jobs {
-            let said = ProcessMessage::Job(Box::new(without_profile(document)));
-            watch.handle_message(LEAD, said, 0.0).map_err(CommandError::failed)?;
+            let message = ProcessMessage::Job(Box::new(without_profile(document)));
+            watch.handle_message(LEAD, message, 0.0).map_err(CommandError::failed)?;
         }
         let jobs = jobs.iter().map(IterationState::new).collect();
         Ok(Self { watch, uplink, jobs })
@@ -70,40 +70,40 @@ impl JobReporter {
                     self.uplink.send_report(report);
                 }
             }
-            ReportStreamEvent::Feedback(remark) => {
-                tracing::info!(job = remark.job, "{}: {}", remark.severity, remark.text);
+            ReportStreamEvent::Feedback(feedback) => {
+                tracing::info!(job = feedback.job, "{}: {}", feedback.severity, feedback.text);
             }
         }
     }
 
     /// Records that a job begins to send.
     pub(super) fn begin_sending(&mut self, job: usize, now: f64) {
-        let told = &mut self.jobs[job];
-        (told.sending_since, told.left) = (now, told.flows);
+        let reported = &mut self.jobs[job];
+        (reported.sending_since, reported.left) = (now, reported.flows);
     }
 
     /// Records that a flow of a job has finished.
     pub(super) fn finish_flow(&mut self, job: usize, now: f64) {
-        let told = &mut self.jobs[job];
-        told.left = told.left.saturating_sub(1);
-        if told.left == 0 {
-            told.communication_seconds = now - told.sending_since;
+        let reported = &mut self.jobs[job];
+        reported.left = reported.left.saturating_sub(1);
+        if reported.left == 0 {
+            reported.communication_seconds = now - reported.sending_since;
         }
     }
 
     /// Records that a job begins an iteration, which ends the one before.
     pub(super) fn begin_iteration(&mut self, job: usize, now: f64) {
-        let told = &mut self.jobs[job];
-        let Some(began) = told.began.replace(now).filter(|began| *began < now) else {
+        let reported = &mut self.jobs[job];
+        let Some(began) = reported.began.replace(now).filter(|began| *began < now) else {
             return;
         };
         let iteration = FinishedIteration {
-            job: told.id.clone(),
+            job: reported.id.clone(),
             seconds: now - began,
-            flop: told.flop,
-            compute_seconds: told.compute_seconds,
-            communication_seconds: told.communication_seconds,
-            bytes: Some(told.bytes),
+            flop: reported.flop,
+            compute_seconds: reported.compute_seconds,
+            communication_seconds: reported.communication_seconds,
+            bytes: Some(reported.bytes),
         };
         self.submit_message(ProcessMessage::Iteration(iteration), now);
     }
@@ -123,9 +123,9 @@ impl JobReporter {
         self.uplink.close().await;
     }
 
-    fn submit_message(&mut self, said: ProcessMessage, now: f64) {
+    fn submit_message(&mut self, message: ProcessMessage, now: f64) {
         // The lead announced all its jobs, so no report is refused.
-        if let Ok(Some(report)) = self.watch.handle_message(LEAD, said, now) {
+        if let Ok(Some(report)) = self.watch.handle_message(LEAD, message, now) {
             self.uplink.send_report(report);
         }
     }
@@ -147,7 +147,7 @@ impl IterationState {
     }
 }
 
-/// What is known of a job before it has run: hosts, flows, and the share of bytes of each.
+/// Removes what only a run can measure: hosts, flows and the share of bytes of each remain.
 fn without_profile(document: JobDocument) -> JobDocument {
     JobDocument { flop_per_iteration: None, compute_seconds: None, overlap_from: None, ..document }
 }

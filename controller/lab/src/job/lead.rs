@@ -47,8 +47,8 @@ pub(crate) struct LeadArgs {
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     iterations: u16,
     /// Give up after so long
-    #[arg(long, default_value_t = 600, value_name = "SECONDS")]
-    patience: u64,
+    #[arg(long = "patience", default_value_t = 600, value_name = "SECONDS")]
+    run_timeout: u64,
     #[command(flatten)]
     output: FormatArg,
 }
@@ -63,7 +63,7 @@ pub(super) fn run_lead(args: &LeadArgs) -> Result<(), CommandError> {
 
 async fn lead_run(args: &LeadArgs) -> Result<JobRunResult, CommandError> {
     let scenario = args.documents.read_scenario()?;
-    let deadline = Instant::now() + Duration::from_secs(args.patience);
+    let deadline = Instant::now() + Duration::from_secs(args.run_timeout);
     let mut lead =
         RunCoordinator::gather_hosts(args, &scenario.fabric, &scenario.jobs, deadline).await?;
     if let Some(at) = &args.controller {
@@ -187,7 +187,7 @@ impl RunCoordinator {
             () = receive_feedback(&mut self.reporter) => {}
             _ = self.ticks.tick(), if self.reporter.is_some() => {
                 let now = self.since.elapsed().as_secs_f64();
-                self.reporter.iter_mut().for_each(|teller| teller.advance_time(now));
+                self.reporter.iter_mut().for_each(|reporter| reporter.advance_time(now));
             }
         }
         Ok(())
@@ -210,11 +210,11 @@ impl RunCoordinator {
         job: usize,
         effects: &[TrainingEffect],
     ) -> Result<(), CommandError> {
-        if let Some(teller) = &mut self.reporter {
+        if let Some(reporter) = &mut self.reporter {
             let begun = self.trainings[job].iteration_starts().last().copied();
-            begun.into_iter().for_each(|at| teller.begin_iteration(job, nanos_to_seconds(at)));
+            begun.into_iter().for_each(|at| reporter.begin_iteration(job, nanos_to_seconds(at)));
             if effects.contains(&TrainingEffect::StartFlows) {
-                teller.begin_sending(job, self.since.elapsed().as_secs_f64());
+                reporter.begin_sending(job, self.since.elapsed().as_secs_f64());
             }
         }
         for effect in effects {
@@ -236,8 +236,8 @@ impl RunCoordinator {
 
     /// Stops the hosts and adds up their counters.
     async fn stop_hosts(mut self) -> Result<PacketCounts, CommandError> {
-        if let Some(teller) = self.reporter.take() {
-            teller.close().await;
+        if let Some(reporter) = self.reporter.take() {
+            reporter.close().await;
         }
         for outgoing in self.hosts.values_mut() {
             outgoing.send_message(&LeadMessage::Stop).await?;
@@ -300,9 +300,9 @@ fn flows_of(fabric: &Fabric, jobs: &[Job]) -> Vec<BTreeMap<String, Vec<u32>>> {
 }
 
 /// Receives feedback of the controller, if there is one.
-async fn receive_feedback(teller: &mut Option<JobReporter>) {
-    match teller {
-        Some(teller) => teller.receive_feedback().await,
+async fn receive_feedback(reporter: &mut Option<JobReporter>) {
+    match reporter {
+        Some(reporter) => reporter.receive_feedback().await,
         None => std::future::pending().await,
     }
 }

@@ -21,9 +21,9 @@ use command_io::CommandError;
 use command_io::files;
 
 /// The interval of checks.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// The deadline for the controller to use or stop using a cable.
-const PATIENCE: Duration = Duration::from_secs(60);
+const VERIFY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A document with the events of a run.
 #[derive(Debug, Deserialize)]
@@ -157,14 +157,14 @@ async fn await_usable(
     link: LinkId,
     used: bool,
 ) -> Result<(), CommandError> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + VERIFY_TIMEOUT;
     while Instant::now() < deadline {
         let realised = controller.current_rollout();
         if let Some(realised) = realised.filter(|it| it.fabric.is_usable(link) == used) {
-            let verified = controller.await_verified(realised.generation, PATIENCE);
+            let verified = controller.await_verified(realised.generation, VERIFY_TIMEOUT);
             return verified.await.map(drop).map_err(CommandError::failed);
         }
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
     let text = "the controller did not process the change of a cable in time";
     Err(CommandError::Failed(text.to_owned()))

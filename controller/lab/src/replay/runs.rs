@@ -1,4 +1,4 @@
-//! Replays side by side on all cores, each told about while it lasts, and checkpoints of each.
+//! Runs replays in parallel on all cores, prints their progress and writes checkpoints.
 //!
 //! The decision: a checkpoint is written beside and then moved over the one before, so that a whole
 //! one is there whenever the program is killed.

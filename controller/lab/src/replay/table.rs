@@ -50,8 +50,9 @@ pub(super) fn print_replays(replays: &ReplayComparison) -> Result<(), CommandErr
     output::print_line(table)?;
     let mut findings: Vec<String> = Vec::new();
     for outcome in &replays.outcomes {
-        let told = outcome.findings.iter();
-        findings.extend(told.map(|finding| format!("{}: {finding}", outcome.scheduler)));
+        let labelled =
+            outcome.findings.iter().map(|finding| format!("{}: {finding}", outcome.scheduler));
+        findings.extend(labelled);
     }
     findings.iter().try_for_each(output::print_line)?;
     output::print_line("")?;

@@ -55,13 +55,13 @@ struct ReplayWorkload {
 struct SchedulingScheme {
     placement: PlacementAlgorithm,
     scheduler: Scheduler,
-    hindrance: InterferenceModel,
+    interference: InterferenceModel,
 }
 
 impl SchedulingScheme {
     /// As it is: everyone holds up everyone.
     fn new(placement: PlacementAlgorithm, scheduler: Scheduler) -> Self {
-        Self { placement, scheduler, hindrance: InterferenceModel::AllJobs }
+        Self { placement, scheduler, interference: InterferenceModel::AllJobs }
     }
 }
 
@@ -104,7 +104,7 @@ impl ReplayWorkload {
             setups.extend(ways.iter().map(|way| ReplaySetup {
                 placement: way.placement,
                 scheduler: way.scheduler,
-                interference: way.hindrance,
+                interference: way.interference,
                 ..setup.clone()
             }));
         }

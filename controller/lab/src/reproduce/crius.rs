@@ -53,7 +53,7 @@ struct CriusVariant {
     load: f64,
     /// What a start costs Crius' rivals.
     stall: RestartStall,
-    /// Whether they know more than data parallelism.
+    /// Whether they use more than data parallelism.
     all_knowing: bool,
 }
 
@@ -74,14 +74,15 @@ impl CriusTestbed {
         jobs: &[PlacementRequest],
         policy: &mut dyn PlacementPolicy,
     ) -> Result<RoundOutcome, CommandError> {
-        let scene = RoundExperiment {
+        let experiment = RoundExperiment {
             cluster: &self.cluster,
             truth: &self.truth,
             jobs,
             round_seconds: ROUND_SECONDS,
             end_seconds: END_SECONDS,
         };
-        rounds::run_rounds(&scene, policy).map_err(|error| CommandError::Failed(error.to_string()))
+        rounds::run_rounds(&experiment, policy)
+            .map_err(|error| CommandError::Failed(error.to_string()))
     }
 
     /// Crius and its rivals on the jobs of one seed.

@@ -28,13 +28,14 @@ fn render_reproduction(reproduction: &PaperReproduction) -> String {
         .iter()
         .map(|text| format!("<li>{}</li>\n", escape_html(text)))
         .collect();
-    let parts: String = rows_by_part(&reproduction.rows).map(render_part).collect();
+    let parts: String =
+        rows_by_part(&reproduction.rows).map(|(name, rows)| render_part(name, rows)).collect();
     let body = format!("{parts}<h3>Assumed</h3>\n<ul>\n{assumed}</ul>\n{}", reproduction.figures,);
     let about = format!("{} {}", reproduction.about, reproduction.source);
     render_section(&reproduction.experiment, &escape_html(&about), &body)
 }
 
-fn render_part((name, rows): (&str, &[MeasureRow])) -> String {
+fn render_part(name: &str, rows: &[MeasureRow]) -> String {
     let heading = match name {
         "" => String::new(),
         name => format!("<h3>{}</h3>\n", escape_html(name)),

@@ -63,7 +63,7 @@ impl MeasureRow {
         }
     }
 
-    /// The same, under a heading.
+    /// This row under the heading of a part.
     pub(super) fn in_part(self, part: &str) -> Self {
         let part = part.to_owned();
         Self { part, ..self }

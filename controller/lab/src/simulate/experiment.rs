@@ -1,4 +1,4 @@
-//! The arguments that say what to simulate, and their way to an [`PaperExperiment`].
+//! The arguments of a simulation, and their conversion to a [`PaperExperiment`].
 
 use simulator::{FabricFault, FaultParseError, SimulationError, SimulationExperiment};
 use topology::{Fabric, Finding};

@@ -4,7 +4,7 @@
 //! last point the bytes are sent as whole maxima and a rest. [`CollectiveTimes::from_latency`]
 //! derives points for a fabric that is described by a latency and a speed.
 
-/// Seconds by bytes.
+/// Seconds that a collective takes, by its bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CollectiveTimes {
     /// (bytes, seconds), by bytes; at least one.

@@ -79,7 +79,7 @@ const WIDE_RESNET: [(&str, f64, f64); 5] = [
 ];
 
 impl LayeredModel {
-    /// The model of that name; none if there is no such architecture or the batch is no number.
+    /// The model of that name; none if there is no such architecture or the batch is not a number.
     pub fn by_name(name: &str) -> Option<Self> {
         let (architecture, batch) = name.split_once('/')?;
         let (family, size) = architecture.rsplit_once('-')?;

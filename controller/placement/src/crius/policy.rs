@@ -18,9 +18,9 @@ use crate::{
 /// Which of its means the scheduler uses; all but in an ablation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CriusAbilities {
-    /// Jobs may have other numbers of GPUs than they asked for.
+    /// Jobs may get other numbers of GPUs than they requested.
     pub scaling: bool,
-    /// Jobs may have other kinds of GPU than they asked for.
+    /// Jobs may get other kinds of GPU than they requested.
     pub moving: bool,
     /// Jobs may run while earlier ones wait for the same kind.
     pub opportunism: bool,

@@ -155,7 +155,7 @@ impl ParetoFront {
         }
     }
 
-    /// Of the two plans that are most alike, drops the one that is less balanced.
+    /// Drops the less balanced of the two most similar plans.
     fn drop_most_alike(&mut self) {
         let pairs = (0..self.plans.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
         let alike = pairs.min_by_key(|(a, b)| self.plans[*a].plan_distance(&self.plans[*b]));

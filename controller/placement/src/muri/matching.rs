@@ -31,7 +31,7 @@ struct MatchingEdge {
     weight: i64,
 }
 
-/// What a search knows of a node or blossom.
+/// Search state of a node or blossom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TreeLabel {
     /// In no tree yet.

@@ -97,7 +97,7 @@ impl<'a> BssiState<'a> {
         largest.map(|(link, _)| link)
     }
 
-    /// The coflow on the bottleneck whose weight is the least for what it asks there.
+    /// The coflow on the bottleneck with the least weight for its demand there.
     fn select_last(&self, bottleneck: LinkId) -> usize {
         let ratio = |(coflow, seconds): &(usize, f64)| self.weights[*coflow] / seconds;
         let chosen = self

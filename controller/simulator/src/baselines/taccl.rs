@@ -24,7 +24,7 @@ use crate::demand::LinkDemand;
 use crate::routes::EqualCostRoutes;
 use crate::schedule::Schedule;
 
-/// What a flow knows of the loads when it chooses.
+/// Which loads a flow takes into account when it chooses its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadVisibility {
     /// The flows of its own job that chose before it, too: one flow after the other, the first of

@@ -170,7 +170,7 @@ impl<'a> OptimumSearch<'a> {
         self.full.compute_shares(&self.full.contention_groups(paths), levels)
     }
 
-    /// The best of `candidates` by what full precision says of them, the best first.
+    /// The best of `candidates`, evaluated with full precision, the best first.
     fn best_decisions(&mut self, candidates: Vec<CandidateDecision>) -> Vec<EvaluatedDecision> {
         let kept = best_few(&mut self.low, candidates, MIDDLE);
         let kept = best_few(&mut self.middle, kept, FULL);

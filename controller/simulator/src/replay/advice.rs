@@ -28,13 +28,13 @@ pub struct PlacementQuery<'a> {
     pub input: &'a PlanInput,
     /// The policy of the operator.
     pub policy: &'a Policy,
-    /// The communication scheduler to ask.
+    /// The communication scheduler to use.
     pub scheduler: Scheduler,
-    /// GPUs that the job wants.
+    /// GPUs that the job requests.
     pub gpus: u32,
     /// The model that it trains.
     pub model: &'a TrainingModel,
-    /// What policies know of the models of the others.
+    /// Model data of the other jobs for the policies.
     pub models: &'a ModelTable,
     /// Where chance comes from.
     pub seed: u64,
@@ -257,6 +257,6 @@ mod tests {
         let waits = ask(PlacementAlgorithm::FirstFit, &(0..11).collect::<Vec<_>>(), 16);
         assert!(waits.refusal.unwrap().starts_with("it waits"));
         let never = ask(PlacementAlgorithm::FirstFit, &[], 97);
-        assert_eq!(never.refusal.unwrap(), "it wants 97 GPUs of 96");
+        assert_eq!(never.refusal.unwrap(), "it requests 97 GPUs of 96");
     }
 }

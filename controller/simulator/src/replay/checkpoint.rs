@@ -24,7 +24,7 @@ pub struct ReplayCheckpoint {
     holders: Vec<CheckpointJob>,
     /// Jobs on the network, in the order in which they came.
     network: Vec<u32>,
-    /// What the placement policy remembers.
+    /// State of the placement policy.
     memory: Value,
     /// The plan in force.
     plan: Option<PlanDocument>,

@@ -141,7 +141,7 @@ fn compact_levels(members: &mut [JobTraffic]) {
 /// How fast flows can be, and which links that fills.
 struct LinkLimits<'a> {
     fabric: &'a Fabric,
-    /// What could be asked of each link, bytes/s.
+    /// The highest possible demand on each link, bytes/s.
     max_demand: Vec<f64>,
 }
 

@@ -33,7 +33,7 @@ pub struct ReplayOutcome {
     pub seconds: f64,
     /// Share of the GPU time that jobs held in which they computed.
     pub gpu_utilization: f64,
-    /// The same of all GPUs of the cluster, in the hours until the last arrival.
+    /// GPU utilization of all GPUs of the cluster, in the hours until the last arrival.
     pub cluster_gpu_utilization: f64,
     /// Number of jobs that ended.
     pub completed: usize,
@@ -45,7 +45,7 @@ pub struct ReplayOutcome {
     pub mean_wait_seconds: f64,
     /// How much longer than alone the jobs that ended ran: mean over GPU time.
     pub mean_slowdown: f64,
-    /// The same of the job for which it was worst.
+    /// The largest slowdown of a job that ended.
     pub worst_slowdown: f64,
     /// How often jobs gave GPUs back before their end.
     pub suspensions: u64,

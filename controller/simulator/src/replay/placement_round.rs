@@ -34,7 +34,7 @@ impl TraceReplay<'_> {
         is_due
     }
 
-    /// Asks the policy and does what it says.
+    /// Queries the placement policy and applies its decisions.
     pub(super) fn run_policy(
         &mut self,
         changes: &mut PlacementChanges,

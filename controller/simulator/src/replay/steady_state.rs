@@ -15,7 +15,7 @@ use topology::{Fabric, LinkId};
 use super::interference_groups::JobTraffic;
 use crate::simulation::IterationGrid;
 
-/// What is known of a job in its group.
+/// Measurements of a job in its group.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct SteadyState {
     /// Seconds of an iteration; infinite for a job that gets nothing.
@@ -38,7 +38,7 @@ const MAX_CYCLE: usize = 6;
 /// What is equal but for rounding, as a part of a cycle.
 const ROUNDING: f64 = 1e-6;
 
-/// What is known of the members of a group, in their order.
+/// Measurements of the members of a group, in their order.
 ///
 /// # Errors
 /// A number of a member that makes no sense.

@@ -121,7 +121,7 @@ fn jobs_that_share_gpus_take_turns() {
 }
 
 #[test]
-fn jumps_change_the_result_by_no_more_than_is_said() {
+fn jumps_change_the_result_within_the_documented_error() {
     for scheduler in [Scheduler::Ecmp, Scheduler::Sincronia, Scheduler::Crux] {
         let mut means = [0.0; 2];
         for seed in 1..=4 {

@@ -165,8 +165,8 @@ fn impossible_input_has_a_name() {
     };
     let test_input = TestInput::on_lab_fabric().with_job("a", &[("h1", "h4")]);
     for seconds in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        let said = error(&experiment(&test_input, seconds));
-        assert!(said.contains("cannot simulate"), "{said}");
+        let text = error(&experiment(&test_input, seconds));
+        assert!(text.contains("cannot simulate"), "{text}");
     }
     let of_all = |broken: &SimulationExperiment, field: &str| {
         for scheduler in Scheduler::ALL {
@@ -188,8 +188,8 @@ fn impossible_input_has_a_name() {
     let mut broken = experiment(&test_input, 1e7);
     broken.input.jobs[0].compute_seconds = 0.0;
     broken.input.jobs[0].flows[0].bytes = 1.0;
-    let said = error(&broken);
-    assert!(said.contains("job a") && said.contains("iterate"), "{said}");
+    let text = error(&broken);
+    assert!(text.contains("job a") && text.contains("iterate"), "{text}");
 }
 
 #[test]

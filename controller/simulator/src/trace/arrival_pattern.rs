@@ -44,7 +44,7 @@ const PHILLY: [u32; HOURS] = [
 ];
 
 impl ArrivalPattern {
-    /// Philly's week.
+    /// Arrivals over a week as in the Philly trace.
     pub fn philly_week() -> Self {
         Self { jobs: PHILLY.to_vec() }
     }

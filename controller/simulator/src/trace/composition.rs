@@ -50,7 +50,7 @@ impl TraceComposition {
         }
     }
 
-    /// The same for a cluster of so many GPUs, if that is the smaller one.
+    /// Limits the cluster to so many GPUs.
     pub fn limited_to(self, cluster_gpus: u32) -> Self {
         Self { cluster_gpus: self.cluster_gpus.min(cluster_gpus), ..self }
     }
@@ -265,7 +265,7 @@ fn draw_normal(random: &mut ChaCha8Rng) -> f64 {
 pub struct DemandPeak {
     /// Time of the peak, in seconds.
     pub seconds: f64,
-    /// GPUs that jobs want then.
+    /// GPUs that jobs request then.
     pub gpus: u64,
     /// By how many jobs.
     pub jobs: u64,

@@ -28,7 +28,7 @@ const BY_SIZE: [(u32, &[(&str, f64)]); 3] = [
 ];
 
 impl ModelMix {
-    /// The assumed mix.
+    /// The assumed mix: models by the size of jobs.
     pub fn by_size() -> Self {
         Self {
             size_bands: BY_SIZE
@@ -43,7 +43,7 @@ impl ModelMix {
         }
     }
 
-    /// The same models with equal weights for every size; none if there are no names.
+    /// Models with equal weights for every size; none if there are no names.
     pub fn with_equal_weights<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         let models = names.into_iter().map(|name| (name.to_owned(), 1.0));
         Self { size_bands: vec![(1, models.collect())] }

@@ -38,7 +38,7 @@ impl<R: BufRead> TraceReader<R> {
         }
     }
 
-    /// The same, with the GPUs of Lingjun's workers.
+    /// Reads a trace, with the GPUs of Lingjun's workers.
     ///
     /// # Errors
     /// The first line is the header of no format, or cannot be read.

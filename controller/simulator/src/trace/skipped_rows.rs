@@ -34,7 +34,7 @@ pub enum SkipReason {
     TimesOutOfOrder,
     /// None of its workers is in the file of workers.
     NoWorkers,
-    /// The same as an earlier row.
+    /// A repetition of an earlier row.
     Duplicate,
     /// A worker beyond the number that is kept in memory.
     TooManyWorkers,
@@ -47,7 +47,7 @@ impl fmt::Display for SkipReason {
             Self::Quote => "a quote that does not close",
             Self::LongLine => "a line that is too long",
             Self::NotText => "bytes that are no text",
-            Self::InvalidNumber => "a value that is no number",
+            Self::InvalidNumber => "a value that is not a number",
             Self::InvalidDate => "a date that is none",
             Self::Negative => "a time below zero",
             Self::Huge => "a number beyond reason",

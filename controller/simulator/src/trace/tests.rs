@@ -131,7 +131,7 @@ fn our_own_csv_needs_little() {
 }
 
 #[test]
-fn what_is_no_trace_is_told_with_its_line() {
+fn an_invalid_trace_is_reported_with_its_line() {
     assert!(refused("").ends_with("found \"nothing\""));
     let header = refused("timestamp,duration,gpus\n1,2,3\n");
     assert!(header.starts_with("line 1: expected the columns timestamp,duration,num_gpus,cluster"));

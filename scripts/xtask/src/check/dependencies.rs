@@ -6,16 +6,19 @@ use std::path::Path;
 use super::RuleViolations;
 
 pub(super) fn check_dependencies(root: &Path) -> Result<RuleViolations, String> {
-    let read = |path: &str| {
-        std::fs::read_to_string(root.join(path)).map_err(|error| format!("{path}: {error}"))
-    };
-    let used = workspace_libraries(&read("Cargo.toml")?);
-    let justified = justified_libraries(&read("docs/dependencies.md")?);
-    let missing = used.difference(&justified);
-    let stale = justified.difference(&used);
-    let missing = missing.map(|name| format!("docs/dependencies.md: say why {name} is here"));
-    let stale = stale.map(|name| format!("docs/dependencies.md: {name} is no longer used"));
+    let used = workspace_libraries(&read_page(root, "Cargo.toml")?);
+    let justified = justified_libraries(&read_page(root, "docs/dependencies.md")?);
+    let missing = used
+        .difference(&justified)
+        .map(|name| format!("docs/dependencies.md: say why {name} is here"));
+    let stale = justified
+        .difference(&used)
+        .map(|name| format!("docs/dependencies.md: {name} is no longer used"));
     Ok(missing.chain(stale).collect())
+}
+
+fn read_page(root: &Path, path: &str) -> Result<String, String> {
+    std::fs::read_to_string(root.join(path)).map_err(|error| format!("{path}: {error}"))
 }
 
 /// Names under `[workspace.dependencies]` that are not our own crates.

@@ -1,4 +1,4 @@
-//! The top level is fixed, and no file has a name that says nothing.
+//! The top level is fixed, and no file has a generic name.
 
 use std::path::Path;
 

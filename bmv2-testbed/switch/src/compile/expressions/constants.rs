@@ -47,7 +47,7 @@ pub(in crate::compile) fn parse_hex(text: &str, at: &str) -> Result<i128, LoadEr
         "" if !text.is_empty() => Ok(0),
         digits => u128::from_str_radix(digits, 16),
     };
-    let value = value.map_err(|_| LoadError::malformed(format!("{text:?} is no number"), at))?;
+    let value = value.map_err(|_| LoadError::malformed(format!("{text:?} is not a number"), at))?;
     let value = value as i128;
     Ok(if negative { value.wrapping_neg() } else { value })
 }

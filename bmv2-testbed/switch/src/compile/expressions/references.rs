@@ -72,13 +72,14 @@ impl ExprCompiler<'_> {
         of: &[HeaderIndex],
         position: usize,
     ) -> Result<Box<[FieldRef]>, LoadError> {
-        let field = |header: &HeaderIndex| {
-            let content = self.headers.field_contents(*header).get(position);
-            let name = position.to_string();
-            let content = content.ok_or_else(|| LoadError::missing("field", &name, self.at))?;
-            require_plain(content, &name, self.at)
-        };
-        of.iter().map(field).collect()
+        of.iter()
+            .map(|header| {
+                let content = self.headers.field_contents(*header).get(position);
+                let name = position.to_string();
+                let content = content.ok_or_else(|| LoadError::missing("field", &name, self.at))?;
+                require_plain(content, &name, self.at)
+            })
+            .collect()
     }
 
     /// A header, whether named or computed.
@@ -160,7 +161,7 @@ impl ExprCompiler<'_> {
 
     pub(super) fn member_position(&self, value: &Value) -> Result<usize, LoadError> {
         let position = value.as_u64().and_then(|position| usize::try_from(position).ok());
-        position.ok_or_else(|| LoadError::malformed(format!("{value} is no position"), self.at))
+        position.ok_or_else(|| LoadError::malformed(format!("{value} is not a position"), self.at))
     }
 
     /// Index and fields behind an `access_field`: one field where all is known.

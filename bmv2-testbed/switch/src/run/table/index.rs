@@ -88,8 +88,10 @@ impl KeyIndex {
             IndexEntries::Prefixes(maps) if maps.is_empty() => None,
             IndexEntries::None => None,
             IndexEntries::Exact(ExactMap::Narrow(map)) => {
-                let part = |place: &KeyPlace| read_source(place.source, phv) << place.shift;
-                let key = self.places.iter().fold(0, |key, place| key | part(place));
+                let key = self
+                    .places
+                    .iter()
+                    .fold(0, |key, place| key | read_source(place.source, phv) << place.shift);
                 map.get(&key).copied()
             }
             _ => self.lookup_packed(phv),
@@ -236,18 +238,20 @@ fn longest_prefix(maps: &[PrefixMap], key: &[u128]) -> Option<u32> {
     if let [word] = key {
         return maps.iter().find_map(|map| map.map.get(&[word & map.mask[0]]));
     }
-    let masked = |map: &PrefixMap| -> Vec<u128> {
-        key.iter().zip(&map.mask).map(|(word, mask)| word & mask).collect()
-    };
-    maps.iter().find_map(|map| map.map.get(&masked(map)))
+    maps.iter().find_map(|map| {
+        let masked: Vec<u128> = key.iter().zip(&map.mask).map(|(word, mask)| word & mask).collect();
+        map.map.get(&masked)
+    })
 }
 
 fn prefix_length(key: &MatchKey) -> u32 {
-    let prefix = |field: &KeyField| match field {
-        KeyField::Lpm { prefix, .. } => Some(*prefix),
-        _ => None,
-    };
-    key.fields.iter().find_map(prefix).unwrap_or(0)
+    key.fields
+        .iter()
+        .find_map(|field| match field {
+            KeyField::Lpm { prefix, .. } => Some(*prefix),
+            _ => None,
+        })
+        .unwrap_or(0)
 }
 
 /// A hash map from packed keys to entry numbers, with one-word keys kept inline. Its order never

@@ -141,20 +141,20 @@ impl<'a> StfRunner<'a> {
         allowed: &[ActionIndex],
         call: &StfCall,
     ) -> Result<ActionCall, StatementError> {
-        let named = |action: &&ActionIndex| {
-            let spec = self.program.action(**action);
-            spec.is_some_and(|spec| matches_name(&spec.name, &call.action))
-        };
-        let action =
-            *allowed.iter().find(named).ok_or_else(|| unknown_object("action", &call.action))?;
+        let action = *allowed
+            .iter()
+            .find(|action| {
+                let spec = self.program.action(**action);
+                spec.is_some_and(|spec| matches_name(&spec.name, &call.action))
+            })
+            .ok_or_else(|| unknown_object("action", &call.action))?;
         let parameters = self.program.action(action).map_or(&[][..], |spec| &spec.parameters);
-        let argument = |name: &String| {
-            let given = call.arguments.iter().find(|(given, _)| given == name);
+        let arguments = parameters.iter().map(|parameter| {
+            let given = call.arguments.iter().find(|(given, _)| *given == parameter.name);
             given
                 .and_then(|(_, text)| parse_number(text))
-                .ok_or_else(|| unknown_object("argument", name))
-        };
-        let arguments = parameters.iter().map(|parameter| argument(&parameter.name));
+                .ok_or_else(|| unknown_object("argument", &parameter.name))
+        });
         Ok(ActionCall { action, arguments: arguments.collect::<Result<_, _>>()? })
     }
 
@@ -214,8 +214,9 @@ impl<'a> StfRunner<'a> {
                 self.device.write_multicast_group(ReplicationUpdate::Insert, *group, Vec::new())?;
             }
             StfStatement::CreateNode { instance, ports } => {
-                let replica = |port: &u16| Replica { port: *port, instance: *instance };
-                self.nodes.push(ports.iter().map(replica).collect());
+                self.nodes.push(
+                    ports.iter().map(|port| Replica { port: *port, instance: *instance }).collect(),
+                );
             }
             StfStatement::Associate { group, node } => {
                 let node = self.nodes.get(*node).cloned();
@@ -304,7 +305,10 @@ fn parse_key_field(key: &KeySpec, text: &str) -> Option<KeyField> {
                     prefix,
                 }
             }
-            None => prefix_from_mask(key.bits, parse_masked(text)?),
+            None => {
+                let (value, mask) = parse_masked(text)?;
+                prefix_from_mask(key.bits, value, mask)
+            }
         },
         MatchKind::Ternary => {
             let (value, mask) = parse_masked(text)?;
@@ -319,7 +323,7 @@ fn parse_key_field(key: &KeySpec, text: &str) -> Option<KeyField> {
 }
 
 /// A masked number as a prefix: the leading bits of the mask.
-fn prefix_from_mask(bits: u32, (value, of): (u128, u128)) -> KeyField {
-    let free = (of & bit_mask(bits)).trailing_zeros().min(bits);
+fn prefix_from_mask(bits: u32, value: u128, mask: u128) -> KeyField {
+    let free = (mask & bit_mask(bits)).trailing_zeros().min(bits);
     KeyField::Lpm { value: value & bit_mask(bits) & !bit_mask(free), prefix: bits - free }
 }

@@ -13,11 +13,13 @@ impl PacketPattern {
             Some(digits) => (digits, true),
             None => (text, false),
         };
-        let digit = |letter: char| match letter {
-            '*' => Some(None),
-            letter => letter.to_digit(16).map(|digit| Some(digit as u8)),
-        };
-        let digits = digits.chars().map(digit).collect::<Option<_>>()?;
+        let digits = digits
+            .chars()
+            .map(|letter| match letter {
+                '*' => Some(None),
+                letter => letter.to_digit(16).map(|digit| Some(digit as u8)),
+            })
+            .collect::<Option<_>>()?;
         Some(Self { digits, is_whole })
     }
 

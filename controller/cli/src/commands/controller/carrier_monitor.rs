@@ -36,10 +36,10 @@ impl CarrierMonitor {
     /// The netlink socket cannot be opened.
     pub(super) fn start_monitor(fabric: &Fabric) -> io::Result<Self> {
         let (links, cables) = (LinkMonitor::open()?, InterfaceCables::from_fabric(fabric));
-        let (tell, seen) = mpsc::channel(SEEN_LIMIT);
+        let (sender, seen) = mpsc::channel(SEEN_LIMIT);
         thread::Builder::new()
             .name("carriers".to_owned())
-            .spawn(move || watch_links(links, cables, &tell))?;
+            .spawn(move || watch_links(links, cables, &sender))?;
         Ok(Self { seen })
     }
 
@@ -49,7 +49,7 @@ impl CarrierMonitor {
     /// The netlink socket has failed.
     pub(super) async fn next(&mut self) -> io::Result<(FabricPart, PartHealth)> {
         let seen = self.seen.recv().await;
-        seen.ok_or_else(|| io::Error::other("no more news of interfaces"))
+        seen.ok_or_else(|| io::Error::other("no more update of interfaces"))
     }
 }
 
@@ -57,12 +57,12 @@ impl CarrierMonitor {
 fn watch_links(
     mut links: LinkMonitor,
     mut cables: InterfaceCables,
-    tell: &mpsc::Sender<(FabricPart, PartHealth)>,
+    sender: &mpsc::Sender<(FabricPart, PartHealth)>,
 ) {
     while links.wait_readable().is_ok() {
-        for news in links.receive_updates() {
-            let seen = cables.update_interface(&news);
-            if seen.is_some_and(|seen| tell.blocking_send(seen).is_err()) {
+        for update in links.receive_updates() {
+            let seen = cables.update_interface(&update);
+            if seen.is_some_and(|seen| sender.blocking_send(seen).is_err()) {
                 return;
             }
         }
@@ -80,11 +80,11 @@ impl InterfaceCables {
     }
 
     /// The state of a cable after that of one interface has changed.
-    fn update_interface(&mut self, news: &LinkUpdate) -> Option<(FabricPart, PartHealth)> {
-        let cable = *self.by_name.get(&news.name)?;
-        match news.state {
-            PortState::Up => self.without_carrier.remove(&news.name),
-            PortState::Down | PortState::Absent => self.without_carrier.insert(news.name.clone()),
+    fn update_interface(&mut self, update: &LinkUpdate) -> Option<(FabricPart, PartHealth)> {
+        let cable = *self.by_name.get(&update.name)?;
+        match update.state {
+            PortState::Up => self.without_carrier.remove(&update.name),
+            PortState::Down | PortState::Absent => self.without_carrier.insert(update.name.clone()),
         };
         let health = match self
             .without_carrier
@@ -124,15 +124,15 @@ mod tests {
             interface_name(fabric.node_name(far.node), far.port),
         ];
         let mut cables = InterfaceCables::from_fabric(&fabric);
-        let mut hear = |name: &str, state| {
-            let heard =
+        let mut receive = |name: &str, state| {
+            let received =
                 cables.update_interface(&LinkUpdate { name: name.to_owned(), index: 1, state });
-            heard.map(|(part, health)| (part == FabricPart::Cable(cable_id(*link)), health))
+            received.map(|(part, health)| (part == FabricPart::Cable(cable_id(*link)), health))
         };
-        assert_eq!(hear("eth0", PortState::Down), None);
-        assert_eq!(hear(&names[0], PortState::Down), Some((true, PartHealth::Down)));
-        assert_eq!(hear(&names[1], PortState::Absent), Some((true, PartHealth::Down)));
-        assert_eq!(hear(&names[0], PortState::Up), Some((true, PartHealth::Down)));
-        assert_eq!(hear(&names[1], PortState::Up), Some((true, PartHealth::Up)));
+        assert_eq!(receive("eth0", PortState::Down), None);
+        assert_eq!(receive(&names[0], PortState::Down), Some((true, PartHealth::Down)));
+        assert_eq!(receive(&names[1], PortState::Absent), Some((true, PartHealth::Down)));
+        assert_eq!(receive(&names[0], PortState::Up), Some((true, PartHealth::Down)));
+        assert_eq!(receive(&names[1], PortState::Up), Some((true, PartHealth::Up)));
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 /// The interval of polls.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The modification time and length of a file; none if it does not exist.
 type FileStamp = Option<(SystemTime, u64)>;
@@ -18,22 +18,22 @@ type FileStamp = Option<(SystemTime, u64)>;
 pub(super) struct FileWatch {
     files: Vec<PathBuf>,
     steady: DebouncedValue<Vec<FileStamp>>,
-    looks: Interval,
+    polls: Interval,
 }
 
 impl FileWatch {
     /// Watches these files from now on.
     pub(super) fn new<'a>(files: impl Iterator<Item = &'a String>) -> Self {
         let files: Vec<PathBuf> = files.map(PathBuf::from).collect();
-        let mut looks = interval(LOOK);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { steady: DebouncedValue::new(file_stamps(&files)), files, looks }
+        let mut polls = interval(POLL_INTERVAL);
+        polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self { steady: DebouncedValue::new(file_stamps(&files)), files, polls }
     }
 
     /// Waits until a file has changed and is stable.
     pub(super) async fn wait_for_change(&mut self) {
         loop {
-            self.looks.tick().await;
+            self.polls.tick().await;
             if self.steady.observe_value(file_stamps(&self.files)) {
                 return;
             }
@@ -67,11 +67,11 @@ impl<T: Clone + PartialEq> DebouncedValue<T> {
     fn observe_value(&mut self, now: T) -> bool {
         let is_steady = now == self.seen;
         self.seen = now;
-        let is_news = is_steady && self.seen != self.counts;
-        if is_news {
+        let is_changed = is_steady && self.seen != self.counts;
+        if is_changed {
             self.counts = self.seen.clone();
         }
-        is_news
+        is_changed
     }
 }
 

@@ -1,8 +1,8 @@
 //! `crux fabric discover`: the fabric as it is cabled, from probes between its switches.
 //!
-//! The library's survey does the work; here are the switches to ask and the form of the answer. The
-//! decision: the document goes to standard output and whatever differs, or is assumed, to standard
-//! error, so that what is written can be kept as it is.
+//! `controller::discovery` does the work; this module selects the switches and prints the result.
+//! The decision: the document goes to standard output, and differences and assumptions go to
+//! standard error, so that the output can be saved unchanged.
 
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ use command_io::{files, output};
 /// Find out how switches are cabled, and write that as a fabric document.
 ///
 /// Each port of each switch sends probes; where they arrive is where its cable leads. Hosts are
-/// found by ARP: those of --fabric are asked, others are seen when they speak. Switches are left as
-/// they were. Beside a running controller this finds nothing: switches take probes from their
+/// found by ARP: those of --fabric are queried, others are seen when they send. Switches are left
+/// as they were. Beside a running controller this finds nothing: switches take probes from their
 /// primary alone.
 ///
-/// With --fabric, differences from that document are told on standard error: cables that are
+/// With --fabric, differences from that document are printed on standard error: cables that are
 /// missing, extra, crossed or one-way. Without, tiers are inferred from where hosts are.
 #[derive(clap::Args)]
 #[command(after_help = "\

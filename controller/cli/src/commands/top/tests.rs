@@ -54,15 +54,15 @@ fn known() -> TopSnapshot {
 }
 
 fn press(screen: &mut ScreenState, known: &TopSnapshot, keys: &str) -> KeyAction {
-    let mut verdict = KeyAction::Continue;
+    let mut action = KeyAction::Continue;
     for key in keys.chars() {
         let code = match key {
             '\t' => KeyCode::Tab,
             key => KeyCode::Char(key),
         };
-        verdict = screen.handle_key(KeyEvent::from(code), known);
+        action = screen.handle_key(KeyEvent::from(code), known);
     }
-    verdict
+    action
 }
 
 /// Where a text is in a frame.
@@ -109,7 +109,7 @@ fn keys_choose_sort_and_end() {
 }
 
 #[test]
-fn a_controller_that_is_away_is_told_of() {
+fn an_unreachable_controller_is_shown() {
     let known = TopSnapshot { trouble: Some("the controller is away".to_owned()), ..known() };
     let frame = render_frame(&known, &ScreenState::default(), 60, 20).unwrap();
     assert!(frame.contains("the controller is away") && frame.contains("gpt"), "{frame}");

@@ -24,9 +24,9 @@ pub(super) fn draw_errors(summary: &DecisionSummary) -> String {
         let (row, column) = ((number / COLUMNS) as u32, (number % COLUMNS) as u32);
         let reached = summary.steps.get(step.name)?;
         let legend = step.variants.iter().copied().zip(SERIES);
-        let plot = svg_file::translate_group((0, HEAD), &draw_step(step, reached));
+        let plot = svg_file::translate_group(0, HEAD, &draw_step(step, reached));
         let panel = svg_file::draw_heading(step.name, legend) + &plot;
-        Some(svg_file::translate_group((column * PANEL.0, row * (PANEL.1 + HEAD)), &panel))
+        Some(svg_file::translate_group(column * PANEL.0, row * (PANEL.1 + HEAD), &panel))
     });
     let size = (PANEL.0 * COLUMNS as u32, (PANEL.1 + HEAD) * rows);
     svg_file::wrap_file(size, &panels.collect::<String>())

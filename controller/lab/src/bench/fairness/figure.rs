@@ -32,7 +32,7 @@ pub(super) fn draw_fairness(points: &[FairnessPoint]) -> String {
         .collect();
     let legend = PLANNERS.into_iter().map(planner_name).zip(SERIES);
     let head = svg_file::draw_heading("fairness: each dot a weight, 0 at the top right", legend);
-    let plot = svg_file::translate_group((0, HEAD), &draw_curves(&axes, PLOT, &drawn));
+    let plot = svg_file::translate_group(0, HEAD, &draw_curves(&axes, PLOT, &drawn));
     svg_file::wrap_file((PLOT.0, PLOT.1 + HEAD), &(head + &plot))
 }
 

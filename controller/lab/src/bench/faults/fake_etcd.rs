@@ -217,12 +217,12 @@ impl ClusterStore for FakeEtcdClient {
             .call_etcd("Watch", |cluster: &mut FakeEtcd, _: Instant| cluster.changes.subscribe())
             .await?;
         changes.mark_unchanged();
-        let is_news = *changes.borrow() > revision;
-        if is_news {
+        let is_newer = *changes.borrow() > revision;
+        if is_newer {
             changes.mark_changed();
         }
         let seat = self.clone();
-        let told = stream::unfold((seat, changes), |(seat, mut changes)| async move {
+        let updates = stream::unfold((seat, changes), |(seat, mut changes)| async move {
             let mut cuts = seat.network.lock_testbed().cut_changes.subscribe();
             let is_changed = tokio::select! {
                 biased;
@@ -230,12 +230,12 @@ impl ClusterStore for FakeEtcdClient {
                 _ = cuts.changed() => false,
             };
             seat.network.wait_for_slot(ETCD, TRIP).await;
-            let told = match is_changed && !seat.network.is_cut(ETCD) {
+            let update = match is_changed && !seat.network.is_cut(ETCD) {
                 true => Ok(()),
                 false => Err(EtcdError::WatchEnded),
             };
-            Some((told, (seat, changes)))
+            Some((update, (seat, changes)))
         });
-        Ok(told.boxed())
+        Ok(updates.boxed())
     }
 }

@@ -61,9 +61,9 @@ impl FakeNetwork {
     pub(super) fn new(
         world: Arc<Mutex<FaultTestbed>>,
         controller: u32,
-        mutant: PlantedBug,
+        planted_bug: PlantedBug,
     ) -> Self {
-        Self { testbed: world, controller, planted_bug: mutant, cached_tables: Arc::default() }
+        Self { testbed: world, controller, planted_bug, cached_tables: Arc::default() }
     }
 
     pub(super) fn lock_testbed(&self) -> MutexGuard<'_, FaultTestbed> {
@@ -210,8 +210,8 @@ impl FakeConnection {
 
     /// Forwards bids to the switch until the controller closes the stream, which the switch notices
     /// later.
-    async fn forward_bids(self, session: SessionId, mut said: mpsc::Receiver<OutgoingMessage>) {
-        while let Some(said) = said.recv().await {
+    async fn forward_bids(self, session: SessionId, mut messages: mpsc::Receiver<OutgoingMessage>) {
+        while let Some(message) = messages.recv().await {
             if self.network.planted_bug == PlantedBug::BidsOnce {
                 continue;
             }
@@ -219,7 +219,7 @@ impl FakeConnection {
             if self.send_one_way("StreamChannel").await.is_err() {
                 break;
             }
-            if let OutgoingMessage::Bid(bid) = said {
+            if let OutgoingMessage::Bid(bid) = message {
                 let bid = self.sent_election_id(bid);
                 self.with_switch(|device| device.bid_election(session, bid));
             }
@@ -241,24 +241,24 @@ impl FakeConnection {
             if self.is_cut() {
                 return None;
             }
-            let verdict = tokio::select! {
+            let status = tokio::select! {
                 biased;
-                verdict = verdicts.recv() => Some(verdict?),
+                status = verdicts.recv() => Some(status?),
                 _ = cuts.changed() => None,
             };
             if self.is_cut() {
                 return None;
             }
-            let Some(verdict) = verdict else { continue };
+            let Some(status) = status else { continue };
             let trip = self.draw_share();
             self.wait_for_slot(TRIP.mul_f64(trip)).await;
             let was_primary = {
                 let mut is_primary = lock_mutex(&self.is_primary);
-                std::mem::replace(&mut *is_primary, verdict == MastershipStatus::Primary)
+                std::mem::replace(&mut *is_primary, status == MastershipStatus::Primary)
             };
             let deaf = self.network.planted_bug == PlantedBug::DeafToLoss && was_primary;
             if !deaf {
-                return Some(IncomingMessage::Mastership(verdict));
+                return Some(IncomingMessage::Mastership(status));
             }
         }
     }
@@ -321,15 +321,14 @@ impl SwitchConnection for FakeConnection {
         self.send_one_way("StreamChannel").await?;
         let bid = self.sent_election_id(bid);
         let (session, verdicts) = self.with_switch(|device| device.open_stream(bid));
-        let (say, said) = mpsc::channel(NOTICES);
-        tokio::spawn(self.clone_connection().forward_bids(session, said));
+        let (outgoing, messages) = mpsc::channel(NOTICES);
+        tokio::spawn(self.clone_connection().forward_bids(session, messages));
         let line = self.clone_connection();
-        let heard = stream::unfold((line, verdicts), |(line, mut verdicts)| async move {
-            let heard = line.next_status(&mut verdicts).await?;
-            Some((Ok(heard), (line, verdicts)))
+        let statuses = stream::unfold((line, verdicts), |(line, mut verdicts)| async move {
+            let status = line.next_status(&mut verdicts).await?;
+            Some((Ok(status), (line, verdicts)))
         });
-        let hear = heard.boxed();
-        Ok(StreamChannel { outgoing: say, incoming: hear })
+        Ok(StreamChannel { outgoing, incoming: statuses.boxed() })
     }
 
     async fn read_cookie(&self) -> Result<Option<u64>, ClientError> {

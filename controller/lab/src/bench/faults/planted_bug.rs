@@ -10,19 +10,19 @@ pub(super) enum PlantedBug {
     None,
     /// It never takes an entry away.
     ForgetsDeletions,
-    /// It remembers what it wrote instead of reading the switch.
+    /// It uses the tables that it wrote instead of reading the switch.
     RemembersTables,
     /// Every stream of it bids with the same election id.
     ReusesElectionIds,
     /// A stream bids when it opens and never again.
     BidsOnce,
-    /// Once primary, it does not hear that another one is.
+    /// A primary ignores the notice that another controller is primary.
     DeafToLoss,
     /// It takes for granted that the switch runs the program.
     BelievesInProgram,
     /// It takes its lease for longer than etcd does.
     OutlivesItsLease,
-    /// A change of policy that not every switch takes in time is told to be taken back, and is not.
+    /// A policy change that misses its deadline is reported as rolled back, but stays in force.
     StopsHalfWay,
 }
 

@@ -19,7 +19,9 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::fake_network::lock_mutex;
 use super::fault_schedule::{FaultStep, LeadershipMode};
 use super::planted_bug::PlantedBug;
-use super::scenario_run::{CALM, LOOK, PATIENCE, ScenarioRun, build_job, controller_config};
+use super::scenario_run::{
+    CALM, CALM_TIMEOUT, POLL_INTERVAL, ScenarioRun, build_job, controller_config,
+};
 
 /// Jobs that run meanwhile; the last is the most intense.
 const JOBS: u32 = 4;
@@ -105,19 +107,19 @@ impl ScenarioRun {
         }
         sleep_until(begun + until).await;
         self.end_faults().await?;
-        let told = timeout(PATIENCE, applying)
+        let answer = timeout(CALM_TIMEOUT, applying)
             .await
             .map_err(|_| "the operator waits for an answer".to_owned())?
             .map_err(|_| "applying panicked".to_owned())??;
         self.await_stable(&[&change]).await?;
-        self.check_answer(&change, told, asked, survives).await
+        self.check_answer(&change, answer, asked, survives).await
     }
 
     /// Waits until all switches are converged under whichever policy is in force, and stay so. A
     /// new generation restarts the wait: a cable may be used again, or an update may come from the
     /// store.
     async fn await_stable(&mut self, changes: &[&PolicyTransition]) -> Result<(), String> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + CALM_TIMEOUT;
         let mut calm: Option<(Instant, (u32, u64))> = None;
         loop {
             let whole = self.check_change_converged(changes).await;
@@ -138,7 +140,7 @@ impl ScenarioRun {
                 (Err(why), _) if Instant::now() >= deadline => return Err(why),
                 (Err(_), _) => calm = None,
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -187,7 +189,7 @@ impl ScenarioRun {
     async fn check_answer(
         &self,
         change: &PolicyTransition,
-        told: OperatorAnswer,
+        answer: OperatorAnswer,
         asked: u32,
         survives: bool,
     ) -> Result<(), String> {
@@ -206,7 +208,7 @@ impl ScenarioRun {
             LeadershipMode::BySwitches if survives => self.policy_in_force(change, asked).await?,
             LeadershipMode::BySwitches => return Ok(()),
         };
-        match (told, in_force == change.new) {
+        match (answer, in_force == change.new) {
             (OperatorAnswer::Applied, false) => {
                 Err("reported as applied, but the old policy is in force".to_owned())
             }

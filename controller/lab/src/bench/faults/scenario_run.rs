@@ -27,17 +27,17 @@ use super::fault_testbed::{FaultTestbed, SLOTS};
 use super::planted_bug::PlantedBug;
 
 /// The deadline for convergence after the faults.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const CALM_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long the converged state must last.
 pub(super) const CALM: Duration = Duration::from_secs(2);
 /// How long faults may have effects after they end: a lost message is only given up, and its
 /// connection with it, after its deadline.
 const AFTERMATH: Duration = Duration::from_secs(2);
 /// The interval of checks.
-pub(super) const LOOK: Duration = Duration::from_millis(4 * SLOTS);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(4 * SLOTS);
 
 /// Runs the schedule of a seed; a hash over everything that was written, or what is wrong.
-pub(super) fn run_schedule(seed: u64, mutant: PlantedBug) -> Result<u64, String> {
+pub(super) fn run_schedule(seed: u64, planted_bug: PlantedBug) -> Result<u64, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -45,7 +45,7 @@ pub(super) fn run_schedule(seed: u64, mutant: PlantedBug) -> Result<u64, String>
         .map_err(|error| error.to_string())?;
     runtime.block_on(async {
         let schedule = FaultSchedule::from_seed(seed);
-        let mut trial = ScenarioRun::new(seed, &schedule, mutant)?;
+        let mut trial = ScenarioRun::new(seed, &schedule, planted_bug)?;
         trial.run_steps(&schedule).await?;
         trial.restore_facts().await?;
         trial.await_convergence().await?;
@@ -75,11 +75,11 @@ pub(super) struct ScenarioRun {
 }
 
 impl ScenarioRun {
-    fn new(seed: u64, schedule: &FaultSchedule, mutant: PlantedBug) -> Result<Self, String> {
+    fn new(seed: u64, schedule: &FaultSchedule, planted_bug: PlantedBug) -> Result<Self, String> {
         let world = FaultTestbed::new(seed, schedule.dialect, schedule.led);
         Ok(Self {
             testbed: Arc::new(Mutex::new(world)),
-            planted_bug: mutant,
+            planted_bug,
             led: schedule.led,
             fabric: build_fabric()?,
             facts: ScenarioFacts {
@@ -261,12 +261,12 @@ impl ScenarioRun {
 
     /// Waits until the state has converged, and checks that it lasts.
     async fn await_convergence(&self) -> Result<(), String> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + CALM_TIMEOUT;
         while let Err(why) = self.check_converged() {
             if Instant::now() >= deadline {
                 return Err(why);
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
             // A controller that leads by etcd may not have led when the facts were sent.
             if self.led == LeadershipMode::ByEtcd {
                 self.submit_jobs().await?;
@@ -275,7 +275,7 @@ impl ScenarioRun {
         }
         let calm = Instant::now() + CALM;
         while Instant::now() < calm {
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
             self.check_converged().map_err(|why| format!("not stable: {why}"))?;
         }
         Ok(())

@@ -14,9 +14,9 @@ use command_io::CommandError;
 /// Number of controllers, numbered from 1.
 pub(super) const CONTROLLERS: u32 = 2;
 /// The deadline of every operation.
-const PATIENCE: Duration = Duration::from_secs(30);
+const CONVERGENCE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The interval of checks.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The controllers of a fabric, and their inputs.
 pub(super) struct SoakControllers {
@@ -32,7 +32,7 @@ pub(super) struct SoakControllers {
 impl SoakControllers {
     /// Starts all of them, and waits until one leads and every switch is verified.
     pub(super) async fn start_all(fabric: Fabric, jobs: Vec<Job>) -> Result<Self, CommandError> {
-        let mut reign = Self {
+        let mut controllers = Self {
             fabric,
             jobs,
             policy: Policy::default(),
@@ -40,9 +40,9 @@ impl SoakControllers {
             controllers: BTreeMap::new(),
             terms: BTreeMap::new(),
         };
-        reign.start_missing().await?;
-        reign.await_verified().await?;
-        Ok(reign)
+        controllers.start_missing().await?;
+        controllers.await_verified().await?;
+        Ok(controllers)
     }
 
     /// Starts those that do not run, in terms that they never used, with all inputs.
@@ -217,7 +217,7 @@ async fn submit_event(
     controller: &ControllerHandle,
     event: StateEvent,
 ) -> Result<(), CommandError> {
-    let receipt = tokio::time::timeout(PATIENCE, controller.submit_event(event))
+    let receipt = tokio::time::timeout(CONVERGENCE_TIMEOUT, controller.submit_event(event))
         .await
         .map_err(|_| CommandError::Failed("no plan for an event in time".to_owned()))?;
     receipt.map(drop).map_err(CommandError::failed)
@@ -237,10 +237,10 @@ async fn wait_until(
 ) -> Result<(), CommandError> {
     let looking = async {
         while !holds() {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
-    tokio::time::timeout(PATIENCE, looking)
+    tokio::time::timeout(CONVERGENCE_TIMEOUT, looking)
         .await
         .map_err(|_| CommandError::Failed(format!("timed out while waiting for {}", what())))
 }

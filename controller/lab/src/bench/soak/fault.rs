@@ -56,38 +56,38 @@ impl SoakFault {
     pub(super) async fn inject_fault(
         self,
         ground: &SoakTestbed,
-        reign: &mut SoakControllers,
+        controllers: &mut SoakControllers,
     ) -> Result<(), CommandError> {
         match self {
             Self::Cut(cable) => {
                 ground.set_cable(cable, WireState::Down).await?;
-                reign.report_cable(cable, PartHealth::Down).await?;
+                controllers.report_cable(cable, PartHealth::Down).await?;
                 // Its ports are out of use by now; the alternative paths come next.
-                reign.await_planned().await?;
+                controllers.await_planned().await?;
             }
             Self::Restart(switch) => {
-                let before = reign.session_failures(switch);
+                let before = controllers.session_failures(switch);
                 ground.restart_switch(switch).await?;
-                reign.await_disconnects(switch, &before).await?;
+                controllers.await_disconnects(switch, &before).await?;
             }
-            Self::KillLeader => reign.kill_leader(),
-            Self::KillStandby => reign.kill_standby(),
+            Self::KillLeader => controllers.kill_leader(),
+            Self::KillStandby => controllers.kill_standby(),
         }
-        reign.await_verified().await
+        controllers.await_verified().await
     }
 
     /// Ends the fault; returns when the controllers have noticed.
     pub(super) async fn repair_fault(
         self,
         ground: &SoakTestbed,
-        reign: &mut SoakControllers,
+        controllers: &mut SoakControllers,
     ) -> Result<(), CommandError> {
         if let Self::Cut(cable) = self {
             ground.set_cable(cable, WireState::Up).await?;
-            reign.report_cable(cable, PartHealth::Up).await?;
-            reign.await_planned().await?;
+            controllers.report_cable(cable, PartHealth::Up).await?;
+            controllers.await_planned().await?;
         }
-        reign.start_missing().await?;
-        reign.await_verified().await
+        controllers.start_missing().await?;
+        controllers.await_verified().await
     }
 }

@@ -189,13 +189,13 @@ fn loss_rows(
 ) -> Result<Vec<MeasureRow>, CommandError> {
     let world = ReplayWorkload { fabric, length: TWO_DAYS, volume: VOLUME_OF_TWO_WEEKS };
     let schedulers = [Scheduler::Ecmp, Scheduler::TacclJob, Scheduler::Taccl, Scheduler::Crux];
-    let under = |scheduler, hindrance| SchedulingScheme {
-        hindrance,
+    let under = |scheduler, interference| SchedulingScheme {
+        interference,
         ..SchedulingScheme::new(placement, scheduler)
     };
     let all = |scheduler| {
         [InterferenceModel::Disabled, InterferenceModel::OwnFlows, InterferenceModel::AllJobs]
-            .map(|hindrance| under(scheduler, hindrance))
+            .map(|interference| under(scheduler, interference))
     };
     let ways: Vec<SchedulingScheme> = schedulers.into_iter().flat_map(all).collect();
     let runs = world.replay_schemes(&ways, options)?;

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use topology::groups::DisjointSets;
 
-/// A link that jobs share, with the shift that each wants there.
+/// A link that jobs share, with the best shift of each there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SharedLink {
     /// The jobs, two or more.

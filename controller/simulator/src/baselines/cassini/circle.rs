@@ -34,7 +34,7 @@ pub struct TrafficPattern {
     pub communication_from_seconds: f64,
     /// Seconds of communication.
     pub communication_seconds: f64,
-    /// Share of the link that it asks meanwhile, 0..=1.
+    /// Share of the link that it needs meanwhile, 0..=1.
     pub link_share: f64,
 }
 
@@ -44,7 +44,7 @@ pub struct UnifiedCircle {
     perimeter_seconds: f64,
     /// Iterations of each job around the circle.
     rounds: Vec<usize>,
-    /// Share of the link that each job asks at each angle.
+    /// Share of the link that each job needs at each angle.
     shares: Vec<[f64; ANGLES]>,
 }
 
@@ -55,7 +55,7 @@ pub struct RotationFit {
     pub score: f64,
     /// Rotation of each job, in angles of 5 degrees.
     pub rotations: Vec<usize>,
-    /// The same as delays, in seconds.
+    /// The rotations as delays, in seconds.
     pub shifts_seconds: Vec<f64>,
 }
 
@@ -88,7 +88,7 @@ impl UnifiedCircle {
         rounds.map(|rounds| self.perimeter_seconds / *rounds as f64)
     }
 
-    /// What is asked over capacity with these rotations, as a share of the circle's capacity.
+    /// Demand over capacity with these rotations, as a share of the circle's capacity.
     pub fn excess_demand(&self, rotations: &[usize]) -> f64 {
         (0..ANGLES)
             .map(|angle| {

@@ -7,8 +7,8 @@ use crate::baselines::test_input::TestInput;
 
 use super::*;
 
-fn paths_of(input: &PlanInput, sight: LoadVisibility) -> Vec<Vec<Vec<LinkId>>> {
-    choose_paths(input, &EqualCostRoutes::for_input(input), sight)
+fn paths_of(input: &PlanInput, visibility: LoadVisibility) -> Vec<Vec<Vec<LinkId>>> {
+    choose_paths(input, &EqualCostRoutes::for_input(input), visibility)
 }
 
 #[test]
@@ -84,12 +84,12 @@ fn paths_that_are_counted_are_those_of_a_list() {
     job.flows = (0..60).map(flow).collect();
     let mut routes = EqualCostRoutes::new(&fabric);
     routes.add_job(&job);
-    for sight in [LoadVisibility::AllFlows, LoadVisibility::OtherJobs] {
+    for visibility in [LoadVisibility::AllFlows, LoadVisibility::OtherJobs] {
         let mut loads = LinkLoads { fabric: &fabric, busy: vec![0; fabric.links().len()] };
         let mut most = 0;
         for flow in &job.flows {
-            let found = loads.least_congested_path(flow, flow.bytes, &routes, sight);
-            let (of_a_list, count) = listed(&loads, flow, sight);
+            let found = loads.least_congested_path(flow, flow.bytes, &routes, visibility);
+            let (of_a_list, count) = listed(&loads, flow, visibility);
             assert_eq!(found[1..found.len() - 1], of_a_list);
             loads.add_path(&found, flow.bytes);
             most = most.max(count);
@@ -99,7 +99,7 @@ fn paths_that_are_counted_are_those_of_a_list() {
 }
 
 /// The segment that a list of all paths gives, and how many there are.
-fn listed(loads: &LinkLoads<'_>, flow: &Flow, sight: LoadVisibility) -> (Vec<LinkId>, usize) {
+fn listed(loads: &LinkLoads<'_>, flow: &Flow, visibility: LoadVisibility) -> (Vec<LinkId>, usize) {
     let fabric = loads.fabric;
     let (from, to) = (fabric.leaf_of(flow.src), fabric.leaf_of(flow.dst));
     let all = equal_cost_paths(fabric, from, to);
@@ -111,7 +111,7 @@ fn listed(loads: &LinkLoads<'_>, flow: &Flow, sight: LoadVisibility) -> (Vec<Lin
     let least = all.iter().map(congestion).min().unwrap();
     let mut best: Vec<Vec<LinkId>> = all;
     best.retain(|segment| congestion(segment) == least);
-    let chosen = match sight {
+    let chosen = match visibility {
         LoadVisibility::AllFlows => 0,
         LoadVisibility::OtherJobs => ecmp::choose_at_leaf(fabric, flow, best.len()),
     };

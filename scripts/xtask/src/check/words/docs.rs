@@ -18,8 +18,8 @@ pub(super) fn empty_docs(file: &SourceFile) -> Vec<WordViolation> {
     let mut found = Vec::new();
     let mut at = 0;
     while at < tokens.len() {
-        let is_doc = |token: &Token<'_>| token.kind == TokenKind::OuterDoc;
-        let lines = tokens[at..].iter().take_while(|token| is_doc(token)).count();
+        let lines =
+            tokens[at..].iter().take_while(|token| token.kind == TokenKind::OuterDoc).count();
         if lines > 0 {
             let (block, after) = tokens[at..].split_at(lines);
             found.extend(block_problem(block, after).map(|problem| WordViolation {

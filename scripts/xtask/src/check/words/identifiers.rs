@@ -4,7 +4,7 @@ use super::WordViolation;
 use crate::source::{Token, TokenKind, read_tokens, split_identifier};
 use crate::tree::SourceFile;
 
-/// Words that no identifier contains, and what the field says instead.
+/// Words that no identifier contains, and the terms of the field to use instead.
 const BANNED: [(&str, &str); 26] = [
     ("belief", "assumption, context"),
     ("beliefs", "assumptions, context"),

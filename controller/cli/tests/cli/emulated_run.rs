@@ -114,7 +114,7 @@ fn what_happens_while_jobs_train_happens_at_its_time() {
 }
 
 #[test]
-fn an_event_that_makes_no_sense_is_told() {
+fn an_invalid_event_is_reported() {
     let lab = lab(2, 1.0, 1.0);
     for (event, why) in [
         ("link_down = 'leaf1-leaf2'", "the fabric has no cable leaf1-leaf2"),
