@@ -3,9 +3,9 @@
 //! Each switch sends a probe out of each of its ports, and the switch that receives it punts it to
 //! the controller, which proves one direction of a cable. [`probe`] builds and reads the frame,
 //! [`TopologyObserver`] keeps what was received and is not stale, [`compare_cabling`] compares it
-//! with the document, [`document_observed_fabric`] writes the document of it. Two
-//! callers exchange the packets: `link_discovery` beside a running controller, and
-//! [`discover_once`] once, for a fabric without a document. The decision: each direction of a cable is learned from its own
+//! with the document, [`document_observed_fabric`] writes the document of it. Two callers exchange
+//! the packets: `link_discovery` beside a running controller, and [`discover_once`] once, for a
+//! fabric without a document. The decision: each direction of a cable is learned from its own
 //! probes. A link that works in one direction only is detected, and silence proves nothing before
 //! both ends have been observed for long enough.
 

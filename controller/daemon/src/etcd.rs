@@ -1,11 +1,11 @@
-//! Several controllers led through etcd: who leads, and what all of them know.
+//! Leader election and shared state of several controllers through etcd.
 //!
-//! `Member` is one controller's part in it, a task beside the [`runtime`](crate::runtime). It
-//! keeps a lease alive, stands for election whenever nobody leads, and follows what the leader
-//! stored: `registry` is what it needs of etcd and `calls` the API that etcd has, `tenure` what may
-//! be believed of a lease and for how long, `keys` where everything is stored. The decision: the
-//! revision at which a leader was elected is its term, so terms are used once and rise; the same
-//! revision guards everything a leader stores. A controller that believes in a term that has passed
+//! `ClusterMember` is one controller's part in it, a task beside the [`runtime`](crate::runtime).
+//! It renews a lease, stands for election whenever there is no leader, and follows what the leader
+//! stores. `cluster_store` has the operations it needs of etcd and `client` makes them,
+//! `lease_state` decides how long a lease may be relied on, `keys` has the keys of the store. The
+//! decision: the revision at which a leader was elected is its term, so terms are unique and rise;
+//! the same revision guards everything that a leader stores. A controller that assumes a past term
 //! can neither write to a switch nor to the store.
 
 mod client;

@@ -1,12 +1,12 @@
-//! Which of several controllers leads: one for all switches, by nothing but what switches say.
+//! Which of several controllers leads all switches, decided from their arbitration alone.
 //!
-//! Elections are held switch by switch ([`arbitration`](crate::southbound::arbitration)); here they
-//! are made one. Sans-IO: standings and time are arguments, the term to bid in is the result. The
-//! decision: whoever won the highest election leads everywhere. A term that won one switch is bid
-//! at all of them, so after a partition or a restart the order of (term, controller) alone decides,
-//! and as terms rise only where a switch is vacant, nobody fights. And a vacancy is a reason to
-//! lead only if the primary has left most switches, or does not come back to the one: a broken
-//! connection is no succession.
+//! Elections are held switch by switch ([`arbitration`](crate::southbound::arbitration)); this
+//! module combines them. Sans-IO: masterships and time are arguments, the term to bid in is the
+//! result. The decision: the winner of the highest election leads everywhere. A term that won one
+//! switch is bid at all of them, so after a partition or a restart the order of (term, controller)
+//! alone decides. Terms rise only where a switch has no primary, so controllers do not outbid each
+//! other in turns. A switch without a primary is a reason to lead only if the primary has left most
+//! switches, or does not return in time: a broken connection is no succession.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use tokio::time::Instant;
 
 use crate::southbound::arbitration::Mastership;
 
-/// What one controller knows of who leads.
+/// The election of a leader as one controller observes it.
 #[derive(Clone, Debug)]
 pub struct LeaderElection {
     /// The term to bid in.
     term: u64,
     /// How long a primary may be away from few switches.
     primary_grace: Duration,
-    /// Since when some switch is vacant, and the highest term seen at one.
+    /// Since when some switch has no primary, and the highest term seen at one.
     without_primary: Option<(Instant, u64)>,
 }
 
@@ -31,7 +31,7 @@ impl LeaderElection {
         Self { term, primary_grace: grace, without_primary: None }
     }
 
-    /// The term to bid in at every switch, by the standings with all of them at `now`.
+    /// The term to bid in at every switch, from the masterships at all of them at `now`.
     pub fn choose_term(&mut self, masterships: &[Mastership], now: Instant) -> u64 {
         let won = masterships.iter().filter_map(|mastership| mastership.term());
         self.term = won.fold(self.term, u64::max);
@@ -39,19 +39,21 @@ impl LeaderElection {
             Mastership::NoPrimary { highest } => Some(highest.term()),
             _ => None,
         });
+        // Cut off from most switches, a controller sees few vacancies and must not take over.
         let is_succession = 2 * vacancies.clone().count() > masterships.len();
         let since = self.without_primary.map_or(now, |(since, _)| since);
         self.without_primary = vacancies.max().map(|highest| (since, highest));
         if let Some((since, highest)) = self.without_primary
             && (is_succession || now.duration_since(since) >= self.primary_grace)
         {
+            // Only a higher term can win: switches refuse ids up to the highest they have seen.
             self.term = self.term.max(highest.saturating_add(1));
             self.without_primary = None;
         }
         self.term
     }
 
-    /// When to weigh again though no standing changes.
+    /// When to choose a term again although no mastership changes.
     pub fn next_due(&self) -> Option<Instant> {
         self.without_primary.map(|(since, _)| since + self.primary_grace)
     }

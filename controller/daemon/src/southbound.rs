@@ -1,9 +1,9 @@
 //! Everything between the desired tables and the switches: one session per switch.
 //!
 //! [`runtime`](crate::runtime) publishes [`DesiredTables`] and starts a session for each
-//! [`SwitchTarget`]; a session reads its switch, writes what differs and tells the [`StatusBoard`].
-//! The decision: sessions know nothing of plans, jobs or each other; all they get is tables with a
-//! generation.
+//! [`SwitchTarget`]; a session reads its switch, writes what differs and updates the
+//! [`StatusBoard`]. The decision: sessions have no access to plans, jobs or each other; all they
+//! receive is tables with a generation.
 
 pub mod arbitration;
 mod client;
@@ -63,18 +63,18 @@ impl DesiredTables {
     }
 }
 
-/// What becomes of entries that no table tells of.
+/// What becomes of entries on a switch that are not desired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnknownEntries {
-    /// They go.
+    /// They are deleted.
     Delete,
-    /// They stay, whoever wrote them: nothing is known of the fabric yet, and what the switches
-    /// hold is better than nothing.
+    /// They stay, whoever wrote them: before the fabric is known, the entries on the switches are
+    /// what keeps traffic flowing.
     Keep,
 }
 
 impl UnknownEntries {
-    /// What becomes of them where this is known of the fabric.
+    /// What becomes of unknown entries in this fabric.
     pub(crate) fn for_fabric(fabric: &Fabric) -> Self {
         match fabric.links().is_empty() {
             true => Self::Keep,
@@ -99,11 +99,11 @@ pub struct DesiredTimestamps {
 pub struct ChangeOrigin {
     /// What kind of event it was, as [`StateEvent::kind`](crate::StateEvent::kind) names it.
     pub cause: &'static str,
-    /// The first of it was heard: the report, where a job told of itself.
+    /// The first report of it arrived, if reports of jobs led to it; else as `received`.
     pub first_reported: Instant,
     /// The event arrived.
     pub received: Instant,
-    /// The planner was asked, unless the plan in force is realised anew.
+    /// Planning started; none if the plan in force is lowered again.
     pub planning_started: Option<Instant>,
 }
 
@@ -114,7 +114,7 @@ impl ChangeOrigin {
     }
 }
 
-/// A switch that a session deals with.
+/// A switch with a session.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SwitchTarget {
     /// The switch.
@@ -126,10 +126,9 @@ pub struct SwitchTarget {
 }
 
 impl SwitchTarget {
-    /// The switches of a fabric that say where they are reached.
+    /// The switches of a fabric that have an address.
     pub fn all_in_fabric(fabric: &Fabric) -> Vec<Self> {
-        let switches = fabric.switch_ids();
-        let target = |id| {
+        let targets = fabric.switch_ids().filter_map(|id| {
             let switch = fabric.switch(id);
             let p4runtime = switch.p4runtime.clone()?;
             let device_id = switch.device_id;
@@ -138,14 +137,13 @@ impl SwitchTarget {
                 name: switch.name.clone(),
                 address: SwitchAddress { p4runtime, device_id },
             })
-        };
-        switches.filter_map(target).collect()
+        });
+        targets.collect()
     }
 }
 
 /// An error with its causes.
 pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
-    let causes = causes.map(|cause| format!(": {cause}"));
-    error.to_string() + &causes.collect::<String>()
+    causes.fold(error.to_string(), |text, cause| text + &format!(": {cause}"))
 }

@@ -1,9 +1,8 @@
-//! How what is seen differs from the document: cables missing, extra, crossed and one-way, and
-//! hosts at other ports.
+//! How the observed topology differs from the document: cables missing, extra, crossed and one-way,
+//! and hosts at other ports.
 //!
-//! The decision: a cable is told once, by both its ends, under the one name that says most about
-//! it. Crossed goes before missing: who is told where a cable leads need not be told that it does
-//! not lead to where it should.
+//! The decision: each cable has at most one finding, which names both its ends and the most
+//! specific difference. Crossed precedes missing: where a cable leads implies where it does not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,8 +10,8 @@ use topology::{Fabric, FabricNode, Finding, LinkEndpoint, LinkId, SwitchId};
 
 use super::{ObservedTopology, SwitchPort};
 
-/// What differs, ordered by the ports it is about. Nothing is said of silence at switches that are
-/// not `watched`.
+/// The differences, ordered by the ports they are about. Silence at switches that are not `watched`
+/// is no difference.
 pub fn compare_cabling(
     fabric: &Fabric,
     observed: &ObservedTopology,
@@ -22,13 +21,13 @@ pub fn compare_cabling(
     let cables: Vec<Finding> = observed
         .cables()
         .into_iter()
-        .filter_map(|cable| document.check_observed_cable(cable))
+        .filter_map(|(a, b)| document.check_observed_cable(a, b))
         .collect();
     let links = fabric.cables();
     let silent = links.filter_map(|link| document.check_expected_cable(link, observed, watched));
-    let stations = observed.hosts.iter();
-    let stations = stations.filter_map(|(ip, station)| document.check_attachment(*ip, *station));
-    cables.into_iter().chain(silent).chain(stations).collect()
+    let hosts = observed.hosts.iter();
+    let moved = hosts.filter_map(|(ip, station)| document.check_attachment(*ip, *station));
+    cables.into_iter().chain(silent).chain(moved).collect()
 }
 
 /// A fabric by the ports of its switches.
@@ -40,28 +39,32 @@ struct DocumentedCabling<'a> {
 impl<'a> DocumentedCabling<'a> {
     fn new(fabric: &'a Fabric) -> Self {
         let links = fabric.links().iter();
-        let peer = |link: &topology::Link| Some((switch_port(link.from)?, link.to));
-        Self { fabric, peers: links.filter_map(peer).collect() }
+        let peers = links.filter_map(|link| Some((switch_port(link.from)?, link.to)));
+        Self { fabric, peers: peers.collect() }
+    }
+
+    fn cable_name(&self, a: SwitchPort, b: SwitchPort) -> String {
+        format!("{}-{}", a.port_name(self.fabric), b.port_name(self.fabric))
     }
 
     /// A cable that is there: as it should be, crossed, or extra.
-    fn check_observed_cable(&self, (a, b): (SwitchPort, SwitchPort)) -> Option<Finding> {
-        let wanted = [a, b].map(|end| self.peers.get(&end).copied());
-        if wanted[0].and_then(switch_port) == Some(b) {
+    fn check_observed_cable(&self, a: SwitchPort, b: SwitchPort) -> Option<Finding> {
+        if self.peers.get(&a).copied().and_then(switch_port) == Some(b) {
             return None;
         }
-        let name = |end: SwitchPort| end.port_name(self.fabric);
-        let should = |(end, peer): (SwitchPort, Option<LinkEndpoint>)| {
-            let peer = self.fabric.endpoint_name(peer?);
-            Some(format!("{} to {peer}", name(end)))
-        };
-        let should: Vec<String> = [a, b].into_iter().zip(wanted).filter_map(should).collect();
-        let about = format!("{}-{}", name(a), name(b));
-        Some(match should.is_empty() {
+        let expected: Vec<String> = [a, b]
+            .into_iter()
+            .filter_map(|end| {
+                let peer = self.fabric.endpoint_name(*self.peers.get(&end)?);
+                Some(format!("{} to {peer}", end.port_name(self.fabric)))
+            })
+            .collect();
+        let about = self.cable_name(a, b);
+        Some(match expected.is_empty() {
             true => Finding::warning(about, "extra: no document has this cable"),
             false => {
-                let should = should.join(" and ");
-                Finding::error(about, format!("crossed: the document connects {should}"))
+                let text = format!("crossed: the document connects {}", expected.join(" and "));
+                Finding::error(about, text)
             }
         })
     }
@@ -79,19 +82,21 @@ impl<'a> DocumentedCabling<'a> {
             return None;
         }
         let seen = [a, b].map(|end| observed.links.get(&end).copied());
-        let name = |end: SwitchPort| end.port_name(self.fabric);
-        let about = format!("{}-{}", name(a), name(b));
-        let one_way = |from: SwitchPort, to: SwitchPort| {
-            let text = format!("one-way: from {} to {} and not back", name(from), name(to));
-            Finding::error(&about, text)
+        let (from, to) = match seen {
+            [Some(to), None] if to == b => (a, b),
+            [None, Some(to)] if to == a => (b, a),
+            [None, None] => {
+                return Some(Finding::error(
+                    self.cable_name(a, b),
+                    "missing: nothing gets through",
+                ));
+            }
+            // As documented, or reported as crossed.
+            _ => return None,
         };
-        match seen {
-            [Some(to), None] if to == b => Some(one_way(a, b)),
-            [None, Some(to)] if to == a => Some(one_way(b, a)),
-            [None, None] => Some(Finding::error(&about, "missing: nothing gets through")),
-            // As it should be, or told as crossed.
-            _ => None,
-        }
+        let [from, to] = [from, to].map(|end| end.port_name(self.fabric));
+        let text = format!("one-way: from {from} to {to} and not back");
+        Some(Finding::error(self.cable_name(a, b), text))
     }
 
     /// A host's interface: as it should be, elsewhere, or unknown.

@@ -1,10 +1,10 @@
-//! A document of the fabric that was found.
+//! The document of an observed fabric.
 //!
-//! Switches are those that were asked, cables and hosts those that were seen; what probes cannot
-//! tell (speeds, GPUs, names of hosts that no document has) is assumed, and said to be. The
-//! decision: tiers follow from where hosts are. Where a host is seen there is a leaf, and every
-//! other switch is as high as it is far from the nearest one; only where no host was seen do the
-//! numbers decide, which a finding says.
+//! Switches are those that took part, cables and hosts those that were observed. What probes do
+//! not reveal (speeds, GPUs, names of hosts that no document has) is assumed, with a finding. The
+//! decision: tiers follow from where hosts are. A switch with a host is a leaf, and the tier of any
+//! other is its distance from the nearest leaf. Only if no host was observed does the size of the
+//! two sides decide, with a finding.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,12 +13,12 @@ use topology::{Fabric, Finding, SwitchId, Tier};
 
 use super::{DiscoveryDefaults, HostAttachment, ObservedTopology, SwitchPort};
 
-/// A fabric that was found.
+/// A fabric as it was observed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LearnedFabric {
-    /// It, in the explicit form.
+    /// The fabric in the explicit form.
     pub document: FabricDocument,
-    /// What of it is assumed.
+    /// What is assumed in the document.
     pub findings: Vec<Finding>,
 }
 
@@ -30,19 +30,17 @@ pub fn document_observed_fabric(
     assumed: DiscoveryDefaults,
 ) -> LearnedFabric {
     let (tiers, mut findings) = infer_tiers(fabric, observed);
-    let switches = fabric.switches().iter().zip(tiers);
-    let switches = switches.map(|(switch, tier)| SwitchDocument {
+    let tiered = fabric.switches().iter().zip(tiers);
+    let switches = tiered.map(|(switch, tier)| SwitchDocument {
         name: switch.name.clone(),
         tier,
         device_id: switch.device_id,
         p4runtime: switch.p4runtime.clone(),
     });
-    let switches: Vec<_> = switches.collect();
     let cables = observed.cables().into_iter().map(|(a, b)| {
         let (a, b) = (a.port_name(fabric), b.port_name(fabric));
         let known = fabric.links_named(&format!("{a}-{b}"));
-        let known = known.first().map(|link| fabric.link(*link).bandwidth.gbps());
-        let gbps = known.unwrap_or(assumed.gbps);
+        let gbps = known.first().map_or(assumed.gbps, |link| fabric.link(*link).bandwidth.gbps());
         LinkDocument { a, b, gbps }
     });
     let mut links: Vec<LinkDocument> = cables.collect();
@@ -57,7 +55,7 @@ pub fn document_observed_fabric(
     let document = FabricDocument {
         name: fabric.name().to_owned(),
         clos: None,
-        switches,
+        switches: switches.collect(),
         hosts: hosts.found.into_values().map(|(host, _)| host).collect(),
         links,
     };
@@ -72,19 +70,20 @@ struct HostCollector<'a> {
 }
 
 impl HostCollector<'_> {
-    /// Takes an interface in; its cable.
+    /// Adds an interface and returns its cable.
     fn add_interface(&mut self, ip: std::net::Ipv4Addr, station: HostAttachment) -> LinkDocument {
         let nic = self.fabric.nic_with_ip(ip).map(|nic| self.fabric.nic(nic));
         let host = nic.map(|nic| self.fabric.host(nic.host));
-        let unknown = || format!("host-{}", ip.to_string().replace('.', "-"));
-        let name = host.map_or_else(unknown, |host| host.name.clone());
+        let name = match host {
+            Some(host) => host.name.clone(),
+            None => format!("host-{}", ip.to_string().replace('.', "-")),
+        };
         let gpus = host.map_or(self.defaults.gpus, |host| host.gpus);
         let gbps = nic.map(|nic| self.fabric.link(nic.uplink).bandwidth.gbps());
-        let first = || {
+        let (host, nics) = self.found.entry(name.clone()).or_insert_with(|| {
             let host = HostDocument { name: name.clone(), gpus, ips: Vec::new(), macs: Vec::new() };
             (host, 0)
-        };
-        let (host, nics) = self.found.entry(name.clone()).or_insert_with(first);
+        });
         host.ips.push(ip.to_string());
         host.macs.push(station.mac.to_string());
         let index = *nics;

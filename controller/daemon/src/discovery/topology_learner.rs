@@ -58,7 +58,7 @@ impl TopologyLearner {
         let mut lesson = LearnedUpdate { findings: learned.findings, fabric: None };
         match Fabric::try_from(&learned.document) {
             Err(error) => {
-                let text = format!("what is found is no fabric that can be used: {error}");
+                let text = format!("the observed topology is no usable fabric: {error}");
                 lesson.findings.push(Finding::error("fabric", text));
             }
             Ok(found) if is_same_topology(&found, fabric) => {}
@@ -67,22 +67,21 @@ impl TopologyLearner {
             }
             Ok(_) => {}
         }
-        // What was given is given again only if it is not taken up.
+        // A fabric that the state does not adopt is returned again after another settle time.
         let since = lesson.fabric.as_ref().map_or(since, |_| now);
         self.found = Some((learned.document, since));
         lesson
     }
 }
 
-/// What is seen, both ways, and what was found before at ports that do not lead elsewhere now.
+/// Links observed in both directions, and known ones at ports that do not lead elsewhere now.
 fn merge_known_links(fabric: &Fabric, observed: &ObservedTopology) -> ObservedTopology {
-    let leads_elsewhere = |from, to| observed.links.get(&from).is_some_and(|seen| *seen != to);
     let mut links = observed.links.clone();
     links.retain(|from, to| observed.links.get(to) == Some(from));
     for link in fabric.link_ids() {
         if let Some((from, to)) = link_ends(fabric, link)
-            && !leads_elsewhere(from, to)
-            && !leads_elsewhere(to, from)
+            && observed.links.get(&from).is_none_or(|seen| *seen == to)
+            && observed.links.get(&to).is_none_or(|seen| *seen == from)
         {
             links.insert(from, to);
         }
@@ -101,13 +100,17 @@ fn merge_known_links(fabric: &Fabric, observed: &ObservedTopology) -> ObservedTo
 
 /// The fabric that was found, in which what had failed before still has.
 fn carry_over_failures(found: &Fabric, before: &Fabric) -> Fabric {
-    let cables = before.cables();
-    let failed = cables.filter(|link| !before.is_cable_up(*link));
-    let cables = failed.filter_map(|link| found.link_named(&before.link_name(link)));
-    let cables: Vec<AvailabilityChange> = cables.map(AvailabilityChange::LinkDown).collect();
-    let switches = before.switch_ids();
-    let switches = switches.filter(|switch| !before.is_switch_up(*switch));
-    found.with_changes(cables.into_iter().chain(switches.map(AvailabilityChange::SwitchDown)))
+    // Names are stable from one fabric to the next, and ids of links are not.
+    let cables = before
+        .cables()
+        .filter(|link| !before.is_cable_up(*link))
+        .filter_map(|link| found.link_named(&before.link_name(link)))
+        .map(AvailabilityChange::LinkDown);
+    let switches = before
+        .switch_ids()
+        .filter(|switch| !before.is_switch_up(*switch))
+        .map(AvailabilityChange::SwitchDown);
+    found.with_changes(cables.chain(switches))
 }
 
 #[cfg(test)]

@@ -40,30 +40,30 @@ mod pb {
 #[derive(Debug, thiserror::Error)]
 pub enum EtcdError {
     /// The address is no `host:port`.
-    #[error("`{0}` is no address of an etcd server")]
+    #[error("invalid etcd endpoint `{0}`: it must be host:port")]
     Address(String),
-    /// Nobody answers there.
+    /// Nothing answers at the address.
     #[error("cannot connect to etcd at {endpoint}")]
     Connect {
-        /// Where.
+        /// The address.
         endpoint: String,
         /// Why.
         #[source]
         source: tonic::transport::Error,
     },
     /// The user or the password are wrong, or etcd has no users.
-    #[error("etcd does not let `{user}` in: {message}; see etcd.user and etcd.password")]
+    #[error("etcd refused the login of `{user}`: {message}; see etcd.user and etcd.password")]
     Login {
-        /// Who.
+        /// The user name.
         user: String,
-        /// etcd's words.
+        /// The message of etcd.
         message: String,
     },
     /// etcd has users, and none is configured.
-    #[error("etcd asks who this is: set etcd.user and etcd.password")]
+    #[error("etcd requires a login: set etcd.user and etcd.password")]
     NoUser,
     /// The user may not do this.
-    #[error("etcd does not let its user do {0}: grant it readwrite on all below etcd.prefix")]
+    #[error("etcd denied {0} to its user: grant it readwrite on all keys below etcd.prefix")]
     Denied(&'static str),
     /// No answer in time.
     #[error("no answer from etcd to {0} within the deadline")]
@@ -73,7 +73,7 @@ pub enum EtcdError {
     Call {
         /// What was called.
         call: &'static str,
-        /// etcd's words.
+        /// The message of etcd.
         message: String,
     },
     /// The watch ended.
@@ -117,14 +117,15 @@ impl EtcdClient {
     pub(crate) async fn connect(endpoint: &str, etcd: &EtcdConfig) -> Result<Self, EtcdError> {
         let (deadline, keys) = (etcd.deadline, EtcdKeys::new(&etcd.prefix));
         let tls = etcd.tls.as_ref();
-        let unconnected = |source| EtcdError::Connect { endpoint: endpoint.to_owned(), source };
-        let address = Endpoint::try_from(TlsConfig::server_uri(tls, endpoint));
-        let address = address.map_err(|_| EtcdError::Address(endpoint.to_owned()))?;
-        let address = TlsConfig::secure_endpoint(tls, address).map_err(unconnected)?;
-        let connecting = address.connect_timeout(deadline).tcp_nodelay(true);
-        let connecting = timeout(deadline, connecting.connect()).await;
-        let connected = connecting.map_err(|_| EtcdError::Deadline("connect"))?;
-        let channel = connected.map_err(unconnected)?;
+        let plain = Endpoint::try_from(TlsConfig::server_uri(tls, endpoint))
+            .map_err(|_| EtcdError::Address(endpoint.to_owned()))?;
+        let secured = TlsConfig::secure_endpoint(tls, plain)
+            .map_err(|source| EtcdError::Connect { endpoint: endpoint.to_owned(), source })?;
+        let address = secured.connect_timeout(deadline).tcp_nodelay(true);
+        let in_time = timeout(deadline, address.connect()).await;
+        let channel = in_time
+            .map_err(|_| EtcdError::Deadline("connect"))?
+            .map_err(|source| EtcdError::Connect { endpoint: endpoint.to_owned(), source })?;
         let user = etcd.user.clone();
         let login = user.map(|user| EtcdLogin::new(user, channel.clone()));
         let bearer =
@@ -138,15 +139,14 @@ impl EtcdClient {
         Ok(calls)
     }
 
-    /// Has etcd give a token for the user's password.
+    /// Requests a token for the user's password.
     async fn log_in(&self, login: &EtcdLogin) -> Result<(), EtcdError> {
         let mut client = AuthClient::new(login.channel.clone());
-        let answer = client.authenticate(pb::AuthenticateRequest {
+        let call = client.authenticate(pb::AuthenticateRequest {
             name: login.user.name.clone(),
             password: login.user.password.clone(),
         });
-        let answer = answer.await;
-        let answer = answer.map_err(|status| login.login_error(status.message()))?;
+        let answer = call.await.map_err(|status| login.login_error(status.message()))?;
         login.set_token(&answer.into_inner().token)
     }
 
@@ -156,20 +156,18 @@ impl EtcdClient {
         compare: Vec<pb::Compare>,
         requests: Vec<Request>,
     ) -> Result<pb::TxnResponse, EtcdError> {
-        let operation = |request| pb::RequestOp { request: Some(request) };
-        let request = pb::TxnRequest {
-            compare,
-            success: requests.into_iter().map(operation).collect(),
-            failure: Vec::new(),
-        };
-        let send = || {
+        let operations = requests.into_iter().map(|it| pb::RequestOp { request: Some(it) });
+        let request =
+            pb::TxnRequest { compare, success: operations.collect(), failure: Vec::new() };
+        let answer = self.call_within_deadline("Txn", || {
             let (mut client, request) = (KvClient::new(self.channel.clone()), request.clone());
             async move { client.txn(request).await }
-        };
-        Ok(self.call_within_deadline("Txn", send).await?.into_inner())
+        });
+        Ok(answer.await?.into_inner())
     }
 
-    /// Asks, and once more where the token has ended; all of it within the deadline.
+    /// Calls etcd, and once more after a new login if the token has expired; all of it within the
+    /// deadline.
     async fn call_within_deadline<T, A>(
         &self,
         call: &'static str,
@@ -207,34 +205,33 @@ impl ClusterNetwork for GrpcNetwork {
 impl ClusterStore for EtcdClient {
     async fn grant_lease(&self, lasts: Duration) -> Result<GrantedLease, EtcdError> {
         let ttl = i64::try_from(lasts.as_secs()).unwrap_or(i64::MAX);
-        let send = || {
+        let call = self.call_within_deadline("LeaseGrant", || {
             let mut client = LeaseClient::new(self.channel.clone());
             async move { client.lease_grant(pb::LeaseGrantRequest { ttl }).await }
-        };
-        let answer = self.call_within_deadline("LeaseGrant", send).await?.into_inner();
+        });
+        let answer = call.await?.into_inner();
         Ok(GrantedLease { lease: answer.id, ttl: ttl_duration(answer.ttl) })
     }
 
     async fn renew_lease(&self, lease: i64) -> Result<Option<Duration>, EtcdError> {
-        let send = || {
+        let call = self.call_within_deadline("LeaseKeepAlive", || {
             let once = tokio_stream::once(pb::LeaseKeepAliveRequest { id: lease });
             let mut client = LeaseClient::new(self.channel.clone());
             async move {
                 let mut answers = client.lease_keep_alive(once).await?.into_inner();
                 answers.message().await
             }
-        };
-        let answer = self.call_within_deadline("LeaseKeepAlive", send).await?;
-        let ttl = answer.map_or(0, |answer| answer.ttl);
+        });
+        let ttl = call.await?.map_or(0, |answer| answer.ttl);
         Ok((ttl > 0).then(|| ttl_duration(ttl)))
     }
 
     async fn revoke_lease(&self, lease: i64) -> Result<(), EtcdError> {
-        let send = || {
+        let call = self.call_within_deadline("LeaseRevoke", || {
             let mut client = LeaseClient::new(self.channel.clone());
             async move { client.lease_revoke(pb::LeaseRevokeRequest { id: lease }).await }
-        };
-        self.call_within_deadline("LeaseRevoke", send).await.map(drop)
+        });
+        call.await.map(drop)
     }
 
     async fn register_controller(&self, controller: u32, lease: i64) -> Result<u64, EtcdError> {
@@ -251,11 +248,12 @@ impl ClusterStore for EtcdClient {
     }
 
     async fn store_record(&self, record: &StoreRecord, elected: u64) -> Result<(), EtcdError> {
-        let mut puts = vec![self.keys.latest_row(record)];
+        let mut rows = vec![self.keys.latest_row(record)];
         if let StoreRecord::Policy(revision) = record {
-            puts.push(self.keys.revision_row(revision));
+            rows.push(self.keys.revision_row(revision));
         }
-        let puts = puts.into_iter().map(|(key, value)| put_request(key, value, 0));
+        // The guard makes a leader that was deposed fail, even if it does not know yet.
+        let puts = rows.into_iter().map(|(key, value)| put_request(key, value, 0));
         let guard = created_at(self.keys.leader_key(), elected);
         let answer = self.run_transaction(vec![guard], puts.collect()).await?;
         answer.succeeded.then_some(()).ok_or(EtcdError::NotLeader)
@@ -280,16 +278,17 @@ impl ClusterStore for EtcdClient {
         });
         let [generation, policy, jobs, reported, fabric] =
             std::array::from_fn(|_| found.next().flatten().map(|row| row.value));
-        let generation = generation.map(|value| parse_value("generation", &value)).transpose()?;
-        let memory = StoredState {
+        let stored_generation: Option<u64> =
+            generation.map(|value| parse_value("generation", &value)).transpose()?;
+        let stored = StoredState {
             term: 0,
-            generation: generation.unwrap_or(0),
+            generation: stored_generation.unwrap_or(0),
             policy: policy.map(|value| parse_value("policy", &value)).transpose()?,
             jobs: jobs.map(|value| parse_value("jobs", &value)).transpose()?,
             reported_jobs: reported.map(|value| parse_value("told", &value)).transpose()?,
             fabric: fabric.map(|value| parse_value("fabric", &value)).transpose()?,
         };
-        Ok(ClusterSnapshot { revision, leader, stored: memory })
+        Ok(ClusterSnapshot { revision, leader, stored })
     }
 
     async fn watch_changes(&self, revision: u64) -> Result<StoreChanges, EtcdError> {
@@ -301,7 +300,7 @@ impl ClusterStore for EtcdClient {
         };
         let create = pb::watch_request::RequestUnion::CreateRequest(create);
         let first = pb::WatchRequest { request_union: Some(create) };
-        let send = || {
+        let call = self.call_within_deadline("Watch", || {
             let (request, queue) = mpsc::channel(1);
             request.try_send(first.clone()).expect("a new queue has room for one message");
             let mut client = WatchClient::new(self.channel.clone());
@@ -309,11 +308,11 @@ impl ClusterStore for EtcdClient {
                 let answers = client.watch(ReceiverStream::new(queue)).await?;
                 Ok((request, answers.into_inner()))
             }
-        };
-        let (request, answers) = self.call_within_deadline("Watch", send).await?;
+        });
+        let (request, answers) = call.await?;
         let ended = stream::once(async { Err(EtcdError::WatchEnded) });
         let changes = answers.filter_map(move |answer| {
-            // As long as the request is there, etcd watches.
+            // Dropping the request stream would cancel the watch.
             let _lasts = &request;
             future::ready(watch_event(answer))
         });
@@ -321,7 +320,7 @@ impl ClusterStore for EtcdClient {
     }
 }
 
-/// What an answer that is an error says.
+/// The error of a call that etcd refused.
 fn call_error(call: &'static str, status: &Status) -> EtcdError {
     let message = status.message().to_owned();
     match status.code() {
@@ -331,7 +330,7 @@ fn call_error(call: &'static str, status: &Status) -> EtcdError {
     }
 }
 
-/// What an answer to a watch says; the first says only that the watch is there.
+/// The event in an answer to a watch; the first answer only confirms the watch.
 fn watch_event(answer: Result<pb::WatchResponse, Status>) -> Option<Result<(), EtcdError>> {
     match answer {
         Err(_) => Some(Err(EtcdError::WatchEnded)),

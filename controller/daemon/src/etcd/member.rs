@@ -26,12 +26,12 @@ use crate::store::{StoreRecord, StoredState};
 /// Records that wait to be stored.
 const QUEUE: usize = 16;
 
-/// What was read in etcd.
+/// The shared state as read from etcd.
 #[derive(Clone, Debug)]
 pub(crate) struct ClusterUpdate {
     /// Everything that is shared.
     pub(crate) stored: StoredState,
-    /// The election that this controller won; it leads when it says that it is prepared.
+    /// The election that this controller won; it leads once it has reported to be prepared.
     pub(crate) elected: Option<u64>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct MemberHandle {
     pub(crate) store: StoreClient,
 }
 
-/// Where records are handed in.
+/// Stores records through the member.
 #[derive(Clone, Debug)]
 pub(crate) struct StoreClient {
     requests: mpsc::Sender<StoreRequest>,
@@ -73,7 +73,7 @@ impl StoreClient {
     }
 }
 
-/// The task.
+/// Renews the lease, takes part in elections and stores records of the leader.
 pub(crate) struct ClusterMember<N: ClusterNetwork> {
     network: N,
     config: EtcdConfig,
@@ -88,7 +88,7 @@ pub(crate) struct ClusterMember<N: ClusterNetwork> {
 }
 
 impl<N: ClusterNetwork> ClusterMember<N> {
-    /// A member, which decides what `mandate` is, and the door to it.
+    /// A member that publishes `permit`, and its handle for the runtime.
     pub(crate) fn new(
         network: N,
         config: &EtcdConfig,
@@ -117,14 +117,14 @@ impl<N: ClusterNetwork> ClusterMember<N> {
         (member, handle)
     }
 
-    /// Takes part until `stop`, then gives the leadership back at once.
+    /// Takes part until `stop`, then resigns at once by revoking the lease.
     pub(crate) async fn run_member(mut self, stop: CancellationToken) {
         stop.run_until_cancelled(self.reconnect_forever()).await;
         self.write_permit.send_replace(WritePermit::Unknown);
         if let (Some(calls), Some(lease)) = (&self.store, self.lease_state.lease_id())
             && let Err(error) = calls.revoke_lease(lease).await
         {
-            let text = "the lease was not given back and runs out by itself";
+            let text = "the lease was not revoked and expires by itself";
             warn!(error = error_chain(&error), "{text}");
         }
     }
@@ -139,7 +139,7 @@ impl<N: ClusterNetwork> ClusterMember<N> {
             self.store = None;
             failures = failures.wrapping_add(1);
             let error = error_chain(&error);
-            warn!(error, server, "no use of etcd; the lease runs on");
+            warn!(error, server, "the connection to etcd failed; the lease runs on");
             let again = Instant::now() + self.config.backoff.wait_after(1);
             while let Ok(request) = tokio::select! {
                 request = self.requests.recv() => request.ok_or(()),
@@ -179,8 +179,9 @@ impl<N: ClusterNetwork> ClusterMember<N> {
         }
     }
 
-    /// Keeps the lease, or begins one.
+    /// Renews the lease, or begins a new one.
     async fn renew_lease(&mut self, calls: &N::Store) -> Result<LeaseRenewal, EtcdError> {
+        // The lease runs from before the call at the earliest: the answer may take any time.
         let asked = Instant::now();
         if let Some(lease) = self.lease_state.lease_id() {
             let lasts = calls.renew_lease(lease).await?;
@@ -230,17 +231,17 @@ impl<N: ClusterNetwork> ClusterMember<N> {
             Some(elected) => calls.store_record(&request.record, elected).await,
             None => Err(EtcdError::NotLeader),
         };
-        // Whoever asked may have gone; what is stored is stored.
+        // The caller may have given up waiting; the record is stored all the same.
         drop(request.stored.send(stored));
     }
 
-    /// Gives the sessions their mandate.
+    /// Publishes the write permit to the sessions.
     fn publish_permit(&self) {
         let permit = self.lease_state.write_permit();
         self.write_permit.send_if_modified(|had| {
             let before = std::mem::replace(had, permit);
             if std::mem::discriminant(&before) != std::mem::discriminant(&permit) {
-                info!(?permit, "mandate");
+                info!(?permit, "write permit");
             }
             before != permit
         });

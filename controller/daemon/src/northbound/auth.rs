@@ -1,8 +1,8 @@
-//! Who may do what at the address where the controller is served, and how often.
+//! Authentication, authorisation and rate limits of the northbound address.
 //!
-//! Every request passes here before anything else looks at it, whatever its protocol. The decision:
-//! what a request needs is told from its method and path alone, so nothing that is added later is
-//! open by mistake; and only digests of tokens are kept, in the configuration as well.
+//! Every request passes here first, whatever its protocol. The decision: the role that a request
+//! needs follows from its method and path alone, so an endpoint that is added later is not open by
+//! mistake; and only digests of tokens are kept, in the configuration as well.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -24,7 +24,7 @@ use super::openapi::ErrorBody;
 use super::rate_limiter::RateLimiter;
 use crate::config::{AccessRole, AccessToken, NorthboundConfig};
 
-/// Where jobs tell of themselves.
+/// The gRPC service that receives reports.
 const REPORTS: &str = "/crux.telemetry.v1.Telemetry/";
 
 /// What changes something: the ends of HTTP paths and of gRPC methods.
@@ -37,26 +37,26 @@ const CHANGES: [&str; 6] = [
     "/RollbackPolicy",
 ];
 
-/// What only looks, though it is asked with a document.
+/// Queries that are sent as POST because they carry a document.
 const POSTED_QUERIES: [&str; 1] = ["/v1/policy/preview"];
 
-/// Methods of gRPC that look, unless they are among the changes; all are posted.
+/// gRPC services whose methods are queries unless they are among the changes; all use POST.
 const GRPC: [&str; 2] =
     ["/crux.northbound.v1.Northbound/", "/grpc.reflection.v1.ServerReflection/"];
 
-/// Addresses whose pace is remembered.
+/// Addresses whose rate is limited separately; more of them start all limits anew.
 const MAX_LIMITERS: usize = 4_096;
 
-/// Whose token a request has, sent or shown; nobody's where none is wanted.
+/// The name of the token or certificate of a request; none where none is required.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct CallerIdentity(pub(super) Option<Arc<str>>);
 
-/// The gate.
+/// Decides which requests pass.
 #[derive(Clone, Debug)]
 pub(super) struct AccessControl {
     rules: Arc<NorthboundConfig>,
-    /// Behind a lock, because requests come on any task and are counted and judged at once; it is
-    /// held for no longer than that.
+    /// Behind a lock, because requests arrive on any task and are counted and checked in one step;
+    /// it is held for that step only.
     limiters: Arc<Mutex<BTreeMap<IpAddr, RateLimiter>>>,
 }
 
@@ -68,11 +68,11 @@ enum AccessDenied {
          certificate that northbound.certificates has (crux: --cert), with a token of role `{0}`"
     )]
     MissingToken(AccessRole),
-    #[error("nobody has this token: northbound.tokens of the controller's configuration has those")]
+    #[error("unknown token: it is not among northbound.tokens of the controller's configuration")]
     UnknownToken,
     #[error("`{name}` may {has}, and this needs a token of role `{needs}`")]
     InsufficientRole { name: String, has: AccessRole, needs: AccessRole },
-    #[error("more requests than northbound.requests_per_second; ask again later")]
+    #[error("more requests than northbound.requests_per_second; try again later")]
     RateLimited,
 }
 
@@ -84,8 +84,8 @@ impl AccessControl {
     /// Whether a request may pass, and whose it is.
     fn authorise_request(&self, request: &Request) -> Result<CallerIdentity, AccessDenied> {
         let needs = required_role(request.method(), request.uri().path());
-        let peer = request.extensions().get::<ConnectInfo<ClientPeer>>();
-        let peer = peer.map(|ConnectInfo(peer)| *peer);
+        let connection = request.extensions().get::<ConnectInfo<ClientPeer>>();
+        let peer = connection.map(|ConnectInfo(peer)| *peer);
         if needs != AccessRole::Report
             && let Some(peer) = peer
         {
@@ -97,13 +97,13 @@ impl AccessControl {
         let shown = peer.and_then(|peer| peer.certificate);
         let token = self.find_token(presented_token(request.headers()), shown, needs)?;
         let AccessToken { name, role, .. } = token;
-        let lacks = || AccessDenied::InsufficientRole { name: name.clone(), has: *role, needs };
-        let caller = || CallerIdentity(Some(name.as_str().into()));
-        role.allows_role(needs).then(caller).ok_or_else(lacks)
+        match role.allows_role(needs) {
+            true => Ok(CallerIdentity(Some(name.as_str().into()))),
+            false => Err(AccessDenied::InsufficientRole { name: name.clone(), has: *role, needs }),
+        }
     }
 
-    /// Whether a right is not everybody's. Reports are open until somebody is given the right to
-    /// report.
+    /// Whether a role needs a token. Reports are open until a token with that role is configured.
     fn is_restricted(&self, needs: AccessRole) -> bool {
         let mut given = self.rules.tokens.iter().chain(&self.rules.certificates);
         match needs {
@@ -130,11 +130,12 @@ impl AccessControl {
         certificate.ok_or(AccessDenied::MissingToken(needs))
     }
 
-    /// Counts a request of an address.
+    /// Counts a request of an address against its rate limit.
     fn count_request(&self, from: IpAddr) -> Result<(), AccessDenied> {
         let now = Instant::now();
         let mut limiters = self.limiters.lock().unwrap_or_else(PoisonError::into_inner);
         if limiters.len() >= MAX_LIMITERS {
+            // Bounds the memory that requests from forged addresses can take.
             limiters.clear();
         }
         let rate = self.rules.requests_per_second.get();
@@ -147,7 +148,7 @@ impl AccessControl {
     }
 }
 
-/// Lets a request pass, or says what is missing in the words of its protocol.
+/// Passes a request on, or refuses it in the form of its protocol.
 pub(super) async fn enforce_access(
     State(access): State<AccessControl>,
     mut request: Request,
@@ -185,12 +186,12 @@ impl AccessDenied {
             Self::RateLimited => StatusCode::TOO_MANY_REQUESTS,
         };
         let findings = vec![Finding::error("access", self.to_string())];
-        let body = serde_json::to_vec(&ErrorBody { findings });
-        let body = body.expect("findings have text for keys");
-        let response = (status, [(header::CONTENT_TYPE, "application/json")], body);
-        let mut response = response.into_response();
+        let body =
+            serde_json::to_vec(&ErrorBody { findings }).expect("findings have text for keys");
+        let mut response =
+            (status, [(header::CONTENT_TYPE, "application/json")], body).into_response();
         if status == StatusCode::UNAUTHORIZED {
-            // A browser asks its user for a password then, which is the token.
+            // `Basic` makes browsers prompt for a password, which is the token.
             let ways = header::HeaderValue::from_static("Basic realm=\"crux\", Bearer");
             response.headers_mut().insert(header::WWW_AUTHENTICATE, ways);
         }
@@ -198,7 +199,7 @@ impl AccessDenied {
     }
 }
 
-/// What a request needs. What is not known here counts as a change, unless it only gets.
+/// The role that a request needs. Unknown paths count as changes, except for GET.
 fn required_role(method: &Method, path: &str) -> AccessRole {
     if path.starts_with(REPORTS) {
         return AccessRole::Report;
@@ -220,8 +221,7 @@ fn presented_token(headers: &HeaderMap) -> Option<String> {
     match scheme.to_ascii_lowercase().as_str() {
         "bearer" => Some(value.trim().to_owned()),
         "basic" => {
-            let text = STANDARD.decode(value.trim()).ok()?;
-            let text = String::from_utf8(text).ok()?;
+            let text = String::from_utf8(STANDARD.decode(value.trim()).ok()?).ok()?;
             text.split_once(':').map(|(_, password)| password.to_owned())
         }
         _ => None,

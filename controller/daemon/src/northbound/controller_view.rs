@@ -1,4 +1,4 @@
-//! What a controller knows and has decided, as answers tell it.
+//! The state of the controller as rows of names and numbers, for the northbound APIs.
 //!
 //! Pure: a [`ControllerView`] of one instant goes in, rows by name come out. The decision:
 //! everything is read off the plan, its report and the board; nothing is computed that they could
@@ -23,7 +23,7 @@ use crate::telemetry::counter_aggregator::MeasuredTraffic;
 pub struct ControllerView {
     /// What is planned for.
     pub(super) request: PlanRequest,
-    /// Jobs that tell of themselves.
+    /// Jobs that are known from reports.
     pub(super) reported_jobs: ReportedJobs,
     /// What is in force.
     pub(super) rollout: PlanRollout,
@@ -140,7 +140,7 @@ pub struct LevelLoad {
 }
 
 impl ControllerView {
-    /// What a state says, beside what is in force and what the sessions say.
+    /// The inputs of a view that come from the state.
     pub(super) fn read_inputs(state: &State) -> (PlanRequest, ReportedJobs) {
         (state.current_request(), state.reported_jobs().clone())
     }
@@ -151,15 +151,16 @@ impl ControllerView {
         let reported_ids: BTreeSet<&JobId> = reported.jobs.iter().map(|job| &job.id).collect();
         let known: BTreeMap<&JobId, &planner::Job> =
             request.jobs.iter().map(|job| (&job.id, job)).collect();
-        let row = |(planned, why): (&planner::PlannedJob, &planner::JobRationale)| {
+        let planned_jobs = rollout.plan.jobs.iter().zip(&rollout.report.rationales);
+        let rows = planned_jobs.filter_map(|(planned, why)| {
             let job = known.get(&planned.id);
             let (tenant, source) = match job {
                 Some(job) if reported_ids.contains(&job.id) => (&job.tenant, JobSource::Telemetry),
                 Some(job) => (&job.tenant, JobSource::Document),
                 None => (&self.adoption_rule(&planned.id)?.tenant, JobSource::Rule),
             };
-            let measured = self.measured.jobs.get(&planned.id);
-            let measured = measured.filter(|measured| measured.bytes_per_second > 0.0);
+            let counted = self.measured.jobs.get(&planned.id);
+            let measured = counted.filter(|counted| counted.bytes_per_second > 0.0);
             let period = measured.and_then(|measured| measured.period);
             Some(JobRow {
                 id: planned.id.to_string(),
@@ -178,14 +179,13 @@ impl ControllerView {
                 measured_iteration_seconds: period.map(|period| period.seconds),
                 measured_iteration_bytes: period.map(|period| period.bytes),
             })
-        };
-        let planned = rollout.plan.jobs.iter().zip(&rollout.report.rationales);
-        let mut rows: Vec<JobRow> = planned.filter_map(row).collect();
+        });
+        let mut rows: Vec<JobRow> = rows.collect();
         rows.sort_by_key(|row| row.rank);
         rows
     }
 
-    /// The rule that makes a job of this name, if nobody announces it.
+    /// The rule that adopts flows for a job of this name, if it is not announced.
     pub(super) fn adoption_rule(&self, id: &JobId) -> Option<&AdoptionRule> {
         let is_announced = self.request.jobs.iter().any(|job| job.id == *id);
         let mut rules = self.request.policy().adopt.iter();
@@ -194,7 +194,7 @@ impl ControllerView {
 
     /// All switches that the controller deals with.
     pub fn switch_rows(&self) -> Vec<SwitchRow> {
-        let row = |(switch, line): (&SwitchId, &SwitchStatus)| SwitchRow {
+        let rows = self.switches.iter().map(|(switch, line)| SwitchRow {
             name: line.name.clone(),
             state: self.rollout.switch_state(*switch).to_owned(),
             mastership: mastership_text(line.mastership).to_owned(),
@@ -204,8 +204,8 @@ impl ControllerView {
             entries_drifted: line.drifted,
             session_failures: line.failures,
             problems: line.refusals.iter().chain(&line.last_error).cloned().collect(),
-        };
-        self.switches.iter().map(row).collect()
+        });
+        rows.collect()
     }
 
     /// All links between switches and to hosts, in the order of the fabric.
@@ -214,8 +214,7 @@ impl ControllerView {
         let loads = self.level_loads();
         let on: BTreeMap<LinkId, &planner::LinkLoad> =
             self.rollout.report.links.iter().map(|load| (load.link, load)).collect();
-        let name = |job: &usize| self.rollout.plan.jobs[*job].id.to_string();
-        let row = |link: LinkId| {
+        let rows = fabric.link_ids().map(|link| {
             let carried = on.get(&link);
             let counted = link_levels(&self.measured.links, link);
             let total: f64 = counted.iter().map(|level| level.load).sum();
@@ -225,12 +224,12 @@ impl ControllerView {
                 state: self.rollout.link_state(link).to_owned(),
                 load: carried.map_or(0.0, |carried| carried.load),
                 levels: link_levels(&loads, link),
-                jobs: carried.map_or_else(Vec::new, |on| on.jobs.iter().map(name).collect()),
+                jobs: carried.map_or_else(Vec::new, |on| job_names(&self.rollout, &on.jobs)),
                 measured: (!counted.is_empty()).then_some(total),
                 measured_levels: counted,
             }
-        };
-        fabric.link_ids().map(row).collect()
+        });
+        rows.collect()
     }
 
     /// The plan in force.
@@ -239,8 +238,8 @@ impl ControllerView {
         PlanDocument::new(fabric, plan, report)
     }
 
-    /// What an operator should look at: what the planner found, and switches that are not as they
-    /// should be.
+    /// Findings that need the attention of an operator: those of the planner, and switches that do
+    /// not hold their tables.
     pub fn health_findings(&self) -> Vec<Finding> {
         let mut findings = self.rollout.report.findings.clone();
         let generation = self.rollout.generation;
@@ -313,7 +312,12 @@ impl ControllerView {
     }
 }
 
-/// The classes of one link, from the highest.
+/// The names of jobs at these positions of the plan.
+pub(super) fn job_names(rollout: &PlanRollout, jobs: &[usize]) -> Vec<String> {
+    jobs.iter().map(|job| rollout.plan.jobs[*job].id.to_string()).collect()
+}
+
+/// The levels of one link, from the highest.
 fn link_levels(loads: &BTreeMap<(LinkId, u8), f64>, link: LinkId) -> Vec<LevelLoad> {
     let levels = loads.range((link, 0)..=(link, u8::MAX)).rev();
     let level =

@@ -14,13 +14,13 @@ use axum::http::{HeaderMap, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::stream::{self, Stream, StreamExt};
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use topology::Finding;
 
 use super::http::{build_response, encode_body};
-use super::openapi::ErrorBody;
+use super::openapi::{ErrorBody, json_content};
 use super::service::{NorthboundService, ServiceError};
 use crate::event_log::{EventPage, EventPosition};
 
@@ -128,10 +128,9 @@ pub(super) fn describe_operation(schemas: &mut SchemaGenerator) -> Value {
     let stream = "Server-sent events: the data of each is an event (Event), its id a \
         position; an event `missed` says how many the reader was too slow for (MissedEvents)";
     schemas.subschema_for::<MissedEvents>();
-    let json = |schema: Schema| json!({"application/json": {"schema": schema}});
-    let mut content = json(schemas.subschema_for::<EventPage>());
+    let mut content = json_content(&schemas.subschema_for::<EventPage>());
     content["text/event-stream"] = json!({"schema": {"type": "string", "description": stream}});
-    let problem = json(schemas.subschema_for::<ErrorBody>());
+    let problem = json_content(&schemas.subschema_for::<ErrorBody>());
     json!({"get": {
         "operationId": "WatchEvents",
         "summary": "What happens, as it happens; as a document where only that is accepted",

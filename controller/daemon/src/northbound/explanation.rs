@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::{LinkId, next_hops};
 
-use super::controller_view::ControllerView;
+use super::controller_view::{ControllerView, job_names};
 use crate::state::PlanRollout;
 
 /// Why a job is treated as it is.
@@ -89,15 +89,13 @@ impl ControllerView {
     fn explain_job(&self, position: usize, is_asked: impl Fn(usize) -> bool) -> ExplainJobResponse {
         let plan = &self.rollout.plan;
         let (job, why) = (&plan.jobs[position], &self.rollout.report.rationales[position]);
-        let names =
-            |jobs: &[usize]| jobs.iter().map(|job| plan.jobs[*job].id.to_string()).collect();
-        let flows = (0..plan.flows.len()).filter(|place| plan.flows[*place].job == position);
+        let own = (0..plan.flows.len()).filter(|place| plan.flows[*place].job == position);
         let loads = self.link_loads();
         let rates: BTreeMap<usize, f64> = self.flow_rates().into_iter().collect();
-        let explain = |place| {
+        let flows = own.filter(|place| is_asked(*place)).map(|place| {
             let rate = rates.get(&place).copied().unwrap_or(0.0);
             self.explain_flow(place, rate, &loads)
-        };
+        });
         ExplainJobResponse {
             id: job.id.to_string(),
             level: job.level,
@@ -109,14 +107,14 @@ impl ControllerView {
             correction: job.correction,
             reference: why.reference.map(|job| plan.jobs[job].id.to_string()),
             priority: job.priority,
-            contenders: names(&why.contenders),
-            merged_with: names(&why.tied_with),
+            contenders: job_names(&self.rollout, &why.contenders),
+            merged_with: job_names(&self.rollout, &why.tied_with),
             override_pattern: match self.adoption_rule(&job.id) {
                 Some(adopted) => override_pattern(self.request.policy().override_for_rule(adopted)),
                 None => why.rule.clone(),
             },
             profiled: self.reported_jobs.profiled.contains(&job.id),
-            flows: flows.filter(|place| is_asked(*place)).map(explain).collect(),
+            flows: flows.collect(),
             adopted_traffic: self.adopted_traffic(position),
         }
     }
@@ -125,35 +123,37 @@ impl ControllerView {
     fn adopted_traffic(&self, position: usize) -> Vec<String> {
         let PlanRollout { fabric, plan, .. } = &self.rollout;
         let rules = plan.rules.iter().filter(|rule| rule.job == position);
-        let rules = rules.map(|rule| PlannedRuleDocument::new(fabric, plan, rule));
-        rules.map(|rule| rule_text(&rule)).collect()
+        rules.map(|rule| rule_text(&PlannedRuleDocument::new(fabric, plan, rule))).collect()
     }
 
     fn explain_flow(&self, place: usize, rate: f64, loads: &[f64]) -> FlowExplanation {
         let fabric = &self.rollout.fabric;
         let flow = &self.rollout.plan.flows[place];
-        let own = |link: LinkId| match flow.links.contains(&link) {
-            true => rate / fabric.link(link).bandwidth.bytes_per_second(),
-            false => 0.0,
-        };
-        let candidate = |links: Vec<LinkId>| {
-            let load = |link: &LinkId| (loads[link.index()] - own(*link)).max(0.0);
-            let busiest = links.iter().max_by(|a, b| load(a).total_cmp(&load(b)));
-            PathCandidate {
-                path: fabric.path_node_names(&links),
-                chosen: *flow.links == *links,
-                load: busiest.map_or(0.0, load),
-                busiest: busiest.map(|link| fabric.link_name(*link)),
-            }
-        };
+        // The load by others: its own share would make the path it takes look the busiest.
+        let mut others = loads.to_vec();
+        for link in flow.links.iter() {
+            let load = &mut others[link.index()];
+            *load = (*load - rate / fabric.link(*link).bandwidth.bytes_per_second()).max(0.0);
+        }
         let [from, to] = [flow.src, flow.dst].map(|nic| fabric.leaf_of(nic));
         let (first, last) = (fabric.nic(flow.src).uplink, fabric.nic(flow.dst).uplink.reverse());
         let between = next_hops(fabric, to).paths_from(fabric, from);
-        let whole = between.into_iter().map(|links| [&[first], &links[..], &[last]].concat());
+        let candidates = between.into_iter().map(|links| {
+            let path = [&[first], &links[..], &[last]].concat();
+            let by_load =
+                |a: &&LinkId, b: &&LinkId| others[a.index()].total_cmp(&others[b.index()]);
+            let busiest = path.iter().max_by(by_load);
+            PathCandidate {
+                path: fabric.path_node_names(&path),
+                chosen: *flow.links == *path,
+                load: busiest.map_or(0.0, |link| others[link.index()]),
+                busiest: busiest.map(|link| fabric.link_name(*link)),
+            }
+        });
         FlowExplanation {
             flow: self.flow_name(place),
             pinned: flow.pinned,
-            candidates: whole.map(candidate).collect(),
+            candidates: candidates.collect(),
         }
     }
 
@@ -169,8 +169,8 @@ impl ControllerView {
     fn flow_name(&self, place: usize) -> String {
         let fabric = &self.rollout.fabric;
         let flow = &self.rollout.plan.flows[place];
-        let host = |nic| &fabric.host(fabric.nic(nic).host).name;
-        format!("{}>{}:{}", host(flow.src), host(flow.dst), flow.udp_src_port)
+        let [src, dst] = [flow.src, flow.dst].map(|nic| &fabric.host(fabric.nic(nic).host).name);
+        format!("{src}>{dst}:{}", flow.udp_src_port)
     }
 }
 
@@ -178,14 +178,14 @@ fn override_pattern(rule: Option<&JobOverride>) -> Option<String> {
     rule.map(|rule| rule.pattern.clone())
 }
 
-/// A rule as people say it.
+/// A rule as text, `h1, h2 > any host, to port 2049`.
 fn rule_text(rule: &PlannedRuleDocument) -> String {
-    let hosts = |hosts: &[String]| match hosts {
-        [] => "any host".to_owned(),
-        hosts => hosts.join(", "),
-    };
-    let port = |word, port: Option<u16>| port.map(|port| format!(", {word} port {port}"));
-    let ports = [port("from", rule.sport), port("to", rule.dport)];
-    let ports: String = ports.into_iter().flatten().collect();
-    format!("{} > {}{ports}", hosts(&rule.src), hosts(&rule.dst))
+    let [src, dst] = [&rule.src, &rule.dst].map(|hosts| match hosts.is_empty() {
+        true => "any host".to_owned(),
+        false => hosts.join(", "),
+    });
+    let ports = [("from", rule.sport), ("to", rule.dport)].into_iter();
+    let ports: String =
+        ports.filter_map(|(word, port)| Some(format!(", {word} port {}", port?))).collect();
+    format!("{src} > {dst}{ports}")
 }

@@ -53,12 +53,15 @@ pub(super) fn build_router(service: NorthboundService) -> Router {
         };
         router = router.route(endpoint.path, method);
     }
-    let document = || async { json_response(StatusCode::OK, openapi::openapi_text().into_bytes()) };
     router
-        .route("/openapi.json", routing::get(document))
+        .route("/openapi.json", routing::get(serve_openapi))
         .route("/metrics", routing::get(serve_metrics))
         .route(events::PATH, routing::get(events::handle_request))
         .with_state(service)
+}
+
+async fn serve_openapi() -> Response {
+    json_response(StatusCode::OK, openapi::openapi_text().into_bytes())
 }
 
 /// What Prometheus scrapes.
@@ -98,8 +101,8 @@ macro_rules! get_by_name {
 pub(super) use {get, get_by_name, post};
 
 pub(super) fn parse_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, ServiceError> {
-    let wrong = |error: serde_json::Error| Finding::error("request", error.to_string());
-    serde_json::from_slice(body).map_err(|error| ServiceError::Refused(vec![wrong(error)]))
+    serde_json::from_slice(body)
+        .map_err(|error| ServiceError::Refused(vec![Finding::error("request", error.to_string())]))
 }
 
 pub(super) fn encode_body(answer: &impl Serialize) -> Result<Vec<u8>, ServiceError> {

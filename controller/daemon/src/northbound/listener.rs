@@ -1,8 +1,8 @@
-//! The doors of the address where the controller is served: connections as they are, or over TLS.
+//! The listener of the northbound address: plain connections, or TLS.
 //!
-//! A handshake takes as long as its client likes, so each is made by a task of its own, a bounded
-//! number at a time and with a deadline. The decision: who speaks no TLS where it is wanted is told
-//! so in HTTP, because a connection that merely closes says nothing.
+//! A client decides how long its handshake takes, so each handshake has a task and a deadline, and
+//! their number is bounded. The decision: a client that does not use TLS where it is required
+//! receives an error in HTTP, because a closed connection explains nothing.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ use tracing::debug;
 
 use crate::config::TlsFiles;
 
-/// Handshakes at once; whoever comes then waits to be accepted.
+/// Concurrent handshakes; further clients wait to be accepted.
 const HANDSHAKES: usize = 256;
 
 /// Connections that are ready and wait to be served.
@@ -41,7 +41,7 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How a record of TLS with a handshake begins (RFC 8446 §5.1).
 const HANDSHAKE: u8 = 22;
 
-/// What is answered to who speaks no TLS.
+/// The response to a client that does not use TLS.
 const NO_TLS: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n\
     connection: close\r\n\r\n\
     {\"findings\":[{\"severity\":\"error\",\"about\":\"access\",\"text\":\
@@ -148,7 +148,7 @@ impl Listener for ConnectionListener {
     }
 }
 
-/// Accepts connections and hands on those that are ready, until nobody wants them.
+/// Accepts connections and passes those on that are ready, until the receiver is dropped.
 async fn accept_connections(
     mut listener: TcpListener,
     acceptor: TlsAcceptor,
@@ -173,7 +173,7 @@ async fn accept_connections(
     }
 }
 
-/// The handshake, or a word to who has not understood that there is one.
+/// Makes the handshake, or explains in HTTP that TLS is required.
 async fn accept_tls(
     mut stream: TcpStream,
     acceptor: &TlsAcceptor,
@@ -183,7 +183,7 @@ async fn accept_tls(
     if first == [HANDSHAKE] {
         return acceptor.accept(stream).await;
     }
-    // What was asked is read, so that closing does not take the answer away.
+    // Closing with unread input would send a reset, which can discard the response at the client.
     let read = stream.read(&mut [0; 4_096]).await?;
     stream.write_all(NO_TLS.as_bytes()).await?;
     stream.shutdown().await?;
@@ -192,21 +192,21 @@ async fn accept_tls(
 
 fn server_config(files: &TlsFiles) -> Result<ServerConfig, TlsError> {
     let provider = Arc::new(default_provider());
-    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
-    let builder = builder.with_safe_default_protocol_versions();
-    let builder = builder.map_err(TlsError::Identity)?;
+    let versions = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(TlsError::Identity)?;
     let builder = match &files.client_roots {
-        None => builder.with_no_client_auth(),
+        None => versions.with_no_client_auth(),
         Some(file) => {
             let mut roots = RootCertStore::empty();
             roots.add_parsable_certificates(load_certificates(file)?);
             let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
-            builder.with_client_cert_verifier(verifier.build()?)
+            versions.with_client_cert_verifier(verifier.build()?)
         }
     };
     let chain = load_certificates(&files.certificate)?;
-    let key = PrivateKeyDer::from_pem_file(&files.key);
-    let key = key.map_err(|source| file_error(&files.key, "private key", source))?;
+    let key = PrivateKeyDer::from_pem_file(&files.key)
+        .map_err(|source| file_error(&files.key, "private key", source))?;
     let mut config = builder.with_single_cert(chain, key).map_err(TlsError::Identity)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)

@@ -1,10 +1,12 @@
-//! What a monitoring system scrapes: the text format of Prometheus (version 0.0.4).
+//! Metrics in the text format of Prometheus (version 0.0.4).
 //!
 //! Pure, from a [`ControllerView`] and the timing of the latest change. The decision: counters are
 //! those that the sessions keep anyway and gauges are read off the plan, so a scrape costs what it
 //! prints and nothing is counted twice.
 
-use topology::{LinkId, Severity};
+use std::collections::BTreeMap;
+
+use topology::{Fabric, LinkId, Severity};
 
 use super::controller_view::{ControllerView, JobRow};
 use crate::access::{LatencyHistogram, StageHistograms};
@@ -59,17 +61,17 @@ fn render_histograms(stages: &StageHistograms, text: &mut String) {
 }
 
 fn controller_families(view: &ControllerView, timing: &ChangeTiming) -> Vec<MetricFamily> {
-    let seconds = |from: tokio::time::Instant, to: tokio::time::Instant| {
-        to.saturating_duration_since(from).as_secs_f64()
-    };
     let made = timing.timestamps;
     let stages = [
-        ("plan", seconds(made.origin.received, made.planned)),
-        ("lower", seconds(made.planned, made.lowered)),
-        ("write", seconds(made.lowered, timing.verified)),
-        ("all", seconds(made.origin.received, timing.verified)),
-    ];
-    let stages = stages.map(|(stage, took)| (vec![("stage", stage.to_owned())], took));
+        ("plan", made.origin.received, made.planned),
+        ("lower", made.planned, made.lowered),
+        ("write", made.lowered, timing.verified),
+        ("all", made.origin.received, timing.verified),
+    ]
+    .map(|(stage, from, to)| {
+        let seconds = to.saturating_duration_since(from).as_secs_f64();
+        (vec![("stage", stage.to_owned())], seconds)
+    });
     let findings = view.health_findings();
     let severities = [Severity::Error, Severity::Warning, Severity::Info].map(|severity| {
         let such = findings.iter().filter(|found| found.severity == severity);
@@ -161,16 +163,11 @@ fn switch_families(view: &ControllerView) -> Vec<MetricFamily> {
             is_verified: line.verified.map(|seen| seen.generation) == Some(generation),
         })
         .collect();
-    let sample = |row: &SwitchSample<'_>, value: fn(&SwitchSample<'_>) -> f64| {
-        (vec![("switch", row.line.name.clone())], value(row))
-    };
-    let family = |(name, kind, help, value): SwitchMetric| MetricFamily {
-        name,
-        kind,
-        help,
-        samples: rows.iter().map(|row| sample(row, value)).collect(),
-    };
-    OF_SWITCHES.map(family).into()
+    let families = OF_SWITCHES.map(|(name, kind, help, value)| {
+        let samples = rows.iter().map(|row| (vec![("switch", row.line.name.clone())], value(row)));
+        MetricFamily { name, kind, help, samples: samples.collect() }
+    });
+    families.into()
 }
 
 fn bool_value(is_so: bool) -> f64 {
@@ -179,65 +176,67 @@ fn bool_value(is_so: bool) -> f64 {
 
 fn link_families(view: &ControllerView) -> Vec<MetricFamily> {
     let fabric = &view.rollout.fabric;
-    let sample = |((link, level), load): ((LinkId, u8), f64)| {
-        let labels = vec![("link", fabric.link_name(link)), ("level", level.to_string())];
-        (labels, load)
-    };
-    let measured = view.measured.links.iter();
-    let measured = measured.map(|(cell, load)| sample((*cell, *load)));
     vec![
         MetricFamily {
             name: "crux_link_planned_load_ratio",
             kind: "gauge",
             help: "Planned load of a link by class, as a share of time",
-            samples: view.level_loads().into_iter().map(sample).collect(),
+            samples: level_samples(fabric, &view.level_loads()),
         },
         MetricFamily {
             name: "crux_link_measured_load_ratio",
             kind: "gauge",
             help: "Load of a link by class as its switch counts it, as a share of its capacity",
-            samples: measured.collect(),
+            samples: level_samples(fabric, &view.measured.links),
         },
     ]
 }
 
+fn level_samples(
+    fabric: &Fabric,
+    loads: &BTreeMap<(LinkId, u8), f64>,
+) -> Vec<(Vec<(&'static str, String)>, f64)> {
+    let samples = loads.iter().map(|((link, level), load)| {
+        let labels = vec![("link", fabric.link_name(*link)), ("level", level.to_string())];
+        (labels, *load)
+    });
+    samples.collect()
+}
+
+type PlannedJobMetric = (&'static str, &'static str, fn(&JobRow) -> f64);
+
+const OF_PLANNED_JOBS: [PlannedJobMetric; 4] = [
+    ("crux_job_level", "Class of the job", |row| row.level.into()),
+    ("crux_job_intensity_flop_per_second", "GPU intensity, FLOP/s", |row| row.intensity),
+    ("crux_job_isolated_iteration_seconds", "An iteration alone", |row| row.alone_seconds),
+    ("crux_job_profiled", "Whether it is profiled", |row| bool_value(row.profiled)),
+];
+
+type MeasuredJobMetric = (&'static str, &'static str, fn(&MeasuredJob) -> Option<f64>);
+
+const OF_MEASURED_JOBS: [MeasuredJobMetric; 3] = [
+    ("crux_job_measured_bytes_per_second", "What its pins count", |job| Some(job.bytes_per_second)),
+    ("crux_job_measured_iteration_seconds", "An iteration, by what its pins count", |job| {
+        job.period.map(|period| period.seconds)
+    }),
+    ("crux_job_measured_iteration_bytes", "Bytes of an iteration, by what its pins count", |job| {
+        job.period.map(|period| period.bytes)
+    }),
+];
+
 fn job_families(view: &ControllerView) -> Vec<MetricFamily> {
     let rows = view.job_rows();
-    let counted = |name, help, value: fn(&MeasuredJob) -> Option<f64>| MetricFamily {
-        name,
-        kind: "gauge",
-        help,
-        samples: (view.measured.jobs.iter())
-            .filter_map(|(id, job)| Some((vec![("job", id.to_string())], value(job)?)))
-            .collect(),
-    };
-    let family = |name, help, value: fn(&JobRow) -> f64| MetricFamily {
-        name,
-        kind: "gauge",
-        help,
-        samples: rows.iter().map(|row| (vec![("job", row.id.clone())], value(row))).collect(),
-    };
-    vec![
-        family("crux_job_level", "Class of the job", |row| row.level.into()),
-        family("crux_job_intensity_flop_per_second", "GPU intensity, FLOP/s", |row| row.intensity),
-        family("crux_job_isolated_iteration_seconds", "An iteration alone", |row| {
-            row.alone_seconds
-        }),
-        family("crux_job_profiled", "Whether it is profiled", |row| bool_value(row.profiled)),
-        counted("crux_job_measured_bytes_per_second", "What its pins count", |job| {
-            Some(job.bytes_per_second)
-        }),
-        counted(
-            "crux_job_measured_iteration_seconds",
-            "An iteration, by what its pins count",
-            |job| job.period.map(|period| period.seconds),
-        ),
-        counted(
-            "crux_job_measured_iteration_bytes",
-            "Bytes of an iteration, by what its pins count",
-            |job| job.period.map(|period| period.bytes),
-        ),
-    ]
+    let planned = OF_PLANNED_JOBS.map(|(name, help, value)| {
+        let samples = rows.iter().map(|row| (vec![("job", row.id.clone())], value(row)));
+        MetricFamily { name, kind: "gauge", help, samples: samples.collect() }
+    });
+    let measured = OF_MEASURED_JOBS.map(|(name, help, value)| {
+        let jobs = view.measured.jobs.iter();
+        let samples =
+            jobs.filter_map(|(id, job)| Some((vec![("job", id.to_string())], value(job)?)));
+        MetricFamily { name, kind: "gauge", help, samples: samples.collect() }
+    });
+    planned.into_iter().chain(measured).collect()
 }
 
 fn single_sample(
@@ -253,15 +252,15 @@ fn render_family(family: &MetricFamily, text: &mut String) {
     let MetricFamily { name, kind, help, samples } = family;
     *text += &format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
     for (labels, value) in samples {
-        let labels: Vec<String> = labels
+        let pairs: Vec<String> = labels
             .iter()
             .map(|(label, value)| format!("{label}=\"{}\"", escape_label(value)))
             .collect();
-        let labels = match labels.is_empty() {
+        let suffix = match pairs.is_empty() {
             true => String::new(),
-            false => format!("{{{}}}", labels.join(",")),
+            false => format!("{{{}}}", pairs.join(",")),
         };
-        *text += &format!("{name}{labels} {value}\n");
+        *text += &format!("{name}{suffix} {value}\n");
     }
 }
 

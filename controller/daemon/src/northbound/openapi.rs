@@ -191,16 +191,23 @@ pub fn openapi_text() -> String {
     text.expect("a document has text for keys") + "\n"
 }
 
+/// The content of a JSON body with this schema.
+pub(super) fn json_content(schema: &Schema) -> Value {
+    json!({"application/json": {"schema": schema}})
+}
+
 fn describe_endpoint(endpoint: &HttpEndpoint, schemas: &mut SchemaGenerator) -> Value {
-    let content = |schema: Schema| json!({"application/json": {"schema": schema}});
     let mut operation = json!({
         "operationId": endpoint.operation,
         "summary": endpoint.summary,
         "responses": {
-            "200": {"description": "The response", "content": content((endpoint.gives)(schemas))},
+            "200": {
+                "description": "The response",
+                "content": json_content(&(endpoint.gives)(schemas))
+            },
             "default": {
                 "description": "Why the request failed",
-                "content": content(schema_of::<ErrorBody>(schemas))
+                "content": json_content(&schema_of::<ErrorBody>(schemas))
             }
         }
     });
@@ -212,6 +219,6 @@ fn describe_endpoint(endpoint: &HttpEndpoint, schemas: &mut SchemaGenerator) -> 
     let Some(takes) = endpoint.takes else {
         return json!({ "get": operation });
     };
-    operation["requestBody"] = json!({"required": true, "content": content(takes(schemas))});
+    operation["requestBody"] = json!({"required": true, "content": json_content(&takes(schemas))});
     json!({ "post": operation })
 }

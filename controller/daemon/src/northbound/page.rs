@@ -42,14 +42,13 @@ const FILES: [PageFile; 9] = [
 
 /// Its files, each at its path.
 pub(super) fn page_router<S: Clone + Send + Sync + 'static>() -> Router<S> {
-    let add = |router: Router<S>, file: &'static PageFile| {
+    FILES.iter().fold(Router::new(), |router, file| {
         router.route(file.path, get(async move |asked: HeaderMap| serve_file(file, &asked)))
-    };
-    FILES.iter().fold(Router::new(), add)
+    })
 }
 
-/// A browser that has this very file is told so. It asks every time, since a controller of another
-/// version may have come to be at its address.
+/// Serves a file, or 304 if the browser has it. `no-cache` makes browsers revalidate every time,
+/// since a controller of another version may run at the same address later.
 fn serve_file(file: &PageFile, asked: &HeaderMap) -> Response {
     let tag = format!("\"{}-{:x}\"", env!("CARGO_PKG_VERSION"), content_hash(file.text));
     let has = asked.get(header::IF_NONE_MATCH);
@@ -67,7 +66,7 @@ fn serve_file(file: &PageFile, asked: &HeaderMap) -> Response {
     }
 }
 
-/// What tells a text from the one before it (FNV-1a).
+/// A hash that changes with the text (FNV-1a).
 fn content_hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -59,10 +59,10 @@ impl PlannerInput {
             problem: error.problem,
         })?;
         let policy = self.policy.validate("policy")?;
-        let fabric = policy.apply_drains(&fabric)?;
-        let jobs = self.jobs.resolve_jobs(&fabric, "jobs")?.jobs;
-        let down = self.down_links.iter().filter_map(|name| fabric.link_named(name));
-        let fabric = fabric.with_changes(down.map(AvailabilityChange::LinkDown));
-        Ok((PlanInput { fabric, jobs }, policy))
+        let drained = policy.apply_drains(&fabric)?;
+        let jobs = self.jobs.resolve_jobs(&drained, "jobs")?.jobs;
+        let down = self.down_links.iter().filter_map(|name| drained.link_named(name));
+        let changes = down.map(AvailabilityChange::LinkDown);
+        Ok((PlanInput { fabric: drained.with_changes(changes), jobs }, policy))
     }
 }

@@ -1,18 +1,17 @@
 //! Entries that are on a switch and that this controller did not write.
 //!
-//! [`reconcile`](super::reconcile) asks here before it compares. An entry is ours by the signature
-//! that [`lower_plan`](crate::lower_plan()) puts into it and the switch keeps, so a controller that
-//! starts anew, or takes over, still knows its predecessor's entries for its own. The decision:
-//! only keys that nothing desires can be foreign. Whoever writes to one that is desired is
-//! corrected, signed or not. While nothing is known of the fabric, nothing can be said to be left
-//! over, so all of them are taken for foreign and stay.
+//! [`reconcile`](super::reconcile) sorts entries before it compares them. An entry is ours by the
+//! signature that [`lower_plan`](crate::lower_plan()) puts into it and the switch keeps, so a
+//! controller that restarts or takes over recognises the entries of its predecessor. The decision:
+//! only keys that are not desired can be foreign. Entries with desired keys are corrected, signed
+//! or not. Before the fabric is known, every entry counts as foreign and stays.
 
 use p4::{SwitchTables, TableEntry};
 
 use super::UnknownEntries;
 use crate::config::ForeignEntryPolicy;
 
-/// What a switch holds, told apart.
+/// The entries of a switch, ours and foreign.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SortedEntries {
     /// What is to be as desired.
@@ -21,23 +20,25 @@ pub(super) struct SortedEntries {
     pub(super) foreign: Vec<TableEntry>,
 }
 
-/// Tells apart what `actual` holds, under a policy on foreign entries.
+/// Sorts the entries of `actual` under a policy on foreign entries.
 pub(super) fn sort_entries(
     policy: ForeignEntryPolicy,
     others: UnknownEntries,
     desired: &SwitchTables,
     actual: SwitchTables,
 ) -> SortedEntries {
-    let stays = |value: &p4::EntryValue| match (others, policy) {
-        (UnknownEntries::Keep, _) => true,
-        (UnknownEntries::Delete, ForeignEntryPolicy::Delete) => false,
-        (UnknownEntries::Delete, ForeignEntryPolicy::Keep | ForeignEntryPolicy::Report) => {
-            !value.is_signed()
-        }
-    };
-    let foreign = actual.iter();
-    let foreign = foreign.filter(|(key, value)| desired.get(key).is_none() && stays(value));
-    let foreign: Vec<TableEntry> = foreign.map(TableEntry::from).collect();
+    let foreign: Vec<TableEntry> = actual
+        .iter()
+        .filter(|(key, _)| desired.get(key).is_none())
+        .filter(|(_, value)| match (others, policy) {
+            (UnknownEntries::Keep, _) => true,
+            (UnknownEntries::Delete, ForeignEntryPolicy::Delete) => false,
+            (UnknownEntries::Delete, ForeignEntryPolicy::Keep | ForeignEntryPolicy::Report) => {
+                !value.is_signed()
+            }
+        })
+        .map(TableEntry::from)
+        .collect();
     let mut ours = actual;
     for entry in &foreign {
         ours.remove(&entry.key);

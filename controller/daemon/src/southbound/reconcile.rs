@@ -48,7 +48,7 @@ pub(super) struct ReconcileOutcome {
     pub(super) missing: usize,
 }
 
-/// What a pass is made with.
+/// Reconciles one switch in passes.
 pub(super) struct SwitchReconciler<'a, C> {
     pub(super) switch: &'a C,
     pub(super) pipeline: &'a ForwardingPipeline,
@@ -59,7 +59,7 @@ pub(super) struct SwitchReconciler<'a, C> {
 }
 
 impl<C: SwitchConnection> SwitchReconciler<'_, C> {
-    /// Makes a whole pass. Dropping it half way leaves a switch that the next one makes whole.
+    /// Reads the whole switch and writes what differs. The next pass completes a cancelled one.
     ///
     /// # Errors
     /// The connection is of no more use.
@@ -170,8 +170,7 @@ impl<C: SwitchConnection> SwitchReconciler<'_, C> {
     }
 
     async fn push_pipeline(&self, entries: ExistingEntries) -> Result<(), ClientError> {
-        let pushing = self.switch.push_pipeline(self.pipeline, self.election, entries);
-        pushing.await
+        self.switch.push_pipeline(self.pipeline, self.election, entries).await
     }
 
     /// Writes updates that do not depend on each other, some batches at a time.
@@ -181,11 +180,12 @@ impl<C: SwitchConnection> SwitchReconciler<'_, C> {
         outcome: &mut ReconcileOutcome,
     ) -> Result<(), ClientError> {
         let batches = stage.chunks(self.limits.batch.get());
-        let write = |batch| {
-            let answer = self.switch.write_updates(batch, self.election);
-            answer.map(move |answer| answer.map(|answer| (batch, answer))).boxed()
-        };
-        let writes: Vec<BoxFuture<'_, _>> = batches.map(write).collect();
+        let writes: Vec<BoxFuture<'_, _>> = batches
+            .map(|batch| {
+                let answer = self.switch.write_updates(batch, self.election);
+                answer.map(move |answer| answer.map(|answer| (batch, answer))).boxed()
+            })
+            .collect();
         let mut answers = stream::iter(writes).buffered(self.limits.concurrent_writes.get());
         while let Some(answer) = answers.next().await {
             let (batch, answer) = answer?;
@@ -196,12 +196,12 @@ impl<C: SwitchConnection> SwitchReconciler<'_, C> {
 }
 
 impl ReconcileOutcome {
-    /// Takes in the switch's word on a batch.
+    /// Records the answer of the switch to a batch.
     fn record_batch(&mut self, batch: &[TableUpdate], answer: Result<(), WriteError>) {
         let refusals = match answer {
             Ok(()) => Vec::new(),
             Err(WriteError::Refused(refusals)) => refusals,
-            // What of it was written is unknown; reading back will tell.
+            // Which updates were applied is unknown; reading back shows the missing ones.
             Err(failed @ WriteError::Batch { .. }) => {
                 self.failures.push(failed.to_string());
                 return;
@@ -220,16 +220,16 @@ impl ReconcileOutcome {
     }
 }
 
-/// Runs of updates: batches within a run may overtake each other, runs may not. After a table to
-/// which rows were added, and that others may refer to, and after one from which rows went, a new
-/// run begins; what only changes was there before and is there after.
+/// Runs of updates: batches within a run may overtake each other, runs may not. A new run begins
+/// after a table with insertions, since later entries may refer to those, and after a table with
+/// deletions. Modified entries exist before and after, so they need no order.
 fn split_stages(updates: &[TableUpdate]) -> impl Iterator<Item = &[TableUpdate]> {
-    let deletes = |update: &TableUpdate| update.kind == UpdateKind::Delete;
     let mut adds = false;
     updates.chunk_by(move |a, b| {
         adds |= a.kind == UpdateKind::Insert;
+        let [a_deletes, b_deletes] = [a, b].map(|update| update.kind == UpdateKind::Delete);
         let is_same_table = a.entry.key.table == b.entry.key.table;
-        let goes_on = deletes(a) == deletes(b) && (is_same_table || !(adds || deletes(a)));
+        let goes_on = a_deletes == b_deletes && (is_same_table || !(adds || a_deletes));
         adds &= goes_on;
         goes_on
     })

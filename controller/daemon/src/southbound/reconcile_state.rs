@@ -76,13 +76,13 @@ impl ReconcileState {
         self.desired.unknown_entries
     }
 
-    /// What the switch was last seen to hold, unless it is time to look again.
+    /// What the switch was last seen to hold, unless a full read is due.
     pub(super) fn held_tables(&self, limits: &SouthboundConfig) -> Option<Arc<SwitchTables>> {
         let is_recent = Instant::now() < self.next_reconcile(limits);
         self.held.clone().filter(|_| is_recent)
     }
 
-    /// When to look again though nothing is new: soon after a pass that left something missing.
+    /// When the next pass is due without an update: soon after one that left something missing.
     pub(super) fn next_reconcile(&self, limits: &SouthboundConfig) -> Instant {
         match self.incomplete_passes {
             0 => self.last_full_read + limits.reconcile_interval,
@@ -102,13 +102,13 @@ impl ReconcileState {
         Some(Arc::clone(&newer))
     }
 
-    /// Turns to a newer generation.
+    /// Adopts a newer generation.
     pub(super) fn adopt_generation(
         &mut self,
         newer: Arc<DesiredTables>,
         board: &StatusBoard,
     ) -> NextStep {
-        // What stayed beside the tables was seen and is not in them.
+        // Entries that `Keep` spared are not in `held`, so only a full read finds them.
         if self.unknown_entries() == UnknownEntries::Keep {
             self.held = None;
         }
@@ -126,7 +126,7 @@ impl ReconcileState {
         NextStep::Nothing
     }
 
-    /// Takes in the outcome of a pass, and tells it.
+    /// Records the outcome of a pass and publishes it on the board.
     pub(super) fn record_outcome(
         &mut self,
         outcome: &ReconcileOutcome,
@@ -174,13 +174,15 @@ impl ReconcileState {
         }
     }
 
-    /// Tells every entry that somebody else changed since the switch was seen to be right; how many
-    /// there are.
+    /// Logs entries that others changed since the switch was verified, and returns their number.
     fn log_drift(&self, outcome: &ReconcileOutcome, p4info: &P4Info) -> usize {
-        let looked = |held: &&Arc<SwitchTables>| !Arc::ptr_eq(held, &outcome.found);
-        let Some(held) = self.held.as_ref().filter(looked) else {
+        let Some(held) = self.held.as_ref() else {
             return 0;
         };
+        // An incremental pass starts from `held` itself, without a read that could show drift.
+        if Arc::ptr_eq(held, &outcome.found) {
+            return 0;
+        }
         let drift = diff_tables(p4info, held, &outcome.found);
         for update in &drift {
             let (what, entry) = match update.kind {
@@ -197,25 +199,23 @@ impl ReconcileState {
     /// is more than it shall hold. Additions come before deletions, so a table may be full only in
     /// between.
     fn pin_room(&self, outcome: &ReconcileOutcome) -> Option<usize> {
-        let refused = |refusal: &&RefusedUpdate| {
-            let entry = &refusal.update.entry;
-            refusal.code == Code::ResourceExhausted
-                && entry.key.table == default_pipeline().pin_table()
-        };
-        let refused = outcome.refusals.iter().filter(refused).count();
+        let pin_table = default_pipeline().pin_table();
+        let no_room = outcome.refusals.iter().filter(|refusal| {
+            refusal.code == Code::ResourceExhausted && refusal.update.entry.key.table == pin_table
+        });
+        let refused = no_room.count();
         if refused == 0 {
             return None;
         }
         let wanted = self.desired_tables()?;
-        let pins =
-            |tables: &SwitchTables| tables.table_entries(default_pipeline().pin_table()).count();
-        let added = wanted.table_entries(default_pipeline().pin_table());
-        let added = added.filter(|(key, _)| outcome.found.get(key).is_none());
-        let room = pins(&outcome.found) + added.count().saturating_sub(refused);
-        (room < pins(&wanted)).then_some(room)
+        let pins = wanted.table_entries(pin_table);
+        let added = pins.filter(|(key, _)| outcome.found.get(key).is_none()).count();
+        let present = outcome.found.table_entries(pin_table).count();
+        let room = present + added.saturating_sub(refused);
+        (room < wanted.table_entries(pin_table).count()).then_some(room)
     }
 
-    /// Says in the log what was written, and every refused entry with its reason.
+    /// Logs what was written, and every refused entry with its reason.
     fn log_outcome(&self, outcome: &ReconcileOutcome, p4info: &P4Info) {
         let (generation, missing) = (self.desired.generation, outcome.missing);
         if outcome.pass.updates == 0 {

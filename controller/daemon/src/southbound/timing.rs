@@ -24,12 +24,12 @@ pub struct ChangeTiming {
 impl ChangeTiming {
     /// That of what is desired, as far as the sessions have come.
     pub(crate) fn new(desired: &DesiredTables, lines: &BTreeMap<SwitchId, SwitchStatus>) -> Self {
-        let verified = || lines.values().filter_map(|line| line.verified);
+        let verified = lines.values().filter_map(|line| line.verified);
         Self {
             generation: desired.generation,
             timestamps: desired.timestamps,
-            first_write: verified().filter_map(|verified| verified.first_write).min(),
-            verified: verified()
+            first_write: verified.clone().filter_map(|verified| verified.first_write).min(),
+            verified: verified
                 .map(|verified| verified.at)
                 .max()
                 .unwrap_or(desired.timestamps.lowered),

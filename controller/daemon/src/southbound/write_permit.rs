@@ -1,10 +1,8 @@
-//! What lets a controller bid at switches and write to them, as far as that is decided beside the
-//! switches.
+//! The permit to bid at switches and to write to them, as far as the cluster decides it.
 //!
-//! The switches' own word is [`arbitration`](super::arbitration)'s; both are needed to write. The
-//! decision: a mandate from elsewhere ends by itself. It carries the instant until which it holds,
-//! so whoever cannot be told that another leads, because whoever would tell is out of reach, stops
-//! in time all the same.
+//! Mastership at the switch is the subject of [`arbitration`](super::arbitration); a write needs
+//! both. The decision: the permit of a leader expires by itself. It carries the instant until which
+//! it holds, so a leader that is cut off from etcd stops in time without being notified.
 
 use tokio::time::Instant;
 
@@ -13,7 +11,7 @@ use super::arbitration::{ArbitrationInput, ElectionId};
 /// What a controller may do at switches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WritePermit {
-    /// It is not known yet in which term to bid; switches are left alone.
+    /// The term to bid in is not known yet; the controller does not bid.
     #[default]
     Unknown,
     /// Whoever wins a switch may write to it: the switches elect.
@@ -38,7 +36,7 @@ pub enum WritePermit {
 }
 
 impl WritePermit {
-    /// What it means for an election at a switch.
+    /// The input that it is for the arbitration at a switch.
     pub fn arbitration_input(self) -> Option<ArbitrationInput> {
         match self {
             Self::Unknown => None,

@@ -1,7 +1,7 @@
-//! Reports as they come over gRPC, made into [`TelemetryReport`]s.
+//! Converts gRPC messages to [`TelemetryReport`]s.
 //!
 //! The decision: an announcement is a job of a jobs document, so names and numbers are checked
-//! where those of documents are, and only what a message can say beyond that is checked here.
+//! where those of documents are, and only what is specific to messages is checked here.
 
 use api::telemetry as proto;
 use planner::{CollectiveDocument, CollectiveKind, FlowDocument, JobDocument};
@@ -20,7 +20,7 @@ const MAX_FLOWS: usize = 65_536;
 /// A name, or another text of an announcement, in bytes.
 const MAX_TEXT: usize = 256;
 
-/// A report that says nothing that can be understood.
+/// A report that cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidReport {
     /// No announcement, window or end.
@@ -31,10 +31,10 @@ pub enum InvalidReport {
     TooLong {
         /// The field.
         field: &'static str,
-        /// What would be right.
+        /// The largest length that is accepted.
         limit: usize,
     },
-    /// A name that cannot be told from a pattern.
+    /// A name that could be a pattern.
     #[error("job: a name has no `*` and no `?`, and is not empty")]
     InvalidName,
     /// A port outside of its range.
@@ -88,23 +88,24 @@ fn decode_announcement(announcement: proto::JobAnnouncement) -> Result<JobDocume
 }
 
 fn decode_flow(flow: proto::JobFlow) -> Result<FlowDocument, InvalidReport> {
-    let port = |port| u16::try_from(port).map_err(|_| InvalidReport::InvalidPort(port));
     Ok(FlowDocument {
         src: flow.src,
         dst: flow.dst,
         src_nic: flow.src_nic,
         dst_nic: flow.dst_nic,
         bytes: flow.bytes,
-        udp_src_port: flow.udp_src_port.map(port).transpose()?,
+        udp_src_port: flow.udp_src_port.map(decode_port).transpose()?,
     })
 }
 
+fn decode_port(port: u32) -> Result<u16, InvalidReport> {
+    u16::try_from(port).map_err(|_| InvalidReport::InvalidPort(port))
+}
+
 fn decode_collective(collective: &proto::Collective) -> Result<CollectiveDocument, InvalidReport> {
-    let kind = collective.kind.as_str().into_deserializer();
-    let kind = CollectiveKind::deserialize(kind);
-    let wrong = |error: Error| InvalidReport::UnknownCollective(error.to_string());
+    let kind = CollectiveKind::deserialize(collective.kind.as_str().into_deserializer());
     Ok(CollectiveDocument {
-        kind: kind.map_err(wrong)?,
+        kind: kind.map_err(|error: Error| InvalidReport::UnknownCollective(error.to_string()))?,
         bytes: Some(collective.bytes).filter(|bytes| *bytes > 0.0),
         channels: collective.channels.unwrap_or(1),
     })

@@ -96,8 +96,8 @@ impl CounterReader {
                     self.measured.send_replace(Arc::new(self.aggregator.measured_traffic()));
                 }
                 Some((switch, at, counted)) = readings.recv() => {
-                    let at = at.duration_since(self.started).as_secs_f64();
-                    self.aggregator.record_reading(switch, at, &counted);
+                    let seconds = at.duration_since(self.started).as_secs_f64();
+                    self.aggregator.record_reading(switch, seconds, &counted);
                 }
             }
         }
@@ -188,8 +188,8 @@ impl SwitchCounterReader {
         }
     }
 
-    /// Whether the switch holds what it shall: while it is written, it has better things to do, and
-    /// pins that are wanted may not be there.
+    /// Whether the switch holds its desired tables. While it is written, reads would slow writes
+    /// down, and selected pins may not exist yet.
     fn is_converged(&self) -> bool {
         let line = self.access.status_board().switch_status(self.target.switch);
         let verified = line.and_then(|line| line.verified);
@@ -200,8 +200,8 @@ impl SwitchCounterReader {
     fn next_selection(&mut self) -> CounterSelection {
         let wanted = Arc::clone(&self.wanted.borrow_and_update());
         let (pins, all) = (wanted.pins.len(), wanted.pins.len() + wanted.cells.len());
-        let budget = f64::from(self.limits.entries_per_second.get());
-        let budget = (budget * self.limits.interval.as_secs_f64()).ceil() as usize;
+        let rate = f64::from(self.limits.entries_per_second.get());
+        let budget = (rate * self.limits.interval.as_secs_f64()).ceil() as usize;
         let mut part = CounterSelection::default();
         for step in 0..budget.min(all) {
             match (self.next + step) % all {

@@ -94,8 +94,8 @@ fn check_numbers(window: &ReportWindow) -> Result<(), ImplausibleWindow> {
         ("communication_seconds", window.communication_seconds),
     ];
     let flows = window.flow_bytes.iter().map(|bytes| ("flow_bytes", *bytes));
-    let is_number = |value: f64| value.is_finite() && value >= 0.0;
-    let wrong = numbers.into_iter().chain(flows).find(|(_, value)| !is_number(*value));
+    let mut all = numbers.into_iter().chain(flows);
+    let wrong = all.find(|(_, value)| !(value.is_finite() && *value >= 0.0));
     wrong.map_or(Ok(()), |(field, _)| Err(ImplausibleWindow::InvalidNumber(field)))
 }
 
@@ -111,9 +111,8 @@ fn check_times(window: &ReportWindow) -> Result<(), ImplausibleWindow> {
     if let Some((what, seconds)) = spans.into_iter().find(|(_, span)| *span > length * SLACK) {
         return Err(ImplausibleWindow::ExceedsWindow { what, seconds, window: length });
     }
-    let within = |start: &f64| (0.0..=length * SLACK).contains(start);
-    let is_sound =
-        window.iteration_starts.is_sorted() && window.iteration_starts.iter().all(within);
+    let (starts, allowed) = (&window.iteration_starts, 0.0..=length * SLACK);
+    let is_sound = starts.is_sorted() && starts.iter().all(|start| allowed.contains(start));
     is_sound.then_some(()).ok_or(ImplausibleWindow::IterationStarts)
 }
 

@@ -54,9 +54,9 @@ impl ReportedProfile {
         if self.iterations == 0 {
             return shown;
         }
-        let mean = |sum: f64| sum / self.iterations as f64;
-        shown.flop_per_iteration = Some(mean(self.flop).max(UNKNOWN_FLOP));
-        shown.compute_seconds = Some(mean(self.compute_seconds));
+        let iterations = self.iterations as f64;
+        shown.flop_per_iteration = Some((self.flop / iterations).max(UNKNOWN_FLOP));
+        shown.compute_seconds = Some(self.compute_seconds / iterations);
         shown.overlap_from = Some(self.overlap_from());
         if self.counted > 0 {
             let flows = shown.flows.iter_mut().flatten().zip(&self.flow_bytes);
@@ -70,7 +70,7 @@ impl ReportedProfile {
         (self.iterations > 0).then(|| self.seconds / self.iterations as f64)
     }
 
-    /// Whether work was done of which nobody said how much.
+    /// Whether no work was reported.
     pub fn lacks_work(&self) -> bool {
         self.flop == 0.0
     }
@@ -86,16 +86,20 @@ impl ReportedProfile {
     }
 }
 
+/// Whether two numbers differ by more than a share of the larger.
+fn differs_by(a: f64, b: f64, share: f64) -> bool {
+    (a - b).abs() > share * a.abs().max(b.abs())
+}
+
 /// Whether a job differs from another by more than this share of anything that decides its plan.
 pub(super) fn profile_differs(a: &JobDocument, b: &JobDocument, share: f64) -> bool {
-    let far = |a: f64, b: f64| (a - b).abs() > share * a.abs().max(b.abs());
-    let given = |a: Option<f64>, b: Option<f64>| far(a.unwrap_or(0.0), b.unwrap_or(0.0));
+    let pairs =
+        [(a.flop_per_iteration, b.flop_per_iteration), (a.compute_seconds, b.compute_seconds)];
     let overlap = a.overlap_from.unwrap_or(1.0) - b.overlap_from.unwrap_or(1.0);
     let flows = a.flows.iter().flatten().zip(b.flows.iter().flatten());
-    given(a.flop_per_iteration, b.flop_per_iteration)
-        || given(a.compute_seconds, b.compute_seconds)
+    pairs.iter().any(|(a, b)| differs_by(a.unwrap_or(0.0), b.unwrap_or(0.0), share))
         || overlap.abs() > share
-        || flows.into_iter().any(|(a, b)| far(a.bytes, b.bytes))
+        || flows.into_iter().any(|(a, b)| differs_by(a.bytes, b.bytes, share))
 }
 
 #[cfg(test)]

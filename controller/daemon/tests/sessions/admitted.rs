@@ -117,7 +117,7 @@ async fn login_errors_name_the_missing_setting() {
     };
     let cases = [
         (read(&etcd, |_| {}).await, "set etcd.user and etcd.password"),
-        (read(&etcd, known(&wrong, "/crux")).await, "let `crux` in"),
+        (read(&etcd, known(&wrong, "/crux")).await, "login of `crux`"),
         (read(&etcd, known(&right, "/other")).await, "readwrite"),
     ];
     for (answer, expected) in cases {
