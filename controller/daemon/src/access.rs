@@ -82,9 +82,9 @@ impl ControllerAccess {
     pub(crate) async fn submit_reported(
         &self,
         event: StateEvent,
-        heard: Instant,
+        first_reported: Instant,
     ) -> Result<SubmitReceipt, ControllerError> {
-        let (submission, receipt) = EventSubmission::event(event, heard);
+        let (submission, receipt) = EventSubmission::event(event, first_reported);
         self.send_submission(submission).await?;
         receipt.await.map_err(|_| ControllerError::Stopped)
     }
@@ -110,11 +110,11 @@ impl ControllerAccess {
     /// The controller has stopped.
     pub async fn query_state<R: Send + 'static>(
         &self,
-        question: impl FnOnce(&State) -> R + Send + 'static,
+        query: impl FnOnce(&State) -> R + Send + 'static,
     ) -> Result<R, ControllerError> {
-        let (submission, answer) = EventSubmission::query(question);
+        let (submission, result) = EventSubmission::query(query);
         self.send_submission(submission).await?;
-        answer.await.map_err(|_| ControllerError::Stopped)
+        result.await.map_err(|_| ControllerError::Stopped)
     }
 
     /// The controller's clock.
@@ -190,9 +190,9 @@ impl ControllerAccess {
     /// # Errors
     /// The controller has stopped.
     pub async fn await_leader(&self) -> Result<WritePermit, ControllerError> {
-        let mut mandate = self.write_permit.clone();
-        let settled = mandate.wait_for(|mandate| mandate.is_settled()).await;
-        settled.map(|mandate| *mandate).map_err(|_| ControllerError::Stopped)
+        let mut permit = self.write_permit.clone();
+        let settled = permit.wait_for(|permit| permit.is_settled()).await;
+        settled.map(|permit| *permit).map_err(|_| ControllerError::Stopped)
     }
 
     /// Waits until every switch that is not down was seen to hold the tables of `generation`, or

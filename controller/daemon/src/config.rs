@@ -330,19 +330,19 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_means_the_defaults() {
+    fn empty_file_gives_the_defaults() {
         assert_eq!(parse("").unwrap(), Config::default());
     }
 
     #[test]
-    fn a_value_given_is_a_value_used_and_printed() {
+    fn given_values_are_used_and_printed() {
         let config = parse("[reconcile]\nbatch = 7\n[election]\nterm = 3").unwrap();
         assert_eq!((config.southbound.batch.get(), config.term), (7, 3));
         assert_eq!(config.effective_raw().reconcile.batch, 7);
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_by_its_name() {
+    fn invalid_values_are_refused_by_field() {
         let cases = [
             ("[queues]\nevents = 0", "queues.events"),
             ("[queues]\nstream = 0", "queues.stream"),
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_schema_says_of_bounds_is_what_is_refused() {
+    fn values_below_the_schema_minimum_are_refused() {
         let fields = bounded_fields();
         assert!(fields.len() > 40, "{fields:?}");
         for (section, name, least) in fields {
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_what_the_schema_says() {
+    fn schema_defaults_match_the_defaults() {
         let schema = serde_json::to_value(schemars::schema_for!(RawConfig)).unwrap();
         let defaults = serde_json::to_value(RawConfig::default()).unwrap();
         for (section, value) in defaults.as_object().unwrap() {

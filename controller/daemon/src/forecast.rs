@@ -11,14 +11,14 @@ use topology::{Fabric, LinkId};
 
 /// Bytes on the wire for a byte of a job: RoCEv2 packets of 4096 bytes carry headers of Ethernet,
 /// IPv4, UDP and the transport, and an invariant checksum (14 + 20 + 8 + 12 + 4 bytes).
-const ON_THE_WIRE: f64 = 1.0 + 58.0 / 4096.0;
+const WIRE_BYTES_PER_BYTE: f64 = 1.0 + 58.0 / 4096.0;
 
 /// Iterations of the slowest job that pass before anything counts: jobs that start together have to
 /// find their phases.
-const SETTLING: f64 = 10.0;
+const SETTLING_ITERATIONS: f64 = 10.0;
 
 /// Iterations of the slowest job that count.
-const COUNTED: f64 = 40.0;
+const COUNTED_ITERATIONS: f64 = 40.0;
 
 /// All iterations together; beyond that a forecast takes longer than anybody waits.
 const MAX_ITERATIONS: f64 = 50_000.0;
@@ -112,9 +112,9 @@ fn forecast_horizon(jobs: &[Job], plan: &Plan) -> (f64, f64) {
     let alone: Vec<f64> = alone.collect();
     let longest = alone.iter().copied().fold(0.0, f64::max);
     let per_second: f64 = alone.iter().map(|seconds| seconds.recip()).sum();
-    let all = (SETTLING + COUNTED) * longest;
+    let all = (SETTLING_ITERATIONS + COUNTED_ITERATIONS) * longest;
     let bounded = if per_second > 0.0 { all.min(MAX_ITERATIONS / per_second) } else { all };
-    let settling = bounded * SETTLING / (SETTLING + COUNTED);
+    let settling = bounded * SETTLING_ITERATIONS / (SETTLING_ITERATIONS + COUNTED_ITERATIONS);
     (settling, bounded - settling)
 }
 
@@ -124,7 +124,7 @@ fn fluid_job(job: &Job, plan: &Plan) -> Option<fluid::FluidJob> {
     let flows = job.flows.iter().zip(plan.flows_of(position));
     let flow = |(flow, planned): (&planner::Flow, &PlannedFlow)| {
         let path: Vec<u32> = planned.links.iter().map(|link| link.0).collect();
-        let bytes = flow.bytes * ON_THE_WIRE;
+        let bytes = flow.bytes * WIRE_BYTES_PER_BYTE;
         (!path.is_empty()).then_some(fluid::FluidFlow { path, bytes })
     };
     Some(fluid::FluidJob {
@@ -180,17 +180,17 @@ flows = [{ src = 'h1', dst = 'h4', bytes = 0.9e6 }]
 ";
 
     #[test]
-    fn what_is_foretold_is_what_the_simulator_finds() {
+    fn forecast_agrees_with_the_simulator() {
         let fabric = spec::parse_fabric(FABRIC, DocumentFormat::Toml, "lab.toml").unwrap();
         let jobs: JobsDocument = parse_document(JOBS, DocumentFormat::Toml, "jobs.toml").unwrap();
         let jobs = jobs.resolve_jobs(&fabric, "jobs.toml").unwrap().jobs;
         let input = PlanInput { fabric, jobs };
         let policy = Policy::default();
         let (plan, _) = planner::plan(&input, &policy, None);
-        let foretold = forecast_plan(&input.fabric, &input.jobs, &plan).unwrap();
+        let forecast = forecast_plan(&input.fabric, &input.jobs, &plan).unwrap();
         let mut input = input;
         let flows = input.jobs.iter_mut().flat_map(|job| &mut job.flows);
-        flows.for_each(|flow| flow.bytes *= ON_THE_WIRE);
+        flows.for_each(|flow| flow.bytes *= WIRE_BYTES_PER_BYTE);
         let experiment = SimulationExperiment {
             input,
             policy,
@@ -201,11 +201,11 @@ flows = [{ src = 'h1', dst = 'h4', bytes = 0.9e6 }]
         let found = simulate_experiment(&experiment, Scheduler::Crux, &mut |_| {}).unwrap();
         let is_near = |a: f64, b: f64| (a - b).abs() <= 0.01 * b;
         for job in &found.outcome.jobs {
-            let seconds = foretold.iteration_seconds[&job.id.as_str().into()];
+            let seconds = forecast.iteration_seconds[&job.id.as_str().into()];
             let simulated = job.mean_iteration_seconds.unwrap();
             assert!(is_near(seconds, simulated), "{}: {seconds} {simulated}", job.id);
         }
-        let (foretold, found) = (foretold.gpu_utilization, found.outcome.gpu_utilization);
-        assert!(is_near(foretold, found), "{foretold} {found}");
+        let (forecast, found) = (forecast.gpu_utilization, found.outcome.gpu_utilization);
+        assert!(is_near(forecast, found), "{forecast} {found}");
     }
 }

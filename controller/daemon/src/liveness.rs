@@ -53,9 +53,9 @@ struct PartRecord {
 
 impl LivenessTracker {
     /// Everything works.
-    pub fn new(patience: LivenessTimeouts) -> Self {
+    pub fn new(timeouts: LivenessTimeouts) -> Self {
         let parts = BTreeMap::new();
-        Self { timeouts: patience, parts }
+        Self { timeouts, parts }
     }
 
     /// Turns to another fabric of the same switches: cables have other names, and those that have
@@ -157,8 +157,8 @@ fn canonical_part(part: FabricPart) -> FabricPart {
     }
 }
 
-fn fabric_change(part: FabricPart, believed: PartHealth) -> AvailabilityChange {
-    match (part, believed) {
+fn fabric_change(part: FabricPart, confirmed: PartHealth) -> AvailabilityChange {
+    match (part, confirmed) {
         (FabricPart::Cable(link), PartHealth::Down) => AvailabilityChange::LinkDown(link),
         (FabricPart::Cable(link), PartHealth::Up) => AvailabilityChange::LinkUp(link),
         (FabricPart::Switch(switch), PartHealth::Down) => AvailabilityChange::SwitchDown(switch),
@@ -176,7 +176,7 @@ mod tests {
     const UP: PartHealth = PartHealth::Up;
     const DOWN: PartHealth = PartHealth::Down;
 
-    fn patience() -> LivenessTimeouts {
+    fn timeouts() -> LivenessTimeouts {
         LivenessTimeouts {
             hold_down: RetryBackoff {
                 first: Duration::from_secs(1),
@@ -189,29 +189,29 @@ mod tests {
 
     /// What is believed when, in seconds, after observations of one part (others look well).
     fn check(part: FabricPart, seen: &[(u64, PartHealth)], expected: &[(u64, AvailabilityChange)]) {
-        let mut liveness = LivenessTracker::new(patience());
+        let mut liveness = LivenessTracker::new(timeouts());
         let start = Instant::now();
         for other in 1..=4 {
             liveness.observe_part(FabricPart::Switch(SwitchId(other)), UP, start);
         }
-        let mut believed = Vec::new();
+        let mut confirmed = Vec::new();
         for second in 0..40 {
             let now = start + Duration::from_secs(second);
             for (_, health) in seen.iter().filter(|(at, _)| *at == second) {
-                believed.extend(liveness.observe_part(part, *health, now));
+                confirmed.extend(liveness.observe_part(part, *health, now));
             }
-            believed.extend(liveness.take_due_changes(now));
-            let when = believed.len();
+            confirmed.extend(liveness.take_due_changes(now));
+            let when = confirmed.len();
             let known = expected.iter().filter(|(at, _)| *at <= second).count();
-            assert_eq!(when, known, "at {second} s: {believed:?}");
+            assert_eq!(when, known, "at {second} s: {confirmed:?}");
         }
         assert!(liveness.next_due().is_none());
         let changes: Vec<_> = expected.iter().map(|(_, change)| *change).collect();
-        assert_eq!(believed, changes);
+        assert_eq!(confirmed, changes);
     }
 
     #[test]
-    fn a_cable_is_down_at_once_and_up_after_it_has_lasted() {
+    fn cable_goes_down_at_once_and_up_after_the_hold_down() {
         let (down, up) =
             (AvailabilityChange::LinkDown(LinkId(4)), AvailabilityChange::LinkUp(LinkId(4)));
         check(CABLE, &[(2, DOWN), (5, UP)], &[(2, down), (6, up)]);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cable_that_flaps_stays_out_of_use_for_longer_each_time() {
+    fn flapping_cable_stays_down_longer_each_time() {
         let (down, up) =
             (AvailabilityChange::LinkDown(LinkId(4)), AvailabilityChange::LinkUp(LinkId(4)));
         let seen = [(0, DOWN), (1, UP), (3, DOWN), (4, UP), (5, DOWN), (6, UP)];
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_may_be_silent_for_a_moment() {
+    fn short_silence_of_a_switch_is_ignored() {
         let part = FabricPart::Switch(SwitchId(9));
         check(part, &[(1, DOWN), (3, UP)], &[]);
         let (down, up) = (
@@ -243,8 +243,8 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_that_is_cut_off_believes_no_switch_to_be_down() {
-        let mut liveness = LivenessTracker::new(patience());
+    fn isolated_controller_reports_no_switch_down() {
+        let mut liveness = LivenessTracker::new(timeouts());
         let start = Instant::now();
         for switch in 0..4 {
             let seen = if switch < 2 { DOWN } else { UP };
@@ -261,10 +261,10 @@ mod tests {
         /// Whatever is seen of a cable: changes alternate, and in the end it is believed to be what
         /// it looks like.
         #[test]
-        fn belief_follows_sight(
+        fn confirmed_changes_alternate_and_follow_observations(
             seen in proptest::collection::vec((0u64..5, any::<bool>()), 1..40)
         ) {
-            let mut liveness = LivenessTracker::new(patience());
+            let mut liveness = LivenessTracker::new(timeouts());
             let mut now = Instant::now();
             let mut changes = Vec::new();
             for (wait, up) in &seen {

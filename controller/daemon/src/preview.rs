@@ -89,19 +89,19 @@ pub struct SwitchChange {
 /// # Errors
 /// A number of a job that makes no sense to the fluid model.
 pub fn preview_policy(
-    question: PlanRequest,
+    request: PlanRequest,
     present: &PlanRollout,
     tables: &BTreeMap<SwitchId, Arc<SwitchTables>>,
 ) -> Result<PolicyPreview, FluidError> {
-    let (fabric, jobs) = (question.fabric.clone(), question.jobs.clone());
-    let answer = question.compute_plan();
+    let (fabric, jobs) = (request.fabric.clone(), request.jobs.clone());
+    let result = request.compute_plan();
     let now = forecast_plan(&present.fabric, &jobs, &present.plan)?;
-    let then = forecast_plan(&fabric, &jobs, &answer.plan)?;
+    let then = forecast_plan(&fabric, &jobs, &result.plan)?;
     let before = PlanDocument::new(&present.fabric, &present.plan, &present.report);
-    let after = PlanDocument::new(&fabric, &answer.plan, &answer.report);
-    let lowered = lower_plan(&present.wiring, &fabric, &answer.plan);
-    let (jobs, unchanged) = job_changes(&present.plan, &answer.plan, &now, &then);
-    let mut findings = answer.report.findings.clone();
+    let after = PlanDocument::new(&fabric, &result.plan, &result.report);
+    let lowered = lower_plan(&present.wiring, &fabric, &result.plan);
+    let (jobs, unchanged) = job_changes(&present.plan, &result.plan, &now, &then);
+    let mut findings = result.report.findings.clone();
     findings.extend(ecmp_finding(&before, &after));
     Ok(PolicyPreview {
         policy: Vec::new(),
@@ -115,7 +115,7 @@ pub fn preview_policy(
 }
 
 /// Iteration times that differ by less are the same: the model's own ticks.
-const SAME: f64 = 1e-3;
+const SAME_TOLERANCE: f64 = 1e-3;
 
 /// Jobs that change, and those that do not.
 fn job_changes(
@@ -136,7 +136,7 @@ fn job_changes(
     let differs = |job: &JobChange| {
         let ValueChange { before, after } = job.iteration_seconds;
         let both = before.zip(after);
-        let is_same = both.is_some_and(|(a, b)| (a - b).abs() <= SAME * a.max(b));
+        let is_same = both.is_some_and(|(a, b)| (a - b).abs() <= SAME_TOLERANCE * a.max(b));
         job.level.before != job.level.after || (before != after && !is_same)
     };
     names.into_iter().map(change).partition(differs)

@@ -149,31 +149,31 @@ impl FlightRecorder {
         state: &State,
         now: UnixMs,
     ) -> Option<PendingStep> {
-        let line = self.thread.as_mut()?;
-        if line.needs_new_file || line.is_full.swap(false, Ordering::Relaxed) {
-            line.needs_new_file = !line.try_send(RecorderNote::Begin(now, Box::new(state.clone())));
-            line.requested_here = false;
+        let thread = self.thread.as_mut()?;
+        if thread.needs_new_file || thread.is_full.swap(false, Ordering::Relaxed) {
+            thread.needs_new_file = !thread.try_send(RecorderNote::Begin(now, Box::new(state.clone())));
+            thread.requested_here = false;
         }
-        (!line.needs_new_file)
-            .then(|| PendingStep { event: event.clone(), has_whole_plan: !line.requested_here })
+        (!thread.needs_new_file)
+            .then(|| PendingStep { event: event.clone(), has_whole_plan: !thread.requested_here })
     }
 
     /// Notes what came of it.
     pub(crate) fn finish_step(
         &mut self,
-        noted: Option<PendingStep>,
+        pending: Option<PendingStep>,
         effects: &Effects,
         now: UnixMs,
     ) {
-        let (Some(line), Some(noted)) = (self.thread.as_mut(), noted) else {
+        let (Some(thread), Some(pending)) = (self.thread.as_mut(), pending) else {
             return;
         };
-        line.requested_here |= effects.plan_request.is_some();
+        thread.requested_here |= effects.plan_request.is_some();
         let came = StepEffects::new(effects);
-        line.send_note(RecorderNote::Step(Box::new(StepNote {
+        thread.send_note(RecorderNote::Step(Box::new(StepNote {
             at_ms: now,
-            event: noted.event,
-            has_whole_plan: noted.has_whole_plan,
+            event: pending.event,
+            has_whole_plan: pending.has_whole_plan,
             effects: came,
         })));
     }
@@ -182,22 +182,22 @@ impl FlightRecorder {
     pub(crate) fn note_published(
         &mut self,
         desired: &Arc<DesiredTables>,
-        realise: &PlanRollout,
+        rollout: &PlanRollout,
         now: UnixMs,
     ) {
-        if let Some(line) = self.thread.as_mut() {
-            let switches = realise.fabric.switches().iter();
+        if let Some(thread) = self.thread.as_mut() {
+            let switches = rollout.fabric.switches().iter();
             let names = switches.map(|switch| switch.name.clone()).collect();
-            line.send_note(RecorderNote::Published(now, Arc::clone(desired), names));
+            thread.send_note(RecorderNote::Published(now, Arc::clone(desired), names));
         }
     }
 
     /// Notes what switches were seen to hold since this was last asked.
     pub(crate) fn note_held(&mut self, board: &StatusBoard, now: UnixMs) {
-        let Some(line) = self.thread.as_mut() else {
+        let Some(thread) = self.thread.as_mut() else {
             return;
         };
-        let mut news = Vec::new();
+        let mut changed = Vec::new();
         board.for_each_status(|switch, status| {
             let Some(verified) = status.verified else {
                 return;
@@ -209,12 +209,12 @@ impl FlightRecorder {
                 written: status.written.total_entries(),
                 refused: status.written.refused,
             };
-            if line.held.get(&switch) != Some(&held) {
-                line.held.insert(switch, held.clone());
-                news.push(held);
+            if thread.held.get(&switch) != Some(&held) {
+                thread.held.insert(switch, held.clone());
+                changed.push(held);
             }
         });
-        news.into_iter().for_each(|held| line.send_note(RecorderNote::Held(now, held)));
+        changed.into_iter().for_each(|held| thread.send_note(RecorderNote::Held(now, held)));
     }
 }
 

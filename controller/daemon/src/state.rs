@@ -202,17 +202,17 @@ impl State {
         debug_assert!(self.policy.apply_drains(&self.fabric).is_ok());
         // What is not planned for is being planned for.
         debug_assert!(self.planned == self.inputs || self.requested.is_some());
-        if let Some(decided) = &self.rollout {
-            debug_assert!(decided.generation == self.generation);
-            debug_assert!(Arc::ptr_eq(&decided.wiring, &self.wiring));
+        if let Some(rollout) = &self.rollout {
+            debug_assert!(rollout.generation == self.generation);
+            debug_assert!(Arc::ptr_eq(&rollout.wiring, &self.wiring));
         }
     }
 
     /// Takes an event in, or leaves everything as it was.
     fn apply_event(&mut self, event: StateEvent) -> Result<Effects, EventRefusal> {
         let effects = match event {
-            StateEvent::Planned(answer) => return Ok(self.adopt_plan(&answer)),
-            StateEvent::Started(beginning) => self.apply_start(*beginning)?,
+            StateEvent::Planned(result) => return Ok(self.adopt_plan(&result)),
+            StateEvent::Started(start) => self.apply_start(*start)?,
             StateEvent::FabricLearned(fabric) => self.learn_fabric(fabric)?,
             StateEvent::FabricChanged(change) => self.change_fabric(change)?,
             StateEvent::JobsChanged(jobs) => {
@@ -221,7 +221,7 @@ impl State {
                 self.jobs = jobs;
                 Effects::with_record(record)
             }
-            StateEvent::JobsReported(told) => self.apply_reported_jobs(told)?,
+            StateEvent::JobsReported(reported) => self.apply_reported_jobs(reported)?,
             StateEvent::PolicyChanged(policy) => self.propose_policy(PolicyProposal {
                 content: PolicyContent::from(&policy),
                 signature: RevisionMetadata::default(),
@@ -232,9 +232,9 @@ impl State {
             StateEvent::PolicyRolledBack(signature) => {
                 self.enter_revision(self.history.revert_trial(signature)?)?
             }
-            StateEvent::RevisionStored(edition) => self.enter_revision(*edition)?,
+            StateEvent::RevisionStored(revision) => self.enter_revision(*revision)?,
             StateEvent::DeadlineReached(now) => match self.history.due_revision(now) {
-                Some(edition) => self.enter_due_revision(edition, now)?,
+                Some(revision) => self.enter_due_revision(revision, now)?,
                 None => return Ok(Effects::default()),
             },
             StateEvent::PinRoomLearned(switch, pins) => self.learn_pin_room(switch, pins)?,
@@ -252,26 +252,26 @@ impl State {
         Ok(effects)
     }
 
-    fn apply_start(&mut self, beginning: StartingState) -> Result<Effects, EventRefusal> {
-        let StartingState { fabric, history: ledger, jobs, reported_jobs: told } = beginning;
-        let policy = ledger.latest().content.validate("policy")?;
+    fn apply_start(&mut self, start: StartingState) -> Result<Effects, EventRefusal> {
+        let StartingState { fabric, history, jobs, reported_jobs: reported } = start;
+        let policy = history.latest().content.validate("policy")?;
         self.check_policy(&policy, &fabric)?;
         check_jobs(&fabric, &jobs)?;
-        check_jobs(&fabric, &told.jobs)?;
+        check_jobs(&fabric, &reported.jobs)?;
         let before = std::mem::replace(&mut self.policy, policy);
         if let Err(refused) = self.learn_fabric(fabric) {
             self.policy = before;
             return Err(refused);
         }
-        (self.jobs, self.reported, self.history) = (jobs, told, ledger);
-        let edition = self.history.latest().clone();
-        Ok(Effects::with_record(StoreRecord::Policy(Box::new(edition))))
+        (self.jobs, self.reported, self.history) = (jobs, reported, history);
+        let revision = self.history.latest().clone();
+        Ok(Effects::with_record(StoreRecord::Policy(Box::new(revision))))
     }
 
     /// Jobs that tell of themselves cannot take a name or a connection from those of documents.
-    fn apply_reported_jobs(&mut self, told: ReportedJobs) -> Result<Effects, EventRefusal> {
-        check_jobs(&self.fabric, &told.jobs)?;
-        let before = std::mem::replace(&mut self.reported, told);
+    fn apply_reported_jobs(&mut self, reported: ReportedJobs) -> Result<Effects, EventRefusal> {
+        check_jobs(&self.fabric, &reported.jobs)?;
+        let before = std::mem::replace(&mut self.reported, reported);
         let record = StoreRecord::ReportedJobs(jobs_document(&self.fabric, &self.reported.jobs));
         let mut effects = Effects::with_record(record);
         let had: BTreeSet<&JobId> = before.jobs.iter().map(|job| &job.id).collect();
@@ -285,9 +285,9 @@ impl State {
     /// Everything that runs, as far as it is known.
     fn running_jobs(&self) -> Vec<Job> {
         let documented = DocumentedJobs::new(&self.jobs);
-        let told = self.reported.jobs.iter();
-        let told = told.filter(|job| !documented.hides_job(job));
-        self.jobs.iter().chain(told).cloned().collect()
+        let reported = self.reported.jobs.iter();
+        let reported = reported.filter(|job| !documented.hides_job(job));
+        self.jobs.iter().chain(reported).cloned().collect()
     }
 
     /// `policy` as it is planned by: within the room that switches have, and with the highest class
@@ -319,8 +319,8 @@ impl State {
             false => wiring,
         });
         self.learned = self.inputs + 1;
-        let decided = self.rollout.take();
-        self.resumed = decided.map(|had| (self.learned, Arc::new(had.plan_on(&fabric))));
+        let rollout = self.rollout.take();
+        self.resumed = rollout.map(|had| (self.learned, Arc::new(had.plan_on(&fabric))));
         self.fabric = fabric;
         self.jobs.clear();
         self.reported = ReportedJobs::default();
@@ -346,17 +346,17 @@ impl State {
         };
         exists.then_some(()).ok_or(EventRefusal::UnknownPart)?;
         let fabric = self.fabric.with_changes([change]);
-        let is_news = fabric != self.fabric;
+        let is_changed = fabric != self.fabric;
         self.fabric = fabric;
-        if is_news {
+        if is_changed {
             self.returning.record_change(change, &self.fabric, self.generation);
         }
         let failed =
             matches!(change, AvailabilityChange::LinkDown(_) | AvailabilityChange::SwitchDown(_));
         let mut effects = Effects::default();
-        if let Some(decided) = self.rollout.clone().filter(|_| failed && is_news) {
-            effects.protection = Some(self.roll_out(&decided.plan, &decided.report));
-            effects.rollout = Some(self.roll_out(&decided.plan, &decided.report));
+        if let Some(rollout) = self.rollout.clone().filter(|_| failed && is_changed) {
+            effects.protection = Some(self.roll_out(&rollout.plan, &rollout.report));
+            effects.rollout = Some(self.roll_out(&rollout.plan, &rollout.report));
         }
         Ok(effects)
     }
@@ -403,29 +403,29 @@ impl State {
     /// Takes an answer, also one that no longer knows everything: the next question is on its way,
     /// and lowering leads around what has failed since. Only an answer about a fabric that is gone
     /// says nothing.
-    fn adopt_plan(&mut self, answer: &PlanResult) -> Effects {
+    fn adopt_plan(&mut self, result: &PlanResult) -> Effects {
         self.requested = None;
-        if answer.inputs < self.learned {
+        if result.inputs < self.learned {
             return Effects::default();
         }
-        self.planned = answer.inputs;
-        self.resumed.take_if(|(inputs, _)| *inputs <= answer.inputs);
-        let findings = answer.report.findings.clone();
+        self.planned = result.inputs;
+        self.resumed.take_if(|(inputs, _)| *inputs <= result.inputs);
+        let findings = result.report.findings.clone();
         let fabric = self.usable_fabric(&self.policy);
         let same = |had: &PlanRollout| {
             let is_returning = had.returning == self.returning.part_set();
-            let is_same = *had.plan == *answer.plan && had.fabric == fabric && is_returning;
+            let is_same = *had.plan == *result.plan && had.fabric == fabric && is_returning;
             is_same && had.generation > self.spent
         };
         let is_same = self.rollout.as_ref().is_some_and(same);
-        let realise = (!is_same).then(|| self.roll_out(&answer.plan, &answer.report));
-        Effects { rollout: realise, findings, ..Effects::default() }
+        let rollout = (!is_same).then(|| self.roll_out(&result.plan, &result.report));
+        Effects { rollout, findings, ..Effects::default() }
     }
 
     /// Numbers a plan on the fabric as it is, which is then what is decided.
     fn roll_out(&mut self, plan: &Arc<Plan>, report: &Arc<PlanReport>) -> PlanRollout {
         self.generation = self.generation.max(self.spent) + 1;
-        let realise = PlanRollout {
+        let rollout = PlanRollout {
             generation: self.generation,
             fabric: self.usable_fabric(&self.policy),
             returning: self.returning.part_set(),
@@ -433,8 +433,8 @@ impl State {
             plan: Arc::clone(plan),
             report: Arc::clone(report),
         };
-        self.rollout = Some(realise.clone());
-        realise
+        self.rollout = Some(rollout.clone());
+        rollout
     }
 
     /// The fabric as it is planned for: without what is drained, and what is not to be used yet.

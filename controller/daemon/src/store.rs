@@ -121,8 +121,8 @@ impl StoredState {
     pub fn document_records(&self) -> impl Iterator<Item = StoreRecord> + use<> {
         let policy = self.policy.clone().map(Box::new).map(StoreRecord::Policy);
         let jobs = self.jobs.clone().map(StoreRecord::Jobs);
-        let told = self.reported_jobs.clone().map(StoreRecord::ReportedJobs);
-        policy.into_iter().chain(jobs).chain(told)
+        let reported = self.reported_jobs.clone().map(StoreRecord::ReportedJobs);
+        policy.into_iter().chain(jobs).chain(reported)
     }
 
     /// No longer knows what is stored of this kind. Numbers only rise, and stay.
@@ -231,8 +231,8 @@ impl EmbeddedStore {
                         StoreRecord::Fabric(fabric) => {
                             facts.insert(FABRIC, &to_json(fabric)[..])?
                         }
-                        StoreRecord::Policy(edition) => {
-                            policies.insert(edition.number, &to_json(edition)[..])?
+                        StoreRecord::Policy(revision) => {
+                            policies.insert(revision.number, &to_json(revision)[..])?
                         }
                     };
                 }

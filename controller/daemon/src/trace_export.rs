@@ -74,7 +74,7 @@ impl TraceExporter {
     pub(crate) fn export_change<'a>(
         &self,
         desired: &DesiredTables,
-        lines: impl IntoIterator<Item = &'a SwitchStatus>,
+        statuses: impl IntoIterator<Item = &'a SwitchStatus>,
         end: ChangeEnd,
     ) {
         let origin = desired.timestamps.origin;
@@ -89,8 +89,8 @@ impl TraceExporter {
             let mut span = self.start_span(&change, SpanBuilder::from_name(name), from);
             span.end_with_timestamp(self.clock.wall_time(to));
         }
-        for line in lines {
-            self.export_write(&change, line);
+        for status in statuses {
+            self.export_write(&change, status);
         }
         let (ChangeEnd::Verified(at) | ChangeEnd::Superseded(at)) = end;
         change.span().end_with_timestamp(self.clock.wall_time(at));
@@ -98,13 +98,13 @@ impl TraceExporter {
 
     /// What a switch was written, from the first write to the read that showed it; nothing where it
     /// held its tables already.
-    fn export_write(&self, change: &Context, line: &SwitchStatus) {
-        let seen = line.verified;
+    fn export_write(&self, change: &Context, status: &SwitchStatus) {
+        let seen = status.verified;
         let Some((seen, first)) = seen.and_then(|seen| Some((seen, seen.first_write?))) else {
             return;
         };
         let write = SpanBuilder::from_name("write").with_attributes([
-            KeyValue::new("crux.switch", line.name.clone()),
+            KeyValue::new("crux.switch", status.name.clone()),
             number_attribute("crux.entries", seen.entries as u64),
         ]);
         let mut write = self.start_span(change, write, first);
@@ -138,14 +138,14 @@ impl TraceExporter {
 
 /// What a generation went through before it was written, from when to when; what took no time is
 /// left out.
-fn stage_spans(made: &DesiredTimestamps) -> impl Iterator<Item = (&'static str, Instant, Instant)> {
-    let origin = made.origin;
-    let asked = origin.planning_started.unwrap_or(made.planned);
+fn stage_spans(timestamps: &DesiredTimestamps) -> impl Iterator<Item = (&'static str, Instant, Instant)> {
+    let origin = timestamps.origin;
+    let asked = origin.planning_started.unwrap_or(timestamps.planned);
     let stages = [
         ("telemetry", origin.first_reported, origin.received),
         ("decision", origin.received, asked),
-        ("plan", asked, made.planned),
-        ("lowering", made.planned, made.lowered),
+        ("plan", asked, timestamps.planned),
+        ("lowering", timestamps.planned, timestamps.lowered),
     ];
     stages.into_iter().filter(|(_, from, to)| from < to)
 }

@@ -26,8 +26,8 @@ pub struct LatencyHistogram {
 impl LatencyHistogram {
     /// Counts one.
     pub fn observe_seconds(&mut self, seconds: f64) {
-        if let Some(class) = BUCKET_BOUNDS.iter().position(|bound| seconds <= *bound) {
-            self.counts[class] += 1;
+        if let Some(bucket) = BUCKET_BOUNDS.iter().position(|bound| seconds <= *bound) {
+            self.counts[bucket] += 1;
         }
         self.count += 1;
         self.sum += seconds;
@@ -72,14 +72,14 @@ impl StageHistograms {
 
     pub(crate) fn observe_timing(&mut self, timing: &ChangeTiming) {
         let seconds = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
-        let made = timing.timestamps;
-        self.plan.observe_seconds(seconds(made.origin.received, made.planned));
-        self.lower.observe_seconds(seconds(made.planned, made.lowered));
+        let timestamps = timing.timestamps;
+        self.plan.observe_seconds(seconds(timestamps.origin.received, timestamps.planned));
+        self.lower.observe_seconds(seconds(timestamps.planned, timestamps.lowered));
         if let Some(first) = timing.first_write {
-            self.send.observe_seconds(seconds(made.lowered, first));
+            self.send.observe_seconds(seconds(timestamps.lowered, first));
         }
-        self.write.observe_seconds(seconds(made.lowered, timing.verified));
-        self.all.observe_seconds(seconds(made.origin.received, timing.verified));
+        self.write.observe_seconds(seconds(timestamps.lowered, timing.verified));
+        self.all.observe_seconds(seconds(timestamps.origin.received, timing.verified));
     }
 }
 
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_longer_than_every_bound_counts_in_none() {
+    fn durations_above_every_bound_count_in_no_bucket() {
         let mut histogram = LatencyHistogram::default();
         for seconds in [0.0005, 0.001, 0.003, 100.0] {
             histogram.observe_seconds(seconds);

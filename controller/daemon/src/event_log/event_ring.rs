@@ -53,8 +53,8 @@ impl EventRing {
     }
 
     /// Takes in what was seen at `now`.
-    pub fn push(&mut self, now: UnixMs, told: impl IntoIterator<Item = EventKind>) {
-        for kind in told {
+    pub fn push(&mut self, now: UnixMs, kinds: impl IntoIterator<Item = EventKind>) {
+        for kind in kinds {
             if self.kept.len() == self.size {
                 self.kept.pop_front();
             }
@@ -65,14 +65,14 @@ impl EventRing {
 
     /// What comes after a position, `most` at a time. A position of another run, or one that this
     /// run has not reached, is before everything.
-    pub fn events_since(&self, position: EventPosition, most: usize) -> EventPage {
+    pub fn events_since(&self, position: EventPosition, limit: usize) -> EventPage {
         let is_ours =
             position.run.is_none_or(|run| run == self.run) && position.sequence < self.next;
         let read = if is_ours { position.sequence } else { 0 };
         let oldest = self.next - self.kept.len() as u64;
         let skipped = (read + 1).saturating_sub(oldest);
         let skipped = usize::try_from(skipped).unwrap_or(usize::MAX);
-        let events: Vec<_> = self.kept.iter().skip(skipped).take(most).cloned().collect();
+        let events: Vec<_> = self.kept.iter().skip(skipped).take(limit).cloned().collect();
         let missed = match is_ours {
             true => oldest.saturating_sub(read + 1),
             false => 0,
@@ -124,14 +124,14 @@ mod tests {
     }
 
     /// Sequence numbers that are read, and how many were missed.
-    fn read(ring: &EventRing, position: &str, most: usize) -> (Vec<u64>, u64) {
-        let page = ring.events_since(position.parse().unwrap(), most);
+    fn read(ring: &EventRing, position: &str, limit: usize) -> (Vec<u64>, u64) {
+        let page = ring.events_since(position.parse().unwrap(), limit);
         let numbers = page.events.iter().map(|event| event.sequence);
         (numbers.collect(), page.missed)
     }
 
     #[test]
-    fn who_is_too_slow_is_told_and_who_comes_again_goes_on() {
+    fn slow_readers_learn_the_count_and_positions_resume() {
         let mut ring = EventRing::new(7, 3);
         assert_eq!(read(&ring, "0", 9), (vec![], 0));
         ring.push(0, (1..=2).map(left));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_are_read_as_they_are_written() {
+    fn positions_parse_as_they_print() {
         for text in ["42", "1763767000123.42"] {
             assert_eq!(text.parse::<EventPosition>().unwrap().to_string(), text);
         }

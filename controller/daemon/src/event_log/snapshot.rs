@@ -19,7 +19,7 @@ use crate::southbound::write_permit::WritePermit;
 use crate::state::{DrainProgress, PlanRollout, State};
 
 /// Moves that are told one by one.
-const SHOWN: usize = 8;
+const MOVES_SHOWN: usize = 8;
 
 /// One look.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +33,7 @@ pub(crate) struct EventSnapshot {
     /// The sessions.
     pub(crate) sessions: Vec<SessionSummary>,
     pub(crate) findings: BTreeSet<Finding>,
-    pub(crate) mandate: WritePermit,
+    pub(crate) permit: WritePermit,
     pub(crate) timing: Option<ChangeTiming>,
     pub(crate) drainage: DrainProgress,
 }
@@ -84,7 +84,7 @@ impl EventSnapshot {
     /// Whether this controller writes to the switches; nothing before that is known. Where the
     /// switches elect, it does if most of them say so.
     fn leadership_state(&self) -> Option<(bool, u64)> {
-        match self.mandate {
+        match self.permit {
             WritePermit::Unknown => None,
             WritePermit::Leader { term, .. } => Some((true, term)),
             WritePermit::Standby { term, .. } => Some((false, term)),
@@ -117,21 +117,21 @@ impl EventSnapshot {
     }
 
     fn element_events(&self, before: &Self) -> Vec<EventKind> {
-        let Some(realised) = &self.rollout else {
+        let Some(rollout) = &self.rollout else {
             return Vec::new();
         };
         let had = before.rollout.as_ref();
         // Ids of another fabric mean other parts.
-        let had = had.filter(|had| Arc::ptr_eq(&had.wiring, &realised.wiring));
-        let fabric = &realised.fabric;
+        let had = had.filter(|had| Arc::ptr_eq(&had.wiring, &rollout.wiring));
+        let fabric = &rollout.fabric;
         let of_switch = |switch: SwitchId| {
-            let now = realised.switch_state(switch);
+            let now = rollout.switch_state(switch);
             let state = state_change(had.map(|had| had.switch_state(switch)), now)?;
             let switch = fabric.switch(switch).name.clone();
             Some(EventKind::SwitchChanged { switch, state })
         };
         let of_cable = |link: LinkId| {
-            let now = realised.cable_state(link);
+            let now = rollout.cable_state(link);
             let state = state_change(had.map(|had| had.cable_state(link)), now)?;
             let link = fabric.link_name(link);
             Some(EventKind::CableChanged { link, state })
@@ -183,21 +183,21 @@ impl EventSnapshot {
     }
 
     fn adoption_event(&self, before: &Self) -> Option<EventKind> {
-        let realised = self.rollout.as_ref()?;
+        let rollout = self.rollout.as_ref()?;
         let had = before.rollout.as_ref();
-        if had.is_some_and(|had| had.generation == realised.generation) {
+        if had.is_some_and(|had| had.generation == rollout.generation) {
             return None;
         }
-        let had = had.filter(|had| Arc::ptr_eq(&had.wiring, &realised.wiring));
-        let moved = had.map_or_else(Vec::new, |had| moved_flows(&had.plan, &realised.plan));
-        let shown = moved.iter().take(SHOWN);
+        let had = had.filter(|had| Arc::ptr_eq(&had.wiring, &rollout.wiring));
+        let moved = had.map_or_else(Vec::new, |had| moved_flows(&had.plan, &rollout.plan));
+        let shown = moved.iter().take(MOVES_SHOWN);
         Some(EventKind::PlanAdopted {
-            generation: realised.generation,
-            jobs: realised.plan.jobs.len(),
-            flows: realised.plan.flows.len(),
+            generation: rollout.generation,
+            jobs: rollout.plan.jobs.len(),
+            flows: rollout.plan.flows.len(),
             moved: moved.len(),
             moves: shown
-                .map(|pair| describe_move(&realised.fabric, &realised.plan, *pair))
+                .map(|pair| describe_move(&rollout.fabric, &rollout.plan, *pair))
                 .collect(),
         })
     }
@@ -217,15 +217,15 @@ impl EventSnapshot {
 
     /// The generation that every switch that is not down is seen to hold.
     fn verified_generation(&self) -> Option<u64> {
-        let realised = self.rollout.as_ref()?;
-        let fabric = &realised.fabric;
+        let rollout = self.rollout.as_ref()?;
+        let fabric = &rollout.fabric;
         // The board may be of the next fabric already.
         let exists = |line: &&SessionSummary| line.switch.index() < fabric.switches().len();
         let is_up = |line: &&SessionSummary| fabric.is_switch_up(line.switch);
         let mut held = self.sessions.iter().filter(exists).filter(is_up);
         let holds =
-            |line: &SessionSummary| line.verified.is_some_and(|seen| seen >= realised.generation);
-        (!self.sessions.is_empty() && held.all(holds)).then_some(realised.generation)
+            |line: &SessionSummary| line.verified.is_some_and(|seen| seen >= rollout.generation);
+        (!self.sessions.is_empty() && held.all(holds)).then_some(rollout.generation)
     }
 
     fn verification_event(&self, before: &Self) -> Option<EventKind> {
@@ -238,8 +238,8 @@ impl EventSnapshot {
 
     fn drain_event(&self, before: &Self) -> Option<EventKind> {
         let complete = self.drainage.complete.iter();
-        let news = complete.filter(|part| !before.drainage.complete.contains(*part));
-        let parts: Vec<String> = news.cloned().collect();
+        let added = complete.filter(|part| !before.drainage.complete.contains(*part));
+        let parts: Vec<String> = added.cloned().collect();
         (!parts.is_empty()).then_some(EventKind::DrainCompleted { parts })
     }
 
@@ -332,10 +332,10 @@ fn describe_move(
 /// The revisions from number `known` on, the earliest first, each with what it changed.
 pub(crate) fn revisions_from(state: &State, known: u64) -> Vec<(PolicyRevision, Vec<String>)> {
     let history = state.policy_history().revisions_with_changes().into_iter();
-    let news = history.take_while(|(revision, _)| revision.number >= known);
-    let mut news: Vec<_> = news.map(|(revision, changes)| (revision.clone(), changes)).collect();
-    news.reverse();
-    news
+    let added = history.take_while(|(revision, _)| revision.number >= known);
+    let mut added: Vec<_> = added.map(|(revision, changes)| (revision.clone(), changes)).collect();
+    added.reverse();
+    added
 }
 
 #[cfg(test)]

@@ -9,25 +9,25 @@ fn content(fairness: f64) -> PolicyContent {
     }
 }
 
-fn signature(at_ms: UnixMs) -> RevisionMetadata {
+fn metadata(at_ms: UnixMs) -> RevisionMetadata {
     RevisionMetadata { author: "ada".to_owned(), reason: "a test".to_owned(), at_ms }
 }
 
-fn ledger() -> PolicyHistory {
+fn history() -> PolicyHistory {
     let first = PolicyRevision { number: 1, content: content(0.0), ..PolicyRevision::default() };
     PolicyHistory::new(first, [])
 }
 
 #[test]
-fn a_trial_ends_in_what_was_before_unless_it_is_confirmed() {
-    let mut ledger = ledger();
-    let trial = ledger.propose_revision(content(0.5), signature(10), Some(70)).unwrap();
-    ledger.append_revision(trial.clone());
-    assert_eq!((ledger.due_revision(69), ledger.next_due_ms()), (None, Some(70)));
-    let again = ledger.propose_revision(content(0.7), signature(20), None);
+fn unconfirmed_trial_restores_the_previous_content() {
+    let mut history = history();
+    let trial = history.propose_revision(content(0.5), metadata(10), Some(70)).unwrap();
+    history.append_revision(trial.clone());
+    assert_eq!((history.due_revision(69), history.next_due_ms()), (None, Some(70)));
+    let again = history.propose_revision(content(0.7), metadata(20), None);
     assert_eq!(again, Err(PolicyHistoryError::OnTrial(2)));
 
-    let over = ledger.due_revision(70).unwrap();
+    let over = history.due_revision(70).unwrap();
     assert_eq!((over.number, &over.content), (3, &content(0.0)));
     assert_eq!(
         trial.effective_at(99),
@@ -37,15 +37,15 @@ fn a_trial_ends_in_what_was_before_unless_it_is_confirmed() {
         }
     );
 
-    let confirmed = ledger.confirm_trial().unwrap();
-    ledger.append_revision(confirmed);
-    assert_eq!((ledger.due_revision(99), ledger.latest().number), (None, 2));
-    assert_eq!(ledger.confirm_trial(), Err(PolicyHistoryError::NoTrial));
-    assert_eq!(ledger.revert_trial(signature(99)), Err(PolicyHistoryError::NoTrial));
+    let confirmed = history.confirm_trial().unwrap();
+    history.append_revision(confirmed);
+    assert_eq!((history.due_revision(99), history.latest().number), (None, 2));
+    assert_eq!(history.confirm_trial(), Err(PolicyHistoryError::NoTrial));
+    assert_eq!(history.revert_trial(metadata(99)), Err(PolicyHistoryError::NoTrial));
 }
 
 #[test]
-fn overrides_end_one_by_one() {
+fn temporary_overrides_expire_one_by_one() {
     let rule = |level| OverrideDocument {
         pattern: "gpt*".to_owned(),
         level: Some(level),
@@ -60,53 +60,53 @@ fn overrides_end_one_by_one() {
     };
     let policy = revision.content.validate("policy").unwrap();
     assert_eq!(policy.overrides[0].max_level, Some(7));
-    let mut ledger = PolicyHistory::new(revision, []);
-    assert_eq!(ledger.next_due_ms(), Some(100));
-    ledger.append_revision(ledger.due_revision(100).unwrap());
-    assert_eq!(ledger.latest().content.temporary_overrides, temporary[1..]);
-    ledger.append_revision(ledger.due_revision(250).unwrap());
-    assert_eq!(ledger.latest().content, content(0.0));
-    assert_eq!(ledger.next_due_ms(), None);
+    let mut history = PolicyHistory::new(revision, []);
+    assert_eq!(history.next_due_ms(), Some(100));
+    history.append_revision(history.due_revision(100).unwrap());
+    assert_eq!(history.latest().content.temporary_overrides, temporary[1..]);
+    history.append_revision(history.due_revision(250).unwrap());
+    assert_eq!(history.latest().content, content(0.0));
+    assert_eq!(history.next_due_ms(), None);
 }
 
 #[test]
-fn history_says_what_each_changed() {
-    let mut ledger = ledger();
-    let second = ledger.propose_revision(content(0.5), signature(10), None).unwrap();
-    ledger.append_revision(second);
-    let back = ledger.find_revision(1).unwrap().content.clone();
-    let third = ledger.propose_revision(back, signature(20), None).unwrap();
-    ledger.append_revision(third);
-    let history = ledger.revisions_with_changes();
-    let told: Vec<_> =
+fn history_lists_the_changes_of_each_revision() {
+    let mut history = history();
+    let second = history.propose_revision(content(0.5), metadata(10), None).unwrap();
+    history.append_revision(second);
+    let back = history.find_revision(1).unwrap().content.clone();
+    let third = history.propose_revision(back, metadata(20), None).unwrap();
+    history.append_revision(third);
+    let history = history.revisions_with_changes();
+    let changes_by_number: Vec<_> =
         history.iter().map(|(revision, changes)| (revision.number, &changes[..])).collect();
-    assert_eq!(told[0], (3, &["fairness: 0.5 -> 0.0".to_owned()][..]));
-    assert_eq!(told[1], (2, &["fairness: 0.0 -> 0.5".to_owned()][..]));
-    assert_eq!(told[2], (1, &[][..]));
+    assert_eq!(changes_by_number[0], (3, &["fairness: 0.5 -> 0.0".to_owned()][..]));
+    assert_eq!(changes_by_number[1], (2, &["fairness: 0.0 -> 0.5".to_owned()][..]));
+    assert_eq!(changes_by_number[2], (1, &[][..]));
 }
 
 #[test]
-fn an_edition_that_a_leader_could_not_store_is_forgotten_with_the_next_of_its_number() {
-    let mut ledger = ledger();
-    let first = ledger.latest().clone();
-    let unstored = ledger.propose_revision(content(0.5), signature(10), None).unwrap();
-    ledger.append_revision(unstored);
-    ledger.append_revision(first.clone());
-    assert_eq!(ledger.revisions_with_changes().len(), 1);
-    let next = ledger.propose_revision(content(0.7), signature(20), None).unwrap();
-    ledger.append_revision(next.clone());
-    assert_eq!((ledger.latest(), ledger.previous_revision()), (&next, Some(&first)));
+fn storing_a_revision_drops_unstored_ones_of_the_same_number() {
+    let mut history = history();
+    let first = history.latest().clone();
+    let unstored = history.propose_revision(content(0.5), metadata(10), None).unwrap();
+    history.append_revision(unstored);
+    history.append_revision(first.clone());
+    assert_eq!(history.revisions_with_changes().len(), 1);
+    let next = history.propose_revision(content(0.7), metadata(20), None).unwrap();
+    history.append_revision(next.clone());
+    assert_eq!((history.latest(), history.previous_revision()), (&next, Some(&first)));
 }
 
 #[test]
-fn what_stays_is_no_longer_on_trial_and_without_what_has_ended() {
-    let mut ledger = ledger();
+fn retained_revision_has_no_trial_and_no_expired_overrides() {
+    let mut history = history();
     let mut tried = content(0.5);
     tried.temporary_overrides =
         vec![TemporaryOverride { rule: OverrideDocument::default(), until_ms: 50 }];
-    let trial = ledger.propose_revision(tried, signature(10), Some(70)).unwrap();
-    ledger.append_revision(trial);
-    let stays = ledger.retain_latest(70);
+    let trial = history.propose_revision(tried, metadata(10), Some(70)).unwrap();
+    history.append_revision(trial);
+    let stays = history.retain_latest(70);
     assert_eq!((stays.number, &stays.content), (3, &content(0.5)));
     assert_eq!(stays.effective_at(1_000).number, 3);
 }

@@ -24,11 +24,11 @@ pub(super) fn plan_digest(plan: &Plan) -> String {
 }
 
 /// Of what is to be realised: the plan, and what has befallen the fabric.
-pub(super) fn rollout_digest(realise: &PlanRollout) -> String {
-    let changes = serde_json::to_vec(&realise.fabric.availability_changes());
+pub(super) fn rollout_digest(rollout: &PlanRollout) -> String {
+    let changes = serde_json::to_vec(&rollout.fabric.availability_changes());
     let mut hash = Sha256::new();
     hash.update(changes.expect("changes have text for keys"));
-    hash.update(plan_digest(&realise.plan));
+    hash.update(plan_digest(&rollout.plan));
     short_hex(hash.finalize().as_slice())
 }
 

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_go_and_numbers_go_on() {
+    fn oldest_files_are_deleted_and_numbers_continue() {
         let folder = tempfile::tempdir().unwrap();
         let mut ring = FileRing::open(folder.path(), 2).unwrap();
         for _ in 0..3 {

@@ -96,13 +96,13 @@ pub(super) struct StepOutcome {
 }
 
 impl StepOutcome {
-    pub(super) fn new(came: &StepEffects) -> Self {
+    pub(super) fn new(effects: &StepEffects) -> Self {
         Self {
-            generation: came.generation,
-            refused: came.refused.clone(),
-            requested: came.requested,
-            protection: came.protection.as_ref().map(digest::rollout_digest),
-            rollout: came.rollout.as_ref().map(digest::rollout_digest),
+            generation: effects.generation,
+            refused: effects.refused.clone(),
+            requested: effects.requested,
+            protection: effects.protection.as_ref().map(digest::rollout_digest),
+            rollout: effects.rollout.as_ref().map(digest::rollout_digest),
         }
     }
 }
@@ -130,12 +130,12 @@ impl RecordLine {
 impl RecordedEvent {
     fn new(event: &StateEvent, fabric: &Fabric, whole: bool) -> Self {
         match event {
-            StateEvent::Started(beginning) => Self::from_start(beginning),
+            StateEvent::Started(start) => Self::from_start(start),
             StateEvent::FabricLearned(fabric) => Self::FabricLearned(FabricRecord::new(fabric)),
             StateEvent::FabricChanged(change) => Self::FabricChanged(*change),
             StateEvent::JobsChanged(jobs) => Self::JobsChanged(jobs_document(fabric, jobs)),
-            StateEvent::JobsReported(told) => {
-                Self::JobsReported(ReportedJobsRecord::new(fabric, told))
+            StateEvent::JobsReported(reported) => {
+                Self::JobsReported(ReportedJobsRecord::new(fabric, reported))
             }
             StateEvent::PolicyChanged(policy) => Self::PolicyChanged(PolicyDocument::from(policy)),
             StateEvent::PolicyProposed(proposal) => Self::PolicyProposed {
@@ -145,27 +145,27 @@ impl RecordedEvent {
             },
             StateEvent::PolicyConfirmed => Self::PolicyConfirmed,
             StateEvent::PolicyRolledBack(signature) => Self::PolicyRolledBack(signature.clone()),
-            StateEvent::RevisionStored(edition) => Self::RevisionStored(edition.clone()),
+            StateEvent::RevisionStored(revision) => Self::RevisionStored(revision.clone()),
             StateEvent::DeadlineReached(now) => Self::DeadlineReached(*now),
             StateEvent::PinRoomLearned(switch, pins) => Self::PinRoomLearned(*switch, *pins),
             StateEvent::GenerationHeld(generation) => Self::GenerationHeld(*generation),
             StateEvent::ElectionWon(spent) => Self::ElectionWon(*spent),
-            StateEvent::Planned(answer) => Self::Planned {
-                inputs: answer.inputs(),
-                digest: digest::plan_digest(&answer.plan),
-                plan: whole.then(|| PlanRecord::new(&answer.plan)),
+            StateEvent::Planned(result) => Self::Planned {
+                inputs: result.inputs(),
+                digest: digest::plan_digest(&result.plan),
+                plan: whole.then(|| PlanRecord::new(&result.plan)),
             },
         }
     }
 
-    fn from_start(beginning: &StartingState) -> Self {
-        let StartingState { fabric, history: ledger, jobs, reported_jobs: told } = beginning;
-        let history = ledger.revisions_with_changes().into_iter().rev();
+    fn from_start(start: &StartingState) -> Self {
+        let StartingState { fabric, history, jobs, reported_jobs: reported } = start;
+        let history = history.revisions_with_changes().into_iter().rev();
         Self::Started {
             fabric: FabricRecord::new(fabric),
-            revisions: history.map(|(edition, _)| edition.clone()).collect(),
+            revisions: history.map(|(revision, _)| revision.clone()).collect(),
             jobs: jobs_document(fabric, jobs),
-            reported_jobs: ReportedJobsRecord::new(fabric, told),
+            reported_jobs: ReportedJobsRecord::new(fabric, reported),
         }
     }
 
@@ -175,19 +175,19 @@ impl RecordedEvent {
     /// What is recorded is no event.
     pub(super) fn to_event(&self, fabric: &Fabric) -> Result<Option<StateEvent>, SnapshotError> {
         Ok(Some(match self {
-            Self::Started { fabric, revisions: editions, jobs, reported_jobs: told } => {
+            Self::Started { fabric, revisions, jobs, reported_jobs: reported } => {
                 let fabric = fabric.to_fabric()?;
                 StateEvent::Started(Box::new(StartingState {
-                    history: history_from_revisions(editions)?,
+                    history: history_from_revisions(revisions)?,
                     jobs: jobs_from_document(jobs, &fabric)?,
-                    reported_jobs: told.to_reported_jobs(&fabric)?,
+                    reported_jobs: reported.to_reported_jobs(&fabric)?,
                     fabric,
                 }))
             }
             Self::FabricLearned(fabric) => StateEvent::FabricLearned(fabric.to_fabric()?),
             Self::FabricChanged(change) => StateEvent::FabricChanged(*change),
             Self::JobsChanged(jobs) => StateEvent::JobsChanged(jobs_from_document(jobs, fabric)?),
-            Self::JobsReported(told) => StateEvent::JobsReported(told.to_reported_jobs(fabric)?),
+            Self::JobsReported(reported) => StateEvent::JobsReported(reported.to_reported_jobs(fabric)?),
             Self::PolicyChanged(policy) => {
                 let policy = policy.to_policy("policy");
                 let wrong = |error| SnapshotError::new("the policy", &error);
@@ -202,7 +202,7 @@ impl RecordedEvent {
             }
             Self::PolicyConfirmed => StateEvent::PolicyConfirmed,
             Self::PolicyRolledBack(signature) => StateEvent::PolicyRolledBack(signature.clone()),
-            Self::RevisionStored(edition) => StateEvent::RevisionStored(edition.clone()),
+            Self::RevisionStored(revision) => StateEvent::RevisionStored(revision.clone()),
             Self::DeadlineReached(now) => StateEvent::DeadlineReached(*now),
             Self::PinRoomLearned(switch, pins) => StateEvent::PinRoomLearned(*switch, *pins),
             Self::GenerationHeld(generation) => StateEvent::GenerationHeld(*generation),
@@ -227,7 +227,7 @@ impl RecordedEvent {
             Self::PolicyProposed { signature, .. } => format!("a policy of {}", signature.author),
             Self::PolicyConfirmed => "policy confirmed".to_owned(),
             Self::PolicyRolledBack(by) => format!("policy taken back by {}", by.author),
-            Self::RevisionStored(edition) => format!("edition {} is stored", edition.number),
+            Self::RevisionStored(revision) => format!("edition {} is stored", revision.number),
             Self::DeadlineReached(_) => "time".to_owned(),
             Self::PinRoomLearned(_, pins) => format!("room for {pins} pins"),
             Self::GenerationHeld(generation) => format!("generation {generation} is held"),

@@ -206,7 +206,7 @@ impl ReplayRun {
             matches!(entry, RecordLine::Step { .. }),
             matches!(entry, RecordLine::Published { .. }),
         );
-        let mut it = ReplayedLine {
+        let mut replayed = ReplayedLine {
             line,
             step: self.step,
             at_ms: 0,
@@ -218,29 +218,29 @@ impl ReplayRun {
         let mut is_plan = false;
         match entry {
             // Where a recording begins anew is taken by the caller.
-            RecordLine::Begin { at_ms, .. } => it.at_ms = at_ms,
+            RecordLine::Begin { at_ms, .. } => replayed.at_ms = at_ms,
             RecordLine::Step { step, at_ms, event, outcome: came } => {
-                (self.step, it.step, it.at_ms) = (step, step, at_ms);
-                it.title = event.title();
+                (self.step, replayed.step, replayed.at_ms) = (step, step, at_ms);
+                replayed.title = event.title();
                 is_plan = matches!(*event, RecordedEvent::Planned { .. });
-                self.replay_step(line, &event, &came, &mut it)?;
-                it.generation = self.state.generation();
+                self.replay_step(line, &event, &came, &mut replayed)?;
+                replayed.generation = self.state.generation();
             }
             RecordLine::Published { at_ms, generation, tables } => {
-                it.at_ms = at_ms;
-                it.title = format!("given to {} switches", tables.len());
-                it.generation = generation;
-                self.compare_tables(generation, &tables, &mut it.differences);
+                replayed.at_ms = at_ms;
+                replayed.title = format!("given to {} switches", tables.len());
+                replayed.generation = generation;
+                self.compare_tables(generation, &tables, &mut replayed.differences);
             }
             RecordLine::Held { at_ms, switch, generation, entries, written, refused } => {
-                it.at_ms = at_ms;
-                it.generation = generation;
-                it.title = format!(
+                replayed.at_ms = at_ms;
+                replayed.generation = generation;
+                replayed.title = format!(
                     "{switch} holds {entries} entries; {written} written, {refused} refused so far"
                 );
             }
         }
-        Ok(LineResult { replayed: it, is_step, is_plan, is_published: is_given })
+        Ok(LineResult { replayed, is_step, is_plan, is_published: is_given })
     }
 
     /// Has the state take an event in, and compares what comes of it.
@@ -249,31 +249,31 @@ impl ReplayRun {
         line: usize,
         event: &RecordedEvent,
         came: &StepOutcome,
-        it: &mut ReplayedLine,
+        replayed: &mut ReplayedLine,
     ) -> Result<(), ReplayError> {
         let read = event.to_event(self.state.fabric());
         let read = read.map_err(|source| ReplayError::Content { line, source })?;
         let event = match (event, read) {
             (RecordedEvent::Refused(_), _) => return Ok(()),
             (RecordedEvent::Planned { digest, .. }, None) => {
-                let Some(question) = self.plan_request.take() else {
-                    it.differences.push("a plan came, and none was asked for".to_owned());
+                let Some(request) = self.plan_request.take() else {
+                    replayed.differences.push("a plan came, and none was asked for".to_owned());
                     return Ok(());
                 };
-                let answer = question.compute_plan();
-                compare_values("the plan", digest, &plan_digest(&answer.plan), &mut it.differences);
-                StateEvent::Planned(Box::new(answer))
+                let result = request.compute_plan();
+                compare_values("the plan", digest, &plan_digest(&result.plan), &mut replayed.differences);
+                StateEvent::Planned(Box::new(result))
             }
             (_, Some(event)) => event,
             (_, None) => return Ok(()),
         };
         let mut effects = self.state.step(event);
         let now = StepOutcome::new(&StepEffects::new(&effects));
-        if let Some(question) = effects.plan_request.take() {
-            self.plan_request = Some(question);
+        if let Some(request) = effects.plan_request.take() {
+            self.plan_request = Some(request);
         }
-        it.plan.clone_from(&now.rollout);
-        compare_outcomes(came, &now, &mut it.differences);
+        replayed.plan.clone_from(&now.rollout);
+        compare_outcomes(came, &now, &mut replayed.differences);
         self.due.extend(effects.protection.map(PendingTables::Protection));
         self.due.extend(effects.rollout.map(PendingTables::Plan));
         Ok(())
@@ -290,30 +290,30 @@ impl ReplayRun {
             told.push(format!("generation {generation} was given; nothing is to be given now"));
             return;
         }
-        let (realise, tables) = match self.due.remove(0) {
-            PendingTables::Plan(realise) => {
-                let tables = lowered_tables(&realise);
-                (realise, tables)
+        let (rollout, tables) = match self.due.remove(0) {
+            PendingTables::Plan(rollout) => {
+                let tables = lowered_tables(&rollout);
+                (rollout, tables)
             }
-            PendingTables::Protection(realise) => {
-                let tables = protect_tables(&realise.wiring, &realise.fabric, &self.tables);
-                (realise, tables)
+            PendingTables::Protection(rollout) => {
+                let tables = protect_tables(&rollout.wiring, &rollout.fabric, &self.tables);
+                (rollout, tables)
             }
         };
         self.tables = tables;
-        let now = digests_by_name(&realise.fabric, self.digests.digest_all(&self.tables));
+        let now = digests_by_name(&rollout.fabric, self.digests.digest_all(&self.tables));
         for switch in then.keys().chain(now.keys().filter(|name| !then.contains_key(*name))) {
             let [then, now] = [then, &now].map(|digests| digests.get(switch));
             if then != now {
                 told.push(format!("tables of {switch}: {then:?} then, {now:?} now"));
             }
         }
-        compare_values("generation", &generation, &realise.generation, told);
+        compare_values("generation", &generation, &rollout.generation, told);
     }
 }
 
-fn lowered_tables(realise: &PlanRollout) -> BTreeMap<SwitchId, Arc<SwitchTables>> {
-    let tables = lower_plan(&realise.wiring, &realise.fabric, &realise.plan);
+fn lowered_tables(rollout: &PlanRollout) -> BTreeMap<SwitchId, Arc<SwitchTables>> {
+    let tables = lower_plan(&rollout.wiring, &rollout.fabric, &rollout.plan);
     let tables = tables.into_iter();
     tables.map(|(switch, tables)| (switch, Arc::new(tables))).collect()
 }

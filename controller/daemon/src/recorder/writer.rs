@@ -95,7 +95,7 @@ impl RecordingWriter {
         self.steps += 1;
         let is_taken = step.effects.refused.is_none();
         match &step.event {
-            StateEvent::Started(beginning) if is_taken => self.fabric = beginning.fabric.clone(),
+            StateEvent::Started(start) if is_taken => self.fabric = start.fabric.clone(),
             StateEvent::FabricLearned(fabric) if is_taken => self.fabric = fabric.clone(),
             _ => {}
         }

@@ -60,16 +60,16 @@ impl StateArchive {
             return Ok(Self { learns_fabric, ..Self::default() });
         };
         let store = EmbeddedStore::open(path)?;
-        let mut memory = store.read_state()?;
-        let begins = memory.generation;
-        memory.term = config.term.max(memory.term + 1);
-        memory.generation += GENERATION_BLOCK;
-        let term = StoreRecord::Term(memory.term);
-        store.write_records(&[term, StoreRecord::Generation(memory.generation)])?;
+        let mut stored = store.read_state()?;
+        let begins = stored.generation;
+        stored.term = config.term.max(stored.term + 1);
+        stored.generation += GENERATION_BLOCK;
+        let term = StoreRecord::Term(stored.term);
+        store.write_records(&[term, StoreRecord::Generation(stored.generation)])?;
         Ok(Self {
             revisions: store.policy_revisions()?,
             backend: StoreBackend::File(Arc::new(store)),
-            stored: memory,
+            stored,
             used_generation: begins,
             retry_at: None,
             learns_fabric,
@@ -78,17 +78,17 @@ impl StateArchive {
 
     /// From now on, stores at this desk what all controllers share; without one, another controller
     /// does. Everything that is there counts as news.
-    pub(super) fn use_cluster_store(&mut self, desk: Option<StoreClient>) {
-        self.backend = desk.map_or(StoreBackend::Disabled, StoreBackend::Cluster);
+    pub(super) fn use_cluster_store(&mut self, client: Option<StoreClient>) {
+        self.backend = client.map_or(StoreBackend::Disabled, StoreBackend::Cluster);
         (self.stored, self.retry_at) = (StoredState::default(), None);
     }
 
     /// What another controller has stored since; from now on it counts as stored.
-    pub(super) fn adopt_stored(&mut self, memory: StoredState) -> Vec<StoreRecord> {
-        let news = memory.document_records();
-        let news = news.filter(|record| !self.stored.holds_record(record)).collect();
-        self.stored = memory;
-        news
+    pub(super) fn adopt_stored(&mut self, stored: StoredState) -> Vec<StoreRecord> {
+        let changed = stored.document_records();
+        let changed = changed.filter(|record| !self.stored.holds_record(record)).collect();
+        self.stored = stored;
+        changed
     }
 
     /// Which of these are stored nowhere though something else could have been.
@@ -96,8 +96,8 @@ impl StateArchive {
         &self,
         records: [StoreRecord; 3],
     ) -> impl Iterator<Item = StoreRecord> + use<> {
-        let StoredState { policy, jobs, reported_jobs: told, .. } = &self.stored;
-        let has = [policy.is_some(), jobs.is_some(), told.is_some()];
+        let StoredState { policy, jobs, reported_jobs: reported, .. } = &self.stored;
+        let has = [policy.is_some(), jobs.is_some(), reported.is_some()];
         let pairs = records.into_iter().zip(has);
         pairs.filter(|(_, has)| !has).map(|(record, _)| record)
     }
@@ -132,55 +132,55 @@ impl StateArchive {
         first: &Policy,
         now: UnixMs,
     ) -> (StateEvent, Vec<Finding>) {
-        let mut lost = Vec::new();
-        let mut beginning = StartingState {
+        let mut findings = Vec::new();
+        let mut start = StartingState {
             fabric,
             history: PolicyHistory::new(PolicyRevision::from_initial_policy(first), []),
             jobs: Vec::new(),
             reported_jobs: ReportedJobs::default(),
         };
         for record in self.stored.document_records() {
-            match or_finding(event_from_record(&record, &beginning.fabric), &mut lost) {
+            match or_finding(event_from_record(&record, &start.fabric), &mut findings) {
                 Some(StateEvent::RevisionStored(stored)) => {
                     let latest = stored.number;
                     let earlier = self.revisions.iter().filter(|one| one.number < latest);
-                    beginning.history =
+                    start.history =
                         PolicyHistory::new(stored.effective_at(now), earlier.cloned());
                 }
-                Some(StateEvent::JobsChanged(stored)) => beginning.jobs = stored,
-                Some(StateEvent::JobsReported(stored)) => beginning.reported_jobs = stored,
+                Some(StateEvent::JobsChanged(stored)) => start.jobs = stored,
+                Some(StateEvent::JobsReported(stored)) => start.reported_jobs = stored,
                 _ => {}
             }
         }
-        (StateEvent::Started(Box::new(beginning)), lost)
+        (StateEvent::Started(Box::new(start)), findings)
     }
 
     /// What the controller goes on with on another fabric: the policy in force, and of the jobs,
     /// stored or in force, those whose hosts are there. The others are kept for when theirs are.
     pub(super) fn event_on_fabric(&self, fabric: Fabric, state: &State) -> StateEvent {
-        let told = ReportedJobs {
+        let reported = ReportedJobs {
             profiled: state.reported_jobs().profiled.clone(),
             ..ReportedJobs::default()
         };
-        let mut beginning = StartingState {
+        let mut start = StartingState {
             fabric,
             history: state.policy_history().clone(),
             jobs: Vec::new(),
-            reported_jobs: told,
+            reported_jobs: reported,
         };
         let in_force = state.stored_records().into_iter();
         for record in in_force.chain(self.stored.document_records()) {
             match record {
                 StoreRecord::Jobs(stored) => {
-                    beginning.jobs = resolvable_jobs(&stored, &beginning.fabric);
+                    start.jobs = resolvable_jobs(&stored, &start.fabric);
                 }
                 StoreRecord::ReportedJobs(stored) => {
-                    beginning.reported_jobs.jobs = resolvable_jobs(&stored, &beginning.fabric);
+                    start.reported_jobs.jobs = resolvable_jobs(&stored, &start.fabric);
                 }
                 _ => {}
             }
         }
-        StateEvent::Started(Box::new(beginning))
+        StateEvent::Started(Box::new(start))
     }
 
     /// Whether the fabric is learned by discovery.
@@ -222,8 +222,8 @@ impl StateArchive {
         if self.stored.holds_record(&record) {
             return Ok(());
         }
-        let (place, writing) = (self.backend.clone(), record.clone());
-        let written = match place {
+        let (backend, writing) = (self.backend.clone(), record.clone());
+        let written = match backend {
             StoreBackend::Disabled => return Ok(()),
             StoreBackend::File(store) => {
                 let written = spawn_blocking(move || store.write_records(&[writing])).await;
@@ -232,8 +232,8 @@ impl StateArchive {
                     Err(_) => Err("storing it panicked".to_owned()),
                 }
             }
-            StoreBackend::Cluster(desk) => {
-                desk.store_record(writing).await.map_err(|error| error_chain(&error))
+            StoreBackend::Cluster(client) => {
+                client.store_record(writing).await.map_err(|error| error_chain(&error))
             }
         };
         match written {
@@ -312,7 +312,7 @@ fn resolve_jobs(stored: &JobsDocument, fabric: &Fabric, name: &str) -> Result<Ve
 }
 
 /// The value, or a finding that says why there is none.
-pub(super) fn or_finding<T>(read: Result<T, String>, lost: &mut Vec<Finding>) -> Option<T> {
-    let told = |error| Finding::warning("store", format!("not taken up: {error}"));
-    read.map_err(|error| lost.push(told(error))).ok()
+pub(super) fn or_finding<T>(read: Result<T, String>, findings: &mut Vec<Finding>) -> Option<T> {
+    let reported = |error| Finding::warning("store", format!("not taken up: {error}"));
+    read.map_err(|error| findings.push(reported(error))).ok()
 }

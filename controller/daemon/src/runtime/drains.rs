@@ -34,8 +34,8 @@ pub(super) enum DrainEvent {
 }
 
 impl DrainTracker {
-    pub(super) fn new(patience: Duration) -> Self {
-        Self { deadline: patience, progress: DrainProgress::default(), began_after: 0, due: None }
+    pub(super) fn new(deadline: Duration) -> Self {
+        Self { deadline, progress: DrainProgress::default(), began_after: 0, due: None }
     }
 
     /// How far they are.
@@ -49,11 +49,11 @@ impl DrainTracker {
         under_way.retain(|part| drained.contains(part));
         complete.retain(|part| drained.contains(part));
         let known = |part: &&String| under_way.contains(*part) || complete.contains(*part);
-        let news: Vec<String> = drained.iter().filter(|part| !known(part)).cloned().collect();
-        if !news.is_empty() {
+        let added: Vec<String> = drained.iter().filter(|part| !known(part)).cloned().collect();
+        if !added.is_empty() {
             (self.began_after, self.due) = (generation, Some(now + self.deadline));
             *is_late = false;
-            under_way.extend(news);
+            under_way.extend(added);
         }
         if under_way.is_empty() {
             (self.due, *is_late) = (None, false);
@@ -92,9 +92,9 @@ impl DrainTracker {
 mod tests {
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const DEADLINE: Duration = Duration::from_secs(30);
 
-    fn list(names: &[&str]) -> Vec<String> {
+    fn names_of(names: &[&str]) -> Vec<String> {
         names.iter().map(|name| (*name).to_owned()).collect()
     }
 
@@ -103,29 +103,29 @@ mod tests {
     }
 
     #[test]
-    fn a_drain_is_complete_when_every_switch_knows_of_it() {
-        let (mut drains, now) = (DrainTracker::new(PATIENCE), Instant::now());
-        drains.update_drained(&list(&["spine1"]), 4, now);
-        let looks = [None, Some(4), Some(5), Some(6)].map(|held| drains.check_progress(held, now));
-        assert_eq!(looks, [None, None, Some(DrainEvent::Complete(spine())), None]);
+    fn drain_completes_when_every_switch_holds_its_tables() {
+        let (mut drains, now) = (DrainTracker::new(DEADLINE), Instant::now());
+        drains.update_drained(&names_of(&["spine1"]), 4, now);
+        let events = [None, Some(4), Some(5), Some(6)].map(|held| drains.check_progress(held, now));
+        assert_eq!(events, [None, None, Some(DrainEvent::Complete(spine())), None]);
         assert_eq!(drains.progress().complete, spine());
         // What was drained already is no news; what is given back needs no word.
-        drains.update_drained(&list(&["spine1", "leaf1-spine2"]), 6, now);
-        drains.update_drained(&list(&["spine1"]), 7, now);
+        drains.update_drained(&names_of(&["spine1", "leaf1-spine2"]), 6, now);
+        drains.update_drained(&names_of(&["spine1"]), 7, now);
         assert_eq!((drains.check_progress(Some(9), now), drains.next_due()), (None, None));
         drains.update_drained(&[], 9, now);
         assert_eq!(*drains.progress(), DrainProgress::default());
     }
 
     #[test]
-    fn a_drain_that_takes_too_long_is_told_once_and_goes_on() {
-        let (mut drains, now) = (DrainTracker::new(PATIENCE), Instant::now());
-        drains.update_drained(&list(&["spine1"]), 4, now);
-        let late = now + PATIENCE;
+    fn late_drain_is_reported_once_and_continues() {
+        let (mut drains, now) = (DrainTracker::new(DEADLINE), Instant::now());
+        drains.update_drained(&names_of(&["spine1"]), 4, now);
+        let late = now + DEADLINE;
         assert_eq!(drains.next_due(), Some(late));
-        drains.restart_deadline(now + PATIENCE / 2);
+        drains.restart_deadline(now + DEADLINE / 2);
         assert_eq!(drains.check_progress(None, late), None);
-        let late = late + PATIENCE / 2;
+        let late = late + DEADLINE / 2;
         assert_eq!(drains.check_progress(None, late), Some(DrainEvent::Late(spine())));
         let finding = drains.progress().late_finding().unwrap();
         assert_eq!(finding.about, "drain of spine1");

@@ -20,7 +20,7 @@ use crate::state::{DrainProgress, PlanRollout, State};
 
 /// Between two looks. A person sees no difference, and a thousand sessions that say something at
 /// once are looked at once.
-const PAUSE: Duration = Duration::from_millis(50);
+const MIN_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The task that watches and tells.
 #[derive(Debug)]
@@ -48,17 +48,17 @@ impl EventLogTask {
 
     async fn record_changes(&self, access: &ControllerAccess) -> Result<(), ControllerError> {
         let mut changes = ChangeWatcher::from_access(access);
-        let mut scene = EventSnapshot::default();
+        let mut snapshot = EventSnapshot::default();
         loop {
-            let next = take_snapshot(access, &scene).await?;
-            let told = next.events_since(&scene);
-            if !told.is_empty() {
+            let next = take_snapshot(access, &snapshot).await?;
+            let events = next.events_since(&snapshot);
+            if !events.is_empty() {
                 let now = access.clock().unix_now();
-                self.ring.send_modify(|ring| ring.push(now, told));
+                self.ring.send_modify(|ring| ring.push(now, events));
             }
-            scene = next;
+            snapshot = next;
             changes.wait_for_change().await?;
-            sleep(PAUSE).await;
+            sleep(MIN_INTERVAL).await;
         }
     }
 }
@@ -69,30 +69,30 @@ async fn take_snapshot(
     before: &EventSnapshot,
 ) -> Result<EventSnapshot, ControllerError> {
     let known = before.latest_revision();
-    let (profiled, chapters) = access
+    let (profiled, revisions) = access
         .query_state(move |state: &State| {
             (state.reported_jobs().profiled.clone(), revisions_from(state, known))
         })
         .await?;
-    let mut lines = Vec::new();
+    let mut sessions = Vec::new();
     access
         .status_board()
-        .for_each_status(|switch, status| lines.push(SessionSummary::from_status(switch, status)));
-    let realised = access.current_rollout();
-    let found = access.watch_discovery().borrow().findings.clone();
-    let planned = realised.iter().flat_map(|had| &had.report.findings);
+        .for_each_status(|switch, status| sessions.push(SessionSummary::from_status(switch, status)));
+    let rollout = access.current_rollout();
+    let discovered = access.watch_discovery().borrow().findings.clone();
+    let planned = rollout.iter().flat_map(|had| &had.report.findings);
     let drainage = access.watch_drains().borrow().clone();
-    let findings = planned.cloned().chain(found);
+    let findings = planned.cloned().chain(discovered);
     let findings = findings.chain(drainage.late_finding()).collect();
     Ok(EventSnapshot {
         profiled,
-        revisions: chapters,
-        sessions: lines,
+        revisions,
+        sessions,
         findings,
-        mandate: *access.watch_permit().borrow(),
+        permit: *access.watch_permit().borrow(),
         timing: Some(access.latest_timing()),
         drainage,
-        rollout: realised,
+        rollout,
     })
 }
 
@@ -101,8 +101,8 @@ struct ChangeWatcher {
     rollout: watch::Receiver<Option<PlanRollout>>,
     revision: watch::Receiver<(u64, bool)>,
     board: watch::Receiver<()>,
-    mandate: watch::Receiver<WritePermit>,
-    found: watch::Receiver<Arc<DiscoveryReport>>,
+    permit: watch::Receiver<WritePermit>,
+    discovered: watch::Receiver<Arc<DiscoveryReport>>,
     drainage: watch::Receiver<DrainProgress>,
 }
 
@@ -112,23 +112,23 @@ impl ChangeWatcher {
             rollout: access.watch_rollout(),
             revision: access.watch_revision(),
             board: access.status_board().subscribe(),
-            mandate: access.watch_permit(),
-            found: access.watch_discovery(),
+            permit: access.watch_permit(),
+            discovered: access.watch_discovery(),
             drainage: access.watch_drains(),
         }
     }
 
     /// Waits for the next of them.
     async fn wait_for_change(&mut self) -> Result<(), ControllerError> {
-        let (found, board) = (&mut self.found, &mut self.board);
+        let (discovered, board) = (&mut self.discovered, &mut self.board);
         let changed = tokio::select! {
             changed = self.rollout.changed() => changed,
             changed = self.revision.changed() => changed,
-            changed = self.mandate.changed() => changed,
+            changed = self.permit.changed() => changed,
             changed = self.drainage.changed() => changed,
             changed = board.changed() => changed,
             // Where no probes are wanted, nobody is there to find anything.
-            Ok(()) = found.changed() => Ok(()),
+            Ok(()) = discovered.changed() => Ok(()),
         };
         changed.map_err(|_| ControllerError::Stopped)
     }

@@ -18,13 +18,13 @@ use crate::state::PlanRollout;
 
 /// Lowers.
 pub(super) fn lower_rollout(
-    realise: &PlanRollout,
+    rollout: &PlanRollout,
     before: &DesiredTables,
     origin: ChangeOrigin,
 ) -> DesiredTables {
     let planned = Instant::now();
-    let mut tables = lower_plan(&realise.wiring, &realise.fabric, &realise.plan);
-    if UnknownEntries::for_fabric(&realise.fabric) == UnknownEntries::Keep {
+    let mut tables = lower_plan(&rollout.wiring, &rollout.fabric, &rollout.plan);
+    if UnknownEntries::for_fabric(&rollout.fabric) == UnknownEntries::Keep {
         let told = TableScope::whole_tables(BTreeSet::from([default_pipeline().punt_table()]));
         tables.values_mut().for_each(|all| *all = all.entries_within(&told));
     }
@@ -34,21 +34,21 @@ pub(super) fn lower_rollout(
         (switch, same.map_or_else(|| Arc::new(tables), Arc::clone))
     };
     let tables = tables.into_iter().map(share).collect();
-    let mut desired = desired_tables(realise, tables, origin);
+    let mut desired = desired_tables(rollout, tables, origin);
     desired.timestamps.planned = planned;
     desired
 }
 
 pub(super) fn desired_tables(
-    realise: &PlanRollout,
+    rollout: &PlanRollout,
     tables: BTreeMap<SwitchId, Arc<SwitchTables>>,
     origin: ChangeOrigin,
 ) -> DesiredTables {
     let now = Instant::now();
     DesiredTables {
-        generation: realise.generation,
+        generation: rollout.generation,
         tables,
-        unknown_entries: UnknownEntries::for_fabric(&realise.fabric),
+        unknown_entries: UnknownEntries::for_fabric(&rollout.fabric),
         timestamps: DesiredTimestamps { origin, planned: now, lowered: now },
     }
 }

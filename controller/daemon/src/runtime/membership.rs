@@ -37,16 +37,16 @@ impl ClusterMembership {
     pub(super) fn join_cluster<N: ClusterNetwork>(
         network: &N,
         config: &Config,
-        mandate: &watch::Sender<WritePermit>,
+        permit: &watch::Sender<WritePermit>,
     ) -> Option<Self> {
         let etcd = config.etcd.as_ref()?;
-        mandate.send_replace(WritePermit::Unknown);
+        permit.send_replace(WritePermit::Unknown);
         let network = network.clone();
-        let (member, door) = ClusterMember::new(network, etcd, config.controller, mandate.clone());
+        let (member, handle) = ClusterMember::new(network, etcd, config.controller, permit.clone());
         let stop = CancellationToken::new();
         Some(Self {
-            member: door,
-            write_permit: mandate.subscribe(),
+            member: handle,
+            write_permit: permit.subscribe(),
             elected: None,
             awaited_inputs: None,
             task: tokio::spawn(member.run_member(stop.clone())),
@@ -80,7 +80,7 @@ impl ClusterMembership {
             _ => return None,
         };
         let leader = match *self.write_permit.borrow() {
-            mandate if mandate.is_leader(Instant::now()) => return None,
+            permit if permit.is_leader(Instant::now()) => return None,
             WritePermit::Standby { leader, .. } => leader,
             _ => None,
         };

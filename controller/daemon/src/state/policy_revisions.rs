@@ -22,10 +22,10 @@ impl State {
         proposal: PolicyProposal,
     ) -> Result<Effects, EventRefusal> {
         let PolicyProposal { content, signature, trial_until } = proposal;
-        let edition = self.history.propose_revision(content, signature, trial_until)?;
-        let effects = match edition.content == self.history.latest().content {
+        let revision = self.history.propose_revision(content, signature, trial_until)?;
+        let effects = match revision.content == self.history.latest().content {
             true => Effects::default(),
-            false => self.enter_revision(edition)?,
+            false => self.enter_revision(revision)?,
         };
         // Whoever changes the policy may have changed the switches as well.
         self.pin_room = None;
@@ -36,11 +36,11 @@ impl State {
     /// then the latest stays for good, as nobody would see to it otherwise.
     pub(super) fn enter_due_revision(
         &mut self,
-        edition: PolicyRevision,
+        revision: PolicyRevision,
         now: UnixMs,
     ) -> Result<Effects, EventRefusal> {
-        let Err(refused) = self.checked_policy(&edition) else {
-            return self.enter_revision(edition);
+        let Err(refused) = self.checked_policy(&revision) else {
+            return self.enter_revision(revision);
         };
         let mut effects = self.enter_revision(self.history.retain_latest(now))?;
         let text = format!("what was in force before the trial does not fit any more: {refused}");
@@ -51,17 +51,17 @@ impl State {
     /// Puts an edition in force.
     pub(super) fn enter_revision(
         &mut self,
-        edition: PolicyRevision,
+        revision: PolicyRevision,
     ) -> Result<Effects, EventRefusal> {
-        self.policy = self.checked_policy(&edition)?;
-        self.keep_plan(&edition);
-        self.history.append_revision(edition.clone());
-        Ok(Effects::with_record(StoreRecord::Policy(Box::new(edition))))
+        self.policy = self.checked_policy(&revision)?;
+        self.keep_plan(&revision);
+        self.history.append_revision(revision.clone());
+        Ok(Effects::with_record(StoreRecord::Policy(Box::new(revision))))
     }
 
     /// The policy of an edition that may be entered.
-    fn checked_policy(&self, edition: &PolicyRevision) -> Result<Policy, EventRefusal> {
-        let policy = edition.content.validate("policy")?;
+    fn checked_policy(&self, revision: &PolicyRevision) -> Result<Policy, EventRefusal> {
+        let policy = revision.content.validate("policy")?;
         self.check_policy(&policy, &self.fabric)?;
         Ok(policy)
     }

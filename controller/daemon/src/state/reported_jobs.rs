@@ -34,9 +34,9 @@ impl<'a> DocumentedJobs<'a> {
     }
 
     /// Whether the name or a connection of a job is taken.
-    pub(super) fn hides_job(&self, told: &Job) -> bool {
-        let mut connections = told.flows.iter().map(flow_key);
-        self.names.contains(&told.id) || connections.any(|flow| self.flow_keys.contains(&flow))
+    pub(super) fn hides_job(&self, reported: &Job) -> bool {
+        let mut connections = reported.flows.iter().map(flow_key);
+        self.names.contains(&reported.id) || connections.any(|flow| self.flow_keys.contains(&flow))
     }
 }
 

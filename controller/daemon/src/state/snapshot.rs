@@ -135,10 +135,10 @@ impl FabricRecord {
 }
 
 impl ReportedJobsRecord {
-    pub(crate) fn new(fabric: &Fabric, told: &ReportedJobs) -> Self {
+    pub(crate) fn new(fabric: &Fabric, reported: &ReportedJobs) -> Self {
         Self {
-            jobs: jobs_document(fabric, &told.jobs),
-            profiled: told.profiled.iter().map(ToString::to_string).collect(),
+            jobs: jobs_document(fabric, &reported.jobs),
+            profiled: reported.profiled.iter().map(ToString::to_string).collect(),
         }
     }
 
@@ -228,15 +228,15 @@ impl StateSnapshot {
     /// The state as text.
     pub(crate) fn new(state: &State) -> Self {
         let plan = |plan: &Arc<Plan>| PlanRecord::new(plan);
-        let decided = |realise: &PlanRollout| RolloutRecord {
-            changes: realise.fabric.availability_changes(),
-            plan: plan(&realise.plan),
+        let decided = |rollout: &PlanRollout| RolloutRecord {
+            changes: rollout.fabric.availability_changes(),
+            plan: plan(&rollout.plan),
         };
-        let mut editions: Vec<PolicyRevision> =
+        let mut revisions: Vec<PolicyRevision> =
             (state.history.revisions_with_changes().into_iter())
-                .map(|(edition, _)| edition.clone())
+                .map(|(revision, _)| revision.clone())
                 .collect();
-        editions.reverse();
+        revisions.reverse();
         Self {
             levels: state.levels,
             is_probed: state.is_probed,
@@ -244,7 +244,7 @@ impl StateSnapshot {
             returning: state.returning.pending_changes().collect(),
             jobs: jobs_document(&state.fabric, &state.jobs),
             reported_jobs: ReportedJobsRecord::new(&state.fabric, &state.reported),
-            revisions: editions,
+            revisions,
             before_trial: state.before_trial.as_ref().map(plan),
             resumed: state.resumed.as_ref().map(|(at, had)| (*at, plan(had))),
             pin_room: state.pin_room,
@@ -333,9 +333,9 @@ impl State {
 
 /// Those editions, of which the last one is in force.
 pub(crate) fn history_from_revisions(
-    editions: &[PolicyRevision],
+    revisions: &[PolicyRevision],
 ) -> Result<PolicyHistory, SnapshotError> {
-    let (latest, earlier) = (editions.split_last())
+    let (latest, earlier) = (revisions.split_last())
         .ok_or_else(|| SnapshotError::new("the policy", "there is no edition"))?;
     Ok(PolicyHistory::new(latest.clone(), earlier.iter().cloned()))
 }

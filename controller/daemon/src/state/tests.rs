@@ -38,8 +38,8 @@ fn learned() -> State {
 /// Takes an event in and answers every question; what there is to realise in the end.
 fn settle(state: &mut State, event: StateEvent) -> Effects {
     let mut effects = state.step(event);
-    while let Some(question) = effects.plan_request.take() {
-        let planned = state.step(StateEvent::Planned(Box::new(question.compute_plan())));
+    while let Some(request) = effects.plan_request.take() {
+        let planned = state.step(StateEvent::Planned(Box::new(request.compute_plan())));
         effects.findings.extend(planned.findings);
         effects.rollout = planned.rollout.or(effects.rollout);
         (effects.generation, effects.plan_request) = (planned.generation, planned.plan_request);
@@ -48,18 +48,18 @@ fn settle(state: &mut State, event: StateEvent) -> Effects {
 }
 
 #[test]
-fn who_is_elected_counts_on_from_what_others_have_spent() {
+fn elected_controller_skips_generations_of_others() {
     let mut state = learned();
     let effects = settle(&mut state, StateEvent::ElectionWon(7));
-    let realise = effects.rollout.unwrap();
-    assert_eq!((effects.generation, realise.generation), (8, 8));
+    let rollout = effects.rollout.unwrap();
+    assert_eq!((effects.generation, rollout.generation), (8, 8));
     let effects = settle(&mut state, StateEvent::ElectionWon(7));
     assert!(effects.rollout.is_none());
     assert_eq!(effects.generation, 8);
 }
 
 #[test]
-fn a_generation_is_spent_only_on_what_differs() {
+fn equal_plans_use_no_generation() {
     let mut state = learned();
     let jobs = || StateEvent::JobsChanged(vec![job("a", 9)]);
     let generations = [jobs(), jobs(), StateEvent::PolicyChanged(Policy::default())]
@@ -74,43 +74,43 @@ fn a_generation_is_spent_only_on_what_differs() {
 }
 
 #[test]
-fn a_failure_is_repaired_while_the_planner_thinks() {
+fn failure_is_repaired_while_a_plan_is_computed() {
     let mut state = learned();
-    let question = state.step(StateEvent::JobsChanged(vec![job("a", 9)])).plan_request;
-    let question = question.unwrap();
+    let request = state.step(StateEvent::JobsChanged(vec![job("a", 9)])).plan_request;
+    let request = request.unwrap();
     let spine = state.fabric.switches_of_tier(topology::Tier::Spine).next().unwrap();
     let effects = state.step(StateEvent::FabricChanged(AvailabilityChange::SwitchDown(spine)));
-    let numbers = |realise: Option<PlanRollout>| realise.map(|realise| realise.generation);
+    let numbers = |rollout: Option<PlanRollout>| rollout.map(|rollout| rollout.generation);
     assert_eq!(numbers(effects.protection), Some(2));
     assert_eq!(numbers(effects.rollout), Some(3));
     assert!(effects.plan_request.is_none(), "one question at a time");
 
     // The answer knows the job and not the failure: it is taken, and the next one asked for.
-    let effects = state.step(StateEvent::Planned(Box::new(question.compute_plan())));
-    let realise = effects.rollout.unwrap();
-    assert_eq!(realise.plan.jobs.len(), 1);
-    assert!(!realise.fabric.is_switch_up(spine));
-    let question = effects.plan_request.unwrap();
-    let effects = state.step(StateEvent::Planned(Box::new(question.compute_plan())));
+    let effects = state.step(StateEvent::Planned(Box::new(request.compute_plan())));
+    let rollout = effects.rollout.unwrap();
+    assert_eq!(rollout.plan.jobs.len(), 1);
+    assert!(!rollout.fabric.is_switch_up(spine));
+    let request = effects.plan_request.unwrap();
+    let effects = state.step(StateEvent::Planned(Box::new(request.compute_plan())));
     assert!(effects.plan_request.is_none());
     assert_eq!(state.planned_inputs(), state.inputs());
 }
 
 #[test]
-fn an_answer_about_a_fabric_that_is_gone_says_nothing() {
+fn result_for_a_replaced_fabric_is_ignored() {
     let mut state = State::new(8, 0);
-    let question = state.step(StateEvent::FabricLearned(fabric())).plan_request.unwrap();
+    let request = state.step(StateEvent::FabricLearned(fabric())).plan_request.unwrap();
     let other = clos::build_clos("other", &ClosSpec::default()).unwrap();
     assert!(state.step(StateEvent::FabricLearned(other)).plan_request.is_none());
-    let effects = state.step(StateEvent::Planned(Box::new(question.compute_plan())));
+    let effects = state.step(StateEvent::Planned(Box::new(request.compute_plan())));
     assert!(effects.rollout.is_none());
-    let question = effects.plan_request.unwrap();
-    let effects = state.step(StateEvent::Planned(Box::new(question.compute_plan())));
+    let request = effects.plan_request.unwrap();
+    let effects = state.step(StateEvent::Planned(Box::new(request.compute_plan())));
     assert_eq!(effects.rollout.unwrap().fabric.name(), "other");
 }
 
 #[test]
-fn a_full_table_is_planned_for_until_the_policy_changes() {
+fn pin_room_limits_plans_until_the_policy_changes() {
     let mut state = learned();
     let jobs = vec![job("a", 9), job("b", 10), job("c", 11)];
     let pins = |effects: Effects| {
@@ -121,23 +121,23 @@ fn a_full_table_is_planned_for_until_the_policy_changes() {
     assert_eq!(pins(all), 3);
     let leaf = SwitchId(0);
     let effects = settle(&mut state, StateEvent::PinRoomLearned(leaf, 2));
-    let told = |text: &str| effects.findings.iter().any(|f| f.text.contains(text));
-    assert!(told("holds 2 pins") && told("1 flows"), "{effects:?}");
+    let is_reported = |text: &str| effects.findings.iter().any(|f| f.text.contains(text));
+    assert!(is_reported("holds 2 pins") && is_reported("1 flows"), "{effects:?}");
     assert_eq!(pins(effects), 2);
     let policy = StateEvent::PolicyChanged(Policy::default());
     assert_eq!(pins(settle(&mut state, policy)), 3);
 }
 
 #[test]
-fn a_failed_spine_is_planned_around_and_used_again() {
+fn failed_spine_is_avoided_and_used_again() {
     let mut state = learned();
     settle(&mut state, StateEvent::JobsChanged(vec![job("a", 9)]));
     for spine in state.fabric.switches_of_tier(topology::Tier::Spine).collect::<Vec<_>>() {
         let effects =
             settle(&mut state, StateEvent::FabricChanged(AvailabilityChange::SwitchDown(spine)));
-        let realise = effects.rollout.unwrap();
-        assert!(realise.plan.flows[0].links.iter().all(|link| realise.fabric.is_usable(*link)));
-        assert!(!realise.plan.flows[0].links.is_empty());
+        let rollout = effects.rollout.unwrap();
+        assert!(rollout.plan.flows[0].links.iter().all(|link| rollout.fabric.is_usable(*link)));
+        assert!(!rollout.plan.flows[0].links.is_empty());
         settle(&mut state, StateEvent::FabricChanged(AvailabilityChange::SwitchUp(spine)));
         let held = StateEvent::GenerationHeld(state.generation());
         settle(&mut state, held);
@@ -145,7 +145,7 @@ fn a_failed_spine_is_planned_around_and_used_again() {
 }
 
 #[test]
-fn what_works_again_is_used_once_every_switch_knows_of_it() {
+fn returning_part_is_used_once_every_switch_holds_it() {
     let mut state = learned();
     let leaf = state.fabric.switches_of_tier(topology::Tier::Leaf).next().unwrap();
     let cable = state.fabric.up_links(leaf)[0];
@@ -170,13 +170,13 @@ fn what_works_again_is_used_once_every_switch_knows_of_it() {
 }
 
 #[test]
-fn a_drain_in_the_policy_is_realised_even_without_jobs() {
+fn drain_is_rolled_out_without_jobs() {
     let mut state = learned();
     let drained = || Policy { drained: vec!["spine1".into()], ..Policy::default() };
     let spine = state.fabric.switch_named("spine1").unwrap();
     let is_drained = |state: &mut State, policy| {
-        let realise = settle(state, StateEvent::PolicyChanged(policy)).rollout;
-        realise.map(|realise| realise.fabric.is_switch_drained(spine))
+        let rollout = settle(state, StateEvent::PolicyChanged(policy)).rollout;
+        rollout.map(|rollout| rollout.fabric.is_switch_drained(spine))
     };
     assert_eq!(is_drained(&mut state, drained()), Some(true));
     assert_eq!(is_drained(&mut state, drained()), None);
@@ -184,7 +184,7 @@ fn a_drain_in_the_policy_is_realised_even_without_jobs() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_by_name_and_changes_nothing() {
+fn invalid_events_are_refused_and_change_nothing() {
     let too_many = Policy::default();
     let unknown = Policy { levels: 4, drained: vec!["spine9".into()], ..Policy::default() };
     let cases = [
@@ -211,7 +211,7 @@ fn what_cannot_be_is_refused_by_name_and_changes_nothing() {
 }
 
 #[test]
-fn another_fabric_forgets_the_jobs_of_the_one_before() {
+fn learning_a_fabric_forgets_the_jobs() {
     let mut state = learned();
     settle(&mut state, StateEvent::JobsChanged(vec![job("a", 9)]));
     let effects = settle(&mut state, StateEvent::FabricLearned(fabric()));
@@ -219,14 +219,14 @@ fn another_fabric_forgets_the_jobs_of_the_one_before() {
 }
 
 /// The names of the nodes that the one flow of a plan passes.
-fn way(realise: &PlanRollout) -> Vec<String> {
-    let links = realise.plan.flows[0].links.iter();
-    let fabric = &realise.fabric;
+fn way(rollout: &PlanRollout) -> Vec<String> {
+    let links = rollout.plan.flows[0].links.iter();
+    let fabric = &rollout.fabric;
     links.map(|link| fabric.node_name(fabric.link(*link).to.node).to_owned()).collect()
 }
 
 #[test]
-fn jobs_stay_where_they_are_while_the_fabric_grows_around_them() {
+fn jobs_keep_their_paths_while_the_fabric_grows() {
     let mut state = learned();
     let spines: Vec<String> = { state.fabric.switches_of_tier(topology::Tier::Spine) }
         .map(|spine| state.fabric.switch(spine).name.clone())
@@ -247,13 +247,13 @@ fn jobs_stay_where_they_are_while_the_fabric_grows_around_them() {
         let spec = ClosSpec { spines: 1 + ClosSpec::default().spines, ..ClosSpec::default() };
         let grown = clos::build_clos("lab", &spec).unwrap();
         let to = grown.host(grown.host_named(&host).unwrap()).nics[0];
-        let beginning = StartingState {
+        let start = StartingState {
             fabric: grown,
             history: state.history.clone(),
             jobs: vec![job("a", to.index())],
             reported_jobs: ReportedJobs::default(),
         };
-        let effects = settle(&mut state, StateEvent::Started(Box::new(beginning)));
+        let effects = settle(&mut state, StateEvent::Started(Box::new(start)));
         assert_eq!(way(&effects.rollout.unwrap()), before);
         settle(&mut state, StateEvent::FabricLearned(fabric()));
     }
@@ -301,7 +301,7 @@ proptest! {
 }
 
 #[test]
-fn a_trial_stays_where_what_was_before_does_not_fit_the_fabric_any_more() {
+fn trial_is_retained_when_the_previous_policy_no_longer_fits() {
     let mut state = learned();
     let drained = Policy { drained: vec!["spine2".to_owned()], ..Policy::default() };
     settle(&mut state, StateEvent::PolicyChanged(drained));

@@ -157,24 +157,24 @@ fn jobs(number: u64) -> JobsDocument {
 fn check(kinds: &[u8], at: prop::sample::Index, kept: usize) {
     let disk = RecordingDisk::default();
     let store = EmbeddedStore::open_backend(disk.clone()).unwrap();
-    let mut memories = vec![(disk.now(), StoredState::default())];
+    let mut states = vec![(disk.now(), StoredState::default())];
     for (number, kind) in (1..).zip(kinds) {
         let record = record(number, *kind);
         store.write_records(std::slice::from_ref(&record)).unwrap();
-        let mut memory = memories[memories.len() - 1].1.clone();
-        memory.apply_record(record);
-        memories.push((disk.now(), memory));
+        let mut state = states[states.len() - 1].1.clone();
+        state.apply_record(record);
+        states.push((disk.now(), state));
     }
-    let begun = memories[0].0;
+    let begun = states[0].0;
     let moment = begun + at.index(disk.now() - begun + 1);
-    let acknowledged = memories.iter().rposition(|(when, _)| *when <= moment);
+    let acknowledged = states.iter().rposition(|(when, _)| *when <= moment);
     let acknowledged = acknowledged.unwrap();
 
     let store = EmbeddedStore::open_backend(disk.after_power_failure(moment, kept)).unwrap();
     let found = store.read_state().unwrap();
-    let mut possible = memories[acknowledged..].iter().take(2);
+    let mut possible = states[acknowledged..].iter().take(2);
     assert!(
-        possible.any(|(_, memory)| *memory == found),
+        possible.any(|(_, state)| *state == found),
         "at {moment} after {acknowledged} changes: {found:?}"
     );
     // And it goes on from there.
@@ -201,7 +201,7 @@ fn every_policy_is_remembered_in_order() {
     store.write_records(&[record(1, 2), record(2, 2)]).unwrap();
     store.write_records(&[record(3, 2)]).unwrap();
     let drained =
-        store.policy_revisions().unwrap().into_iter().map(|edition| edition.content.policy.drained);
+        store.policy_revisions().unwrap().into_iter().map(|revision| revision.content.policy.drained);
     let names: Vec<_> = drained.flatten().collect();
     assert_eq!(names, ["spine1", "spine2", "spine3"]);
 }

@@ -2,22 +2,22 @@
 
 use planner::{Flow, Job, Policy};
 use topology::clos::{self, ClosSpec};
-use topology::{AvailabilityChange as Befalls, HostId};
+use topology::{AvailabilityChange as Change, HostId};
 
 use super::*;
 use crate::policy_history::{PolicyHistory, RevisionMetadata};
 use crate::state::{ReportedJobs, StartingState, State, StateEvent};
 
 /// A state with its latest decision, on two leaves and two spines.
-struct Stage {
+struct TestState {
     state: State,
-    scene: EventSnapshot,
+    snapshot: EventSnapshot,
 }
 
-impl Stage {
+impl TestState {
     fn open() -> Self {
         let spec = ClosSpec { leaves: 2, spines: 2, hosts_per_leaf: 2, ..ClosSpec::default() };
-        let beginning = StartingState {
+        let start = StartingState {
             fabric: clos::build_clos("lab", &spec).unwrap(),
             history: PolicyHistory::new(
                 PolicyRevision::from_initial_policy(&Policy::default()),
@@ -26,30 +26,30 @@ impl Stage {
             jobs: Vec::new(),
             reported_jobs: ReportedJobs::default(),
         };
-        let mut stage = Self { state: State::new(8, 0), scene: EventSnapshot::default() };
-        stage.tell(StateEvent::Started(Box::new(beginning)));
-        stage
+        let mut test = Self { state: State::new(8, 0), snapshot: EventSnapshot::default() };
+        test.apply(StateEvent::Started(Box::new(start)));
+        test
     }
 
     /// Gives the state an event and everything that follows; what is told of it.
-    fn tell(&mut self, event: StateEvent) -> Vec<String> {
-        let mut realised = self.scene.rollout.clone();
+    fn apply(&mut self, event: StateEvent) -> Vec<String> {
+        let mut rollout = self.snapshot.rollout.clone();
         let mut next = Some(event);
         while let Some(event) = next.take() {
             let effects = self.state.step(event);
-            realised = effects.rollout.or(realised);
-            let answer = effects.plan_request.map(|question| question.compute_plan());
-            next = answer.map(|answer| StateEvent::Planned(Box::new(answer)));
+            rollout = effects.rollout.or(rollout);
+            let result = effects.plan_request.map(|request| request.compute_plan());
+            next = result.map(|result| StateEvent::Planned(Box::new(result)));
         }
-        let scene = EventSnapshot {
-            rollout: realised,
-            revisions: super::revisions_from(&self.state, self.scene.latest_revision()),
+        let snapshot = EventSnapshot {
+            rollout,
+            revisions: super::revisions_from(&self.state, self.snapshot.latest_revision()),
             profiled: self.state.reported_jobs().profiled.clone(),
-            ..self.scene.clone()
+            ..self.snapshot.clone()
         };
-        let told = scene.events_since(&self.scene);
-        self.scene = scene;
-        told.iter().map(ToString::to_string).collect()
+        let events = snapshot.events_since(&self.snapshot);
+        self.snapshot = snapshot;
+        events.iter().map(ToString::to_string).collect()
     }
 }
 
@@ -67,48 +67,48 @@ fn job(name: &str, udp_src_port: u16) -> Job {
     }
 }
 
-fn has(told: &[String], expected: &str) -> bool {
-    told.iter().any(|text| text.contains(expected))
+fn contains(events: &[String], expected: &str) -> bool {
+    events.iter().any(|text| text.contains(expected))
 }
 
 #[test]
-fn jobs_come_and_go() {
-    let mut stage = Stage::open();
-    let told = stage.tell(StateEvent::JobsChanged(vec![job("a", 50_000), job("b", 50_001)]));
-    assert!(has(&told, "job a arrived: level"), "{told:?}");
-    assert!(has(&told, "is in force: 2 jobs, 2 flows, 0 moved"), "{told:?}");
+fn reports_job_arrival_change_and_departure() {
+    let mut test = TestState::open();
+    let events = test.apply(StateEvent::JobsChanged(vec![job("a", 50_000), job("b", 50_001)]));
+    assert!(contains(&events, "job a arrived: level"), "{events:?}");
+    assert!(contains(&events, "is in force: 2 jobs, 2 flows, 0 moved"), "{events:?}");
     let profiled =
         ReportedJobs { jobs: vec![job("c", 50_002)], profiled: BTreeSet::from(["c".into()]) };
-    let told = stage.tell(StateEvent::JobsReported(profiled.clone()));
-    assert!(has(&told, "job c arrived and is being profiled"), "{told:?}");
-    let told = stage
-        .tell(StateEvent::JobsReported(ReportedJobs { profiled: BTreeSet::new(), ..profiled }));
-    assert!(has(&told, "job c has been profiled"), "{told:?}");
-    let told = stage.tell(StateEvent::JobsChanged(vec![job("b", 50_001)]));
-    assert!(has(&told, "job a left"), "{told:?}");
-    assert!(!has(&told, "job b"), "{told:?}");
+    let events = test.apply(StateEvent::JobsReported(profiled.clone()));
+    assert!(contains(&events, "job c arrived and is being profiled"), "{events:?}");
+    let events = test
+        .apply(StateEvent::JobsReported(ReportedJobs { profiled: BTreeSet::new(), ..profiled }));
+    assert!(contains(&events, "job c has been profiled"), "{events:?}");
+    let events = test.apply(StateEvent::JobsChanged(vec![job("b", 50_001)]));
+    assert!(contains(&events, "job a left"), "{events:?}");
+    assert!(!contains(&events, "job b"), "{events:?}");
 }
 
 #[test]
-fn what_fails_and_works_again_is_told_with_what_moves() {
-    let mut stage = Stage::open();
-    stage.tell(StateEvent::JobsChanged(vec![job("a", 50_000)]));
-    let links = &stage.scene.rollout.as_ref().unwrap().plan.flows[0].links;
+fn reports_failures_repairs_and_moved_flows() {
+    let mut test = TestState::open();
+    test.apply(StateEvent::JobsChanged(vec![job("a", 50_000)]));
+    let links = &test.snapshot.rollout.as_ref().unwrap().plan.flows[0].links;
     let uplink = links[1];
-    let told = stage.tell(StateEvent::FabricChanged(Befalls::LinkDown(uplink)));
-    assert!(has(&told, " is down, was up"), "{told:?}");
-    assert!(has(&told, "1 flows, 1 moved"), "{told:?}");
-    let told = stage.tell(StateEvent::FabricChanged(Befalls::LinkUp(uplink)));
+    let events = test.apply(StateEvent::FabricChanged(Change::LinkDown(uplink)));
+    assert!(contains(&events, " is down, was up"), "{events:?}");
+    assert!(contains(&events, "1 flows, 1 moved"), "{events:?}");
+    let events = test.apply(StateEvent::FabricChanged(Change::LinkUp(uplink)));
     // Nothing is sent over it before every switch knows of it.
-    assert!(has(&told, " is returning, was down"), "{told:?}");
-    let told = stage.tell(StateEvent::GenerationHeld(stage.state.generation()));
-    assert!(has(&told, " is up, was returning"), "{told:?}");
-    let told = stage.tell(StateEvent::FabricChanged(Befalls::SwitchDown(SwitchId(3))));
-    assert!(has(&told, "spine2 is down, was up"), "{told:?}");
+    assert!(contains(&events, " is returning, was down"), "{events:?}");
+    let events = test.apply(StateEvent::GenerationHeld(test.state.generation()));
+    assert!(contains(&events, " is up, was returning"), "{events:?}");
+    let events = test.apply(StateEvent::FabricChanged(Change::SwitchDown(SwitchId(3))));
+    assert!(contains(&events, "spine2 is down, was up"), "{events:?}");
 }
 
 #[test]
-fn a_trial_is_told_to_its_end() {
+fn reports_every_end_of_a_trial() {
     let proposal = |fairness, trial_until| {
         let policy = Policy { fairness, ..Policy::default() };
         let signature =
@@ -119,33 +119,33 @@ fn a_trial_is_told_to_its_end() {
             trial_until,
         }))
     };
-    let mut stage = Stage::open();
-    let told = stage.tell(proposal(0.2, Some(1_000)));
+    let mut test = TestState::open();
+    let events = test.apply(proposal(0.2, Some(1_000)));
     let text = "policy: revision 2 by ada (night), on trial until it is confirmed: fairness: ";
-    assert!(has(&told, text), "{told:?}");
-    assert!(has(&stage.tell(StateEvent::PolicyConfirmed), "revision 2 stays"));
-    stage.tell(proposal(0.3, Some(1_000)));
-    let told = stage.tell(StateEvent::PolicyRolledBack(RevisionMetadata {
+    assert!(contains(&events, text), "{events:?}");
+    assert!(contains(&test.apply(StateEvent::PolicyConfirmed), "revision 2 stays"));
+    test.apply(proposal(0.3, Some(1_000)));
+    let events = test.apply(StateEvent::PolicyRolledBack(RevisionMetadata {
         author: "bob".to_owned(),
         ..RevisionMetadata::default()
     }));
-    assert!(has(&told, "revision 3 was taken back by bob; revision 4"), "{told:?}");
-    stage.tell(proposal(0.4, Some(1_000)));
-    let told = stage.tell(StateEvent::DeadlineReached(1_000));
-    assert!(has(&told, "revision 5 was not confirmed in time; revision 6"), "{told:?}");
+    assert!(contains(&events, "revision 3 was taken back by bob; revision 4"), "{events:?}");
+    test.apply(proposal(0.4, Some(1_000)));
+    let events = test.apply(StateEvent::DeadlineReached(1_000));
+    assert!(contains(&events, "revision 5 was not confirmed in time; revision 6"), "{events:?}");
     // Whoever did not look meanwhile hears all of it.
-    let before = stage.scene.clone();
+    let before = test.snapshot.clone();
     for fairness in [0.5, 0.6] {
-        stage.tell(proposal(fairness, None));
+        test.apply(proposal(fairness, None));
     }
-    stage.scene = before;
-    assert_eq!(stage.tell(StateEvent::ElectionWon(0)).len(), 2);
+    test.snapshot = before;
+    assert_eq!(test.apply(StateEvent::ElectionWon(0)).len(), 2);
 }
 
 #[test]
-fn switches_tell_of_drift_and_of_what_they_hold() {
-    let mut stage = Stage::open();
-    let generation = stage.scene.rollout.as_ref().unwrap().generation;
+fn reports_drift_verification_and_leadership() {
+    let mut test = TestState::open();
+    let generation = test.snapshot.rollout.as_ref().unwrap().generation;
     let line = |switch: u32, verified, drifted| SessionSummary {
         switch: SwitchId(switch),
         name: format!("s{switch}"),
@@ -153,35 +153,35 @@ fn switches_tell_of_drift_and_of_what_they_hold() {
         verified,
         drifted,
     };
-    let scene = |lines: Vec<SessionSummary>| EventSnapshot {
+    let snapshot = |lines: Vec<SessionSummary>| EventSnapshot {
         sessions: lines,
-        mandate: WritePermit::Open { term: 4 },
-        ..stage.scene.clone()
+        permit: WritePermit::Open { term: 4 },
+        ..test.snapshot.clone()
     };
-    let half = scene(vec![line(0, Some(generation), 0), line(1, None, 0)]);
-    let whole = scene(vec![line(0, Some(generation), 2), line(1, Some(generation), 0)]);
-    let told = |scene: &EventSnapshot, before: &EventSnapshot| -> Vec<String> {
-        scene.events_since(before).iter().map(ToString::to_string).collect()
+    let half = snapshot(vec![line(0, Some(generation), 0), line(1, None, 0)]);
+    let whole = snapshot(vec![line(0, Some(generation), 2), line(1, Some(generation), 0)]);
+    let events = |snapshot: &EventSnapshot, before: &EventSnapshot| -> Vec<String> {
+        snapshot.events_since(before).iter().map(ToString::to_string).collect()
     };
-    assert_eq!(told(&half, &stage.scene), ["this controller leads, in term 4"]);
-    assert_eq!(told(&whole, &half), ["s0: 2 entries were changed by somebody else"]);
+    assert_eq!(events(&half, &test.snapshot), ["this controller leads, in term 4"]);
+    assert_eq!(events(&whole, &half), ["s0: 2 entries were changed by somebody else"]);
     assert!(
         half.verified_generation().is_none() && whole.verified_generation() == Some(generation)
     );
-    assert_eq!(told(&whole, &whole), [""; 0]);
+    assert_eq!(events(&whole, &whole), [""; 0]);
     let finding = Finding::warning("leaf1", "is odd");
-    stage.scene.findings.insert(finding);
-    let told = stage.tell(StateEvent::ElectionWon(0));
-    assert_eq!(told, [""; 0], "told when it was seen");
+    test.snapshot.findings.insert(finding);
+    let events = test.apply(StateEvent::ElectionWon(0));
+    assert_eq!(events, [""; 0], "told when it was seen");
 }
 
 #[test]
-fn a_drain_is_told_once_when_it_is_complete() {
-    let stage = Stage::open();
-    let mut complete = stage.scene.clone();
+fn reports_a_complete_drain_once() {
+    let test = TestState::open();
+    let mut complete = test.snapshot.clone();
     complete.drainage.complete.insert("spine1".to_owned());
-    let told = complete.events_since(&stage.scene);
-    let told: Vec<String> = told.iter().map(ToString::to_string).collect();
-    assert!(has(&told, "drain of spine1 is complete"), "{told:?}");
+    let events = complete.events_since(&test.snapshot);
+    let events: Vec<String> = events.iter().map(ToString::to_string).collect();
+    assert!(contains(&events, "drain of spine1 is complete"), "{events:?}");
     assert_eq!(complete.events_since(&complete), []);
 }

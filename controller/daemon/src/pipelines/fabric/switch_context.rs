@@ -46,7 +46,7 @@ impl<'a> LoweringContext<'a> {
         let leaves = wiring.leaves().iter();
         let hops =
             |fabric: &Fabric| leaves.clone().map(|leaf| next_hops(fabric, leaf.switch)).collect();
-        let mut situation = Self {
+        let mut context = Self {
             wiring,
             fabric,
             plan,
@@ -56,9 +56,9 @@ impl<'a> LoweringContext<'a> {
             sent: BTreeMap::new(),
         };
         for flow in &plan.flows {
-            situation.index_flow(flow);
+            context.index_flow(flow);
         }
-        situation
+        context
     }
 
     /// Files a flow under the switches and NICs that it concerns.

@@ -72,8 +72,8 @@ fn shown(fabric: &Fabric, tables: &BTreeMap<SwitchId, SwitchTables>, switch: &st
     let p4info = ForwardingPipeline::embedded_fabric().p4info;
     let tables = &tables[&fabric.switch_named(switch).unwrap()];
     let known = [table::DSCP_LEVEL, table::ROCE_ANSWER, table::SWITCH_SALT];
-    let told = |table| !known.contains(&table);
-    let entries = tables.iter().filter(|(key, _)| told(key.table));
+    let updated = |table| !known.contains(&table);
+    let entries = tables.iter().filter(|(key, _)| updated(key.table));
     let entries = entries
         .map(|(key, value)| p4::entry::TableEntry { key: key.clone(), value: value.clone() });
     entries.map(|entry| p4info.display(&entry).to_string()).collect()
@@ -146,7 +146,7 @@ fn a_failed_far_link_changes_one_path_row_and_one_group_at_the_leaf() {
 }
 
 #[test]
-fn jobs_that_share_a_nic_are_told_apart_by_pair_and_by_port() {
+fn jobs_that_share_a_nic_are_classified_by_pair_and_by_port() {
     let spec = ClosSpec { leaves: 1, spines: 1, hosts_per_leaf: 3, ..ClosSpec::default() };
     let fabric = clos::build_clos("rack", &spec).unwrap();
     // On one leaf nothing is pinned. h1 sends to h2 for both jobs, to h3 for the first alone.
@@ -401,7 +401,7 @@ proptest! {
     /// What works again is drained first and used then. Whichever switches have come how far, all
     /// arrive that did before.
     #[test]
-    fn what_works_again_is_taken_into_use_without_a_loss(case in cases(), told in any::<u64>()) {
+    fn what_works_again_is_taken_into_use_without_a_loss(case in cases(), updated in any::<u64>()) {
         let fails = |change: &&AvailabilityChange| {
             use AvailabilityChange::{LinkDown, SwitchDown};
             matches!(change, LinkDown(_) | SwitchDown(_))
@@ -423,7 +423,7 @@ proptest! {
         let arrived = || plans[0].flows.iter().filter(|flow| !flow.links.is_empty());
         for (had, next) in [(&before, &first), (&first, &then)] {
             let mixed = had.iter().map(|(switch, tables)| {
-                let knows = told >> (switch.index() % 64) & 1 == 1;
+                let knows = updated >> (switch.index() % 64) & 1 == 1;
                 (*switch, if knows { next[switch].clone() } else { tables.clone() })
             });
             let mixed = mixed.collect();

@@ -46,14 +46,14 @@ pub(super) fn walk(
                 false => Err(format!("arrived over {}", fabric.link_name(link))),
             };
         };
-        let sight = Sight {
+        let view = PacketView {
             tables: &tables[&switch],
             src: fabric.nic(packet.src).ip.to_bits().into(),
             dst: fabric.nic(packet.dst).ip.to_bits().into(),
             sport: packet.sport.into(),
             answer: packet.answer.map(u128::from),
         };
-        let (port, level) = sight
+        let (port, level) = view
             .forward(port.into(), &mut dscp, choice)
             .ok_or_else(|| format!("dropped at {}", fabric.switch(switch).name))?;
         walk.levels.push(level);
@@ -63,7 +63,7 @@ pub(super) fn walk(
 }
 
 /// A packet seen by one switch.
-struct Sight<'a> {
+struct PacketView<'a> {
     tables: &'a SwitchTables,
     src: u128,
     dst: u128,
@@ -71,7 +71,7 @@ struct Sight<'a> {
     answer: Option<u128>,
 }
 
-impl Sight<'_> {
+impl PacketView<'_> {
     /// The port and the level of the packet, which is dropped where there is none.
     fn forward(&self, ingress: u128, dscp: &mut u128, choice: usize) -> Option<(u128, u128)> {
         let is_edge = self.exact(table::FABRIC_PORT, &[ingress]).is_none();
