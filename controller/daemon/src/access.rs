@@ -1,8 +1,8 @@
-//! What the rest of the program has of a running controller.
+//! The access of the rest of the program to a running controller.
 //!
-//! [`runtime`](crate::runtime) is at the other end of its queue. The decision: whoever has access
-//! can give events and observations and look at what is decided and held; nobody reaches around
-//! the state.
+//! [`runtime`](crate::runtime) is at the other end of its queue. The decision: callers submit
+//! events and observations and read what is planned and held; no one changes the state in another
+//! way.
 
 mod stages;
 
@@ -24,35 +24,35 @@ use crate::southbound::{ChangeTiming, DesiredTables, StatusBoard, SwitchStatus};
 use crate::state::{DrainProgress, EventSubmission, PlanRollout, State, StateEvent, SubmitReceipt};
 use crate::store::StoreError;
 
-/// A controller that is not there any more, or not there yet.
+/// A failure of a controller, at its start or later.
 #[derive(Debug, thiserror::Error)]
 pub enum ControllerError {
-    /// It has stopped.
+    /// The controller has stopped.
     #[error("the controller has stopped")]
     Stopped,
     /// Its store cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// It cannot record.
+    /// The flight recorder cannot be opened.
     #[error("cannot open the flight recorder's folder")]
     Recorder(#[from] std::io::Error),
-    /// It cannot tell of its changes.
+    /// The trace exporter cannot be created.
     #[error("cannot send traces")]
     Traces(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// It refused what it was started with.
+    /// The controller refused its fabric, policy or jobs.
     #[error("the controller cannot start: {}", one_line(.0))]
     Refused(Vec<Finding>),
     /// Not every switch holds the tables in time.
     #[error("not verified within {} ms: {}", .within.as_millis(), .missing.join(", "))]
     NotVerified {
-        /// How long it was waited for.
+        /// How long the caller waited.
         within: Duration,
-        /// The switches that miss something, and what is known of why.
+        /// The switches that miss tables, each with the reason as far as it is known.
         missing: Vec<String>,
     },
 }
 
-/// A way to a running controller, as many as are wanted.
+/// Access to a running controller; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ControllerAccess {
     pub(crate) clock: Clock,
@@ -69,7 +69,7 @@ pub struct ControllerAccess {
 }
 
 impl ControllerAccess {
-    /// Gives the controller an event and waits until it has planned for it. Waits longer where more
+    /// Submits an event and waits until the controller has planned for it. Waits longer if more
     /// events are under way than the queue holds.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl ControllerAccess {
         self.submit_reported(event, Instant::now()).await
     }
 
-    /// The same, of an event that sums up what was heard from then on.
+    /// Submits an event that combines reports since `first_reported`.
     pub(crate) async fn submit_reported(
         &self,
         event: StateEvent,
@@ -89,22 +89,21 @@ impl ControllerAccess {
         receipt.await.map_err(|_| ControllerError::Stopped)
     }
 
-    /// Tells the controller how a cable or a switch looks, each time that it is looked at or only
-    /// when that changes. Bad news about a cable is believed at once, see
-    /// [`liveness`](crate::liveness).
+    /// Reports the observed health of a cable or a switch, at every check or only when it changes.
+    /// A cable that goes down is confirmed at once, see [`liveness`](crate::liveness).
     ///
     /// # Errors
     /// The controller has stopped.
     pub async fn report_health(
         &self,
         part: FabricPart,
-        seen: PartHealth,
+        health: PartHealth,
     ) -> Result<(), ControllerError> {
-        self.send_submission(EventSubmission::part_health(part, seen)).await
+        self.send_submission(EventSubmission::part_health(part, health)).await
     }
 
-    /// What `question` finds in the state. It is asked between two events, so it takes no longer
-    /// than to copy what it needs.
+    /// The result of a query of the state. It runs in the event loop between two events, so it must
+    /// do no more than copy what it needs.
     ///
     /// # Errors
     /// The controller has stopped.
@@ -117,12 +116,12 @@ impl ControllerAccess {
         result.await.map_err(|_| ControllerError::Stopped)
     }
 
-    /// The controller's clock.
+    /// The clock of the controller, for Unix time.
     pub fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// What the switches shall hold now.
+    /// The tables that the switches should hold now.
     pub fn desired_tables(&self) -> Arc<DesiredTables> {
         Arc::clone(&self.desired.borrow())
     }
@@ -132,22 +131,22 @@ impl ControllerAccess {
         self.rollout.borrow().clone()
     }
 
-    /// The same, as it changes.
+    /// The rollout in force, as it changes.
     pub(crate) fn watch_rollout(&self) -> watch::Receiver<Option<PlanRollout>> {
         self.rollout.clone()
     }
 
-    /// The number of the edition in force and whether it is on trial, as they change.
+    /// The number of the policy revision in force and whether it is on trial, as they change.
     pub(crate) fn watch_revision(&self) -> watch::Receiver<(u64, bool)> {
         self.revision.clone()
     }
 
-    /// What happened, the latest of it; tells when more does.
+    /// The latest events, as they are added.
     pub fn watch_events(&self) -> watch::Receiver<EventRing> {
         self.recent_events.clone()
     }
 
-    /// Waits until `what` holds of what is in force.
+    /// Waits until `what` holds of the rollout in force.
     ///
     /// # Errors
     /// The controller has stopped.
@@ -155,37 +154,34 @@ impl ControllerAccess {
         &self,
         what: impl Fn(&PlanRollout) -> bool,
     ) -> Result<PlanRollout, ControllerError> {
-        let mut realised = self.rollout.clone();
-        let holds = |realised: &Option<PlanRollout>| realised.as_ref().is_some_and(&what);
-        let found = realised.wait_for(holds).await;
-        let found = found.ok().and_then(|found| found.clone());
-        found.ok_or(ControllerError::Stopped)
+        let mut rollouts = self.rollout.clone();
+        let found = rollouts.wait_for(|rollout| rollout.as_ref().is_some_and(&what)).await;
+        found.ok().and_then(|rollout| rollout.clone()).ok_or(ControllerError::Stopped)
     }
 
-    /// What the sessions are up to.
+    /// The status of all sessions.
     pub fn status_board(&self) -> &StatusBoard {
         &self.board
     }
 
-    /// Whether this controller may write to switches, and in which term it bids; tells when that
-    /// changes.
+    /// Whether this controller may write to switches, and the term in which it bids, as they
+    /// change.
     pub fn watch_permit(&self) -> watch::Receiver<WritePermit> {
         self.write_permit.clone()
     }
 
-    /// What probes find of the fabric, and how that differs from its document; tells when it
-    /// changes. Nothing where the configuration does not want probes.
+    /// What discovery finds of the fabric and how that differs from its document, as it changes;
+    /// empty if discovery is disabled.
     pub fn watch_discovery(&self) -> watch::Receiver<Arc<DiscoveryReport>> {
         self.discovered.clone()
     }
 
-    /// How far the drains of the policy are, as this controller sees it while it leads; tells when
-    /// that changes.
+    /// The progress of drains as this controller observes it while it leads, as it changes.
     pub fn watch_drains(&self) -> watch::Receiver<DrainProgress> {
         self.drains.clone()
     }
 
-    /// Waits until it is known who writes to switches, this controller or another.
+    /// Waits until it is known whether this controller or another one leads.
     ///
     /// # Errors
     /// The controller has stopped.
@@ -195,22 +191,22 @@ impl ControllerAccess {
         settled.map(|permit| *permit).map_err(|_| ControllerError::Stopped)
     }
 
-    /// Waits until every switch that is not down was seen to hold the tables of `generation`, or
+    /// Waits until every switch that is not down is verified to hold the tables of `generation`, or
     /// later ones.
     ///
     /// # Errors
-    /// Some were not within `deadline`; the error says which, and why as far as it is known.
+    /// Some were not within `deadline`; the error lists them, with the reasons that are known.
     pub async fn await_verified(
         &self,
         generation: u64,
         deadline: Duration,
     ) -> Result<ChangeTiming, ControllerError> {
-        let holds = |(switch, line): (&SwitchId, &SwitchStatus)| {
-            is_verified(line, generation) || self.is_down(*switch)
-        };
-        let everywhere = self.board.wait_until(|lines| lines.iter().all(holds));
+        let everywhere = self.board.wait_until(|statuses| {
+            let mut statuses = statuses.iter();
+            statuses.all(|(id, status)| is_verified(status, generation) || self.is_down(*id))
+        });
         match timeout(deadline, everywhere).await {
-            Ok(lines) => Ok(self.change_timing(&lines)),
+            Ok(statuses) => Ok(self.change_timing(&statuses)),
             Err(_) => Err(ControllerError::NotVerified {
                 within: deadline,
                 missing: missing_switches(&self.board.all_statuses(), generation),
@@ -218,7 +214,7 @@ impl ControllerAccess {
         }
     }
 
-    /// How long the latest change took, as far as it has come.
+    /// How long the latest change took, up to the switches that hold it so far.
     pub(crate) fn latest_timing(&self) -> ChangeTiming {
         self.change_timing(&self.board.all_statuses())
     }
@@ -229,9 +225,8 @@ impl ControllerAccess {
     }
 
     fn is_down(&self, switch: SwitchId) -> bool {
-        let realised = self.rollout.borrow();
-        let fabric = realised.as_ref().map(|realised| &realised.fabric);
-        fabric.is_some_and(|fabric| !fabric.is_switch_up(switch))
+        let rollout = self.rollout.borrow();
+        rollout.as_ref().is_some_and(|rollout| !rollout.fabric.is_switch_up(switch))
     }
 
     async fn send_submission(&self, submission: EventSubmission) -> Result<(), ControllerError> {
@@ -239,21 +234,21 @@ impl ControllerAccess {
         sent.map_err(|_| ControllerError::Stopped)
     }
 
-    fn change_timing(&self, lines: &BTreeMap<SwitchId, SwitchStatus>) -> ChangeTiming {
-        ChangeTiming::new(&self.desired_tables(), lines)
+    fn change_timing(&self, statuses: &BTreeMap<SwitchId, SwitchStatus>) -> ChangeTiming {
+        ChangeTiming::new(&self.desired_tables(), statuses)
     }
 }
 
-fn is_verified(line: &SwitchStatus, generation: u64) -> bool {
-    line.holds_generation(generation) && line.mastership.is_primary()
+fn is_verified(status: &SwitchStatus, generation: u64) -> bool {
+    status.holds_generation(generation) && status.mastership.is_primary()
 }
 
-fn missing_switches(lines: &BTreeMap<SwitchId, SwitchStatus>, generation: u64) -> Vec<String> {
-    let late = lines.values().filter(|line| !is_verified(line, generation));
-    let why = |line: &SwitchStatus| {
-        let reason = line.refusals.first().or(line.last_error.as_ref());
-        let reason = reason.map_or("nothing known", String::as_str);
-        format!("{} ({:?}; {reason})", line.name, line.mastership)
-    };
-    late.map(why).collect()
+fn missing_switches(statuses: &BTreeMap<SwitchId, SwitchStatus>, generation: u64) -> Vec<String> {
+    let mut missing = Vec::new();
+    for status in statuses.values().filter(|status| !is_verified(status, generation)) {
+        let error = status.refusals.first().or(status.last_error.as_ref());
+        let reason = error.map_or("no error reported", String::as_str);
+        missing.push(format!("{} ({:?}; {reason})", status.name, status.mastership));
+    }
+    missing
 }

@@ -1,13 +1,14 @@
-//! Time as people and stores count it, from the runtime's own.
+//! Unix time, derived from the runtime's monotonic clock.
 //!
-//! The decision: the wall clock is read once, at start. From then on it goes as the runtime's does,
-//! so nobody who sets a clock can end a trial, and a test that holds time holds both.
+//! The decision: the wall clock is read once, at start, and advances with the runtime's clock from
+//! then on. Setting the machine's clock cannot end a trial, and a test that pauses time pauses
+//! both.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-/// Two clocks that were read together.
+/// The monotonic clock and the wall clock, read at the same instant.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     instant: Instant,
@@ -15,12 +16,12 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Reads both.
+    /// Reads both clocks now.
     pub fn start() -> Self {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH);
         Self {
             instant: Instant::now(),
-            // A machine that believes to be before 1970 counts from there.
+            // A machine whose clock is before 1970 starts at 1970.
             unix: unix.unwrap_or_default(),
         }
     }
@@ -31,12 +32,12 @@ impl Clock {
         u64::try_from(unix.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// The time of day at an instant that has passed.
+    /// The wall time of an instant in the past.
     pub(crate) fn wall_time(&self, at: Instant) -> SystemTime {
         UNIX_EPOCH + self.unix + at.saturating_duration_since(self.instant)
     }
 
-    /// When it will be so late.
+    /// The instant of a time in milliseconds of Unix time.
     pub(crate) fn instant_at(&self, at: u64) -> Instant {
         let left = Duration::from_millis(at).saturating_sub(self.unix);
         self.instant + left

@@ -1,11 +1,11 @@
 //! The daemon's configuration: every bound, every deadline, and who this controller is.
 //!
-//! A file becomes [`RawConfig`] (serde, unknown fields refused), and that becomes a [`Config`],
-//! which is valid by construction and the only thing the rest of the crate sees. The decision: all
-//! limits live here and nowhere else, so that printing the effective configuration at start says
-//! everything about how the daemon will behave; nothing reads the environment later.
+//! A file becomes a [`RawConfig`] (serde, unknown fields refused), and that a [`Config`], which is
+//! valid by construction and the only one that the rest of the crate uses. The decision: all limits
+//! are defined here, so that the effective configuration logged at start determines the daemon's
+//! behaviour; nothing reads the environment later.
 
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -37,16 +37,16 @@ pub use raw::{
 };
 pub use recorder::{RawRecorder, RecordingConfig};
 
-/// The most classes that `fabric.p4` can tell apart: its level has three bits.
+/// The most levels of `fabric.p4`: its level has three bits.
 const MAX_LEVELS: u8 = 8;
 
 /// A configuration that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The file cannot be read, or is not what a configuration looks like.
+    /// The file cannot be read, or has unknown fields or values of the wrong type.
     #[error("cannot read the configuration")]
     Read(#[from] config::ConfigError),
-    /// A file that it names cannot be read.
+    /// A file that the configuration names cannot be read.
     #[error("{field}: cannot read {}", .path.display())]
     File {
         /// Path of the field, as `tls.ca`.
@@ -57,27 +57,27 @@ pub enum ConfigError {
         #[source]
         source: std::io::Error,
     },
-    /// A field is no use without another one.
-    #[error("{field}: no use without {other}; name both or neither")]
+    /// A field requires another one.
+    #[error("{field}: requires {other}; set both or neither")]
     MissingPartner {
         /// Path of the field, as `tls.cert`.
         field: &'static str,
-        /// Path of the other.
+        /// Path of the required field.
         other: &'static str,
     },
-    /// A value makes no sense.
+    /// A value is out of its range.
     #[error("{field}: must be {wanted}, found {found}")]
     Invalid {
         /// Path of the field, as `deadlines.rpc_ms`.
         field: &'static str,
-        /// What it has.
+        /// The value found.
         found: String,
-        /// What would be right.
+        /// The values that are valid.
         wanted: &'static str,
     },
 }
 
-/// A configuration that makes sense.
+/// A valid configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The first term to bid in.
@@ -86,71 +86,71 @@ pub struct Config {
     pub controller: u32,
     /// How long a primary may be away from few switches before another takes over.
     pub primary_grace: Duration,
-    /// Classes that every switch serves, 1..=8.
+    /// Priority levels that every switch serves, 1..=8.
     pub levels: u8,
-    /// File of the embedded store; without one, nothing outlives the controller.
+    /// File of the embedded store; without one, nothing survives a restart.
     pub store: Option<PathBuf>,
-    /// Where inputs and writes are recorded; nowhere without it.
+    /// The flight recorder, if it is enabled.
     pub recording: Option<RecordingConfig>,
-    /// Who of several controllers leads, if etcd says that.
+    /// etcd, if it elects the leader.
     pub etcd: Option<EtcdConfig>,
-    /// Events that wait for the state.
+    /// Events that may wait for the state.
     pub event_queue: NonZeroUsize,
-    /// How sessions deal with switches.
+    /// Bounds and timing of the sessions with switches.
     pub southbound: SouthboundConfig,
-    /// How long what is seen of cables and switches must last to be believed.
+    /// How long observations of cables and switches must last before they are confirmed.
     pub liveness: LivenessTimeouts,
-    /// How cables and hosts are found.
+    /// How cables and hosts are discovered.
     pub discovery: DiscoveryConfig,
-    /// Where people and programs are served, and what they may do there.
+    /// The address for people and programs, and their access.
     pub northbound: NorthboundConfig,
-    /// Events that are kept to be read again.
+    /// Events that the event log keeps.
     pub events_kept: NonZeroUsize,
-    /// How jobs may tell of themselves.
+    /// Bounds and timing of job reports.
     pub telemetry: TelemetryConfig,
     /// How often the switches' own counters are read.
     pub counters: CountersConfig,
     /// Where traces of changes go, if anywhere.
     pub traces: Option<TracesConfig>,
-    /// What a drain may take, after which it is told to be late.
+    /// How long a drain may take before it is reported as late.
     pub drain_deadline: Duration,
-    /// What the switches may take to hold a change of policy, after which it is taken back.
+    /// How long switches may take to hold a change of policy before it is rolled back.
     pub verify_deadline: Duration,
     /// How long planning for a failure waits for its repair.
     pub repair_deadline: Duration,
-    /// All sessions end within this when the controller stops.
+    /// How long sessions may take to end when the controller stops.
     pub shutdown_deadline: Duration,
     raw: RawConfig,
 }
 
-/// How sessions deal with switches.
+/// Bounds and timing of the sessions with switches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SouthboundConfig {
-    /// Messages that wait to be sent on a stream.
+    /// Messages that may wait to be sent on a stream.
     pub stream_queue: NonZeroUsize,
-    /// Opening a connection.
+    /// Deadline for opening a connection.
     pub connect_deadline: Duration,
-    /// One call.
+    /// Deadline of one call.
     pub rpc_deadline: Duration,
-    /// Silence after which a connection is taken for dead.
+    /// Silence after which a connection counts as lost.
     pub keepalive: Duration,
-    /// Between two passes over a switch that is as it should be.
+    /// Time between two full reconciles of a switch that is as desired.
     pub reconcile_interval: Duration,
-    /// The waits before retries.
+    /// Backoff before retries.
     pub backoff: RetryBackoff,
     /// Updates in one write.
     pub batch: NonZeroUsize,
     /// Writes under way at once.
     pub concurrent_writes: NonZeroUsize,
-    /// Switches that are read whole at once.
+    /// Switches that are read as a whole at once.
     pub concurrent_reads: NonZeroUsize,
-    /// How long one of them may keep others waiting.
+    /// How long one of them may delay the next.
     pub read_turn: Duration,
-    /// What becomes of entries of others.
+    /// What happens to entries of others.
     pub foreign: ForeignEntryPolicy,
-    /// What secures connections, if anything does.
+    /// TLS of connections, if it is configured.
     pub tls: Option<TlsConfig>,
-    /// The largest answer, in bytes.
+    /// The largest response, in bytes.
     pub receive_max: usize,
     /// The largest headers, in bytes.
     pub headers_max: u32,
@@ -161,7 +161,7 @@ pub struct SouthboundConfig {
 pub struct RetryBackoff {
     /// Before the first retry; above zero.
     pub first: Duration,
-    /// At most; not shorter than the first.
+    /// The longest wait; not shorter than the first.
     pub longest: Duration,
 }
 
@@ -174,17 +174,17 @@ impl RetryBackoff {
 }
 
 impl Config {
-    /// Reads a TOML, YAML or JSON file, told apart by its extension.
+    /// Reads a TOML, YAML or JSON file; the extension selects the format.
     ///
     /// # Errors
-    /// The file cannot be read, has a field that does not exist, or a value that makes no sense.
+    /// The file cannot be read, or has an unknown field or an invalid value.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let file = config::File::from(path);
         let raw = config::Config::builder().add_source(file).build()?;
         raw.try_deserialize::<RawConfig>()?.try_into()
     }
 
-    /// The effective configuration as a file would spell it, for printing.
+    /// The effective configuration in the form of a file, for printing.
     pub fn effective_raw(&self) -> &RawConfig {
         &self.raw
     }
@@ -242,7 +242,7 @@ impl TryFrom<&RawConfig> for SouthboundConfig {
         let RawMessages { receive_max, headers_max } = raw.messages;
         let enough = receive_max >= 4 << 20;
         check_field("messages.receive_max", &receive_max, "at least 4 MiB", enough)?;
-        // Less, and a batch with some hundred refused updates loses the reasons of all of them.
+        // With less, a batch with a few hundred refused updates loses all their reasons.
         let enough = headers_max >= 4 << 20;
         check_field("messages.headers_max", &headers_max, "at least 4 MiB", enough)?;
         Ok(Self {
@@ -280,8 +280,8 @@ impl TryFrom<&RawReconcile> for RetryBackoff {
     }
 }
 
-/// Waits that grow from a first to a longest, in milliseconds; the names of both fields, and what
-/// the second must be.
+/// A backoff from the first to the longest wait, in milliseconds, with the names of both fields and
+/// the requirement on the second.
 fn backoff_config(
     [first, longest, wanted]: [&'static str; 3],
     milliseconds: [u64; 2],
@@ -301,9 +301,10 @@ fn check_field(
     wanted: &'static str,
     holds: bool,
 ) -> Result<(), ConfigError> {
-    let found = || found.to_string();
-    let invalid = || ConfigError::Invalid { field, found: found(), wanted };
-    holds.then_some(()).ok_or_else(invalid)
+    match holds {
+        true => Ok(()),
+        false => Err(ConfigError::Invalid { field, found: found.to_string(), wanted }),
+    }
 }
 
 fn positive_duration(field: &'static str, milliseconds: u64) -> Result<Duration, ConfigError> {
@@ -313,6 +314,14 @@ fn positive_duration(field: &'static str, milliseconds: u64) -> Result<Duration,
 
 fn positive_count(field: &'static str, found: usize) -> Result<NonZeroUsize, ConfigError> {
     NonZeroUsize::new(found).ok_or_else(|| ConfigError::Invalid {
+        field,
+        found: found.to_string(),
+        wanted: "above 0",
+    })
+}
+
+fn positive_rate(field: &'static str, found: u32) -> Result<NonZeroU32, ConfigError> {
+    NonZeroU32::new(found).ok_or_else(|| ConfigError::Invalid {
         field,
         found: found.to_string(),
         wanted: "above 0",

@@ -1,41 +1,41 @@
-//! What jobs would do under a plan, by the fluid model (scheduling.md §6).
+//! The progress of jobs under a plan, by the fluid model (scheduling.md §6).
 //!
-//! Pure. The planner judges by the same model, and so does the simulator. The decision: the plan is
-//! taken as it is and nothing is planned again, so that what is foretold is what would be written.
+//! Pure. Planner and simulator use the same model. The decision: the plan is taken as it is,
+//! without planning again, so the forecast is about exactly what would be written.
 
 use std::collections::BTreeMap;
 
 use fluid::{Engine, EngineOptions, FluidError, FluidNetwork, JobIndex, JobTally};
-use planner::{Job, JobId, Plan, PlannedFlow};
+use planner::{Job, JobId, Plan};
 use topology::{Fabric, LinkId};
 
-/// Bytes on the wire for a byte of a job: RoCEv2 packets of 4096 bytes carry headers of Ethernet,
-/// IPv4, UDP and the transport, and an invariant checksum (14 + 20 + 8 + 12 + 4 bytes).
+/// Bytes on the wire for each byte of a job: RoCEv2 packets of 4096 bytes carry headers of
+/// Ethernet, IPv4, UDP and the transport, and an invariant checksum (14 + 20 + 8 + 12 + 4 bytes).
 const WIRE_BYTES_PER_BYTE: f64 = 1.0 + 58.0 / 4096.0;
 
-/// Iterations of the slowest job that pass before anything counts: jobs that start together have to
-/// find their phases.
+/// Iterations of the slowest job before counting begins: jobs that start together take some to
+/// settle into their phases.
 const SETTLING_ITERATIONS: f64 = 10.0;
 
 /// Iterations of the slowest job that count.
 const COUNTED_ITERATIONS: f64 = 40.0;
 
-/// All iterations together; beyond that a forecast takes longer than anybody waits.
+/// Iterations of all jobs together, at most: more would take longer than an operator waits.
 const MAX_ITERATIONS: f64 = 50_000.0;
 
-/// What the model foretells.
+/// The forecast of a plan.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlanForecast {
     /// Share of the jobs' GPU time in which they compute.
     pub gpu_utilization: f64,
-    /// Mean seconds of an iteration of each job; none of a job that ends no iteration.
+    /// Mean seconds of an iteration of each job; none for a job that completes none.
     pub iteration_seconds: BTreeMap<JobId, f64>,
 }
 
-/// What `jobs` would do on `fabric` under `plan`. A job of which a flow has no path does nothing.
+/// Forecasts `jobs` on `fabric` under `plan`. A job with a flow without a path makes no progress.
 ///
 /// # Errors
-/// A number of a job that makes no sense to the model.
+/// A number of a job that is invalid in the model.
 pub fn forecast_plan(
     fabric: &Fabric,
     jobs: &[Job],
@@ -68,7 +68,7 @@ pub fn forecast_plan(
     Ok(summarise_progress(jobs, &passed, counted))
 }
 
-/// What a job did while it was counted.
+/// The progress of a job while it was counted.
 struct CountedProgress {
     iterations: u64,
     iteration_seconds: f64,
@@ -80,10 +80,13 @@ fn summarise_progress(
     passed: &BTreeMap<&JobId, CountedProgress>,
     seconds: f64,
 ) -> PlanForecast {
-    let busy = |job: &Job| passed.get(&job.id).map_or(0.0, |job| job.busy_seconds);
-    let gpus = |job: &Job| f64::from(job.gpu_count());
-    let worked: f64 = jobs.iter().map(|job| gpus(job) * busy(job)).sum();
-    let present: f64 = jobs.iter().map(gpus).sum::<f64>() * seconds;
+    let (mut worked, mut gpu_count) = (0.0, 0.0);
+    for job in jobs {
+        let gpus = f64::from(job.gpu_count());
+        worked += gpus * passed.get(&job.id).map_or(0.0, |job| job.busy_seconds);
+        gpu_count += gpus;
+    }
+    let present = gpu_count * seconds;
     let iterated = passed.iter().filter(|(_, job)| job.iterations > 0);
     PlanForecast {
         gpu_utilization: if present > 0.0 { worked / present } else { 0.0 },
@@ -104,34 +107,36 @@ fn tallies_at(
 
 /// Seconds to settle, and seconds to count.
 fn forecast_horizon(jobs: &[Job], plan: &Plan) -> (f64, f64) {
-    let alone = jobs.iter().filter_map(|job| {
-        let (_, planned) = plan.job(&job.id)?;
-        let seconds = job.iteration_seconds(planned.bottleneck_seconds);
-        (seconds > 0.0).then_some(seconds)
-    });
-    let alone: Vec<f64> = alone.collect();
-    let longest = alone.iter().copied().fold(0.0, f64::max);
-    let per_second: f64 = alone.iter().map(|seconds| seconds.recip()).sum();
+    let (mut longest, mut per_second) = (0.0_f64, 0.0);
+    for job in jobs {
+        // The shortest iteration that the job can have, as if it had the fabric alone.
+        let planned = plan.job(&job.id);
+        let alone = planned.map(|(_, planned)| job.iteration_seconds(planned.bottleneck_seconds));
+        if let Some(seconds) = alone.filter(|seconds| *seconds > 0.0) {
+            longest = longest.max(seconds);
+            per_second += seconds.recip();
+        }
+    }
     let all = (SETTLING_ITERATIONS + COUNTED_ITERATIONS) * longest;
     let bounded = if per_second > 0.0 { all.min(MAX_ITERATIONS / per_second) } else { all };
     let settling = bounded * SETTLING_ITERATIONS / (SETTLING_ITERATIONS + COUNTED_ITERATIONS);
     (settling, bounded - settling)
 }
 
-/// The job as the plan has it run, if all its flows have paths.
+/// The job in the fluid model under a plan, if all its flows have paths.
 fn fluid_job(job: &Job, plan: &Plan) -> Option<fluid::FluidJob> {
     let (position, planned) = plan.job(&job.id)?;
-    let flows = job.flows.iter().zip(plan.flows_of(position));
-    let flow = |(flow, planned): (&planner::Flow, &PlannedFlow)| {
+    let pairs = job.flows.iter().zip(plan.flows_of(position));
+    let flows = pairs.map(|(flow, planned)| {
         let path: Vec<u32> = planned.links.iter().map(|link| link.0).collect();
         let bytes = flow.bytes * WIRE_BYTES_PER_BYTE;
         (!path.is_empty()).then_some(fluid::FluidFlow { path, bytes })
-    };
+    });
     Some(fluid::FluidJob {
         compute_seconds: job.compute_seconds,
         overlap_from: job.overlap_from,
         level: planned.level.into(),
-        flows: flows.map(flow).collect::<Option<_>>()?,
+        flows: flows.collect::<Option<_>>()?,
         ..fluid::FluidJob::default()
     })
 }
@@ -156,7 +161,7 @@ mod tests {
     const FABRIC: &str = "name = 'lab'\n[clos]\nleaves = 2\nspines = 2\nhosts_per_leaf = 2\n\
                           gpus_per_host = 8\nhost_gbps = 1.0\nuplink_gbps = 1.0\n";
 
-    /// Jobs that contend: one that fills its spine for half of its time, two lesser ones.
+    /// Jobs that contend: one that fills its spine for half of its time, two smaller ones.
     const JOBS: &str = "
 [[jobs]]
 id = 'great'

@@ -1,4 +1,4 @@
-//! The controller: from what it learns to what the switches hold.
+//! The controller: from its inputs to the tables that the switches hold.
 //!
 //! ```text
 //! Event -> State::step -> Plan -> Pipeline -> desired tables -> a session per switch -> its writes
@@ -9,8 +9,8 @@
 //! fabric, [`telemetry`] takes the reports that jobs send through [`northbound`], [`event_log`]
 //! records what happens, `trace_export` exports how long it took, [`leadership`] or [`etcd`]
 //! decides which controller writes, and [`runtime`] runs the parts under a [`Config`]. The
-//! decision: nothing flows back. What a switch holds is read when it matters and never remembered,
-//! so there is one repair for everything: the next reconcile.
+//! decision: nothing flows back. What a switch holds is read when it is needed and never cached, so
+//! one mechanism repairs everything: the next reconcile.
 
 pub mod access;
 pub mod clock;

@@ -1,11 +1,11 @@
-//! From what is seen of cables and switches to what is believed of them: hold-down and damping.
+//! Hold-down and damping of observed failures of cables and switches.
 //!
-//! Observations come from whoever sees ports (the operating system of an emulation, probes, an
-//! operator) and from the sessions, which see whether switches answer. What is believed goes to
+//! Observations of ports come from the operating system of an emulation, from probes or from an
+//! operator, those of switches from the sessions. Confirmed changes go to
 //! [`state`](crate::state) as changes of the fabric. Sans-IO: time is an argument, and the next
-//! deadline is a result. The decision: bad news about a cable is believed at once, good news only
-//! after it has lasted; the wait doubles with every relapse, so that what flaps stays out of use,
-//! and is forgotten after a calm as long as the longest wait.
+//! deadline is a result. The decision: a cable that goes down is confirmed down at once, and one
+//! that comes up only after a hold-down. The hold-down doubles with every relapse, so a flapping
+//! cable stays out of use; relapses are forgotten after a calm as long as the longest hold-down.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,51 +15,50 @@ use topology::{AvailabilityChange, Fabric, LinkId, SwitchId};
 
 use crate::config::LivenessTimeouts;
 
-/// Something that may fail.
+/// A part of the fabric that may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FabricPart {
     /// A cable, named by either of its directions.
     Cable(LinkId),
-    /// A switch; works as long as it answers.
+    /// A switch, which works as long as it answers.
     Switch(SwitchId),
 }
 
-/// How something looks, or is believed to be.
+/// The observed or confirmed health of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartHealth {
     /// It works.
     Up,
-    /// It does not.
+    /// It does not work.
     Down,
 }
 
-/// What is believed of all parts. Parts never heard of work.
+/// The confirmed health of all parts. Parts without observations are up.
 #[derive(Clone, Debug)]
 pub struct LivenessTracker {
     timeouts: LivenessTimeouts,
     parts: BTreeMap<FabricPart, PartRecord>,
 }
 
-/// What is known of one part.
+/// Observations of one part.
 #[derive(Clone, Copy, Debug)]
 struct PartRecord {
     confirmed: PartHealth,
     observed: PartHealth,
-    /// Since when it looks so.
+    /// Since when `observed` holds.
     since: Instant,
-    /// Failures that are not forgotten.
+    /// Failures since the last calm.
     failures: u32,
 }
 
 impl LivenessTracker {
-    /// Everything works.
+    /// A tracker by which every part is up.
     pub fn new(timeouts: LivenessTimeouts) -> Self {
-        let parts = BTreeMap::new();
-        Self { timeouts, parts }
+        Self { timeouts, parts: BTreeMap::new() }
     }
 
-    /// Turns to another fabric of the same switches: cables have other names, and those that have
-    /// failed in it failed at `now`.
+    /// Continues on another fabric of the same switches. Its cables have other ids; those that are
+    /// down in it count as failed at `now`.
     pub fn adopt_fabric(&mut self, fabric: &Fabric, now: Instant) {
         let is_switch =
             |part: &FabricPart, _: &mut PartRecord| matches!(part, FabricPart::Switch(_));
@@ -75,11 +74,11 @@ impl LivenessTracker {
         self.parts.extend(failed.map(|link| (FabricPart::Cable(link), track)));
     }
 
-    /// Takes in how a part looks at `now`; what that changes at once.
+    /// Records the health of a part at `now`; the change that it confirms at once.
     pub fn observe_part(
         &mut self,
         part: FabricPart,
-        seen: PartHealth,
+        observed: PartHealth,
         now: Instant,
     ) -> Option<AvailabilityChange> {
         let part = canonical_part(part);
@@ -89,18 +88,20 @@ impl LivenessTracker {
             since: now,
             failures: 0,
         });
-        if track.observed != seen {
+        // `since` moves only when the observation changes: a repeated one must not restart the
+        // wait.
+        if track.observed != observed {
             let calm = now.duration_since(track.since) >= self.timeouts.hold_down.longest;
-            if seen == PartHealth::Down {
+            if observed == PartHealth::Down {
                 let forgotten = track.confirmed == PartHealth::Up && calm;
                 track.failures = if forgotten { 1 } else { track.failures + 1 };
             }
-            (track.observed, track.since) = (seen, now);
+            (track.observed, track.since) = (observed, now);
         }
         self.confirm_if_due(part, now)
     }
 
-    /// What has lasted long enough by `now`.
+    /// The changes whose wait is over by `now`.
     pub fn take_due_changes(&mut self, now: Instant) -> Vec<AvailabilityChange> {
         let parts: Vec<FabricPart> = self.parts.keys().copied().collect();
         let settled = parts.into_iter().map(|part| self.confirm_if_due(part, now));
@@ -109,13 +110,13 @@ impl LivenessTracker {
 
     /// When [`Self::take_due_changes`] will next return a change, if nothing else is observed.
     pub fn next_due(&self) -> Option<Instant> {
-        let pending = self.parts.iter();
-        let pending = pending.filter(|(_, track)| track.observed != track.confirmed);
-        let times = pending.filter(|(part, track)| self.may_confirm(**part, track));
-        times.map(|(part, track)| self.confirmed_at(*part, track)).min()
+        let pending = self.parts.iter().filter(|(part, track)| {
+            track.observed != track.confirmed && self.may_confirm(**part, track)
+        });
+        pending.map(|(part, track)| self.confirmed_at(*part, track)).min()
     }
 
-    /// Believes what has lasted long enough.
+    /// Confirms the observation of a part if its wait is over.
     fn confirm_if_due(&mut self, part: FabricPart, now: Instant) -> Option<AvailabilityChange> {
         let track = *self.parts.get(&part)?;
         let lasts = track.observed != track.confirmed && self.confirmed_at(part, &track) <= now;
@@ -135,21 +136,27 @@ impl LivenessTracker {
         track.since + wait
     }
 
-    /// Where half of the switches or more do not answer, it is the controller that is cut off, and
-    /// nothing is known of them.
+    /// Whether the observation of a part may be confirmed. Where half of the switches or more do
+    /// not answer, the controller itself is probably isolated, and no switch is confirmed down.
     fn may_confirm(&self, part: FabricPart, track: &PartRecord) -> bool {
         let FabricPart::Switch(_) = part else {
             return true;
         };
-        let switches = self.parts.iter();
-        let switches = switches.filter(|(part, _)| matches!(part, FabricPart::Switch(_)));
-        let silent = |(_, track): &(&FabricPart, &PartRecord)| track.observed == PartHealth::Down;
-        let all = switches.clone().count();
-        track.observed == PartHealth::Up || 2 * switches.filter(silent).count() < all
+        if track.observed == PartHealth::Up {
+            return true;
+        }
+        let (mut all, mut silent) = (0, 0);
+        for (part, track) in &self.parts {
+            if let FabricPart::Switch(_) = part {
+                all += 1;
+                silent += usize::from(track.observed == PartHealth::Down);
+            }
+        }
+        2 * silent < all
     }
 }
 
-/// Both directions of a cable are one part.
+/// The part with its canonical id: both directions of a cable are one part.
 fn canonical_part(part: FabricPart) -> FabricPart {
     match part {
         FabricPart::Cable(link) => FabricPart::Cable(link.min(link.reverse())),
@@ -187,7 +194,7 @@ mod tests {
         }
     }
 
-    /// What is believed when, in seconds, after observations of one part (others look well).
+    /// Checks which changes are confirmed, and at which second, after observations of one part.
     fn check(part: FabricPart, seen: &[(u64, PartHealth)], expected: &[(u64, AvailabilityChange)]) {
         let mut liveness = LivenessTracker::new(timeouts());
         let start = Instant::now();
@@ -215,7 +222,7 @@ mod tests {
         let (down, up) =
             (AvailabilityChange::LinkDown(LinkId(4)), AvailabilityChange::LinkUp(LinkId(4)));
         check(CABLE, &[(2, DOWN), (5, UP)], &[(2, down), (6, up)]);
-        // Either direction means the cable.
+        // Either direction identifies the cable.
         let back = FabricPart::Cable(LinkId(5));
         check(back, &[(2, DOWN), (5, UP)], &[(2, down), (6, up)]);
     }
@@ -226,7 +233,7 @@ mod tests {
             (AvailabilityChange::LinkDown(LinkId(4)), AvailabilityChange::LinkUp(LinkId(4)));
         let seen = [(0, DOWN), (1, UP), (3, DOWN), (4, UP), (5, DOWN), (6, UP)];
         check(CABLE, &seen, &[(0, down), (2, up), (3, down), (10, up)]);
-        // After a calm, as if nothing had been.
+        // After a calm, the hold-down is the first again.
         let seen = [(0, DOWN), (1, UP), (20, DOWN), (21, UP)];
         check(CABLE, &seen, &[(0, down), (2, up), (20, down), (22, up)]);
     }
@@ -252,14 +259,14 @@ mod tests {
         }
         let late = start + Duration::from_secs(60);
         assert_eq!((liveness.next_due(), liveness.take_due_changes(late)), (None, vec![]));
-        // One of the two comes back: the other one is really down.
+        // One of the two comes back: now the other is confirmed down.
         liveness.observe_part(FabricPart::Switch(SwitchId(1)), UP, late);
         assert_eq!(liveness.take_due_changes(late), [AvailabilityChange::SwitchDown(SwitchId(0))]);
     }
 
     proptest! {
-        /// Whatever is seen of a cable: changes alternate, and in the end it is believed to be what
-        /// it looks like.
+        /// For any observations of a cable: changes alternate, and the last one matches the last
+        /// observation.
         #[test]
         fn confirmed_changes_alternate_and_follow_observations(
             seen in proptest::collection::vec((0u64..5, any::<bool>()), 1..40)

@@ -53,7 +53,7 @@ pub trait SwitchPipeline: Debug + Send + Sync {
     fn port_level_cells(&self, fabric: &Fabric, levels: u8) -> Vec<PortLevelCell>;
 }
 
-/// A fabric prepared for lowering: whatever does not depend on plan and failures.
+/// A fabric prepared for lowering: everything that does not depend on plan and failures.
 pub trait PipelineWiring: Debug + Send + Sync {
     /// Adds the rows of discovery to all tables that are lowered.
     fn enable_probes(&mut self);
@@ -61,7 +61,7 @@ pub trait PipelineWiring: Debug + Send + Sync {
     /// The tables that every switch should hold under a plan.
     fn lower_plan(&self, fabric: &Fabric, plan: &Plan) -> BTreeMap<SwitchId, SwitchTables>;
 
-    /// `tables` with the ports of what has failed in `fabric` out of use; no plan is needed.
+    /// `tables` with the ports of failed parts of `fabric` out of use; no plan is needed.
     fn protect_tables(
         &self,
         fabric: &Fabric,

@@ -27,7 +27,7 @@ pub fn default_pipeline() -> &'static dyn SwitchPipeline {
 pub struct FabricWiring(Box<dyn PipelineWiring>);
 
 impl FabricWiring {
-    /// The wiring of a fabric, the same whatever of it has failed or is drained.
+    /// The wiring of a fabric; it does not depend on failures and drains.
     ///
     /// # Errors
     /// The tables of the switches are too small for it.
@@ -35,7 +35,7 @@ impl FabricWiring {
         default_pipeline().wire_fabric(fabric).map(Self)
     }
 
-    /// Adds what brings probes to the controller.
+    /// Adds the rows that send probes to the controller.
     #[must_use]
     pub fn with_probes(mut self) -> Self {
         self.0.enable_probes();
@@ -44,7 +44,7 @@ impl FabricWiring {
 }
 
 /// The tables that every switch of `fabric` should hold under `plan`, which was made for it.
-/// `wiring` is of the same fabric, with whatever failures.
+/// `wiring` is of the same fabric; failures do not matter to it.
 pub fn lower_plan(
     wiring: &FabricWiring,
     fabric: &Fabric,
@@ -53,9 +53,9 @@ pub fn lower_plan(
     wiring.0.lower_plan(fabric, plan)
 }
 
-/// `tables` with the ports of what has failed in `fabric` out of use, which takes no plan and no
-/// look at the whole fabric: pinned flows leave by their backups until tables are lowered anew.
-/// Switches at which nothing has failed share their tables.
+/// `tables` with the ports of failed parts of `fabric` out of use, without a plan and without a
+/// pass over the whole fabric: pinned flows leave by their backups until tables are lowered again.
+/// Switches without a failed port share their tables.
 pub fn protect_tables(
     wiring: &FabricWiring,
     fabric: &Fabric,

@@ -1,12 +1,11 @@
-//! Which policies were in force, who put them there, why, and for how long.
+//! The policy revisions: which were in force, by whom, why, and for how long.
 //!
-//! [`state`](crate::state) has the one [`PolicyHistory`] and puts into force what its latest
-//! revision says; the [`store`](crate::store) keeps every revision. Sans-IO: time is an argument,
-//! in milliseconds of Unix time, since what is written here must mean the same after a restart. Two
-//! decisions. Nothing is ever taken out: going back is going on to a revision that says what an
-//! earlier one said. And whatever ends by itself (a trial that nobody confirms, an override whose
-//! time is over) carries what follows it, so that it can end wherever and whenever somebody reads
-//! it.
+//! [`state`](crate::state) has the one [`PolicyHistory`] and plans by its latest revision; the
+//! [`store`](crate::store) keeps every revision. Sans-IO: time is an argument, in milliseconds of
+//! Unix time, because stored times must mean the same after a restart. Two decisions. Revisions are
+//! only appended: a rollback is a new revision with earlier content. And whatever expires (a trial
+//! without confirmation, a temporary override) contains what follows it, so that any reader of the
+//! store can apply the expiry, also after a restart.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,16 +14,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Revisions that can be gone back to.
+/// Earlier revisions that are kept in memory for a rollback.
 const REVISIONS_KEPT: usize = 1_000;
 
-/// Who signs what ends by itself.
+/// The author of revisions that follow an expiry.
 pub const AUTOMATIC_AUTHOR: &str = "crux";
 
 /// Milliseconds of Unix time.
 pub type UnixMs = u64;
 
-/// What is in force: a policy, and overrides for some time.
+/// The content of a revision: a policy, and overrides for some time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyContent {
@@ -35,11 +34,11 @@ pub struct PolicyContent {
     pub temporary_overrides: Vec<TemporaryOverride>,
 }
 
-/// An override that ends by itself.
+/// An override that expires.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TemporaryOverride {
-    /// What it says.
+    /// The override.
     pub rule: OverrideDocument,
     /// When it ends, milliseconds of Unix time.
     pub until_ms: UnixMs,
@@ -49,46 +48,46 @@ pub struct TemporaryOverride {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RevisionMetadata {
-    /// Who, as they call themselves.
+    /// The author, by the name that they give.
     pub author: String,
-    /// Why.
+    /// The reason that the author gives.
     pub reason: String,
-    /// When, milliseconds of Unix time.
+    /// When it was proposed, milliseconds of Unix time.
     pub at_ms: UnixMs,
 }
 
-/// What was in force from one change to the next.
+/// A policy that is or was in force, with author, time and reason.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyRevision {
-    /// Its number; rises by one with each.
+    /// Its number, rising by one with every revision.
     pub number: u64,
-    /// What it says.
+    /// The policy and its temporary overrides.
     pub content: PolicyContent,
-    /// Whose it is.
+    /// Author, reason and time.
     pub metadata: RevisionMetadata,
-    /// If it is not confirmed yet.
+    /// The trial, while the revision is not confirmed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<PolicyTrial>,
 }
 
-/// A revision that ends by itself unless it is confirmed.
+/// The trial of a revision, which is rolled back unless it is confirmed in time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyTrial {
-    /// When, milliseconds of Unix time.
+    /// When it is rolled back, milliseconds of Unix time.
     pub until_ms: UnixMs,
-    /// What is then in force again.
+    /// The content that is then in force again.
     pub before: PolicyContent,
 }
 
-/// Why the ledger takes no entry.
+/// Why the history refuses a revision.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyHistoryError {
-    /// A revision is not confirmed yet.
+    /// A revision is on trial.
     #[error("revision {0} is on trial; confirm it or roll it back first")]
     OnTrial(u64),
-    /// There is nothing to confirm or to revert.
+    /// There is no trial to confirm or to roll back.
     #[error("no revision is on trial")]
     NoTrial,
 }
@@ -97,31 +96,31 @@ impl PolicyContent {
     /// The policy that the planner takes, with the temporary overrides.
     ///
     /// # Errors
-    /// The first field that makes no sense; `file` is how the error calls the document.
+    /// The first invalid field; `file` is the name of the document in the error.
     pub fn validate(&self, file: &str) -> Result<Policy, DocumentFieldError> {
         let policy = self.policy.to_policy(file)?;
         let rules = self.temporary_overrides.iter().map(|temporary| temporary.rule.clone());
-        let overrides = PolicyDocument { jobs: rules.collect(), ..self.policy.clone() };
-        let mut overrides = overrides.to_policy("temporary overrides")?.overrides;
+        let temporary = PolicyDocument { jobs: rules.collect(), ..self.policy.clone() };
+        // The first override that matches wins, so the temporary ones come first.
+        let mut overrides = temporary.to_policy("temporary overrides")?.overrides;
         overrides.extend(policy.overrides);
         Ok(Policy { overrides, ..policy })
     }
 
     /// The fields in which `after` differs, each with both values.
     pub fn changes_to(&self, after: &Self) -> Vec<String> {
-        let value = |content: &Self| serde_json::to_value(content).unwrap_or_default();
+        let [before, after] =
+            [self, after].map(|content| serde_json::to_value(content).unwrap_or_default());
         let mut changes = Vec::new();
-        diff_values("", &value(self), &value(after), &mut changes);
+        diff_values("", &before, &after, &mut changes);
         changes
     }
 
-    /// What is left at `now`, if anything has ended.
+    /// The content without overrides that have expired at `now`, if any has.
     fn without_expired(&self, now: UnixMs) -> Option<Self> {
-        let lasts = |temporary: &&TemporaryOverride| temporary.until_ms > now;
-        let temporary: Vec<_> = self.temporary_overrides.iter().filter(lasts).cloned().collect();
-        let policy = self.policy.clone();
-        (temporary.len() < self.temporary_overrides.len())
-            .then_some(Self { policy, temporary_overrides: temporary })
+        let mut left = self.clone();
+        left.temporary_overrides.retain(|temporary| temporary.until_ms > now);
+        (left.temporary_overrides.len() < self.temporary_overrides.len()).then_some(left)
     }
 }
 
@@ -132,30 +131,30 @@ impl From<&Policy> for PolicyContent {
 }
 
 impl PolicyRevision {
-    /// The first revision, of a policy that is there when nothing is stored.
+    /// The first revision, used when nothing is stored.
     pub fn from_initial_policy(policy: &Policy) -> Self {
         Self { number: 1, content: PolicyContent::from(policy), ..Self::default() }
     }
 
-    /// The revision as it is at `now`: what ended while nobody looked is over.
+    /// The revision at `now`, after everything that expired since it was stored.
     #[must_use]
     pub fn effective_at(self, now: UnixMs) -> Self {
         let follows = self.automatic_successor(now);
         follows.unwrap_or(self)
     }
 
-    /// What follows it by itself at `now`, if anything does.
+    /// The revision that follows by expiry at `now`, if anything has expired.
     fn automatic_successor(&self, now: UnixMs) -> Option<Self> {
         let over = self.trial.as_ref().filter(|trial| trial.until_ms <= now);
         let (content, why) = match over {
             Some(trial) => (trial.before.clone(), "not confirmed in time"),
-            None => (self.content.without_expired(now)?, "the time of an override is over"),
+            None => (self.content.without_expired(now)?, "a temporary override expired"),
         };
         let still = self.trial.clone().filter(|_| over.is_none());
         Some(Self { trial: still, ..self.automatic_revision(content, why, now) })
     }
 
-    /// The next revision, made by nobody, with what of `content` has not ended.
+    /// The next revision, without an operator, with `content` less what has expired.
     fn automatic_revision(&self, content: PolicyContent, reason: &str, now: UnixMs) -> Self {
         Self {
             number: self.number + 1,
@@ -169,7 +168,7 @@ impl PolicyRevision {
         }
     }
 
-    /// When something ends by itself.
+    /// The next time at which something expires.
     fn next_expiry(&self) -> Option<UnixMs> {
         let trial = self.trial.iter().map(|trial| trial.until_ms);
         let temporary = self.content.temporary_overrides.iter().map(|one| one.until_ms);
@@ -186,18 +185,18 @@ pub struct PolicyHistory {
 }
 
 impl PolicyHistory {
-    /// Begins with a revision, and those before it as far as they are known.
+    /// A history that begins with known revisions.
     pub fn new(latest: PolicyRevision, earlier: impl IntoIterator<Item = PolicyRevision>) -> Self {
-        let earlier = earlier.into_iter().map(|revision| (revision.number, revision));
-        Self { latest, earlier: earlier.collect() }
+        let by_number = earlier.into_iter().map(|revision| (revision.number, revision));
+        Self { latest, earlier: by_number.collect() }
     }
 
-    /// What is in force.
+    /// The revision in force.
     pub fn latest(&self) -> &PolicyRevision {
         &self.latest
     }
 
-    /// All revisions that are known, the latest first, each with what it changed.
+    /// All known revisions, the latest first, each with its changes.
     pub fn revisions_with_changes(&self) -> Vec<(&PolicyRevision, Vec<String>)> {
         let revisions = std::iter::once(&self.latest).chain(self.earlier.values().rev());
         let mut history: Vec<(&PolicyRevision, Vec<String>)> =
@@ -215,15 +214,15 @@ impl PolicyHistory {
         latest.or_else(|| self.earlier.get(&number))
     }
 
-    /// What was in force before the latest revision.
+    /// The revision before the latest.
     pub fn previous_revision(&self) -> Option<&PolicyRevision> {
         self.earlier.values().next_back()
     }
 
-    /// The revision that would say this, on trial until then, if it may be entered now.
+    /// The next revision with this content, on trial until then if a time is given.
     ///
     /// # Errors
-    /// Another is on trial.
+    /// The latest revision is on trial.
     pub fn propose_revision(
         &self,
         content: PolicyContent,
@@ -233,15 +232,15 @@ impl PolicyHistory {
         if self.latest.trial.is_some() {
             return Err(PolicyHistoryError::OnTrial(self.latest.number));
         }
-        let before = || self.latest.content.clone();
-        let trial = trial_until.map(|until_ms| PolicyTrial { until_ms, before: before() });
+        let trial = trial_until
+            .map(|until_ms| PolicyTrial { until_ms, before: self.latest.content.clone() });
         Ok(PolicyRevision { number: self.latest.number + 1, content, metadata, trial })
     }
 
-    /// The revision that ends the trial: what was in force before it is in force again.
+    /// The revision that rolls the trial back: the content from before it.
     ///
     /// # Errors
-    /// Nothing is on trial.
+    /// No revision is on trial.
     pub fn revert_trial(
         &self,
         metadata: RevisionMetadata,
@@ -258,31 +257,31 @@ impl PolicyHistory {
     /// The latest revision, no longer on trial.
     ///
     /// # Errors
-    /// Nothing is on trial.
+    /// No revision is on trial.
     pub fn confirm_trial(&self) -> Result<PolicyRevision, PolicyHistoryError> {
         let is_on_trial = self.latest.trial.is_some();
         let confirmed = PolicyRevision { trial: None, ..self.latest.clone() };
         is_on_trial.then_some(confirmed).ok_or(PolicyHistoryError::NoTrial)
     }
 
-    /// What follows by itself at `now`.
+    /// The revision that follows by expiry at `now`, if anything has expired.
     pub fn due_revision(&self, now: UnixMs) -> Option<PolicyRevision> {
         self.latest.automatic_successor(now)
     }
 
-    /// When to ask again.
+    /// When to call [`Self::due_revision`] again, milliseconds of Unix time.
     pub fn next_due_ms(&self) -> Option<UnixMs> {
         self.latest.next_expiry()
     }
 
-    /// The latest revision for good, where what would follow by itself cannot.
+    /// The latest content for good, for a trial whose earlier content cannot be restored.
     pub fn retain_latest(&self, now: UnixMs) -> PolicyRevision {
-        let why = "not confirmed in time, but what was before does not fit any more";
+        let why = "not confirmed in time, but the policy before it no longer fits the fabric";
         self.latest.automatic_revision(self.latest.content.clone(), why, now)
     }
 
-    /// Puts a revision in force. Those from its number on are no more than a leader's who could not
-    /// store them.
+    /// Puts a revision in force, in place of those from its number on: an earlier leader entered
+    /// them but could not store them.
     pub fn append_revision(&mut self, revision: PolicyRevision) {
         let before = std::mem::replace(&mut self.latest, revision);
         self.earlier.insert(before.number, before);
@@ -297,8 +296,8 @@ impl PolicyHistory {
 fn diff_values(path: &str, before: &Value, after: &Value, changes: &mut Vec<String>) {
     match (before, after) {
         (Value::Object(before_fields), Value::Object(after_fields)) => {
-            let fields = before_fields.keys().chain(after_fields.keys());
-            let fields: BTreeSet<&String> = fields.collect();
+            let fields: BTreeSet<&String> =
+                before_fields.keys().chain(after_fields.keys()).collect();
             for field in fields {
                 let inner = match path {
                     "" => field.clone(),

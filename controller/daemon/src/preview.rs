@@ -1,8 +1,8 @@
-//! What a change of policy would do, before anything is written.
+//! The preview of a policy change, before anything is written.
 //!
-//! Pure: a [`PlanRequest`] about the policy that is proposed, and what is in force. The decision:
-//! what is shown is made by the same planner, lowering and difference as what would be written, and
-//! told in the words of the documents, so that a person and a program read the same.
+//! Pure: it takes the [`PlanRequest`] of the proposed policy and the rollout in force. The
+//! decision: the preview uses the same planner, lowering and diff as a real change, and the terms
+//! of the documents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::forecast::{PlanForecast, forecast_plan};
 use crate::pipelines::{default_pipeline, lower_plan};
 use crate::state::{PlanRequest, PlanRollout};
 
-/// What a change of policy would do.
+/// The effects that a change of policy would have.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyPreview {
-    /// What the policy says differently, field by field.
+    /// The fields of the policy that differ, with both values.
     pub policy: Vec<String>,
     /// Jobs whose level or iteration time changes.
     pub jobs: Vec<JobChange>,
@@ -34,31 +34,31 @@ pub struct PolicyPreview {
     pub switches: Vec<SwitchChange>,
     /// Share of the jobs' GPU time in which they compute, by the fluid model.
     pub gpu_utilization: ValueChange<f64>,
-    /// What an operator should know.
+    /// Findings about the plan and the forecast.
     pub findings: Vec<Finding>,
 }
 
-/// What something is and would be.
+/// A value before and after a change.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ValueChange<T> {
-    /// Now.
+    /// The value before it.
     pub before: T,
-    /// Then.
+    /// The value after it.
     pub after: T,
 }
 
-/// A job.
+/// The effect on a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobChange {
     /// Its name.
     pub id: String,
     /// Its level; none where it is not planned.
     pub level: ValueChange<Option<u8>>,
-    /// Seconds of an iteration by the fluid model; none where it ends none.
+    /// Seconds of an iteration by the fluid model; none if it completes none.
     pub iteration_seconds: ValueChange<Option<f64>>,
 }
 
-/// A flow.
+/// The effect on a flow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FlowChange {
     /// Its job.
@@ -69,13 +69,13 @@ pub struct FlowChange {
     pub dst: String,
     /// UDP source port.
     pub udp_src_port: u16,
-    /// Hosts and switches on its way.
+    /// Hosts and switches on its path.
     pub path: ValueChange<Vec<String>>,
-    /// Whether switches are told.
+    /// Whether it is pinned to the path.
     pub pinned: ValueChange<bool>,
 }
 
-/// A switch.
+/// The effect on a switch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SwitchChange {
     /// Its name.
@@ -84,10 +84,10 @@ pub struct SwitchChange {
     pub entries: Vec<String>,
 }
 
-/// What the answer to `question` would change of `present`, on switches that hold `tables`.
+/// What the plan of `request` would change of `present`, on switches that hold `tables`.
 ///
 /// # Errors
-/// A number of a job that makes no sense to the fluid model.
+/// A number of a job that is invalid in the fluid model.
 pub fn preview_policy(
     request: PlanRequest,
     present: &PlanRollout,
@@ -114,10 +114,10 @@ pub fn preview_policy(
     })
 }
 
-/// Iteration times that differ by less are the same: the model's own ticks.
+/// Iteration times that differ by a smaller share are equal: the fluid model's ticks are as coarse.
 const SAME_TOLERANCE: f64 = 1e-3;
 
-/// Jobs that change, and those that do not.
+/// Jobs that change, and the other jobs.
 fn job_changes(
     before: &Plan,
     after: &Plan,
@@ -126,55 +126,58 @@ fn job_changes(
 ) -> (Vec<JobChange>, Vec<JobChange>) {
     let names: BTreeSet<&JobId> =
         before.jobs.iter().chain(&after.jobs).map(|job| &job.id).collect();
-    let level = |plan: &Plan, id: &JobId| plan.job(id).map(|(_, job)| job.level);
-    let seconds = |forecast: &PlanForecast, id: &JobId| forecast.iteration_seconds.get(id).copied();
-    let change = |id: &JobId| JobChange {
-        id: id.to_string(),
-        level: ValueChange { before: level(before, id), after: level(after, id) },
-        iteration_seconds: ValueChange { before: seconds(now, id), after: seconds(then, id) },
-    };
-    let differs = |job: &JobChange| {
-        let ValueChange { before, after } = job.iteration_seconds;
-        let both = before.zip(after);
-        let is_same = both.is_some_and(|(a, b)| (a - b).abs() <= SAME_TOLERANCE * a.max(b));
-        job.level.before != job.level.after || (before != after && !is_same)
-    };
-    names.into_iter().map(change).partition(differs)
+    let changes = names.into_iter().map(|id| {
+        let levels = [before, after].map(|plan| plan.job(id).map(|(_, job)| job.level));
+        let seconds = [now, then].map(|forecast| forecast.iteration_seconds.get(id).copied());
+        JobChange {
+            id: id.to_string(),
+            level: ValueChange { before: levels[0], after: levels[1] },
+            iteration_seconds: ValueChange { before: seconds[0], after: seconds[1] },
+        }
+    });
+    changes.partition(is_changed)
 }
 
-/// What the forecast takes for granted and nobody knows: where flows with a choice go that switches
-/// are not told of. Their hash takes in what only the hosts know (the queue pair).
+fn is_changed(job: &JobChange) -> bool {
+    let ValueChange { before, after } = job.iteration_seconds;
+    let both = before.zip(after);
+    let is_near = both.is_some_and(|(a, b)| (a - b).abs() <= SAME_TOLERANCE * a.max(b));
+    job.level.before != job.level.after || (before != after && !is_near)
+}
+
+/// The assumption of the forecast that nobody can check: the paths of flows with a choice and
+/// without a pin. Their hash includes the queue pair, which only hosts know.
 fn ecmp_finding(before: &PlanDocument, after: &PlanDocument) -> Option<Finding> {
-    let left = |plan: &PlanDocument| {
+    let [before, after] = [before, after].map(|plan| {
         let flows = plan.flows.iter();
         // Under one leaf there is no choice: host, leaf, host.
         flows.filter(|flow| !flow.pinned && flow.path.len() > 3).count()
-    };
-    let (before, after) = (left(before), left(after));
+    });
     let text = format!(
-        "{before} flows before and {after} after are left to ECMP; the forecast supposes the paths \
+        "{before} flows before and {after} after are left to ECMP; the forecast assumes the paths \
          of the plan, and their hash may take others"
     );
     (before + after > 0).then(|| Finding::info("forecast", text))
 }
 
 fn flow_changes(before: &PlanDocument, after: &PlanDocument) -> Vec<FlowChange> {
-    let key = |flow: &PlannedFlowDocument| {
-        let (src, dst) = (flow.src.clone(), flow.dst.clone());
-        (src, flow.src_nic, dst, flow.dst_nic, flow.udp_src_port)
-    };
-    let had: BTreeMap<_, _> = before.flows.iter().map(|flow| (key(flow), flow)).collect();
-    let pairs = after.flows.iter().filter_map(|flow| Some((*had.get(&key(flow))?, flow)));
+    let had: BTreeMap<_, _> = before.flows.iter().map(|flow| (flow_key(flow), flow)).collect();
+    let pairs = after.flows.iter().filter_map(|flow| Some((*had.get(&flow_key(flow))?, flow)));
     let differ = pairs.filter(|(a, b)| (&a.links, a.pinned) != (&b.links, b.pinned));
-    let change = |(before, after): (&PlannedFlowDocument, &PlannedFlowDocument)| FlowChange {
+    let changes = differ.map(|(before, after)| FlowChange {
         job: after.job.clone(),
         src: after.src.clone(),
         dst: after.dst.clone(),
         udp_src_port: after.udp_src_port,
         path: ValueChange { before: before.path.clone(), after: after.path.clone() },
         pinned: ValueChange { before: before.pinned, after: after.pinned },
-    };
-    differ.map(change).collect()
+    });
+    changes.collect()
+}
+
+/// What identifies a flow in both plans: its NICs and its port.
+fn flow_key(flow: &PlannedFlowDocument) -> (&str, u32, &str, u32, u16) {
+    (&flow.src, flow.src_nic, &flow.dst, flow.dst_nic, flow.udp_src_port)
 }
 
 fn switch_changes(
@@ -184,14 +187,13 @@ fn switch_changes(
 ) -> Vec<SwitchChange> {
     let p4info = default_pipeline().program().p4info;
     let nothing = Arc::default();
-    let change = |(switch, desired): (&SwitchId, &SwitchTables)| {
+    let changes = after.iter().map(|(switch, desired)| {
         let actual = before.get(switch).unwrap_or(&nothing);
         let updates = p4::diff_tables(&p4info, desired, actual);
         SwitchChange {
             name: fabric.switch(*switch).name.clone(),
             entries: updates.iter().map(|update| p4info.display(update).to_string()).collect(),
         }
-    };
-    let changes = after.iter().map(change);
+    });
     changes.filter(|change| !change.entries.is_empty()).collect()
 }

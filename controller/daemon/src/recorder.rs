@@ -2,7 +2,7 @@
 //! switches, in files whose replay gives the same plans.
 //!
 //! [`runtime`](crate::runtime) records every call of [`State::step`]; a thread of its own
-//! serializes the records as JSON lines into a ring of files, and [`replay`] runs a file again. Two
+//! serializes the records as JSON lines into a ring of files, and [`replay`] repeats a file. Two
 //! decisions. The controller never waits for the recorder: a recorder that falls behind drops
 //! records and begins a new file. And every file begins with the whole state, so each can be read
 //! alone, and the oldest can be deleted at any time.
@@ -28,16 +28,16 @@ use crate::policy_history::UnixMs;
 use crate::southbound::{DesiredTables, StatusBoard};
 use crate::state::{Effects, PlanRollout, State, StateEvent};
 
-/// Notes that wait for the disk.
+/// Notes that may wait for the disk.
 const QUEUED_NOTES: usize = 1_024;
 
-/// A recorder, or none.
+/// The recorder, which does nothing where none is configured.
 #[derive(Debug, Default)]
 pub(crate) struct FlightRecorder {
     thread: Option<RecorderThread>,
 }
 
-/// The way to the thread that writes.
+/// The thread that writes, and what was sent to it.
 #[derive(Debug)]
 struct RecorderThread {
     notes: Option<SyncSender<RecorderNote>>,
@@ -45,23 +45,23 @@ struct RecorderThread {
     is_full: Arc<AtomicBool>,
     /// Whether something was skipped, or nothing is recorded yet.
     needs_new_file: bool,
-    /// Whether the question that is out was asked in this file.
+    /// Whether this file has the plan request under way.
     requested_here: bool,
-    /// What each switch was last noted to hold.
+    /// The last note on each switch.
     held: BTreeMap<SwitchId, HeldTables>,
     writing: Option<JoinHandle<()>>,
 }
 
-/// What the thread is told.
+/// A message to the thread.
 #[derive(Debug)]
 pub(crate) enum RecorderNote {
     /// A new file, which begins with this state.
     Begin(UnixMs, Box<State>),
-    /// The state took an event in.
+    /// The state applied or refused an event.
     Step(Box<StepNote>),
-    /// Switches were given tables.
+    /// Tables were published to the sessions.
     Published(UnixMs, Arc<DesiredTables>, Vec<String>),
-    /// A switch was seen to hold them.
+    /// A switch was verified to hold tables.
     Held(UnixMs, HeldTables),
 }
 
@@ -70,13 +70,12 @@ pub(crate) enum RecorderNote {
 pub(crate) struct StepNote {
     at_ms: UnixMs,
     event: StateEvent,
-    /// Whether the plan in the event is to be recorded whole, as the question was asked before the
-    /// file began.
+    /// Whether to record the whole plan of the event, as its request is in an earlier file.
     has_whole_plan: bool,
     effects: StepEffects,
 }
 
-/// What came of it.
+/// The recorded effects of a step.
 #[derive(Clone, Debug)]
 struct StepEffects {
     generation: u64,
@@ -98,7 +97,7 @@ impl StepEffects {
     }
 }
 
-/// What a switch was seen to hold.
+/// The tables that a switch was verified to hold.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HeldTables {
     switch: String,
@@ -109,7 +108,7 @@ pub(crate) struct HeldTables {
     refused: u64,
 }
 
-/// An event on its way into the state.
+/// An event that the state is about to apply.
 #[derive(Debug)]
 pub(crate) struct PendingStep {
     event: StateEvent,
@@ -117,10 +116,10 @@ pub(crate) struct PendingStep {
 }
 
 impl FlightRecorder {
-    /// Begins to record, where `recording` says so.
+    /// Starts recording, if it is configured.
     ///
     /// # Errors
-    /// The folder cannot be made or read.
+    /// The folder cannot be created or read.
     pub(crate) fn open(recording: Option<&RecordingConfig>) -> std::io::Result<Self> {
         let Some(recording) = recording else {
             return Ok(Self::default());
@@ -142,7 +141,7 @@ impl FlightRecorder {
         })
     }
 
-    /// Notes an event that `state` is about to take in.
+    /// Notes an event that `state` is about to apply.
     pub(crate) fn begin_step(
         &mut self,
         event: &StateEvent,
@@ -150,15 +149,17 @@ impl FlightRecorder {
         now: UnixMs,
     ) -> Option<PendingStep> {
         let thread = self.thread.as_mut()?;
+        // A new file begins before the step, with the state that the step starts from.
         if thread.needs_new_file || thread.is_full.swap(false, Ordering::Relaxed) {
-            thread.needs_new_file = !thread.try_send(RecorderNote::Begin(now, Box::new(state.clone())));
+            thread.needs_new_file =
+                !thread.try_send(RecorderNote::Begin(now, Box::new(state.clone())));
             thread.requested_here = false;
         }
         (!thread.needs_new_file)
             .then(|| PendingStep { event: event.clone(), has_whole_plan: !thread.requested_here })
     }
 
-    /// Notes what came of it.
+    /// Notes the effects of the step.
     pub(crate) fn finish_step(
         &mut self,
         pending: Option<PendingStep>,
@@ -169,16 +170,15 @@ impl FlightRecorder {
             return;
         };
         thread.requested_here |= effects.plan_request.is_some();
-        let came = StepEffects::new(effects);
         thread.send_note(RecorderNote::Step(Box::new(StepNote {
             at_ms: now,
             event: pending.event,
             has_whole_plan: pending.has_whole_plan,
-            effects: came,
+            effects: StepEffects::new(effects),
         })));
     }
 
-    /// Notes what switches are given.
+    /// Notes the tables that the sessions get.
     pub(crate) fn note_published(
         &mut self,
         desired: &Arc<DesiredTables>,
@@ -192,7 +192,7 @@ impl FlightRecorder {
         }
     }
 
-    /// Notes what switches were seen to hold since this was last asked.
+    /// Notes what switches hold, where it changed since the last call.
     pub(crate) fn note_held(&mut self, board: &StatusBoard, now: UnixMs) {
         let Some(thread) = self.thread.as_mut() else {
             return;
@@ -219,7 +219,7 @@ impl FlightRecorder {
 }
 
 impl RecorderThread {
-    /// Whether the note was taken.
+    /// Sends a note without waiting; whether it was accepted.
     fn try_send(&mut self, note: RecorderNote) -> bool {
         let Some(notes) = &self.notes else {
             return false;
@@ -230,21 +230,22 @@ impl RecorderThread {
         }
     }
 
-    /// Sends a note of the present file, which ends where one is not taken.
+    /// Sends a note for the present file, which ends if the note is not accepted.
     fn send_note(&mut self, note: RecorderNote) {
         if !self.needs_new_file && !self.try_send(note) {
-            warn!("the flight recorder cannot follow; it begins a new file");
+            warn!("the flight recorder falls behind; it drops records and begins a new file");
             self.needs_new_file = true;
         }
     }
 }
 
-/// What was noted is on its way to the disk when this returns.
+/// Waits until the thread has written all notes.
 impl Drop for RecorderThread {
     fn drop(&mut self) {
+        // Closing the queue ends the thread; joining it first would wait for ever.
         self.notes = None;
         if let Some(writing) = self.writing.take() {
-            // If it has panicked, it has ended as well.
+            // A thread that has panicked has ended as well.
             drop(writing.join());
         }
     }

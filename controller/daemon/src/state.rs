@@ -1,13 +1,11 @@
 //! The controller's state and the one function that writes it.
 //!
-//! Everything the controller learns arrives as an [`StateEvent`]; [`State::step`] takes it in and
-//! says what follows as [`Effects`]. Sans-IO: [`runtime`](crate::runtime) brings the events,
-//! answers the questions, lowers what is to be realised and gives it to the sessions. Two
-//! decisions. Thinking is not done here: planning may take long, so a step only asks a
-//! [`PlanRequest`], and the answer is an event like any other; a failure that comes meanwhile is
-//! repaired with the plan in force. And every question is about whole inputs. There is no path on
-//! which only a part of the state is brought up to date, so there is none on which it can be
-//! forgotten.
+//! Everything the controller learns arrives as a [`StateEvent`]; [`State::step`] applies it and
+//! returns what follows as [`Effects`]. Sans-IO: [`runtime`](crate::runtime) delivers the events,
+//! computes the plans, lowers them and gives the tables to the sessions. Two decisions. The state
+//! does not plan: planning may take long, so a step only returns a [`PlanRequest`], and its result
+//! is an event like any other; a failure in between is repaired with the plan in force. Every
+//! request holds the whole input, so no part of the state can miss an update.
 
 mod drain_progress;
 mod event;
@@ -47,46 +45,44 @@ use crate::store::{StoreRecord, jobs_document};
 /// Everything the controller knows and has decided.
 #[derive(Clone, Debug)]
 pub struct State {
-    /// Classes that every switch serves.
+    /// Priority levels that every switch serves.
     levels: u8,
-    /// Whether switches bring probes to the controller.
+    /// Whether switches send probes to the controller.
     is_probed: bool,
     /// As observed; without the drains of the policy.
     fabric: Fabric,
-    /// What of it works again and is not to be used yet.
+    /// Parts of the fabric that work again and must not be used yet.
     returning: ReturningParts,
     wiring: Arc<FabricWiring>,
     jobs: Vec<Job>,
     reported: ReportedJobs,
-    /// What the latest edition of the ledger says.
+    /// The policy of the latest revision.
     policy: Policy,
     history: PolicyHistory,
-    /// The plan in force before the edition on trial.
+    /// The plan in force before the revision on trial.
     before_trial: Option<Arc<Plan>>,
-    /// The plan to go on from instead of the one decided, until an answer takes so many events into
-    /// account.
+    /// The plan to start from instead of the one in force, until a result covers so many events.
     resumed: Option<(u64, Arc<Plan>)>,
-    /// What the switch with the least room for pins has, once one was full. One number for all:
-    /// switches of a fabric are alike, and a plan that knew each one's room would differ by
-    /// accidents of the past.
+    /// The least room for pins of any switch, once one was full. One number for all: switches of a
+    /// fabric are alike, and with a number for each the plan would depend on past events.
     pin_room: Option<(SwitchId, usize)>,
-    /// Rises with every event that is taken in.
+    /// Number of events applied so far.
     inputs: u64,
     /// `inputs` when the present fabric was learned.
     learned: u64,
-    /// `inputs` of the question that is out.
+    /// `inputs` of the plan request under way.
     requested: Option<u64>,
     /// `inputs` that the plan in force takes into account.
     planned: u64,
     generation: u64,
-    /// Generations up to this one are another controller's.
+    /// Earlier leaders may have used the generations up to this one.
     spent: u64,
     rollout: Option<PlanRollout>,
 }
 
 impl State {
     /// The state before anything is learned: an empty fabric, no jobs, the default policy on
-    /// `levels` classes. The first generation is the one after `generation`.
+    /// `levels` levels. The first generation is the one after `generation`.
     pub fn new(levels: u8, generation: u64) -> Self {
         let fabric = Fabric::new(topology::FabricParts::default());
         let wiring = FabricWiring::new(&fabric).expect("no port of no switch is out of range");
@@ -114,13 +110,13 @@ impl State {
         }
     }
 
-    /// The same, on switches that bring probes to the controller.
+    /// Marks the switches as sending probes to the controller.
     #[must_use]
     pub fn with_probes(self) -> Self {
         Self { is_probed: true, ..self }
     }
 
-    /// The one transition.
+    /// Applies an event, which is the only way to change the state.
     pub fn step(&mut self, event: StateEvent) -> Effects {
         let cause = event.kind();
         let mut effects = match self.apply_event(event) {
@@ -148,12 +144,12 @@ impl State {
         !self.returning.is_empty()
     }
 
-    /// The jobs that told of themselves, whether or not they are planned for.
+    /// The jobs known from reports, whether or not they are planned for.
     pub fn reported_jobs(&self) -> &ReportedJobs {
         &self.reported
     }
 
-    /// What is to be stored: the policy, and the jobs of either kind.
+    /// The records to store: the policy, the jobs of documents and the reported jobs.
     pub fn stored_records(&self) -> [StoreRecord; 3] {
         [
             StoreRecord::Policy(Box::new(self.history.latest().clone())),
@@ -162,30 +158,26 @@ impl State {
         ]
     }
 
-    /// Which policies were in force, and which is.
+    /// The policy revisions, of which the latest is in force.
     pub fn policy_history(&self) -> &PolicyHistory {
         &self.history
     }
 
-    /// The question that a policy would raise if it were in force; nothing changes.
+    /// The plan request of a proposed policy; the state does not change.
     ///
     /// # Errors
-    /// It would be refused, and the finding says why.
+    /// The reason for which the policy would be refused.
     pub fn preview_request(&self, content: &PolicyContent) -> Result<PlanRequest, Finding> {
-        let considered = || {
-            let policy = content.validate("policy")?;
-            self.check_policy(&policy, &self.fabric)?;
-            Ok(self.plan_request(&policy))
-        };
-        considered().map_err(|refused: EventRefusal| refused.to_finding())
+        let policy = self.checked_content(content).map_err(|refused| refused.to_finding())?;
+        Ok(self.plan_request(&policy))
     }
 
-    /// The question about everything that is known now.
+    /// The plan request of the present inputs.
     pub fn current_request(&self) -> PlanRequest {
         self.plan_request(&self.policy)
     }
 
-    /// How many events were taken in.
+    /// How many events were applied.
     pub fn inputs(&self) -> u64 {
         self.inputs
     }
@@ -195,12 +187,12 @@ impl State {
         self.planned
     }
 
-    /// What is decided is decided about the present fabric and policy, and never backwards.
+    /// Checks that the rollout matches the present fabric and policy, and that counters only rise.
     pub fn check_invariant(&self) {
         debug_assert!(self.planned <= self.inputs && self.learned <= self.inputs);
         debug_assert!(self.policy.levels <= self.levels);
         debug_assert!(self.policy.apply_drains(&self.fabric).is_ok());
-        // What is not planned for is being planned for.
+        // Inputs that the plan does not cover have a request under way.
         debug_assert!(self.planned == self.inputs || self.requested.is_some());
         if let Some(rollout) = &self.rollout {
             debug_assert!(rollout.generation == self.generation);
@@ -208,7 +200,7 @@ impl State {
         }
     }
 
-    /// Takes an event in, or leaves everything as it was.
+    /// Applies an event, or refuses it and leaves everything as it was.
     fn apply_event(&mut self, event: StateEvent) -> Result<Effects, EventRefusal> {
         let effects = match event {
             StateEvent::Planned(result) => return Ok(self.adopt_plan(&result)),
@@ -268,7 +260,7 @@ impl State {
         Ok(Effects::with_record(StoreRecord::Policy(Box::new(revision))))
     }
 
-    /// Jobs that tell of themselves cannot take a name or a connection from those of documents.
+    /// Replaces the reported jobs. Names and flows of documented jobs win over those of reports.
     fn apply_reported_jobs(&mut self, reported: ReportedJobs) -> Result<Effects, EventRefusal> {
         check_jobs(&self.fabric, &reported.jobs)?;
         let before = std::mem::replace(&mut self.reported, reported);
@@ -276,22 +268,22 @@ impl State {
         let mut effects = Effects::with_record(record);
         let had: BTreeSet<&JobId> = before.jobs.iter().map(|job| &job.id).collect();
         let documented = DocumentedJobs::new(&self.jobs);
-        let news = self.reported.jobs.iter().filter(|job| !had.contains(&job.id));
-        let hidden = news.filter(|job| documented.hides_job(job));
+        // A hidden job is reported once, when it first appears.
+        let added = self.reported.jobs.iter().filter(|job| !had.contains(&job.id));
+        let hidden = added.filter(|job| documented.hides_job(job));
         effects.findings = hidden.map(reported_jobs::hidden_job_finding).collect();
         Ok(effects)
     }
 
-    /// Everything that runs, as far as it is known.
+    /// The documented jobs and the reported jobs that they do not hide.
     fn running_jobs(&self) -> Vec<Job> {
         let documented = DocumentedJobs::new(&self.jobs);
-        let reported = self.reported.jobs.iter();
-        let reported = reported.filter(|job| !documented.hides_job(job));
+        let reported = self.reported.jobs.iter().filter(|job| !documented.hides_job(job));
         self.jobs.iter().chain(reported).cloned().collect()
     }
 
-    /// `policy` as it is planned by: within the room that switches have, and with the highest class
-    /// for jobs that are being profiled.
+    /// `policy` as the planner gets it: within the switches' room for pins, and with the highest
+    /// level for jobs that are being profiled.
     fn effective_policy(&self, policy: &Policy) -> Policy {
         let highest = policy.job_levels().last().copied();
         let mut overrides: Vec<JobOverride> = self
@@ -300,6 +292,7 @@ impl State {
             .iter()
             .map(|job| JobOverride::fixing_level(&format!("job:{job}"), highest))
             .collect();
+        // The first override that matches wins, so profiling comes before the operator's.
         overrides.extend(policy.overrides.iter().cloned());
         let room = self.pin_room.map_or(usize::MAX, |(_, pins)| pins);
         Policy {
@@ -309,8 +302,8 @@ impl State {
         }
     }
 
-    /// Turns to another fabric. Jobs that go on there are planned from where they were, as far as
-    /// that is there by its names.
+    /// Replaces the fabric. Jobs that continue on it keep their paths, as far as the new fabric
+    /// has the links, by name.
     fn learn_fabric(&mut self, fabric: Fabric) -> Result<Effects, EventRefusal> {
         check_names(&self.policy, &fabric)?;
         let wiring = FabricWiring::new(&fabric)?;
@@ -318,6 +311,7 @@ impl State {
             true => wiring.with_probes(),
             false => wiring,
         });
+        // The number of this event: results of earlier requests are about the old fabric's ids.
         self.learned = self.inputs + 1;
         let rollout = self.rollout.take();
         self.resumed = rollout.map(|had| (self.learned, Arc::new(had.plan_on(&fabric))));
@@ -329,8 +323,9 @@ impl State {
         Ok(Effects::default())
     }
 
-    /// A failure is repaired at once with the plan in force: first the ports at both ends are out
-    /// of use, then every switch goes around. What works again waits until all switches know.
+    /// Repairs a failure at once with the plan in force: the protection takes the ports at both
+    /// ends out of use, the rollout leads every switch around. A part that works again is not used
+    /// until all switches hold tables with it.
     fn change_fabric(&mut self, change: AvailabilityChange) -> Result<Effects, EventRefusal> {
         let exists = match change {
             AvailabilityChange::LinkDown(link)
@@ -365,7 +360,7 @@ impl State {
         let Some(name) = self.fabric.switches().get(switch.index()) else {
             return Err(EventRefusal::UnknownPart);
         };
-        let text = format!("its table holds {pins} pins; what is more is left to ECMP");
+        let text = format!("its table holds {pins} pins; further flows are left to ECMP");
         let mut effects = Effects::default();
         if self.pin_room.is_none_or(|(_, known)| pins < known) {
             self.pin_room = Some((switch, pins));
@@ -374,7 +369,7 @@ impl State {
         Ok(effects)
     }
 
-    /// The question about everything that is known, if it is not asked already.
+    /// The next plan request, unless one is under way or the plan covers everything.
     fn next_request(&mut self) -> Option<PlanRequest> {
         if self.requested.is_some() || self.planned == self.inputs {
             return None;
@@ -383,7 +378,7 @@ impl State {
         Some(self.plan_request(&self.policy))
     }
 
-    /// The question about everything that is known, under this policy.
+    /// The plan request of the present inputs under this policy.
     fn plan_request(&self, policy: &Policy) -> PlanRequest {
         PlanRequest {
             inputs: self.inputs,
@@ -394,15 +389,14 @@ impl State {
         }
     }
 
-    /// The plan to plan on from.
+    /// The plan that the next one starts from.
     fn previous_plan(&self) -> Option<Arc<Plan>> {
         let resumed = self.resumed.as_ref().map(|(_, plan)| Arc::clone(plan));
         resumed.or_else(|| self.rollout.as_ref().map(|had| Arc::clone(&had.plan)))
     }
 
-    /// Takes an answer, also one that no longer knows everything: the next question is on its way,
-    /// and lowering leads around what has failed since. Only an answer about a fabric that is gone
-    /// says nothing.
+    /// Adopts a plan, even one that does not cover the latest events: the next request follows, and
+    /// lowering leads around what has failed since. Only a plan for a replaced fabric is dropped.
     fn adopt_plan(&mut self, result: &PlanResult) -> Effects {
         self.requested = None;
         if result.inputs < self.learned {
@@ -412,17 +406,19 @@ impl State {
         self.resumed.take_if(|(inputs, _)| *inputs <= result.inputs);
         let findings = result.report.findings.clone();
         let fabric = self.usable_fabric(&self.policy);
-        let same = |had: &PlanRollout| {
-            let is_returning = had.returning == self.returning.part_set();
-            let is_same = *had.plan == *result.plan && had.fabric == fabric && is_returning;
-            is_same && had.generation > self.spent
-        };
-        let is_same = self.rollout.as_ref().is_some_and(same);
+        // A plan equal to the one in force uses no generation, unless an earlier leader may have
+        // used the present one: switches that it wrote must be written again.
+        let is_same = self.rollout.as_ref().is_some_and(|had| {
+            *had.plan == *result.plan
+                && had.fabric == fabric
+                && had.returning == self.returning.part_set()
+                && had.generation > self.spent
+        });
         let rollout = (!is_same).then(|| self.roll_out(&result.plan, &result.report));
         Effects { rollout, findings, ..Effects::default() }
     }
 
-    /// Numbers a plan on the fabric as it is, which is then what is decided.
+    /// Puts a plan in force on the present fabric, under the next generation.
     fn roll_out(&mut self, plan: &Arc<Plan>, report: &Arc<PlanReport>) -> PlanRollout {
         self.generation = self.generation.max(self.spent) + 1;
         let rollout = PlanRollout {
@@ -437,10 +433,11 @@ impl State {
         rollout
     }
 
-    /// The fabric as it is planned for: without what is drained, and what is not to be used yet.
+    /// The fabric as the planner gets it: without drained and returning parts.
     fn usable_fabric(&self, policy: &Policy) -> Fabric {
-        let drained = policy.apply_drains(&self.fabric);
-        let drained = drained.expect("drains are checked when policy or fabric are taken in");
+        let drained = policy
+            .apply_drains(&self.fabric)
+            .expect("drains are checked when a policy or fabric is applied");
         drained.with_changes(self.returning.drain_changes())
     }
 }

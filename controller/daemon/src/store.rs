@@ -1,10 +1,9 @@
-//! What outlives the controller: jobs, policy with its history, the fabric where it was found, the
-//! last term and the generations that were spent.
+//! The state that survives a restart: jobs, policy revisions, a discovered fabric, the last term
+//! and the generations that were used.
 //!
-//! [`runtime`](crate::runtime) recalls it at start and writes every change before it acknowledges
-//! the change. The decision: what is stored are documents, in the names that people use. Ids mean
-//! something in one fabric of one run only; a store of names survives a fabric that has grown, and
-//! can be read with the same reader as any file.
+//! [`runtime`](crate::runtime) reads it at start and writes every change before it acknowledges the
+//! change. The decision: the store has documents with names. Ids are valid in one fabric of one run
+//! only; names stay valid in a fabric that has grown, and the reader is that of document files.
 
 use std::path::Path;
 
@@ -20,9 +19,9 @@ use crate::policy_history::PolicyRevision;
 #[cfg(test)]
 mod tests;
 
-/// The latest of each fact, by name.
+/// The latest value of each fact, by name.
 const FACTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("facts");
-/// Every edition of the policy, by its number.
+/// Every policy revision, by its number.
 const POLICIES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("policy_revisions");
 
 /// The version of the names and documents in the store; a store of another version is refused.
@@ -37,7 +36,7 @@ const FABRIC: &str = "fabric";
 /// The store cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// It cannot be opened: another process has it, or it is no store.
+    /// It cannot be opened: another process has it open, or the file is no store.
     #[error("cannot open the store")]
     Open(#[source] Box<redb::DatabaseError>),
     /// It was written by another version of the controller.
@@ -59,10 +58,10 @@ pub enum StoreError {
         #[source]
         source: Box<redb::Error>,
     },
-    /// What is stored under a name is not what belongs there.
+    /// A stored value cannot be parsed.
     #[error("the store's {what} cannot be read")]
     Content {
-        /// The name.
+        /// The name of the value.
         what: &'static str,
         /// Why.
         #[source]
@@ -70,42 +69,42 @@ pub enum StoreError {
     },
 }
 
-/// One change that is to outlive the controller.
+/// One change to store.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StoreRecord {
-    /// This term is used up.
+    /// The last term used.
     Term(u64),
-    /// Generations up to this one may be used up.
+    /// The highest generation that may be used.
     Generation(u64),
-    /// The edition of the policy that is in force.
+    /// The policy revision in force.
     Policy(Box<PolicyRevision>),
-    /// All jobs that documents tell of.
+    /// All jobs of documents.
     Jobs(JobsDocument),
-    /// All jobs that tell of themselves.
+    /// All reported jobs.
     ReportedJobs(JobsDocument),
-    /// The fabric, where it was found.
+    /// The fabric that discovery found.
     Fabric(FabricDocument),
 }
 
-/// What was recorded last.
+/// The latest of all stored records.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoredState {
     /// The last term used; 0 if none was.
     pub term: u64,
-    /// The highest generation that may be used up.
+    /// The highest generation that may be used.
     pub generation: u64,
-    /// The edition of the policy that is in force.
+    /// The policy revision in force.
     pub policy: Option<PolicyRevision>,
-    /// The jobs that documents tell of.
+    /// The jobs of documents.
     pub jobs: Option<JobsDocument>,
-    /// The jobs that told of themselves.
+    /// The reported jobs.
     pub reported_jobs: Option<JobsDocument>,
-    /// The fabric, where it was found.
+    /// The fabric that discovery found.
     pub fabric: Option<FabricDocument>,
 }
 
 impl StoredState {
-    /// Whether a record would change nothing.
+    /// Whether this record is stored already.
     pub fn holds_record(&self, record: &StoreRecord) -> bool {
         match record {
             StoreRecord::Term(term) => self.term >= *term,
@@ -117,7 +116,7 @@ impl StoredState {
         }
     }
 
-    /// The documents about the fabric, as records.
+    /// The stored policy and jobs, as records.
     pub fn document_records(&self) -> impl Iterator<Item = StoreRecord> + use<> {
         let policy = self.policy.clone().map(Box::new).map(StoreRecord::Policy);
         let jobs = self.jobs.clone().map(StoreRecord::Jobs);
@@ -125,7 +124,7 @@ impl StoredState {
         policy.into_iter().chain(jobs).chain(reported)
     }
 
-    /// No longer knows what is stored of this kind. Numbers only rise, and stay.
+    /// Marks the stored value of this kind as unknown. Numbers only rise, so they stay.
     pub fn forget_record(&mut self, record: &StoreRecord) {
         match record {
             StoreRecord::Term(_) | StoreRecord::Generation(_) => {}
@@ -136,7 +135,7 @@ impl StoredState {
         }
     }
 
-    /// Takes a record in.
+    /// Applies a record that was stored.
     pub fn apply_record(&mut self, record: StoreRecord) {
         match record {
             StoreRecord::Term(term) => self.term = term,
@@ -156,24 +155,24 @@ pub struct EmbeddedStore {
 }
 
 impl EmbeddedStore {
-    /// Opens the store at `path`, or begins one there.
+    /// Opens the store at `path`, or creates it.
     ///
     /// # Errors
-    /// It is no store, or another process has it open.
+    /// The file is no store, or another process has it open.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         Self::check_schema(Database::create(path).map_err(open_error)?)
     }
 
-    /// The same on storage of another kind than a file.
+    /// Opens or creates a store on other storage than a file.
     ///
     /// # Errors
-    /// What is there is no store.
+    /// The storage has no store and is not empty.
     pub fn open_backend(storage: impl StorageBackend) -> Result<Self, StoreError> {
         let database = Database::builder().create_with_backend(storage);
         Self::check_schema(database.map_err(open_error)?)
     }
 
-    /// What was recorded last.
+    /// Reads the latest of all records.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -188,67 +187,65 @@ impl EmbeddedStore {
         })
     }
 
-    /// Every edition that was ever in force, the first one first.
+    /// Every policy revision that was ever in force, the earliest first.
     ///
     /// # Errors
     /// The store cannot be read.
     pub fn policy_revisions(&self) -> Result<Vec<PolicyRevision>, StoreError> {
-        let read = || {
-            let transaction = self.database.begin_read()?;
-            let table = match transaction.open_table(POLICIES) {
-                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-                table => table?,
-            };
-            let rows = table.iter()?;
-            rows.map(|row| Ok(row?.1.value().to_vec()))
-                .collect::<Result<Vec<Vec<u8>>, redb::Error>>()
-        };
-        let rows = read().map_err(access_error("read"))?;
+        let rows = self.read_policy_rows().map_err(access_error("read"))?;
         rows.iter().map(|row| parse_json("policies", row)).collect()
     }
 
-    /// Records changes, all or none. They are on the disk when this returns.
+    fn read_policy_rows(&self) -> Result<Vec<Vec<u8>>, redb::Error> {
+        let transaction = self.database.begin_read()?;
+        let table = match transaction.open_table(POLICIES) {
+            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+            table => table?,
+        };
+        table.iter()?.map(|row| Ok(row?.1.value().to_vec())).collect()
+    }
+
+    /// Stores changes, all or none. They are on the disk when this returns.
     ///
     /// # Errors
     /// The disk is full, or fails.
     pub fn write_records(&self, records: &[StoreRecord]) -> Result<(), StoreError> {
-        let write = || {
-            let transaction = self.database.begin_write()?;
-            {
-                let mut facts = transaction.open_table(FACTS)?;
-                let mut policies = transaction.open_table(POLICIES)?;
-                facts.insert(SCHEMA, &to_json(&SCHEMA_VERSION)[..])?;
-                for record in records {
-                    match record {
-                        StoreRecord::Term(term) => facts.insert(TERM, &to_json(term)[..])?,
-                        StoreRecord::Generation(number) => {
-                            facts.insert(GENERATION, &to_json(number)[..])?
-                        }
-                        StoreRecord::Jobs(jobs) => facts.insert(JOBS, &to_json(jobs)[..])?,
-                        StoreRecord::ReportedJobs(jobs) => {
-                            facts.insert(REPORTED_JOBS, &to_json(jobs)[..])?
-                        }
-                        StoreRecord::Fabric(fabric) => {
-                            facts.insert(FABRIC, &to_json(fabric)[..])?
-                        }
-                        StoreRecord::Policy(revision) => {
-                            policies.insert(revision.number, &to_json(revision)[..])?
-                        }
-                    };
-                }
+        self.write_transaction(records).map_err(access_error("write"))
+    }
+
+    fn write_transaction(&self, records: &[StoreRecord]) -> Result<(), redb::Error> {
+        let transaction = self.database.begin_write()?;
+        // The tables borrow the transaction and must be dropped before it is committed.
+        {
+            let mut facts = transaction.open_table(FACTS)?;
+            let mut policies = transaction.open_table(POLICIES)?;
+            facts.insert(SCHEMA, &to_json(&SCHEMA_VERSION)[..])?;
+            for record in records {
+                let (name, value) = match record {
+                    StoreRecord::Term(term) => (TERM, to_json(term)),
+                    StoreRecord::Generation(number) => (GENERATION, to_json(number)),
+                    StoreRecord::Jobs(jobs) => (JOBS, to_json(jobs)),
+                    StoreRecord::ReportedJobs(jobs) => (REPORTED_JOBS, to_json(jobs)),
+                    StoreRecord::Fabric(fabric) => (FABRIC, to_json(fabric)),
+                    StoreRecord::Policy(revision) => {
+                        policies.insert(revision.number, &to_json(revision)[..])?;
+                        continue;
+                    }
+                };
+                facts.insert(name, &value[..])?;
             }
-            Ok(transaction.commit()?)
-        };
-        write().map_err(access_error("write"))
+        }
+        Ok(transaction.commit()?)
     }
 
     /// The store in this database, unless another version wrote it. A new one has no schema yet,
-    /// and no table either; every write brings both.
+    /// and no table either; every write creates both.
     fn check_schema(database: Database) -> Result<Self, StoreError> {
         let store = Self { database };
         let found = match store.read_fact(SCHEMA)? {
             Some(found) => found,
-            None if store.has_facts()? => 1,
+            // Version 1 wrote facts without a schema.
+            None if store.has_facts().map_err(access_error("read"))? => 1,
             None => SCHEMA_VERSION,
         };
         match found {
@@ -257,36 +254,34 @@ impl EmbeddedStore {
         }
     }
 
-    fn has_facts(&self) -> Result<bool, StoreError> {
-        let open = || match self.database.begin_read()?.open_table(FACTS) {
+    fn has_facts(&self) -> Result<bool, redb::Error> {
+        match self.database.begin_read()?.open_table(FACTS) {
             Err(redb::TableError::TableDoesNotExist(_)) => Ok(false),
             table => Ok(table.map(|_| true)?),
-        };
-        open().map_err(access_error("read"))
+        }
     }
 
     fn read_fact<T: DeserializeOwned>(&self, name: &'static str) -> Result<Option<T>, StoreError> {
-        let read = || {
-            let transaction = self.database.begin_read()?;
-            match transaction.open_table(FACTS) {
-                Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
-                table => Ok(table?.get(name)?.map(|value| value.value().to_vec())),
-            }
-        };
-        let value: Option<Vec<u8>> = read().map_err(access_error("read"))?;
+        let value = self.read_fact_bytes(name).map_err(access_error("read"))?;
         value.map(|value| parse_json(name, &value)).transpose()
+    }
+
+    fn read_fact_bytes(&self, name: &'static str) -> Result<Option<Vec<u8>>, redb::Error> {
+        let transaction = self.database.begin_read()?;
+        match transaction.open_table(FACTS) {
+            Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
+            table => Ok(table?.get(name)?.map(|value| value.value().to_vec())),
+        }
     }
 }
 
-/// The document that states these jobs of `fabric`.
+/// The document of these jobs, with the names of `fabric`.
 pub fn jobs_document(fabric: &Fabric, jobs: &[Job]) -> JobsDocument {
-    let jobs = jobs.iter().map(|job| job_document(fabric, job));
-    JobsDocument { jobs: jobs.collect() }
+    JobsDocument { jobs: jobs.iter().map(|job| job_document(fabric, job)).collect() }
 }
 
 fn job_document(fabric: &Fabric, job: &Job) -> JobDocument {
-    let gpus = job.gpus.iter();
-    let gpus = gpus.map(|(host, gpus)| (fabric.host(*host).name.clone(), *gpus));
+    let gpus = job.gpus.iter().map(|(host, gpus)| (fabric.host(*host).name.clone(), *gpus));
     let flows = job.flows.iter().map(|flow| {
         let [src, dst] = [flow.src, flow.dst].map(|nic| fabric.nic(nic));
         FlowDocument {

@@ -1,10 +1,10 @@
 //! Traces of changes, for a collector that speaks OTLP.
 //!
-//! A trace is one generation: from what was heard first, over decision, plan and lowering, to the
-//! write on each switch and until that was seen there. [`runtime`](crate::runtime) hands a change
-//! over once every switch holds it, or the next one has overtaken it. The decision: nothing on the
-//! way of a change knows of traces. The instants of all stages are noted anyway, and spans are made
-//! of them afterwards, so that tracing delays no write and costs nothing where it is off.
+//! A trace is one generation: from the first report, over decision, plan and lowering, to the write
+//! on each switch and its verification. [`runtime`](crate::runtime) exports a change once every
+//! switch holds it, or the next one has superseded it. The decision: no stage of a change depends
+//! on traces. The instants of all stages are recorded anyway, and spans are built from them
+//! afterwards, so tracing delays no write and costs nothing where it is off.
 
 mod collector;
 
@@ -23,19 +23,19 @@ use crate::clock::Clock;
 use crate::config::TracesConfig;
 use crate::southbound::{DesiredTables, DesiredTimestamps, SwitchStatus};
 
-/// Why there is no telling, with what the configuration says.
+/// Why the exporter cannot be created with this configuration.
 type ExporterError = Box<dyn std::error::Error + Send + Sync>;
 
 /// How a change ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChangeEnd {
-    /// Every switch that is not down was seen to hold it.
+    /// Every switch that is not down was verified to hold it.
     Verified(Instant),
     /// The next generation came before that.
     Superseded(Instant),
 }
 
-/// Who tells of changes.
+/// The exporter of traces.
 #[derive(Debug)]
 pub(crate) struct TraceExporter {
     provider: SdkTracerProvider,
@@ -45,10 +45,10 @@ pub(crate) struct TraceExporter {
 }
 
 impl TraceExporter {
-    /// A teller to the collector, which need not be there. Needs a tokio runtime.
+    /// An exporter to the collector, which may be unreachable. Needs a tokio runtime.
     ///
     /// # Errors
-    /// The certificates are no use, or the exporter cannot be made.
+    /// The certificates are invalid, or the exporter cannot be created.
     pub(crate) fn new(traces: &TracesConfig, clock: Clock) -> Result<Self, ExporterError> {
         let batches = BatchConfigBuilder::default()
             .with_max_queue_size(traces.queue.get())
@@ -70,7 +70,7 @@ impl TraceExporter {
         Ok(Self { tracer: provider.tracer("crux"), provider, clock, traces: traces.clone() })
     }
 
-    /// Tells of a change, with the lines of the switches that were seen to hold it.
+    /// Exports a change, with the statuses of the switches that hold it.
     pub(crate) fn export_change<'a>(
         &self,
         desired: &DesiredTables,
@@ -96,8 +96,8 @@ impl TraceExporter {
         change.span().end_with_timestamp(self.clock.wall_time(at));
     }
 
-    /// What a switch was written, from the first write to the read that showed it; nothing where it
-    /// held its tables already.
+    /// Exports the writes to a switch, from the first write to the read that verified them; none if
+    /// it held its tables already.
     fn export_write(&self, change: &Context, status: &SwitchStatus) {
         let seen = status.verified;
         let Some((seen, first)) = seen.and_then(|seen| Some((seen, seen.first_write?))) else {
@@ -113,18 +113,18 @@ impl TraceExporter {
         write.end_with_timestamp(at);
     }
 
-    /// A span below another; below nothing, it is the root of a trace.
+    /// A span below its parent; below an empty context, it is the root of a trace.
     fn start_span(
         &self,
         parent: &Context,
         span: SpanBuilder,
         from: Instant,
     ) -> <SdkTracer as Tracer>::Span {
-        let span = span.with_start_time(self.clock.wall_time(from));
-        span.start_with_context(&self.tracer, parent)
+        let start = self.clock.wall_time(from);
+        span.with_start_time(start).start_with_context(&self.tracer, parent)
     }
 
-    /// Sends what waits, for no longer than one message may take.
+    /// Sends the queued spans, within the deadline of one message.
     pub(crate) async fn shut_down(self) {
         let closing = spawn_blocking(move || {
             let within = self.traces.deadline;
@@ -136,9 +136,11 @@ impl TraceExporter {
     }
 }
 
-/// What a generation went through before it was written, from when to when; what took no time is
-/// left out.
-fn stage_spans(timestamps: &DesiredTimestamps) -> impl Iterator<Item = (&'static str, Instant, Instant)> {
+/// The stages of a generation before it was written, with their beginnings and ends; those that
+/// took no time are left out.
+fn stage_spans(
+    timestamps: &DesiredTimestamps,
+) -> impl Iterator<Item = (&'static str, Instant, Instant)> {
     let origin = timestamps.origin;
     let asked = origin.planning_started.unwrap_or(timestamps.planned);
     let stages = [
@@ -150,7 +152,7 @@ fn stage_spans(timestamps: &DesiredTimestamps) -> impl Iterator<Item = (&'static
     stages.into_iter().filter(|(_, from, to)| from < to)
 }
 
-/// A number as attributes have them.
+/// A numeric attribute; OpenTelemetry has signed integers only.
 fn number_attribute(name: &'static str, value: u64) -> KeyValue {
     KeyValue::new(name, i64::try_from(value).unwrap_or(i64::MAX))
 }

@@ -1,30 +1,30 @@
 //! How long the stages of changes took, from the event to the last verified switch.
 //!
-//! The task looks when a session has something to say, and counts a generation once, when every
-//! switch that is not down was seen to hold it. The decision: sums in fixed classes, as Prometheus
-//! has histograms, so that memory does not grow and rates can be taken over any time.
+//! A generation counts once, when every switch that is not down is verified to hold it. The
+//! decision: fixed buckets as in Prometheus histograms, so that memory does not grow and rates can
+//! be computed over any time.
 
 use tokio::time::Instant;
 
 use crate::southbound::ChangeTiming;
 
-/// Upper bounds of the classes, seconds: from a millisecond, in steps of about two, to a minute.
+/// Upper bounds of the buckets, seconds: from a millisecond, in steps of about two, to a minute.
 pub(crate) const BUCKET_BOUNDS: [f64; 15] =
     [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0];
 
-/// Durations by class.
+/// A histogram of durations.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LatencyHistogram {
-    /// How many were not longer than the bound of each class, and than that of no lower one.
+    /// How many fell into each bucket: within its bound, and above the bound before it.
     pub counts: [u64; BUCKET_BOUNDS.len()],
-    /// All of them.
+    /// How many there were in all.
     pub count: u64,
     /// Their sum, seconds.
     pub sum: f64,
 }
 
 impl LatencyHistogram {
-    /// Counts one.
+    /// Counts one duration, in seconds.
     pub fn observe_seconds(&mut self, seconds: f64) {
         if let Some(bucket) = BUCKET_BOUNDS.iter().position(|bound| seconds <= *bound) {
             self.counts[bucket] += 1;
@@ -33,7 +33,12 @@ impl LatencyHistogram {
         self.sum += seconds;
     }
 
-    /// How many were not longer than each bound.
+    /// Counts the time between two instants.
+    fn observe_interval(&mut self, from: Instant, to: Instant) {
+        self.observe_seconds(to.saturating_duration_since(from).as_secs_f64());
+    }
+
+    /// How many were within each bound.
     pub fn cumulative_counts(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
         let below = self.counts.iter().scan(0, |below, count| {
             *below += count;
@@ -43,7 +48,7 @@ impl LatencyHistogram {
     }
 }
 
-/// The stages of changes.
+/// Durations of the stages of changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StageHistograms {
     /// From the event to the plan.
@@ -59,7 +64,7 @@ pub struct StageHistograms {
 }
 
 impl StageHistograms {
-    /// By name.
+    /// The histograms with the names of their stages.
     pub fn by_name(&self) -> [(&'static str, &LatencyHistogram); 5] {
         [
             ("plan", &self.plan),
@@ -71,15 +76,14 @@ impl StageHistograms {
     }
 
     pub(crate) fn observe_timing(&mut self, timing: &ChangeTiming) {
-        let seconds = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
         let timestamps = timing.timestamps;
-        self.plan.observe_seconds(seconds(timestamps.origin.received, timestamps.planned));
-        self.lower.observe_seconds(seconds(timestamps.planned, timestamps.lowered));
+        self.plan.observe_interval(timestamps.origin.received, timestamps.planned);
+        self.lower.observe_interval(timestamps.planned, timestamps.lowered);
         if let Some(first) = timing.first_write {
-            self.send.observe_seconds(seconds(timestamps.lowered, first));
+            self.send.observe_interval(timestamps.lowered, first);
         }
-        self.write.observe_seconds(seconds(timestamps.lowered, timing.verified));
-        self.all.observe_seconds(seconds(timestamps.origin.received, timing.verified));
+        self.write.observe_interval(timestamps.lowered, timing.verified);
+        self.all.observe_interval(timestamps.origin.received, timing.verified);
     }
 }
 

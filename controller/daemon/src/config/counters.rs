@@ -6,18 +6,18 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ConfigError, check_field, positive_duration};
+use super::{ConfigError, check_field, positive_duration, positive_rate};
 
 /// How often the switches' own counters are read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CountersConfig {
-    /// Whether they are.
+    /// Whether counters are read.
     pub is_enabled: bool,
-    /// Between two readings of a switch.
+    /// Time between two readings of a switch.
     pub interval: Duration,
     /// Counters read of one switch in a second.
     pub entries_per_second: NonZeroU32,
-    /// What jobs say and switches count may differ by this share.
+    /// The share by which reports and counters may differ.
     pub disagreement_min: f64,
 }
 
@@ -51,12 +51,7 @@ impl TryFrom<&RawCounters> for CountersConfig {
         let share = raw.disagree_min > 0.0 && raw.disagree_min <= 1.0;
         let wanted = "above 0, at most 1";
         check_field("counters.disagree_min", &raw.disagree_min, wanted, share)?;
-        let budget = NonZeroU32::new(raw.entries_per_second);
-        let budget = budget.ok_or_else(|| ConfigError::Invalid {
-            field: "counters.entries_per_second",
-            found: "0".to_owned(),
-            wanted: "above 0",
-        })?;
+        let budget = positive_rate("counters.entries_per_second", raw.entries_per_second)?;
         Ok(Self {
             is_enabled: raw.enabled,
             interval: positive_duration("counters.interval_ms", raw.interval_ms)?,

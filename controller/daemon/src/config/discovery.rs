@@ -7,27 +7,27 @@ use serde::{Deserialize, Serialize};
 
 use super::{ConfigError, check_field, positive_duration};
 
-/// How cables and hosts are found.
+/// How cables and hosts are discovered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiscoveryConfig {
     /// Whether the controller probes by itself.
     pub is_enabled: bool,
-    /// Between two probes from a port.
+    /// Time between two probes from a port.
     pub probe_interval: Duration,
-    /// How long a cable without a probe counts as there.
+    /// How long a cable without a probe counts as working.
     pub stale_after: Duration,
-    /// Ports below this number are probed though no document connects them.
+    /// Ports below this number are probed even if no document connects them.
     pub ports: u16,
-    /// What is assumed of what is found, where that becomes the fabric.
+    /// Assumptions on discovered parts, if the discovered fabric is the fabric.
     pub assumptions: Option<DiscoveryDefaults>,
 }
 
-/// What probes cannot tell.
+/// Assumptions on what probes cannot measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DiscoveryDefaults {
-    /// Capacity of each cable that no document has, in Gb/s.
+    /// Speed of each cable that is in no document, in Gb/s.
     pub gbps: f64,
-    /// GPUs of each host that no document has.
+    /// GPUs of each host that is in no document.
     pub gpus: u32,
 }
 
@@ -78,7 +78,7 @@ impl TryFrom<&RawDiscovery> for DiscoveryConfig {
         let enough = raw.stale_ms >= raw.interval_ms.saturating_mul(2);
         let wanted = "at least two discovery.interval_ms";
         check_field("discovery.stale_ms", &raw.stale_ms, wanted, enough)?;
-        // Ports have nine bits, and the last are the program's own.
+        // Ports have nine bits; the last ones are reserved by the program.
         check_field("discovery.ports", &raw.ports, "at most 511", raw.ports <= 511)?;
         let is_speed = raw.gbps.is_finite() && raw.gbps > 0.0;
         check_field("discovery.gbps", &raw.gbps, "above 0", is_speed)?;

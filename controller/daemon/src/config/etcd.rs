@@ -1,8 +1,7 @@
-//! etcd: where it is, as whom to ask it, and how leadership is kept there.
+//! etcd: its servers, the user, and the timing of leadership.
 //!
-//! The decision: whoever names a user or certificates is told of mistakes in them whether or not
-//! there are servers to use them with; a file that is read only once etcd is needed would be
-//! missed then.
+//! The decision: user and certificates are checked even without servers, so that a mistake shows
+//! before etcd is first used.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -54,31 +53,31 @@ impl Default for RawEtcd {
     }
 }
 
-/// How a controller deals with etcd.
+/// The servers, user and timing of etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdConfig {
     /// Its servers, at least one.
     pub endpoints: Vec<String>,
-    /// Before every key.
+    /// Prefix of every key.
     pub prefix: String,
-    /// How long leadership outlives the last sign of the leader.
+    /// How long leadership lasts after the leader's last renewal.
     pub lease: Duration,
-    /// One call.
+    /// Deadline of one call.
     pub deadline: Duration,
     /// The wait before another server is tried.
     pub backoff: RetryBackoff,
-    /// As whom to ask it, if it has users.
+    /// The user, if etcd has users.
     pub user: Option<EtcdUser>,
-    /// What secures connections, if anything does.
+    /// TLS of connections, if it is configured.
     pub tls: Option<TlsConfig>,
 }
 
-/// Somebody whom etcd knows.
+/// A user of etcd with the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EtcdUser {
-    /// Their name.
+    /// The user name.
     pub name: String,
-    /// Their password.
+    /// The password in clear text.
     pub password: String,
 }
 
@@ -91,7 +90,7 @@ impl fmt::Debug for EtcdUser {
 }
 
 impl RawEtcd {
-    /// How to deal with etcd, if there is any.
+    /// Reads user and TLS files; none without servers.
     pub(super) fn load_etcd(&self, of: &RawConfig) -> Result<Option<EtcdConfig>, ConfigError> {
         let (user, tls) = (self.load_user()?, self.tls.load_files(&tls::ETCD)?);
         if self.endpoints.is_empty() {
@@ -99,10 +98,10 @@ impl RawEtcd {
         }
         let path = of.store.path.as_ref();
         let stored = path.map_or(String::new(), |path| path.display().to_string());
-        let wanted = "left out where etcd.endpoints says what shares jobs and policy";
+        let wanted = "left out with etcd.endpoints, as etcd then stores jobs and policy";
         check_field("store.path", &stored, wanted, path.is_none())?;
         let lease_s = self.lease_s;
-        // etcd itself makes shorter ones longer.
+        // etcd itself extends shorter leases to its minimum.
         check_field("etcd.lease_s", &lease_s, "at least 2 s", lease_s >= 2)?;
         let lease = Duration::from_secs(lease_s);
         let deadline = positive_duration("etcd.deadline_ms", self.deadline_ms)?;
@@ -131,8 +130,7 @@ impl RawEtcd {
                 let found = path.display();
                 let wanted = "a file with the password in its first line";
                 check_field(field, &found, wanted, !password.is_empty())?;
-                let name = name.clone();
-                Ok(Some(EtcdUser { name, password }))
+                Ok(Some(EtcdUser { name: name.clone(), password }))
             }
             (Some(_), None) => Err(missing_partner("etcd.user", field)),
             (None, Some(_)) => Err(missing_partner(field, "etcd.user")),

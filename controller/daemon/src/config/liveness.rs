@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{ConfigError, RetryBackoff, backoff_config, positive_duration};
 
-/// How long an observation must last to be believed.
+/// How long an observation must last before it is confirmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LivenessTimeouts {
-    /// Before something that failed counts as working again: at first, and at most.
+    /// Time before a failed part counts as working again: at first, and at most.
     pub hold_down: RetryBackoff,
-    /// Before a switch that does not answer counts as failed.
+    /// Time before a switch that does not answer counts as failed.
     pub switch_silence: Duration,
-    /// Before what works again is used although not all switches are seen to know of it.
+    /// Time before a part that works again is used although not all switches hold it.
     pub return_limit: Duration,
 }
 

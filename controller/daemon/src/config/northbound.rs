@@ -1,4 +1,4 @@
-//! Where people and programs are served, and what they may do there.
+//! The address for people and programs, and their access.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,34 +8,34 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ConfigError, check_field, positive_count};
+use super::{ConfigError, check_field, positive_count, positive_rate};
 
 /// Where people and programs are served, and what they may do there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NorthboundConfig {
-    /// Address; nobody is served without one.
+    /// The address; without one, nothing is served.
     pub listen: Option<SocketAddr>,
-    /// Who may do what by what they send; without tokens and certificates, whoever reaches the
-    /// address may do everything.
+    /// Access by token; without tokens and certificates, everybody who reaches the address has full
+    /// access.
     pub tokens: Vec<AccessToken>,
-    /// Who may do what by the certificate that they show.
+    /// Access by client certificate.
     pub certificates: Vec<AccessToken>,
-    /// Served over TLS, with these files.
+    /// Files of the TLS server, if it serves over TLS.
     pub tls: Option<TlsFiles>,
     /// The longest body of a request, bytes.
     pub body_max: NonZeroUsize,
-    /// Requests that are answered in a second, of each address.
+    /// Requests per second of each address.
     pub requests_per_second: NonZeroU32,
 }
 
-/// A token, or a client's certificate that is as good as one.
+/// A token or a client's certificate, which grants a role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessToken {
-    /// Whose it is.
+    /// The name of the owner.
     pub name: String,
-    /// What it is good for.
+    /// The role that it grants.
     pub role: AccessRole,
-    /// SHA-256 of it; of a certificate in DER.
+    /// SHA-256 of the token, or of the certificate in DER.
     pub sha256: [u8; 32],
 }
 
@@ -52,20 +52,20 @@ pub struct TlsFiles {
     pub client_roots: Option<PathBuf>,
 }
 
-/// What somebody may do.
+/// What a caller may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AccessRole {
-    /// Tell of jobs.
+    /// Send job reports.
     Report,
-    /// Ask everything.
+    /// Read everything.
     Read,
-    /// Ask and change everything, and tell of jobs.
+    /// Read and change everything, and send job reports.
     Write,
 }
 
 impl AccessRole {
-    /// Whether who has this role may do what needs the other.
+    /// Whether this role includes the one that a request needs.
     pub fn allows_role(self, needs: Self) -> bool {
         self == needs || self == Self::Write
     }
@@ -148,9 +148,10 @@ impl TryFrom<&RawNorthbound> for NorthboundConfig {
 
     fn try_from(raw: &RawNorthbound) -> Result<Self, ConfigError> {
         let tokens = parse_tokens("northbound.tokens.sha256", &raw.tokens)?;
-        let certificates = self::parse_tokens("northbound.certificates.sha256", &raw.certificates)?;
+        let certificates = parse_tokens("northbound.certificates.sha256", &raw.certificates)?;
         let certified = raw.tls.as_ref().and_then(|tls| tls.client_roots.as_ref());
-        let wanted = "left out without northbound.tls.client_roots, for nobody shows any then";
+        let wanted =
+            "left out without northbound.tls.client_roots, as clients then send no certificate";
         let is_asked = certificates.is_empty() || certified.is_some();
         check_field("northbound.certificates", &certificates.len(), wanted, is_asked)?;
         if let Some(listen) = raw.listen {
@@ -161,40 +162,36 @@ impl TryFrom<&RawNorthbound> for NorthboundConfig {
                           northbound.anyone = true";
             check_field("northbound.listen", &listen, wanted, !is_open || raw.anyone)?;
         }
-        let rate = NonZeroU32::new(raw.requests_per_second);
         Ok(Self {
             listen: raw.listen,
             tokens,
             certificates,
             tls: raw.tls.clone(),
             body_max: positive_count("northbound.body_max", raw.body_max)?,
-            requests_per_second: rate.ok_or_else(|| ConfigError::Invalid {
-                field: "northbound.requests_per_second",
-                found: "0".to_owned(),
-                wanted: "above 0",
-            })?,
+            requests_per_second: positive_rate(
+                "northbound.requests_per_second",
+                raw.requests_per_second,
+            )?,
         })
     }
 }
 
-/// Checks the digests, which stand in this field.
+/// Parses the digests of tokens or certificates, which are in this field.
 fn parse_tokens(field: &'static str, raw: &[RawToken]) -> Result<Vec<AccessToken>, ConfigError> {
-    let token = |raw: &RawToken| {
-        let wrong = || ConfigError::Invalid {
+    let tokens = raw.iter().map(|raw| {
+        let sha256 = parse_sha256(&raw.sha256).ok_or_else(|| ConfigError::Invalid {
             field,
             found: format!("{} digits for `{}`", raw.sha256.len(), raw.name),
             wanted: "64 hexadecimal digits, as sha256sum prints them",
-        };
-        let digits: Option<Vec<u8>> = (0..raw.sha256.len())
-            .step_by(2)
-            .map(|at| u8::from_str_radix(raw.sha256.get(at..at + 2)?, 16).ok())
-            .collect();
-        let sha256 = digits.and_then(|digits| digits.try_into().ok());
-        Ok(AccessToken {
-            name: raw.name.clone(),
-            role: raw.role,
-            sha256: sha256.ok_or_else(wrong)?,
-        })
-    };
-    raw.iter().map(token).collect()
+        })?;
+        Ok(AccessToken { name: raw.name.clone(), role: raw.role, sha256 })
+    });
+    tokens.collect()
+}
+
+fn parse_sha256(digits: &str) -> Option<[u8; 32]> {
+    let pairs = (0..digits.len()).step_by(2);
+    let bytes: Option<Vec<u8>> =
+        pairs.map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok()).collect();
+    bytes?.try_into().ok()
 }

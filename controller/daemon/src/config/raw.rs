@@ -1,7 +1,7 @@
-//! The configuration as files spell it, with the default of every field.
+//! The configuration in the form of files, with the default of every field.
 //!
-//! [`Config`](super::Config) is made from it and checks it. The decision: every field may be left
-//! out, so an empty file is a configuration, and printing this type is printing all of them.
+//! [`Config`](super::Config) is built from it and checks it. The decision: every field may be left
+//! out, so an empty file is a configuration, and printing this type prints every field.
 
 use std::path::PathBuf;
 
@@ -30,7 +30,7 @@ pub struct RawConfig {
     pub switches: RawSwitches,
     /// Bounds of queues, in messages.
     pub queues: RawQueues,
-    /// Deadlines, in milliseconds.
+    /// Deadlines of the controller, in milliseconds.
     pub deadlines: RawDeadlines,
     /// How the tables of switches are kept at the plan.
     pub reconcile: RawReconcile,
@@ -40,7 +40,7 @@ pub struct RawConfig {
     pub discovery: RawDiscovery,
     /// The address for people and programs, and their access.
     pub northbound: RawNorthbound,
-    /// Job reports.
+    /// Bounds and timing of job reports.
     pub telemetry: RawTelemetry,
     /// Readings of the switches' counters.
     pub counters: RawCounters,
@@ -99,7 +99,7 @@ pub struct RawQueues {
     pub stream: usize,
 }
 
-/// Deadlines, in milliseconds.
+/// Deadlines of the controller, in milliseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawDeadlines {
@@ -157,17 +157,17 @@ pub struct RawReconcile {
     pub foreign: ForeignEntryPolicy,
 }
 
-/// What becomes of entries that no controller of ours wrote. What they replace or hide of ours is
-/// restored in any case.
+/// What happens to entries that no controller of ours wrote. Entries of ours that they replace or
+/// hide are restored in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ForeignEntryPolicy {
-    /// They go: the switch holds what is planned and nothing else.
+    /// They are deleted: the switch holds the planned entries only.
     #[default]
     Delete,
-    /// They stay.
+    /// They are kept.
     Keep,
-    /// They stay, and a finding says so.
+    /// They are kept and reported as a finding.
     Report,
 }
 

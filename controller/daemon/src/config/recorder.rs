@@ -1,4 +1,4 @@
-//! Where the flight recorder writes, and how much it keeps.
+//! The folder of the flight recorder, and how much it keeps.
 
 use std::path::PathBuf;
 
@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{ConfigError, check_field, positive_count};
 
-/// Where a controller records, and how much.
+/// The folder of the flight recorder, and how much it keeps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordingConfig {
-    /// The folder of the ring; it is made if it is not there.
+    /// The folder of the ring; it is created if it does not exist.
     pub folder: PathBuf,
-    /// A file that is longer is followed by the next.
+    /// Length after which the next file begins.
     pub file_bytes: u64,
-    /// Files that are kept.
+    /// How many files are kept.
     pub files: usize,
 }
 
@@ -41,7 +41,7 @@ impl Default for RawRecorder {
 }
 
 impl RawRecorder {
-    /// Where to record, if a folder is named.
+    /// Checks the bounds; none without a folder.
     pub(super) fn load_recorder(&self) -> Result<Option<RecordingConfig>, ConfigError> {
         let enough = self.file_bytes >= 4_096;
         let field = "recorder.file_bytes";

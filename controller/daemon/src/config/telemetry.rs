@@ -1,4 +1,4 @@
-//! How jobs may tell of themselves.
+//! Bounds and timing of job reports.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
@@ -6,38 +6,38 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ConfigError, check_field, positive_count, positive_duration};
+use super::{ConfigError, check_field, positive_count, positive_duration, positive_rate};
 
-/// How jobs may tell of themselves.
+/// Bounds and timing of job reports.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TelemetryConfig {
-    /// A job that says nothing for this long counts as ended.
+    /// Silence after which a job counts as ended.
     pub grace: Duration,
-    /// Iterations after which enough is known of a job.
+    /// Iterations after which a job has been profiled.
     pub profile_iterations: u64,
     /// A job is profiled for no longer than this.
     pub profile_longest: Duration,
     /// Jobs that are profiled at once.
     pub profiled_at_once: NonZeroUsize,
-    /// A job that differs by more than this share from what is planned is planned anew.
+    /// Share by which a job must differ from its plan to be planned again.
     pub change_min: f64,
-    /// Jobs.
+    /// Reported jobs in all.
     pub jobs: NonZeroUsize,
     /// Jobs of one stream.
     pub jobs_per_reporter: NonZeroUsize,
-    /// Reports that are read from one stream in a second.
+    /// Reports per second that are read from one stream.
     pub reports_per_second: NonZeroU32,
     /// Open streams.
     pub streams: NonZeroUsize,
     /// Open streams from one address.
     pub streams_per_address: NonZeroUsize,
-    /// Reports that wait, all streams together.
+    /// Reports that may wait, of all streams together.
     pub queue: NonZeroUsize,
-    /// Between two looks at who is silent.
+    /// Time between two checks for silent jobs.
     pub tick: Duration,
 }
 
-/// Job reports.
+/// Bounds and timing of job reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawTelemetry {
@@ -107,12 +107,6 @@ impl TryFrom<&RawTelemetry> for TelemetryConfig {
         let iterations = raw.profile_iterations;
         let field = "telemetry.profile_iterations";
         check_field(field, &iterations, "above 0", iterations > 0)?;
-        let rate = NonZeroU32::new(raw.reports_per_second);
-        let rate = rate.ok_or_else(|| ConfigError::Invalid {
-            field: "telemetry.reports_per_second",
-            found: "0".to_owned(),
-            wanted: "above 0",
-        })?;
         Ok(Self {
             grace: positive_duration("telemetry.grace_ms", raw.grace_ms)?,
             profile_iterations: iterations,
@@ -127,7 +121,10 @@ impl TryFrom<&RawTelemetry> for TelemetryConfig {
                 "telemetry.jobs_per_reporter",
                 raw.jobs_per_reporter,
             )?,
-            reports_per_second: rate,
+            reports_per_second: positive_rate(
+                "telemetry.reports_per_second",
+                raw.reports_per_second,
+            )?,
             streams: positive_count("telemetry.streams", raw.streams)?,
             streams_per_address: positive_count(
                 "telemetry.streams_per_address",

@@ -1,8 +1,8 @@
-//! TLS towards switches, etcd and a collector of traces: which roots their certificates have, and
-//! what the controller shows.
+//! TLS towards switches, etcd and a collector of traces: the roots of their certificates, and the
+//! certificate of the controller.
 //!
-//! The decision: the files are read with the configuration. One that is missing or cannot be read
-//! is a mistake in the configuration and told as such, not a switch that is out of reach.
+//! The decision: the files are read with the configuration. A missing or unreadable file is an
+//! error of the configuration, and not a switch that cannot be reached.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub struct RawTls {
     pub domain: Option<String>,
 }
 
-/// What secures connections.
+/// Roots and identity of a TLS client.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TlsConfig {
     /// The roots of the servers' certificates, in PEM.
@@ -50,13 +50,13 @@ impl fmt::Debug for TlsConfig {
 }
 
 impl TlsConfig {
-    /// How a server is called, `host:port`, where this secures connections to it or nothing does.
+    /// The URI of a server, `host:port`: `https` with TLS, else `http`.
     pub(crate) fn server_uri(tls: Option<&Self>, server: &str) -> String {
         let scheme = tls.map_or("http", |_| "https");
         format!("{scheme}://{server}")
     }
 
-    /// The same server with this, where anything secures connections to it.
+    /// The endpoint with TLS, if it is configured.
     pub(crate) fn secure_endpoint(tls: Option<&Self>, server: Endpoint) -> Result<Endpoint, Error> {
         match tls {
             Some(tls) => server.tls_config(tls.client_config()),
@@ -76,26 +76,26 @@ impl TlsConfig {
     }
 }
 
-/// Where in a configuration the files are named.
+/// Names of the fields that have the files, for errors.
 pub(super) struct TlsFields {
     ca: &'static str,
     cert: &'static str,
     key: &'static str,
 }
 
-/// Towards switches.
+/// The fields of TLS towards switches.
 pub(super) const SWITCHES: TlsFields = TlsFields { ca: "tls.ca", cert: "tls.cert", key: "tls.key" };
 
-/// Towards etcd.
+/// The fields of TLS towards etcd.
 pub(super) const ETCD: TlsFields =
     TlsFields { ca: "etcd.tls.ca", cert: "etcd.tls.cert", key: "etcd.tls.key" };
 
-/// Towards the collector of traces.
+/// The fields of TLS towards the collector of traces.
 pub(super) const TRACES: TlsFields =
     TlsFields { ca: "traces.tls.ca", cert: "traces.tls.cert", key: "traces.tls.key" };
 
 impl RawTls {
-    /// Reads the files.
+    /// Reads the files; none without roots.
     pub(super) fn load_files(&self, fields: &TlsFields) -> Result<Option<TlsConfig>, ConfigError> {
         let identity = match (&self.cert, &self.key) {
             (Some(cert), Some(key)) => {
@@ -122,7 +122,7 @@ pub(super) fn read_file(field: &'static str, path: &Path) -> Result<Vec<u8>, Con
     std::fs::read(path).map_err(|source| ConfigError::File { field, path: path.to_owned(), source })
 }
 
-/// One of two fields of which neither is any use without the other.
+/// The error that a field requires another one.
 pub(super) fn missing_partner(field: &'static str, other: &'static str) -> ConfigError {
     ConfigError::MissingPartner { field, other }
 }

@@ -1,7 +1,7 @@
-//! Where traces of changes go.
+//! Export of traces of changes.
 //!
-//! The decision: the address says whether TLS secures it, as it does for every other client of a
-//! collector, and must not say otherwise than whether there are roots to trust.
+//! The decision: the scheme of the address selects TLS, as for every other client of a collector,
+//! and it must agree with whether roots are configured.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -13,22 +13,22 @@ use tonic::transport::Endpoint;
 use super::tls::{self, RawTls, TlsConfig};
 use super::{ConfigError, check_field, positive_count, positive_duration};
 
-/// Where traces of changes go, and how many.
+/// The collector of traces, and how many are sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TracesConfig {
     /// A collector's OTLP/gRPC receiver: an `https` address where there is `tls`, else `http`.
     pub endpoint: String,
-    /// Whose traces the collector takes them for.
+    /// The service name of the traces.
     pub service: String,
-    /// The share of changes that are told, 0..=1.
+    /// The share of changes that are exported, 0..=1.
     pub ratio: f64,
-    /// Spans that wait to be sent; what is more is lost.
+    /// Spans that may wait to be sent; more are dropped.
     pub queue: NonZeroUsize,
-    /// Between two messages to the collector.
+    /// The time between two messages to the collector.
     pub interval: Duration,
-    /// One message, and the last one when the controller stops.
+    /// The deadline of one message, also of the last one when the controller stops.
     pub deadline: Duration,
-    /// What secures the connection, if anything does.
+    /// TLS of the connection, if it is configured.
     pub tls: Option<TlsConfig>,
 }
 
@@ -73,7 +73,7 @@ impl Default for RawTraces {
 }
 
 impl RawTraces {
-    /// Reads the files and makes sense of it; nothing without an endpoint.
+    /// Reads the TLS files and checks the fields; none without an endpoint.
     pub(super) fn load_traces(&self) -> Result<Option<TracesConfig>, ConfigError> {
         let share = (0.0..=1.0).contains(&self.ratio);
         check_field("traces.ratio", &self.ratio, "0 to 1", share)?;

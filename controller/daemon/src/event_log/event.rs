@@ -1,7 +1,7 @@
-//! What can happen, as it is told: a kind with its fields, and one sentence for people.
+//! Events for operators: a kind with its fields, and one sentence for people.
 //!
-//! The decision: the sentence is made here, once. The command line, the page and the terminal all
-//! show it, and none has words of its own.
+//! The decision: the sentence is written here, once. The command line, the page and the terminal
+//! all show it, and none has a text of its own.
 
 use std::fmt;
 
@@ -12,15 +12,15 @@ use topology::{Finding, Severity};
 use crate::policy_history::UnixMs;
 use crate::preview::ValueChange;
 
-/// Something that happened.
+/// An event in the fabric or the controller, as operators see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Event")]
 pub struct OperatorEvent {
     /// Its number, rising by one from the start of this run of the controller.
     pub sequence: u64,
-    /// When it was seen, milliseconds of Unix time.
+    /// When it was observed, milliseconds of Unix time.
     pub at_ms: UnixMs,
-    /// How much it matters.
+    /// How severe it is.
     pub severity: Severity,
     /// What happened, in one sentence.
     pub text: String,
@@ -29,7 +29,7 @@ pub struct OperatorEvent {
     pub kind: EventKind,
 }
 
-/// What happened.
+/// What happened, with its fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum EventKind {
@@ -37,7 +37,7 @@ pub enum EventKind {
     JobArrived {
         /// The job.
         job: String,
-        /// Its class.
+        /// Its level.
         level: u8,
         /// Its place in the order of priority; 1 is first.
         rank: u32,
@@ -46,11 +46,11 @@ pub enum EventKind {
         /// Whether it is being profiled.
         profiled: bool,
     },
-    /// A job has another class, or is no longer profiled.
+    /// A job has another level, or its profiling began or ended.
     JobChanged {
         /// The job.
         job: String,
-        /// Its class.
+        /// Its level.
         level: ValueChange<u8>,
         /// Whether it is being profiled.
         profiled: ValueChange<bool>,
@@ -62,7 +62,7 @@ pub enum EventKind {
         /// The job.
         job: String,
     },
-    /// A plan is in force, and switches are being told.
+    /// A plan is in force, and switches are being written.
     PlanAdopted {
         /// Its generation.
         generation: u64,
@@ -86,7 +86,7 @@ pub enum EventKind {
     PolicyApplied {
         /// Its revision.
         revision: u64,
-        /// Who wanted it.
+        /// Who changed it.
         author: String,
         /// Why.
         reason: String,
@@ -95,69 +95,68 @@ pub enum EventKind {
         /// What changed, field by field.
         changes: Vec<String>,
     },
-    /// A revision that was on trial stays.
+    /// A revision on trial was confirmed.
     PolicyConfirmed {
         /// The revision.
         revision: u64,
     },
-    /// A revision that was on trial was taken back.
+    /// A revision on trial was rolled back.
     PolicyRolledBack {
         /// The revision in force.
         revision: u64,
-        /// The revision that was taken back.
+        /// The revision that was rolled back.
         rolled_back: u64,
-        /// Who did that.
+        /// Who rolled it back.
         author: String,
         /// Why.
         reason: String,
     },
-    /// A revision that was on trial has ended by itself.
+    /// A revision on trial was not confirmed in time.
     PolicyExpired {
         /// The revision in force.
         revision: u64,
-        /// The revision that has ended.
+        /// The revision that expired.
         expired: u64,
     },
     /// A switch is up, down, drained or returning.
     SwitchChanged {
         /// The switch.
         switch: String,
-        /// What it is.
+        /// Its state.
         state: ValueChange<String>,
     },
     /// A cable is up, down, drained or returning.
     CableChanged {
         /// One of its directions.
         link: String,
-        /// What it is.
+        /// Its state.
         state: ValueChange<String>,
     },
-    /// Nothing sends to what is drained any more.
+    /// No switch sends to the drained parts any more.
     DrainCompleted {
         /// Switches and cables, as the policy names them.
         parts: Vec<String>,
     },
-    /// Entries that somebody else had changed were repaired, or left where the configuration says
-    /// so.
+    /// Entries that somebody else had changed were repaired, or kept if the configuration says so.
     DriftRepaired {
         /// The switch.
         switch: String,
-        /// How many.
+        /// How many entries.
         entries: u64,
     },
-    /// There is something that a person should know.
+    /// A finding appeared.
     FindingRaised {
-        /// What.
+        /// The finding.
         finding: Finding,
     },
-    /// It is so no longer.
+    /// A finding no longer holds.
     FindingCleared {
-        /// What was so.
+        /// The finding.
         finding: Finding,
     },
-    /// This controller writes to the switches now, or no longer.
+    /// This controller became the leader, or is no longer.
     LeadershipChanged {
-        /// Whether it does.
+        /// Whether it is the leader.
         is_leader: bool,
         /// The term in which it bids.
         term: u64,
@@ -167,11 +166,11 @@ pub enum EventKind {
 /// A flow that takes another path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FlowMove {
-    /// Its job.
+    /// The job of the flow.
     pub job: String,
     /// The flow, as `h1>h3:50000`.
     pub flow: String,
-    /// Hosts and switches on its way.
+    /// Hosts and switches on its path.
     pub path: ValueChange<Vec<String>>,
 }
 
@@ -182,7 +181,7 @@ impl OperatorEvent {
 }
 
 impl EventKind {
-    /// How much it matters.
+    /// How severe the event is.
     fn severity(&self) -> Severity {
         match self {
             Self::SwitchChanged { state, .. } if state.after == "down" => Severity::Error,
@@ -225,8 +224,8 @@ impl fmt::Display for EventKind {
                 write!(f, "{part} is {}, was {}", state.after, state.before)
             }
             Self::DrainCompleted { parts } => {
-                let parts = parts.join(", ");
-                write!(f, "drain of {parts} is complete: nothing sends there any more")
+                let names = parts.join(", ");
+                write!(f, "drain of {names} is complete: no switch sends there any more")
             }
             Self::DriftRepaired { switch, entries } => {
                 write!(f, "{switch}: {entries} entries were changed by somebody else")
@@ -240,7 +239,7 @@ impl fmt::Display for EventKind {
 }
 
 impl EventKind {
-    /// The sentence of what happened to a job.
+    /// Writes the sentence of an event about a job.
     fn write_job_event(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::JobArrived { job, profiled: true, .. } => {
@@ -266,21 +265,24 @@ impl EventKind {
         }
     }
 
-    /// The sentence of what happened to the policy.
+    /// Writes the sentence of an event about the policy.
     fn write_policy_event(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::PolicyApplied { revision, author, reason, trial_until_ms, changes } => {
                 let trial = trial_until_ms.map_or("", |_| ", on trial until it is confirmed");
-                let why = Some(reason).filter(|reason| !reason.is_empty());
-                let why = why.map_or_else(String::new, |why| format!(" ({why})"));
-                let changes = changes.join("; ");
-                write!(f, "policy: revision {revision} by {author}{why}{trial}: {changes}")
+                write!(f, "policy: revision {revision} by {author}")?;
+                if !reason.is_empty() {
+                    write!(f, " ({reason})")?;
+                }
+                write!(f, "{trial}: {}", changes.join("; "))
             }
-            Self::PolicyConfirmed { revision } => write!(f, "policy: revision {revision} stays"),
+            Self::PolicyConfirmed { revision } => {
+                write!(f, "policy: revision {revision} was confirmed")
+            }
             Self::PolicyRolledBack { revision, rolled_back, author, .. } => write!(
                 f,
-                "policy: revision {rolled_back} was taken back by {author}; revision {revision} is \
-                 in force"
+                "policy: revision {rolled_back} was rolled back by {author}; revision {revision} \
+                 is in force"
             ),
             Self::PolicyExpired { revision, expired } => write!(
                 f,

@@ -1,7 +1,7 @@
-//! The latest of what happened, and places in it to go on from.
+//! The latest events, and positions to continue reading from.
 //!
-//! The decision: readers have no queues. A reader has a position, and whoever has fallen behind the
-//! oldest that is kept is told how much it missed; so any number of slow readers costs no memory.
+//! The decision: readers have no queues. A reader has a position, and one that falls behind the
+//! oldest event gets the number of missed events; so any number of slow readers costs no memory.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,46 +13,46 @@ use serde::{Deserialize, Serialize};
 use super::event::{EventKind, OperatorEvent};
 use crate::policy_history::UnixMs;
 
-/// The latest happenings of one run of a controller.
+/// The latest events of one run of a controller.
 #[derive(Debug)]
 pub struct EventRing {
     run: u64,
-    /// The sequence number of the next.
+    /// The sequence number of the next event.
     next: u64,
     size: usize,
     kept: VecDeque<OperatorEvent>,
 }
 
-/// How far somebody has read: everything up to `sequence` of a run.
+/// How far a reader has read: everything up to `sequence` of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventPosition {
-    /// The run, by when it started in milliseconds of Unix time; the present one if it is not told.
+    /// The run, by when it started in milliseconds of Unix time; the present one by default.
     pub run: Option<u64>,
     /// The last sequence number that was read; 0 before any.
     pub sequence: u64,
 }
 
-/// What is to be read from a position on.
+/// The events after a position.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EventPage {
     /// The run of the controller, by when it started in milliseconds of Unix time.
     pub run: u64,
-    /// How many that came after the position are no longer kept; 0 as well where the position is
-    /// of another run, of which nothing is known.
+    /// How many events after the position are no longer kept; 0 also where the position is of
+    /// another run, whose events are not known.
     pub missed: u64,
-    /// The last sequence number, to go on from.
+    /// The last sequence number, to continue from.
     pub latest: u64,
-    /// What happened, the earliest first.
+    /// The events, the earliest first.
     pub events: Vec<OperatorEvent>,
 }
 
 impl EventRing {
-    /// One that keeps the latest `size`, at least one.
+    /// A ring that keeps the latest `size` events, at least one.
     pub fn new(run: u64, size: usize) -> Self {
         Self { run, next: 1, size: size.max(1), kept: VecDeque::new() }
     }
 
-    /// Takes in what was seen at `now`.
+    /// Appends events that were observed at `now`.
     pub fn push(&mut self, now: UnixMs, kinds: impl IntoIterator<Item = EventKind>) {
         for kind in kinds {
             if self.kept.len() == self.size {
@@ -63,16 +63,16 @@ impl EventRing {
         }
     }
 
-    /// What comes after a position, `most` at a time. A position of another run, or one that this
+    /// The events after a position, at most `limit`. A position of another run, or one that this
     /// run has not reached, is before everything.
     pub fn events_since(&self, position: EventPosition, limit: usize) -> EventPage {
         let is_ours =
             position.run.is_none_or(|run| run == self.run) && position.sequence < self.next;
         let read = if is_ours { position.sequence } else { 0 };
         let oldest = self.next - self.kept.len() as u64;
-        let skipped = (read + 1).saturating_sub(oldest);
-        let skipped = usize::try_from(skipped).unwrap_or(usize::MAX);
-        let events: Vec<_> = self.kept.iter().skip(skipped).take(limit).cloned().collect();
+        let read_of_kept = usize::try_from((read + 1).saturating_sub(oldest));
+        let unread = self.kept.iter().skip(read_of_kept.unwrap_or(usize::MAX));
+        let events: Vec<_> = unread.take(limit).cloned().collect();
         let missed = match is_ours {
             true => oldest.saturating_sub(read + 1),
             false => 0,
@@ -83,7 +83,7 @@ impl EventRing {
 }
 
 impl EventPage {
-    /// Where to go on.
+    /// The position after this page.
     pub fn end_position(&self) -> EventPosition {
         EventPosition { run: Some(self.run), sequence: self.latest }
     }
@@ -103,15 +103,14 @@ impl FromStr for EventPosition {
 
     /// Reads `SEQUENCE` or `RUN.SEQUENCE`.
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = |_| format!("`{text}` is no position; write a sequence number, as 42");
         let (run, sequence) = match text.split_once('.') {
             Some((run, sequence)) => (Some(run), sequence),
             None => (None, text),
         };
-        Ok(Self {
-            run: run.map(str::parse).transpose().map_err(wrong)?,
-            sequence: sequence.parse().map_err(wrong)?,
-        })
+        match (run.map(str::parse).transpose(), sequence.parse()) {
+            (Ok(run), Ok(sequence)) => Ok(Self { run, sequence }),
+            _ => Err(format!("invalid position `{text}`: write a sequence number, as 42")),
+        }
     }
 }
 

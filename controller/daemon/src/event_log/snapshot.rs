@@ -1,14 +1,14 @@
-//! What can be seen of a controller at one instant, and what two such looks differ in.
+//! The state of fabric and controller at one instant, and the events between two snapshots.
 //!
-//! Pure. The decision: everything is told by comparison, in one order (who leads, the policy, parts
-//! of the fabric, jobs, the plan, switches, drains, findings), so that no event can be forgotten
-//! where something changes, and what did not change is not told.
+//! Pure. The decision: all events come from a comparison, in one order (leadership, policy, parts
+//! of the fabric, jobs, the plan, switches, drains, findings), so that no place where something
+//! changes can forget to report it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use planner::{JobId, Plan, PlannedFlow, PlannedJob};
-use topology::{Fabric, Finding, LinkId, NicId, SwitchId};
+use topology::{Finding, NicId, SwitchId};
 
 use super::event::{EventKind, FlowMove};
 use crate::policy_history::{AUTOMATIC_AUTHOR, PolicyRevision};
@@ -18,19 +18,18 @@ use crate::southbound::SwitchStatus;
 use crate::southbound::write_permit::WritePermit;
 use crate::state::{DrainProgress, PlanRollout, State};
 
-/// Moves that are told one by one.
+/// Moved flows that an event lists.
 const MOVES_SHOWN: usize = 8;
 
-/// One look.
+/// The state of fabric and controller at one instant.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EventSnapshot {
     pub(crate) rollout: Option<PlanRollout>,
     /// Jobs that are being profiled.
     pub(crate) profiled: BTreeSet<JobId>,
-    /// The revisions of the policy from the latest of the look before on, the earliest first, each
-    /// with what it changed.
+    /// The policy revisions from the latest of the previous snapshot on, the earliest first, each
+    /// with its changes.
     pub(crate) revisions: Vec<(PolicyRevision, Vec<String>)>,
-    /// The sessions.
     pub(crate) sessions: Vec<SessionSummary>,
     pub(crate) findings: BTreeSet<Finding>,
     pub(crate) permit: WritePermit,
@@ -38,7 +37,7 @@ pub(crate) struct EventSnapshot {
     pub(crate) drainage: DrainProgress,
 }
 
-/// What is looked at of a session.
+/// The part of a session's status that leads to events.
 #[derive(Clone, Debug)]
 pub(crate) struct SessionSummary {
     switch: SwitchId,
@@ -61,28 +60,28 @@ impl SessionSummary {
 }
 
 impl EventSnapshot {
-    /// The number of the latest revision; 0 where none was seen.
+    /// The number of the latest revision; 0 without any.
     pub(crate) fn latest_revision(&self) -> u64 {
         self.revisions.last().map_or(0, |(revision, _)| revision.number)
     }
 
-    /// What has happened since an earlier look.
+    /// The events since an earlier snapshot.
     pub(crate) fn events_since(&self, before: &Self) -> Vec<EventKind> {
-        let mut told = Vec::new();
-        told.extend(self.leadership_event(before));
-        told.extend(self.policy_events(before));
-        told.extend(self.element_events(before));
-        told.extend(self.job_events(before));
-        told.extend(self.adoption_event(before));
-        told.extend(self.drift_events(before));
-        told.extend(self.verification_event(before));
-        told.extend(self.drain_event(before));
-        told.extend(self.finding_events(before));
-        told
+        let mut events = Vec::new();
+        events.extend(self.leadership_event(before));
+        events.extend(self.policy_events(before));
+        events.extend(self.element_events(before));
+        events.extend(self.job_events(before));
+        events.extend(self.adoption_event(before));
+        events.extend(self.drift_events(before));
+        events.extend(self.verification_event(before));
+        events.extend(self.drain_event(before));
+        events.extend(self.finding_events(before));
+        events
     }
 
-    /// Whether this controller writes to the switches; nothing before that is known. Where the
-    /// switches elect, it does if most of them say so.
+    /// Whether this controller leads, and its term; none before that is known. Where the switches
+    /// elect, it leads if it is primary at more than half of them.
     fn leadership_state(&self) -> Option<(bool, u64)> {
         match self.permit {
             WritePermit::Unknown => None,
@@ -95,56 +94,59 @@ impl EventSnapshot {
         }
     }
 
-    /// Who has never led does not tell that it does not.
+    /// A controller that has never led reports no lost leadership.
     fn leadership_event(&self, before: &Self) -> Option<EventKind> {
         let (leads, term) = self.leadership_state()?;
         let led = before.leadership_state().is_some_and(|(led, _)| led);
         (leads != led).then_some(EventKind::LeadershipChanged { is_leader: leads, term })
     }
 
-    /// What was in force when the chronicle began is no news.
+    /// The revision in force at the first snapshot is no event.
     fn policy_events(&self, before: &Self) -> Vec<EventKind> {
         let Some((latest, _)) = before.revisions.last() else {
             return Vec::new();
         };
         let mut had = latest;
-        let mut told = Vec::new();
+        let mut events = Vec::new();
         for (revision, changes) in &self.revisions {
-            told.extend(revision_event(had, revision, changes));
+            events.extend(revision_event(had, revision, changes));
             had = revision;
         }
-        told
+        events
     }
 
     fn element_events(&self, before: &Self) -> Vec<EventKind> {
         let Some(rollout) = &self.rollout else {
             return Vec::new();
         };
-        let had = before.rollout.as_ref();
-        // Ids of another fabric mean other parts.
-        let had = had.filter(|had| Arc::ptr_eq(&had.wiring, &rollout.wiring));
+        let had = before.rollout_on_fabric_of(rollout);
         let fabric = &rollout.fabric;
-        let of_switch = |switch: SwitchId| {
-            let now = rollout.switch_state(switch);
-            let state = state_change(had.map(|had| had.switch_state(switch)), now)?;
-            let switch = fabric.switch(switch).name.clone();
-            Some(EventKind::SwitchChanged { switch, state })
-        };
-        let of_cable = |link: LinkId| {
-            let now = rollout.cable_state(link);
-            let state = state_change(had.map(|had| had.cable_state(link)), now)?;
-            let link = fabric.link_name(link);
-            Some(EventKind::CableChanged { link, state })
-        };
-        let switches = fabric.switch_ids();
-        let cables = fabric.cables();
-        switches.filter_map(of_switch).chain(cables.filter_map(of_cable)).collect()
+        let mut events = Vec::new();
+        for switch in fabric.switch_ids() {
+            let earlier = had.map(|had| had.switch_state(switch));
+            if let Some(state) = state_change(earlier, rollout.switch_state(switch)) {
+                let switch = fabric.switch(switch).name.clone();
+                events.push(EventKind::SwitchChanged { switch, state });
+            }
+        }
+        for link in fabric.cables() {
+            let earlier = had.map(|had| had.cable_state(link));
+            if let Some(state) = state_change(earlier, rollout.cable_state(link)) {
+                events.push(EventKind::CableChanged { link: fabric.link_name(link), state });
+            }
+        }
+        events
+    }
+
+    /// The rollout, if it is on the fabric of `other`; ids of another fabric mean other parts.
+    fn rollout_on_fabric_of(&self, other: &PlanRollout) -> Option<&PlanRollout> {
+        self.rollout.as_ref().filter(|had| Arc::ptr_eq(&had.wiring, &other.wiring))
     }
 
     fn job_events(&self, before: &Self) -> Vec<EventKind> {
         let (had, has) = (before.planned_jobs(), self.planned_jobs());
-        let left = had.keys().filter(|id| !has.contains_key(*id));
-        let left = left.map(|id| EventKind::JobLeft { job: id.to_string() });
+        let gone = had.keys().filter(|id| !has.contains_key(*id));
+        let left = gone.map(|id| EventKind::JobLeft { job: id.to_string() });
         let come = has.values().filter_map(|job| match had.get(&job.id) {
             None => Some(self.job_arrival(job)),
             Some(earlier) => self.job_change(job, earlier, before),
@@ -184,48 +186,48 @@ impl EventSnapshot {
 
     fn adoption_event(&self, before: &Self) -> Option<EventKind> {
         let rollout = self.rollout.as_ref()?;
-        let had = before.rollout.as_ref();
-        if had.is_some_and(|had| had.generation == rollout.generation) {
+        if before.rollout.as_ref().is_some_and(|had| had.generation == rollout.generation) {
             return None;
         }
-        let had = had.filter(|had| Arc::ptr_eq(&had.wiring, &rollout.wiring));
-        let moved = had.map_or_else(Vec::new, |had| moved_flows(&had.plan, &rollout.plan));
+        let moved = before
+            .rollout_on_fabric_of(rollout)
+            .map_or_else(Vec::new, |had| moved_flows(&had.plan, &rollout.plan));
         let shown = moved.iter().take(MOVES_SHOWN);
         Some(EventKind::PlanAdopted {
             generation: rollout.generation,
             jobs: rollout.plan.jobs.len(),
             flows: rollout.plan.flows.len(),
             moved: moved.len(),
-            moves: shown
-                .map(|pair| describe_move(&rollout.fabric, &rollout.plan, *pair))
-                .collect(),
+            moves: shown.map(|(earlier, now)| describe_move(rollout, earlier, now)).collect(),
         })
     }
 
     fn drift_events(&self, before: &Self) -> Vec<EventKind> {
         let had: BTreeMap<&str, u64> =
             before.sessions.iter().map(|line| (line.name.as_str(), line.drifted)).collect();
-        let repaired = |line: &SessionSummary| {
-            // A session that begins anew counts anew.
-            let earlier = had.get(line.name.as_str()).copied().unwrap_or(0);
-            let entries = line.drifted.saturating_sub(earlier);
-            let switch = line.name.clone();
-            (entries > 0).then_some(EventKind::DriftRepaired { switch, entries })
-        };
-        self.sessions.iter().filter_map(repaired).collect()
+        let mut events = Vec::new();
+        for session in &self.sessions {
+            // A session that restarts counts from 0 again, so its count may have fallen.
+            let earlier = had.get(session.name.as_str()).copied().unwrap_or(0);
+            let entries = session.drifted.saturating_sub(earlier);
+            if entries > 0 {
+                events.push(EventKind::DriftRepaired { switch: session.name.clone(), entries });
+            }
+        }
+        events
     }
 
     /// The generation that every switch that is not down is seen to hold.
     fn verified_generation(&self) -> Option<u64> {
         let rollout = self.rollout.as_ref()?;
-        let fabric = &rollout.fabric;
-        // The board may be of the next fabric already.
-        let exists = |line: &&SessionSummary| line.switch.index() < fabric.switches().len();
-        let is_up = |line: &&SessionSummary| fabric.is_switch_up(line.switch);
-        let mut held = self.sessions.iter().filter(exists).filter(is_up);
-        let holds =
-            |line: &SessionSummary| line.verified.is_some_and(|seen| seen >= rollout.generation);
-        (!self.sessions.is_empty() && held.all(holds)).then_some(rollout.generation)
+        let (fabric, generation) = (&rollout.fabric, rollout.generation);
+        let is_held = self.sessions.iter().all(|session| {
+            // The status board may be of the next fabric already.
+            session.switch.index() >= fabric.switches().len()
+                || !fabric.is_switch_up(session.switch)
+                || session.verified.is_some_and(|verified| verified >= generation)
+        });
+        (is_held && !self.sessions.is_empty()).then_some(generation)
     }
 
     fn verification_event(&self, before: &Self) -> Option<EventKind> {
@@ -258,7 +260,7 @@ impl EventSnapshot {
     }
 }
 
-/// What a revision is after the one before it; the same one again may have been confirmed.
+/// The event of a revision that follows `had`. One of the same number is `had`, perhaps confirmed.
 fn revision_event(
     had: &PolicyRevision,
     revision: &PolicyRevision,
@@ -292,14 +294,13 @@ fn revision_event(
     })
 }
 
-/// How a part is told to have changed. A part that was not seen before is only told of if something
-/// is the matter with it.
-fn state_change(before: Option<&str>, after: &str) -> Option<ValueChange<String>> {
-    let before = before.unwrap_or("up");
+/// The change of a part's state, if it changed. A part without an earlier state counts as up.
+fn state_change(earlier: Option<&str>, after: &str) -> Option<ValueChange<String>> {
+    let before = earlier.unwrap_or("up");
     (before != after).then(|| ValueChange { before: before.to_owned(), after: after.to_owned() })
 }
 
-/// Flows of both plans that take another path in the second, as they are and were.
+/// Flows that take another path in the second plan, each as in the first and in the second.
 fn moved_flows<'a>(before: &'a Plan, after: &'a Plan) -> Vec<(&'a PlannedFlow, &'a PlannedFlow)> {
     let had: BTreeMap<_, _> =
         before.flows.iter().map(|flow| (flow_key(before, flow), flow)).collect();
@@ -313,27 +314,28 @@ fn flow_key<'a>(plan: &'a Plan, flow: &PlannedFlow) -> (&'a JobId, NicId, NicId,
     (job, flow.src, flow.dst, flow.udp_src_port)
 }
 
-fn describe_move(
-    fabric: &Fabric,
-    plan: &Plan,
-    (had, has): (&PlannedFlow, &PlannedFlow),
-) -> FlowMove {
-    let host = |nic| &fabric.host(fabric.nic(nic).host).name;
+fn describe_move(rollout: &PlanRollout, earlier: &PlannedFlow, now: &PlannedFlow) -> FlowMove {
+    let fabric = &rollout.fabric;
+    let [src, dst] = [now.src, now.dst].map(|nic| &fabric.host(fabric.nic(nic).host).name);
     FlowMove {
-        job: plan.jobs[has.job].id.to_string(),
-        flow: format!("{}>{}:{}", host(has.src), host(has.dst), has.udp_src_port),
+        job: rollout.plan.jobs[now.job].id.to_string(),
+        flow: format!("{src}>{dst}:{}", now.udp_src_port),
         path: ValueChange {
-            before: fabric.path_node_names(&had.links),
-            after: fabric.path_node_names(&has.links),
+            before: fabric.path_node_names(&earlier.links),
+            after: fabric.path_node_names(&now.links),
         },
     }
 }
 
-/// The revisions from number `known` on, the earliest first, each with what it changed.
+/// The revisions from number `known` on, the earliest first, each with its changes.
 pub(crate) fn revisions_from(state: &State, known: u64) -> Vec<(PolicyRevision, Vec<String>)> {
-    let history = state.policy_history().revisions_with_changes().into_iter();
-    let added = history.take_while(|(revision, _)| revision.number >= known);
-    let mut added: Vec<_> = added.map(|(revision, changes)| (revision.clone(), changes)).collect();
+    let mut added = Vec::new();
+    for (revision, changes) in state.policy_history().revisions_with_changes() {
+        if revision.number < known {
+            break;
+        }
+        added.push((revision.clone(), changes));
+    }
     added.reverse();
     added
 }

@@ -1,10 +1,10 @@
 //! `fabric.p4`: from a plan to the tables of every switch, a total function of fabric and plan.
 //!
-//! [`state`](crate::state) makes the plan, sessions write the tables. The decision: a plan leaves
-//! no choice, so neither does lowering: no memory, no error, no clock; what might not fit a table
-//! was refused when the `FabricNumbering` was made. Each module here owns the P4 tables it is
-//! named for, and no other writes them. All rows are signed, so that any reader of a switch can
-//! tell them from the entries of others.
+//! [`state`](crate::state) plans, sessions write the tables. The decision: lowering has no choice,
+//! no memory, no clock and no error; a fabric that might not fit a table was refused when the
+//! `FabricNumbering` was built. Each module here owns the P4 tables it is named for, and no other
+//! writes them. All rows are signed, so that any reader of a switch can distinguish them from the
+//! entries of others.
 
 mod acl_punt;
 mod counters;

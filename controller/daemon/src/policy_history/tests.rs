@@ -1,4 +1,4 @@
-//! Revisions come, end by themselves, and can all be gone back to.
+//! Trials, expiry, and the changes of each revision.
 
 use super::*;
 

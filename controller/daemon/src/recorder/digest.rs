@@ -1,8 +1,7 @@
-//! Plans and tables as short texts that are equal where they are.
+//! Short digests of plans and tables, to compare a replay with its recording.
 //!
-//! Tables are taken as they go over the wire, plans with the bits of their numbers. The decision:
-//! sixteen characters of SHA-256. They are compared with what should be equal, not with what
-//! somebody wants to pass for it.
+//! Tables are hashed as encoded for the wire, plans with the bits of their numbers. The decision:
+//! sixteen characters of SHA-256. They have to detect differences, not forgeries.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,13 +16,13 @@ use topology::{Fabric, SwitchId};
 
 use crate::state::{PlanRecord, PlanRollout};
 
-/// Of a plan.
+/// The digest of a plan.
 pub(super) fn plan_digest(plan: &Plan) -> String {
     let text = serde_json::to_vec(&PlanRecord::new(plan));
     short_hex(Sha256::digest(text.expect("a plan has text for keys")).as_slice())
 }
 
-/// Of what is to be realised: the plan, and what has befallen the fabric.
+/// The digest of a rollout: the plan, and the failures and drains of the fabric.
 pub(super) fn rollout_digest(rollout: &PlanRollout) -> String {
     let changes = serde_json::to_vec(&rollout.fabric.availability_changes());
     let mut hash = Sha256::new();
@@ -32,14 +31,15 @@ pub(super) fn rollout_digest(rollout: &PlanRollout) -> String {
     short_hex(hash.finalize().as_slice())
 }
 
-/// Of the tables of all switches. Tables that are the very same as last time are not looked at.
+/// Digests of the tables of all switches. Tables that are the same `Arc` as last time are not
+/// hashed again.
 #[derive(Debug, Default)]
 pub(super) struct TableDigests {
     known: BTreeMap<SwitchId, (Arc<SwitchTables>, String)>,
 }
 
 impl TableDigests {
-    /// The digest of each.
+    /// The digest of the tables of each switch.
     pub(super) fn digest_all(
         &mut self,
         tables: &BTreeMap<SwitchId, Arc<SwitchTables>>,
@@ -66,14 +66,15 @@ fn tables_digest(tables: &SwitchTables) -> String {
     short_hex(hash.finalize().as_slice())
 }
 
-/// The switches of a fabric by name with their digests.
+/// The digests by the names of the switches.
 pub(super) fn digests_by_name(
     fabric: &Fabric,
     digests: BTreeMap<SwitchId, String>,
 ) -> BTreeMap<String, String> {
-    let name = |switch: SwitchId| fabric.switch(switch).name.clone();
-    let digests = digests.into_iter();
-    digests.map(|(switch, digest)| (name(switch), digest)).collect()
+    digests
+        .into_iter()
+        .map(|(switch, digest)| (fabric.switch(switch).name.clone(), digest))
+        .collect()
 }
 
 fn short_hex(digest: &[u8]) -> String {

@@ -1,33 +1,33 @@
-//! Files in a folder, of which the oldest go.
+//! A ring of files in a folder: the oldest are deleted.
 //!
-//! A line is given to the system whole and at once, so a controller that dies leaves whole lines
-//! and at most one that is cut. The decision: numbers rise for as long as the folder lives, so a
-//! controller that is started again writes over nothing.
+//! Each line is one write to the system, so a controller that crashes leaves whole lines and at
+//! most one that is cut. The decision: file numbers rise for as long as the folder exists, so a
+//! restarted controller overwrites no file.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// A ring of files.
+/// Numbered files, of which the latest are kept.
 #[derive(Debug)]
 pub(super) struct FileRing {
     folder: PathBuf,
     files: usize,
-    /// Of the file that is written.
+    /// The number of the current file.
     number: u64,
     file: Option<File>,
     written: u64,
 }
 
 impl FileRing {
-    /// Goes on in a folder, which is made if it is not there.
+    /// Continues in a folder, which is created if it does not exist.
     pub(super) fn open(folder: &Path, files: usize) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let number = file_numbers(folder)?.pop().unwrap_or(0);
         Ok(Self { folder: folder.to_owned(), files, number, file: None, written: 0 })
     }
 
-    /// Begins the next file, and removes the oldest.
+    /// Begins the next file and deletes the oldest.
     pub(super) fn start_next_file(&mut self) -> io::Result<()> {
         self.number += 1;
         let path = self.file_path(self.number);
@@ -41,7 +41,7 @@ impl FileRing {
         Ok(())
     }
 
-    /// Appends a line; how long the file is then.
+    /// Appends a line; the length of the file after it.
     pub(super) fn append_line(&mut self, line: &[u8]) -> io::Result<u64> {
         if let Some(file) = &mut self.file {
             file.write_all(line)?;
@@ -55,7 +55,7 @@ impl FileRing {
     }
 }
 
-/// Of the files that are there, ascending.
+/// The numbers of the files in a folder, ascending.
 fn file_numbers(folder: &Path) -> io::Result<Vec<u64>> {
     let mut numbers = Vec::new();
     for file in fs::read_dir(folder)? {

@@ -1,7 +1,7 @@
 //! The lines of a recording.
 //!
-//! The decision: names where documents have names, so that a person can read what happened; the
-//! first line of a file is the state, and every other is one thing that happened.
+//! The decision: names where documents have names, so that a person can read a recording; the first
+//! line of a file is the state, and every other is one step or observation.
 
 use std::collections::BTreeMap;
 
@@ -18,20 +18,20 @@ use crate::state::{
 };
 use crate::store::jobs_document;
 
-/// The format of the lines; another one is refused.
+/// The format of the lines; a recording of another format is refused.
 pub(super) const FORMAT: u32 = 2;
 
-/// One line.
+/// One line of a recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum RecordLine {
-    /// The first: the state.
+    /// The first line, with the state.
     Begin { format: u32, crux: String, at_ms: UnixMs, state: Box<StateSnapshot> },
-    /// The state took an event in.
+    /// The state applied or refused an event.
     Step { step: u64, at_ms: UnixMs, event: Box<RecordedEvent>, outcome: StepOutcome },
-    /// Switches were given tables: their digests, by name.
+    /// Tables were published: their digests by switch.
     Published { at_ms: UnixMs, generation: u64, tables: BTreeMap<String, String> },
-    /// A switch was seen to hold them.
+    /// A switch was verified to hold tables.
     Held {
         at_ms: UnixMs,
         switch: String,
@@ -42,7 +42,7 @@ pub(super) enum RecordLine {
     },
 }
 
-/// An event.
+/// An event of the state, with names instead of ids.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum RecordedEvent {
@@ -69,25 +69,25 @@ pub(super) enum RecordedEvent {
     PinRoomLearned(SwitchId, usize),
     GenerationHeld(u64),
     ElectionWon(u64),
-    /// The planner answered: which question, and the digest of the plan. The plan itself where the
-    /// question was asked before the file began.
+    /// A plan was computed: the inputs of its request, and its digest. The whole plan if the
+    /// request is in an earlier file.
     Planned {
         inputs: u64,
         digest: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         plan: Option<PlanRecord>,
     },
-    /// An event that was not taken in, by its kind.
+    /// A refused event, by its kind.
     Refused(String),
 }
 
-/// What came of an event.
+/// The outcome of a step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct StepOutcome {
     pub(super) generation: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) refused: Option<String>,
-    /// Whether something was to be planned.
+    /// Whether the step requested a plan.
     pub(super) requested: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) protection: Option<String>,
@@ -169,10 +169,10 @@ impl RecordedEvent {
         }
     }
 
-    /// The event; none of one that was refused, or that the planner has to answer anew.
+    /// The event; none for a refused one, or for a plan that the replay computes itself.
     ///
     /// # Errors
-    /// What is recorded is no event.
+    /// The recorded event is invalid.
     pub(super) fn to_event(&self, fabric: &Fabric) -> Result<Option<StateEvent>, SnapshotError> {
         Ok(Some(match self {
             Self::Started { fabric, revisions, jobs, reported_jobs: reported } => {
@@ -187,12 +187,13 @@ impl RecordedEvent {
             Self::FabricLearned(fabric) => StateEvent::FabricLearned(fabric.to_fabric()?),
             Self::FabricChanged(change) => StateEvent::FabricChanged(*change),
             Self::JobsChanged(jobs) => StateEvent::JobsChanged(jobs_from_document(jobs, fabric)?),
-            Self::JobsReported(reported) => StateEvent::JobsReported(reported.to_reported_jobs(fabric)?),
-            Self::PolicyChanged(policy) => {
-                let policy = policy.to_policy("policy");
-                let wrong = |error| SnapshotError::new("the policy", &error);
-                StateEvent::PolicyChanged(policy.map_err(wrong)?)
+            Self::JobsReported(reported) => {
+                StateEvent::JobsReported(reported.to_reported_jobs(fabric)?)
             }
+            Self::PolicyChanged(policy) => match policy.to_policy("policy") {
+                Ok(policy) => StateEvent::PolicyChanged(policy),
+                Err(error) => return Err(SnapshotError::new("the policy", &error)),
+            },
             Self::PolicyProposed { content, signature, trial_until } => {
                 StateEvent::PolicyProposed(Box::new(PolicyProposal {
                     content: content.clone(),
@@ -215,7 +216,7 @@ impl RecordedEvent {
         }))
     }
 
-    /// What it is about, for people.
+    /// A short text about the event, for people.
     pub(super) fn title(&self) -> String {
         match self {
             Self::Started { jobs, .. } => format!("start with {} jobs", jobs.jobs.len()),
@@ -226,8 +227,8 @@ impl RecordedEvent {
             Self::PolicyChanged(_) => "a policy".to_owned(),
             Self::PolicyProposed { signature, .. } => format!("a policy of {}", signature.author),
             Self::PolicyConfirmed => "policy confirmed".to_owned(),
-            Self::PolicyRolledBack(by) => format!("policy taken back by {}", by.author),
-            Self::RevisionStored(revision) => format!("edition {} is stored", revision.number),
+            Self::PolicyRolledBack(by) => format!("policy rolled back by {}", by.author),
+            Self::RevisionStored(revision) => format!("revision {} is stored", revision.number),
             Self::DeadlineReached(_) => "time".to_owned(),
             Self::PinRoomLearned(_, pins) => format!("room for {pins} pins"),
             Self::GenerationHeld(generation) => format!("generation {generation} is held"),

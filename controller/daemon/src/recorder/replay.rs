@@ -1,9 +1,8 @@
-//! A recording, run again: the same events into the same state, and whether the same came of it.
+//! Replays a recording: applies the recorded events to the recorded state and compares the results.
 //!
-//! What the planner answered is not taken from the recording but worked out anew, and so are the
-//! tables; what is compared are digests. The decision: a difference is an answer and not an error.
-//! An error is a file that is no recording; a last line that is cut is neither, as that is what a
-//! crash leaves.
+//! Plans and tables are computed again, and compared by their digests. The decision: a difference
+//! is a result and not an error. An error is a file that is no recording; a last line that is cut
+//! is neither, as a crash leaves it.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead};
@@ -20,60 +19,60 @@ use crate::pipelines::{lower_plan, protect_tables};
 use crate::policy_history::UnixMs;
 use crate::state::{PlanRequest, PlanRollout, SnapshotError, State, StateEvent, StateSnapshot};
 
-/// The longest line; a longer one is no line of a recording.
+/// The longest line of a recording.
 const LINE_BYTES_MAX: u64 = 1 << 30;
 
-/// A file that cannot be run again.
+/// A file that cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// It cannot be read.
     #[error("cannot read it")]
     Read(#[from] io::Error),
-    /// It is no recording, or one of another version.
+    /// A line is no line of a recording, or of another version.
     #[error("line {line}: {why}")]
     Line {
-        /// Which, from 1.
+        /// The number of the line, from 1.
         line: usize,
-        /// What is wrong.
+        /// What is wrong with it.
         why: String,
     },
-    /// What is recorded cannot be.
+    /// A line has an invalid value.
     #[error("line {line}: {source}")]
     Content {
-        /// Which, from 1.
+        /// The number of the line, from 1.
         line: usize,
-        /// What cannot be.
+        /// The invalid value.
         source: SnapshotError,
     },
 }
 
-/// Something that happened.
+/// A replayed line of a recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ReplayedLine {
     /// Its line in the file, from 1.
     pub line: usize,
-    /// The number of the event in its file; that of the latest one, for what is no event.
+    /// The number of the step in its file; that of the latest step for other lines.
     pub step: u64,
-    /// When, milliseconds of Unix time.
+    /// When it was recorded, milliseconds of Unix time.
     pub at_ms: UnixMs,
-    /// What, for people.
+    /// What happened, for people.
     pub title: String,
     /// The generation in force after it.
     pub generation: u64,
-    /// Digest of the plan and fabric that were to be realised, if any.
+    /// Digest of plan and fabric of the rollout, if the step made one.
     pub plan: Option<String>,
-    /// What came differently this time, each with what was recorded and what came now.
+    /// The differences, each with the recorded and the replayed value.
     pub differences: Vec<String>,
 }
 
-/// What a recording came to.
+/// The totals of a replayed recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ReplaySummary {
-    /// Events.
+    /// Events that were applied.
     pub steps: u64,
-    /// Plans that were worked out anew.
+    /// Plans that were computed again.
     pub plans: u64,
-    /// Times that switches were given tables.
+    /// Times that tables were published.
     pub published: u64,
     /// Whether the last line is cut, as a crash leaves it.
     pub is_cut: bool,
@@ -81,13 +80,13 @@ pub struct ReplaySummary {
     pub differing: u64,
 }
 
-/// Runs a recording again, and tells `told` of everything that happened.
+/// Replays a recording and reports each line.
 ///
 /// # Errors
 /// It is no recording.
 pub fn replay_recording(
     recording: &mut dyn BufRead,
-    told: &mut dyn FnMut(&ReplayedLine),
+    report_line: &mut dyn FnMut(&ReplayedLine),
 ) -> Result<ReplaySummary, ReplayError> {
     let mut replayed = ReplaySummary::default();
     let mut running: Option<ReplayRun> = None;
@@ -106,7 +105,7 @@ pub fn replay_recording(
                 replayed.plans += u64::from(happened.is_plan);
                 replayed.published += u64::from(happened.is_published);
                 replayed.differing += u64::from(!happened.replayed.differences.is_empty());
-                told(&happened.replayed);
+                report_line(&happened.replayed);
             }
         }
     }
@@ -116,7 +115,7 @@ pub fn replay_recording(
     }
 }
 
-/// The next line, if it is whole.
+/// The next line; none at the end, and none if the last line is cut.
 fn next_line(
     recording: &mut dyn BufRead,
     line: usize,
@@ -151,30 +150,29 @@ fn recorded_format(line: &[u8]) -> Option<(u32, String)> {
 }
 
 fn line_error(line: usize, why: &(impl ToString + ?Sized)) -> ReplayError {
-    let why = why.to_string();
-    ReplayError::Line { line, why }
+    ReplayError::Line { line, why: why.to_string() }
 }
 
 /// A controller without switches.
 struct ReplayRun {
     state: State,
-    /// What is to be answered.
+    /// The plan request under way.
     plan_request: Option<PlanRequest>,
-    /// What switches shall hold.
+    /// The tables that switches should hold.
     tables: BTreeMap<SwitchId, Arc<SwitchTables>>,
-    /// What they are to be given, in this order.
+    /// Rollouts whose tables are not published yet, in order.
     due: Vec<PendingTables>,
     digests: TableDigests,
     step: u64,
 }
 
-/// Tables that switches are to be given.
+/// A rollout whose tables are to be published.
 enum PendingTables {
     Protection(PlanRollout),
     Plan(PlanRollout),
 }
 
-/// What a line came to.
+/// The result of a line, and what it counts as.
 struct LineResult {
     replayed: ReplayedLine,
     is_step: bool,
@@ -185,11 +183,11 @@ struct LineResult {
 impl ReplayRun {
     fn start_run(line: usize, format: u32, state: &StateSnapshot) -> Result<Self, ReplayError> {
         if format != FORMAT {
-            let why = format!("format {format} is not the one that is read here, {FORMAT}");
+            let why = format!("unsupported format {format}; this version replays format {FORMAT}");
             return Err(line_error(line, &why));
         }
-        let state = state.restore_state();
-        let state = state.map_err(|source| ReplayError::Content { line, source })?;
+        let state =
+            state.restore_state().map_err(|source| ReplayError::Content { line, source })?;
         let tables = state.current_rollout().map_or_else(BTreeMap::new, lowered_tables);
         Ok(Self {
             state,
@@ -202,10 +200,8 @@ impl ReplayRun {
     }
 
     fn replay_line(&mut self, line: usize, entry: RecordLine) -> Result<LineResult, ReplayError> {
-        let (is_step, is_given) = (
-            matches!(entry, RecordLine::Step { .. }),
-            matches!(entry, RecordLine::Published { .. }),
-        );
+        let is_step = matches!(entry, RecordLine::Step { .. });
+        let is_published = matches!(entry, RecordLine::Published { .. });
         let mut replayed = ReplayedLine {
             line,
             step: self.step,
@@ -217,7 +213,7 @@ impl ReplayRun {
         };
         let mut is_plan = false;
         match entry {
-            // Where a recording begins anew is taken by the caller.
+            // The caller starts a new run for this line.
             RecordLine::Begin { at_ms, .. } => replayed.at_ms = at_ms,
             RecordLine::Step { step, at_ms, event, outcome: came } => {
                 (self.step, replayed.step, replayed.at_ms) = (step, step, at_ms);
@@ -228,7 +224,7 @@ impl ReplayRun {
             }
             RecordLine::Published { at_ms, generation, tables } => {
                 replayed.at_ms = at_ms;
-                replayed.title = format!("given to {} switches", tables.len());
+                replayed.title = format!("published to {} switches", tables.len());
                 replayed.generation = generation;
                 self.compare_tables(generation, &tables, &mut replayed.differences);
             }
@@ -240,10 +236,10 @@ impl ReplayRun {
                 );
             }
         }
-        Ok(LineResult { replayed, is_step, is_plan, is_published: is_given })
+        Ok(LineResult { replayed, is_step, is_plan, is_published })
     }
 
-    /// Has the state take an event in, and compares what comes of it.
+    /// Applies an event to the state and compares the outcome.
     fn replay_step(
         &mut self,
         line: usize,
@@ -251,17 +247,25 @@ impl ReplayRun {
         came: &StepOutcome,
         replayed: &mut ReplayedLine,
     ) -> Result<(), ReplayError> {
-        let read = event.to_event(self.state.fabric());
-        let read = read.map_err(|source| ReplayError::Content { line, source })?;
-        let event = match (event, read) {
+        let restored = event
+            .to_event(self.state.fabric())
+            .map_err(|source| ReplayError::Content { line, source })?;
+        let event = match (event, restored) {
             (RecordedEvent::Refused(_), _) => return Ok(()),
             (RecordedEvent::Planned { digest, .. }, None) => {
                 let Some(request) = self.plan_request.take() else {
-                    replayed.differences.push("a plan came, and none was asked for".to_owned());
+                    replayed
+                        .differences
+                        .push("a plan was recorded, but none was requested now".to_owned());
                     return Ok(());
                 };
                 let result = request.compute_plan();
-                compare_values("the plan", digest, &plan_digest(&result.plan), &mut replayed.differences);
+                compare_values(
+                    "the plan",
+                    digest,
+                    &plan_digest(&result.plan),
+                    &mut replayed.differences,
+                );
                 StateEvent::Planned(Box::new(result))
             }
             (_, Some(event)) => event,
@@ -279,15 +283,15 @@ impl ReplayRun {
         Ok(())
     }
 
-    /// Makes what switches were given then, and compares it.
+    /// Lowers the next rollout and compares the tables with the recorded ones.
     fn compare_tables(
         &mut self,
         generation: u64,
         then: &BTreeMap<String, String>,
-        told: &mut Vec<String>,
+        differences: &mut Vec<String>,
     ) {
         if self.due.is_empty() {
-            told.push(format!("generation {generation} was given; nothing is to be given now"));
+            differences.push(format!("generation {generation} then, nothing to publish now"));
             return;
         }
         let (rollout, tables) = match self.due.remove(0) {
@@ -305,35 +309,34 @@ impl ReplayRun {
         for switch in then.keys().chain(now.keys().filter(|name| !then.contains_key(*name))) {
             let [then, now] = [then, &now].map(|digests| digests.get(switch));
             if then != now {
-                told.push(format!("tables of {switch}: {then:?} then, {now:?} now"));
+                differences.push(format!("tables of {switch}: {then:?} then, {now:?} now"));
             }
         }
-        compare_values("generation", &generation, &rollout.generation, told);
+        compare_values("generation", &generation, &rollout.generation, differences);
     }
 }
 
 fn lowered_tables(rollout: &PlanRollout) -> BTreeMap<SwitchId, Arc<SwitchTables>> {
-    let tables = lower_plan(&rollout.wiring, &rollout.fabric, &rollout.plan);
-    let tables = tables.into_iter();
-    tables.map(|(switch, tables)| (switch, Arc::new(tables))).collect()
+    let lowered = lower_plan(&rollout.wiring, &rollout.fabric, &rollout.plan);
+    lowered.into_iter().map(|(switch, tables)| (switch, Arc::new(tables))).collect()
 }
 
-fn compare_outcomes(then: &StepOutcome, now: &StepOutcome, told: &mut Vec<String>) {
-    compare_values("generation", &then.generation, &now.generation, told);
-    compare_values("refusal", &then.refused, &now.refused, told);
-    compare_values("question", &then.requested, &now.requested, told);
-    compare_values("protection", &then.protection, &now.protection, told);
-    compare_values("plan in force", &then.rollout, &now.rollout, told);
+fn compare_outcomes(then: &StepOutcome, now: &StepOutcome, differences: &mut Vec<String>) {
+    compare_values("generation", &then.generation, &now.generation, differences);
+    compare_values("refusal", &then.refused, &now.refused, differences);
+    compare_values("plan request", &then.requested, &now.requested, differences);
+    compare_values("protection", &then.protection, &now.protection, differences);
+    compare_values("plan in force", &then.rollout, &now.rollout, differences);
 }
 
 fn compare_values<T: PartialEq + std::fmt::Debug>(
     what: &str,
     then: &T,
     now: &T,
-    told: &mut Vec<String>,
+    differences: &mut Vec<String>,
 ) {
     if then != now {
-        told.push(format!("{what}: {then:?} then, {now:?} now"));
+        differences.push(format!("{what}: {then:?} then, {now:?} now"));
     }
 }
 

@@ -1,8 +1,8 @@
-//! The thread that writes: notes in, lines out.
+//! The thread that turns notes into lines and writes them.
 //!
-//! The decision: everything that costs time (names, digests, the disk) is done here and not where
-//! the controller decides. What cannot be written ends the recording: another try would take the
-//! place of older files, which are worth more.
+//! The decision: everything that costs time (names, digests, the disk) is done here and not in the
+//! event loop. A failed write ends the recording: retries would begin new files and so delete older
+//! ones, which are worth more.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 
-use topology::{Fabric, FabricParts, SwitchId};
+use topology::{Fabric, FabricParts};
 use tracing::error;
 
 use super::digest::TableDigests;
@@ -21,20 +21,20 @@ use crate::config::RecordingConfig;
 use crate::southbound::DesiredTables;
 use crate::state::{StateEvent, StateSnapshot};
 
-/// What the thread has.
+/// The state of the writing thread.
 #[derive(Debug)]
 pub(super) struct RecordingWriter {
     ring: FileRing,
     file_bytes: u64,
     is_full: Arc<AtomicBool>,
-    /// As of the latest event, without what has befallen it.
+    /// The fabric as of the latest event, without later failures and drains.
     fabric: Fabric,
     digests: TableDigests,
     steps: u64,
 }
 
 impl RecordingWriter {
-    /// Opens the ring.
+    /// Opens the ring of files.
     pub(super) fn open(recording: &RecordingConfig, is_full: Arc<AtomicBool>) -> io::Result<Self> {
         Ok(Self {
             ring: FileRing::open(&recording.folder, recording.files)?,
@@ -46,11 +46,11 @@ impl RecordingWriter {
         })
     }
 
-    /// Writes until nobody notes anything any more.
+    /// Writes notes until the recorder is dropped.
     pub(super) fn write_notes(mut self, notes: &Receiver<RecorderNote>) {
         for note in notes {
             if let Err(why) = self.write_note(note) {
-                error!("the flight recorder ends: {why}");
+                error!("the flight recorder stops: {why}");
                 return;
             }
         }
@@ -108,9 +108,8 @@ impl RecordingWriter {
         names: &[String],
     ) -> BTreeMap<String, String> {
         let digests = self.digests.digest_all(&desired.tables).into_iter();
-        let named = |(switch, digest): (SwitchId, String)| {
-            Some((names.get(switch.index())?.clone(), digest))
-        };
-        digests.filter_map(named).collect()
+        digests
+            .filter_map(|(switch, digest)| Some((names.get(switch.index())?.clone(), digest)))
+            .collect()
     }
 }

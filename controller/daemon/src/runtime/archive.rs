@@ -1,8 +1,8 @@
-//! What the running controller puts into its store, and when.
+//! What the running controller stores, and when.
 //!
-//! [`store`](crate::store) writes; here is what is worth a write. The decision: generations are
-//! reserved in blocks. A failure that is to be repaired in milliseconds does not wait for a disk,
-//! and after a crash the next generation is still one that nobody has seen.
+//! [`store`](crate::store) writes; this module decides what to write. The decision: generations are
+//! reserved in blocks. The repair of a failure takes milliseconds and must not wait for a disk, and
+//! after a crash the next generation must still be one that no switch holds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::southbound::error_chain;
 use crate::state::{ReportedJobs, StartingState, State, StateEvent};
 use crate::store::{EmbeddedStore, StoreError, StoreRecord, StoredState};
 
-/// How long after something could not be stored what is in force is stored again.
+/// How long after a failed write the records in force are stored again.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// Generations that are reserved together.
 const GENERATION_BLOCK: u64 = 1_000;
@@ -28,40 +28,42 @@ const GENERATION_BLOCK: u64 = 1_000;
 /// Where changes are stored.
 #[derive(Clone, Debug, Default)]
 enum StoreBackend {
-    /// Nowhere.
+    /// Nothing is stored.
     #[default]
     Disabled,
     /// In a file of this controller.
     File(Arc<EmbeddedStore>),
-    /// Where all controllers look, which takes what the leader says.
+    /// In etcd, shared by all controllers; only the leader writes.
     Cluster(StoreClient),
 }
 
-/// Where changes are stored, and what is there.
+/// The store, with a copy of its content.
 #[derive(Debug, Default)]
 pub(super) struct StateArchive {
     backend: StoreBackend,
     stored: StoredState,
-    /// Up to here, generations were used up before.
+    /// Earlier runs may have used the generations up to this one.
     used_generation: u64,
-    /// Editions of the policy that were there at the beginning.
+    /// Policy revisions that were stored at the start.
     revisions: Vec<PolicyRevision>,
-    /// When to store again what is in force; all of it is stored without it.
+    /// When to store the records in force again; none while everything is stored.
     retry_at: Option<Instant>,
-    /// Whether the fabric is learned by discovery, and so worth storing.
+    /// Whether the fabric is learned by discovery, so that it must be stored.
     learns_fabric: bool,
 }
 
 impl StateArchive {
-    /// Opens the store and takes a term and a block of generations that nobody has used.
+    /// Opens the store and takes a new term and an unused block of generations.
     pub(super) fn open(config: &Config) -> Result<Self, StoreError> {
         let learns_fabric = config.discovery.assumptions.is_some();
         let Some(path) = &config.store else {
             return Ok(Self { learns_fabric, ..Self::default() });
         };
         let store = EmbeddedStore::open(path)?;
+        // Both are on the disk before the first session starts: a run that crashes must not leave
+        // its term or its generations to the next.
         let mut stored = store.read_state()?;
-        let begins = stored.generation;
+        let used_generation = stored.generation;
         stored.term = config.term.max(stored.term + 1);
         stored.generation += GENERATION_BLOCK;
         let term = StoreRecord::Term(stored.term);
@@ -70,28 +72,28 @@ impl StateArchive {
             revisions: store.policy_revisions()?,
             backend: StoreBackend::File(Arc::new(store)),
             stored,
-            used_generation: begins,
+            used_generation,
             retry_at: None,
             learns_fabric,
         })
     }
 
-    /// From now on, stores at this desk what all controllers share; without one, another controller
-    /// does. Everything that is there counts as news.
+    /// Stores with this client from now on; without one, another controller stores. The content of
+    /// the store counts as unknown.
     pub(super) fn use_cluster_store(&mut self, client: Option<StoreClient>) {
         self.backend = client.map_or(StoreBackend::Disabled, StoreBackend::Cluster);
         (self.stored, self.retry_at) = (StoredState::default(), None);
     }
 
-    /// What another controller has stored since; from now on it counts as stored.
+    /// Takes over what another controller has stored; the records that differ.
     pub(super) fn adopt_stored(&mut self, stored: StoredState) -> Vec<StoreRecord> {
-        let changed = stored.document_records();
-        let changed = changed.filter(|record| !self.stored.holds_record(record)).collect();
+        let records = stored.document_records();
+        let changed = records.filter(|record| !self.stored.holds_record(record)).collect();
         self.stored = stored;
         changed
     }
 
-    /// Which of these are stored nowhere though something else could have been.
+    /// The records of kinds that the store does not have at all.
     pub(super) fn missing_records(
         &self,
         records: [StoreRecord; 3],
@@ -102,18 +104,18 @@ impl StateArchive {
         pairs.filter(|(_, has)| !has).map(|(record, _)| record)
     }
 
-    /// The first term to bid in, where the configuration says `first`.
+    /// The first term to bid in: that of the store, at least the configured `first`.
     pub(super) fn first_term(&self, first: u64) -> u64 {
         self.stored.term.max(first)
     }
 
-    /// The generation after which new ones begin.
+    /// The last generation of earlier runs; new ones follow it.
     pub(super) fn used_generation(&self) -> u64 {
         self.used_generation
     }
 
-    /// The fabric of these switches, as far as it was found before; they are reached where
-    /// `inventory` says. Nothing if no more than that was found.
+    /// The stored fabric of these switches, with the addresses of `inventory`. None if discovery
+    /// found nothing beyond the inventory.
     pub(super) fn learned_fabric(&self, inventory: &Fabric) -> Result<Option<Fabric>, String> {
         let Some(found) = self.stored.fabric.as_ref().filter(|_| self.learns_fabric) else {
             return Ok(None);
@@ -124,8 +126,8 @@ impl StateArchive {
         Ok(Some(fabric).filter(|_| whole != known))
     }
 
-    /// What was in force when the controller ended: the policy, or else the `first`, and the jobs.
-    /// What no longer fits the fabric is left out, and a finding says so.
+    /// The event that restores policy (or `first` if none is stored) and jobs of the last run.
+    /// What no longer fits the fabric is left out, with a finding.
     pub(super) fn starting_event(
         &self,
         fabric: Fabric,
@@ -144,8 +146,7 @@ impl StateArchive {
                 Some(StateEvent::RevisionStored(stored)) => {
                     let latest = stored.number;
                     let earlier = self.revisions.iter().filter(|one| one.number < latest);
-                    start.history =
-                        PolicyHistory::new(stored.effective_at(now), earlier.cloned());
+                    start.history = PolicyHistory::new(stored.effective_at(now), earlier.cloned());
                 }
                 Some(StateEvent::JobsChanged(stored)) => start.jobs = stored,
                 Some(StateEvent::JobsReported(stored)) => start.reported_jobs = stored,
@@ -155,8 +156,8 @@ impl StateArchive {
         (StateEvent::Started(Box::new(start)), findings)
     }
 
-    /// What the controller goes on with on another fabric: the policy in force, and of the jobs,
-    /// stored or in force, those whose hosts are there. The others are kept for when theirs are.
+    /// The event that continues on another fabric: the policy in force, and the jobs, stored or in
+    /// force, whose hosts exist there. The other jobs stay in the store until their hosts appear.
     pub(super) fn event_on_fabric(&self, fabric: Fabric, state: &State) -> StateEvent {
         let reported = ReportedJobs {
             profiled: state.reported_jobs().profiled.clone(),
@@ -169,6 +170,7 @@ impl StateArchive {
             reported_jobs: reported,
         };
         let in_force = state.stored_records().into_iter();
+        // Stored records come last, so they win: those in force already lack jobs without hosts.
         for record in in_force.chain(self.stored.document_records()) {
             match record {
                 StoreRecord::Jobs(stored) => {
@@ -188,13 +190,12 @@ impl StateArchive {
         self.learns_fabric
     }
 
-    /// When to store again what is in force.
+    /// When to store the records in force again.
     pub(super) fn retry_due(&self) -> Option<Instant> {
         self.retry_at
     }
 
-    /// Stores what is in force once more, as far as it is not known to be stored. It has been told
-    /// once that it could not be, and is not told again.
+    /// Stores the records in force again. The first failure was reported; another one is not.
     pub(super) async fn retry_records(&mut self, records: impl Iterator<Item = StoreRecord>) {
         self.retry_at = None;
         for record in records {
@@ -204,30 +205,27 @@ impl StateArchive {
         }
     }
 
-    /// Writes a change, unless that is what is stored. A change that cannot be written is in force
-    /// all the same: a finding says that it would be forgotten.
+    /// Stores a change, unless it is stored already. A change that cannot be stored stays in force,
+    /// and the finding reports that a restart would lose it.
     pub(super) async fn store_or_report(&mut self, record: StoreRecord) -> Option<Finding> {
-        let why = self.store_record(record).await.err()?;
-        let text = format!("in force, but not stored: {why}");
-        Some(Finding::error("store", text))
+        let error = self.store_record(record).await.err()?;
+        Some(Finding::error("store", format!("in force, but not stored: {error}")))
     }
 
-    /// Writes a change that is to count only if it is written, unless that is what is stored. If it
-    /// fails, what is stored is not known, since it may be an answer that was lost; soon what is in
-    /// force is stored again.
+    /// Stores a change, unless it is stored already. After a failure the stored value is unknown,
+    /// as only the response may have been lost; the records in force are then stored again soon.
     ///
     /// # Errors
-    /// Why it cannot be written.
+    /// The write failed or its response was lost.
     pub(super) async fn store_record(&mut self, record: StoreRecord) -> Result<(), String> {
         if self.stored.holds_record(&record) {
             return Ok(());
         }
-        let (backend, writing) = (self.backend.clone(), record.clone());
-        let written = match backend {
+        let writing = record.clone();
+        let written = match self.backend.clone() {
             StoreBackend::Disabled => return Ok(()),
             StoreBackend::File(store) => {
-                let written = spawn_blocking(move || store.write_records(&[writing])).await;
-                match written {
+                match spawn_blocking(move || store.write_records(&[writing])).await {
                     Ok(written) => written.map_err(|error| error_chain(&error)),
                     Err(_) => Err("storing it panicked".to_owned()),
                 }
@@ -246,7 +244,8 @@ impl StateArchive {
         written
     }
 
-    /// Reserves the next generations in time.
+    /// Reserves the next block of generations once half of the present one is used, so that a
+    /// failed write can be repeated before the block ends.
     pub(super) async fn reserve_generations(&mut self, spent: u64) -> Option<Finding> {
         let reserved = self.stored.generation;
         if spent + GENERATION_BLOCK / 2 < reserved {
@@ -256,51 +255,52 @@ impl StateArchive {
     }
 }
 
-/// What a stored document says about `fabric`.
+/// The event that applies a stored document on `fabric`.
 pub(super) fn event_from_record(
     record: &StoreRecord,
     fabric: &Fabric,
 ) -> Result<StateEvent, String> {
     match record {
         StoreRecord::Policy(stored) => {
-            let policy = stored.content.validate("the stored policy");
-            let policy = policy.map_err(|error| error.to_string())?;
-            let checked = policy.check_on(fabric);
-            checked.map_err(|error| error.to_string())?;
+            let checked = stored.content.validate("the stored policy");
+            checked
+                .and_then(|policy| policy.check_on(fabric))
+                .map_err(|error| error.to_string())?;
             Ok(StateEvent::RevisionStored(stored.clone()))
         }
         StoreRecord::Jobs(stored) => {
             let jobs = resolve_jobs(stored, fabric, "the stored jobs")?;
             Ok(StateEvent::JobsChanged(jobs))
         }
-        // Of what ran when it was stored enough was known, or will be soon.
+        // Stored jobs are not profiled again: they were ranked before, or reports will soon do it.
         StoreRecord::ReportedJobs(stored) => Ok(StateEvent::JobsReported(ReportedJobs {
             jobs: resolve_jobs(stored, fabric, "the stored jobs of telemetry")?,
             ..ReportedJobs::default()
         })),
         StoreRecord::Term(_) | StoreRecord::Generation(_) | StoreRecord::Fabric(_) => {
-            Err("no document about a fabric".to_owned())
+            Err("not a document on a fabric".to_owned())
         }
     }
 }
 
-/// What is known of switches, with the cables and hosts that were found among them.
+/// The switches of the inventory, with the tiers, cables and hosts that discovery found.
 fn merge_inventory(
     known: &FabricDocument,
     found: &FabricDocument,
 ) -> Result<FabricDocument, String> {
     let mut switches = known.switches.clone();
     for before in &found.switches {
-        let mut same = switches.iter_mut().filter(|now| now.name == before.name);
-        let same = same.next();
-        let same = same.ok_or_else(|| format!("switch {} is not there any more", before.name))?;
-        same.tier = before.tier;
+        let Some(now) = switches.iter_mut().find(|now| now.name == before.name) else {
+            return Err(format!("the inventory no longer has switch {}", before.name));
+        };
+        now.tier = before.tier;
     }
     Ok(FabricDocument { switches, ..found.clone() })
 }
 
-/// The jobs whose hosts are all there.
+/// The jobs whose hosts all exist.
 fn resolvable_jobs(stored: &JobsDocument, fabric: &Fabric) -> Vec<Job> {
+    // One by one, as a document is refused whole if one host is missing.
     let alone = stored.jobs.iter().map(|job| JobsDocument { jobs: vec![job.clone()] });
     let possible = alone.filter_map(|job| resolve_jobs(&job, fabric, "the jobs").ok());
     possible.flatten().collect()
@@ -311,8 +311,13 @@ fn resolve_jobs(stored: &JobsDocument, fabric: &Fabric, name: &str) -> Result<Ve
     resolved.map(|resolved| resolved.jobs).map_err(|error| error.to_string())
 }
 
-/// The value, or a finding that says why there is none.
+/// The value, or none and a finding with the error.
 pub(super) fn or_finding<T>(read: Result<T, String>, findings: &mut Vec<Finding>) -> Option<T> {
-    let reported = |error| Finding::warning("store", format!("not taken up: {error}"));
-    read.map_err(|error| findings.push(reported(error))).ok()
+    match read {
+        Ok(value) => Some(value),
+        Err(error) => {
+            findings.push(Finding::warning("store", format!("not restored: {error}")));
+            None
+        }
+    }
 }

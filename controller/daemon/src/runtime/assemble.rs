@@ -1,4 +1,4 @@
-//! Puts a controller together and starts it.
+//! Assembles a controller and starts it.
 
 use std::sync::Arc;
 
@@ -32,16 +32,16 @@ use crate::southbound::{DesiredTables, GrpcNetwork, PacketIo, ReadLimiter, Statu
 use crate::state::{State, StateEvent};
 use crate::trace_export::TraceExporter;
 
-/// Packet-ins that wait for discovery.
+/// Packet-ins that may wait for discovery.
 const QUEUED_PACKETS: usize = 4_096;
 
-/// Starts controllers.
+/// Constructor of running controllers.
 #[derive(Debug)]
 pub struct Controller;
 
 impl Controller {
     /// Starts a controller for `fabric`, with the policy and jobs of its store, or under `policy`
-    /// and without jobs where nothing is stored. Returns when it has planned for them; the sessions
+    /// and without jobs if nothing is stored. Returns once it has planned for them; the sessions
     /// are then starting. Needs a tokio runtime.
     ///
     /// # Errors
@@ -55,7 +55,7 @@ impl Controller {
         Self::start_on(GrpcNetwork, config, fabric, policy).await
     }
 
-    /// Starts a controller on a network of the caller's.
+    /// Starts a controller on the caller's network.
     ///
     /// # Errors
     /// As for [`Controller::start`].

@@ -51,8 +51,8 @@ impl ChangeMeter {
         }
     }
 
-    /// Traces a generation that the next one replaces before every switch held it; nothing where
-    /// no switch did.
+    /// Traces a generation that the next one replaces before every switch held it; not if no switch
+    /// did.
     pub(super) fn record_superseded(
         &self,
         desired: &DesiredTables,
@@ -64,7 +64,7 @@ impl ChangeMeter {
         }
     }
 
-    /// Sends the traces that wait.
+    /// Sends the queued traces.
     pub(super) async fn shut_down(self) {
         if let Some(exporter) = self.exporter {
             exporter.shut_down().await;

@@ -1,4 +1,4 @@
-//! This controller among those of the fabric: who may write, by the switches or by etcd.
+//! Leadership among the controllers of a fabric: elected by the switches or through etcd.
 //!
 //! Where etcd is configured, the [`ClusterMembership`] decides the write permit; else the switches
 //! elect, and the permit only carries the term to bid in.
@@ -15,7 +15,7 @@ use crate::southbound::arbitration::Mastership;
 use crate::southbound::write_permit::WritePermit;
 use crate::state::StateEvent;
 
-/// Leadership.
+/// Leadership of this controller, and its write permit.
 pub(super) struct Cluster {
     membership: Option<ClusterMembership>,
     election: LeaderElection,
@@ -41,7 +41,7 @@ impl Cluster {
         self.membership.as_mut()
     }
 
-    /// Whether the switches elect, and no etcd.
+    /// Whether the switches elect, without etcd.
     pub(super) fn is_switch_led(&self) -> bool {
         self.membership.is_none()
     }
@@ -63,7 +63,7 @@ impl Cluster {
         }
     }
 
-    /// Why this controller refuses an event: another one leads.
+    /// Why this controller refuses an event, if another one leads.
     pub(super) fn refusal_for(&self, event: &StateEvent) -> Option<Finding> {
         self.membership.as_ref()?.refusal_for(event)
     }
@@ -86,7 +86,7 @@ impl Cluster {
         }
     }
 
-    /// Leaves the cluster, and gives a leadership back.
+    /// Leaves the cluster and releases the leadership.
     pub(super) async fn leave(self) {
         if let Some(membership) = self.membership {
             membership.leave_cluster().await;

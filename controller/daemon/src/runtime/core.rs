@@ -3,9 +3,9 @@
 //! [`Core`] owns the five parts of a running controller and moves values between them: an input
 //! goes to the [`StateDriver`], the [`Effects`] of the step go to the [`Publisher`] and the
 //! [`Planner`], what the switches hold comes from the [`Observer`], what other controllers stored
-//! from the [`Cluster`]. No part knows another. The decision: everything that wakes the loop is one
-//! [`WakeReason`], taken in a fixed order, so that what it does depends on what arrived and not on
-//! which of two arrivals a poll saw first.
+//! from the [`Cluster`]. No part depends on another. The decision: everything that wakes the loop
+//! is one [`WakeReason`], taken in a fixed order, so that the result depends on what arrived and
+//! not on which of two inputs a poll saw first.
 
 mod cluster_sync;
 mod effects;
@@ -49,7 +49,7 @@ enum WakeReason {
 }
 
 impl<N: SwitchNetwork> Core<N> {
-    /// Runs until `stop`, or until everybody who could submit anything is gone.
+    /// Runs until `stop`, or until every sender of the queue is dropped.
     pub(super) async fn run_loop(mut self, mut queue: mpsc::Receiver<EventSubmission>) {
         let mut statuses = self.publisher.board().subscribe();
         loop {
@@ -66,7 +66,7 @@ impl<N: SwitchNetwork> Core<N> {
                 break;
             }
         }
-        // Sessions first: none may write after the leadership is given back.
+        // Sessions stop first: none may write after the leadership is released.
         let meter = self.publisher.stop_sessions().await;
         self.cluster.leave().await;
         meter.shut_down().await;
@@ -121,8 +121,8 @@ impl<N: SwitchNetwork> Core<N> {
         self.state.policy_due().filter(|_| self.cluster.may_decide())
     }
 
-    /// Takes in what somebody submitted. The receipt of an event is sent when a plan includes it,
-    /// or at once where it is refused or changes nothing.
+    /// Handles a submission. The receipt of an event is sent when a plan includes it, or at once if
+    /// it is refused or changes nothing.
     async fn accept_submission(
         &mut self,
         submission: EventSubmission,
@@ -154,6 +154,7 @@ impl<N: SwitchNetwork> Core<N> {
         };
         let origin = ChangeOrigin { first_reported, ..ChangeOrigin::new(effects.cause, received) };
         let waiter = PlanWaiter::new(self.state.state().inputs(), origin, &effects, receipt);
+        // An event that was applied has raised the count; only then will a plan cover it.
         match waiter.inputs > inputs {
             true => self.planner.add_waiter(waiter),
             false => waiter.send_receipt(effects.generation, &[]),
@@ -161,7 +162,7 @@ impl<N: SwitchNetwork> Core<N> {
         self.apply_effects(effects, received).await
     }
 
-    /// The only call of the state's transition.
+    /// The only call of the state's step; drains are tracked after each.
     fn step_state(&mut self, event: StateEvent) -> Effects {
         let before = self.state.state().generation();
         let effects = self.state.step(event);
@@ -169,7 +170,7 @@ impl<N: SwitchNetwork> Core<N> {
         effects
     }
 
-    /// Steps, then stores what the next run must know of it.
+    /// Steps, then stores the record for the next run.
     async fn step_and_store(&mut self, event: StateEvent) -> Effects {
         let mut effects = self.step_state(event);
         if let Some(record) = effects.record.take() {
@@ -178,15 +179,15 @@ impl<N: SwitchNetwork> Core<N> {
         effects
     }
 
-    /// Stores a change of the policy, then steps: a copy of the state takes the event in first, and
-    /// where its record cannot be stored nothing has changed.
+    /// Stores a change of the policy, then steps. A copy of the state applies the event first to
+    /// get the record; if that cannot be stored, nothing has changed.
     async fn store_then_step(&mut self, event: StateEvent) -> Effects {
         let cause = event.kind();
         let considered = self.state.state().clone().step(event.clone());
         if let Some(record) = considered.record
             && let Err(reason) = self.state.archive_mut().store_record(record).await
         {
-            // The answer may be lost and the record stored; then it is overwritten by a retry.
+            // The record may be stored although the response was lost; a retry then overwrites it.
             let text = format!("refused: it could not be stored, and nothing is changed: {reason}");
             return Effects {
                 cause,
@@ -197,8 +198,8 @@ impl<N: SwitchNetwork> Core<N> {
         Effects { record: None, ..self.step_state(event) }
     }
 
-    /// Adopts a fabric of the same switches, with the known failures; the event carries over what
-    /// is known of jobs.
+    /// Adopts a fabric of the same switches, with the known failures; the event carries the jobs
+    /// over.
     fn fabric_event(&mut self, fabric: Fabric, now: Instant) -> StateEvent {
         self.observer.adopt_fabric(&fabric, now);
         self.state.event_on_fabric(fabric)
@@ -214,13 +215,14 @@ impl<N: SwitchNetwork> Core<N> {
         effects
     }
 
-    /// Adopts a plan and answers everybody who waited for it.
+    /// Adopts a plan and sends the receipts of the events that it covers.
     async fn adopt_plan(&mut self, result: PlanResult) -> Result<(), ComputationPanicked> {
         let origin = self.planner.origin_of(&result);
         let effects = self.step_state(StateEvent::Planned(Box::new(result)));
         let (generation, findings) = (effects.generation, effects.findings.clone());
         self.apply_effects_since(effects, origin).await?;
         let planned = self.state.state().planned_inputs();
+        // Receipts come after publishing: a submitter that has one may wait for the generation.
         self.planner.answer_waiters(planned, generation, &findings);
         // Leadership is confirmed only now: everything stored before the election is planned for.
         self.cluster.confirm_prepared(planned);

@@ -1,9 +1,9 @@
-//! Whether what an operator drains is drained: a word when it is, and one when it takes too long.
+//! Progress of drains: whether each is complete, and whether it takes too long.
 //!
-//! Sans-IO: what is drained, what is held and the time are arguments, [`News`] is the result; the
-//! [`sight`](super::sight) of the task asks. The decision: a drain is complete when every switch
-//! holds tables that know of it, since from then on nothing sends there. It is not given up when it
-//! is late, only told to be.
+//! Sans-IO: drained parts, the generation held and the time are arguments, a [`DrainEvent`] is the
+//! result; the [`observer`](super::observer) calls it. The decision: a drain is complete when every
+//! switch holds tables with it, since from then on no switch sends there. A late drain is reported
+//! and continues.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,24 +12,24 @@ use tokio::time::Instant;
 
 use crate::state::DrainProgress;
 
-/// Keeps account of them.
+/// Tracks the drains of the policy in force.
 #[derive(Debug)]
 pub(super) struct DrainTracker {
-    /// How long one may take.
+    /// How long a drain may take.
     deadline: Duration,
     progress: DrainProgress,
-    /// The generation before the latest that began, which does not know of it.
+    /// The generation in force when the latest drain began, which does not include it.
     began_after: u64,
-    /// When it is late, until that is told.
+    /// When the drains are late, until that is reported.
     due: Option<Instant>,
 }
 
-/// Something to say.
+/// A change of the progress that is logged.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum DrainEvent {
-    /// Nothing sends there any more.
+    /// No switch sends to these parts any more.
     Complete(BTreeSet<String>),
-    /// Not every switch knows of it though it has had time.
+    /// Some switch does not hold the tables for these drains by the deadline.
     Late(BTreeSet<String>),
 }
 
@@ -38,18 +38,18 @@ impl DrainTracker {
         Self { deadline, progress: DrainProgress::default(), began_after: 0, due: None }
     }
 
-    /// How far they are.
+    /// How far the drains are.
     pub(super) fn progress(&self) -> &DrainProgress {
         &self.progress
     }
 
-    /// Takes in what is drained from now on, while `generation` is in force.
+    /// Sets the drained parts from now on, while `generation` is in force.
     pub(super) fn update_drained(&mut self, drained: &[String], generation: u64, now: Instant) {
         let DrainProgress { under_way, is_late, complete } = &mut self.progress;
         under_way.retain(|part| drained.contains(part));
         complete.retain(|part| drained.contains(part));
-        let known = |part: &&String| under_way.contains(*part) || complete.contains(*part);
-        let added: Vec<String> = drained.iter().filter(|part| !known(part)).cloned().collect();
+        let is_added = |part: &&String| !under_way.contains(*part) && !complete.contains(*part);
+        let added: Vec<String> = drained.iter().filter(is_added).cloned().collect();
         if !added.is_empty() {
             (self.began_after, self.due) = (generation, Some(now + self.deadline));
             *is_late = false;
@@ -60,7 +60,7 @@ impl DrainTracker {
         }
     }
 
-    /// Takes in that every switch holds at least this generation, if it is known.
+    /// Checks the drains against the generation that every switch holds, if that is known.
     pub(super) fn check_progress(&mut self, held: Option<u64>, now: Instant) -> Option<DrainEvent> {
         let DrainProgress { under_way, is_late, complete } = &mut self.progress;
         if under_way.is_empty() {
@@ -77,12 +77,12 @@ impl DrainTracker {
         Some(DrainEvent::Late(under_way.clone()))
     }
 
-    /// Another controller leads, and sees what is held. Time counts from when this one does.
+    /// Restarts the deadline while another controller leads, as only the leader sees what is held.
     pub(super) fn restart_deadline(&mut self, now: Instant) {
         self.due = self.due.map(|_| now + self.deadline);
     }
 
-    /// When something becomes late.
+    /// When the drains become late.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.due
     }
@@ -109,7 +109,7 @@ mod tests {
         let events = [None, Some(4), Some(5), Some(6)].map(|held| drains.check_progress(held, now));
         assert_eq!(events, [None, None, Some(DrainEvent::Complete(spine())), None]);
         assert_eq!(drains.progress().complete, spine());
-        // What was drained already is no news; what is given back needs no word.
+        // A part that was drained already makes no event, nor does the end of a drain.
         drains.update_drained(&names_of(&["spine1", "leaf1-spine2"]), 6, now);
         drains.update_drained(&names_of(&["spine1"]), 7, now);
         assert_eq!((drains.check_progress(Some(9), now), drains.next_due()), (None, None));

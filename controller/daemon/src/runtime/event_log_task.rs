@@ -18,31 +18,31 @@ use crate::event_log::{EventRing, EventSnapshot, SessionSummary, revisions_from}
 use crate::southbound::write_permit::WritePermit;
 use crate::state::{DrainProgress, PlanRollout, State};
 
-/// Between two looks. A person sees no difference, and a thousand sessions that say something at
-/// once are looked at once.
+/// Between two snapshots at least. A person sees no difference, and changes of a thousand sessions
+/// at once make one snapshot.
 const MIN_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The task that watches and tells.
+/// The task that watches the controller and writes the event log.
 #[derive(Debug)]
 pub(crate) struct EventLogTask {
     ring: watch::Sender<EventRing>,
 }
 
 impl EventLogTask {
-    /// One that keeps the latest `kept` of what happens in the run that started at `run`.
+    /// A task that keeps the latest `kept` events of the run that started at `run`.
     pub(crate) fn new(run: u64, kept: usize) -> Self {
         let ring = watch::Sender::new(EventRing::new(run, kept));
         Self { ring }
     }
 
-    /// What it has to tell, as it comes.
+    /// The event log, as it grows.
     pub(crate) fn event_receiver(&self) -> watch::Receiver<EventRing> {
         self.ring.subscribe()
     }
 
     /// Watches until the controller ends or `stop`.
     pub(crate) async fn run(self, access: ControllerAccess, stop: CancellationToken) {
-        // That the controller has stopped is the end, not a failure.
+        // An error here means that the controller has stopped, which ends this task as well.
         drop(stop.run_until_cancelled(self.record_changes(&access)).await);
     }
 
@@ -63,7 +63,7 @@ impl EventLogTask {
     }
 }
 
-/// Everything that can be seen now.
+/// Takes a snapshot of everything that the event log compares.
 async fn take_snapshot(
     access: &ControllerAccess,
     before: &EventSnapshot,
@@ -75,15 +75,14 @@ async fn take_snapshot(
         })
         .await?;
     let mut sessions = Vec::new();
-    access
-        .status_board()
-        .for_each_status(|switch, status| sessions.push(SessionSummary::from_status(switch, status)));
+    access.status_board().for_each_status(|switch, status| {
+        sessions.push(SessionSummary::from_status(switch, status));
+    });
     let rollout = access.current_rollout();
     let discovered = access.watch_discovery().borrow().findings.clone();
     let planned = rollout.iter().flat_map(|had| &had.report.findings);
     let drainage = access.watch_drains().borrow().clone();
-    let findings = planned.cloned().chain(discovered);
-    let findings = findings.chain(drainage.late_finding()).collect();
+    let findings = planned.cloned().chain(discovered).chain(drainage.late_finding()).collect();
     Ok(EventSnapshot {
         profiled,
         revisions,
@@ -96,7 +95,7 @@ async fn take_snapshot(
     })
 }
 
-/// Whatever may have something new to see.
+/// The watches of everything that a snapshot reads.
 struct ChangeWatcher {
     rollout: watch::Receiver<Option<PlanRollout>>,
     revision: watch::Receiver<(u64, bool)>,
@@ -118,7 +117,7 @@ impl ChangeWatcher {
         }
     }
 
-    /// Waits for the next of them.
+    /// Waits until one of them changes.
     async fn wait_for_change(&mut self) -> Result<(), ControllerError> {
         let (discovered, board) = (&mut self.discovered, &mut self.board);
         let changed = tokio::select! {
@@ -127,7 +126,8 @@ impl ChangeWatcher {
             changed = self.permit.changed() => changed,
             changed = self.drainage.changed() => changed,
             changed = board.changed() => changed,
-            // Where no probes are wanted, nobody is there to find anything.
+            // Without discovery the sender is dropped: that must not end the wait, so only a
+            // change completes this branch.
             Ok(()) = discovered.changed() => Ok(()),
         };
         changed.map_err(|_| ControllerError::Stopped)

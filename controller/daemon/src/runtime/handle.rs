@@ -1,7 +1,7 @@
-//! A running controller, as who started it holds it.
+//! The owner's handle of a running controller.
 //!
-//! The decision: stopping is for one. Everything else that can be done with a controller is in
-//! [`ControllerAccess`], of which there may be many.
+//! The decision: only the owner can stop a controller. Everything else is in [`ControllerAccess`],
+//! of which there may be many.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use tracing::warn;
 
 use crate::access::ControllerAccess;
 
-/// A running controller. Whatever it can be asked and told, its [`ControllerAccess`] can. Dropping
-/// it stops the controller as [`ControllerHandle::shutdown`] does, without waiting.
+/// A running controller, with the methods of its [`ControllerAccess`]. Dropping it stops the
+/// controller as [`ControllerHandle::shutdown`] does, without waiting.
 #[derive(Debug)]
 pub struct ControllerHandle {
     pub(super) access: ControllerAccess,
@@ -24,13 +24,13 @@ pub struct ControllerHandle {
 }
 
 impl ControllerHandle {
-    /// What others may hold of it.
+    /// The access for others, which can be cloned.
     pub fn access(&self) -> &ControllerAccess {
         &self.access
     }
 
-    /// Stops the controller and waits until its sessions have ended. Withdraws nothing: switches
-    /// keep forwarding by what they hold.
+    /// Stops the controller and waits until its sessions have ended. No entry is deleted: switches
+    /// keep forwarding by the tables that they hold.
     pub async fn shutdown(mut self) {
         self.stop.cancel();
         if timeout(self.shutdown_deadline, &mut self.task).await.is_err() {

@@ -1,4 +1,4 @@
-//! Findings as the log has them.
+//! Findings in the log.
 
 use topology::{Finding, Severity};
 use tracing::{error, info, warn};

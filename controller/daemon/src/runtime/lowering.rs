@@ -1,9 +1,8 @@
-//! From what is to be realised to what the sessions get: lowered, with the instants at which that
-//! came to be.
+//! Lowers a rollout to the desired tables of the sessions, with the instants of each stage.
 //!
-//! The decision: tables that are equal to those before are the very same, so that a session sees at
-//! a glance whether another generation asks anything of its switch. Where nothing is known of the
-//! fabric, all that is asked of switches is to tell of it.
+//! The decision: tables equal to the previous ones are the same `Arc`, so that a session compares
+//! pointers to see whether a generation changes its switch. While the fabric is unknown, switches
+//! get only the rows that discovery needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use crate::pipelines::{default_pipeline, lower_plan};
 use crate::southbound::{ChangeOrigin, DesiredTables, DesiredTimestamps, UnknownEntries};
 use crate::state::PlanRollout;
 
-/// Lowers.
+/// Lowers a rollout; tables equal to those in `before` are shared.
 pub(super) fn lower_rollout(
     rollout: &PlanRollout,
     before: &DesiredTables,
@@ -25,16 +24,18 @@ pub(super) fn lower_rollout(
     let planned = Instant::now();
     let mut tables = lower_plan(&rollout.wiring, &rollout.fabric, &rollout.plan);
     if UnknownEntries::for_fabric(&rollout.fabric) == UnknownEntries::Keep {
-        let told = TableScope::whole_tables(BTreeSet::from([default_pipeline().punt_table()]));
-        tables.values_mut().for_each(|all| *all = all.entries_within(&told));
+        let punts = TableScope::whole_tables(BTreeSet::from([default_pipeline().punt_table()]));
+        tables.values_mut().for_each(|all| *all = all.entries_within(&punts));
     }
-    let share = |(switch, tables): (SwitchId, SwitchTables)| {
-        let same = before.tables.get(&switch);
-        let same = same.filter(|before| ***before == tables);
-        (switch, same.map_or_else(|| Arc::new(tables), Arc::clone))
-    };
-    let tables = tables.into_iter().map(share).collect();
-    let mut desired = desired_tables(rollout, tables, origin);
+    let mut shared = BTreeMap::new();
+    for (switch, tables) in tables {
+        let tables = match before.tables.get(&switch) {
+            Some(same) if **same == tables => Arc::clone(same),
+            _ => Arc::new(tables),
+        };
+        shared.insert(switch, tables);
+    }
+    let mut desired = desired_tables(rollout, shared, origin);
     desired.timestamps.planned = planned;
     desired
 }

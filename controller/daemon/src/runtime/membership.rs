@@ -1,9 +1,9 @@
-//! The runtime's part in a cluster that is led through etcd: what others stored comes in as events,
-//! and an election is answered once everything stored is planned for.
+//! The runtime's part in a cluster that is led through etcd: records of other controllers arrive as
+//! events, and an election is accepted once everything stored is planned for.
 //!
-//! [`etcd`](crate::etcd) elects; the state plans as always, whether this controller leads or not.
-//! The decision: who waits to lead plans the same as the leader, from the same documents, so that
-//! to take over is to begin writing and nothing else.
+//! [`etcd`](crate::etcd) elects; the state plans whether this controller leads or not. The
+//! decision: a standby plans from the same documents as the leader, so that a takeover only has to
+//! start writing.
 
 use std::sync::Arc;
 
@@ -19,21 +19,21 @@ use crate::etcd::{ClusterMember, ClusterUpdate, MemberHandle, StoreClient};
 use crate::southbound::write_permit::WritePermit;
 use crate::state::StateEvent;
 
-/// A membership as the runtime holds it.
+/// The runtime's handle of a cluster member.
 #[derive(Debug)]
 pub(super) struct ClusterMembership {
     member: MemberHandle,
     write_permit: watch::Receiver<WritePermit>,
     /// The election that this controller won and did not lose.
     elected: Option<u64>,
-    /// The number of the event with which everything stored is taken in.
+    /// The number of the event with which everything stored is applied.
     awaited_inputs: Option<u64>,
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
 impl ClusterMembership {
-    /// Takes part, if the configuration names an etcd; `mandate` is then decided there.
+    /// Joins, if the configuration names an etcd, which then decides `permit`.
     pub(super) fn join_cluster<N: ClusterNetwork>(
         network: &N,
         config: &Config,
@@ -41,8 +41,8 @@ impl ClusterMembership {
     ) -> Option<Self> {
         let etcd = config.etcd.as_ref()?;
         permit.send_replace(WritePermit::Unknown);
-        let network = network.clone();
-        let (member, handle) = ClusterMember::new(network, etcd, config.controller, permit.clone());
+        let (member, handle) =
+            ClusterMember::new(network.clone(), etcd, config.controller, permit.clone());
         let stop = CancellationToken::new();
         Some(Self {
             member: handle,
@@ -54,25 +54,25 @@ impl ClusterMembership {
         })
     }
 
-    /// Where records go.
+    /// The client that stores records.
     pub(super) fn store_client(&self) -> StoreClient {
         self.member.store.clone()
     }
 
-    /// Waits for news.
+    /// Waits for an update from etcd.
     pub(super) async fn wait_for_update(&mut self) {
         if self.member.updates.changed().await.is_err() {
-            // The member has panicked: there is no news any more, and no mandate after its end.
+            // The member has panicked: no update follows, and the write permit ends with its lease.
             std::future::pending::<()>().await;
         }
     }
 
-    /// What was read in etcd last.
+    /// The latest update from etcd.
     pub(super) fn latest_update(&mut self) -> Option<Arc<ClusterUpdate>> {
         self.member.updates.borrow_and_update().clone()
     }
 
-    /// Why this controller does not take an event: others would not hear of it.
+    /// Why this controller refuses an event: only the leader stores what all controllers share.
     pub(super) fn refusal_for(&self, event: &StateEvent) -> Option<Finding> {
         let about = match event {
             StateEvent::JobsChanged(_) | StateEvent::JobsReported(_) => "jobs",
@@ -85,8 +85,8 @@ impl ClusterMembership {
             _ => None,
         };
         let text = match leader {
-            Some(number) => format!("refused: controller {number} leads; tell that one"),
-            None => "refused: no controller leads now; tell again when one does".to_owned(),
+            Some(number) => format!("refused: controller {number} leads; send it there"),
+            None => "refused: no controller leads now; send it again when one does".to_owned(),
         };
         Some(Finding::error(about, text))
     }
@@ -96,31 +96,31 @@ impl ClusterMembership {
         self.write_permit.borrow().is_leader(Instant::now())
     }
 
-    /// Whether it has turned: this controller was elected, or is not any more.
+    /// Records whether this controller is elected; whether that changed.
     pub(super) fn update_election(&mut self, elected: Option<u64>) -> bool {
-        let turns = self.elected != elected;
-        if turns {
+        let is_changed = self.elected != elected;
+        if is_changed {
             (self.elected, self.awaited_inputs) = (elected, None);
         }
-        turns
+        is_changed
     }
 
-    /// Everything stored until the election is taken in with event `inputs`.
+    /// Waits until event `inputs` is planned for, with which everything stored is applied.
     pub(super) fn await_inputs(&mut self, inputs: u64) {
         self.awaited_inputs = self.elected.map(|_| inputs);
     }
 
-    /// Accepts the election, once all that was awaited is planned for.
+    /// Accepts the election, once the awaited event is planned for.
     pub(super) fn confirm_prepared(&mut self, planned: u64) {
         if self.awaited_inputs.take_if(|inputs| *inputs <= planned).is_some() {
             self.member.prepared.send_replace(self.elected);
         }
     }
 
-    /// Leaves, and gives a leadership back.
+    /// Leaves the cluster and releases the leadership.
     pub(super) async fn leave_cluster(self) {
         self.stop.cancel();
-        // If it has panicked, the lease runs out by itself.
+        // If the member has panicked, the lease expires by itself.
         drop(self.task.await);
     }
 }

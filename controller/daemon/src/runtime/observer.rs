@@ -1,7 +1,7 @@
-//! What is concluded from what the sessions report: failed parts, drains, returning parts and room
-//! for pins.
+//! Conclusions from what the sessions report: failed parts, drains, returning parts and room for
+//! pins.
 //!
-//! Sans-IO but for the watch on which drains are shown: what was seen and when are arguments.
+//! Sans-IO except for the watch that publishes drains: observations and time are arguments.
 //! [`Core`](super::core::Core) turns the conclusions into events of the state.
 
 use std::collections::BTreeMap;
@@ -52,22 +52,22 @@ impl SwitchObservations {
         self.masterships.iter().any(|mastership| mastership.is_primary())
     }
 
-    /// The generation that every switch which is up holds; 0 where one is not seen to hold any.
+    /// The generation that every switch which is up holds; 0 if one is not known to hold any.
     pub(super) fn held_everywhere(&self, fabric: &Fabric) -> Option<u64> {
         let held = self.held.iter().filter(|(switch, _)| fabric.is_switch_up(*switch));
         held.map(|(_, held)| held.unwrap_or(0)).min()
     }
 }
 
-/// Draws conclusions.
+/// Failure detection, drain progress and room for pins.
 pub(super) struct Observer {
     liveness: LivenessTracker,
     drains: DrainTracker,
     drain_progress: watch::Sender<DrainProgress>,
     return_limit: Duration,
-    /// When parts that work again are used, whichever switch knows of them; while any wait.
+    /// When parts that work again are used at the latest; none while no part waits.
     return_deadline: Option<Instant>,
-    /// What switches were last seen to have room for.
+    /// The room for pins that each switch last reported.
     pin_rooms: BTreeMap<SwitchId, usize>,
 }
 
@@ -91,12 +91,12 @@ impl Observer {
         [self.liveness.next_due(), self.drains.next_due()].into_iter().flatten().min()
     }
 
-    /// Keeps what is known of failures on another fabric of the same switches.
+    /// Keeps the known failures on another fabric of the same switches.
     pub(super) fn adopt_fabric(&mut self, fabric: &Fabric, now: Instant) {
         self.liveness.adopt_fabric(fabric, now);
     }
 
-    /// Takes in the health of a part; the change that it confirms.
+    /// Records the health of a part; the change that it confirms.
     pub(super) fn observe_part(
         &mut self,
         part: FabricPart,
@@ -123,14 +123,14 @@ impl Observer {
         self.pin_rooms.insert(switch, room) != Some(room)
     }
 
-    /// Takes in what is drained from now on, while `generation` is in force.
+    /// Sets the drained parts from now on, while `generation` is in force.
     pub(super) fn track_drains(&mut self, drained: &[String], generation: u64) {
         self.drains.update_drained(drained, generation, Instant::now());
         self.publish_drains();
     }
 
-    /// Takes in the generation that every switch holds. Where another controller writes, that is
-    /// not seen here, and the deadline of drains starts over.
+    /// Checks drains against the generation that every switch holds. Where another controller
+    /// writes, that is not observed here, and the deadline of drains restarts.
     pub(super) fn check_drains(&mut self, held: Option<u64>, has_primary: bool, now: Instant) {
         if !has_primary {
             self.drains.restart_deadline(now);

@@ -1,7 +1,7 @@
-//! The planner at work on the latest request, and everybody who waits for its plan.
+//! The plan request under way, and the submitters that wait for its plan.
 //!
 //! The decision: one request at a time, computed beside the event loop. A receipt is sent once,
-//! with the findings of the event itself before those of the plan.
+//! with the findings of the event before those of the plan.
 
 use std::collections::VecDeque;
 
@@ -79,7 +79,7 @@ impl<N: SwitchNetwork> Planner<N> {
         }
     }
 
-    /// Answers everybody whose event the plan in force takes into account.
+    /// Sends the receipts of all events that the plan in force takes into account.
     pub(super) fn answer_waiters(&mut self, planned: u64, generation: u64, findings: &[Finding]) {
         while let Some(waiter) = self.waiters.pop_front_if(|next| next.inputs <= planned) {
             waiter.send_receipt(generation, findings);

@@ -1,7 +1,7 @@
 //! Publishes desired tables to the sessions, one for each switch.
 //!
-//! The decision: a session gets nothing but tables with a generation, over a `watch`. One that is
-//! slow sees the latest generation and skips those between.
+//! The decision: a session gets only tables with a generation, over a `watch`. A slow session gets
+//! the latest generation and skips those between.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::southbound::session::{self, SessionContext};
 use crate::southbound::{ChangeOrigin, DesiredTables, StatusBoard, SwitchStatus, SwitchTarget};
 use crate::state::PlanRollout;
 
-/// Gives sessions their tables.
+/// Publishes tables and runs the sessions.
 pub(super) struct Publisher<N> {
     context: SessionContext<N>,
     desired: watch::Sender<Arc<DesiredTables>>,
@@ -93,8 +93,8 @@ impl<N: SwitchNetwork> Publisher<N> {
         origin: ChangeOrigin,
     ) -> Result<DesiredTables, ComputationPanicked> {
         let (rollout, before) = (rollout.clone(), Arc::clone(&self.desired.borrow()));
-        let lowering = move || lower_rollout(&rollout, &before, origin);
-        self.context.network.run_blocking(lowering).await
+        let network = &self.context.network;
+        network.run_blocking(move || lower_rollout(&rollout, &before, origin)).await
     }
 
     /// Waits until every switch that this controller writes holds what is desired now, or until a
@@ -133,8 +133,8 @@ impl<N: SwitchNetwork> Publisher<N> {
         self.rollout.send_replace(Some(rollout));
         for target in targets {
             self.sessions.entry(target).or_insert_with_key(|target| {
-                // On the board before the session first runs, so that nobody takes a board without
-                // the switch for a fabric without it.
+                // On the board before the session first runs: a reader would otherwise take a board
+                // without the switch as complete.
                 self.context.board.add_switch(target.switch, &target.name);
                 let stop = self.stop.child_token();
                 let run = session::run_session(target.clone(), self.context.clone(), stop.clone());
@@ -179,7 +179,7 @@ impl<N: SwitchNetwork> Publisher<N> {
         holding
     }
 
-    /// Stops all sessions. They withdraw nothing: switches go on forwarding by what they hold.
+    /// Stops all sessions. They delete no entry: switches keep forwarding by their tables.
     pub(super) async fn stop_sessions(self) -> ChangeMeter {
         for session in self.sessions.into_values() {
             session.stop_session().await;

@@ -1,8 +1,7 @@
-//! The state with what surrounds every step of it: the recording, the store, and the watch that
-//! shows which policy revision is in force.
+//! The state with the recorder, the store, and the watch of the policy revision in force.
 //!
-//! [`Core`](super::core::Core) feeds it. The decision: a step itself never waits for a disk. What
-//! must be durable before it counts is stored by the caller first, everything else after.
+//! [`Core`](super::core::Core) calls it. The decision: a step itself never waits for a disk. The
+//! caller stores before the step what must be durable first, and everything else after it.
 
 use std::sync::Arc;
 
@@ -67,7 +66,7 @@ impl StateDriver {
         effects
     }
 
-    /// What the policy in force drains.
+    /// The parts that the policy in force drains.
     pub(super) fn drained_parts(&self) -> &[String] {
         &self.state.policy_history().latest().content.policy.drained
     }
@@ -93,17 +92,17 @@ impl StateDriver {
         self.revision.send_if_modified(|shown| std::mem::replace(shown, revision) != revision);
     }
 
-    /// Records what the sessions are given.
+    /// Records the tables that the sessions get.
     pub(super) fn note_published(&mut self, desired: &Arc<DesiredTables>, rollout: &PlanRollout) {
         self.recorder.note_published(desired, rollout, self.clock.unix_now());
     }
 
-    /// Records what switches were seen to hold since the last call.
+    /// Records what switches hold, where it changed since the last call.
     pub(super) fn note_held(&mut self, board: &StatusBoard) {
         self.recorder.note_held(board, self.clock.unix_now());
     }
 
-    /// Stores a record; that it cannot be stored is logged.
+    /// Stores a record; a failure is logged.
     pub(super) async fn store_and_log(&mut self, record: StoreRecord) {
         self.archive.store_or_report(record).await.iter().for_each(log_finding);
     }
@@ -114,7 +113,7 @@ impl StateDriver {
         reserved.iter().for_each(log_finding);
     }
 
-    /// Stores what is in force and that no controller has stored yet.
+    /// Stores the records in force that no controller has stored yet.
     pub(super) async fn store_missing(&mut self) -> Vec<Finding> {
         let mut findings = Vec::new();
         for record in self.archive.missing_records(self.state.stored_records()) {
@@ -123,7 +122,7 @@ impl StateDriver {
         findings
     }
 
-    /// Stores what is in force once more, if the last attempt failed.
+    /// Stores the records in force again, if the last attempt failed.
     pub(super) async fn retry_store(&mut self) {
         if self.archive.retry_due().is_none() {
             return;

@@ -7,16 +7,16 @@ use topology::Finding;
 /// Drains of the policy in force, by the names that it has for switches and cables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DrainProgress {
-    /// What some switch may still send to, as far as this controller sees.
+    /// Parts that some switch may still send to, as far as this controller sees.
     pub under_way: BTreeSet<String>,
-    /// Whether that takes longer than the configuration allows.
+    /// Whether they take longer than the configuration allows.
     pub is_late: bool,
-    /// What nothing is sent to any more.
+    /// Parts that no switch sends to any more.
     pub complete: BTreeSet<String>,
 }
 
 impl DrainProgress {
-    /// What a person should know, if a drain is late.
+    /// The finding about a late drain, if one is late.
     pub fn late_finding(&self) -> Option<Finding> {
         let text = "not complete within deadlines.drain_ms: some switch does not hold the tables \
                     for it";

@@ -1,5 +1,5 @@
-//! What a state takes in and what follows from it: values, so that whoever runs a state can wait,
-//! record and play them again.
+//! The events of the state and their effects: values, so that the runtime can queue and record
+//! them, and a replay can apply them again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,44 +19,43 @@ use crate::store::StoreRecord;
 /// Something the controller has learned.
 #[derive(Clone, Debug)]
 pub enum StateEvent {
-    /// The controller starts with all that it knows, so that switches that hold what they shall are
-    /// not told anything else in between.
+    /// The controller starts with everything that it restored, in one event, so that switches that
+    /// hold the right tables are not written in between.
     Started(Box<StartingState>),
-    /// The fabric, from its document or from discovery. Ids of the fabric before mean nothing any
-    /// more, so the jobs are forgotten; the runtime makes it [`StateEvent::Started`] with those
-    /// whose hosts are still there.
+    /// The fabric, from its document or from discovery. Ids of the previous fabric are void, so the
+    /// jobs are dropped; the runtime sends [`StateEvent::Started`] instead, with the jobs whose
+    /// hosts still exist.
     FabricLearned(Fabric),
     /// A cable or a switch of the fabric failed, or works again.
     FabricChanged(AvailabilityChange),
-    /// All jobs that documents tell of, in the ids of the present fabric.
+    /// All jobs of documents, in the ids of the present fabric.
     JobsChanged(Vec<Job>),
-    /// All jobs that tell of themselves, in the ids of the present fabric.
+    /// All reported jobs, in the ids of the present fabric.
     JobsReported(ReportedJobs),
-    /// The operator's policy, by nobody in particular and for no reason that is told.
+    /// A policy without author or reason.
     PolicyChanged(Policy),
     /// A policy as an operator proposes it.
     PolicyProposed(Box<PolicyProposal>),
-    /// The edition on trial is to stay.
+    /// The operator confirms the revision on trial.
     PolicyConfirmed,
-    /// The edition on trial is to go, and by whom that is said.
+    /// An operator rolls the revision on trial back.
     PolicyRolledBack(RevisionMetadata),
-    /// The edition in force, as another controller has stored it.
+    /// The revision in force, as another controller has stored it.
     RevisionStored(Box<PolicyRevision>),
-    /// It is this late.
+    /// The time at which the policy may change by itself.
     DeadlineReached(UnixMs),
-    /// A switch has room for no more than this many pins.
+    /// A switch has room for only this many pins.
     PinRoomLearned(SwitchId, usize),
-    /// Every switch that works was seen to hold this generation, or has had time enough.
+    /// Every switch that works was seen to hold this generation, or the deadline has passed.
     GenerationHeld(u64),
-    /// This controller is to lead, and leaders before it may have used the generations up to this
-    /// one.
+    /// This controller is elected; earlier leaders may have used generations up to this one.
     ElectionWon(u64),
-    /// The answer to the question that was asked last.
+    /// The result of the latest plan request.
     Planned(Box<PlanResult>),
 }
 
 impl StateEvent {
-    /// What kind of event it is, for people.
+    /// The kind of the event, for logs, traces and receipts.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Started(_) => "a start",
@@ -67,7 +66,7 @@ impl StateEvent {
             Self::PolicyChanged(_) | Self::PolicyProposed(_) => "a policy",
             Self::PolicyConfirmed => "a confirmation",
             Self::PolicyRolledBack(_) => "a reversal",
-            Self::RevisionStored(_) => "an edition",
+            Self::RevisionStored(_) => "a stored revision",
             Self::DeadlineReached(_) => "time",
             Self::PinRoomLearned(..) => "room for pins",
             Self::GenerationHeld(_) => "a generation held",
@@ -76,7 +75,7 @@ impl StateEvent {
         }
     }
 
-    /// Whether an operator changes the policy by it.
+    /// Whether it is an operator's change of the policy.
     pub fn changes_policy(&self) -> bool {
         matches!(
             self,
@@ -88,53 +87,53 @@ impl StateEvent {
     }
 }
 
-/// What a controller starts with.
+/// Everything that a controller starts with.
 #[derive(Clone, Debug)]
 pub struct StartingState {
     /// The fabric.
     pub fabric: Fabric,
     /// The policy with its history.
     pub history: PolicyHistory,
-    /// Jobs that documents tell of.
+    /// Jobs of documents.
     pub jobs: Vec<Job>,
-    /// Jobs that told of themselves.
+    /// Jobs known from reports.
     pub reported_jobs: ReportedJobs,
 }
 
 /// A policy as an operator proposes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PolicyProposal {
-    /// What it says.
+    /// The proposed policy and temporary overrides.
     pub content: PolicyContent,
-    /// Who proposes it.
+    /// Who proposes it, why and when.
     pub signature: RevisionMetadata,
-    /// When it ends unless it is confirmed; without, it stays.
+    /// When it is rolled back unless it is confirmed; without one, it stays.
     pub trial_until: Option<UnixMs>,
 }
 
 /// What follows from an event.
 #[derive(Debug, Default)]
 pub struct Effects {
-    /// What kind of event they follow from.
+    /// The kind of the event, as [`StateEvent::kind`] names it.
     pub cause: &'static str,
     /// The generation in force.
     pub generation: u64,
-    /// What has failed just now: its ports are to be taken out of use before anything else.
+    /// The rollout to protect first, where a part has just failed: only its ports go out of use.
     pub protection: Option<PlanRollout>,
-    /// What the switches shall realise, if it is not what they already do.
+    /// The rollout for the switches, if it differs from the one in force.
     pub rollout: Option<PlanRollout>,
-    /// What is to be planned now.
+    /// The plan to compute now.
     pub plan_request: Option<PlanRequest>,
-    /// What the next run of the controller must know.
+    /// The record to store for the next run of the controller.
     pub record: Option<StoreRecord>,
-    /// Why the event was not taken in, if it was not; among the findings as well.
+    /// Why the event was refused, if it was; among the findings as well.
     pub refusal: Option<Finding>,
-    /// What a person should know, the event's own refusal included.
+    /// Findings about the event, its refusal included.
     pub findings: Vec<Finding>,
 }
 
 impl Effects {
-    /// Nothing, for this reason.
+    /// The effects of a refused event: only the finding.
     pub(crate) fn from_refusal(finding: Finding) -> Self {
         Self { refusal: Some(finding.clone()), findings: vec![finding], ..Self::default() }
     }
@@ -152,18 +151,18 @@ pub struct PlanRollout {
     pub generation: u64,
     /// The fabric it was made for, with what has failed and what is drained.
     pub fabric: Fabric,
-    /// What of it is out of use only until every switch knows that it works again.
+    /// Parts of it that work again but are kept out of use until every switch holds them.
     pub returning: BTreeSet<FabricPart>,
-    /// That fabric in the switches' terms.
+    /// That fabric, prepared for lowering.
     pub wiring: Arc<FabricWiring>,
     /// The plan.
     pub plan: Arc<Plan>,
-    /// Why it is so.
+    /// Why the plan is as it is.
     pub report: Arc<PlanReport>,
 }
 
 impl PlanRollout {
-    /// The plan on another fabric, by names; what is not there is not in it.
+    /// The plan on another fabric, by names; jobs and paths that it lacks are left out.
     pub(super) fn plan_on(&self, fabric: &Fabric) -> Plan {
         let document = PlanDocument::new(&self.fabric, &self.plan, &self.report);
         document.restore_plan(fabric).0

@@ -1,4 +1,4 @@
-//! Events that cannot be: why, and the checks that find it.
+//! Why an event is refused, and the checks that decide it.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use topology::{Fabric, Finding};
 use crate::pipeline::WiringError;
 use crate::policy_history::PolicyHistoryError;
 
-/// Why an event is not taken in; the state is as it was.
+/// Why an event is refused; the state is as it was.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum EventRefusal {
     #[error("the policy has {policy} levels, the switches serve {switches}")]
@@ -38,13 +38,13 @@ impl EventRefusal {
     }
 }
 
-/// Whether everything that the policy names is there.
+/// Checks that the fabric has everything that the policy names.
 pub(super) fn check_names(policy: &Policy, fabric: &Fabric) -> Result<(), EventRefusal> {
     policy.check_on(fabric)?;
     Ok(())
 }
 
-/// Whether names are unique and everything that the jobs name is there.
+/// Checks that job names are unique and that the fabric has the NICs and hosts of the jobs.
 pub(super) fn check_jobs<'a>(
     fabric: &Fabric,
     jobs: impl IntoIterator<Item = &'a Job>,

@@ -1,8 +1,8 @@
-//! What a part of the fabric is, in one word: up, down, drained or returning.
+//! The state of a part of the fabric in one word: up, down, drained or returning.
 //!
-//! Every list, event and page takes the word from here. The decision: what works again and waits
-//! until all switches know of it has a word of its own. It is kept out of use as a drained part is,
-//! but no operator asked for that, and it ends by itself.
+//! Every list, event and page takes the word from here. The decision: a part that works again and
+//! waits until all switches hold it is `returning`. It is out of use as a drained part is, but no
+//! operator asked for that, and it ends by itself.
 
 use topology::{FabricNode, Link, LinkId, SwitchId};
 
@@ -10,7 +10,7 @@ use super::PlanRollout;
 use crate::liveness::FabricPart;
 
 impl PlanRollout {
-    /// What a switch is.
+    /// The state of a switch.
     pub fn switch_state(&self, switch: SwitchId) -> &'static str {
         let fabric = &self.fabric;
         match fabric.is_switch_up(switch) {
@@ -21,7 +21,7 @@ impl PlanRollout {
         }
     }
 
-    /// What a link is, with what befalls the switches at its ends.
+    /// The state of a link, including that of the switches at its ends.
     pub fn link_state(&self, link: LinkId) -> &'static str {
         let fabric = &self.fabric;
         match fabric.is_up(link) {
@@ -32,19 +32,22 @@ impl PlanRollout {
         }
     }
 
-    /// What a cable itself is: what befalls a switch is told once, and not of each of its cables.
+    /// The state of a cable alone: a failed or drained switch does not show on each of its cables.
     pub fn cable_state(&self, link: LinkId) -> &'static str {
-        let is_drained = |switch| self.fabric.is_switch_drained(switch);
         match self.fabric.is_cable_up(link) {
             false => "down",
             true if self.is_part_returning(FabricPart::Cable(link.min(link.reverse()))) => {
                 "returning"
             }
-            true if self.fabric.is_drained(link) && !self.end_switches(link).any(is_drained) => {
-                "drained"
-            }
+            true if self.is_cable_drained(link) => "drained",
             true => "up",
         }
+    }
+
+    /// Whether the cable itself is drained, not a switch at its ends.
+    fn is_cable_drained(&self, link: LinkId) -> bool {
+        self.fabric.is_drained(link)
+            && !self.end_switches(link).any(|switch| self.fabric.is_switch_drained(switch))
     }
 
     fn is_link_returning(&self, link: LinkId) -> bool {

@@ -1,25 +1,25 @@
-//! What a state wants planned, and what the planner says: two values, so that planning can happen
-//! anywhere and take as long as it likes.
+//! The request for a plan and its result: two values, so that planning can run on any thread and
+//! take as long as it needs.
 
 use std::sync::Arc;
 
 use planner::{Job, Plan, PlanInput, PlanReport, Policy};
 use topology::Fabric;
 
-/// Everything that a plan is made from.
+/// Everything that a plan is computed from.
 #[derive(Clone, Debug)]
 pub struct PlanRequest {
     /// How many events it takes into account.
     pub(super) inputs: u64,
-    /// The fabric, with what has failed and what is drained.
+    /// The fabric, with failed and drained parts.
     pub(crate) fabric: Fabric,
-    /// Everything that runs.
+    /// All jobs to plan for.
     pub(crate) jobs: Vec<Job>,
     pub(super) policy: Policy,
     pub(super) previous: Option<Arc<Plan>>,
 }
 
-/// The plan for a question.
+/// The plan for a request.
 #[derive(Clone, Debug)]
 pub struct PlanResult {
     pub(super) inputs: u64,
@@ -28,12 +28,12 @@ pub struct PlanResult {
 }
 
 impl PlanRequest {
-    /// What is planned by.
+    /// The policy to plan by.
     pub(crate) fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// Plans.
+    /// Computes the plan; may take long.
     pub fn compute_plan(self) -> PlanResult {
         let Self { inputs, fabric, jobs, policy, previous } = self;
         let (input, policy) = policy.with_adopted_jobs(PlanInput { fabric, jobs });

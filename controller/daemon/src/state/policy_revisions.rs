@@ -1,8 +1,7 @@
-//! Which edition of the policy is in force, and what a plan keeps of the one before.
+//! How [`State`] enters policy revisions, and which plan it starts from after a trial.
 //!
-//! The [`ledger`](crate::ledger) knows editions; here is what [`State`] does with them. The
-//! decision: an edition is checked against the fabric before anything changes, so that one that is
-//! refused leaves no trace.
+//! [`policy_history`](crate::policy_history) keeps the revisions. The decision: a revision is
+//! checked against the fabric before anything changes, so that a refused one leaves no trace.
 
 use std::sync::Arc;
 
@@ -12,11 +11,11 @@ use topology::{Fabric, Finding};
 use super::State;
 use super::event::{Effects, PolicyProposal};
 use super::event_refusal::{EventRefusal, check_names};
-use crate::policy_history::{PolicyRevision, PolicyTrial, UnixMs};
+use crate::policy_history::{PolicyContent, PolicyRevision, UnixMs};
 use crate::store::StoreRecord;
 
 impl State {
-    /// An edition that says what is in force already is none.
+    /// Enters a proposed policy; content that is in force already makes no revision.
     pub(super) fn propose_policy(
         &mut self,
         proposal: PolicyProposal,
@@ -27,41 +26,42 @@ impl State {
             true => Effects::default(),
             false => self.enter_revision(revision)?,
         };
-        // Whoever changes the policy may have changed the switches as well.
+        // The operator may have replaced switches too, so the room for pins is learned again.
         self.pin_room = None;
         Ok(effects)
     }
 
-    /// Puts an edition in force that follows by itself, unless it does not fit the fabric any more:
-    /// then the latest stays for good, as nobody would see to it otherwise.
+    /// Enters the automatic revision at a deadline. If it no longer fits the fabric, the latest one
+    /// stays for good; else the deadline would come again at once and fail again.
     pub(super) fn enter_due_revision(
         &mut self,
         revision: PolicyRevision,
         now: UnixMs,
     ) -> Result<Effects, EventRefusal> {
-        let Err(refused) = self.checked_policy(&revision) else {
+        let Err(refused) = self.checked_content(&revision.content) else {
             return self.enter_revision(revision);
         };
         let mut effects = self.enter_revision(self.history.retain_latest(now))?;
-        let text = format!("what was in force before the trial does not fit any more: {refused}");
+        let text =
+            format!("cannot restore the policy from before the trial: {refused}; the trial stays");
         effects.findings.push(Finding::error("policy", text));
         Ok(effects)
     }
 
-    /// Puts an edition in force.
+    /// Puts a revision in force.
     pub(super) fn enter_revision(
         &mut self,
         revision: PolicyRevision,
     ) -> Result<Effects, EventRefusal> {
-        self.policy = self.checked_policy(&revision)?;
+        self.policy = self.checked_content(&revision.content)?;
         self.keep_plan(&revision);
         self.history.append_revision(revision.clone());
         Ok(Effects::with_record(StoreRecord::Policy(Box::new(revision))))
     }
 
-    /// The policy of an edition that may be entered.
-    fn checked_policy(&self, revision: &PolicyRevision) -> Result<Policy, EventRefusal> {
-        let policy = revision.content.validate("policy")?;
+    /// The policy of this content, if it is valid and fits the fabric and the switches.
+    pub(super) fn checked_content(&self, content: &PolicyContent) -> Result<Policy, EventRefusal> {
+        let policy = content.validate("policy")?;
         self.check_policy(&policy, &self.fabric)?;
         Ok(policy)
     }
@@ -80,19 +80,18 @@ impl State {
         check_names(policy, fabric)
     }
 
-    /// Whoever takes a trial back gets the plan of before: planned from that one, nothing moves
-    /// that did not move for the trial.
+    /// Keeps the plan from before a trial. When the trial is rolled back, planning starts from it,
+    /// so that only flows that moved for the trial move back.
     fn keep_plan(&mut self, next: &PolicyRevision) {
         let latest = self.history.latest();
-        let is_taken_back = |trial: &PolicyTrial| trial.before == next.content;
         match (&latest.trial, &next.trial) {
             (None, Some(_)) => {
                 let decided = self.rollout.as_ref();
                 self.before_trial = decided.map(|had| Arc::clone(&had.plan));
             }
             (Some(trial), None) => {
-                let before = self.before_trial.take();
-                let before = before.filter(|_| is_taken_back(trial));
+                let is_rolled_back = trial.before == next.content;
+                let before = self.before_trial.take().filter(|_| is_rolled_back);
                 self.resumed = before.map(|plan| (self.inputs + 1, plan));
             }
             _ => {}

@@ -1,24 +1,24 @@
-//! Jobs that tell of themselves, beside those that documents tell of.
+//! Jobs that are known from reports, beside those of documents.
 //!
-//! The decision: documents count. Whoever may write a document is the operator; whoever reports is
-//! anybody on a host, and must not be able to hide a job of the operator's.
+//! The decision: documents win. Only the operator can write a document, but anybody on a host can
+//! send reports, and a report must not hide a job of the operator's.
 
 use std::collections::BTreeSet;
 
 use planner::{Flow, Job, JobId};
 use topology::{Finding, NicId};
 
-/// Jobs that tell of themselves. Where one has the name or a connection of a job that a document
-/// tells of, the document counts.
+/// Jobs that are known from reports. Where one has the name or a flow of a documented job, the
+/// document wins.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReportedJobs {
     /// The jobs.
     pub jobs: Vec<Job>,
-    /// Those of which too little is known to rank them: they have the highest class (Crux §5).
+    /// Those too new to be ranked: they have the highest level (Crux §5).
     pub profiled: BTreeSet<JobId>,
 }
 
-/// Names and connections that documents have given away.
+/// Names and flows of documented jobs.
 pub(super) struct DocumentedJobs<'a> {
     names: BTreeSet<&'a JobId>,
     flow_keys: BTreeSet<(NicId, NicId, u16)>,
@@ -33,19 +33,19 @@ impl<'a> DocumentedJobs<'a> {
         }
     }
 
-    /// Whether the name or a connection of a job is taken.
+    /// Whether a documented job has the name or a flow of a reported one.
     pub(super) fn hides_job(&self, reported: &Job) -> bool {
-        let mut connections = reported.flows.iter().map(flow_key);
-        self.names.contains(&reported.id) || connections.any(|flow| self.flow_keys.contains(&flow))
+        let mut flow_keys = reported.flows.iter().map(flow_key);
+        self.names.contains(&reported.id) || flow_keys.any(|key| self.flow_keys.contains(&key))
     }
 }
 
-/// What tells a flow from others.
+/// What identifies a flow.
 fn flow_key(flow: &Flow) -> (NicId, NicId, u16) {
     (flow.src, flow.dst, flow.udp_src_port)
 }
 
-/// What an operator should know of a job that is hidden.
+/// The finding about a hidden job.
 pub(super) fn hidden_job_finding(job: &Job) -> Finding {
     let text =
         "tells of itself, but its name or a connection is that of a job of the jobs document";

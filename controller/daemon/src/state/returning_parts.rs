@@ -1,10 +1,10 @@
 //! Parts of the fabric that work again and are not to be used yet.
 //!
-//! [`state`](super) drains what came back, as an operator would, until every switch is seen to hold
-//! tables that know of it. The decision: two generations in place of an order among switches. From
-//! the first on, every switch has rows for all ways that work, drained or not; whoever sends by
-//! them does so with the second. So nobody is sent a packet that it has no row for, whichever
-//! switch is told first.
+//! [`state`](super) drains a part that came back, as an operator would, until every switch is seen
+//! to hold tables that include it. The decision: two generations instead of an order among
+//! switches. With the first, every switch has rows for all paths that work, drained or not; with
+//! the second, switches send over them. So no switch receives a packet that it has no row for,
+//! whichever is written first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,34 +12,30 @@ use topology::{AvailabilityChange, Fabric, LinkId};
 
 use crate::liveness::FabricPart;
 
-/// What came back, with the generation in force then, which does not know of it.
+/// Parts that came back, each with the generation in force then, which does not include it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReturningParts {
     parts: BTreeMap<FabricPart, u64>,
 }
 
 impl super::State {
-    /// Whether something came back that the generation in force knows of.
+    /// Whether the generation in force includes a part that came back.
     pub(crate) fn may_release_returning(&self) -> bool {
         self.returning.awaits_generation(self.generation())
     }
 }
 
 impl ReturningParts {
-    /// Takes in what became of a part of `fabric`, which is as it is since. A host has one way in
-    /// and out, so its cable is used at once.
+    /// Records a change of `fabric`, which already has it. A host's cable is used at once, as the
+    /// host has no other.
     pub(super) fn record_change(
         &mut self,
         change: AvailabilityChange,
         fabric: &Fabric,
         generation: u64,
     ) {
-        let is_within = |link: LinkId| {
-            let ends = [link, link.reverse()].map(|link| fabric.switch_after(link));
-            ends.iter().all(Option::is_some)
-        };
         match change {
-            AvailabilityChange::LinkUp(link) if is_within(link) => {
+            AvailabilityChange::LinkUp(link) if connects_switches(fabric, link) => {
                 self.parts.insert(cable_part(link), generation);
             }
             AvailabilityChange::SwitchUp(switch) => {
@@ -55,20 +51,19 @@ impl ReturningParts {
         }
     }
 
-    /// Whether anything could be used if every switch held this generation.
+    /// Whether this generation, held by every switch, would release any part.
     pub(super) fn awaits_generation(&self, generation: u64) -> bool {
         self.parts.values().any(|before| *before < generation)
     }
 
-    /// Every switch holds this generation: whether that lets anything be used.
+    /// Releases what every switch holds with this generation; whether that is any part.
     pub(super) fn release_held(&mut self, generation: u64) -> bool {
         let waited = self.parts.len();
         self.parts.retain(|_, before| *before >= generation);
         self.parts.len() < waited
     }
 
-    /// What came back, each with the generation that does not know of it; as [`take`](Self::take)
-    /// takes it.
+    /// What came back, with its generation, as [`record_change`](Self::record_change) takes them.
     pub(super) fn pending_changes(&self) -> impl Iterator<Item = (AvailabilityChange, u64)> {
         self.parts.iter().map(|(part, before)| match part {
             FabricPart::Cable(link) => (AvailabilityChange::LinkUp(*link), *before),
@@ -76,12 +71,12 @@ impl ReturningParts {
         })
     }
 
-    /// The same, without.
+    /// The parts without their generations.
     pub(super) fn part_set(&self) -> BTreeSet<FabricPart> {
         self.parts.keys().copied().collect()
     }
 
-    /// What keeps traffic off.
+    /// The drains that keep traffic off the parts.
     pub(super) fn drain_changes(&self) -> impl Iterator<Item = AvailabilityChange> {
         self.parts.keys().map(|part| match part {
             FabricPart::Cable(link) => AvailabilityChange::DrainLink(*link),
@@ -94,7 +89,12 @@ impl ReturningParts {
     }
 }
 
-/// Both directions of a cable are one part.
+/// Whether a cable has a switch at both ends.
+fn connects_switches(fabric: &Fabric, link: LinkId) -> bool {
+    [link, link.reverse()].into_iter().all(|link| fabric.switch_after(link).is_some())
+}
+
+/// The part of a link; both directions of a cable are one part.
 fn cable_part(link: LinkId) -> FabricPart {
     FabricPart::Cable(link.min(link.reverse()))
 }

@@ -1,10 +1,9 @@
-//! A whole state as text, and back: what a [recording](crate::recorder) begins with.
+//! A whole state as JSON, and back: the first line of a [recording](crate::recorder).
 //!
-//! Documents where people have words for it (fabric, jobs, policy), ids and numbers for plans. The
-//! decision: numbers of a plan are kept bit for bit. The next plan is made from the last one, so a
-//! number that differs in its last digit could lead to another plan.
+//! Fabric, jobs and policy are documents; plans are ids and numbers. The decision: numbers of a
+//! plan are kept bit for bit. The next plan starts from the last one, so a number that differs in
+//! its last digit could lead to another plan.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use planner::{
@@ -20,18 +19,18 @@ use crate::pipelines::FabricWiring;
 use crate::policy_history::{PolicyHistory, PolicyRevision};
 use crate::store::jobs_document;
 
-/// A state as text.
+/// A state as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StateSnapshot {
     levels: u8,
     is_probed: bool,
     fabric: FabricRecord,
-    /// What works again and is not used yet, with the generation that does not know of it.
+    /// Parts that work again, each with the latest generation that does not include it.
     returning: Vec<(AvailabilityChange, u64)>,
     jobs: JobsDocument,
     reported_jobs: ReportedJobsRecord,
-    /// The latest last.
+    /// All kept revisions, the latest last.
     revisions: Vec<PolicyRevision>,
     before_trial: Option<PlanRecord>,
     resumed: Option<(u64, PlanRecord)>,
@@ -45,25 +44,25 @@ pub struct StateSnapshot {
     rollout: Option<RolloutRecord>,
 }
 
-/// What is in force.
+/// The rollout in force.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RolloutRecord {
-    /// What had befallen its fabric.
+    /// Failures and drains of its fabric.
     changes: Vec<AvailabilityChange>,
     plan: PlanRecord,
 }
 
-/// A fabric, and what has befallen it.
+/// A fabric with its failures and drains.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FabricRecord {
-    /// None of the fabric without parts, with which a controller begins.
+    /// None for the empty fabric, with which a controller starts.
     document: Option<FabricDocument>,
     changes: Vec<AvailabilityChange>,
 }
 
-/// Jobs that tell of themselves.
+/// The reported jobs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReportedJobsRecord {
@@ -71,7 +70,7 @@ pub(crate) struct ReportedJobsRecord {
     profiled: Vec<String>,
 }
 
-/// A plan.
+/// A plan, by ids and numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PlanRecord {
@@ -88,15 +87,15 @@ pub(crate) struct PlanRecord {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct PlannedJobRecord(String, u32, u32, u8, [u64; 4]);
 
-/// Decisions on one flow: place of its job, sender, receiver, port, links, whether it is pinned.
+/// Decisions on one flow: index of its job, sender, receiver, port, links, whether it is pinned.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct PlannedFlowRecord(usize, NicId, NicId, u16, Vec<LinkId>, bool);
 
-/// Flows that a job has not announced: place of their job, senders, receivers, ports of both.
+/// An adoption rule: index of its job, senders, receivers, ports of both.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct PlannedRuleRecord(usize, Vec<NicId>, Vec<NicId>, [Option<u16>; 2]);
 
-/// A recorded state that cannot be.
+/// An invalid value in a recording.
 #[derive(Debug, thiserror::Error)]
 #[error("{what} as recorded: {why}")]
 pub struct SnapshotError {
@@ -105,10 +104,9 @@ pub struct SnapshotError {
 }
 
 impl SnapshotError {
-    /// The part that cannot be, and why.
+    /// The invalid part, and what is wrong with it.
     pub(crate) fn new(what: &'static str, why: &(impl ToString + ?Sized)) -> Self {
-        let why = why.to_string();
-        Self { what, why }
+        Self { what, why: why.to_string() }
     }
 }
 
@@ -124,7 +122,7 @@ impl FabricRecord {
         apply_changes(&self.pristine_fabric()?, &self.changes)
     }
 
-    /// The same before anything had befallen it.
+    /// The fabric without failures and drains.
     fn pristine_fabric(&self) -> Result<Fabric, SnapshotError> {
         let Some(document) = &self.document else {
             return Ok(Fabric::new(FabricParts::default()));
@@ -143,65 +141,74 @@ impl ReportedJobsRecord {
     }
 
     pub(crate) fn to_reported_jobs(&self, fabric: &Fabric) -> Result<ReportedJobs, SnapshotError> {
-        let profiled = self.profiled.iter().map(|name| JobId::from(name.as_str()));
-        let profiled: BTreeSet<JobId> = profiled.collect();
-        let jobs = jobs_from_document(&self.jobs, fabric)?;
-        Ok(ReportedJobs { jobs, profiled })
+        Ok(ReportedJobs {
+            jobs: jobs_from_document(&self.jobs, fabric)?,
+            profiled: self.profiled.iter().map(|name| JobId::from(name.as_str())).collect(),
+        })
     }
 }
 
 impl PlanRecord {
     pub(crate) fn new(plan: &Plan) -> Self {
-        let job = |job: &PlannedJob| {
-            let numbers = [job.intensity, job.bottleneck_seconds, job.correction, job.priority];
-            let id = job.id.to_string();
-            PlannedJobRecord(id, job.number, job.rank, job.level, numbers.map(f64::to_bits))
-        };
-        let flow = |flow: &PlannedFlow| {
-            let links = flow.links.to_vec();
-            PlannedFlowRecord(flow.job, flow.src, flow.dst, flow.udp_src_port, links, flow.pinned)
-        };
         Self {
             generation: plan.generation,
             levels: plan.levels,
-            jobs: plan.jobs.iter().map(job).collect(),
-            flows: plan.flows.iter().map(flow).collect(),
+            jobs: plan.jobs.iter().map(PlannedJobRecord::new).collect(),
+            flows: plan.flows.iter().map(PlannedFlowRecord::new).collect(),
             rules: plan.rules.iter().map(PlannedRuleRecord::new).collect(),
         }
     }
 
     pub(crate) fn to_plan(&self) -> Result<Plan, SnapshotError> {
-        let job = |PlannedJobRecord(id, number, rank, level, bits): &PlannedJobRecord| {
-            let [intensity, bottleneck_seconds, correction, priority] = bits.map(f64::from_bits);
-            PlannedJob {
-                id: JobId::from(id.as_str()),
-                number: *number,
-                intensity,
-                bottleneck_seconds,
-                correction,
-                priority,
-                rank: *rank,
-                level: *level,
-            }
-        };
-        let flow =
-            |PlannedFlowRecord(job, src, dst, udp_src_port, links, pinned): &PlannedFlowRecord| {
-                let long = || SnapshotError::new("a path", "it is longer than paths are");
-                Ok(PlannedFlow {
-                    job: *job,
-                    src: *src,
-                    dst: *dst,
-                    udp_src_port: *udp_src_port,
-                    links: LinkPath::new(links).ok_or_else(long)?,
-                    pinned: *pinned,
-                })
-            };
         Ok(Plan {
             generation: self.generation,
             levels: self.levels,
-            jobs: self.jobs.iter().map(job).collect(),
-            flows: self.flows.iter().map(flow).collect::<Result<_, _>>()?,
+            jobs: self.jobs.iter().map(PlannedJobRecord::to_job).collect(),
+            flows: self.flows.iter().map(PlannedFlowRecord::to_flow).collect::<Result<_, _>>()?,
             rules: self.rules.iter().map(PlannedRuleRecord::to_rule).collect(),
+        })
+    }
+}
+
+impl PlannedJobRecord {
+    fn new(job: &PlannedJob) -> Self {
+        let numbers = [job.intensity, job.bottleneck_seconds, job.correction, job.priority];
+        let id = job.id.to_string();
+        Self(id, job.number, job.rank, job.level, numbers.map(f64::to_bits))
+    }
+
+    fn to_job(&self) -> PlannedJob {
+        let Self(id, number, rank, level, bits) = self;
+        let [intensity, bottleneck_seconds, correction, priority] = bits.map(f64::from_bits);
+        PlannedJob {
+            id: JobId::from(id.as_str()),
+            number: *number,
+            intensity,
+            bottleneck_seconds,
+            correction,
+            priority,
+            rank: *rank,
+            level: *level,
+        }
+    }
+}
+
+impl PlannedFlowRecord {
+    fn new(flow: &PlannedFlow) -> Self {
+        let links = flow.links.to_vec();
+        Self(flow.job, flow.src, flow.dst, flow.udp_src_port, links, flow.pinned)
+    }
+
+    fn to_flow(&self) -> Result<PlannedFlow, SnapshotError> {
+        let Self(job, src, dst, udp_src_port, links, pinned) = self;
+        let path = LinkPath::new(links);
+        Ok(PlannedFlow {
+            job: *job,
+            src: *src,
+            dst: *dst,
+            udp_src_port: *udp_src_port,
+            links: path.ok_or_else(|| SnapshotError::new("a path", "it has too many links"))?,
+            pinned: *pinned,
         })
     }
 }
@@ -225,13 +232,8 @@ impl PlannedRuleRecord {
 }
 
 impl StateSnapshot {
-    /// The state as text.
+    /// Takes a snapshot of a state.
     pub(crate) fn new(state: &State) -> Self {
-        let plan = |plan: &Arc<Plan>| PlanRecord::new(plan);
-        let decided = |rollout: &PlanRollout| RolloutRecord {
-            changes: rollout.fabric.availability_changes(),
-            plan: plan(&rollout.plan),
-        };
         let mut revisions: Vec<PolicyRevision> =
             (state.history.revisions_with_changes().into_iter())
                 .map(|(revision, _)| revision.clone())
@@ -245,8 +247,8 @@ impl StateSnapshot {
             jobs: jobs_document(&state.fabric, &state.jobs),
             reported_jobs: ReportedJobsRecord::new(&state.fabric, &state.reported),
             revisions,
-            before_trial: state.before_trial.as_ref().map(plan),
-            resumed: state.resumed.as_ref().map(|(at, had)| (*at, plan(had))),
+            before_trial: state.before_trial.as_deref().map(PlanRecord::new),
+            resumed: state.resumed.as_ref().map(|(at, had)| (*at, PlanRecord::new(had))),
             pin_room: state.pin_room,
             inputs: state.inputs,
             learned: state.learned,
@@ -254,20 +256,23 @@ impl StateSnapshot {
             planned: state.planned,
             generation: state.generation,
             spent: state.spent,
-            rollout: state.rollout.as_ref().map(decided),
+            rollout: state.rollout.as_ref().map(|rollout| RolloutRecord {
+                changes: rollout.fabric.availability_changes(),
+                plan: PlanRecord::new(&rollout.plan),
+            }),
         }
     }
 
-    /// The state that the text tells of.
+    /// Restores the state.
     ///
     /// # Errors
-    /// It tells of none.
+    /// A part of the snapshot is invalid.
     pub(crate) fn restore_state(&self) -> Result<State, SnapshotError> {
         let mut state = State::new(self.levels, self.generation);
         state.is_probed = self.is_probed;
         state.fabric = self.fabric.to_fabric()?;
-        let wiring = FabricWiring::new(&state.fabric);
-        let wiring = wiring.map_err(|error| SnapshotError::new("the fabric", &error))?;
+        let wiring = FabricWiring::new(&state.fabric)
+            .map_err(|error| SnapshotError::new("the fabric", &error))?;
         state.wiring = Arc::new(match self.is_probed {
             true => wiring.with_probes(),
             false => wiring,
@@ -279,20 +284,24 @@ impl StateSnapshot {
         state.jobs = jobs_from_document(&self.jobs, &state.fabric)?;
         state.reported = self.reported_jobs.to_reported_jobs(&state.fabric)?;
         state.history = history_from_revisions(&self.revisions)?;
-        let policy = state.history.latest().content.validate("policy");
-        let policy = policy.and_then(|policy| policy.check_on(&state.fabric).map(|()| policy));
-        state.policy = policy.map_err(|error| SnapshotError::new("the policy", &error))?;
-        let plan = |record: &PlanRecord| record.to_plan().map(Arc::new);
-        state.before_trial = self.before_trial.as_ref().map(plan).transpose()?;
-        let resumed = self.resumed.as_ref();
-        let resumed = resumed.map(|(at, record)| plan(record).map(|plan| (*at, plan)));
-        state.resumed = resumed.transpose()?;
+        let content = &state.history.latest().content;
+        state.policy = content
+            .validate("policy")
+            .and_then(|policy| policy.check_on(&state.fabric).map(|()| policy))
+            .map_err(|error| SnapshotError::new("the policy", &error))?;
+        if let Some(plan) = &self.before_trial {
+            state.before_trial = Some(Arc::new(plan.to_plan()?));
+        }
+        if let Some((inputs, plan)) = &self.resumed {
+            state.resumed = Some((*inputs, Arc::new(plan.to_plan()?)));
+        }
         state.pin_room = self.pin_room;
         (state.inputs, state.learned) = (self.inputs, self.learned);
         (state.requested, state.planned) = (self.requested, self.planned);
         state.spent = self.spent;
-        let decided = self.rollout.as_ref();
-        state.rollout = decided.map(|had| self.restore_rollout(&state, had)).transpose()?;
+        if let Some(rollout) = &self.rollout {
+            state.rollout = Some(self.restore_rollout(&state, rollout)?);
+        }
         Ok(state)
     }
 
@@ -313,7 +322,7 @@ impl StateSnapshot {
 }
 
 impl PlanResult {
-    /// The answer to a question of which only the answer is known.
+    /// A recorded result, whose request is not in the recording.
     pub(crate) fn from_recording(inputs: u64, plan: Plan) -> Self {
         Self { inputs, plan: Arc::new(plan), report: Arc::new(empty_report()) }
     }
@@ -325,29 +334,28 @@ impl PlanResult {
 }
 
 impl State {
-    /// What is in force.
+    /// The rollout in force.
     pub(crate) fn current_rollout(&self) -> Option<&PlanRollout> {
         self.rollout.as_ref()
     }
 }
 
-/// Those editions, of which the last one is in force.
+/// The history of these revisions, of which the last one is in force.
 pub(crate) fn history_from_revisions(
     revisions: &[PolicyRevision],
 ) -> Result<PolicyHistory, SnapshotError> {
     let (latest, earlier) = (revisions.split_last())
-        .ok_or_else(|| SnapshotError::new("the policy", "there is no edition"))?;
+        .ok_or_else(|| SnapshotError::new("the policy", "there is no revision"))?;
     Ok(PolicyHistory::new(latest.clone(), earlier.iter().cloned()))
 }
 
-/// Jobs on their fabric.
+/// The jobs of a document, resolved on their fabric.
 pub(crate) fn jobs_from_document(
     document: &JobsDocument,
     fabric: &Fabric,
 ) -> Result<Vec<Job>, SnapshotError> {
     let resolved = document.resolve_jobs(fabric, "the recording");
-    let resolved = resolved.map_err(|error| SnapshotError::new("jobs", &error))?;
-    Ok(resolved.jobs)
+    resolved.map(|resolved| resolved.jobs).map_err(|error| SnapshotError::new("jobs", &error))
 }
 
 fn apply_changes(fabric: &Fabric, changes: &[AvailabilityChange]) -> Result<Fabric, SnapshotError> {
@@ -355,9 +363,9 @@ fn apply_changes(fabric: &Fabric, changes: &[AvailabilityChange]) -> Result<Fabr
     Ok(fabric.with_changes(changes.iter().copied()))
 }
 
-/// Whether it can befall `fabric`.
+/// Checks that `fabric` has the part that changes.
 fn check_change(change: &AvailabilityChange, fabric: &Fabric) -> Result<(), SnapshotError> {
-    let is_there = match change {
+    let exists = match change {
         AvailabilityChange::LinkDown(link)
         | AvailabilityChange::LinkUp(link)
         | AvailabilityChange::DrainLink(link)
@@ -367,8 +375,10 @@ fn check_change(change: &AvailabilityChange, fabric: &Fabric) -> Result<(), Snap
         | AvailabilityChange::DrainSwitch(switch)
         | AvailabilityChange::UndrainSwitch(switch) => switch.index() < fabric.switches().len(),
     };
-    let of_none = || SnapshotError::new("the fabric", &format!("{change:?} of no part"));
-    is_there.then_some(()).ok_or_else(of_none)
+    match exists {
+        true => Ok(()),
+        false => Err(SnapshotError::new("the fabric", &format!("{change:?}: no such part"))),
+    }
 }
 
 /// The report on a plan whose reasons are not recorded.

@@ -1,8 +1,8 @@
 //! The envelope in which inputs reach the state: an event, an observation or a query.
 //!
-//! Whoever has the queue of [`runtime`](crate::runtime) can submit one; the runtime opens it. The
-//! decision: it lives beside the state and not beside the queue, so that those who submit (access,
-//! discovery) do not depend on who receives.
+//! Senders put it into the queue of [`runtime`](crate::runtime). The decision: it is defined beside
+//! the state and not beside the queue, so that senders (access, discovery) do not depend on the
+//! runtime.
 
 use std::fmt;
 
@@ -13,14 +13,14 @@ use topology::{Fabric, Finding};
 use super::{State, StateEvent};
 use crate::liveness::{FabricPart, PartHealth};
 
-/// What became of an event.
+/// The outcome of a submitted event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubmitReceipt {
     /// The generation that takes it into account.
     pub generation: u64,
-    /// Why the event was not taken in, if it was not; among the findings as well.
+    /// Why the event was refused, if it was; among the findings as well.
     pub refusal: Option<Finding>,
-    /// What a person should know, a refusal included.
+    /// Findings about the event and its plan, a refusal included.
     pub findings: Vec<Finding>,
 }
 
@@ -28,7 +28,7 @@ pub struct SubmitReceipt {
 #[derive(Debug)]
 pub(crate) struct EventSubmission {
     pub(crate) item: SubmittedItem,
-    /// When the first of what it sums up was reported.
+    /// When the first of the reports that it combines arrived.
     pub(crate) first_reported: Instant,
     pub(crate) received: Instant,
 }
@@ -46,7 +46,7 @@ impl EventSubmission {
         Self::received_now(SubmittedItem::Event(Box::new(event), receipt))
     }
 
-    /// An event that sums up what was reported since `first_reported`, and where its receipt comes.
+    /// An event that combines reports since `first_reported`, and the receiver of its receipt.
     pub(crate) fn event(
         event: StateEvent,
         first_reported: Instant,
@@ -56,7 +56,7 @@ impl EventSubmission {
         (Self { first_reported, ..Self::received_now(item) }, answer)
     }
 
-    /// A query of the state between two events, and where its answer comes.
+    /// A query of the state between two events, and the receiver of its result.
     pub(crate) fn query<R: Send + 'static>(
         query: impl FnOnce(&State) -> R + Send + 'static,
     ) -> (Self, oneshot::Receiver<R>) {

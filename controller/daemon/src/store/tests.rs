@@ -1,4 +1,4 @@
-//! Whatever becomes of the power, the last acknowledged change is there.
+//! The last acknowledged change survives a power failure at any point.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use topology::spec::FabricDocument;
 use super::{EmbeddedStore, StoreRecord, StoredState};
 use crate::policy_history::{PolicyContent, PolicyRevision};
 
-/// A disk that remembers everything that was ever asked of it.
+/// A disk that records every request.
 #[derive(Clone, Debug, Default)]
 struct RecordingDisk(Arc<Mutex<DiskJournal>>);
 
@@ -37,7 +37,7 @@ impl DiskRequest {
         }
     }
 
-    /// What of it is done after some moments.
+    /// Applies the part of it that is done after some moments.
     fn apply(&self, bytes: &mut Vec<u8>, moments: usize) {
         match self {
             Self::Length(length) => bytes.resize(*length, 0),
@@ -152,8 +152,8 @@ fn jobs(number: u64) -> JobsDocument {
     }
 }
 
-/// Records one thing after the other, fails the power at some moment, and looks what is there: all
-/// that was acknowledged until then, and at most what was just being written.
+/// Stores records one by one, fails the power at some moment, and checks what is stored: everything
+/// acknowledged until then, and at most the record being written.
 fn check(kinds: &[u8], at: prop::sample::Index, kept: usize) {
     let disk = RecordingDisk::default();
     let store = EmbeddedStore::open_backend(disk.clone()).unwrap();
@@ -200,8 +200,11 @@ fn every_policy_is_remembered_in_order() {
     assert_eq!(store.read_state().unwrap(), StoredState::default());
     store.write_records(&[record(1, 2), record(2, 2)]).unwrap();
     store.write_records(&[record(3, 2)]).unwrap();
-    let drained =
-        store.policy_revisions().unwrap().into_iter().map(|revision| revision.content.policy.drained);
+    let drained = store
+        .policy_revisions()
+        .unwrap()
+        .into_iter()
+        .map(|revision| revision.content.policy.drained);
     let names: Vec<_> = drained.flatten().collect();
     assert_eq!(names, ["spine1", "spine2", "spine3"]);
 }

@@ -1,8 +1,8 @@
-//! Carries spans to the collector, and says when it cannot.
+//! Sends spans to the collector, and logs when it is unreachable.
 //!
-//! Around the OTLP exporter, whose own words would come with every message that fails. The
-//! decision: a collector that is away is told once, and once more when it is back, with how many
-//! spans were lost in between. They are not kept: what is traced is also measured and recorded.
+//! It wraps the OTLP exporter, which would log every failed message. The decision: one log line
+//! when the collector becomes unreachable, and one when it is back, with the number of lost spans.
+//! Spans are not kept: metrics and the flight recorder have the same data.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,12 +17,12 @@ use tracing::{info, warn};
 use super::ExporterError;
 use crate::config::{TlsConfig, TracesConfig};
 
-/// The exporter.
+/// The OTLP exporter, with a count of lost spans.
 #[derive(Debug)]
 pub(super) struct CollectorExporter {
     otlp: Otlp,
     endpoint: String,
-    /// Spans lost since the collector was last there.
+    /// Spans lost since the collector was last reached.
     lost: AtomicU64,
 }
 
@@ -30,10 +30,10 @@ impl CollectorExporter {
     pub(super) fn new(traces: &TracesConfig) -> Result<Self, ExporterError> {
         let valid = "the configuration has checked that it is an address";
         let channel = Endpoint::from_shared(traces.endpoint.clone()).expect(valid);
-        let channel = TlsConfig::secure_endpoint(traces.tls.as_ref(), channel)?;
-        let channel = channel.connect_timeout(traces.deadline);
-        let channel = channel.timeout(traces.deadline).connect_lazy();
-        let otlp = Otlp::builder().with_tonic().with_channel(channel);
+        let secured = TlsConfig::secure_endpoint(traces.tls.as_ref(), channel)?;
+        let timed = secured.connect_timeout(traces.deadline).timeout(traces.deadline);
+        // Lazily: the controller starts whether or not the collector can be reached.
+        let otlp = Otlp::builder().with_tonic().with_channel(timed.connect_lazy());
         Ok(Self {
             otlp: otlp.with_timeout(traces.deadline).build()?,
             endpoint: traces.endpoint.clone(),

@@ -104,7 +104,7 @@ async fn a_session_with_faults_runs_again_to_the_same_plans() {
     assert!(replayed.published >= 5, "{replayed:?}");
     let is_recorded = |what: &str| happened.iter().any(|one| one.title.contains(what));
     assert!(
-        is_recorded("LinkDown") && is_recorded("refused") && is_recorded("taken back"),
+        is_recorded("LinkDown") && is_recorded("refused") && is_recorded("rolled back"),
         "{happened:#?}"
     );
     assert!(is_recorded("leaf1 holds"), "{happened:#?}");

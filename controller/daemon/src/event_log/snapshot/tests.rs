@@ -1,4 +1,4 @@
-//! Scenes by hand, and the states behind them, told as sentences.
+//! The events between snapshots, as sentences.
 
 use planner::{Flow, Job, Policy};
 use topology::clos::{self, ClosSpec};
@@ -8,7 +8,7 @@ use super::*;
 use crate::policy_history::{PolicyHistory, RevisionMetadata};
 use crate::state::{ReportedJobs, StartingState, State, StateEvent};
 
-/// A state with its latest decision, on two leaves and two spines.
+/// A state on two leaves and two spines, with the snapshot of it.
 struct TestState {
     state: State,
     snapshot: EventSnapshot,
@@ -31,7 +31,7 @@ impl TestState {
         test
     }
 
-    /// Gives the state an event and everything that follows; what is told of it.
+    /// Applies an event and the plans that follow; the events between the snapshots.
     fn apply(&mut self, event: StateEvent) -> Vec<String> {
         let mut rollout = self.snapshot.rollout.clone();
         let mut next = Some(event);
@@ -99,7 +99,7 @@ fn reports_failures_repairs_and_moved_flows() {
     assert!(contains(&events, " is down, was up"), "{events:?}");
     assert!(contains(&events, "1 flows, 1 moved"), "{events:?}");
     let events = test.apply(StateEvent::FabricChanged(Change::LinkUp(uplink)));
-    // Nothing is sent over it before every switch knows of it.
+    // It is not used before every switch holds tables with it.
     assert!(contains(&events, " is returning, was down"), "{events:?}");
     let events = test.apply(StateEvent::GenerationHeld(test.state.generation()));
     assert!(contains(&events, " is up, was returning"), "{events:?}");
@@ -123,17 +123,17 @@ fn reports_every_end_of_a_trial() {
     let events = test.apply(proposal(0.2, Some(1_000)));
     let text = "policy: revision 2 by ada (night), on trial until it is confirmed: fairness: ";
     assert!(contains(&events, text), "{events:?}");
-    assert!(contains(&test.apply(StateEvent::PolicyConfirmed), "revision 2 stays"));
+    assert!(contains(&test.apply(StateEvent::PolicyConfirmed), "revision 2 was confirmed"));
     test.apply(proposal(0.3, Some(1_000)));
     let events = test.apply(StateEvent::PolicyRolledBack(RevisionMetadata {
         author: "bob".to_owned(),
         ..RevisionMetadata::default()
     }));
-    assert!(contains(&events, "revision 3 was taken back by bob; revision 4"), "{events:?}");
+    assert!(contains(&events, "revision 3 was rolled back by bob; revision 4"), "{events:?}");
     test.apply(proposal(0.4, Some(1_000)));
     let events = test.apply(StateEvent::DeadlineReached(1_000));
     assert!(contains(&events, "revision 5 was not confirmed in time; revision 6"), "{events:?}");
-    // Whoever did not look meanwhile hears all of it.
+    // Revisions between two snapshots are all reported.
     let before = test.snapshot.clone();
     for fairness in [0.5, 0.6] {
         test.apply(proposal(fairness, None));
@@ -172,7 +172,7 @@ fn reports_drift_verification_and_leadership() {
     let finding = Finding::warning("leaf1", "is odd");
     test.snapshot.findings.insert(finding);
     let events = test.apply(StateEvent::ElectionWon(0));
-    assert_eq!(events, [""; 0], "told when it was seen");
+    assert_eq!(events, [""; 0], "reported with the snapshot that has it");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! `acl_punt`: what the controller wants to see. With discovery, that is its own probes and what
-//! hosts say of themselves by ARP; the program forwards neither.
+//! `acl_punt`: the packets that switches send to the controller. With discovery, these are its own
+//! probes and the hosts' ARP packets; the program forwards neither.
 
 use std::num::NonZeroU16;
 
@@ -20,6 +20,5 @@ pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
 /// The rows that discovery needs on a switch.
 pub(crate) fn punt_rows() -> Vec<TableEntry> {
     let kinds = [ETHERTYPE_PROBE, ETHERTYPE_ARP].map(PuntMatch::EtherType);
-    let row = |kind| fabric::acl_punt(&kind, PRIORITY, PuntAction::Punt);
-    kinds.map(row).into()
+    kinds.map(|kind| fabric::acl_punt(&kind, PRIORITY, PuntAction::Punt)).into()
 }

@@ -1,8 +1,8 @@
 //! The counters of `fabric.p4`: a direct counter on each pin and each adoption row, and an indexed
 //! counter for each port and level.
 //!
-//! Attribution of the counted bytes to jobs and links is a function of fabric and plan, so it is
-//! made here, beside the modules that write the rows which count.
+//! The attribution of counted bytes to jobs and links is a function of fabric and plan, so it is
+//! computed here, beside the modules that write the counting rows.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;

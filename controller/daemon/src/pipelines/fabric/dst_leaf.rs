@@ -1,5 +1,5 @@
-//! `dst_leaf`: which leaf an address is behind, for every other leaf that can be reached. Its
-//! number never changes; an address of nobody, or of a leaf cut off, is dropped here.
+//! `dst_leaf`: the leaf of an address, for every other leaf that can be reached. Its number never
+//! changes; packets to unknown addresses, or to a leaf without a path, are dropped here.
 
 use p4::entry::TableEntry;
 use p4::fabric;

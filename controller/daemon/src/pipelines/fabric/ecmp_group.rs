@@ -1,15 +1,16 @@
-//! `ecmp_group`: every usable equal-cost way to each leaf, with equal shares. What failed is in no
-//! group, and what is drained in none by which a packet might get there.
+//! `ecmp_group`: the links to each leaf for packets without a pin, with equal shares. Failed links
+//! are in no group; for drained ones see [`ReachableLeaf::spread`].
 
 use p4::entry::TableEntry;
 use p4::fabric;
 
-use super::switch_context::SwitchContext;
+use super::switch_context::{ReachableLeaf, SwitchContext};
 
 pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
-    let group = |seen: super::switch_context::ReachableLeaf<'_>| {
-        let ports = seen.spread.iter().filter_map(|link| site.port(*link));
-        fabric::ecmp_group(seen.leaf.id, ports)
-    };
-    site.reachable_leaves().filter_map(group).collect()
+    site.reachable_leaves().filter_map(|seen| group_row(site, &seen)).collect()
+}
+
+fn group_row(site: &SwitchContext<'_>, seen: &ReachableLeaf<'_>) -> Option<TableEntry> {
+    let ports = seen.spread.iter().filter_map(|link| site.port(*link));
+    fabric::ecmp_group(seen.leaf.id, ports)
 }

@@ -1,5 +1,5 @@
-//! `flow_pin`: the pinned flows, at the switches that choose a way for them. Where there is one way
-//! only, past the leaf where the flow enters, no pin is needed.
+//! `flow_pin`: the pinned flows, at the switches that choose a path for them. A switch with one
+//! path needs no pin, except at the leaf where the flow enters, whose pins also name the job.
 
 use std::collections::BTreeSet;
 
@@ -11,11 +11,15 @@ use topology::{LinkId, SwitchId};
 use super::switch_context::SwitchContext;
 
 pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
-    let chosen = site.reachable_leaves().filter(|seen| site.chooses_path(seen));
-    let chosen: BTreeSet<SwitchId> = chosen.map(|seen| seen.leaf.switch).collect();
-    let is_chosen = |flow: &PlannedFlow| chosen.contains(&site.shared.fabric.leaf_of(flow.dst));
-    let flows = site.passing_flows().filter(|(flow, _)| is_chosen(flow));
-    flows.filter_map(|(flow, link)| pin_row(site, flow, link)).collect()
+    let leaves = site.reachable_leaves().filter(|seen| site.chooses_path(seen));
+    let chosen: BTreeSet<SwitchId> = leaves.map(|seen| seen.leaf.switch).collect();
+    let mut rows = Vec::new();
+    for (flow, link) in site.passing_flows() {
+        if chosen.contains(&site.shared.fabric.leaf_of(flow.dst)) {
+            rows.extend(pin_row(site, flow, link));
+        }
+    }
+    rows
 }
 
 fn pin_row(site: &SwitchContext<'_>, flow: &PlannedFlow, link: LinkId) -> Option<TableEntry> {

@@ -8,11 +8,10 @@ use super::switch_context::SwitchContext;
 
 pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
     let present = site.entering_jobs();
-    let jobs = site.shared.plan.jobs.iter();
-    let row = |job: &planner::PlannedJob| {
+    let rows = site.shared.plan.jobs.iter().filter_map(|job| {
         let number = present.get(&job.number.try_into().ok()?)?;
-        // Plans have at most 8 levels, as many as `Level` knows.
+        // Plans have at most 8 levels, as many as `PriorityLevel` has.
         Some(fabric::job_qos(*number, PriorityLevel::new(job.level.into()).ok()?))
-    };
-    jobs.filter_map(row).collect()
+    });
+    rows.collect()
 }

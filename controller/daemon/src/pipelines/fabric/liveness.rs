@@ -1,5 +1,5 @@
-//! `port_down` and `backup_down`: ports whose cable, or the switch at whose end, has failed. A
-//! drained port is not down: what is still on the way may use it.
+//! `port_down` and `backup_down`: ports whose cable, or the switch at its end, has failed. A
+//! drained port is not down: packets under way may use it.
 
 use p4::entry::TableEntry;
 use p4::fabric::{backup_down, port_down};
@@ -12,7 +12,7 @@ pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
     failed_port_rows(site.shared.wiring, site.shared.fabric, site.switch).collect()
 }
 
-/// What a switch shall know of failed ports, which takes nothing but its own cables.
+/// The rows for the failed ports of a switch; they depend only on its own cables.
 pub(super) fn failed_port_rows<'a>(
     wiring: &'a FabricNumbering,
     fabric: &'a Fabric,

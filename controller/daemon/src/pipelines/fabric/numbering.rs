@@ -1,9 +1,9 @@
 //! A fabric in the terms of its switches' tables: port numbers, leaf ids, prefixes, choices.
 //!
-//! Made once for a fabric, used by every lowering of a plan onto it. The decision: everything that
+//! Built once for a fabric, used by every lowering of a plan onto it. The decision: everything that
 //! may not fit a table is checked here, so that lowering itself cannot fail; and everything here is
-//! a function of how the fabric is built, not of what has failed, so the numbers that switches hold
-//! stay the same through failures.
+//! a function of the cabling, not of failures, so the numbers that switches hold stay the same
+//! through failures.
 
 use std::num::NonZeroU32;
 
@@ -21,16 +21,16 @@ const MAX_GROUP: usize = 64;
 #[derive(Debug)]
 pub(crate) struct FabricNumbering {
     leaves: Vec<LeafWiring>,
-    /// Where in `leaves` a switch is, by its id.
+    /// The index of a switch in `leaves`, by its id.
     positions: Vec<Option<usize>>,
     /// The port at which a link leaves a switch; `None` for links that leave a host.
     ports: Vec<Option<PortNumber>>,
     salts: Vec<NonZeroU32>,
-    /// Whether the controller wants to see probes.
+    /// Whether switches send probes to the controller.
     pub(super) is_probed: bool,
 }
 
-/// A leaf as the other switches know it.
+/// A leaf as the tables of other switches refer to it.
 #[derive(Debug)]
 pub(super) struct LeafWiring {
     /// The switch.
@@ -41,12 +41,12 @@ pub(super) struct LeafWiring {
     pub(super) nics: Vec<NicId>,
     /// Prefixes that cover its NICs and no other leaf's.
     pub(super) prefixes: Vec<Ipv4Prefix>,
-    /// The ways to it while everything works.
+    /// The next hops to it while nothing has failed.
     pub(super) choices: NextHops,
 }
 
 impl FabricNumbering {
-    /// The wiring of a fabric, the same whatever of it has failed or is drained.
+    /// The numbering of a fabric; it does not depend on failures and drains.
     ///
     /// # Errors
     /// The tables of `fabric.p4` are too small for it.
@@ -93,45 +93,53 @@ impl FabricNumbering {
 
 /// The fabric with nothing failed and nothing drained.
 fn without_failures(fabric: &Fabric) -> Fabric {
-    let cables = fabric.cables();
-    let cables = cables
+    let of_cables = fabric
+        .cables()
         .flat_map(|link| [AvailabilityChange::LinkUp(link), AvailabilityChange::UndrainLink(link)]);
-    let switches = fabric.switch_ids();
-    let switches = switches.flat_map(|switch| {
+    let of_switches = fabric.switch_ids().flat_map(|switch| {
         [AvailabilityChange::SwitchUp(switch), AvailabilityChange::UndrainSwitch(switch)]
     });
-    fabric.with_changes(cables.chain(switches))
+    fabric.with_changes(of_cables.chain(of_switches))
 }
 
 fn assign_ports(fabric: &Fabric) -> Result<Vec<Option<PortNumber>>, WiringError> {
-    let port = |link: &topology::Link| {
-        if let FabricNode::Host(_) = link.from.node {
-            return Ok(None);
-        }
-        let port = PortNumber::new(link.from.port).ok().filter(|port| *port != PortNumber::CPU);
-        let unknown = || WiringError::PortNumber {
-            port: fabric.endpoint_name(link.from),
-            valid: format!("ports are 0 to 511, without {}, the controller's", PortNumber::CPU),
-        };
-        port.ok_or_else(unknown).map(Some)
-    };
-    fabric.links().iter().map(port).collect()
+    let mut ports = Vec::with_capacity(fabric.links().len());
+    for link in fabric.links() {
+        ports.push(match (link.from.node, PortNumber::new(link.from.port)) {
+            (FabricNode::Host(_), _) => None,
+            (FabricNode::Switch(_), Ok(port)) if port != PortNumber::CPU => Some(port),
+            (FabricNode::Switch(_), _) => {
+                return Err(WiringError::PortNumber {
+                    port: fabric.endpoint_name(link.from),
+                    valid: format!(
+                        "ports are 0 to 511, without {}, the controller's",
+                        PortNumber::CPU
+                    ),
+                });
+            }
+        });
+    }
+    Ok(ports)
 }
 
 fn number_leaves(fabric: &Fabric) -> Result<Vec<LeafWiring>, WiringError> {
     let switches: Vec<SwitchId> = fabric.switches_of_tier(Tier::Leaf).collect();
-    let too_many = |_| WiringError::TooManyLeaves(switches.len());
-    u16::try_from(switches.len()).map_err(too_many)?;
-    let prefix =
-        |prefix: topology::AddressPrefix| Ipv4Prefix::new(prefix.address, prefix.length).ok();
-    let leaf = |(id, &switch)| LeafWiring {
-        switch,
-        id,
-        prefixes: fabric.leaf_prefixes(switch).into_iter().filter_map(prefix).collect(),
-        nics: fabric.nics_on(switch).collect(),
-        choices: next_hops(fabric, switch),
-    };
-    Ok((1..).zip(&switches).map(leaf).collect())
+    if u16::try_from(switches.len()).is_err() {
+        return Err(WiringError::TooManyLeaves(switches.len()));
+    }
+    let leaves = (1..).zip(&switches).map(|(id, &switch)| {
+        let prefixes = fabric.leaf_prefixes(switch).into_iter();
+        LeafWiring {
+            switch,
+            id,
+            prefixes: prefixes
+                .filter_map(|prefix| Ipv4Prefix::new(prefix.address, prefix.length).ok())
+                .collect(),
+            nics: fabric.nics_on(switch).collect(),
+            choices: next_hops(fabric, switch),
+        }
+    });
+    Ok(leaves.collect())
 }
 
 fn check_groups(fabric: &Fabric, leaves: &[LeafWiring]) -> Result<(), WiringError> {
@@ -139,8 +147,8 @@ fn check_groups(fabric: &Fabric, leaves: &[LeafWiring]) -> Result<(), WiringErro
         let widths = leaves.iter().map(|leaf| leaf.choices.links_at(index.into()).len());
         let ports = widths.max().unwrap_or(0);
         if ports > MAX_GROUP {
-            let switch = switch.name.clone();
-            return Err(WiringError::GroupTooLarge { switch, ports, max: MAX_GROUP });
+            let name = switch.name.clone();
+            return Err(WiringError::GroupTooLarge { switch: name, ports, max: MAX_GROUP });
         }
     }
     Ok(())

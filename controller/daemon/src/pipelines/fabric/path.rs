@@ -1,10 +1,10 @@
-//! `path`: the numbered ways from a switch to a leaf, which pins refer to.
+//! `path`: the numbered paths from a switch to a leaf, which pins refer to.
 //!
-//! The decision: a path's number is the port it leaves by while everything works. Such numbers need
-//! no memory, survive every failure, and let a person read a pin. All ways have their row, used by
-//! a pin or not, so moving a flow is one write. When a way fails, its row leads to the next usable
-//! one: one write per leaf repairs all its flows at once, before any pin has moved. A way that is
-//! drained keeps its row: flows leave it pin by pin, each of them once, for where the plan has it.
+//! The decision: a path's number is the port it leaves by while nothing has failed. Such numbers
+//! need no memory, survive every failure, and let a person read a pin. All paths have a row, used
+//! by a pin or not, so moving a flow is one write. When a path fails, its row leads to the next
+//! usable one: one write per leaf repairs all its flows at once, before any pin has moved. A
+//! drained path keeps its row: flows leave it pin by pin, each once, for the path in the plan.
 
 use p4::entry::TableEntry;
 use p4::fabric;
@@ -17,20 +17,25 @@ pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
     chosen.flat_map(|seen| path_rows(site, &seen)).collect()
 }
 
-/// One row for each way that there is now or would be if everything worked.
+/// One row for each link to the leaf that exists now or while nothing has failed.
 fn path_rows(site: &SwitchContext<'_>, seen: &ReachableLeaf<'_>) -> Vec<TableEntry> {
-    let mut ways = [seen.choices, seen.usable, seen.standing].concat();
-    ways.sort_unstable();
-    ways.dedup();
-    let row = |way: LinkId| {
-        let stands = Some(way).filter(|way| seen.standing.contains(way));
-        let uplink = stands.or_else(|| usable_from(seen.usable, way))?;
-        let backup = usable_after(seen.usable, uplink)?;
-        let number = site.port(way)?.number();
-        let (uplink, backup) = (site.port(uplink)?, site.port(backup)?);
-        Some(fabric::path(seen.leaf.id, number, uplink, backup))
-    };
-    ways.into_iter().filter_map(row).collect()
+    let mut links = [seen.choices, seen.usable, seen.standing].concat();
+    links.sort_unstable();
+    links.dedup();
+    links.into_iter().filter_map(|link| path_row(site, seen, link)).collect()
+}
+
+/// The row of the path whose number is the port of `link`.
+fn path_row(
+    site: &SwitchContext<'_>,
+    seen: &ReachableLeaf<'_>,
+    link: LinkId,
+) -> Option<TableEntry> {
+    let standing = Some(link).filter(|link| seen.standing.contains(link));
+    let uplink = standing.or_else(|| usable_from(seen.usable, link))?;
+    let backup = usable_after(seen.usable, uplink)?;
+    let number = site.port(link)?.number();
+    Some(fabric::path(seen.leaf.id, number, site.port(uplink)?, site.port(backup)?))
 }
 
 /// The link itself if it is usable, else the next.

@@ -1,8 +1,8 @@
-//! `roce_answer`: answers of RoCEv2 travel above all jobs.
+//! `roce_answer`: responses of RoCEv2 have the highest level, above all jobs.
 //!
-//! A sender's window waits for acknowledgments, which take ways that no plan looks at: at their
-//! job's level they would stop behind any job that fills such a way. They are small, a few per
-//! cent of what they answer. The rows are the same whatever the jobs.
+//! A sender's window waits for acknowledgments, which take paths that no plan considers: at their
+//! job's level they would queue behind any job that fills such a path. They are a few per cent of
+//! the traffic that they acknowledge. The rows do not depend on the jobs.
 
 use p4::entry::TableEntry;
 use p4::fabric::{self, PriorityLevel};
@@ -15,7 +15,10 @@ const ANSWERS: [u8; 3] = [0x11, 0x12, 0x81];
 
 pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
     let is_edge = site.nics().next().is_some();
-    let highest = PriorityLevel::all_levels().take(site.shared.plan.levels.into()).last();
-    let highest = highest.into_iter().filter(|_| is_edge);
-    highest.flat_map(|level| ANSWERS.map(|opcode| fabric::roce_answer(opcode, level))).collect()
+    match PriorityLevel::all_levels().take(site.shared.plan.levels.into()).last() {
+        Some(highest) if is_edge => {
+            ANSWERS.map(|opcode| fabric::roce_answer(opcode, highest)).into()
+        }
+        _ => Vec::new(),
+    }
 }

@@ -1,9 +1,9 @@
-//! What one switch's tables are made from: the fabric, the plan, and where the switch stands.
+//! The input for one switch's tables: fabric, plan, and the switch's place in both.
 //!
-//! [`Situation`] is made once per lowering, a [`SwitchContext`] once per switch; the modules beside
-//! this one turn a site into the rows of their table. The decision: everything that more than one
-//! table needs (usable next hops, which flows concern which switch) is found here in one pass, so
-//! that tables that refer to each other are made from the same facts.
+//! [`LoweringContext`] is built once per lowering, a [`SwitchContext`] once per switch; the modules
+//! beside this one turn it into the rows of their tables. The decision: everything that more than
+//! one table needs (usable next hops, the flows of each switch) is computed here in one pass, so
+//! that tables that refer to each other agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -15,18 +15,18 @@ use topology::{AvailabilityChange, Fabric, LinkId, NextHops, NicId, SwitchId, ne
 use super::job_classify::adoption_rules;
 use super::numbering::{FabricNumbering, LeafWiring};
 
-/// A fabric as it is, and what is planned on it.
+/// A fabric with its failures, and the plan on it.
 pub(super) struct LoweringContext<'a> {
     pub(super) wiring: &'a FabricNumbering,
     pub(super) fabric: &'a Fabric,
     pub(super) plan: &'a Plan,
-    /// Usable ways to each leaf, in the order of [`FabricNumbering::number_leaves`].
+    /// Usable next hops to each leaf, in the order of [`FabricNumbering::leaves`].
     hops: Vec<NextHops>,
-    /// Ways that work, drained or not; nothing where nothing is drained.
+    /// Next hops that work, drained or not; none if nothing is drained.
     standing: Option<Vec<NextHops>>,
-    /// Pinned flows by the switches on their way, with the link each leaves by.
+    /// Pinned flows by the switches on their path, with the link each leaves by.
     hops_of_flows: BTreeMap<SwitchId, Vec<(&'a PlannedFlow, LinkId)>>,
-    /// What the jobs send from each NIC, in the order of the plan.
+    /// The flows that jobs send from each NIC, in the order of the plan.
     sent: BTreeMap<NicId, Vec<SentFlow>>,
 }
 
@@ -34,10 +34,10 @@ pub(super) struct LoweringContext<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SentFlow {
     pub(super) job: NonZeroU32,
-    /// Where it goes.
+    /// The NIC that receives it.
     pub(super) to: NicId,
     pub(super) udp_src_port: u16,
-    /// Whether a pin tells its job.
+    /// Whether a pin names its job.
     pub(super) pinned: bool,
 }
 
@@ -61,7 +61,7 @@ impl<'a> LoweringContext<'a> {
         context
     }
 
-    /// Files a flow under the switches and NICs that it concerns.
+    /// Adds a flow to the indexes by switch and by NIC.
     fn index_flow(&mut self, flow: &'a PlannedFlow) {
         let Some(job) = self.job_number(flow) else {
             return;
@@ -86,27 +86,26 @@ impl<'a> LoweringContext<'a> {
 fn without_drains(fabric: &Fabric) -> Option<Fabric> {
     let cables = fabric.cables();
     let drained: Vec<LinkId> = cables.filter(|link| fabric.is_drained(*link)).collect();
-    let switches = fabric.switch_ids();
-    let undrain = drained.iter().map(|link| AvailabilityChange::UndrainLink(*link));
-    let undrain = undrain.chain(switches.map(AvailabilityChange::UndrainSwitch));
-    (!drained.is_empty()).then(|| fabric.with_changes(undrain))
+    let of_links = drained.iter().map(|link| AvailabilityChange::UndrainLink(*link));
+    let of_switches = fabric.switch_ids().map(AvailabilityChange::UndrainSwitch);
+    (!drained.is_empty()).then(|| fabric.with_changes(of_links.chain(of_switches)))
 }
 
-/// One switch of a [`Situation`].
+/// One switch of a [`LoweringContext`].
 pub(super) struct SwitchContext<'a> {
     pub(super) shared: &'a LoweringContext<'a>,
     pub(super) switch: SwitchId,
 }
 
-/// Another leaf, seen from a switch that has a way to it.
+/// Another leaf, from a switch that has a path to it.
 pub(super) struct ReachableLeaf<'a> {
     pub(super) leaf: &'a LeafWiring,
-    /// Links that may be used towards it, ascending, at least one. Where all are drained, those
-    /// that work: to drain the last way is not to cut it.
+    /// Links that may be used towards it, ascending, at least one. If all are drained, those that
+    /// work: draining the last path must not disconnect the leaf.
     pub(super) usable: &'a [LinkId],
-    /// Links that packets without a pin take. A spine whose own cable to the leaf is drained still
-    /// has the nearest way, and gets packets for it only from who does not know of the drain yet:
-    /// led on over a core, they might come back.
+    /// Links that packets without a pin take. A spine whose own cable to the leaf is drained keeps
+    /// using it: it gets packets for the leaf only from switches without the drain yet, and a
+    /// detour over a core could bring them back.
     pub(super) spread: &'a [LinkId],
     /// Links that work towards it, drained or not, ascending.
     pub(super) standing: &'a [LinkId],
@@ -115,7 +114,7 @@ pub(super) struct ReachableLeaf<'a> {
 }
 
 impl<'a> SwitchContext<'a> {
-    /// The other leaves that this switch has a way to, by id. Tables about leaves hold exactly
+    /// The other leaves that this switch has a path to, by id. Tables about leaves hold exactly
     /// these, so no row of one refers to a row that another lacks.
     pub(super) fn reachable_leaves(&self) -> impl Iterator<Item = ReachableLeaf<'a>> {
         let switch = self.switch;
@@ -165,8 +164,8 @@ impl<'a> SwitchContext<'a> {
         self.shared.wiring.port(link)
     }
 
-    /// Whether a flow to `leaf` is told here which way to go: at the leaf where it enters, whose
-    /// pins also name the job, and wherever there is more than one way.
+    /// Whether this switch chooses the path of a pinned flow to `leaf`: at the leaf where it
+    /// enters, whose pins also name the job, and wherever there is more than one path.
     pub(super) fn chooses_path(&self, leaf: &ReachableLeaf<'_>) -> bool {
         let widest = leaf.choices.len().max(leaf.usable.len());
         self.as_leaf().is_some() || widest > 1 || leaf.spread != leaf.usable
@@ -175,17 +174,19 @@ impl<'a> SwitchContext<'a> {
     /// Pinned flows that leave this switch for another one, with the link each takes.
     pub(super) fn passing_flows(&self) -> impl Iterator<Item = (&'a PlannedFlow, LinkId)> {
         let fabric = self.shared.fabric;
-        let flows = self.shared.hops_of_flows.get(&self.switch);
-        let flows = flows.into_iter().flatten().copied();
-        flows.filter(move |(_, link)| fabric.switch_after(*link).is_some())
+        let hops = self.shared.hops_of_flows.get(&self.switch);
+        hops.into_iter()
+            .flatten()
+            .copied()
+            .filter(move |(_, link)| fabric.switch_after(*link).is_some())
     }
 
-    /// What the jobs send from a NIC.
+    /// The flows that jobs send from a NIC.
     pub(super) fn sent_from(&self, nic: NicId) -> &'a [SentFlow] {
         self.shared.sent.get(&nic).map_or(&[], Vec::as_slice)
     }
 
-    /// The numbers of all jobs whose traffic enters the fabric here, or may by a rule.
+    /// The numbers of all jobs whose traffic enters the fabric here, or may through a rule.
     pub(super) fn entering_jobs(&self) -> BTreeSet<NonZeroU32> {
         let sent = self.nics().flat_map(|nic| self.sent_from(nic));
         let plan = self.shared.plan;

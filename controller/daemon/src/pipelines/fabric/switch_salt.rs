@@ -1,6 +1,6 @@
-//! `switch_salt`: what a switch mixes into its hash, and which bits of the hash it goes by. Salts
-//! alone would not do: CRC-32 is linear, so all flows that a leaf sends one way would be sent one
-//! way by the next tier too, and half of its links would stay empty. Tiers that go by different
+//! `switch_salt`: what a switch mixes into its hash, and which bits of the hash it uses. Salts
+//! alone are not enough: CRC-32 is linear, so all flows that a leaf sends over one link would take
+//! one link of the next tier too, and half of its links would stay empty. Tiers that use different
 //! bits choose independently.
 
 use p4::entry::TableEntry;

@@ -1,4 +1,4 @@
-//! Lowered tables, read by people (goldens) and by packets (laws over random fabrics).
+//! Lowered tables: goldens, and properties of packets over random fabrics.
 
 mod walk;
 
@@ -85,7 +85,7 @@ fn small() -> Fabric {
 }
 
 #[test]
-fn a_leaf_with_a_pinned_job() {
+fn lowers_a_leaf_with_a_pinned_job() {
     let fabric = small();
     let plan = plan(&fabric, &[job(0, &[(0, 1, 50_000)])]);
     let expected = [
@@ -122,7 +122,7 @@ fn a_leaf_with_a_pinned_job() {
 }
 
 #[test]
-fn a_failed_far_link_changes_one_path_row_and_one_group_at_the_leaf() {
+fn failed_far_link_changes_path_rows_and_one_group_at_the_leaf() {
     let fabric = small();
     let plan = plan(&fabric, &[job(0, &[(0, 1, 50_000)])]);
     let [spine, leaf] = ["spine1", "leaf2"].map(|name| fabric.switch_named(name).unwrap());
@@ -163,7 +163,7 @@ fn jobs_that_share_a_nic_are_classified_by_pair_and_by_port() {
 }
 
 #[test]
-fn a_rule_has_rows_where_its_flows_enter_below_those_of_jobs() {
+fn rule_rows_are_at_entry_leaves_below_those_of_jobs() {
     let spec = ClosSpec { leaves: 2, spines: 1, hosts_per_leaf: 2, ..ClosSpec::default() };
     let fabric = clos::build_clos("two racks", &spec).unwrap();
     // Two flows that stay on their leaf: one to where the second rule's go as well.
@@ -199,7 +199,7 @@ fn a_rule_has_rows_where_its_flows_enter_below_those_of_jobs() {
 }
 
 #[test]
-fn each_tier_chooses_by_bits_of_its_own_and_each_switch_with_a_salt_of_its_own() {
+fn tiers_use_distinct_hash_bits_and_switches_distinct_salts() {
     let spec = ClosSpec { pods: 2, cores: 2, ..ClosSpec::default() };
     let fabric = clos::build_clos("three tiers", &spec).unwrap();
     let mut salts = BTreeSet::new();
@@ -218,7 +218,7 @@ fn each_tier_chooses_by_bits_of_its_own_and_each_switch_with_a_salt_of_its_own()
 }
 
 #[test]
-fn a_fabric_that_fits_no_table_is_refused() {
+fn too_wide_ecmp_groups_are_refused() {
     let spec = ClosSpec { leaves: 2, spines: 65, ..ClosSpec::default() };
     let error = FabricWiring::new(&clos::build_clos("wide", &spec).unwrap()).unwrap_err();
     assert_eq!(error.to_string(), "leaf1 has 65 equal-cost ports to one leaf; a group holds 64");
@@ -386,7 +386,7 @@ proptest! {
     /// A failure repaired in the path rows alone: flows of the plan from before it still arrive,
     /// wherever the plan after it finds a way.
     #[test]
-    fn an_old_plan_on_a_failed_fabric_loses_nobody(case in cases()) {
+    fn old_plan_on_a_failed_fabric_still_delivers(case in cases()) {
         let old = plan(&case.fabric, &case.jobs);
         let fabric = case.fabric.with_changes(case.changes.iter().copied());
         let new = plan(&fabric, &case.jobs);
@@ -401,7 +401,7 @@ proptest! {
     /// What works again is drained first and used then. Whichever switches have come how far, all
     /// arrive that did before.
     #[test]
-    fn what_works_again_is_taken_into_use_without_a_loss(case in cases(), updated in any::<u64>()) {
+    fn returning_parts_are_used_without_loss(case in cases(), updated in any::<u64>()) {
         let fails = |change: &&AvailabilityChange| {
             use AvailabilityChange::{LinkDown, SwitchDown};
             matches!(change, LinkDown(_) | SwitchDown(_))
@@ -437,7 +437,7 @@ proptest! {
 
     /// Numbers outlive failures: the ids of leaves, the names of paths and the salts are the same.
     #[test]
-    fn wiring_is_the_same_whatever_fails(case in cases()) {
+    fn wiring_does_not_depend_on_failures(case in cases()) {
         let failed = case.fabric.with_changes(case.changes.iter().copied());
         let [a, b] = [&case.fabric, &failed].map(|fabric| FabricWiring::new(fabric).unwrap());
         prop_assert_eq!(format!("{a:?}"), format!("{b:?}"));

@@ -1,6 +1,6 @@
 //! `fabric_port` and `dscp_level`: inside the fabric the level comes from DSCP, so that a spine
-//! holds one row for each level, however many jobs there are. Which ports are inside follows from
-//! the wiring and does not change with failures.
+//! holds one row for each level, however many jobs there are. The inside ports depend on the wiring
+//! and not on failures.
 
 use p4::entry::TableEntry;
 use p4::fabric::{self, PriorityLevel};

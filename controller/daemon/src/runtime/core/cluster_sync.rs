@@ -1,8 +1,8 @@
-//! What the loop owes to other controllers: it follows what the leader stores.
+//! Synchronization with other controllers: the loop applies what the leader stores.
 //!
-//! The decision: a controller that is elected takes everything in once more before it writes. From
-//! then on no other controller can store anything, so a leader takes nothing in: what it reads may
-//! be older than what it has stored since.
+//! The decision: an elected controller reads everything once more before it writes. From then on no
+//! other controller can store anything, so a leader applies no update: what it reads may be older
+//! than what it has stored since.
 
 use tokio::time::Instant;
 use topology::Finding;
@@ -15,7 +15,7 @@ use crate::southbound::connection::{ComputationPanicked, SwitchNetwork};
 use crate::state::StateEvent;
 
 impl<N: SwitchNetwork> Core<N> {
-    /// Takes in what the leader has stored: once elected everything again, and then nothing.
+    /// Applies what the leader has stored: at the own election everything, and then nothing.
     pub(super) async fn sync_cluster(&mut self) -> Result<(), ComputationPanicked> {
         let Some(membership) = self.cluster.membership_mut() else {
             return Ok(());
@@ -42,8 +42,8 @@ impl<N: SwitchNetwork> Core<N> {
         Ok(())
     }
 
-    /// Steps through everything that was stored since: the fabric first, as the other documents
-    /// are resolved on it.
+    /// Applies the records that changed: the fabric first, as the other documents are resolved on
+    /// it.
     async fn adopt_stored(
         &mut self,
         update: &ClusterUpdate,
@@ -67,8 +67,8 @@ impl<N: SwitchNetwork> Core<N> {
         Ok(())
     }
 
-    /// Skips the generations that earlier leaders may have used, stores what no leader stored, and
-    /// has the membership wait until all of it is planned for.
+    /// Skips the generations that earlier leaders may have used, stores missing records, and lets
+    /// the membership wait until all of it is planned for.
     async fn prepare_leadership(
         &mut self,
         used_generation: u64,

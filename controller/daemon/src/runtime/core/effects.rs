@@ -1,4 +1,4 @@
-//! What the loop does with the effects of a step.
+//! How the loop applies the effects of a step.
 
 use std::sync::Arc;
 

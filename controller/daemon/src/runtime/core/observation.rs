@@ -1,8 +1,8 @@
-//! What the loop sees by itself: whether switches answer, what they hold and have room for, and
-//! which deadlines have come.
+//! What the loop observes by itself: whether switches answer, what they hold and have room for, and
+//! which deadlines have passed.
 //!
-//! The decision: everything is looked at each time. A pass that finds nothing new changes nothing,
-//! so it does not matter what woke it.
+//! The decision: every pass reads everything. A pass that finds nothing new changes nothing, so the
+//! reason of the wake-up does not matter.
 
 use tokio::time::Instant;
 use topology::AvailabilityChange;
@@ -16,7 +16,7 @@ use crate::state::StateEvent;
 use crate::store::StoreRecord;
 
 impl<N: SwitchNetwork> Core<N> {
-    /// Looks at what the sessions report and at what is due.
+    /// Handles what the sessions report and the deadlines that have passed.
     pub(super) async fn observe_switches(&mut self) -> Result<(), ComputationPanicked> {
         let now = Instant::now();
         self.state.note_held(self.publisher.board());
@@ -64,8 +64,8 @@ impl<N: SwitchNetwork> Core<N> {
         self.apply_effects(effects, now).await
     }
 
-    /// Lets parts that work again be used, once every switch that is up holds tables that know of
-    /// them. Where another controller writes, that is never seen here, and only the deadline tells.
+    /// Releases parts that work again, once every switch that is up holds tables with them. Where
+    /// another controller writes, that is not observed here, and the deadline releases them.
     async fn release_returning(
         &mut self,
         held: Option<u64>,

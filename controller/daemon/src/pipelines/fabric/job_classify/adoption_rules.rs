@@ -1,8 +1,8 @@
-//! The rows by which rules of the policy adopt flows that no job has announced.
+//! The rows by which adoption rules of the policy assign flows that no job announced.
 //!
-//! Also where they are counted: the [gauges](crate::report_ingest::gauges) ask what such rows there
-//! are. The decision: a row has the priority of its rule's place in the policy, so that a rule at
-//! the end of it changes no row of the others; rows of one rule never match the same packet.
+//! `counters` uses the same rows to attribute what they count. The decision: a row's priority is
+//! the position of its rule in the policy, so that a rule added at the end changes no other row;
+//! rows of one rule never match the same packet.
 
 use std::num::{NonZeroU16, NonZeroU32};
 
@@ -16,12 +16,12 @@ use super::ROCE;
 /// The priority of the first rule.
 pub(super) const FIRST: NonZeroU16 = NonZeroU16::new(MAX_RULES as u16).expect("there may be rules");
 
-/// A row of a rule.
+/// A row of an adoption rule.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AdoptionRow {
-    /// Place of the job in the plan.
+    /// Index of the job in the plan.
     pub(crate) job: usize,
-    /// The NIC that its flows reach; none where they may reach any.
+    /// The NIC that receives its flows; none for any.
     pub(crate) to: Option<NicId>,
     /// The row, not signed.
     pub(crate) entry: TableEntry,
@@ -49,21 +49,18 @@ fn rows_of_rule(
     let Some(job) = NonZeroU32::new(number).filter(|_| is_rule_at(rule, nics)) else {
         return Vec::new();
     };
-    let senders = nics.iter().copied().filter(|nic| sends_from(rule, *nic));
-    let senders = any_or(&rule.senders, senders);
-    let row = |src: Option<NicId>, to: Option<NicId>| {
-        let address = |nic: NicId| fabric.nic(nic).ip.into();
-        let matches = JobMatch {
-            src: src.map(address),
-            dst: to.map(address),
-            sport: rule.sport,
-            dport: rule.dport,
-        };
-        AdoptionRow { job: rule.job, to, entry: fabric::job_classify(&matches, priority, job) }
-    };
+    let present = nics.iter().copied().filter(|nic| sends_from(rule, *nic));
     let receivers = any_or(&rule.receivers, rule.receivers.iter().copied());
-    let pairs = { senders }.into_iter().flat_map(|src| receivers.iter().map(move |to| (src, *to)));
-    pairs.map(|(src, to)| row(src, to)).collect()
+    let mut rows = Vec::new();
+    for src in any_or(&rule.senders, present) {
+        for &to in &receivers {
+            let [src, dst] = [src, to].map(|nic| nic.map(|nic| fabric.nic(nic).ip.into()));
+            let matches = JobMatch { src, dst, sport: rule.sport, dport: rule.dport };
+            let entry = fabric::job_classify(&matches, priority, job);
+            rows.push(AdoptionRow { job: rule.job, to, entry });
+        }
+    }
+    rows
 }
 
 /// Each of `nics`, or one `None` for any where the rule names none.
