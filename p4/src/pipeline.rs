@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_named() {
+    fn differences_are_named() {
         check(
             "\"size\" : 4096",
             "\"size\" : 8",

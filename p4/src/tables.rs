@@ -169,6 +169,8 @@ pub fn diff_tables(
             _ => {}
         }
     }
+    // Referenced tables first: a row may refer only to rows that exist (`@refers_to`). Deletions in
+    // the reverse order and last, so that no row loses what it refers to.
     let rank = |update: &TableUpdate| p4info.write_rank(update.entry.key.table);
     writes.sort_by_key(rank);
     deletions.sort_by_key(|update| Reverse(rank(update)));

@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn the_extension_tells_the_format() {
+    fn the_extension_selects_the_format() {
         let formats =
             ["a.toml", "b.yml", "c.d.yaml", "e.json", "-"].map(DocumentFormat::from_file_name);
         let [toml, yml, yaml, json, stdin] = formats.map(Result::unwrap);

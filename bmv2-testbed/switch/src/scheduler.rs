@@ -152,6 +152,7 @@ impl<T> PortScheduler<T> {
         if now < self.free_at {
             return DequeueOutcome::Busy(self.free_at);
         }
+        // Strict priority: queues are in ascending order of level, the highest goes first.
         match self.queues.iter_mut().rev().find_map(PacketQueue::pop_item) {
             None => DequeueOutcome::Empty,
             Some(QueuedItem { item, wait, .. }) => {
@@ -164,6 +165,8 @@ impl<T> PortScheduler<T> {
 
     /// Puts so many bytes on the wire, which must be free; when the last bit has left.
     pub fn occupy_wire(&mut self, bytes: usize, now: Nanos) -> Nanos {
+        // The fraction of a nanosecond carries over to a packet that follows at once, so that the
+        // rate is exact over many packets; an idle wire starts anew.
         if now > self.free_at {
             self.remainder = 0;
         }

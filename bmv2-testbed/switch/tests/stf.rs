@@ -24,7 +24,7 @@ fn headers_of_every_shape() {
 }
 
 #[test]
-fn what_p4testgen_expects_of_fabric_p4() {
+fn fabric_p4_passes_the_tests_of_p4testgen() {
     let json = include_bytes!("../../../p4/fabric.json");
     let cases = include_str!("programs/fabric.stf").split("# case ").skip(1);
     let mut played = 0;

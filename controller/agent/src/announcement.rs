@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_knows_its_share() {
+    fn a_host_computes_its_share() {
         let flow = |src: &str, bytes| FlowDocument {
             src: src.to_owned(),
             bytes,

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_between_two_readings_flowed_evenly() {
+    fn bytes_between_two_readings_are_spread_evenly() {
         let mut series = ByteSeries::new(1.0, 8);
         series.record_counter(0.0, 1000);
         series.record_counter(2.5, 1250);

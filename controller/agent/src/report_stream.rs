@@ -163,6 +163,7 @@ impl StreamConnection {
                 seconds = wait.as_secs_f64(),
                 "no connection to the controller: {reason}; retrying"
             );
+            // The queue must not fill up meanwhile: its reports would be stale after the reconnect.
             tokio::select! {
                 () = sleep(wait) => {}
                 () = drain_until_closed(&mut reports) => return,
@@ -187,6 +188,8 @@ impl StreamConnection {
         // Reports queued while disconnected are stale; the `Opened` event causes announcements.
         while reports.try_recv().is_ok() {}
         info!("reporting");
+        // Only an open stream resets the backoff: a controller may accept connections and still
+        // refuse streams.
         *backoff = ReconnectBackoff(ReconnectBackoff::FIRST);
         drop(self.events.send(ReportStreamEvent::Opened).await);
         let mut requests = Some(requests);

@@ -102,12 +102,13 @@ impl ControllerClient {
     /// Runs a future on a runtime of its own.
     pub fn block_on<T>(
         &self,
-        asking: impl Future<Output = Result<T, CommandError>>,
+        exchange: impl Future<Output = Result<T, CommandError>>,
     ) -> Result<T, CommandError> {
-        let runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = { runtime }.enable_all().build();
-        let runtime = runtime.map_err(CommandError::failed)?;
-        runtime.block_on(asking)
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(CommandError::failed)?;
+        runtime.block_on(exchange)
     }
 
     /// Opens the stream of server-sent events at `path`.

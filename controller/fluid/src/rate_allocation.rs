@@ -208,6 +208,7 @@ impl RateAllocator {
         for hop in hops {
             let place = *self.hops.get(hop);
             let link_level = &mut self.link_levels[place.link_level as usize];
+            // The last member takes the free slot, so its hop must point there.
             link_level.members.swap_remove(place.slot as usize);
             if let Some(moved) = link_level.members.get(place.slot as usize) {
                 self.hops.get_mut(moved.hop).slot = place.slot;
@@ -274,6 +275,7 @@ impl RateAllocator {
     fn offer_capacity(&mut self, mut link_level: u32, left: f64) {
         while link_level != NONE {
             let offered = &mut self.link_levels[link_level as usize];
+            // Without a tolerance, rounding would set off a new computation at every level below.
             if (left - offered.offered).abs() <= TOLERANCE * left {
                 return;
             }

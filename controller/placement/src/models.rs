@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_plausible_and_says_its_sources() {
+    fn the_table_is_plausible_and_names_its_sources() {
         let models = ModelTable::built_in();
         assert!(models.iter().count() >= 18);
         for model in models.iter() {

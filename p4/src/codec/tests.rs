@@ -43,7 +43,7 @@ fn samples() -> impl Iterator<Item = TableEntry> {
 }
 
 #[test]
-fn what_is_written_is_what_is_read() {
+fn written_documents_read_back_unchanged() {
     let p4info = ForwardingPipeline::embedded_fabric().p4info;
     for entry in samples() {
         assert_eq!(decode_entry(&encode_entry(&entry)), Ok(entry.clone()));
@@ -54,7 +54,7 @@ fn what_is_written_is_what_is_read() {
 }
 
 #[test]
-fn what_belongs_to_the_program_is_not_read() {
+fn entries_and_defaults_of_the_program_are_not_read() {
     let p4info = ForwardingPipeline::embedded_fabric().p4info;
     let row = fabric::port_down(PortNumber::CPU);
     let constant = p4rt::TableEntry { is_const: true, ..encode_entry(&row) };

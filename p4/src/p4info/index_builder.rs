@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_are_named() {
         check("tables {", "not the text of a P4Info message");
         check("tables { }", "a table has no preamble");
         check(

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leaf_knows_its_hosts_and_addresses() {
+    fn a_leaf_has_entries_for_its_hosts_and_addresses() {
         let spec = ClosSpec { dual_homed: true, host_links: 2, ..ClosSpec::default() };
         let fabric = clos::build_clos("dual", &spec).unwrap();
         let leaf1 = fabric.switch_named("leaf1").unwrap();

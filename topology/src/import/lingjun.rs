@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_stay_where_short_ones_would_be_alike() {
+    fn long_names_stay_where_short_ones_would_be_equal() {
         let alike = "ip,DSW,PSW,ASW\n\
             aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa1,G,P,S\n\
             aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa2,G,P,S\n";
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_topology_is_refused() {
+    fn an_invalid_topology_is_refused() {
         let refused = |csv: &str, options| import_lingjun(csv, &options).unwrap_err().to_string();
         let options = LingjunOptions::default;
         let header = "the first line must have the columns ip,DSW,PSW,ASW, found \"a,b\"";

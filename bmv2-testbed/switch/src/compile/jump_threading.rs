@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_of_tests_is_passed_as_far_as_one_outcome_tells() {
+    fn a_chain_of_tests_is_skipped_as_far_as_one_outcome_decides_it() {
         let (bit, byte) = (field(3, 1), field(4, 8));
         let mut nodes = [
             branch(BoolExpr::FieldEquals(bit, 1), 5, 1),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_else_an_action_does_leaves_nothing_known() {
+    fn other_primitives_of_an_action_discard_all_facts() {
         let hit = field(3, 1);
         let mut nodes = [
             call(&[(hit, NumberExpr::Const(1))], Some(1)),

@@ -87,6 +87,7 @@ impl NetworkOwner {
     async fn run_loop(mut self, mut commands: mpsc::Receiver<NetworkCommand>) {
         while !matches!(self.mode, ClockMode::Stopped) {
             let command = match self.process_events() {
+                // Events are due, so only look whether a command has arrived between two batches.
                 CommandWait::None => match commands.try_recv() {
                     Ok(command) => Some(command),
                     Err(TryRecvError::Empty) => continue,

@@ -56,7 +56,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back_in_the_shortest_form(value: u128) {
+        fn entries_are_read_back_in_the_shortest_form(value: u128) {
             let bytes = encode_bytestring(value);
             prop_assert_eq!(decode_bytestring(&bytes, 128), Ok(value));
             prop_assert!(bytes.len() == 1 || bytes[0] != 0);

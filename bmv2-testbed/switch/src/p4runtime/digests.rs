@@ -75,7 +75,7 @@ impl DigestSubscriptions {
         due
     }
 
-    /// The controller has taken note of a list.
+    /// Handles the acknowledgement of a list by a controller.
     pub(super) fn acknowledge_list(
         &mut self,
         index: LearnListIndex,
@@ -85,6 +85,7 @@ impl DigestSubscriptions {
         let sent = list.and_then(|list| Some((list.unacknowledged.remove(&id)?, list)));
         let ((_, values), list) =
             sent.ok_or_else(|| RequestFailure::not_found(format!("no digest list {id} waits")))?;
+        // P4Runtime: a digest that was acknowledged is sent again when it occurs again.
         values.iter().for_each(|values| {
             list.known.remove(values);
         });
@@ -297,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_goes_out_when_it_is_full_or_has_waited() {
+    fn a_list_is_sent_when_it_is_full_or_has_waited() {
         let mut learning = learning(100, 2, 1000);
         learn(&mut learning, 1, 10);
         assert!(learning.take_due_lists(50).is_empty());

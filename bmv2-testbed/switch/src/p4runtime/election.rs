@@ -233,6 +233,7 @@ impl ControllerElection {
         session: SessionId,
         mut claim: ArbitrationRequest,
     ) -> Vec<ElectionAction> {
+        // P4Runtime: 0 is the same as no election id; such a session is always a backup.
         claim.election_id = claim.election_id.filter(|&id| id != 0);
         let Some(bound) = self.sessions.get(&session) else {
             return Vec::new();
@@ -247,6 +248,7 @@ impl ControllerElection {
         let role = self.roles.entry(claim.role.clone()).or_default();
         let before = role.primary_session(dialect);
         role.members.insert(session, claim.election_id);
+        // Never lowered, even when the session ends: P4Runtime has a later primary beat it.
         role.highest = role.highest.max(claim.election_id);
         let after = role.primary_session(dialect);
         if before != after || after == Some(session) {
@@ -419,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_election_id_wins_and_everyone_hears_of_it_the_primary_last() {
+    fn the_highest_election_id_wins_and_the_primary_is_notified_last() {
         let outputs = last_outputs(
             ArbitrationDialect::Specification,
             3,

@@ -127,7 +127,7 @@ impl PortsDriver {
         self.numbers.push(number);
         self.numbers.sort_unstable();
         self.publish_states();
-        // What the kernel said of it before now was of no interest.
+        // Reports about the interface from before now were ignored, so request its state again.
         self.links.request_links().map_err(PortsError::Start)
     }
 
@@ -175,7 +175,9 @@ impl PortsDriver {
                 self.stopped = true;
                 0
             });
+            // One reading for the whole round: packets of a batch have one time of arrival.
             self.read_clock();
+            // Departures before arrivals: what has left makes room in queues for what arrives.
             self.send_due();
             for event in &events[..woken] {
                 match event.data() {
@@ -197,6 +199,7 @@ impl PortsDriver {
 
     fn run_commands(&mut self, commands: &mut mpsc::Receiver<PortsCommand>) {
         let _count = self.wakeup.read();
+        // Bounded, so that a burst of commands does not keep packets waiting.
         for _ in 0..COMMANDS_PER_ROUND {
             match commands.try_recv() {
                 Ok(command) => command(self),

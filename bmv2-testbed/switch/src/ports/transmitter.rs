@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_interface_does_not_take_stays_in_the_queues() {
+    fn packets_that_an_interface_refuses_stay_in_the_queues() {
         let mut line = PortTransmitter::new(2, PortShape::default());
         for mark in 0..100 {
             line.enqueue_packet(packet(0, mark), 0, &mut Plain);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_egress_drops_takes_no_time_on_the_wire() {
+    fn packets_dropped_at_egress_take_no_time_on_the_wire() {
         let mut line = transmitter();
         for mark in [1, 250, 2] {
             line.enqueue_packet(packet(0, mark), 0, &mut Plain);

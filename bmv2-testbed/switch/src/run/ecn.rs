@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_ip_or_cut_short_stays() {
+    fn packets_without_ip_or_cut_short_are_unchanged() {
         for length in 0..34 {
             let mut packet = ipv4(1)[..length].to_vec();
             let before = packet.clone();

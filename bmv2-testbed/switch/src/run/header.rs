@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bits_read_alike_in_one_load_and_bytewise() {
+    fn one_load_and_bytewise_reads_give_equal_bits() {
         let bytes: Vec<u8> = (1..=40_u8).map(|at| at.wrapping_mul(37)).collect();
         for offset in 0..64 {
             for bits in 1..=128 {

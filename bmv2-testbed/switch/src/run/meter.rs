@@ -73,6 +73,7 @@ impl TwoRateMeter {
             MeterUnit::Bytes => bytes,
             MeterUnit::Packets => 1,
         };
+        // The peak bucket first: a red packet takes no committed tokens (RFC 2698).
         if !self.peak.take_tokens(now, config.pir, config.pburst, cost) {
             RED
         } else if !self.committed.take_tokens(now, config.cir, config.cburst, cost) {
@@ -86,10 +87,11 @@ impl TwoRateMeter {
 impl TokenBucket {
     /// Fills the bucket up to now and takes `cost` tokens out, if it holds as many.
     fn take_tokens(&mut self, now: Nanos, rate: u64, burst: u64, cost: u64) -> bool {
-        let come = u128::from(now / 1_000) * u128::from(rate) / 1_000_000;
-        let come = u64::try_from(come).unwrap_or(u64::MAX);
-        let new = come.saturating_sub(self.accrued);
-        self.accrued = come;
+        // From the total since time 0, so that the rounding of single packets does not add up.
+        let total = u128::from(now / 1_000) * u128::from(rate) / 1_000_000;
+        let accrued = u64::try_from(total).unwrap_or(u64::MAX);
+        let new = accrued.saturating_sub(self.accrued);
+        self.accrued = accrued;
         self.tokens = self.tokens.saturating_add(new).min(burst);
         let enough = self.tokens >= cost;
         if enough {

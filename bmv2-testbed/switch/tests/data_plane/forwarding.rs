@@ -67,7 +67,7 @@ fn flows_by_ports(shift: u128) -> BTreeMap<[u16; 2], u32> {
 }
 
 #[test]
-fn what_a_leaf_chooses_says_nothing_about_what_the_spine_will() {
+fn hashes_of_leaf_and_spine_are_independent() {
     // By the same bits, different salts or not, the spine has one port for each of the leaf's.
     assert_eq!(flows_by_ports(0).len(), 4);
     for shift in [8, 16] {
@@ -132,7 +132,7 @@ fn a_jobs_class_sets_level_and_dscp_at_the_edge() {
 }
 
 #[test]
-fn a_host_without_a_job_has_no_say_in_its_level() {
+fn a_host_without_a_job_cannot_change_its_level() {
     let mut leaf = leaf();
     leaf.add("fabric_port", &[exact(20)], "trust_dscp", &[]);
     leaf.add("dscp_level", &[exact(48)], "set_level", &[6]);

@@ -86,7 +86,7 @@ async fn a_program_learns_how_long_a_packet_waited_and_behind_how_many() {
 }
 
 #[tokio::test]
-async fn what_a_full_queue_drops_is_not_counted_by_egress() {
+async fn packets_dropped_by_a_full_queue_are_not_counted_at_egress() {
     let (fabric, device) = start(QueueLimits::of_bytes(2 * BYTES as u64)).await;
     offer(&device, &[(0, 0); 4]).await;
     assert_eq!(arrived(&fabric).await.len(), 3);

@@ -35,7 +35,7 @@ proptest! {
     }
 
     #[test]
-    fn a_program_with_a_part_replaced_loads_or_says_why(
+    fn a_program_with_a_replaced_part_loads_or_returns_an_error(
         path in proptest::collection::vec(any::<prop::sample::Index>(), 1..9),
         with in prop_oneof![
             Just(Value::Null), Just(Value::Bool(true)), Just(Value::from(-1)),
@@ -87,7 +87,7 @@ fn check_load(pointer: &str, with: Value, why: &str) {
 }
 
 #[test]
-fn what_cannot_be_run_is_refused_by_name() {
+fn programs_that_cannot_run_are_refused_by_name() {
     let external = serde_json::json!([{ "name": "e" }]);
     check_load("/extern_instances", external, "extern is not supported (in e)");
     let register = serde_json::json!([{ "name": "r", "size": 1, "bitwidth": 129 }]);

@@ -92,7 +92,7 @@ fn check_key(table: &str, key: MatchKey, why: &str) {
 }
 
 #[test]
-fn refused_keys_say_why() {
+fn refused_keys_return_the_reason() {
     let any = ternary(0, 0);
     let wide = KeyField::Exact(1 << 32);
     let loose = KeyField::Ternary { value: 3, mask: 1 };
@@ -112,7 +112,7 @@ fn refused_keys_say_why() {
 }
 
 #[test]
-fn refused_calls_say_why() {
+fn refused_calls_return_the_reason() {
     let key = || unranked(&[exact(THERE)]);
     let why = "action IngressImpl.to_host takes 2 arguments, 1 were given";
     check_refused("local_host", key(), "to_host", &[1], why);

@@ -143,7 +143,7 @@ async fn the_same_commands_at_holds_give_the_same_result() {
 }
 
 #[tokio::test]
-async fn a_wire_that_goes_down_takes_what_is_under_way() {
+async fn a_wire_that_goes_down_drops_packets_in_flight() {
     let network = Network::start(1).await;
     network.start_sending().await;
     // The packets are on the leaves' uplinks between 11 and 22 us.
@@ -161,7 +161,7 @@ async fn a_wire_that_goes_down_takes_what_is_under_way() {
 }
 
 #[tokio::test]
-async fn what_a_nic_cannot_queue_is_a_counted_drop() {
+async fn packets_beyond_the_queue_of_a_nic_are_counted_drops() {
     let network = Network::start(80).await;
     network.start_sending().await;
     network.fabric.run_until(MILLISECOND / 2).await.unwrap();
@@ -173,7 +173,7 @@ async fn what_a_nic_cannot_queue_is_a_counted_drop() {
 }
 
 #[tokio::test]
-async fn the_controller_hears_and_speaks_while_the_clock_is_held() {
+async fn packet_io_works_while_the_clock_is_held() {
     let network = Network::start(1).await;
     let leaf = network.fabric.device(switch::DeviceIndex(0));
     let mut packet_ins = leaf.subscribe_packet_ins().await.unwrap();
@@ -216,7 +216,7 @@ async fn a_released_clock_runs_until_it_is_held() {
 }
 
 #[tokio::test]
-async fn a_fabric_that_makes_no_sense_is_refused() {
+async fn an_invalid_fabric_is_refused() {
     let mut builder = EmulatedNetworkBuilder::new();
     let device = builder.add_device(config(1));
     let wire =

@@ -185,7 +185,7 @@ async fn an_entry_with_one_flaw_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_not_supported_is_named() {
+async fn unsupported_constructs_are_named() {
     let (_bench, mut controller, _) = start().await;
     let session = p4rt::CloneSessionEntry {
         session_id: 1,

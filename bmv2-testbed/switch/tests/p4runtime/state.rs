@@ -209,7 +209,7 @@ async fn a_digest_is_sent_once_until_it_is_acknowledged() {
 }
 
 #[tokio::test]
-async fn the_parser_asks_the_value_set() {
+async fn the_parser_uses_the_value_set() {
     let (bench, mut controller) = start().await;
     let member = p4rt::ValueSetMember {
         r#match: vec![p4rt::FieldMatch {

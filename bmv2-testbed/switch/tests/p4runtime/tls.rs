@@ -53,7 +53,7 @@ async fn a_protected_switch_answers_who_trusts_it() {
 }
 
 #[tokio::test]
-async fn a_switch_that_asks_for_certificates_answers_who_has_one() {
+async fn a_switch_with_client_certificates_serves_their_holders() {
     let bench = Bench::start(switch(Some(ROOTS))).await;
     assert!(!is_answered(&bench, Some(controller())).await);
     let certificate = include_bytes!("tls/controller.pem");

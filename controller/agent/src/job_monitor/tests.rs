@@ -62,7 +62,7 @@ fn iterations_add_up_to_windows_that_end_with_one() {
 }
 
 #[test]
-fn nobody_speaks_for_another_and_a_process_that_goes_ends_its_jobs() {
+fn a_process_reports_only_its_jobs_and_its_exit_ends_them() {
     let mut watch = JobMonitor::new(LIMITS);
     watch.handle_message(1, announced("a"), 0.0).unwrap();
     assert_eq!(watch.handle_message(2, announced("a"), 0.0), Err(ReportRefusal::OtherOwner));

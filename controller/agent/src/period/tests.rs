@@ -47,7 +47,7 @@ const TWO_BURSTS: &[(f64, f64, f64)] = &[(0.1, 0.2, 1.0), (0.45, 0.2, 0.5)];
 const MOSTLY_SENDING: &[(f64, f64, f64)] = &[(0.05, 0.9, 1.0)];
 
 #[test]
-fn iterations_that_are_alike_are_found_to_a_thousandth() {
+fn equal_iterations_are_found_to_a_thousandth() {
     for bursts in [ONE_BURST, SHORT_BURST, TWO_BURSTS, MOSTLY_SENDING] {
         for period_seconds in [0.1078, 0.1524, 1.53, 3.7] {
             let pulses = Pulses { period_seconds, bursts, jitter: 0.0, seed: 1 };

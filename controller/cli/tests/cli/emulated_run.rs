@@ -36,7 +36,7 @@ fn iteration_seconds(files: &Files, command: &str) -> Vec<f64> {
 }
 
 #[test]
-fn what_the_fluid_model_says_is_what_packets_do() {
+fn packets_behave_as_the_fluid_model_predicts() {
     let files = Files::with(&[
         ("lab.toml", lab(2, 1.0, 1.0).as_bytes()),
         ("jobs.json", jobs().to_string().as_bytes()),
@@ -65,7 +65,7 @@ fn changed(policy: &str) -> Value {
 }
 
 #[test]
-fn what_a_diff_foretells_is_what_the_fabric_measures() {
+fn the_emulated_fabric_measures_what_a_policy_diff_predicts() {
     let one_spine = "drained = ['spine2']\n";
     let turned = "drained = ['spine2']\n[[job]]\nmatch = 'great'\nlevel = 0\n";
     let one_level = "levels = 1\ndrained = ['spine2']\n";
@@ -93,7 +93,7 @@ fn mean_within(job: &Value, from: f64, until: f64) -> f64 {
 }
 
 #[test]
-fn what_happens_while_jobs_train_happens_at_its_time() {
+fn events_of_a_run_happen_at_their_time() {
     let events = "[[event]]\nafter_seconds = 0.4\nname = 'fails'\nlink_down = 'leaf1-spine1'\n\
                   [[event]]\nafter_seconds = 0.8\nname = 'alone'\npolicy = { levels = 1 }\n";
     let files = Files::with(&[

@@ -123,7 +123,7 @@ fn help(files: &Files, words: &[&str]) -> String {
 }
 
 #[test]
-fn what_the_help_shows_works_as_it_is_written_there() {
+fn examples_of_the_help_work_as_written() {
     let files = files();
     for (line, expected) in EXAMPLES {
         let (words, to) = words(line);

@@ -169,7 +169,7 @@ const FABRIC: &[u8] = b"name = 'lab'\n[clos]\nleaves = 2\nspines = 2\nhosts_per_
     gpus_per_host = 8\nhost_gbps = 200.0\nuplink_gbps = 400.0\n";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn commands_do_what_their_page_says() {
+async fn commands_work_as_documented() {
     let files = Files::with(&[
         ("policy.toml", b"[[job]]\nmatch = 'gpt'\nlevel = 0\n"),
         ("bad.toml", b"levels = 8\n\nfairness = 2\n"),
@@ -235,7 +235,7 @@ fn protected(files: &Files) -> Config {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_protected_controller_answers_who_knows_it_and_is_known() {
+async fn a_protected_controller_answers_authorized_clients_only() {
     let files = Files::with(&[
         ("roots.pem", ROOTS),
         ("switch.pem", CERTIFICATE),
@@ -261,7 +261,7 @@ async fn a_protected_controller_answers_who_knows_it_and_is_known() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_wants_tls_is_not_served_without() {
+async fn a_client_that_requires_tls_fails_without_it() {
     let files = Files::with(&[("roots.pem", ROOTS)]);
     let stage = Stage::open(&Config::default()).await;
     let plain: [Case; 1] = [("jobs --ca roots.pem", 1, &["does not use TLS"])];
@@ -270,7 +270,7 @@ async fn who_wants_tls_is_not_served_without() {
 }
 
 #[test]
-fn what_is_no_recording_is_refused_by_its_line() {
+fn an_invalid_recording_is_refused_with_its_line() {
     let files = Files::with(&[("no.jsonl", b"{}\n"), ("empty.jsonl", b"")]);
     refused(&files.crux(&["replay-incident", "no.jsonl"]), &["no.jsonl: line 1"]);
     refused(&files.crux(&["replay-incident", "empty.jsonl"]), &["begins with a state"]);

@@ -91,7 +91,7 @@ fn an_invalid_trace_is_reported_with_its_line() {
 }
 
 #[test]
-fn a_killed_replay_goes_on_and_ends_as_if_it_had_not_been() {
+fn a_killed_replay_resumes_and_ends_with_the_same_result() {
     let folder = folder();
     let arguments = ["--scheduler", "crux", "--format", "json"];
     let whole = json(&replay(&folder, &arguments));
@@ -114,7 +114,7 @@ fn a_killed_replay_goes_on_and_ends_as_if_it_had_not_been() {
 }
 
 #[test]
-fn every_placement_says_where_a_job_would_go_and_why() {
+fn every_policy_places_a_job_and_gives_the_reason() {
     let folder = folder();
     let fixed = ["place", "--fabric", "lab.toml", "--jobs", "jobs.json"];
     let ask = |more: &[&str]| folder.crux(&[&fixed, more].concat());

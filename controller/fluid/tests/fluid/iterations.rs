@@ -185,7 +185,7 @@ fn an_iteration_longer_than_the_horizon_is_none() {
 }
 
 #[test]
-fn what_ends_as_a_higher_burst_begins_has_ended() {
+fn a_burst_that_ends_as_a_higher_one_begins_has_ended() {
     // Found by a property test: at 28.77 s the eighth iteration's last byte leaves and the other
     // job begins to send at once. Rounding left 6e-12 bytes, which waited for the whole burst.
     let jobs = [

@@ -61,7 +61,7 @@ mod tests {
     use crate::demo::calibration::CALIBRATED;
 
     #[test]
-    fn what_is_written_reads_back_as_the_scenario() {
+    fn a_written_scenario_reads_back_unchanged() {
         let scenario = DemoScenario::paper_testbed(CALIBRATED, 3).unwrap();
         let folder = tempfile::tempdir().unwrap();
         write_documents(&scenario, folder.path()).unwrap();

@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_was_not_replayed_is_an_error_and_not_somebody_else() {
+    fn a_scheme_that_was_not_replayed_is_an_error() {
         let asked = SchedulingScheme::new(PlacementAlgorithm::SameLeaf, Scheduler::Crux);
         let runs = ReplayRuns { ways: vec![asked], outcomes: Vec::new() };
         assert!(runs.outcomes_of(asked).is_ok());

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_into_memory_has_no_plan() {
+    fn a_model_beyond_the_memory_has_no_plan() {
         // 6.7e9 parameters with their states are 107 GB, and a GPU has 24.
         let model = LayeredModel::by_name("bert-6.7B/256").unwrap();
         assert!(setting(&model, "A10", cell(1, 2, 1)).estimate_best_plan().is_none());

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_goes_to_another_kind_if_that_costs_less_than_halving_somebody() {
+    fn a_job_gets_another_kind_if_that_costs_less_than_halving_another_job() {
         let (lab, none) = (lab(), JobDeadlines::default());
         let mut allocation = lab.empty_allocation();
         assert!(allocation.place_compactly(&request(1, 8, "J1"), 0, 8));

@@ -151,12 +151,12 @@ impl ParetoFront {
         self.plans.retain(|plan| !candidate.dominates(plan));
         self.plans.push(candidate);
         if self.plans.len() > MOST {
-            self.drop_most_alike();
+            self.drop_most_similar();
         }
     }
 
     /// Drops the less balanced of the two most similar plans.
-    fn drop_most_alike(&mut self) {
+    fn drop_most_similar(&mut self) {
         let pairs = (0..self.plans.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
         let alike = pairs.min_by_key(|(a, b)| self.plans[*a].plan_distance(&self.plans[*b]));
         if let Some((a, b)) = alike {

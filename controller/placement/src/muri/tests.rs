@@ -61,7 +61,7 @@ fn round(policy: &mut MuriPolicy, cluster_jobs: &mut ClusterJobs) -> usize {
 }
 
 #[test]
-fn nobody_shares_while_there_is_room() {
+fn jobs_do_not_share_while_gpus_are_free() {
     let (mut policy, mut cluster_jobs) =
         (MuriPolicy::new(StageTable::from_published()), cluster_jobs(2));
     for job in 0..2 {

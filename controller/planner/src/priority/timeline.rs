@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_without_cost_to_the_reference_goes_strictly_first() {
+    fn a_job_without_cost_to_the_reference_is_served_strictly_first() {
         // The reference hides 1 s of link in 10 s of computation; the job takes 1 s in 10 as well,
         // but computes nothing meanwhile.
         let k = correction_factor(&timing(10.0, 0.0, 1.0), &timing(1.0, 1.0, 1.0), 64.0);

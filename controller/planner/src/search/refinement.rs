@@ -220,6 +220,7 @@ impl<'a> RegionTask<'a> {
         | CurrentPosition::NoneRunning(position)) = in_force;
         let current = search.improve_levels(position)?;
         let total: f64 = self.space.jobs.iter().map(|job| job.worth).sum();
+        // A move of running flows must gain the price of moving them; new flows move for free.
         let price = match in_force {
             CurrentPosition::NoneRunning(_) => 0.0,
             CurrentPosition::Complete(_) | CurrentPosition::Partial(_) => {

@@ -90,7 +90,7 @@ fn a_drained_spine_loses_its_pins() {
 }
 
 #[test]
-fn an_arrival_goes_where_room_is_and_moves_nobody() {
+fn an_arrival_gets_free_gpus_and_moves_no_job() {
     let fabric = clos(2, 2, 3);
     let jobs = [ring(&fabric, "a", &[0, 3], 4e9), ring(&fabric, "b", &[1, 4], 4e9)];
     let (before, _) = planned(&input(&fabric, &jobs[1..]), &Policy::default());
@@ -101,7 +101,7 @@ fn an_arrival_goes_where_room_is_and_moves_nobody() {
 }
 
 #[test]
-fn running_flows_move_only_for_the_gain_that_policy_asks() {
+fn running_flows_move_only_for_the_minimum_gain_of_the_policy() {
     let fabric = clos(2, 2, 3);
     let jobs = [ring(&fabric, "a", &[0, 3], 4e9), ring(&fabric, "b", &[1, 4], 4e9)];
     let spine2 = fabric.switch_named("spine2").unwrap();
@@ -170,7 +170,7 @@ fn every_job_has_its_own_class_while_there_are_enough() {
 }
 
 #[test]
-fn a_job_that_meets_nobody_goes_to_the_highest_level() {
+fn a_job_without_contention_gets_the_highest_level() {
     let fabric = clos(2, 1, 10);
     let mut jobs = crowd(&fabric);
     // Both hosts on one leaf, and the least intense of all.
@@ -296,7 +296,7 @@ fn flows_between_pods_spread_over_the_cores() {
 
 /// A job is compared only with those that it shares links with where policy says so.
 #[test]
-fn contenders_are_the_reference_where_policy_says_so() {
+fn contenders_are_the_reference_if_the_policy_selects_them() {
     let fabric = clos(2, 1, 9);
     let long = Job { compute_seconds: 2.0, ..ring(&fabric, "long", &[0, 9], 8e9) };
     let short = ring(&fabric, "short", &[1, 10], 4e9);

@@ -66,7 +66,7 @@ fn philly_is_sorted_and_starts_at_zero() {
 }
 
 #[test]
-fn muri_counts_milliseconds_and_says_that_its_models_are_random() {
+fn muri_traces_have_milliseconds_and_note_their_random_models() {
     let trace = read(
         "job_id,num_gpu,submit_time,iterations,model_name,batch_size,duration,interval\n\
          0,16,0,4378042,vgg16,16,1453510000,3840000\n\

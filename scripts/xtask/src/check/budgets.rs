@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_budget_is_found() {
+    fn exceeded_budgets_are_found() {
         assert_eq!(found("//! A noun.\n"), 0);
         assert_eq!(found("fn a() {}\n"), 1);
         assert_eq!(found(&format!("//! A noun.\n//{}\n", "-".repeat(99))), 1);

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_p4c_adds_to_the_cell_of_a_counter_goes() {
+    fn redundant_masks_of_p4c_on_a_cell_index_are_removed() {
         let and = |of, bits| binary_operation(BinaryOp::And, of, NumberExpr::Const(bits));
         let port = and(field(0), 0xfff);
         let shifted =

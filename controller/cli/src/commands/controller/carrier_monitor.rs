@@ -49,7 +49,7 @@ impl CarrierMonitor {
     /// The netlink socket has failed.
     pub(super) async fn next(&mut self) -> io::Result<(FabricPart, PartHealth)> {
         let seen = self.seen.recv().await;
-        seen.ok_or_else(|| io::Error::other("no more update of interfaces"))
+        seen.ok_or_else(|| io::Error::other("the monitor of interfaces has stopped"))
     }
 }
 

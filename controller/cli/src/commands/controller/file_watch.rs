@@ -65,6 +65,7 @@ impl<T: Clone + PartialEq> DebouncedValue<T> {
 
     /// Whether the value has changed and is stable.
     fn observe_value(&mut self, now: T) -> bool {
+        // Two equal observations in a row: an editor may still be writing after the first one.
         let is_steady = now == self.seen;
         self.seen = now;
         let is_changed = is_steady && self.seen != self.counts;
@@ -80,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_changes_counts_once_and_when_it_lies_still() {
+    fn a_change_counts_once_and_only_when_stable() {
         let mut steady = DebouncedValue::new(1);
         let seen = [1, 2, 3, 3, 3, 1, 3, 3, 4, 4].map(|now| steady.observe_value(now));
         let t = [false, false, false, true, false, false, false, false, false, true];

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_input_is_refused() {
         for text in ["1", "x@veth", "1@", "512@veth", "-1@veth"] {
             assert!(text.parse::<PortAttachment>().is_err(), "{text}");
         }

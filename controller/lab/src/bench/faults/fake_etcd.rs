@@ -217,6 +217,7 @@ impl ClusterStore for FakeEtcdClient {
             .call_etcd("Watch", |cluster: &mut FakeEtcd, _: Instant| cluster.changes.subscribe())
             .await?;
         changes.mark_unchanged();
+        // A watch from an old revision starts with the changes since then, as that of etcd does.
         let is_newer = *changes.borrow() > revision;
         if is_newer {
             changes.mark_changed();

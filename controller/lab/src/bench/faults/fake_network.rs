@@ -237,6 +237,7 @@ impl FakeConnection {
         verdicts: &mut mpsc::Receiver<MastershipStatus>,
     ) -> Option<IncomingMessage> {
         loop {
+            // Subscribe before the check: a cut between the two would be missed.
             let mut cuts = self.network.lock_testbed().cut_changes.subscribe();
             if self.is_cut() {
                 return None;
@@ -246,6 +247,7 @@ impl FakeConnection {
                 status = verdicts.recv() => Some(status?),
                 _ = cuts.changed() => None,
             };
+            // A status that arrives while the connection is cut is lost with it.
             if self.is_cut() {
                 return None;
             }

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_is_not_flat() {
+    fn a_growing_series_is_not_flat() {
         let values: Vec<f64> = (0..100).map(f64::from).collect();
         let course = UsageTrend::from_samples(&values);
         assert_eq!((course.begin, course.end, course.peak), (14.5, 94.5, 99.0));

@@ -46,7 +46,7 @@ fn the_longer_distance_is_served_first() {
 }
 
 #[test]
-fn flows_that_see_other_jobs_only_go_where_the_hash_says_on_an_idle_fabric() {
+fn flows_that_see_other_jobs_only_follow_the_hash_on_an_idle_fabric() {
     let flows = [("h1", "h4"), ("h2", "h5"), ("h3", "h6")];
     let test_input =
         TestInput::on_lab_fabric().with_job("a", &flows).with_job("b", &[("h1", "h5")]);

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_that_say_nothing_are_found() {
+    fn blocks_without_information_are_found() {
         let count = |text: &str| empty_docs(&test_file("a/src/b.rs", text)).len();
         assert_eq!(count("/// Its name.\n#[must_use]\npub fn name() {}"), 1);
         assert_eq!(count("/// One switch.\n#[derive(Debug)]\npub struct Device {"), 1);
