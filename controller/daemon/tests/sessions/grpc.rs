@@ -245,7 +245,7 @@ async fn a_refusal_names_the_missing_role() {
     let say = Some(r#"{"author": "x"}"#);
     let cases = [
         ("/v1/jobs", None, "", 401, "token of role `read`"),
-        ("/v1/jobs", None, "Bearer eve", 401, "nobody has this token"),
+        ("/v1/jobs", None, "Bearer eve", 401, "unknown token"),
         ("/v1/jobs", None, "Bearer bob", 200, r#""id":"a""#),
         ("/metrics", None, "", 401, "Authorization: Bearer"),
         ("/v1/policy/confirm", say, "Bearer bob", 403, "`bob` may read"),
