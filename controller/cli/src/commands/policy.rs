@@ -26,9 +26,9 @@ use command_io::output::{self, FormatArg, OutputFormat};
 Examples:
   crux policy check policy.toml
   crux policy diff policy.toml
-  crux policy apply policy.toml --why 'night batch' --confirm-within 60s
+  crux policy apply policy.toml --reason 'night batch' --confirm-within 60s
   crux policy confirm
-  crux policy override 'gpt*' --level 7 --for 1h --why deadline
+  crux policy override 'gpt*' --level 7 --for 1h --reason deadline
   crux policy history
   crux policy rollback 3")]
 pub(crate) enum PolicyCommand {
@@ -144,27 +144,27 @@ pub(crate) struct PolicyOverrideArgs {
 /// Author and reason of the change.
 #[derive(clap::Args)]
 struct ChangeAuthorArgs {
-    /// Why, for the history
+    /// Why the policy changes, for the history
     #[arg(long, default_value = "")]
-    why: String,
-    /// Who, for the history; without it, the user's name
+    reason: String,
+    /// Who changes it, for the history; without it, the user's name
     #[arg(long)]
-    who: Option<String>,
+    author: Option<String>,
 }
 
 impl ChangeAuthorArgs {
     fn author_name(&self) -> String {
-        self.who
+        self.author
             .clone()
-            .unwrap_or_else(|| std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned()))
+            .unwrap_or_else(|| std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned()))
     }
 
     fn confirm_request(&self) -> ConfirmPolicyRequest {
-        ConfirmPolicyRequest { author: self.author_name(), reason: self.why.clone() }
+        ConfirmPolicyRequest { author: self.author_name(), reason: self.reason.clone() }
     }
 
     fn rollback_request(&self, revision: Option<u64>) -> RollbackPolicyRequest {
-        RollbackPolicyRequest { author: self.author_name(), reason: self.why.clone(), revision }
+        RollbackPolicyRequest { author: self.author_name(), reason: self.reason.clone(), revision }
     }
 }
 
@@ -236,7 +236,7 @@ fn apply_policy(args: &PolicyApplyArgs) -> Result<(), CommandError> {
     let order = ApplyPolicyRequest {
         change: preview_request(&args.file)?,
         author: args.signature.author_name(),
-        reason: args.signature.why.clone(),
+        reason: args.signature.reason.clone(),
         confirm_within_seconds: args.confirm_within.map(|within| within.as_secs()),
     };
     let done = args.plain.client.post_json("/v1/policy/apply", &order)?;
@@ -262,7 +262,7 @@ fn set_override(args: &PolicyOverrideArgs) -> Result<(), CommandError> {
             }),
         },
         author: args.signature.author_name(),
-        reason: args.signature.why.clone(),
+        reason: args.signature.reason.clone(),
         confirm_within_seconds: None,
     };
     let done = args.plain.client.post_json("/v1/policy/apply", &order)?;

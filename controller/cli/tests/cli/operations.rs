@@ -137,7 +137,7 @@ const STEERING: [Case; 12] = [
     ("policy diff bad.toml", 2, &["bad.toml:3: fairness: 2 is not"]),
     ("policy diff policy.toml", 0, &["gpt", "-> 0", "modify job_qos", "GPU utilisation"]),
     (
-        "policy apply policy.toml --why test --confirm-within 10m",
+        "policy apply policy.toml --reason test --confirm-within 10m",
         0,
         &["revision 2 is in force, on trial"],
     ),
