@@ -77,7 +77,7 @@ pub enum ConfigError {
     },
 }
 
-/// A valid configuration.
+/// A configuration whose values are all valid.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The first term to bid in.
