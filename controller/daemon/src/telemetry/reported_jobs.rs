@@ -111,7 +111,7 @@ impl ReportedJobRegistry {
         feedback
     }
 
-    /// Applies a report.
+    /// Applies a report and returns the feedback for its reporter.
     pub fn ingest_report(
         &mut self,
         from: ReporterId,
