@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up ends there")]
 
+#[path = "data_plane/bmv2_json.rs"]
+mod bmv2_json;
 #[path = "data_plane/forwarding.rs"]
 mod forwarding;
 #[path = "data_plane/queues.rs"]

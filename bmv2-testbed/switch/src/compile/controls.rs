@@ -40,14 +40,12 @@ impl ControlCompiler<'_> {
     ) -> Result<PipelineGraph, LoadError> {
         let first_profile = self.profiles.len();
         for profile in &declared.action_profiles {
-            let selector = self.compile_selector(profile)?;
-            self.profiles.push(ProfileSpec {
-                name: profile.name.clone(),
-                size: profile.max_size,
-                actions: Vec::new(),
-                with_selector: selector.is_some(),
-            });
-            self.selectors.push(selector);
+            self.add_profile(&profile.name, profile.max_size, profile.selector.as_ref())?;
+        }
+        for table in &declared.tables {
+            if let (None, Some(name)) = (&table.action_profile, &table.act_prof_name) {
+                self.add_profile(name, table_size(table)?, table.selector.as_ref())?;
+            }
         }
         let nodes = NodeNumbers::from_pipeline(declared);
         let mut pipeline = PipelineGraph {
@@ -95,12 +93,19 @@ impl ControlCompiler<'_> {
         call.unwrap_or(PipelineNode::Table(TableIndex(self.tables.len() as u32 - 1)))
     }
 
-    fn compile_selector(
-        &self,
-        declared: &json::ActionProfileDecl,
-    ) -> Result<Option<HashCalculation>, LoadError> {
-        let Some(selector) = &declared.selector else { return Ok(None) };
-        compile_calculation(&selector.algo, &selector.input, &declared.name, self.headers).map(Some)
+    fn add_profile(
+        &mut self,
+        name: &str,
+        size: usize,
+        selector: Option<&json::SelectorDecl>,
+    ) -> Result<(), LoadError> {
+        let compile =
+            |of: &json::SelectorDecl| compile_calculation(&of.algo, &of.input, name, self.headers);
+        let selector = selector.map(compile).transpose()?;
+        let (name, with_selector) = (name.to_owned(), selector.is_some());
+        self.profiles.push(ProfileSpec { name, size, actions: Vec::new(), with_selector });
+        self.selectors.push(selector);
+        Ok(())
     }
 
     fn compile_table(
@@ -119,12 +124,11 @@ impl ControlCompiler<'_> {
             })
             .transpose()?;
         let keys = declared.key.iter().map(|key| self.key_spec(key, at));
-        let actions = declared.action_ids.iter().map(|id| self.action_index(*id, at));
         let mut spec = TableSpec {
             name: declared.name.clone(),
             keys: keys.collect::<Result<_, _>>()?,
-            size: declared.max_size,
-            actions: actions.collect::<Result<_, _>>()?,
+            size: table_size(declared)?,
+            actions: self.table_actions(declared)?,
             profile: self.profile_index(declared, first_profile)?,
             direct_counter: declared.with_counters,
             direct_meter,
@@ -163,7 +167,8 @@ impl ControlCompiler<'_> {
         first: usize,
     ) -> Result<Option<ProfileIndex>, LoadError> {
         let at = &declared.name;
-        let name = match (declared.kind.as_str(), &declared.action_profile) {
+        let profile = declared.action_profile.as_ref().or(declared.act_prof_name.as_ref());
+        let name = match (declared.kind.as_str(), profile) {
             ("simple", _) => return Ok(None),
             ("indirect" | "indirect_ws", Some(name)) => name,
             (kind, _) => return Err(LoadError::unsupported(format!("table type {kind}"), at)),
@@ -171,6 +176,21 @@ impl ControlCompiler<'_> {
         let known = self.profiles.iter().skip(first).position(|profile| profile.name == *name);
         let known = known.ok_or_else(|| LoadError::missing("action profile", name, at))?;
         Ok(Some(ProfileIndex((first + known) as u32)))
+    }
+
+    /// The actions of a table, by their ids; older files only have their names.
+    fn table_actions(&self, declared: &json::TableDecl) -> Result<Vec<ActionIndex>, LoadError> {
+        let at = &declared.name;
+        match &declared.action_ids {
+            Some(ids) => ids.iter().map(|id| self.action_index(*id, at)).collect(),
+            None => declared.actions.iter().map(|name| self.action_named(name, at)).collect(),
+        }
+    }
+
+    fn action_named(&self, name: &str, at: &str) -> Result<ActionIndex, LoadError> {
+        let position = self.action_specs.iter().position(|spec| spec.name == name);
+        let position = position.ok_or_else(|| LoadError::missing("action", name, at))?;
+        Ok(ActionIndex(position as u32))
     }
 
     /// The members of a profile may call what its tables may.
@@ -294,6 +314,13 @@ impl ControlCompiler<'_> {
         let found = self.action_ids.get(&id).copied();
         found.ok_or_else(|| LoadError::missing("action", &id.to_string(), at))
     }
+}
+
+/// Entries that a table can hold; a table of constant entries may leave it out.
+fn table_size(declared: &json::TableDecl) -> Result<usize, LoadError> {
+    let constant = declared.entries.as_ref().map(Vec::len);
+    let size = declared.max_size.max(constant);
+    size.ok_or_else(|| LoadError::malformed("a table without max_size", &declared.name))
 }
 
 fn entry_key_field(

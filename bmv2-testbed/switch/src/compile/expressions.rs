@@ -7,6 +7,7 @@ mod conditions;
 mod constants;
 mod masks;
 mod references;
+mod wide_slices;
 
 use serde_json::Value;
 
@@ -122,6 +123,9 @@ impl ExprCompiler<'_> {
         }
         if of.op == "access_field" {
             return self.access_field(of);
+        }
+        if let Some(slice) = self.wide_slice(of)? {
+            return Ok(slice);
         }
         let right = self.required_operand(&of.right)?;
         match of.op.as_str() {

@@ -21,6 +21,8 @@ pub(super) struct HeaderCatalog {
     by_name: BTreeMap<String, HeaderInstance>,
     /// Names by the JSON's ids.
     ids: BTreeMap<u32, String>,
+    /// Other names of fields, as `header.field`.
+    aliases: BTreeMap<String, (String, String)>,
     pub(super) layouts: Vec<HeaderLayout>,
     pub(super) shape: PhvLayout,
     pub(super) groups: HeaderGroups,
@@ -73,7 +75,8 @@ impl HeaderCatalog {
         for declared in &root.header_types {
             types.insert(declared.name.as_str(), header_type(declared)?);
         }
-        let mut headers = Self::default();
+        let aliases = root.field_aliases.iter().cloned().collect();
+        let mut headers = Self { aliases, ..Self::default() };
         for instance in &root.headers {
             let at = &instance.name;
             let fields = types.get(instance.header_type.as_str());
@@ -224,6 +227,10 @@ impl HeaderCatalog {
         field: &str,
         at: &str,
     ) -> Result<FieldContent, LoadError> {
+        let (header, field) = match self.aliases.get(&format!("{header}.{field}")) {
+            Some((header, field)) => (header.as_str(), field.as_str()),
+            None => (header, field),
+        };
         let found = self.find_header(header, at)?;
         let number = found.names.get(field);
         let number =

@@ -9,6 +9,8 @@ use serde_json::Value;
 /// The root object.
 #[derive(Debug, Deserialize)]
 pub(super) struct ProgramDocument {
+    #[serde(rename = "__meta__")]
+    pub(super) meta: Option<FormatDecl>,
     pub(super) header_types: Vec<HeaderTypeDecl>,
     pub(super) headers: Vec<HeaderDecl>,
     #[serde(default)]
@@ -21,6 +23,8 @@ pub(super) struct ProgramDocument {
     pub(super) header_union_stacks: Vec<UnionStackDecl>,
     #[serde(default)]
     pub(super) errors: Vec<(String, u32)>,
+    #[serde(default)]
+    pub(super) field_aliases: Vec<(String, (String, String))>,
     pub(super) parsers: Vec<ParserDecl>,
     pub(super) deparsers: Vec<DeparserDecl>,
     #[serde(default)]
@@ -43,6 +47,13 @@ pub(super) struct ProgramDocument {
     pub(super) pipelines: Vec<PipelineDecl>,
     #[serde(default)]
     pub(super) checksums: Vec<ChecksumDecl>,
+}
+
+/// What the compiler says about the file.
+#[derive(Debug, Deserialize)]
+pub(super) struct FormatDecl {
+    /// Major and minor version of the format; very old files have none.
+    pub(super) version: Option<(u32, u32)>,
 }
 
 /// Anything of which only the name is needed.
@@ -252,13 +263,19 @@ pub(super) struct TableDecl {
     #[serde(rename = "type")]
     pub(super) kind: String,
     pub(super) action_profile: Option<String>,
-    pub(super) max_size: usize,
+    /// In older files, the name of a profile that only this table has, with its selector.
+    pub(super) act_prof_name: Option<String>,
+    pub(super) selector: Option<SelectorDecl>,
+    pub(super) max_size: Option<usize>,
     #[serde(default)]
     pub(super) with_counters: bool,
     #[serde(default)]
     pub(super) support_timeout: bool,
     pub(super) direct_meters: Option<String>,
-    pub(super) action_ids: Vec<u32>,
+    pub(super) action_ids: Option<Vec<u32>>,
+    /// Names of the actions, for files without `action_ids`.
+    #[serde(default)]
+    pub(super) actions: Vec<String>,
     pub(super) base_default_next: Option<String>,
     pub(super) next_tables: std::collections::BTreeMap<String, Option<String>>,
     pub(super) default_entry: Option<DefaultEntryDecl>,

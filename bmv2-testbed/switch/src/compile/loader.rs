@@ -22,8 +22,16 @@ use crate::spec::{NextNode, TableSpec};
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// It is not JSON, or not BMv2's.
-    #[error("this is not a BMv2 JSON")]
-    Json(#[source] serde_json::Error),
+    #[error("not a BMv2 JSON: {0}")]
+    Json(serde_json::Error),
+    /// Its format is another one, or newer than what this version knows.
+    #[error("BMv2 JSON of version {major}.{minor} is not supported: the newest is 2.24")]
+    Version {
+        /// The major version it states.
+        major: u32,
+        /// The minor version it states.
+        minor: u32,
+    },
     /// It uses something that this version of the switch does not have.
     #[error("{construct} is not supported (in {at})")]
     Unsupported {
@@ -75,6 +83,7 @@ impl Program {
     /// error names it.
     pub fn from_json(json: &[u8]) -> Result<Self, LoadError> {
         let root: json::ProgramDocument = serde_json::from_slice(json).map_err(LoadError::Json)?;
+        check_version(root.meta.as_ref())?;
         refuse_instances("extern", &root.extern_instances)?;
         let headers = HeaderCatalog::resolve_headers(&root)?;
         let objects = ProgramObjects::resolve_objects(&root, &headers)?;
@@ -126,6 +135,14 @@ impl Program {
         };
         program.names = object_names(&program, &root)?;
         Ok(program)
+    }
+}
+
+/// Accepts what bmv2 1.15.5 accepts: any minor version up to its own, and files without a version.
+fn check_version(format: Option<&json::FormatDecl>) -> Result<(), LoadError> {
+    match format.and_then(|format| format.version) {
+        None | Some((2, ..=24)) => Ok(()),
+        Some((major, minor)) => Err(LoadError::Version { major, minor }),
     }
 }
 
@@ -214,8 +231,13 @@ fn compile_deparser(
 }
 
 fn standard_metadata(headers: &HeaderCatalog) -> Result<StandardMetadata, LoadError> {
-    let field = |name: &str| headers.plain_field("standard_metadata", name, "simple_switch");
-    let optional = |name: &str| field(name).ok();
+    let find = |header: &str, name: &str| headers.plain_field(header, name, "simple_switch");
+    let field = |name: &str| find("standard_metadata", name);
+    // P4_14 programs have these in headers of their own; p4c writes aliases of such names.
+    let optional = |name: &str| {
+        let found = find("intrinsic_metadata", name).or_else(|_| find("queueing_metadata", name));
+        found.or_else(|_| field(name)).ok()
+    };
     Ok(StandardMetadata {
         ingress_port: field("ingress_port")?,
         egress_spec: field("egress_spec")?,

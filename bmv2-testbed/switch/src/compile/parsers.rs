@@ -13,7 +13,7 @@ use crate::ids::ValueSetIndex;
 use crate::run::expression::NumberExpr;
 use crate::run::parser::{
     ExtractionTarget, HeaderExtraction, Parser, ParserErrorCodes, ParserOperation, ParserState,
-    SelectCase, SelectKeyPart, SelectMatch, ValueSource,
+    SelectCase, SelectKeyPart, SelectMatch, ValueSource, WideLookahead,
 };
 use crate::spec::{NextNode, ValueSetSpec};
 
@@ -114,8 +114,9 @@ impl StateCompiler<'_> {
         };
         for transition in &declared.transitions {
             let next = next_state(&transition.next_state, self.numbers, self.location())?;
-            match (transition.kind.as_deref(), &transition.value) {
-                (Some("default") | None, None) => {
+            match (transition.kind.as_deref(), transition.value.as_deref()) {
+                // Older compilers write no type, and the value "default".
+                (Some("default"), _) | (None, None | Some("default")) => {
                     // Cases after a default are never reached.
                     state.default = next;
                     break;
@@ -128,7 +129,7 @@ impl StateCompiler<'_> {
                         .push(SelectCase { select: SelectMatch::Masked { value, mask }, next });
                 }
                 (Some("parse_vset"), Some(name)) => {
-                    let set = self.objects.value_sets.get(name.as_str());
+                    let set = self.objects.value_sets.get(name);
                     let set =
                         set.ok_or_else(|| LoadError::missing("value set", name, self.location()))?;
                     let set = ValueSetIndex(*set as u32);
@@ -189,10 +190,15 @@ impl StateCompiler<'_> {
         Ok(SelectKeyPart::Computed(last, bits))
     }
 
+    fn offset_and_width(&self, value: &Value) -> Result<(usize, u32), LoadError> {
+        let (offset, bits) = <(u32, u32)>::deserialize(value)
+            .map_err(|error| LoadError::malformed(error.to_string(), self.location()))?;
+        Ok((offset as usize, bits))
+    }
+
     fn lookahead_range(&self, value: &Value) -> Result<(usize, u32), LoadError> {
-        let pair = <(u32, u32)>::deserialize(value);
-        match pair.map_err(|error| LoadError::malformed(error.to_string(), self.location()))? {
-            (offset, bits @ 1..=128) => Ok((offset as usize, bits)),
+        match self.offset_and_width(value)? {
+            (offset, bits @ 1..=128) => Ok((offset, bits)),
             (_, bits) => {
                 Err(LoadError::unsupported(format!("lookahead of {bits} bits"), self.location()))
             }
@@ -209,19 +215,7 @@ impl StateCompiler<'_> {
                 let bits = self.compiler.compile_number(&self.read_parameter(declared, 1)?)?;
                 self.compile_extract(&self.read_parameter(declared, 0)?, Some(bits))
             }
-            "set" if self.writes_wide_field(declared)? => {
-                let (op, parameters) = ("assign".to_owned(), declared.parameters.clone());
-                let parameters = parameters.into_iter().map(serde_json::from_value);
-                let parameters = parameters.collect::<Result<_, _>>();
-                let parameters = parameters
-                    .map_err(|error| LoadError::malformed(error.to_string(), self.location()))?;
-                let assign = json::PrimitiveDecl { op, parameters };
-                Ok(ParserOperation::Primitive(self.objects.compile_body(
-                    &[assign],
-                    &[],
-                    self.location(),
-                )?))
-            }
+            "set" if self.writes_wide_field(declared)? => self.compile_wide_set(declared),
             "set" => {
                 let target: json::TypedValue = self.read_parameter(declared, 0)?;
                 let field = self.objects.headers.writable_field(&target.value, self.location())?;
@@ -253,6 +247,43 @@ impl StateCompiler<'_> {
             }
             op => Err(LoadError::unsupported(format!("parser operation {op}"), self.location())),
         }
+    }
+
+    /// An assignment to a field of more than 128 bits.
+    fn compile_wide_set(
+        &self,
+        declared: &json::ParserOpDecl,
+    ) -> Result<ParserOperation, LoadError> {
+        let value: json::TypedValue = self.read_parameter(declared, 1)?;
+        if value.kind == "lookahead" {
+            return self.compile_wide_lookahead(declared, &value);
+        }
+        let (op, parameters) = ("assign".to_owned(), declared.parameters.clone());
+        let parameters = parameters.into_iter().map(serde_json::from_value);
+        let parameters = parameters
+            .collect::<Result<_, _>>()
+            .map_err(|error| LoadError::malformed(error.to_string(), self.location()))?;
+        let assign = json::PrimitiveDecl { op, parameters };
+        let body = self.objects.compile_body(&[assign], &[], self.location())?;
+        Ok(ParserOperation::Primitive(body))
+    }
+
+    fn compile_wide_lookahead(
+        &self,
+        declared: &json::ParserOpDecl,
+        value: &json::TypedValue,
+    ) -> Result<ParserOperation, LoadError> {
+        let target: json::TypedValue = self.read_parameter(declared, 0)?;
+        let reference = self.objects.headers.resolve_field(&target.value, self.location())?;
+        let (offset, bits) = self.offset_and_width(&value.value)?;
+        let FieldReference::Content(FieldContent::Wide(pieces)) = reference else {
+            return Err(LoadError::malformed("lookahead to no field", self.location()));
+        };
+        if pieces.iter().map(|piece| piece.bits).sum::<u32>() != bits {
+            let problem = format!("lookahead of {bits} bits into a field of another width");
+            return Err(LoadError::malformed(problem, self.location()));
+        }
+        Ok(ParserOperation::SetWide(WideLookahead { offset, bits, pieces }))
     }
 
     /// Whether an operation writes to a field of more than 128 bits.

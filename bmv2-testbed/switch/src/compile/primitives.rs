@@ -55,7 +55,11 @@ impl PrimitiveCall<'_> {
             ))),
             "add_header" => ActionPrimitive::AddHeader(self.header_operand(0)?),
             "remove_header" => ActionPrimitive::RemoveHeader(self.header_operand(0)?),
-            "mark_to_drop" | "drop" => self.mark_to_drop()?,
+            "mark_to_drop" => {
+                let header = self.dropped_header()?;
+                self.compile_drop(header, header)?
+            }
+            "drop" => self.compile_drop("standard_metadata", "intrinsic_metadata")?,
             "add"
             | "subtract"
             | "bit_and"
@@ -185,11 +189,26 @@ impl PrimitiveCall<'_> {
         first.map_or(0, |header| self.objects.headers.layouts[header.0 as usize].slots().count())
     }
 
-    fn mark_to_drop(&self) -> Result<ActionPrimitive, LoadError> {
+    /// The header that `mark_to_drop` writes to. p4c passes a copy of `standard_metadata` where an
+    /// action has an `inout` parameter, and copies it back afterwards.
+    fn dropped_header(&self) -> Result<&str, LoadError> {
+        let header = match self.primitive.parameters.first() {
+            None => return Ok("standard_metadata"),
+            Some(typed) if typed.kind == "header" => typed.value.as_str(),
+            Some(_) => None,
+        };
+        header.ok_or_else(|| {
+            let problem = "the parameter of mark_to_drop is not a header";
+            LoadError::malformed(problem, self.compiler.at)
+        })
+    }
+
+    /// Sets `egress_spec` of one header and, where there is one, `mcast_grp` of another.
+    fn compile_drop(&self, port: &str, group: &str) -> Result<ActionPrimitive, LoadError> {
         let (headers, at) = (self.objects.headers, self.compiler.at);
         Ok(ActionPrimitive::MarkToDrop {
-            egress_spec: headers.plain_field("standard_metadata", "egress_spec", at)?,
-            multicast: headers.plain_field("standard_metadata", "mcast_grp", at).ok(),
+            egress_spec: headers.plain_field(port, "egress_spec", at)?,
+            multicast: headers.plain_field(group, "mcast_grp", at).ok(),
         })
     }
 

@@ -50,9 +50,20 @@ pub(crate) enum ParserOperation {
     /// Anything but a header of fixed length and place.
     ExtractTo(Box<HeaderExtraction>),
     Set(FieldRef, ValueSource),
+    SetWide(WideLookahead),
     Advance(NumberExpr),
     Verify(BoolExpr, NumberExpr),
     Primitive(CompiledAction),
+}
+
+/// A look at more than 128 bits, for the pieces of a field of that width.
+#[derive(Debug)]
+pub(crate) struct WideLookahead {
+    /// In bits from the end of what was parsed.
+    pub(crate) offset: usize,
+    pub(crate) bits: u32,
+    /// The most significant first.
+    pub(crate) pieces: Vec<FieldRef>,
 }
 
 /// Where to extract to, and how long the variable-length field is, in bits.
@@ -205,6 +216,9 @@ impl Parser {
                 let value = self.eval_source(source, reading.remaining_bytes(), machine.phv)?;
                 machine.phv.assign_field(*field, value);
             }
+            ParserOperation::SetWide(ahead) => {
+                self.read_wide(ahead, reading.remaining_bytes(), machine.phv)?;
+            }
             ParserOperation::Advance(bits) => {
                 let bytes = self.eval_byte_count(bits, machine.phv)?;
                 if bytes > reading.remaining_bytes().len() {
@@ -287,11 +301,24 @@ impl Parser {
         }
     }
 
-    fn read_ahead(&self, rest: &[u8], offset: usize, bits: u32) -> Result<u128, u32> {
-        if (offset + bits as usize).div_ceil(8) > rest.len() {
-            return Err(self.errors.packet_too_short);
+    fn read_wide(&self, ahead: &WideLookahead, rest: &[u8], phv: &mut Phv) -> Result<(), u32> {
+        self.check_ahead(rest, ahead.offset, ahead.bits)?;
+        let mut offset = ahead.offset;
+        for piece in &ahead.pieces {
+            phv.assign_field(*piece, read_bits(rest, offset, piece.bits) as i128);
+            offset += piece.bits as usize;
         }
+        Ok(())
+    }
+
+    fn read_ahead(&self, rest: &[u8], offset: usize, bits: u32) -> Result<u128, u32> {
+        self.check_ahead(rest, offset, bits)?;
         Ok(read_bits(rest, offset, bits))
+    }
+
+    fn check_ahead(&self, rest: &[u8], offset: usize, bits: u32) -> Result<(), u32> {
+        let needed = (offset + bits as usize).div_ceil(8);
+        if needed > rest.len() { Err(self.errors.packet_too_short) } else { Ok(()) }
     }
 }
 

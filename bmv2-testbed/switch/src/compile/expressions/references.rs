@@ -57,8 +57,7 @@ impl ExprCompiler<'_> {
         elements: &[HeaderIndex],
         field: &str,
     ) -> Result<(NumberExpr, u32), LoadError> {
-        let last = (NumberExpr::StackCount(stack), NumberExpr::Const(1));
-        let last = NumberExpr::Binary(BinaryOp::Subtract, Box::new(last));
+        let last = last_position(stack);
         let first = elements.first().and_then(|first| self.headers.field_position(*first, field));
         let position = first.ok_or_else(|| LoadError::missing("field", field, self.at))?;
         let fields = self.element_fields(elements, position)?;
@@ -92,6 +91,9 @@ impl ExprCompiler<'_> {
                 let name = plain.value.as_str().unwrap_or("");
                 return Ok(HeaderRef::Fixed(self.headers.find_header(name, self.at)?.index));
             }
+            UnwrappedValue::Plain(plain) if plain.kind == "stack_field" => {
+                return self.last_element(&plain.value);
+            }
             UnwrappedValue::Plain(plain) => {
                 let construct = format!("a {} as a header", plain.kind);
                 return Err(LoadError::unsupported(construct, self.at));
@@ -114,6 +116,17 @@ impl ExprCompiler<'_> {
             }
             op => Err(LoadError::unsupported(format!("operation {op} as a header"), self.at)),
         }
+    }
+
+    /// `stack.last`, which p4c writes as the pair of the stack and "last".
+    fn last_element(&self, value: &Value) -> Result<HeaderRef, LoadError> {
+        let (name, last) = headers::field_names(value, self.at)?;
+        if last != "last" {
+            return Err(LoadError::malformed(format!("{value} is not a header"), self.at));
+        }
+        let stack = self.headers.groups.find_stack(name, self.at)?;
+        let elements: Box<[HeaderIndex]> = stack.elements.iter().flatten().copied().collect();
+        Ok(HeaderRef::Indexed(Box::new((last_position(stack.index), elements))))
     }
 
     pub(super) fn union_ref(&self, typed: &json::TypedValue) -> Result<UnionRef, LoadError> {
@@ -207,6 +220,12 @@ impl ExprCompiler<'_> {
             _ => Err(LoadError::malformed("a fixed field in place of a varbit", self.at)),
         }
     }
+}
+
+/// The position of a stack's last element.
+fn last_position(stack: StackIndex) -> NumberExpr {
+    let operands = (NumberExpr::StackCount(stack), NumberExpr::Const(1));
+    NumberExpr::Binary(BinaryOp::Subtract, Box::new(operands))
 }
 
 /// Whether some member of a union is valid.
