@@ -185,7 +185,7 @@ fn find_meter(schema: &PipelineSchema, id: u32) -> Result<MeterIndex, RequestFai
 
 fn find_register(schema: &PipelineSchema, id: u32) -> Result<&RegisterSchema, RequestFailure> {
     let found = schema.registers.get(&id);
-    found.ok_or_else(|| RequestFailure::invalid_argument(format!("there is no register {id}")))
+    found.ok_or_else(|| schema.unknown_id("register", id))
 }
 
 fn find_metered_table(schema: &PipelineSchema, id: u32) -> Result<&TableSchema, RequestFailure> {

@@ -233,7 +233,7 @@ pub(super) fn find_digest(
     id: u32,
 ) -> Result<&DigestSchema, RequestFailure> {
     let found = schema.digests.get(&id);
-    found.ok_or_else(|| RequestFailure::invalid_argument(format!("there is no digest {id}")))
+    found.ok_or_else(|| schema.unknown_id("digest", id))
 }
 
 fn find_value_set(schema: &PipelineSchema, id: u32) -> Result<&ValueSetSchema, RequestFailure> {

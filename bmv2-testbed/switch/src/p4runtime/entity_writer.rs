@@ -288,10 +288,7 @@ impl EntityWriter<'_> {
 
 /// The table with this id.
 pub(super) fn find_table(schema: &PipelineSchema, id: u32) -> Result<&TableSchema, RequestFailure> {
-    schema
-        .tables
-        .get(&id)
-        .ok_or_else(|| RequestFailure::invalid_argument(format!("there is no table {id}")))
+    schema.tables.get(&id).ok_or_else(|| schema.unknown_id("table", id))
 }
 
 /// The table with this id, if its entries are counted.

@@ -8,7 +8,7 @@ use prost::Message;
 use tonic::{Code, Status};
 
 use crate::p4runtime::election::{ArbitrationError, AuthorizationError};
-use crate::p4runtime::p4info::SchemaError;
+use crate::p4runtime::p4info::{PipelineSchema, SchemaError};
 use crate::spec::entry::ControlError;
 
 /// The type of the messages packed into `google.rpc.Status.details`.
@@ -83,6 +83,16 @@ impl From<ControlError> for RequestFailure {
 impl From<SchemaError> for RequestFailure {
     fn from(error: SchemaError) -> Self {
         Self::invalid_argument(error.to_string())
+    }
+}
+
+impl PipelineSchema {
+    /// Why there is no object with this id.
+    pub(crate) fn unknown_id(&self, what: &str, id: u32) -> RequestFailure {
+        match self.unusable.get(&id) {
+            Some(why) => why.clone().into(),
+            None => RequestFailure::invalid_argument(format!("there is no {what} {id}")),
+        }
     }
 }
 

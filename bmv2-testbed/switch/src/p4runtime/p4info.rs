@@ -3,7 +3,8 @@
 //! `p4info/resolution.rs` joins a `p4.config.v1.P4Info` with the program of the BMv2 JSON by name
 //! and refuses pairs that disagree; the service then translates with plain look-ups. The decision
 //! behind it: a controller that pushes two artefacts of different builds gets an error at once,
-//! with the object and both values named, instead of wrong packets later.
+//! with the object and both values named, instead of wrong packets later. What p4c leaves out of
+//! the JSON because no packet can reach it is no disagreement: only its use is an error.
 
 mod resolution;
 mod stateful_objects;
@@ -74,6 +75,8 @@ pub(crate) struct PipelineSchema {
     pub(crate) value_sets: BTreeMap<u32, ValueSetSchema>,
     pub(crate) packet_in: ControllerPacketHeader,
     pub(crate) packet_out: ControllerPacketHeader,
+    /// Objects of the P4Info that cannot be used, and why.
+    pub(crate) unusable: BTreeMap<u32, SchemaError>,
 }
 
 impl PipelineSchema {

@@ -49,7 +49,8 @@ pub(super) fn decode_packet_in(
     packet: &[u8],
 ) -> Option<p4rt::PacketIn> {
     let length: u32 = header.fields.iter().map(|declared| declared.field.bits).sum();
-    let (head, payload) = packet.split_at_checked(usize::try_from(length / 8).ok()?)?;
+    // What is left of the last byte is padding, as on the way out.
+    let (head, payload) = packet.split_at_checked(usize::try_from(length.div_ceil(8)).ok()?)?;
     let mut at = 0;
     let mut metadata = Vec::new();
     for declared in &header.fields {
@@ -141,6 +142,22 @@ mod tests {
             refusal(&[(1, b"\x03"), (2, b"\x02")]),
             Err("packet-out field submit: the value is wider than 1 bits".into())
         );
+    }
+
+    #[test]
+    fn a_header_is_padded_to_whole_bytes() {
+        let field = |id, name: &str| PacketHeaderField {
+            field: ParameterSchema { id, name: name.into(), bits: 9 },
+            is_padding: false,
+        };
+        let fields = vec![field(1, "ingress_port"), field(2, "target_egress_port")];
+        let header = ControllerPacketHeader { fields };
+        let metadata = metadata(&[(1, b"\x01\x01"), (2, b"\x01")]);
+        let out = p4rt::PacketOut { payload: b"hi".to_vec(), metadata };
+        let bytes = encode_packet_out(&header, &out).unwrap();
+        assert_eq!(bytes, b"\x80\x80\x40hi");
+        let packet = decode_packet_in(&header, &bytes).unwrap();
+        assert_eq!((packet.metadata, packet.payload), (out.metadata, out.payload));
     }
 
     #[test]

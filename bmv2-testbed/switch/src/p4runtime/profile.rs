@@ -230,8 +230,7 @@ pub(super) fn find_profile(
     id: u32,
 ) -> Result<&ProfileSchema, RequestFailure> {
     let found = schema.profiles.get(&id);
-    found
-        .ok_or_else(|| RequestFailure::invalid_argument(format!("there is no action profile {id}")))
+    found.ok_or_else(|| schema.unknown_id("action profile", id))
 }
 
 fn find_selector<'a>(

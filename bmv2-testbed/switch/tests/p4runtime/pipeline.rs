@@ -2,11 +2,17 @@
 
 use p4rt::get_forwarding_pipeline_config_request::ResponseType;
 use p4rt::set_forwarding_pipeline_config_request::Action;
+use p4runtime_proto::config_v1::p4_data_type_spec::TypeSpec;
+use p4runtime_proto::config_v1::p4_new_type_spec::Representation;
+use p4runtime_proto::config_v1::{
+    ActionProfile, Digest, P4DataTypeSpec, P4Info, P4NamedType, P4NewTypeSpec,
+    P4NewTypeTranslation, Preamble, Register, Table,
+};
 use p4runtime_proto::v1 as p4rt;
 use switch::p4runtime::ServiceOptions;
 use tonic::Code;
 
-use crate::bench::{Bench, Controller, DEVICE, config, soon};
+use crate::bench::{Bench, Controller, DEVICE, config, config_of, soon};
 use crate::samples::{Samples, insert, table_entry};
 
 async fn entry_count(controller: &mut Controller) -> usize {
@@ -125,5 +131,69 @@ async fn artefacts_that_disagree_are_refused_by_name() {
     let empty = refusal(|config| config.p4_device_config.clear());
     assert_eq!(empty.await, "the config has no device config");
     let garbled = refusal(|config| config.p4_device_config = b"{".to_vec());
-    assert!(garbled.await.starts_with("device config: "));
+    let why = "device config: not a BMv2 JSON: EOF while parsing an object at line 1 column 1";
+    assert_eq!(garbled.await, why);
+}
+
+/// Sets `state.p4` with its P4Info edited.
+async fn set_state_program(edit: impl FnOnce(&mut P4Info)) -> (Bench, Controller) {
+    let bench = Bench::start(ServiceOptions::default()).await;
+    let mut controller = bench.primary().await;
+    let json = include_bytes!("../programs/state.json");
+    let mut config = config_of(json, include_str!("../programs/state.p4info.txtpb"));
+    edit(config.p4info.as_mut().unwrap());
+    controller.set(Action::VerifyAndCommit, Some(config)).await.unwrap();
+    (bench, controller)
+}
+
+fn preamble(id: u32, name: &str) -> Option<Preamble> {
+    Some(Preamble { id, name: name.to_owned(), ..Preamble::default() })
+}
+
+#[tokio::test]
+async fn objects_that_p4c_has_left_out_of_the_json_are_refused_when_they_are_used() {
+    let (_bench, mut controller) = set_state_program(|info| {
+        let dead = Table { preamble: preamble(0x0200_0077, "c.dead"), ..Table::default() };
+        info.tables.push(dead);
+        let unused = ActionProfile {
+            preamble: preamble(0x1100_0077, "c.unused"),
+            with_selector: true,
+            ..ActionProfile::default()
+        };
+        info.action_profiles.push(unused);
+        let digest = Digest { preamble: preamble(0x1900_0077, "lost"), ..Digest::default() };
+        info.digests.push(digest);
+        let register = info.registers[0].clone();
+        let kind = TypeSpec::SerializableEnum(P4NamedType { name: "kind_t".to_owned() });
+        let type_spec = P4DataTypeSpec { type_spec: Some(kind) };
+        info.registers[0] = Register { type_spec: Some(type_spec), ..register };
+    })
+    .await;
+    let entry = p4rt::TableEntry { table_id: 0x0200_0077, ..p4rt::TableEntry::default() };
+    assert_eq!(controller.codes(vec![insert(&entry)]).await, [Code::InvalidArgument]);
+    assert_eq!(entry_count(&mut controller).await, 0);
+}
+
+#[tokio::test]
+async fn widths_that_only_the_controller_uses_are_no_contradiction() {
+    let translated = P4NewTypeSpec {
+        representation: Some(Representation::TranslatedType(P4NewTypeTranslation::default())),
+        ..P4NewTypeSpec::default()
+    };
+    set_state_program(|info| {
+        let types = info.type_info.get_or_insert_default();
+        types.new_types.insert("port_t".to_owned(), translated);
+        let keys = info.tables.iter_mut().flat_map(|table| &mut table.match_fields);
+        for key in keys {
+            key.bitwidth = 32;
+            key.type_name = Some(P4NamedType { name: "port_t".to_owned() });
+        }
+    })
+    .await;
+    // A key of type error, or of a type that is translated to strings.
+    set_state_program(|info| {
+        let keys = info.tables.iter_mut().flat_map(|table| &mut table.match_fields);
+        keys.for_each(|key| key.bitwidth = 0);
+    })
+    .await;
 }

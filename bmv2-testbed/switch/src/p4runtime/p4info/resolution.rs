@@ -11,7 +11,7 @@ use super::{
     ActionSchema, ControllerPacketHeader, FieldSchema, PacketHeaderField, ParameterSchema,
     PipelineSchema, ProfileSchema, SchemaError, TableActionSchemas, TableSchema,
 };
-use crate::ids::ActionIndex;
+use crate::ids::{ActionIndex, TableIndex};
 use crate::run::program::Program;
 use crate::spec::{KeySpec, MatchKind, TableSpec};
 
@@ -27,12 +27,25 @@ impl PipelineSchema {
             ..Self::default()
         };
         for table in &info.tables {
-            let table = resolve_table(table, info, program)?;
-            insert_once(&mut schema.tables, table.id, table, "table")?;
+            let (id, name) = id_and_name(table.preamble.as_ref());
+            match find_index(&program.names.tables, "table", &name) {
+                Ok(index) => {
+                    let table = resolve_table(table, index, info, program)?;
+                    insert_once(&mut schema.tables, id, table, "table")?;
+                }
+                Err(missing) => schema.mark_unusable(id, missing)?,
+            }
         }
+        schema.refuse_renamed_table(program)?;
         for profile in &info.action_profiles {
-            let profile = schema.resolve_profile(profile, program)?;
-            insert_once(&mut schema.profiles, profile.id, profile, "action profile")?;
+            let (id, _) = id_and_name(profile.preamble.as_ref());
+            match schema.unused_profile(profile) {
+                Some(unused) => schema.mark_unusable(id, unused)?,
+                None => {
+                    let profile = schema.resolve_profile(profile, program)?;
+                    insert_once(&mut schema.profiles, id, profile, "action profile")?;
+                }
+            }
         }
         schema.check_table_profiles()?;
         for counter in &info.counters {
@@ -42,6 +55,31 @@ impl PipelineSchema {
         }
         schema.resolve_stateful_objects(info, program)?;
         Ok(schema)
+    }
+
+    /// A table that only the P4Info has is one that p4c found to be dead, unless the program has a
+    /// table that the P4Info lacks. p4c's own tables have names without a dot.
+    fn refuse_renamed_table(&self, program: &Program) -> Result<(), SchemaError> {
+        let mut declared = program.tables().filter(|(_, spec)| spec.name.contains('.'));
+        let is_unknown = |index| self.tables.values().all(|table| table.index != index);
+        match self.unusable.values().next() {
+            Some(missing) if declared.any(|(index, _)| is_unknown(index)) => Err(missing.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Keeps why an object cannot be used.
+    pub(super) fn mark_unusable(&mut self, id: u32, why: SchemaError) -> Result<(), SchemaError> {
+        insert_once(&mut self.unusable, id, why, "object")
+    }
+
+    /// Why a profile cannot be used: no table of the program has it.
+    fn unused_profile(&self, profile: &p4info::ActionProfile) -> Option<SchemaError> {
+        let is_unused = profile.table_ids.iter().all(|id| self.unusable.contains_key(id));
+        let (_, name) = id_and_name(profile.preamble.as_ref());
+        let feature = "an action profile that no table uses".to_owned();
+        let object = format!("action profile {name}");
+        is_unused.then_some(SchemaError::Unsupported { object, feature })
     }
 
     fn resolve_profile(
@@ -55,7 +93,8 @@ impl PipelineSchema {
         let index = find_index(&program.names.profiles, "action profile", &name)?;
         let spec = &program.profiles[index.0 as usize];
         check_same(&object, "selector", profile.with_selector, spec.with_selector)?;
-        let table = profile.table_ids.first().copied().unwrap_or_default();
+        let usable = profile.table_ids.iter().filter(|id| !self.unusable.contains_key(id));
+        let table = usable.copied().next().unwrap_or_default();
         if !self.tables.contains_key(&table) {
             return Err(SchemaError::Id { object, id: table, problem: "not a table" });
         }
@@ -91,18 +130,18 @@ impl PipelineSchema {
 
 fn resolve_table(
     table: &p4info::Table,
+    index: TableIndex,
     info: &p4info::P4Info,
     program: &Program,
 ) -> Result<TableSchema, SchemaError> {
     let (id, name) = id_and_name(table.preamble.as_ref());
     let object = format!("table {name}");
-    let index = find_index(&program.names.tables, "table", &name)?;
     let spec = &program.tables[index.0 as usize];
     check_same(&object, "number of match fields", table.match_fields.len(), spec.keys.len())?;
     let fields = spec
         .keys
         .iter()
-        .map(|key| resolve_field(&object, key, &table.match_fields))
+        .map(|key| resolve_field(&object, key, &table.match_fields, info))
         .collect::<Result<Vec<_>, _>>()?;
     let counters = info.direct_counters.iter();
     let direct_counter = counters.clone().any(|counter| counter.direct_table_id == id);
@@ -131,6 +170,7 @@ fn resolve_field(
     object: &str,
     key: &KeySpec,
     fields: &[p4info::MatchField],
+    info: &p4info::P4Info,
 ) -> Result<FieldSchema, SchemaError> {
     let field =
         fields.iter().find(|field| field.name == key.name).ok_or_else(|| SchemaError::Differs {
@@ -140,7 +180,8 @@ fn resolve_field(
             program: "present".to_owned(),
         })?;
     let place = format!("{object}, match field {}", field.name);
-    check_same(&place, "bitwidth", i64::from(field.bitwidth), i64::from(key.bits))?;
+    let declared = DeclaredWidth::new(field.bitwidth, field.type_name.as_ref(), info);
+    declared.check_width(&place, key.bits)?;
     let kind = match_kind(&place, field)?;
     // p4c compiles an optional match to a ternary one.
     if (kind, key.kind) != (MatchKind::Optional, MatchKind::Ternary) {
@@ -148,6 +189,35 @@ fn resolve_field(
         check_same(&place, "match type", p4info.as_str(), program.as_str())?;
     }
     Ok(FieldSchema { id: field.id, name: field.name.clone(), bits: key.bits, kind })
+}
+
+/// The width that a P4Info declares for a value of the program.
+pub(super) struct DeclaredWidth {
+    bits: i32,
+    is_translated: bool,
+}
+
+impl DeclaredWidth {
+    pub(super) fn new(
+        bits: i32,
+        type_name: Option<&p4info::P4NamedType>,
+        info: &p4info::P4Info,
+    ) -> Self {
+        use p4info::p4_new_type_spec::Representation::TranslatedType;
+        let types = info.type_info.as_ref().map(|types| &types.new_types);
+        let named = types.zip(type_name).and_then(|(types, named)| types.get(&named.name));
+        let representation = named.and_then(|named| named.representation.as_ref());
+        Self { bits, is_translated: matches!(representation, Some(TranslatedType(_))) }
+    }
+
+    /// The widths must agree, but for values that the controller writes in a form of its own: those
+    /// of a translated type, and strings and errors, which have width 0.
+    pub(super) fn check_width(&self, place: &str, program: u32) -> Result<(), SchemaError> {
+        if self.is_translated || self.bits == 0 {
+            return Ok(());
+        }
+        check_same(place, "bitwidth", i64::from(self.bits), i64::from(program))
+    }
 }
 
 pub(super) fn match_kind(
@@ -198,7 +268,7 @@ fn resolve_actions(
                 what: "action",
                 name: format!("{name} of {object}"),
             })?;
-        let parameters = resolve_parameters(action, index, program)?;
+        let parameters = resolve_parameters(action, index, info, program)?;
         actions.by_index.insert(index, id);
         let scope = reference.scope();
         let resolved = ActionSchema { name, index, scope, parameters };
@@ -210,6 +280,7 @@ fn resolve_actions(
 fn resolve_parameters(
     action: &p4info::Action,
     index: ActionIndex,
+    info: &p4info::P4Info,
     program: &Program,
 ) -> Result<Vec<ParameterSchema>, SchemaError> {
     let spec = &program.action_specs[index.0 as usize];
@@ -219,7 +290,8 @@ fn resolve_parameters(
     for (param, declared) in action.params.iter().zip(&spec.parameters) {
         check_same(&object, "parameter", param.name.as_str(), declared.name.as_str())?;
         let place = format!("{object}, parameter {}", param.name);
-        check_same(&place, "bitwidth", i64::from(param.bitwidth), i64::from(declared.bits))?;
+        let width = DeclaredWidth::new(param.bitwidth, param.type_name.as_ref(), info);
+        width.check_width(&place, declared.bits)?;
         let (id, name) = (param.id, param.name.clone());
         parameters.push(ParameterSchema { id, name, bits: declared.bits });
     }
@@ -236,7 +308,7 @@ fn resolve_packet_header(
     };
     let mut fields = Vec::new();
     for declared in &header.metadata {
-        let width = u32::try_from(declared.bitwidth).ok().filter(|bits| (1..=128).contains(bits));
+        let width = u32::try_from(declared.bitwidth).ok().filter(|bits| *bits <= 128);
         let bits = width.ok_or_else(|| SchemaError::Unsupported {
             object: format!("header {name}, field {}", declared.name),
             feature: format!("a width of {} bits", declared.bitwidth),
@@ -244,11 +316,6 @@ fn resolve_packet_header(
         let is_padding = declared.annotations.iter().any(|text| text.starts_with("@padding"));
         let field = ParameterSchema { id: declared.id, name: declared.name.clone(), bits };
         fields.push(PacketHeaderField { field, is_padding });
-    }
-    let bits: u32 = fields.iter().map(|field| field.field.bits).sum();
-    if !bits.is_multiple_of(8) {
-        let feature = format!("a length of {bits} bits, not whole bytes,");
-        return Err(SchemaError::Unsupported { object: format!("header {name}"), feature });
     }
     Ok(ControllerPacketHeader { fields })
 }

@@ -2,7 +2,9 @@
 
 use p4runtime_proto::config_v1 as p4info;
 
-use super::resolution::{check_same, find_index, id_and_name, insert_once, match_kind};
+use super::resolution::{
+    DeclaredWidth, check_same, find_index, id_and_name, insert_once, match_kind,
+};
 use super::{
     DigestSchema, FieldSchema, PipelineSchema, RegisterSchema, SchemaError, ValueSetSchema,
 };
@@ -27,19 +29,26 @@ impl PipelineSchema {
             check_same(&object, "size", i64::from(register.size), spec.size as i64)?;
             if !is_bitstring(register.type_spec.as_ref()) {
                 let feature = "a type other than bit<W> or int<W>".to_owned();
-                return Err(SchemaError::Unsupported { object, feature });
+                self.mark_unusable(id, SchemaError::Unsupported { object, feature })?;
+                continue;
             }
             let schema = RegisterSchema { index, bits: spec.bits };
             insert_once(&mut self.registers, id, schema, "register")?;
         }
         for digest in &info.digests {
             let (id, name) = id_and_name(digest.preamble.as_ref());
-            let index = find_index(&program.names.learn_lists, "digest", &name)?;
+            let index = match find_index(&program.names.learn_lists, "digest", &name) {
+                Ok(index) => index,
+                Err(missing) => {
+                    self.mark_unusable(id, missing)?;
+                    continue;
+                }
+            };
             let is_struct = !is_bitstring(digest.type_spec.as_ref());
             insert_once(&mut self.digests, id, DigestSchema { index, is_struct }, "digest")?;
         }
         for set in &info.value_sets {
-            let (id, schema) = resolve_value_set(set, program)?;
+            let (id, schema) = resolve_value_set(set, info, program)?;
             insert_once(&mut self.value_sets, id, schema, "value set")?;
         }
         Ok(())
@@ -48,6 +57,7 @@ impl PipelineSchema {
 
 fn resolve_value_set(
     set: &p4info::ValueSet,
+    info: &p4info::P4Info,
     program: &Program,
 ) -> Result<(u32, ValueSetSchema), SchemaError> {
     let (id, name) = id_and_name(set.preamble.as_ref());
@@ -59,7 +69,8 @@ fn resolve_value_set(
     let mut fields = Vec::new();
     for (field, &bits) in set.r#match.iter().zip(&spec.bits) {
         let place = format!("{object}, match field {}", field.id);
-        check_same(&place, "bitwidth", i64::from(field.bitwidth), i64::from(bits))?;
+        let declared = DeclaredWidth::new(field.bitwidth, field.type_name.as_ref(), info);
+        declared.check_width(&place, bits)?;
         let kind = match_kind(&place, field)?;
         fields.push(FieldSchema { id: field.id, name: field.name.clone(), bits, kind });
     }
