@@ -161,6 +161,8 @@ pub enum PortsError {
 pub struct PortsHandle {
     commands: PortsCommandSender,
     states: watch::Receiver<Vec<(u16, PortState)>>,
+    /// Closed once the thread has closed its files.
+    ended: watch::Receiver<()>,
 }
 
 /// Something for the owner to do between two packets.
@@ -187,11 +189,16 @@ pub fn spawn_ports(device: Device, options: &PortsOptions) -> Result<PortsHandle
         driver.add_port(port)?;
     }
     let states = driver.watch_states();
+    let (running, ended) = watch::channel(());
     std::thread::Builder::new()
         .name("ports".to_owned())
-        .spawn(move || driver.run_loop(received))
+        .spawn(move || {
+            driver.run_loop(received);
+            // Not before the driver has been dropped, which completes capture files.
+            drop(running);
+        })
         .map_err(PortsError::Start)?;
-    Ok(PortsHandle { commands: PortsCommandSender { sender, wakeup: bell }, states })
+    Ok(PortsHandle { commands: PortsCommandSender { sender, wakeup: bell }, states, ended })
 }
 
 impl PortsHandle {
@@ -228,10 +235,13 @@ impl PortsHandle {
         self.states.clone()
     }
 
-    /// Ends the thread once what was received has been worked off, and closes files.
+    /// Ends the thread once what was received has been worked off. Capture files are complete when
+    /// this returns, and not before.
     pub async fn stop(&self) {
-        // An error means that it has ended already.
-        let _ended = self.commands.run_command(PortsDriver::stop).await;
+        // An error means that the thread is about to end already.
+        let _stopping = self.commands.run_command(PortsDriver::stop).await;
+        // Nothing is ever sent: the wait ends when the thread drops the sender.
+        let _closed = self.ended.clone().changed().await;
     }
 }
 

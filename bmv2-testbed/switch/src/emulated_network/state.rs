@@ -304,7 +304,11 @@ impl NetworkState {
     fn enqueue_packet(&mut self, lane: Option<u32>, level: u8, bytes: u64, waiting: WaitingPacket) {
         let Some(lane) = lane else {
             self.counts.unwired += 1;
-            return self.discard_packet(waiting);
+            // Egress counts a packet whether or not there is a wire, as in bmv2.
+            if let Some(packet) = self.run_egress(waiting, QueueWait::no_wait(self.now)) {
+                self.outputs.recycle_buffer(packet);
+            }
+            return;
         };
         let (line, now) = (&mut self.directions[lane as usize], self.now);
         match line.scheduler.enqueue(level, waiting, bytes, now) {

@@ -4,8 +4,9 @@
 //! Several files are read as one sequence in the order of their packets' times, port by port where
 //! these agree, so that a set of files gives the same run every time.
 
+use std::fmt::Display;
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter};
+use std::io::{self, BufReader, BufWriter, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -69,7 +70,8 @@ impl CaptureReplay {
 /// A capture file that is written; it is whole once this is dropped.
 #[derive(Debug)]
 pub(super) struct CaptureWriter {
-    writer: PcapWriter<BufWriter<File>>,
+    /// Always there until it is dropped.
+    writer: Option<PcapWriter<BufWriter<File>>>,
     /// The first failure; a full disk must not stop a switch.
     failed: bool,
 }
@@ -84,18 +86,33 @@ impl CaptureWriter {
             .and_then(|file| PcapWriter::new(BufWriter::new(file)).map_err(io_error));
         let writer =
             created.map_err(|source| PortsError::Capture { file: file.to_owned(), source })?;
-        Ok(Self { writer, failed: false })
+        Ok(Self { writer: Some(writer), failed: false })
     }
 
     /// Adds a packet; `time` is since the epoch.
     pub(super) fn write_packet(&mut self, packet: &[u8], time: Duration) {
         let length = u32::try_from(packet.len()).unwrap_or(u32::MAX);
         let packet = PcapPacket::new(time, length, packet);
-        if let Err(error) = self.writer.write_packet(&packet) {
-            if !self.failed {
-                tracing::error!(%error, "a capture file cannot be written");
-            }
-            self.failed = true;
+        let Some(writer) = &mut self.writer else { return };
+        if let Err(error) = writer.write_packet(&packet) {
+            self.report_failure(error);
+        }
+    }
+
+    fn report_failure(&mut self, error: impl Display) {
+        if !self.failed {
+            tracing::error!(%error, "a capture file cannot be written");
+        }
+        self.failed = true;
+    }
+}
+
+impl Drop for CaptureWriter {
+    fn drop(&mut self) {
+        // Dropping the buffer would hide an error.
+        let flushed = self.writer.take().map(|writer| writer.into_writer().flush());
+        if let Some(Err(error)) = flushed {
+            self.report_failure(error);
         }
     }
 }

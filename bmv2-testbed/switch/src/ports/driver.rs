@@ -22,7 +22,6 @@ use super::capture::CaptureReplay;
 use super::links::{LinkMonitor, LinkUpdate};
 use super::packet_socket::{BATCH, FrameBatch, SendStatus};
 use super::port::{DeviceEgress, DevicePort, PortChange};
-use super::transmitter::PacketEgress as _;
 use super::{
     PortConfig, PortMedium, PortState, PortStatus, PortsCommand, PortsError, PortsOptions,
 };
@@ -242,7 +241,8 @@ impl PortsDriver {
             let mut egress = DeviceEgress { device: &mut self.device, outputs: &mut self.outputs };
             match self.ports.get_mut(usize::from(departure.port)) {
                 Some(Some(port)) => port.enqueue_packet(departure, self.now, &mut egress),
-                _ => egress.discard_packet(departure),
+                // Egress counts a packet whether or not there is an interface, as in bmv2.
+                _ => egress.finish_unattached(departure, self.now),
             }
         }
     }

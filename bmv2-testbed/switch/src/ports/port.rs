@@ -68,6 +68,16 @@ impl transmitter::PacketEgress<QueuedPacket> for DeviceEgress<'_> {
     }
 }
 
+impl DeviceEgress<'_> {
+    /// Runs egress for a port that is not attached to anything; what it sends is lost.
+    pub(super) fn finish_unattached(&mut self, departure: QueuedPacket, now: Nanos) {
+        let wait = QueueWait::no_wait(now);
+        if let Some(packet) = self.device.run_egress(departure, wait, now, self.outputs) {
+            self.outputs.recycle_buffer(packet);
+        }
+    }
+}
+
 /// What an update of an interface changes at a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PortChange {

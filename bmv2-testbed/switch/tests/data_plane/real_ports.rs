@@ -4,16 +4,18 @@
 //! it sends by packet-out and counts what it receives.
 
 use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use pcap_file::pcap::{PcapPacket, PcapReader, PcapWriter};
 use switch::ports::{
-    self, PortConfig, PortMedium, PortShape, PortState, PortStatus, PortsError, PortsHandle,
-    PortsOptions,
+    self, FrameBatch, PacketSocket, PortConfig, PortMedium, PortShape, PortState, PortStatus,
+    PortsError, PortsHandle, PortsOptions,
 };
-use switch::{Device, DeviceCounts};
+use switch::{Device, DeviceCounts, Program};
 
 use super::support::{ByName, CPU, FLOW, HERE, THERE, device, exact};
 
@@ -70,16 +72,48 @@ fn write_capture(file: &Path, packets: &[(u64, Vec<u8>)]) {
     }
 }
 
-/// The whole packets of a file that may still be written.
+/// The packets of a file, which must be complete.
 fn read_capture(file: &Path) -> Vec<Vec<u8>> {
-    let Ok(mut reader) = PcapReader::new(File::open(file).unwrap()) else {
-        return Vec::new();
-    };
+    let mut reader = PcapReader::new(File::open(file).unwrap()).unwrap();
     let mut packets = Vec::new();
-    while let Some(Ok(packet)) = reader.next_packet() {
-        packets.push(packet.data.into_owned());
+    while let Some(packet) = reader.next_packet() {
+        packets.push(packet.unwrap().data.into_owned());
     }
     packets
+}
+
+/// `queue.p4` sends everything to port 2, which is attached to nothing here, and counts it.
+#[tokio::test]
+async fn egress_counts_packets_for_a_port_without_an_interface() {
+    let mut device = Device::new(super::support::config(1));
+    let program = include_bytes!("../programs/queue.json");
+    device.load_program(Arc::new(Program::from_json(program).unwrap()));
+    let ports = ports::spawn_ports(device, &options(Vec::new())).unwrap();
+    for _ in 0..3 {
+        ports.device().inject_packet(1, FLOW.packet(100)).await.unwrap();
+    }
+    let count = |device: &mut Device| {
+        let left = device.program().unwrap().counter_named("EgressImpl.left").unwrap();
+        let cells = device.counter_cells(left).unwrap();
+        cells.iter().map(|cell| cell.packets).sum::<u64>()
+    };
+    assert_eq!(ports.device().with_device(count).await.unwrap(), 3);
+    ports.stop().await;
+}
+
+/// A TUN interface carries no Ethernet frames.
+#[test]
+fn an_interface_without_an_ethernet_address_is_refused_with_the_reason() {
+    let name = format!("tun{}", std::process::id() % 100_000);
+    if !ip(&["tuntap", "add", "dev", &name, "mode", "tun"]) {
+        eprintln!("skipped: TUN interfaces need root (CAP_NET_ADMIN) and the ip command");
+        return;
+    }
+    let opened = PacketSocket::open(&name);
+    ip(&["link", "del", &name]);
+    let error = opened.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::Unsupported, "{error}");
+    assert_eq!(PacketSocket::open(&name).unwrap_err().kind(), io::ErrorKind::NotFound);
 }
 
 #[tokio::test]
@@ -100,15 +134,8 @@ async fn packets_of_capture_files_are_forwarded_in_the_order_of_their_times() {
     let ports = vec![port(1, "a"), port(2, "b")];
     let ports = ports::spawn_ports(switch_of_two_hosts(), &options(ports)).unwrap();
     await_ports(&ports, |status| status[1].sent.packets == 4).await;
+    // Files are complete once the ports have stopped.
     ports.stop().await;
-    drop(ports);
-    // The thread closes its files when it ends, shortly after it said so.
-    let complete = async {
-        while read_capture(&file("b_out.pcap")).len() < 4 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, complete).await.unwrap();
     let source_ports = read_capture(&file("b_out.pcap"));
     let source_ports: Vec<u8> = source_ports.iter().map(|packet| packet[35]).collect();
     assert_eq!(source_ports, [1, 2, 3, 4]);
@@ -220,6 +247,37 @@ async fn packets_cross_veth_pairs() {
     assert_eq!((counts.received, counts.sent), (500, 500));
     switch.stop().await;
     hosts.stop().await;
+}
+
+/// The kernel takes the outer tag out of a frame on its way in.
+#[test]
+fn frames_keep_their_vlan_tags() {
+    let Some(cables) = Cables::lay("d") else {
+        return;
+    };
+    let near = PacketSocket::open(&cables.switch(1)).unwrap();
+    let far = PacketSocket::open(&cables.host(1)).unwrap();
+    let tags: [&[u8]; 4] = [
+        &[],
+        &[0x81, 0x00, 0x20, 0x64],
+        &[0x88, 0xa8, 0x00, 0x65, 0x81, 0x00, 0x00, 0x66],
+        // A priority tag: VLAN 0.
+        &[0x81, 0x00, 0xe0, 0x00],
+    ];
+    let plain = FLOW.packet(100);
+    let tagged = |tags: &[u8]| [&plain[..12], tags, &plain[12..]].concat();
+    let frames: Vec<Vec<u8>> = tags.into_iter().map(tagged).collect();
+    let (mut sent, mut refused) = (Vec::new(), Vec::new());
+    far.send_packets(&mut frames.clone().into(), &mut sent, &mut refused);
+    assert_eq!((sent.len(), refused.len()), (frames.len(), 0));
+    let mut batch = FrameBatch::default();
+    let mut received: Vec<Vec<u8>> = Vec::new();
+    let started = std::time::Instant::now();
+    while received.len() < frames.len() && started.elapsed() < TIMEOUT {
+        let count = near.receive_batch(&mut batch).unwrap();
+        received.extend(batch.frames(count).map(|frame| frame.unwrap().to_vec()));
+    }
+    assert_eq!(received, frames);
 }
 
 #[tokio::test]
