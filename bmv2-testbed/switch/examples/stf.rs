@@ -2,6 +2,7 @@
 //! folder instead, every case in it whose program lies beside it.
 
 use std::error::Error;
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{env, fs};
@@ -16,15 +17,22 @@ fn main() -> Result<(), Box<dyn Error>> {
         [program, cases @ ..] => cases.iter().map(|case| (program.clone(), case.clone())).collect(),
         [] => return Err("stf PROGRAM.json CASE.stf ... | stf FOLDER".into()),
     };
+    match play_all(&pairs, &mut io::stdout()) {
+        // Whoever read the results has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        played => Ok(played?),
+    }
+}
+
+fn play_all(pairs: &[(PathBuf, PathBuf)], results: &mut impl Write) -> io::Result<()> {
     let mut passed = 0;
-    for (program, case) in &pairs {
+    for (program, case) in pairs {
         match play(program, case) {
             Ok(()) => passed += 1,
-            Err(error) => println!("{}: {}", case.display(), chain(&*error)),
+            Err(error) => writeln!(results, "{}: {}", case.display(), chain(&*error))?,
         }
     }
-    println!("{passed} of {} cases pass", pairs.len());
-    Ok(())
+    writeln!(results, "{passed} of {} cases pass", pairs.len())
 }
 
 fn cases_in(folder: &Path) -> Result<Vec<(PathBuf, PathBuf)>, Box<dyn Error>> {
