@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 def crux_switch(crux):
     """A switch on a port of its own choice; gives host:port."""
     command = [crux, "switch", "--no-p4", "--device-id", "1"]
-    command += ["--grpc-server-addr", "127.0.0.1:0"]
+    command += ["--grpc-server-addr", "127.0.0.1:0", "--priority-queues", "8"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         line = process.stdout.readline()

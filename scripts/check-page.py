@@ -109,7 +109,8 @@ def switches(crux, fabric):
         processes = {}
         for switch in fabric["switches"]:
             command = [crux, "switch", "--no-p4", "--device-id", str(switch["device_id"])]
-            process = stack.enter_context(running(command + ["--grpc-server-addr", "127.0.0.1:0"]))
+            command += ["--priority-queues", "8", "--grpc-server-addr", "127.0.0.1:0"]
+            process = stack.enter_context(running(command))
             address = re.search(r"127\.0\.0\.1:\d+", process.stdout.readline()).group()
             switch["p4runtime"] = address
             processes[switch["name"]] = process

@@ -5,6 +5,8 @@
 
 #[path = "cli/bad_input.rs"]
 mod bad_input;
+#[path = "cli/capture.rs"]
+mod capture;
 #[path = "cli/decisions.rs"]
 mod decisions;
 #[path = "cli/emulated_run.rs"]

@@ -18,6 +18,7 @@ use switch::p4runtime::{self, ServiceOptions};
 use switch::ports::{self, PortState, PortsHandle, PortsOptions};
 use switch::{Device, DeviceConfig, Program, QueueLimits};
 use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::port_flags::{PortAttachment, PortRate};
 use self::tls_flags::TlsFlags;
@@ -33,7 +34,7 @@ use command_io::{files, output};
 #[command(after_help = "\
 Examples:
   crux switch --no-p4 --device-id 1 -i 1@veth1 -i 2@veth2 -- --grpc-server-addr 127.0.0.1:50001
-  crux switch fabric.json -i 1@veth1 -i 2@veth2 --port-rate 10M --port-rate 2=100M
+  crux switch fabric.json -i 1@veth1 -i 2@veth2 --priority-queues 8 --port-rate 2=100M
   crux switch fabric.json -i 1@a -i 2@b --use-files 0     # a_in.pcap, b_in.pcap -> *_out.pcap")]
 pub(crate) struct SwitchArgs {
     /// Program to run from the start, as compiled by p4c (BMv2 JSON)
@@ -123,8 +124,8 @@ struct TargetFlags {
     /// Port that leads to the controller
     #[arg(long, default_value_t = 255)]
     cpu_port: u16,
-    /// Priority queues of every port
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..=8))]
+    /// Priority queues of every port; packets of a higher priority are dropped. fabric.p4 needs 8
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     priority_queues: u8,
     /// bmv2's swapping of programs; taken and ignored
     #[arg(long)]
@@ -201,6 +202,8 @@ async fn serve_switch(
     target: &TargetFlags,
     program: Option<Arc<Program>>,
 ) -> Result<(), CommandError> {
+    // Before any file is opened: a signal that arrives early must not leave half a capture file.
+    let signals = StopSignals::listen()?;
     let listener = TcpListener::bind(target.grpc_server_addr)
         .await
         .map_err(|error| CommandError::input(target.grpc_server_addr, error))?;
@@ -212,12 +215,25 @@ async fn serve_switch(
     if let Some(program) = program {
         device.load_program(program);
     }
-    let ports = ports::spawn_ports(device, &args.ports_options()?).map_err(CommandError::failed)?;
     let options = ServiceOptions {
         dialect: args.arbitration_dialect(),
         tls: target.tls.load_tls()?,
         ..ServiceOptions::default()
     };
+    let ports = ports::spawn_ports(device, &args.ports_options()?).map_err(CommandError::failed)?;
+    let served = serve_until_stopped(args, listener, &ports, options, signals).await;
+    // Capture files are complete only after this, also when something has failed.
+    ports.stop().await;
+    served
+}
+
+async fn serve_until_stopped(
+    args: &SwitchArgs,
+    listener: TcpListener,
+    ports: &PortsHandle,
+    options: ServiceOptions,
+    signals: StopSignals,
+) -> Result<(), CommandError> {
     let server =
         p4runtime::serve(listener, ports.device(), options).await.map_err(CommandError::failed)?;
     output::print_line(format_args!(
@@ -225,10 +241,9 @@ async fn serve_switch(
         args.device_id,
         server.local_addr()
     ))?;
-    await_interrupt().await?;
+    signals.wait().await;
     server.shutdown().await;
-    log_port_counts(&ports).await;
-    ports.stop().await;
+    log_port_counts(ports).await;
     Ok(())
 }
 
@@ -249,12 +264,26 @@ async fn log_port_counts(ports: &PortsHandle) {
     }
 }
 
-/// Waits for Ctrl-C or the signal that service managers end a program with.
-async fn await_interrupt() -> Result<(), CommandError> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate()).map_err(CommandError::failed)?;
-    tokio::select! {
-        result = tokio::signal::ctrl_c() => result.map_err(CommandError::failed),
-        _ = terminate.recv() => Ok(()),
+/// Ctrl-C, and the signal that service managers end a program with.
+struct StopSignals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl StopSignals {
+    /// From now on these signals no longer end the program by themselves.
+    fn listen() -> Result<Self, CommandError> {
+        let listen = |kind| signal(kind).map_err(CommandError::failed);
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+        })
+    }
+
+    async fn wait(mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
     }
 }
