@@ -99,9 +99,9 @@ impl ControlCompiler<'_> {
         size: usize,
         selector: Option<&json::SelectorDecl>,
     ) -> Result<(), LoadError> {
-        let compile =
-            |of: &json::SelectorDecl| compile_calculation(&of.algo, &of.input, name, self.headers);
-        let selector = selector.map(compile).transpose()?;
+        let selector = selector
+            .map(|of| compile_calculation(&of.algo, &of.input, name, self.headers))
+            .transpose()?;
         let (name, with_selector) = (name.to_owned(), selector.is_some());
         self.profiles.push(ProfileSpec { name, size, actions: Vec::new(), with_selector });
         self.selectors.push(selector);

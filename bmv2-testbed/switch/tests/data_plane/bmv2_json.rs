@@ -79,24 +79,30 @@ fn transitions_of_older_compilers_have_no_type() {
         { "value": "0x0007", "mask": null, "next_state": "start" },
         { "value": "default", "mask": null, "next_state": null },
     ]);
-    let edit = |root: &mut Value| {
-        let state = &mut root["parsers"][0]["parse_states"][0];
-        (state["transition_key"], state["transitions"]) = (key, transitions);
-    };
     // A kind of 7 makes the parser extract the header again.
     let mut packet = [0; 28];
     packet[13] = 7;
-    assert_eq!(forward_edited(edit, &packet)[0].packet.len(), 14);
+    let sent = forward_edited(
+        |root| {
+            let state = &mut root["parsers"][0]["parse_states"][0];
+            (state["transition_key"], state["transitions"]) = (key, transitions);
+        },
+        &packet,
+    );
+    assert_eq!(sent[0].packet.len(), 14);
 }
 
 #[test]
 fn tables_of_older_compilers_name_their_actions_and_profiles() {
-    let edit = |root: &mut Value| {
-        for pipeline in root["pipelines"].as_array_mut().unwrap() {
-            pipeline["tables"][0].as_object_mut().unwrap().remove("action_ids");
-        }
-    };
-    assert_eq!(ports(&forward_edited(edit, &[0; 20])), [2]);
+    let sent = forward_edited(
+        |root| {
+            for pipeline in root["pipelines"].as_array_mut().unwrap() {
+                pipeline["tables"][0].as_object_mut().unwrap().remove("action_ids");
+            }
+        },
+        &[0; 20],
+    );
+    assert_eq!(ports(&sent), [2]);
 
     let selector = json!({ "algo": "crc16", "input": [field("order", "found")] });
     let program = load_edited(|root| {
@@ -115,13 +121,16 @@ fn tables_of_older_compilers_name_their_actions_and_profiles() {
 /// P4_14 has the multicast group in a header of its own; p4c gives the field such a name.
 #[test]
 fn an_alias_stands_for_its_field() {
-    let edit = |root: &mut Value| {
-        root["field_aliases"] =
-            json!([["intrinsic_metadata.level", ["standard_metadata", "egress_spec"]]]);
-        let to = field("intrinsic_metadata", "level");
-        root["actions"][0]["primitives"] = json!([primitive("assign", &[to, hex("0x0005")])]);
-    };
-    assert_eq!(ports(&forward_edited(edit, &[0; 20])), [5]);
+    let sent = forward_edited(
+        |root| {
+            root["field_aliases"] =
+                json!([["intrinsic_metadata.level", ["standard_metadata", "egress_spec"]]]);
+            let to = field("intrinsic_metadata", "level");
+            root["actions"][0]["primitives"] = json!([primitive("assign", &[to, hex("0x0005")])]);
+        },
+        &[0; 20],
+    );
+    assert_eq!(ports(&sent), [5]);
 }
 
 #[test]
@@ -181,26 +190,28 @@ fn slices_of_a_lookahead_over_128_bits_are_read() {
 /// What p4c makes of `meta.last = hdr.stack.last` in a parser.
 #[test]
 fn the_last_element_of_a_stack_is_copied_as_a_header() {
-    let edit = |root: &mut Value| {
-        let headers = root["headers"].as_array_mut().unwrap();
-        for (id, name) in [(3, "stack[0]"), (4, "stack[1]")] {
-            headers.push(json!({ "name": name, "id": id, "header_type": "order_t" }));
-        }
-        root["header_stacks"] = json!([{
-            "name": "stack", "id": 0, "header_type": "order_t", "size": 2, "header_ids": [3, 4],
-        }]);
-        let extract = json!({
-            "op": "extract", "parameters": [{ "type": "stack", "value": "stack" }],
-        });
-        let to = json!({ "type": "header", "value": "order" });
-        let from = json!({ "type": "stack_field", "value": ["stack", "last"] });
-        let from = json!({ "type": "expression", "value": from });
-        let copy = primitive("assign_header", &[to, from]);
-        let copy = json!({ "op": "primitive", "parameters": [copy] });
-        root["parsers"][0]["parse_states"][0]["parser_ops"] = json!([extract, extract, copy]);
-    };
     let packet: Vec<u8> = (0..28).collect();
     // The second element is emitted as `order`; egress has written all of it but the kind.
-    let sent = forward_edited(edit, &packet);
+    let sent = forward_edited(
+        |root| {
+            let headers = root["headers"].as_array_mut().unwrap();
+            for (id, name) in [(3, "stack[0]"), (4, "stack[1]")] {
+                headers.push(json!({ "name": name, "id": id, "header_type": "order_t" }));
+            }
+            root["header_stacks"] = json!([{
+                "name": "stack", "id": 0, "header_type": "order_t", "size": 2, "header_ids": [3, 4],
+            }]);
+            let extract = json!({
+                "op": "extract", "parameters": [{ "type": "stack", "value": "stack" }],
+            });
+            let to = json!({ "type": "header", "value": "order" });
+            let from = json!({ "type": "stack_field", "value": ["stack", "last"] });
+            let from = json!({ "type": "expression", "value": from });
+            let copy = primitive("assign_header", &[to, from]);
+            let copy = json!({ "op": "primitive", "parameters": [copy] });
+            root["parsers"][0]["parse_states"][0]["parser_ops"] = json!([extract, extract, copy]);
+        },
+        &packet,
+    );
     assert_eq!(sent[0].packet[12..], [26, 27]);
 }

@@ -92,12 +92,13 @@ async fn egress_counts_packets_for_a_port_without_an_interface() {
     for _ in 0..3 {
         ports.device().inject_packet(1, FLOW.packet(100)).await.unwrap();
     }
-    let count = |device: &mut Device| {
+    let device = ports.device();
+    let counted = device.with_device(|device| {
         let left = device.program().unwrap().counter_named("EgressImpl.left").unwrap();
         let cells = device.counter_cells(left).unwrap();
         cells.iter().map(|cell| cell.packets).sum::<u64>()
-    };
-    assert_eq!(ports.device().with_device(count).await.unwrap(), 3);
+    });
+    assert_eq!(counted.await.unwrap(), 3);
     ports.stop().await;
 }
 
@@ -265,10 +266,9 @@ fn frames_keep_their_vlan_tags() {
         &[0x81, 0x00, 0xe0, 0x00],
     ];
     let plain = FLOW.packet(100);
-    let tagged = |tags: &[u8]| [&plain[..12], tags, &plain[12..]].concat();
-    let frames: Vec<Vec<u8>> = tags.into_iter().map(tagged).collect();
+    let frames = tags.map(|tags| [&plain[..12], tags, &plain[12..]].concat());
     let (mut sent, mut refused) = (Vec::new(), Vec::new());
-    far.send_packets(&mut frames.clone().into(), &mut sent, &mut refused);
+    far.send_packets(&mut frames.to_vec().into(), &mut sent, &mut refused);
     assert_eq!((sent.len(), refused.len()), (frames.len(), 0));
     let mut batch = FrameBatch::default();
     let mut received: Vec<Vec<u8>> = Vec::new();

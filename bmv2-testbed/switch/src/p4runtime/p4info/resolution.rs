@@ -60,10 +60,12 @@ impl PipelineSchema {
     /// A table that only the P4Info has is one that p4c found to be dead, unless the program has a
     /// table that the P4Info lacks. p4c's own tables have names without a dot.
     fn refuse_renamed_table(&self, program: &Program) -> Result<(), SchemaError> {
-        let mut declared = program.tables().filter(|(_, spec)| spec.name.contains('.'));
-        let is_unknown = |index| self.tables.values().all(|table| table.index != index);
+        let has_unknown_table = program
+            .tables()
+            .filter(|(_, spec)| spec.name.contains('.'))
+            .any(|(index, _)| self.tables.values().all(|table| table.index != index));
         match self.unusable.values().next() {
-            Some(missing) if declared.any(|(index, _)| is_unknown(index)) => Err(missing.clone()),
+            Some(missing) if has_unknown_table => Err(missing.clone()),
             _ => Ok(()),
         }
     }
