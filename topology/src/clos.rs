@@ -8,7 +8,7 @@
 //!   and 4, ... of a pod are pairs; even NICs lead to the host's own leaf, odd ones to the other).
 //!
 //! Names count across pods: `h1`, `leaf1`, `spine1`, `core1`. The n-th NIC of leaf l has the
-//! address 10.(l, two bytes).n. Ports of a leaf are its NICs in that order, then uplinks by spine;
+//! address 10.(l, two bytes).n, or fd00:0:0:l::n with `ipv6`. Ports of a leaf are its NICs in that order, then uplinks by spine;
 //! ports of a spine are leaves, then cores.
 
 use schemars::JsonSchema;
@@ -60,6 +60,9 @@ pub struct ClosSpec {
     /// Whether the NICs of a host alternate between two leaves.
     #[serde(default)]
     pub dual_homed: bool,
+    /// Whether NICs have IPv6 addresses.
+    #[serde(default)]
+    pub ipv6: bool,
 }
 
 fn one() -> u32 {
@@ -85,6 +88,7 @@ impl Default for ClosSpec {
             host_links: 1,
             rails: false,
             dual_homed: false,
+            ipv6: false,
         }
     }
 }
@@ -104,6 +108,7 @@ pub fn build_clos(name: &str, spec: &ClosSpec) -> Result<Fabric, FabricFieldErro
         spec.core_gbps.map_or(Ok(uplink_speed), |gbps| checked_speed("core_gbps", gbps))?;
 
     let mut draft = FabricDraft::with_name(name);
+    draft.is_ipv6 = spec.ipv6;
     let leaves = draft.add_switches(Tier::Leaf, (spec.pods * spec.leaves) as usize);
     let spines = draft.add_switches(Tier::Spine, (spec.pods * spec.spines) as usize);
     let cores = draft.add_switches(Tier::Core, spec.cores as usize);

@@ -6,7 +6,7 @@
 //! they begin.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::fabric::{Fabric, FabricParts, Host, Link, LinkEndpoint, Nic, Switch, Tier};
 use crate::ids::{FabricNode, HostId, LinkId, NicId, SwitchId};
@@ -27,7 +27,7 @@ const P4RUNTIME_BASE_PORT: u64 = 50_000;
 pub(crate) struct DraftHost {
     pub(crate) name: String,
     pub(crate) gpus: u32,
-    pub(crate) addresses: Vec<(Ipv4Addr, MacAddress)>,
+    pub(crate) addresses: Vec<(IpAddr, MacAddress)>,
 }
 
 /// Both directions of a link.
@@ -44,6 +44,8 @@ pub(crate) struct FabricDraft {
     pub(crate) hosts: Vec<DraftHost>,
     pub(crate) switches: Vec<Switch>,
     pub(crate) cables: Vec<DraftCable>,
+    /// Whether generated addresses are IPv6.
+    pub(crate) is_ipv6: bool,
     /// Ports given out so far, by switch.
     ports_used: Vec<u32>,
 }
@@ -91,7 +93,7 @@ impl FabricDraft {
         let mut addresses = Vec::new();
         for (index, &leaf) in (0..).zip(leaves) {
             let b = self.next_port(leaf);
-            addresses.push(generated_address(leaf, self.ports_used[leaf.index()]));
+            addresses.push(generated_address(leaf, self.ports_used[leaf.index()], self.is_ipv6));
             self.cables.push(DraftCable {
                 a: LinkEndpoint { node: host, port: index },
                 b,
@@ -177,10 +179,15 @@ fn generated_switch(tier: Tier, number: u64, device_id: u64) -> Switch {
     }
 }
 
-/// Address of the `place`-th NIC (from 1) on a leaf: 10.(leaf's number, two bytes).(place).
-fn generated_address(leaf: SwitchId, place: u32) -> (Ipv4Addr, MacAddress) {
+/// Address of the `place`-th NIC (from 1) on a leaf: 10.(leaf's number, two bytes).(place), or
+/// fd00:0:0:(leaf's number)::(place).
+fn generated_address(leaf: SwitchId, place: u32, is_ipv6: bool) -> (IpAddr, MacAddress) {
     let [_, _, high, low] = (leaf.0 + 1).to_be_bytes();
     let [.., place] = place.to_be_bytes();
-    let ip = Ipv4Addr::new(10, high, low, place);
+    let subnet = u16::from_be_bytes([high, low]);
+    let ip: IpAddr = match is_ipv6 {
+        false => Ipv4Addr::new(10, high, low, place).into(),
+        true => Ipv6Addr::new(0xfd00, 0, 0, subnet, 0, 0, 0, place.into()).into(),
+    };
     (ip, MacAddress::from_ip(ip))
 }

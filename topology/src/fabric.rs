@@ -7,7 +7,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -39,7 +39,7 @@ pub struct Nic {
     /// Its index in the host.
     pub index: u32,
     /// Its address.
-    pub ip: Ipv4Addr,
+    pub ip: IpAddr,
     /// Its Ethernet address.
     pub mac: MacAddress,
     /// The link from this NIC to its leaf; [`LinkId::reverse`] is the way back.
@@ -159,7 +159,7 @@ struct FabricStructure {
     down: Vec<Vec<LinkId>>,
     host_names: BTreeMap<String, HostId>,
     switch_names: BTreeMap<String, SwitchId>,
-    nic_addresses: BTreeMap<Ipv4Addr, NicId>,
+    nic_addresses: BTreeMap<IpAddr, NicId>,
 }
 
 /// An immutable fabric: a graph of hosts and switches with directed links.
@@ -329,7 +329,7 @@ impl Fabric {
     }
 
     /// The NIC with that address.
-    pub fn nic_with_ip(&self, ip: Ipv4Addr) -> Option<NicId> {
+    pub fn nic_with_ip(&self, ip: IpAddr) -> Option<NicId> {
         self.structure.nic_addresses.get(&ip).copied()
     }
 

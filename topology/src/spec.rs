@@ -61,9 +61,9 @@ pub struct HostDocument {
     pub name: String,
     /// GPUs in the host.
     pub gpus: u32,
-    /// IPv4 address of each NIC, by NIC index.
+    /// IPv4 or IPv6 address of each NIC, by NIC index.
     pub ips: Vec<String>,
-    /// Ethernet address of each NIC; when left out, 02:00 and the four bytes of the IP address.
+    /// Ethernet address of each NIC; when left out, one made of the bytes of its IP address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub macs: Vec<String>,
 }
@@ -222,7 +222,7 @@ mod tests {
 "name": "h2" => "name": "leaf1" => hosts[1].name: leaf1 is already named by switches[0].name
 "name": "h2" => "name": "h 2" => hosts[1].name: "h 2" is not a name; use letters, digits and -_.
 "10.0.2.2" => "10.0.1.1" => hosts[1].ips[1]: 10.0.1.1 is already used by hosts[0].ips[0]
-"10.0.2.2" => "10.0.2" => hosts[1].ips[1]: "10.0.2" is not an IPv4 address such as 10.0.1.1
+"10.0.2.2" => "10.0.2" => hosts[1].ips[1]: "10.0.2" is no IP address, such as 10.0.1.1 or fd00::1
 02:00:0a:00:01:01 => 2 => hosts[0].macs[0]: "2" is not an Ethernet address like 02:00:0a:00:01:01
 ["02:00:0a:00:01:01"] => ["a", "b"] => hosts[0].macs: 2 for 1 ips; give one for each or none
 {"a": "h2:1", "b": "leaf2:2", "gbps": 200.0}, =>  => hosts[1].ips[1]: no link leads to h2:1

@@ -1,6 +1,6 @@
 //! Units of links, as types: files use gigabits per second, formulas bytes per second.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 /// The capacity of one direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
@@ -30,11 +30,20 @@ impl Bandwidth {
 pub struct MacAddress(pub [u8; 6]);
 
 impl MacAddress {
-    /// The address that a NIC has unless a document says otherwise: 02:00 (locally administered,
-    /// unicast) and the bytes of its IP address.
-    pub fn from_ip(ip: Ipv4Addr) -> Self {
-        let [a, b, c, d] = ip.octets();
-        Self([0x02, 0x00, a, b, c, d])
+    /// The address of a NIC for which a document gives none, locally administered and unicast:
+    /// 02:00 and the bytes of an IPv4 address; or 06, the last two bytes of the /64 of an IPv6
+    /// address, and the last three of the address.
+    pub fn from_ip(ip: IpAddr) -> Self {
+        match ip {
+            IpAddr::V4(ip) => {
+                let [a, b, c, d] = ip.octets();
+                Self([0x02, 0x00, a, b, c, d])
+            }
+            IpAddr::V6(ip) => {
+                let bytes = ip.octets();
+                Self([0x06, bytes[6], bytes[7], bytes[13], bytes[14], bytes[15]])
+            }
+        }
     }
 }
 

@@ -15,7 +15,7 @@ prop_compose! {
         cores in 0u32..4,
         links in (1u32..3, 1u32..4),
         style in 0u8..4,
-        planes: bool,
+        (planes, ipv6) in any::<(bool, bool)>(),
     ) -> ClosSpec {
         let (leaves, spines, hosts_per_leaf, pods) = shape;
         let cores = if pods > 1 || planes { cores.max(1) } else { cores };
@@ -36,6 +36,7 @@ prop_compose! {
             host_links: if rails || dual_homed { host_links * 2 } else { host_links },
             rails,
             dual_homed,
+            ipv6,
         }
     }
 }

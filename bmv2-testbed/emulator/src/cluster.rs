@@ -16,7 +16,7 @@ use topology::{Fabric, NicId};
 
 use crate::job::{IterationSpec, TrainingEffect, TrainingJob};
 use crate::nic::NicScheduler;
-use crate::roce::{self, FlowAddresses, OVERHEAD, PacketBody};
+use crate::roce::{self, FlowAddresses, PacketBody};
 use crate::scale::TimeScale;
 use crate::transport::{
     MessageSegment, TransportReceiver, TransportReply, TransportSender, TransportSettings,
@@ -269,7 +269,8 @@ impl HostCluster {
             let body = PacketBody::Data { psn, payload, first, last };
             roce::write_packet(&connection.forward, body, &mut self.packet);
             out.send_packet(nic as u32, &self.packet);
-            self.nics[nic].occupy_link(payload + OVERHEAD, now);
+            let overhead = roce::overhead_from(connection.forward.source.1);
+            self.nics[nic].occupy_link(payload + overhead, now);
             if connection.sender.can_send() {
                 self.nics[nic].enqueue_connection(index);
             }

@@ -14,7 +14,7 @@ use switch::Nanos;
 use topology::{Fabric, HostId, NicId};
 
 use crate::nic::NicScheduler;
-use crate::roce::{OVERHEAD, PacketBody};
+use crate::roce::{self, PacketBody};
 use crate::transport::{
     MessageSegment, TransportReceiver, TransportReply, TransportSender, TransportSettings,
 };
@@ -45,6 +45,8 @@ struct OutgoingFlow {
     sender: TransportSender,
     nic: NicId,
     bytes: u64,
+    /// Bytes around the payload of each packet.
+    overhead: u32,
 }
 
 /// A NIC and the time at which it can send again.
@@ -68,7 +70,8 @@ impl EmulatedHost {
             if fabric.nic(flow.src).host == host {
                 let sender = TransportSender::new(settings);
                 let (nic, bytes) = (flow.src, flow.bytes.round() as u64);
-                ends.outgoing.insert(index, OutgoingFlow { sender, nic, bytes });
+                let overhead = roce::overhead_from(fabric.nic(nic).ip);
+                ends.outgoing.insert(index, OutgoingFlow { sender, nic, bytes, overhead });
             }
             if fabric.nic(flow.dst).host == host {
                 ends.incoming.insert(index, TransportReceiver::new(settings));
@@ -206,7 +209,7 @@ impl EmulatedHost {
             let body = PacketBody::Data { psn, payload, first, last };
             let flow = index as u32;
             self.packets.push_back(HostPacket { flow, body });
-            wire.scheduler.occupy_link(payload + OVERHEAD, now);
+            wire.scheduler.occupy_link(payload + outgoing.overhead, now);
             if outgoing.sender.can_send() {
                 wire.scheduler.enqueue_connection(index);
             }
@@ -285,7 +288,7 @@ mod tests {
     #[test]
     fn both_directions_run_at_the_rate_of_the_link() {
         // 245 packets; the last is on the wire alone, so that 244 wires' times have passed.
-        let packet_ns = u64::from(crate::roce::MTU + OVERHEAD) * 800;
+        let packet_ns = u64::from(roce::MTU + roce::OVERHEAD) * 800;
         assert_eq!(exchange(|_| true), 244 * packet_ns);
     }
 

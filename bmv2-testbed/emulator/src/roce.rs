@@ -1,11 +1,11 @@
-//! RoCEv2 packets as real NICs frame them: Ethernet, IPv4, UDP to port 4791, the InfiniBand base
+//! RoCEv2 packets as real NICs frame them: Ethernet, IPv4 or IPv6, UDP to port 4791, the InfiniBand base
 //! transport header (BTH), payload, and the invariant checksum (ICRC).
 //!
 //! The [`transport`](crate::transport) decides what to send; this module is the packet format.
 //! Checksums are real and are verified on receipt, so a switch that damages a packet, or rewrites a
 //! field that RoCEv2 does not allow to change on the way, causes a [`PacketError`].
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use topology::MacAddress;
 
@@ -13,18 +13,21 @@ use topology::MacAddress;
 pub const UDP_PORT: u16 = 4791;
 /// Bytes of payload in a full packet: the largest path MTU of InfiniBand.
 pub const MTU: u32 = 4096;
-/// Bytes around the payload of a data packet: Ethernet 14, IPv4 20, UDP 8, BTH 12, ICRC 4.
+/// Bytes around the payload of a data packet over IPv4: Ethernet 14, IPv4 20, UDP 8, BTH 12, ICRC 4.
 pub const OVERHEAD: u32 = 14 + 20 + 8 + 12 + 4;
 /// Packet sequence numbers count modulo 2^24.
 pub const PSN_MASK: u32 = 0xFF_FFFF;
 
 const ETHERNET: usize = 14;
-const IPV4: usize = ETHERNET + 20;
-const UDP: usize = IPV4 + 8;
-const BTH: usize = UDP + 12;
+const IPV4: usize = 20;
+const IPV6: usize = 40;
+const UDP: usize = 8;
+const BTH: usize = 12;
 const ICRC: usize = 4;
 const AETH: usize = 4;
 const TTL: u8 = 64;
+const ETHERTYPE_IPV4: u16 = 0x0800;
+const ETHERTYPE_IPV6: u16 = 0x86DD;
 const PROTO_UDP: u8 = 17;
 const DEFAULT_PARTITION: u16 = 0xFFFF;
 /// AETH syndrome of an acknowledgement without credit count (InfiniBand §9.7.5.1.2).
@@ -35,10 +38,10 @@ const SYNDROME_SEQUENCE_ERROR: u8 = 0b0110_0000;
 /// Source and destination of the packets of one direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowAddresses {
-    /// Sender: Ethernet and IPv4 address.
-    pub source: (MacAddress, Ipv4Addr),
+    /// Sender: Ethernet and IP address.
+    pub source: (MacAddress, IpAddr),
     /// Receiver; its Ethernet address is rewritten by the switch it is connected to.
-    pub destination: (MacAddress, Ipv4Addr),
+    pub destination: (MacAddress, IpAddr),
     /// UDP source port, the entropy that ECMP hashes and that pins match.
     pub udp_src_port: u16,
     /// Queue pair of the receiver, `0..2^24`.
@@ -77,8 +80,8 @@ pub enum PacketError {
     /// Too short, or a length field disagrees with the length.
     #[error("the packet is truncated, or a length field disagrees with its length")]
     BadLength,
-    /// Not IPv4 without options carrying UDP to port 4791.
-    #[error("not IPv4 without options with UDP to port 4791")]
+    /// Not IPv4 without options or IPv6 without extensions, carrying UDP to port 4791.
+    #[error("not plain IPv4 or IPv6 with UDP to port 4791")]
     NotRoce,
     /// The IPv4 header checksum is wrong.
     #[error("wrong IPv4 checksum")]
@@ -91,15 +94,21 @@ pub enum PacketError {
     UnknownOpcode(u8),
 }
 
+/// Bytes around the payload of a data packet from this address.
+pub fn overhead_from(source: IpAddr) -> u32 {
+    if source.is_ipv4() { OVERHEAD } else { OVERHEAD + (IPV6 - IPV4) as u32 }
+}
+
 /// Replaces the content of `bytes` by a packet.
 pub fn write_packet(route: &FlowAddresses, body: PacketBody, bytes: &mut Vec<u8>) {
     let (content, _) = content_length(body);
     bytes.clear();
     write_ethernet(bytes, route);
-    write_ipv4(bytes, route, BTH - ETHERNET + content + ICRC);
-    write_udp(bytes, route, BTH - IPV4 + content + ICRC);
+    let datagram = UDP + BTH + content + ICRC;
+    let ip_header = write_ip(bytes, route, datagram);
+    write_udp(bytes, route, datagram);
     write_transport_header(route.queue_pair, body, bytes);
-    let icrc = invariant_checksum(bytes);
+    let icrc = invariant_checksum(&bytes[ETHERNET..], ip_header);
     bytes.extend(icrc.to_le_bytes());
 }
 
@@ -118,7 +127,7 @@ pub fn write_datagram(queue_pair: u32, body: PacketBody, bytes: &mut Vec<u8>) {
 pub fn read_datagram(bytes: &[u8]) -> Result<(u32, PacketBody), PacketError> {
     let body_end = bytes.len().checked_sub(ICRC).ok_or(PacketError::BadLength)?;
     let (covered, checksum) = bytes.split_at(body_end);
-    let (header, content) = covered.split_at_checked(BTH - UDP).ok_or(PacketError::BadLength)?;
+    let (header, content) = covered.split_at_checked(BTH).ok_or(PacketError::BadLength)?;
     if crc32fast::hash(covered).to_le_bytes() != *checksum {
         return Err(PacketError::BadIcrc);
     }
@@ -141,26 +150,53 @@ fn write_transport_header(queue_pair: u32, body: PacketBody, bytes: &mut Vec<u8>
 }
 
 /// Queue pair and content of a whole, undamaged packet; an error for anything else. Bytes after the
-/// IPv4 packet (Ethernet padding) are ignored.
+/// IP packet (Ethernet padding) are ignored.
 pub fn read_packet(bytes: &[u8]) -> Result<(u32, PacketBody), PacketError> {
-    let header = bytes.get(..BTH).ok_or(PacketError::BadLength)?;
-    let is_roce = header[12..15] == [0x08, 0x00, 0x45] && header[23] == PROTO_UDP;
-    if !is_roce || read_u16(header, IPV4 + 2) != UDP_PORT {
-        return Err(PacketError::NotRoce);
-    }
-    let end = ETHERNET + usize::from(read_u16(header, ETHERNET + 2));
-    let body_end = end.checked_sub(ICRC).ok_or(PacketError::BadLength)?;
-    let udp_length = usize::from(read_u16(header, IPV4 + 4));
-    if end > bytes.len() || body_end < BTH || udp_length != end - IPV4 {
+    let packet = bytes.get(ETHERNET..).ok_or(PacketError::BadLength)?;
+    let (ip_header, length) = read_ip(read_u16(bytes, 12), packet)?;
+    let body_start = ip_header + UDP + BTH;
+    let body_end = length.checked_sub(ICRC).ok_or(PacketError::BadLength)?;
+    if length > packet.len() || body_end < body_start {
         return Err(PacketError::BadLength);
     }
-    if ones_complement_sum(&header[ETHERNET..IPV4]) != 0xFFFF {
-        return Err(PacketError::BadIpChecksum);
+    if read_u16(packet, ip_header + 2) != UDP_PORT {
+        return Err(PacketError::NotRoce);
     }
-    if invariant_checksum(&bytes[..body_end]).to_le_bytes() != bytes[body_end..end] {
+    if usize::from(read_u16(packet, ip_header + 4)) != length - ip_header {
+        return Err(PacketError::BadLength);
+    }
+    if invariant_checksum(&packet[..body_end], ip_header).to_le_bytes() != packet[body_end..length]
+    {
         return Err(PacketError::BadIcrc);
     }
-    read_body(&header[UDP..], &bytes[BTH..body_end]).map(|body| (read_u24(header, UDP + 5), body))
+    let transport = &packet[ip_header + UDP..];
+    let body = read_body(transport, &packet[body_start..body_end])?;
+    Ok((read_u24(transport, 5), body))
+}
+
+/// Length of the IP header, and of the packet with it.
+fn read_ip(ether_type: u16, packet: &[u8]) -> Result<(usize, usize), PacketError> {
+    match (ether_type, packet.first()) {
+        (ETHERTYPE_IPV4, Some(0x45)) => {
+            let header = packet.get(..IPV4).ok_or(PacketError::BadLength)?;
+            if header[9] != PROTO_UDP {
+                return Err(PacketError::NotRoce);
+            }
+            if ones_complement_sum(header) != 0xFFFF {
+                return Err(PacketError::BadIpChecksum);
+            }
+            Ok((IPV4, usize::from(read_u16(header, 2))))
+        }
+        (ETHERTYPE_IPV6, Some(0x60..=0x6F)) => {
+            let header = packet.get(..IPV6).ok_or(PacketError::BadLength)?;
+            if header[6] != PROTO_UDP {
+                return Err(PacketError::NotRoce);
+            }
+            Ok((IPV6, IPV6 + usize::from(read_u16(header, 4))))
+        }
+        (_, None) => Err(PacketError::BadLength),
+        _ => Err(PacketError::NotRoce),
+    }
 }
 
 /// Decodes a base transport header and the content after it.
@@ -217,21 +253,37 @@ fn content_length(body: PacketBody) -> (usize, u8) {
 fn write_ethernet(bytes: &mut Vec<u8>, route: &FlowAddresses) {
     bytes.extend(route.destination.0.0);
     bytes.extend(route.source.0.0);
-    bytes.extend([0x08, 0x00]);
+    let ether_type = if route.source.1.is_ipv4() { ETHERTYPE_IPV4 } else { ETHERTYPE_IPV6 };
+    bytes.extend(ether_type.to_be_bytes());
 }
 
-fn write_ipv4(bytes: &mut Vec<u8>, route: &FlowAddresses, length: usize) {
+/// Writes the header before a datagram of `length` bytes and returns its own length.
+fn write_ip(bytes: &mut Vec<u8>, route: &FlowAddresses, length: usize) -> usize {
     let start = bytes.len();
-    bytes.extend([0x45, 0]);
-    bytes.extend((length as u16).to_be_bytes());
-    bytes.extend([0, 0, 0x40, 0, TTL, PROTO_UDP, 0, 0]);
-    bytes.extend(route.source.1.octets());
-    bytes.extend(route.destination.1.octets());
-    let checksum = !ones_complement_sum(&bytes[start..]);
-    bytes[start + 10..start + 12].copy_from_slice(&checksum.to_be_bytes());
+    let addresses = [route.source.1, route.destination.1];
+    if addresses[0].is_ipv4() {
+        bytes.extend([0x45, 0]);
+        bytes.extend(((IPV4 + length) as u16).to_be_bytes());
+        bytes.extend([0, 0, 0x40, 0, TTL, PROTO_UDP, 0, 0]);
+    } else {
+        bytes.extend([0x60, 0, 0, 0]);
+        bytes.extend((length as u16).to_be_bytes());
+        bytes.extend([PROTO_UDP, TTL]);
+    }
+    for address in addresses {
+        match address {
+            IpAddr::V4(address) => bytes.extend(address.octets()),
+            IpAddr::V6(address) => bytes.extend(address.octets()),
+        }
+    }
+    if addresses[0].is_ipv4() {
+        let checksum = !ones_complement_sum(&bytes[start..]);
+        bytes[start + 10..start + 12].copy_from_slice(&checksum.to_be_bytes());
+    }
+    bytes.len() - start
 }
 
-/// The UDP checksum stays 0 (none): RoCEv2 leaves integrity to the ICRC.
+/// The UDP checksum stays 0 (none), over IPv6 too: RoCEv2 leaves integrity to the ICRC.
 fn write_udp(bytes: &mut Vec<u8>, route: &FlowAddresses, length: usize) {
     bytes.extend(route.udp_src_port.to_be_bytes());
     bytes.extend(UDP_PORT.to_be_bytes());
@@ -239,19 +291,30 @@ fn write_udp(bytes: &mut Vec<u8>, route: &FlowAddresses, length: usize) {
     bytes.extend([0, 0]);
 }
 
-/// CRC-32 over a dummy local route header of ones and the packet from IPv4 on, with the fields
-/// that may change on the way (traffic class, TTL, both checksums, congestion marks) read as ones
-/// (InfiniBand annex A17, RoCEv2).
-fn invariant_checksum(packet: &[u8]) -> u32 {
-    let mut masked = [0xFF; 8 + BTH - ETHERNET];
-    masked[8..].copy_from_slice(&packet[ETHERNET..BTH]);
-    let (ip, udp, bth) = (8, 8 + IPV4 - ETHERNET, 8 + UDP - ETHERNET);
-    for variant in [ip + 1, ip + 8, ip + 10, ip + 11, udp + 6, udp + 7, bth + 4] {
+/// CRC-32 over a dummy local route header of ones and the packet from its IP header on, with the
+/// fields that may change on the way read as ones: traffic class, flow label, TTL or hop limit, both
+/// checksums, congestion marks (InfiniBand annex A17, RoCEv2).
+fn invariant_checksum(packet: &[u8], ip_header: usize) -> u32 {
+    let headers = ip_header + UDP + BTH;
+    let mut masked = [0xFF; 8 + IPV6 + UDP + BTH];
+    masked[8..8 + headers].copy_from_slice(&packet[..headers]);
+    let (ip, udp) = (8, 8 + ip_header);
+    if ip_header == IPV4 {
+        for variant in [ip + 1, ip + 8, ip + 10, ip + 11] {
+            masked[variant] = 0xFF;
+        }
+    } else {
+        masked[ip] |= 0x0F;
+        for variant in [ip + 1, ip + 2, ip + 3, ip + 7] {
+            masked[variant] = 0xFF;
+        }
+    }
+    for variant in [udp + 6, udp + 7, udp + UDP + 4] {
         masked[variant] = 0xFF;
     }
     let mut crc = crc32fast::Hasher::new();
-    crc.update(&masked);
-    crc.update(&packet[BTH..]);
+    crc.update(&masked[..8 + headers]);
+    crc.update(&packet[headers..]);
     crc.finalize()
 }
 
@@ -274,19 +337,23 @@ fn read_u24(bytes: &[u8], at: usize) -> u32 {
 mod tests {
     use super::*;
 
-    fn route() -> FlowAddresses {
-        FlowAddresses {
-            source: (MacAddress([2, 0, 10, 0, 1, 1]), Ipv4Addr::new(10, 0, 1, 1)),
-            destination: (MacAddress([2, 0, 10, 0, 2, 1]), Ipv4Addr::new(10, 0, 2, 1)),
+    /// The same route over both versions.
+    fn routes() -> [FlowAddresses; 2] {
+        let route = |src: &str, dst: &str| FlowAddresses {
+            source: (MacAddress([2, 0, 10, 0, 1, 1]), src.parse().unwrap()),
+            destination: (MacAddress([2, 0, 10, 0, 2, 1]), dst.parse().unwrap()),
             udp_src_port: 0xC123,
             queue_pair: 0x12_3456,
-        }
+        };
+        [route("10.0.1.1", "10.0.2.1"), route("fd00:0:0:1::1", "fd00:0:0:2::1")]
     }
 
-    fn written(body: PacketBody) -> Vec<u8> {
-        let mut bytes = vec![1, 2, 3];
-        write_packet(&route(), body, &mut bytes);
-        bytes
+    fn written(body: PacketBody) -> [Vec<u8>; 2] {
+        routes().map(|route| {
+            let mut bytes = vec![1, 2, 3];
+            write_packet(&route, body, &mut bytes);
+            bytes
+        })
     }
 
     #[test]
@@ -301,7 +368,9 @@ mod tests {
             PacketBody::Nak { psn: 8 },
         ];
         for body in bodies {
-            assert_eq!(read_packet(&written(body)), Ok((0x12_3456, body)));
+            for packet in written(body) {
+                assert_eq!(read_packet(&packet), Ok((0x12_3456, body)));
+            }
             let mut datagram = vec![7];
             write_datagram(0x12_3456, body, &mut datagram);
             assert_eq!(read_datagram(&datagram), Ok((0x12_3456, body)));
@@ -313,35 +382,42 @@ mod tests {
 
     #[test]
     fn only_fields_that_may_change_can_be_rewritten() {
-        let sent = written(PacketBody::Ack { psn: 1 });
-        let changed = |at: usize| {
-            let mut bytes = sent.clone();
+        let [ipv4, ipv6] = written(PacketBody::Ack { psn: 1 });
+        let changed = |sent: &[u8], at: usize| {
+            let mut bytes = sent.to_vec();
             bytes[at] ^= 0x20;
-            bytes[24..26].fill(0);
-            let checksum = !ones_complement_sum(&bytes[14..34]);
-            bytes[24..26].copy_from_slice(&checksum.to_be_bytes());
+            if sent.len() == ipv4.len() {
+                bytes[24..26].fill(0);
+                let checksum = !ones_complement_sum(&bytes[14..34]);
+                bytes[24..26].copy_from_slice(&checksum.to_be_bytes());
+            }
             read_packet(&bytes).map(|_| ())
         };
-        let (mac, dscp, ttl, source, port, psn) = (0, 15, 22, 29, 34, 53);
-        for at in [mac, dscp, ttl] {
-            assert_eq!(changed(at), Ok(()), "byte {at}");
-        }
-        for at in [source, port, psn] {
-            assert_eq!(changed(at), Err(PacketError::BadIcrc), "byte {at}");
+        // Ethernet address, DSCP, flow label, TTL or hop limit; then source, port, sequence number.
+        for (sent, free, fixed) in
+            [(&ipv4, vec![0, 15, 22], [29, 34, 53]), (&ipv6, vec![0, 15, 16, 21], [37, 54, 73])]
+        {
+            for at in free {
+                assert_eq!(changed(sent, at), Ok(()), "byte {at}");
+            }
+            for at in fixed {
+                assert_eq!(changed(sent, at), Err(PacketError::BadIcrc), "byte {at}");
+            }
         }
     }
 
     #[test]
     fn damaged_packets_do_not_panic() {
-        let sent = written(PacketBody::Ack { psn: 1 });
-        for length in 0..sent.len() {
-            assert!(read_packet(&sent[..length]).is_err());
-        }
-        for at in 0..sent.len() {
-            for value in 0..=255 {
-                let mut bytes = sent.clone();
-                bytes[at] = value;
-                let _ = read_packet(&bytes);
+        for sent in written(PacketBody::Ack { psn: 1 }) {
+            for length in 0..sent.len() {
+                assert!(read_packet(&sent[..length]).is_err());
+            }
+            for at in 0..sent.len() {
+                for value in 0..=255 {
+                    let mut bytes = sent.clone();
+                    bytes[at] = value;
+                    let _ = read_packet(&bytes);
+                }
             }
         }
     }
@@ -355,6 +431,6 @@ mod tests {
         let byte = |at: usize| u8::from_str_radix(&words[at..at + 2], 16).unwrap();
         let packet: Vec<u8> = (0..words.len()).step_by(2).map(byte).collect();
         let (covered, icrc) = packet.split_at(packet.len() - ICRC);
-        assert_eq!(invariant_checksum(covered).to_le_bytes(), *icrc);
+        assert_eq!(invariant_checksum(&covered[ETHERNET..], IPV4).to_le_bytes(), *icrc);
     }
 }

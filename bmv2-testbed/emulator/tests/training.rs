@@ -75,7 +75,8 @@ impl Routes {
             let nic = fabric.nic(id);
             let mac = nic.mac.0.iter().fold(0, |mac, byte| mac << 8 | u128::from(*byte));
             let port = port_towards(fabric, switch, id);
-            (u128::from(u32::from(nic.ip)), [u128::from(port), mac])
+            let std::net::IpAddr::V4(ip) = nic.ip else { panic!("an IPv4 fabric") };
+            (ip.to_bits().into(), [u128::from(port), mac])
         };
         let is_inside = |link: &LinkId| matches!(fabric.link(*link).to.node, FabricNode::Switch(_));
         let ports = fabric.switch(switch).ports.iter();
@@ -90,6 +91,8 @@ impl Routes {
         let any = KeyField::Ternary { value: 0, mask: 0 };
         for ((ip, next_hop), level) in self.next_hops.iter().zip(&self.levels) {
             insert(device, "local_host", vec![KeyField::Exact(*ip)], "to_host", next_hop);
+            let guard = vec![KeyField::Exact(next_hop[0]), KeyField::Exact(*ip)];
+            insert(device, "source_guard", guard, "admit", &[]);
             let src = KeyField::Ternary { value: *ip, mask: 0xFFFF_FFFF };
             insert(device, "job_classify", vec![src, any, any, any], "set_job", &[*ip]);
             let class = [*level, level << 3];

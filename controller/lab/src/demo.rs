@@ -62,6 +62,9 @@ pub(crate) struct DemoArgs {
     /// Iterations of the slowest job that are measured, after one that is not
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     iterations: u16,
+    /// Give the hosts IPv6 addresses. Their hashes differ, so ECMP takes other paths
+    #[arg(long)]
+    ipv6: bool,
     /// Fit the communication volumes to the case of Crux §2.2 again and print it; no demo
     #[arg(long)]
     calibrate: bool,
@@ -75,6 +78,14 @@ pub(crate) struct DemoArgs {
     change: Option<String>,
     #[command(flatten)]
     output: FormatArg,
+}
+
+impl DemoArgs {
+    fn scenario_of_seed(&self, seed: u64) -> Result<DemoScenario, CommandError> {
+        let volumes = CALIBRATED.scaled_by(self.comm_scale);
+        let scenario = DemoScenario::paper_testbed(volumes, seed)?;
+        if self.ipv6 { scenario.with_ipv6() } else { Ok(scenario) }
+    }
 }
 
 fn comm_scale(text: &str) -> Result<f64, String> {
@@ -91,16 +102,14 @@ fn time_scale(text: &str) -> Result<TimeScale, String> {
 
 pub(crate) fn run_demo(args: &DemoArgs) -> Result<(), CommandError> {
     if let Some(folder) = &args.documents {
-        let scenario =
-            DemoScenario::paper_testbed(CALIBRATED.scaled_by(args.comm_scale), args.seed)?;
+        let scenario = args.scenario_of_seed(args.seed)?;
         return documents::write_documents(&scenario, folder);
     }
     let runtime = tokio::runtime::Runtime::new().map_err(CommandError::failed)?;
     let training =
         TrainingOptions { scale: args.time_scale, iterations: usize::from(args.iterations) };
     if let Some(file) = &args.change {
-        let scenario =
-            DemoScenario::paper_testbed(CALIBRATED.scaled_by(args.comm_scale), args.seed)?;
+        let scenario = args.scenario_of_seed(args.seed)?;
         let changing =
             policy_change::measure_change(&scenario, files::read_policy_file(file)?, training);
         return runtime.block_on(changing)?.print_report(args.output);
@@ -135,12 +144,10 @@ struct SeedComparison {
 }
 
 async fn all_runs(args: &DemoArgs, training: TrainingOptions) -> Result<DemoRuns, CommandError> {
-    let volumes = CALIBRATED.scaled_by(args.comm_scale);
-    let of_seed =
-        |seed: u64| DemoScenario::paper_testbed(volumes, seed).map(|scenario| (seed, scenario));
-    let seeds = (0..args.seeds).map(|more| of_seed(args.seed.wrapping_add(more)));
-    let scenarios = seeds.collect::<Result<Vec<_>, _>>()?;
-    let scenario = DemoScenario::paper_testbed(volumes, args.seed)?;
+    let seeds = (0..args.seeds).map(|more| args.seed.wrapping_add(more));
+    let scenarios = seeds.map(|seed| Ok((seed, args.scenario_of_seed(seed)?)));
+    let scenarios = scenarios.collect::<Result<Vec<_>, CommandError>>()?;
+    let scenario = args.scenario_of_seed(args.seed)?;
 
     let crew = RunPool::new(training);
     let pairs: Vec<_> = scenarios

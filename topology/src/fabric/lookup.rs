@@ -4,17 +4,17 @@
 //! directed link, and `leaf1-spine1` for all links between two neighbours.
 
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Fabric, LinkEndpoint};
 use crate::ids::{FabricNode, HostId, LinkId, NicId, SwitchId};
 
-/// A range of IPv4 addresses that begin with the same bits.
+/// A range of IP addresses that begin with the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AddressPrefix {
     /// The first address of the range.
-    pub address: Ipv4Addr,
-    /// Number of bits that all addresses share, 0..=32.
+    pub address: IpAddr,
+    /// Number of bits that all addresses share, 0..=32 or 0..=128.
     pub length: u8,
 }
 
@@ -105,19 +105,35 @@ impl Fabric {
         self.nics_on(leaf).map(|nic| self.nic(nic).host).collect()
     }
 
-    /// The addresses that are routed to a leaf, ascending: the /24 of each of its NICs where no NIC
-    /// of another leaf is in it, else the NIC's own /32.
+    /// The addresses that are routed to a leaf, ascending: the /24 or /64 of each of its NICs where
+    /// no NIC of another leaf is in it, else the NIC's own /32 or /128.
     pub fn leaf_prefixes(&self, leaf: SwitchId) -> BTreeSet<AddressPrefix> {
         self.nics_on(leaf).map(|nic| self.prefix_of(self.nic(nic).ip, leaf)).collect()
     }
 
-    fn prefix_of(&self, ip: Ipv4Addr, leaf: SwitchId) -> AddressPrefix {
-        let [a, b, c, _] = ip.octets();
-        let (first, last) = (Ipv4Addr::new(a, b, c, 0), Ipv4Addr::new(a, b, c, 255));
-        let mut neighbours = self.structure.nic_addresses.range(first..=last);
+    fn prefix_of(&self, ip: IpAddr, leaf: SwitchId) -> AddressPrefix {
+        let (subnet, last) = subnet_of(ip);
+        let mut neighbours = self.structure.nic_addresses.range(subnet.address..=last);
         match neighbours.all(|(_, &nic)| self.leaf_of(nic) == leaf) {
-            true => AddressPrefix { address: first, length: 24 },
-            false => AddressPrefix { address: ip, length: 32 },
+            true => subnet,
+            false => AddressPrefix { address: ip, length: if ip.is_ipv4() { 32 } else { 128 } },
+        }
+    }
+}
+
+/// The usual subnet of an address, and the last address of it.
+fn subnet_of(ip: IpAddr) -> (AddressPrefix, IpAddr) {
+    match ip {
+        IpAddr::V4(ip) => {
+            let first = ip.to_bits() & !0xFF;
+            let last = Ipv4Addr::from_bits(first | 0xFF);
+            (AddressPrefix { address: Ipv4Addr::from_bits(first).into(), length: 24 }, last.into())
+        }
+        IpAddr::V6(ip) => {
+            let host = u128::from(u64::MAX);
+            let first = ip.to_bits() & !host;
+            let last = Ipv6Addr::from_bits(first | host);
+            (AddressPrefix { address: Ipv6Addr::from_bits(first).into(), length: 64 }, last.into())
         }
     }
 }

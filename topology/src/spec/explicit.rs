@@ -5,7 +5,7 @@
 //! [`crate::check_fabric`].
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use super::{
     FabricDocument, FabricFieldError, HostDocument, LinkDocument, SwitchDocument, checked_speed,
@@ -212,7 +212,7 @@ fn parse_hosts(
 /// Addresses used so far, with the field that used each.
 #[derive(Default)]
 struct UsedAddresses {
-    ips: BTreeMap<Ipv4Addr, String>,
+    ips: BTreeMap<IpAddr, String>,
     macs: BTreeMap<MacAddress, String>,
 }
 
@@ -221,7 +221,7 @@ impl UsedAddresses {
         &mut self,
         index: usize,
         host: &HostDocument,
-    ) -> Result<Vec<(Ipv4Addr, MacAddress)>, FabricFieldError> {
+    ) -> Result<Vec<(IpAddr, MacAddress)>, FabricFieldError> {
         let (ips, macs) = (host.ips.len(), host.macs.len());
         if macs != 0 && macs != ips {
             let problem = format!("{macs} for {ips} ips; give one for each or none");
@@ -235,9 +235,10 @@ impl UsedAddresses {
         index: usize,
         host: &HostDocument,
         nic: usize,
-    ) -> Result<(Ipv4Addr, MacAddress), FabricFieldError> {
+    ) -> Result<(IpAddr, MacAddress), FabricFieldError> {
         let field = format!("hosts[{index}].ips[{nic}]");
-        let ip = parse_address(&host.ips[nic], &field, "not an IPv4 address such as 10.0.1.1")?;
+        let ip =
+            parse_address(&host.ips[nic], &field, "no IP address, such as 10.0.1.1 or fd00::1")?;
         claim_address(&mut self.ips, ip, field)?;
         let field = format!("hosts[{index}].macs[{nic}]");
         let mac = match host.macs.get(nic) {

@@ -13,8 +13,9 @@
 use std::collections::BTreeMap;
 
 use planner::{Flow, Job, JobId, ModelProfile};
-use topology::document::DocumentFormat;
-use topology::{Fabric, HostId, clos, examples, spec};
+use topology::document::{self, DocumentFormat};
+use topology::spec::FabricDocument;
+use topology::{Fabric, HostId, clos, examples};
 
 use command_io::CommandError;
 
@@ -158,17 +159,18 @@ impl DemoScenario {
         Self::on_testbed(&TESTBED, volumes, seed)
     }
 
+    /// The same with IPv6 addresses; ids of hosts and NICs do not depend on addresses.
+    pub(super) fn with_ipv6(self) -> Result<Self, CommandError> {
+        Ok(Self { fabric: testbed_fabric(IpVersion::V6)?, ..self })
+    }
+
     /// The testbed of Crux §6.1 with other jobs.
     pub(crate) fn on_testbed(
         placed: &[ScenarioJob<'_>],
         volumes: AllReduceVolumes,
         seed: u64,
     ) -> Result<Self, CommandError> {
-        let name = "crux-testbed";
-        let text = examples::example_text(name).unwrap_or_default();
-        let fabric =
-            spec::parse_fabric(text, DocumentFormat::Toml, name).map_err(CommandError::document)?;
-        Self::place_jobs(fabric, placed, volumes, seed)
+        Self::place_jobs(testbed_fabric(IpVersion::V4)?, placed, volumes, seed)
     }
 
     /// The case of Crux §2.2: the hosts of two leaves, which one spine joins by just what the GPT
@@ -220,6 +222,25 @@ impl DemoScenario {
             .collect::<Result<_, _>>()?;
         Ok(Self { fabric, jobs, seed })
     }
+}
+
+/// The addresses of a fabric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum IpVersion {
+    V4,
+    V6,
+}
+
+/// The testbed of Crux §6.1.
+fn testbed_fabric(addresses: IpVersion) -> Result<Fabric, CommandError> {
+    let name = "crux-testbed";
+    let text = examples::example_text(name).unwrap_or_default();
+    let mut document: FabricDocument = document::parse_document(text, DocumentFormat::Toml, name)
+        .map_err(CommandError::document)?;
+    if let Some(clos) = &mut document.clos {
+        clos.ipv6 = addresses == IpVersion::V6;
+    }
+    Fabric::try_from(&document).map_err(CommandError::document)
 }
 
 fn build_job(

@@ -12,7 +12,7 @@ use controller::pipelines::fabric::port_level_counts;
 use controller::southbound::{DesiredTables, SwitchAddress, SwitchClient, SwitchTarget};
 use p4::codec::CounterValue;
 use p4::entry::EntryKey;
-use p4::fabric::{self as rows, FiveTuple, PortNumber, PriorityLevel};
+use p4::fabric::{self as rows, FlowKey, PinPoint, PortNumber, PriorityLevel};
 use p4::{ForwardingPipeline, diff_tables};
 use planner::{Plan, PlannedFlow};
 use topology::{Fabric, FabricNode, SwitchId};
@@ -153,11 +153,13 @@ impl SwitchAuditor {
     /// Bytes that matched the pin of a flow at its source leaf.
     fn pinned_bytes(&self, flow: &PlannedFlow, matched: &PinCounts) -> u64 {
         let [src, dst] = [flow.src, flow.dst].map(|nic| self.fabric.nic(nic).ip);
-        let five_tuple = FiveTuple::for_roce(src, dst, flow.udp_src_port);
+        let flow_key = FlowKey::for_roce(src, dst, flow.udp_src_port);
+        let entry = self.fabric.link(self.fabric.nic(flow.src).uplink).to.port;
+        let point = PortNumber::new(entry).ok().map(PinPoint::Edge);
         // The key does not depend on the action of the pin.
-        let key = rows::flow_pin(&five_tuple, 0, NonZeroU32::MIN).key;
-        let leaf = matched.get(&self.fabric.leaf_of(flow.src));
-        leaf.and_then(|pins| pins.get(&key)).map_or(0, |count| count.bytes)
+        let pin = point.and_then(|at| rows::flow_pin(at, &flow_key, 0, NonZeroU32::MIN));
+        let counts = matched.get(&self.fabric.leaf_of(flow.src)).zip(pin);
+        counts.and_then(|(pins, pin)| pins.get(&pin.key)).map_or(0, |count| count.bytes)
     }
 
     /// The switch ports that a planned flow leaves by.

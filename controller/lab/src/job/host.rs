@@ -4,7 +4,7 @@
 //! messages.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -191,7 +191,7 @@ impl FlowSockets {
 }
 
 /// The addresses of this host's end of a flow and of the other.
-fn flow_addresses(fabric: &Fabric, flow: &Flow, host: HostId) -> Option<(Ipv4Addr, Ipv4Addr)> {
+fn flow_addresses(fabric: &Fabric, flow: &Flow, host: HostId) -> Option<(IpAddr, IpAddr)> {
     let (src, dst) = (fabric.nic(flow.src), fabric.nic(flow.dst));
     if src.host == host {
         Some((src.ip, dst.ip))

@@ -39,16 +39,30 @@ impl JobFields<'_> {
         job: &Job,
         profile: Option<&ModelProfile>,
     ) -> Result<FlowDrafts, DocumentFieldError> {
-        match (&document.flows, &document.collective) {
+        let flows: FlowDrafts = match (&document.flows, &document.collective) {
             (Some(_), Some(_)) => {
-                Err(self.field_error("collective", "stands beside `flows`; one of both".to_owned()))
+                let problem = "stands beside `flows`; one of both".to_owned();
+                return Err(self.field_error("collective", problem));
             }
-            (Some(flows), None) => {
-                (0..flows.len()).map(|index| self.resolve_stated_flow(flows, index)).collect()
-            }
-            (None, Some(_)) => self.derive_flows(document, job, profile),
-            (None, None) => Ok(Vec::new()),
+            (Some(flows), None) => (0..flows.len())
+                .map(|index| self.resolve_stated_flow(flows, index))
+                .collect::<Result<_, _>>()?,
+            (None, Some(_)) => self.derive_flows(document, job, profile)?,
+            (None, None) => Vec::new(),
+        };
+        match flows.iter().find(|flow| !self.is_one_ip_version(flow)) {
+            Some(flow) => Err(self.field_error(&flow.field, self.describe_addresses(flow))),
+            None => Ok(flows),
         }
+    }
+
+    fn is_one_ip_version(&self, flow: &FlowDraft) -> bool {
+        self.fabric.nic(flow.src).ip.is_ipv4() == self.fabric.nic(flow.dst).ip.is_ipv4()
+    }
+
+    fn describe_addresses(&self, flow: &FlowDraft) -> String {
+        let [src, dst] = [flow.src, flow.dst].map(|nic| self.fabric.nic(nic).ip);
+        format!("from {src} to {dst}; a connection has addresses of one IP version")
     }
 
     fn resolve_stated_flow(

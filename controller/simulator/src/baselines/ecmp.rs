@@ -7,6 +7,8 @@
 //! other; the choice is the remainder by the number of next hops. Switches have hashes of their
 //! own; the choice stands for any that spreads evenly.
 
+use std::net::IpAddr;
+
 use planner::{Flow, PlanInput};
 use topology::{Fabric, LinkId, SwitchId};
 
@@ -49,8 +51,12 @@ fn device_id(fabric: &Fabric, switch: SwitchId) -> u64 {
 fn five_tuple_hash(fabric: &Fabric, flow: &Flow) -> u32 {
     let (src, dst) = (fabric.nic(flow.src).ip, fabric.nic(flow.dst).ip);
     let mut hash = crc32fast::Hasher::new();
-    hash.update(&src.octets());
-    hash.update(&dst.octets());
+    for address in [src, dst] {
+        match address {
+            IpAddr::V4(address) => hash.update(&address.octets()),
+            IpAddr::V6(address) => hash.update(&address.octets()),
+        }
+    }
     hash.update(&[PROTOCOL]);
     hash.update(&flow.udp_src_port.to_be_bytes());
     hash.update(&ROCE_V2_PORT.to_be_bytes());
