@@ -7,8 +7,8 @@ use std::fmt::{self, Display, Formatter};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::entry::{
-    ActionCall, ActionSpec, CONTROLLER_METADATA, EntryKey, EntryValue, FieldMatch, RowField,
-    TableEntry, TableRow,
+    ActionCall, ActionSpec, CONTROLLER_METADATA, EntryKey, EntryValue, FieldMatch, MeterRates,
+    RowField, TableEntry, TableRow,
 };
 use crate::p4info::{FieldInfo, P4Info, ValueFormat};
 use crate::{TableUpdate, UpdateKind};
@@ -28,8 +28,9 @@ impl P4Info {
     /// use p4::{ForwardingPipeline, fabric};
     ///
     /// let p4info = ForwardingPipeline::embedded_fabric().p4info;
-    /// let flow = fabric::FiveTuple::for_roce([10, 0, 1, 1].into(), [10, 0, 2, 1].into(), 49152);
-    /// let pin = fabric::flow_pin(&flow, 2, NonZeroU32::new(7).unwrap());
+    /// let flow = fabric::FlowKey::for_roce([10, 0, 1, 1], [10, 0, 2, 1], 49152);
+    /// let job = NonZeroU32::new(7).unwrap();
+    /// let pin = fabric::flow_pin(fabric::PinPoint::Transit, &flow, 2, job).unwrap();
     /// assert_eq!(
     ///     p4info.display(&pin).to_string(),
     ///     "flow_pin src=10.0.1.1 dst=10.0.2.1 proto=17 sport=49152 dport=4791 \
@@ -90,6 +91,10 @@ impl Display for P4InfoDisplay<'_, EntryKey> {
 impl Display for P4InfoDisplay<'_, EntryValue> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.p4info.display(&self.value.action))?;
+        if let Some(rates) = &self.value.meter {
+            let MeterRates { cir, cburst, pir, pburst } = rates;
+            write!(f, " meter(cir={cir}, cburst={cburst}, pir={pir}, pburst={pburst})")?;
+        }
         match &self.value.metadata[..] {
             [] | CONTROLLER_METADATA => Ok(()),
             metadata => write!(f, " metadata={metadata:02x?}"),

@@ -99,6 +99,21 @@ pub struct EntryValue {
     /// Opaque bytes that the switch keeps for the controller; nothing is copied for
     /// [`CONTROLLER_METADATA`].
     pub metadata: Cow<'static, [u8]>,
+    /// The rates of its direct meter; without them the meter colours every packet green.
+    pub meter: Option<MeterRates>,
+}
+
+/// The rates of a meter, in bytes or packets per second, and its bursts, in bytes or packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MeterRates {
+    /// Committed rate; above it packets are yellow.
+    pub cir: u64,
+    /// Committed burst.
+    pub cburst: u64,
+    /// Peak rate; above it packets are red.
+    pub pir: u64,
+    /// Peak burst.
+    pub pburst: u64,
 }
 
 /// The action of an entry.
@@ -159,13 +174,19 @@ impl EntryKey {
 
     /// The entry with this key and action and no metadata.
     pub fn with_action(self, action: ActionSpec) -> TableEntry {
-        let metadata = Cow::default();
-        let value = EntryValue { action, metadata };
+        let value = EntryValue { action, metadata: Cow::default(), meter: None };
         TableEntry { key: self, value }
     }
 }
 
 impl TableEntry {
+    /// The entry with these rates of its direct meter, as [`MeterRates::round_down`] gives them.
+    #[must_use]
+    pub fn with_meter(mut self, rates: MeterRates) -> Self {
+        self.value.meter = Some(rates.round_down());
+        self
+    }
+
     /// The entry with [`CONTROLLER_METADATA`] as its metadata. A default action stays as it is:
     /// switches keep no metadata for those.
     #[must_use]
@@ -180,6 +201,29 @@ impl TableEntry {
 impl From<(&EntryKey, &EntryValue)> for TableEntry {
     fn from(parts: (&EntryKey, &EntryValue)) -> Self {
         Self { key: parts.0.clone(), value: parts.1.clone() }
+    }
+}
+
+impl MeterRates {
+    /// One rate: packets within it and a burst of one `burst` are green, others red.
+    pub fn single_rate(rate: u64, burst: u64) -> Self {
+        Self { cir: rate, cburst: burst, pir: rate, pburst: burst }
+    }
+
+    /// The highest rates and bursts not above these that bmv2 returns as they were written; an entry
+    /// with others would never read back equal. bmv2 divides a rate by a million, and truncates the
+    /// product when it is read: 249 comes back as 248. It keeps bursts in 32 bits, all ones for none.
+    #[must_use]
+    pub fn round_down(self) -> Self {
+        const LONGEST_BURST: u64 = u32::MAX as u64 - 1;
+        let is_kept = |rate: u64| (rate as f64 / 1e6 * 1e6) as u64 == rate;
+        let kept = |rate: u64| (0..=rate).rev().find(|rate| is_kept(*rate)).unwrap_or(0);
+        Self {
+            cir: kept(self.cir),
+            cburst: self.cburst.min(LONGEST_BURST),
+            pir: kept(self.pir),
+            pburst: self.pburst.min(LONGEST_BURST),
+        }
     }
 }
 
@@ -244,5 +288,35 @@ impl ActionSpec {
 impl From<ActionCall> for ActionSpec {
     fn from(call: ActionCall) -> Self {
         Self::Direct(call)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What bmv2 returns of a rate.
+    fn read_back(rate: u64) -> u64 {
+        let per_microsecond = rate as f64 / 1_000_000.0;
+        (per_microsecond * 1_000_000.0) as u64
+    }
+
+    #[test]
+    fn rates_are_rounded_down_to_what_bmv2_returns() {
+        for rate in [0, 3, 64, 256, 1_562_500_000, 1_562_500_001, 12_500_000_000] {
+            assert_eq!(MeterRates::single_rate(rate, 9).round_down().cir, rate);
+        }
+        assert_eq!((read_back(249), read_back(251)), (248, 250));
+        for rate in (1..100_000).chain((1..50_000_000_000).step_by(499_999)) {
+            let rounded = MeterRates::single_rate(rate, 9).round_down();
+            assert_eq!((rounded.cir, rounded.pir), (read_back(rounded.cir), rounded.cir));
+            assert!(rounded.cir <= rate && rate - rounded.cir <= 64, "{rate}");
+        }
+    }
+
+    #[test]
+    fn bursts_are_kept_within_32_bits() {
+        let rounded = MeterRates::single_rate(1, 1 << 40).round_down();
+        assert_eq!((rounded.cburst, rounded.pburst), (0xffff_fffe, 0xffff_fffe));
     }
 }

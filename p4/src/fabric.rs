@@ -8,16 +8,19 @@
 mod ids;
 mod values;
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::num::{NonZeroU16, NonZeroU32};
 
 use crate::entry::{
-    ActionCall, ActionSpec, EntryKey, RowField, TableEntry, TableId, WeightedAction,
+    ActionCall, ActionId, ActionSpec, EntryKey, MeterRates, RowField, TableEntry, TableId,
+    WeightedAction,
 };
 
 pub use ids::{PORT_LEVEL, action, table};
+use values::address_bits;
 pub use values::{
-    FiveTuple, HashSlice, Ipv4Prefix, JobMatch, OutOfRange, PortNumber, PriorityLevel, PuntMatch,
+    FlowKey, FlowTransport, HashSlice, IpPrefix, IpVersion, JobMatch, OutOfRange, PinPoint,
+    PortNumber, PriorityLevel, PuntMatch,
 };
 
 /// The EtherType of ARP.
@@ -40,42 +43,99 @@ pub fn acl_punt(matches: &PuntMatch, priority: NonZeroU16, punt: PuntAction) -> 
         PuntAction::Drop => action::DROP,
         PuntAction::Punt => action::PUNT,
     };
-    let action = ActionCall::new(id, []);
-    prioritised_entry(table::ACL_PUNT, matches.match_fields(), priority, action)
+    let table = match matches {
+        PuntMatch::Icmpv6(_) => table::ACL_PUNT6,
+        _ => table::ACL_PUNT,
+    };
+    prioritised_entry(table, matches.match_fields(), priority, ActionCall::new(id, []))
+}
+
+/// `punt_rate`: how many packets per second a port may send to the controller.
+pub fn punt_rate(port: PortNumber, rates: MeterRates) -> TableEntry {
+    port_meter(table::PUNT_RATE, action::LIMIT_PUNTS, port, rates)
+}
+
+/// `source_guard`: an address that the host at this port may send from.
+pub fn source_guard(port: PortNumber, address: IpAddr) -> TableEntry {
+    let table = versioned(IpVersion::of(address), table::SOURCE_GUARD, table::SOURCE_GUARD6);
+    exact_entry(table, [port.into(), address_bits(address)], ActionCall::new(action::ADMIT, []))
+}
+
+/// `arp_answer` or `nd_answer`: the Ethernet address that the switch gives to hosts that ask for
+/// one of these addresses.
+pub fn neighbour_answer(prefix: IpPrefix, mac: [u8; 6]) -> TableEntry {
+    let version = prefix.version();
+    let action = versioned(version, action::ANSWER_ARP, action::ANSWER_ND);
+    let table = versioned(version, table::ARP_ANSWER, table::ND_ANSWER);
+    EntryKey::for_row(table, prefix.lpm_field(1).into_iter().collect(), 0)
+        .with_action(ActionCall::new(action, [mac_bits(mac)]).into())
 }
 
 /// `local_host`: a host of this leaf, the port it is at, and its Ethernet address.
-pub fn local_host(host: Ipv4Addr, port: PortNumber, mac: [u8; 6]) -> TableEntry {
-    let mac = mac.iter().fold(0, |mac, byte| mac << 8 | u128::from(*byte));
-    let action = ActionCall::new(action::TO_HOST, [port.into(), mac]);
-    exact_entry(table::LOCAL_HOST, [host.to_bits().into()], action)
+pub fn local_host(host: IpAddr, port: PortNumber, mac: [u8; 6]) -> TableEntry {
+    let table = versioned(IpVersion::of(host), table::LOCAL_HOST, table::LOCAL_HOST6);
+    let action = ActionCall::new(action::TO_HOST, [port.into(), mac_bits(mac)]);
+    exact_entry(table, [address_bits(host)], action)
 }
 
 /// `dst_leaf`: the leaf behind which addresses are. Needs the leaf's [`ecmp_group`].
-pub fn dst_leaf(prefix: Ipv4Prefix, leaf: u16) -> TableEntry {
+pub fn dst_leaf(prefix: IpPrefix, leaf: u16) -> TableEntry {
     let action = ActionCall::new(action::SET_DST_LEAF, [leaf.into()]);
-    EntryKey::for_row(table::DST_LEAF, prefix.lpm_field(1).into_iter().collect(), 0)
+    let table = versioned(prefix.version(), table::DST_LEAF, table::DST_LEAF6);
+    EntryKey::for_row(table, prefix.lpm_field(1).into_iter().collect(), 0)
         .with_action(action.into())
 }
 
-/// `flow_pin`: one flow's path and job. Needs [`path`] rows with this number, and the job's
-/// [`job_qos`] where the flow enters the fabric.
-pub fn flow_pin(flow: &FiveTuple, path: u16, job: NonZeroU32) -> TableEntry {
-    let action = ActionCall::new(action::PIN, [path.into(), job.get().into()]);
-    let key = [
-        flow.src.to_bits().into(),
-        flow.dst.to_bits().into(),
-        flow.protocol.into(),
-        flow.sport.into(),
-        flow.dport.into(),
-    ];
-    exact_entry(table::FLOW_PIN, key, action)
+/// `flow_pin` and its kin: one flow's path and job. Needs [`path`] rows with this number, and the
+/// job's [`job_qos`] where the flow enters the fabric. `None` if its addresses are of two versions.
+pub fn flow_pin(point: PinPoint, flow: &FlowKey, path: u16, job: NonZeroU32) -> Option<TableEntry> {
+    let version = flow.version()?;
+    let [src, dst] = [flow.src, flow.dst].map(address_bits);
+    // An edge port of IPv6 stands for the source, which the guard has checked.
+    let src = match (version, point) {
+        (IpVersion::V6, PinPoint::Edge(port)) => port.into(),
+        _ => src,
+    };
+    let sport = flow.sport.into();
+    let arguments = [path.into(), job.get().into()];
+    let with_job = |id| ActionCall::new(id, arguments);
+    let in_transit = || ActionCall::new(action::PIN_TRANSIT, [path.into()]);
+    Some(match flow.transport {
+        FlowTransport::Port { protocol, dport } => {
+            let (table, action) = match (version, point) {
+                (IpVersion::V4, _) => (table::FLOW_PIN, with_job(action::PIN)),
+                (_, PinPoint::Edge(_)) => (table::FLOW_PIN6, with_job(action::PIN6)),
+                (_, PinPoint::Transit) => (table::TRANSIT_PIN6, in_transit()),
+            };
+            exact_entry(table, [src, dst, protocol.into(), sport, dport.into()], action)
+        }
+        FlowTransport::QueuePair(queue_pair) => {
+            let (table, action) = match (version, point) {
+                (IpVersion::V4, _) => (table::QP_PIN, with_job(action::PIN_QP)),
+                (_, PinPoint::Edge(_)) => (table::QP_PIN6, with_job(action::PIN6_QP)),
+                (_, PinPoint::Transit) => (table::TRANSIT_QP_PIN6, in_transit()),
+            };
+            exact_entry(table, [src, dst, sport, queue_pair.into()], action)
+        }
+    })
 }
 
-/// `job_classify`: the job of traffic without a pin. Needs the job's [`job_qos`].
-pub fn job_classify(matches: &JobMatch, priority: NonZeroU16, job: NonZeroU32) -> TableEntry {
-    let action = ActionCall::new(action::SET_JOB, [job.get().into()]);
-    prioritised_entry(table::JOB_CLASSIFY, matches.match_fields(), priority, action)
+/// `job_classify`: the job of traffic without a pin. Needs the job's [`job_qos`]. `None` if a
+/// network is not of the version that is matched.
+pub fn job_classify(
+    matches: &JobMatch,
+    priority: NonZeroU16,
+    job: NonZeroU32,
+) -> Option<TableEntry> {
+    let version = matches.version;
+    let mut networks = [matches.src, matches.dst].into_iter().flatten();
+    if networks.any(|network| network.version() != version) {
+        return None;
+    }
+    let table = versioned(version, table::JOB_CLASSIFY, table::JOB_CLASSIFY6);
+    let action = versioned(version, action::SET_JOB, action::SET_JOB6);
+    let action = ActionCall::new(action, [job.get().into()]);
+    Some(prioritised_entry(table, matches.match_fields(), priority, action))
 }
 
 /// `job_qos`: a job's level, and the DSCP that carries it through the fabric.
@@ -85,7 +145,24 @@ pub fn job_qos(job: NonZeroU32, level: PriorityLevel) -> TableEntry {
 
 /// `roce_answer`: the level of RoCEv2's answers with this opcode of the base transport header.
 pub fn roce_answer(opcode: u8, level: PriorityLevel) -> TableEntry {
-    exact_entry(table::ROCE_ANSWER, [opcode.into()], class_action(level))
+    let arguments = [level.into(), level.answer_dscp().into()];
+    exact_entry(table::ROCE_ANSWER, [opcode.into()], ActionCall::new(action::SET_ANSWER, arguments))
+}
+
+/// `answer_rate`: how many bytes per second of answers the host at this port may send above jobs.
+pub fn answer_rate(port: PortNumber, rates: MeterRates) -> TableEntry {
+    port_meter(table::ANSWER_RATE, action::LIMIT_ANSWERS, port, rates)
+}
+
+/// `answer_share`: how many bytes per second of answers leave by this port above jobs.
+pub fn answer_share(port: PortNumber, rates: MeterRates) -> TableEntry {
+    port_meter(table::ANSWER_SHARE, action::LIMIT_ANSWER_SHARE, port, rates)
+}
+
+/// `roce_learn`: how many packets per second of unknown RoCEv2 connections of this port's host
+/// become digests.
+pub fn roce_learn(port: PortNumber, rates: MeterRates) -> TableEntry {
+    port_meter(table::ROCE_LEARN, action::LEARN, port, rates)
 }
 
 /// `fabric_port`: a port towards another switch, where the level comes from DSCP.
@@ -98,6 +175,12 @@ pub fn fabric_port(port: PortNumber) -> TableEntry {
 pub fn dscp_level(level: PriorityLevel) -> TableEntry {
     let action = ActionCall::new(action::SET_LEVEL, [level.into()]);
     exact_entry(table::DSCP_LEVEL, [level.dscp().into()], action)
+}
+
+/// `dscp_level`: the level of the answers that carry its DSCP for answers.
+pub fn answer_dscp_level(level: PriorityLevel) -> TableEntry {
+    let action = ActionCall::new(action::SET_ANSWER_LEVEL, [level.into()]);
+    exact_entry(table::DSCP_LEVEL, [level.answer_dscp().into()], action)
 }
 
 /// `path`: the uplink of a numbered path to a leaf, and the one to use while that is down.
@@ -151,6 +234,23 @@ pub fn port_level_index(port: PortNumber, level: PriorityLevel) -> u32 {
 /// Gives a packet its level, and the DSCP that carries it.
 fn class_action(level: PriorityLevel) -> ActionCall {
     ActionCall::new(action::SET_CLASS, [level.into(), level.dscp().into()])
+}
+
+/// A row that meters the packets of one port.
+fn port_meter(table: TableId, id: ActionId, port: PortNumber, rates: MeterRates) -> TableEntry {
+    exact_entry(table, [port.into()], ActionCall::new(id, [])).with_meter(rates)
+}
+
+/// The table or action of an IP version.
+fn versioned<T>(version: IpVersion, v4: T, v6: T) -> T {
+    match version {
+        IpVersion::V4 => v4,
+        IpVersion::V6 => v6,
+    }
+}
+
+fn mac_bits(mac: [u8; 6]) -> u128 {
+    mac.iter().fold(0, |bits, byte| bits << 8 | u128::from(*byte))
 }
 
 /// A row whose match fields are exact and numbered from 1.

@@ -43,6 +43,8 @@ pub struct TableInfo {
     pub profile: Option<u32>,
     /// Whether its rows count the packets they match.
     pub counted: bool,
+    /// Whether its rows meter the packets they match.
+    pub metered: bool,
     /// How many rows it can hold.
     pub size: u64,
     /// Its place in the write order: greater than that of every table it refers to.

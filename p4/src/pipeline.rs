@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn the_embedded_artefacts_fit_together() {
         let pipeline = ForwardingPipeline::new(artefacts::P4INFO, artefacts::JSON).unwrap();
-        assert_eq!(pipeline.p4info.tables().count(), 14);
+        assert_eq!(pipeline.p4info.tables().count(), 31);
         assert_ne!(pipeline.cookie, 0);
     }
 
@@ -233,10 +233,10 @@ mod tests {
             &[
                 "only P4Info has action IngressImpl.set_level(bit<3> level)",
                 "only P4Info has table IngressImpl.dscp_level with key (dscp exact), \
-                 actions (IngressImpl.set_level, NoAction), 64 rows",
+                 actions (IngressImpl.set_answer_level, IngressImpl.set_level, NoAction), 64 rows",
                 "only the JSON has action IngressImpl.set_class(bit<3> level)",
                 "only the JSON has table IngressImpl.dscp_level with key (dscp exact), \
-                 actions (IngressImpl.set_class, NoAction), 64 rows",
+                 actions (IngressImpl.set_answer_level, IngressImpl.set_class, NoAction), 64 rows",
             ],
         );
     }

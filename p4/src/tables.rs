@@ -220,7 +220,7 @@ fn make_update(kind: UpdateKind, key: &EntryKey, value: &EntryValue) -> TableUpd
 mod tests {
     use super::*;
     use crate::ForwardingPipeline;
-    use crate::fabric::{self, FiveTuple, HashSlice, PortNumber, PriorityLevel, table};
+    use crate::fabric::{self, FlowKey, HashSlice, PinPoint, PortNumber, PriorityLevel, table};
     use proptest::prelude::*;
     use std::num::NonZeroU32;
     use std::sync::LazyLock;
@@ -233,12 +233,12 @@ mod tests {
         (0..6_u8, 0..3_u16, 0..3_u32).prop_map(|(kind, key, value)| {
             let port = PortNumber::new(value).unwrap();
             let job = NonZeroU32::new(value + 1).unwrap();
-            let flow = FiveTuple::for_roce([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), key);
+            let flow = FlowKey::for_roce([10, 0, 0, 1], [10, 0, 0, 2], key);
             match kind {
-                0 => fabric::flow_pin(&flow, key, job),
+                0 => fabric::flow_pin(PinPoint::Transit, &flow, key, job).unwrap(),
                 1 => fabric::path(1, key, port, PortNumber::CPU),
                 2 => fabric::ecmp_group(key, [port, PortNumber::CPU]).unwrap(),
-                3 => fabric::dst_leaf(std::net::Ipv4Addr::from([10, 0, 0, 3]).into(), key),
+                3 => fabric::dst_leaf([10, 0, 0, 3].into(), key),
                 4 => fabric::job_qos(job, PriorityLevel::new(key.into()).unwrap()),
                 _ => fabric::switch_salt(job, HashSlice::FIRST),
             }

@@ -14,7 +14,7 @@ use crate::SwitchTables;
 use crate::bytes;
 use crate::entry::{
     ActionCall, ActionId, ActionParam, ActionSpec, CONTROLLER_METADATA, EntryKey, EntryValue,
-    FieldMatch, RowField, TableEntry, TableId, TableRow, WeightedAction,
+    FieldMatch, MeterRates, RowField, TableEntry, TableId, TableRow, WeightedAction,
 };
 use crate::p4info::{DefaultAction, P4Info, TableInfo};
 
@@ -106,7 +106,17 @@ pub fn decode_entry(entry: &p4rt::TableEntry) -> Result<TableEntry, DecodeError>
         CONTROLLER_METADATA => Cow::Borrowed(CONTROLLER_METADATA),
         other => Cow::Owned(other.to_vec()),
     };
-    Ok(TableEntry { key: decode_key(entry)?, value: EntryValue { action, metadata } })
+    let meter = entry.meter_config.as_ref().map(decode_meter).transpose()?;
+    Ok(TableEntry { key: decode_key(entry)?, value: EntryValue { action, metadata, meter } })
+}
+
+fn decode_meter(config: &p4rt::MeterConfig) -> Result<MeterRates, DecodeError> {
+    Ok(MeterRates {
+        cir: convert_in_range("committed rate", config.cir)?,
+        cburst: convert_in_range("committed burst", config.cburst)?,
+        pir: convert_in_range("peak rate", config.pir)?,
+        pburst: convert_in_range("peak burst", config.pburst)?,
+    })
 }
 
 pub(super) fn table_entries<'a>(

@@ -9,8 +9,8 @@ use p4runtime_proto::v1 as p4rt;
 
 use crate::bytes;
 use crate::entry::{
-    ActionCall, ActionSpec, EntryKey, FieldMatch, RowField, TableEntry, TableId, TableRow,
-    WeightedAction,
+    ActionCall, ActionSpec, EntryKey, FieldMatch, MeterRates, RowField, TableEntry, TableId,
+    TableRow, WeightedAction,
 };
 use crate::p4info::{DefaultAction, P4Info};
 use crate::{ForwardingPipeline, TableScope, TableUpdate, UpdateKind};
@@ -46,7 +46,19 @@ pub fn encode_entry(entry: &TableEntry) -> p4rt::TableEntry {
     let mut encoded = encode_key(&entry.key);
     encoded.action = Some(encode_action(&entry.value.action));
     encoded.metadata = entry.value.metadata.to_vec();
+    encoded.meter_config = entry.value.meter.as_ref().map(encode_meter);
     encoded
+}
+
+fn encode_meter(rates: &MeterRates) -> p4rt::MeterConfig {
+    let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+    p4rt::MeterConfig {
+        cir: number(rates.cir),
+        cburst: number(rates.cburst),
+        pir: number(rates.pir),
+        pburst: number(rates.pburst),
+        ..Default::default()
+    }
 }
 
 /// What to read to know a part of a switch's tables: of whole ones the rows, and the default
@@ -54,10 +66,13 @@ pub fn encode_entry(entry: &TableEntry) -> p4rt::TableEntry {
 pub fn encode_scope_read(p4info: &P4Info, of: &TableScope) -> Vec<p4rt::Entity> {
     let tables = p4info.tables();
     let tables = tables.filter(|table| of.tables.contains(&table.id));
-    let rows = tables.clone().map(|table| table_wildcard(table.id));
+    let rows = tables.clone().map(|table| p4rt::TableEntry {
+        meter_config: table.metered.then(p4rt::MeterConfig::default),
+        ..table_wildcard(table.id)
+    });
     let defaults = tables.filter(|table| table.default != DefaultAction::Const);
     let defaults = defaults.map(|table| encode_key(&EntryKey::for_default(table.id)));
-    let single = of.entries.iter().map(encode_key);
+    let single = of.entries.iter().map(|key| encode_row_read(p4info, key));
     let entries = rows.chain(defaults).chain(single);
     entries.map(|entry| wrap_entity(Kind::TableEntry(entry))).collect()
 }
@@ -93,6 +108,16 @@ pub fn encode_counter_read(counter_id: u32) -> p4rt::Entity {
 
 pub(super) fn wrap_entity(kind: Kind) -> p4rt::Entity {
     p4rt::Entity { entity: Some(kind) }
+}
+
+/// A read of one row, with the rates of its meter where its table has one.
+fn encode_row_read(p4info: &P4Info, key: &EntryKey) -> p4rt::TableEntry {
+    let metered = p4info.table(key.table).is_some_and(|table| table.metered);
+    let is_row = matches!(key.row, TableRow::Match { .. });
+    p4rt::TableEntry {
+        meter_config: (metered && is_row).then(p4rt::MeterConfig::default),
+        ..encode_key(key)
+    }
 }
 
 fn table_wildcard(table: TableId) -> p4rt::TableEntry {

@@ -17,17 +17,21 @@ fn job(number: u32) -> NonZeroU32 {
     NonZeroU32::new(number).unwrap()
 }
 
-fn prefix(address: [u8; 4], length: u8) -> Ipv4Prefix {
-    Ipv4Prefix::new(address.into(), length).unwrap()
+fn prefix(address: [u8; 4], length: u8) -> IpPrefix {
+    IpPrefix::new(address.into(), length).unwrap()
+}
+
+fn prefix6(address: &str, length: u8) -> IpPrefix {
+    IpPrefix::new(address.parse().unwrap(), length).unwrap()
 }
 
 /// One or more entries of every table, with the text that people see.
 pub(crate) fn samples() -> Vec<(TableEntry, &'static str)> {
-    [samples_of_traffic(), samples_of_ports()].concat()
+    [samples_of_traffic(), samples_of_ports(), samples_of_hosts(), samples_of_ipv6()].concat()
 }
 
 fn samples_of_traffic() -> Vec<(TableEntry, &'static str)> {
-    let flow = FiveTuple::for_roce([10, 0, 1, 1].into(), [10, 0, 2, 1].into(), 0xc000);
+    let flow = FlowKey::for_roce([10, 0, 1, 1], [10, 0, 2, 1], 0xc000);
     let priority = NonZeroU16::new(5).unwrap();
     let of_job = JobMatch {
         src: Some(prefix([10, 0, 1, 77], 24)),
@@ -51,16 +55,113 @@ fn samples_of_traffic() -> Vec<(TableEntry, &'static str)> {
         (dst_leaf(prefix([10, 0, 2, 9], 24), 2), "dst_leaf dst=10.0.2.0/24 -> set_dst_leaf(id=2)"),
         (dst_leaf(prefix([10, 0, 2, 9], 0), 3), "dst_leaf -> set_dst_leaf(id=3)"),
         (
-            flow_pin(&flow, 2, job(7)),
+            flow_pin(PinPoint::Transit, &flow, 2, job(7)).unwrap(),
             "flow_pin src=10.0.1.1 dst=10.0.2.1 proto=17 sport=49152 dport=4791 \
              -> pin(path=2, job=7)",
         ),
         (
-            job_classify(&of_job, priority, job(7)),
+            job_classify(&of_job, priority, job(7)).unwrap(),
             "job_classify src=10.0.1.0&0xffffff00 dport=4791 priority=5 -> set_job(job=7)",
         ),
         (job_qos(job(7), level(6)), "job_qos job=7 -> set_class(level=6, dscp=48)"),
-        (roce_answer(0x81, level(7)), "roce_answer opcode=129 -> set_class(level=7, dscp=56)"),
+        (roce_answer(0x81, level(7)), "roce_answer opcode=129 -> set_answer(level=7, dscp=57)"),
+    ]
+}
+
+fn samples_of_hosts() -> Vec<(TableEntry, &'static str)> {
+    let rates = MeterRates::single_rate(8_000_000, 9_000);
+    vec![
+        (
+            source_guard(port(3), [10, 0, 1, 1].into()),
+            "source_guard port=3 src=10.0.1.1 -> admit()",
+        ),
+        (
+            neighbour_answer(prefix([0, 0, 0, 0], 0), [2, 0, 0, 0, 0, 0xfe]),
+            "arp_answer -> answer_arp(mac=02:00:00:00:00:fe)",
+        ),
+        (
+            punt_rate(port(3), MeterRates { cir: 50, cburst: 10, pir: 100, pburst: 20 }),
+            "punt_rate port=3 -> limit_punts() meter(cir=50, cburst=10, pir=100, pburst=20)",
+        ),
+        (
+            answer_rate(port(3), rates),
+            "answer_rate port=3 -> limit_answers() \
+             meter(cir=8000000, cburst=9000, pir=8000000, pburst=9000)",
+        ),
+        (
+            answer_share(port(3), rates),
+            "answer_share port=3 -> limit_answer_share() \
+             meter(cir=8000000, cburst=9000, pir=8000000, pburst=9000)",
+        ),
+        (
+            roce_learn(port(3), MeterRates::single_rate(100, 10)),
+            "roce_learn port=3 -> learn() meter(cir=100, cburst=10, pir=100, pburst=10)",
+        ),
+        (answer_dscp_level(level(7)), "dscp_level dscp=57 -> set_answer_level(level=7)"),
+    ]
+}
+
+fn samples_of_ipv6() -> Vec<(TableEntry, &'static str)> {
+    let host: IpAddr = "fd00::1:1".parse().unwrap();
+    let peer: IpAddr = "fd00::2:1".parse().unwrap();
+    let flow = FlowKey::for_roce(host, peer, 0xc000);
+    let queue_pair = FlowKey { transport: FlowTransport::QueuePair(77), ..flow };
+    let queue_pair_v4 =
+        FlowKey { src: [10, 0, 1, 1].into(), dst: [10, 0, 2, 1].into(), ..queue_pair };
+    let of_job = JobMatch {
+        version: IpVersion::V6,
+        dst: Some(prefix6("fd00::2:0", 112)),
+        ..JobMatch::default()
+    };
+    let priority = NonZeroU16::new(5).unwrap();
+    let pin = |point, flow| flow_pin(point, flow, 2, job(7)).unwrap();
+    let edge = PinPoint::Edge(port(3));
+    vec![
+        (
+            acl_punt(&PuntMatch::Icmpv6(135), priority, PuntAction::Punt),
+            "acl_punt6 next_header=58 icmpv6_type=135 priority=5 -> punt()",
+        ),
+        (source_guard(port(3), host), "source_guard6 port=3 src=fd00::1:1 -> admit()"),
+        (
+            neighbour_answer(prefix6("fd00::", 8), [2, 0, 0, 0, 0, 0xfe]),
+            "nd_answer target=fd00::/8 -> answer_nd(mac=02:00:00:00:00:fe)",
+        ),
+        (
+            local_host(host, port(3), [2, 0, 10, 0, 1, 1]),
+            "local_host6 dst=fd00::1:1 -> to_host(port=3, dmac=02:00:0a:00:01:01)",
+        ),
+        (
+            dst_leaf(prefix6("fd00::2:9", 112), 2),
+            "dst_leaf6 dst=fd00::2:0/112 -> set_dst_leaf(id=2)",
+        ),
+        (
+            pin(edge, &flow),
+            "flow_pin6 port=3 dst=fd00::2:1 proto=17 sport=49152 dport=4791 \
+             -> pin6(path=2, job=7)",
+        ),
+        (
+            pin(PinPoint::Transit, &flow),
+            "transit_pin6 src=fd00::1:1 dst=fd00::2:1 proto=17 sport=49152 dport=4791 \
+             -> pin_transit(path=2)",
+        ),
+        (
+            pin(edge, &queue_pair),
+            "qp_pin6 port=3 dst=fd00::2:1 sport=49152 dest_qp=77 -> pin6_qp(path=2, job=7)",
+        ),
+        (
+            pin(PinPoint::Transit, &queue_pair),
+            "transit_qp_pin6 src=fd00::1:1 dst=fd00::2:1 sport=49152 dest_qp=77 \
+             -> pin_transit(path=2)",
+        ),
+        (
+            pin(edge, &queue_pair_v4),
+            "qp_pin src=10.0.1.1 dst=10.0.2.1 sport=49152 dest_qp=77 -> pin_qp(path=2, job=7)",
+        ),
+        (
+            job_classify(&of_job, priority, job(7)).unwrap(),
+            "job_classify6 dst=fd00::2:0&0xffffffffffffffffffffffffffff0000 priority=5 \
+             -> set_job6(job=7)",
+        ),
     ]
 }
 
@@ -131,9 +232,11 @@ fn values_out_of_range_are_refused() {
     let message = |error: OutOfRange| error.to_string();
     assert_eq!(PortNumber::new(512).map_err(message), Err("port 512 is above 511".into()));
     assert_eq!(PriorityLevel::new(8).map_err(message), Err("level 8 is above 7".into()));
-    let prefix = Ipv4Prefix::new([10, 0, 0, 1].into(), 33).map_err(message);
+    let prefix = IpPrefix::new([10, 0, 0, 1].into(), 33).map_err(message);
     assert_eq!(prefix, Err("prefix length 33 is above 32".into()));
     assert_eq!(ecmp_group(2, []), None);
+    let mixed = FlowKey::for_roce([10, 0, 0, 1], std::net::Ipv6Addr::LOCALHOST, 1);
+    assert_eq!(flow_pin(PinPoint::Transit, &mixed, 1, job(1)), None);
 }
 
 #[test]
@@ -178,5 +281,10 @@ fn assert_fits(p4info: &P4Info, entry: &TableEntry, text: &str) {
 }
 
 fn assert_value(slot: &FieldInfo, value: u128, text: &str) {
-    assert!(value >> slot.width == 0, "{} does not fit {}: {text}", value, slot.name);
+    assert!(
+        value.checked_shr(slot.width).unwrap_or(0) == 0,
+        "{} does not fit {}: {text}",
+        value,
+        slot.name
+    );
 }

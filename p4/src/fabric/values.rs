@@ -1,6 +1,6 @@
 //! What entries of `fabric.p4` are made of: values that fit their fields.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::entry::{FieldMatch, RowField};
 
@@ -10,6 +10,8 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 /// The UDP destination port of RoCEv2.
 const ROCE: u16 = 4791;
+/// The next header of ICMPv6.
+const ICMPV6: u8 = 58;
 /// The EtherType of IPv4.
 const IPV4: u16 = 0x0800;
 
@@ -26,35 +28,68 @@ pub struct PriorityLevel(u8);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HashSlice(u8);
 
-/// An IPv4 prefix with its host bits cleared.
+/// A version of the Internet Protocol, with tables of its own in the program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum IpVersion {
+    /// Addresses of 32 bits.
+    #[default]
+    V4,
+    /// Addresses of 128 bits.
+    V6,
+}
+
+/// An IP prefix with its host bits cleared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ipv4Prefix {
-    address: Ipv4Addr,
+pub struct IpPrefix {
+    address: IpAddr,
     length: u8,
 }
 
-/// The five fields that identify a flow.
+/// The fields by which a flow is pinned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FiveTuple {
+pub struct FlowKey {
     /// The sender.
-    pub src: Ipv4Addr,
-    /// The receiver.
-    pub dst: Ipv4Addr,
-    /// The protocol over IPv4.
-    pub protocol: u8,
+    pub src: IpAddr,
+    /// The receiver, of the same IP version.
+    pub dst: IpAddr,
     /// The sender's TCP or UDP port.
     pub sport: u16,
-    /// The receiver's TCP or UDP port.
-    pub dport: u16,
+    /// What else it is told by.
+    pub transport: FlowTransport,
+}
+
+/// The rest of the fields by which a flow is pinned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FlowTransport {
+    /// The protocol over IP, and the receiver's TCP or UDP port.
+    Port {
+        /// 6 or 17.
+        protocol: u8,
+        /// The receiver's port.
+        dport: u16,
+    },
+    /// RoCEv2, and the queue pair of the receiver: for connections that share all ports.
+    QueuePair(u32),
+}
+
+/// Where a flow is pinned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PinPoint {
+    /// At the leaf where it enters, by this port.
+    Edge(PortNumber),
+    /// At a switch inside the fabric.
+    Transit,
 }
 
 /// What a `job_classify` row matches; what is `None` does not matter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct JobMatch {
+    /// The version of both networks.
+    pub version: IpVersion,
     /// The sender's network.
-    pub src: Option<Ipv4Prefix>,
+    pub src: Option<IpPrefix>,
     /// The receiver's network.
-    pub dst: Option<Ipv4Prefix>,
+    pub dst: Option<IpPrefix>,
     /// The sender's TCP or UDP port.
     pub sport: Option<u16>,
     /// The receiver's TCP or UDP port.
@@ -79,6 +114,8 @@ pub enum PuntMatch {
     UdpPort(u16),
     /// IPv4 packets with this time to live.
     Ttl(u8),
+    /// ICMPv6 packets of this type.
+    Icmpv6(u8),
 }
 
 /// A value does not fit its field.
@@ -133,6 +170,11 @@ impl PriorityLevel {
     pub fn dscp(self) -> u8 {
         self.0 << 3
     }
+
+    /// The DSCP of RoCEv2 answers that travel at this level, so that every switch can limit them.
+    pub fn answer_dscp(self) -> u8 {
+        self.dscp() | 1
+    }
 }
 
 impl HashSlice {
@@ -144,36 +186,75 @@ impl HashSlice {
     pub const THIRD: Self = Self(16);
 }
 
-impl Ipv4Prefix {
-    /// The addresses that agree with `address` in the first `length` bits, at most 32.
-    pub fn new(address: Ipv4Addr, length: u8) -> Result<Self, OutOfRange> {
-        let length = check_range("prefix length", length.into(), 32)?;
-        let address = Ipv4Addr::from_bits(address.to_bits() & prefix_mask(length));
+impl IpVersion {
+    /// The version of an address.
+    pub fn of(address: IpAddr) -> Self {
+        if address.is_ipv4() { Self::V4 } else { Self::V6 }
+    }
+
+    /// The width of its addresses.
+    pub fn bits(self) -> u8 {
+        match self {
+            Self::V4 => 32,
+            Self::V6 => 128,
+        }
+    }
+
+    /// The greatest address, as a number.
+    fn max(self) -> u128 {
+        u128::MAX >> (128 - u32::from(self.bits()))
+    }
+}
+
+impl IpPrefix {
+    /// The addresses that agree with `address` in the first `length` bits, at most 32 or 128.
+    pub fn new(address: IpAddr, length: u8) -> Result<Self, OutOfRange> {
+        let version = IpVersion::of(address);
+        let length = check_range("prefix length", length.into(), version.bits().into())?;
+        let bits = address_bits(address) & prefix_mask(version, length);
+        let address = match version {
+            // The mask of IPv4 leaves no bit above the 32nd.
+            IpVersion::V4 => Ipv4Addr::from_bits(bits as u32).into(),
+            IpVersion::V6 => Ipv6Addr::from_bits(bits).into(),
+        };
         Ok(Self { address, length })
     }
 
+    /// The version of its addresses.
+    pub fn version(self) -> IpVersion {
+        IpVersion::of(self.address)
+    }
+
     pub(super) fn lpm_field(self, id: u32) -> Option<RowField> {
-        RowField::lpm(id, self.address.to_bits().into(), self.length.into(), 32)
+        let width = self.version().bits().into();
+        RowField::lpm(id, address_bits(self.address), self.length.into(), width)
     }
 
     fn ternary_field(self, id: u32) -> Option<RowField> {
-        let mask = prefix_mask(self.length).into();
-        RowField::ternary(id, self.address.to_bits().into(), mask)
+        let mask = prefix_mask(self.version(), self.length);
+        RowField::ternary(id, address_bits(self.address), mask)
     }
 }
 
-impl From<Ipv4Addr> for Ipv4Prefix {
+impl<A: Into<IpAddr>> From<A> for IpPrefix {
     /// Just this address.
-    fn from(address: Ipv4Addr) -> Self {
-        Self { address, length: 32 }
+    fn from(address: A) -> Self {
+        let address = address.into();
+        Self { address, length: IpVersion::of(address).bits() }
     }
 }
 
-impl FiveTuple {
-    /// A RoCEv2 flow: the UDP source port distinguishes the flows between two NICs.
-    pub fn for_roce(src: Ipv4Addr, dst: Ipv4Addr, sport: u16) -> Self {
-        let (protocol, dport) = (UDP, ROCE);
-        Self { src, dst, protocol, sport, dport }
+impl FlowKey {
+    /// A RoCEv2 flow: the UDP source port tells the flows between two NICs apart.
+    pub fn for_roce(src: impl Into<IpAddr>, dst: impl Into<IpAddr>, sport: u16) -> Self {
+        let transport = FlowTransport::Port { protocol: UDP, dport: ROCE };
+        Self { src: src.into(), dst: dst.into(), sport, transport }
+    }
+
+    /// The version of both addresses; none if they differ.
+    pub fn version(&self) -> Option<IpVersion> {
+        let [src, dst] = [self.src, self.dst].map(IpVersion::of);
+        (src == dst).then_some(src)
     }
 }
 
@@ -203,6 +284,9 @@ impl PuntMatch {
             Self::TcpPort(port) => vec![ether_type(IPV4), protocol(TCP), dport(port)],
             Self::UdpPort(port) => vec![ether_type(IPV4), protocol(UDP), dport(port)],
             Self::Ttl(ttl) => vec![ether_type(IPV4), full_mask_field(5, ttl, u8::MAX)],
+            Self::Icmpv6(kind) => {
+                vec![full_mask_field(2, ICMPV6, u8::MAX), full_mask_field(3, kind, u8::MAX)]
+            }
         }
     }
 }
@@ -219,9 +303,18 @@ fn check_range<T: TryFrom<u32>>(what: &'static str, value: u32, max: u32) -> Res
     fitting.ok_or(OutOfRange { what, value, max })
 }
 
-/// The bits of an IPv4 address that a prefix of this length fixes.
-fn prefix_mask(length: u8) -> u32 {
-    u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0)
+/// An address as a number of 32 or 128 bits.
+pub(super) fn address_bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => address.to_bits().into(),
+        IpAddr::V6(address) => address.to_bits(),
+    }
+}
+
+/// The bits of an address that a prefix of this length fixes.
+fn prefix_mask(version: IpVersion, length: u8) -> u128 {
+    let free = u32::from(version.bits().saturating_sub(length));
+    u128::MAX.checked_shl(free).unwrap_or(0) & version.max()
 }
 
 macro_rules! value_of {

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use p4runtime_proto::config_v1 as p4config;
+use p4runtime_proto::config_v1::p4_ids::Prefix;
 
 use super::{
     ActionInfo, CounterInfo, DefaultAction, MatchField, MatchKind, P4Info, P4InfoError, ValueFormat,
@@ -78,14 +79,16 @@ fn read_table(
         default_only,
         default: read_default_action(raw)?,
         profile: Some(raw.implementation_id).filter(|id| *id != 0),
-        counted: raw.direct_resource_ids.iter().any(|id| is_direct_counter(*id)),
+        counted: has_direct_resource(raw, Prefix::DirectCounter),
+        metered: has_direct_resource(raw, Prefix::DirectMeter),
         size: u64::try_from(raw.size).unwrap_or(0),
         rank: 0,
     })
 }
 
-fn is_direct_counter(id: u32) -> bool {
-    id >> 24 == p4config::p4_ids::Prefix::DirectCounter as u32
+/// Whether rows have a resource of their own whose ids begin like this.
+fn has_direct_resource(raw: &p4config::Table, prefix: Prefix) -> bool {
+    raw.direct_resource_ids.iter().any(|id| id >> 24 == prefix as u32)
 }
 
 /// The actions only for the default, and the others.
