@@ -9,17 +9,18 @@
 //! probes. A link that works in one direction only is detected, and silence proves nothing before
 //! both ends have been observed for long enough.
 
-mod arp;
+mod attachment_table;
 mod cabling;
 mod learned_fabric;
 mod link_discovery;
+mod neighbour_packets;
 mod observer;
 mod one_shot;
 pub mod probe;
 mod topology_learner;
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use topology::{Fabric, MacAddress, SwitchId};
 
@@ -47,7 +48,7 @@ impl SwitchPort {
     }
 }
 
-/// A host's interface, as its ARP announcements describe it.
+/// A host's interface, as its own packets describe it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostAttachment {
     /// The port of the switch that it is connected to.
@@ -62,7 +63,7 @@ pub struct ObservedTopology {
     /// Where probes arrive, by the port that they leave by.
     pub links: BTreeMap<SwitchPort, SwitchPort>,
     /// Hosts' interfaces, by their addresses.
-    pub hosts: BTreeMap<Ipv4Addr, HostAttachment>,
+    pub hosts: BTreeMap<IpAddr, HostAttachment>,
 }
 
 impl ObservedTopology {

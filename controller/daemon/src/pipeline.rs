@@ -31,14 +31,17 @@ pub trait SwitchPipeline: Debug + Send + Sync {
     /// The tables of the program are too small for the fabric.
     fn wire_fabric(&self, fabric: &Fabric) -> Result<Box<dyn PipelineWiring>, WiringError>;
 
-    /// The rows by which a switch sends probes and ARP packets to the controller.
+    /// The rows by which a switch sends probes, ARP and neighbour discovery to the controller.
     fn punts(&self) -> Vec<TableEntry>;
 
-    /// The table of [`SwitchPipeline::punts`].
-    fn punt_table(&self) -> TableId;
+    /// The tables of [`SwitchPipeline::punts`] and those that limit them.
+    fn punt_tables(&self) -> &'static [TableId];
 
-    /// The table of pins, whose size limits how many flows can be pinned at a switch.
-    fn pin_table(&self) -> TableId;
+    /// The tables of pins, whose sizes limit how many flows can be pinned at a switch.
+    fn pin_tables(&self) -> &'static [TableId];
+
+    /// Those of [`SwitchPipeline::pin_tables`] whose rows count what they match.
+    fn counted_pin_tables(&self) -> &'static [TableId];
 
     /// A packet that leaves by a port; none where the port does not exist or is the controller's.
     fn packet_out(&self, port: u16, payload: Vec<u8>) -> Option<PacketOut>;

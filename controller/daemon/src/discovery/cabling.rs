@@ -102,7 +102,7 @@ impl<'a> DocumentedCabling<'a> {
     /// A host's interface: as it should be, elsewhere, or unknown.
     fn check_attachment(
         &self,
-        ip: std::net::Ipv4Addr,
+        ip: std::net::IpAddr,
         station: super::HostAttachment,
     ) -> Option<Finding> {
         let at = station.at.port_name(self.fabric);

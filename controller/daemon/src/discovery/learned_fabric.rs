@@ -71,12 +71,12 @@ struct HostCollector<'a> {
 
 impl HostCollector<'_> {
     /// Adds an interface and returns its cable.
-    fn add_interface(&mut self, ip: std::net::Ipv4Addr, station: HostAttachment) -> LinkDocument {
+    fn add_interface(&mut self, ip: std::net::IpAddr, station: HostAttachment) -> LinkDocument {
         let nic = self.fabric.nic_with_ip(ip).map(|nic| self.fabric.nic(nic));
         let host = nic.map(|nic| self.fabric.host(nic.host));
         let name = match host {
             Some(host) => host.name.clone(),
-            None => format!("host-{}", ip.to_string().replace('.', "-")),
+            None => format!("host-{}", ip.to_string().replace(['.', ':'], "-")),
         };
         let gpus = host.map_or(self.defaults.gpus, |host| host.gpus);
         let gbps = nic.map(|nic| self.fabric.link(nic.uplink).bandwidth.gbps());

@@ -8,7 +8,9 @@
 //! it is the controller that has lost its hearing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use p4::codec::{PacketIn, PacketOut};
 use tokio::sync::{mpsc, watch};
@@ -19,7 +21,7 @@ use tracing::{info, warn};
 
 use super::probe::ProbeKey;
 use super::topology_learner::TopologyLearner;
-use super::{ObservedTopology, SwitchPort, TopologyObserver, arp, compare_cabling};
+use super::{ObservedTopology, SwitchPort, TopologyObserver, compare_cabling, neighbour_packets};
 use crate::config;
 use crate::liveness::{FabricPart, PartHealth};
 use crate::pipelines::default_pipeline;
@@ -132,10 +134,11 @@ impl LinkDiscovery {
     ) {
         let now = Instant::now();
         watch.update_listeners(&around.board, now);
-        let mut found = watch.build_report(self.limits.stale_after, now);
+        let watched = watch.watched_switches(self.limits.stale_after, now);
+        let mut found = watch.build_report(&watched, now);
         let mut events = Vec::new();
         if watch.ambiguous_until.is_none_or(|until| until <= now) {
-            let changed = watch.cable_changes(&found.topology).into_iter();
+            let changed = watch.cable_changes(&found.topology, &watched).into_iter();
             events.extend(changed.map(|(part, health)| EventSubmission::part_health(part, health)));
         }
         if let Some(learner) = learner {
@@ -148,12 +151,13 @@ impl LinkDiscovery {
                 events.push(EventSubmission::learned_fabric(fabric));
             }
         }
+        found.findings.extend(watch.observer.claim_findings(&watch.fabric, now));
         for event in events {
             // An error means that the controller has stopped, and this task is about to.
             drop(around.events.send(event).await);
         }
         self.publish_report(found);
-        self.rounds.send_replace(Arc::new(watch.next_round(&self.limits)));
+        self.rounds.send_replace(Arc::new(watch.next_round(&self.limits, now)));
     }
 
     fn publish_report(&self, found: DiscoveryReport) {
@@ -176,15 +180,15 @@ impl LinkDiscovery {
 impl FabricObservation {
     fn new(fabric: Fabric, key: &ProbeKey, limits: &config::DiscoveryConfig) -> Self {
         // Every cable of a learned fabric was observed before.
-        let cables = fabric.cables();
+        let cables = fabric.cables().filter(|cable| link_ends(&fabric, *cable).is_some());
         let seen = cables.filter(|_| limits.assumptions.is_some()).map(|cable| {
             let is_up = fabric.is_cable_up(cable);
             (cable, if is_up { PartHealth::Up } else { PartHealth::Down })
         });
         Self {
             cables: seen.collect(),
+            observer: TopologyObserver::new(&fabric, key.clone(), limits.stale_after),
             fabric,
-            observer: TopologyObserver::new(key.clone(), limits.stale_after),
             listening_since: BTreeMap::new(),
             rounds: 0,
             ambiguous_until: None,
@@ -211,27 +215,36 @@ impl FabricObservation {
         });
     }
 
-    fn build_report(&self, stale: std::time::Duration, now: Instant) -> DiscoveryReport {
-        let observed = self.observer.observed_topology(now);
+    /// The switches that have listened for so long that silence proves something.
+    fn watched_switches(&self, stale: Duration, now: Instant) -> BTreeSet<SwitchId> {
         let since = self.listening_since.iter();
         let long_enough = since.filter(|(_, since)| now.duration_since(**since) >= stale);
-        let watched = long_enough.map(|(switch, _)| *switch).collect();
-        let findings = compare_cabling(&self.fabric, &observed, &watched);
+        long_enough.map(|(switch, _)| *switch).collect()
+    }
+
+    fn build_report(&self, watched: &BTreeSet<SwitchId>, now: Instant) -> DiscoveryReport {
+        let observed = self.observer.observed_topology(now);
+        let findings = compare_cabling(&self.fabric, &observed, watched);
         DiscoveryReport { topology: observed, findings }
     }
 
-    /// Cables whose health has changed since the last round.
-    fn cable_changes(&mut self, observed: &ObservedTopology) -> Vec<(FabricPart, PartHealth)> {
+    /// Cables whose health has changed since the last round. Silence counts where both ends are
+    /// `watched`.
+    fn cable_changes(
+        &mut self,
+        observed: &ObservedTopology,
+        watched: &BTreeSet<SwitchId>,
+    ) -> Vec<(FabricPart, PartHealth)> {
         let cables = self.fabric.cables();
         let mut changes = Vec::new();
         for cable in cables {
             let Some((a, b)) = link_ends(&self.fabric, cable) else {
                 continue;
             };
-            if ![a, b].iter().all(|end| self.listening_since.contains_key(&end.switch)) {
+            let is_right = observed.links.get(&a) == Some(&b) && observed.links.get(&b) == Some(&a);
+            if !is_right && ![a, b].iter().all(|end| watched.contains(&end.switch)) {
                 continue;
             }
-            let is_right = observed.links.get(&a) == Some(&b) && observed.links.get(&b) == Some(&a);
             let health = if is_right { PartHealth::Up } else { PartHealth::Down };
             match self.cables.get(&cable) {
                 None if health == PartHealth::Down => {}
@@ -250,10 +263,15 @@ impl FabricObservation {
         parts.map(|(cable, health)| (FabricPart::Cable(cable), health)).collect()
     }
 
-    /// The next probes, and in some rounds ARP requests to all hosts.
-    fn next_round(&mut self, limits: &config::DiscoveryConfig) -> PacketOutRound {
+    /// The next probes, and in some rounds requests to all hosts.
+    fn next_round(&mut self, limits: &config::DiscoveryConfig, now: Instant) -> PacketOutRound {
         self.observer.begin_round();
         let is_survey = self.rounds.is_multiple_of(SURVEY);
+        if is_survey {
+            let listening = &self.listening_since;
+            let is_listening = |switch| listening.contains_key(&switch);
+            self.observer.settle_claims(&self.fabric, is_listening, now);
+        }
         self.rounds += 1;
         let mut packets = BTreeMap::new();
         for switch in self.fabric.switch_ids() {
@@ -268,7 +286,9 @@ impl FabricObservation {
             });
             let mut sent: Vec<PacketOut> = probes.collect();
             if is_survey {
-                sent.extend(arp_requests(&self.fabric, switch));
+                sent.extend(host_requests(&self.fabric, switch));
+                let disputed = self.observer.disputed_addresses(switch).into_iter();
+                sent.extend(disputed.filter_map(|(at, ip)| host_request(at.port.into(), ip)));
             }
             packets.insert(switch, sent);
         }
@@ -282,13 +302,15 @@ pub(super) fn documented_ports(fabric: &Fabric, switch: SwitchId) -> BTreeSet<u1
     ports.filter_map(|port| u16::try_from(*port).ok()).collect()
 }
 
-/// ARP requests to the hosts at a switch.
-pub(super) fn arp_requests(fabric: &Fabric, switch: SwitchId) -> impl Iterator<Item = PacketOut> {
-    fabric.nics_on(switch).filter_map(|nic| {
-        let nic = fabric.nic(nic);
-        let port = fabric.link(nic.uplink).to.port;
-        default_pipeline().packet_out(u16::try_from(port).ok()?, arp::encode_request(nic.ip))
-    })
+/// ARP requests or neighbour solicitations to the hosts at a switch.
+pub(super) fn host_requests(fabric: &Fabric, switch: SwitchId) -> impl Iterator<Item = PacketOut> {
+    let nics = fabric.nics_on(switch).map(|nic| fabric.nic(nic));
+    nics.filter_map(|nic| host_request(fabric.link(nic.uplink).to.port, nic.ip))
+}
+
+fn host_request(port: u32, ip: IpAddr) -> Option<PacketOut> {
+    let request = neighbour_packets::encode_request(ip);
+    default_pipeline().packet_out(u16::try_from(port).ok()?, request)
 }
 
 /// The ports at both ends of a link between switches.
@@ -307,4 +329,34 @@ pub(super) fn switch_port(endpoint: topology::LinkEndpoint) -> Option<SwitchPort
 /// Whether ids of one fabric are valid in the other.
 pub(super) fn is_same_topology(a: &Fabric, b: &Fabric) -> bool {
     a.switches() == b.switches() && a.links() == b.links() && a.nics() == b.nics()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use topology::clos::{self, ClosSpec};
+
+    const STALE: Duration = Duration::from_millis(700);
+
+    /// After a fabric has grown, everything that was heard of the one before is gone; no cable
+    /// fails for that.
+    #[test]
+    fn cables_fail_only_after_both_ends_have_listened() {
+        let fabric = clos::build_clos("lab", &ClosSpec::default()).unwrap();
+        let raw = config::RawDiscovery { enabled: true, learn: true, ..Default::default() };
+        let limits = config::DiscoveryConfig::try_from(&raw).unwrap();
+        let key = ProbeKey::new([1; 32]);
+        let mut observation = FabricObservation::new(fabric.clone(), &key, &limits);
+        let start = Instant::now();
+        observation.listening_since = fabric.switch_ids().map(|switch| (switch, start)).collect();
+        let links = fabric.link_ids().filter_map(|link| link_ends(&fabric, link));
+        let mut observed = ObservedTopology { links: links.collect(), ..Default::default() };
+        let cable = link_ends(&fabric, fabric.links_named("leaf1-spine1")[0]).unwrap();
+        observed.links.remove(&cable.0);
+        let watched = observation.watched_switches(STALE, start);
+        assert_eq!(observation.cable_changes(&observed, &watched), []);
+        let watched = observation.watched_switches(STALE, start + STALE);
+        let changes = observation.cable_changes(&observed, &watched);
+        assert!(matches!(changes[..], [(FabricPart::Cable(_), PartHealth::Down)]), "{changes:?}");
+    }
 }

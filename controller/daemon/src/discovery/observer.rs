@@ -1,18 +1,19 @@
-//! What was heard of a fabric and is not stale.
+//! What was observed of a fabric and is not stale.
 //!
 //! Sans-IO: frames and the time are arguments, [`ObservedTopology`] is the result. The decision: of
 //! each port, only the latest round counts, so a probe that somebody recorded and sends again is
 //! old news.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use topology::SwitchId;
+use topology::{Fabric, Finding, SwitchId};
 
+use super::attachment_table::AttachmentTable;
 use super::probe::{LinkProbe, ProbeKey};
-use super::{HostAttachment, ObservedTopology, SwitchPort, arp};
+use super::{HostAttachment, ObservedTopology, SwitchPort, neighbour_packets};
 
 /// One who sends probes and listens for them.
 #[derive(Clone, Debug)]
@@ -21,7 +22,7 @@ pub struct TopologyObserver {
     stale: Duration,
     round: u64,
     received: BTreeMap<SwitchPort, ReceivedProbe>,
-    hosts: BTreeMap<Ipv4Addr, HostAttachment>,
+    hosts: AttachmentTable,
 }
 
 /// The latest probe from a port.
@@ -33,9 +34,10 @@ struct ReceivedProbe {
 }
 
 impl TopologyObserver {
-    /// An observer for which links expire `stale` after their latest probe.
-    pub fn new(key: ProbeKey, stale: Duration) -> Self {
-        Self { key, stale, round: 0, received: BTreeMap::new(), hosts: BTreeMap::new() }
+    /// An observer of `fabric` for which links expire `stale` after their latest probe.
+    pub fn new(fabric: &Fabric, key: ProbeKey, stale: Duration) -> Self {
+        let hosts = AttachmentTable::from_fabric(fabric);
+        Self { key, stale, round: 0, received: BTreeMap::new(), hosts }
     }
 
     /// Begins another round of probes and returns its number.
@@ -52,8 +54,10 @@ impl TopologyObserver {
 
     /// Takes in a frame that arrived at a port; frames other than valid probes and ARP are ignored.
     pub fn receive_frame(&mut self, at: SwitchPort, frame: &[u8], now: Instant) {
-        if let Some((ip, mac)) = arp::parse_sender(frame) {
-            self.hosts.insert(ip, HostAttachment { at, mac });
+        if let Some((ip, mac)) = neighbour_packets::parse_sender(frame)
+            && !self.is_cabled(at)
+        {
+            self.hosts.record_sender(ip, HostAttachment { at, mac }, now);
         }
         let Some(probe) = LinkProbe::decode(frame, &self.key) else {
             return;
@@ -62,8 +66,36 @@ impl TopologyObserver {
         // A host may replay recorded probes, so each round counts once and none from the future.
         if probe.round > known && probe.round <= self.round {
             let received = ReceivedProbe { to: at, round: probe.round, at: now };
-            self.received.insert(probe.from, received);
+            if self.received.insert(probe.from, received).is_none() {
+                self.hosts.forget_port(at);
+            }
         }
+    }
+
+    /// Whether a probe ever came in by a port, which then leads to a switch and to no host.
+    fn is_cabled(&self, port: SwitchPort) -> bool {
+        self.received.values().any(|received| received.to == port)
+    }
+
+    /// The addresses that several ports claim, with those of the ports that belong to `switch`.
+    pub fn disputed_addresses(&self, switch: SwitchId) -> Vec<(SwitchPort, IpAddr)> {
+        self.hosts.disputed_addresses(switch)
+    }
+
+    /// Settles claims to addresses by what was heard since the last call; called before each round
+    /// of requests. Silence at a switch that is not `listening` proves nothing.
+    pub fn settle_claims(
+        &mut self,
+        fabric: &Fabric,
+        listening: impl Fn(SwitchId) -> bool,
+        now: Instant,
+    ) {
+        self.hosts.finish_round(fabric, listening, now);
+    }
+
+    /// Claims to addresses that were refused a short time ago.
+    pub fn claim_findings(&self, fabric: &Fabric, now: Instant) -> Vec<Finding> {
+        self.hosts.findings(fabric, now)
     }
 
     /// Ports of a switch at which a cable was ever seen.
@@ -80,9 +112,7 @@ impl TopologyObserver {
         let fresh = probes.filter(|(_, received)| now.duration_since(received.at) < self.stale);
         let links: BTreeMap<SwitchPort, SwitchPort> =
             fresh.map(|(from, received)| (*from, received.to)).collect();
-        // Switches flood ARP, so a host also appears at ports that lead to other switches.
-        let mut hosts = self.hosts.clone();
-        hosts.retain(|_, station| !links.contains_key(&station.at));
+        let hosts = self.hosts.heard_attachments(&links);
         ObservedTopology { links, hosts }
     }
 }
@@ -100,7 +130,8 @@ mod tests {
     }
 
     fn observer() -> TopologyObserver {
-        TopologyObserver::new(ProbeKey::new([1; 32]), STALE)
+        let fabric = Fabric::new(topology::FabricParts::default());
+        TopologyObserver::new(&fabric, ProbeKey::new([1; 32]), STALE)
     }
 
     #[test]

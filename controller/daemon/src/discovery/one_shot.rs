@@ -2,10 +2,9 @@
 //!
 //! Beside a running controller this finds nothing, because a switch takes packets from its primary
 //! alone; then the `scout` knows. The decision: a survey leaves switches as they were. It adds the
-//! rows that bring probes and ARP to it and takes them away again, and it runs a program only on a
+//! rows that bring probes, ARP and neighbour discovery to it and takes them away again, and it runs a program only on a
 //! switch that has none.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -16,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use topology::{Fabric, Finding, SwitchId};
 
-use super::link_discovery::{arp_requests, documented_ports};
+use super::link_discovery::{documented_ports, host_requests};
 use super::probe::ProbeKey;
 use super::{ObservedTopology, SwitchPort, TopologyObserver};
 use crate::config::{self, Config};
@@ -107,7 +106,7 @@ async fn collect_probes<C: SwitchConnection>(
     lasts: Duration,
 ) -> ObservedTopology {
     // Nothing expires before the end: a probe that arrived once proves its cable.
-    let mut observer = TopologyObserver::new(ProbeKey::random(), 2 * lasts);
+    let mut observer = TopologyObserver::new(fabric, ProbeKey::random(), 2 * lasts);
     let inbound = posts.iter_mut().map(|post| {
         let (switch, stream) = (post.switch, std::mem::replace(&mut post.inbound, silent_stream()));
         stream.map(move |message| (switch, message)).boxed()
@@ -214,7 +213,8 @@ impl<C: SwitchConnection> ProbeSession<C> {
                 pushing.await?;
             }
         }
-        let asked = TableScope::whole_tables(BTreeSet::from([default_pipeline().punt_table()]));
+        let asked =
+            TableScope::whole_tables(default_pipeline().punt_tables().iter().copied().collect());
         let held = self.connection.read_tables(&pipeline, &asked).await?;
         let rows = default_pipeline().punts().into_iter().map(TableEntry::with_signature);
         self.rows = rows.filter(|row| held.get(&row.key).is_none()).collect();
@@ -233,7 +233,7 @@ impl<C: SwitchConnection> ProbeSession<C> {
         let probes = all.into_iter().filter_map(|port| {
             default_pipeline().packet_out(port, observer.encode_probe(SwitchPort { switch, port }))
         });
-        for packet in probes.chain(arp_requests(fabric, switch)) {
+        for packet in probes.chain(host_requests(fabric, switch)) {
             // A closed stream is reported by the receiving side.
             drop(self.outbound.send(OutgoingMessage::Packet(packet)).await);
         }

@@ -15,9 +15,12 @@ mod job_classify;
 mod job_qos;
 mod liveness;
 mod local_host;
+mod neighbour_answer;
 mod numbering;
 mod path;
+mod rate_limits;
 mod roce_answer;
+mod source_guard;
 mod switch_context;
 mod switch_salt;
 mod trust;
@@ -41,8 +44,13 @@ use crate::pipeline::{
 };
 
 /// The modules that write tables, one for each table (or two).
-const TABLES: [fn(&SwitchContext<'_>) -> Vec<TableEntry>; 13] = [
+const TABLES: [fn(&SwitchContext<'_>) -> Vec<TableEntry>; 18] = [
     acl_punt::build_entries,
+    source_guard::build_entries,
+    neighbour_answer::build_entries,
+    rate_limits::build_punt_rates,
+    rate_limits::build_answer_rates,
+    rate_limits::build_answer_shares,
     local_host::build_entries,
     dst_leaf::build_entries,
     ecmp_group::build_entries,
@@ -55,6 +63,16 @@ const TABLES: [fn(&SwitchContext<'_>) -> Vec<TableEntry>; 13] = [
     trust::build_dscp_levels,
     liveness::build_entries,
     switch_salt::build_entries,
+];
+
+/// The tables of pins; the last two are those of switches in transit, which do not count.
+const PINS: [TableId; 6] = [
+    table::FLOW_PIN,
+    table::FLOW_PIN6,
+    table::QP_PIN,
+    table::QP_PIN6,
+    table::TRANSIT_PIN6,
+    table::TRANSIT_QP_PIN6,
 ];
 
 /// The program `fabric.p4`.
@@ -86,12 +104,16 @@ impl SwitchPipeline for FabricPipeline {
         acl_punt::punt_rows()
     }
 
-    fn punt_table(&self) -> TableId {
-        table::ACL_PUNT
+    fn punt_tables(&self) -> &'static [TableId] {
+        &[table::ACL_PUNT, table::ACL_PUNT6, table::PUNT_RATE]
     }
 
-    fn pin_table(&self) -> TableId {
-        table::FLOW_PIN
+    fn pin_tables(&self) -> &'static [TableId] {
+        &PINS
+    }
+
+    fn counted_pin_tables(&self) -> &'static [TableId] {
+        &PINS[..4]
     }
 
     fn packet_out(&self, port: u16, payload: Vec<u8>) -> Option<PacketOut> {

@@ -4,7 +4,7 @@
 //! pointers to see whether a generation changes its switch. While the fabric is unknown, switches
 //! get only the rows that discovery needs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use p4::{SwitchTables, TableScope};
@@ -24,7 +24,8 @@ pub(super) fn lower_rollout(
     let planned = Instant::now();
     let mut tables = lower_plan(&rollout.wiring, &rollout.fabric, &rollout.plan);
     if UnknownEntries::for_fabric(&rollout.fabric) == UnknownEntries::Keep {
-        let punts = TableScope::whole_tables(BTreeSet::from([default_pipeline().punt_table()]));
+        let punts =
+            TableScope::whole_tables(default_pipeline().punt_tables().iter().copied().collect());
         tables.values_mut().for_each(|all| *all = all.entries_within(&punts));
     }
     let mut shared = BTreeMap::new();

@@ -152,8 +152,9 @@ impl SwitchClient {
     /// # Errors
     /// As for [`SwitchClient::read_all_tables`].
     pub async fn read_pin_counts(&self) -> Result<BTreeMap<EntryKey, CounterValue>, ClientError> {
-        let table = codec::encode_table_counter_read(default_pipeline().pin_table());
-        let answer = self.read_entities(vec![table]).await?;
+        let tables = default_pipeline().counted_pin_tables().iter();
+        let reads = tables.map(|table| codec::encode_table_counter_read(*table));
+        let answer = self.read_entities(reads.collect()).await?;
         codec::decode_row_counters(&answer).map_err(decode_error)
     }
 

@@ -199,20 +199,23 @@ impl ReconcileState {
     /// is more than it shall hold. Additions come before deletions, so a table may be full only in
     /// between.
     fn pin_room(&self, outcome: &ReconcileOutcome) -> Option<usize> {
-        let pin_table = default_pipeline().pin_table();
+        let pin_tables = default_pipeline().pin_tables();
         let no_room = outcome.refusals.iter().filter(|refusal| {
-            refusal.code == Code::ResourceExhausted && refusal.update.entry.key.table == pin_table
+            let table = refusal.update.entry.key.table;
+            refusal.code == Code::ResourceExhausted && pin_tables.contains(&table)
         });
         let refused = no_room.count();
         if refused == 0 {
             return None;
         }
         let wanted = self.desired_tables()?;
-        let pins = wanted.table_entries(pin_table);
+        let pins_of = |tables: &SwitchTables| -> usize {
+            pin_tables.iter().map(|table| tables.table_entries(*table).count()).sum()
+        };
+        let pins = pin_tables.iter().flat_map(|table| wanted.table_entries(*table));
         let added = pins.filter(|(key, _)| outcome.found.get(key).is_none()).count();
-        let present = outcome.found.table_entries(pin_table).count();
-        let room = present + added.saturating_sub(refused);
-        (room < wanted.table_entries(pin_table).count()).then_some(room)
+        let room = pins_of(&outcome.found) + added.saturating_sub(refused);
+        (room < pins_of(&wanted)).then_some(room)
     }
 
     /// Logs what was written, and every refused entry with its reason.

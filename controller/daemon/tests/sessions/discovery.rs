@@ -19,7 +19,7 @@ use switch::{
 use topology::{Fabric, FabricParts, SwitchId, Tier};
 
 use crate::lab::{DEADLINE, Lab, all_hold, config, parts, verified};
-use crate::traffic::frame;
+use crate::traffic::{frame, ipv4_octets};
 
 fn wire() -> WireSpec {
     WireSpec {
@@ -53,14 +53,19 @@ struct Host {
 impl Host {
     /// A question for its own address, as hosts ask when they come up.
     fn announcement(&self) -> Vec<u8> {
+        self.announce_address(self.ip)
+    }
+
+    /// The same for any address, its own or another's.
+    fn announce_address(&self, ip: [u8; 4]) -> Vec<u8> {
         let parts: [&[u8]; 8] = [
             &[0xff; 6],
             &self.mac,
             &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1],
             &self.mac,
-            &self.ip,
+            &ip,
             &[0; 6],
-            &self.ip,
+            &ip,
             &[0; 18],
         ];
         parts.concat()
@@ -121,7 +126,7 @@ fn connect(builder: &mut EmulatedNetworkBuilder, devices: &[DeviceIndex], [a, b]
 fn hosts(builder: &mut EmulatedNetworkBuilder, devices: &[DeviceIndex]) {
     let fabric = document();
     for nic in fabric.nics() {
-        let host = Host { mac: nic.mac.0, ip: nic.ip.octets(), received: 0 };
+        let host = Host { mac: nic.mac.0, ip: ipv4_octets(nic), received: 0 };
         let host: EndpointIndex = builder.add_endpoint(Box::new(host));
         let at = fabric.endpoint_name(fabric.link(nic.uplink).to);
         let end = port(devices, &at);
@@ -359,6 +364,64 @@ async fn a_controller_without_a_document_learns_the_fabric_plans_and_programs_it
     let failed = tokio::time::timeout(DEADLINE, one_less).await.unwrap();
     assert_eq!(shape(&failed.unwrap().fabric), shape(&lab.fabric));
     assert_eq!(controller.current_rollout().unwrap().plan.jobs.len(), 1);
+    controller.shutdown().await;
+}
+
+/// Has a host announce addresses, whoever they belong to.
+async fn announce(lab: &Lab, host: u32, addresses: Vec<[u8; 4]>) {
+    let endpoint = lab.switches.devices.endpoint(EndpointIndex(host));
+    let announced = endpoint.with_endpoint(move |host: &mut Host, _, out| {
+        for ip in &addresses {
+            out.send_packet(0, &host.announce_address(*ip));
+        }
+    });
+    announced.await.unwrap();
+}
+
+#[tokio::test]
+async fn an_address_that_answers_at_its_port_cannot_be_taken_over() {
+    let lab = lab().await;
+    let controller = learning(&lab, |_| {}).await;
+    let learned = all_hosts(&lab, &controller).await;
+    run_job(&lab, &learned, &controller).await;
+    let victim = &lab.fabric.nics()[0];
+    let claimed = |seen: &DiscoveryReport| {
+        seen.findings.iter().any(|finding| finding.text.contains("the claim is refused"))
+    };
+    let mut seen = controller.watch_discovery();
+    let refused = async {
+        while !claimed(&seen.borrow_and_update().clone()) {
+            announce(&lab, 3, vec![ipv4_octets(victim)]).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, refused).await.unwrap();
+    let port = |fabric: &Fabric| {
+        let nic = fabric.nic(fabric.nic_with_ip(victim.ip).unwrap());
+        fabric.endpoint_name(fabric.link(nic.uplink).to)
+    };
+    assert_eq!(port(&controller.current_rollout().unwrap().fabric), port(&learned));
+    controller.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_flood_of_invented_addresses_stays_at_its_port() {
+    let lab = lab().await;
+    let controller = learning(&lab, |_| {}).await;
+    let learned = all_hosts(&lab, &controller).await;
+    run_job(&lab, &learned, &controller).await;
+    for hundred in 0..350_u32 {
+        let invented = (0..100).map(|last| [10, 200, (hundred % 256) as u8, last]).collect();
+        announce(&lab, 3, invented).await;
+    }
+    let overfull = |seen: &DiscoveryReport| {
+        seen.findings.iter().any(|finding| finding.text.contains("claims more than 16 addresses"))
+    };
+    let seen = found(&controller, overfull).await;
+    assert!(seen.topology.hosts.len() <= lab.fabric.nics().len() + 16);
+    // The job of other hosts is where it was, and the fabric still grows and shrinks with cables.
+    assert_eq!(controller.current_rollout().unwrap().plan.jobs.len(), 1);
+    verified(&lab, &controller).await;
     controller.shutdown().await;
 }
 

@@ -65,6 +65,14 @@ impl Hosts {
     }
 }
 
+/// The address of a NIC of a fabric that has IPv4 alone.
+pub(crate) fn ipv4_octets(nic: &Nic) -> [u8; 4] {
+    match nic.ip {
+        std::net::IpAddr::V4(ip) => ip.octets(),
+        std::net::IpAddr::V6(ip) => panic!("{ip} is no IPv4 address"),
+    }
+}
+
 /// A numbered packet of a flow, which is told by its UDP source port.
 pub(crate) fn frame([src, dst]: [&Nic; 2], flow: u16, number: u64) -> Vec<u8> {
     let length = (HEADERS + 10 - 14) as u16;
@@ -74,8 +82,8 @@ pub(crate) fn frame([src, dst]: [&Nic; 2], flow: u16, number: u64) -> Vec<u8> {
         &[8, 0, 0x45, 0],
         &length.to_be_bytes(),
         &[0, 0, 0, 0, 64, 17, 0, 0],
-        &src.ip.octets(),
-        &dst.ip.octets(),
+        &ipv4_octets(src),
+        &ipv4_octets(dst),
         &flow.to_be_bytes(),
         &4_791_u16.to_be_bytes(),
         &(length - 20).to_be_bytes(),

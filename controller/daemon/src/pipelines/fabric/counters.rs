@@ -5,14 +5,13 @@
 //! computed here, beside the modules that write the counting rows.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroU32;
 
 use p4::codec::CounterValue;
-use p4::entry::EntryKey;
-use p4::fabric::{self, FiveTuple, PortNumber, PriorityLevel};
+use p4::fabric::{self, PortNumber, PriorityLevel};
 use planner::Plan;
 use topology::{Fabric, FabricNode, NicId, SwitchId};
 
+use super::flow_pin::entry_pin_key;
 use super::job_classify::adoption_rules::adoption_rows;
 use crate::pipeline::{AttributedEntry, PortLevelCell};
 
@@ -36,13 +35,10 @@ pub fn port_level_counts(
 pub(super) fn pin_entries(fabric: &Fabric, plan: &Plan) -> Vec<AttributedEntry> {
     let mut entries = Vec::new();
     for flow in plan.flows.iter().filter(|flow| flow.pinned) {
-        if let Some(arrival) = flow.links.last() {
-            entries.push(AttributedEntry {
-                switch: fabric.leaf_of(flow.src),
-                key: pin_key(fabric, flow),
-                job: flow.job,
-                arrival_link: Some(*arrival),
-            });
+        let (arrival_link, key) = (flow.links.last().copied(), entry_pin_key(fabric, flow));
+        if let (Some(_), Some(key)) = (arrival_link, key) {
+            let switch = fabric.leaf_of(flow.src);
+            entries.push(AttributedEntry { switch, key, job: flow.job, arrival_link });
         }
     }
     entries
@@ -67,13 +63,6 @@ pub(super) fn rule_entries(fabric: &Fabric, plan: &Plan) -> Vec<AttributedEntry>
         }));
     }
     entries
-}
-
-fn pin_key(fabric: &Fabric, flow: &planner::PlannedFlow) -> EntryKey {
-    let [src, dst] = [flow.src, flow.dst].map(|nic| fabric.nic(nic).ip);
-    let tuple = FiveTuple::for_roce(src, dst, flow.udp_src_port);
-    // The match key has neither path nor job, so any values do.
-    fabric::flow_pin(&tuple, 0, NonZeroU32::MIN).key
 }
 
 /// The counter cells of all links that leave a switch.

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::{NonZeroU16, NonZeroU32};
 
 use p4::entry::TableEntry;
-use p4::fabric::{self, JobMatch};
+use p4::fabric::{self, IpVersion, JobMatch};
 use topology::NicId;
 
 use super::switch_context::{SentFlow, SwitchContext};
@@ -39,15 +39,17 @@ fn rows_of_nic(site: &SwitchContext<'_>, nic: NicId) -> Vec<TableEntry> {
     let unpinned: Vec<SentFlow> =
         site.sent_from(nic).iter().filter(|sent| !sent.pinned).copied().collect();
     let rules = &site.shared.plan.rules;
+    let address = site.shared.fabric.nic(nic).ip;
     let from_nic = JobMatch {
-        src: Some(site.shared.fabric.nic(nic).ip.into()),
+        version: IpVersion::of(address),
+        src: Some(address.into()),
         dport: Some(ROCE),
         ..JobMatch::default()
     };
     // A row without ports would also match what a rule adopts, and hide the rule's row.
     let is_adopted = rules.iter().any(|rule| adoption_rules::takes_from(rule, nic));
     if let Some(job) = only_job(&unpinned).filter(|_| !is_adopted) {
-        return vec![fabric::job_classify(&from_nic, OF_NIC, job)];
+        return fabric::job_classify(&from_nic, OF_NIC, job).into_iter().collect();
     }
     let mut pairs: BTreeMap<NicId, Vec<SentFlow>> = BTreeMap::new();
     for sent in unpinned {
@@ -58,7 +60,7 @@ fn rows_of_nic(site: &SwitchContext<'_>, nic: NicId) -> Vec<TableEntry> {
         let pair = JobMatch { dst, ..from_nic };
         let is_adopted = rules.iter().any(|rule| adoption_rules::takes_between(rule, nic, to));
         match only_job(&sent).filter(|_| !is_adopted) {
-            Some(job) => vec![fabric::job_classify(&pair, OF_PAIR, job)],
+            Some(job) => fabric::job_classify(&pair, OF_PAIR, job).into_iter().collect(),
             None => rows_of_flows(pair, &sent),
         }
     });
@@ -67,7 +69,7 @@ fn rows_of_nic(site: &SwitchContext<'_>, nic: NicId) -> Vec<TableEntry> {
 
 /// A row for each flow between two NICs, with its port.
 fn rows_of_flows(pair: JobMatch, sent: &[SentFlow]) -> Vec<TableEntry> {
-    let rows = sent.iter().map(|sent| {
+    let rows = sent.iter().filter_map(|sent| {
         let sport = Some(sent.udp_src_port);
         fabric::job_classify(&JobMatch { sport, ..pair }, OF_FLOW, sent.job)
     });

@@ -7,7 +7,7 @@
 
 use std::num::NonZeroU32;
 
-use p4::fabric::{Ipv4Prefix, PortNumber};
+use p4::fabric::{IpPrefix, PortNumber};
 use topology::{
     AvailabilityChange, Fabric, FabricNode, LinkId, NextHops, NicId, SwitchId, Tier, next_hops,
 };
@@ -40,7 +40,7 @@ pub(super) struct LeafWiring {
     /// The NICs connected to it.
     pub(super) nics: Vec<NicId>,
     /// Prefixes that cover its NICs and no other leaf's.
-    pub(super) prefixes: Vec<Ipv4Prefix>,
+    pub(super) prefixes: Vec<IpPrefix>,
     /// The next hops to it while nothing has failed.
     pub(super) choices: NextHops,
 }
@@ -133,7 +133,7 @@ fn number_leaves(fabric: &Fabric) -> Result<Vec<LeafWiring>, WiringError> {
             switch,
             id,
             prefixes: prefixes
-                .filter_map(|prefix| Ipv4Prefix::new(prefix.address, prefix.length).ok())
+                .filter_map(|prefix| IpPrefix::new(prefix.address.into(), prefix.length).ok())
                 .collect(),
             nics: fabric.nics_on(switch).collect(),
             choices: next_hops(fabric, switch),

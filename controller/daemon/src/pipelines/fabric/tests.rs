@@ -71,7 +71,14 @@ fn lowered(fabric: &Fabric, plan: &Plan) -> BTreeMap<SwitchId, SwitchTables> {
 fn shown(fabric: &Fabric, tables: &BTreeMap<SwitchId, SwitchTables>, switch: &str) -> Vec<String> {
     let p4info = ForwardingPipeline::embedded_fabric().p4info;
     let tables = &tables[&fabric.switch_named(switch).unwrap()];
-    let known = [table::DSCP_LEVEL, table::ROCE_ANSWER, table::SWITCH_SALT];
+    let known = [
+        table::DSCP_LEVEL,
+        table::ROCE_ANSWER,
+        table::SWITCH_SALT,
+        table::ANSWER_RATE,
+        table::ANSWER_SHARE,
+        table::ND_ANSWER,
+    ];
     let updated = |table| !known.contains(&table);
     let entries = tables.iter().filter(|(key, _)| updated(key.table));
     let entries = entries
@@ -98,6 +105,8 @@ fn lowers_a_leaf_with_a_pinned_job() {
         "path dst_leaf=2 path=2 -> to_uplink(port=2, backup=3)",
         "path dst_leaf=2 path=3 -> to_uplink(port=3, backup=2)",
         "ecmp_group dst_leaf=2 -> [1xto_ecmp_port(port=2), 1xto_ecmp_port(port=3)]",
+        "source_guard port=1 src=10.0.1.1 -> admit()",
+        "arp_answer -> answer_arp(mac=02:00:00:00:00:fe)",
     ];
     assert_eq!(shown(&fabric, &lowered(&fabric, &plan), "leaf1"), expected);
     let far = [
@@ -108,6 +117,8 @@ fn lowers_a_leaf_with_a_pinned_job() {
         "path dst_leaf=1 path=2 -> to_uplink(port=2, backup=3)",
         "path dst_leaf=1 path=3 -> to_uplink(port=3, backup=2)",
         "ecmp_group dst_leaf=1 -> [1xto_ecmp_port(port=2), 1xto_ecmp_port(port=3)]",
+        "source_guard port=1 src=10.0.2.1 -> admit()",
+        "arp_answer -> answer_arp(mac=02:00:00:00:00:fe)",
     ];
     assert_eq!(shown(&fabric, &lowered(&fabric, &plan), "leaf2"), far);
     let spine = [
@@ -227,7 +238,7 @@ fn too_wide_ecmp_groups_are_refused() {
 /// Small fabrics of every shape.
 fn fabrics() -> impl Strategy<Value = Fabric> {
     let counts = (1u32..=3, 1u32..=3, 1u32..=2, 1u32..=2, 1u32..=2);
-    (counts, 0u32..3, any::<bool>()).prop_map(|(counts, shape, planes)| {
+    (counts, 0u32..3, any::<[bool; 2]>()).prop_map(|(counts, shape, [planes, ipv6])| {
         let (leaves, spines, hosts_per_leaf, parallel_uplinks, host_links) = counts;
         let pods = if shape == 2 { 2 } else { 1 };
         let spec = ClosSpec {
@@ -240,6 +251,7 @@ fn fabrics() -> impl Strategy<Value = Fabric> {
             cores: if pods == 2 { spines * 2 } else { 0 },
             planes: planes && pods == 2,
             rails: shape == 1,
+            ipv6,
             ..ClosSpec::default()
         };
         clos::build_clos("random", &spec).unwrap()
@@ -363,10 +375,16 @@ fn check_references(tables: &SwitchTables) -> Result<(), TestCaseError> {
         calls.map(|call| call.params[param].value).collect()
     };
     let leaves = keys(table::ECMP_GROUP, 0);
-    prop_assert!(params(table::DST_LEAF, 0).is_subset(&leaves));
     prop_assert!(keys(table::PATH, 0).is_subset(&leaves));
-    prop_assert!(params(table::FLOW_PIN, 0).is_subset(&keys(table::PATH, 1)));
-    prop_assert!(params(table::JOB_CLASSIFY, 0).is_subset(&keys(table::JOB_QOS, 0)));
+    for table in [table::DST_LEAF, table::DST_LEAF6] {
+        prop_assert!(params(table, 0).is_subset(&leaves));
+    }
+    for table in [table::FLOW_PIN, table::FLOW_PIN6, table::TRANSIT_PIN6] {
+        prop_assert!(params(table, 0).is_subset(&keys(table::PATH, 1)));
+    }
+    for table in [table::JOB_CLASSIFY, table::JOB_CLASSIFY6] {
+        prop_assert!(params(table, 0).is_subset(&keys(table::JOB_QOS, 0)));
+    }
     Ok(())
 }
 

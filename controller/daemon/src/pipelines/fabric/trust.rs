@@ -14,5 +14,5 @@ pub(super) fn build_fabric_ports(site: &SwitchContext<'_>) -> Vec<TableEntry> {
 
 pub(super) fn build_dscp_levels(site: &SwitchContext<'_>) -> Vec<TableEntry> {
     let levels = PriorityLevel::all_levels().take(site.shared.plan.levels.into());
-    levels.map(fabric::dscp_level).collect()
+    levels.flat_map(|level| [fabric::dscp_level(level), fabric::answer_dscp_level(level)]).collect()
 }

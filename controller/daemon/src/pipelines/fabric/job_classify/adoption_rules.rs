@@ -4,10 +4,11 @@
 //! the position of its rule in the policy, so that a rule added at the end changes no other row;
 //! rows of one rule never match the same packet.
 
+use std::collections::BTreeSet;
 use std::num::{NonZeroU16, NonZeroU32};
 
 use p4::entry::TableEntry;
-use p4::fabric::{self, JobMatch};
+use p4::fabric::{self, IpVersion, JobMatch};
 use planner::{MAX_RULES, Plan, PlannedRule};
 use topology::{Fabric, NicId};
 
@@ -51,16 +52,26 @@ fn rows_of_rule(
     };
     let present = nics.iter().copied().filter(|nic| sends_from(rule, *nic));
     let receivers = any_or(&rule.receivers, rule.receivers.iter().copied());
+    let versions = ip_versions(fabric, nics);
     let mut rows = Vec::new();
     for src in any_or(&rule.senders, present) {
         for &to in &receivers {
             let [src, dst] = [src, to].map(|nic| nic.map(|nic| fabric.nic(nic).ip.into()));
-            let matches = JobMatch { src, dst, sport: rule.sport, dport: rule.dport };
-            let entry = fabric::job_classify(&matches, priority, job);
-            rows.push(AdoptionRow { job: rule.job, to, entry });
+            for &version in &versions {
+                let (sport, dport) = (rule.sport, rule.dport);
+                let matches = JobMatch { version, src, dst, sport, dport };
+                // None where the addresses are of another version.
+                let entry = fabric::job_classify(&matches, priority, job);
+                rows.extend(entry.map(|entry| AdoptionRow { job: rule.job, to, entry }));
+            }
         }
     }
     rows
+}
+
+/// The versions of the addresses of `nics`.
+fn ip_versions(fabric: &Fabric, nics: &[NicId]) -> BTreeSet<IpVersion> {
+    nics.iter().map(|nic| IpVersion::of(fabric.nic(*nic).ip)).collect()
 }
 
 /// Each of `nics`, or one `None` for any where the rule names none.

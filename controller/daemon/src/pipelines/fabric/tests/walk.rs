@@ -2,6 +2,7 @@
 //! of what rows mean.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use p4::SwitchTables;
 use p4::entry::{ActionSpec, EntryKey, EntryValue, FieldMatch, RowField, TableId, TableRow};
@@ -48,8 +49,8 @@ pub(super) fn walk(
         };
         let view = PacketView {
             tables: &tables[&switch],
-            src: fabric.nic(packet.src).ip.to_bits().into(),
-            dst: fabric.nic(packet.dst).ip.to_bits().into(),
+            src: fabric.nic(packet.src).ip,
+            dst: fabric.nic(packet.dst).ip,
             sport: packet.sport.into(),
             answer: packet.answer.map(u128::from),
         };
@@ -65,8 +66,8 @@ pub(super) fn walk(
 /// A packet seen by one switch.
 struct PacketView<'a> {
     tables: &'a SwitchTables,
-    src: u128,
-    dst: u128,
+    src: IpAddr,
+    dst: IpAddr,
     sport: u128,
     answer: Option<u128>,
 }
@@ -78,27 +79,45 @@ impl PacketView<'_> {
         if is_edge {
             *dscp = 0;
         }
+        let guard = self.pick(table::SOURCE_GUARD, table::SOURCE_GUARD6);
+        let is_guarded = is_edge && self.exact(guard, &[ingress, bits(self.src)]).is_some();
         let inside = self.exact(table::DSCP_LEVEL, &[*dscp]).filter(|_| !is_edge);
         let mut level = inside.map_or(0, |params| params[0]);
-        let pin = self.exact(table::FLOW_PIN, &[self.src, self.dst, 17, self.sport, 4791]);
+        let pin = self.pin(is_edge, ingress).filter(|_| is_guarded || !is_edge);
         let job = match &pin {
-            Some(params) => Some(params[1]),
+            Some(params) => params.get(1).copied(),
             None => self.classified(),
         };
-        if let (true, Some(job)) = (is_edge, job) {
+        if let (true, Some(job)) = (is_guarded, job) {
             let class = self.exact(table::JOB_QOS, &[job]).expect("a job that is named has a row");
             (level, *dscp) = (class[0], class[1]);
         }
-        let answer = self.answer.filter(|_| is_edge);
+        let answer = self.answer.filter(|_| is_guarded);
         if let Some(class) = answer.and_then(|opcode| self.exact(table::ROCE_ANSWER, &[opcode])) {
             (level, *dscp) = (class[0], class[1]);
         }
-        if let Some(host) = self.exact(table::LOCAL_HOST, &[self.dst]) {
+        if let Some(host) =
+            self.exact(self.pick(table::LOCAL_HOST, table::LOCAL_HOST6), &[bits(self.dst)])
+        {
             return Some((host[0], level));
         }
         let leaf = self.leaf()?;
         let pinned = pin.and_then(|params| self.pinned(leaf, params[0]));
         Some((pinned.or_else(|| self.ecmp(leaf, choice))?, level))
+    }
+
+    /// The table of the packet's version.
+    fn pick(&self, ipv4: TableId, ipv6: TableId) -> TableId {
+        if self.src.is_ipv4() { ipv4 } else { ipv6 }
+    }
+
+    fn pin(&self, is_edge: bool, ingress: u128) -> Option<Vec<u128>> {
+        let (table, from) = match (self.src.is_ipv4(), is_edge) {
+            (true, _) => (table::FLOW_PIN, bits(self.src)),
+            (false, true) => (table::FLOW_PIN6, ingress),
+            (false, false) => (table::TRANSIT_PIN6, bits(self.src)),
+        };
+        self.exact(table, &[from, bits(self.dst), 17, self.sport, 4791])
     }
 
     fn pinned(&self, leaf: u128, path: u128) -> Option<u128> {
@@ -117,11 +136,12 @@ impl PacketView<'_> {
     }
 
     fn leaf(&self) -> Option<u128> {
-        let rows = self.tables.table_entries(table::DST_LEAF);
+        let rows = self.tables.table_entries(self.pick(table::DST_LEAF, table::DST_LEAF6));
+        let width = if self.dst.is_ipv4() { 32 } else { 128 };
         let matching = rows.filter_map(|(key, value)| match fields(key)[0].matches {
             FieldMatch::Lpm { value: prefix, prefix_len } => {
-                let free = 32 - prefix_len;
-                (prefix >> free == self.dst >> free).then_some((prefix_len, params(value)[0]))
+                let free = width - prefix_len;
+                (prefix >> free == bits(self.dst) >> free).then_some((prefix_len, params(value)[0]))
             }
             other => panic!("{other:?}"),
         });
@@ -129,12 +149,12 @@ impl PacketView<'_> {
     }
 
     fn classified(&self) -> Option<u128> {
-        let value_of = |id| [self.src, self.dst, 4791, self.sport][id as usize - 1];
+        let value_of = |id| [bits(self.src), bits(self.dst), 4791, self.sport][id as usize - 1];
         let matches = |field: &RowField| match field.matches {
             FieldMatch::Ternary { value, mask } => value_of(field.id) & mask == value,
             other => panic!("{other:?}"),
         };
-        let rows = self.tables.table_entries(table::JOB_CLASSIFY);
+        let rows = self.tables.table_entries(self.pick(table::JOB_CLASSIFY, table::JOB_CLASSIFY6));
         let matching = rows.filter(|(key, _)| fields(key).iter().all(matches));
         let first = matching.max_by_key(|(key, _)| match key.row {
             TableRow::Match { priority, .. } => priority,
@@ -146,6 +166,13 @@ impl PacketView<'_> {
     fn exact(&self, table: TableId, key: &[u128]) -> Option<Vec<u128>> {
         let fields = (1..).zip(key).map(|(id, value)| RowField::exact(id, *value));
         self.tables.get(&EntryKey::for_row(table, fields.collect(), 0)).map(params)
+    }
+}
+
+fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => address.to_bits().into(),
+        IpAddr::V6(address) => address.to_bits(),
     }
 }
 

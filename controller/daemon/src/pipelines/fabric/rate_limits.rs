@@ -1,0 +1,60 @@
+//! `punt_rate`, `answer_rate` and `answer_share`: what a host may send past the levels.
+//!
+//! Packets to the controller and RoCEv2 answers travel before all data, so both are limited by
+//! direct meters: punts at each port where they enter, answers where they enter from a host and
+//! again on every link, as many hosts may answer one.
+
+use std::collections::BTreeSet;
+
+use p4::entry::{MeterRates, TableEntry};
+use p4::fabric::{self, PortNumber};
+use topology::{Bandwidth, LinkId};
+
+use super::switch_context::SwitchContext;
+
+/// Packets per second to the controller from each port: probes of link discovery, ARP and neighbour
+/// discovery. The limit is the same for hosts and switches, as the controller may not know yet which
+/// of them is there.
+const PUNTS: MeterRates = MeterRates { cir: 256, cburst: 256, pir: 256, pburst: 256 };
+/// Answers may take one part in so many of a link. An acknowledgment of 62 bytes for every packet of
+/// 1,024 bytes, the smallest usual MTU of RoCEv2, is one in 17.
+const ANSWER_PART: f64 = 16.0;
+/// The least burst of answers in bytes: as many as one window of packets is answered with.
+const ANSWER_BURST: u64 = 16 * 1024;
+
+/// The first ports of every switch, which have a limit though no document says what is there.
+const UNKNOWN_PORTS: u32 = 64;
+
+pub(super) fn build_punt_rates(site: &SwitchContext<'_>) -> Vec<TableEntry> {
+    if !site.shared.wiring.is_probed() {
+        return Vec::new();
+    }
+    let unknown = (0..=UNKNOWN_PORTS).filter_map(|port| PortNumber::new(port).ok());
+    let ports: BTreeSet<PortNumber> =
+        site.links().filter_map(|link| site.port(link)).chain(unknown).collect();
+    ports.into_iter().map(|port| fabric::punt_rate(port, PUNTS)).collect()
+}
+
+pub(super) fn build_answer_rates(site: &SwitchContext<'_>) -> Vec<TableEntry> {
+    let links = site.nics().map(|nic| site.shared.fabric.nic(nic).uplink.reverse());
+    links.filter_map(|link| answer_row(site, link, fabric::answer_rate)).collect()
+}
+
+pub(super) fn build_answer_shares(site: &SwitchContext<'_>) -> Vec<TableEntry> {
+    site.links().filter_map(|link| answer_row(site, link, fabric::answer_share)).collect()
+}
+
+/// A row for the port at which `link` leaves the switch, with its part of the link's bandwidth.
+fn answer_row(
+    site: &SwitchContext<'_>,
+    link: LinkId,
+    build_entry: fn(PortNumber, MeterRates) -> TableEntry,
+) -> Option<TableEntry> {
+    let bandwidth = site.shared.fabric.link(link).bandwidth;
+    Some(build_entry(site.port(link)?, answer_rates(bandwidth)))
+}
+
+fn answer_rates(bandwidth: Bandwidth) -> MeterRates {
+    let bytes = (bandwidth.bytes_per_second() / ANSWER_PART) as u64;
+    MeterRates::single_rate(bytes, (bytes / 1_000).max(ANSWER_BURST))
+}
