@@ -6,6 +6,18 @@
 mod bmv2_json;
 #[path = "data_plane/forwarding.rs"]
 mod forwarding;
+#[path = "data_plane/frames.rs"]
+mod frames;
+#[path = "data_plane/hostile_frames.rs"]
+mod hostile_frames;
+#[path = "data_plane/ipv6.rs"]
+mod ipv6;
+#[path = "data_plane/isolation.rs"]
+mod isolation;
+#[path = "data_plane/isolation_property.rs"]
+mod isolation_property;
+#[path = "data_plane/neighbours.rs"]
+mod neighbours;
 #[path = "data_plane/queues.rs"]
 mod queues;
 #[path = "data_plane/real_ports.rs"]

@@ -97,7 +97,7 @@ impl Drop for Bmv2 {
 }
 
 fn connect(socket: &PathBuf) -> Result<UnixStream, Box<dyn Error>> {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         match UnixStream::connect(socket) {
             Ok(stream) => return Ok(stream),

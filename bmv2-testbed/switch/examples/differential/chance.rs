@@ -22,11 +22,11 @@ impl Chance {
         self.0.random_range(0..most)
     }
 
-    fn one_in(&mut self, most: u64) -> bool {
+    pub(crate) fn one_in(&mut self, most: u64) -> bool {
         self.below(most) == 0
     }
 
-    fn pick<T: Copy>(&mut self, from: &[T]) -> Option<T> {
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> Option<T> {
         from.choose(&mut self.0).copied()
     }
 
@@ -35,11 +35,15 @@ impl Chance {
         let small = u128::from(self.below(8));
         let value = match (bits, self.below(8)) {
             (_, 0) => self.0.random(),
-            (32, _) => 0x0a00_0000 | u128::from(self.below(4)) << 8 | small,
+            (128, 1) => u128::from(crate::frames::LINK_LOCAL) << 64 | small & 3,
+            (128, _) => crate::frames::address6(small as u64),
+            (32, _) => u128::from(crate::frames::address(small as u64)),
+            (24, _) => small & 3,
+            (6, _) => small << 3 | u128::from(self.below(2)),
             (48, _) => 0x0200_0000_0000 | small,
-            (16, 1..=3) => self.pick(&[0x0800, 0x86dd, 4791, 0x88cc]).unwrap_or(0),
-            (16, _) => 0xc000 | small,
-            (8, 1..=4) => self.pick(&[6, 17, 64, 1]).unwrap_or(0),
+            (16, 1..=3) => self.pick(&[0x0800, 0x86dd, 4791, 0x88cc, 0x0806, 0x8100]).unwrap_or(0),
+            (16, _) => 0xc000 | small & 3,
+            (8, 1..=4) => self.pick(&[6, 17, 64, 1, 58, 135, 255]).unwrap_or(0),
             (9, 1..=2) => 255,
             _ => small,
         };
@@ -49,7 +53,7 @@ impl Chance {
     /// A packet with the port it arrives on.
     pub(crate) fn packet(&mut self, kind: Traffic) -> (u16, Vec<u8>) {
         let mut packet = match kind {
-            Traffic::Flows => self.flow(),
+            Traffic::Flows => self.frame(),
             Traffic::Bytes => {
                 let length = 1 + self.below(90);
                 (0..length)
@@ -78,43 +82,6 @@ impl Chance {
         (port, packet)
     }
 
-    /// Ethernet, IPv4 (rarely something else), UDP or TCP, some payload.
-    fn flow(&mut self) -> Vec<u8> {
-        let mut packet = Vec::new();
-        packet.extend(&(0x0200_0000_0000_u64 | self.below(8)).to_be_bytes()[2..]);
-        packet.extend(&(0x0200_0000_0000_u64 | self.below(8)).to_be_bytes()[2..]);
-        let kind =
-            self.pick(&[0x0800, 0x0800, 0x0800, 0x0800, 0x86dd, 0x88cc]).unwrap_or(0x0800_u16);
-        packet.extend(kind.to_be_bytes());
-        let start = packet.len();
-        let protocol = self.pick(&[17, 17, 17, 6, 1]).unwrap_or(17_u8);
-        let payload = self.below(64) as usize;
-        packet.extend([0x45, (self.below(8) << 5) as u8]);
-        packet.extend((20 + 8 + payload as u16).to_be_bytes());
-        packet.extend([
-            0,
-            1,
-            0x40,
-            0,
-            self.pick(&[64, 64, 64, 1, 0]).unwrap_or(64),
-            protocol,
-            0,
-            0,
-        ]);
-        for _ in 0..2 {
-            let address = 0x0a00_0000_u32 | (self.below(4) << 8 | self.below(8)) as u32;
-            packet.extend(address.to_be_bytes());
-        }
-        let sum = checksum(&packet[start..]);
-        packet[start + 10..start + 12].copy_from_slice(&sum.to_be_bytes());
-        packet.extend((0xc000 | self.below(8) as u16).to_be_bytes());
-        packet.extend(self.pick(&[4791, 4791, 80, 0xc001]).unwrap_or(4791_u16).to_be_bytes());
-        packet.extend((8 + payload as u16).to_be_bytes());
-        packet.extend([0, 0]);
-        packet.extend((0..payload + 12).map(|_| self.below(4) as u8));
-        packet
-    }
-
     /// An update of some table of the program.
     pub(crate) fn update(&mut self, info: &P4Info) -> Option<p4rt::Update> {
         let tables: Vec<&p4info::Table> = info
@@ -125,14 +92,7 @@ impl Chance {
         let table = self.pick(&tables)?;
         let fields = &table.match_fields;
         let r#match: Vec<_> = fields.iter().filter_map(|field| self.field(field)).collect();
-        let ranked = |field: &p4info::MatchField| {
-            let kind = kind_of(field);
-            matches!(kind, MatchType::Ternary | MatchType::Range | MatchType::Optional)
-        };
-        let priority = match fields.iter().any(ranked) {
-            true => 1 + self.below(4) as i32,
-            false => 0,
-        };
+        let priority = if has_priority(table) { 1 + self.below(4) as i32 } else { 0 };
         let kind =
             self.pick(&[Kind::Insert, Kind::Insert, Kind::Insert, Kind::Modify, Kind::Delete])?;
         let mut entry = p4rt::TableEntry {
@@ -140,16 +100,32 @@ impl Chance {
             r#match,
             priority,
             action: Some(self.action(table, info)?),
+            meter_config: is_metered(table).then(|| self.rates()).flatten(),
             ..p4rt::TableEntry::default()
         };
         if kind == Kind::Delete {
-            entry.action = None;
+            (entry.action, entry.meter_config) = (None, None);
         }
         if self.one_in(50) {
             self.spoil(&mut entry);
         }
         let entity = Some(p4rt::entity::Entity::TableEntry(entry));
         Some(p4rt::Update { r#type: kind as i32, entity: Some(p4rt::Entity { entity }) })
+    }
+
+    /// Rates whose colour no time changes: all red, all yellow or all green. Without any, bmv2 keeps
+    /// those that the entry had before, or another one in its place.
+    fn rates(&mut self) -> Option<p4rt::MeterConfig> {
+        let unlimited = (1 << 40) + self.below(1 << 32) as i64;
+        let (red, green) = ((0, 0), (unlimited, 1_i64 << 31));
+        let (committed, peak) = self.pick(&[(red, red), (red, green), (green, green)])?;
+        Some(p4rt::MeterConfig {
+            cir: committed.0,
+            cburst: committed.1,
+            pir: peak.0,
+            pburst: peak.1,
+            eburst: 0,
+        })
     }
 
     /// Breaks something in an entry that was right.
@@ -272,10 +248,49 @@ impl Chance {
 const MEMBERS: u64 = 8;
 const GROUPS: u64 = 6;
 
+/// A row of each table with meters, with this rate.
+pub(crate) fn metered_rows(info: &P4Info, rate: i64) -> Vec<p4rt::Update> {
+    let mut chance = Chance::new(rate.unsigned_abs());
+    let row = |table: &p4info::Table| {
+        let fields = table.match_fields.iter();
+        let entry = p4rt::TableEntry {
+            table_id: table.preamble.as_ref()?.id,
+            r#match: fields.filter_map(|field| chance.field(field)).collect(),
+            action: Some(chance.action(table, info)?),
+            meter_config: Some(p4rt::MeterConfig {
+                cir: rate,
+                cburst: 16_384,
+                pir: rate,
+                pburst: 16_384,
+                eburst: 0,
+            }),
+            ..p4rt::TableEntry::default()
+        };
+        let entity = Some(p4rt::entity::Entity::TableEntry(entry));
+        let entity = Some(p4rt::Entity { entity });
+        Some(p4rt::Update { r#type: Kind::Insert as i32, entity })
+    };
+    let metered = info.tables.iter().filter(|table| is_metered(table));
+    metered.filter(|table| !has_priority(table)).filter_map(row).collect()
+}
+
+/// Whether the entries of a table need a priority.
+fn has_priority(table: &p4info::Table) -> bool {
+    let kinds = table.match_fields.iter().map(kind_of);
+    let ranked = [MatchType::Ternary, MatchType::Range, MatchType::Optional];
+    kinds.into_iter().any(|kind| ranked.contains(&kind))
+}
+
+/// Whether the entries of a table have meters.
+pub(crate) fn is_metered(table: &p4info::Table) -> bool {
+    const DIRECT_METER: u32 = 0x15;
+    table.direct_resource_ids.iter().any(|id| id >> 24 == DIRECT_METER)
+}
+
 /// What packets look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Traffic {
-    /// IPv4 flows of a fabric.
+    /// What hosts and switches of a fabric send, and what they should not.
     Flows,
     /// Bytes of a small alphabet.
     Bytes,
@@ -300,13 +315,4 @@ fn bytes(value: u128) -> Vec<u8> {
     let all = value.to_be_bytes();
     let zeros = (value.leading_zeros() / 8).min(15) as usize;
     all[zeros..].to_vec()
-}
-
-fn checksum(bytes: &[u8]) -> u16 {
-    let words = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
-    let mut sum: u32 = words.sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
 }

@@ -9,6 +9,7 @@
 mod bmv2;
 mod chance;
 mod controller;
+mod frames;
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -29,9 +30,9 @@ use tonic::Code;
 /// Packets under way at once: bmv2 drops what does not fit its queues of 64.
 const WINDOW: usize = 24;
 /// Windows in a round.
-const WINDOWS: usize = 200;
+const WINDOWS: usize = 100;
 /// Updates before each round.
-const UPDATES: usize = 60;
+const UPDATES: usize = 120;
 /// How long bmv2 may take for a packet: on a busy machine, seconds.
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -144,7 +145,27 @@ impl Trial {
         };
         let groups = Chance::new(plan.seed).groups(&trial.info);
         trial.write(groups).await?;
+        trial.check_rates().await?;
         Ok(trial)
+    }
+
+    /// Compares how both return the rates of meters, and removes them again.
+    async fn check_rates(&mut self) -> Result<(), Box<dyn Error>> {
+        for rate in [3, 64, 249, 251, 256, 1_562_500_000, 1_562_500_001, 12_345_678_901] {
+            for update in chance::metered_rows(&self.info, rate) {
+                self.write(vec![update.clone()]).await?;
+                self.compare_state().await?;
+                let mut delete = update;
+                delete.r#type = p4rt::update::Type::Delete.into();
+                if let Some(Entity::TableEntry(entry)) =
+                    delete.entity.as_mut().and_then(|entity| entity.entity.as_mut())
+                {
+                    (entry.action, entry.meter_config) = (None, None);
+                }
+                self.write(vec![delete]).await?;
+            }
+        }
+        Ok(())
     }
 
     async fn round(&mut self, chance: &mut Chance, traffic: Traffic) -> Result<(), Box<dyn Error>> {
@@ -188,7 +209,7 @@ impl Trial {
             let one = std::slice::from_ref(packet);
             let ours = self.through_ours(one).await?;
             self.bmv2.send(one)?;
-            let theirs = self.bmv2.receive(ours.len() + 1, RECEIVE_TIMEOUT / 100);
+            let theirs = self.bmv2.receive(ours.len() + 1, RECEIVE_TIMEOUT / 10);
             if sorted(&ours) != sorted(&theirs) {
                 let (ours, theirs) = (show(&ours), show(&theirs));
                 let packet = show(one);
@@ -226,6 +247,7 @@ impl Trial {
             queries.push(Entity::TableEntry(p4rt::TableEntry {
                 table_id,
                 counter_data: counted.then(p4rt::CounterData::default),
+                meter_config: chance::is_metered(table).then(p4rt::MeterConfig::default),
                 ..p4rt::TableEntry::default()
             }));
         }
@@ -238,7 +260,9 @@ impl Trial {
         }
         for query in queries {
             let query = vec![p4rt::Entity { entity: Some(query) }];
-            let ours = keyed(self.ours.read(query.clone()).await?);
+            let mut ours = self.ours.read(query.clone()).await?;
+            ours.iter_mut().for_each(keep_rates_as_bmv2_does);
+            let ours = keyed(ours);
             let theirs = keyed(self.theirs.read(query).await?);
             if let Some((key, ours)) =
                 ours.iter().find(|(key, value)| theirs.get(*key) != Some(value))
@@ -262,13 +286,25 @@ fn agree(ours: Code, theirs: Code) -> bool {
     ours == theirs || known.contains(&(ours, theirs))
 }
 
+/// bmv2 keeps rates per microsecond and cuts them off when they are read: of some it returns one
+/// less.
+fn keep_rates_as_bmv2_does(entity: &mut p4rt::Entity) {
+    let kept = |rate: i64| (rate as f64 / 1e6 * 1e6) as i64;
+    if let Some(Entity::TableEntry(entry)) = &mut entity.entity
+        && let Some(rates) = &mut entry.meter_config
+    {
+        (rates.cir, rates.pir) = (kept(rates.cir), kept(rates.pir));
+    }
+}
+
 /// Entities as text by what identifies them.
 fn keyed(entities: Vec<p4rt::Entity>) -> BTreeMap<String, String> {
     let text = |entity: p4rt::Entity| match entity.entity {
         Some(Entity::TableEntry(mut entry)) => {
             entry.r#match.sort_by_key(|field| field.field_id);
             let key = format!("{} {:?} {}", entry.table_id, entry.r#match, entry.priority);
-            (key, format!("{:?} {:?}", entry.action, entry.counter_data))
+            let (counted, rates) = (entry.counter_data, entry.meter_config);
+            (key, format!("{:?} {counted:?} {rates:?}", entry.action))
         }
         Some(Entity::CounterEntry(counter)) => {
             let key = format!("{} {:?}", counter.counter_id, counter.index);

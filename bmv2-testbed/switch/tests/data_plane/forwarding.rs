@@ -144,26 +144,6 @@ fn a_host_without_a_job_cannot_change_its_level() {
     assert_eq!((out.level, ip_header(&out.packet)[1] >> 2), (6, 48));
 }
 
-/// An answer of a job travels at the level of answers; what is as long as data does not, whatever
-/// opcode its host wrote.
-#[test]
-fn short_answers_travel_above_their_job() {
-    const LONGEST: usize = 14 + 64;
-    const OPCODE: usize = 42;
-    let mut leaf = pinned();
-    leaf.add("job_qos", &[exact(42)], "set_class", &[1, 8]);
-    leaf.add("roce_answer", &[exact(0x11)], "set_class", &[7, 56]);
-    let mut sent = |bytes: usize, opcode: u8| {
-        let mut packet = FLOW.packet(bytes);
-        packet[OPCODE] = opcode;
-        let out = leaf.send_one(1, &packet);
-        (out.level, ip_header(&out.packet)[1] >> 2)
-    };
-    assert_eq!(sent(LONGEST, 0x11), (7, 56));
-    assert_eq!(sent(LONGEST + 1, 0x11), (1, 8));
-    assert_eq!(sent(LONGEST, 0x04), (1, 8));
-}
-
 #[test]
 fn unpinned_traffic_is_classified_by_the_best_rule() {
     let mut leaf = leaf();
@@ -190,6 +170,7 @@ fn inside_the_fabric_the_level_comes_from_the_dscp() {
     spine.add("fabric_port", &[exact(20)], "trust_dscp", &[]);
     spine.add("dscp_level", &[exact(48)], "set_level", &[6]);
     spine.add("job_qos", &[exact(42)], "set_class", &[1, 8]);
+    spine.add("source_guard", &[exact(21), exact(HERE)], "admit", &[]);
     let out = spine.send_one(20, &Flow { dscp: 48, ..FLOW }.packet(100));
     assert_eq!((out.level, ip_header(&out.packet)[1] >> 2), (6, 48));
     let out = spine.send_one(21, &Flow { dscp: 48, ..FLOW }.packet(100));

@@ -93,24 +93,27 @@ fn programs_that_cannot_run_are_refused_by_name() {
     let register = serde_json::json!([{ "name": "r", "size": 1, "bitwidth": 129 }]);
     let why = "register of 129 bits is not supported (in r)";
     check_load("/register_arrays", register, why);
-    let meter = serde_json::json!([{ "name": "m", "size": 1, "rate_count": 1, "type": "bytes" }]);
-    let why = "meter of 1 rates in bytes is not supported (in m)";
-    check_load("/meter_arrays", meter, why);
+    let why = "meter of 1 rates in packets is not supported (in IngressImpl.punt_meter)";
+    check_load("/meter_arrays/0/rate_count", Value::from(1), why);
+    let why = "there is no direct meter IngressImpl.punt_meter (in IngressImpl.punt_rate)";
+    check_load("/meter_arrays", Value::Array(Vec::new()), why);
     let why = "primitive rewind is not supported (in IngressImpl.drop)";
-    let drop = action_at("IngressImpl.drop");
+    let drop = place_of("actions", "IngressImpl.drop");
     check_load(&format!("/actions/{drop}/primitives/0/op"), Value::from("rewind"), why);
     let why = "hash algorithm xxh64 is not supported (in calc)";
     check_load("/calculations/0/algo", Value::from("xxh64"), why);
     let why = "counter arrays have more than 4194304 cells (in EgressImpl.port_level)";
-    check_load("/counter_arrays/2/size", Value::from(1_u64 << 40), why);
+    let counter = place_of("counter_arrays", "EgressImpl.port_level");
+    check_load(&format!("/counter_arrays/{counter}/size"), Value::from(1_u64 << 40), why);
     let why = "there is no next node nowhere (in ingress)";
     check_load("/pipelines/0/init_table", Value::from("nowhere"), why);
     let why = "the control flow has a cycle (in ingress)";
     check_load("/pipelines/0/conditionals/0/false_next", Value::from("node_3"), why);
 }
 
-fn action_at(name: &str) -> usize {
+/// Where a list of fabric.json has the object of this name.
+fn place_of(list: &str, name: &str) -> usize {
     let root: Value = serde_json::from_slice(JSON).unwrap();
-    let actions = root["actions"].as_array().unwrap();
-    actions.iter().position(|action| action["name"] == name).unwrap()
+    let objects = root[list].as_array().unwrap();
+    objects.iter().position(|object| object["name"] == name).unwrap()
 }

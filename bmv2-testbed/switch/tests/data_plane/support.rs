@@ -33,9 +33,11 @@ pub(crate) fn device() -> Device {
     device
 }
 
-/// A leaf: `HERE` behind port 1, `THERE` on leaf 7 through uplinks 10 to 13 by ECMP.
+/// A leaf: `HERE` behind port 1, which admits it, `THERE` on leaf 7 through uplinks 10 to 13 by
+/// ECMP.
 pub(crate) fn leaf() -> Device {
     let mut leaf = device();
+    leaf.add("source_guard", &[exact(1), exact(HERE)], "admit", &[]);
     let to_host = (u128::from(1_u8), 0x0200_0000_0001_u128);
     leaf.add("local_host", &[exact(HERE)], "to_host", &[to_host.0, to_host.1]);
     leaf.add("dst_leaf", &[prefix(THERE & !0xff, 24)], "set_dst_leaf", &[LEAF]);

@@ -116,18 +116,18 @@ async fn artefacts_that_disagree_are_refused_by_name() {
         "the P4Info has table IngressImpl.nowhere, the device config has not"
     );
     let widened = refusal(|config| {
-        config.p4info.as_mut().unwrap().tables[1].match_fields[0].bitwidth = 33;
+        config.p4info.as_mut().unwrap().tables[1].match_fields[0].bitwidth = 10;
     });
     assert_eq!(
         widened.await,
-        "table IngressImpl.local_host, match field dst: bitwidth is 33 in the P4Info and 32 in the \
-         device config"
+        "table IngressImpl.acl_punt6, match field ingress_port: bitwidth is 10 in the P4Info and 9 in \
+         the device config"
     );
     let twice = refusal(|config| {
         let copy = table(config);
         config.p4info.as_mut().unwrap().tables.push(copy);
     });
-    assert_eq!(twice.await, "table: id 33554434 is used twice");
+    assert_eq!(twice.await, "table: id 33554465 is used twice");
     let empty = refusal(|config| config.p4_device_config.clear());
     assert_eq!(empty.await, "the config has no device config");
     let garbled = refusal(|config| config.p4_device_config = b"{".to_vec());

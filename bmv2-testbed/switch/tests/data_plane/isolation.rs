@@ -1,0 +1,274 @@
+//! What a host cannot do: take the path, the level or the answers of another one.
+
+use switch::{Device, KeyField, MatchKey, MeterConfig, OutputPacket};
+
+use crate::frames::{FLOW6, Flow6, HERE6, THERE6, dscp_of, roce, roce6, tcp};
+use crate::support::{
+    ByName, CPU, FLOW, Flow, HERE, LEAF, THERE, exact, index, ip_header, leaf, pin_key, program,
+    ternary, unranked,
+};
+
+/// The opcodes of a RoCEv2 acknowledgment and of data, the first packet of a write.
+const ACK: u8 = 0x11;
+const DATA: u8 = 0x06;
+/// The longest answer, as `fabric.p4` has it.
+const ANSWER_BYTES: usize = 96;
+/// The job of `HERE`, its level, and the level of answers.
+const JOB: u128 = 42;
+const JOB_LEVEL: u8 = 2;
+const ANSWERS: (u8, u8) = (7, 7 << 3 | 1);
+const OTHER: u32 = HERE + 1;
+const OTHER6: u128 = HERE6 + 1;
+
+/// `HERE` at port 1, `OTHER` at port 2, both guarded; the flow of `HERE` is pinned to port 11.
+fn isolating() -> Device {
+    let mut leaf = leaf();
+    leaf.add("source_guard", &[exact(2), exact(OTHER)], "admit", &[]);
+    for (port, address) in [(1, HERE6), (2, OTHER6)] {
+        leaf.add("source_guard6", &[exact(port), KeyField::Exact(address)], "admit", &[]);
+    }
+    leaf.add("path", &[KeyField::Exact(LEAF), exact(3)], "to_uplink", &[11, 12]);
+    leaf.add("flow_pin", &pin_key(FLOW), "pin", &[3, JOB]);
+    leaf.add("flow_pin6", &FLOW6.edge_key(1), "pin6", &[3, JOB]);
+    let level = u128::from(JOB_LEVEL);
+    leaf.add("job_qos", &[KeyField::Exact(JOB)], "set_class", &[level, level << 3]);
+    let to_there = KeyField::Lpm { value: THERE6, prefix: 128 };
+    leaf.add("dst_leaf6", &[to_there], "set_dst_leaf", &[LEAF]);
+    let answers = [ANSWERS.0, ANSWERS.1].map(u128::from);
+    leaf.add("roce_answer", &[exact(u32::from(ACK))], "set_answer", &answers);
+    leaf
+}
+
+/// Where a packet goes: the port, the level, the DSCP.
+fn sent(leaf: &mut Device, port: u16, packet: &[u8]) -> (u16, u8, u8) {
+    let OutputPacket { port, level, packet } = leaf.send_one(port, packet);
+    (port, level, dscp_of(&packet))
+}
+
+/// A row whose meter lets so much through and never fills again.
+fn limit(leaf: &mut Device, table: &str, action: &str, rows: (u32, u64)) {
+    let key = [exact(rows.0)];
+    leaf.add(table, &key, action, &[]);
+    let rates = MeterConfig { cir: 0, cburst: rows.1, pir: 0, pburst: rows.1 };
+    leaf.set_direct_meter(index(table), &unranked(&key), Some(rates)).unwrap();
+}
+
+const DATA_OF_JOB: (u8, u8) = (JOB_LEVEL, JOB_LEVEL << 3);
+
+#[test]
+fn the_address_of_another_host_gives_no_pin_level_or_answer_level() {
+    let mut leaf = isolating();
+    for (data, answer) in [
+        (roce(FLOW, DATA, 5, 200), roce(FLOW, ACK, 5, 74)),
+        (roce6(FLOW6, DATA, 5, 200), roce6(FLOW6, ACK, 5, 94)),
+    ] {
+        let (port, level, dscp) = sent(&mut leaf, 1, &data);
+        assert_eq!((port, (level, dscp)), (11, DATA_OF_JOB));
+        let (_, level, dscp) = sent(&mut leaf, 1, &answer);
+        assert_eq!((level, dscp), ANSWERS);
+        for forged in [data, answer] {
+            let (_, level, dscp) = sent(&mut leaf, 2, &forged);
+            assert_eq!((level, dscp), (0, 0));
+        }
+    }
+    let counted = leaf.entry(index("flow_pin"), &unranked(&pin_key(FLOW))).unwrap().count;
+    assert_eq!(counted.packets, 2, "only what the host itself sent");
+}
+
+#[test]
+fn the_path_of_another_hosts_pin_is_not_taken() {
+    let mut unpinned = leaf();
+    let by_hash = |leaf: &mut Device, sport| leaf.send_one(2, &Flow { sport, ..FLOW }.packet(200));
+    let other_way = (0xc000..0xc100).find(|sport| by_hash(&mut unpinned, *sport).port != 11);
+    let flow = Flow { sport: other_way.unwrap(), ..FLOW };
+    let mut leaf = isolating();
+    leaf.add("flow_pin", &pin_key(flow), "pin", &[3, JOB]);
+    assert_eq!(sent(&mut leaf, 1, &flow.packet(200)).0, 11);
+    assert_ne!(sent(&mut leaf, 2, &flow.packet(200)).0, 11);
+}
+
+#[test]
+fn a_job_class_of_another_hosts_address_is_not_given() {
+    let mut leaf = isolating();
+    let any = ternary(0, 0);
+    let from = |field| MatchKey { fields: vec![field, any, any, any], priority: 1 };
+    let here = ternary(HERE, u32::MAX);
+    leaf.try_add("job_classify", from(here), "set_job", &[JOB]).unwrap();
+    let here6 = KeyField::Ternary { value: HERE6, mask: u128::MAX };
+    leaf.try_add("job_classify6", from(here6), "set_job6", &[JOB]).unwrap();
+    let other_port = Flow { dport: 80, ..FLOW }.packet(200);
+    for packet in [other_port, Flow6 { dport: 80, ..FLOW6 }.packet(200), tcp(FLOW, 200)] {
+        assert_eq!(sent(&mut leaf, 1, &packet).1, JOB_LEVEL);
+        assert_eq!(sent(&mut leaf, 2, &packet).1, 0);
+    }
+}
+
+#[test]
+fn an_answer_with_the_length_of_data_travels_as_data() {
+    let mut leaf = isolating();
+    // The host lies in both its opcode and its total length: 48 bytes, as an answer has.
+    let mut forged = roce(FLOW, ACK, 5, 8_894);
+    forged[16..18].copy_from_slice(&48_u16.to_be_bytes());
+    let (_, level, dscp) = sent(&mut leaf, 1, &forged);
+    assert_eq!((level, dscp), DATA_OF_JOB);
+    forged.truncate(ANSWER_BYTES + 1);
+    assert_eq!(sent(&mut leaf, 1, &forged).1, JOB_LEVEL);
+    forged.truncate(ANSWER_BYTES);
+    assert_eq!(sent(&mut leaf, 1, &forged).1, ANSWERS.0);
+    assert_eq!(sent(&mut leaf, 1, &roce(FLOW, DATA, 5, 74)).1, JOB_LEVEL);
+}
+
+#[test]
+fn answers_above_the_rate_of_their_host_travel_with_its_job() {
+    let mut leaf = isolating();
+    limit(&mut leaf, "answer_rate", "limit_answers", (1, 200));
+    let answer = roce(FLOW, ACK, 5, 74);
+    let levels = [0; 4].map(|_| sent(&mut leaf, 1, &answer).1);
+    assert_eq!(levels, [ANSWERS.0, ANSWERS.0, JOB_LEVEL, JOB_LEVEL]);
+    let other = Flow { src: OTHER, ..FLOW };
+    assert_eq!(sent(&mut leaf, 2, &roce(other, ACK, 5, 74)).1, ANSWERS.0, "has a rate of its own");
+}
+
+#[test]
+fn answers_above_the_share_of_a_link_travel_below_all_jobs() {
+    let mut leaf = isolating();
+    limit(&mut leaf, "answer_share", "limit_answer_share", (11, 74));
+    let answer = roce(FLOW, ACK, 5, 74);
+    let (_, level, dscp) = sent(&mut leaf, 1, &answer);
+    assert_eq!((level, dscp), ANSWERS);
+    assert_eq!(sent(&mut leaf, 1, &answer), (11, 0, 0));
+    assert_eq!(sent(&mut leaf, 1, &roce(FLOW, DATA, 5, 74)).1, JOB_LEVEL, "is no answer");
+}
+
+#[test]
+fn a_spine_limits_the_answers_of_a_link_too() {
+    let mut spine = leaf();
+    spine.add("fabric_port", &[exact(20)], "trust_dscp", &[]);
+    let (level, dscp) = ANSWERS;
+    let key = [exact(u32::from(dscp))];
+    spine.add("dscp_level", &key, "set_answer_level", &[u128::from(level)]);
+    spine.add("local_host", &[exact(THERE)], "to_host", &[5, 9]);
+    limit(&mut spine, "answer_share", "limit_answer_share", (5, 74));
+    let answer = roce(Flow { dscp, ..FLOW }, ACK, 5, 74);
+    assert_eq!(sent(&mut spine, 20, &answer), (5, level, dscp));
+    assert_eq!(sent(&mut spine, 20, &answer), (5, 0, 0));
+}
+
+#[test]
+fn punts_above_the_rate_of_a_port_are_dropped() {
+    let mut leaf = leaf();
+    let any = ternary(0, 0);
+    let arp = MatchKey { fields: vec![ternary(0x0806, 0xffff), any, any, any, any], priority: 5 };
+    leaf.try_add("acl_punt", arp, "punt", &[]).unwrap();
+    limit(&mut leaf, "punt_rate", "limit_punts", (1, 2));
+    limit(&mut leaf, "punt_rate", "limit_punts", (2, 2));
+    let frame = crate::frames::arp(1, HERE, THERE);
+    let sent =
+        |leaf: &mut Device, port| leaf.send(port, &frame).iter().map(|out| out.port).collect();
+    let ports: Vec<Vec<u16>> = [1, 1, 1, 1].map(|port| sent(&mut leaf, port)).to_vec();
+    assert_eq!(ports, [vec![CPU], vec![CPU], vec![], vec![]]);
+    assert_eq!(sent(&mut leaf, 2), [CPU]);
+    assert_eq!([0; 4].map(|_| sent(&mut leaf, 3)), [(); 4].map(|()| vec![CPU]), "has no row");
+}
+
+#[test]
+fn the_dscp_of_a_host_without_a_job_becomes_zero() {
+    let mut leaf = leaf();
+    let to_there = KeyField::Lpm { value: THERE6, prefix: 128 };
+    leaf.add("dst_leaf6", &[to_there], "set_dst_leaf", &[LEAF]);
+    let ecn = 1;
+    let mut fragment = Flow { dscp: 57, ..FLOW }.packet(200);
+    fragment[20..22].copy_from_slice(&[0x20, 0x10]);
+    for packet in [Flow { dscp: 57, ..FLOW }.packet(200), fragment] {
+        for port in [1, 2] {
+            let out = leaf.send_one(port, &packet);
+            assert_eq!((out.level, ip_header(&out.packet)[1]), (0, 0));
+        }
+    }
+    let urgent = Flow6 { traffic_class: 57 << 2 | ecn, ..FLOW6 };
+    for packet in [urgent.packet(200), urgent.carry(44, &[17; 40]), urgent.carry(0, &[])] {
+        let out = leaf.send_one(1, &packet);
+        assert_eq!((out.level, dscp_of(&out.packet)), (0, 0));
+        assert_eq!(out.packet[15] >> 4 & 3, ecn);
+    }
+}
+
+/// A leaf that learns the connections at port 1.
+fn learning() -> Device {
+    let mut leaf = isolating();
+    limit(&mut leaf, "roce_learn", "learn", (1, 3));
+    leaf
+}
+
+/// The digests since the last call, each as port, source, destination, source port and queue pair.
+fn learned(leaf: &mut Device) -> Vec<Vec<u128>> {
+    let list = program().learn_list_named("roce_flow_t").expect("a list of fabric.p4");
+    let digests = leaf.take_digests();
+    assert!(digests.iter().all(|digest| digest.list == list));
+    digests.into_iter().map(|digest| digest.values).collect()
+}
+
+#[test]
+fn a_connection_without_a_job_is_learned_once_a_packet() {
+    let mut leaf = learning();
+    let unknown = Flow { sport: 0xd000, ..FLOW };
+    leaf.send_one(1, &roce(unknown, DATA, 0xabcdef, 200));
+    let expected = [1, u128::from(HERE), u128::from(THERE), 0xd000, 0xabcdef];
+    assert_eq!(learned(&mut leaf), [expected]);
+    let unknown = Flow6 { sport: 0xd001, ..FLOW6 };
+    leaf.send_one(1, &roce6(unknown, DATA, 5, 200));
+    assert_eq!(learned(&mut leaf), [[1, HERE6, THERE6, 0xd001, 5]]);
+}
+
+#[test]
+fn connections_are_learned_up_to_the_rate_of_their_port() {
+    let mut leaf = learning();
+    for qp in 0..5 {
+        let out = leaf.send_one(1, &roce(Flow { sport: 0xd000, ..FLOW }, DATA, qp, 200));
+        assert_eq!(out.level, 0, "it travels on, learned or not");
+    }
+    let pairs: Vec<u128> = learned(&mut leaf).iter().map(|flow| flow[4]).collect();
+    assert_eq!(pairs, [0, 1, 2]);
+}
+
+#[test]
+fn known_unguarded_and_other_traffic_is_not_learned() {
+    let mut leaf = learning();
+    limit(&mut leaf, "roce_learn", "learn", (2, 3));
+    let unknown = Flow { sport: 0xd000, ..FLOW };
+    for (port, packet) in [
+        (1, roce(FLOW, DATA, 5, 200)),
+        (1, roce6(FLOW6, DATA, 5, 200)),
+        (1, roce(unknown, ACK, 5, 74)),
+        (1, Flow { dport: 80, ..unknown }.packet(200)),
+        (1, tcp(unknown, 200)),
+        (2, roce(unknown, DATA, 5, 200)),
+        (3, roce(Flow { src: OTHER, ..unknown }, DATA, 5, 200)),
+    ] {
+        leaf.send_one(port, &packet);
+        assert_eq!(learned(&mut leaf), Vec::<Vec<u128>>::new(), "port {port}: {packet:?}");
+    }
+    leaf.add("qp_pin", &qp_key(unknown, 9), "pin_qp", &[3, JOB]);
+    leaf.send_one(1, &roce(unknown, DATA, 9, 200));
+    assert_eq!(learned(&mut leaf), Vec::<Vec<u128>>::new());
+}
+
+fn qp_key(flow: Flow, dest_qp: u32) -> [KeyField; 4] {
+    [exact(flow.src), exact(flow.dst), exact(u32::from(flow.sport)), exact(dest_qp)]
+}
+
+#[test]
+fn a_pin_by_queue_pair_divides_what_shares_its_ports() {
+    let mut leaf = isolating();
+    leaf.add("job_qos", &[exact(43)], "set_class", &[4, 32]);
+    let shared = Flow { sport: 0xd000, ..FLOW };
+    leaf.add("qp_pin", &qp_key(shared, 9), "pin_qp", &[3, 43]);
+    assert_eq!(sent(&mut leaf, 1, &roce(shared, DATA, 9, 200)), (11, 4, 32));
+    assert_eq!(sent(&mut leaf, 1, &roce(shared, DATA, 10, 200)).1, 0);
+    assert_eq!(sent(&mut leaf, 2, &roce(shared, DATA, 9, 200)).1, 0);
+    let counted = leaf.entry(index("qp_pin"), &unranked(&qp_key(shared, 9))).unwrap().count;
+    assert_eq!(counted.packets, 1);
+    // The pin of the whole flow goes first.
+    leaf.add("flow_pin", &pin_key(shared), "pin", &[3, JOB]);
+    assert_eq!(sent(&mut leaf, 1, &roce(shared, DATA, 9, 200)).1, JOB_LEVEL);
+}
