@@ -22,8 +22,8 @@ LEVELS = 8
 MTU = 9000
 # A packet of a level has DSCP 8 times the level, so the upper three bits of the traffic class.
 LEVEL_MASK = 0xE0
-# Any address will do: the last switch writes the right one.
-GATEWAY, GATEWAY_MAC = "169.254.0.1", "02:00:00:00:00:fe"
+# Any address will do: the leaf answers for all of them.
+GATEWAY = "169.254.0.1"
 # Bytes that may wait at each level of each port: the windows of all flows that may meet there.
 QUEUE_BYTES = 8 << 20
 HERE = pathlib.Path(__file__).parent
@@ -146,6 +146,8 @@ def htb(interface, rate):
             f"qdisc add dev {interface} parent {leaf} pfifo limit 500",
             f"filter add dev {interface} parent 1: protocol ip prio 1 u32 "
             f"match ip tos {level * 32:#x} {LEVEL_MASK:#x} flowid {leaf}",
+            f"filter add dev {interface} parent 1: protocol ipv6 prio 2 u32 "
+            f"match ip6 priority {level * 32:#x} {LEVEL_MASK:#x} flowid {leaf}",
         ]
     return "\n".join(lines) + "\n"
 
@@ -197,7 +199,7 @@ class Fabric:
                 await_carrier(interface)
 
     def prepare_host(self, document):
-        """Addresses, one routing table for each NIC, static neighbours, no offloads."""
+        """Addresses, one routing table for each NIC, no offloads."""
         host = self.hosts[document["name"]]
         lines = ["sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0"]
         names = []
@@ -210,7 +212,6 @@ class Fabric:
                 f"ip link set {name} address {documents.mac_of(document, nic)}",
                 f"ip addr flush dev {name}",
                 f"ip addr add {address}/32 dev {name}",
-                f"ip neigh replace {GATEWAY} lladdr {GATEWAY_MAC} dev {name} nud permanent",
                 f"ip route add default via {GATEWAY} dev {name} onlink table {table}",
                 f"ip rule add from {address} lookup {table}",
             ]
