@@ -27,7 +27,8 @@ fn prefix6(address: &str, length: u8) -> IpPrefix {
 
 /// One or more entries of every table, with the text that people see.
 pub(crate) fn samples() -> Vec<(TableEntry, &'static str)> {
-    [samples_of_traffic(), samples_of_ports(), samples_of_hosts(), samples_of_ipv6()].concat()
+    let tables = [samples_of_traffic(), samples_of_ports(), samples_of_hosts()].concat();
+    [tables, samples_of_ipv6(), samples_of_pins()].concat()
 }
 
 fn samples_of_traffic() -> Vec<(TableEntry, &'static str)> {
@@ -103,19 +104,12 @@ fn samples_of_hosts() -> Vec<(TableEntry, &'static str)> {
 
 fn samples_of_ipv6() -> Vec<(TableEntry, &'static str)> {
     let host: IpAddr = "fd00::1:1".parse().unwrap();
-    let peer: IpAddr = "fd00::2:1".parse().unwrap();
-    let flow = FlowKey::for_roce(host, peer, 0xc000);
-    let queue_pair = FlowKey { transport: FlowTransport::QueuePair(77), ..flow };
-    let queue_pair_v4 =
-        FlowKey { src: [10, 0, 1, 1].into(), dst: [10, 0, 2, 1].into(), ..queue_pair };
     let of_job = JobMatch {
         version: IpVersion::V6,
         dst: Some(prefix6("fd00::2:0", 112)),
         ..JobMatch::default()
     };
     let priority = NonZeroU16::new(5).unwrap();
-    let pin = |point, flow| flow_pin(point, flow, 2, job(7)).unwrap();
-    let edge = PinPoint::Edge(port(3));
     vec![
         (
             acl_punt(&PuntMatch::Icmpv6(135), priority, PuntAction::Punt),
@@ -134,6 +128,24 @@ fn samples_of_ipv6() -> Vec<(TableEntry, &'static str)> {
             dst_leaf(prefix6("fd00::2:9", 112), 2),
             "dst_leaf6 dst=fd00::2:0/112 -> set_dst_leaf(id=2)",
         ),
+        (
+            job_classify(&of_job, priority, job(7)).unwrap(),
+            "job_classify6 dst=fd00::2:0&0xffffffffffffffffffffffffffff0000 priority=5 \
+             -> set_job6(job=7)",
+        ),
+    ]
+}
+
+/// Pins by queue pair, and those of IPv6.
+fn samples_of_pins() -> Vec<(TableEntry, &'static str)> {
+    let [host, peer]: [IpAddr; 2] = ["fd00::1:1", "fd00::2:1"].map(|ip| ip.parse().unwrap());
+    let flow = FlowKey::for_roce(host, peer, 0xc000);
+    let queue_pair = FlowKey { transport: FlowTransport::QueuePair(77), ..flow };
+    let queue_pair_v4 =
+        FlowKey { src: [10, 0, 1, 1].into(), dst: [10, 0, 2, 1].into(), ..queue_pair };
+    let pin = |point, flow| flow_pin(point, flow, 2, job(7)).unwrap();
+    let edge = PinPoint::Edge(port(3));
+    vec![
         (
             pin(edge, &flow),
             "flow_pin6 port=3 dst=fd00::2:1 proto=17 sport=49152 dport=4791 \
@@ -156,11 +168,6 @@ fn samples_of_ipv6() -> Vec<(TableEntry, &'static str)> {
         (
             pin(edge, &queue_pair_v4),
             "qp_pin src=10.0.1.1 dst=10.0.2.1 sport=49152 dest_qp=77 -> pin_qp(path=2, job=7)",
-        ),
-        (
-            job_classify(&of_job, priority, job(7)).unwrap(),
-            "job_classify6 dst=fd00::2:0&0xffffffffffffffffffffffffffff0000 priority=5 \
-             -> set_job6(job=7)",
         ),
     ]
 }

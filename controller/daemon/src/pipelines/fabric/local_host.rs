@@ -10,7 +10,7 @@ pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
     let nics = site.nics().map(|nic| site.shared.fabric.nic(nic));
     let rows = nics.filter_map(|nic| {
         let port = site.port(nic.uplink.reverse())?;
-        Some(fabric::local_host(nic.ip.into(), port, nic.mac.0))
+        Some(fabric::local_host(nic.ip, port, nic.mac.0))
     });
     rows.collect()
 }

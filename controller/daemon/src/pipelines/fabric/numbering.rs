@@ -133,7 +133,7 @@ fn number_leaves(fabric: &Fabric) -> Result<Vec<LeafWiring>, WiringError> {
             switch,
             id,
             prefixes: prefixes
-                .filter_map(|prefix| IpPrefix::new(prefix.address.into(), prefix.length).ok())
+                .filter_map(|prefix| IpPrefix::new(prefix.address, prefix.length).ok())
                 .collect(),
             nics: fabric.nics_on(switch).collect(),
             choices: next_hops(fabric, switch),

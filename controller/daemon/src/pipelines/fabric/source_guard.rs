@@ -9,7 +9,7 @@ use super::switch_context::SwitchContext;
 pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
     let row = |nic| {
         let nic = site.shared.fabric.nic(nic);
-        Some(fabric::source_guard(site.port(nic.uplink.reverse())?, nic.ip.into()))
+        Some(fabric::source_guard(site.port(nic.uplink.reverse())?, nic.ip))
     };
     site.nics().filter_map(row).collect()
 }
