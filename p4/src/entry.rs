@@ -210,9 +210,10 @@ impl MeterRates {
         Self { cir: rate, cburst: burst, pir: rate, pburst: burst }
     }
 
-    /// The highest rates and bursts not above these that bmv2 returns as they were written; an entry
-    /// with others would never read back equal. bmv2 divides a rate by a million, and truncates the
-    /// product when it is read: 249 comes back as 248. It keeps bursts in 32 bits, all ones for none.
+    /// The highest rates and bursts not above these that bmv2 returns as they were written; an
+    /// entry with others would never read back equal. bmv2 divides a rate by a million, and
+    /// truncates the product when it is read: 249 comes back as 248. It keeps bursts in 32 bits,
+    /// all ones for none.
     #[must_use]
     pub fn round_down(self) -> Self {
         const LONGEST_BURST: u64 = u32::MAX as u64 - 1;

@@ -8,8 +8,8 @@
 //!   and 4, ... of a pod are pairs; even NICs lead to the host's own leaf, odd ones to the other).
 //!
 //! Names count across pods: `h1`, `leaf1`, `spine1`, `core1`. The n-th NIC of leaf l has the
-//! address 10.(l, two bytes).n, or fd00:0:0:l::n with `ipv6`. Ports of a leaf are its NICs in that order, then uplinks by spine;
-//! ports of a spine are leaves, then cores.
+//! address 10.(l, two bytes).n, or fd00:0:0:l::n with `ipv6`. Ports of a leaf are its NICs in that
+//! order, then uplinks by spine; ports of a spine are leaves, then cores.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

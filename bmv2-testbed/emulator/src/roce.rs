@@ -1,5 +1,5 @@
-//! RoCEv2 packets as real NICs frame them: Ethernet, IPv4 or IPv6, UDP to port 4791, the InfiniBand base
-//! transport header (BTH), payload, and the invariant checksum (ICRC).
+//! RoCEv2 packets as real NICs frame them: Ethernet, IPv4 or IPv6, UDP to port 4791, the InfiniBand
+//! base transport header (BTH), payload, and the invariant checksum (ICRC).
 //!
 //! The [`transport`](crate::transport) decides what to send; this module is the packet format.
 //! Checksums are real and are verified on receipt, so a switch that damages a packet, or rewrites a
@@ -13,7 +13,8 @@ use topology::MacAddress;
 pub const UDP_PORT: u16 = 4791;
 /// Bytes of payload in a full packet: the largest path MTU of InfiniBand.
 pub const MTU: u32 = 4096;
-/// Bytes around the payload of a data packet over IPv4: Ethernet 14, IPv4 20, UDP 8, BTH 12, ICRC 4.
+/// Bytes around the payload of a data packet over IPv4: Ethernet 14, IPv4 20, UDP 8, BTH 12, ICRC
+/// 4.
 pub const OVERHEAD: u32 = 14 + 20 + 8 + 12 + 4;
 /// Packet sequence numbers count modulo 2^24.
 pub const PSN_MASK: u32 = 0xFF_FFFF;
@@ -292,8 +293,8 @@ fn write_udp(bytes: &mut Vec<u8>, route: &FlowAddresses, length: usize) {
 }
 
 /// CRC-32 over a dummy local route header of ones and the packet from its IP header on, with the
-/// fields that may change on the way read as ones: traffic class, flow label, TTL or hop limit, both
-/// checksums, congestion marks (InfiniBand annex A17, RoCEv2).
+/// fields that may change on the way read as ones: traffic class, flow label, TTL or hop limit,
+/// both checksums, congestion marks (InfiniBand annex A17, RoCEv2).
 fn invariant_checksum(packet: &[u8], ip_header: usize) -> u32 {
     let headers = ip_header + UDP + BTH;
     let mut masked = [0xFF; 8 + IPV6 + UDP + BTH];

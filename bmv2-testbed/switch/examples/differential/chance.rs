@@ -113,8 +113,8 @@ impl Chance {
         Some(p4rt::Update { r#type: kind as i32, entity: Some(p4rt::Entity { entity }) })
     }
 
-    /// Rates whose colour no time changes: all red, all yellow or all green. Without any, bmv2 keeps
-    /// those that the entry had before, or another one in its place.
+    /// Rates whose colour no time changes: all red, all yellow or all green. Without any, bmv2
+    /// keeps those that the entry had before, or another one in its place.
     fn rates(&mut self) -> Option<p4rt::MeterConfig> {
         let unlimited = (1 << 40) + self.below(1 << 32) as i64;
         let (red, green) = ((0, 0), (unlimited, 1_i64 << 31));

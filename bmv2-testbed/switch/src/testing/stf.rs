@@ -96,14 +96,30 @@ enum StfStatement {
     },
     CheckCounter {
         name: String,
-        cell: usize,
-        packets: u64,
+        cell: CounterCell,
+        /// What it must have counted, if the case says.
+        expected: Option<ExpectedCount>,
     },
     Wait,
 }
 
+/// A cell of an indexed counter, or the direct counter of the entry with this handle.
+#[derive(Clone, Debug)]
+enum CounterCell {
+    Index(usize),
+    Entry(String),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum ExpectedCount {
+    Packets(u64),
+    Bytes(u64),
+}
+
 #[derive(Clone, Debug)]
 struct StfEntry {
+    /// The name by which later statements refer to it.
+    handle: Option<String>,
     table: String,
     priority: Option<u32>,
     keys: Vec<(String, String)>,
@@ -199,24 +215,35 @@ fn parse_array_access(command: &str, words: &[&str]) -> Option<StfStatement> {
             let value = values::parse_number(value)?;
             StfStatement::WriteRegister { name, cell: cell.parse().ok()?, value }
         }
-        ("check_counter", ["==" | "packets", ..]) => {
+        ("check_counter", _) => {
             let (name, cell) = parse_cell(&name)?;
-            let packets = rest.last()?.parse().ok()?;
-            StfStatement::CheckCounter { name, cell, packets }
+            let expected = match rest {
+                [] => None,
+                ["bytes", "==", bytes] => Some(ExpectedCount::Bytes(bytes.parse().ok()?)),
+                ["packets", "==", packets] | ["==", packets] => {
+                    Some(ExpectedCount::Packets(packets.parse().ok()?))
+                }
+                _ => return None,
+            };
+            StfStatement::CheckCounter { name, cell, expected }
         }
         _ => return None,
     })
 }
 
-/// `name(3)` or just `name`, which is its cell 0.
-fn parse_cell(text: &str) -> Option<(String, usize)> {
-    match text.strip_suffix(')').and_then(|text| text.split_once('(')) {
-        Some((name, cell)) => Some((name.to_owned(), cell.parse().ok()?)),
-        None => Some((text.to_owned(), 0)),
-    }
+/// `name(3)`, `name($handle)`, or just `name`, which is its cell 0.
+fn parse_cell(text: &str) -> Option<(String, CounterCell)> {
+    let Some((name, cell)) = text.strip_suffix(')').and_then(|text| text.split_once('(')) else {
+        return Some((text.to_owned(), CounterCell::Index(0)));
+    };
+    let cell = match cell.strip_prefix('$') {
+        Some(handle) => CounterCell::Entry(handle.to_owned()),
+        None => CounterCell::Index(cell.parse().ok()?),
+    };
+    Some((name.to_owned(), cell))
 }
 
-/// `table [priority] key:value ... action(name:value, ...)`.
+/// `table [priority] key:value ... action(name:value, ...) [= handle]`.
 fn parse_entry(text: &str) -> Option<StfEntry> {
     let open = text.find('(')?;
     let start = text[..open].trim_end().rfind(char::is_whitespace)?;
@@ -227,7 +254,9 @@ fn parse_entry(text: &str) -> Option<StfEntry> {
         words.next();
     }
     let keys = words.map(parse_named_value).collect::<Option<_>>()?;
-    Some(StfEntry { table, priority, keys, call: parse_call(&text[start..])? })
+    let handle = text.rsplit_once(')')?.1.trim().strip_prefix('=');
+    let handle = handle.map(|handle| handle.trim().to_owned());
+    Some(StfEntry { handle, table, priority, keys, call: parse_call(&text[start..])? })
 }
 
 /// `action(name:value, ...)`.
@@ -261,12 +290,17 @@ mod tests {
         check("mc_node_create 7 1 2", "CreateNode { instance: 7, ports: [1, 2] }");
         check(
             "check_counter c(3) packets == 9",
-            r#"CheckCounter { name: "c", cell: 3, packets: 9 }"#,
+            r#"CheckCounter { name: "c", cell: Index(3), expected: Some(Packets(9)) }"#,
+        );
+        check(
+            "check_counter c($A) bytes == 12",
+            r#"CheckCounter { name: "c", cell: Entry("A"), expected: Some(Bytes(12)) }"#,
         );
         check("expect", "");
         check("fly 3", "");
-        let entry = r#"Add(StfEntry { table: "t", priority: Some(5), keys: [("h.a", "0x1*")], "#;
+        let entry = r#"Add(StfEntry { handle: Some("A"), table: "t", priority: Some(5), "#;
+        let keys = r#"keys: [("h.a", "0x1*")], "#;
         let call = r#"call: StfCall { action: "act", arguments: [("x", "1"), ("y", "2")] } })"#;
-        check("add t 5 h.a:0x1* act(x:1, y:2)", &format!("{entry}{call}"));
+        check("add t 5 h.a:0x1* act(x:1, y:2) = A", &format!("{entry}{keys}{call}"));
     }
 }

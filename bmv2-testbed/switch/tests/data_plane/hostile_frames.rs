@@ -118,7 +118,8 @@ fn change() -> impl Strategy<Value = Change> {
         6 => (any::<Index>(), any::<u8>()).prop_map(|(at, value)| Change::Byte(at, value)),
         2 => any::<Index>().prop_map(Change::Cut),
         1 => (1_usize..40).prop_map(Change::Pad),
-        2 => (select(&[0x8100_u16, 0x88a8][..]), any::<u16>()).prop_map(|(kind, tag)| Change::Tag(kind, tag)),
+        2 => (select(&[0x8100_u16, 0x88a8][..]), any::<u16>())
+            .prop_map(|(kind, tag)| Change::Tag(kind, tag)),
         1 => (1_u8..11).prop_map(Change::Options),
         1 => any::<u16>().prop_map(Change::Fragment),
         2 => select(&[0_u8, 43, 44, 60, 51][..]).prop_map(Change::Extension),

@@ -120,8 +120,8 @@ async fn artefacts_that_disagree_are_refused_by_name() {
     });
     assert_eq!(
         widened.await,
-        "table IngressImpl.acl_punt6, match field ingress_port: bitwidth is 10 in the P4Info and 9 in \
-         the device config"
+        "table IngressImpl.acl_punt6, match field ingress_port: bitwidth is 10 in the P4Info and 9 \
+         in the device config"
     );
     let twice = refusal(|config| {
         let copy = table(config);

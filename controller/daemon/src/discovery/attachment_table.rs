@@ -1,10 +1,10 @@
 //! Where hosts are attached, from packets that any host can forge.
 //!
 //! Sans-IO: senders and the time are arguments. Three decisions. The first port at which an address
-//! is heard keeps it: another takes it over only after [`MOVE_PROBES`] requests out of the old port
-//! found nobody there, while the new one goes on sending. A port has at most [`PORT_ADDRESSES`]
-//! addresses; what it claims beyond is not kept. An address that is silent for [`SILENCE`] and that
-//! no document has is forgotten.
+//! is received keeps it: another takes it over only after [`MOVE_PROBES`] requests out of the old
+//! port found nobody there, while the new one goes on sending. A port has at most
+//! [`PORT_ADDRESSES`] addresses; what it claims beyond is not kept. An address that is silent for
+//! [`SILENCE`] and that no document has is forgotten.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -36,7 +36,7 @@ pub(super) struct AttachmentTable {
 struct KnownAttachment {
     attachment: HostAttachment,
     /// When a packet last came from it; never, if only a document says that it is there.
-    heard_at: Option<Instant>,
+    received_at: Option<Instant>,
     claim: Option<AddressClaim>,
     /// Where the address was claimed although it answered at its port, and when.
     refuted: Option<(SwitchPort, Instant)>,
@@ -102,7 +102,7 @@ impl AttachmentTable {
             known.advance_claim(listening(known.attachment.at.switch), now);
         }
         self.attachments.retain(|ip, known| {
-            let is_silent = known.heard_at.is_none_or(|at| now.duration_since(at) >= SILENCE);
+            let is_silent = known.received_at.is_none_or(|at| now.duration_since(at) >= SILENCE);
             !is_silent || fabric.nic_with_ip(*ip).is_some()
         });
         self.overfull.retain(|_, at| now.duration_since(*at) < FINDING_LASTS);
@@ -110,12 +110,12 @@ impl AttachmentTable {
 
     /// The attachments from which a packet has come, without those at `links`: switches that flood
     /// repeat what hosts send.
-    pub(super) fn heard_attachments(
+    pub(super) fn received_attachments(
         &self,
         links: &BTreeMap<SwitchPort, SwitchPort>,
     ) -> BTreeMap<IpAddr, HostAttachment> {
-        let heard = self.attachments.iter().filter(|(_, known)| known.heard_at.is_some());
-        let hosts = heard.map(|(ip, known)| (*ip, known.attachment));
+        let received = self.attachments.iter().filter(|(_, known)| known.received_at.is_some());
+        let hosts = received.map(|(ip, known)| (*ip, known.attachment));
         hosts.filter(|(_, attachment)| !links.contains_key(&attachment.at)).collect()
     }
 
@@ -147,17 +147,17 @@ impl AttachmentTable {
 }
 
 impl KnownAttachment {
-    fn new(attachment: HostAttachment, heard_at: Option<Instant>) -> Self {
-        Self { attachment, heard_at, claim: None, refuted: None }
+    fn new(attachment: HostAttachment, received_at: Option<Instant>) -> Self {
+        Self { attachment, received_at, claim: None, refuted: None }
     }
 
     fn record_packet(&mut self, sender: HostAttachment, now: Instant) {
         // The Ethernet address of a document may be one that was made up for the NIC.
-        if self.heard_at.is_none() && sender.at == self.attachment.at {
+        if self.received_at.is_none() && sender.at == self.attachment.at {
             self.attachment = sender;
         }
         if sender == self.attachment {
-            self.heard_at = Some(now);
+            self.received_at = Some(now);
             if let Some(claim) = self.claim.take() {
                 self.refuted = Some((claim.attachment.at, now));
             }
@@ -174,11 +174,11 @@ impl KnownAttachment {
         }
     }
 
-    fn advance_claim(&mut self, is_heard: bool, now: Instant) {
+    fn advance_claim(&mut self, is_listening: bool, now: Instant) {
         let Some(claim) = &mut self.claim else {
             return;
         };
-        if !is_heard {
+        if !is_listening {
             return;
         }
         if claim.probes >= MOVE_PROBES && claim.is_repeated {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     fn attachment(table: &AttachmentTable) -> HostAttachment {
-        table.heard_attachments(&BTreeMap::new())[&ip()]
+        table.received_attachments(&BTreeMap::new())[&ip()]
     }
 
     #[test]
@@ -292,10 +292,10 @@ mod tests {
         let fabric = fabric();
         let nic = &fabric.nics()[0];
         let mut table = AttachmentTable::from_fabric(&fabric);
-        assert!(table.heard_attachments(&BTreeMap::new()).is_empty());
+        assert!(table.received_attachments(&BTreeMap::new()).is_empty());
         let now = Instant::now();
         table.record_sender(nic.ip, at(3, 3, 7), now);
-        assert!(table.heard_attachments(&BTreeMap::new()).is_empty());
+        assert!(table.received_attachments(&BTreeMap::new()).is_empty());
         table.finish_round(&fabric, |_| true, now + SILENCE);
         assert!(!table.attachments.is_empty());
     }

@@ -82,8 +82,8 @@ impl TopologyObserver {
         self.hosts.disputed_addresses(switch)
     }
 
-    /// Settles claims to addresses by what was heard since the last call; called before each round
-    /// of requests. Silence at a switch that is not `listening` proves nothing.
+    /// Settles claims to addresses by what was received since the last call; called before each
+    /// round of requests. Silence at a switch that is not `listening` proves nothing.
     pub fn settle_claims(
         &mut self,
         fabric: &Fabric,
@@ -112,7 +112,7 @@ impl TopologyObserver {
         let fresh = probes.filter(|(_, received)| now.duration_since(received.at) < self.stale);
         let links: BTreeMap<SwitchPort, SwitchPort> =
             fresh.map(|(from, received)| (*from, received.to)).collect();
-        let hosts = self.hosts.heard_attachments(&links);
+        let hosts = self.hosts.received_attachments(&links);
         ObservedTopology { links, hosts }
     }
 }

@@ -1,9 +1,9 @@
 //! Discovery once, of a fabric that no controller runs: take part, probe, leave.
 //!
 //! Beside a running controller this finds nothing, because a switch takes packets from its primary
-//! alone; then the `scout` knows. The decision: a survey leaves switches as they were. It adds the
-//! rows that bring probes, ARP and neighbour discovery to it and takes them away again, and it runs a program only on a
-//! switch that has none.
+//! alone. The decision: a survey leaves switches as they were. It adds the
+//! rows that bring probes, ARP and neighbour discovery to it and takes them away again, and it runs
+//! a program only on a switch that has none.
 
 use std::time::Duration;
 

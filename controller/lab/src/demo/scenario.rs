@@ -159,7 +159,7 @@ impl DemoScenario {
         Self::on_testbed(&TESTBED, volumes, seed)
     }
 
-    /// The same with IPv6 addresses; ids of hosts and NICs do not depend on addresses.
+    /// This scenario with IPv6 addresses; ids of hosts and NICs do not depend on addresses.
     pub(super) fn with_ipv6(self) -> Result<Self, CommandError> {
         Ok(Self { fabric: testbed_fabric(IpVersion::V6)?, ..self })
     }

@@ -1,13 +1,14 @@
 //! Playing a case on a device.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::values::{PacketPattern, parse_masked, parse_number};
-use super::{StfCall, StfCase, StfEntry, StfError, StfStatement};
+use super::{CounterCell, ExpectedCount, StfCall, StfCase, StfEntry, StfError, StfStatement};
 use crate::device::replication::{CloneSession, ReplicationUpdate};
 use crate::device::{Device, DeviceConfig, DeviceOutputs};
 use crate::ids::{ActionIndex, TableIndex};
+use crate::run::counter::CounterData;
 use crate::run::program::Program;
 use crate::spec::entry::{ActionCall, ControlError, KeyField, MatchKey, Replica, TableAction};
 use crate::spec::{KeySpec, MatchKind, TableSpec, bit_mask};
@@ -59,6 +60,8 @@ struct StfRunner<'a> {
     expected: BTreeMap<u16, Vec<Option<PacketPattern>>>,
     nodes: Vec<Vec<Replica>>,
     groups: BTreeMap<u16, Vec<Replica>>,
+    /// Entries that have a name.
+    handles: BTreeMap<String, (TableIndex, MatchKey)>,
 }
 
 impl<'a> StfRunner<'a> {
@@ -70,6 +73,7 @@ impl<'a> StfRunner<'a> {
             expected: BTreeMap::new(),
             nodes: Vec::new(),
             groups: BTreeMap::new(),
+            handles: BTreeMap::new(),
         }
     }
 
@@ -85,15 +89,15 @@ impl<'a> StfRunner<'a> {
             StfStatement::Expect { port, pattern } => {
                 self.expected.entry(*port).or_default().push(pattern.clone());
             }
-            StfStatement::CheckCounter { name, cell, packets } => {
-                let mut counters = self.program.names.counters.iter();
-                let found = counters.find(|(full, _)| matches_name(full, name));
-                let index = found.map(|(_, index)| *index);
-                let index = index.ok_or_else(|| unknown_object("counter", name))?;
-                let cells = self.device.counter_cells(index)?;
-                let counted = cells.get(*cell).map_or(0, |count| count.packets);
-                if counted != *packets {
-                    let what = format!("{name}({cell}) counted {counted} packets, not {packets}");
+            StfStatement::CheckCounter { name, cell, expected } => {
+                let count = self.read_counter(name, cell)?;
+                let (counted, wanted) = match expected {
+                    None => return Ok(()),
+                    Some(ExpectedCount::Packets(packets)) => (count.packets, *packets),
+                    Some(ExpectedCount::Bytes(bytes)) => (count.bytes, *bytes),
+                };
+                if counted != wanted {
+                    let what = format!("{name}({cell:?}) counted {counted}, not {wanted}");
                     return Err(StatementError::Differs(what));
                 }
             }
@@ -104,6 +108,23 @@ impl<'a> StfRunner<'a> {
             _ => self.run_replication(statement)?,
         }
         Ok(())
+    }
+
+    fn read_counter(&self, name: &str, cell: &CounterCell) -> Result<CounterData, StatementError> {
+        match cell {
+            CounterCell::Index(cell) => {
+                let mut counters = self.program.names.counters.iter();
+                let found = counters.find(|(full, _)| matches_name(full, name));
+                let (_, index) = found.ok_or_else(|| unknown_object("counter", name))?;
+                let cells = self.device.counter_cells(*index)?;
+                Ok(cells.get(*cell).copied().unwrap_or_default())
+            }
+            CounterCell::Entry(handle) => {
+                let (table, key) =
+                    self.handles.get(handle).ok_or_else(|| unknown_object("entry", handle))?;
+                Ok(self.device.entry(*table, key)?.count)
+            }
+        }
     }
 
     fn send_packet(&mut self, port: u16, bytes: &[u8]) {
@@ -132,7 +153,10 @@ impl<'a> StfRunner<'a> {
         };
         let call = self.resolve_call(&spec.actions, &entry.call)?;
         let key = MatchKey { fields, priority };
-        self.device.insert_entry(index, key, TableAction::Action(call))?;
+        self.device.insert_entry(index, key.clone(), TableAction::Action(call))?;
+        if let Some(handle) = &entry.handle {
+            self.handles.insert(handle.clone(), (index, key));
+        }
         Ok(())
     }
 
@@ -236,7 +260,11 @@ impl<'a> StfRunner<'a> {
 
     /// Compares what came out with what was expected, port by port.
     fn compare_outputs(self) -> Result<(), StfError> {
-        let ports: Vec<u16> = self.sent.keys().chain(self.expected.keys()).copied().collect();
+        // A case that expects no packet at all is about its counters.
+        let ports: BTreeSet<u16> = match self.expected.is_empty() {
+            true => BTreeSet::new(),
+            false => self.sent.keys().chain(self.expected.keys()).copied().collect(),
+        };
         for port in ports {
             let sent = self.sent.get(&port).map_or(&[][..], Vec::as_slice);
             let expected = self.expected.get(&port).map_or(&[][..], Vec::as_slice);
@@ -279,7 +307,8 @@ fn matches_key(key: &KeySpec, name: &str) -> bool {
         }
         _ => name.to_owned(),
     };
-    matches_name(&key.name, &name) || matches_name(&name, &key.name)
+    let key_name = key.name.strip_suffix(".$valid$").unwrap_or(&key.name);
+    [key_name, &key.name].iter().any(|key| matches_name(key, &name) || matches_name(&name, key))
 }
 
 fn wildcard_field(key: &KeySpec) -> Option<KeyField> {

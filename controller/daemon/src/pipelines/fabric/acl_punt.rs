@@ -1,6 +1,6 @@
 //! `acl_punt` and `acl_punt6`: the packets that switches send to the controller. With discovery,
-//! these are its own probes and what hosts send of ARP and neighbour discovery and the leaf does not
-//! answer; the program forwards none of them.
+//! these are its own probes and what hosts send of ARP and neighbour discovery and the leaf does
+//! not answer; the program forwards none of them.
 
 use std::num::NonZeroU16;
 

@@ -13,11 +13,11 @@ use topology::{Bandwidth, LinkId};
 use super::switch_context::SwitchContext;
 
 /// Packets per second to the controller from each port: probes of link discovery, ARP and neighbour
-/// discovery. The limit is the same for hosts and switches, as the controller may not know yet which
-/// of them is there.
+/// discovery. The limit is the same for hosts and switches, as the controller may not know yet
+/// which of them is there.
 const PUNTS: MeterRates = MeterRates { cir: 256, cburst: 256, pir: 256, pburst: 256 };
-/// Answers may take one part in so many of a link. An acknowledgment of 62 bytes for every packet of
-/// 1,024 bytes, the smallest usual MTU of RoCEv2, is one in 17.
+/// Answers may take one part in so many of a link. An acknowledgment of 62 bytes for every packet
+/// of 1,024 bytes, the smallest usual MTU of RoCEv2, is one in 17.
 const ANSWER_PART: f64 = 16.0;
 /// The least burst of answers in bytes: as many as one window of packets is answered with.
 const ANSWER_BURST: u64 = 16 * 1024;

@@ -1,5 +1,5 @@
-//! `source_guard`: the addresses of the NICs of a leaf, each at its port. Whatever else a host sends
-//! from has no pin, no job and no level.
+//! `source_guard`: the addresses of the NICs of a leaf, each at its port. Whatever else a host
+//! sends from has no pin, no job and no level.
 
 use p4::entry::TableEntry;
 use p4::fabric;
