@@ -1,7 +1,7 @@
 //! Entries of `fabric.p4`, one constructor per table.
 //!
 //! The controller lowers a plan with these and nothing else. The decision: ranges are types
-//! ([`PortNumber`], [`PriorityLevel`], [`Ipv4Prefix`], and non-zero numbers), checked when a value
+//! ([`PortNumber`], [`PriorityLevel`], [`IpPrefix`], and non-zero numbers), checked when a value
 //! is made, so the constructors themselves cannot fail; and ids are constants that a test compares
 //! with P4Info.
 

@@ -62,7 +62,7 @@ async def check_tables(switch):
         ("local_host", {"dst": "10.0.0.1"}, "to_host", {"dmac": 2}, "port", 0),
         ("dst_leaf", {"dst": "10.0.1.0/24"}, "set_dst_leaf", {}, "id", 0),
         ("job_classify", {"src": "10.0.0.0/&255.0.0.0"}, "set_job", {}, "job", 5),
-        ("roce_answer", {"opcode": 0x11}, "set_class", {"dscp": 56}, "level", 0),
+        ("roce_answer", {"opcode": 0x11}, "set_answer", {"dscp": 56}, "level", 0),
     ]
     for table, match, name, arguments, changing, priority in cases:
         entry = lambda value: fy.P4TableEntry(
