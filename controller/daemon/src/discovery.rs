@@ -22,7 +22,7 @@ mod topology_learner;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use topology::{Fabric, MacAddress, SwitchId};
+use topology::{Fabric, LinkEndpoint, MacAddress, SwitchId};
 
 pub use crate::config::DiscoveryDefaults;
 pub use cabling::compare_cabling;
@@ -42,6 +42,13 @@ pub struct SwitchPort {
 }
 
 impl SwitchPort {
+    /// An end of a cable as a port of a switch; a port beyond what switches have is never observed.
+    fn at_endpoint(endpoint: LinkEndpoint) -> Option<Self> {
+        let switch = endpoint.node.switch()?;
+        let port = u16::try_from(endpoint.port).ok()?;
+        Some(Self { switch, port })
+    }
+
     /// The name of the port in documents and findings, such as `leaf1:4`.
     pub fn port_name(self, fabric: &Fabric) -> String {
         format!("{}:{}", fabric.switch(self.switch).name, self.port)

@@ -22,7 +22,7 @@ const BTH6_AT: usize = 62;
 
 /// A UDP flow of IPv6.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Flow6 {
+pub(crate) struct Ipv6Flow {
     pub(crate) src: u128,
     pub(crate) dst: u128,
     pub(crate) sport: u16,
@@ -32,7 +32,7 @@ pub(crate) struct Flow6 {
     pub(crate) hop_limit: u8,
 }
 
-pub(crate) const FLOW6: Flow6 = Flow6 {
+pub(crate) const FLOW6: Ipv6Flow = Ipv6Flow {
     src: HERE6,
     dst: THERE6,
     sport: 0xc001,
@@ -42,7 +42,7 @@ pub(crate) const FLOW6: Flow6 = Flow6 {
     hop_limit: 64,
 };
 
-impl Flow6 {
+impl Ipv6Flow {
     /// A packet of the flow, `bytes` long in all (at least 62).
     pub(crate) fn packet(self, bytes: usize) -> Vec<u8> {
         let length = (bytes - 54) as u16;
@@ -92,7 +92,7 @@ pub(crate) fn roce(flow: Flow, opcode: u8, dest_qp: u32, bytes: usize) -> Vec<u8
 }
 
 /// The same over IPv6.
-pub(crate) fn roce6(flow: Flow6, opcode: u8, dest_qp: u32, bytes: usize) -> Vec<u8> {
+pub(crate) fn roce6(flow: Ipv6Flow, opcode: u8, dest_qp: u32, bytes: usize) -> Vec<u8> {
     with_bth(flow.packet(bytes), BTH6_AT, opcode, dest_qp)
 }
 
@@ -125,17 +125,17 @@ pub(crate) fn arp(operation: u8, sender: u32, target: u32) -> Vec<u8> {
 
 /// A neighbour solicitation.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Solicitation {
+pub(crate) struct NeighbourSolicitation {
     pub(crate) src: u128,
     pub(crate) target: u128,
     pub(crate) hop_limit: u8,
     pub(crate) option: u8,
 }
 
-pub(crate) const SOLICITATION: Solicitation =
-    Solicitation { src: HERE6, target: THERE6, hop_limit: 255, option: 1 };
+pub(crate) const SOLICITATION: NeighbourSolicitation =
+    NeighbourSolicitation { src: HERE6, target: THERE6, hop_limit: 255, option: 1 };
 
-impl Solicitation {
+impl NeighbourSolicitation {
     /// To the solicited-node multicast address of its target, from `HOST_MAC`.
     pub(crate) fn packet(self) -> Vec<u8> {
         let dst = 0xff02 << 112 | 0x1_ff00_0000 | self.target & 0xff_ffff;
@@ -145,7 +145,7 @@ impl Solicitation {
         message.extend(HOST_MAC);
         let sum = icmpv6_checksum(self.src, dst, &message);
         message[2..4].copy_from_slice(&sum.to_be_bytes());
-        let flow = Flow6 { src: self.src, dst, hop_limit: self.hop_limit, ..FLOW6 };
+        let flow = Ipv6Flow { src: self.src, dst, hop_limit: self.hop_limit, ..FLOW6 };
         flow.carry(ICMPV6, &message)
     }
 }

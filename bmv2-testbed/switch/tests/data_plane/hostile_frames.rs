@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-use crate::frames::{FLOW6, Flow6, SOLICITATION, Solicitation, arp, roce, roce6};
+use crate::frames::{FLOW6, Ipv6Flow, NeighbourSolicitation, SOLICITATION, arp, roce, roce6};
 use crate::support::{FLOW, Flow};
 
 /// The NICs have ports, and addresses, by the same numbers from 1 on; more ports have no NIC.
@@ -38,17 +38,17 @@ pub(crate) struct HostileFrame {
 
 /// What a frame starts as.
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum FrameKind {
     Ipv4,
     Ipv6,
     Arp,
-    Solicitation,
+    NeighbourSolicitation,
 }
 
 /// The numbers of a frame's source and destination and the rest of its flow.
 #[derive(Clone, Copy, Debug)]
-struct Draft {
-    kind: Kind,
+struct FrameDraft {
+    kind: FrameKind,
     ends: (u32, u32),
     ports: (u16, u16),
     protocol: u8,
@@ -60,7 +60,7 @@ struct Draft {
 
 /// One change of a valid frame.
 #[derive(Clone, Debug)]
-enum Change {
+enum FrameChange {
     Byte(Index, u8),
     Cut(Index),
     Pad(usize),
@@ -92,16 +92,16 @@ pub(crate) fn hostile_frame() -> impl Strategy<Value = HostileFrame> {
     )
 }
 
-fn draft() -> impl Strategy<Value = Draft> {
+fn draft() -> impl Strategy<Value = FrameDraft> {
     let kind = prop_oneof![
-        6 => Just(Kind::Ipv4), 6 => Just(Kind::Ipv6), 1 => Just(Kind::Arp),
-        1 => Just(Kind::Solicitation),
+        6 => Just(FrameKind::Ipv4), 6 => Just(FrameKind::Ipv6), 1 => Just(FrameKind::Arp),
+        1 => Just(FrameKind::NeighbourSolicitation),
     ];
     let ends = (1..=u32::from(PORTS), 1..=NICS);
     let ports = (select(&SOURCE_PORTS[..]), select(&PORTS_OF_SERVICES[..]));
     let roce = (select(&OPCODES[..]), select(&QUEUE_PAIRS[..]));
     let rest = (select(&PROTOCOLS[..]), 0_u8..64, select(&LENGTHS[..]));
-    (kind, ends, ports, roce, rest).prop_map(|(kind, ends, ports, roce, rest)| Draft {
+    (kind, ends, ports, roce, rest).prop_map(|(kind, ends, ports, roce, rest)| FrameDraft {
         kind,
         ends,
         ports,
@@ -113,47 +113,49 @@ fn draft() -> impl Strategy<Value = Draft> {
     })
 }
 
-fn change() -> impl Strategy<Value = Change> {
+fn change() -> impl Strategy<Value = FrameChange> {
     prop_oneof![
-        6 => (any::<Index>(), any::<u8>()).prop_map(|(at, value)| Change::Byte(at, value)),
-        2 => any::<Index>().prop_map(Change::Cut),
-        1 => (1_usize..40).prop_map(Change::Pad),
+        6 => (any::<Index>(), any::<u8>()).prop_map(|(at, value)| FrameChange::Byte(at, value)),
+        2 => any::<Index>().prop_map(FrameChange::Cut),
+        1 => (1_usize..40).prop_map(FrameChange::Pad),
         2 => (select(&[0x8100_u16, 0x88a8][..]), any::<u16>())
-            .prop_map(|(kind, tag)| Change::Tag(kind, tag)),
-        1 => (1_u8..11).prop_map(Change::Options),
-        1 => any::<u16>().prop_map(Change::Fragment),
-        2 => select(&[0_u8, 43, 44, 60, 51][..]).prop_map(Change::Extension),
-        2 => prop_oneof![select(&[0_u16, 48, 60, 82][..]), any::<u16>()].prop_map(Change::Length),
-        1 => any::<u16>().prop_map(Change::PacketOut),
-        1 => select(&[4_u8, 41][..]).prop_map(Change::Within),
-        1 => select(&[0x0800_u16, 0x86dd, 0x0806, 0x88cc, 0x8847][..]).prop_map(Change::EtherType),
+            .prop_map(|(kind, tag)| FrameChange::Tag(kind, tag)),
+        1 => (1_u8..11).prop_map(FrameChange::Options),
+        1 => any::<u16>().prop_map(FrameChange::Fragment),
+        2 => select(&[0_u8, 43, 44, 60, 51][..]).prop_map(FrameChange::Extension),
+        2 => prop_oneof![select(&[0_u16, 48, 60, 82][..]), any::<u16>()]
+            .prop_map(FrameChange::Length),
+        1 => any::<u16>().prop_map(FrameChange::PacketOut),
+        1 => select(&[4_u8, 41][..]).prop_map(FrameChange::Within),
+        1 => select(&[0x0800_u16, 0x86dd, 0x0806, 0x88cc, 0x8847][..])
+            .prop_map(FrameChange::EtherType),
     ]
 }
 
-impl Draft {
+impl FrameDraft {
     fn frame(self) -> Vec<u8> {
         let (src, dst) = self.ends;
         let (sport, dport) = self.ports;
         match self.kind {
-            Kind::Ipv4 => {
+            FrameKind::Ipv4 => {
                 let (src, dst) = (address(src), address(dst));
                 let flow = Flow { src, dst, sport, dport, dscp: self.dscp, ..FLOW };
                 let mut frame = roce(flow, self.opcode, self.dest_qp, self.bytes);
                 frame[23] = self.protocol;
                 frame
             }
-            Kind::Ipv6 => {
+            FrameKind::Ipv6 => {
                 let (src, dst) = (address6(src), address6(dst));
                 let traffic_class = self.dscp << 2;
-                let flow = Flow6 { src, dst, sport, dport, traffic_class, ..FLOW6 };
+                let flow = Ipv6Flow { src, dst, sport, dport, traffic_class, ..FLOW6 };
                 let mut frame = roce6(flow, self.opcode, self.dest_qp, self.bytes.max(74));
                 frame[20] = self.protocol;
                 frame
             }
-            Kind::Arp => arp(1, address(src), address(dst)),
-            Kind::Solicitation => {
+            FrameKind::Arp => arp(1, address(src), address(dst)),
+            FrameKind::NeighbourSolicitation => {
                 let (src, target) = (address6(src), address6(dst));
-                Solicitation { src, target, ..SOLICITATION }.packet()
+                NeighbourSolicitation { src, target, ..SOLICITATION }.packet()
             }
         }
     }
@@ -163,7 +165,7 @@ impl Draft {
 const ETHER_TYPE: usize = 12;
 const NETWORK: usize = 14;
 
-impl Change {
+impl FrameChange {
     /// Changes the frame, or leaves it if it is too short or of another kind.
     fn apply(&self, frame: &mut Vec<u8>) {
         let is_ipv6 = frame.get(ETHER_TYPE) == Some(&0x86);

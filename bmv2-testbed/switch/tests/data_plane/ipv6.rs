@@ -2,7 +2,7 @@
 
 use switch::{CounterData, Device, KeyField, MatchKey};
 
-use crate::frames::{FLOW6, Flow6, HERE6, THERE6, dscp_of, roce6};
+use crate::frames::{FLOW6, HERE6, Ipv6Flow, THERE6, dscp_of, roce6};
 use crate::support::{ByName, CPU, LEAF, exact, index, leaf, ternary, unranked};
 
 const DATA: u8 = 0x06;
@@ -24,8 +24,8 @@ fn leaf6() -> Device {
 }
 
 /// A source port whose flow the hash sends through another port than the pins.
-fn unlike_the_pin(leaf: &mut Device, from: u16) -> Flow6 {
-    let flows = (0xc000..0xc100).map(|sport| Flow6 { sport, ..FLOW6 });
+fn unlike_the_pin(leaf: &mut Device, from: u16) -> Ipv6Flow {
+    let flows = (0xc000..0xc100).map(|sport| Ipv6Flow { sport, ..FLOW6 });
     let mut others =
         flows.filter(|flow| leaf.send_one(from, &roce6(*flow, DATA, 5, 200)).port != UPLINK);
     others.next().expect("the hash chooses among four ports")
@@ -33,7 +33,7 @@ fn unlike_the_pin(leaf: &mut Device, from: u16) -> Flow6 {
 
 #[test]
 fn a_local_host_gets_the_packet_with_its_own_address() {
-    let flow = Flow6 { src: THERE6, dst: HERE6, ..FLOW6 };
+    let flow = Ipv6Flow { src: THERE6, dst: HERE6, ..FLOW6 };
     let out = leaf6().send_one(FABRIC_PORT, &flow.packet(100));
     assert_eq!((out.port, out.level), (1, 0));
     assert_eq!(out.packet[..6], [2, 0, 0, 0, 0, 1]);
@@ -45,8 +45,8 @@ fn only_dscp_and_hop_limit_change() {
     let mut leaf = leaf6();
     leaf.add("flow_pin6", &FLOW6.edge_key(1), "pin6", &[3, 42]);
     for (ecn, flow_label) in [(0, 0), (1, 0xf_ffff), (2, 0xa_5a5a), (3, 1)] {
-        let flow = Flow6 { traffic_class: 63 << 2 | ecn, flow_label, ..FLOW6 };
-        let expected = Flow6 { traffic_class: 40 << 2 | ecn, hop_limit: 63, ..flow };
+        let flow = Ipv6Flow { traffic_class: 63 << 2 | ecn, flow_label, ..FLOW6 };
+        let expected = Ipv6Flow { traffic_class: 40 << 2 | ecn, hop_limit: 63, ..flow };
         for bytes in [62, 63, 100, 1500, 9000] {
             let out = leaf.send_one(1, &flow.packet(bytes));
             assert_eq!((out.port, out.level), (UPLINK, 5));
@@ -59,9 +59,9 @@ fn only_dscp_and_hop_limit_change() {
 fn a_hop_limit_that_ends_here_drops_the_packet() {
     let mut leaf = leaf6();
     for hop_limit in [0, 1] {
-        assert_eq!(leaf.send(1, &Flow6 { hop_limit, ..FLOW6 }.packet(100)), []);
+        assert_eq!(leaf.send(1, &Ipv6Flow { hop_limit, ..FLOW6 }.packet(100)), []);
     }
-    assert_eq!(leaf.send_one(1, &Flow6 { hop_limit: 2, ..FLOW6 }.packet(100)).packet[21], 1);
+    assert_eq!(leaf.send_one(1, &Ipv6Flow { hop_limit: 2, ..FLOW6 }.packet(100)).packet[21], 1);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_pin_holds_at_the_port_of_its_host() {
 fn a_pin_of_a_port_needs_the_address_of_its_host() {
     let mut leaf = leaf6();
     leaf.add("flow_pin6", &FLOW6.edge_key(1), "pin6", &[3, 42]);
-    let foreign = Flow6 { src: HERE6 + 1, ..FLOW6 };
+    let foreign = Ipv6Flow { src: HERE6 + 1, ..FLOW6 };
     assert_eq!(leaf.send_one(1, &foreign.packet(200)).level, 0);
     let counted = leaf.entry(index("flow_pin6"), &unranked(&FLOW6.edge_key(1))).unwrap().count;
     assert_eq!(counted.packets, 0);
@@ -96,7 +96,7 @@ fn a_transit_pin_chooses_the_path_and_the_dscp_the_level() {
     let flow = unlike_the_pin(&mut spine, FABRIC_PORT);
     spine.add("dscp_level", &[exact(48)], "set_level", &[6]);
     spine.add("transit_pin6", &flow.transit_key(), "pin_transit", &[3]);
-    let urgent = Flow6 { traffic_class: 48 << 2, ..flow };
+    let urgent = Ipv6Flow { traffic_class: 48 << 2, ..flow };
     let out = spine.send_one(FABRIC_PORT, &roce6(urgent, DATA, 5, 200));
     assert_eq!((out.port, out.level, dscp_of(&out.packet)), (UPLINK, 6, 48));
     // At the edge it holds for nobody.
@@ -129,8 +129,8 @@ fn unpinned_traffic_is_classified_by_the_best_rule() {
     leaf.try_add("job_classify6", rule(any, 1), "set_job6", &[42]).unwrap();
     leaf.try_add("job_classify6", rule(dport, 2), "set_job6", &[9]).unwrap();
     assert_eq!(leaf.send_one(1, &FLOW6.packet(100)).level, 6);
-    assert_eq!(leaf.send_one(1, &Flow6 { dport: 80, ..FLOW6 }.packet(100)).level, 5);
-    let foreign = Flow6 { src: HERE6 + 1, ..FLOW6 };
+    assert_eq!(leaf.send_one(1, &Ipv6Flow { dport: 80, ..FLOW6 }.packet(100)).level, 5);
+    let foreign = Ipv6Flow { src: HERE6 + 1, ..FLOW6 };
     assert_eq!(leaf.send_one(1, &foreign.packet(100)).level, 0);
     // Behind an extension header nothing is known of the flow.
     assert_eq!(leaf.send_one(1, &FLOW6.carry(0, &[17, 0, 0, 0, 0, 0, 0, 0])).level, 0);
@@ -146,7 +146,7 @@ fn a_down_port_gives_way_to_the_backup() {
 
 #[test]
 fn an_address_without_a_leaf_drops_the_packet() {
-    assert_eq!(leaf6().send(1, &Flow6 { dst: 1, ..FLOW6 }.packet(100)), []);
+    assert_eq!(leaf6().send(1, &Ipv6Flow { dst: 1, ..FLOW6 }.packet(100)), []);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use switch::{Device, KeyField, MatchKey, MeterConfig, OutputPacket};
 
-use crate::frames::{FLOW6, Flow6, HERE6, THERE6, dscp_of, roce, roce6, tcp};
+use crate::frames::{FLOW6, HERE6, Ipv6Flow, THERE6, dscp_of, roce, roce6, tcp};
 use crate::support::{
     ByName, CPU, FLOW, Flow, HERE, LEAF, THERE, exact, index, ip_header, leaf, pin_key, program,
     ternary, unranked,
@@ -97,7 +97,7 @@ fn a_job_class_of_another_hosts_address_is_not_given() {
     let here6 = KeyField::Ternary { value: HERE6, mask: u128::MAX };
     leaf.try_add("job_classify6", from(here6), "set_job6", &[JOB]).unwrap();
     let other_port = Flow { dport: 80, ..FLOW }.packet(200);
-    for packet in [other_port, Flow6 { dport: 80, ..FLOW6 }.packet(200), tcp(FLOW, 200)] {
+    for packet in [other_port, Ipv6Flow { dport: 80, ..FLOW6 }.packet(200), tcp(FLOW, 200)] {
         assert_eq!(sent(&mut leaf, 1, &packet).1, JOB_LEVEL);
         assert_eq!(sent(&mut leaf, 2, &packet).1, 0);
     }
@@ -185,7 +185,7 @@ fn the_dscp_of_a_host_without_a_job_becomes_zero() {
             assert_eq!((out.level, ip_header(&out.packet)[1]), (0, 0));
         }
     }
-    let urgent = Flow6 { traffic_class: 57 << 2 | ecn, ..FLOW6 };
+    let urgent = Ipv6Flow { traffic_class: 57 << 2 | ecn, ..FLOW6 };
     for packet in [urgent.packet(200), urgent.carry(44, &[17; 40]), urgent.carry(0, &[])] {
         let out = leaf.send_one(1, &packet);
         assert_eq!((out.level, dscp_of(&out.packet)), (0, 0));
@@ -215,7 +215,7 @@ fn a_connection_without_a_job_is_learned_once_a_packet() {
     leaf.send_one(1, &roce(unknown, DATA, 0xabcdef, 200));
     let expected = [1, u128::from(HERE), u128::from(THERE), 0xd000, 0xabcdef];
     assert_eq!(learned(&mut leaf), [expected]);
-    let unknown = Flow6 { sport: 0xd001, ..FLOW6 };
+    let unknown = Ipv6Flow { sport: 0xd001, ..FLOW6 };
     leaf.send_one(1, &roce6(unknown, DATA, 5, 200));
     assert_eq!(learned(&mut leaf), [[1, HERE6, THERE6, 0xd001, 5]]);
 }

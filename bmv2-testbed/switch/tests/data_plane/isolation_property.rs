@@ -31,7 +31,7 @@ const UPLINKS: [u128; 4] = [10, 11, 12, 13];
 
 /// Which rows a leaf has.
 #[derive(Clone, Debug)]
-struct Site {
+struct LeafConfig {
     /// Which NICs take part in a job, by bits, and its level; 0 where it has no row.
     jobs: Vec<(u8, u8)>,
     /// Which NICs the guard knows by IPv4 and by IPv6.
@@ -72,7 +72,7 @@ enum RowKind {
     Transit,
 }
 
-fn site() -> impl Strategy<Value = Site> {
+fn leaf_config() -> impl Strategy<Value = LeafConfig> {
     let ports = usize::from(PORTS);
     let jobs = vec((0_u8..16, 0_u8..7), JOBS as usize);
     let meters = vec(prop_oneof![Just(None), (0_u64..1_000).prop_map(Some)], ports);
@@ -81,7 +81,7 @@ fn site() -> impl Strategy<Value = Site> {
     let punted = prop::collection::btree_set(punted, 0..2);
     let bits = (any::<u8>(), any::<u8>(), any::<u8>());
     let limits = (meters.clone(), meters, counts.clone(), counts, punted);
-    (jobs, bits, vec(flow_row(), 0..40), limits).prop_map(|(jobs, bits, rows, limits)| Site {
+    (jobs, bits, vec(flow_row(), 0..40), limits).prop_map(|(jobs, bits, rows, limits)| LeafConfig {
         jobs,
         guarded: (bits.0 | bits.2, bits.1 | !bits.2),
         rows,
@@ -122,7 +122,7 @@ fn meter(burst: u64) -> MeterConfig {
     MeterConfig { cir: 0, cburst: burst, pir: 0, pburst: burst }
 }
 
-impl Site {
+impl LeafConfig {
     fn jobs_of(&self, nic: u32) -> Vec<u32> {
         let jobs = (1..).zip(&self.jobs);
         jobs.filter(|(_, (nics, _))| has(*nics, nic)).map(|(job, _)| job).collect()
@@ -231,8 +231,8 @@ impl Site {
 
 impl FlowRow {
     /// Writes the row, unless its NIC has no job or another row has its key.
-    fn add_to(&self, leaf: &mut Device, site: &Site) {
-        let jobs = site.jobs_of(self.nic);
+    fn add_to(&self, leaf: &mut Device, leaf_config: &LeafConfig) {
+        let jobs = leaf_config.jobs_of(self.nic);
         if jobs.is_empty() {
             return;
         }
@@ -292,7 +292,7 @@ impl FlowRow {
 
 /// What the frames of a run came to.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct FrameTally {
     frames: u64,
     forwarded: u64,
     above_zero: u64,
@@ -303,52 +303,52 @@ struct Seen {
 }
 
 /// What has passed the limits of one leaf, by port.
-type Passed = BTreeMap<u16, u64>;
+type AmountByPort = BTreeMap<u16, u64>;
 
 /// One leaf under attack.
-struct Attack<'a> {
-    site: &'a Site,
+struct AttackedLeaf<'a> {
+    leaf_config: &'a LeafConfig,
     leaf: Device,
-    answers: Passed,
-    shares: Passed,
-    punts: Passed,
-    digests: Passed,
+    answers: AmountByPort,
+    shares: AmountByPort,
+    punts: AmountByPort,
+    digests: AmountByPort,
 }
 
 /// Adds what has passed a port, which must stay within a limit.
-fn pass(passed: &mut Passed, port: u16, more: u64, limit: u64) -> Result<(), String> {
+fn pass(passed: &mut AmountByPort, port: u16, more: u64, limit: u64) -> Result<(), String> {
     let sum = passed.entry(port).or_insert(0);
     *sum += more;
     if *sum > limit { Err(format!("{sum} pass a limit of {limit}")) } else { Ok(()) }
 }
 
-impl<'a> Attack<'a> {
-    fn new(site: &'a Site) -> Self {
-        let [answers, shares, punts, digests] = [(); 4].map(|()| Passed::new());
-        Self { site, leaf: site.device(), answers, shares, punts, digests }
+impl<'a> AttackedLeaf<'a> {
+    fn new(leaf_config: &'a LeafConfig) -> Self {
+        let [answers, shares, punts, digests] = [(); 4].map(|()| AmountByPort::new());
+        Self { leaf_config, leaf: leaf_config.device(), answers, shares, punts, digests }
     }
 
     /// Sends a frame; the error says what it has gained.
-    fn try_frame(&mut self, frame: &HostileFrame, seen: &mut Seen) -> Result<(), String> {
-        seen.frames += 1;
+    fn try_frame(&mut self, frame: &HostileFrame, tally: &mut FrameTally) -> Result<(), String> {
+        tally.frames += 1;
         let out = self.leaf.send(frame.port, &frame.bytes);
         let digests = self.leaf.take_digests().len() as u64;
-        seen.digests += digests;
-        let limit = self.site.digests[usize::from(frame.port - 1)];
+        tally.digests += digests;
+        let limit = self.leaf_config.digests[usize::from(frame.port - 1)];
         pass(&mut self.digests, frame.port, digests, limit)?;
-        if digests > 0 && !self.site.admits(frame) {
+        if digests > 0 && !self.leaf_config.admits(frame) {
             return Err("an unguarded source is learned".into());
         }
         for out in out {
             if out.port == CPU {
-                seen.punted += 1;
-                let limit = self.site.punts[usize::from(frame.port - 1)];
+                tally.punted += 1;
+                let limit = self.leaf_config.punts[usize::from(frame.port - 1)];
                 pass(&mut self.punts, frame.port, 1, limit)?;
                 if out.level != 0 {
                     return Err(format!("a punt at level {}", out.level));
                 }
             } else {
-                self.check_forwarded(frame, &out, seen)?;
+                self.check_forwarded(frame, &out, tally)?;
             }
         }
         Ok(())
@@ -358,24 +358,29 @@ impl<'a> Attack<'a> {
         &mut self,
         frame: &HostileFrame,
         out: &OutputPacket,
-        seen: &mut Seen,
+        tally: &mut FrameTally,
     ) -> Result<(), String> {
         let dscp = dscp_of(&out.packet);
         // An answer of the leaf itself goes back to whoever asked, below all jobs.
         if (out.port, out.level) == (frame.port, 0) && out.packet[6..12] == LEAF_MAC_BYTES {
-            seen.answered += 1;
+            tally.answered += 1;
             return Ok(());
         }
-        seen.forwarded += 1;
+        tally.forwarded += 1;
         match out.level {
             0 if dscp == 0 => Ok(()),
-            _ if !self.site.admits(frame) => Err(format!("level {} and DSCP {dscp}", out.level)),
+            _ if !self.leaf_config.admits(frame) => {
+                Err(format!("level {} and DSCP {dscp}", out.level))
+            }
             ANSWER_LEVEL if dscp == ANSWER_DSCP => {
-                seen.answers += 1;
+                tally.answers += 1;
                 self.check_answer(frame, out.port)
             }
-            level if dscp == level << 3 && self.site.levels_of(frame.port).contains(&level) => {
-                seen.above_zero += 1;
+            level
+                if dscp == level << 3
+                    && self.leaf_config.levels_of(frame.port).contains(&level) =>
+            {
+                tally.above_zero += 1;
                 Ok(())
             }
             level => Err(format!("level {level}, of no job of its NIC, and DSCP {dscp}")),
@@ -387,10 +392,10 @@ impl<'a> Attack<'a> {
         if length > ANSWER_BYTES {
             return Err(format!("an answer of {length} bytes"));
         }
-        let limit = self.site.answers[usize::from(frame.port - 1)].unwrap_or(u64::MAX);
+        let limit = self.leaf_config.answers[usize::from(frame.port - 1)].unwrap_or(u64::MAX);
         pass(&mut self.answers, frame.port, length as u64, limit)?;
         let uplink = UPLINKS.iter().position(|uplink| *uplink == u128::from(to));
-        let limit = uplink.and_then(|uplink| self.site.shares[uplink]).unwrap_or(u64::MAX);
+        let limit = uplink.and_then(|uplink| self.leaf_config.shares[uplink]).unwrap_or(u64::MAX);
         pass(&mut self.shares, to, length as u64, limit)
     }
 }
@@ -411,14 +416,14 @@ fn no_frame_of_a_host_takes_a_level_that_its_nic_has_no_job_for() {
         failure_persistence: None,
         ..Config::default()
     };
-    let seen = std::cell::Cell::new(Seen::default());
-    let strategy = (site(), vec(hostile_frame(), FRAMES_OF_A_CASE));
-    let run = TestRunner::new(config).run(&strategy, |(site, frames)| {
-        let mut attack = Attack::new(&site);
+    let tally = std::cell::Cell::new(FrameTally::default());
+    let strategy = (leaf_config(), vec(hostile_frame(), FRAMES_OF_A_CASE));
+    let run = TestRunner::new(config).run(&strategy, |(leaf_config, frames)| {
+        let mut attack = AttackedLeaf::new(&leaf_config);
         for frame in &frames {
-            let mut counted = seen.get();
+            let mut counted = tally.get();
             let gain = attack.try_frame(frame, &mut counted);
-            seen.set(counted);
+            tally.set(counted);
             gain.map_err(|gain| TestCaseError::fail(format!("{gain}: {frame:02x?}")))?;
         }
         Ok(())
@@ -426,9 +431,9 @@ fn no_frame_of_a_host_takes_a_level_that_its_nic_has_no_job_for() {
     if let Err(failed) = run {
         panic!("seed {seed}: {failed}");
     }
-    let seen = seen.get();
-    println!("0 gains: {seen:?}");
+    let tally = tally.get();
+    println!("0 gains: {tally:?}");
     // That nothing gains means something only if there was something to gain.
-    let each = [seen.above_zero, seen.answers, seen.punted, seen.answered, seen.digests];
-    assert!(each.iter().all(|count| *count > frames / 1_000), "{seen:?}");
+    let each = [tally.above_zero, tally.answers, tally.punted, tally.answered, tally.digests];
+    assert!(each.iter().all(|count| *count > frames / 1_000), "{tally:?}");
 }

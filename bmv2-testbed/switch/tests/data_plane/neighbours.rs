@@ -3,8 +3,8 @@
 use switch::{Device, KeyField, MatchKey};
 
 use crate::frames::{
-    FLOW6, Flow6, HERE6, HOST_MAC, LEAF_MAC, LEAF_MAC_BYTES, LINK_LOCAL, SOLICITATION,
-    Solicitation, THERE6, arp, icmpv6_checksum,
+    FLOW6, HERE6, HOST_MAC, Ipv6Flow, LEAF_MAC, LEAF_MAC_BYTES, LINK_LOCAL, NeighbourSolicitation,
+    SOLICITATION, THERE6, arp, icmpv6_checksum,
 };
 use crate::support::{ByName, CPU, HERE, THERE, exact, leaf, prefix, ternary};
 
@@ -97,7 +97,7 @@ fn an_arp_request_from_the_fabric_is_not_answered() {
 #[test]
 fn a_solicitation_is_answered_also_from_a_link_local_address() {
     for src in [HERE6, LINK_LOCAL] {
-        let out = answering().send_one(1, &Solicitation { src, ..SOLICITATION }.packet());
+        let out = answering().send_one(1, &NeighbourSolicitation { src, ..SOLICITATION }.packet());
         assert_eq!((out.port, out.level), (1, 0));
         // Router, solicited, override.
         let mut message = vec![136, 0, 0, 0, 0xe0, 0, 0, 0];
@@ -106,7 +106,7 @@ fn a_solicitation_is_answered_also_from_a_link_local_address() {
         message.extend(LEAF_MAC_BYTES);
         let sum = icmpv6_checksum(THERE6, src, &message);
         message[2..4].copy_from_slice(&sum.to_be_bytes());
-        let answer = Flow6 { src: THERE6, dst: src, hop_limit: 255, ..FLOW6 };
+        let answer = Ipv6Flow { src: THERE6, dst: src, hop_limit: 255, ..FLOW6 };
         let mut expected = answer.carry(58, &message);
         expected[..6].copy_from_slice(&HOST_MAC);
         expected[6..12].copy_from_slice(&LEAF_MAC_BYTES);
@@ -119,11 +119,11 @@ fn other_solicitations_are_for_the_controller() {
     let mut leaf = answering();
     let foreign = HERE6 + 1;
     for (port, asked) in [
-        (1, Solicitation { hop_limit: 254, ..SOLICITATION }),
-        (1, Solicitation { option: 2, ..SOLICITATION }),
-        (1, Solicitation { target: HERE6, ..SOLICITATION }),
-        (1, Solicitation { src: foreign, ..SOLICITATION }),
-        (1, Solicitation { src: 0, target: HERE6, ..SOLICITATION }),
+        (1, NeighbourSolicitation { hop_limit: 254, ..SOLICITATION }),
+        (1, NeighbourSolicitation { option: 2, ..SOLICITATION }),
+        (1, NeighbourSolicitation { target: HERE6, ..SOLICITATION }),
+        (1, NeighbourSolicitation { src: foreign, ..SOLICITATION }),
+        (1, NeighbourSolicitation { src: 0, target: HERE6, ..SOLICITATION }),
         (2, SOLICITATION),
     ] {
         assert_punted(&mut leaf, port, &asked.packet());
@@ -134,6 +134,6 @@ fn other_solicitations_are_for_the_controller() {
     short[18..20].copy_from_slice(&24_u16.to_be_bytes());
     assert_punted(&mut leaf, 1, &short);
     leaf.add("fabric_port", &[exact(10)], "trust_dscp", &[]);
-    let from_fabric = Solicitation { src: LINK_LOCAL, ..SOLICITATION };
+    let from_fabric = NeighbourSolicitation { src: LINK_LOCAL, ..SOLICITATION };
     assert_punted(&mut leaf, 10, &from_fabric.packet());
 }

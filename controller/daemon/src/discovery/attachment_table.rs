@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use topology::{Fabric, Finding, LinkEndpoint, SwitchId};
+use topology::{Fabric, Finding, SwitchId};
 
 use super::{HostAttachment, SwitchPort};
 
@@ -56,7 +56,7 @@ impl AttachmentTable {
     /// The attachments that the fabric has, so that a newcomer must prove that they have changed.
     pub(super) fn from_fabric(fabric: &Fabric) -> Self {
         let nics = fabric.nics().iter().filter_map(|nic| {
-            let at = switch_port(fabric.link(nic.uplink).to)?;
+            let at = SwitchPort::at_endpoint(fabric.link(nic.uplink).to)?;
             let attachment = HostAttachment { at, mac: nic.mac };
             Some((nic.ip, KnownAttachment::new(attachment, None)))
         });
@@ -190,12 +190,6 @@ impl KnownAttachment {
             claim.is_repeated = false;
         }
     }
-}
-
-/// An end of a cable as a port of a switch.
-fn switch_port(endpoint: LinkEndpoint) -> Option<SwitchPort> {
-    let port = u16::try_from(endpoint.port).ok()?;
-    Some(SwitchPort { switch: endpoint.node.switch()?, port })
 }
 
 #[cfg(test)]

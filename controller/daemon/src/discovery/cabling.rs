@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use topology::{Fabric, FabricNode, Finding, LinkEndpoint, LinkId, SwitchId};
+use topology::{Fabric, Finding, LinkEndpoint, LinkId, SwitchId};
 
 use super::{ObservedTopology, SwitchPort};
 
@@ -39,7 +39,7 @@ struct DocumentedCabling<'a> {
 impl<'a> DocumentedCabling<'a> {
     fn new(fabric: &'a Fabric) -> Self {
         let links = fabric.links().iter();
-        let peers = links.filter_map(|link| Some((switch_port(link.from)?, link.to)));
+        let peers = links.filter_map(|link| Some((SwitchPort::at_endpoint(link.from)?, link.to)));
         Self { fabric, peers: peers.collect() }
     }
 
@@ -49,7 +49,7 @@ impl<'a> DocumentedCabling<'a> {
 
     /// A cable that is there: as it should be, crossed, or extra.
     fn check_observed_cable(&self, a: SwitchPort, b: SwitchPort) -> Option<Finding> {
-        if self.peers.get(&a).copied().and_then(switch_port) == Some(b) {
+        if self.peers.get(&a).copied().and_then(SwitchPort::at_endpoint) == Some(b) {
             return None;
         }
         let expected: Vec<String> = [a, b]
@@ -77,7 +77,7 @@ impl<'a> DocumentedCabling<'a> {
         watched: &BTreeSet<SwitchId>,
     ) -> Option<Finding> {
         let link = self.fabric.link(link);
-        let (a, b) = (switch_port(link.from)?, switch_port(link.to)?);
+        let (a, b) = (SwitchPort::at_endpoint(link.from)?, SwitchPort::at_endpoint(link.to)?);
         if ![a, b].iter().all(|end| watched.contains(&end.switch)) {
             return None;
         }
@@ -111,22 +111,12 @@ impl<'a> DocumentedCabling<'a> {
             return Some(Finding::warning(at, text));
         };
         let should = self.fabric.link(self.fabric.nic(nic).uplink);
-        if switch_port(should.to) == Some(station.at) {
+        if SwitchPort::at_endpoint(should.to) == Some(station.at) {
             return None;
         }
         let (host, should) = (should.from, self.fabric.endpoint_name(should.to));
         let about = format!("{}-{at}", self.fabric.endpoint_name(host));
         Some(Finding::error(about, format!("crossed: the document connects it to {should}")))
-    }
-}
-
-/// An end as a port of a switch; a port beyond what switches have is never seen.
-fn switch_port(endpoint: LinkEndpoint) -> Option<SwitchPort> {
-    match endpoint.node {
-        FabricNode::Host(_) => None,
-        FabricNode::Switch(switch) => {
-            Some(SwitchPort { switch, port: u16::try_from(endpoint.port).ok()? })
-        }
     }
 }
 

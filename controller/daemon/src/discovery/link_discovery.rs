@@ -316,14 +316,7 @@ fn host_request(port: u32, ip: IpAddr) -> Option<PacketOut> {
 /// The ports at both ends of a link between switches.
 pub(super) fn link_ends(fabric: &Fabric, link: LinkId) -> Option<(SwitchPort, SwitchPort)> {
     let link = fabric.link(link);
-    Some((switch_port(link.from)?, switch_port(link.to)?))
-}
-
-/// An end of a cable as a port of a switch.
-pub(super) fn switch_port(endpoint: topology::LinkEndpoint) -> Option<SwitchPort> {
-    let switch = endpoint.node.switch()?;
-    let port = u16::try_from(endpoint.port).ok()?;
-    Some(SwitchPort { switch, port })
+    Some((SwitchPort::at_endpoint(link.from)?, SwitchPort::at_endpoint(link.to)?))
 }
 
 /// Whether ids of one fabric are valid in the other.

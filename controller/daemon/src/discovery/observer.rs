@@ -52,7 +52,8 @@ impl TopologyObserver {
         LinkProbe { from, round }.encode(&self.key)
     }
 
-    /// Takes in a frame that arrived at a port; frames other than valid probes and ARP are ignored.
+    /// Takes in a frame that arrived at a port; frames other than valid probes, ARP and neighbour
+    /// discovery are ignored.
     pub fn receive_frame(&mut self, at: SwitchPort, frame: &[u8], now: Instant) {
         if let Some((ip, mac)) = neighbour_packets::parse_sender(frame)
             && !self.is_cabled(at)

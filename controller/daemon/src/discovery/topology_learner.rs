@@ -13,8 +13,10 @@ use tokio::time::Instant;
 use topology::spec::FabricDocument;
 use topology::{AvailabilityChange, Fabric, Finding};
 
-use super::link_discovery::{is_same_topology, link_ends, switch_port};
-use super::{DiscoveryDefaults, HostAttachment, ObservedTopology, document_observed_fabric};
+use super::link_discovery::{is_same_topology, link_ends};
+use super::{
+    DiscoveryDefaults, HostAttachment, ObservedTopology, SwitchPort, document_observed_fabric,
+};
 
 /// What is found of a fabric, until it counts.
 #[derive(Debug)]
@@ -88,7 +90,7 @@ fn merge_known_links(fabric: &Fabric, observed: &ObservedTopology) -> ObservedTo
     }
     let mut stations = observed.hosts.clone();
     for nic in fabric.nics() {
-        if let Some(at) = switch_port(fabric.link(nic.uplink).to)
+        if let Some(at) = SwitchPort::at_endpoint(fabric.link(nic.uplink).to)
             && !links.contains_key(&at)
         {
             let station = HostAttachment { at, mac: nic.mac };
@@ -116,7 +118,6 @@ fn carry_over_failures(found: &Fabric, before: &Fabric) -> Fabric {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::discovery::SwitchPort;
     use topology::clos::{self, ClosSpec};
     use topology::{FabricParts, Tier};
 
@@ -141,7 +142,7 @@ mod tests {
         let lab = lab();
         let links = lab.link_ids();
         let station = |nic: &topology::Nic| {
-            let at = switch_port(lab.link(nic.uplink).to).unwrap();
+            let at = SwitchPort::at_endpoint(lab.link(nic.uplink).to).unwrap();
             (nic.ip, HostAttachment { at, mac: nic.mac })
         };
         ObservedTopology {

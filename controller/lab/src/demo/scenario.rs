@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 
+use p4::fabric::IpVersion;
 use planner::{Flow, Job, JobId, ModelProfile};
 use topology::document::{self, DocumentFormat};
 use topology::spec::FabricDocument;
@@ -222,13 +223,6 @@ impl DemoScenario {
             .collect::<Result<_, _>>()?;
         Ok(Self { fabric, jobs, seed })
     }
-}
-
-/// The addresses of a fabric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum IpVersion {
-    V4,
-    V6,
 }
 
 /// The testbed of Crux §6.1.

@@ -19,7 +19,11 @@ fn named(fabric: &Fabric, name: &str) -> SwitchPort {
 /// What is seen when all is as it should be.
 fn intended(fabric: &Fabric) -> BTreeMap<SwitchPort, SwitchPort> {
     let links = fabric.links().iter();
-    links.filter_map(|link| Some((switch_port(link.from)?, switch_port(link.to)?))).collect()
+    links
+        .filter_map(|link| {
+            Some((SwitchPort::at_endpoint(link.from)?, SwitchPort::at_endpoint(link.to)?))
+        })
+        .collect()
 }
 
 fn all(fabric: &Fabric) -> BTreeSet<SwitchId> {
