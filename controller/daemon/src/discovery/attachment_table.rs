@@ -28,6 +28,8 @@ const FINDING_LASTS: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug, Default)]
 pub(super) struct AttachmentTable {
     attachments: BTreeMap<IpAddr, KnownAttachment>,
+    /// How many of them each port has, as every packet of an unknown sender asks for it.
+    addresses_at: BTreeMap<SwitchPort, usize>,
     /// Ports that claimed more addresses than they may have, and when they last did.
     overfull: BTreeMap<SwitchPort, Instant>,
 }
@@ -60,22 +62,33 @@ impl AttachmentTable {
             let attachment = HostAttachment { at, mac: nic.mac };
             Some((nic.ip, KnownAttachment::new(attachment, None)))
         });
-        Self { attachments: nics.collect(), overfull: BTreeMap::new() }
+        let mut table = Self { attachments: nics.collect(), ..Self::default() };
+        table.count_addresses();
+        table
     }
 
     /// Takes in the sender of a packet.
     pub(super) fn record_sender(&mut self, ip: IpAddr, attachment: HostAttachment, now: Instant) {
         if let Some(known) = self.attachments.get_mut(&ip) {
             known.record_packet(attachment, now);
-        } else if self.addresses_at(attachment.at) < PORT_ADDRESSES {
+            return;
+        }
+        let addresses = self.addresses_at.entry(attachment.at).or_default();
+        if *addresses < PORT_ADDRESSES {
+            *addresses += 1;
             self.attachments.insert(ip, KnownAttachment::new(attachment, Some(now)));
         } else {
             self.overfull.insert(attachment.at, now);
         }
     }
 
-    fn addresses_at(&self, port: SwitchPort) -> usize {
-        self.attachments.values().filter(|known| known.attachment.at == port).count()
+    /// Counts the addresses of all ports anew. Addresses move and are forgotten only where all of
+    /// them are looked at anyway.
+    fn count_addresses(&mut self) {
+        self.addresses_at.clear();
+        for known in self.attachments.values() {
+            *self.addresses_at.entry(known.attachment.at).or_default() += 1;
+        }
     }
 
     /// Addresses to ask for out of the ports of `switch`: those that somebody else claims, at the
@@ -105,6 +118,7 @@ impl AttachmentTable {
             let is_silent = known.received_at.is_none_or(|at| now.duration_since(at) >= SILENCE);
             !is_silent || fabric.nic_with_ip(*ip).is_some()
         });
+        self.count_addresses();
         self.overfull.retain(|_, at| now.duration_since(*at) < FINDING_LASTS);
     }
 
@@ -122,6 +136,7 @@ impl AttachmentTable {
     /// Gives up the attachments at a port that turned out to lead to another switch.
     pub(super) fn forget_port(&mut self, port: SwitchPort) {
         self.attachments.retain(|_, known| known.attachment.at != port);
+        self.addresses_at.remove(&port);
         for known in self.attachments.values_mut() {
             known.claim = known.claim.filter(|claim| claim.attachment.at != port);
         }

@@ -5,6 +5,7 @@
 //! old news.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ pub struct TopologyObserver {
     stale: Duration,
     round: u64,
     received: BTreeMap<SwitchPort, ReceivedProbe>,
+    /// How many of `received` came in by each port, as every ARP frame asks whether any did.
+    arrivals: BTreeMap<SwitchPort, usize>,
     hosts: AttachmentTable,
 }
 
@@ -37,7 +40,8 @@ impl TopologyObserver {
     /// An observer of `fabric` for which links expire `stale` after their latest probe.
     pub fn new(fabric: &Fabric, key: ProbeKey, stale: Duration) -> Self {
         let hosts = AttachmentTable::from_fabric(fabric);
-        Self { key, stale, round: 0, received: BTreeMap::new(), hosts }
+        let (received, arrivals) = (BTreeMap::new(), BTreeMap::new());
+        Self { key, stale, round: 0, received, arrivals, hosts }
     }
 
     /// Begins another round of probes and returns its number.
@@ -67,15 +71,31 @@ impl TopologyObserver {
         // A host may replay recorded probes, so each round counts once and none from the future.
         if probe.round > known && probe.round <= self.round {
             let received = ReceivedProbe { to: at, round: probe.round, at: now };
-            if self.received.insert(probe.from, received).is_none() {
-                self.hosts.forget_port(at);
-            }
+            self.record_probe(probe.from, received);
         }
     }
 
-    /// Whether a probe ever came in by a port, which then leads to a switch and to no host.
+    /// Keeps the latest probe from a port, and the index by the port at which it arrived.
+    fn record_probe(&mut self, from: SwitchPort, received: ReceivedProbe) {
+        if !self.is_cabled(received.to) {
+            self.hosts.forget_port(received.to);
+        }
+        *self.arrivals.entry(received.to).or_default() += 1;
+        if let Some(before) = self.received.insert(from, received)
+            && let Entry::Occupied(mut count) = self.arrivals.entry(before.to)
+        {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+        debug_assert_eq!(self.arrivals.values().sum::<usize>(), self.received.len());
+    }
+
+    /// Whether the latest probe of any port came in by this one, which then leads to a switch and
+    /// to no host.
     fn is_cabled(&self, port: SwitchPort) -> bool {
-        self.received.values().any(|received| received.to == port)
+        self.arrivals.contains_key(&port)
     }
 
     /// The addresses that several ports claim, with those of the ports that belong to `switch`.
@@ -120,6 +140,8 @@ impl TopologyObserver {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use proptest::prelude::*;
 
@@ -186,6 +208,10 @@ mod tests {
                 let expected: BTreeMap<SwitchPort, SwitchPort> =
                     fresh.map(|(from, (to, _))| (*from, *to)).collect();
                 prop_assert_eq!(observer.observed_topology(now).links, expected);
+                let reached: BTreeSet<SwitchPort> = last.values().map(|(to, _)| *to).collect();
+                for port in (0..24).map(|n| end(n / 4, n as u16 % 4)) {
+                    prop_assert_eq!(observer.is_cabled(port), reached.contains(&port));
+                }
             }
         }
     }
