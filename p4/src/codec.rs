@@ -7,6 +7,7 @@
 //! const entries and default actions that are still the program's own.
 
 mod decode;
+mod digests;
 mod encode;
 mod packets;
 mod write_error;
@@ -14,6 +15,10 @@ mod write_error;
 pub use decode::{
     CounterValue, DecodeError, decode_counter_cells, decode_entry, decode_row_counters,
     decode_tables,
+};
+pub use digests::{
+    DigestList, DigestTiming, RoceFlowDigest, RoceTuple, decode_digest_list, decode_digest_refusal,
+    encode_digest_ack, encode_digest_update,
 };
 pub use encode::{
     encode_cell_read, encode_counter_read, encode_entry, encode_pipeline, encode_row_counter_read,

@@ -16,7 +16,7 @@ use crate::entry::{
     WeightedAction,
 };
 
-pub use ids::{PORT_LEVEL, action, table};
+pub use ids::{PORT_LEVEL, ROCE_FLOW_DIGEST, action, table};
 use values::address_bits;
 pub use values::{
     FlowKey, FlowTransport, HashSlice, IpPrefix, IpVersion, JobMatch, OutOfRange, PinPoint,

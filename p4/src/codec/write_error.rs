@@ -52,7 +52,8 @@ pub fn decode_write_error(status: &Status, updates: &[TableUpdate]) -> WriteErro
     )
 }
 
-fn decode_update_errors(status: &Status) -> Option<Vec<p4rt::Error>> {
+/// The errors of all updates of a batch, `OK` included; `None` if the status does not carry them.
+pub(super) fn decode_update_errors(status: &Status) -> Option<Vec<p4rt::Error>> {
     let details = rpc::Status::decode(status.details()).ok()?.details;
     details
         .iter()

@@ -6,6 +6,10 @@ use crate::entry::{ActionId, TableId};
 /// [`port_level_index`](super::port_level_index).
 pub const PORT_LEVEL: u32 = 0x1200_0001;
 
+/// The digest of RoCEv2 connections that no row knows. p4c chooses the number by the name of the
+/// type.
+pub const ROCE_FLOW_DIGEST: u32 = 0x171a_253f;
+
 macro_rules! ids {
     ($(#[$doc:meta])* $module:ident: $kind:ident { $($name:ident = $id:literal,)* }) => {
         $(#[$doc])*
