@@ -52,6 +52,8 @@ enum CruxCommand {
     Switches(status::StatusArgs),
     /// List the links of a running controller, with their planned load by level
     Links(status::StatusArgs),
+    /// List the RoCEv2 flows that no job has announced, as the leaves report them
+    Flows(status::StatusArgs),
     /// Explain the level of a job and the paths of its flows
     Explain(status::ExplainArgs),
     /// Print the problems of a running controller
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
         CruxCommand::Jobs(args) => status::print_jobs(&args),
         CruxCommand::Switches(args) => status::print_switches(&args),
         CruxCommand::Links(args) => status::print_links(&args),
+        CruxCommand::Flows(args) => status::print_flows(&args),
         CruxCommand::Explain(args) => status::print_explanation(&args),
         CruxCommand::Doctor(args) => status::print_findings(&args),
         CruxCommand::Events(args) => events::run_events(&args),

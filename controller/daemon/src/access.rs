@@ -18,6 +18,7 @@ pub use self::stages::{LatencyHistogram, StageHistograms};
 use crate::clock::Clock;
 use crate::discovery::DiscoveryReport;
 use crate::event_log::EventRing;
+use crate::learning::LearnedFlows;
 use crate::liveness::{FabricPart, PartHealth};
 use crate::southbound::write_permit::WritePermit;
 use crate::southbound::{ChangeTiming, DesiredTables, StatusBoard, SwitchStatus};
@@ -64,6 +65,7 @@ pub struct ControllerAccess {
     pub(crate) write_permit: watch::Receiver<WritePermit>,
     pub(crate) stages: watch::Receiver<StageHistograms>,
     pub(crate) discovered: watch::Receiver<Arc<DiscoveryReport>>,
+    pub(crate) learned: watch::Receiver<Arc<LearnedFlows>>,
     pub(crate) drains: watch::Receiver<DrainProgress>,
     pub(crate) recent_events: watch::Receiver<EventRing>,
 }
@@ -174,6 +176,11 @@ impl ControllerAccess {
     /// empty if discovery is disabled.
     pub fn watch_discovery(&self) -> watch::Receiver<Arc<DiscoveryReport>> {
         self.discovered.clone()
+    }
+
+    /// The flows that were learned from switches, as they change; empty if learning is disabled.
+    pub fn watch_learned_flows(&self) -> watch::Receiver<Arc<LearnedFlows>> {
+        self.learned.clone()
     }
 
     /// The progress of drains as this controller observes it while it leads, as it changes.

@@ -32,6 +32,12 @@ impl Clock {
         u64::try_from(unix.as_millis()).unwrap_or(u64::MAX)
     }
 
+    /// Milliseconds since 1970-01-01T00:00:00Z at an instant in the past.
+    pub(crate) fn unix_time(&self, at: Instant) -> u64 {
+        let unix = self.unix + at.saturating_duration_since(self.instant);
+        u64::try_from(unix.as_millis()).unwrap_or(u64::MAX)
+    }
+
     /// The wall time of an instant in the past.
     pub(crate) fn wall_time(&self, at: Instant) -> SystemTime {
         UNIX_EPOCH + self.unix + at.saturating_duration_since(self.instant)

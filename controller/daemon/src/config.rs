@@ -12,6 +12,7 @@ use std::time::Duration;
 mod counters;
 mod discovery;
 mod etcd;
+mod learning;
 mod liveness;
 mod northbound;
 mod raw;
@@ -30,6 +31,7 @@ pub use tls::{RawTls, TlsConfig};
 pub use traces::{RawTraces, TracesConfig};
 
 pub use discovery::{DiscoveryConfig, DiscoveryDefaults, RawDiscovery};
+pub use learning::{LearningConfig, RawLearning};
 pub use liveness::{LivenessTimeouts, RawLiveness};
 pub use raw::{
     ForeignEntryPolicy, RawConfig, RawDeadlines, RawElection, RawMessages, RawQueues, RawReconcile,
@@ -102,6 +104,8 @@ pub struct Config {
     pub liveness: LivenessTimeouts,
     /// How cables and hosts are discovered.
     pub discovery: DiscoveryConfig,
+    /// How unknown flows are learned.
+    pub learning: LearningConfig,
     /// The address for people and programs, and their access.
     pub northbound: NorthboundConfig,
     /// Events that the event log keeps.
@@ -218,6 +222,7 @@ impl TryFrom<RawConfig> for Config {
             southbound: SouthboundConfig::try_from(&raw)?,
             liveness: LivenessTimeouts::try_from(&raw.liveness)?,
             discovery: DiscoveryConfig::try_from(&raw.discovery)?,
+            learning: LearningConfig::try_from(&raw.learning)?,
             northbound: NorthboundConfig::try_from(&raw.northbound)?,
             events_kept: positive_count("northbound.events", raw.northbound.events)?,
             telemetry: TelemetryConfig::try_from(&raw.telemetry)?,

@@ -6,7 +6,7 @@
 //!
 //! [`state`] decides with the planner, a [`pipeline`] lowers the plan to tables,
 //! [`southbound`] reconciles the switches with them, [`discovery`] and [`liveness`] observe the
-//! fabric, [`telemetry`] takes the reports that jobs send through [`northbound`], [`event_log`]
+//! fabric, [`learning`] the flows that no job has announced, [`telemetry`] takes the reports that jobs send through [`northbound`], [`event_log`]
 //! records what happens, `trace_export` exports how long it took, [`leadership`] or [`etcd`]
 //! decides which controller writes, and [`runtime`] runs the parts under a [`Config`]. The
 //! decision: nothing flows back. What a switch holds is read when it is needed and never cached, so
@@ -20,6 +20,7 @@ pub mod etcd;
 pub mod event_log;
 pub mod forecast;
 pub mod leadership;
+pub mod learning;
 pub mod liveness;
 pub mod northbound;
 pub mod pipeline;

@@ -11,6 +11,7 @@ pub mod events;
 pub mod explanation;
 mod grpc;
 mod http;
+pub mod learned_flow;
 mod listener;
 pub mod metrics;
 pub mod openapi;

@@ -56,10 +56,19 @@ pub trait SwitchPipeline: Debug + Send + Sync {
     fn port_level_cells(&self, fabric: &Fabric, levels: u8) -> Vec<PortLevelCell>;
 }
 
+/// What switches send to the controller by themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SwitchReports {
+    /// Probes of link discovery, ARP and neighbour discovery.
+    pub probes: bool,
+    /// RoCEv2 flows of hosts that belong to no job.
+    pub unknown_flows: bool,
+}
+
 /// A fabric prepared for lowering: everything that does not depend on plan and failures.
 pub trait PipelineWiring: Debug + Send + Sync {
-    /// Adds the rows of discovery to all tables that are lowered.
-    fn enable_probes(&mut self);
+    /// Adds the rows of these reports to all tables that are lowered.
+    fn enable_reports(&mut self, reports: SwitchReports);
 
     /// The tables that every switch should hold under a plan.
     fn lower_plan(&self, fabric: &Fabric, plan: &Plan) -> BTreeMap<SwitchId, SwitchTables>;

@@ -15,7 +15,7 @@ use topology::{Fabric, SwitchId};
 
 use self::fabric::FabricPipeline;
 pub(crate) use self::fabric::{ETHERTYPE_ARP, ETHERTYPE_PROBE};
-use crate::pipeline::{PipelineWiring, SwitchPipeline, WiringError};
+use crate::pipeline::{PipelineWiring, SwitchPipeline, SwitchReports, WiringError};
 
 /// The pipeline of all switches that the controller programs.
 pub fn default_pipeline() -> &'static dyn SwitchPipeline {
@@ -35,10 +35,10 @@ impl FabricWiring {
         default_pipeline().wire_fabric(fabric).map(Self)
     }
 
-    /// Adds the rows that send probes to the controller.
+    /// Adds the rows by which switches report to the controller.
     #[must_use]
-    pub fn with_probes(mut self) -> Self {
-        self.0.enable_probes();
+    pub fn with_reports(mut self, reports: SwitchReports) -> Self {
+        self.0.enable_reports(reports);
         self
     }
 }

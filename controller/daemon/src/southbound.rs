@@ -8,6 +8,7 @@
 pub mod arbitration;
 mod client;
 pub mod connection;
+mod digest_queue;
 mod foreign_entries;
 mod mastership_status;
 mod packet_io;
@@ -27,6 +28,7 @@ use tokio::time::Instant;
 use topology::{Fabric, SwitchId};
 
 pub use client::{ClientError, CounterReading, GrpcNetwork, SwitchAddress, SwitchClient};
+pub(crate) use digest_queue::{DigestQueue, ReceivedDigests};
 pub use mastership_status::MastershipStatus;
 pub(crate) use packet_io::{PacketIo, PacketOutRound, SwitchPacket};
 pub(crate) use read_limiter::ReadLimiter;

@@ -38,6 +38,7 @@ pub(crate) use self::snapshot::{
 pub use self::snapshot::{SnapshotError, StateSnapshot};
 pub use self::submission::SubmitReceipt;
 pub(crate) use self::submission::{EventSubmission, SubmittedItem};
+use crate::pipeline::SwitchReports;
 use crate::pipelines::FabricWiring;
 use crate::policy_history::{PolicyContent, PolicyHistory, PolicyRevision, RevisionMetadata};
 use crate::store::{StoreRecord, jobs_document};
@@ -47,8 +48,8 @@ use crate::store::{StoreRecord, jobs_document};
 pub struct State {
     /// Priority levels that every switch serves.
     levels: u8,
-    /// Whether switches send probes to the controller.
-    is_probed: bool,
+    /// What switches report by themselves.
+    reports: SwitchReports,
     /// As observed; without the drains of the policy.
     fabric: Fabric,
     /// Parts of the fabric that work again and must not be used yet.
@@ -89,7 +90,7 @@ impl State {
         let policy = Policy { levels, ..Policy::default() };
         Self {
             levels,
-            is_probed: false,
+            reports: SwitchReports::default(),
             fabric,
             returning: ReturningParts::default(),
             wiring: Arc::new(wiring),
@@ -110,10 +111,10 @@ impl State {
         }
     }
 
-    /// Marks the switches as sending probes to the controller.
+    /// Has the switches report this by themselves.
     #[must_use]
-    pub fn with_probes(self) -> Self {
-        Self { is_probed: true, ..self }
+    pub fn with_reports(self, reports: SwitchReports) -> Self {
+        Self { reports, ..self }
     }
 
     /// Applies an event, which is the only way to change the state.
@@ -306,11 +307,7 @@ impl State {
     /// has the links, by name.
     fn learn_fabric(&mut self, fabric: Fabric) -> Result<Effects, EventRefusal> {
         check_names(&self.policy, &fabric)?;
-        let wiring = FabricWiring::new(&fabric)?;
-        self.wiring = Arc::new(match self.is_probed {
-            true => wiring.with_probes(),
-            false => wiring,
-        });
+        self.wiring = Arc::new(FabricWiring::new(&fabric)?.with_reports(self.reports));
         // The number of this event: results of earlier requests are about the old fabric's ids.
         self.learned = self.inputs + 1;
         let rollout = self.rollout.take();

@@ -1,9 +1,12 @@
-//! `crux jobs`, `switches`, `links`, `explain`, `doctor`: state and decisions of a controller.
+//! `crux jobs`, `switches`, `links`, `flows`, `explain`, `doctor`: state and decisions of a controller.
 //!
 //! They only query and print; JSON is printed as the controller returned it.
 
+use std::net::IpAddr;
+
 use ::controller::northbound::controller_view::{JobRow, JobSource, LevelLoad, LinkRow, SwitchRow};
 use ::controller::northbound::explanation::{ExplainJobResponse, FlowExplanation};
+use ::controller::northbound::learned_flow::LearnedFlowRow;
 use comfy_table::Table;
 use serde::Serialize;
 use topology::{Finding, Severity};
@@ -119,6 +122,40 @@ pub(crate) fn print_links(args: &StatusArgs) -> Result<(), CommandError> {
         }
         table
     })
+}
+
+pub(crate) fn print_flows(args: &StatusArgs) -> Result<(), CommandError> {
+    let rows: Vec<LearnedFlowRow> = args.client.get_json("/v1/learned-flows")?;
+    args.print_rows(&rows, || {
+        let headings = ["leaf", "from", "to", "UDP ports", "queue pair", "known for", "last seen"];
+        let mut table = output::new_table(headings);
+        // Times of the controller are compared with each other, whatever the clock is here.
+        let latest = rows.iter().map(|row| row.last_seen_ms).max().unwrap_or_default();
+        for row in &rows {
+            table.add_row([
+                format!("{}:{}", row.leaf, row.port),
+                format_nic(row.src_nic.as_deref(), row.src),
+                format_nic(row.dst_nic.as_deref(), row.dst),
+                format!("{} > {}", row.udp_src_port, row.udp_dst_port),
+                format!("{:#x}", row.dest_qp),
+                format_seconds(row.last_seen_ms.saturating_sub(row.first_seen_ms)),
+                format!("-{}", format_seconds(latest.saturating_sub(row.last_seen_ms))),
+            ]);
+        }
+        table
+    })
+}
+
+/// A NIC with its address, or the address of a NIC that the fabric does not have.
+fn format_nic(nic: Option<&str>, address: IpAddr) -> String {
+    match nic {
+        Some(nic) => format!("{nic} ({address})"),
+        None => address.to_string(),
+    }
+}
+
+fn format_seconds(milliseconds: u64) -> String {
+    format!("{} s", milliseconds / 1_000)
 }
 
 fn format_levels(levels: &[LevelLoad]) -> String {

@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    MAX_LEVELS, RawCounters, RawDiscovery, RawEtcd, RawLiveness, RawNorthbound, RawRecorder,
-    RawTelemetry, RawTls, RawTraces,
+    MAX_LEVELS, RawCounters, RawDiscovery, RawEtcd, RawLearning, RawLiveness, RawNorthbound,
+    RawRecorder, RawTelemetry, RawTls, RawTraces,
 };
 
 /// A configuration as files spell it; every field may be left out. Printed, it is the effective
@@ -38,6 +38,8 @@ pub struct RawConfig {
     pub liveness: RawLiveness,
     /// Discovery of cables and hosts.
     pub discovery: RawDiscovery,
+    /// Learning of flows that no job has announced.
+    pub learning: RawLearning,
     /// The address for people and programs, and their access.
     pub northbound: RawNorthbound,
     /// Bounds and timing of job reports.

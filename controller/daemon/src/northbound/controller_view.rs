@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::{Finding, LinkId, SwitchId};
 
+use crate::learning::LearnedFlows;
 use crate::southbound::SwitchStatus;
 use crate::southbound::arbitration::Mastership;
 use crate::state::DrainProgress;
@@ -35,6 +36,8 @@ pub struct ControllerView {
     pub(super) drainage: DrainProgress,
     /// What the sessions are up to.
     pub(super) switches: BTreeMap<SwitchId, SwitchStatus>,
+    /// Flows that no job has announced.
+    pub(super) learned: Arc<LearnedFlows>,
 }
 
 /// Who tells of a job.

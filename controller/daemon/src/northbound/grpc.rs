@@ -39,6 +39,13 @@ impl Northbound for NorthboundService {
         list_response("links", &Self::list_links(self).await.map_err(error_status)?)
     }
 
+    async fn list_learned_flows(
+        &self,
+        _: Request<()>,
+    ) -> RpcResult<proto::ListLearnedFlowsResponse> {
+        list_response("flows", &Self::list_learned_flows(self).await.map_err(error_status)?)
+    }
+
     async fn get_fabric(&self, _: Request<()>) -> RpcResult<proto::JsonDocument> {
         rpc_response(&json_document(&Self::get_fabric(self).await.map_err(error_status)?))
     }

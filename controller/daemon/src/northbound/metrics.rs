@@ -5,11 +5,13 @@
 //! prints and nothing is counted twice.
 
 use std::collections::BTreeMap;
+use std::iter;
 
-use topology::{Fabric, LinkId, Severity};
+use topology::{Fabric, LinkId, Severity, SwitchId};
 
 use super::controller_view::{ControllerView, JobRow};
 use crate::access::{LatencyHistogram, StageHistograms};
+use crate::learning::LearningCounts;
 use crate::southbound::ChangeTiming;
 use crate::southbound::SwitchStatus;
 use crate::telemetry::counter_aggregator::MeasuredJob;
@@ -33,6 +35,7 @@ pub fn render_metrics(
         switch_families(view),
         link_families(view),
         job_families(view),
+        learning_families(view),
     ];
     let mut text = String::new();
     for family in families.into_iter().flatten() {
@@ -237,6 +240,44 @@ fn job_families(view: &ControllerView) -> Vec<MetricFamily> {
         MetricFamily { name, kind: "gauge", help, samples: samples.collect() }
     });
     planned.into_iter().chain(measured).collect()
+}
+
+type LearningMetric = (&'static str, &'static str, fn(&LearningCounts) -> u64);
+
+const OF_LEARNING: [LearningMetric; 6] = [
+    ("crux_learned_flow_reports_total", "Reports of unannounced flows", |counts| counts.reports),
+    ("crux_learned_flows_refused_total", "New flows beyond the limit of their port", |counts| {
+        counts.refused
+    }),
+    ("crux_learned_flows_evicted_total", "Flows that made room for another port", |counts| {
+        counts.evicted
+    }),
+    ("crux_learned_flows_expired_total", "Flows that fell silent", |counts| counts.expired),
+    ("crux_digests_malformed_total", "Digests that do not decode", |counts| counts.malformed),
+    ("crux_digest_lists_dropped_total", "Lists of digests that found the queue full", |counts| {
+        counts.dropped_lists
+    }),
+];
+
+fn learning_families(view: &ControllerView) -> Vec<MetricFamily> {
+    let mut by_switch: BTreeMap<SwitchId, usize> = BTreeMap::new();
+    for flow in &view.learned.flows {
+        *by_switch.entry(flow.at.switch).or_default() += 1;
+    }
+    let samples = by_switch.into_iter().filter_map(|(switch, flows)| {
+        let line = view.switches.get(&switch)?;
+        Some((vec![("switch", line.name.clone())], flows as f64))
+    });
+    let kept = MetricFamily {
+        name: "crux_learned_flows",
+        kind: "gauge",
+        help: "Flows that enter by its ports and that no job has announced",
+        samples: samples.collect(),
+    };
+    let counts = OF_LEARNING.map(|(name, help, value)| {
+        single_sample(name, "counter", help, value(&view.learned.counts) as f64)
+    });
+    iter::once(kept).chain(counts).collect()
 }
 
 fn single_sample(

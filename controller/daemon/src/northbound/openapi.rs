@@ -14,6 +14,7 @@ use super::controller_view::{JobRow, LinkRow, SwitchRow};
 use super::events;
 use super::explanation::ExplainJobResponse;
 use super::http::{EndpointHandler, encode_body, get, get_by_name, parse_body, post};
+use super::learned_flow::LearnedFlowRow;
 use super::planner_input::PlannerInput;
 use super::service::{
     ApplyPolicyRequest, ConfirmPolicyRequest, PolicyChangeResponse, PolicyRevisionDiff,
@@ -72,6 +73,14 @@ pub(super) const ENDPOINTS: &[HttpEndpoint] = &[
         summary: "All directed links, with their planned and measured load by level",
         takes: None,
         gives: schema_of::<Vec<LinkRow>>,
+    },
+    HttpEndpoint {
+        path: "/v1/learned-flows",
+        handler: get!(list_learned_flows),
+        operation: "ListLearnedFlows",
+        summary: "RoCEv2 flows that no job has announced, as the leaves report them",
+        takes: None,
+        gives: schema_of::<Vec<LearnedFlowRow>>,
     },
     HttpEndpoint {
         path: "/v1/fabric",

@@ -17,6 +17,7 @@ use topology::{Finding, one_line};
 
 use super::controller_view::{ControllerView, JobRow, LinkRow, SwitchRow};
 use super::explanation::ExplainJobResponse;
+use super::learned_flow::LearnedFlowRow;
 use super::metrics;
 use super::planner_input::PlannerInput;
 pub use super::policy_messages::{
@@ -110,6 +111,7 @@ impl NorthboundService {
             disputes,
             drainage: self.access.watch_drains().borrow().clone(),
             switches: self.access.status_board().all_statuses(),
+            learned: Arc::clone(&self.access.watch_learned_flows().borrow()),
         })
     }
 
@@ -135,6 +137,18 @@ impl NorthboundService {
     /// As above.
     pub async fn list_links(&self) -> Result<Vec<LinkRow>, ServiceError> {
         Ok(self.current_view().await?.link_rows())
+    }
+
+    /// RoCEv2 flows that no job has announced, by leaf and port.
+    ///
+    /// # Errors
+    /// The controller has no plan yet.
+    pub async fn list_learned_flows(&self) -> Result<Vec<LearnedFlowRow>, ServiceError> {
+        let rollout = self.access.current_rollout().ok_or(ControllerError::Stopped)?;
+        let learned = Arc::clone(&self.access.watch_learned_flows().borrow());
+        let clock = self.access.clock();
+        let rows = learned.flows.iter();
+        Ok(rows.filter_map(|flow| LearnedFlowRow::new(flow, &rollout.fabric, &clock)).collect())
     }
 
     /// The fabric, as an explicit document.

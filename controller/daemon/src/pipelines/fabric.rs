@@ -40,17 +40,18 @@ pub use self::counters::port_level_counts;
 use self::numbering::FabricNumbering;
 use self::switch_context::{LoweringContext, SwitchContext};
 use crate::pipeline::{
-    AttributedEntry, PipelineWiring, PortLevelCell, SwitchPipeline, WiringError,
+    AttributedEntry, PipelineWiring, PortLevelCell, SwitchPipeline, SwitchReports, WiringError,
 };
 
 /// The modules that write tables, one for each table (or two).
-const TABLES: [fn(&SwitchContext<'_>) -> Vec<TableEntry>; 18] = [
+const TABLES: [fn(&SwitchContext<'_>) -> Vec<TableEntry>; 19] = [
     acl_punt::build_entries,
     source_guard::build_entries,
     neighbour_answer::build_entries,
     rate_limits::build_punt_rates,
     rate_limits::build_answer_rates,
     rate_limits::build_answer_shares,
+    rate_limits::build_learn_rates,
     local_host::build_entries,
     dst_leaf::build_entries,
     ecmp_group::build_entries,
@@ -137,8 +138,8 @@ impl SwitchPipeline for FabricPipeline {
 }
 
 impl PipelineWiring for FabricNumbering {
-    fn enable_probes(&mut self) {
-        self.is_probed = true;
+    fn enable_reports(&mut self, reports: SwitchReports) {
+        self.reports = reports;
     }
 
     fn lower_plan(&self, fabric: &Fabric, plan: &Plan) -> BTreeMap<SwitchId, SwitchTables> {

@@ -24,11 +24,15 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::discovery::{DiscoveryInputs, LinkDiscovery};
 use crate::etcd::ClusterNetwork;
+use crate::learning::FlowLearner;
+use crate::pipeline::SwitchReports;
 use crate::pipelines::default_pipeline;
 use crate::recorder::FlightRecorder;
 use crate::southbound::connection::SwitchNetwork;
 use crate::southbound::session::SessionContext;
-use crate::southbound::{DesiredTables, GrpcNetwork, PacketIo, ReadLimiter, StatusBoard};
+use crate::southbound::{
+    DesiredTables, DigestQueue, GrpcNetwork, PacketIo, ReadLimiter, StatusBoard,
+};
 use crate::state::{State, StateEvent};
 use crate::trace_export::TraceExporter;
 
@@ -73,10 +77,12 @@ impl Controller {
         let recorder = FlightRecorder::open(config.recording.as_ref())?;
         let meter = ChangeMeter::new(trace_exporter(&config, clock)?);
         let (discovery, packet_io) = LinkDiscovery::new(&config.discovery, QUEUED_PACKETS);
+        let (learner, digests) = FlowLearner::new(&config.learning);
         let stop = CancellationToken::new();
         let cluster = Cluster::join(&network, &config);
         let config = Arc::new(config);
-        let (desired, context) = session_context(network.clone(), &config, &cluster, packet_io);
+        let messages = (packet_io, digests);
+        let (desired, context) = session_context(network.clone(), &config, &cluster, messages);
         let core = Core {
             state: StateDriver::new(initial_state(&config, &archive), archive, recorder, clock),
             planner: Planner::new(network, config.event_queue.get()),
@@ -85,7 +91,7 @@ impl Controller {
             cluster,
             stop,
         };
-        let handle = spawn_tasks(core, discovery, &config);
+        let handle = spawn_tasks(core, discovery, learner, &config);
         let receipt = handle.submit_event(starting_event).await?;
         match handle.current_rollout() {
             None => Err(ControllerError::Refused(receipt.findings)),
@@ -94,10 +100,11 @@ impl Controller {
     }
 }
 
-/// Spawns the event loop with discovery and the event log beside it.
+/// Spawns the event loop with discovery, learning and the event log beside it.
 fn spawn_tasks<N: SwitchNetwork>(
     core: Core<N>,
     discovery: LinkDiscovery,
+    learner: FlowLearner,
     config: &Config,
 ) -> ControllerHandle {
     let (events, queue) = mpsc::channel(config.event_queue.get());
@@ -113,6 +120,7 @@ fn spawn_tasks<N: SwitchNetwork>(
         write_permit: core.cluster.watch_permit(),
         stages: core.publisher.meter().watch_stages(),
         discovered: discovery.report_receiver(),
+        learned: learner.flow_receiver(),
         drains: core.observer.watch_drains(),
         recent_events: event_log.event_receiver(),
     };
@@ -123,6 +131,7 @@ fn spawn_tasks<N: SwitchNetwork>(
     };
     let stop = core.stop.clone();
     tokio::spawn(discovery.run(inputs, stop.clone()));
+    tokio::spawn(learner.run(core.publisher.watch_rollout(), stop.clone()));
     tokio::spawn(event_log.run(access.clone(), stop.clone()));
     ControllerHandle {
         access,
@@ -137,7 +146,7 @@ fn session_context<N: SwitchNetwork>(
     network: N,
     config: &Arc<Config>,
     cluster: &Cluster,
-    packet_io: PacketIo,
+    (packet_io, digests): (PacketIo, DigestQueue),
 ) -> (watch::Sender<Arc<DesiredTables>>, SessionContext<N>) {
     let (desired, to_sessions) = watch::channel(Arc::new(DesiredTables::before_first()));
     let southbound = &config.southbound;
@@ -148,6 +157,7 @@ fn session_context<N: SwitchNetwork>(
         write_permit: cluster.watch_permit(),
         board: StatusBoard::default(),
         packet_io,
+        digests,
         read_limiter: ReadLimiter::new(southbound.concurrent_reads.get(), southbound.read_turn),
         config: Arc::clone(config),
     };
@@ -155,11 +165,11 @@ fn session_context<N: SwitchNetwork>(
 }
 
 fn initial_state(config: &Config, archive: &StateArchive) -> State {
-    let state = State::new(config.levels, archive.used_generation());
-    match config.discovery.is_enabled {
-        true => state.with_probes(),
-        false => state,
-    }
+    let reports = SwitchReports {
+        probes: config.discovery.is_enabled,
+        unknown_flows: config.learning.is_enabled,
+    };
+    State::new(config.levels, archive.used_generation()).with_reports(reports)
 }
 
 fn trace_exporter(config: &Config, clock: Clock) -> Result<Option<TraceExporter>, ControllerError> {

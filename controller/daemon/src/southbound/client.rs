@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::future::Future;
 
 use futures::{StreamExt, TryStreamExt, future};
-use p4::codec::{self, CounterValue, DecodeError, WriteError};
+use p4::codec::{self, CounterValue, DecodeError, DigestTiming, WriteError};
 use p4::entry::EntryKey;
-use p4::{ForwardingPipeline, SwitchTables, TableScope, TableUpdate};
+use p4::{ForwardingPipeline, SwitchTables, TableScope, TableUpdate, UpdateKind};
 use p4rt::get_forwarding_pipeline_config_request::ResponseType;
 use p4rt::set_forwarding_pipeline_config_request::Action;
 use p4rt::stream_message_request::Update as ToSwitch;
@@ -305,6 +305,47 @@ impl SwitchConnection for SwitchClient {
             Err(status) => Err(call_error("Write", &status)),
         }
     }
+
+    async fn subscribe_digests(
+        &self,
+        timing: &DigestTiming,
+        election: ElectionId,
+    ) -> Result<Result<(), String>, ClientError> {
+        let written = self.write_digest(UpdateKind::Insert, timing, election).await?;
+        let written = match written {
+            // From before this connection.
+            Err((Code::AlreadyExists, _)) => {
+                self.write_digest(UpdateKind::Modify, timing, election).await?
+            }
+            written => written,
+        };
+        Ok(written.map_err(|(code, message)| format!("{code:?}: {message}")))
+    }
+}
+
+impl SwitchClient {
+    async fn write_digest(
+        &self,
+        kind: UpdateKind,
+        timing: &DigestTiming,
+        election: ElectionId,
+    ) -> Result<Result<(), (Code, String)>, ClientError> {
+        let request = p4rt::WriteRequest {
+            device_id: self.device_id,
+            election_id: Some(election.into()),
+            updates: vec![codec::encode_digest_update(kind, timing)],
+            ..Default::default()
+        };
+        let mut calls = self.calls.clone();
+        let answer = tokio::time::timeout(self.limits.rpc_deadline, calls.write(request)).await;
+        match answer.map_err(|_| ClientError::Deadline("Write"))? {
+            Ok(_) => Ok(Ok(())),
+            Err(status) if status.code() == Code::Unknown => {
+                Ok(Err(codec::decode_digest_refusal(&status)))
+            }
+            Err(status) => Err(call_error("Write", &status)),
+        }
+    }
 }
 
 fn encode_message(device_id: u64, message: OutgoingMessage) -> p4rt::StreamMessageRequest {
@@ -315,11 +356,12 @@ fn encode_message(device_id: u64, message: OutgoingMessage) -> p4rt::StreamMessa
             ..Default::default()
         }),
         OutgoingMessage::Packet(packet) => ToSwitch::Packet(codec::encode_packet_out(packet)),
+        OutgoingMessage::DigestAck(list) => ToSwitch::DigestAck(codec::encode_digest_ack(list)),
     };
     p4rt::StreamMessageRequest { update: Some(update) }
 }
 
-/// `None` for what nobody here asked for: digests and timeouts.
+/// `None` for what nobody here asked for: other digests and timeouts.
 fn decode_message(message: p4rt::StreamMessageResponse) -> Option<IncomingMessage> {
     match message.update? {
         FromSwitch::Arbitration(update) => {
@@ -335,6 +377,7 @@ fn decode_message(message: p4rt::StreamMessageResponse) -> Option<IncomingMessag
             let code = Code::from(error.canonical_code);
             Some(IncomingMessage::StreamError(format!("{code:?}: {}", error.message)))
         }
+        FromSwitch::Digest(list) => codec::decode_digest_list(&list).map(IncomingMessage::Digests),
         _ => None,
     }
 }

@@ -8,7 +8,7 @@
 use std::future::Future;
 
 use futures::stream::BoxStream;
-use p4::codec::{PacketIn, PacketOut, WriteError};
+use p4::codec::{DigestList, DigestTiming, PacketIn, PacketOut, WriteError};
 use p4::{ForwardingPipeline, SwitchTables, TableScope, TableUpdate};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
@@ -79,6 +79,13 @@ pub trait SwitchConnection: Send + Sync + 'static {
         updates: &[TableUpdate],
         election: ElectionId,
     ) -> impl Future<Output = Result<Result<(), WriteError>, ClientError>> + Send;
+
+    /// Has the switch send digests. The inner result is the switch's reason for a refusal.
+    fn subscribe_digests(
+        &self,
+        timing: &DigestTiming,
+        election: ElectionId,
+    ) -> impl Future<Output = Result<Result<(), String>, ClientError>> + Send;
 }
 
 /// What becomes of the entries of the program before.
@@ -111,6 +118,8 @@ pub enum OutgoingMessage {
     Bid(ElectionId),
     /// A packet for the switch to send on.
     Packet(PacketOut),
+    /// The acknowledgement of the list of digests with this number.
+    DigestAck(u64),
 }
 
 /// What a switch says on its stream.
@@ -120,6 +129,8 @@ pub enum IncomingMessage {
     Mastership(MastershipStatus),
     /// A packet for the controller.
     Packet(PacketIn),
+    /// Digests for the controller.
+    Digests(DigestList),
     /// A complaint, in the switch's words.
     StreamError(String),
 }

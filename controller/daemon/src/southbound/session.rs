@@ -24,6 +24,7 @@ use super::client::{ClientError, SwitchAddress};
 use super::connection::{
     IncomingMessage, OutgoingMessage, StreamChannel, SwitchConnection, SwitchNetwork,
 };
+use super::digest_queue::{DigestQueue, ReceivedDigests};
 use super::packet_io::PacketIo;
 use super::reconcile::SwitchReconciler;
 use super::reconcile_state::ReconcileState;
@@ -44,6 +45,8 @@ pub(crate) struct SessionContext<N> {
     pub(crate) board: StatusBoard,
     /// Where packets from switches go, and what says which to send.
     pub(crate) packet_io: PacketIo,
+    /// Where digests from switches go.
+    pub(crate) digests: DigestQueue,
     /// Whose turn it is to read.
     pub(crate) read_limiter: ReadLimiter,
 }
@@ -126,9 +129,8 @@ impl<N: SwitchNetwork> SwitchSession<N> {
             self.show_mastership(mastership);
             let outgoing = stream.outgoing.clone();
             let context = &self.context;
-            let packet_io = &context.packet_io;
             let receiving =
-                receive_messages(self.switch, packet_io, &mut self.arbitration, &mut stream);
+                receive_messages(self.switch, context, &mut self.arbitration, &mut stream);
             if mastership == Mastership::Candidate {
                 let deadline = self.context.config.southbound.rpc_deadline;
                 let received = timeout(deadline, receiving).await;
@@ -173,9 +175,9 @@ impl<N: SwitchNetwork> SwitchSession<N> {
 }
 
 /// Receives messages until the mastership changes.
-async fn receive_messages(
+async fn receive_messages<N>(
     of: SwitchId,
-    packet_io: &PacketIo,
+    context: &SessionContext<N>,
     arbitration: &mut MastershipArbitration,
     stream: &mut StreamChannel,
 ) -> Result<(), SessionError> {
@@ -189,7 +191,12 @@ async fn receive_messages(
                 continue;
             }
             IncomingMessage::Packet(packet) => {
-                packet_io.deliver_packet_in(of, packet);
+                context.packet_io.deliver_packet_in(of, packet);
+                continue;
+            }
+            IncomingMessage::Digests(list) => {
+                let stream = stream.outgoing.clone();
+                context.digests.deliver_digests(ReceivedDigests { switch: of, list, stream });
                 continue;
             }
         };
@@ -289,6 +296,7 @@ async fn reconcile_forever<N: SwitchNetwork>(
     let mut desired_updates = shared.desired.clone();
     let desired = Arc::clone(&desired_updates.borrow_and_update());
     let mut state = ReconcileState::new(of, desired);
+    let mut is_subscribed = false;
     loop {
         // Before anything is desired, the entries on the switch keep traffic flowing; they stay.
         if let Some(tables) = state.desired_tables() {
@@ -308,7 +316,15 @@ async fn reconcile_forever<N: SwitchNetwork>(
                 Err(error) => return error,
                 Ok(outcome) => {
                     state.record_outcome(&outcome, &shared.pipeline.p4info, &shared.board);
+                    // A program that was pushed has no subscription, whatever was there before.
+                    is_subscribed &= outcome.written.pipelines == 0;
                 }
+            }
+            if !is_subscribed {
+                if let Err(error) = subscribe_digests(shared, switch, election).await {
+                    return error;
+                }
+                is_subscribed = true;
             }
         }
         let due = state.next_reconcile(limits);
@@ -318,4 +334,20 @@ async fn reconcile_forever<N: SwitchNetwork>(
             }
         }
     }
+}
+
+/// Has the switch report unknown flows, if the controller learns them. A switch that refuses serves
+/// without.
+async fn subscribe_digests<N: SwitchNetwork>(
+    shared: &SessionContext<N>,
+    switch: &N::Connection,
+    election: ElectionId,
+) -> Result<(), ClientError> {
+    let learning = &shared.config.learning;
+    if learning.is_enabled
+        && let Err(reason) = switch.subscribe_digests(&learning.digest_timing(), election).await?
+    {
+        warn!(reason, "the switch refuses to report unknown flows");
+    }
+    Ok(())
 }

@@ -15,6 +15,7 @@ use topology::spec::{self, FabricDocument};
 use topology::{AvailabilityChange, Fabric, FabricParts, LinkId, LinkPath, NicId, SwitchId};
 
 use super::{PlanResult, PlanRollout, ReportedJobs, State};
+use crate::pipeline::SwitchReports;
 use crate::pipelines::FabricWiring;
 use crate::policy_history::{PolicyHistory, PolicyRevision};
 use crate::store::jobs_document;
@@ -25,6 +26,9 @@ use crate::store::jobs_document;
 pub struct StateSnapshot {
     levels: u8,
     is_probed: bool,
+    /// Absent in recordings of earlier versions.
+    #[serde(default)]
+    learns_flows: bool,
     fabric: FabricRecord,
     /// Parts that work again, each with the latest generation that does not include it.
     returning: Vec<(AvailabilityChange, u64)>,
@@ -241,7 +245,8 @@ impl StateSnapshot {
         revisions.reverse();
         Self {
             levels: state.levels,
-            is_probed: state.is_probed,
+            is_probed: state.reports.probes,
+            learns_flows: state.reports.unknown_flows,
             fabric: FabricRecord::new(&state.fabric),
             returning: state.returning.pending_changes().collect(),
             jobs: jobs_document(&state.fabric, &state.jobs),
@@ -269,14 +274,11 @@ impl StateSnapshot {
     /// A part of the snapshot is invalid.
     pub(crate) fn restore_state(&self) -> Result<State, SnapshotError> {
         let mut state = State::new(self.levels, self.generation);
-        state.is_probed = self.is_probed;
+        state.reports = SwitchReports { probes: self.is_probed, unknown_flows: self.learns_flows };
         state.fabric = self.fabric.to_fabric()?;
         let wiring = FabricWiring::new(&state.fabric)
             .map_err(|error| SnapshotError::new("the fabric", &error))?;
-        state.wiring = Arc::new(match self.is_probed {
-            true => wiring.with_probes(),
-            false => wiring,
-        });
+        state.wiring = Arc::new(wiring.with_reports(state.reports));
         for (change, generation) in &self.returning {
             check_change(change, &state.fabric)?;
             state.returning.record_change(*change, &state.fabric, *generation);

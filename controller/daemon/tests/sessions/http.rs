@@ -56,11 +56,12 @@ const ORDER: &str = r#"{"change": {"policy": {"file": "p.toml", "text": "fairnes
     "author": "ada", "confirm_within_seconds": 600}"#;
 
 /// A path, what is sent there, and what is in the answer.
-const CASES: [(&str, Option<&str>, &str); 17] = [
+const CASES: [(&str, Option<&str>, &str); 18] = [
     ("/v1/jobs", None, r#""id":"a""#),
     ("/v1/switches", None, r#""mastership":"primary""#),
     ("/v1/links", None, r#""link":"leaf1:"#),
     ("/v1/fabric", None, r#""tier":"leaf""#),
+    ("/v1/learned-flows", None, "[]"),
     ("/v1/planner-input", None, r#""down_links":[]"#),
     ("/v1/plan", None, r#""generation""#),
     ("/v1/explanations/a", None, r#""contenders":["b"]"#),

@@ -31,6 +31,8 @@ mod intruder;
 #[cfg(test)]
 mod lab;
 #[cfg(test)]
+mod learning;
+#[cfg(test)]
 mod policy;
 #[cfg(test)]
 mod program;

@@ -46,6 +46,7 @@ const DAEMON_FLOORS: &[(&str, u32)] = &[
     ("preview", 4),
     ("access", 6),
     ("event_log", 5),
+    ("learning", 5),
     ("runtime", 7),
     ("telemetry", 8),
     ("northbound", 9),

@@ -15,7 +15,7 @@ const ADVERTISEMENT: u8 = 136;
 const PRIORITY: NonZeroU16 = NonZeroU16::MIN;
 
 pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
-    match site.shared.wiring.is_probed() {
+    match site.shared.wiring.reports.probes {
         true => punt_rows(),
         false => Vec::new(),
     }

@@ -12,7 +12,7 @@ use topology::{
     AvailabilityChange, Fabric, FabricNode, LinkId, NextHops, NicId, SwitchId, Tier, next_hops,
 };
 
-use crate::pipeline::WiringError;
+use crate::pipeline::{SwitchReports, WiringError};
 
 /// The most equal-cost ports that an `ecmp_group` of `fabric.p4` can have.
 const MAX_GROUP: usize = 64;
@@ -26,8 +26,8 @@ pub(crate) struct FabricNumbering {
     /// The port at which a link leaves a switch; `None` for links that leave a host.
     ports: Vec<Option<PortNumber>>,
     salts: Vec<NonZeroU32>,
-    /// Whether switches send probes to the controller.
-    pub(super) is_probed: bool,
+    /// What switches report.
+    pub(super) reports: SwitchReports,
 }
 
 /// A leaf as the tables of other switches refer to it.
@@ -64,12 +64,8 @@ impl FabricNumbering {
             positions,
             ports: assign_ports(&fabric)?,
             salts: devices.map(hash_salt).collect(),
-            is_probed: false,
+            reports: SwitchReports::default(),
         })
-    }
-
-    pub(super) fn is_probed(&self) -> bool {
-        self.is_probed
     }
 
     pub(super) fn leaves(&self) -> &[LeafWiring] {

@@ -1,4 +1,4 @@
-//! `punt_rate`, `answer_rate` and `answer_share`: what a host may send past the levels.
+//! `punt_rate`, `answer_rate`, `answer_share` and `roce_learn`: what a host may send past the levels.
 //!
 //! Packets to the controller and RoCEv2 answers travel before all data, so both are limited by
 //! direct meters: punts at each port where they enter, answers where they enter from a host and
@@ -16,6 +16,9 @@ use super::switch_context::SwitchContext;
 /// discovery. The limit is the same for hosts and switches, as the controller may not know yet
 /// which of them is there.
 const PUNTS: MeterRates = MeterRates { cir: 256, cburst: 256, pir: 256, pburst: 256 };
+/// Digests of unknown flows per second from each host port. A flow that goes on takes as many of
+/// them as it has packets among those of all unknown flows of the port, until its list is sent.
+const DIGESTS: MeterRates = MeterRates { cir: 256, cburst: 256, pir: 256, pburst: 256 };
 /// Answers may take one part in so many of a link. An acknowledgment of 62 bytes for every packet
 /// of 1,024 bytes, the smallest usual MTU of RoCEv2, is one in 17.
 const ANSWER_PART: f64 = 16.0;
@@ -26,7 +29,7 @@ const ANSWER_BURST: u64 = 16 * 1024;
 const UNKNOWN_PORTS: u32 = 64;
 
 pub(super) fn build_punt_rates(site: &SwitchContext<'_>) -> Vec<TableEntry> {
-    if !site.shared.wiring.is_probed() {
+    if !site.shared.wiring.reports.probes {
         return Vec::new();
     }
     let unknown = (0..=UNKNOWN_PORTS).filter_map(|port| PortNumber::new(port).ok());
@@ -42,6 +45,16 @@ pub(super) fn build_answer_rates(site: &SwitchContext<'_>) -> Vec<TableEntry> {
 
 pub(super) fn build_answer_shares(site: &SwitchContext<'_>) -> Vec<TableEntry> {
     site.links().filter_map(|link| answer_row(site, link, fabric::answer_share)).collect()
+}
+
+/// The ports whose unknown flows are reported: those of hosts.
+pub(super) fn build_learn_rates(site: &SwitchContext<'_>) -> Vec<TableEntry> {
+    if !site.shared.wiring.reports.unknown_flows {
+        return Vec::new();
+    }
+    let links = site.nics().map(|nic| site.shared.fabric.nic(nic).uplink.reverse());
+    let ports = links.filter_map(|link| site.port(link));
+    ports.map(|port| fabric::roce_learn(port, DIGESTS)).collect()
 }
 
 /// A row for the port at which `link` leaves the switch, with its part of the link's bandwidth.

@@ -17,7 +17,7 @@ use controller::southbound::connection::{
 };
 use controller::southbound::{ClientError, MastershipStatus, SwitchAddress};
 use futures::{StreamExt, stream};
-use p4::codec::{RefusedUpdate, WriteError};
+use p4::codec::{DigestTiming, RefusedUpdate, WriteError};
 use p4::{ForwardingPipeline, SwitchTables, TableScope, TableUpdate, UpdateKind, apply_updates};
 use rand::Rng;
 use switch::p4runtime::election::SessionId;
@@ -373,6 +373,15 @@ impl SwitchConnection for FakeConnection {
         let tables = self.with_switch(|device| device.tables.entries_within(of));
         self.send_one_way("Read").await?;
         Ok(self.cached_tables().map_or(tables, |all| all.entries_within(of)))
+    }
+
+    /// No fault of a switch is in its digests.
+    async fn subscribe_digests(
+        &self,
+        _: &DigestTiming,
+        _: ElectionId,
+    ) -> Result<Result<(), String>, ClientError> {
+        Ok(Ok(()))
     }
 
     async fn write_updates(
