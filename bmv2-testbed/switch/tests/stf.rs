@@ -2,8 +2,13 @@
 
 use std::sync::Arc;
 
-use switch::Program;
-use switch::testing::stf::StfCase;
+use p4runtime_proto::config_v1::P4Info;
+use p4runtime_proto::v1::ForwardingPipelineConfig;
+use switch::p4runtime::{ServiceOptions, serve};
+use switch::testing::stf::{P4RuntimeTarget, StfCase};
+use switch::{DeviceConfig, EmulatedNetworkBuilder, Program};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
 
 fn check(json: &[u8], case: &str) {
     let program = Arc::new(Program::from_json(json).expect("the program loads"));
@@ -13,25 +18,58 @@ fn check(json: &[u8], case: &str) {
     }
 }
 
+/// The same with entries by P4Runtime, to a server that runs the program with its P4Info.
+fn check_served(json: &[u8], info: &str, case: &str) {
+    let program = Program::from_json(json).expect("the program loads");
+    let config = ForwardingPipelineConfig {
+        p4info: Some(P4Info::from_text(info).expect("the P4Info is read")),
+        p4_device_config: json.to_vec(),
+        cookie: None,
+    };
+    let runtime = Runtime::new().unwrap();
+    let mut builder = EmulatedNetworkBuilder::new();
+    let device = builder.add_device(DeviceConfig { device_id: 1, cpu_port: 510, levels: 8 });
+    let network = builder.spawn().unwrap();
+    let device = network.device(device);
+    let served = device.clone();
+    let server = runtime.block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        serve(listener, served, ServiceOptions::default()).await.unwrap()
+    });
+    let address = server.local_addr().to_string();
+    let target = P4RuntimeTarget::start(runtime.handle(), &address, device, &program, config);
+    let case = StfCase::parse(case).expect("the case is read");
+    if let Err(error) = case.run_against(&program, &mut target.expect("the program is taken")) {
+        panic!("{error}: {error:?}");
+    }
+}
+
 #[test]
 fn objects_with_state() {
-    check(include_bytes!("programs/state.json"), include_str!("programs/state.stf"));
+    let (json, case) = (include_bytes!("programs/state.json"), include_str!("programs/state.stf"));
+    check(json, case);
+    check_served(json, include_str!("programs/state.p4info.txtpb"), case);
 }
 
 #[test]
 fn headers_of_every_shape() {
-    check(include_bytes!("programs/shapes.json"), include_str!("programs/shapes.stf"));
+    let json = include_bytes!("programs/shapes.json");
+    let case = include_str!("programs/shapes.stf");
+    check(json, case);
+    check_served(json, include_str!("programs/shapes.p4info.txtpb"), case);
 }
 
 #[test]
 fn fabric_p4_passes_the_tests_of_p4testgen() {
     let json = include_bytes!("../../../p4/fabric.json");
+    let info = include_str!("../../../p4/fabric.p4info.txtpb");
     let cases = include_str!("programs/fabric.stf").split("# case ").skip(1);
     let mut played = 0;
     for case in cases {
         let (number, statements) = case.split_once('\n').expect("a number, then statements");
         eprintln!("case {number}");
         check(json, statements);
+        check_served(json, info, statements);
         played += 1;
     }
     assert_eq!(played, 75);

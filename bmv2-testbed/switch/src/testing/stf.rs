@@ -1,17 +1,20 @@
 //! STF: the small test format of the P4 compiler's own corpus, read and run on a device.
 //!
 //! A case is lines of text: entries to add, packets to send, packets to expect.
-//! [`StfCase::parse`] reads it, `run_case` runs it on a fresh device and reports where
-//! the outputs differ from what is expected. Names may be given from any dot on, as the corpus
+//! [`StfCase::parse`] reads it, [`StfCase::run_on`] runs it on a fresh device, or
+//! [`StfCase::run_against`] on any [`StfTarget`], and reports where the outputs differ from what is expected. Names may be given from any dot on, as the corpus
 //! does, and in quotes, as p4testgen does. What this runner does not know is an error, never
 //! skipped: a case that passes has been played in full.
 
+mod p4runtime_target;
 mod runner;
+mod target;
 mod values;
 
 use thiserror::Error;
 
-use crate::spec::entry::ControlError;
+pub use self::p4runtime_target::P4RuntimeTarget;
+pub use self::target::{StfTarget, TargetError};
 use values::{PacketPattern, parse_hex_bytes};
 
 /// Why a case cannot be parsed or run, or how its result differs from the expected one.
@@ -32,7 +35,7 @@ pub enum StfError {
         line: usize,
         /// Why.
         #[source]
-        error: ControlError,
+        error: TargetError,
     },
     /// The outputs, registers or counters are not as expected.
     #[error("{0}")]

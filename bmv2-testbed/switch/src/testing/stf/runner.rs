@@ -4,13 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::values::{PacketPattern, parse_masked, parse_number};
-use super::{CounterCell, ExpectedCount, StfCall, StfCase, StfEntry, StfError, StfStatement};
-use crate::device::replication::{CloneSession, ReplicationUpdate};
-use crate::device::{Device, DeviceConfig, DeviceOutputs};
+use super::{
+    CounterCell, ExpectedCount, StfCall, StfCase, StfEntry, StfError, StfStatement, StfTarget,
+    TargetError,
+};
+use crate::device::replication::ReplicationUpdate;
+use crate::device::{Device, DeviceConfig};
 use crate::ids::{ActionIndex, TableIndex};
 use crate::run::counter::CounterData;
 use crate::run::program::Program;
-use crate::spec::entry::{ActionCall, ControlError, KeyField, MatchKey, Replica, TableAction};
+use crate::spec::entry::{ActionCall, KeyField, MatchKey, Replica};
 use crate::spec::{KeySpec, MatchKind, TableSpec, bit_mask};
 
 impl StfCase {
@@ -22,7 +25,20 @@ impl StfCase {
     pub fn run_on(&self, program: &Arc<Program>) -> Result<(), StfError> {
         let mut device = Device::new(DeviceConfig { device_id: 1, cpu_port: 510, levels: 8 });
         device.load_program(Arc::clone(program));
-        let mut play = StfRunner::new(program, device);
+        self.run_against(program, &mut device)
+    }
+
+    /// Plays the case on a target that runs the program.
+    ///
+    /// # Errors
+    ///
+    /// As for [`StfCase::run_on`].
+    pub fn run_against(
+        &self,
+        program: &Program,
+        target: &mut impl StfTarget,
+    ) -> Result<(), StfError> {
+        let mut play = StfRunner::new(program, target);
         for (line, statement) in &self.statements {
             play.run_statement(statement).map_err(|problem| problem.at_line(*line))?;
         }
@@ -33,7 +49,7 @@ impl StfCase {
 /// What is wrong with a statement.
 enum StatementError {
     Unknown(String),
-    Refused(ControlError),
+    Refused(TargetError),
     Differs(String),
 }
 
@@ -47,15 +63,15 @@ impl StatementError {
     }
 }
 
-impl From<ControlError> for StatementError {
-    fn from(error: ControlError) -> Self {
+impl From<TargetError> for StatementError {
+    fn from(error: TargetError) -> Self {
         Self::Refused(error)
     }
 }
 
-struct StfRunner<'a> {
+struct StfRunner<'a, T> {
     program: &'a Program,
-    device: Device,
+    target: &'a mut T,
     sent: BTreeMap<u16, Vec<Vec<u8>>>,
     expected: BTreeMap<u16, Vec<Option<PacketPattern>>>,
     nodes: Vec<Vec<Replica>>,
@@ -64,11 +80,11 @@ struct StfRunner<'a> {
     handles: BTreeMap<String, (TableIndex, MatchKey)>,
 }
 
-impl<'a> StfRunner<'a> {
-    fn new(program: &'a Program, device: Device) -> Self {
+impl<'a, T: StfTarget> StfRunner<'a, T> {
+    fn new(program: &'a Program, target: &'a mut T) -> Self {
         Self {
             program,
-            device,
+            target,
             sent: BTreeMap::new(),
             expected: BTreeMap::new(),
             nodes: Vec::new(),
@@ -83,9 +99,9 @@ impl<'a> StfRunner<'a> {
             StfStatement::SetDefault { table, call } => {
                 let (index, spec) = self.find_table(table)?;
                 let call = self.resolve_call(&spec.actions, call)?;
-                self.device.set_default_action(index, call)?;
+                self.target.set_default_action(index, &call)?;
             }
-            StfStatement::Packet { port, bytes } => self.send_packet(*port, bytes),
+            StfStatement::Packet { port, bytes } => self.send_packet(*port, bytes)?,
             StfStatement::Expect { port, pattern } => {
                 self.expected.entry(*port).or_default().push(pattern.clone());
             }
@@ -110,29 +126,31 @@ impl<'a> StfRunner<'a> {
         Ok(())
     }
 
-    fn read_counter(&self, name: &str, cell: &CounterCell) -> Result<CounterData, StatementError> {
+    fn read_counter(
+        &mut self,
+        name: &str,
+        cell: &CounterCell,
+    ) -> Result<CounterData, StatementError> {
         match cell {
             CounterCell::Index(cell) => {
                 let mut counters = self.program.names.counters.iter();
                 let found = counters.find(|(full, _)| matches_name(full, name));
                 let (_, index) = found.ok_or_else(|| unknown_object("counter", name))?;
-                let cells = self.device.counter_cells(*index)?;
-                Ok(cells.get(*cell).copied().unwrap_or_default())
+                Ok(self.target.read_counter_cell(*index, *cell)?)
             }
             CounterCell::Entry(handle) => {
                 let (table, key) =
                     self.handles.get(handle).ok_or_else(|| unknown_object("entry", handle))?;
-                Ok(self.device.entry(*table, key)?.count)
+                Ok(self.target.read_entry_counter(*table, key)?)
             }
         }
     }
 
-    fn send_packet(&mut self, port: u16, bytes: &[u8]) {
-        let mut out = DeviceOutputs::default();
-        self.device.process_packet(port, bytes, 0, &mut out);
-        for output in out.packets {
+    fn send_packet(&mut self, port: u16, bytes: &[u8]) -> Result<(), StatementError> {
+        for output in self.target.process_packet(port, bytes)? {
             self.sent.entry(output.port).or_default().push(output.packet);
         }
+        Ok(())
     }
 
     fn add_entry(&mut self, entry: &StfEntry) -> Result<(), StatementError> {
@@ -153,7 +171,7 @@ impl<'a> StfRunner<'a> {
         };
         let call = self.resolve_call(&spec.actions, &entry.call)?;
         let key = MatchKey { fields, priority };
-        self.device.insert_entry(index, key.clone(), TableAction::Action(call))?;
+        self.target.insert_entry(index, &key, &call)?;
         if let Some(handle) = &entry.handle {
             self.handles.insert(handle.clone(), (index, key));
         }
@@ -203,20 +221,19 @@ impl<'a> StfRunner<'a> {
         let mut registers = self.program.names.registers.iter();
         let found = registers.find(|(full, _)| matches_name(full, name)).map(|(_, index)| *index);
         let register = found.ok_or_else(|| unknown_object("register", name))?;
-        let size = self.device.register_cells(register)?.len();
+        let size = self.program.register(register).map_or(0, |spec| spec.size);
         match statement {
             StfStatement::WriteRegister { cell, value, .. } => {
-                self.device.set_register(register, *cell, *value)?;
+                self.target.write_register(register, *cell, *value)?;
             }
-            StfStatement::ReadRegister { cell, .. } if *cell >= size => {
-                return Err(ControlError::NoSuchCell { cell: *cell, size }.into());
+            StfStatement::ReadRegister { cell, .. } => {
+                self.target.read_register(register, *cell)?;
             }
-            StfStatement::ResetRegister { .. } => {
+            _ => {
                 for cell in 0..size {
-                    self.device.set_register(register, cell, 0)?;
+                    self.target.write_register(register, cell, 0)?;
                 }
             }
-            _ => {}
         }
         Ok(())
     }
@@ -225,17 +242,15 @@ impl<'a> StfRunner<'a> {
         match statement {
             StfStatement::Mirror { session, port } => {
                 let replicas = vec![Replica { port: *port, instance: 0 }];
-                let session_of = CloneSession { replicas, packet_bytes: 0 };
-                self.device.write_clone_session(ReplicationUpdate::Insert, *session, session_of)?;
+                self.target.insert_clone_session(*session, replicas)?;
             }
             StfStatement::MirrorToGroup { session, group } => {
                 let replicas = self.groups.get(group).cloned().unwrap_or_default();
-                let session_of = CloneSession { replicas, packet_bytes: 0 };
-                self.device.write_clone_session(ReplicationUpdate::Insert, *session, session_of)?;
+                self.target.insert_clone_session(*session, replicas)?;
             }
             StfStatement::CreateGroup { group } => {
                 self.groups.insert(*group, Vec::new());
-                self.device.write_multicast_group(ReplicationUpdate::Insert, *group, Vec::new())?;
+                self.target.write_multicast_group(ReplicationUpdate::Insert, *group, Vec::new())?;
             }
             StfStatement::CreateNode { instance, ports } => {
                 self.nodes.push(
@@ -247,7 +262,7 @@ impl<'a> StfRunner<'a> {
                 let node = node.ok_or_else(|| unknown_object("multicast", "node"))?;
                 let replicas = self.groups.entry(*group).or_default();
                 replicas.extend(node);
-                self.device.write_multicast_group(
+                self.target.write_multicast_group(
                     ReplicationUpdate::Modify,
                     *group,
                     replicas.clone(),
