@@ -5,14 +5,25 @@ in the same proportions and an iteration lasts `slower` times as long. Controlle
 and the embedded fabric all read the same shrunk documents.
 """
 
+import ipaddress
 import json
 import subprocess
+import tomllib
 
 
 def expanded(crux, fabric):
     """The explicit form of a fabric document."""
     command = [crux, "fabric", "expand", str(fabric), "--format", "json"]
     return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+
+
+def with_ipv6(fabric, folder):
+    """A fabric document in TOML as one with IPv6 addresses, in a new file."""
+    document = tomllib.loads(fabric.read_text())
+    document["clos"]["ipv6"] = True
+    target = folder / f"{fabric.stem}-ipv6.json"
+    target.write_text(json.dumps(document))
+    return target
 
 
 def shrink(fabric, jobs, rate_scale, slower):
@@ -38,8 +49,12 @@ def mac_of(host, nic):
     macs = host.get("macs") or []
     if nic < len(macs):
         return macs[nic]
-    octets = [int(part) for part in host["ips"][nic].split(".")]
-    return "02:00:" + ":".join(f"{octet:02x}" for octet in octets)
+    octets = ipaddress.ip_address(host["ips"][nic]).packed
+    if len(octets) == 4:
+        octets = b"\x02\x00" + octets
+    else:
+        octets = b"\x06" + octets[6:8] + octets[13:]
+    return octets.hex(":")
 
 
 def ends(link):

@@ -5,6 +5,7 @@ simple_switch_grpc, whose queues know no rate in bytes, the kernel's HTB does th
 for each level. Hosts pace themselves, as NICs do.
 """
 
+import ipaddress
 import os
 import pathlib
 import signal
@@ -23,7 +24,7 @@ MTU = 9000
 # A packet of a level has DSCP 8 times the level, so the upper three bits of the traffic class.
 LEVEL_MASK = 0xE0
 # Any address will do: the leaf answers for all of them.
-GATEWAY = "169.254.0.1"
+GATEWAYS = {4: "169.254.0.1", 6: "fe80::1"}
 # Bytes that may wait at each level of each port: the windows of all flows that may meet there.
 QUEUE_BYTES = 8 << 20
 HERE = pathlib.Path(__file__).parent
@@ -48,6 +49,24 @@ def await_carrier(interface):
         if time.monotonic() > deadline:
             raise RuntimeError(f"{interface} has no carrier")
         time.sleep(0.02)
+
+
+def attach(interface, address, table):
+    """Shell lines that give an interface its only address and a routing table of its own."""
+    gateway = GATEWAYS[address.version]
+    if address.version == 4:
+        return [
+            f"ip addr add {address}/32 dev {interface}",
+            f"ip route add default via {gateway} dev {interface} onlink table {table}",
+            f"ip rule add from {address} lookup {table}",
+        ]
+    settings = ["accept_ra=0", "accept_dad=0", "addr_gen_mode=1", "disable_ipv6=0"]
+    return [
+        *(f"sysctl -qw net.ipv6.conf.{interface}.{setting}" for setting in settings),
+        f"ip -6 addr add {address}/128 dev {interface} nodad",
+        f"ip -6 route add default via {gateway} dev {interface} onlink table {table}",
+        f"ip -6 rule add from {address} lookup {table}",
+    ]
 
 
 class P4Switch(Switch):
@@ -211,9 +230,7 @@ class Fabric:
                 f"sysctl -qw net.ipv4.conf.{name}.rp_filter=0",
                 f"ip link set {name} address {documents.mac_of(document, nic)}",
                 f"ip addr flush dev {name}",
-                f"ip addr add {address}/32 dev {name}",
-                f"ip route add default via {GATEWAY} dev {name} onlink table {table}",
-                f"ip rule add from {address} lookup {table}",
+                *attach(name, ipaddress.ip_address(address), table),
             ]
         lines.append(f"{sys.executable} {HERE / 'offloads.py'} {' '.join(names)}")
         host.cmd("\n".join(lines))

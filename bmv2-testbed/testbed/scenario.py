@@ -77,8 +77,12 @@ def read_documents(text, folder, crux, options):
     if text.get("documents") == "demo":
         target = pathlib.Path(options.folder)
         command = [crux, "demo", "--documents", str(target), "--seed", str(options.seed)]
+        command += ["--ipv6"] if options.ipv6 else []
         subprocess.run(command, check=True)
         fabric, jobs = target / "fabric.json", target / "jobs.json"
         return json.loads(fabric.read_text()), json.loads(jobs.read_text())
     jobs = json.loads((folder / text["jobs"]).read_text())
-    return documents.expanded(crux, folder / text["fabric"]), jobs
+    fabric = folder / text["fabric"]
+    if options.ipv6:
+        fabric = documents.with_ipv6(fabric, pathlib.Path(options.folder))
+    return documents.expanded(crux, fabric), jobs

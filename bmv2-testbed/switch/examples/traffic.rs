@@ -7,13 +7,13 @@
 //!  "counters": ["h4"]}
 //! ```
 //!
-//! A sender takes its flows, UDP source ports from `first_port` on, in turn; with `per_second` 0 it
+//! Addresses are of IPv4 or IPv6. A sender takes its flows, UDP source ports from `first_port` on, in turn; with `per_second` 0 it
 //! sends as fast as the interface takes them. Prints what each sender sent and what each counter
 //! received of each of the senders, after the first second and before the end: packets and bytes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -32,8 +32,8 @@ struct Order {
 #[derive(Clone, Deserialize)]
 struct Sender {
     interface: String,
-    src: Ipv4Addr,
-    dst: Ipv4Addr,
+    src: IpAddr,
+    dst: IpAddr,
     first_port: u16,
     flows: u16,
     bytes: usize,
@@ -44,7 +44,7 @@ struct Sender {
 struct Answer {
     sent: Vec<u64>,
     /// By interface, then by source address.
-    received: BTreeMap<String, BTreeMap<Ipv4Addr, Received>>,
+    received: BTreeMap<String, BTreeMap<IpAddr, Received>>,
     /// Over which was counted.
     counted_seconds: f64,
 }
@@ -94,7 +94,8 @@ fn main() -> Result<(), Failure> {
 /// Sends at a constant rate until the end; how many packets.
 fn send(sender: &Sender, start: Instant, end: Instant) -> Result<u64, Failure> {
     let socket = PacketSocket::open(&sender.interface)?;
-    let packets: Vec<Vec<u8>> = (0..sender.flows).map(|flow| packet(sender, flow)).collect();
+    let packets = (0..sender.flows).map(|flow| packet(sender, flow));
+    let packets: Vec<Vec<u8>> = packets.collect::<Result<_, _>>()?;
     let mut turn = packets.iter().cycle();
     let (mut queue, mut gone, mut refused) = (VecDeque::new(), Vec::new(), Vec::new());
     let mut sent = 0_u64;
@@ -122,20 +123,18 @@ fn count(
     start: Instant,
     end: Instant,
     stop: &AtomicBool,
-) -> Result<BTreeMap<Ipv4Addr, Received>, Failure> {
+) -> Result<BTreeMap<IpAddr, Received>, Failure> {
     let socket = PacketSocket::open(interface)?;
     let mut batch = FrameBatch::default();
-    let mut received: BTreeMap<Ipv4Addr, Received> = BTreeMap::new();
+    let mut received: BTreeMap<IpAddr, Received> = BTreeMap::new();
     while !stop.load(Ordering::Relaxed) {
         let count = socket.receive_batch(&mut batch)?;
         let now = Instant::now();
         let counts = now < end && now > start + Duration::from_secs(1);
         for frame in batch.frames(count).flatten() {
-            let Some(source) = frame.get(26..30).filter(|_| counts && frame[12..14] == [8, 0])
-            else {
+            let Some(source) = source_address(frame).filter(|_| counts) else {
                 continue;
             };
-            let source = Ipv4Addr::new(source[0], source[1], source[2], source[3]);
             let entry = received.entry(source).or_default();
             entry.packets += 1;
             entry.bytes += frame.len() as u64;
@@ -147,23 +146,56 @@ fn count(
     Ok(received)
 }
 
-/// An IPv4 packet of UDP to port 4791.
-fn packet(sender: &Sender, flow: u16) -> Vec<u8> {
-    let mut packet = vec![2, 0, 0, 0, 0, 0xfe, 2, 0, 0, 0, 0, 1, 8, 0];
-    let length = (sender.bytes - 14) as u16;
-    let mut ip = vec![0x45, 0];
-    ip.extend(length.to_be_bytes());
-    ip.extend([0, 1, 0x40, 0, 64, 17, 0, 0]);
-    ip.extend(sender.src.octets());
-    ip.extend(sender.dst.octets());
-    let words = ip.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
-    let sum = words.sum::<u32>();
-    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
-    ip[10..12].copy_from_slice(&sum.to_be_bytes());
-    packet.extend(ip);
+fn source_address(frame: &[u8]) -> Option<IpAddr> {
+    match frame.get(12..14)? {
+        [0x08, 0x00] => {
+            let octets: [u8; 4] = frame.get(26..30)?.try_into().ok()?;
+            Some(Ipv4Addr::from(octets).into())
+        }
+        [0x86, 0xdd] => {
+            let octets: [u8; 16] = frame.get(22..38)?.try_into().ok()?;
+            Some(Ipv6Addr::from(octets).into())
+        }
+        _ => None,
+    }
+}
+
+/// A packet of UDP to port 4791.
+fn packet(sender: &Sender, flow: u16) -> Result<Vec<u8>, Failure> {
+    let mut packet = vec![2, 0, 0, 0, 0, 0xfe, 2, 0, 0, 0, 0, 1];
+    let length = match (sender.src, sender.dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            packet.extend([0x08, 0x00]);
+            packet.extend(ipv4_header(src, dst, (sender.bytes - 14) as u16));
+            sender.bytes - 14 - 20
+        }
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            let length = sender.bytes - 14 - 40;
+            packet.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+            packet.extend((length as u16).to_be_bytes());
+            packet.extend([17, 64]);
+            packet.extend(src.octets());
+            packet.extend(dst.octets());
+            length
+        }
+        (src, dst) => return Err(format!("{src} and {dst} are of two IP versions").into()),
+    };
     packet.extend((sender.first_port + flow).to_be_bytes());
     packet.extend(4791_u16.to_be_bytes());
-    packet.extend((length - 20).to_be_bytes());
+    packet.extend((length as u16).to_be_bytes());
     packet.resize(sender.bytes, 0);
-    packet
+    Ok(packet)
+}
+
+fn ipv4_header(src: Ipv4Addr, dst: Ipv4Addr, length: u16) -> Vec<u8> {
+    let mut header = vec![0x45, 0];
+    header.extend(length.to_be_bytes());
+    header.extend([0, 1, 0x40, 0, 64, 17, 0, 0]);
+    header.extend(src.octets());
+    header.extend(dst.octets());
+    let words = header.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
+    let sum = words.sum::<u32>();
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    header
 }
