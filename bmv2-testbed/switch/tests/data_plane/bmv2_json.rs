@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use switch::{Device, LoadError, OutputPacket, Program};
+use switch::{CloneSession, Device, LoadError, OutputPacket, Program, Replica, ReplicationUpdate};
 
 use crate::support::{ByName, config};
 
@@ -37,30 +37,88 @@ fn primitive(op: &str, parameters: &[Value]) -> Value {
     json!({ "op": op, "parameters": parameters })
 }
 
-/// What p4c makes of `action d(inout standard_metadata_t s) { mark_to_drop(s); }`.
-fn drop_by_copy(root: &mut Value, action: usize) {
+/// What p4c makes of `action d(inout standard_metadata_t s) { mark_to_drop(s); }`: a header `name`
+/// of its own for every place that calls it, into which all fields are copied, and back again.
+fn drop_by_copy(root: &mut Value, name: &str) -> Vec<Value> {
     let headers = root["headers"].as_array_mut().unwrap();
-    let copy = json!({
-        "name": "s", "id": headers.len(), "header_type": "standard_metadata", "metadata": true,
-    });
-    headers.push(copy);
+    headers.push(json!({
+        "name": name, "id": headers.len(), "header_type": "standard_metadata", "metadata": true,
+    }));
+    let types = root["header_types"].as_array().unwrap();
+    let declared = types.iter().find(|has| has["name"] == "standard_metadata").unwrap();
+    let fields = declared["fields"].as_array().unwrap().iter();
+    let fields: Vec<&str> = fields.map(|field| field[0].as_str().unwrap()).collect();
     let copied = |to: &str, from: &str| {
-        let fields = ["egress_spec", "mcast_grp"];
-        fields.map(|name| primitive("assign", &[field(to, name), field(from, name)]))
+        let fields = fields.iter().filter(|name| **name != "_padding");
+        let copy = |name: &&str| primitive("assign", &[field(to, name), field(from, name)]);
+        fields.map(copy).collect::<Vec<_>>()
     };
-    let mut primitives = copied("s", "standard_metadata").to_vec();
-    primitives.push(primitive("mark_to_drop", &[json!({ "type": "header", "value": "s" })]));
-    primitives.extend(copied("standard_metadata", "s"));
-    root["actions"][action]["primitives"] = Value::Array(primitives);
+    let mark = primitive("mark_to_drop", &[json!({ "type": "header", "value": name })]);
+    let back = copied("standard_metadata", name);
+    [copied(name, "standard_metadata"), vec![mark], back].concat()
 }
 
+fn to_port(port: &str) -> Value {
+    primitive("assign", &[field("standard_metadata", "egress_spec"), hex(port)])
+}
+
+/// The ports of what leaves when the actions of ingress and egress are replaced.
+fn ports_after(edit: impl FnOnce(&mut Value)) -> Vec<u16> {
+    ports(&forward_edited(edit, &[0; 20]))
+}
+
+/// issue1739 of p4c's corpus: a table drops by a copy, and so may the next one, which has a copy of
+/// its own; or the next one sets a port after all.
 #[test]
-fn a_copy_of_the_metadata_that_is_dropped_drops_the_packet_when_copied_back() {
-    assert_eq!(ports(&forward_edited(|_| {}, &[0; 20])), [2]);
+fn issue1739_tables_that_drop_one_after_the_other() {
+    assert_eq!(ports_after(|_| {}), [2]);
+    let dropped_twice = ports_after(|root| {
+        let drops = ["smeta_0", "smeta_2"].map(|name| drop_by_copy(root, name)).concat();
+        root["actions"][0]["primitives"] = Value::Array(drops);
+    });
+    assert_eq!(dropped_twice, [0; 0]);
+    let set_after_all = ports_after(|root| {
+        let mut primitives = drop_by_copy(root, "smeta_0");
+        primitives.push(to_port("0x0005"));
+        root["actions"][0]["primitives"] = Value::Array(primitives);
+    });
+    assert_eq!(set_after_all, [5]);
+}
+
+/// issue461 of p4c's corpus: default actions of ingress and egress drop by copies, where others
+/// drop `standard_metadata` itself.
+#[test]
+fn issue461_default_actions_that_drop() {
     for action in [0, 1] {
-        let packets = forward_edited(|root| drop_by_copy(root, action), &[0; 20]);
-        assert_eq!(ports(&packets), [] as [u16; 0], "action {action}");
+        let by_copy = ports_after(|root| {
+            let drop = drop_by_copy(root, "smeta_0");
+            root["actions"][action]["primitives"] = Value::Array(drop);
+        });
+        assert_eq!(by_copy, [0; 0], "action {action}");
+        let itself = json!({ "type": "header", "value": "standard_metadata" });
+        let by_itself = ports_after(|root| {
+            root["actions"][action]["primitives"] = json!([primitive("mark_to_drop", &[itself])]);
+        });
+        assert_eq!(by_itself, [0; 0], "action {action}");
     }
+}
+
+/// special-ops of p4c's corpus: a clone that was requested before a drop by a copy leaves all the
+/// same.
+#[test]
+fn special_ops_clone_before_a_drop() {
+    let mut root: Value = serde_json::from_slice(include_bytes!("../programs/queue.json")).unwrap();
+    let mut primitives =
+        vec![primitive("clone_ingress_pkt_to_egress", &[hex("0x00000005"), hex("0x0")])];
+    primitives.extend(drop_by_copy(&mut root, "smeta_0"));
+    root["actions"][0]["primitives"] = Value::Array(primitives);
+    let program = Program::from_json(root.to_string().as_bytes()).unwrap();
+    let mut device = Device::new(config(1));
+    device.load_program(Arc::new(program));
+    let session =
+        CloneSession { replicas: vec![Replica { port: 7, instance: 0 }], packet_bytes: 0 };
+    device.write_clone_session(ReplicationUpdate::Insert, 5, session).unwrap();
+    assert_eq!(ports(&device.send(1, &[0; 20])), [7]);
 }
 
 #[test]
