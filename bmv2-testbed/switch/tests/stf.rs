@@ -1,5 +1,7 @@
 //! The STF cases of `tests/programs`, each on the program of its name.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::sync::Arc;
 
 use p4runtime_proto::config_v1::P4Info;
