@@ -7,9 +7,10 @@
 //!  "counters": ["h4"]}
 //! ```
 //!
-//! Addresses are of IPv4 or IPv6. A sender takes its flows, UDP source ports from `first_port` on, in turn; with `per_second` 0 it
-//! sends as fast as the interface takes them. Prints what each sender sent and what each counter
-//! received of each of the senders, after the first second and before the end: packets and bytes.
+//! Addresses are of IPv4 or IPv6. A sender takes its flows, UDP source ports from `first_port` on,
+//! in turn; with `per_second` 0 it sends as fast as the interface takes them. Prints what each
+//! sender sent and what each counter received of each of the senders, after the first second and
+//! before the end: packets and bytes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;

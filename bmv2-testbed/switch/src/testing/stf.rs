@@ -2,9 +2,10 @@
 //!
 //! A case is lines of text: entries to add, packets to send, packets to expect.
 //! [`StfCase::parse`] reads it, [`StfCase::run_on`] runs it on a fresh device, or
-//! [`StfCase::run_against`] on any [`StfTarget`], and reports where the outputs differ from what is expected. Names may be given from any dot on, as the corpus
-//! does, and in quotes, as p4testgen does. What this runner does not know is an error, never
-//! skipped: a case that passes has been played in full.
+//! [`StfCase::run_against`] on any [`StfTarget`], and reports where the outputs differ from what is
+//! expected. Names may be given from any dot on, as the corpus does, and in quotes, as p4testgen
+//! does. What this runner does not know is an error, never skipped: a case that passes has been
+//! played in full.
 
 mod p4runtime_target;
 mod runner;

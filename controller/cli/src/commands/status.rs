@@ -1,4 +1,5 @@
-//! `crux jobs`, `switches`, `links`, `flows`, `explain`, `doctor`: state and decisions of a controller.
+//! `crux jobs`, `switches`, `links`, `flows`, `explain`, `doctor`: state and decisions of a
+//! controller.
 //!
 //! They only query and print; JSON is printed as the controller returned it.
 

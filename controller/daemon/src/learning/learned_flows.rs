@@ -71,7 +71,7 @@ pub struct LearnedFlowTable {
 }
 
 impl LearnedFlowTable {
-    /// An empty table.
+    /// A table with these bounds and without flows.
     pub fn new(limits: LearningConfig) -> Self {
         Self {
             limits,

@@ -1,4 +1,5 @@
-//! `punt_rate`, `answer_rate`, `answer_share` and `roce_learn`: what a host may send past the levels.
+//! `punt_rate`, `answer_rate`, `answer_share` and `roce_learn`: what a host may send past the
+//! levels.
 //!
 //! Packets to the controller and RoCEv2 answers travel before all data, so both are limited by
 //! direct meters: punts at each port where they enter, answers where they enter from a host and
