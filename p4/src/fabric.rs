@@ -17,16 +17,21 @@ use crate::entry::{
 };
 
 pub use ids::{PORT_LEVEL, ROCE_FLOW_DIGEST, action, table};
-use values::address_bits;
 pub use values::{
     FlowKey, FlowTransport, HashSlice, IpPrefix, IpVersion, JobMatch, OutOfRange, PinPoint,
     PortNumber, PriorityLevel, PuntMatch,
 };
+use values::{address_bits, full_mask_field};
 
 /// The EtherType of ARP.
 pub const ETHERTYPE_ARP: u16 = 0x0806;
 /// The EtherType of link discovery probes: the first that IEEE 802 reserves for local experiments.
 pub const ETHERTYPE_PROBE: u16 = 0x88b5;
+
+/// The priority of the row of `punt_rate` for all other ports.
+const OTHER_PORTS_PRIORITY: NonZeroU16 = NonZeroU16::MIN;
+/// The priority of the rows of single ports.
+const PORT_RATE_PRIORITY: NonZeroU16 = OTHER_PORTS_PRIORITY.saturating_add(1);
 
 /// What happens to a packet that an `acl_punt` row matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,7 +57,18 @@ pub fn acl_punt(matches: &PuntMatch, priority: NonZeroU16, punt: PuntAction) -> 
 
 /// `punt_rate`: how many packets per second a port may send to the controller.
 pub fn punt_rate(port: PortNumber, rates: MeterRates) -> TableEntry {
-    port_meter(table::PUNT_RATE, action::LIMIT_PUNTS, port, rates)
+    let fields = vec![full_mask_field(1, port.number(), PortNumber::MAX)];
+    limit_punts(fields, PORT_RATE_PRIORITY, rates)
+}
+
+/// `punt_rate`: how many packets per second all ports without a row of their own may send together.
+pub fn other_ports_punt_rate(rates: MeterRates) -> TableEntry {
+    limit_punts(Vec::new(), OTHER_PORTS_PRIORITY, rates)
+}
+
+fn limit_punts(fields: Vec<RowField>, priority: NonZeroU16, rates: MeterRates) -> TableEntry {
+    let action = ActionCall::new(action::LIMIT_PUNTS, []);
+    prioritised_entry(table::PUNT_RATE, fields, priority, action).with_meter(rates)
 }
 
 /// `source_guard`: an address that the host at this port may send from.

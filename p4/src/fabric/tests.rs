@@ -82,7 +82,12 @@ fn samples_of_hosts() -> Vec<(TableEntry, &'static str)> {
         ),
         (
             punt_rate(port(3), MeterRates { cir: 50, cburst: 10, pir: 100, pburst: 20 }),
-            "punt_rate port=3 -> limit_punts() meter(cir=50, cburst=10, pir=100, pburst=20)",
+            "punt_rate port=3 priority=2 -> limit_punts() \
+             meter(cir=50, cburst=10, pir=100, pburst=20)",
+        ),
+        (
+            other_ports_punt_rate(MeterRates { cir: 50, cburst: 10, pir: 100, pburst: 20 }),
+            "punt_rate priority=1 -> limit_punts() meter(cir=50, cburst=10, pir=100, pburst=20)",
         ),
         (
             answer_rate(port(3), rates),

@@ -131,7 +131,7 @@ pub struct OutOfRange {
 }
 
 impl PortNumber {
-    const MAX: u16 = 0x1ff;
+    pub(super) const MAX: u16 = 0x1ff;
 
     /// The port that leads to the controller.
     pub const CPU: Self = Self(255);
@@ -292,7 +292,7 @@ impl PuntMatch {
 }
 
 /// A ternary field all of whose bits matter.
-fn full_mask_field<T: Into<u128>>(id: u32, value: T, mask: T) -> RowField {
+pub(super) fn full_mask_field<T: Into<u128>>(id: u32, value: T, mask: T) -> RowField {
     let (value, mask) = (value.into(), mask.into());
     let matches = FieldMatch::Ternary { value, mask };
     RowField { id, matches }

@@ -23,6 +23,48 @@ fn ports_of_many_flows(leaf: &mut Device) -> Vec<u16> {
     flows.map(|packet| leaf.send_one(1, &packet).port).collect()
 }
 
+/// A packet of the flow whose IPv4 header has this many words, with a correct checksum.
+fn with_options(flow: Flow, words: u8) -> Vec<u8> {
+    let mut packet = flow.packet(100);
+    let length = 4 * usize::from(words);
+    let options = (0..length - 20).map(|at| at as u8 + 1);
+    packet.splice(34..34, options);
+    packet[14] = 0x40 | words;
+    let total = (packet.len() - 14) as u16;
+    packet[16..18].copy_from_slice(&total.to_be_bytes());
+    packet[24..26].fill(0);
+    let sum = internet_checksum(&packet[14..14 + length]);
+    packet[24..26].copy_from_slice(&sum.to_be_bytes());
+    packet
+}
+
+#[test]
+fn the_checksum_covers_the_options() {
+    for flow in [FLOW, Flow { src: THERE, dst: HERE, dscp: 24, ..FLOW }] {
+        for words in 6..=15 {
+            let packet = with_options(flow, words);
+            let out = leaf().send_one(if flow.src == HERE { 1 } else { 10 }, &packet);
+            let header = &out.packet[14..14 + 4 * usize::from(words)];
+            assert_eq!((internet_checksum(header), header[8]), (0, flow.ttl - 1), "{words} words");
+            assert_eq!(out.packet[14 + 20..], packet[14 + 20..], "{words} words");
+        }
+    }
+}
+
+#[test]
+fn a_header_that_is_not_whole_is_dropped() {
+    let mut short = FLOW.packet(100);
+    for words in 0..5 {
+        short[14] = 0x40 | words;
+        assert_eq!(leaf().send(1, &short), [], "{words} words");
+    }
+    let whole = with_options(FLOW, 15);
+    for length in 34..14 + 60 {
+        assert_eq!(leaf().send(1, &whole[..length]), [], "{length} bytes");
+    }
+    assert_eq!(leaf().send(1, &whole[..14 + 60]).len(), 1);
+}
+
 #[test]
 fn a_local_host_gets_the_packet_with_its_own_address() {
     let flow = Flow { src: THERE, dst: HERE, ..FLOW };

@@ -47,10 +47,13 @@ fn sent(leaf: &mut Device, port: u16, packet: &[u8]) -> (u16, u8, u8) {
 
 /// A row whose meter lets so much through and never fills again.
 fn limit(leaf: &mut Device, table: &str, action: &str, rows: (u32, u64)) {
-    let key = [exact(rows.0)];
-    leaf.add(table, &key, action, &[]);
-    let rates = MeterConfig { cir: 0, cburst: rows.1, pir: 0, pburst: rows.1 };
-    leaf.set_direct_meter(index(table), &unranked(&key), Some(rates)).unwrap();
+    limit_key(leaf, table, action, (&unranked(&[exact(rows.0)]), rows.1));
+}
+
+fn limit_key(leaf: &mut Device, table: &str, action: &str, (key, burst): (&MatchKey, u64)) {
+    leaf.try_add(table, key.clone(), action, &[]).unwrap();
+    let rates = MeterConfig { cir: 0, cburst: burst, pir: 0, pburst: burst };
+    leaf.set_direct_meter(index(table), key, Some(rates)).unwrap();
 }
 
 const DATA_OF_JOB: (u8, u8) = (JOB_LEVEL, JOB_LEVEL << 3);
@@ -160,15 +163,20 @@ fn punts_above_the_rate_of_a_port_are_dropped() {
     let any = ternary(0, 0);
     let arp = MatchKey { fields: vec![ternary(0x0806, 0xffff), any, any, any, any], priority: 5 };
     leaf.try_add("acl_punt", arp, "punt", &[]).unwrap();
-    limit(&mut leaf, "punt_rate", "limit_punts", (1, 2));
-    limit(&mut leaf, "punt_rate", "limit_punts", (2, 2));
+    let port_one = MatchKey { fields: vec![ternary(1, 0x1ff)], priority: 2 };
+    limit_key(&mut leaf, "punt_rate", "limit_punts", (&port_one, 2));
     let frame = crate::frames::arp(1, HERE, THERE);
     let sent =
         |leaf: &mut Device, port| leaf.send(port, &frame).iter().map(|out| out.port).collect();
     let ports: Vec<Vec<u16>> = [1, 1, 1, 1].map(|port| sent(&mut leaf, port)).to_vec();
     assert_eq!(ports, [vec![CPU], vec![CPU], vec![], vec![]]);
-    assert_eq!(sent(&mut leaf, 2), [CPU]);
     assert_eq!([0; 4].map(|_| sent(&mut leaf, 3)), [(); 4].map(|()| vec![CPU]), "has no row");
+    // All ports without a row of their own share the rate of the row without a key.
+    let others = MatchKey { fields: vec![ternary(0, 0)], priority: 1 };
+    limit_key(&mut leaf, "punt_rate", "limit_punts", (&others, 3));
+    let ports: Vec<Vec<u16>> = [2, 80, 510, 80, 511].map(|port| sent(&mut leaf, port)).to_vec();
+    assert_eq!(ports, [vec![CPU], vec![CPU], vec![CPU], vec![], vec![]]);
+    assert_eq!(sent(&mut leaf, 1), [0; 0]);
 }
 
 #[test]

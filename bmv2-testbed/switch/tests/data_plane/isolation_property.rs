@@ -210,8 +210,11 @@ impl LeafConfig {
 
     fn add_limits(&self, leaf: &mut Device) {
         let mut limit = |table, action, port: u32, burst| {
-            leaf.add(table, &[exact(port)], action, &[]);
-            let key = unranked(&[exact(port)]);
+            let key = match table {
+                "punt_rate" => MatchKey { fields: vec![ternary(port, 0x1ff)], priority: 2 },
+                _ => unranked(&[exact(port)]),
+            };
+            leaf.try_add(table, key.clone(), action, &[]).unwrap();
             leaf.set_direct_meter(index(table), &key, Some(meter(burst))).unwrap();
         };
         for (at, port) in (1..=u32::from(PORTS)).enumerate() {

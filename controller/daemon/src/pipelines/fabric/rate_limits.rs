@@ -26,7 +26,8 @@ const ANSWER_PART: f64 = 16.0;
 /// The least burst of answers in bytes: as many as one window of packets is answered with.
 const ANSWER_BURST: u64 = 16 * 1024;
 
-/// The first ports of every switch, which have a limit though no document says what is there.
+/// The first ports of every switch, which have a limit of their own though no document says what is
+/// there. All further ports without a cable in the document share one.
 const UNKNOWN_PORTS: u32 = 64;
 
 pub(super) fn build_punt_rates(site: &SwitchContext<'_>) -> Vec<TableEntry> {
@@ -36,7 +37,8 @@ pub(super) fn build_punt_rates(site: &SwitchContext<'_>) -> Vec<TableEntry> {
     let unknown = (0..=UNKNOWN_PORTS).filter_map(|port| PortNumber::new(port).ok());
     let ports: BTreeSet<PortNumber> =
         site.links().filter_map(|link| site.port(link)).chain(unknown).collect();
-    ports.into_iter().map(|port| fabric::punt_rate(port, PUNTS)).collect()
+    let rows = ports.into_iter().map(|port| fabric::punt_rate(port, PUNTS));
+    rows.chain([fabric::other_ports_punt_rate(PUNTS)]).collect()
 }
 
 pub(super) fn build_answer_rates(site: &SwitchContext<'_>) -> Vec<TableEntry> {

@@ -9,9 +9,10 @@ use p4::{ForwardingPipeline, SwitchTables};
 use planner::{AdoptionRule, Flow, Job, Plan, PlanInput, Policy};
 use proptest::prelude::*;
 use topology::clos::{self, ClosSpec};
-use topology::{AvailabilityChange, Fabric, HostId, LinkId, NicId, SwitchId, Tier};
+use topology::{AvailabilityChange, Fabric, FabricParts, HostId, LinkId, NicId, SwitchId, Tier};
 
 use self::walk::{Packet, walk};
+use crate::pipeline::SwitchReports;
 use crate::pipelines::{FabricWiring, lower_plan};
 
 /// A job named by its number, with flows between NICs: (source, destination, UDP source port).
@@ -236,6 +237,41 @@ fn too_wide_ecmp_groups_are_refused() {
 }
 
 /// Small fabrics of every shape.
+/// What the tables limit of a switch that reports: the documented ports, and all others.
+#[test]
+fn every_port_is_limited_where_switches_report() {
+    let mut parts = FabricParts {
+        name: "sparse".to_owned(),
+        hosts: small().hosts().to_vec(),
+        nics: small().nics().to_vec(),
+        switches: small().switches().to_vec(),
+        links: small().links().to_vec(),
+    };
+    // One host is at a port that no default covers.
+    let (far, uplink) = (300, parts.nics[0].uplink);
+    parts.links[uplink.index()].to.port = far;
+    parts.links[uplink.reverse().index()].from.port = far;
+    let leaf = SwitchId(0);
+    let near = small().link(uplink).to.port;
+    let link = parts.switches[leaf.index()].ports.remove(&near).unwrap();
+    parts.switches[leaf.index()].ports.insert(far, link);
+    let fabric = Fabric::new(parts);
+    let reports = SwitchReports { probes: true, unknown_flows: true };
+    let wiring = FabricWiring::new(&fabric).unwrap().with_reports(reports);
+    let tables = lower_plan(&wiring, &fabric, &plan(&fabric, &[]));
+    let shown = shown(&fabric, &tables, "leaf1");
+    let rows = |beginning: &str, part: &str| {
+        let rows = shown.iter().filter(|row| row.starts_with(beginning) && row.contains(part));
+        assert!(rows.clone().all(|row| row.contains("meter(cir=256, cburst=256, ")), "{shown:?}");
+        rows.count()
+    };
+    assert_eq!(rows("punt_rate port=300 ", ""), 1);
+    assert_eq!(rows("punt_rate priority=", ""), 1);
+    // Two uplinks and the first ports are among the first ports.
+    assert_eq!(rows("punt_rate ", " priority=2 "), 66);
+    assert_eq!((rows("roce_learn ", ""), rows("roce_learn port=300 ", "")), (1, 1));
+}
+
 fn fabrics() -> impl Strategy<Value = Fabric> {
     let counts = (1u32..=3, 1u32..=3, 1u32..=2, 1u32..=2, 1u32..=2);
     (counts, 0u32..3, any::<[bool; 2]>()).prop_map(|(counts, shape, [planes, ipv6])| {
