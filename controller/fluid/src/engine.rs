@@ -100,7 +100,7 @@ impl Engine {
                 "alpha_seconds_per_hop",
                 options.alpha_seconds_per_hop,
             )?,
-            rate_allocator: RateAllocator::new(network.capacities()),
+            rate_allocator: RateAllocator::new(network),
             group_progress: Vec::new(),
             jobs: Vec::new(),
             free_jobs: Vec::new(),

@@ -1,4 +1,5 @@
-//! Rates of all flows: strict priority between levels on every link, max-min fair inside a level.
+//! Rates of all flows: strict priority between levels on every link but fifo ones (`fifo_links`),
+//! max-min fair inside a level.
 //!
 //! This module has links, flow groups and rates, but no time; the engine above starts and stops
 //! groups and reads the rates that changed. A *flow group* is a set of equal flows on one path; its
@@ -11,13 +12,17 @@
 //! a change spreads through bottlenecks only ([`progressive_filling`]), and between levels only
 //! downwards, through the link levels whose use changed.
 
+mod fifo_links;
 mod flow_groups;
 mod pending_work;
 mod progressive_filling;
 
+use fifo_links::FifoWork;
 use flow_groups::HopArena;
 use pending_work::PendingWork;
 use progressive_filling::FillingRound;
+
+use crate::network::FluidNetwork;
 
 /// No link level, or no bottleneck.
 const NONE: u32 = u32::MAX;
@@ -34,6 +39,10 @@ struct FluidLink {
     capacity: f64,
     /// Its highest link level.
     top_level: u32,
+    /// Whether it serves all levels alike.
+    is_fifo: bool,
+    /// Reallocation in which its offers were last started anew.
+    refreshed_at: u64,
 }
 
 /// A flow group on a link level.
@@ -59,6 +68,8 @@ struct LinkLevel {
     offered: f64,
     /// Rate of all members together, bytes/s.
     used: f64,
+    /// On a fifo link, the last step of the offer towards its fixed point, bytes/s.
+    last_step: f64,
     /// Flow groups that send here now, in arbitrary order.
     members: Vec<LevelMember>,
     is_dirty: bool,
@@ -110,16 +121,22 @@ pub(crate) struct RateAllocator {
     pending: PendingWork,
     round: u64,
     filling: FillingRound,
+    fifo: FifoWork,
     groups_computed: u64,
 }
 
 impl RateAllocator {
-    /// Links with these capacities, bytes/s, and no flow group.
-    pub(crate) fn new(capacity: &[f64]) -> Self {
-        let links =
-            capacity.iter().map(|&capacity| FluidLink { capacity, top_level: NONE }).collect();
+    /// The links of `network`, and no flow group.
+    pub(crate) fn new(network: &FluidNetwork) -> Self {
+        let links = network.capacities().iter().zip(network.fifo_links());
+        let links = links.map(|(capacity, is_fifo)| FluidLink {
+            capacity: *capacity,
+            top_level: NONE,
+            is_fifo: *is_fifo,
+            refreshed_at: 0,
+        });
         Self {
-            links,
+            links: links.collect(),
             link_levels: Vec::new(),
             groups: Vec::new(),
             free_groups: Vec::new(),
@@ -127,6 +144,7 @@ impl RateAllocator {
             pending: PendingWork::default(),
             round: 0,
             filling: FillingRound::default(),
+            fifo: FifoWork::default(),
             groups_computed: 0,
         }
     }
@@ -173,9 +191,17 @@ impl RateAllocator {
 
     /// Gives a link another capacity, bytes/s.
     pub(crate) fn set_link_capacity(&mut self, link: u32, capacity: f64) {
-        let link = &mut self.links[link as usize];
-        link.capacity = capacity;
-        let top = link.top_level;
+        let of = &mut self.links[link as usize];
+        of.capacity = capacity;
+        let top = of.top_level;
+        if of.is_fifo {
+            self.fifo.changed.push(link);
+            // The levels find their offers when rates are next computed.
+            self.link_levels_of(link).collect::<Vec<_>>().into_iter().for_each(|link_level| {
+                self.mark_dirty(link_level);
+            });
+            return;
+        }
         self.offer_capacity(top, capacity);
     }
 
@@ -191,6 +217,9 @@ impl RateAllocator {
             place.slot = link_level.members.len() as u32;
             link_level.members.push(LevelMember { group: id, hop });
             queue = link_level.work_queue;
+            if self.links[link_level.link as usize].is_fifo {
+                self.fifo.changed.push(link_level.link);
+            }
         }
         self.pending.add_group(queue, id);
     }
@@ -218,6 +247,9 @@ impl RateAllocator {
                 true => 0.0,
                 false => (link_level.used - freed).max(0.0),
             };
+            if self.links[link_level.link as usize].is_fifo {
+                self.fifo.changed.push(link_level.link);
+            }
             self.mark_dirty(place.link_level);
         }
     }
@@ -231,16 +263,27 @@ impl RateAllocator {
     /// Returns whether there was anything to do.
     pub(crate) fn reallocate(&mut self, changes: &mut RateChanges) -> bool {
         let any = !self.pending.is_empty();
-        // Highest level first: a level's offer depends on the levels above it and on no other.
-        while let Some(queue) = self.pending.pop_highest() {
-            self.allocate_level(queue, changes);
+        self.refresh_changed_links();
+        let mut sweep = 0;
+        loop {
+            // Highest level first: but for fifo links, a level's offer depends on the levels above
+            // it and on no other.
+            while let Some(queue) = self.pending.pop_highest() {
+                self.allocate_level(queue, changes);
+            }
+            sweep += 1;
+            if !self.settle_fifo_links(sweep) {
+                break;
+            }
         }
+        self.finish_fifo_links();
         any
     }
 
     /// Stops all groups at once, as if nothing had ever been sent.
     pub(crate) fn reset(&mut self) {
         self.pending.clear();
+        self.fifo.changed.clear();
         self.groups_computed = 0;
         for link_level in &mut self.link_levels {
             link_level.members.clear();
@@ -264,7 +307,7 @@ impl RateAllocator {
     fn offer_remainder(&mut self, link_level: u32) {
         let link_level = &self.link_levels[link_level as usize];
         let below = link_level.below;
-        if below != NONE {
+        if below != NONE && !self.links[link_level.link as usize].is_fifo {
             let left = link_level.offered - link_level.used;
             let floor = RESIDUE * self.links[link_level.link as usize].capacity;
             self.offer_capacity(below, if left > floor { left } else { 0.0 });

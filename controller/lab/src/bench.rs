@@ -1,5 +1,6 @@
 //! `crux bench`: what the system promises, tried on this machine.
 
+mod contention;
 mod decisions;
 mod fairness;
 mod faults;
@@ -14,6 +15,7 @@ use command_io::CommandError;
 /// Test on this machine what the system promises.
 #[derive(Subcommand)]
 pub(crate) enum BenchCommand {
+    Contention(contention::ContentionArgs),
     Decisions(decisions::DecisionsArgs),
     Fairness(fairness::FairnessArgs),
     Faults(faults::FaultsArgs),
@@ -23,6 +25,7 @@ pub(crate) enum BenchCommand {
 
 pub(crate) fn run_bench(command: &BenchCommand) -> Result<(), CommandError> {
     match command {
+        BenchCommand::Contention(args) => contention::run_contention(args),
         BenchCommand::Decisions(args) => decisions::run_decisions(args),
         BenchCommand::Fairness(args) => fairness::run_fairness(args),
         BenchCommand::Faults(args) => faults::run_faults(args),

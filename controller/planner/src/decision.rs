@@ -7,9 +7,11 @@
 
 use topology::LinkPath;
 
+use crate::candidates::{self, ComparisonInputs, PlanComparison};
 use crate::job_ranking::JobRanking;
+use crate::levels::LevelScope;
 use crate::plan::{PhaseResults, Plan};
-use crate::policy::Policy;
+use crate::policy::{JobOverride, Policy};
 use crate::previous_plan::PreviousPlan;
 use crate::priority::{self, CorrectionCache};
 use crate::report::{PlanReport, ReportInputs};
@@ -29,8 +31,10 @@ pub(crate) struct PlanContext<'a> {
 pub(crate) struct DecidedPlan {
     pub(crate) plan: Plan,
     pub(crate) ranking: JobRanking,
-    /// Whether a search changed or confirmed anything.
-    pub(crate) is_searched: bool,
+    /// What was compared before it was adopted.
+    pub(crate) comparison: PlanComparison,
+    /// Whether candidates were compared, so that paths may differ from those given.
+    pub(crate) is_compared: bool,
 }
 
 impl PlanContext<'_> {
@@ -40,15 +44,18 @@ impl PlanContext<'_> {
         // Crux §4.2 and §4.3: the corrected intensity on those paths is the priority; then few
         // levels for many priorities, separated where it matters most.
         let mut ranking = JobRanking::new(traffic, &paths, policy, corrections);
-        let regions = search::searchable_regions(traffic, policy);
-        let levels = ranking.assign_levels(traffic, policy, previous, &regions.concat());
+        let regions = search::comparable_regions(traffic, policy);
+        let compared = regions.concat();
+        let scope = LevelScope { compared: &compared, ..LevelScope::ALL };
+        let levels = ranking.assign_levels(traffic, policy, previous, scope);
 
-        // Beyond the paper: where few jobs share links, the fluid model evaluates paths and levels.
-        let unsearched = SearchResult::new(paths, levels);
-        let found = search::refine_plan(traffic, policy, previous, regions, unsearched);
-        let is_searched = !found.searched.is_empty();
-        // Demands depend on the paths, so a search that changed them asks for a new ranking.
-        if is_searched {
+        // Beyond the paper: the fluid model evaluates paths and levels where jobs share links, and
+        // nothing is adopted that it finds worse than an alternative.
+        let mut found = SearchResult::new(paths, levels);
+        let comparison = self.compare_candidates(&regions, &compared, &mut found);
+        let is_compared = !found.searched.is_empty();
+        // Demands depend on the paths, so other paths ask for a new ranking.
+        if is_compared {
             ranking = JobRanking::new(traffic, &found.paths, policy, corrections);
             ranking = ranking.with_searched(&found.levels, &found.searched);
         }
@@ -64,11 +71,52 @@ impl PlanContext<'_> {
             numbers: previous.job_numbers(),
             rules: policy.planned_rules(traffic.fabric, &traffic.jobs),
         };
-        DecidedPlan { plan: decisions.build_plan(&pinned, policy.levels), ranking, is_searched }
+        let plan = decisions.build_plan(&pinned, policy.levels);
+        DecidedPlan { plan, ranking, comparison, is_compared }
+    }
+
+    /// Searches where few jobs meet, then puts the best candidate of each region into `found`.
+    fn compare_candidates(
+        &self,
+        regions: &[Vec<usize>],
+        compared: &[usize],
+        found: &mut SearchResult,
+    ) -> PlanComparison {
+        let Self { traffic, policy, previous, .. } = *self;
+        if regions.is_empty() {
+            return PlanComparison::default();
+        }
+        let searched = search::refine_plan(traffic, policy, previous, regions, found.clone());
+        let candidates = candidates::list_candidates(self, compared, found, &searched);
+        let inputs = ComparisonInputs {
+            context: self,
+            regions,
+            compared,
+            events_per_job: search::budget_per_job(traffic, policy),
+        };
+        candidates::adopt_best(inputs, &candidates, found)
+    }
+
+    /// Whether the policy bounds the level of a job.
+    pub(crate) fn bounds_level(&self, job: usize) -> bool {
+        let rule = self.policy.override_for(self.traffic.jobs[job]);
+        rule.is_some_and(JobOverride::bounds_level)
+    }
+
+    /// `levels` by job, each the nearest that the policy lets its job have.
+    pub(crate) fn permit_levels(&self, levels: impl IntoIterator<Item = u8>) -> Vec<u8> {
+        let job_levels = self.policy.job_levels();
+        let jobs = self.traffic.jobs.iter().zip(levels);
+        jobs.map(|(job, level)| self.policy.nearest_level(job, level, &job_levels)).collect()
     }
 
     /// The report on `plan`, whose jobs have this `ranking`.
-    pub(crate) fn build_report(&self, plan: &Plan, ranking: &JobRanking) -> PlanReport {
+    pub(crate) fn build_report(
+        &self,
+        plan: &Plan,
+        ranking: &JobRanking,
+        comparison: PlanComparison,
+    ) -> PlanReport {
         let mut order: Vec<usize> = (0..plan.jobs.len()).collect();
         order.sort_by_key(|job| plan.jobs[*job].rank);
         let evidence = ReportInputs {
@@ -79,6 +127,6 @@ impl PlanContext<'_> {
             policy: self.policy,
             previous: self.previous,
         };
-        evidence.build_report(plan)
+        evidence.build_report(plan, comparison)
     }
 }

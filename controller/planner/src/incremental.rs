@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use topology::Fabric;
 
+use crate::candidates::PlanComparison;
 use crate::decision::PlanContext;
 use crate::input::{Job, JobId, PlanInput};
 use crate::job_ranking::JobRanking;
@@ -43,6 +44,7 @@ pub struct IncrementalPlanner {
     assignment: PathAssignment,
     corrections: CorrectionCache,
     plan: Plan,
+    comparison: PlanComparison,
     previous: Option<Plan>,
 }
 
@@ -80,10 +82,11 @@ impl IncrementalPlanner {
             policy: policy.clone(),
             assignment,
             plan: decided.plan.succeeding(previous),
+            comparison: decided.comparison,
             corrections,
             previous: previous.cloned(),
         };
-        planner.adopt_plan(decided.is_searched);
+        planner.adopt_plan(decided.is_compared);
         planner
     }
 
@@ -104,7 +107,7 @@ impl IncrementalPlanner {
         };
         let paths: Vec<_> = self.plan.flows.iter().map(|flow| flow.links).collect();
         let ranking = JobRanking::new(&traffic, &paths, &self.policy, &self.corrections);
-        context.build_report(&self.plan, &ranking)
+        context.build_report(&self.plan, &ranking, self.comparison.clone())
     }
 
     /// A job arrives, resolved against the fabric of this plan.
@@ -155,15 +158,16 @@ impl IncrementalPlanner {
         let decided = context.decide_plan(self.assignment.paths_of(job_slots));
         let plan = decided.plan.succeeding(Some(&self.plan));
         self.previous = Some(std::mem::replace(&mut self.plan, plan));
-        self.adopt_plan(decided.is_searched);
+        self.comparison = decided.comparison;
+        self.adopt_plan(decided.is_compared);
     }
 
     /// Makes the state consistent with the plan in force.
-    fn adopt_plan(&mut self, is_searched: bool) {
+    fn adopt_plan(&mut self, is_compared: bool) {
         self.corrections.evict_unused();
         self.assignment.mark_all_running();
-        // A search may have chosen other paths than those assigned here.
-        if is_searched {
+        // A candidate with other paths than those assigned here may have been adopted.
+        if is_compared {
             let members = self.jobs.values();
             let mut flows = self.plan.flows.iter();
             for member in members {

@@ -6,10 +6,11 @@
 
 use topology::LinkPath;
 
+use crate::candidates::{self, PlanValue};
 use crate::contention::LinkSharing;
 use crate::input::PlanInput;
 use crate::intensity::{self, NetworkDemand};
-use crate::levels::{self, RankedJobs};
+use crate::levels::{self, LevelScope, RankedJobs};
 use crate::policy::Policy;
 use crate::previous_plan::PreviousPlan;
 use crate::priority::{self, CorrectionCache, JobPriority};
@@ -41,13 +42,13 @@ impl JobRanking {
         Self { order: priority::order_by_priority(&priorities), demands, sharing, priorities }
     }
 
-    /// Levels by job for this order; those of the `searched` jobs are where a search begins.
+    /// Levels by job for this order.
     pub(crate) fn assign_levels(
         &self,
         traffic: &IndexedTraffic<'_>,
         policy: &Policy,
         previous: &PreviousPlan<'_>,
-        searched: &[usize],
+        scope: LevelScope<'_>,
     ) -> Vec<u8> {
         let intensities: Vec<f64> = self.demands.iter().map(|demand| demand.intensity).collect();
         let ranked = RankedJobs {
@@ -55,7 +56,7 @@ impl JobRanking {
             places: &priority::positions_in(&self.order),
             intensities: &intensities,
             sharing: &self.sharing,
-            searched,
+            scope,
         };
         levels::assign_levels(traffic, &ranked, policy, previous)
     }
@@ -115,6 +116,12 @@ impl<'a> RoutedInput<'a> {
         self.search_result(order, policy).levels
     }
 
+    /// What `levels`, by position in the order of ids, are worth on these paths: the evaluation by
+    /// which plans are compared before one is adopted.
+    pub fn evaluate_levels(&self, levels: &[u8]) -> PlanValue {
+        candidates::evaluate_decisions(&self.traffic, &self.paths, levels)
+    }
+
     fn search_result(&self, order: &[usize], policy: &Policy) -> SearchResult {
         let found = SearchResult::new(self.paths.clone(), self.compressed_levels(order, policy));
         search::search_levels(&self.traffic, policy, found)
@@ -127,7 +134,7 @@ impl<'a> RoutedInput<'a> {
             places: &priority::positions_in(order),
             intensities: &self.intensities,
             sharing: &self.sharing,
-            searched: &[],
+            scope: LevelScope::ALL,
         };
         levels::assign_levels(
             &self.traffic,

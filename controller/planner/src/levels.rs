@@ -5,8 +5,9 @@
 //! each bounded job then takes, within its bounds, the level that cuts the most weight to jobs
 //! already assigned.
 //!
-//! Jobs that are searched afterwards share links with no others and are compressed separately too:
-//! the levels that a search gives them must not move any other job the next time.
+//! Jobs whose levels are compared with others afterwards share links with no other jobs and are
+//! compressed separately too, and without regard to the plan in force: the levels that they get in
+//! the end must neither move another job nor change this candidate the next time.
 
 use crate::compression::{CompressionProblem, compress_priorities};
 use crate::contention::{ContentionDag, LinkSharing};
@@ -25,8 +26,22 @@ pub(crate) struct RankedJobs<'a> {
     pub(crate) intensities: &'a [f64],
     /// Which jobs share a link.
     pub(crate) sharing: &'a LinkSharing,
-    /// Jobs that are searched afterwards.
-    pub(crate) searched: &'a [usize],
+    /// What compression may use.
+    pub(crate) scope: LevelScope<'a>,
+}
+
+/// What compression may use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LevelScope<'a> {
+    /// Jobs whose levels are compared with others afterwards.
+    pub(crate) compared: &'a [usize],
+    /// Levels to compress to, the highest of those that jobs may have; at least one.
+    pub(crate) level_count: usize,
+}
+
+impl LevelScope<'_> {
+    /// All levels, and nothing is compared afterwards.
+    pub(crate) const ALL: Self = Self { compared: &[], level_count: usize::MAX };
 }
 
 /// Levels by job.
@@ -36,20 +51,29 @@ pub(crate) fn assign_levels(
     policy: &Policy,
     previous: &PreviousPlan<'_>,
 ) -> Vec<u8> {
-    let rules = LevelRules { traffic, policy, previous, job_levels: policy.job_levels() };
+    let job_levels = policy.job_levels();
+    let unused = job_levels.len().saturating_sub(ranked.scope.level_count.max(1));
+    let rules = LevelRules { traffic, policy, previous, job_levels, unused };
     let (bounded, free): (Vec<usize>, Vec<usize>) = ranked
         .order
         .iter()
         .partition(|job| rules.rule_of(**job).is_some_and(JobOverride::bounds_level));
-    let supply = match free.len() <= rules.job_levels.len() {
+    let supply = match free.len() <= rules.used_levels().len() {
         true => LevelSupply::OnePerJob,
         false => LevelSupply::Scarce,
     };
-    let (searched, others): (Vec<usize>, Vec<usize>) =
-        free.into_iter().partition(|job| ranked.searched.contains(job));
+    let is_compared = {
+        let mut is_compared = vec![false; traffic.jobs.len()];
+        ranked.scope.compared.iter().for_each(|job| is_compared[*job] = true);
+        is_compared
+    };
+    let (compared, others): (Vec<usize>, Vec<usize>) =
+        free.into_iter().partition(|job| is_compared[*job]);
     let mut levels: Vec<Option<u8>> = vec![None; traffic.jobs.len()];
-    for part in [searched, others] {
-        for (job, level) in rules.compress_free_jobs(&part, supply, ranked) {
+    let parts = [(compared, LevelHints::Ignored), (others, LevelHints::InForce)];
+    for (part, hints) in parts {
+        let problem = FreeJobs { jobs: &part, supply, hints };
+        for (job, level) in rules.compress_free_jobs(&problem, ranked) {
             levels[job] = Some(level);
         }
     }
@@ -74,15 +98,36 @@ enum LevelSupply {
     Scarce,
 }
 
+/// Whether compression prefers the levels in force among equals.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LevelHints {
+    InForce,
+    Ignored,
+}
+
+/// Jobs that compression gives levels.
+struct FreeJobs<'a> {
+    /// By descending priority.
+    jobs: &'a [usize],
+    supply: LevelSupply,
+    hints: LevelHints,
+}
+
 /// The levels that policy gives to jobs, and its rules for each job.
 struct LevelRules<'a> {
     traffic: &'a IndexedTraffic<'a>,
     policy: &'a Policy,
     previous: &'a PreviousPlan<'a>,
     job_levels: Vec<u8>,
+    /// How many of them, the lowest, compression leaves out.
+    unused: usize,
 }
 
 impl LevelRules<'_> {
+    fn used_levels(&self) -> &[u8] {
+        &self.job_levels[self.unused..]
+    }
+
     fn rule_of(&self, job: usize) -> Option<&JobOverride> {
         self.policy.override_for(self.traffic.jobs[job])
     }
@@ -109,11 +154,11 @@ impl LevelRules<'_> {
     /// without contention get the highest, and the rest are compressed.
     fn compress_free_jobs(
         &self,
-        free: &[usize],
-        supply: LevelSupply,
+        problem: &FreeJobs<'_>,
         ranked: &RankedJobs<'_>,
     ) -> Vec<(usize, u8)> {
-        let has_room = supply == LevelSupply::OnePerJob;
+        let FreeJobs { jobs: free, supply, hints } = *problem;
+        let (has_room, used) = (supply == LevelSupply::OnePerJob, self.used_levels());
         let all = ContentionDag::new(ranked.sharing, free, ranked.intensities);
         let contended = contended_nodes(&all);
         let (in_dag, alone): (Vec<usize>, Vec<usize>) =
@@ -125,23 +170,26 @@ impl LevelRules<'_> {
         };
         let problem = CompressionProblem {
             dag: &dag,
-            level_count: u8::try_from(self.job_levels.len()).unwrap_or(u8::MAX),
+            level_count: u8::try_from(used.len()).unwrap_or(u8::MAX),
             current_levels: jobs
                 .iter()
-                .map(|job| self.index_of(self.current_level(*job)?))
+                .map(|job| match hints {
+                    LevelHints::InForce => self.index_of(self.current_level(*job)?),
+                    LevelHints::Ignored => None,
+                })
                 .collect(),
         };
         let compressed = compress_priorities(&problem, self.policy.compression)
             .into_iter()
-            .map(|index| self.job_levels[usize::from(index)]);
-        let highest = self.job_levels[self.job_levels.len() - 1];
+            .map(|index| used[usize::from(index)]);
+        let highest = used[used.len() - 1];
         let uncontended = alone.into_iter().map(|node| (free[node], highest));
         jobs.iter().copied().zip(compressed).chain(uncontended).collect()
     }
 
-    /// Position of `level` among the levels that jobs may have.
+    /// Position of `level` among the levels in use.
     fn index_of(&self, level: u8) -> Option<u8> {
-        self.job_levels.binary_search(&level).ok().and_then(|index| u8::try_from(index).ok())
+        self.used_levels().binary_search(&level).ok().and_then(|index| u8::try_from(index).ok())
     }
 }
 

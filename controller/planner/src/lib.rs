@@ -5,6 +5,7 @@
 //! the same plan, and planning again from a plan's own result changes nothing.
 
 mod bounds;
+mod candidates;
 mod capabilities;
 pub mod compression;
 mod contention;
@@ -33,6 +34,9 @@ pub mod search;
 mod sparse_sums;
 mod traffic;
 
+pub use candidates::{
+    CandidateOutcome, LevelOrigin, PathOrigin, PlanComparison, PlanValue, RegionComparison,
+};
 pub use capabilities::{PinGranularity, SwitchCapabilities};
 pub use contention::{ContentionDag, ContentionEdge};
 pub use incremental::{IncrementalPlanner, JobEventError};
@@ -79,6 +83,6 @@ pub fn plan(input: &PlanInput, policy: &Policy, previous: Option<&Plan>) -> (Pla
     };
     let decided = context.decide_plan(assignment.paths_of(0..traffic.jobs.len()));
     let plan = decided.plan.succeeding(previous);
-    let report = context.build_report(&plan, &decided.ranking);
+    let report = context.build_report(&plan, &decided.ranking, decided.comparison);
     (plan, report)
 }

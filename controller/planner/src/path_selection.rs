@@ -14,6 +14,8 @@ mod path_assignment;
 pub(crate) use self::cheapest_path::CheapestPath;
 pub(crate) use self::path_assignment::PathAssignment;
 use crate::intensity::NetworkDemand;
+use topology::LinkPath;
+
 use crate::policy::{PathMethod, Policy};
 use crate::previous_plan::PreviousPlan;
 use crate::traffic::IndexedTraffic;
@@ -44,6 +46,42 @@ pub(crate) fn select_paths(
     let order = order_by_intensity(traffic.routes.iter().map(|routes| &routes.demand));
     assign_and_improve(&mut assignment, &order, policy);
     assignment
+}
+
+/// The previous path of every flow that still is one of its equal-cost paths.
+pub(crate) fn usable_previous_paths(
+    traffic: &IndexedTraffic<'_>,
+    previous: &PreviousPlan<'_>,
+) -> Vec<Option<LinkPath>> {
+    let jobs = traffic.jobs.iter().enumerate();
+    let paths = jobs.flat_map(|(ordinal, job)| previous.job_paths(ordinal, job));
+    let flows = paths.zip(&traffic.flows);
+    flows
+        .map(|(path, flow)| {
+            let pair = traffic.leaf_pair(flow);
+            path.filter(|path| path_assignment::is_usable_path(traffic.fabric, flow, pair, path))
+        })
+        .collect()
+}
+
+/// `paths`, by flow, after the local search; all flows may move freely.
+pub(crate) fn improve_given_paths(
+    traffic: &IndexedTraffic<'_>,
+    paths: &[LinkPath],
+    policy: &Policy,
+) -> Vec<LinkPath> {
+    let mut assignment = PathAssignment::new(traffic.fabric, &traffic.tables);
+    for (ordinal, (job, routes)) in traffic.jobs.iter().zip(&traffic.routes).enumerate() {
+        let job_slot = assignment.add_job(job, routes);
+        for (flow, path) in paths[traffic.spans[ordinal].clone()].iter().enumerate() {
+            if !path.is_empty() {
+                assignment.assign_path((job_slot, flow), *path);
+            }
+        }
+    }
+    let order = order_by_intensity(traffic.routes.iter().map(|routes| &routes.demand));
+    assign_and_improve(&mut assignment, &order, policy);
+    assignment.paths_of(0..traffic.jobs.len())
 }
 
 /// Assigns a path to every flow without one, if there is any, then improves the paths. `order` is

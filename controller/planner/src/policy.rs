@@ -9,6 +9,7 @@ mod adoption_rules;
 mod document;
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -167,6 +168,37 @@ impl Policy {
         self.overrides.iter().find(|rule| rule.matches_job(job))
     }
 
+    /// Value of all GPUs of a job computing: their number, or for a fair policy its slowdown too,
+    /// weighted like its priority (Crux §7.2).
+    pub(crate) fn job_worth(&self, job: &Job) -> f64 {
+        let weight = self.override_for(job).map_or(1.0, |rule| rule.weight);
+        let fair = (1.0 - self.fairness) + self.fairness * job.recent_slowdown;
+        f64::from(job.gpu_count()) * weight * fair
+    }
+
+    /// Levels that the policy lets the job have, as indices into `job_levels`.
+    pub(crate) fn allowed_levels(&self, job: &Job, job_levels: &[u8]) -> RangeInclusive<u8> {
+        let highest = to_level(job_levels.len() - 1);
+        let Some(rule) = self.override_for(job) else {
+            return 0..=highest;
+        };
+        if rule.exempt {
+            return 0..=0;
+        }
+        let least = rule.min_level.unwrap_or(0);
+        let most = rule.max_level.unwrap_or(u8::MAX);
+        let low = to_level(job_levels.partition_point(|level| *level < least)).min(highest);
+        let above = to_level(job_levels.partition_point(|level| *level <= most));
+        low..=above.saturating_sub(1).max(low)
+    }
+
+    /// The level nearest to `level` from below that the policy lets the job have.
+    pub(crate) fn nearest_level(&self, job: &Job, level: u8, job_levels: &[u8]) -> u8 {
+        let allowed = self.allowed_levels(job, job_levels);
+        let index = to_level(job_levels.partition_point(|given| *given < level));
+        job_levels[usize::from(index.clamp(*allowed.start(), *allowed.end()))]
+    }
+
     /// `fabric` with the parts in [`Policy::drained`] drained; a part not named there is as it was.
     ///
     /// # Errors
@@ -182,6 +214,10 @@ impl Policy {
         }
         Ok(fabric.with_changes(changes))
     }
+}
+
+fn to_level(index: usize) -> u8 {
+    u8::try_from(index).unwrap_or(u8::MAX)
 }
 
 fn unknown_part(fabric: &Fabric, index: usize, name: &str) -> DocumentFieldError {

@@ -6,6 +6,7 @@
 use topology::{Finding, LinkId};
 
 use crate::bounds::LoadLowerBound;
+use crate::candidates::PlanComparison;
 use crate::contention::{ContentionDag, LinkSharing};
 use crate::intensity::NetworkDemand;
 use crate::name_matching;
@@ -26,6 +27,8 @@ pub struct PlanReport {
     pub compression: CompressionReport,
     /// Quality of the paths.
     pub bounds: LoadBounds,
+    /// The candidates that the plan was chosen from, and what each was worth.
+    pub comparison: PlanComparison,
     /// What an operator should know: jobs without a path, flows left to ECMP.
     pub findings: Vec<Finding>,
     /// Positions in [`Plan::flows`] of flows that the previous plan had on another path, ascending.
@@ -97,7 +100,7 @@ pub(crate) struct ReportInputs<'a> {
 
 impl ReportInputs<'_> {
     /// The report on `plan`.
-    pub(crate) fn build_report(&self, plan: &Plan) -> PlanReport {
+    pub(crate) fn build_report(&self, plan: &Plan, comparison: PlanComparison) -> PlanReport {
         let links = self.link_loads(plan);
         let reference = self.reference_job();
         let max_load = links.iter().map(|link| link.load).fold(0.0, f64::max);
@@ -106,6 +109,7 @@ impl ReportInputs<'_> {
             links,
             compression: self.compression_report(plan),
             bounds: LoadBounds { max_load, max_load_lower_bound },
+            comparison,
             findings: self.collect_findings(plan),
             moved: self.moved_flows(plan),
             rationales: (0..plan.jobs.len())

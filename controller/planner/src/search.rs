@@ -24,7 +24,9 @@ mod value_estimate;
 use contention_group::ContentionGroup;
 use evaluation::{EvaluationPrecision, PositionEvaluator};
 use hill_climb::{ClimbFreedom, ClimbResult, ValuedPosition, climb_position};
-pub(crate) use refinement::{SearchResult, refine_plan, search_levels, searchable_regions};
+pub(crate) use refinement::{
+    SearchResult, budget_per_job, comparable_regions, refine_plan, search_levels,
+};
 use search_space::{SearchPosition, SearchSpace};
 use value_estimate::ValueEstimate;
 

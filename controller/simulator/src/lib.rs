@@ -9,6 +9,7 @@
 
 pub mod baselines;
 mod comparison;
+pub mod contention;
 mod crux_variants;
 pub mod decisions;
 mod demand;

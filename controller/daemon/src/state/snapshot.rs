@@ -386,6 +386,7 @@ fn check_change(change: &AvailabilityChange, fabric: &Fabric) -> Result<(), Snap
 /// The report on a plan whose reasons are not recorded.
 fn empty_report() -> PlanReport {
     PlanReport {
+        comparison: planner::PlanComparison::default(),
         links: Vec::new(),
         compression: CompressionReport {
             method: CompressionMethod::default(),

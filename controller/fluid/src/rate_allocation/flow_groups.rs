@@ -1,7 +1,7 @@
 //! Flow groups on links: their hops, the link levels under them, and the memory of both. No rate
 //! is computed here.
 
-use super::{FlowGroup, LinkLevel, NONE, RateAllocator};
+use super::{FlowGroup, FluidLink, LinkLevel, NONE, RateAllocator};
 
 /// One flow group on one link level, and its slot among the members while it sends.
 #[derive(Debug, Clone, Copy)]
@@ -138,7 +138,10 @@ impl RateAllocator {
     /// The offer of a new, empty link level between two others. It uses nothing, so the offer of
     /// the one below passes through it, even while that one waits for its next allocation.
     fn offer_between(&self, link: u32, above: u32, below: u32) -> f64 {
-        let capacity = self.links[link as usize].capacity;
+        let FluidLink { capacity, is_fifo, .. } = self.links[link as usize];
+        if is_fifo {
+            return capacity;
+        }
         match (above, below) {
             (NONE, NONE) => capacity,
             (above, NONE) => {

@@ -80,6 +80,7 @@ impl RateAllocator {
             *reached += 1;
             for hop in self.hops_of(group) {
                 let link_level = self.hops.get(hop).link_level;
+                self.refresh_fifo_link(self.link_levels[link_level as usize].link);
                 self.touch_link_level(link_level, filling);
                 if self.link_levels[link_level as usize].bottlenecked > 0 {
                     self.bring_members_inside(link_level, filling);

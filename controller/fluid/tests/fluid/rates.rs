@@ -2,7 +2,7 @@
 
 use fluid::{FluidFlow, FluidJob};
 
-use crate::scenario::{close, engine, flow, job, rates};
+use crate::scenario::{close, engine, engine_with_fifo_links, flow, job, rates};
 
 /// Jobs of one endless flow each, all sending from 0 s: their rates.
 fn check(capacity: &[f64], flows: &[(u32, &[u32])], expected: &[f64]) {
@@ -86,4 +86,28 @@ fn equal_flows_of_a_job_count_each() {
     assert_eq!(rates(&engine, 2), [3.0, 3.0]);
     // The group of three is computed as one.
     assert_eq!(engine.work_counters().groups_computed, 2);
+}
+
+#[test]
+fn a_nic_that_knows_no_levels_serves_both_alike() {
+    // Both leave by link 0 and meet again on link 1, which knows levels but is never full.
+    let shared = |level| job(level, 0.0, vec![flow(&[0, 1], 100.0)]);
+    let mut engine = engine_with_fifo_links(&[1.0, 1.0], 1, &[shared(3), shared(0)]);
+    engine.run_until(1.0).unwrap();
+    assert_eq!(rates(&engine, 2), [0.5, 0.5]);
+}
+
+#[test]
+fn what_a_low_level_cannot_use_elsewhere_is_left_to_a_high_one() {
+    // The low job is held to 0.2 on link 1 by a third job; the high one gets the rest of the NIC.
+    let jobs = [
+        job(2, 0.0, vec![flow(&[0], 100.0)]),
+        job(0, 0.0, vec![flow(&[0, 1], 100.0)]),
+        job(1, 0.0, vec![flow(&[1, 2], 100.0)]),
+    ];
+    let mut engine = engine_with_fifo_links(&[1.0, 1.0, 0.8], 1, &jobs);
+    engine.run_until(1.0).unwrap();
+    let [high, low, third] = rates(&engine, 3)[..] else { panic!("three jobs") };
+    close(third, 0.8);
+    assert!((low - 0.2).abs() < 1e-3 && (high - 0.8).abs() < 1e-3, "{low} {high}");
 }

@@ -22,6 +22,16 @@ pub(crate) fn engine(capacity: &[f64], jobs: &[FluidJob]) -> Engine {
     engine
 }
 
+/// An engine in which the first `fifo` links serve all levels alike.
+pub(crate) fn engine_with_fifo_links(capacity: &[f64], fifo: u32, jobs: &[FluidJob]) -> Engine {
+    let network = FluidNetwork::new(capacity.to_vec()).unwrap().with_fifo_links(0..fifo);
+    let mut engine = Engine::new(&network, EngineOptions::default()).unwrap();
+    for job in jobs {
+        engine.add_job(job).unwrap();
+    }
+    engine
+}
+
 /// Asserts that `found` is `expected` but for rounding.
 #[track_caller]
 pub(crate) fn close(found: f64, expected: f64) {

@@ -120,11 +120,7 @@ impl PathAssignment {
     ) {
         let Some(path) = previous else { return };
         let (route, pair) = self.route_of(flow);
-        let same_ends = path.first() == Some(&route.up) && path.last() == Some(&route.down);
-        if route.has_path
-            && same_ends
-            && is_valid_segment(fabric, &pair.ends, path.without_host_links())
-        {
+        if is_usable_path(fabric, &route, pair, &path) {
             self.assign_path(flow, path);
             self.job_at_mut(flow.0).was_running[flow.1] = true;
         }
@@ -207,6 +203,17 @@ impl PathAssignment {
         }
         path
     }
+}
+
+/// Whether a path is one of the equal-cost paths of a flow.
+pub(super) fn is_usable_path(
+    fabric: &Fabric,
+    route: &FlowRoute,
+    pair: &LeafPair,
+    path: &LinkPath,
+) -> bool {
+    let same_ends = path.first() == Some(&route.up) && path.last() == Some(&route.down);
+    route.has_path && same_ends && is_valid_segment(fabric, &pair.ends, path.without_host_links())
 }
 
 /// Whether `links` lead from one leaf to the other over usable links, as many as the ends are

@@ -7,7 +7,6 @@ use super::RegionSearch;
 use super::hill_climb::ValuedPosition;
 use super::regions;
 use super::search_space::{SearchPosition, SearchSpace, SearchedFlow, SearchedJob};
-use crate::input::Job;
 use crate::levels;
 use crate::policy::{JobOverride, PathMethod, Policy};
 use crate::previous_plan::PreviousPlan;
@@ -43,7 +42,7 @@ pub(crate) fn refine_plan(
     traffic: &IndexedTraffic<'_>,
     policy: &Policy,
     previous: &PreviousPlan<'_>,
-    regions: Vec<Vec<usize>>,
+    regions: &[Vec<usize>],
     mut found: SearchResult,
 ) -> SearchResult {
     for task in region_tasks(traffic, policy, regions) {
@@ -62,7 +61,7 @@ pub(crate) fn search_levels(
     policy: &Policy,
     mut found: SearchResult,
 ) -> SearchResult {
-    for task in region_tasks(traffic, policy, searchable_regions(traffic, policy)) {
+    for task in region_tasks(traffic, policy, &comparable_regions(traffic, policy)) {
         let position = task.position_of(&found);
         let search = RegionSearch::new(&task.space, task.budget);
         if let Some(best) = search.improve_levels(&position) {
@@ -72,15 +71,15 @@ pub(crate) fn search_levels(
     found
 }
 
-/// The regions that are searched: at least two jobs, at most `MAX_JOBS`, none below its throughput
+/// The regions in which candidates are compared: at least two jobs, none below its throughput
 /// floor. Jobs of a region share links with no others.
-pub(crate) fn searchable_regions(traffic: &IndexedTraffic<'_>, policy: &Policy) -> Vec<Vec<usize>> {
-    if budget_per_job(traffic, policy) < MIN_EVENTS_PER_JOB {
+pub(crate) fn comparable_regions(traffic: &IndexedTraffic<'_>, policy: &Policy) -> Vec<Vec<usize>> {
+    if budget_per_job(traffic, policy) == 0 {
         return Vec::new();
     }
     let mut regions = regions::find_regions(traffic);
     regions.retain(|region| {
-        (2..=MAX_JOBS).contains(&region.len())
+        region.len() > 1
             && region.iter().all(|job| {
                 let rule = policy.override_for(traffic.jobs[*job]);
                 !rule
@@ -92,17 +91,20 @@ pub(crate) fn searchable_regions(traffic: &IndexedTraffic<'_>, policy: &Policy) 
 
 /// Events for each job. A power of two divides them, so that a job that comes or goes seldom
 /// changes the share of the others.
-fn budget_per_job(traffic: &IndexedTraffic<'_>, policy: &Policy) -> u64 {
+pub(crate) fn budget_per_job(traffic: &IndexedTraffic<'_>, policy: &Policy) -> u64 {
     policy.search_events / traffic.jobs.len().next_power_of_two().max(1) as u64
 }
 
 fn region_tasks<'a>(
     traffic: &'a IndexedTraffic<'a>,
     policy: &'a Policy,
-    regions: Vec<Vec<usize>>,
+    regions: &'a [Vec<usize>],
 ) -> impl Iterator<Item = RegionTask<'a>> {
     let each = budget_per_job(traffic, policy);
-    regions.into_iter().map(move |region| RegionTask::new(traffic, policy, region, each))
+    regions
+        .iter()
+        .filter(move |region| region.len() <= MAX_JOBS && each >= MIN_EVENTS_PER_JOB)
+        .map(move |region| RegionTask::new(traffic, policy, region.clone(), each))
 }
 
 /// One region with its search.
@@ -271,8 +273,8 @@ fn searched_job<'a>(
     SearchedJob {
         compute_seconds: of.compute_seconds,
         overlap_from: of.overlap_from,
-        worth: job_worth(of, policy),
-        levels: allowed_levels(of, policy, job_levels),
+        worth: policy.job_worth(of),
+        levels: policy.allowed_levels(of, job_levels),
         flows: flows
             .map(|flow| SearchedFlow {
                 bytes: flow.flow.bytes,
@@ -281,30 +283,6 @@ fn searched_job<'a>(
             })
             .collect(),
     }
-}
-
-/// Value of all GPUs of a job computing: their number, or for a fair policy its slowdown too,
-/// weighted like its priority (Crux §7.2).
-fn job_worth(job: &Job, policy: &Policy) -> f64 {
-    let weight = policy.override_for(job).map_or(1.0, |rule| rule.weight);
-    let fair = (1.0 - policy.fairness) + policy.fairness * job.recent_slowdown;
-    f64::from(job.gpu_count()) * weight * fair
-}
-
-/// Levels that policy lets the job have.
-fn allowed_levels(job: &Job, policy: &Policy, job_levels: &[u8]) -> std::ops::RangeInclusive<u8> {
-    let highest = to_level(job_levels.len() - 1);
-    let Some(rule) = policy.override_for(job) else {
-        return 0..=highest;
-    };
-    if rule.exempt {
-        return 0..=0;
-    }
-    let least = rule.min_level.unwrap_or(0);
-    let most = rule.max_level.unwrap_or(u8::MAX);
-    let low = to_level(job_levels.partition_point(|level| *level < least)).min(highest);
-    let above = to_level(job_levels.partition_point(|level| *level <= most));
-    low..=above.saturating_sub(1).max(low)
 }
 
 fn to_level(index: usize) -> u8 {

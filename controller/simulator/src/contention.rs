@@ -1,0 +1,153 @@
+//! Whether the planner is ever worse than an alternative, on small cases with contention.
+//!
+//! Cases are drawn from a seed ([`generate_contended_case`]): jobs that share hosts, NICs and
+//! uplinks. Each is decided by the planner and by what it must not be worse than
+//! ([`ALTERNATIVES`]), and all are evaluated alike: by the evaluation that the planner itself
+//! compares candidates with ([`planner::RoutedInput::evaluate_levels`]).
+
+mod case;
+
+pub use self::case::generate_contended_case;
+
+use planner::{JobId, PlanInput, PlanValue, Policy, RoutedInput};
+use topology::LinkPath;
+
+use crate::routes::EqualCostRoutes;
+use crate::schedule::Schedule;
+use crate::scheduler::Scheduler;
+
+/// Hashes whose mean stands for ECMP.
+const ECMP_HASHES: u16 = 10;
+
+/// What the planner must not be worse than.
+pub const ALTERNATIVES: [&str; 6] =
+    ["unsearched", "one-level", "two-levels", "four-levels", "ecmp", "taccl"];
+
+/// Parts of the default budget for which a case is planned, ascending.
+pub const BUDGETS: [u64; 4] = [1, 2, 4, 8];
+
+/// What came of a case.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ContendedResult {
+    /// Number of the case.
+    pub number: u32,
+    /// Jobs in it.
+    pub jobs: usize,
+    /// GPU utilisation of the default plan by budget, as in [`BUDGETS`].
+    pub planned: Vec<f64>,
+    /// Slowdown of its slowest job with the default budget.
+    pub worst_slowdown: f64,
+    /// What [`ALTERNATIVES`] are worth; for ECMP the mean over hashes.
+    pub alternatives: Vec<PlanValue>,
+    /// Slowdown of the slowest job under ECMP, the mean over hashes.
+    pub ecmp_slowdown: f64,
+}
+
+impl ContendedResult {
+    /// Whether an alternative holds the floor of the default objective: no job more than twice as
+    /// slow as the worst under ECMP.
+    pub fn holds_floor(&self, alternative: usize) -> bool {
+        self.alternatives[alternative].worst_slowdown <= 2.0 * self.ecmp_slowdown
+    }
+
+    /// How much the best alternative that holds the floor is above the default plan; below 0 where
+    /// it is not.
+    pub fn shortfall(&self) -> f64 {
+        let eligible = (0..self.alternatives.len()).filter(|place| self.holds_floor(*place));
+        let values = eligible.map(|place| self.alternatives[place].gpu_utilization);
+        values.fold(0.0, f64::max) - self.planned[0]
+    }
+
+    /// The largest fall of the value from one budget to a larger one.
+    pub fn budget_fall(&self) -> f64 {
+        let falls = self.planned.windows(2).map(|pair| pair[0] - pair[1]);
+        falls.fold(0.0, f64::max)
+    }
+}
+
+/// Decides a case in all ways. Budgets beyond the first are tried if `all_budgets`.
+pub fn examine_contended_case(
+    number: u32,
+    input: &PlanInput,
+    all_budgets: bool,
+) -> ContendedResult {
+    let policy = Policy::default();
+    let budgets = if all_budgets { &BUDGETS[..] } else { &BUDGETS[..1] };
+    let planned: Vec<PlanValue> = budgets
+        .iter()
+        .map(|times| {
+            let more = Policy { search_events: times * policy.search_events, ..policy.clone() };
+            value_of_plan(input, &more)
+        })
+        .collect();
+    let plain = Policy { search_events: 0, ..policy.clone() };
+    let with_levels = |levels| Policy { levels, ..plain.clone() };
+    let routes = EqualCostRoutes::for_input(input);
+    let hashed: Vec<PlanValue> =
+        (0..ECMP_HASHES).map(|hash| value_of_hash(input, &routes, hash)).collect();
+    let mean =
+        |of: fn(&PlanValue) -> f64| hashed.iter().map(of).sum::<f64>() / f64::from(ECMP_HASHES);
+    let taccl = Scheduler::Taccl.schedule_along_routes(&routes, input, &policy);
+    ContendedResult {
+        number,
+        jobs: input.jobs.len(),
+        worst_slowdown: planned[0].worst_slowdown,
+        planned: planned.iter().map(|value| value.gpu_utilization).collect(),
+        alternatives: vec![
+            value_of_plan(input, &plain),
+            value_of_plan(input, &with_levels(1)),
+            value_of_plan(input, &with_levels(2)),
+            value_of_plan(input, &with_levels(4)),
+            PlanValue {
+                gpu_utilization: mean(|value| value.gpu_utilization),
+                worst_slowdown: mean(|value| value.worst_slowdown),
+            },
+            value_of_schedule(input, &taccl),
+        ],
+        ecmp_slowdown: mean(|value| value.worst_slowdown),
+    }
+}
+
+fn value_of_plan(input: &PlanInput, policy: &Policy) -> PlanValue {
+    let (plan, _) = planner::plan(input, policy, None);
+    let paths = plan.flows.iter().map(|flow| flow.links).collect();
+    let levels: Vec<u8> = plan.jobs.iter().map(|job| job.level).collect();
+    RoutedInput::new(input, paths).evaluate_levels(&levels)
+}
+
+/// One level on the paths that ECMP takes if all flows have other ports.
+fn value_of_hash(input: &PlanInput, routes: &EqualCostRoutes, hash: u16) -> PlanValue {
+    let mut other = input.clone();
+    for flow in other.jobs.iter_mut().flat_map(|job| &mut job.flows) {
+        flow.udp_src_port = 0xC000 | flow.udp_src_port.wrapping_add(hash.wrapping_mul(1_009));
+    }
+    let schedule = Scheduler::Ecmp.schedule_along_routes(routes, &other, &Policy::default());
+    value_of_schedule(input, &schedule)
+}
+
+fn value_of_schedule(input: &PlanInput, schedule: &Schedule) -> PlanValue {
+    let mut by_id: Vec<(&JobId, usize)> =
+        input.jobs.iter().enumerate().map(|(position, job)| (&job.id, position)).collect();
+    by_id.sort();
+    let jobs = by_id.iter().map(|(_, position)| &schedule.jobs[*position]);
+    let levels: Vec<u8> =
+        jobs.clone().map(|job| u8::try_from(job.level).unwrap_or(u8::MAX)).collect();
+    let paths = jobs.flat_map(|job| &job.paths);
+    let paths = paths.map(|links| LinkPath::new(links).unwrap_or(LinkPath::EMPTY)).collect();
+    RoutedInput::new(input, paths).evaluate_levels(&levels)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_plan_is_never_worse_than_an_alternative() {
+        for number in 0..24 {
+            let found =
+                examine_contended_case(number, &generate_contended_case(1, number), number < 4);
+            assert!(found.shortfall() < 0.002, "{found:?}");
+            assert!(found.budget_fall() < 0.002, "{found:?}");
+        }
+    }
+}

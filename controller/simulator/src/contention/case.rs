@@ -1,0 +1,80 @@
+//! Cases in which jobs contend: 2 to 12 jobs that share hosts, NICs and uplinks.
+
+use std::collections::BTreeMap;
+
+use planner::{Flow, Job, JobId, PlanInput};
+use rand::seq::IteratorRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use topology::clos::{self, ClosSpec};
+use topology::{Fabric, HostId};
+
+/// Speed of a NIC.
+const NIC_GBPS: f64 = 200.0;
+
+/// Case `number` of the run of that `seed`; every case has a random stream of its own.
+///
+/// 2 to 4 leaves, 1 to 4 spines, 2 to 4 hosts of 8 GPUs with 1 to 4 NICs under each leaf, uplinks of
+/// 0.5 to 2 times the NIC. A job is a ring over 2 to 6 hosts and over some of their NICs, with 1 or
+/// 2 connections from each; GPUs and NICs are shared without regard to other jobs. Communication
+/// alone takes 0.1 to 1.5 times as long as computation.
+pub fn generate_contended_case(seed: u64, number: u32) -> PlanInput {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    random.set_stream(u64::from(number));
+    let spec = ClosSpec {
+        leaves: random.random_range(2..=4),
+        spines: random.random_range(1..=4),
+        hosts_per_leaf: random.random_range(2..=4),
+        host_links: random.random_range(1..=4),
+        gpus_per_host: 8,
+        host_gbps: NIC_GBPS,
+        uplink_gbps: NIC_GBPS * random.random_range(0.5..2.0),
+        ..ClosSpec::default()
+    };
+    let fabric = clos::build_clos("case", &spec).expect("the drawn fabric is small");
+    let jobs = random.random_range(2..=12);
+    let jobs = (0..jobs).map(|number| draw_job(&fabric, number, &mut random)).collect();
+    PlanInput { fabric, jobs }
+}
+
+fn draw_job(fabric: &Fabric, number: u16, random: &mut ChaCha8Rng) -> Job {
+    let hosts = fabric.hosts().len() as u32;
+    let count = random.random_range(2..=6.min(hosts)) as usize;
+    let mut members: Vec<HostId> =
+        (0..hosts).map(HostId).choose_multiple(random, count).into_iter().collect();
+    members.sort_unstable();
+    let gpus: BTreeMap<HostId, u32> =
+        members.iter().map(|host| (*host, random.random_range(1..=8))).collect();
+    let compute_seconds = 10_f64.powf(random.random_range(-1.3..0.3));
+    let nics = fabric.host(members[0]).nics.len();
+    let (first, used) = (random.random_range(0..nics), random.random_range(1..=nics));
+    let connections = random.random_range(1..=2_u16);
+    let seconds = compute_seconds * random.random_range(0.1..1.5);
+    let bytes = seconds * NIC_GBPS * 1e9 / 8.0 / f64::from(connections);
+    let next = members.iter().cycle().skip(1);
+    let mut flows = Vec::new();
+    for (src, dst) in members.iter().zip(next) {
+        for nic in (0..used).map(|offset| (first + offset) % nics) {
+            for _ in 0..connections {
+                let ordinal = u16::try_from(flows.len()).expect("a ring has few flows");
+                flows.push(Flow {
+                    src: fabric.host(*src).nics[nic],
+                    dst: fabric.host(*dst).nics[nic],
+                    bytes,
+                    udp_src_port: 0xC000 + number * 256 + ordinal,
+                });
+            }
+        }
+    }
+    Job {
+        id: JobId::from(format!("j{number:02}").as_str()),
+        tenant: None,
+        model: None,
+        flop_per_iteration: 1e14 * compute_seconds * f64::from(gpus.values().sum::<u32>()),
+        gpus,
+        compute_seconds,
+        overlap_from: random.random_range(0.0..1.0),
+        recent_slowdown: 0.0,
+        flows,
+    }
+}
