@@ -135,6 +135,7 @@ mod tests {
                 a: "leaf1:9".into(),
                 b: "leaf2:9".into(),
                 gbps: 1.0,
+                scheduler: None,
             });
         });
         let text = "warning: leaf1:9>leaf2:9: joins switches of one tier; no path takes it";

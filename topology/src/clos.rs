@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::draft::{FabricDraft, MAX_CABLES, MAX_NICS_PER_LEAF, MAX_SWITCHES_PER_TIER};
-use crate::fabric::{Fabric, Tier};
+use crate::fabric::{Fabric, LinkScheduler, Tier};
 use crate::ids::SwitchId;
 use crate::spec::{self, FabricFieldError, checked_speed};
 use crate::units::Bandwidth;
@@ -63,6 +63,10 @@ pub struct ClosSpec {
     /// Whether NICs have IPv6 addresses.
     #[serde(default)]
     pub ipv6: bool,
+    /// Which packets the NICs of hosts send first: `fifo`, or `host-strict` where an agent gives
+    /// them the traffic classes of jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_scheduler: Option<LinkScheduler>,
 }
 
 fn one() -> u32 {
@@ -89,6 +93,7 @@ impl Default for ClosSpec {
             rails: false,
             dual_homed: false,
             ipv6: false,
+            host_scheduler: None,
         }
     }
 }
@@ -102,6 +107,10 @@ pub fn build_clos(name: &str, spec: &ClosSpec) -> Result<Fabric, FabricFieldErro
     spec.check_counts()?;
     spec.check_shape()?;
     spec.check_sizes()?;
+    if spec.host_scheduler == Some(LinkScheduler::Strict) {
+        let problem = "a NIC is fifo or host-strict, found strict";
+        return Err(FabricFieldError::new("host_scheduler", problem));
+    }
     let host_speed = checked_speed("host_gbps", spec.host_gbps)?;
     let uplink_speed = checked_speed("uplink_gbps", spec.uplink_gbps)?;
     let core_speed =
@@ -109,6 +118,7 @@ pub fn build_clos(name: &str, spec: &ClosSpec) -> Result<Fabric, FabricFieldErro
 
     let mut draft = FabricDraft::with_name(name);
     draft.is_ipv6 = spec.ipv6;
+    draft.host_scheduler = spec.host_scheduler;
     let leaves = draft.add_switches(Tier::Leaf, (spec.pods * spec.leaves) as usize);
     let spines = draft.add_switches(Tier::Spine, (spec.pods * spec.spines) as usize);
     let cores = draft.add_switches(Tier::Core, spec.cores as usize);

@@ -8,7 +8,9 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::fabric::{Fabric, FabricParts, Host, Link, LinkEndpoint, Nic, Switch, Tier};
+use crate::fabric::{
+    Fabric, FabricParts, Host, Link, LinkEndpoint, LinkScheduler, Nic, Switch, Tier,
+};
 use crate::ids::{FabricNode, HostId, LinkId, NicId, SwitchId};
 use crate::units::{Bandwidth, MacAddress};
 
@@ -35,6 +37,21 @@ pub(crate) struct DraftCable {
     pub(crate) a: LinkEndpoint,
     pub(crate) b: LinkEndpoint,
     pub(crate) bandwidth: Bandwidth,
+    /// The scheduler, where it is not the usual one: from a host to its leaf, and both ways between
+    /// switches.
+    pub(crate) scheduler: Option<LinkScheduler>,
+}
+
+impl DraftCable {
+    /// The scheduler of the direction that leaves `from`.
+    fn scheduler_from(&self, from: LinkEndpoint) -> LinkScheduler {
+        let joins_host = [self.a, self.b].iter().any(|end| end.node.switch().is_none());
+        match (joins_host, from.node.switch()) {
+            (true, None) => self.scheduler.unwrap_or(LinkScheduler::Fifo),
+            (true, Some(_)) => LinkScheduler::Strict,
+            (false, _) => self.scheduler.unwrap_or(LinkScheduler::Strict),
+        }
+    }
 }
 
 /// A fabric in the making.
@@ -46,6 +63,8 @@ pub(crate) struct FabricDraft {
     pub(crate) cables: Vec<DraftCable>,
     /// Whether generated addresses are IPv6.
     pub(crate) is_ipv6: bool,
+    /// Scheduler of the generated hosts' NICs, where it is not the usual one.
+    pub(crate) host_scheduler: Option<LinkScheduler>,
     /// Ports given out so far, by switch.
     ports_used: Vec<u32>,
 }
@@ -98,6 +117,7 @@ impl FabricDraft {
                 a: LinkEndpoint { node: host, port: index },
                 b,
                 bandwidth,
+                scheduler: self.host_scheduler,
             });
         }
         self.hosts.push(DraftHost { name, gpus, addresses });
@@ -111,7 +131,7 @@ impl FabricDraft {
         bandwidth: Bandwidth,
     ) {
         let (a, b) = (self.next_port(lower), self.next_port(upper));
-        self.cables.push(DraftCable { a, b, bandwidth });
+        self.cables.push(DraftCable { a, b, bandwidth, scheduler: None });
     }
 
     /// Ports count from 1 and leave out the one of the controller.
@@ -141,7 +161,12 @@ impl FabricParts {
     fn add_cable(&mut self, cable: &DraftCable) {
         for (from, to) in [(cable.a, cable.b), (cable.b, cable.a)] {
             let id = LinkId::from(self.links.len());
-            self.links.push(Link { from, to, bandwidth: cable.bandwidth });
+            self.links.push(Link {
+                from,
+                to,
+                bandwidth: cable.bandwidth,
+                scheduler: cable.scheduler_from(from),
+            });
             if let FabricNode::Switch(switch) = from.node {
                 self.switches[switch.index()].ports.insert(from.port, id);
             }

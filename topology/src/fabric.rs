@@ -94,6 +94,25 @@ pub struct LinkEndpoint {
     pub port: u32,
 }
 
+/// Which packets a link sends first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinkScheduler {
+    /// Higher levels first: the port of a switch that the controller programs.
+    Strict,
+    /// Higher levels first, because an agent on the host gave its NIC the traffic classes of jobs.
+    HostStrict,
+    /// All alike: a NIC that knows no levels, or the port of a switch that ignores them.
+    Fifo,
+}
+
+impl LinkScheduler {
+    /// Whether flows of higher levels are sent first.
+    pub fn serves_levels(self) -> bool {
+        matches!(self, Self::Strict | Self::HostStrict)
+    }
+}
+
 /// One direction of a cable.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Link {
@@ -103,6 +122,8 @@ pub struct Link {
     pub to: LinkEndpoint,
     /// Its capacity.
     pub bandwidth: Bandwidth,
+    /// Which packets it sends first.
+    pub scheduler: LinkScheduler,
 }
 
 /// The parts of a fabric; what [`Fabric::new`] takes and what never changes afterwards.

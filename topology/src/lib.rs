@@ -19,8 +19,8 @@ mod units;
 
 pub use check::check_fabric;
 pub use fabric::{
-    AddressPrefix, AvailabilityChange, Fabric, FabricParts, Host, Link, LinkEndpoint, Nic, Switch,
-    Tier,
+    AddressPrefix, AvailabilityChange, Fabric, FabricParts, Host, Link, LinkEndpoint,
+    LinkScheduler, Nic, Switch, Tier,
 };
 pub use finding::{Finding, Severity, one_line};
 pub use ids::{FabricNode, HostId, LinkId, NicId, SwitchId};

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clos::{self, ClosSpec};
 use crate::document::{self, DocumentError, DocumentFormat};
-use crate::fabric::{Fabric, Tier};
+use crate::fabric::{Fabric, LinkScheduler, Tier};
 use crate::units::Bandwidth;
 
 /// A fabric as a document: `clos`, or else `switches`, `hosts` and `links`.
@@ -78,6 +78,10 @@ pub struct LinkDocument {
     pub b: String,
     /// Capacity of each direction, in Gb/s.
     pub gbps: f64,
+    /// Which packets it sends first, from the host (`fifo`, the default, or `host-strict`) or in
+    /// both directions between switches (`strict`, the default, or `fifo`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<LinkScheduler>,
 }
 
 /// A field whose value makes no sense.
@@ -236,6 +240,27 @@ mod tests {
             };
             assert!(GOOD.contains(good), "{good}");
             assert_eq!(refused(&GOOD.replacen(good, bad, 1)), format!("f.json: {expected}"));
+        }
+    }
+
+    #[test]
+    fn nics_and_switches_have_different_schedulers() {
+        let with = |link: &str, scheduler: &str| {
+            let named = format!(r#"{}, "scheduler": "{scheduler}"}}"#, link.trim_end_matches('}'));
+            GOOD.replacen(link, &named, 1)
+        };
+        let (nic, uplink) = (
+            r#"{"a": "h1:0", "b": "leaf1:1", "gbps": 200.0}"#,
+            r#"{"a": "leaf1:4", "b": "spine1:1", "gbps": 400.0}"#,
+        );
+        assert!(refused(&with(nic, "strict")).contains("links[0].scheduler: a NIC is fifo"));
+        assert!(refused(&with(uplink, "host-strict")).contains("links[3].scheduler: the port"));
+        for (link, scheduler) in [(nic, "host-strict"), (uplink, "fifo")] {
+            let text = with(link, scheduler);
+            let fabric = parse_fabric(&text, DocumentFormat::Json, "f.json").unwrap();
+            let document =
+                document::print_document(&explicit_document(&fabric), DocumentFormat::Toml);
+            assert!(document.unwrap().contains(scheduler));
         }
     }
 

@@ -6,7 +6,10 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use topology::clos::{self, ClosSpec};
 use topology::document::{self, DocumentFormat};
-use topology::{AvailabilityChange, Fabric, LinkId, SwitchId, Tier, check_fabric, next_hops, spec};
+use topology::{
+    AvailabilityChange, Fabric, LinkId, LinkScheduler, SwitchId, Tier, check_fabric, next_hops,
+    spec,
+};
 
 prop_compose! {
     fn clos_specs()(
@@ -15,7 +18,7 @@ prop_compose! {
         cores in 0u32..4,
         links in (1u32..3, 1u32..4),
         style in 0u8..4,
-        (planes, ipv6) in any::<(bool, bool)>(),
+        (planes, ipv6, host_strict) in any::<(bool, bool, bool)>(),
     ) -> ClosSpec {
         let (leaves, spines, hosts_per_leaf, pods) = shape;
         let cores = if pods > 1 || planes { cores.max(1) } else { cores };
@@ -37,6 +40,7 @@ prop_compose! {
             rails,
             dual_homed,
             ipv6,
+            host_scheduler: host_strict.then_some(LinkScheduler::HostStrict),
         }
     }
 }

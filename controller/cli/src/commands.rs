@@ -1,6 +1,7 @@
 //! The commands of an operator, one module each: arguments and a function that runs them.
 
 pub(crate) mod agent;
+mod comparison_table;
 pub(crate) mod completions;
 pub(crate) mod controller;
 pub(crate) mod events;

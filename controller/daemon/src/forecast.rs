@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use fluid::{Engine, EngineOptions, FluidError, FluidNetwork, JobIndex, JobTally};
+use fluid::{Engine, EngineOptions, FluidError, JobIndex, JobTally};
 use planner::{Job, JobId, Plan};
-use topology::{Fabric, LinkId};
+use topology::Fabric;
 
 /// Bytes on the wire for each byte of a job: RoCEv2 packets of 4096 bytes carry headers of
 /// Ethernet, IPv4, UDP and the transport, and an invariant checksum (14 + 20 + 8 + 12 + 4 bytes).
@@ -41,9 +41,7 @@ pub fn forecast_plan(
     jobs: &[Job],
     plan: &Plan,
 ) -> Result<PlanForecast, FluidError> {
-    let capacities = fabric.link_ids().map(|link| link_capacity(fabric, link));
-    let network = FluidNetwork::new(capacities.collect())?;
-    let mut engine = Engine::new(&network, EngineOptions::default())?;
+    let mut engine = Engine::new(&planner::fluid_network(fabric)?, EngineOptions::default())?;
     let mut places = BTreeMap::new();
     for job in jobs {
         let Some(running) = fluid_job(job, plan) else {
@@ -139,14 +137,6 @@ fn fluid_job(job: &Job, plan: &Plan) -> Option<fluid::FluidJob> {
         flows: flows.collect::<Option<_>>()?,
         ..fluid::FluidJob::default()
     })
-}
-
-/// Bytes per second of a link; 0 while it is down.
-fn link_capacity(fabric: &Fabric, link: LinkId) -> f64 {
-    match fabric.is_up(link) {
-        true => fabric.link(link).bandwidth.bytes_per_second(),
-        false => 0.0,
-    }
 }
 
 #[cfg(test)]

@@ -21,7 +21,8 @@ mod submission;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use planner::{Job, JobId, JobOverride, Plan, PlanReport, Policy};
+use planner::{Job, JobId, JobOverride, Plan, PlanEffort, PlanReport, Policy};
+use serde::{Deserialize, Serialize};
 use topology::{AvailabilityChange, Fabric, Finding, SwitchId};
 
 pub use self::drain_progress::DrainProgress;
@@ -33,7 +34,8 @@ use self::reported_jobs::DocumentedJobs;
 pub use self::reported_jobs::ReportedJobs;
 use self::returning_parts::ReturningParts;
 pub(crate) use self::snapshot::{
-    FabricRecord, PlanRecord, ReportedJobsRecord, history_from_revisions, jobs_from_document,
+    FabricRecord, PlanRecord, RecordedPlan, ReportedJobsRecord, history_from_revisions,
+    jobs_from_document,
 };
 pub use self::snapshot::{SnapshotError, StateSnapshot};
 pub use self::submission::SubmitReceipt;
@@ -42,6 +44,16 @@ use crate::pipeline::SwitchReports;
 use crate::pipelines::FabricWiring;
 use crate::policy_history::{PolicyContent, PolicyHistory, PolicyRevision, RevisionMetadata};
 use crate::store::{StoreRecord, jobs_document};
+
+/// How far the plan in force is from the best that the policy's budget finds. A plan is made quickly
+/// first and improved afterwards, so that an event never waits for the search.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RefinementState {
+    /// Whether candidates are still to be compared for the plan in force.
+    is_due: bool,
+    /// Whether the request under way does that. An event supersedes it.
+    is_requested: bool,
+}
 
 /// Everything the controller knows and has decided.
 #[derive(Clone, Debug)]
@@ -75,6 +87,7 @@ pub struct State {
     requested: Option<u64>,
     /// `inputs` that the plan in force takes into account.
     planned: u64,
+    refinement: RefinementState,
     generation: u64,
     /// Earlier leaders may have used the generations up to this one.
     spent: u64,
@@ -105,6 +118,7 @@ impl State {
             learned: 0,
             requested: None,
             planned: 0,
+            refinement: RefinementState::default(),
             generation,
             spent: 0,
             rollout: None,
@@ -170,12 +184,12 @@ impl State {
     /// The reason for which the policy would be refused.
     pub fn preview_request(&self, content: &PolicyContent) -> Result<PlanRequest, Finding> {
         let policy = self.checked_content(content).map_err(|refused| refused.to_finding())?;
-        Ok(self.plan_request(&policy))
+        Ok(self.plan_request(&policy).with_full_effort())
     }
 
-    /// The plan request of the present inputs.
+    /// The plan request of the present inputs, with full effort.
     pub fn current_request(&self) -> PlanRequest {
-        self.plan_request(&self.policy)
+        self.plan_request(&self.policy).with_full_effort()
     }
 
     /// How many events were applied.
@@ -366,16 +380,23 @@ impl State {
         Ok(effects)
     }
 
-    /// The next plan request, unless one is under way or the plan covers everything.
+    /// The next plan request: for events that the plan does not cover, unless one is under way for
+    /// them; else, once, for a better plan. Events supersede a request for a better plan.
     fn next_request(&mut self) -> Option<PlanRequest> {
-        if self.requested.is_some() || self.planned == self.inputs {
+        let is_covered = self.planned == self.inputs;
+        let is_idle = self.requested.is_none();
+        let starts_refinement = is_covered && is_idle && self.refinement.is_due;
+        let starts_plan = !is_covered && (is_idle || self.refinement.is_requested);
+        if !starts_plan && !starts_refinement {
             return None;
         }
         self.requested = Some(self.inputs);
-        Some(self.plan_request(&self.policy))
+        self.refinement.is_requested = starts_refinement;
+        let request = self.plan_request(&self.policy);
+        Some(if starts_refinement { request.with_full_effort() } else { request })
     }
 
-    /// The plan request of the present inputs under this policy.
+    /// The quick plan request of the present inputs under this policy.
     fn plan_request(&self, policy: &Policy) -> PlanRequest {
         PlanRequest {
             inputs: self.inputs,
@@ -383,6 +404,7 @@ impl State {
             jobs: self.running_jobs(),
             policy: self.effective_policy(policy),
             previous: self.previous_plan(),
+            effort: PlanEffort::Quick,
         }
     }
 
@@ -395,10 +417,17 @@ impl State {
     /// Adopts a plan, even one that does not cover the latest events: the next request follows, and
     /// lowering leads around what has failed since. Only a plan for a replaced fabric is dropped.
     fn adopt_plan(&mut self, result: &PlanResult) -> Effects {
+        let is_awaited = self.refinement.is_requested && self.requested == Some(result.inputs);
+        if result.is_refined() && !is_awaited {
+            // A better plan for inputs that have changed since.
+            return Effects::default();
+        }
         self.requested = None;
+        self.refinement.is_requested = false;
         if result.inputs < self.learned {
             return Effects::default();
         }
+        self.refinement.is_due = result.report.comparison.is_provisional;
         self.planned = result.inputs;
         self.resumed.take_if(|(inputs, _)| *inputs <= result.inputs);
         let findings = result.report.findings.clone();

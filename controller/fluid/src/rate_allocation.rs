@@ -17,7 +17,7 @@ mod flow_groups;
 mod pending_work;
 mod progressive_filling;
 
-use fifo_links::FifoWork;
+use fifo_links::{FifoShareSearch, FifoWork};
 use flow_groups::HopArena;
 use pending_work::PendingWork;
 use progressive_filling::FillingRound;
@@ -43,6 +43,7 @@ struct FluidLink {
     is_fifo: bool,
     /// Reallocation in which its offers were last started anew.
     refreshed_at: u64,
+    fifo_share: FifoShareSearch,
 }
 
 /// A flow group on a link level.
@@ -68,8 +69,6 @@ struct LinkLevel {
     offered: f64,
     /// Rate of all members together, bytes/s.
     used: f64,
-    /// On a fifo link, the last step of the offer towards its fixed point, bytes/s.
-    last_step: f64,
     /// Flow groups that send here now, in arbitrary order.
     members: Vec<LevelMember>,
     is_dirty: bool,
@@ -134,6 +133,7 @@ impl RateAllocator {
             top_level: NONE,
             is_fifo: *is_fifo,
             refreshed_at: 0,
+            fifo_share: FifoShareSearch::default(),
         });
         Self {
             links: links.collect(),

@@ -17,11 +17,12 @@
 mod choice;
 mod group_values;
 mod level_climb;
+mod objective;
 mod origins;
+mod region_contest;
 
 pub use self::choice::{CandidateOutcome, PlanComparison, RegionComparison};
-pub(crate) use self::choice::{ComparisonInputs, adopt_best};
+pub(crate) use self::choice::{ComparisonInputs, adopt_best, keep_in_force};
 pub use self::group_values::PlanValue;
 pub(crate) use self::group_values::evaluate_decisions;
-pub(crate) use self::origins::list_candidates;
 pub use self::origins::{LevelOrigin, PathOrigin};

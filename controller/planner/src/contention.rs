@@ -7,7 +7,7 @@ use topology::LinkPath;
 
 use crate::traffic::IndexedTraffic;
 
-/// Which jobs share a directed link, host links included.
+/// Which jobs share a directed link on which their levels count.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkSharing {
     words: usize,
@@ -15,7 +15,8 @@ pub(crate) struct LinkSharing {
 }
 
 impl LinkSharing {
-    /// Jobs that share a link of their `paths`, one per flow. Flows of zero bytes share nothing.
+    /// Jobs that share a link of their `paths`, one per flow, that sends higher levels first. Flows
+    /// of zero bytes share nothing.
     pub(crate) fn new(traffic: &IndexedTraffic<'_>, paths: &[LinkPath]) -> Self {
         let jobs = traffic.jobs.len();
         let words = jobs.div_ceil(64);
@@ -23,7 +24,9 @@ impl LinkSharing {
         let mut visitors = LinkVisitors::new(traffic.fabric.links().len());
         let flows = traffic.flows.iter().zip(paths);
         for (flow, path) in flows.filter(|(flow, _)| flow.flow.bytes > 0.0) {
-            for link in path {
+            let leveled =
+                path.iter().filter(|link| traffic.fabric.link(**link).scheduler.serves_levels());
+            for link in leveled {
                 visitors.add_visit(link.index(), flow.job as u32, |other| {
                     sharing.mark_shared(flow.job, other as usize);
                 });

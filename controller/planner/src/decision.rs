@@ -19,12 +19,23 @@ use crate::search::{self, SearchResult};
 use crate::traffic::IndexedTraffic;
 use crate::{path_selection, pins};
 
+/// How much a plan may cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PlanEffort {
+    /// What runs keeps its paths and levels, new jobs get theirs by rank; nothing is simulated.
+    Quick,
+    /// Candidates are compared, as the policy's budget allows.
+    #[default]
+    Full,
+}
+
 /// Input of a plan, apart from paths.
 pub(crate) struct PlanContext<'a> {
     pub(crate) traffic: &'a IndexedTraffic<'a>,
     pub(crate) policy: &'a Policy,
     pub(crate) previous: &'a PreviousPlan<'a>,
     pub(crate) corrections: &'a CorrectionCache,
+    pub(crate) effort: PlanEffort,
 }
 
 /// A plan with the ranking of its jobs.
@@ -40,7 +51,7 @@ pub(crate) struct DecidedPlan {
 impl PlanContext<'_> {
     /// The plan on `paths`, by flow; its generation is for [`Plan::succeeding`].
     pub(crate) fn decide_plan(&self, paths: Vec<LinkPath>) -> DecidedPlan {
-        let Self { traffic, policy, previous, corrections } = *self;
+        let Self { traffic, policy, previous, corrections, effort } = *self;
         // Crux §4.2 and §4.3: the corrected intensity on those paths is the priority; then few
         // levels for many priorities, separated where it matters most.
         let mut ranking = JobRanking::new(traffic, &paths, policy, corrections);
@@ -52,7 +63,15 @@ impl PlanContext<'_> {
         // Beyond the paper: the fluid model evaluates paths and levels where jobs share links, and
         // nothing is adopted that it finds worse than an alternative.
         let mut found = SearchResult::new(paths, levels);
-        let comparison = self.compare_candidates(&regions, &compared, &mut found);
+        let inputs = ComparisonInputs {
+            context: self,
+            regions: &regions,
+            events_per_job: search::budget_per_job(traffic, policy),
+        };
+        let comparison = match effort {
+            PlanEffort::Full => candidates::adopt_best(inputs, &mut found),
+            PlanEffort::Quick => candidates::keep_in_force(inputs, &mut found),
+        };
         let is_compared = !found.searched.is_empty();
         // Demands depend on the paths, so other paths ask for a new ranking.
         if is_compared {
@@ -73,28 +92,6 @@ impl PlanContext<'_> {
         };
         let plan = decisions.build_plan(&pinned, policy.levels);
         DecidedPlan { plan, ranking, comparison, is_compared }
-    }
-
-    /// Searches where few jobs meet, then puts the best candidate of each region into `found`.
-    fn compare_candidates(
-        &self,
-        regions: &[Vec<usize>],
-        compared: &[usize],
-        found: &mut SearchResult,
-    ) -> PlanComparison {
-        let Self { traffic, policy, previous, .. } = *self;
-        if regions.is_empty() {
-            return PlanComparison::default();
-        }
-        let searched = search::refine_plan(traffic, policy, previous, regions, found.clone());
-        let candidates = candidates::list_candidates(self, compared, found, &searched);
-        let inputs = ComparisonInputs {
-            context: self,
-            regions,
-            compared,
-            events_per_job: search::budget_per_job(traffic, policy),
-        };
-        candidates::adopt_best(inputs, &candidates, found)
     }
 
     /// Whether the policy bounds the level of a job.

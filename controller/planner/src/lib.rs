@@ -10,6 +10,7 @@ mod capabilities;
 pub mod compression;
 mod contention;
 mod decision;
+mod fluid_network;
 mod incremental;
 mod input;
 mod intensity;
@@ -39,6 +40,8 @@ pub use candidates::{
 };
 pub use capabilities::{PinGranularity, SwitchCapabilities};
 pub use contention::{ContentionDag, ContentionEdge};
+pub use decision::PlanEffort;
+pub use fluid_network::fluid_network;
 pub use incremental::{IncrementalPlanner, JobEventError};
 pub use input::{Flow, Job, JobId, PlanInput};
 pub use job_ranking::RoutedInput;
@@ -50,8 +53,8 @@ pub use name_matching::DocumentFieldError;
 pub use plan::{Plan, PlannedFlow, PlannedJob, PlannedRule};
 pub use plan_check::check_plan;
 pub use plan_document::{
-    PlanDocument, PlannedBounds, PlannedCompression, PlannedFlowDocument, PlannedJobDocument,
-    PlannedLink, PlannedRuleDocument,
+    CandidateDocument, ComparisonDocument, PlanDocument, PlannedBounds, PlannedCompression,
+    PlannedFlowDocument, PlannedJobDocument, PlannedLink, PlannedRuleDocument,
 };
 pub use policy::{
     AdoptionDocument, AdoptionRule, CompressionMethod, CorrectionReference, JobOverride, MAX_RULES,
@@ -70,6 +73,17 @@ use crate::traffic::IndexedTraffic;
 /// unless something is gained. If nothing differs from it, it is returned as it is, generation
 /// included.
 pub fn plan(input: &PlanInput, policy: &Policy, previous: Option<&Plan>) -> (Plan, PlanReport) {
+    plan_with_effort(input, policy, previous, PlanEffort::Full)
+}
+
+/// As [`plan`], for as much as it may cost. A quick plan says in its report whether one with full
+/// effort may be better.
+pub fn plan_with_effort(
+    input: &PlanInput,
+    policy: &Policy,
+    previous: Option<&Plan>,
+    effort: PlanEffort,
+) -> (Plan, PlanReport) {
     let traffic = IndexedTraffic::new(input);
     let in_force = PreviousPlan::new(&traffic, previous);
 
@@ -80,6 +94,7 @@ pub fn plan(input: &PlanInput, policy: &Policy, previous: Option<&Plan>) -> (Pla
         policy,
         previous: &in_force,
         corrections: &CorrectionCache::default(),
+        effort,
     };
     let decided = context.decide_plan(assignment.paths_of(0..traffic.jobs.len()));
     let plan = decided.plan.succeeding(previous);

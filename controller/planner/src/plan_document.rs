@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::{Fabric, Finding, HostId, LinkId, LinkPath, NicId};
 
+use crate::candidates::{CandidateOutcome, RegionComparison};
 use crate::input::JobId;
 use crate::plan::{Plan, PlannedFlow, PlannedJob, PlannedRule};
 use crate::policy::CompressionMethod;
@@ -33,8 +34,60 @@ pub struct PlanDocument {
     pub compression: PlannedCompression,
     /// Load of the busiest link and its lower bound.
     pub bounds: PlannedBounds,
+    /// What the plan was chosen from, for each set of jobs that were decided together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub comparisons: Vec<ComparisonDocument>,
     /// What an operator should know.
     pub findings: Vec<Finding>,
+}
+
+/// Candidates for some jobs that were decided together, and what each was worth.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ComparisonDocument {
+    /// Names of the jobs.
+    pub jobs: Vec<String>,
+    /// What was compared, the adopted one first.
+    pub candidates: Vec<CandidateDocument>,
+    /// GPU utilisation under ECMP, the mean over draws of its hash; none if it was not needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ecmp_utilization: Option<f64>,
+    /// How many times slower than alone a job may be at most; none if no job came near it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slowdown_limit: Option<f64>,
+}
+
+/// A candidate plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CandidateDocument {
+    /// Where its paths come from: `in-force`, `selected`, `searched`, `ecmp-N`, `ecmp-improved`.
+    pub paths: String,
+    /// Where its levels come from: `in-force`, `searched`, `one-level`, `N-levels`,
+    /// `low-correction`, `contenders`, `climbed`; several if contention groups differ.
+    pub levels: Vec<String>,
+    /// Forecast share of the jobs' GPUs, weighted as the policy does, that computes.
+    pub gpu_utilization: f64,
+    /// Forecast of how many times slower than alone the worst job is.
+    pub worst_slowdown: f64,
+}
+
+impl ComparisonDocument {
+    /// The comparison of a region in the names of `plan`.
+    pub fn new(plan: &Plan, region: &RegionComparison) -> Self {
+        let candidate = |of: &CandidateOutcome| CandidateDocument {
+            paths: of.paths.to_string(),
+            levels: of.levels.iter().map(ToString::to_string).collect(),
+            gpu_utilization: of.gpu_utilization,
+            worst_slowdown: of.worst_slowdown,
+        };
+        Self {
+            jobs: region.jobs.iter().map(|job| plan.jobs[*job].id.to_string()).collect(),
+            candidates: region.candidates.iter().map(candidate).collect(),
+            ecmp_utilization: region.ecmp_utilization,
+            slowdown_limit: region.slowdown_limit,
+        }
+    }
 }
 
 /// Decisions on one job.
@@ -179,6 +232,12 @@ impl PlanDocument {
                 max_load: report.bounds.max_load,
                 max_load_lower_bound: report.bounds.max_load_lower_bound,
             },
+            comparisons: report
+                .comparison
+                .regions
+                .iter()
+                .map(|region| ComparisonDocument::new(plan, region))
+                .collect(),
             findings: report.findings.clone(),
         }
     }

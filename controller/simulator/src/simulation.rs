@@ -9,7 +9,7 @@
 mod grid;
 mod summary;
 
-use fluid::{Engine, EngineOptions, FluidError, FluidNetwork, JobIndex, MAX_SECONDS};
+use fluid::{Engine, EngineOptions, FluidError, JobIndex, MAX_SECONDS};
 use planner::{JobId, PlanInput, Policy};
 use topology::{Fabric, Finding, LinkId};
 
@@ -305,8 +305,7 @@ fn check_iterations(
 }
 
 fn create_engine(fabric: &Fabric) -> Result<Engine, SimulationError> {
-    let capacities = fabric.link_ids().map(|link| link_capacity(fabric, link));
-    let network = FluidNetwork::new(capacities.collect()).map_err(SimulationError::Engine)?;
+    let network = planner::fluid_network(fabric).map_err(SimulationError::Engine)?;
     Engine::new(&network, EngineOptions::default()).map_err(SimulationError::Engine)
 }
 

@@ -13,8 +13,8 @@ use super::{
 };
 use crate::document::nearest_name;
 use crate::draft::{DraftCable, DraftHost, FabricDraft, MAX_CABLES};
-use crate::fabric::{Fabric, Host, Link, LinkEndpoint, Switch, Tier};
-use crate::ids::FabricNode;
+use crate::fabric::{Fabric, Host, LinkEndpoint, LinkScheduler, Switch, Tier};
+use crate::ids::{FabricNode, LinkId};
 use crate::units::MacAddress;
 
 /// The document that describes `fabric` in full; reading it gives an equal fabric in which
@@ -25,11 +25,7 @@ pub fn explicit_document(fabric: &Fabric) -> FabricDocument {
         clos: None,
         switches: fabric.switches().iter().map(switch_document).collect(),
         hosts: fabric.hosts().iter().map(|host| host_document(fabric, host)).collect(),
-        links: fabric
-            .cables()
-            .map(|cable| fabric.link(cable))
-            .map(|link| link_document(fabric, link))
-            .collect(),
+        links: fabric.cables().map(|cable| link_document(fabric, cable)).collect(),
     }
 }
 
@@ -52,12 +48,27 @@ fn host_document(fabric: &Fabric, host: &Host) -> HostDocument {
     }
 }
 
-fn link_document(fabric: &Fabric, link: &Link) -> LinkDocument {
+fn link_document(fabric: &Fabric, cable: LinkId) -> LinkDocument {
+    let link = fabric.link(cable);
     LinkDocument {
         a: fabric.endpoint_name(link.from),
         b: fabric.endpoint_name(link.to),
         gbps: link.bandwidth.gbps(),
+        scheduler: unusual_scheduler(fabric, cable),
     }
+}
+
+/// The scheduler that a document names: that of the direction from a host, if there is one.
+fn unusual_scheduler(fabric: &Fabric, cable: LinkId) -> Option<LinkScheduler> {
+    let from_host = [cable, cable.reverse()]
+        .map(|link| fabric.link(link))
+        .into_iter()
+        .find(|link| link.from.node.switch().is_none());
+    let (usual, scheduler) = match from_host {
+        Some(link) => (LinkScheduler::Fifo, link.scheduler),
+        None => (LinkScheduler::Strict, fabric.link(cable).scheduler),
+    };
+    (scheduler != usual).then_some(scheduler)
 }
 
 /// Whether the document lists nothing.
@@ -170,9 +181,26 @@ fn parse_cables(
         let nodes = check_connection(document, a.node, b.node);
         nodes.map_err(|problem| FabricFieldError::new(format!("links[{index}].b"), problem))?;
         let bandwidth = checked_speed(&format!("links[{index}].gbps"), link.gbps)?;
-        cables.push(DraftCable { a, b, bandwidth });
+        check_scheduler([a.node, b.node], link.scheduler).map_err(|problem| {
+            FabricFieldError::new(format!("links[{index}].scheduler"), problem)
+        })?;
+        cables.push(DraftCable { a, b, bandwidth, scheduler: link.scheduler });
     }
     Ok(cables)
+}
+
+/// NICs and the ports of switches know different schedulers.
+fn check_scheduler(ends: [FabricNode; 2], scheduler: Option<LinkScheduler>) -> Result<(), String> {
+    let joins_host = ends.iter().any(|node| node.switch().is_none());
+    match (joins_host, scheduler) {
+        (true, Some(LinkScheduler::Strict)) => {
+            Err("a NIC is fifo or host-strict, found strict".to_owned())
+        }
+        (false, Some(LinkScheduler::HostStrict)) => {
+            Err("the port of a switch is strict or fifo, found host-strict".to_owned())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Hosts connect to leaves, and nothing to itself.

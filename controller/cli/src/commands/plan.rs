@@ -6,6 +6,7 @@ use comfy_table::Table;
 use planner::{Plan, PlanDocument};
 use topology::{Fabric, Finding};
 
+use super::comparison_table;
 use command_io::CommandError;
 use command_io::files;
 use command_io::output::{self, FormatArg, OutputFormat};
@@ -73,6 +74,7 @@ fn print_tables(plan: &PlanDocument, flows: bool) -> Result<(), CommandError> {
     }
     output::print_line(format_args!("\n{}", link_table(plan)))?;
     output::print_line(quality_line(plan))?;
+    plan.comparisons.iter().try_for_each(comparison_table::print_comparison)?;
     plan.findings.iter().try_for_each(output::print_line)
 }
 

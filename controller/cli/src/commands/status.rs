@@ -12,6 +12,7 @@ use comfy_table::Table;
 use serde::Serialize;
 use topology::{Finding, Severity};
 
+use super::comparison_table;
 use command_io::CommandError;
 use command_io::ControllerClient;
 use command_io::output::{self, FormatArg, OutputFormat};
@@ -187,7 +188,8 @@ pub(crate) fn print_explanation(args: &ExplainArgs) -> Result<(), CommandError> 
         OutputFormat::Json => output::print_json(&why),
         OutputFormat::Table => {
             output::print_line(explain_level(&why))?;
-            why.flows.iter().try_for_each(|flow| output::print_line(explain_path(flow)))
+            why.flows.iter().try_for_each(|flow| output::print_line(explain_path(flow)))?;
+            why.comparison.iter().try_for_each(comparison_table::print_comparison)
         }
     }
 }

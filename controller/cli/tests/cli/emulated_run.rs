@@ -107,10 +107,9 @@ fn events_of_a_run_happen_at_their_time() {
     let result = support::json(&files.crux(&arguments));
     let at = |event: usize| result["events"][event]["at_seconds"].as_f64().unwrap();
     assert_eq!((at(0), at(1)), (0.4, 0.8));
-    let small = &result["jobs"][1];
-    let alone = mean_within(small, 0.05, 0.4);
-    let behind = mean_within(small, 0.45, 0.8);
-    assert!(behind > 1.1 * alone, "{behind} s beside the great job, {alone} s alone");
+    let is_slower = |job: &Value| mean_within(job, 0.45, 0.8) > 1.1 * mean_within(job, 0.05, 0.4);
+    let jobs = result["jobs"].as_array().unwrap();
+    assert!(jobs.iter().any(is_slower), "both as fast on one spine as on two: {result:#}");
 }
 
 #[test]

@@ -56,7 +56,7 @@ const EXAMPLES: [Example; 22] = [
     ),
     (
         "crux place --fabric lab.toml --jobs jobs.json --gpus 16 --model gpt-24l/A100",
-        "one leaf, nobody is delayed",
+        "gpt iterates",
     ),
     ("crux simulate --fabric lab.toml --jobs jobs.toml --scheduler crux", "gpt"),
     (

@@ -41,7 +41,7 @@ pub fn document_observed_fabric(
         let (a, b) = (a.port_name(fabric), b.port_name(fabric));
         let known = fabric.links_named(&format!("{a}-{b}"));
         let gbps = known.first().map_or(assumed.gbps, |link| fabric.link(*link).bandwidth.gbps());
-        LinkDocument { a, b, gbps }
+        LinkDocument { a, b, gbps, scheduler: None }
     });
     let mut links: Vec<LinkDocument> = cables.collect();
     let mut hosts = HostCollector { fabric, defaults: assumed, found: BTreeMap::new() };
@@ -92,6 +92,7 @@ impl HostCollector<'_> {
             a: format!("{name}:{index}"),
             b: station.at.port_name(self.fabric),
             gbps: gbps.unwrap_or(self.defaults.gbps),
+            scheduler: None,
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use planner::{JobId, JobOverride, PlannedRuleDocument};
+use planner::{ComparisonDocument, JobId, JobOverride, PlannedRuleDocument};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::{LinkId, next_hops};
@@ -48,6 +48,9 @@ pub struct ExplainJobResponse {
     pub flows: Vec<FlowExplanation>,
     /// Which other flows rules of the policy give it, as `h1, h2 > h3, to port 2049`.
     pub adopted_traffic: Vec<String>,
+    /// What its plan was chosen from; none where nothing was compared.
+    #[serde(default)]
+    pub comparison: Option<ComparisonDocument>,
 }
 
 /// Why a flow takes its path.
@@ -116,6 +119,14 @@ impl ControllerView {
             profiled: self.reported_jobs.profiled.contains(&job.id),
             flows: flows.collect(),
             adopted_traffic: self.adopted_traffic(position),
+            comparison: self
+                .rollout
+                .report
+                .comparison
+                .regions
+                .iter()
+                .find(|region| region.jobs.contains(&position))
+                .map(|region| ComparisonDocument::new(plan, region)),
         }
     }
 

@@ -13,8 +13,9 @@ use super::digest;
 use super::{HeldTables, StepEffects, StepNote};
 use crate::policy_history::{PolicyContent, PolicyRevision, RevisionMetadata, UnixMs};
 use crate::state::{
-    FabricRecord, PlanRecord, PlanResult, PolicyProposal, ReportedJobsRecord, SnapshotError,
-    StartingState, StateEvent, StateSnapshot, history_from_revisions, jobs_from_document,
+    FabricRecord, PlanRecord, PlanResult, PolicyProposal, RecordedPlan, ReportedJobsRecord,
+    SnapshotError, StartingState, StateEvent, StateSnapshot, history_from_revisions,
+    jobs_from_document,
 };
 use crate::store::jobs_document;
 
@@ -74,6 +75,12 @@ pub(super) enum RecordedEvent {
     Planned {
         inputs: u64,
         digest: String,
+        /// Whether candidates were compared for it.
+        #[serde(default)]
+        is_refined: bool,
+        /// Whether they should have been.
+        #[serde(default)]
+        is_provisional: bool,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         plan: Option<PlanRecord>,
     },
@@ -153,6 +160,8 @@ impl RecordedEvent {
             StateEvent::Planned(result) => Self::Planned {
                 inputs: result.inputs(),
                 digest: digest::plan_digest(&result.plan),
+                is_refined: result.is_refined(),
+                is_provisional: result.report.comparison.is_provisional,
                 plan: whole.then(|| PlanRecord::new(&result.plan)),
             },
         }
@@ -208,9 +217,15 @@ impl RecordedEvent {
             Self::PinRoomLearned(switch, pins) => StateEvent::PinRoomLearned(*switch, *pins),
             Self::GenerationHeld(generation) => StateEvent::GenerationHeld(*generation),
             Self::ElectionWon(spent) => StateEvent::ElectionWon(*spent),
-            Self::Planned { inputs, plan, .. } => {
+            Self::Planned { inputs, is_refined, is_provisional, plan, .. } => {
                 let Some(plan) = plan else { return Ok(None) };
-                StateEvent::Planned(Box::new(PlanResult::from_recording(*inputs, plan.to_plan()?)))
+                let recorded = RecordedPlan {
+                    inputs: *inputs,
+                    is_refined: *is_refined,
+                    is_provisional: *is_provisional,
+                };
+                let result = PlanResult::from_recording(recorded, plan.to_plan()?);
+                StateEvent::Planned(Box::new(result))
             }
             Self::Refused(_) => return Ok(None),
         }))
@@ -233,6 +248,9 @@ impl RecordedEvent {
             Self::PinRoomLearned(_, pins) => format!("room for {pins} pins"),
             Self::GenerationHeld(generation) => format!("generation {generation} is held"),
             Self::ElectionWon(_) => "elected".to_owned(),
+            Self::Planned { inputs, is_refined: true, .. } => {
+                format!("a refined plan for {inputs} events")
+            }
             Self::Planned { inputs, .. } => format!("a plan for {inputs} events"),
             Self::Refused(kind) => format!("{kind}, refused"),
         }

@@ -1,11 +1,14 @@
 //! The plan request under way, and the submitters that wait for its plan.
 //!
-//! The decision: one request at a time, computed beside the event loop. A receipt is sent once,
-//! with the findings of the event before those of the plan.
+//! The decision: one request at a time, computed beside the event loop. A request supersedes one for
+//! a better plan: that one's result is dropped, and the next of its kind waits until its computation
+//! has ended, so that at most one of them takes processor time beside the plan that is waited for. A
+//! receipt is sent once, with the findings of the event before those of the plan.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use topology::Finding;
@@ -18,6 +21,8 @@ use crate::state::{Effects, PlanRequest, PlanResult, SubmitReceipt};
 pub(super) struct Planner<N> {
     network: N,
     task: Option<JoinHandle<Result<PlanResult, ComputationPanicked>>>,
+    /// One permit: held while a better plan is computed.
+    refinements: Arc<Semaphore>,
     /// When and why the request under way was made.
     origin: ChangeOrigin,
     /// In the order of their events.
@@ -29,7 +34,14 @@ impl<N: SwitchNetwork> Planner<N> {
     /// An idle planner, for which at most so many events wait.
     pub(super) fn new(network: N, waiters_max: usize) -> Self {
         let origin = ChangeOrigin::new("nothing", Instant::now());
-        Self { network, task: None, origin, waiters: VecDeque::new(), waiters_max }
+        Self {
+            network,
+            task: None,
+            refinements: Arc::new(Semaphore::new(1)),
+            origin,
+            waiters: VecDeque::new(),
+            waiters_max,
+        }
     }
 
     /// Whether another event may wait for a plan. Backpressure: while none may, the loop accepts no
@@ -48,12 +60,26 @@ impl<N: SwitchNetwork> Planner<N> {
         let now = Instant::now();
         self.origin = ChangeOrigin { planning_started: Some(now), ..ChangeOrigin::new(cause, now) };
         let network = self.network.clone();
-        self.task = Some(tokio::spawn(async move {
+        let refinements = request.is_refinement().then(|| Arc::clone(&self.refinements));
+        let task = tokio::spawn(async move {
             if let Some(repair) = repair {
                 repair.await;
             }
-            network.run_blocking(move || request.compute_plan()).await
-        }));
+            let permit = match refinements {
+                Some(refinements) => refinements.acquire_owned().await.ok(),
+                None => None,
+            };
+            network
+                .run_blocking(move || {
+                    // Held to the end of the computation, even if nobody waits for it any more.
+                    let _permit = permit;
+                    request.compute_plan()
+                })
+                .await
+        });
+        if let Some(superseded) = self.task.replace(task) {
+            superseded.abort();
+        }
     }
 
     /// Waits for the plan under way; for ever where there is none.

@@ -7,14 +7,14 @@
 use std::sync::Arc;
 
 use planner::{
-    CompressionMethod, CompressionReport, Job, JobId, JobsDocument, LoadBounds, Plan, PlanReport,
-    PlannedFlow, PlannedJob, PlannedRule,
+    CompressionMethod, CompressionReport, Job, JobId, JobsDocument, LoadBounds, Plan,
+    PlanComparison, PlanEffort, PlanReport, PlannedFlow, PlannedJob, PlannedRule,
 };
 use serde::{Deserialize, Serialize};
 use topology::spec::{self, FabricDocument};
 use topology::{AvailabilityChange, Fabric, FabricParts, LinkId, LinkPath, NicId, SwitchId};
 
-use super::{PlanResult, PlanRollout, ReportedJobs, State};
+use super::{PlanResult, PlanRollout, RefinementState, ReportedJobs, State};
 use crate::pipeline::SwitchReports;
 use crate::pipelines::FabricWiring;
 use crate::policy_history::{PolicyHistory, PolicyRevision};
@@ -43,6 +43,8 @@ pub struct StateSnapshot {
     learned: u64,
     requested: Option<u64>,
     planned: u64,
+    #[serde(default)]
+    refinement: RefinementState,
     generation: u64,
     spent: u64,
     rollout: Option<RolloutRecord>,
@@ -259,6 +261,7 @@ impl StateSnapshot {
             learned: state.learned,
             requested: state.requested,
             planned: state.planned,
+            refinement: state.refinement,
             generation: state.generation,
             spent: state.spent,
             rollout: state.rollout.as_ref().map(|rollout| RolloutRecord {
@@ -300,6 +303,7 @@ impl StateSnapshot {
         state.pin_room = self.pin_room;
         (state.inputs, state.learned) = (self.inputs, self.learned);
         (state.requested, state.planned) = (self.requested, self.planned);
+        state.refinement = self.refinement;
         state.spent = self.spent;
         if let Some(rollout) = &self.rollout {
             state.rollout = Some(self.restore_rollout(&state, rollout)?);
@@ -318,15 +322,34 @@ impl StateSnapshot {
             returning: state.returning.part_set(),
             wiring: Arc::clone(&state.wiring),
             plan: Arc::new(had.plan.to_plan()?),
-            report: Arc::new(empty_report()),
+            report: Arc::new(empty_report(false)),
         })
     }
 }
 
+/// What a recording has of a plan that was computed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RecordedPlan {
+    /// How many events it took into account.
+    pub(crate) inputs: u64,
+    /// Whether candidates were compared for it.
+    pub(crate) is_refined: bool,
+    /// Whether they should have been.
+    pub(crate) is_provisional: bool,
+}
+
 impl PlanResult {
     /// A recorded result, whose request is not in the recording.
-    pub(crate) fn from_recording(inputs: u64, plan: Plan) -> Self {
-        Self { inputs, plan: Arc::new(plan), report: Arc::new(empty_report()) }
+    pub(crate) fn from_recording(recorded: RecordedPlan, plan: Plan) -> Self {
+        let RecordedPlan { inputs, is_refined, is_provisional } = recorded;
+        let effort = if is_refined { PlanEffort::Full } else { PlanEffort::Quick };
+        let report = empty_report(is_provisional);
+        Self { inputs, effort, plan: Arc::new(plan), report: Arc::new(report) }
+    }
+
+    /// Whether candidates were compared for it.
+    pub(crate) fn is_refined(&self) -> bool {
+        self.effort == PlanEffort::Full
     }
 
     /// How many events it takes into account.
@@ -384,9 +407,9 @@ fn check_change(change: &AvailabilityChange, fabric: &Fabric) -> Result<(), Snap
 }
 
 /// The report on a plan whose reasons are not recorded.
-fn empty_report() -> PlanReport {
+fn empty_report(is_provisional: bool) -> PlanReport {
     PlanReport {
-        comparison: planner::PlanComparison::default(),
+        comparison: PlanComparison { is_provisional, ..PlanComparison::default() },
         links: Vec::new(),
         compression: CompressionReport {
             method: CompressionMethod::default(),

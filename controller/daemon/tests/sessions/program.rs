@@ -11,15 +11,26 @@ pub(crate) fn installed() -> Option<PathBuf> {
     places.into_iter().find(|place| place.is_file())
 }
 
-/// Starts it without a program. Thrift gets a port of the kernel's choice, notifications stay in
-/// the process.
+/// Flags that a build without Thrift or nanomsg does not know. Thrift gets a port of the kernel's
+/// choice, notifications stay in the process.
+const OPTIONAL_FLAGS: [[&str; 2]; 2] =
+    [["--thrift-port", "0"], ["--notifications-addr", "inproc://notifications"]];
+
+/// Those of the optional flags that the program knows.
+fn known_flags(program: &Path) -> std::io::Result<Vec<&'static str>> {
+    let help = Command::new(program).arg("--help").output()?;
+    let help = String::from_utf8_lossy(&help.stdout).into_owned();
+    let known = OPTIONAL_FLAGS.iter().filter(|[flag, _]| help.contains(flag));
+    Ok(known.flatten().copied().collect())
+}
+
+/// Starts it without a program.
 pub(crate) fn start(program: &Path, device_id: u64, at: SocketAddr) -> std::io::Result<Child> {
     let [device_id, address] = [device_id.to_string(), at.to_string()];
-    let own = ["--no-p4", "--thrift-port", "0", "--device-id", &device_id];
-    let private = ["--notifications-addr", "inproc://notifications", "--"];
-    let target = ["--grpc-server-addr", &address, "--cpu-port", "255"];
+    let own = ["--no-p4", "--device-id", &device_id];
+    let target = ["--", "--grpc-server-addr", &address, "--cpu-port", "255"];
     let mut command = Command::new(program);
-    command.args(own).args(private).args(target);
+    command.args(own).args(known_flags(program)?).args(target);
     command.args(["--priority-queues", "8"]);
     command.stdin(Stdio::null()).stdout(Stdio::null());
     command.stderr(Stdio::null()).spawn()

@@ -31,12 +31,44 @@ pub(super) struct FifoWork {
     reached: Vec<u32>,
     /// Number of the present reallocation.
     pub(super) reallocation: u64,
-    shares: Vec<FifoShare>,
+    shares: Vec<GroupShare>,
+}
+
+/// The rate of the flows that only a fifo link limits, on its way to the fixed point.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct FifoShareSearch {
+    /// Bytes/s.
+    share: f64,
+    /// The last step.
+    step: f64,
+    damping: f64,
+}
+
+impl FifoShareSearch {
+    fn starting_at(share: f64) -> Self {
+        Self { share, step: 0.0, damping: 1.0 }
+    }
+
+    /// A step towards `fair`. Upward steps grow: where a low level loses on another link what a
+    /// high one gains here, each alone would be as small as the difference of the links. After a
+    /// step that went too far all are shorter.
+    fn approach(&mut self, fair: f64, capacity: f64) {
+        let missing = fair - self.share;
+        if missing.abs() <= SETTLED * capacity {
+            return;
+        }
+        if missing * self.step < 0.0 {
+            self.damping *= 0.5;
+        }
+        let goes_on = missing > 0.0 && self.step > 0.0;
+        self.step = self.damping * missing + if goes_on { self.step } else { 0.0 };
+        self.share = (self.share + self.step).clamp(0.0, capacity);
+    }
 }
 
 /// A flow group on a fifo link.
 #[derive(Debug, Clone, Copy)]
-struct FifoShare {
+struct GroupShare {
     link_level: u32,
     weight: f64,
     /// What each of its flows can use at most, bytes/s.
@@ -97,55 +129,31 @@ impl RateAllocator {
     fn offer_fifo_shares(&mut self, link: u32, limits: GroupLimits) -> bool {
         let mut shares = std::mem::take(&mut self.fifo.shares);
         self.collect_shares(link, limits, &mut shares);
-        let capacity = self.links[link as usize].capacity;
-        let fair = fair_share(capacity, &mut shares);
-        let used = |share: &FifoShare| share.weight * share.limit.min(fair);
-        let total: f64 = shares.iter().map(used).sum();
+        let of = &mut self.links[link as usize];
+        let capacity = of.capacity;
+        let fair = fair_share(capacity, &mut shares).min(capacity);
+        match limits {
+            GroupLimits::Unlimited => of.fifo_share = FifoShareSearch::starting_at(fair),
+            GroupLimits::Rates => of.fifo_share.approach(fair, capacity),
+        }
+        let share = of.fifo_share.share;
+        let used = |group: &GroupShare| group.weight * group.limit.min(share);
+        let left = (capacity - shares.iter().map(used).sum::<f64>()).max(0.0);
         let mut has_changed = false;
-        let mut next = self.links[link as usize].top_level;
+        let mut next = of.top_level;
         while next != NONE {
-            let own = shares.iter().filter(|share| share.link_level == next).map(used);
-            let offer = (capacity - total + own.sum::<f64>()).max(0.0);
-            has_changed |= match limits {
-                GroupLimits::Unlimited => self.start_fifo_offer(next, offer),
-                GroupLimits::Rates => self.approach_fifo_offer(next, offer, capacity),
-            };
+            let own = shares.iter().filter(|group| group.link_level == next).map(used);
+            has_changed |= self.set_fifo_offer(next, left + own.sum::<f64>(), SETTLED * capacity);
             next = self.link_levels[next as usize].below;
         }
         self.fifo.shares = shares;
         has_changed
     }
 
-    fn start_fifo_offer(&mut self, link_level: u32, offer: f64) -> bool {
+    /// Returns whether the offer of a level in use changed by more than a tolerance.
+    fn set_fifo_offer(&mut self, link_level: u32, offer: f64, tolerance: f64) -> bool {
         let of = &mut self.link_levels[link_level as usize];
-        of.last_step = 0.0;
-        self.set_fifo_offer(link_level, offer)
-    }
-
-    /// Takes a step towards `offer`, longer with every step upwards: where a low level loses on
-    /// another link what a high one gains here, each step alone would be as small as the difference
-    /// of the links. Never a longer one downwards: a group that got less than its share would seem
-    /// to be limited by this link.
-    fn approach_fifo_offer(&mut self, link_level: u32, offer: f64, capacity: f64) -> bool {
-        let of = &mut self.link_levels[link_level as usize];
-        let missing = offer - of.offered;
-        if missing.abs() <= SETTLED * capacity {
-            return false;
-        }
-        of.last_step = match (missing > 0.0, of.last_step > 0.0) {
-            (true, true) => missing + of.last_step,
-            // Half way back where it went too far.
-            (true, false) | (false, true) if of.last_step != 0.0 => 0.5 * missing,
-            _ => missing,
-        };
-        let next = (of.offered + of.last_step).clamp(0.0, capacity);
-        self.set_fifo_offer(link_level, next)
-    }
-
-    /// Returns whether the offer of a level in use changed.
-    fn set_fifo_offer(&mut self, link_level: u32, offer: f64) -> bool {
-        let of = &mut self.link_levels[link_level as usize];
-        if of.offered == offer {
+        if (of.offered - offer).abs() <= tolerance {
             return false;
         }
         of.offered = offer;
@@ -156,7 +164,7 @@ impl RateAllocator {
         is_used
     }
 
-    fn collect_shares(&self, link: u32, limits: GroupLimits, shares: &mut Vec<FifoShare>) {
+    fn collect_shares(&self, link: u32, limits: GroupLimits, shares: &mut Vec<GroupShare>) {
         shares.clear();
         for link_level in self.link_levels_of(link) {
             let members = &self.link_levels[link_level as usize].members;
@@ -167,14 +175,14 @@ impl RateAllocator {
                     true => f64::INFINITY,
                     false => group.rate,
                 };
-                FifoShare { link_level, weight: group.weight, limit }
+                GroupShare { link_level, weight: group.weight, limit }
             }));
         }
     }
 }
 
 /// The rate of the flows that only this link limits: max-min fairness over all. Sorts `shares`.
-fn fair_share(capacity: f64, shares: &mut [FifoShare]) -> f64 {
+fn fair_share(capacity: f64, shares: &mut [GroupShare]) -> f64 {
     shares.sort_by(|a, b| a.limit.total_cmp(&b.limit));
     let (mut left, mut weight) = (capacity, shares.iter().map(|share| share.weight).sum::<f64>());
     for share in shares.iter() {

@@ -2,6 +2,8 @@
 
 use fluid::{Engine, FluidFlow, FluidJob, JobIndex, JobPhase, RunInstant};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 
 use crate::reference::Reference;
 use crate::scenario::{engine, engine_with_fifo_links};
@@ -177,28 +179,41 @@ fn check_shares(instant: &RunInstant<'_>, case: &Case) {
     }
 }
 
-/// No link is over its capacity, and every flow has a bottleneck: a strict link as above, or a fifo
-/// link that is full and on which no flow of any level is faster. Rates are a fixed point that is
-/// approached, mostly to 0.01 %; one random network in some thousand is left 3 % off.
-fn check_fifo_shares(instant: &RunInstant<'_>, case: &Case, fifo: u32) {
+/// Whether no link is over its capacity, and every flow has a bottleneck: a strict link as above, or
+/// a fifo link that is full and on which no flow of any level is faster. To one per cent, since the
+/// fixed point is approached.
+fn are_fifo_shares_fair(instant: &RunInstant<'_>, case: &Case) -> bool {
     let flows = sending(instant.engine(), &case.jobs);
-    for (link, capacity) in (0..).zip(&case.capacity) {
-        let rates = used(&flows, link, 0);
-        assert!(rates <= capacity * (1.0 + 0.1), "link {link} is over: {rates} of {capacity}");
-    }
-    for flow in &flows {
-        let is_bottleneck = |link: &&u32| {
-            let (link, is_fifo) = (**link, **link < fifo);
-            let rivals = flows.iter().filter(|other| other.path.contains(&link));
+    let is_within = |(link, capacity): (u32, &f64)| used(&flows, link, 0) <= capacity * 1.01;
+    let has_bottleneck = |flow: &Sending| {
+        flow.path.iter().any(|link| {
+            let is_fifo = *link < FIFO;
+            let rivals = flows.iter().filter(|other| other.path.contains(link));
             let rivals = rivals.filter(|other| is_fifo || other.level == flow.level);
             let fastest = rivals.map(|other| other.rate).fold(0.0, f64::max);
             let level = if is_fifo { 0 } else { flow.level };
-            used(&flows, link, level) >= case.capacity[link as usize] * (1.0 - 0.1)
-                && flow.rate >= fastest * (1.0 - 0.1) - 1e-6
+            used(&flows, *link, level) >= case.capacity[*link as usize] * 0.99
+                && flow.rate >= fastest * 0.99 - 1e-6
+        })
+    };
+    (0..).zip(&case.capacity).all(is_within) && flows.iter().all(has_bottleneck)
+}
+
+/// The same cases in every run: the sweeps settle in nearly all networks, not in all.
+#[test]
+fn shares_of_fifo_links_are_fair_to_all_levels() {
+    let mut runner = TestRunner::deterministic();
+    let (mut instants, mut unfair) = (0, 0);
+    for _ in 0..400 {
+        let case = with_fifo_links().new_tree(&mut runner).unwrap().current();
+        let mut engine = engine_with_fifo_links(&case.capacity, FIFO, &case.jobs);
+        let mut check = |instant: &RunInstant<'_>| {
+            instants += 1;
+            unfair += u32::from(!are_fifo_shares_fair(instant, &case));
         };
-        let found = flow.path.iter().find(is_bottleneck);
-        assert!(found.is_some(), "at {} s: no bottleneck at {}", instant.seconds(), flow.rate);
+        engine.run_observed(HORIZON, &mut check).unwrap();
     }
+    assert!(instants > 10_000 && unfair * 1_000 < instants, "{unfair} of {instants} instants");
 }
 
 fn almost(found: f64, expected: f64) -> bool {
@@ -209,13 +224,6 @@ proptest! {
     #[test]
     fn shares_are_feasible_and_conserve_work(case in quiet()) {
         run_case(&case, &mut |instant: &RunInstant<'_>| check_shares(instant, &case));
-    }
-
-    #[test]
-    fn shares_of_fifo_links_are_fair_to_all_levels(case in with_fifo_links()) {
-        let mut engine = engine_with_fifo_links(&case.capacity, FIFO, &case.jobs);
-        let mut check = |instant: &RunInstant<'_>| check_fifo_shares(instant, &case, FIFO);
-        engine.run_observed(HORIZON, &mut check).unwrap();
     }
 
     #[test]

@@ -12,7 +12,7 @@ use topology::LinkPath;
 
 use crate::input::Job;
 use crate::policy::Policy;
-use crate::search::contention_group::{ContentionGroup, RoutedJob, contention_groups};
+use crate::search::contention_group::{ContentionGroup, LinkService, RoutedJob, contention_groups};
 use crate::search::group_run::{GroupRun, MeasureWindow};
 use crate::traffic::IndexedTraffic;
 
@@ -77,7 +77,7 @@ pub(crate) fn evaluate_decisions(
     let jobs: Vec<usize> = (0..traffic.jobs.len()).collect();
     let policy = Policy::default();
     let mut evaluator = GroupEvaluator::new(traffic, &policy, &jobs, u64::MAX >> 16);
-    let mut sum = DecisionValue { value: 0.0, worst_slowdown: 1.0 };
+    let mut sum = DecisionValue::NOTHING;
     for group in evaluator.contention_groups(paths) {
         let levels: Vec<u8> = group.members.iter().map(|job| levels[*job]).collect();
         // Without a bound of events only a job that the model rejects has no value.
@@ -91,6 +91,9 @@ pub(crate) fn evaluate_decisions(
 }
 
 impl DecisionValue {
+    /// No jobs.
+    pub(super) const NOTHING: Self = Self { value: 0.0, worst_slowdown: 1.0 };
+
     /// Both together, for jobs that have nothing to do with each other.
     pub(super) fn combine(self, other: Self) -> Self {
         Self {
@@ -135,7 +138,10 @@ impl<'a> GroupEvaluator<'a> {
                 }
             })
             .collect();
-        contention_groups(&routed, |link| traffic.tables.link_capacity(link))
+        contention_groups(&routed, |link| LinkService {
+            capacity: traffic.tables.link_capacity(link),
+            is_fifo: !traffic.fabric.link(link).scheduler.serves_levels(),
+        })
     }
 
     /// The most that the jobs can be worth: each as if alone on the best paths.
@@ -185,7 +191,7 @@ impl<'a> GroupEvaluator<'a> {
 
     /// The value of shares of time that `members` compute.
     fn value_of(&self, members: &[usize], busy: &[f64]) -> DecisionValue {
-        let mut sum = DecisionValue { value: 0.0, worst_slowdown: 1.0 };
+        let mut sum = DecisionValue::NOTHING;
         for (job, busy) in members.iter().zip(busy) {
             sum.value += self.worth[*job] * busy;
             let alone = self.busy_share_alone(*job);

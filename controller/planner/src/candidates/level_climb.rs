@@ -3,8 +3,10 @@
 //! A change gives one job another level or exchanges the levels of two. It is tried from one start
 //! first, and from all starts if that promises anything, so most changes cost one simulation.
 
-use super::choice::Objective;
+use std::ops::RangeInclusive;
+
 use super::group_values::{DecisionValue, GroupEvaluator};
+use super::objective::Objective;
 use crate::search::contention_group::ContentionGroup;
 
 /// Levels of the members of a group, with what they are worth.
@@ -28,7 +30,7 @@ pub(super) fn climb_levels(
     evaluator: &mut GroupEvaluator<'_>,
     objective: Objective,
     group: &ContentionGroup,
-    allowed: &[std::ops::RangeInclusive<u8>],
+    allowed: &[RangeInclusive<u8>],
     start: ValuedLevels,
 ) -> ValuedLevels {
     let changes = list_changes(allowed);
@@ -61,7 +63,7 @@ pub(super) fn climb_levels(
     best
 }
 
-fn list_changes(allowed: &[std::ops::RangeInclusive<u8>]) -> Vec<LevelChange> {
+fn list_changes(allowed: &[RangeInclusive<u8>]) -> Vec<LevelChange> {
     let mut changes = Vec::new();
     for member in 0..allowed.len() {
         let others = member + 1..allowed.len();
@@ -74,7 +76,7 @@ fn list_changes(allowed: &[std::ops::RangeInclusive<u8>]) -> Vec<LevelChange> {
 
 impl LevelChange {
     /// The levels after the change; none if nothing changes or a level is not allowed.
-    fn apply_to(self, levels: &[u8], allowed: &[std::ops::RangeInclusive<u8>]) -> Option<Vec<u8>> {
+    fn apply_to(self, levels: &[u8], allowed: &[RangeInclusive<u8>]) -> Option<Vec<u8>> {
         let mut next = levels.to_vec();
         match self {
             Self::Set { member, level } => next[member] = level,

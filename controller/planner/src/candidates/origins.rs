@@ -1,6 +1,7 @@
 //! The candidates: paths from several origins, and levels for them from several origins.
 
 use std::fmt;
+use std::rc::Rc;
 
 use topology::LinkPath;
 
@@ -11,11 +12,11 @@ use crate::levels::LevelScope;
 use crate::path_selection;
 use crate::policy::{CorrectionReference, Policy};
 use crate::previous_plan::PreviousPlan;
-use crate::search::SearchResult;
+use crate::search::{self, SearchResult};
 use crate::traffic::IndexedTraffic;
 
 /// Draws of paths by hash that stand for what ECMP may do.
-pub(super) const ECMP_DRAWS: u32 = 10;
+const ECMP_DRAWS: u32 = 10;
 
 /// A cap of the correction factor (Crux §4.2) that limits how far one job can rise above others.
 const LOW_CORRECTION_CAP: f64 = 4.0;
@@ -79,8 +80,8 @@ impl fmt::Display for LevelOrigin {
 }
 
 /// Paths of all flows with the levels that may go with them.
-#[derive(Clone, Debug)]
-pub(crate) struct CandidatePaths {
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct CandidatePaths {
     pub(super) origin: PathOrigin,
     /// By flow of the plan.
     pub(super) paths: Vec<LinkPath>,
@@ -88,53 +89,109 @@ pub(crate) struct CandidatePaths {
     pub(super) levels: Vec<(LevelOrigin, Vec<u8>)>,
 }
 
-/// All candidates but those drawn by hash, the plan in force first. `unsearched` is what path
-/// selection and ranking decided, `compared` the jobs that are decided here.
-pub(crate) fn list_candidates(
-    context: &PlanContext<'_>,
-    compared: &[usize],
-    unsearched: &SearchResult,
-    searched: &SearchResult,
-) -> Vec<CandidatePaths> {
-    let mut candidates = Vec::new();
-    candidates.extend(in_force(context, compared, unsearched));
-    let methods = ranked_levels(context, compared, &unsearched.paths);
-    candidates.push(CandidatePaths {
-        origin: PathOrigin::Selected,
-        paths: unsearched.paths.clone(),
-        levels: methods,
-    });
-    if !searched.searched.is_empty() {
-        let own = (LevelOrigin::Searched, searched.levels.clone());
-        candidates.push(CandidatePaths {
-            origin: PathOrigin::Searched,
-            paths: searched.paths.clone(),
-            levels: vec![own],
-        });
-    }
-    candidates
+/// Makes candidates when they are first needed.
+pub(super) struct CandidateBuilder<'a> {
+    context: &'a PlanContext<'a>,
+    /// The jobs that are decided by comparison.
+    compared: &'a [usize],
+    /// What path selection and ranking decided.
+    unsearched: &'a SearchResult,
+    present: Vec<Rc<CandidatePaths>>,
+    hashed: Vec<Rc<CandidatePaths>>,
 }
 
-/// The plan in force, with the decisions of the other phases for what is new; none if nothing of it
-/// is left.
+impl<'a> CandidateBuilder<'a> {
+    pub(super) fn new(
+        context: &'a PlanContext<'a>,
+        compared: &'a [usize],
+        unsearched: &'a SearchResult,
+    ) -> Self {
+        Self { context, compared, unsearched, present: Vec::new(), hashed: Vec::new() }
+    }
+
+    /// The plan in force, if there is one, and the paths of path selection.
+    pub(super) fn present(&mut self) -> &[Rc<CandidatePaths>] {
+        if self.present.is_empty() {
+            let in_force = in_force(self.context, self.compared, self.unsearched);
+            let selected = CandidatePaths {
+                origin: PathOrigin::Selected,
+                paths: self.unsearched.paths.clone(),
+                levels: ranked_levels(self.context, self.compared, &self.unsearched.paths),
+            };
+            self.present.extend(in_force.into_iter().chain([selected]).map(Rc::new));
+        }
+        &self.present
+    }
+
+    /// The result of the search in a region; none if it is too large.
+    pub(super) fn search_region(&self, region: &[usize]) -> Option<Rc<CandidatePaths>> {
+        let PlanContext { traffic, policy, previous, .. } = *self.context;
+        let regions = [region.to_vec()];
+        let found =
+            search::refine_plan(traffic, policy, previous, &regions, self.unsearched.clone());
+        (!found.searched.is_empty()).then(|| {
+            Rc::new(CandidatePaths {
+                origin: PathOrigin::Searched,
+                paths: found.paths,
+                levels: vec![(LevelOrigin::Searched, found.levels)],
+            })
+        })
+    }
+
+    /// One level on paths drawn by hash.
+    pub(super) fn hashed(&mut self) -> &[Rc<CandidatePaths>] {
+        if self.hashed.is_empty() {
+            let context = self.context;
+            let highest = context.policy.job_levels().last().copied().unwrap_or(0);
+            let levels = context.permit_levels(vec![highest; context.traffic.jobs.len()]);
+            self.hashed.extend((0..ECMP_DRAWS).map(|draw| {
+                Rc::new(CandidatePaths {
+                    origin: PathOrigin::Hashed(draw),
+                    paths: hashed_paths(context.traffic, draw),
+                    levels: vec![(LevelOrigin::Ranked(1), levels.clone())],
+                })
+            }));
+        }
+        &self.hashed
+    }
+
+    /// A draw as it is, and after the local search.
+    pub(super) fn best_draw(&mut self, draw: usize) -> [Rc<CandidatePaths>; 2] {
+        let context = self.context;
+        let drawn = Rc::clone(&self.hashed()[draw]);
+        let paths =
+            path_selection::improve_given_paths(context.traffic, &drawn.paths, context.policy);
+        let levels = ranked_levels(context, self.compared, &paths);
+        let improved = CandidatePaths { origin: PathOrigin::ImprovedHashed, paths, levels };
+        [drawn, Rc::new(improved)]
+    }
+}
+
+/// Paths and levels of the plan in force, with the decisions of the other phases for what is new;
+/// none if nothing of it is left.
+pub(super) fn decisions_in_force(
+    context: &PlanContext<'_>,
+    unsearched: &SearchResult,
+) -> Option<(Vec<LinkPath>, Vec<u8>)> {
+    let PlanContext { traffic, previous, .. } = context;
+    if (0..traffic.jobs.len()).all(|job| previous.job_level(job).is_none()) {
+        return None;
+    }
+    let kept = path_selection::usable_previous_paths(traffic, previous).into_iter();
+    let kept = kept.zip(&unsearched.paths);
+    let paths = kept.map(|(kept, chosen)| kept.unwrap_or(*chosen)).collect();
+    let jobs = unsearched.levels.iter().enumerate();
+    let levels =
+        context.permit_levels(jobs.map(|(job, new)| previous.job_level(job).unwrap_or(*new)));
+    Some((paths, levels))
+}
+
 fn in_force(
     context: &PlanContext<'_>,
     compared: &[usize],
     unsearched: &SearchResult,
 ) -> Option<CandidatePaths> {
-    let PlanContext { traffic, previous, .. } = context;
-    if compared.iter().all(|job| previous.job_level(*job).is_none()) {
-        return None;
-    }
-    let kept = path_selection::usable_previous_paths(traffic, previous);
-    let paths: Vec<LinkPath> = kept
-        .into_iter()
-        .zip(&unsearched.paths)
-        .map(|(kept, chosen)| kept.unwrap_or(*chosen))
-        .collect();
-    let jobs = unsearched.levels.iter().enumerate();
-    let levels =
-        context.permit_levels(jobs.map(|(job, new)| previous.job_level(job).unwrap_or(*new)));
+    let (paths, levels) = decisions_in_force(context, unsearched)?;
     let mut methods = vec![(LevelOrigin::InForce, levels)];
     if paths != unsearched.paths {
         methods.extend(ranked_levels(context, compared, &paths));
@@ -144,7 +201,7 @@ fn in_force(
 
 /// Levels by rank on these paths: compressed to all levels of the policy, to fewer, and by other
 /// corrections of the intensity.
-pub(super) fn ranked_levels(
+fn ranked_levels(
     context: &PlanContext<'_>,
     compared: &[usize],
     paths: &[LinkPath],
@@ -178,7 +235,7 @@ pub(super) fn ranked_levels(
 }
 
 /// Paths of all flows as a hash might choose them, in one of several draws.
-pub(super) fn hashed_paths(traffic: &IndexedTraffic<'_>, draw: u32) -> Vec<LinkPath> {
+fn hashed_paths(traffic: &IndexedTraffic<'_>, draw: u32) -> Vec<LinkPath> {
     let mut finder = LeastLoadedPath::new(traffic.fabric.switches().len());
     let flows = (0_u64..).zip(&traffic.flows);
     flows

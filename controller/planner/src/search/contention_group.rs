@@ -8,6 +8,7 @@
 //!
 //! The reduction is exact: a run of the reduced jobs gives every job the times of the full one.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use topology::LinkId;
@@ -29,21 +30,41 @@ pub struct RoutedJob<'a> {
 pub struct ContentionGroup {
     /// The jobs, as positions among all jobs, ascending.
     pub members: Vec<usize>,
-    /// Bytes/s of the links that are left.
-    capacities: Vec<f64>,
+    /// The links that are left.
+    links: Vec<LinkService>,
     /// The jobs without level and start, in the order of `members`.
     jobs: Vec<fluid::FluidJob>,
     shared_pairs: Vec<(usize, usize)>,
     signature: Vec<u32>,
 }
 
-/// The contention groups among `jobs`; a job that shares no link is a group of one. `capacity` is
-/// that of a link, in bytes/s.
+/// What the fluid model needs of a link.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinkService {
+    /// Bytes/s.
+    pub capacity: f64,
+    /// Whether it serves all levels alike.
+    pub is_fifo: bool,
+}
+
+impl LinkService {
+    /// Of two links with the same flows the one that decides: the narrower, of equals the fifo
+    /// one, which no queue at the other can make up for.
+    fn tighter(self, other: Self) -> Self {
+        match self.capacity.total_cmp(&other.capacity) {
+            Ordering::Less => self,
+            Ordering::Greater => other,
+            Ordering::Equal => Self { is_fifo: self.is_fifo || other.is_fifo, ..self },
+        }
+    }
+}
+
+/// The contention groups among `jobs`; a job that shares no link is a group of one.
 pub fn contention_groups(
     jobs: &[RoutedJob<'_>],
-    capacity: impl Fn(LinkId) -> f64,
+    service: impl Fn(LinkId) -> LinkService,
 ) -> Vec<ContentionGroup> {
-    let builder = GroupBuilder::new(jobs, &capacity);
+    let builder = GroupBuilder::new(jobs, &service);
     builder.connected_jobs().into_iter().map(|members| builder.build_group(members)).collect()
 }
 
@@ -63,12 +84,12 @@ struct RoutedFlow {
 struct GroupBuilder<'a> {
     jobs: &'a [RoutedJob<'a>],
     flows: Vec<RoutedFlow>,
-    /// Flows on each shared link, ascending, and its capacity in bytes/s.
-    shared_links: Vec<(Vec<usize>, f64)>,
+    /// Flows on each shared link, ascending, and the link.
+    shared_links: Vec<(Vec<usize>, LinkService)>,
 }
 
 impl<'a> GroupBuilder<'a> {
-    fn new(jobs: &'a [RoutedJob<'a>], capacity: &impl Fn(LinkId) -> f64) -> Self {
+    fn new(jobs: &'a [RoutedJob<'a>], service: &impl Fn(LinkId) -> LinkService) -> Self {
         let mut flows = Vec::new();
         let mut paths: Vec<&[LinkId]> = Vec::new();
         for (job, of) in jobs.iter().enumerate() {
@@ -86,32 +107,37 @@ impl<'a> GroupBuilder<'a> {
             }
         }
         let mut builder = Self { jobs, flows, shared_links: Vec::new() };
-        builder.merge_shared_links(&paths, capacity);
+        builder.merge_shared_links(&paths, service);
         builder
     }
 
     /// Finds the links of `paths` with several flows; links with the same flows become one.
-    fn merge_shared_links(&mut self, paths: &[&[LinkId]], capacity: &impl Fn(LinkId) -> f64) {
+    fn merge_shared_links(
+        &mut self,
+        paths: &[&[LinkId]],
+        service: &impl Fn(LinkId) -> LinkService,
+    ) {
         let mut users: BTreeMap<LinkId, Vec<usize>> = BTreeMap::new();
         for (flow, path) in paths.iter().enumerate() {
             for link in *path {
                 users.entry(*link).or_default().push(flow);
             }
         }
-        let mut narrowest: BTreeMap<&[usize], f64> = BTreeMap::new();
+        let mut tightest: BTreeMap<&[usize], LinkService> = BTreeMap::new();
         for (link, on) in &users {
-            let least = narrowest.entry(on).or_insert(f64::INFINITY);
-            *least = least.min(capacity(*link));
+            let link = service(*link);
+            let decides = tightest.entry(on).or_insert(link);
+            *decides = decides.tighter(link);
         }
-        for (on, capacity) in narrowest {
+        for (on, link) in tightest {
             if let [alone] = on {
-                self.flows[*alone].private_capacity = capacity;
+                self.flows[*alone].private_capacity = link.capacity;
                 continue;
             }
             for flow in on {
                 self.flows[*flow].shared_links.push(self.shared_links.len());
             }
-            self.shared_links.push((on.to_vec(), capacity));
+            self.shared_links.push((on.to_vec(), link));
         }
     }
 
@@ -129,7 +155,7 @@ impl<'a> GroupBuilder<'a> {
     /// The contention group of `members`, which share no link with other jobs.
     fn build_group(&self, members: Vec<usize>) -> ContentionGroup {
         let mut group = ContentionGroup {
-            capacities: Vec::new(),
+            links: Vec::new(),
             jobs: Vec::new(),
             shared_pairs: self.shared_pairs(&members),
             signature: Vec::new(),
@@ -170,7 +196,7 @@ impl<'a> GroupBuilder<'a> {
 
     /// Seconds of a flow that nothing disturbs.
     fn alone_seconds(&self, flow: &RoutedFlow) -> f64 {
-        let links = flow.shared_links.iter().map(|link| self.shared_links[*link].1);
+        let links = flow.shared_links.iter().map(|link| self.shared_links[*link].1.capacity);
         flow.bytes / links.fold(flow.private_capacity, f64::min)
     }
 
@@ -198,24 +224,24 @@ impl ContentionGroup {
     fn add_flow(
         &mut self,
         flow: &RoutedFlow,
-        shared: &[(Vec<usize>, f64)],
+        shared: &[(Vec<usize>, LinkService)],
         numbers: &mut BTreeMap<usize, u32>,
     ) {
         let mut path = Vec::with_capacity(flow.shared_links.len() + 1);
         for link in &flow.shared_links {
             let number = *numbers.entry(*link).or_insert_with(|| {
-                self.capacities.push(shared[*link].1);
-                to_index(self.capacities.len() - 1)
+                self.links.push(shared[*link].1);
+                to_index(self.links.len() - 1)
             });
             path.push(number);
         }
         self.extend_signature(&[u32::MAX - 1, to_index(flow.position)]);
         self.extend_signature(&path);
-        self.extend_with_capacities(&path);
-        let narrowest = flow.shared_links.iter().map(|link| shared[*link].1);
+        self.extend_with_links(&path);
+        let narrowest = flow.shared_links.iter().map(|link| shared[*link].1.capacity);
         if flow.private_capacity < narrowest.fold(f64::INFINITY, f64::min) {
-            path.push(to_index(self.capacities.len()));
-            self.capacities.push(flow.private_capacity);
+            path.push(to_index(self.links.len()));
+            self.links.push(LinkService { capacity: flow.private_capacity, is_fifo: false });
         }
         let flow = fluid::FluidFlow { path, bytes: flow.bytes };
         if let Some(job) = self.jobs.last_mut() {
@@ -223,10 +249,11 @@ impl ContentionGroup {
         }
     }
 
-    fn extend_with_capacities(&mut self, links: &[u32]) {
+    fn extend_with_links(&mut self, links: &[u32]) {
         for link in links {
-            let bits = self.capacities[*link as usize].to_bits();
-            self.extend_signature(&[(bits >> 32) as u32, bits as u32]);
+            let LinkService { capacity, is_fifo } = self.links[*link as usize];
+            let bits = capacity.to_bits();
+            self.extend_signature(&[(bits >> 32) as u32, bits as u32, u32::from(is_fifo)]);
         }
     }
 
@@ -239,9 +266,9 @@ impl ContentionGroup {
         &self.jobs
     }
 
-    /// Capacity of the links in the paths of `fluid_jobs`, bytes/s.
-    pub(super) fn capacities(&self) -> &[f64] {
-        &self.capacities
+    /// The links in the paths of `fluid_jobs`.
+    pub(super) fn links(&self) -> &[LinkService] {
+        &self.links
     }
 
     /// Number of flows of each job that the fluid model simulates.
@@ -255,13 +282,13 @@ impl ContentionGroup {
     }
 
     fn job_alone_seconds(&self, job: &fluid::FluidJob) -> f64 {
-        let mut bytes = vec![0.0; self.capacities.len()];
+        let mut bytes = vec![0.0; self.links.len()];
         for flow in &job.flows {
             for link in &flow.path {
                 bytes[*link as usize] += flow.bytes;
             }
         }
-        let seconds = bytes.iter().zip(&self.capacities).map(|(bytes, rate)| bytes / rate);
+        let seconds = bytes.iter().zip(&self.links).map(|(bytes, link)| bytes / link.capacity);
         let link = seconds.fold(0.0, f64::max);
         job.compute_seconds.max(job.overlap_from * job.compute_seconds + link)
     }

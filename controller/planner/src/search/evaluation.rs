@@ -84,7 +84,7 @@ impl<'a> PositionEvaluator<'a> {
                     .collect(),
             })
             .collect();
-        contention_groups(&jobs, |link| space.link_capacity(link))
+        contention_groups(&jobs, |link| space.link_service(link))
     }
 
     /// Contribution of a group with these `levels`; none if the budget does not suffice.

@@ -29,7 +29,10 @@ impl GroupRun {
     /// # Errors
     /// A job that the fluid model rejects.
     pub fn new(group: &ContentionGroup, starts: &[f64]) -> Result<Self, FluidError> {
-        let network = FluidNetwork::new(group.capacities().to_vec())?;
+        let links = group.links();
+        let fifo = (0..).zip(links).filter(|(_, link)| link.is_fifo).map(|(number, _)| number);
+        let capacities = links.iter().map(|link| link.capacity).collect();
+        let network = FluidNetwork::new(capacities)?.with_fifo_links(fifo);
         let mut engine = Engine::new(&network, EngineOptions::default())?;
         let jobs = group
             .fluid_jobs()

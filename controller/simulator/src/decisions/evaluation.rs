@@ -12,7 +12,9 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use planner::PlanInput;
-use planner::search::contention_group::{ContentionGroup, RoutedJob, contention_groups};
+use planner::search::contention_group::{
+    ContentionGroup, LinkService, RoutedJob, contention_groups,
+};
 use planner::search::group_run::{GroupRun, MeasureWindow};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -63,7 +65,10 @@ impl<'a> DecisionEvaluator<'a> {
         let fabric = &self.input.fabric;
         let jobs = self.input.jobs.iter().zip(paths);
         let members: Vec<RoutedJob<'_>> = jobs.map(|(job, paths)| routed_job(job, paths)).collect();
-        contention_groups(&members, |link| fabric.link(link).bandwidth.bytes_per_second())
+        contention_groups(&members, |link| LinkService {
+            capacity: fabric.link(link).bandwidth.bytes_per_second(),
+            is_fifo: !fabric.link(link).scheduler.serves_levels(),
+        })
     }
 
     /// GPUs that compute, on average, as a share of all GPUs of jobs. `levels` by job.

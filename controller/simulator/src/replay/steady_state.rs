@@ -81,8 +81,7 @@ impl<'a> GroupSimulation<'a> {
         let mut links = GroupLinks::default();
         let jobs: Vec<fluid::FluidJob> =
             members.iter().map(|m| links.fluid_job(fabric, m)).collect();
-        let mut engine =
-            Engine::new(&FluidNetwork::new(links.capacities)?, EngineOptions::default())?;
+        let mut engine = Engine::new(&links.into_network()?, EngineOptions::default())?;
         let mut grid = IterationGrid::default();
         let mut places = Vec::with_capacity(jobs.len());
         for (job, member) in jobs.iter().zip(members) {
@@ -213,9 +212,15 @@ const PRIVATE: f64 = 1e9;
 struct GroupLinks {
     numbers: BTreeMap<LinkId, u32>,
     capacities: Vec<f64>,
+    /// Those that serve all levels alike.
+    fifo: Vec<u32>,
 }
 
 impl GroupLinks {
+    fn into_network(self) -> Result<FluidNetwork, FluidError> {
+        Ok(FluidNetwork::new(self.capacities)?.with_fifo_links(self.fifo))
+    }
+
     fn fluid_job(&mut self, fabric: &Fabric, member: &JobTraffic) -> fluid::FluidJob {
         let mut flows: Vec<FluidFlow> = Vec::with_capacity(member.contended_flows.len() + 1);
         for stream in &member.contended_flows {
@@ -245,7 +250,11 @@ impl GroupLinks {
         if let Some(number) = self.numbers.get(&link) {
             return *number;
         }
-        let number = self.add_link(fabric.link(link).bandwidth.bytes_per_second());
+        let of = fabric.link(link);
+        let number = self.add_link(of.bandwidth.bytes_per_second());
+        if !of.scheduler.serves_levels() {
+            self.fifo.push(number);
+        }
         self.numbers.insert(link, number);
         number
     }

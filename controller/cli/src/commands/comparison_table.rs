@@ -1,0 +1,32 @@
+//! What a plan was chosen from, as a table.
+
+use planner::ComparisonDocument;
+
+use command_io::CommandError;
+use command_io::output;
+
+/// Prints the candidates for some jobs, the adopted one first.
+pub(crate) fn print_comparison(comparison: &ComparisonDocument) -> Result<(), CommandError> {
+    let headings = ["candidate paths", "levels", "GPU utilisation %", "worst slowdown"];
+    let mut table = output::new_table(headings);
+    for (place, candidate) in comparison.candidates.iter().enumerate() {
+        let adopted = if place == 0 { " (adopted)" } else { "" };
+        table.add_row([
+            format!("{}{adopted}", candidate.paths),
+            candidate.levels.join(", "),
+            format!("{:.2}", candidate.gpu_utilization * 100.0),
+            format!("{:.2}", candidate.worst_slowdown),
+        ]);
+    }
+    let jobs = comparison.jobs.join(", ");
+    output::print_line(format_args!("\nforecast for {jobs}\n{table}"))?;
+    if let Some(ecmp) = comparison.ecmp_utilization {
+        output::print_line(format_args!("ECMP: {:.2} % in the mean over hashes", ecmp * 100.0))?;
+    }
+    if let Some(limit) = comparison.slowdown_limit {
+        output::print_line(format_args!(
+            "no job may be more than {limit:.2} times slower than alone, twice the worst under ECMP"
+        ))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,72 @@
+//! What makes one decision better than another: value, under a floor for the slowest job.
+
+use super::group_values::DecisionValue;
+
+/// A candidate is better if it gains this share; less is noise of the evaluation.
+pub(super) const LEAST_GAIN: f64 = 1e-3;
+
+/// After the first start, candidates worse than the best by this share are not simulated again,
+const RACE_MARGIN: f64 = 0.03;
+
+/// nor those that miss the floor by more than this factor.
+const RACE_SLOWDOWN: f64 = 1.5;
+
+/// No job may be slower than the slowest under ECMP by more than this factor.
+const ECMP_SLOWDOWN_FACTOR: f64 = 2.0;
+
+/// A floor that is missed by less counts as held: the noise of the evaluation.
+const FLOOR_TOLERANCE: f64 = 0.02;
+
+/// What makes one decision better than another.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Objective {
+    /// The largest slowdown that the floor allows.
+    limit: f64,
+}
+
+impl Objective {
+    /// Value alone.
+    pub(super) const WITHOUT_FLOOR: Self = Self { limit: f64::INFINITY };
+
+    /// No job much slower than the slowest under ECMP.
+    pub(super) fn above_ecmp(worst_slowdown: f64) -> Self {
+        Self { limit: ECMP_SLOWDOWN_FACTOR * worst_slowdown }
+    }
+
+    /// The largest slowdown, if there is a floor.
+    pub(super) fn slowdown_limit(self) -> Option<f64> {
+        self.limit.is_finite().then_some(self.limit)
+    }
+
+    /// Whether `next` is better than `best` by more than noise and a price: first by the floor,
+    /// then by value.
+    pub(super) fn is_better(self, next: DecisionValue, best: DecisionValue, price: f64) -> bool {
+        let (missed, missed_best) = (self.missed_floor(next), self.missed_floor(best));
+        if missed < missed_best {
+            return true;
+        }
+        missed <= missed_best && next.value > best.value * (1.0 + LEAST_GAIN) + price
+    }
+
+    /// Whether some job is too slow.
+    pub(super) fn misses_floor(self, value: DecisionValue) -> bool {
+        self.missed_floor(value) > 0
+    }
+
+    /// The value below which a candidate cannot become the best from other starts.
+    pub(super) fn race_limit(self, firsts: impl Iterator<Item = DecisionValue>) -> f64 {
+        let holding = firsts.filter(|first| first.worst_slowdown <= self.limit);
+        holding.map(|first| first.value).fold(0.0, f64::max) * (1.0 - RACE_MARGIN)
+    }
+
+    /// Whether a candidate may be the best in the mean over all starts.
+    pub(super) fn stays_in_race(self, first: DecisionValue, least: f64) -> bool {
+        first.value >= least && first.worst_slowdown <= self.limit * RACE_SLOWDOWN
+    }
+
+    /// By what factor the floor is missed, in steps of the noise; 0 if it is held.
+    fn missed_floor(self, value: DecisionValue) -> u32 {
+        let excess = value.worst_slowdown / self.limit - 1.0;
+        (excess / FLOOR_TOLERANCE).max(0.0).min(f64::from(u32::MAX)) as u32
+    }
+}

@@ -1,0 +1,230 @@
+//! The candidates of one region: their values, and levels that are better.
+
+use std::rc::Rc;
+
+use topology::LinkPath;
+
+use super::group_values::{DecisionValue, GroupEvaluator};
+use super::level_climb::{ValuedLevels, climb_levels};
+use super::objective::{LEAST_GAIN, Objective};
+use super::origins::{CandidatePaths, LevelOrigin, PathOrigin};
+use crate::decision::PlanContext;
+use crate::search::contention_group::ContentionGroup;
+
+/// A candidate with its best levels and their value.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ValuedCandidate {
+    candidate: Rc<CandidatePaths>,
+    /// By position in the region.
+    pub(super) levels: Vec<u8>,
+    /// Where they come from, each once.
+    pub(super) level_origins: Vec<LevelOrigin>,
+    pub(super) value: DecisionValue,
+}
+
+impl ValuedCandidate {
+    /// Where its paths come from.
+    pub(super) fn origin(&self) -> PathOrigin {
+        self.candidate.origin
+    }
+
+    /// By flow of the plan.
+    pub(super) fn paths(&self) -> &[LinkPath] {
+        &self.candidate.paths
+    }
+}
+
+/// ECMP over draws of its hash.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EcmpExpectation {
+    pub(super) mean_value: f64,
+    /// Of the slowest job, the mean over draws.
+    pub(super) worst_slowdown: f64,
+    pub(super) best_draw: usize,
+}
+
+/// The contest of one region.
+pub(super) struct RegionContest<'a, 'e> {
+    context: &'a PlanContext<'a>,
+    region: &'a [usize],
+    evaluator: &'e mut GroupEvaluator<'a>,
+    objective: Objective,
+}
+
+impl<'a, 'e> RegionContest<'a, 'e> {
+    /// A contest without a floor yet.
+    pub(super) fn new(
+        context: &'a PlanContext<'a>,
+        region: &'a [usize],
+        evaluator: &'e mut GroupEvaluator<'a>,
+    ) -> Self {
+        Self { context, region, evaluator, objective: Objective::WITHOUT_FLOOR }
+    }
+
+    pub(super) fn region(&self) -> &'a [usize] {
+        self.region
+    }
+
+    pub(super) fn objective(&self) -> Objective {
+        self.objective
+    }
+
+    /// From here on, no job may be much slower than the slowest under ECMP.
+    pub(super) fn set_floor(&mut self, ecmp: &EcmpExpectation) {
+        self.objective = Objective::above_ecmp(ecmp.worst_slowdown);
+    }
+
+    /// Whether every job is as fast as alone.
+    pub(super) fn is_optimal(&self, candidate: &ValuedCandidate) -> bool {
+        candidate.value.value >= self.evaluator.upper_bound() * (1.0 - LEAST_GAIN)
+    }
+
+    /// A value as a share of the region's worth.
+    pub(super) fn utilization(&self, value: f64) -> f64 {
+        let total: f64 = self.evaluator.job_worth().iter().sum();
+        if total > 0.0 { value / total } else { 0.0 }
+    }
+
+    /// The candidates in order with their values, to the first that is optimal or for which the
+    /// budget does not suffice.
+    pub(super) fn value_candidates(
+        &mut self,
+        candidates: &[Rc<CandidatePaths>],
+    ) -> Vec<ValuedCandidate> {
+        let mut valued = Vec::new();
+        for candidate in candidates {
+            let Some(found) = self.value_candidate(candidate) else { break };
+            let is_optimal = self.is_optimal(&found);
+            valued.push(found);
+            if is_optimal {
+                break;
+            }
+        }
+        valued
+    }
+
+    /// The candidate with the best of its levels in each contention group; none if the budget does
+    /// not suffice.
+    fn value_candidate(&mut self, candidate: &Rc<CandidatePaths>) -> Option<ValuedCandidate> {
+        let mut valued = ValuedCandidate {
+            candidate: Rc::clone(candidate),
+            levels: vec![0; self.region.len()],
+            level_origins: Vec::new(),
+            value: DecisionValue::NOTHING,
+        };
+        for group in self.evaluator.contention_groups(&candidate.paths) {
+            let (origin, levels, value) = self.best_levels(&group, candidate)?;
+            valued.value = valued.value.combine(value);
+            for (position, level) in group.members.iter().zip(levels) {
+                valued.levels[*position] = level;
+            }
+            if group.members.len() > 1 && !valued.level_origins.contains(&origin) {
+                valued.level_origins.push(origin);
+            }
+        }
+        Some(valued)
+    }
+
+    /// The best levels of the candidate for a group: all from one start, then the good ones from
+    /// the others.
+    fn best_levels(
+        &mut self,
+        group: &ContentionGroup,
+        candidate: &CandidatePaths,
+    ) -> Option<(LevelOrigin, Vec<u8>, DecisionValue)> {
+        let mut racers = Vec::new();
+        for (origin, levels) in &candidate.levels {
+            let levels = self.member_levels(group, levels);
+            let first = self.evaluator.evaluate_levels(group, &levels, 0)?;
+            racers.push((*origin, levels, first));
+        }
+        let objective = self.objective;
+        let least = objective.race_limit(racers.iter().map(|racer| racer.2));
+        let stays = |(origin, _, first): &(LevelOrigin, Vec<u8>, DecisionValue)| {
+            matches!(origin, LevelOrigin::InForce | LevelOrigin::Ranked(1))
+                || objective.stays_in_race(*first, least)
+        };
+        // Of candidates that all miss the floor, all stay.
+        if racers.iter().any(stays) {
+            racers.retain(stays);
+        }
+        let mut chosen: Option<(LevelOrigin, Vec<u8>, DecisionValue)> = None;
+        for (origin, levels, _) in racers {
+            let value = self.evaluator.mean_value(group, &levels)?;
+            if chosen.as_ref().is_none_or(|best| objective.is_better(value, best.2, 0.0)) {
+                chosen = Some((origin, levels, value));
+            }
+        }
+        chosen
+    }
+
+    fn member_levels(&self, group: &ContentionGroup, levels: &[u8]) -> Vec<u8> {
+        group.members.iter().map(|position| levels[self.region[*position]]).collect()
+    }
+
+    /// What ECMP would give, each draw from another start; none if the budget does not suffice.
+    pub(super) fn expect_ecmp(&mut self, draws: &[Rc<CandidatePaths>]) -> Option<EcmpExpectation> {
+        let mut expected = EcmpExpectation { mean_value: 0.0, worst_slowdown: 0.0, best_draw: 0 };
+        let (mut best, count) = (f64::NEG_INFINITY, draws.len() as f64);
+        for (number, draw) in draws.iter().enumerate() {
+            let mut value = DecisionValue::NOTHING;
+            for group in self.evaluator.contention_groups(&draw.paths) {
+                let levels = self.member_levels(&group, &draw.levels[0].1);
+                let found = self.evaluator.evaluate_levels(&group, &levels, number as u32)?;
+                value = value.combine(found);
+            }
+            expected.mean_value += value.value / count;
+            expected.worst_slowdown += value.worst_slowdown / count;
+            if value.value > best {
+                (best, expected.best_draw) = (value.value, number);
+            }
+        }
+        Some(expected)
+    }
+
+    /// The candidate with better levels in each contention group.
+    pub(super) fn climb_candidate(&mut self, start: ValuedCandidate) -> ValuedCandidate {
+        let policy = self.context.policy;
+        let job_levels = policy.job_levels();
+        let mut climbed = ValuedCandidate {
+            level_origins: vec![LevelOrigin::Climbed],
+            value: DecisionValue::NOTHING,
+            ..start
+        };
+        for group in self.evaluator.contention_groups(&climbed.candidate.paths) {
+            let members = group.members.iter();
+            let jobs = members.clone().map(|position| self.region[*position]);
+            let jobs = jobs.map(|job| self.context.traffic.jobs[job]);
+            let allowed: Vec<_> = jobs.map(|job| policy.allowed_levels(job, &job_levels)).collect();
+            let levels: Vec<u8> = members
+                .map(|position| index_of_level(&job_levels, climbed.levels[*position]))
+                .collect();
+            // A budget that is spent leaves the rest as it was.
+            let Some(value) = self.evaluator.mean_value(&group, &levels) else { continue };
+            let from = ValuedLevels { levels, value };
+            let found = climb_levels(self.evaluator, self.objective, &group, &allowed, from);
+            climbed.value = climbed.value.combine(found.value);
+            for (position, index) in group.members.iter().zip(found.levels) {
+                climbed.levels[*position] = job_levels[usize::from(index)];
+            }
+        }
+        climbed
+    }
+
+    /// What moving from the running paths to others must gain: a share of the worth of the jobs
+    /// whose flows move.
+    pub(super) fn moving_price(&self, running: &[LinkPath], paths: &[LinkPath]) -> f64 {
+        let PlanContext { traffic, policy, previous, .. } = *self.context;
+        let moved = self.region.iter().zip(self.evaluator.job_worth()).filter(|(job, _)| {
+            let span = traffic.spans[**job].clone();
+            previous.job_level(**job).is_some() && running[span.clone()] != paths[span]
+        });
+        policy.move_gain_min * moved.map(|(_, worth)| worth).sum::<f64>()
+    }
+}
+
+/// Position of a level among those that jobs may have.
+fn index_of_level(job_levels: &[u8], level: u8) -> u8 {
+    let index = job_levels.partition_point(|given| *given < level).min(job_levels.len() - 1);
+    u8::try_from(index).unwrap_or(u8::MAX)
+}
