@@ -21,7 +21,7 @@ mod submission;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use planner::{Job, JobId, JobOverride, Plan, PlanEffort, PlanReport, Policy};
+use planner::{Job, JobId, JobOverride, Plan, PlanDepth, PlanReport, Policy};
 use serde::{Deserialize, Serialize};
 use topology::{AvailabilityChange, Fabric, Finding, SwitchId};
 
@@ -45,8 +45,8 @@ use crate::pipelines::FabricWiring;
 use crate::policy_history::{PolicyContent, PolicyHistory, PolicyRevision, RevisionMetadata};
 use crate::store::{StoreRecord, jobs_document};
 
-/// How far the plan in force is from the best that the policy's budget finds. A plan is made quickly
-/// first and improved afterwards, so that an event never waits for the search.
+/// How far the plan in force is from the best that the policy's budget finds. A plan is made
+/// quickly first and improved afterwards, so that an event never waits for the search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RefinementState {
     /// Whether candidates are still to be compared for the plan in force.
@@ -184,12 +184,12 @@ impl State {
     /// The reason for which the policy would be refused.
     pub fn preview_request(&self, content: &PolicyContent) -> Result<PlanRequest, Finding> {
         let policy = self.checked_content(content).map_err(|refused| refused.to_finding())?;
-        Ok(self.plan_request(&policy).with_full_effort())
+        Ok(self.plan_request(&policy).at_full_depth())
     }
 
-    /// The plan request of the present inputs, with full effort.
+    /// The plan request of the present inputs, of full depth.
     pub fn current_request(&self) -> PlanRequest {
-        self.plan_request(&self.policy).with_full_effort()
+        self.plan_request(&self.policy).at_full_depth()
     }
 
     /// How many events were applied.
@@ -393,7 +393,7 @@ impl State {
         self.requested = Some(self.inputs);
         self.refinement.is_requested = starts_refinement;
         let request = self.plan_request(&self.policy);
-        Some(if starts_refinement { request.with_full_effort() } else { request })
+        Some(if starts_refinement { request.at_full_depth() } else { request })
     }
 
     /// The quick plan request of the present inputs under this policy.
@@ -404,7 +404,7 @@ impl State {
             jobs: self.running_jobs(),
             policy: self.effective_policy(policy),
             previous: self.previous_plan(),
-            effort: PlanEffort::Quick,
+            depth: PlanDepth::Quick,
         }
     }
 

@@ -19,7 +19,7 @@ mod group_values;
 mod level_climb;
 mod objective;
 mod origins;
-mod region_contest;
+mod region_evaluation;
 
 pub use self::choice::{CandidateOutcome, PlanComparison, RegionComparison};
 pub(crate) use self::choice::{ComparisonInputs, adopt_best, keep_in_force};

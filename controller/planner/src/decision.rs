@@ -8,6 +8,7 @@
 use topology::LinkPath;
 
 use crate::candidates::{self, ComparisonInputs, PlanComparison};
+use crate::input_digest::{self, ComparedInputs};
 use crate::job_ranking::JobRanking;
 use crate::levels::LevelScope;
 use crate::plan::{PhaseResults, Plan};
@@ -21,12 +22,14 @@ use crate::{path_selection, pins};
 
 /// How much a plan may cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PlanEffort {
+pub enum PlanDepth {
     /// What runs keeps its paths and levels, new jobs get theirs by rank; nothing is simulated.
     Quick,
     /// Candidates are compared, as the policy's budget allows.
     #[default]
     Full,
+    /// They were compared for these inputs already: the plan in force is kept.
+    Compared,
 }
 
 /// Input of a plan, apart from paths.
@@ -35,7 +38,7 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) previous: &'a PreviousPlan<'a>,
     pub(crate) corrections: &'a CorrectionCache,
-    pub(crate) effort: PlanEffort,
+    pub(crate) depth: PlanDepth,
 }
 
 /// A plan with the ranking of its jobs.
@@ -49,9 +52,25 @@ pub(crate) struct DecidedPlan {
 }
 
 impl PlanContext<'_> {
+    /// The context in which the plan in force is kept if it was compared for these very inputs.
+    pub(crate) fn unless_compared(self, in_force: Option<&Plan>) -> Self {
+        let compared = in_force.and_then(|plan| plan.compared_inputs.0);
+        match self.depth {
+            PlanDepth::Full if compared.is_some() && compared == Some(self.digest()) => {
+                Self { depth: PlanDepth::Compared, ..self }
+            }
+            _ => self,
+        }
+    }
+
+    fn digest(&self) -> u64 {
+        let jobs = self.traffic.jobs.iter().copied();
+        input_digest::digest_inputs(self.traffic.fabric, jobs, self.policy)
+    }
+
     /// The plan on `paths`, by flow; its generation is for [`Plan::succeeding`].
     pub(crate) fn decide_plan(&self, paths: Vec<LinkPath>) -> DecidedPlan {
-        let Self { traffic, policy, previous, corrections, effort } = *self;
+        let Self { traffic, policy, previous, corrections, depth } = *self;
         // Crux §4.2 and §4.3: the corrected intensity on those paths is the priority; then few
         // levels for many priorities, separated where it matters most.
         let mut ranking = JobRanking::new(traffic, &paths, policy, corrections);
@@ -68,9 +87,9 @@ impl PlanContext<'_> {
             regions: &regions,
             events_per_job: search::budget_per_job(traffic, policy),
         };
-        let comparison = match effort {
-            PlanEffort::Full => candidates::adopt_best(inputs, &mut found),
-            PlanEffort::Quick => candidates::keep_in_force(inputs, &mut found),
+        let comparison = match depth {
+            PlanDepth::Full => candidates::adopt_best(inputs, &mut found),
+            PlanDepth::Quick | PlanDepth::Compared => candidates::keep_in_force(inputs, &mut found),
         };
         let is_compared = !found.searched.is_empty();
         // Demands depend on the paths, so other paths ask for a new ranking.
@@ -90,7 +109,10 @@ impl PlanContext<'_> {
             numbers: previous.job_numbers(),
             rules: policy.planned_rules(traffic.fabric, &traffic.jobs),
         };
-        let plan = decisions.build_plan(&pinned, policy.levels);
+        let mut plan = decisions.build_plan(&pinned, policy.levels);
+        if depth != PlanDepth::Quick && !regions.is_empty() {
+            plan.compared_inputs = ComparedInputs(Some(self.digest()));
+        }
         DecidedPlan { plan, ranking, comparison, is_compared }
     }
 

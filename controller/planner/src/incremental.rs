@@ -11,7 +11,7 @@ use std::sync::Arc;
 use topology::Fabric;
 
 use crate::candidates::PlanComparison;
-use crate::decision::{PlanContext, PlanEffort};
+use crate::decision::{PlanContext, PlanDepth};
 use crate::input::{Job, JobId, PlanInput};
 use crate::job_ranking::JobRanking;
 use crate::path_selection::{self, PathAssignment};
@@ -68,8 +68,9 @@ impl IncrementalPlanner {
             policy,
             previous: &in_force,
             corrections: &corrections,
-            effort: PlanEffort::Full,
+            depth: PlanDepth::Full,
         };
+        let context = context.unless_compared(previous);
         let decided = context.decide_plan(assignment.paths_of(0..traffic.jobs.len()));
         let members = traffic.jobs.iter().zip(&traffic.routes).enumerate();
         let jobs = members.map(|(job_slot, (job, routes))| {
@@ -105,7 +106,7 @@ impl IncrementalPlanner {
             policy: &self.policy,
             previous: &in_force,
             corrections: &self.corrections,
-            effort: PlanEffort::Full,
+            depth: PlanDepth::Full,
         };
         let paths: Vec<_> = self.plan.flows.iter().map(|flow| flow.links).collect();
         let ranking = JobRanking::new(&traffic, &paths, &self.policy, &self.corrections);
@@ -156,8 +157,9 @@ impl IncrementalPlanner {
             policy: &self.policy,
             previous: &in_force,
             corrections: &self.corrections,
-            effort: PlanEffort::Full,
+            depth: PlanDepth::Full,
         };
+        let context = context.unless_compared(Some(&self.plan));
         let decided = context.decide_plan(self.assignment.paths_of(job_slots));
         let plan = decided.plan.succeeding(Some(&self.plan));
         self.previous = Some(std::mem::replace(&mut self.plan, plan));

@@ -13,6 +13,7 @@ mod decision;
 mod fluid_network;
 mod incremental;
 mod input;
+mod input_digest;
 mod intensity;
 mod job_ranking;
 mod jobs_document;
@@ -40,10 +41,11 @@ pub use candidates::{
 };
 pub use capabilities::{PinGranularity, SwitchCapabilities};
 pub use contention::{ContentionDag, ContentionEdge};
-pub use decision::PlanEffort;
+pub use decision::PlanDepth;
 pub use fluid_network::fluid_network;
 pub use incremental::{IncrementalPlanner, JobEventError};
 pub use input::{Flow, Job, JobId, PlanInput};
+pub use input_digest::ComparedInputs;
 pub use job_ranking::RoutedInput;
 pub use jobs_document::{
     CollectiveDocument, CollectiveKind, FlowDocument, JobDocument, JobsDocument, ResolvedJobs,
@@ -73,16 +75,15 @@ use crate::traffic::IndexedTraffic;
 /// unless something is gained. If nothing differs from it, it is returned as it is, generation
 /// included.
 pub fn plan(input: &PlanInput, policy: &Policy, previous: Option<&Plan>) -> (Plan, PlanReport) {
-    plan_with_effort(input, policy, previous, PlanEffort::Full)
+    plan_to_depth(input, policy, previous, PlanDepth::Full)
 }
 
-/// As [`plan`], for as much as it may cost. A quick plan says in its report whether one with full
-/// effort may be better.
-pub fn plan_with_effort(
+/// As [`plan`], or quickly; the report of a quick plan says whether a full one may be better.
+pub fn plan_to_depth(
     input: &PlanInput,
     policy: &Policy,
     previous: Option<&Plan>,
-    effort: PlanEffort,
+    depth: PlanDepth,
 ) -> (Plan, PlanReport) {
     let traffic = IndexedTraffic::new(input);
     let in_force = PreviousPlan::new(&traffic, previous);
@@ -94,8 +95,9 @@ pub fn plan_with_effort(
         policy,
         previous: &in_force,
         corrections: &CorrectionCache::default(),
-        effort,
+        depth,
     };
+    let context = context.unless_compared(previous);
     let decided = context.decide_plan(assignment.paths_of(0..traffic.jobs.len()));
     let plan = decided.plan.succeeding(previous);
     let report = context.build_report(&plan, &decided.ranking, decided.comparison);

@@ -6,6 +6,7 @@
 use topology::{LinkPath, NicId};
 
 use crate::input::JobId;
+use crate::input_digest::ComparedInputs;
 use crate::intensity::NetworkDemand;
 use crate::priority::JobPriority;
 use crate::traffic::IndexedTraffic;
@@ -79,6 +80,8 @@ pub struct Plan {
     pub flows: Vec<PlannedFlow>,
     /// Jobs of all other flows; the first rule that matches counts, and these flows have no paths.
     pub rules: Vec<PlannedRule>,
+    /// The inputs for which it was compared with its alternatives.
+    pub compared_inputs: ComparedInputs,
 }
 
 impl Plan {
@@ -137,6 +140,7 @@ impl PhaseResults<'_> {
                 })
                 .collect(),
             rules: self.rules.clone(),
+            compared_inputs: ComparedInputs::default(),
         }
     }
 

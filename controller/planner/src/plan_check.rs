@@ -99,7 +99,8 @@ fn path_problem(fabric: &Fabric, flow: &PlannedFlow) -> Option<&'static str> {
     (!all_usable).then_some("takes a link that failed or is drained")
 }
 
-/// On no link is a job served before one of higher priority, unless policy says so.
+/// On no link that knows levels is a job served before one of higher priority, unless policy says
+/// so.
 fn check_order_on_links(input: &PlanInput, policy: &Policy, plan: &Plan) -> Vec<Finding> {
     let is_free = free_jobs(input, policy, plan);
     let bytes = bytes_by_flow(input);
@@ -108,7 +109,9 @@ fn check_order_on_links(input: &PlanInput, policy: &Policy, plan: &Plan) -> Vec<
         let id = plan.jobs[flow.job].id.as_str();
         let sent = bytes.get(&(id, flow.src, flow.dst, flow.udp_src_port));
         if sent.is_some_and(|bytes| *bytes > 0.0) {
-            for link in &flow.links {
+            let serves_levels =
+                |link: &&LinkId| input.fabric.link(**link).scheduler.serves_levels();
+            for link in flow.links.iter().filter(serves_levels) {
                 on_link.entry(*link).or_default().insert((plan.jobs[flow.job].rank, flow.job));
             }
         }

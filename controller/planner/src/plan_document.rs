@@ -11,6 +11,7 @@ use topology::{Fabric, Finding, HostId, LinkId, LinkPath, NicId};
 
 use crate::candidates::{CandidateOutcome, RegionComparison};
 use crate::input::JobId;
+use crate::input_digest::ComparedInputs;
 use crate::plan::{Plan, PlannedFlow, PlannedJob, PlannedRule};
 use crate::policy::CompressionMethod;
 use crate::report::PlanReport;
@@ -57,7 +58,7 @@ pub struct ComparisonDocument {
     pub slowdown_limit: Option<f64>,
 }
 
-/// A candidate plan.
+/// Where the decisions of a candidate come from, and what they are worth.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CandidateDocument {
@@ -265,7 +266,10 @@ impl PlanDocument {
             })
             .collect();
         let levels = self.compression.levels;
-        (Plan { generation: self.generation, levels, jobs, flows, rules }, findings)
+        // Whoever restores a plan may have edited it: it is compared again.
+        let compared_inputs = ComparedInputs::default();
+        let generation = self.generation;
+        (Plan { generation, levels, jobs, flows, rules, compared_inputs }, findings)
     }
 }
 

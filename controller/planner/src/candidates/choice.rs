@@ -6,8 +6,8 @@ use topology::LinkPath;
 
 use super::group_values::GroupEvaluator;
 use super::origins::{self, CandidateBuilder, CandidatePaths, LevelOrigin, PathOrigin};
-use super::region_contest::{EcmpExpectation, RegionContest, ValuedCandidate};
-use crate::decision::PlanContext;
+use super::region_evaluation::{EcmpExpectation, RegionEvaluation, ValuedCandidate};
+use crate::decision::{PlanContext, PlanDepth};
 use crate::search::SearchResult;
 
 /// Candidates of one region and what each was worth.
@@ -41,7 +41,7 @@ pub struct CandidateOutcome {
 pub struct PlanComparison {
     /// Regions with several jobs.
     pub regions: Vec<RegionComparison>,
-    /// Whether there are such regions and nothing was compared yet: a plan with full effort may be
+    /// Whether there are such regions and nothing was compared yet: a plan of full depth may be
     /// better.
     pub is_provisional: bool,
 }
@@ -70,8 +70,10 @@ pub(crate) fn adopt_best(
     for region in regions {
         let mut evaluator =
             GroupEvaluator::new(context.traffic, context.policy, region, events_per_job);
-        let contest = RegionContest::new(context, region, &mut evaluator);
-        let Some(found) = decide_region(contest, &mut candidates) else {
+        let evaluation = RegionEvaluation::new(context, region, &mut evaluator);
+        let free = region.iter().copied().filter(|job| !context.bounds_level(*job));
+        decided.searched.push(free.collect());
+        let Some(found) = decide_region(evaluation, &mut candidates) else {
             continue;
         };
         for (position, job) in region.iter().enumerate() {
@@ -79,8 +81,6 @@ pub(crate) fn adopt_best(
             let span = context.traffic.spans[*job].clone();
             decided.paths[span.clone()].copy_from_slice(&found.adopted.paths()[span]);
         }
-        let free = region.iter().copied().filter(|job| !context.bounds_level(*job));
-        decided.searched.push(free.collect());
         comparison.regions.push(found.comparison);
     }
     comparison
@@ -103,7 +103,8 @@ pub(crate) fn keep_in_force(
             decided.searched.push(free.collect());
         }
     }
-    PlanComparison { regions: Vec::new(), is_provisional: !regions.is_empty() }
+    let is_provisional = context.depth == PlanDepth::Quick && !regions.is_empty();
+    PlanComparison { regions: Vec::new(), is_provisional }
 }
 
 /// The result of a region.
@@ -114,22 +115,22 @@ struct RegionDecision {
 
 /// The best candidate for a region; none if the budget does not suffice for the first.
 fn decide_region(
-    mut contest: RegionContest<'_, '_>,
+    mut evaluation: RegionEvaluation<'_, '_>,
     candidates: &mut CandidateBuilder<'_>,
 ) -> Option<RegionDecision> {
     let mut present = candidates.present().to_vec();
-    let mut valued = contest.value_candidates(&present);
+    let mut valued = evaluation.value_candidates(&present);
     let mut ecmp = None;
-    if !valued.is_empty() && !valued.iter().any(|next| contest.is_optimal(next)) {
-        present.extend(candidates.search_region(contest.region()));
-        ecmp = compare_with_ecmp(&mut contest, candidates, &present, &mut valued);
+    if !valued.is_empty() && !valued.iter().any(|next| evaluation.is_optimal(next)) {
+        present.extend(candidates.search_region(evaluation.region()));
+        ecmp = compare_with_ecmp(&mut evaluation, candidates, &present, &mut valued);
     }
-    let adopted = choose_adopted(&contest, &valued)?.clone();
+    let adopted = choose_adopted(&evaluation, &valued)?.clone();
     let comparison = RegionComparison {
-        jobs: contest.region().to_vec(),
-        candidates: list_outcomes(&contest, &adopted, &valued),
-        ecmp_utilization: ecmp.map(|expected| contest.utilization(expected.mean_value)),
-        slowdown_limit: contest.objective().slowdown_limit(),
+        jobs: evaluation.region().to_vec(),
+        candidates: list_outcomes(&evaluation, &adopted, &valued),
+        ecmp_utilization: ecmp.map(|expected| evaluation.utilization(expected.mean_value)),
+        slowdown_limit: evaluation.objective().slowdown_limit(),
     };
     Some(RegionDecision { adopted, comparison })
 }
@@ -137,19 +138,19 @@ fn decide_region(
 /// Values all candidates, those drawn by hash among them, under the floor that ECMP sets. None if
 /// the budget does not suffice for ECMP.
 fn compare_with_ecmp(
-    contest: &mut RegionContest<'_, '_>,
+    evaluation: &mut RegionEvaluation<'_, '_>,
     candidates: &mut CandidateBuilder<'_>,
     present: &[Rc<CandidatePaths>],
     valued: &mut Vec<ValuedCandidate>,
 ) -> Option<EcmpExpectation> {
-    let unbounded = contest.value_candidates(present);
-    let expected = contest.expect_ecmp(candidates.hashed())?;
-    contest.set_floor(&expected);
+    let unbounded = evaluation.value_candidates(present);
+    let expected = evaluation.expect_ecmp(candidates.hashed())?;
+    evaluation.set_floor(&expected);
     let drawn = candidates.best_draw(expected.best_draw);
     let all: Vec<_> = present.iter().cloned().chain(drawn).collect();
     // Under the floor, other levels may be better.
-    *valued = contest.value_candidates(&all);
-    let climbed = climb_best(contest, unbounded, valued);
+    *valued = evaluation.value_candidates(&all);
+    let climbed = climb_best(evaluation, unbounded, valued);
     valued.extend(climbed);
     Some(expected)
 }
@@ -158,11 +159,11 @@ fn compare_with_ecmp(
 /// paths, for between both may lie what no ranking has. The plan in force is left as it is, so that
 /// planning again from its own result changes nothing.
 fn climb_best(
-    contest: &mut RegionContest<'_, '_>,
+    evaluation: &mut RegionEvaluation<'_, '_>,
     unbounded: Vec<ValuedCandidate>,
     valued: &[ValuedCandidate],
 ) -> Vec<ValuedCandidate> {
-    let objective = contest.objective();
+    let objective = evaluation.objective();
     let new = valued.iter().filter(|next| next.origin() != PathOrigin::InForce);
     let best = new.reduce(|best, next| match objective.is_better(next.value, best.value, 0.0) {
         true => next,
@@ -172,21 +173,22 @@ fn climb_best(
         .into_iter()
         .filter(|next| next.origin() != PathOrigin::InForce && objective.misses_floor(next.value));
     let starts = best.cloned().into_iter().chain(starving);
-    starts.map(|start| contest.climb_candidate(start)).collect()
+    starts.map(|start| evaluation.climb_candidate(start)).collect()
 }
 
 /// The candidate to adopt: the best one, but the plan in force unless the best gains the price of
 /// the flows that it moves.
 fn choose_adopted<'v>(
-    contest: &RegionContest<'_, '_>,
+    evaluation: &RegionEvaluation<'_, '_>,
     valued: &'v [ValuedCandidate],
 ) -> Option<&'v ValuedCandidate> {
     let (first, rest) = valued.split_first()?;
     let in_force = (first.origin() == PathOrigin::InForce).then(|| first.paths());
-    let price =
-        |paths: &[LinkPath]| in_force.map_or(0.0, |running| contest.moving_price(running, paths));
+    let price = |paths: &[LinkPath]| {
+        in_force.map_or(0.0, |running| evaluation.moving_price(running, paths))
+    };
     Some(rest.iter().fold(first, |best, next| {
-        match contest.objective().is_better(next.value, best.value, price(next.paths())) {
+        match evaluation.objective().is_better(next.value, best.value, price(next.paths())) {
             true => next,
             false => best,
         }
@@ -194,14 +196,14 @@ fn choose_adopted<'v>(
 }
 
 fn list_outcomes(
-    contest: &RegionContest<'_, '_>,
+    evaluation: &RegionEvaluation<'_, '_>,
     adopted: &ValuedCandidate,
     valued: &[ValuedCandidate],
 ) -> Vec<CandidateOutcome> {
     let outcome = |candidate: &ValuedCandidate| CandidateOutcome {
         paths: candidate.origin(),
         levels: candidate.level_origins.clone(),
-        gpu_utilization: contest.utilization(candidate.value.value),
+        gpu_utilization: evaluation.utilization(candidate.value.value),
         worst_slowdown: candidate.value.worst_slowdown,
     };
     let others = valued.iter().filter(|candidate| *candidate != adopted);

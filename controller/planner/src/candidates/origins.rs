@@ -45,9 +45,9 @@ pub enum LevelOrigin {
     Searched,
     /// Crux §4.2 and §4.3: by corrected intensity, compressed to so many levels.
     Ranked(u8),
-    /// The same with a correction factor of at most 4.
+    /// As `Ranked` on all levels, with a correction factor of at most 4.
     LowCorrection,
-    /// The same corrected against all contenders of a job (Crux §7.1).
+    /// As `Ranked` on all levels, corrected against all contenders of a job (Crux §7.1).
     Contenders,
     /// The best of the others, changed job by job while the fluid model finds that better.
     Climbed,

@@ -112,8 +112,13 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
                 fairness: if fairness < 0.5 { 0.0 } else { fairness },
                 move_gain_min: gain,
                 max_pins_per_switch: pins,
-                // What a search of twelve jobs must at least have, and seldom, for the time.
-                search_events: if pins < 5 { 512_000 } else { 0 },
+                // Seldom, for the time: what a search of twelve jobs must at least have, and less,
+                // with which candidates are only compared.
+                search_events: match pins {
+                    0 => 512_000,
+                    1..5 => 32_000,
+                    _ => 0,
+                },
                 overrides,
                 ..Policy::default()
             }

@@ -14,9 +14,9 @@ const NIC_GBPS: f64 = 200.0;
 
 /// Case `number` of the run of that `seed`; every case has a random stream of its own.
 ///
-/// 2 to 4 leaves, 1 to 4 spines, 2 to 4 hosts of 8 GPUs with 1 to 4 NICs under each leaf, uplinks of
-/// 0.5 to 2 times the NIC. A job is a ring over 2 to 6 hosts and over some of their NICs, with 1 or
-/// 2 connections from each; GPUs and NICs are shared without regard to other jobs. Communication
+/// 2 to 4 leaves, 1 to 4 spines, 2 to 4 hosts of 8 GPUs with 1 to 4 NICs under each leaf, uplinks
+/// of 0.5 to 2 times the NIC. A job is a ring over 2 to 6 hosts and over some of their NICs, with 1
+/// or 2 connections from each; GPUs and NICs are shared without regard to other jobs. Communication
 /// alone takes 0.1 to 1.5 times as long as computation.
 pub fn generate_contended_case(seed: u64, number: u32) -> PlanInput {
     let mut random = ChaCha8Rng::seed_from_u64(seed);

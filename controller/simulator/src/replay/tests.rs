@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use fluid::{Engine, EngineOptions, FluidNetwork, JobIndex, MAX_SECONDS};
+use fluid::{Engine, EngineOptions, JobIndex, MAX_SECONDS};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use topology::LinkId;
@@ -192,9 +192,7 @@ struct Exact<'a> {
 
 impl<'a> Exact<'a> {
     fn new(setup: &'a ReplaySetup) -> Self {
-        let links = setup.fabric.links().iter();
-        let capacities = links.map(|link| link.bandwidth.bytes_per_second());
-        let network = FluidNetwork::new(capacities.collect()).unwrap();
+        let network = planner::fluid_network(&setup.fabric).unwrap();
         Self {
             setup,
             replay: TraceReplay::new(setup).unwrap(),

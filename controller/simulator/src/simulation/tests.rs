@@ -46,7 +46,7 @@ fn a_job_alone_takes_its_closed_form_under_every_scheduler() {
 
 /// Two jobs that send from h1 at the same time: 1 s of computation, then 0.5 s alone.
 fn pair() -> TestInput {
-    TestInput::on_lab_fabric().with_job("a", &[("h1", "h4")]).with_job("b", &[("h1", "h5")])
+    TestInput::on_lab_fabric().with_job("a", &[("h4", "h1")]).with_job("b", &[("h5", "h1")])
 }
 
 #[test]

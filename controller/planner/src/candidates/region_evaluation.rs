@@ -43,16 +43,16 @@ pub(super) struct EcmpExpectation {
     pub(super) best_draw: usize,
 }
 
-/// The contest of one region.
-pub(super) struct RegionContest<'a, 'e> {
+/// The evaluation of one region.
+pub(super) struct RegionEvaluation<'a, 'e> {
     context: &'a PlanContext<'a>,
     region: &'a [usize],
     evaluator: &'e mut GroupEvaluator<'a>,
     objective: Objective,
 }
 
-impl<'a, 'e> RegionContest<'a, 'e> {
-    /// A contest without a floor yet.
+impl<'a, 'e> RegionEvaluation<'a, 'e> {
+    /// A evaluation without a floor yet.
     pub(super) fn new(
         context: &'a PlanContext<'a>,
         region: &'a [usize],

@@ -1,0 +1,59 @@
+//! A digest of everything that a plan is computed from, so that a plan which was compared with its
+//! alternatives for these very inputs is not compared again.
+//!
+//! A comparison from the plan in force may find what one from scratch did not: other paths to
+//! improve and other levels to climb from. Planning again from a plan's own result must change
+//! nothing all the same.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use topology::Fabric;
+
+use crate::input::Job;
+use crate::policy::Policy;
+
+/// The inputs for which a plan was compared with its alternatives; no decision, and so equal to any
+/// other.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ComparedInputs(pub Option<u64>);
+
+impl PartialEq for ComparedInputs {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+/// The digest of inputs; equal inputs have equal digests in every run.
+pub(crate) fn digest_inputs<'a>(
+    fabric: &Fabric,
+    jobs: impl Iterator<Item = &'a Job>,
+    policy: &Policy,
+) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hash_fabric(fabric, &mut hasher);
+    format!("{policy:?}").hash(&mut hasher);
+    let mut jobs: Vec<&Job> = jobs.collect();
+    jobs.sort_by(|a, b| a.id.cmp(&b.id));
+    jobs.into_iter().for_each(|job| hash_job(job, &mut hasher));
+    hasher.finish()
+}
+
+fn hash_fabric(fabric: &Fabric, hasher: &mut DefaultHasher) {
+    fabric.name().hash(hasher);
+    for id in fabric.link_ids() {
+        let link = fabric.link(id);
+        (link.from, link.to, fabric.is_usable(id)).hash(hasher);
+        link.bandwidth.bytes_per_second().to_bits().hash(hasher);
+        link.scheduler.serves_levels().hash(hasher);
+    }
+}
+
+fn hash_job(job: &Job, hasher: &mut DefaultHasher) {
+    (&job.id, &job.tenant, &job.gpus).hash(hasher);
+    let numbers =
+        [job.flop_per_iteration, job.compute_seconds, job.overlap_from, job.recent_slowdown];
+    numbers.map(f64::to_bits).hash(hasher);
+    for flow in &job.flows {
+        (flow.src, flow.dst, flow.bytes.to_bits(), flow.udp_src_port).hash(hasher);
+    }
+}
