@@ -3,6 +3,7 @@
 //! [`simulator::contention`] draws the cases and decides each in all ways; here many are tried at a
 //! time ([`parallel_cases`]) and put before people.
 
+use planner::Policy;
 use schemars::JsonSchema;
 use serde::Serialize;
 use simulator::contention::{
@@ -107,7 +108,8 @@ struct RawCase<'a> {
 pub(crate) fn run_contention(args: &ContentionArgs) -> Result<(), CommandError> {
     let examined = parallel_cases::run_cases(args.cases, |number| {
         let number = args.first.saturating_add(number);
-        examine_contended_case(number, &generate_contended_case(args.seed, number), args.budgets)
+        let input = generate_contended_case(args.seed, number);
+        examine_contended_case(number, &input, &Policy::default(), args.budgets)
     });
     files::write_requested(args.raw.as_deref(), || raw_json(&examined))?;
     let summary = ContentionSummary::new(args.seed, &examined);
