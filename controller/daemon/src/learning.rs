@@ -3,7 +3,7 @@
 //! A leaf sends a digest for a packet of an admitted host that no pin and no class row matches,
 //! within a rate for each port, and repeats it only after an acknowledgement.
 //! [`LearnedFlowTable`] keeps what is reported within bounds, [`AckSchedule`] delays the
-//! acknowledgements so that each flow is reported once in an interval, and [`FlowLearner`] is the
+//! acknowledgements so that each flow is reported once in an interval, and `FlowLearner` is the
 //! task around both. The decision: a host decides what its flows are called, so every bound is one
 //! of its port, and no flow of another port is lost to them.
 
