@@ -18,9 +18,9 @@ use switch::{DeviceConfig, EmulatedNetworkBuilder, Program};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
-type Failure = Box<dyn Error>;
+type PlayError = Box<dyn Error>;
 
-fn main() -> Result<(), Failure> {
+fn main() -> Result<(), PlayError> {
     let mut arguments: Vec<PathBuf> = env::args().skip(1).map(PathBuf::from).collect();
     let is_served = arguments.first().is_some_and(|first| first.as_os_str() == "--p4runtime");
     if is_served {
@@ -41,7 +41,7 @@ fn main() -> Result<(), Failure> {
 
 fn play_all(
     pairs: &[(PathBuf, PathBuf)],
-    play: fn(&Path, &Path) -> Result<(), Failure>,
+    play: fn(&Path, &Path) -> Result<(), PlayError>,
     results: &mut impl Write,
 ) -> io::Result<()> {
     let mut passed = 0;
@@ -54,7 +54,7 @@ fn play_all(
     writeln!(results, "{passed} of {} cases pass", pairs.len())
 }
 
-fn cases_in(folder: &Path) -> Result<Vec<(PathBuf, PathBuf)>, Failure> {
+fn cases_in(folder: &Path) -> Result<Vec<(PathBuf, PathBuf)>, PlayError> {
     let mut cases = Vec::new();
     for entry in fs::read_dir(folder)? {
         let case = entry?.path();
@@ -67,12 +67,12 @@ fn cases_in(folder: &Path) -> Result<Vec<(PathBuf, PathBuf)>, Failure> {
     Ok(cases)
 }
 
-fn play_in_memory(program: &Path, case: &Path) -> Result<(), Failure> {
+fn play_in_memory(program: &Path, case: &Path) -> Result<(), PlayError> {
     let program = Arc::new(Program::from_json(&fs::read(program)?)?);
     Ok(StfCase::parse(&fs::read_to_string(case)?)?.run_on(&program)?)
 }
 
-fn play_served(program: &Path, case: &Path) -> Result<(), Failure> {
+fn play_served(program: &Path, case: &Path) -> Result<(), PlayError> {
     let json = fs::read(program)?;
     let info = fs::read_to_string(program.with_extension("p4info.txtpb"))?;
     let config = ForwardingPipelineConfig {
@@ -94,7 +94,7 @@ fn play_served(program: &Path, case: &Path) -> Result<(), Failure> {
     let program = Program::from_json(&json)?;
     let address = server.local_addr().to_string();
     let target = P4RuntimeTarget::start(runtime.handle(), &address, device, &program, config);
-    Ok(case.run_against(&program, &mut target.map_err(|error| error as Failure)?)?)
+    Ok(case.run_against(&program, &mut target.map_err(|error| error as PlayError)?)?)
 }
 
 fn chain(error: &dyn Error) -> String {

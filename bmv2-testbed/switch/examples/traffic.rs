@@ -56,9 +56,9 @@ struct Received {
     bytes: u64,
 }
 
-type Failure = Box<dyn Error + Send + Sync>;
+type TrafficError = Box<dyn Error + Send + Sync>;
 
-fn main() -> Result<(), Failure> {
+fn main() -> Result<(), TrafficError> {
     let order: Order = serde_json::from_reader(std::io::stdin())?;
     let stop = Arc::new(AtomicBool::new(false));
     let start = Instant::now();
@@ -93,7 +93,7 @@ fn main() -> Result<(), Failure> {
 }
 
 /// Sends at a constant rate until the end; how many packets.
-fn send(sender: &Sender, start: Instant, end: Instant) -> Result<u64, Failure> {
+fn send(sender: &Sender, start: Instant, end: Instant) -> Result<u64, TrafficError> {
     let socket = PacketSocket::open(&sender.interface)?;
     let packets = (0..sender.flows).map(|flow| packet(sender, flow));
     let packets: Vec<Vec<u8>> = packets.collect::<Result<_, _>>()?;
@@ -124,7 +124,7 @@ fn count(
     start: Instant,
     end: Instant,
     stop: &AtomicBool,
-) -> Result<BTreeMap<IpAddr, Received>, Failure> {
+) -> Result<BTreeMap<IpAddr, Received>, TrafficError> {
     let socket = PacketSocket::open(interface)?;
     let mut batch = FrameBatch::default();
     let mut received: BTreeMap<IpAddr, Received> = BTreeMap::new();
@@ -162,7 +162,7 @@ fn source_address(frame: &[u8]) -> Option<IpAddr> {
 }
 
 /// A packet of UDP to port 4791.
-fn packet(sender: &Sender, flow: u16) -> Result<Vec<u8>, Failure> {
+fn packet(sender: &Sender, flow: u16) -> Result<Vec<u8>, TrafficError> {
     let mut packet = vec![2, 0, 0, 0, 0, 0xfe, 2, 0, 0, 0, 0, 1];
     let length = match (sender.src, sender.dst) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {

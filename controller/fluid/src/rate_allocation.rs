@@ -197,9 +197,9 @@ impl RateAllocator {
         if of.is_fifo {
             self.fifo.changed.push(link);
             // The levels find their offers when rates are next computed.
-            self.link_levels_of(link).collect::<Vec<_>>().into_iter().for_each(|link_level| {
+            for link_level in self.link_levels_of(link).collect::<Vec<_>>() {
                 self.mark_dirty(link_level);
-            });
+            }
             return;
         }
         self.offer_capacity(top, capacity);

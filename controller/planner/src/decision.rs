@@ -12,7 +12,7 @@ use crate::input_digest::{self, ComparedInputs};
 use crate::job_ranking::JobRanking;
 use crate::levels::LevelScope;
 use crate::plan::{PhaseResults, Plan};
-use crate::policy::{JobOverride, Policy};
+use crate::policy::Policy;
 use crate::previous_plan::PreviousPlan;
 use crate::priority::{self, CorrectionCache};
 use crate::report::{PlanReport, ReportInputs};
@@ -114,12 +114,6 @@ impl PlanContext<'_> {
             plan.compared_inputs = ComparedInputs(Some(self.digest()));
         }
         DecidedPlan { plan, ranking, comparison, is_compared }
-    }
-
-    /// Whether the policy bounds the level of a job.
-    pub(crate) fn bounds_level(&self, job: usize) -> bool {
-        let rule = self.policy.override_for(self.traffic.jobs[job]);
-        rule.is_some_and(JobOverride::bounds_level)
     }
 
     /// `levels` by job, each the nearest that the policy lets its job have.

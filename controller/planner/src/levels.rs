@@ -54,19 +54,16 @@ pub(crate) fn assign_levels(
     let job_levels = policy.job_levels();
     let unused = job_levels.len().saturating_sub(ranked.scope.level_count.max(1));
     let rules = LevelRules { traffic, policy, previous, job_levels, unused };
-    let (bounded, free): (Vec<usize>, Vec<usize>) = ranked
-        .order
-        .iter()
-        .partition(|job| rules.rule_of(**job).is_some_and(JobOverride::bounds_level));
+    let (bounded, free): (Vec<usize>, Vec<usize>) =
+        ranked.order.iter().partition(|job| policy.bounds_level(traffic.jobs[**job]));
     let supply = match free.len() <= rules.used_levels().len() {
         true => LevelSupply::OnePerJob,
         false => LevelSupply::Scarce,
     };
-    let is_compared = {
-        let mut is_compared = vec![false; traffic.jobs.len()];
-        ranked.scope.compared.iter().for_each(|job| is_compared[*job] = true);
-        is_compared
-    };
+    let mut is_compared = vec![false; traffic.jobs.len()];
+    for job in ranked.scope.compared {
+        is_compared[*job] = true;
+    }
     let (compared, others): (Vec<usize>, Vec<usize>) =
         free.into_iter().partition(|job| is_compared[*job]);
     let mut levels: Vec<Option<u8>> = vec![None; traffic.jobs.len()];
@@ -79,12 +76,8 @@ pub(crate) fn assign_levels(
     }
     // After the free jobs, one after the other: each bounded job counts those assigned before it.
     for job in bounded {
-        let choice = BoundedLevelChoice {
-            job,
-            rule: rules.rule_of(job),
-            current_level: rules.current_level(job),
-        };
-        levels[job] = Some(choice.best_level(&rules.job_levels, ranked, &levels));
+        let choice = BoundedLevelChoice { job, current_level: rules.current_level(job) };
+        levels[job] = Some(choice.best_level(rules.allowed_levels(job), ranked, &levels));
     }
     levels.into_iter().enumerate().map(|(job, level)| rules.raised_level(job, level)).collect()
 }
@@ -130,6 +123,11 @@ impl LevelRules<'_> {
 
     fn rule_of(&self, job: usize) -> Option<&JobOverride> {
         self.policy.override_for(self.traffic.jobs[job])
+    }
+
+    fn allowed_levels(&self, job: usize) -> &[u8] {
+        let allowed = self.policy.allowed_levels(self.traffic.jobs[job], &self.job_levels);
+        &self.job_levels[usize::from(*allowed.start())..=usize::from(*allowed.end())]
     }
 
     fn is_below_floor(&self, job: usize) -> bool {
@@ -218,42 +216,23 @@ fn raise_level(level: u8, job_levels: &[u8], rule: Option<&JobOverride>) -> u8 {
 }
 
 /// The choice of a level for a job that policy bounds.
-struct BoundedLevelChoice<'a> {
+struct BoundedLevelChoice {
     job: usize,
-    rule: Option<&'a JobOverride>,
     current_level: Option<u8>,
 }
 
-impl BoundedLevelChoice<'_> {
-    /// The level that cuts the most weight to the jobs assigned so far; then the current one; then
-    /// the highest.
-    fn best_level(&self, job_levels: &[u8], ranked: &RankedJobs<'_>, levels: &[Option<u8>]) -> u8 {
-        let allowed =
-            job_levels.iter().copied().filter(|level| self.allows_level(*level, job_levels));
-        let weighted = allowed.map(|level| (self.cut_weight_at(level, ranked, levels), level));
+impl BoundedLevelChoice {
+    /// Of the `allowed` levels the one that cuts the most weight to the jobs assigned so far; then
+    /// the current one; then the highest.
+    fn best_level(&self, allowed: &[u8], ranked: &RankedJobs<'_>, levels: &[Option<u8>]) -> u8 {
+        let weighted =
+            allowed.iter().map(|level| (self.cut_weight_at(*level, ranked, levels), *level));
         let best = weighted.max_by(|a, b| {
             let (keeps_a, keeps_b) =
                 (self.current_level == Some(a.1), self.current_level == Some(b.1));
             a.0.total_cmp(&b.0).then(keeps_a.cmp(&keeps_b)).then(a.1.cmp(&b.1))
         });
-        // If every level between the bounds is reserved, the nearest one outside.
-        best.map_or_else(|| self.nearest_level(job_levels), |(_, level)| level)
-    }
-
-    fn allows_level(&self, level: u8, job_levels: &[u8]) -> bool {
-        match self.rule {
-            Some(rule) if rule.exempt => level == job_levels[0],
-            Some(rule) => {
-                (rule.min_level.unwrap_or(0)..=rule.max_level.unwrap_or(u8::MAX)).contains(&level)
-            }
-            None => true,
-        }
-    }
-
-    fn nearest_level(&self, job_levels: &[u8]) -> u8 {
-        let wanted = self.rule.and_then(|rule| rule.min_level.or(rule.max_level)).unwrap_or(0);
-        let nearest = job_levels.iter().copied().min_by_key(|level| level.abs_diff(wanted));
-        nearest.unwrap_or(job_levels[0])
+        best.map_or(0, |(_, level)| level)
     }
 
     /// Weight of the edges between this job and assigned ones that `level` would cut.

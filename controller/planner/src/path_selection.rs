@@ -12,10 +12,10 @@ mod path_assignment;
 
 #[cfg(test)]
 pub(crate) use self::cheapest_path::CheapestPath;
-pub(crate) use self::path_assignment::PathAssignment;
-use crate::intensity::NetworkDemand;
 use topology::LinkPath;
 
+pub(crate) use self::path_assignment::PathAssignment;
+use crate::intensity::NetworkDemand;
 use crate::policy::{PathMethod, Policy};
 use crate::previous_plan::PreviousPlan;
 use crate::traffic::IndexedTraffic;

@@ -101,7 +101,7 @@ impl JobOverride {
     }
 
     /// Whether it bounds the level of the job; compression then does not choose it.
-    pub fn bounds_level(&self) -> bool {
+    pub(crate) fn bounds_level(&self) -> bool {
         self.exempt || self.min_level.is_some() || self.max_level.is_some()
     }
 }
@@ -168,6 +168,11 @@ impl Policy {
         self.overrides.iter().find(|rule| rule.matches_job(job))
     }
 
+    /// Whether the level of `job` is bounded, so that it is not the planner's to choose.
+    pub(crate) fn bounds_level(&self, job: &Job) -> bool {
+        self.override_for(job).is_some_and(JobOverride::bounds_level)
+    }
+
     /// Value of all GPUs of a job computing: their number, or for a fair policy its slowdown too,
     /// weighted like its priority (Crux §7.2).
     pub(crate) fn job_worth(&self, job: &Job) -> f64 {
@@ -176,7 +181,8 @@ impl Policy {
         f64::from(job.gpu_count()) * weight * fair
     }
 
-    /// Levels that the policy lets the job have, as indices into `job_levels`.
+    /// Levels that the policy lets the job have, as indices into `job_levels`; if every level
+    /// between its bounds is reserved, the nearest one outside.
     pub(crate) fn allowed_levels(&self, job: &Job, job_levels: &[u8]) -> RangeInclusive<u8> {
         let highest = to_level(job_levels.len() - 1);
         let Some(rule) = self.override_for(job) else {
@@ -192,7 +198,6 @@ impl Policy {
         if low < above {
             return to_level(low)..=to_level(above - 1);
         }
-        // If every level between the bounds is reserved, the nearest one outside.
         let wanted = rule.min_level.or(rule.max_level).unwrap_or(0);
         let nearest = (0..job_levels.len()).min_by_key(|index| job_levels[*index].abs_diff(wanted));
         let nearest = to_level(nearest.unwrap_or(0));
@@ -223,7 +228,8 @@ impl Policy {
     }
 }
 
-fn to_level(index: usize) -> u8 {
+/// The index of a level as a level is stored.
+pub(crate) fn to_level(index: usize) -> u8 {
     u8::try_from(index).unwrap_or(u8::MAX)
 }
 

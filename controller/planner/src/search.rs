@@ -30,6 +30,9 @@ pub(crate) use refinement::{
 use search_space::{SearchPosition, SearchSpace};
 use value_estimate::ValueEstimate;
 
+/// A decision is better if it gains this share; less is noise of the evaluation.
+pub(crate) const LEAST_GAIN: f64 = 1e-3;
+
 /// Combinations of paths that are estimated at most; if there are more, this many sampled ones.
 const MAX_ESTIMATED: u64 = 16_384;
 
@@ -81,7 +84,7 @@ impl<'a> RegionSearch<'a> {
 
     /// No position exceeds this, except for noise of the evaluation: all jobs as if alone.
     fn value_bound(&self) -> f64 {
-        self.estimate.upper_bound() * (1.0 - hill_climb::LEAST_GAIN)
+        self.estimate.upper_bound() * (1.0 - LEAST_GAIN)
     }
 
     fn budget_parts(&self, parts: u64) -> u64 {

@@ -295,15 +295,8 @@ impl SwitchConnection for SwitchClient {
             updates: updates.iter().map(codec::encode_update).collect(),
             ..Default::default()
         };
-        let mut calls = self.calls.clone();
-        let answer = tokio::time::timeout(self.limits.rpc_deadline, calls.write(request)).await;
-        match answer.map_err(|_| ClientError::Deadline("Write"))? {
-            Ok(_) => Ok(Ok(())),
-            Err(status) if status.code() == Code::Unknown => {
-                Ok(Err(codec::decode_write_error(&status, updates)))
-            }
-            Err(status) => Err(call_error("Write", &status)),
-        }
+        let written = self.call_write(request).await?;
+        Ok(written.map_err(|status| codec::decode_write_error(&status, updates)))
     }
 
     async fn subscribe_digests(
@@ -336,13 +329,20 @@ impl SwitchClient {
             updates: vec![codec::encode_digest_update(kind, timing)],
             ..Default::default()
         };
+        let written = self.call_write(request).await?;
+        Ok(written.map_err(|status| codec::decode_digest_refusal(&status)))
+    }
+
+    /// The status where the switch refused some of the updates and names them.
+    async fn call_write(
+        &self,
+        request: p4rt::WriteRequest,
+    ) -> Result<Result<(), Status>, ClientError> {
         let mut calls = self.calls.clone();
         let answer = tokio::time::timeout(self.limits.rpc_deadline, calls.write(request)).await;
         match answer.map_err(|_| ClientError::Deadline("Write"))? {
             Ok(_) => Ok(Ok(())),
-            Err(status) if status.code() == Code::Unknown => {
-                Ok(Err(codec::decode_digest_refusal(&status)))
-            }
+            Err(status) if status.code() == Code::Unknown => Ok(Err(status)),
             Err(status) => Err(call_error("Write", &status)),
         }
     }

@@ -23,9 +23,9 @@ const DEST_QP: usize = 14 + 20 + 8 + 5;
 const REPORTS: u64 = 256;
 
 /// All hosts; NIC `n` of this endpoint is NIC `n` of the fabric.
-struct Hosts;
+struct SilentHosts;
 
-impl NetworkEndpoint for Hosts {
+impl NetworkEndpoint for SilentHosts {
     fn receive_packet(&mut self, _: u32, _: &[u8], _: u64, _: &mut EndpointOutbox) {}
 
     fn handle_timer(&mut self, _: u64, _: u64, _: &mut EndpointOutbox) {}
@@ -34,7 +34,7 @@ impl NetworkEndpoint for Hosts {
 async fn lab() -> Lab {
     let wired = |builder: &mut EmulatedNetworkBuilder, devices: &[DeviceIndex]| {
         let fabric = Fabric::new(parts());
-        let hosts = builder.add_endpoint(Box::new(Hosts));
+        let hosts = builder.add_endpoint(Box::new(SilentHosts));
         let queue = QueueLimits::of_bytes(64 << 20);
         let wire = WireSpec { bits_per_second: 100_000_000_000, delay_ns: 500, queue };
         for (number, nic) in (0..).zip(fabric.nics()) {
@@ -66,7 +66,7 @@ async fn controller(lab: &Lab, change: impl FnOnce(&mut RawConfig)) -> Controlle
 async fn send(lab: &Lab, flows: Vec<(u32, u16, u32)>) {
     let fabric = lab.fabric.clone();
     let endpoint = lab.switches.devices.endpoint(EndpointIndex(0));
-    let sent = endpoint.with_endpoint(move |_: &mut Hosts, _, out| {
+    let sent = endpoint.with_endpoint(move |_: &mut SilentHosts, _, out| {
         for (nic, port, dest_qp) in &flows {
             let ends = [*nic, 2 + nic % 2].map(|nic| fabric.nic(NicId(nic)));
             let mut packet = frame(ends, *port, 0);

@@ -35,7 +35,7 @@ const HEADERS: usize = 14 + 20 + 8 + 12;
 
 /// All hosts together: NIC `n` of this endpoint is NIC `n` of the fabric. Even flows go from the
 /// first host to the third, odd ones from the second to the fourth.
-struct Hosts {
+struct TrafficHosts {
     fabric: Fabric,
     is_sending: bool,
     sent: u64,
@@ -58,7 +58,7 @@ fn ends(flow: u16) -> [NicId; 2] {
     [NicId::from(odd), NicId::from(odd + 2)]
 }
 
-impl Hosts {
+impl TrafficHosts {
     fn frame(&self, flow: u16, number: u64) -> Vec<u8> {
         let [src, dst] = ends(flow).map(|nic| self.fabric.nic(nic));
         frame([src, dst], flow, number)
@@ -95,7 +95,7 @@ pub(crate) fn frame([src, dst]: [&Nic; 2], flow: u16, number: u64) -> Vec<u8> {
     frame
 }
 
-impl NetworkEndpoint for Hosts {
+impl NetworkEndpoint for TrafficHosts {
     fn receive_packet(&mut self, nic: u32, packet: &[u8], _: u64, _: &mut EndpointOutbox) {
         let Some((flow, rest)) = packet.get(HEADERS..).and_then(|rest| rest.split_first_chunk())
         else {
@@ -138,7 +138,7 @@ impl Busy {
     async fn with_options(options: impl Fn(usize) -> ServiceOptions) -> Self {
         let fabric = Fabric::new(parts());
         let wired = |builder: &mut EmulatedNetworkBuilder, devices: &[DeviceIndex]| {
-            let hosts = Hosts {
+            let hosts = TrafficHosts {
                 fabric: fabric.clone(),
                 is_sending: false,
                 sent: 0,
@@ -170,9 +170,9 @@ impl Busy {
     /// Looks at the hosts, or has them do something.
     async fn with<R: Send + 'static>(
         &self,
-        what: impl FnOnce(&mut Hosts, &mut EndpointOutbox) -> R + Send + 'static,
+        what: impl FnOnce(&mut TrafficHosts, &mut EndpointOutbox) -> R + Send + 'static,
     ) -> R {
-        let done = self.hosts.with_endpoint(|hosts: &mut Hosts, _, out| what(hosts, out));
+        let done = self.hosts.with_endpoint(|hosts: &mut TrafficHosts, _, out| what(hosts, out));
         done.await.unwrap()
     }
 
@@ -196,7 +196,7 @@ impl Busy {
 
     /// Waits until this many more packets of every flow have arrived.
     pub(crate) async fn arrive(&self, more: u64) {
-        let least = |hosts: &mut Hosts, _: &mut EndpointOutbox| {
+        let least = |hosts: &mut TrafficHosts, _: &mut EndpointOutbox| {
             let received = FLOWS.map(|flow| hosts.received.get(&flow).copied().unwrap_or(0));
             received.into_iter().min().unwrap_or(0)
         };
@@ -228,7 +228,7 @@ impl Busy {
             hosts.sent
         });
         let sent = sent.await;
-        let all = move |hosts: &mut Hosts, _: &mut EndpointOutbox| {
+        let all = move |hosts: &mut TrafficHosts, _: &mut EndpointOutbox| {
             FLOWS.iter().all(|flow| hosts.received.get(flow) == Some(&sent))
         };
         let arriving = async {

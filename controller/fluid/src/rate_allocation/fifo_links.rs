@@ -16,7 +16,7 @@
 
 use super::{NONE, RateAllocator};
 
-/// Sweeps after which offers are taken as they are. Rates mostly settle within three.
+/// Sweeps after which offers are taken as they are; most rates settle within three.
 const MAX_SWEEPS: u32 = 8;
 
 /// An offer that changes by less than this part of the link's capacity has settled.
@@ -30,7 +30,7 @@ pub(super) struct FifoWork {
     /// Links with several levels that the present reallocation reached.
     reached: Vec<u32>,
     /// Number of the present reallocation.
-    pub(super) reallocation: u64,
+    reallocation: u64,
     shares: Vec<GroupShare>,
 }
 

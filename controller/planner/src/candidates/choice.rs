@@ -71,16 +71,13 @@ pub(crate) fn adopt_best(
         let mut evaluator =
             GroupEvaluator::new(context.traffic, context.policy, region, events_per_job);
         let evaluation = RegionEvaluation::new(context, region, &mut evaluator);
-        let free = region.iter().copied().filter(|job| !context.bounds_level(*job));
-        decided.searched.push(free.collect());
+        decided.mark_searched(context.traffic, context.policy, region);
         let Some(found) = decide_region(evaluation, &mut candidates) else {
             continue;
         };
-        for (position, job) in region.iter().enumerate() {
-            decided.levels[*job] = found.adopted.levels[position];
-            let span = context.traffic.spans[*job].clone();
-            decided.paths[span.clone()].copy_from_slice(&found.adopted.paths()[span]);
-        }
+        let ValuedCandidate { levels, .. } = &found.adopted;
+        let levels = levels.iter().copied();
+        decided.adopt_decisions(context.traffic, region, levels, found.adopted.paths());
         comparison.regions.push(found.comparison);
     }
     comparison
@@ -94,13 +91,9 @@ pub(crate) fn keep_in_force(
     let ComparisonInputs { context, regions, .. } = inputs;
     if let Some((paths, levels)) = origins::decisions_in_force(context, decided) {
         for region in regions {
-            for job in region {
-                decided.levels[*job] = levels[*job];
-                let span = context.traffic.spans[*job].clone();
-                decided.paths[span.clone()].copy_from_slice(&paths[span]);
-            }
-            let free = region.iter().copied().filter(|job| !context.bounds_level(*job));
-            decided.searched.push(free.collect());
+            let levels = region.iter().map(|job| levels[*job]);
+            decided.adopt_decisions(context.traffic, region, levels, &paths);
+            decided.mark_searched(context.traffic, context.policy, region);
         }
     }
     let is_provisional = context.depth == PlanDepth::Quick && !regions.is_empty();
@@ -122,7 +115,9 @@ fn decide_region(
     let mut valued = evaluation.value_candidates(&present);
     let mut ecmp = None;
     if !valued.is_empty() && !valued.iter().any(|next| evaluation.is_optimal(next)) {
-        present.extend(candidates.search_region(evaluation.region()));
+        let searched = candidates.search_region(evaluation.region());
+        valued.extend(evaluation.value_candidates(searched.as_slice()));
+        present.extend(searched);
         ecmp = compare_with_ecmp(&mut evaluation, candidates, &present, &mut valued);
     }
     let adopted = choose_adopted(&evaluation, &valued)?.clone();
@@ -135,21 +130,20 @@ fn decide_region(
     Some(RegionDecision { adopted, comparison })
 }
 
-/// Values all candidates, those drawn by hash among them, under the floor that ECMP sets. None if
-/// the budget does not suffice for ECMP.
+/// Values the `present` candidates again, and those drawn by hash, under the floor that ECMP sets;
+/// `valued` are their values without it. None if the budget does not suffice for ECMP.
 fn compare_with_ecmp(
     evaluation: &mut RegionEvaluation<'_, '_>,
     candidates: &mut CandidateBuilder<'_>,
     present: &[Rc<CandidatePaths>],
     valued: &mut Vec<ValuedCandidate>,
 ) -> Option<EcmpExpectation> {
-    let unbounded = evaluation.value_candidates(present);
     let expected = evaluation.expect_ecmp(candidates.hashed())?;
     evaluation.set_floor(&expected);
     let drawn = candidates.best_draw(expected.best_draw);
     let all: Vec<_> = present.iter().cloned().chain(drawn).collect();
     // Under the floor, other levels may be better.
-    *valued = evaluation.value_candidates(&all);
+    let unbounded = std::mem::replace(valued, evaluation.value_candidates(&all));
     let climbed = climb_best(evaluation, unbounded, valued);
     valued.extend(climbed);
     Some(expected)

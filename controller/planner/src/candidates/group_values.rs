@@ -13,7 +13,7 @@ use topology::LinkPath;
 use crate::input::Job;
 use crate::policy::Policy;
 use crate::search::contention_group::{ContentionGroup, LinkService, RoutedJob, contention_groups};
-use crate::search::group_run::{GroupRun, MeasureWindow};
+use crate::search::group_run::{GroupRun, MeasureWindow, compute_share, spread_starts};
 use crate::traffic::IndexedTraffic;
 
 /// Starts from which a group is simulated.
@@ -28,9 +28,6 @@ const ITERATIONS: f64 = 20.0;
 
 /// The slowdown of a job that gets nothing: more is not told apart in the simulated time.
 const MAX_SLOWDOWN: f64 = 1_000.0;
-
-/// The fractional parts of multiples of the golden ratio are spread evenly over 0..1.
-const GOLDEN: f64 = 0.618_033_988_749_895;
 
 /// A group with the order of the levels of its members, and a start.
 type GroupKey = (Vec<u32>, Vec<Ordering>, u32);
@@ -138,10 +135,7 @@ impl<'a> GroupEvaluator<'a> {
                 }
             })
             .collect();
-        contention_groups(&routed, |link| LinkService {
-            capacity: traffic.tables.link_capacity(link),
-            is_fifo: !traffic.fabric.link(link).scheduler.serves_levels(),
-        })
+        contention_groups(&routed, |link| LinkService::of_link(traffic.fabric, link))
     }
 
     /// The most that the jobs can be worth: each as if alone on the best paths.
@@ -163,7 +157,7 @@ impl<'a> GroupEvaluator<'a> {
         sample: u32,
     ) -> Option<DecisionValue> {
         if let ([job], [seconds]) = (&group.members[..], &group.alone_seconds()[..]) {
-            let busy = share_of(self.job_at(*job).compute_seconds, *seconds);
+            let busy = compute_share(self.job_at(*job).compute_seconds, *seconds);
             return Some(self.value_of(&group.members, &[busy]));
         }
         let key = (group.signature().to_vec(), group.level_relations(levels), sample);
@@ -205,7 +199,7 @@ impl<'a> GroupEvaluator<'a> {
 
     fn busy_share_alone(&self, job: usize) -> f64 {
         let seconds = self.traffic.routes[self.jobs[job]].demand.iteration_seconds;
-        share_of(self.job_at(job).compute_seconds, seconds)
+        compute_share(self.job_at(job).compute_seconds, seconds)
     }
 
     fn job_at(&self, position: usize) -> &'a Job {
@@ -219,15 +213,8 @@ impl<'a> GroupEvaluator<'a> {
         sample: u32,
     ) -> Option<Vec<f64>> {
         let alone = group.alone_seconds();
-        let starts: Vec<f64> = group
-            .members
-            .iter()
-            .zip(&alone)
-            .map(|(job, seconds)| {
-                let number = self.jobs[*job] as f64 + 1.0;
-                seconds * (GOLDEN * number * f64::from(sample)).fract()
-            })
-            .collect();
+        let numbers = group.members.iter().map(|member| self.jobs[*member]);
+        let starts = spread_starts(numbers.zip(&alone), sample);
         // What the fluid model rejects has no value: the caller keeps what it has.
         let mut run = GroupRun::new(group, &starts).ok()?;
         let window = self.measure_window(group, &alone);
@@ -252,9 +239,4 @@ impl<'a> GroupEvaluator<'a> {
         let seconds = (ITERATIONS * slowest).min(most / per_second);
         MeasureWindow { from: seconds * SETTLING_ITERATIONS / ITERATIONS, until: seconds }
     }
-}
-
-/// Part of an iteration that is computation.
-fn share_of(compute: f64, iteration: f64) -> f64 {
-    if iteration > 0.0 { compute / iteration } else { 1.0 }
 }

@@ -6,7 +6,7 @@
 use std::ops::RangeInclusive;
 
 use super::group_values::{DecisionValue, GroupEvaluator};
-use super::objective::Objective;
+use super::objective::PlanObjective;
 use crate::search::contention_group::ContentionGroup;
 
 /// Levels of the members of a group, with what they are worth.
@@ -28,7 +28,7 @@ enum LevelChange {
 /// are the lowest and the highest level of each member.
 pub(super) fn climb_levels(
     evaluator: &mut GroupEvaluator<'_>,
-    objective: Objective,
+    objective: PlanObjective,
     group: &ContentionGroup,
     allowed: &[RangeInclusive<u8>],
     start: ValuedLevels,

@@ -1,9 +1,7 @@
 //! What makes one decision better than another: value, under a floor for the slowest job.
 
 use super::group_values::DecisionValue;
-
-/// A candidate is better if it gains this share; less is noise of the evaluation.
-pub(super) const LEAST_GAIN: f64 = 1e-3;
+use crate::search::LEAST_GAIN;
 
 /// After the first start, candidates worse than the best by this share are not simulated again,
 const RACE_MARGIN: f64 = 0.03;
@@ -19,12 +17,12 @@ const FLOOR_TOLERANCE: f64 = 0.02;
 
 /// What makes one decision better than another.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Objective {
+pub(super) struct PlanObjective {
     /// The largest slowdown that the floor allows.
     limit: f64,
 }
 
-impl Objective {
+impl PlanObjective {
     /// Value alone.
     pub(super) const WITHOUT_FLOOR: Self = Self { limit: f64::INFINITY };
 

@@ -6,9 +6,11 @@ use topology::LinkPath;
 
 use super::group_values::{DecisionValue, GroupEvaluator};
 use super::level_climb::{ValuedLevels, climb_levels};
-use super::objective::{LEAST_GAIN, Objective};
+use super::objective::PlanObjective;
 use super::origins::{CandidatePaths, LevelOrigin, PathOrigin};
 use crate::decision::PlanContext;
+use crate::policy::to_level;
+use crate::search::LEAST_GAIN;
 use crate::search::contention_group::ContentionGroup;
 
 /// A candidate with its best levels and their value.
@@ -48,30 +50,30 @@ pub(super) struct RegionEvaluation<'a, 'e> {
     context: &'a PlanContext<'a>,
     region: &'a [usize],
     evaluator: &'e mut GroupEvaluator<'a>,
-    objective: Objective,
+    objective: PlanObjective,
 }
 
 impl<'a, 'e> RegionEvaluation<'a, 'e> {
-    /// A evaluation without a floor yet.
+    /// An evaluation without a floor yet.
     pub(super) fn new(
         context: &'a PlanContext<'a>,
         region: &'a [usize],
         evaluator: &'e mut GroupEvaluator<'a>,
     ) -> Self {
-        Self { context, region, evaluator, objective: Objective::WITHOUT_FLOOR }
+        Self { context, region, evaluator, objective: PlanObjective::WITHOUT_FLOOR }
     }
 
     pub(super) fn region(&self) -> &'a [usize] {
         self.region
     }
 
-    pub(super) fn objective(&self) -> Objective {
+    pub(super) fn objective(&self) -> PlanObjective {
         self.objective
     }
 
     /// From here on, no job may be much slower than the slowest under ECMP.
     pub(super) fn set_floor(&mut self, ecmp: &EcmpExpectation) {
-        self.objective = Objective::above_ecmp(ecmp.worst_slowdown);
+        self.objective = PlanObjective::above_ecmp(ecmp.worst_slowdown);
     }
 
     /// Whether every job is as fast as alone.
@@ -225,6 +227,5 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
 
 /// Position of a level among those that jobs may have.
 fn index_of_level(job_levels: &[u8], level: u8) -> u8 {
-    let index = job_levels.partition_point(|given| *given < level).min(job_levels.len() - 1);
-    u8::try_from(index).unwrap_or(u8::MAX)
+    to_level(job_levels.partition_point(|given| *given < level).min(job_levels.len() - 1))
 }

@@ -11,8 +11,8 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use topology::LinkId;
 use topology::groups::DisjointSets;
+use topology::{Fabric, LinkId};
 
 /// A job as the fluid model sees it, on given paths.
 #[derive(Clone, Debug)]
@@ -48,6 +48,15 @@ pub struct LinkService {
 }
 
 impl LinkService {
+    /// What the fluid model needs of this link.
+    pub fn of_link(fabric: &Fabric, link: LinkId) -> Self {
+        let link = fabric.link(link);
+        Self {
+            capacity: link.bandwidth.bytes_per_second(),
+            is_fifo: !link.scheduler.serves_levels(),
+        }
+    }
+
     /// Of two links with the same flows the one that decides: the narrower, of equals the fifo
     /// one, which no queue at the other can make up for.
     fn tighter(self, other: Self) -> Self {

@@ -6,8 +6,8 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use super::contention_group::{ContentionGroup, RoutedJob, contention_groups};
-use super::group_run::{GroupRun, MeasureWindow};
+use super::contention_group::{ContentionGroup, LinkService, RoutedJob, contention_groups};
+use super::group_run::{GroupRun, MeasureWindow, compute_share, spread_starts};
 use super::hill_climb::ValuedPosition;
 use super::search_space::{SearchPosition, SearchSpace};
 
@@ -21,9 +21,6 @@ pub(super) struct EvaluationPrecision {
     /// Iterations of the slowest job that count.
     pub(super) counted_iterations: f64,
 }
-
-/// The fractional parts of multiples of the golden ratio are spread evenly over 0..1.
-const GOLDEN: f64 = 0.618_033_988_749_895;
 
 /// Evaluates positions.
 #[derive(Debug)]
@@ -84,7 +81,7 @@ impl<'a> PositionEvaluator<'a> {
                     .collect(),
             })
             .collect();
-        contention_groups(&jobs, |link| space.link_service(link))
+        contention_groups(&jobs, |link| LinkService::of_link(space.fabric, link))
     }
 
     /// Contribution of a group with these `levels`; none if the budget does not suffice.
@@ -110,14 +107,7 @@ impl<'a> PositionEvaluator<'a> {
         let window = MeasureWindow { from: warm * slowest, until: (warm + counted) * slowest };
         let mut sum = 0.0;
         for sample in 1..=starts {
-            let starts: Vec<f64> = group
-                .members
-                .iter()
-                .zip(&alone)
-                .map(|(job, seconds)| {
-                    seconds * (GOLDEN * (*job as f64 + 1.0) * f64::from(sample)).fract()
-                })
-                .collect();
+            let starts = spread_starts(group.members.iter().copied().zip(&alone), sample);
             // What the fluid model rejects has no value: the caller keeps what it has.
             let mut run = GroupRun::new(group, &starts).ok()?;
             let busy = run.busy_shares(levels, window, self.events_left).ok()??;
@@ -127,9 +117,4 @@ impl<'a> PositionEvaluator<'a> {
         }
         Some(sum / f64::from(starts))
     }
-}
-
-/// Part of an iteration that is computation.
-fn compute_share(compute: f64, iteration: f64) -> f64 {
-    if iteration > 0.0 { compute / iteration } else { 1.0 }
 }

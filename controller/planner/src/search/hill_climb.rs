@@ -1,10 +1,8 @@
 //! Hill climb: from a position to one that no single change makes better.
 
+use super::LEAST_GAIN;
 use super::evaluation::PositionEvaluator;
 use super::search_space::{SearchPosition, SearchSpace};
-
-/// A change is better if it gains this share; less is noise of the evaluation.
-pub(super) const LEAST_GAIN: f64 = 1e-3;
 
 /// A position with its value.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use super::hill_climb::ValuedPosition;
 use super::regions;
 use super::search_space::{SearchPosition, SearchSpace, SearchedFlow, SearchedJob};
 use crate::levels;
-use crate::policy::{JobOverride, PathMethod, Policy};
+use crate::policy::{PathMethod, Policy, to_level};
 use crate::previous_plan::PreviousPlan;
 use crate::traffic::IndexedTraffic;
 
@@ -33,6 +33,33 @@ impl SearchResult {
     /// The decisions of the other phases, nothing searched.
     pub(crate) fn new(paths: Vec<LinkPath>, levels: Vec<u8>) -> Self {
         Self { paths, levels, searched: Vec::new() }
+    }
+
+    /// Takes the decisions on some jobs: their levels, in the order of `jobs`, and of `paths`, by
+    /// flow of the plan, theirs.
+    pub(crate) fn adopt_decisions(
+        &mut self,
+        traffic: &IndexedTraffic<'_>,
+        jobs: &[usize],
+        levels: impl IntoIterator<Item = u8>,
+        paths: &[LinkPath],
+    ) {
+        for (job, level) in jobs.iter().zip(levels) {
+            self.levels[*job] = level;
+            let span = traffic.spans[*job].clone();
+            self.paths[span.clone()].copy_from_slice(&paths[span]);
+        }
+    }
+
+    /// Records that the levels of `jobs` were searched together.
+    pub(crate) fn mark_searched(
+        &mut self,
+        traffic: &IndexedTraffic<'_>,
+        policy: &Policy,
+        jobs: &[usize],
+    ) {
+        let free = jobs.iter().copied().filter(|job| !policy.bounds_level(traffic.jobs[*job]));
+        self.searched.push(free.collect());
     }
 }
 
@@ -249,16 +276,7 @@ impl<'a> RegionTask<'a> {
         for (job, level) in self.jobs.iter().zip(&position.levels) {
             found.levels[*job] = self.job_levels[usize::from(*level)];
         }
-        found.searched.push(
-            self.jobs
-                .iter()
-                .copied()
-                .filter(|job| {
-                    let rule = self.policy.override_for(self.traffic.jobs[*job]);
-                    !rule.is_some_and(JobOverride::bounds_level)
-                })
-                .collect(),
-        );
+        found.mark_searched(self.traffic, self.policy, &self.jobs);
     }
 }
 
@@ -283,8 +301,4 @@ fn searched_job<'a>(
             })
             .collect(),
     }
-}
-
-fn to_level(index: usize) -> u8 {
-    u8::try_from(index).unwrap_or(u8::MAX)
 }

@@ -7,8 +7,6 @@ use std::ops::RangeInclusive;
 
 use topology::{Fabric, LinkId};
 
-use super::contention_group::LinkService;
-
 /// A job in a search.
 #[derive(Clone, Debug)]
 pub(crate) struct SearchedJob<'a> {
@@ -118,12 +116,6 @@ impl<'a> SearchSpace<'a> {
     pub(super) fn path_of(&self, job: usize, flow: usize, options: &[usize]) -> Option<&[LinkId]> {
         let option = self.choice_of[job][flow].map_or(0, |choice| options[choice]);
         self.paths[job][flow].get(option).map(Vec::as_slice)
-    }
-
-    /// A link as the fluid model has it.
-    pub(super) fn link_service(&self, link: LinkId) -> LinkService {
-        let is_fifo = !self.fabric.link(link).scheduler.serves_levels();
-        LinkService { capacity: self.link_capacity(link), is_fifo }
     }
 
     /// Bytes/s of a link.

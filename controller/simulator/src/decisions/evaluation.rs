@@ -65,10 +65,7 @@ impl<'a> DecisionEvaluator<'a> {
         let fabric = &self.input.fabric;
         let jobs = self.input.jobs.iter().zip(paths);
         let members: Vec<RoutedJob<'_>> = jobs.map(|(job, paths)| routed_job(job, paths)).collect();
-        contention_groups(&members, |link| LinkService {
-            capacity: fabric.link(link).bandwidth.bytes_per_second(),
-            is_fifo: !fabric.link(link).scheduler.serves_levels(),
-        })
+        contention_groups(&members, |link| LinkService::of_link(fabric, link))
     }
 
     /// GPUs that compute, on average, as a share of all GPUs of jobs. `levels` by job.
