@@ -137,7 +137,8 @@ impl ControllerClient {
             .method(method)
             .uri(path)
             .header("host", &self.controller)
-            .header("accept", accept);
+            .header("accept", accept)
+            .header("content-type", "application/json");
         if let Some(token) = self.credentials.read_token()? {
             request = request.header("authorization", format!("Bearer {token}"));
         }

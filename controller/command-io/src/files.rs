@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 
-use ::controller::northbound::service::PolicyFile;
+use ::controller::northbound::service::{PolicyFile, parse_policy};
 use planner::{DocumentFieldError, Job, JobsDocument, Policy, PolicyDocument};
 use serde::de::DeserializeOwned;
 use topology::document::{self, DocumentFormat, MAX_DOCUMENT_BYTES};
@@ -60,9 +60,22 @@ pub fn read_jobs(name: &str, fabric: &Fabric) -> Result<(Vec<Job>, Vec<Finding>)
     Ok((resolved.jobs, resolved.findings))
 }
 
-/// Reads a policy file in the form in which a controller takes it.
+/// Reads a policy file as it is.
 pub fn read_policy_file(name: &str) -> Result<PolicyFile, CommandError> {
     Ok(PolicyFile { file: name.to_owned(), text: read_text(name)? })
+}
+
+/// Reads a policy file in the form in which a controller takes it: YAML, which a controller does not
+/// parse, becomes JSON.
+pub fn read_policy_to_send(name: &str) -> Result<PolicyFile, CommandError> {
+    let file = read_policy_file(name)?;
+    let format = DocumentFormat::from_file_name(name).map_err(CommandError::document)?;
+    if format != DocumentFormat::Yaml {
+        return Ok(file);
+    }
+    let policy = parse_policy(&file).map_err(|finding| CommandError::document(finding.text))?;
+    let text = document::print_document(&policy, DocumentFormat::Json);
+    Ok(PolicyFile { file: format!("{name}.json"), text: text.map_err(CommandError::failed)? })
 }
 
 /// Reads a text file of at most [`MAX_DOCUMENT_BYTES`]; a larger one is refused without reading on.

@@ -24,7 +24,8 @@ mod traces;
 pub use counters::{CountersConfig, RawCounters};
 pub use etcd::{EtcdConfig, EtcdUser, RawEtcd};
 pub use northbound::{
-    AccessRole, AccessToken, NorthboundConfig, RawNorthbound, RawToken, TlsFiles,
+    AccessRole, AccessToken, NorthboundConfig, NorthboundLimits, RawNorthbound,
+    RawNorthboundLimits, RawToken, TlsFiles,
 };
 pub use telemetry::{RawTelemetry, TelemetryConfig};
 pub use tls::{RawTls, TlsConfig};

@@ -6,43 +6,55 @@
 //! state about the fabric.
 
 mod auth;
+mod connection_table;
 pub mod controller_view;
 pub mod events;
 pub mod explanation;
 mod grpc;
 mod http;
 pub mod learned_flow;
+mod limit_counters;
 mod listener;
+mod login;
 pub mod metrics;
 pub mod openapi;
+mod paced_body;
 mod page;
 pub mod planner_input;
+mod planning_pool;
 mod policy_messages;
 mod rate_limiter;
 mod report_ingest;
+mod request_budget;
+mod request_origin;
 pub mod service;
 
-use std::future::IntoFuture;
 use std::net::SocketAddr;
+use std::thread::available_parallelism;
 
 use api::northbound::northbound_server::NorthboundServer;
 use api::telemetry::telemetry_server::TelemetryServer;
+use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
-use tracing::error;
 
 use self::auth::AccessControl;
-use self::listener::{ClientPeer, ConnectionListener};
+use self::listener::ConnectionListener;
 use self::report_ingest::ReportIngest;
 use self::service::NorthboundService;
 use crate::access::ControllerAccess;
 use crate::config::Config;
 use crate::telemetry::counter_reader::CounterReader;
-use crate::telemetry::task::TelemetryTask;
+use crate::telemetry::task::{StreamEvent, TelemetryTask};
+
+/// Threads that serve callers, at most; switches are served by those of the caller's runtime.
+const MAX_SERVING_THREADS: usize = 4;
 
 /// A server. Dropping it stops it.
 #[derive(Debug)]
@@ -50,7 +62,12 @@ pub struct ApiServer {
     address: SocketAddr,
     stop: CancellationToken,
     task: JoinHandle<()>,
+    _serving: ServingRuntime,
 }
+
+/// The threads of the connections. Dropped, they end without anybody waiting for them.
+#[derive(Debug)]
+struct ServingRuntime(Option<Runtime>);
 
 impl ApiServer {
     /// The address that the server listens on.
@@ -72,50 +89,86 @@ impl Drop for ApiServer {
     }
 }
 
+impl Drop for ServingRuntime {
+    fn drop(&mut self) {
+        if let Some(serving) = self.0.take() {
+            serving.shutdown_background();
+        }
+    }
+}
+
 /// Serves the controller of `access` to clients that connect to `listener`.
 ///
+/// Connections are served by threads of their own, so that no request, however costly, delays what
+/// the controller does with switches.
+///
 /// # Errors
-/// The listener has no address, or the files of TLS cannot be used.
+/// The listener has no address, the files of TLS cannot be used, or there are no threads.
 pub fn start_server(
     listener: TcpListener,
     access: &ControllerAccess,
     config: &Config,
 ) -> std::io::Result<ApiServer> {
     let address = listener.local_addr()?;
-    let connections = ConnectionListener::wrap_listener(listener, config.northbound.tls.as_ref())?;
     let stop = CancellationToken::new();
     let (reader, measured) =
         CounterReader::new(access.clone(), &config.counters, &config.southbound);
     let (telemetry, events) = TelemetryTask::new(access.clone(), config, measured.clone());
     let disputes = telemetry.dispute_receiver();
-    let ingest = ReportIngest::new(events, &config.telemetry);
     let service =
         NorthboundService::new(access.clone(), config).with_measurements(measured, disputes);
-    let body_max = config.northbound.body_max.get();
-    let operators = NorthboundServer::new(service.clone()).max_decoding_message_size(body_max);
-    let grpc = Routes::new(TelemetryServer::new(ingest))
-        .add_service(operators)
-        .add_service(grpc::reflection_service());
-    let http = http::build_router(service).layer(DefaultBodyLimit::max(body_max));
-    let access_control = AccessControl::new(&config.northbound);
-    // The layer comes last, so it covers every route, those of gRPC included.
-    let router = http
-        .merge(page::page_router())
-        .merge(grpc.into_axum_router())
-        .layer(from_fn_with_state(access_control, auth::enforce_access));
-    let server_stop = stop.clone();
+    let counters = service.limit_counters();
+    let router = build_router(service, events, config, address.port());
+    let runtime = serving_runtime()?;
+    let threads = runtime.handle().clone();
+    let serving = ServingRuntime(Some(runtime));
+    let listener = listener.into_std()?;
+    let connections = {
+        let _entered = threads.enter();
+        let listener = TcpListener::from_std(listener)?;
+        ConnectionListener::new(listener, &config.northbound, router, counters)?
+    };
+    let connections = threads.spawn(connections.run(stop.clone()));
     let (telemetry_stop, reader_stop) = (stop.child_token(), stop.child_token());
     let task = tokio::spawn(async move {
         let telemetry = tokio::spawn(telemetry.run(telemetry_stop));
         let reader = tokio::spawn(reader.run(reader_stop));
-        let service = router.into_make_service_with_connect_info::<ClientPeer>();
-        let serving = axum::serve(connections, service).into_future();
-        // Streams of reports do not end by themselves, so nobody waits for them.
-        if let Some(Err(why)) = server_stop.run_until_cancelled(serving).await {
-            error!("the northbound server ended: {why}");
-        }
+        drop(connections.await);
         drop(telemetry.await);
         drop(reader.await);
     });
-    Ok(ApiServer { address, stop, task })
+    Ok(ApiServer { address, stop, task, _serving: serving })
+}
+
+/// All that is served: HTTP, gRPC and the page, behind the control of access.
+fn build_router(
+    service: NorthboundService,
+    reports: mpsc::Sender<StreamEvent>,
+    config: &Config,
+    port: u16,
+) -> Router {
+    let body_max = config.northbound.body_max.get();
+    let operators = NorthboundServer::new(service.clone()).max_decoding_message_size(body_max);
+    let ingest = ReportIngest::new(reports, &config.telemetry);
+    let grpc = Routes::new(TelemetryServer::new(ingest))
+        .add_service(operators)
+        .add_service(grpc::reflection_service());
+    let counters = service.limit_counters();
+    let http = http::build_router(service).layer(DefaultBodyLimit::max(body_max));
+    let access_control = AccessControl::new(&config.northbound, port, counters);
+    // The layer comes last, so it covers every route, those of gRPC included.
+    http.merge(page::page_router())
+        .merge(access_control.session_router())
+        .merge(grpc.into_axum_router())
+        .layer(from_fn_with_state(access_control, auth::enforce_access))
+}
+
+/// The threads that serve callers: half as many as there are cores.
+fn serving_runtime() -> std::io::Result<Runtime> {
+    let cores = available_parallelism().map_or(1, usize::from);
+    Builder::new_multi_thread()
+        .worker_threads((cores / 2).clamp(1, MAX_SERVING_THREADS))
+        .thread_name("northbound")
+        .enable_all()
+        .build()
 }

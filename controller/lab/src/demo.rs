@@ -111,7 +111,7 @@ pub(crate) fn run_demo(args: &DemoArgs) -> Result<(), CommandError> {
     if let Some(file) = &args.change {
         let scenario = args.scenario_of_seed(args.seed)?;
         let changing =
-            policy_change::measure_change(&scenario, files::read_policy_file(file)?, training);
+            policy_change::measure_change(&scenario, files::read_policy_to_send(file)?, training);
         return runtime.block_on(changing)?.print_report(args.output);
     }
     if args.calibrate {

@@ -296,7 +296,7 @@ fn print_change(done: &PolicyChangeResponse, output: FormatArg) -> Result<(), Co
 
 fn preview_request(file: &str) -> Result<PreviewPolicyRequest, CommandError> {
     Ok(PreviewPolicyRequest {
-        policy: Some(files::read_policy_file(file)?),
+        policy: Some(files::read_policy_to_send(file)?),
         temporary_override: None,
     })
 }

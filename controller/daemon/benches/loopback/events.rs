@@ -80,7 +80,7 @@ fn job(name: &str) -> String {
 /// Says each time that it reads of a plan.
 async fn read(at: SocketAddr, received: mpsc::Sender<()>) -> Result<(), Failed> {
     let mut stream = TcpStream::connect(at).await?;
-    let request = "GET /v1/events HTTP/1.1\r\nhost: crux\r\n\r\n";
+    let request = "GET /v1/events HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n";
     stream.write_all(request.as_bytes()).await?;
     let mut rest = Vec::new();
     loop {

@@ -8,6 +8,9 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+mod limits;
+
+pub use self::limits::{NorthboundLimits, RawNorthboundLimits};
 use super::{ConfigError, check_field, positive_count, positive_rate};
 
 /// Where people and programs are served, and what they may do there.
@@ -22,6 +25,10 @@ pub struct NorthboundConfig {
     pub certificates: Vec<AccessToken>,
     /// Files of the TLS server, if it serves over TLS.
     pub tls: Option<TlsFiles>,
+    /// Names of this controller that clients without a token may use, besides addresses.
+    pub hosts: Vec<String>,
+    /// What callers may cost.
+    pub limits: NorthboundLimits,
     /// The longest body of a request, bytes.
     pub body_max: NonZeroUsize,
     /// Requests per second of each address.
@@ -102,6 +109,12 @@ pub struct RawNorthbound {
     /// Serve over TLS. With `client_roots`, clients need a certificate as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsFiles>,
+    /// Names by which browsers and clients without a token may address this controller, besides
+    /// `localhost` and IP addresses. A web page whose name resolves to this machine is refused.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+    /// What callers may cost, each and all together.
+    pub limits: RawNorthboundLimits,
     /// Events that are kept. A reader that falls further behind receives the number of missed
     /// events.
     #[schemars(range(min = 1))]
@@ -109,7 +122,8 @@ pub struct RawNorthbound {
     /// Largest body of a request.
     #[schemars(range(min = 1))]
     pub body_max: usize,
-    /// Requests per second of each address. More are refused.
+    /// Requests per second of each caller at an address, and refused ones of each address. More
+    /// are answered with 429.
     #[schemars(range(min = 1))]
     pub requests_per_second: u32,
 }
@@ -136,6 +150,8 @@ impl Default for RawNorthbound {
             tokens: Vec::new(),
             certificates: Vec::new(),
             tls: None,
+            hosts: Vec::new(),
+            limits: RawNorthboundLimits::default(),
             events: 4_096,
             body_max: 1 << 20,
             requests_per_second: 200,
@@ -167,6 +183,8 @@ impl TryFrom<&RawNorthbound> for NorthboundConfig {
             tokens,
             certificates,
             tls: raw.tls.clone(),
+            hosts: raw.hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
+            limits: NorthboundLimits::try_from(&raw.limits)?,
             body_max: positive_count("northbound.body_max", raw.body_max)?,
             requests_per_second: positive_rate(
                 "northbound.requests_per_second",

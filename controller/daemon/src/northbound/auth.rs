@@ -1,27 +1,38 @@
 //! Authentication, authorisation and rate limits of the northbound address.
 //!
-//! Every request passes here first, whatever its protocol. The decision: the role that a request
+//! Every request passes here first, whatever its protocol. The decisions: the role that a request
 //! needs follows from its method and path alone, so an endpoint that is added later is not open by
-//! mistake; and only digests of tokens are kept, in the configuration as well.
+//! mistake; only digests of tokens are kept, in the configuration as well; and a request is
+//! authenticated before it is counted, so that nobody uses up the rate of another.
+
+mod denial;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use axum::extract::{ConnectInfo, Request, State};
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{ConnectInfo, Extension, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use axum::routing::{MethodRouter, post};
+use http_body_util::{BodyExt, Limited};
+use serde::Deserialize;
 use sha2::{Digest, Sha256};
-use tokio::time::Instant;
-use tonic::Status;
-use topology::Finding;
+use tokio::time::{Instant, timeout};
 
-use super::listener::ClientPeer;
-use super::openapi::ErrorBody;
+pub(super) use self::denial::{AccessDenied, RETRY_AFTER};
+use super::http::{build_response, parse_body};
+use super::limit_counters::LimitCounters;
+use super::listener::{ClientPeer, ConnectionHandle};
+use super::login::{self, LoginSessions};
+use super::paced_body::PacedBody;
+use super::page;
 use super::rate_limiter::RateLimiter;
+use super::request_budget::{BudgetOwner, RequestBudget};
+use super::request_origin::RequestOrigin;
 use crate::config::{AccessRole, AccessToken, NorthboundConfig};
 
 /// The gRPC service that receives reports.
@@ -44,7 +55,13 @@ const POSTED_QUERIES: [&str; 1] = ["/v1/policy/preview"];
 const GRPC: [&str; 2] =
     ["/crux.northbound.v1.Northbound/", "/grpc.reflection.v1.ServerReflection/"];
 
-/// Addresses whose rate is limited separately; more of them start all limits anew.
+/// gRPC services whose requests are streams, which have limits of their own.
+const STREAMED: [&str; 2] = [REPORTS, "/grpc.reflection.v1.ServerReflection/"];
+
+/// Answers that the controller is there, and nothing else.
+pub(super) const HEALTH: &str = "/health";
+
+/// Callers whose rate is limited separately; more of them start all limits anew.
 const MAX_LIMITERS: usize = 4_096;
 
 /// The name of the token or certificate of a request; none where none is required.
@@ -55,51 +72,116 @@ pub(super) struct CallerIdentity(pub(super) Option<Arc<str>>);
 #[derive(Clone, Debug)]
 pub(super) struct AccessControl {
     rules: Arc<NorthboundConfig>,
-    /// Behind a lock, because requests arrive on any task and are counted and checked in one step;
-    /// it is held for that step only.
-    limiters: Arc<Mutex<BTreeMap<IpAddr, RateLimiter>>>,
+    sessions: LoginSessions,
+    budget: RequestBudget,
+    limited: LimitCounters,
+    /// The rates of callers. Behind a lock, because requests arrive on any task and are counted and
+    /// checked in one step; it is held for that step only.
+    rates: Arc<Mutex<BTreeMap<(CallerKind, IpAddr), RateLimiter>>>,
 }
 
-/// Why a request does not pass.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-enum AccessDenied {
-    #[error(
-        "a token is missing: send `Authorization: Bearer TOKEN` (crux: --token-file) or show a \
-         certificate that northbound.certificates has (crux: --cert), with a token of role `{0}`"
-    )]
-    MissingToken(AccessRole),
-    #[error("unknown token: it is not among northbound.tokens of the controller's configuration")]
-    UnknownToken,
-    #[error("`{name}` may {has}, and this needs a token of role `{needs}`")]
-    InsufficientRole { name: String, has: AccessRole, needs: AccessRole },
-    #[error("more requests than northbound.requests_per_second; try again later")]
-    RateLimited,
+/// Whose rate it is, at an address.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum CallerKind {
+    /// Requests that are refused, or need no role.
+    Unknown,
+    /// The owner of a token; none where none is required.
+    Known(Option<Arc<str>>),
+}
+
+/// A request that passes.
+struct AdmittedRequest {
+    caller: CallerIdentity,
+    /// Counted against the budget; streams of reports have their own.
+    owner: Option<BudgetOwner>,
+}
+
+/// What a browser sends to log in.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LoginRequest {
+    token: String,
 }
 
 impl AccessControl {
-    pub(super) fn new(rules: &NorthboundConfig) -> Self {
-        Self { rules: Arc::new(rules.clone()), limiters: Arc::default() }
+    /// The access to a controller that is served at `port`.
+    pub(super) fn new(rules: &NorthboundConfig, port: u16, limited: LimitCounters) -> Self {
+        Self {
+            rules: Arc::new(rules.clone()),
+            sessions: LoginSessions::new(port),
+            budget: RequestBudget::new(rules.limits, rules.body_max.get()),
+            limited,
+            rates: Arc::default(),
+        }
+    }
+
+    /// Where browsers log in and out.
+    pub(super) fn session_router<S: Clone + Send + Sync + 'static>(&self) -> Router<S> {
+        let routes: MethodRouter<Self> = post(log_in).delete(log_out);
+        Router::new().route(login::PATH, routes.with_state(self.clone()))
     }
 
     /// Whether a request may pass, and whose it is.
-    fn authorise_request(&self, request: &Request) -> Result<CallerIdentity, AccessDenied> {
-        let needs = required_role(request.method(), request.uri().path());
-        let connection = request.extensions().get::<ConnectInfo<ClientPeer>>();
-        let peer = connection.map(|ConnectInfo(peer)| *peer);
-        if needs != AccessRole::Report
-            && let Some(peer) = peer
-        {
-            self.count_request(peer.address.ip())?;
+    fn admit_request(
+        &self,
+        request: &Request,
+        peer: Option<ClientPeer>,
+    ) -> Result<AdmittedRequest, AccessDenied> {
+        let address = peer.map(|peer| peer.address.ip());
+        let found = self.authorise_request(request, peer);
+        let kind = match &found {
+            Ok(Some(CallerIdentity(caller))) => CallerKind::Known(caller.clone()),
+            Ok(None) | Err(_) => CallerKind::Unknown,
+        };
+        let path = request.uri().path();
+        let is_stream = STREAMED.iter().any(|service| path.starts_with(service));
+        if let Some(address) = address.filter(|_| found.is_err() || !is_stream) {
+            self.count_request((kind, address))?;
         }
+        let caller = found?.unwrap_or_default();
+        let owner = match (&caller.0, is_stream) {
+            (_, true) => None,
+            (Some(name), _) => Some(BudgetOwner::Caller(Arc::clone(name))),
+            (None, _) => Some(BudgetOwner::Address(address)),
+        };
+        Ok(AdmittedRequest { caller, owner })
+    }
+
+    /// Whose a request is, if it needs a role.
+    fn authorise_request(
+        &self,
+        request: &Request,
+        peer: Option<ClientPeer>,
+    ) -> Result<Option<CallerIdentity>, AccessDenied> {
+        let sent = bearer_token(request.headers());
+        let origin = RequestOrigin {
+            method: request.method(),
+            uri: request.uri(),
+            headers: request.headers(),
+            has_token: sent.is_some(),
+            is_secured: peer.is_some_and(|peer| peer.is_secured),
+        };
+        origin.check(&self.rules.hosts)?;
+        if is_public(request.method(), request.uri().path()) {
+            return Ok(None);
+        }
+        let needs = required_role(request.method(), request.uri().path());
         if !self.is_restricted(needs) {
-            return Ok(CallerIdentity::default());
+            return Ok(Some(CallerIdentity::default()));
         }
         let shown = peer.and_then(|peer| peer.certificate);
-        let token = self.find_token(presented_token(request.headers()), shown, needs)?;
+        let token = match sent {
+            Some(sent) => self.find_token(sent)?,
+            None => self
+                .sessions
+                .find_token(request.headers())
+                .or_else(|| self.find_certificate(shown?))
+                .ok_or(AccessDenied::MissingToken(needs))?,
+        };
         let AccessToken { name, role, .. } = token;
         match role.allows_role(needs) {
-            true => Ok(CallerIdentity(Some(name.as_str().into()))),
-            false => Err(AccessDenied::InsufficientRole { name: name.clone(), has: *role, needs }),
+            true => Ok(Some(CallerIdentity(Some(name.into())))),
+            false => Err(AccessDenied::InsufficientRole { name, has: role, needs }),
         }
     }
 
@@ -112,91 +194,138 @@ impl AccessControl {
         }
     }
 
-    /// The token that is sent, or else the certificate that is shown.
-    fn find_token(
-        &self,
-        sent: Option<String>,
-        shown: Option<[u8; 32]>,
-        needs: AccessRole,
-    ) -> Result<&AccessToken, AccessDenied> {
-        if let Some(sent) = sent {
-            let digest: [u8; 32] = Sha256::digest(sent).into();
-            let mut tokens = self.rules.tokens.iter();
-            let token = tokens.find(|token| token.sha256 == digest);
-            return token.ok_or(AccessDenied::UnknownToken);
-        }
-        let mut certificates = self.rules.certificates.iter();
-        let certificate = certificates.find(|token| Some(token.sha256) == shown);
-        certificate.ok_or(AccessDenied::MissingToken(needs))
+    fn find_token(&self, sent: &str) -> Result<AccessToken, AccessDenied> {
+        let digest: [u8; 32] = Sha256::digest(sent).into();
+        let mut tokens = self.rules.tokens.iter();
+        let token = tokens.find(|token| token.sha256 == digest);
+        token.cloned().ok_or(AccessDenied::UnknownToken)
     }
 
-    /// Counts a request of an address against its rate limit.
-    fn count_request(&self, from: IpAddr) -> Result<(), AccessDenied> {
+    fn find_certificate(&self, shown: [u8; 32]) -> Option<AccessToken> {
+        let mut certificates = self.rules.certificates.iter();
+        certificates.find(|token| token.sha256 == shown).cloned()
+    }
+
+    /// Counts a request of a caller at an address against the rate limit.
+    fn count_request(&self, caller: (CallerKind, IpAddr)) -> Result<(), AccessDenied> {
         let now = Instant::now();
-        let mut limiters = self.limiters.lock().unwrap_or_else(PoisonError::into_inner);
-        if limiters.len() >= MAX_LIMITERS {
+        let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
+        if rates.len() >= MAX_LIMITERS {
             // Bounds the memory that requests from forged addresses can take.
-            limiters.clear();
+            rates.clear();
         }
         let rate = self.rules.requests_per_second.get();
-        let limiter = limiters.entry(from).or_insert_with(|| RateLimiter::new(rate, now));
+        let limiter = rates.entry(caller).or_insert_with(|| RateLimiter::new(rate, now));
         if !limiter.has_capacity(now) {
             return Err(AccessDenied::RateLimited);
         }
         limiter.reserve_slot(now);
         Ok(())
     }
+
+    /// Receives the body of a request as a whole, within its bounds of size and time.
+    async fn receive_body(&self, request: Request) -> Result<Request, AccessDenied> {
+        let (parts, body) = request.into_parts();
+        let body_max = self.rules.body_max.get();
+        let received = Limited::new(body, body_max).collect();
+        let received = timeout(self.rules.limits.body, received).await;
+        let body = received
+            .map_err(|_| AccessDenied::SlowBody)?
+            .map_err(|_| AccessDenied::LargeBody(body_max))?;
+        Ok(Request::from_parts(parts, Body::from(body.to_bytes())))
+    }
+
+    /// Passes a request on within its budget.
+    async fn run_request(&self, request: Request, next: Next) -> Result<Response, AccessDenied> {
+        let peer = request.extensions().get::<ConnectInfo<ClientPeer>>();
+        let peer = peer.map(|ConnectInfo(peer)| *peer);
+        let AdmittedRequest { caller, owner } = self.admit_request(&request, peer)?;
+        let is_stream = owner.is_none();
+        let permit = match owner {
+            None => None,
+            Some(owner) => Some(self.budget.begin_request(owner, self.body_bytes(&request)?)?),
+        };
+        let mut request = if is_stream { request } else { self.receive_body(request).await? };
+        request.extensions_mut().insert(caller);
+        let Some(handle) = request.extensions().get::<ConnectionHandle>().cloned() else {
+            return Ok(next.run(request).await);
+        };
+        let guard = (permit, handle.begin_request());
+        let response = next.run(request).await;
+        let (number, stall) = (handle.next_response(), handle.stall.clone());
+        // Reporters need not read what they are answered.
+        let stall = if is_stream { Default::default() } else { stall };
+        Ok(response.map(|body| Body::new(PacedBody::new(body, number, stall, guard))))
+    }
+
+    /// The size of a body, or the most that it may have.
+    fn body_bytes(&self, request: &Request) -> Result<usize, AccessDenied> {
+        let body_max = self.rules.body_max.get();
+        let length = request.headers().get(header::CONTENT_LENGTH);
+        let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
+        match length {
+            Some(length) if length > body_max => Err(AccessDenied::LargeBody(body_max)),
+            Some(length) => Ok(length),
+            None if request.method() == Method::POST => Ok(body_max),
+            None => Ok(0),
+        }
+    }
 }
 
 /// Passes a request on, or refuses it in the form of its protocol.
 pub(super) async fn enforce_access(
     State(access): State<AccessControl>,
-    mut request: Request,
+    request: Request,
     next: Next,
 ) -> Response {
-    let denied = match access.authorise_request(&request) {
-        Ok(caller) => {
-            request.extensions_mut().insert(caller);
-            return next.run(request).await;
-        }
-        Err(denied) => denied,
-    };
     let kind = request.headers().get(header::CONTENT_TYPE);
     let is_grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
-    match is_grpc {
-        true => denied.grpc_status().into_http(),
-        false => denied.http_response(),
+    let limited = access.limited.clone();
+    let answered = access.run_request(request, next).await;
+    let answered = answered.inspect_err(|denied| limited.count(denied.limit_reached()));
+    let mut response = answered.unwrap_or_else(|denied| denied.into_response(is_grpc));
+    let nosniff = HeaderValue::from_static("nosniff");
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+    response
+}
+
+/// Exchanges a token for the cookie of a session.
+async fn log_in(
+    State(access): State<AccessControl>,
+    Extension(ConnectInfo(peer)): Extension<ConnectInfo<ClientPeer>>,
+    body: Bytes,
+) -> Response {
+    let LoginRequest { token } = match parse_body(&body) {
+        Ok(request) => request,
+        Err(refused) => return build_response(Err(refused)),
+    };
+    let token = match access.find_token(token.trim()) {
+        Ok(token) => token,
+        Err(denied) => return denied.into_response(false),
+    };
+    set_cookie(access.sessions.open_session(token, peer.is_secured))
+}
+
+async fn log_out(
+    State(access): State<AccessControl>,
+    Extension(ConnectInfo(peer)): Extension<ConnectInfo<ClientPeer>>,
+    headers: HeaderMap,
+) -> Response {
+    set_cookie(access.sessions.end_session(&headers, peer.is_secured))
+}
+
+fn set_cookie(cookie: Option<HeaderValue>) -> Response {
+    match cookie {
+        Some(cookie) => (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response(),
+        None => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }
 
-impl AccessDenied {
-    fn grpc_status(&self) -> Status {
-        let text = self.to_string();
-        match self {
-            Self::MissingToken(_) | Self::UnknownToken => Status::unauthenticated(text),
-            Self::InsufficientRole { .. } => Status::permission_denied(text),
-            Self::RateLimited => Status::resource_exhausted(text),
-        }
-    }
-
-    fn http_response(&self) -> Response {
-        let status = match self {
-            Self::MissingToken(_) | Self::UnknownToken => StatusCode::UNAUTHORIZED,
-            Self::InsufficientRole { .. } => StatusCode::FORBIDDEN,
-            Self::RateLimited => StatusCode::TOO_MANY_REQUESTS,
-        };
-        let findings = vec![Finding::error("access", self.to_string())];
-        let body =
-            serde_json::to_vec(&ErrorBody { findings }).expect("findings have text for keys");
-        let mut response =
-            (status, [(header::CONTENT_TYPE, "application/json")], body).into_response();
-        if status == StatusCode::UNAUTHORIZED {
-            // `Basic` makes browsers prompt for a password, which is the token.
-            let ways = header::HeaderValue::from_static("Basic realm=\"crux\", Bearer");
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, ways);
-        }
-        response
-    }
+/// What needs no token: the page (without anything of the fabric), the login, and whether the
+/// controller is there.
+fn is_public(method: &Method, path: &str) -> bool {
+    let is_read = method == Method::GET || method == Method::HEAD;
+    path == login::PATH || is_read && (path == HEALTH || page::is_file(path))
 }
 
 /// The role that a request needs. Unknown paths count as changes, except for GET.
@@ -214,18 +343,11 @@ fn required_role(method: &Method, path: &str) -> AccessRole {
     }
 }
 
-/// The token of a request: a bearer's, or the password of a browser's user.
-fn presented_token(headers: &HeaderMap) -> Option<String> {
+/// The bearer token of a request.
+fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, value) = value.split_once(' ')?;
-    match scheme.to_ascii_lowercase().as_str() {
-        "bearer" => Some(value.trim().to_owned()),
-        "basic" => {
-            let text = String::from_utf8(STANDARD.decode(value.trim()).ok()?).ok()?;
-            text.split_once(':').map(|(_, password)| password.to_owned())
-        }
-        _ => None,
-    }
+    scheme.eq_ignore_ascii_case("bearer").then(|| value.trim())
 }
 
 #[cfg(test)]
@@ -254,14 +376,14 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_a_bearer_token_or_a_password() {
+    fn a_token_is_a_bearer_token() {
         let given = |value: &str| {
             let value = value.parse().unwrap();
-            presented_token(&HeaderMap::from_iter([(header::AUTHORIZATION, value)]))
+            let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value)]);
+            bearer_token(&headers).map(str::to_owned)
         };
-        assert_eq!(given("Bearer abc").as_deref(), Some("abc"));
-        assert_eq!(given("basic YWRhOmFiYw==").as_deref(), Some("abc"));
-        assert_eq!(given("basic ???"), None);
+        assert_eq!(given("bearer abc").as_deref(), Some("abc"));
+        assert_eq!(given("basic YWRhOmFiYw=="), None, "browsers would send it to any page");
         assert_eq!(given("abc"), None);
     }
 }

@@ -90,8 +90,9 @@ impl Northbound for NorthboundService {
         &self,
         request: Request<proto::PreviewPolicyRequest>,
     ) -> RpcResult<proto::PolicyPreview> {
+        let service = self.for_caller(request.extensions());
         let change = parse_request(request.get_ref())?;
-        rpc_response(&Self::preview_policy(self, &change).await.map_err(error_status)?)
+        rpc_response(&Self::preview_policy(&service, &change).await.map_err(error_status)?)
     }
 
     async fn apply_policy(
@@ -207,6 +208,8 @@ fn error_status(error: ServiceError) -> Status {
     match error {
         ServiceError::Refused(findings) => Status::failed_precondition(one_line(&findings)),
         ServiceError::Unknown(what) => Status::not_found(what),
+        ServiceError::TooMany(_) => Status::resource_exhausted(error.to_string()),
+        ServiceError::Overloaded(_) => Status::unavailable(error.to_string()),
         ServiceError::Controller(error) => Status::unavailable(error.to_string()),
     }
 }

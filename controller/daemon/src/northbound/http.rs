@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use topology::Finding;
 
-use super::auth::CallerIdentity;
+use super::auth::{CallerIdentity, HEALTH, RETRY_AFTER};
 use super::service::{NorthboundService, ServiceError};
 use super::{events, openapi};
 
@@ -56,6 +56,7 @@ pub(super) fn build_router(service: NorthboundService) -> Router {
     router
         .route("/openapi.json", routing::get(serve_openapi))
         .route("/metrics", routing::get(serve_metrics))
+        .route(HEALTH, routing::get(async || json_response(StatusCode::OK, b"{}\n".into())))
         .route(events::PATH, routing::get(events::handle_request))
         .with_state(service)
 }
@@ -117,14 +118,22 @@ pub(super) fn build_response(answer: Result<Vec<u8>, ServiceError>) -> Response 
     let status = match &error {
         ServiceError::Refused(_) => StatusCode::UNPROCESSABLE_ENTITY,
         ServiceError::Unknown(_) => StatusCode::NOT_FOUND,
-        ServiceError::Controller(_) => StatusCode::SERVICE_UNAVAILABLE,
+        ServiceError::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
+        ServiceError::Overloaded(_) | ServiceError::Controller(_) => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
     };
+    let can_retry = matches!(error, ServiceError::TooMany(_) | ServiceError::Overloaded(_));
     let findings = match error {
         ServiceError::Refused(findings) => findings,
         other => vec![Finding::error("request", other.to_string())],
     };
     let body = serde_json::to_vec(&openapi::ErrorBody { findings });
-    json_response(status, body.expect("findings have text for keys"))
+    let mut response = json_response(status, body.expect("findings have text for keys"));
+    if can_retry {
+        response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
+    }
+    response
 }
 
 fn json_response(status: StatusCode, body: Vec<u8>) -> Response {

@@ -1,45 +1,63 @@
 //! The listener of the northbound address: plain connections, or TLS.
 //!
-//! A client decides how long its handshake takes, so each handshake has a task and a deadline, and
-//! their number is bounded. The decision: a client that does not use TLS where it is required
-//! receives an error in HTTP, because a closed connection explains nothing.
+//! Every connection has a task, which serves HTTP on it and closes it when it must: when it gives
+//! way to another one ([`ConnectionTable`]), sends no request in time, or does not read its
+//! responses. The decision: a client that does not use TLS where it is required receives an error
+//! in HTTP, because a closed connection explains nothing.
 
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+mod tls_files;
+mod watched_stream;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::extract::connect_info::Connected;
-use axum::serve::{IncomingStream, Listener};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use axum::http::Request;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use nix::sys::resource::{Resource, getrlimit};
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::crypto::ring::default_provider;
-use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
-use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
+use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
-use tracing::debug;
+use tokio_util::sync::CancellationToken;
+use tower_service::Service;
+use tracing::{debug, warn};
 
-use crate::config::TlsFiles;
-
-/// Concurrent handshakes; further clients wait to be accepted.
-const HANDSHAKES: usize = 256;
-
-/// Connections that are ready and wait to be served.
-const READY: usize = 64;
-
-/// The longest that a handshake may take.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+use self::watched_stream::WatchedStream;
+use super::connection_table::{ConnectionAdmission, ConnectionId, ConnectionTable};
+use super::limit_counters::{LimitCounters, LimitReached};
+use super::paced_body::ResponseStall;
+use crate::config::{NorthboundConfig, NorthboundLimits};
 
 /// How a record of TLS with a handshake begins (RFC 8446 §5.1).
 const HANDSHAKE: u8 = 22;
+
+/// Time between two looks at what a connection does.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Wait after a failed accept, for example without descriptors; doubles up to the second one.
+const ACCEPT_BACKOFF: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
+
+/// Streams of one HTTP/2 connection.
+const STREAMS_PER_CONNECTION: u32 = 256;
+
+/// Bytes of the headers of one HTTP/2 request.
+const HEADER_BYTES: u32 = 16 << 10;
+
+/// Bytes that an HTTP/1 connection buffers, of headers and of responses.
+const BUFFER_BYTES: usize = 64 << 10;
 
 /// The response to a client that does not use TLS.
 const NO_TLS: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n\
@@ -47,28 +65,6 @@ const NO_TLS: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json
     {\"findings\":[{\"severity\":\"error\",\"about\":\"access\",\"text\":\
     \"this controller is served over TLS: ask with https, and trust its authority (crux: --ca)\"\
     }]}";
-
-/// Why there is no TLS.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum TlsError {
-    /// A file cannot be used.
-    #[error("northbound.tls: {}: no {wanted} in PEM can be read", file.display())]
-    File {
-        /// Which.
-        file: PathBuf,
-        /// What should be in it.
-        wanted: &'static str,
-        /// Why.
-        #[source]
-        source: pem::Error,
-    },
-    /// The certificate and the key are not of each other, or no use.
-    #[error("northbound.tls: certificate and key cannot be used")]
-    Identity(#[source] rustls::Error),
-    /// The certificates that clients' are to be signed by are no use.
-    #[error("northbound.tls: client_roots cannot be used")]
-    Roots(#[from] VerifierBuilderError),
-}
 
 /// A connection.
 type ClientStream = Either<TcpStream, TlsStream<TcpStream>>;
@@ -79,98 +75,278 @@ pub(super) struct ClientPeer {
     pub(super) address: SocketAddr,
     /// SHA-256 of the certificate that was shown and found good.
     pub(super) certificate: Option<[u8; 32]>,
+    /// Whether the connection is secured by TLS.
+    pub(super) is_secured: bool,
 }
 
-impl Connected<IncomingStream<'_, ConnectionListener>> for ClientPeer {
-    fn connect_info(connection: IncomingStream<'_, ConnectionListener>) -> Self {
-        let shown = match connection.io() {
+impl ClientPeer {
+    fn of_stream(stream: &ClientStream, address: SocketAddr) -> Self {
+        let shown = match stream {
             Either::Left(_) => None,
             Either::Right(secured) => secured.get_ref().1.peer_certificates(),
         };
         let own = shown.and_then(<[CertificateDer<'_>]>::first);
         Self {
-            address: *connection.remote_addr(),
+            address,
             certificate: own.map(|certificate| Sha256::digest(certificate).into()),
+            is_secured: matches!(stream, Either::Right(_)),
         }
     }
 }
 
-/// Where connections come in.
-pub(super) enum ConnectionListener {
-    /// As they are.
-    Plain(TcpListener),
-    /// Over TLS: where, and those whose handshake is done.
-    Tls(SocketAddr, mpsc::Receiver<(ClientStream, SocketAddr)>),
+/// Open connections. Behind a lock, because each has a task of its own; it is held for one change.
+#[derive(Clone, Debug)]
+struct OpenConnections(Arc<Mutex<(ConnectionTable, BTreeMap<ConnectionId, CancellationToken>)>>);
+
+/// One of them: what its requests say about themselves.
+#[derive(Clone, Debug)]
+pub(super) struct ConnectionHandle {
+    id: ConnectionId,
+    open: OpenConnections,
+    pub(super) stall: ResponseStall,
+    responses: Arc<AtomicU64>,
+}
+
+/// A request in progress, until it is dropped.
+#[derive(Debug)]
+pub(super) struct RequestInProgress(ConnectionHandle);
+
+/// The end of a connection, when it is dropped.
+struct ConnectionEnd(ConnectionHandle);
+
+impl OpenConnections {
+    fn lock(&self) -> MutexGuard<'_, (ConnectionTable, BTreeMap<ConnectionId, CancellationToken>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Admits a connection of an address, perhaps in place of another.
+    fn admit_connection(&self, from: IpAddr) -> Option<(ConnectionEnd, CancellationToken)> {
+        let mut open = self.lock();
+        let (table, stops) = &mut *open;
+        match table.open_connection(from, Instant::now()) {
+            ConnectionAdmission::Refused => None,
+            ConnectionAdmission::Admitted { id, evicted } => {
+                if let Some(stop) = evicted.and_then(|evicted| stops.remove(&evicted)) {
+                    stop.cancel();
+                }
+                let stop = CancellationToken::new();
+                stops.insert(id, stop.clone());
+                let handle = ConnectionHandle {
+                    id,
+                    open: self.clone(),
+                    stall: ResponseStall::default(),
+                    responses: Arc::default(),
+                };
+                Some((ConnectionEnd(handle), stop))
+            }
+        }
+    }
+}
+
+impl ConnectionHandle {
+    /// The connection keeps its place for as long as the result is kept.
+    pub(super) fn begin_request(&self) -> RequestInProgress {
+        self.open.lock().0.begin_request(self.id);
+        RequestInProgress(self.clone())
+    }
+
+    /// A number for its next response.
+    pub(super) fn next_response(&self) -> u64 {
+        self.responses.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether the connection has waited too long, for a request or for its client to read.
+    fn has_expired(&self, has_served: bool, limits: &NorthboundLimits) -> bool {
+        let now = Instant::now();
+        let longest = if has_served { limits.idle } else { limits.first_request };
+        let waiting = self.open.lock().0.waiting_since(self.id);
+        let stalled = self.stall.stalled_since();
+        waiting.is_some_and(|since| now >= since + longest)
+            || stalled.is_some_and(|since| now >= since + limits.stalled)
+    }
+}
+
+impl Drop for RequestInProgress {
+    fn drop(&mut self) {
+        self.0.open.lock().0.end_request(self.0.id, Instant::now());
+    }
+}
+
+impl Drop for ConnectionEnd {
+    fn drop(&mut self) {
+        let mut open = self.0.open.lock();
+        open.0.close_connection(self.0.id);
+        open.1.remove(&self.0.id);
+    }
+}
+
+/// Serves connections.
+pub(super) struct ConnectionListener {
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    open: OpenConnections,
+    limits: NorthboundLimits,
+    limited: LimitCounters,
+    router: Router,
 }
 
 impl ConnectionListener {
-    /// Doors at `listener`, with TLS if there are files for it.
-    pub(super) fn wrap_listener(
+    /// Serves `router` to the clients of `listener`, with TLS if there are files for it.
+    pub(super) fn new(
         listener: TcpListener,
-        tls: Option<&TlsFiles>,
+        config: &NorthboundConfig,
+        router: Router,
+        limited: LimitCounters,
     ) -> std::io::Result<Self> {
-        let Some(files) = tls else {
-            return Ok(Self::Plain(listener));
-        };
-        let address = listener.local_addr()?;
-        let config = server_config(files).map_err(std::io::Error::other)?;
-        let (to, ready) = mpsc::channel(READY);
-        let acceptor = TlsAcceptor::from(Arc::new(config));
-        // It ends with the receiver.
-        tokio::spawn(accept_connections(listener, acceptor, to));
-        Ok(Self::Tls(address, ready))
+        let files = config.tls.as_ref();
+        let tls = files.map(tls_files::server_config).transpose().map_err(std::io::Error::other)?;
+        let limits = config.limits;
+        let most = usable_connections(limits.connections.get());
+        let table = ConnectionTable::new(most, limits.connections_per_address.get());
+        Ok(Self {
+            listener,
+            tls: tls.map(|tls| TlsAcceptor::from(Arc::new(tls))),
+            open: OpenConnections(Arc::new(Mutex::new((table, BTreeMap::new())))),
+            limits,
+            limited,
+            router,
+        })
     }
-}
 
-impl Listener for ConnectionListener {
-    type Io = ClientStream;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (ClientStream, SocketAddr) {
-        match self {
-            Self::Plain(listener) => {
-                let (stream, from) = Listener::accept(listener).await;
-                (Either::Left(stream), from)
+    /// Accepts connections until `stop`, which ends all of them as well.
+    pub(super) async fn run(self, stop: CancellationToken) {
+        let [shortest, longest] = ACCEPT_BACKOFF;
+        let mut backoff = shortest;
+        while let Some(accepted) = stop.run_until_cancelled(self.listener.accept()).await {
+            match accepted {
+                Ok((stream, from)) => {
+                    backoff = shortest;
+                    self.spawn_connection(stream, from, &stop);
+                }
+                Err(error) => {
+                    warn!("cannot accept a northbound connection: {error}");
+                    sleep(backoff).await;
+                    backoff = (backoff * 2).min(longest);
+                }
             }
-            Self::Tls(_, ready) => match ready.recv().await {
-                Some(arrived) => arrived,
-                // The task behind it ends only with this.
-                None => std::future::pending().await,
-            },
         }
     }
 
-    fn local_addr(&self) -> std::io::Result<SocketAddr> {
-        match self {
-            Self::Plain(listener) => listener.local_addr(),
-            Self::Tls(address, _) => Ok(*address),
-        }
+    fn spawn_connection(&self, stream: TcpStream, from: SocketAddr, stop: &CancellationToken) {
+        let Some((end, evicted)) = self.open.admit_connection(from.ip()) else {
+            self.limited.count(LimitReached::ConnectionRefused);
+            debug!(%from, "refused: all connections have requests in progress");
+            return;
+        };
+        let (tls, limits, router) = (self.tls.clone(), self.limits, self.router.clone());
+        let (stop, limited) = (stop.clone(), self.limited.clone());
+        tokio::spawn(async move {
+            let connection = async {
+                match secure_stream(stream, tls, limits.first_request).await? {
+                    Some(stream) => serve_connection(stream, from, router, &end.0, limits).await,
+                    None => Ok(()),
+                }
+            };
+            tokio::select! {
+                ended = connection => drop(ended.inspect_err(|Expired| {
+                    debug!(%from, "closed: no request, or nobody reads a response");
+                    limited.count(LimitReached::ConnectionExpired);
+                })),
+                () = evicted.cancelled() => limited.count(LimitReached::ConnectionEvicted),
+                () = stop.cancelled() => {}
+            }
+            drop(end);
+        });
     }
 }
 
-/// Accepts connections and passes those on that are ready, until the receiver is dropped.
-async fn accept_connections(
-    mut listener: TcpListener,
-    acceptor: TlsAcceptor,
-    to: mpsc::Sender<(ClientStream, SocketAddr)>,
-) {
-    let mut handshakes = JoinSet::new();
+/// Half of the descriptors of the process at most, so that switches can always be connected.
+fn usable_connections(wanted: usize) -> usize {
+    let Ok((soft, _)) = getrlimit(Resource::RLIMIT_NOFILE) else {
+        return wanted;
+    };
+    let half = usize::try_from(soft / 2).unwrap_or(usize::MAX).max(1);
+    if half < wanted {
+        warn!(
+            "northbound.limits.connections is {wanted}, but this process may open {soft} files: \
+             {half} connections are served at most (raise LimitNOFILE)"
+        );
+    }
+    wanted.min(half)
+}
+
+/// A connection that sent no request, or did not read a response, in time.
+struct Expired;
+
+/// Makes the handshake where there is TLS; no stream if there is none to be made.
+async fn secure_stream(
+    stream: TcpStream,
+    tls: Option<TlsAcceptor>,
+    deadline: Duration,
+) -> Result<Option<ClientStream>, Expired> {
+    let Some(acceptor) = tls else {
+        return Ok(Some(Either::Left(stream)));
+    };
+    let made = timeout(deadline, accept_tls(stream, &acceptor)).await.map_err(|_| Expired)?;
+    let made = made.inspect_err(|why| debug!("no handshake: {why}"));
+    Ok(made.ok().map(Either::Right))
+}
+
+/// Serves one connection until it ends or has waited too long.
+async fn serve_connection(
+    stream: ClientStream,
+    from: SocketAddr,
+    router: Router,
+    handle: &ConnectionHandle,
+    limits: NorthboundLimits,
+) -> Result<(), Expired> {
+    let peer = ClientPeer::of_stream(&stream, from);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(ConnectInfo(peer));
+        request.extensions_mut().insert(handle.clone());
+        router.clone().call(request)
+    });
+    let server = http_server(&limits);
+    let stream = WatchedStream::new(stream, handle.stall.clone(), handle.next_response());
+    let connection = server.serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let mut checks = interval(CHECK_INTERVAL);
+    checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let opened = handle.open.lock().0.waiting_since(handle.id);
+    let mut has_served = false;
     loop {
         tokio::select! {
-            () = to.closed() => return,
-            Some(_) = handshakes.join_next() => {}
-            (stream, from) = Listener::accept(&mut listener), if handshakes.len() < HANDSHAKES => {
-                let (acceptor, to) = (acceptor.clone(), to.clone());
-                handshakes.spawn(async move {
-                    match timeout(HANDSHAKE_TIMEOUT, accept_tls(stream, &acceptor)).await {
-                        Ok(Ok(stream)) => drop(to.send((Either::Right(stream), from)).await),
-                        Ok(Err(why)) => debug!(%from, "no handshake: {why}"),
-                        Err(_) => debug!(%from, "no handshake in time"),
-                    }
-                });
+            ended = connection.as_mut() => {
+                if let Err(why) = ended {
+                    debug!(%from, "the connection ended: {why}");
+                }
+                return Ok(());
+            }
+            _ = checks.tick() => {
+                has_served |= handle.open.lock().0.waiting_since(handle.id) != opened;
+                if handle.has_expired(has_served, &limits) {
+                    return Err(Expired);
+                }
             }
         }
     }
+}
+
+fn http_server(limits: &NorthboundLimits) -> auto::Builder<TokioExecutor> {
+    let mut server = auto::Builder::new(TokioExecutor::new());
+    server
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.first_request)
+        .max_buf_size(BUFFER_BYTES);
+    server
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(limits.idle / 4)
+        .max_concurrent_streams(STREAMS_PER_CONNECTION)
+        .max_header_list_size(HEADER_BYTES);
+    server
 }
 
 /// Makes the handshake, or explains in HTTP that TLS is required.
@@ -188,41 +364,4 @@ async fn accept_tls(
     stream.write_all(NO_TLS.as_bytes()).await?;
     stream.shutdown().await?;
     Err(std::io::Error::other(format!("{read} bytes without TLS")))
-}
-
-fn server_config(files: &TlsFiles) -> Result<ServerConfig, TlsError> {
-    let provider = Arc::new(default_provider());
-    let versions = ServerConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .map_err(TlsError::Identity)?;
-    let builder = match &files.client_roots {
-        None => versions.with_no_client_auth(),
-        Some(file) => {
-            let mut roots = RootCertStore::empty();
-            roots.add_parsable_certificates(load_certificates(file)?);
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
-            versions.with_client_cert_verifier(verifier.build()?)
-        }
-    };
-    let chain = load_certificates(&files.certificate)?;
-    let key = PrivateKeyDer::from_pem_file(&files.key)
-        .map_err(|source| file_error(&files.key, "private key", source))?;
-    let mut config = builder.with_single_cert(chain, key).map_err(TlsError::Identity)?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(config)
-}
-
-/// The certificates of a file, at least one.
-fn load_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    match read {
-        Ok(found) if found.is_empty() => {
-            Err(file_error(file, "certificate", pem::Error::NoItemsFound))
-        }
-        read => read.map_err(|source| file_error(file, "certificate", source)),
-    }
-}
-
-fn file_error(file: &Path, wanted: &'static str, source: pem::Error) -> TlsError {
-    TlsError::File { file: file.to_owned(), wanted, source }
 }

@@ -47,6 +47,11 @@ pub(super) fn page_router<S: Clone + Send + Sync + 'static>() -> Router<S> {
     })
 }
 
+/// Whether a file of the page is at this path.
+pub(super) fn is_file(path: &str) -> bool {
+    FILES.iter().any(|file| file.path == path)
+}
+
 /// Serves a file, or 304 if the browser has it. `no-cache` makes browsers revalidate every time,
 /// since a controller of another version may run at the same address later.
 fn serve_file(file: &PageFile, asked: &HeaderMap) -> Response {

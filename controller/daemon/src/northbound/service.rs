@@ -18,8 +18,10 @@ use topology::{Finding, one_line};
 use super::controller_view::{ControllerView, JobRow, LinkRow, SwitchRow};
 use super::explanation::ExplainJobResponse;
 use super::learned_flow::LearnedFlowRow;
+use super::limit_counters::LimitCounters;
 use super::metrics;
 use super::planner_input::PlannerInput;
+use super::planning_pool::{PlanningPool, PlanningSlot};
 pub use super::policy_messages::{
     ApplyPolicyRequest, ConfirmPolicyRequest, PolicyChangeResponse, PolicyFile, PolicyRevisionDiff,
     PreviewPolicyRequest, RollbackPolicyRequest, TemporaryOverrideRequest,
@@ -45,6 +47,12 @@ pub enum ServiceError {
     /// There is nothing of this name.
     #[error("{0}")]
     Unknown(String),
+    /// The caller has too much of this in progress.
+    #[error("more than {0} in progress; try again later")]
+    TooMany(&'static str),
+    /// All callers together have too much of this in progress.
+    #[error("the controller is busy: {0} are in progress; try again later")]
+    Overloaded(&'static str),
     /// The controller has no answer now.
     #[error(transparent)]
     Controller(#[from] ControllerError),
@@ -59,6 +67,9 @@ pub struct NorthboundService {
     measured: Option<MeasurementReceivers>,
     /// The caller, if a token identifies one.
     caller: Option<Arc<str>>,
+    limited: LimitCounters,
+    pool: PlanningPool,
+    document_max: usize,
 }
 
 /// What switches count, and where reports of jobs differ from that.
@@ -67,14 +78,28 @@ type MeasurementReceivers = (watch::Receiver<Arc<MeasuredTraffic>>, watch::Recei
 impl NorthboundService {
     /// A service that queries and changes the controller through `access`.
     pub fn new(access: ControllerAccess, config: &Config) -> Self {
-        let verify = config.verify_deadline;
-        Self { access, verify, measured: None, caller: None }
+        let limits = &config.northbound.limits;
+        let limited = LimitCounters::default();
+        Self {
+            access,
+            verify: config.verify_deadline,
+            measured: None,
+            caller: None,
+            pool: PlanningPool::new(limits, limited.clone()),
+            limited,
+            document_max: limits.document.get(),
+        }
     }
 
     /// The service on behalf of the caller that a token identifies.
     #[must_use]
     pub(super) fn with_caller(&self, caller: Option<Arc<str>>) -> Self {
         Self { caller, ..self.clone() }
+    }
+
+    /// Counts of the limits that callers reach.
+    pub(super) fn limit_counters(&self) -> LimitCounters {
+        self.limited.clone()
     }
 
     /// Adds what switches count, and where reports of jobs differ from that.
@@ -203,11 +228,12 @@ impl NorthboundService {
     /// # Errors
     /// As above.
     pub async fn render_metrics(&self) -> Result<String, ServiceError> {
-        Ok(metrics::render_metrics(
+        let text = metrics::render_metrics(
             &self.current_view().await?,
             &self.access.latest_timing(),
             &self.access.stage_histograms(),
-        ))
+        );
+        Ok(text + &self.limited.render())
     }
 
     /// The revision of the policy that is in force.
@@ -242,7 +268,8 @@ impl NorthboundService {
         &self,
         request: &PreviewPolicyRequest,
     ) -> Result<PolicyPreview, ServiceError> {
-        let content = self.resolve_content(request).await?;
+        let slot = self.pool.acquire_slot(&self.caller).await?;
+        let (content, slot) = self.resolve_content(request, slot).await?;
         let considered = content.clone();
         let query = self.access.query_state(move |state| {
             let changes = state.policy_history().latest().content.changes_to(&considered);
@@ -252,10 +279,8 @@ impl NorthboundService {
         let plan_request = prepared.map_err(refuse_with)?;
         let tables = self.access.desired_tables().tables.clone();
         let present = self.access.current_rollout().ok_or(ControllerError::Stopped)?;
-        // Planning takes long enough to hold up other tasks of this thread.
-        let planning =
-            tokio::task::spawn_blocking(move || preview_policy(plan_request, &present, &tables));
-        let forecast = planning.await.map_err(|_| ControllerError::Stopped)?;
+        let planning = move || preview_policy(plan_request, &present, &tables);
+        let forecast = slot.run_work(planning).await?;
         let preview =
             forecast.map_err(|why| refuse_with(Finding::error("forecast", why.to_string())))?;
         Ok(PolicyPreview { policy, ..preview })
@@ -269,7 +294,9 @@ impl NorthboundService {
         &self,
         request: &ApplyPolicyRequest,
     ) -> Result<PolicyChangeResponse, ServiceError> {
-        let content = self.resolve_content(&request.change).await?;
+        let slot = self.pool.acquire_slot(&self.caller).await?;
+        let (content, slot) = self.resolve_content(&request.change, slot).await?;
+        drop(slot);
         let signature = self.sign_change(&request.author, &request.reason);
         self.put_in_force(content, signature, request.confirm_within_seconds).await
     }
@@ -388,14 +415,21 @@ impl NorthboundService {
         }
     }
 
-    /// The content that a request leads to, based on what is in force.
+    /// The content that a request leads to, based on what is in force. Its document is parsed in
+    /// the slot, which is for the caller to use again.
     async fn resolve_content(
         &self,
         request: &PreviewPolicyRequest,
-    ) -> Result<PolicyContent, ServiceError> {
+        slot: PlanningSlot,
+    ) -> Result<(PolicyContent, PlanningSlot), ServiceError> {
         let mut content = self.get_policy().await?.content;
-        if let Some(text) = &request.policy {
-            content.policy = parse_policy(text).map_err(refuse_with)?;
+        let mut slot = slot;
+        if let Some(file) = &request.policy {
+            check_policy_file(file, self.document_max).map_err(refuse_with)?;
+            let file = file.clone();
+            let parsed = slot.run_then_return(move || parse_policy(&file)).await?;
+            content.policy = parsed.0.map_err(refuse_with)?;
+            slot = parsed.1;
         }
         if let Some(wanted) = &request.temporary_override {
             let lasts = wanted.duration_seconds.saturating_mul(1_000);
@@ -405,7 +439,34 @@ impl NorthboundService {
             };
             content.temporary_overrides.insert(0, temporary);
         }
-        Ok(content)
+        Ok((content, slot))
+    }
+}
+
+/// Refuses documents that a caller could make the controller work on for long: a parser of YAML
+/// takes time that grows with the square of the nesting.
+fn check_policy_file(file: &PolicyFile, document_max: usize) -> Result<(), Finding> {
+    let PolicyFile { file, text } = file;
+    if text.len() > document_max {
+        let bytes = text.len();
+        return Err(Finding::error(
+            "policy",
+            format!(
+                "{file}: {bytes} bytes; a policy has at most {document_max} \
+                 (northbound.limits.document_bytes)"
+            ),
+        ));
+    }
+    match DocumentFormat::from_file_name(file) {
+        Ok(DocumentFormat::Yaml) => Err(Finding::error(
+            "policy",
+            format!(
+                "{file}: a controller accepts TOML and JSON only; crux policy diff and apply \
+                 convert a YAML file before they send it"
+            ),
+        )),
+        Ok(_) => Ok(()),
+        Err(error) => Err(document_finding(&error)),
     }
 }
 

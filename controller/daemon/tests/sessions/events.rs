@@ -27,7 +27,7 @@ struct Frame {
 impl Reader {
     async fn open(at: SocketAddr, header: &str) -> Self {
         let mut stream = TcpStream::connect(at).await.unwrap();
-        let request = format!("GET /v1/events HTTP/1.1\r\nhost: crux\r\n{header}\r\n");
+        let request = format!("GET /v1/events HTTP/1.1\r\nhost: localhost\r\n{header}\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let lines = BufReader::new(stream).lines();
         Self { lines }

@@ -32,8 +32,9 @@ pub(crate) async fn ask_with(
         shown => format!("authorization: {shown}\r\n"),
     };
     let request = format!(
-        "{method} {path} HTTP/1.1\r\nhost: crux\r\nconnection: close\r\n\
-         accept: application/json\r\n{shown}content-length: {length}\r\n\r\n{body}"
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+         accept: application/json\r\ncontent-type: application/json\r\n\
+         {shown}content-length: {length}\r\n\r\n{body}"
     );
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();

@@ -25,6 +25,8 @@ mod failures;
 #[cfg(test)]
 mod grpc;
 #[cfg(test)]
+mod hostile_clients;
+#[cfg(test)]
 mod http;
 #[cfg(test)]
 mod intruder;

@@ -55,7 +55,7 @@ pub(super) fn run_rehearse(args: &RehearseArgs) -> Result<(), CommandError> {
         iterations: usize::from(args.iterations),
     };
     if let Some(file) = &args.change {
-        let changing = change(&scenario, files::read_policy_file(file)?, training);
+        let changing = change(&scenario, files::read_policy_to_send(file)?, training);
         return runtime.block_on(changing)?.print_report(args.output);
     }
     let telling = match args.ecmp {

@@ -5,19 +5,14 @@
 
 const RETRY_MS = 1000;
 
-/** Where this tab keeps the token, if the controller wants one. */
-const TOKEN = "token";
-
-/** Gives the token that everything is asked with from now on. */
-export function unlock(token) {
-  sessionStorage.setItem(TOKEN, token);
+/** Exchanges a token for a cookie that goes with everything that is asked from now on. */
+export async function logIn(token) {
+  await ask("/v1/session", { token });
 }
 
-/** Asks with the token, if there is one; that another is wanted is heard as `locked`. */
+/** Asks; that a login is wanted is heard as `locked`. */
 async function request(path, accept, init = {}) {
-  const token = sessionStorage.getItem(TOKEN);
-  const headers = token ? { accept, authorization: `Bearer ${token}` } : { accept };
-  const answer = await fetch(path, { ...init, headers });
+  const answer = await fetch(path, { ...init, headers: { accept, ...init.headers } });
   if (answer.status === 401) dispatchEvent(new Event("locked"));
   return answer;
 }
@@ -26,10 +21,10 @@ async function request(path, accept, init = {}) {
 export async function ask(path, document) {
   const init = document === undefined
     ? {}
-    : { method: "POST", body: JSON.stringify(document) };
+    : { method: "POST", body: JSON.stringify(document), headers: { "content-type": "application/json" } };
   const answer = await request(path, "application/json", init);
   const text = await answer.text();
-  if (answer.ok) return JSON.parse(text);
+  if (answer.ok) return text ? JSON.parse(text) : undefined;
   throw new Error(problem(text) ?? `${path}: ${answer.status}`);
 }
 

@@ -3,7 +3,7 @@
 // Events say when to ask again; what is shown is always a whole answer, never put together from
 // events, so a page that missed some is right again with the next.
 
-import { ask, follow, unlock } from "./controller.js";
+import { ask, follow, logIn } from "./controller.js";
 import { element } from "./elements.js";
 import { arrange, between, load, loadOf } from "./fabric.js";
 import { FabricMap } from "./map.js";
@@ -183,10 +183,14 @@ function live(state, text) {
 function lock() {
   const form = at("lock");
   addEventListener("locked", () => { form.hidden = false; });
-  form.addEventListener("submit", (event) => {
+  form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    unlock(form.querySelector("input").value);
-    location.reload();
+    try {
+      await logIn(form.querySelector("input").value);
+      location.reload();
+    } catch (refused) {
+      form.querySelector("output").textContent = refused.message;
+    }
   });
 }
 
