@@ -65,8 +65,8 @@ pub fn read_policy_file(name: &str) -> Result<PolicyFile, CommandError> {
     Ok(PolicyFile { file: name.to_owned(), text: read_text(name)? })
 }
 
-/// Reads a policy file in the form in which a controller takes it: YAML, which a controller does not
-/// parse, becomes JSON.
+/// Reads a policy file in the form in which a controller takes it: YAML, which a controller does
+/// not parse, becomes JSON.
 pub fn read_policy_to_send(name: &str) -> Result<PolicyFile, CommandError> {
     let file = read_policy_file(name)?;
     let format = DocumentFormat::from_file_name(name).map_err(CommandError::document)?;

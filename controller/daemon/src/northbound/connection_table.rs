@@ -1,9 +1,9 @@
 //! The open connections of the northbound address, and which of them gives way to a new one.
 //!
 //! Pure: time is an argument. The decision: a connection that waits for a request has no claim to
-//! its place. When an address, or all together, have no room, the connection that has waited longest
-//! is closed for the new one, so that half-sent requests keep nobody out; only connections with a
-//! request in progress are kept.
+//! its place. When an address, or all together, have no room, the connection that has waited
+//! longest is closed for the new one, so that half-sent requests keep nobody out; only connections
+//! with a request in progress are kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ pub(super) struct ConnectionTable {
     open: BTreeMap<ConnectionId, OpenConnection>,
     /// Connections without a request in progress, by address and since when.
     waiting: BTreeSet<(IpAddr, Instant, ConnectionId)>,
-    /// The same of all addresses.
+    /// Those of all addresses, by since when.
     waiting_longest: BTreeSet<(Instant, ConnectionId)>,
     per_address: BTreeMap<IpAddr, usize>,
 }

@@ -1,7 +1,7 @@
 //! What the callers of the northbound address may cost, each and all together.
 //!
-//! The decision: every bound is of the configuration, so that an operator can read what a caller can
-//! cost at most; docs/operations.md has the table.
+//! The decision: every bound is of the configuration, so that an operator can read what a caller
+//! can cost at most; docs/operations.md has the table.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;

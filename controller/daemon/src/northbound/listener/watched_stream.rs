@@ -1,7 +1,7 @@
 //! A stream that shows when its peer does not read.
 //!
-//! What HTTP has buffered for a connection is no longer a body, so [`ResponseStall`] of bodies alone
-//! would miss the end of a response.
+//! What HTTP has buffered for a connection is no longer a body, so [`ResponseStall`] of bodies
+//! alone would miss the end of a response.
 
 use std::io;
 use std::pin::Pin;
