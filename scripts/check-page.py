@@ -83,7 +83,7 @@ class Stage:
     @contextlib.contextmanager
     def controller(self):
         listen = self.at or "127.0.0.1:0"
-        text = f'[northbound]\nlisten = "{listen}"\n[liveness]\nswitch_silence_ms = 500\n'
+        text = f'[northbound]\nlisten = "{listen}"\nanyone = true\n[liveness]\nswitch_silence_ms = 500\n'
         (self.folder / "crux.toml").write_text(text)
         files = [f"{self.folder}/{name}" for name in ("crux.toml", "fabric.json", "jobs.json")]
         command = [self.crux, "controller", "--config", files[0]]

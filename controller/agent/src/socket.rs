@@ -5,7 +5,9 @@
 //! sends too fast is slowed down by its own buffer. One that sends a line that is too long is
 //! disconnected, because the start of its next line is unknown.
 
+use std::fs::Permissions;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream as Probe;
 use std::path::{Path, PathBuf};
 
@@ -22,6 +24,8 @@ use crate::process_message::{self, MAX_LINE, ProcessMessage, ProcessReply};
 const MAX_PROCESSES: usize = 64;
 /// Messages that may be queued, of all processes together.
 const LINE_QUEUE: usize = 256;
+/// Who may report on the socket: its owner and its group.
+const SOCKET_MODE: u32 = 0o660;
 /// Replies that may be queued for one process; further ones are dropped.
 const REPLY_QUEUE: usize = 16;
 
@@ -58,6 +62,7 @@ impl ProcessSocket {
             std::fs::remove_file(path)?;
         }
         let listener = UnixListener::bind(path)?;
+        std::fs::set_permissions(path, Permissions::from_mode(SOCKET_MODE))?;
         let (to_agent, events) = mpsc::channel(LINE_QUEUE);
         let mut tasks = JoinSet::new();
         tasks.spawn(accept_processes(listener, to_agent));

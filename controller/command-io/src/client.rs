@@ -139,7 +139,7 @@ impl ControllerClient {
             .header("host", &self.controller)
             .header("accept", accept)
             .header("content-type", "application/json");
-        if let Some(token) = self.credentials.read_token()? {
+        if let Some(token) = self.credentials.read_token(&self.controller)? {
             request = request.header("authorization", format!("Bearer {token}"));
         }
         request.body(Full::new(body)).map_err(|error| CommandError::input(path, error))

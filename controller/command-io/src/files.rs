@@ -3,8 +3,10 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::path::Path;
 
 use ::controller::northbound::service::{PolicyFile, parse_policy};
+use ::controller::private_file::read_private;
 use planner::{DocumentFieldError, Job, JobsDocument, Policy, PolicyDocument};
 use serde::de::DeserializeOwned;
 use topology::document::{self, DocumentFormat, MAX_DOCUMENT_BYTES};
@@ -87,6 +89,16 @@ pub fn read_text(name: &str) -> Result<String, CommandError> {
         path => File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)),
     };
     read.map_err(|error| CommandError::input(name, error))?;
+    document::decode_text(&bytes, name).map(str::to_owned).map_err(CommandError::document)
+}
+
+/// Reads a secret: a token or a key. A file that everybody can read is refused.
+pub fn read_secret(name: &str) -> Result<String, CommandError> {
+    // Standard input and pipes are nobody else's.
+    if !Path::new(name).is_file() {
+        return read_text(name);
+    }
+    let bytes = read_private(Path::new(name)).map_err(|error| CommandError::input(name, error))?;
     document::decode_text(&bytes, name).map(str::to_owned).map_err(CommandError::document)
 }
 

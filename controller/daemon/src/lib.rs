@@ -27,6 +27,7 @@ pub mod pipeline;
 pub mod pipelines;
 pub mod policy_history;
 pub mod preview;
+pub mod private_file;
 pub mod recorder;
 pub mod runtime;
 pub mod southbound;

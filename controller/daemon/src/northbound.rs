@@ -15,6 +15,7 @@ mod http;
 pub mod learned_flow;
 mod limit_counters;
 mod listener;
+pub mod local_token;
 mod login;
 pub mod metrics;
 pub mod openapi;

@@ -15,6 +15,7 @@ use topology::Fabric;
 use topology::spec::FabricDocument;
 
 use crate::policy_history::PolicyRevision;
+use crate::private_file::ensure_private;
 
 #[cfg(test)]
 mod tests;
@@ -160,6 +161,7 @@ impl EmbeddedStore {
     /// # Errors
     /// The file is no store, or another process has it open.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
+        ensure_private(path).map_err(|error| open_error(redb::StorageError::from(error).into()))?;
         Self::check_schema(Database::create(path).map_err(open_error)?)
     }
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ::controller::liveness::{FabricPart, PartHealth};
-use ::controller::northbound::{self, ApiServer};
+use ::controller::northbound::{self, ApiServer, local_token};
 use ::controller::policy_history::{PolicyContent, RevisionMetadata, UnixMs};
 use ::controller::southbound::write_permit::WritePermit;
 use ::controller::{
@@ -24,6 +24,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 use topology::{Fabric, Severity, Switch};
+use tracing::info;
 
 use self::carrier_monitor::CarrierMonitor;
 use self::file_watch::FileWatch;
@@ -239,12 +240,30 @@ async fn start_northbound(
     let Some(listen) = config.northbound.listen else {
         return Ok(None);
     };
+    let config = with_local_token(config)?;
     let listener =
         TcpListener::bind(listen).await.map_err(|error| CommandError::input(listen, error))?;
-    let server = northbound::start_server(listener, controller.access(), config)
+    let server = northbound::start_server(listener, controller.access(), &config)
         .map_err(CommandError::failed)?;
     output::print_line(format_args!("serving on {}", server.local_addr()))?;
     Ok(Some(server))
+}
+
+/// The configuration with the token of this machine, where it says of nobody what they may do.
+fn with_local_token(config: &Config) -> Result<Config, CommandError> {
+    let mut config = config.clone();
+    if config.northbound.has_access_rules() {
+        return Ok(config);
+    }
+    let file = config.northbound.token_file.clone().or_else(local_token::user_file);
+    let file = file.ok_or_else(|| {
+        let what = "set it, or northbound.tokens: this user has no folder for a token (HOME)";
+        CommandError::input("northbound.token_file", what)
+    })?;
+    local_token::admit_file_owner(&mut config.northbound, &file)
+        .map_err(|error| CommandError::input(file.display(), error))?;
+    info!("callers need the token in {}, which crux on this machine sends", file.display());
+    Ok(config)
 }
 
 /// Which controller writes to the switches.

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::process::{Output, Stdio};
 
 use controller::config::{AccessRole, RawToken, TlsFiles};
-use controller::northbound::{self, ApiServer};
+use controller::northbound::{self, ApiServer, local_token};
 use controller::{Config, Controller, ControllerHandle, RawConfig, StateEvent};
 use planner::{JobsDocument, Policy};
 use switch::p4runtime::{ServerHandle, ServiceOptions, serve};
@@ -146,7 +146,7 @@ const STEERING: [Case; 12] = [
     ("policy rollback 1", 0, &["revision 3 is in force\n"]),
     ("policy override job:bert --max-level 1 --for 1h", 0, &["revision 4 is in force\n"]),
     ("policy show", 0, &["# revision 4", "fairness = 0.0"]),
-    ("policy history", 0, &["ada", "test", "temporary"]),
+    ("policy history", 0, &["local (says ada)", "test", "temporary"]),
 ];
 
 /// A rule that adopts, and what is seen of it.
@@ -180,7 +180,10 @@ async fn commands_work_as_documented() {
     ]);
     let mut raw = RawConfig::default();
     raw.recorder.folder = Some(files.path("flight"));
-    let stage = Stage::open(&Config::try_from(raw).unwrap()).await;
+    // As `crux controller` does it; the commands find the token by themselves.
+    let mut config = Config::try_from(raw).unwrap();
+    local_token::admit_file_owner(&mut config.northbound, &files.path("crux/token")).unwrap();
+    let stage = Stage::open(&config).await;
     let at = stage.server.local_addr();
     check(&files, at, &LOOKING);
     check(&files, at, &STEERING);
@@ -188,7 +191,7 @@ async fn commands_work_as_documented() {
     stage.controller.shutdown().await;
     let output = files.crux(&["replay-incident", "flight/flight-000001.jsonl"]);
     let printed_text = printed(&output);
-    for text in ["a policy of ada", "the same", " 0 differences"] {
+    for text in ["a policy of local (says ada)", "the same", " 0 differences"] {
         assert!(printed_text.contains(text), "no {text:?} in {printed_text}");
     }
 }
@@ -263,7 +266,9 @@ async fn a_protected_controller_answers_authorized_clients_only() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_requires_tls_fails_without_it() {
     let files = Files::with(&[("roots.pem", ROOTS)]);
-    let stage = Stage::open(&Config::default()).await;
+    let mut config = Config::default();
+    config.northbound.anyone = true;
+    let stage = Stage::open(&config).await;
     let plain: [Case; 1] = [("jobs --ca roots.pem", 1, &["does not use TLS"])];
     check(&files, stage.server.local_addr(), &plain);
     stage.controller.shutdown().await;

@@ -1,5 +1,7 @@
 //! A folder of documents, and the program run in it.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -14,7 +16,10 @@ impl Files {
     pub(crate) fn with(files: &[(&str, &[u8])]) -> Self {
         let folder = TempDir::new().unwrap();
         for (name, bytes) in files {
-            std::fs::write(folder.path().join(name), bytes).unwrap();
+            let path = folder.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            // Some of them are secrets.
+            std::fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
         }
         Self(folder)
     }
@@ -39,7 +44,7 @@ impl Files {
     /// `crux`, to be run here.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut program = Command::new(env!("CARGO_BIN_EXE_crux"));
-        program.args(arguments).current_dir(self.0.path());
+        program.args(arguments).current_dir(self.0.path()).env("XDG_STATE_HOME", self.0.path());
         program
     }
 }

@@ -4,9 +4,10 @@
 //! The decision: all of them are files, because other users of the machine can read arguments and
 //! environment variables; and TLS is used exactly where authorities are given.
 
-use std::path::Path;
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use ::controller::northbound::local_token;
 use agent::report_stream::ControllerTarget;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring::default_provider;
@@ -21,7 +22,8 @@ use crate::files;
 /// What is shown to a controller, and what it must show.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct ClientCredentials {
-    /// File with the token that the controller wants (northbound.tokens of its configuration)
+    /// File with the token that the controller wants (northbound.tokens of its configuration);
+    /// without one, the token of this machine is sent to a controller on it
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<String>,
     /// Speak TLS with a controller that these authorities know (PEM), and with no other
@@ -46,10 +48,14 @@ impl ClientCredentials {
         }
     }
 
-    /// Reads the token, if a file is given.
-    pub(super) fn read_token(&self) -> Result<Option<String>, CommandError> {
-        let token = self.token_file.as_deref().map(files::read_text).transpose()?;
-        Ok(token.map(|token| token.trim().to_owned()))
+    /// Reads the token from the file that is given; without one, that of this machine for a
+    /// controller on it.
+    pub(super) fn read_token(&self, controller: &str) -> Result<Option<String>, CommandError> {
+        match &self.token_file {
+            Some(file) => Ok(Some(files::read_secret(file)?.trim().to_owned())),
+            None if is_on_this_machine(controller) => Ok(local_token::find_local_token()),
+            None => Ok(None),
+        }
     }
 
     /// The TLS connector, if authorities are given.
@@ -68,8 +74,9 @@ impl ClientCredentials {
         let config = match (&self.cert, &self.key) {
             (Some(cert), Some(key)) => {
                 let wrong = |error: &dyn std::fmt::Display| CommandError::input(key, error);
-                let secret =
-                    PrivateKeyDer::from_pem_file(Path::new(key)).map_err(|error| wrong(&error))?;
+                let text = files::read_secret(key)?;
+                let secret = PrivateKeyDer::from_pem_slice(text.as_bytes())
+                    .map_err(|error| wrong(&error))?;
                 builder
                     .with_client_auth_cert(load_certificates(cert)?, secret)
                     .map_err(|error| wrong(&error))?
@@ -82,7 +89,7 @@ impl ClientCredentials {
     /// The endpoint for a stream of reports to the controller at `address`.
     pub fn report_endpoint(&self, address: &str) -> Result<ControllerTarget, CommandError> {
         let contact = ControllerTarget {
-            token: self.read_token()?,
+            token: self.read_token(address)?,
             ..ControllerTarget::from_address(address)
         };
         let Some(ca) = &self.ca else {
@@ -92,12 +99,20 @@ impl ClientCredentials {
             ClientTlsConfig::new().ca_certificate(Certificate::from_pem(files::read_text(ca)?));
         let tls = match (&self.cert, &self.key) {
             (Some(cert), Some(key)) => {
-                tls.identity(Identity::from_pem(files::read_text(cert)?, files::read_text(key)?))
+                tls.identity(Identity::from_pem(files::read_text(cert)?, files::read_secret(key)?))
             }
             _ => tls,
         };
         Ok(ControllerTarget { tls: Some(tls), ..contact })
     }
+}
+
+/// Whether an address, with its port, is of this machine alone: a token that is not for others must
+/// not be sent elsewhere.
+fn is_on_this_machine(address: &str) -> bool {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let host = host.trim_matches(['[', ']']);
+    host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
 /// The certificates of a file, at least one.

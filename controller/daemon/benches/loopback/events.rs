@@ -43,7 +43,9 @@ async fn with(readers: usize) -> Result<f64, Failed> {
     let started = Controller::start(Config::default(), fabric.clone(), Policy::default());
     let controller = started.await?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let server = northbound::start_server(listener, controller.access(), &Config::default())?;
+    let mut config = Config::default();
+    config.northbound.anyone = true;
+    let server = northbound::start_server(listener, controller.access(), &config)?;
     let (received, mut receipts) = mpsc::channel(2 * readers);
     for _ in 0..readers {
         tokio::spawn(read(server.local_addr(), received.clone()));

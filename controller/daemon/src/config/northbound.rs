@@ -18,9 +18,12 @@ use super::{ConfigError, check_field, positive_count, positive_rate};
 pub struct NorthboundConfig {
     /// The address; without one, nothing is served.
     pub listen: Option<SocketAddr>,
-    /// Access by token; without tokens and certificates, everybody who reaches the address has full
-    /// access.
+    /// Whether everybody who reaches the address has full access, if there are no tokens.
+    pub anyone: bool,
+    /// Access by token.
     pub tokens: Vec<AccessToken>,
+    /// Where the token of this machine is kept, if not where `crux` looks.
+    pub token_file: Option<PathBuf>,
     /// Access by client certificate.
     pub certificates: Vec<AccessToken>,
     /// Files of the TLS server, if it serves over TLS.
@@ -33,6 +36,33 @@ pub struct NorthboundConfig {
     pub body_max: NonZeroUsize,
     /// Requests per second of each address.
     pub requests_per_second: NonZeroU32,
+}
+
+impl NorthboundConfig {
+    /// Whether the configuration says who may do what: by tokens, certificates or the roots of
+    /// certificates, or that anyone may.
+    pub fn has_access_rules(&self) -> bool {
+        self.anyone || self.has_tokens() || self.admits_certificates()
+    }
+
+    /// Whether everybody who reaches the address may do everything.
+    pub fn is_open(&self) -> bool {
+        self.anyone && !self.has_tokens()
+    }
+
+    /// Whether requests need a token or a certificate that is one.
+    pub fn needs_token(&self) -> bool {
+        !self.is_open() && (self.has_tokens() || !self.admits_certificates())
+    }
+
+    fn has_tokens(&self) -> bool {
+        !self.tokens.is_empty() || !self.certificates.is_empty()
+    }
+
+    /// Whether every client has a certificate of known roots.
+    fn admits_certificates(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.client_roots.is_some())
+    }
 }
 
 /// A token or a client's certificate, which grants a role.
@@ -95,11 +125,14 @@ pub struct RawNorthbound {
     /// Address and port, as `127.0.0.1:9300`. Without one, nothing is served.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listen: Option<SocketAddr>,
-    /// Serve everybody who reaches the address, although it is not a loopback address and there are
-    /// no tokens.
+    /// Serve everybody who reaches the address, without tokens. `crux doctor` warns of it.
     pub anyone: bool,
-    /// Access by token. With tokens, every request needs one; job reports need one as soon as a
-    /// token of role `report` exists.
+    /// Where the token of this machine is kept if the configuration has no tokens, no certificates
+    /// and no `client_roots`; created with a random token, for its owner alone. Without it,
+    /// `crux/token` in `XDG_STATE_HOME` or in `~/.local/state`, where `crux` looks by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<PathBuf>,
+    /// Access by token. Every request needs one, job reports included.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tokens: Vec<RawToken>,
     /// Access by client certificate. Apart from `tokens`, because whoever knows a certificate could
@@ -147,6 +180,7 @@ impl Default for RawNorthbound {
         Self {
             listen: None,
             anyone: false,
+            token_file: None,
             tokens: Vec::new(),
             certificates: Vec::new(),
             tls: None,
@@ -180,6 +214,8 @@ impl TryFrom<&RawNorthbound> for NorthboundConfig {
         }
         Ok(Self {
             listen: raw.listen,
+            anyone: raw.anyone,
+            token_file: raw.token_file.clone(),
             tokens,
             certificates,
             tls: raw.tls.clone(),

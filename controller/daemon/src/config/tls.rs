@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Error, Identity};
 
 use super::ConfigError;
+use crate::private_file::read_private;
 
 /// TLS of a client. Without `ca`, connections are not secured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -99,7 +100,7 @@ impl RawTls {
     pub(super) fn load_files(&self, fields: &TlsFields) -> Result<Option<TlsConfig>, ConfigError> {
         let identity = match (&self.cert, &self.key) {
             (Some(cert), Some(key)) => {
-                Some((read_file(fields.cert, cert)?, read_file(fields.key, key)?))
+                Some((read_file(fields.cert, cert)?, read_secret(fields.key, key)?))
             }
             (None, None) => None,
             (Some(_), None) => return Err(missing_partner(fields.cert, fields.key)),
@@ -120,6 +121,11 @@ impl RawTls {
 /// The content of a file that a field names.
 pub(super) fn read_file(field: &'static str, path: &Path) -> Result<Vec<u8>, ConfigError> {
     std::fs::read(path).map_err(|source| ConfigError::File { field, path: path.to_owned(), source })
+}
+
+/// The content of a secret file that a field names; others must not be able to read it.
+pub(super) fn read_secret(field: &'static str, path: &Path) -> Result<Vec<u8>, ConfigError> {
+    read_private(path).map_err(|source| ConfigError::File { field, path: path.to_owned(), source })
 }
 
 /// The error that a field requires another one.

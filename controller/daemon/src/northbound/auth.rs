@@ -166,7 +166,7 @@ impl AccessControl {
             return Ok(None);
         }
         let needs = required_role(request.method(), request.uri().path());
-        if !self.is_restricted(needs) {
+        if !self.rules.needs_token() {
             return Ok(Some(CallerIdentity::default()));
         }
         let shown = peer.and_then(|peer| peer.certificate);
@@ -182,15 +182,6 @@ impl AccessControl {
         match role.allows_role(needs) {
             true => Ok(Some(CallerIdentity(Some(name.into())))),
             false => Err(AccessDenied::InsufficientRole { name, has: role, needs }),
-        }
-    }
-
-    /// Whether a role needs a token. Reports are open until a token with that role is configured.
-    fn is_restricted(&self, needs: AccessRole) -> bool {
-        let mut given = self.rules.tokens.iter().chain(&self.rules.certificates);
-        match needs {
-            AccessRole::Report => given.any(|token| token.role == AccessRole::Report),
-            AccessRole::Read | AccessRole::Write => given.next().is_some(),
         }
     }
 

@@ -32,6 +32,8 @@ pub struct ControllerView {
     pub(super) measured: Arc<MeasuredTraffic>,
     /// Where jobs say something else.
     pub(super) disputes: Vec<Finding>,
+    /// Whether anyone may do everything.
+    pub(super) open_access: Option<Finding>,
     /// How far drains are.
     pub(super) drainage: DrainProgress,
     /// What the sessions are up to.
@@ -271,6 +273,7 @@ impl ControllerView {
             findings.push(Finding::info(format!("job {}", job.id), "being profiled"));
         }
         findings.extend(self.disputes.iter().cloned());
+        findings.extend(self.open_access.clone());
         findings.extend(self.drainage.late_finding());
         findings.extend(self.measured.unattributed_findings());
         findings.sort();

@@ -67,6 +67,8 @@ pub struct NorthboundService {
     measured: Option<MeasurementReceivers>,
     /// The caller, if a token identifies one.
     caller: Option<Arc<str>>,
+    /// The warning that anyone may do everything, if so.
+    open_access: Option<Finding>,
     limited: LimitCounters,
     pool: PlanningPool,
     document_max: usize,
@@ -87,6 +89,7 @@ impl NorthboundService {
             caller: None,
             pool: PlanningPool::new(limits, limited.clone()),
             limited,
+            open_access: config.northbound.is_open().then(open_access_finding),
             document_max: limits.document.get(),
         }
     }
@@ -134,6 +137,7 @@ impl NorthboundService {
             rollout,
             measured,
             disputes,
+            open_access: self.open_access.clone(),
             drainage: self.access.watch_drains().borrow().clone(),
             switches: self.access.status_board().all_statuses(),
             learned: Arc::clone(&self.access.watch_learned_flows().borrow()),
@@ -468,6 +472,15 @@ fn check_policy_file(file: &PolicyFile, document_max: usize) -> Result<(), Findi
         Ok(_) => Ok(()),
         Err(error) => Err(document_finding(&error)),
     }
+}
+
+/// The warning about a controller that asks nobody who they are.
+fn open_access_finding() -> Finding {
+    Finding::warning(
+        "northbound",
+        "whoever reaches the address may do everything (northbound.anyone); remove it, or add \
+         northbound.tokens",
+    )
 }
 
 /// The policy document that a text is, with the line of whatever is wrong.

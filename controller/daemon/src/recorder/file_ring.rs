@@ -8,6 +8,8 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use crate::private_file::create_private;
+
 /// Numbered files, of which the latest are kept.
 #[derive(Debug)]
 pub(super) struct FileRing {
@@ -31,7 +33,7 @@ impl FileRing {
     pub(super) fn start_next_file(&mut self) -> io::Result<()> {
         self.number += 1;
         let path = self.file_path(self.number);
-        self.file = Some(File::options().append(true).create_new(true).open(path)?);
+        self.file = Some(create_private(&path)?);
         self.written = 0;
         let mut numbers = file_numbers(&self.folder)?;
         let surplus = numbers.len().saturating_sub(self.files);

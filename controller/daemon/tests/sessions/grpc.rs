@@ -18,7 +18,7 @@ use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
 use crate::http::{ask, ask_with};
-use crate::lab::Lab;
+use crate::lab::{Lab, open_config};
 
 async fn client(at: SocketAddr) -> NorthboundClient<Channel> {
     NorthboundClient::connect(format!("http://{at}")).await.unwrap()
@@ -86,7 +86,7 @@ fn name(name: &str) -> Request<proto::ExplainJobRequest> {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_query_is_answered_as_over_http() {
     let lab = Lab::new().await;
-    let served = lab.served(&Config::default()).await;
+    let served = lab.served(&open_config()).await;
     let at = served.at;
     let mut grpc = client(at).await;
     same!(at, "/v1/jobs", None, grpc.list_jobs(()), "jobs");
@@ -107,7 +107,7 @@ async fn every_query_is_answered_as_over_http() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_command_does_as_over_http() {
     let lab = Lab::new().await;
-    let served = lab.served(&Config::default()).await;
+    let served = lab.served(&open_config()).await;
     let at = served.at;
     let mut grpc = client(at).await;
     let text = "[[job]]\nmatch = 'b'\nlevel = 0\n[[job]]\nmatch = 'a'\nexempt = true\n";
@@ -137,7 +137,7 @@ async fn every_command_does_as_over_http() {
 #[tokio::test(flavor = "multi_thread")]
 async fn events_are_those_of_http_and_go_on() {
     let lab = Lab::new().await;
-    let served = lab.served(&Config::default()).await;
+    let served = lab.served(&open_config()).await;
     let at = served.at;
     let mut grpc = client(at).await;
     let kept = http(at, "/v1/events", None).await;
@@ -279,6 +279,7 @@ async fn requests_beyond_the_rate_limit_are_refused() {
     let lab = Lab::new().await;
     let config = guarded(|raw| {
         raw.northbound.tokens.clear();
+        raw.northbound.anyone = true;
         raw.northbound.requests_per_second = 1;
     });
     let served = lab.served(&config).await;

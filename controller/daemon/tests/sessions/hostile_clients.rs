@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use api::telemetry::telemetry_client::TelemetryClient;
 use controller::config::AccessRole;
 use controller::{Config, RawConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -13,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::grpc::token;
 use crate::http::{ask, ask_with};
-use crate::lab::{DEADLINE, Lab, Served};
+use crate::lab::{DEADLINE, Lab, Served, open_config};
 use crate::secured::file;
 
 const APPLY: &str = r#"{"change": {"policy": {"file": "p.json", "text": "{\"fairness\": 0.2}"}},
@@ -21,6 +22,7 @@ const APPLY: &str = r#"{"change": {"policy": {"file": "p.json", "text": "{\"fair
 
 fn config(change: impl FnOnce(&mut RawConfig)) -> Config {
     let mut raw = RawConfig::default();
+    raw.northbound.anyone = true;
     change(&mut raw);
     Config::try_from(raw).unwrap()
 }
@@ -70,7 +72,7 @@ fn preview(file: &str, text: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_of_others_change_nothing() {
     let lab = Lab::new().await;
-    let served = lab.served(&Config::default()).await;
+    let served = lab.served(&open_config()).await;
     let json = "content-type: application/json\r\n";
     let cases = [
         ("host: evil.example\r\norigin: http://evil.example\r\ncontent-type: text/plain\r\n", 421),
@@ -152,7 +154,7 @@ async fn nested_yaml_is_refused_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nested_documents_are_refused_in_linear_time() {
     let lab = Lab::new().await;
-    let served = lab.served(&Config::default()).await;
+    let served = lab.served(&open_config()).await;
     let size = 256 << 10;
     let deep = |piece: &str| piece.repeat(size / piece.len() - 4);
     let documents = [
@@ -324,5 +326,24 @@ async fn clients_that_do_not_read_are_closed() {
     let whole = 200 * controller::northbound::openapi::openapi_text().len();
     println!("{} of {whole} bytes were sent", answer.len());
     assert!(answer.len() < whole, "{} bytes", answer.len());
+    served.end().await;
+}
+
+/// Finding of the defaults: without tokens, whoever reached the address could do everything.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_without_tokens_is_closed() {
+    let lab = Lab::new().await;
+    let served = lab.served(&Config::default()).await;
+    for (path, body) in [("/v1/jobs", None), ("/metrics", None), ("/v1/policy/apply", Some(APPLY))]
+    {
+        let (status, answer) = ask(served.at, path, body).await;
+        assert_eq!(status, 401, "{path}: {answer}");
+    }
+    for (path, status) in [("/health", 200), ("/", 200), ("/page/main.js", 200), ("/x", 401)] {
+        assert_eq!(ask(served.at, path, None).await.0, status, "{path}");
+    }
+    let mut grpc = TelemetryClient::connect(format!("http://{}", served.at)).await.unwrap();
+    let refused = grpc.stream_reports(tokio_stream::empty()).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::Unauthenticated, "{refused}");
     served.end().await;
 }

@@ -4,13 +4,12 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-use controller::Config;
 use controller::northbound::openapi;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::lab::Lab;
+use crate::lab::{Lab, open_config};
 
 /// Status and body of an answer.
 pub(crate) async fn ask(address: SocketAddr, path: &str, body: Option<&str>) -> (u16, String) {
@@ -67,7 +66,7 @@ const CASES: [(&str, Option<&str>, &str); 18] = [
     ("/v1/plan", None, r#""generation""#),
     ("/v1/explanations/a", None, r#""contenders":["b"]"#),
     ("/v1/explanations/h1%3Eh3:50001", None, r#""chosen":true"#),
-    ("/v1/findings", None, "[]"),
+    ("/v1/findings", None, "northbound.anyone"),
     ("/v1/policy/preview", Some(WISH), "fairness: 0.0 -> 0.2"),
     ("/v1/policy/apply", Some(ORDER), r#""applied":true"#),
     ("/v1/policy", None, r#""number":2"#),
@@ -81,7 +80,7 @@ const CASES: [(&str, Option<&str>, &str); 18] = [
 #[tokio::test(flavor = "multi_thread")]
 async fn every_endpoint_answers() {
     let lab = Lab::new().await;
-    let served = lab.served(&Config::default()).await;
+    let served = lab.served(&open_config()).await;
     let at = served.at;
 
     for (path, body, expected) in CASES {
@@ -111,7 +110,7 @@ async fn every_endpoint_answers() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_page_is_served_and_loads_nothing_from_elsewhere() {
     let lab = Lab::new().await;
-    let served = lab.served(&Config::default()).await;
+    let served = lab.served(&open_config()).await;
     let at = served.at;
     let (status, page) = ask(at, "/", None).await;
     assert_eq!(status, 200);
@@ -140,7 +139,7 @@ async fn the_page_is_served_and_loads_nothing_from_elsewhere() {
 #[tokio::test(flavor = "multi_thread")]
 async fn monitoring_uses_existing_metrics() {
     let lab = Lab::new().await;
-    let served = lab.served(&Config::default()).await;
+    let served = lab.served(&open_config()).await;
     let (_, text) = ask(served.at, "/metrics", None).await;
     let has = metrics(&text);
     assert!(text.contains("crux_switch_verified{switch=\"leaf1\"} 1"), "{text}");

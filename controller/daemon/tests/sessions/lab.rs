@@ -158,9 +158,17 @@ impl<S> Lab<S> {
     }
 }
 
+/// The defaults, and no tokens.
+pub(crate) fn open_config() -> Config {
+    let mut raw = RawConfig::default();
+    raw.northbound.anyone = true;
+    Config::try_from(raw).unwrap()
+}
+
 /// The configuration of a controller that retries fast.
 pub(crate) fn config(change: impl FnOnce(&mut RawConfig)) -> Config {
     let mut raw = RawConfig::default();
+    raw.northbound.anyone = true;
     raw.reconcile.retry_first_ms = 1;
     raw.reconcile.retry_longest_ms = 20;
     change(&mut raw);

@@ -111,7 +111,7 @@ async fn a_flow_of_no_job_is_reported_once_with_its_queue_pair() {
 
     // They are of no job until somebody announces them; the reports change no plan.
     assert_eq!(controller.current_rollout().unwrap().plan.jobs.len(), 1);
-    let config = controller::Config::default();
+    let config = crate::lab::open_config();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = controller::northbound::start_server(listener, controller.access(), &config);
     let server = server.unwrap();

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use controller::RawConfig;
+use controller::private_file::write_private_once;
 use controller::southbound::{SwitchClient, SwitchStatus, SwitchTarget};
 use p4::ForwardingPipeline;
+use sha2::{Digest, Sha256};
 use switch::p4runtime::{ServiceOptions, ServiceTls};
 use topology::SwitchId;
 
@@ -14,7 +16,13 @@ use crate::lab::{Lab, all_hold, config, first_leaf};
 pub(crate) fn file(name: &str) -> PathBuf {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR"));
     let tests = crates.join("../../bmv2-testbed/switch/tests/p4runtime/tls");
-    tests.join(name)
+    // Keys that others can read are refused, and everybody can read those in the tree.
+    let content = std::fs::read(tests.join(name)).unwrap();
+    let version: String =
+        Sha256::digest(&content).iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let own = Path::new(env!("CARGO_TARGET_TMPDIR")).join(version).join(name);
+    write_private_once(&own, &content).unwrap();
+    own
 }
 
 pub(crate) fn pem(name: &str) -> Vec<u8> {

@@ -7,8 +7,8 @@ use agent::report_stream::ControllerTarget;
 use agent::service::{HostAgent, ReportSink};
 use agent::{AgentSettings, ReportLimits};
 use api::telemetry as proto;
+use controller::ControllerHandle;
 use controller::northbound::{self, ApiServer};
-use controller::{Config, ControllerHandle};
 use proto::job_report::Report;
 use proto::telemetry_client::TelemetryClient;
 use tokio::io::AsyncWriteExt;
@@ -18,7 +18,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
 
-use crate::lab::{DEADLINE, Lab, verified};
+use crate::lab::{DEADLINE, Lab, open_config, verified};
 
 /// A reporter's end of a stream.
 pub(crate) struct ReportStream {
@@ -48,7 +48,7 @@ impl ReportStream {
 
 pub(crate) async fn served(controller: &ControllerHandle) -> ApiServer {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    northbound::start_server(listener, controller.access(), &Config::default()).unwrap()
+    northbound::start_server(listener, controller.access(), &open_config()).unwrap()
 }
 
 pub(crate) fn announcement(job: &str, port: u32) -> Report {

@@ -29,6 +29,7 @@ fn raw(change: impl Fn(&mut TlsFiles)) -> RawConfig {
     };
     change(&mut files);
     let mut raw = RawConfig::default();
+    raw.northbound.anyone = true;
     raw.northbound.tls = Some(files);
     raw
 }

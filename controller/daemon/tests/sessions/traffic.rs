@@ -400,6 +400,7 @@ async fn measured_load_is_shown_beside_planned_load() {
     controller.submit_event(busy.jobs(4)).await.unwrap();
     verified(&busy.lab, &controller).await;
     let mut raw = RawConfig::default();
+    raw.northbound.anyone = true;
     raw.counters.enabled = true;
     raw.counters.interval_ms = 20;
     // The test asks again at once.

@@ -10,12 +10,13 @@ use tokio_rustls::rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
 
 use crate::config::TlsFiles;
+use crate::private_file::read_private;
 
 /// Why there is no TLS.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::northbound) enum TlsError {
     /// A file cannot be used.
-    #[error("northbound.tls: {}: no {wanted} in PEM can be read", file.display())]
+    #[error("northbound.tls: {}: no {wanted} in PEM can be read ({source})", file.display())]
     File {
         /// Which.
         file: PathBuf,
@@ -49,7 +50,9 @@ pub(super) fn server_config(files: &TlsFiles) -> Result<ServerConfig, TlsError> 
         }
     };
     let chain = load_certificates(&files.certificate)?;
-    let key = PrivateKeyDer::from_pem_file(&files.key)
+    let key = read_private(&files.key).map_err(pem::Error::Io);
+    let key = key
+        .and_then(|key| PrivateKeyDer::from_pem_slice(&key))
         .map_err(|source| file_error(&files.key, "private key", source))?;
     let mut config = builder.with_single_cert(chain, key).map_err(TlsError::Identity)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];

@@ -1,0 +1,92 @@
+//! The token of a controller that has none configured: a file of its user.
+//!
+//! The decision: a controller without tokens is not open but serves its own user. The file is the
+//! same for every controller of a user on a machine, so that `crux` finds it without being told.
+
+use std::fmt::Write;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ring::rand::{SecureRandom, SystemRandom};
+use sha2::{Digest, Sha256};
+
+use crate::config::{AccessRole, AccessToken, NorthboundConfig};
+use crate::private_file::{read_private, write_private_once};
+
+/// The owner of the token, in the history of policies.
+const NAME: &str = "local";
+
+/// Random bytes of a token.
+const TOKEN_BYTES: usize = 32;
+
+/// Where a controller that runs as a service keeps it.
+const SERVICE_FILE: &str = "/var/lib/crux/token";
+
+/// The file of this user: `crux/token` in `XDG_STATE_HOME`, or in `~/.local/state`.
+pub fn user_file() -> Option<PathBuf> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let state = variable("XDG_STATE_HOME").map(PathBuf::from);
+    let state = state.or_else(|| Some(PathBuf::from(variable("HOME")?).join(".local/state")));
+    Some(state?.join("crux/token"))
+}
+
+/// The token that a command may send to a controller on its own machine, if this user has one or
+/// may read that of the service.
+pub fn find_local_token() -> Option<String> {
+    let files = user_file().into_iter().chain([PathBuf::from(SERVICE_FILE)]);
+    let read = |file: PathBuf| Some(text_of(&read_private(&file).ok()?));
+    files.filter_map(read).find(|token| !token.is_empty())
+}
+
+/// Lets the owner of `file` do everything where the configuration says of nobody what they may do.
+/// The file is created with the first token. Returns whether it is needed.
+///
+/// # Errors
+/// The file cannot be created, or others can read it.
+pub fn admit_file_owner(config: &mut NorthboundConfig, file: &Path) -> io::Result<bool> {
+    if config.has_access_rules() {
+        return Ok(false);
+    }
+    let mut token = [0; TOKEN_BYTES];
+    let random = SystemRandom::new().fill(&mut token);
+    random.map_err(|_| io::Error::other("the system has no random numbers"))?;
+    let mut text = String::new();
+    token.iter().try_for_each(|byte| write!(text, "{byte:02x}")).map_err(io::Error::other)?;
+    let token = text_of(&write_private_once(file, (text + "\n").as_bytes())?);
+    if token.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the file is empty: delete it"));
+    }
+    config.tokens.push(AccessToken {
+        name: NAME.to_owned(),
+        role: AccessRole::Write,
+        sha256: Sha256::digest(token).into(),
+    });
+    Ok(true)
+}
+
+fn text_of(content: &[u8]) -> String {
+    String::from_utf8_lossy(content).trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+
+    #[test]
+    fn the_file_is_created_once_and_used_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("crux/token");
+        let admitted = || {
+            let mut config = Config::default().northbound;
+            assert!(admit_file_owner(&mut config, &file).unwrap());
+            config.tokens
+        };
+        let tokens = admitted();
+        assert_eq!(tokens, admitted());
+        assert_eq!((tokens.len(), tokens[0].role), (1, AccessRole::Write));
+        let mut open = Config::default().northbound;
+        open.anyone = true;
+        assert!(!admit_file_owner(&mut open, &file).unwrap() && open.tokens.is_empty());
+    }
+}
