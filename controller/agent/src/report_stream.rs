@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use api::telemetry as proto;
 use proto::telemetry_client::TelemetryClient;
+use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -93,7 +94,8 @@ impl ReportStream {
         let authorization = contact.authorization_header()?;
         let (reports, incoming) = mpsc::channel(REPORT_QUEUE);
         let (outgoing, events) = mpsc::channel(EVENT_QUEUE);
-        let connection = StreamConnection { endpoint, authorization, events: outgoing };
+        let lease = new_lease();
+        let connection = StreamConnection { endpoint, authorization, lease, events: outgoing };
         let task = tokio::spawn(connection.keep_connected(incoming));
         Ok(Self { reports, events, task })
     }
@@ -123,6 +125,17 @@ impl ReportStream {
     }
 }
 
+/// The metadata with the lease, as the controller expects it.
+const LEASE: &str = "crux-lease";
+
+/// A random secret; none if the system has no random numbers.
+fn new_lease() -> Option<AsciiMetadataValue> {
+    let mut secret = [0; 16];
+    SystemRandom::new().fill(&mut secret).ok()?;
+    let text: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+    text.parse().ok()
+}
+
 /// How long to wait between attempts.
 #[derive(Clone, Copy, Debug)]
 struct ReconnectBackoff(Duration);
@@ -143,6 +156,8 @@ impl ReconnectBackoff {
 struct StreamConnection {
     endpoint: Endpoint,
     authorization: Option<AsciiMetadataValue>,
+    /// The secret by which the next stream takes the jobs of a broken one.
+    lease: Option<AsciiMetadataValue>,
     events: mpsc::Sender<ReportStreamEvent>,
 }
 
@@ -182,6 +197,9 @@ impl StreamConnection {
         let mut request = Request::new(ReceiverStream::new(outgoing));
         if let Some(value) = &self.authorization {
             request.metadata_mut().insert("authorization", value.clone());
+        }
+        if let Some(value) = &self.lease {
+            request.metadata_mut().insert(LEASE, value.clone());
         }
         let response = TelemetryClient::new(channel).stream_reports(request).await;
         let mut feedback = response.map_err(|status| status.to_string())?.into_inner();

@@ -23,6 +23,9 @@ use crate::process_message::ProcessReply;
 use crate::report_stream::{ControllerTarget, ReportStream, ReportStreamEvent};
 use crate::socket::{ProcessSocket, SocketEvent};
 
+/// Time between two announcements of jobs that are refused.
+const ANNOUNCE_AGAIN: Duration = Duration::from_secs(5);
+
 /// What an agent reports, and where its inputs are.
 #[derive(Clone, Debug)]
 pub struct AgentSettings {
@@ -151,6 +154,8 @@ pub struct HostAgent {
     replies: BTreeMap<u64, mpsc::Sender<ProcessReply>>,
     limits: ReportLimits,
     since: Instant,
+    /// When a refused job was announced again.
+    announced_at: Instant,
 }
 
 impl HostAgent {
@@ -174,6 +179,7 @@ impl HostAgent {
             replies: BTreeMap::new(),
             limits,
             since: Instant::now(),
+            announced_at: Instant::now(),
         };
         for job in settings.jobs {
             let id = job.id.clone();
@@ -277,6 +283,15 @@ impl HostAgent {
         match severity.as_str() {
             "info" => info!(job, "{text}"),
             _ => warn!(job, "{text}"),
+        }
+        // It may be refused for as long as an agent that ran here before has a lease of it.
+        if severity == "error" && self.announced_at.elapsed() >= ANNOUNCE_AGAIN {
+            self.announced_at = Instant::now();
+            let is_of_job =
+                |report: &Report| matches!(report, Report::Announcement(own) if own.job == job);
+            for report in self.monitor.announcements().filter(is_of_job) {
+                self.sink.send_report(report);
+            }
         }
         if let Some(JobOwner::Process(process)) = self.monitor.owner(&job) {
             self.send_reply(process, ProcessReply { job, severity, text });

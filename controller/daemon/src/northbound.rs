@@ -23,6 +23,7 @@ mod paced_body;
 mod page;
 pub mod planner_input;
 mod planning_pool;
+mod policy_file;
 mod policy_messages;
 mod rate_limiter;
 mod report_ingest;
@@ -151,9 +152,9 @@ fn build_router(
     let body_max = config.northbound.body_max.get();
     let operators = NorthboundServer::new(service.clone()).max_decoding_message_size(body_max);
     let ingest = ReportIngest::new(reports, &config.telemetry);
-    let grpc = Routes::new(TelemetryServer::new(ingest))
-        .add_service(operators)
-        .add_service(grpc::reflection_service());
+    let report_max = config.telemetry.report_max.get();
+    let reports = TelemetryServer::new(ingest).max_decoding_message_size(report_max);
+    let grpc = Routes::new(reports).add_service(operators).add_service(grpc::reflection_service());
     let counters = service.limit_counters();
     let http = http::build_router(service).layer(DefaultBodyLimit::max(body_max));
     let access_control = AccessControl::new(&config.northbound, port, counters);

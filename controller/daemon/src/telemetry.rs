@@ -19,6 +19,7 @@ pub(crate) mod counter_reader;
 mod plausibility;
 mod profile;
 mod reported_jobs;
+mod reporter_identity;
 pub(crate) mod task;
 
 use planner::JobDocument;
@@ -28,6 +29,7 @@ pub use self::conversion::InvalidReport;
 pub use self::plausibility::ImplausibleWindow;
 pub use self::profile::ReportedProfile;
 pub use self::reported_jobs::{ReportFeedback, ReportedJobRegistry};
+pub use self::reporter_identity::{ReporterIdentity, ReporterScope};
 
 /// One stream of reports, by a number that is given once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,12 +1,18 @@
 """Channels to Crux: the Unix socket of an agent (lines of JSON) or a controller (gRPC)."""
 
 import json
+import os
+import pathlib
 import queue
+import secrets
 import socket
+import stat
 import threading
 
 from . import wire
 
+# With it, a new stream of this process takes the jobs of one that broke.
+LEASE = secrets.token_hex(16)
 METHOD = "/crux.telemetry.v1.Telemetry/StreamReports"
 TIMEOUT = 2.0
 
@@ -18,6 +24,30 @@ def channel_opener(to):
     if ":" in to:
         return lambda: ControllerChannel(to)
     raise ValueError(f"{to!r} is neither the path of an agent's socket nor HOST:PORT")
+
+
+def read_token(address):
+    """The token in the file that CRUX_TOKEN_FILE names; without it, that of this machine for a
+    controller on it."""
+    if named := os.environ.get("CRUX_TOKEN_FILE"):
+        return private_text(pathlib.Path(named))
+    host = address.rpartition(":")[0].strip("[]")
+    if host not in ("localhost", "::1") and not host.startswith("127."):
+        return None
+    state = os.environ.get("XDG_STATE_HOME") or pathlib.Path.home() / ".local" / "state"
+    for path in (pathlib.Path(state) / "crux" / "token", pathlib.Path("/var/lib/crux/token")):
+        try:
+            return private_text(path)
+        except OSError:
+            continue
+    return None
+
+
+def private_text(path):
+    """The text of a secret file, which not everybody may read."""
+    if path.stat().st_mode & (stat.S_IROTH | stat.S_IWOTH):
+        raise PermissionError(f"{path}: everybody on this machine may use it; chmod 600 {path}")
+    return path.read_text().strip()
 
 
 class AgentChannel:
@@ -52,7 +82,10 @@ class ControllerChannel:
             METHOD, request_serializer=lambda report: report, response_deserializer=wire.decode_feedback
         )
         self.feedback = []
-        self.call = call(iter(self.reports.get, None))
+        metadata = [("crux-lease", LEASE)]
+        if token := read_token(address):
+            metadata.append(("authorization", f"Bearer {token}"))
+        self.call = call(iter(self.reports.get, None), metadata=metadata)
         self.receiver = threading.Thread(target=self.receive_feedback, daemon=True)
         self.receiver.start()
 

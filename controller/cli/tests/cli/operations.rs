@@ -230,8 +230,13 @@ fn protected(files: &Files) -> Config {
         client_roots: None,
     });
     let digest = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
-    let token =
-        |name: &str, role| RawToken { name: name.to_owned(), role, sha256: digest.to_owned() };
+    let token = |name: &str, role| RawToken {
+        name: name.to_owned(),
+        role,
+        sha256: digest.to_owned(),
+        hosts: Vec::new(),
+        tenants: Vec::new(),
+    };
     raw.northbound.tokens =
         vec![token("ops", AccessRole::Write), token("hosts", AccessRole::Report)];
     Config::try_from(raw).unwrap()

@@ -74,6 +74,10 @@ pub struct AccessToken {
     pub role: AccessRole,
     /// SHA-256 of the token, or of the certificate in DER.
     pub sha256: [u8; 32],
+    /// Hosts whose jobs the owner may report; all, if empty.
+    pub hosts: Vec<String>,
+    /// Tenants whose jobs the owner may report; all, if empty.
+    pub tenants: Vec<String>,
 }
 
 /// Files of a TLS server, in PEM, read when the controller begins to serve.
@@ -173,6 +177,13 @@ pub struct RawToken {
     /// reader of the configuration does not learn it, or of the certificate (`openssl x509 -in CERT
     /// -outform der | sha256sum`).
     pub sha256: String,
+    /// Hosts whose jobs the owner may report, or beginnings of their names with `*` at the end; all,
+    /// if left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+    /// Tenants whose jobs the owner may report; all, if left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tenants: Vec<String>,
 }
 
 impl Default for RawNorthbound {
@@ -238,7 +249,13 @@ fn parse_tokens(field: &'static str, raw: &[RawToken]) -> Result<Vec<AccessToken
             found: format!("{} digits for `{}`", raw.sha256.len(), raw.name),
             wanted: "64 hexadecimal digits, as sha256sum prints them",
         })?;
-        Ok(AccessToken { name: raw.name.clone(), role: raw.role, sha256 })
+        Ok(AccessToken {
+            name: raw.name.clone(),
+            role: raw.role,
+            sha256,
+            hosts: raw.hosts.clone(),
+            tenants: raw.tenants.clone(),
+        })
     });
     tokens.collect()
 }

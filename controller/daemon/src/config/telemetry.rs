@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{ConfigError, check_field, positive_count, positive_duration, positive_rate};
 
+/// The most bytes of reports that may be allowed to wait: what a semaphore counts.
+const QUEUE_BYTES_MAX: usize = 1 << 29;
+
 /// Bounds and timing of job reports.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TelemetryConfig {
@@ -33,6 +36,10 @@ pub struct TelemetryConfig {
     pub streams_per_address: NonZeroUsize,
     /// Reports that may wait, of all streams together.
     pub queue: NonZeroUsize,
+    /// Bytes of the reports that wait, of all streams together.
+    pub queue_bytes: NonZeroUsize,
+    /// Bytes of a report.
+    pub report_max: NonZeroUsize,
     /// Time between two checks for silent jobs.
     pub tick: Duration,
 }
@@ -74,6 +81,13 @@ pub struct RawTelemetry {
     /// Reports that wait, of all streams together.
     #[schemars(range(min = 1))]
     pub queue: usize,
+    /// Bytes of reports that wait, of all streams together; one stream has at most one report there
+    /// that is larger than a sixteenth of it.
+    #[schemars(range(min = 1, max = 536870912))]
+    pub queue_bytes: usize,
+    /// Largest report. A stream that sends a larger one is ended.
+    #[schemars(range(min = 1))]
+    pub report_max: usize,
     /// Time between two checks of deadlines.
     #[schemars(range(min = 1))]
     pub tick_ms: u64,
@@ -93,6 +107,8 @@ impl Default for RawTelemetry {
             streams: 8_192,
             streams_per_address: 64,
             queue: 1_024,
+            queue_bytes: 16 << 20,
+            report_max: 1 << 20,
             tick_ms: 100,
         }
     }
@@ -104,6 +120,8 @@ impl TryFrom<&RawTelemetry> for TelemetryConfig {
     fn try_from(raw: &RawTelemetry) -> Result<Self, ConfigError> {
         let share = (0.0..=1.0).contains(&raw.change_min);
         check_field("telemetry.change_min", &raw.change_min, "0 to 1", share)?;
+        let (field, fits) = ("telemetry.queue_bytes", raw.queue_bytes <= QUEUE_BYTES_MAX);
+        check_field(field, &raw.queue_bytes, "at most 536870912", fits)?;
         let iterations = raw.profile_iterations;
         let field = "telemetry.profile_iterations";
         check_field(field, &iterations, "above 0", iterations > 0)?;
@@ -131,6 +149,8 @@ impl TryFrom<&RawTelemetry> for TelemetryConfig {
                 raw.streams_per_address,
             )?,
             queue: positive_count("telemetry.queue", raw.queue)?,
+            queue_bytes: positive_count("telemetry.queue_bytes", raw.queue_bytes)?,
+            report_max: positive_count("telemetry.report_max", raw.report_max)?,
             tick: positive_duration("telemetry.tick_ms", raw.tick_ms)?,
         })
     }

@@ -34,6 +34,7 @@ use super::rate_limiter::RateLimiter;
 use super::request_budget::{BudgetOwner, RequestBudget};
 use super::request_origin::RequestOrigin;
 use crate::config::{AccessRole, AccessToken, NorthboundConfig};
+use crate::telemetry::ReporterScope;
 
 /// The gRPC service that receives reports.
 const REPORTS: &str = "/crux.telemetry.v1.Telemetry/";
@@ -92,6 +93,8 @@ enum CallerKind {
 /// A request that passes.
 struct AdmittedRequest {
     caller: CallerIdentity,
+    /// What the caller may report.
+    scope: ReporterScope,
     /// Counted against the budget; streams of reports have their own.
     owner: Option<BudgetOwner>,
 }
@@ -130,7 +133,7 @@ impl AccessControl {
         let address = peer.map(|peer| peer.address.ip());
         let found = self.authorise_request(request, peer);
         let kind = match &found {
-            Ok(Some(CallerIdentity(caller))) => CallerKind::Known(caller.clone()),
+            Ok(Some((CallerIdentity(caller), _))) => CallerKind::Known(caller.clone()),
             Ok(None) | Err(_) => CallerKind::Unknown,
         };
         let path = request.uri().path();
@@ -138,13 +141,13 @@ impl AccessControl {
         if let Some(address) = address.filter(|_| found.is_err() || !is_stream) {
             self.count_request((kind, address))?;
         }
-        let caller = found?.unwrap_or_default();
+        let (caller, scope) = found?.unwrap_or_default();
         let owner = match (&caller.0, is_stream) {
             (_, true) => None,
             (Some(name), _) => Some(BudgetOwner::Caller(Arc::clone(name))),
             (None, _) => Some(BudgetOwner::Address(address)),
         };
-        Ok(AdmittedRequest { caller, owner })
+        Ok(AdmittedRequest { caller, scope, owner })
     }
 
     /// Whose a request is, if it needs a role.
@@ -152,7 +155,7 @@ impl AccessControl {
         &self,
         request: &Request,
         peer: Option<ClientPeer>,
-    ) -> Result<Option<CallerIdentity>, AccessDenied> {
+    ) -> Result<Option<(CallerIdentity, ReporterScope)>, AccessDenied> {
         let sent = bearer_token(request.headers());
         let origin = RequestOrigin {
             method: request.method(),
@@ -167,7 +170,7 @@ impl AccessControl {
         }
         let needs = required_role(request.method(), request.uri().path());
         if !self.rules.needs_token() {
-            return Ok(Some(CallerIdentity::default()));
+            return Ok(Some(Default::default()));
         }
         let shown = peer.and_then(|peer| peer.certificate);
         let token = match sent {
@@ -178,9 +181,10 @@ impl AccessControl {
                 .or_else(|| self.find_certificate(shown?))
                 .ok_or(AccessDenied::MissingToken(needs))?,
         };
-        let AccessToken { name, role, .. } = token;
+        let AccessToken { name, role, hosts, tenants, .. } = token;
+        let scope = ReporterScope { hosts, tenants };
         match role.allows_role(needs) {
-            true => Ok(Some(CallerIdentity(Some(name.into())))),
+            true => Ok(Some((CallerIdentity(Some(name.into())), scope))),
             false => Err(AccessDenied::InsufficientRole { name, has: role, needs }),
         }
     }
@@ -230,7 +234,7 @@ impl AccessControl {
     async fn run_request(&self, request: Request, next: Next) -> Result<Response, AccessDenied> {
         let peer = request.extensions().get::<ConnectInfo<ClientPeer>>();
         let peer = peer.map(|ConnectInfo(peer)| *peer);
-        let AdmittedRequest { caller, owner } = self.admit_request(&request, peer)?;
+        let AdmittedRequest { caller, scope, owner } = self.admit_request(&request, peer)?;
         let is_stream = owner.is_none();
         let permit = match owner {
             None => None,
@@ -238,6 +242,7 @@ impl AccessControl {
         };
         let mut request = if is_stream { request } else { self.receive_body(request).await? };
         request.extensions_mut().insert(caller);
+        request.extensions_mut().insert(scope);
         let Some(handle) = request.extensions().get::<ConnectionHandle>().cloned() else {
             return Ok(next.run(request).await);
         };

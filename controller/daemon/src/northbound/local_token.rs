@@ -60,6 +60,8 @@ pub fn admit_file_owner(config: &mut NorthboundConfig, file: &Path) -> io::Resul
         name: NAME.to_owned(),
         role: AccessRole::Write,
         sha256: Sha256::digest(token).into(),
+        hosts: Vec::new(),
+        tenants: Vec::new(),
     });
     Ok(true)
 }

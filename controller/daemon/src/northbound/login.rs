@@ -105,7 +105,13 @@ mod tests {
     use crate::config::AccessRole;
 
     fn token(name: &str) -> AccessToken {
-        AccessToken { name: name.to_owned(), role: AccessRole::Read, sha256: [0; 32] }
+        AccessToken {
+            name: name.to_owned(),
+            role: AccessRole::Read,
+            sha256: [0; 32],
+            hosts: Vec::new(),
+            tenants: Vec::new(),
+        }
     }
 
     /// The headers of a request with the cookie that was set.

@@ -12,25 +12,40 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use api::telemetry as proto;
 use axum::extract::ConnectInfo;
-use tokio::sync::mpsc;
+use prost::Message;
+use sha2::{Digest, Sha256};
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, sleep_until};
 use tokio_stream::{Stream, StreamExt, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status, Streaming};
 use topology::Finding;
 
+use super::auth::CallerIdentity;
 use super::listener::ClientPeer;
 use super::rate_limiter::RateLimiter;
 use crate::config::TelemetryConfig;
 use crate::telemetry::task::StreamEvent;
-use crate::telemetry::{ReportFeedback, ReporterId, TelemetryReport};
+use crate::telemetry::{
+    ReportFeedback, ReporterId, ReporterIdentity, ReporterScope, TelemetryReport,
+};
 
 /// Feedback that is queued for one reporter; more is dropped.
 const QUEUED_FEEDBACK: usize = 64;
+
+/// One stream has at most such a share of the bytes that wait.
+const STREAM_SHARE: usize = 16;
+
+/// The secret by which a reporter takes its jobs again after its stream broke, as metadata.
+const LEASE: &str = "crux-lease";
 
 /// Where streams arrive.
 pub(super) struct ReportIngest {
     events: mpsc::Sender<StreamEvent>,
     limits: TelemetryConfig,
+    /// Bytes of reports that may wait.
+    queue: Arc<Semaphore>,
+    /// Bytes of them of one stream.
+    stream_bytes: usize,
     next: AtomicU64,
     streams: OpenStreams,
 }
@@ -79,6 +94,8 @@ impl ReportIngest {
         Self {
             events: calls,
             limits: limits.clone(),
+            queue: Arc::new(Semaphore::new(limits.queue_bytes.get())),
+            stream_bytes: (limits.queue_bytes.get() / STREAM_SHARE).max(1),
             next: AtomicU64::new(1),
             streams: OpenStreams::default(),
         }
@@ -96,17 +113,24 @@ impl proto::telemetry_server::Telemetry for ReportIngest {
     ) -> Result<Response<Self::StreamReportsStream>, Status> {
         let peer = request.extensions().get::<ConnectInfo<ClientPeer>>();
         let address = peer.map(|ConnectInfo(peer)| peer.address.ip());
+        let CallerIdentity(caller) = request.extensions().get().cloned().unwrap_or_default();
+        let lease = request.metadata().get(LEASE).map(|lease| Sha256::digest(lease.as_bytes()));
+        let identity = ReporterIdentity { caller, address, lease: lease.map(Into::into) };
+        let scope = request.extensions().get().cloned().unwrap_or_default();
         let guest = self.streams.admit_stream(address, &self.limits)?;
         let (feedback, outgoing) = mpsc::channel(QUEUED_FEEDBACK);
         let line = StreamReader {
             reporter: ReporterId(self.next.fetch_add(1, Ordering::Relaxed)),
             events: self.events.clone(),
             feedback,
+            scope,
+            shares: [Arc::clone(&self.queue), Arc::new(Semaphore::new(self.stream_bytes))],
+            stream_bytes: self.stream_bytes,
             limiter: RateLimiter::new(self.limits.reports_per_second.get(), Instant::now()),
         };
         let incoming = request.into_inner();
         tokio::spawn(async move {
-            line.read_reports(incoming).await;
+            line.read_reports(identity, incoming).await;
             drop(guest);
         });
         let outgoing = ReceiverStream::new(outgoing).map(|feedback| Ok(feedback.into()));
@@ -119,20 +143,31 @@ struct StreamReader {
     reporter: ReporterId,
     events: mpsc::Sender<StreamEvent>,
     feedback: mpsc::Sender<ReportFeedback>,
+    /// What it may report.
+    scope: ReporterScope,
+    /// Bytes of reports that may wait, of all streams and of this one.
+    shares: [Arc<Semaphore>; 2],
+    stream_bytes: usize,
     limiter: RateLimiter,
 }
 
 impl StreamReader {
-    async fn read_reports(mut self, mut incoming: Streaming<proto::JobReport>) {
-        let opened = StreamEvent::Opened(self.reporter, self.feedback.clone());
+    async fn read_reports(
+        mut self,
+        identity: ReporterIdentity,
+        mut incoming: Streaming<proto::JobReport>,
+    ) {
+        let opened = StreamEvent::Opened(self.reporter, identity, self.feedback.clone());
         if self.events.send(opened).await.is_err() {
             return;
         }
         while let Ok(Some(report)) = incoming.message().await {
+            let bytes = report.encoded_len();
             match TelemetryReport::try_from(report) {
                 Ok(report) => {
-                    let event = StreamEvent::Reported(self.reporter, report);
-                    if self.events.send(event).await.is_err() {
+                    if let Err(why) = self.check_scope(&report) {
+                        self.reject_report(&why);
+                    } else if self.queue_report(report, bytes).await.is_none() {
                         return;
                     }
                 }
@@ -144,7 +179,26 @@ impl StreamReader {
         drop(self.events.send(StreamEvent::Closed(self.reporter)).await);
     }
 
-    fn reject_report(&self, why: &dyn std::error::Error) {
+    fn check_scope(&self, report: &TelemetryReport) -> Result<(), String> {
+        match report {
+            TelemetryReport::Announcement(job) => self.scope.check_job(job),
+            // Of jobs that this stream has announced.
+            TelemetryReport::Window(_) | TelemetryReport::End(_) => Ok(()),
+        }
+    }
+
+    /// Queues a report once there is room for its bytes; none if nobody processes reports.
+    async fn queue_report(&self, report: TelemetryReport, bytes: usize) -> Option<()> {
+        let bytes = u32::try_from(bytes.min(self.stream_bytes)).ok()?;
+        let [all, own] = &self.shares;
+        // Its own first, so that a stream waits with nothing of what others could use.
+        let own = Arc::clone(own).acquire_many_owned(bytes).await.ok()?;
+        let all = Arc::clone(all).acquire_many_owned(bytes).await.ok()?;
+        let event = StreamEvent::Reported(self.reporter, report, [all, own]);
+        self.events.send(event).await.ok()
+    }
+
+    fn reject_report(&self, why: &dyn std::fmt::Display) {
         let feedback = ReportFeedback {
             to: Some(self.reporter),
             job: String::new(),

@@ -9,9 +9,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use planner::{PlanDocument, PolicyDocument};
+use planner::PlanDocument;
 use tokio::sync::watch;
-use topology::document::{self, DocumentError, DocumentFormat};
+use topology::document;
 use topology::spec::{self, FabricDocument};
 use topology::{Finding, one_line};
 
@@ -22,6 +22,8 @@ use super::limit_counters::LimitCounters;
 use super::metrics;
 use super::planner_input::PlannerInput;
 use super::planning_pool::{PlanningPool, PlanningSlot};
+use super::policy_file::check_policy_file;
+pub use super::policy_file::parse_policy;
 pub use super::policy_messages::{
     ApplyPolicyRequest, ConfirmPolicyRequest, PolicyChangeResponse, PolicyFile, PolicyRevisionDiff,
     PreviewPolicyRequest, RollbackPolicyRequest, TemporaryOverrideRequest,
@@ -447,33 +449,6 @@ impl NorthboundService {
     }
 }
 
-/// Refuses documents that a caller could make the controller work on for long: a parser of YAML
-/// takes time that grows with the square of the nesting.
-fn check_policy_file(file: &PolicyFile, document_max: usize) -> Result<(), Finding> {
-    let PolicyFile { file, text } = file;
-    if text.len() > document_max {
-        let bytes = text.len();
-        return Err(Finding::error(
-            "policy",
-            format!(
-                "{file}: {bytes} bytes; a policy has at most {document_max} \
-                 (northbound.limits.document_bytes)"
-            ),
-        ));
-    }
-    match DocumentFormat::from_file_name(file) {
-        Ok(DocumentFormat::Yaml) => Err(Finding::error(
-            "policy",
-            format!(
-                "{file}: a controller accepts TOML and JSON only; crux policy diff and apply \
-                 convert a YAML file before they send it"
-            ),
-        )),
-        Ok(_) => Ok(()),
-        Err(error) => Err(document_finding(&error)),
-    }
-}
-
 /// The warning about a controller that asks nobody who they are.
 fn open_access_finding() -> Finding {
     Finding::warning(
@@ -481,26 +456,6 @@ fn open_access_finding() -> Finding {
         "whoever reaches the address may do everything (northbound.anyone); remove it, or add \
          northbound.tokens",
     )
-}
-
-/// The policy document that a text is, with the line of whatever is wrong.
-///
-/// # Errors
-/// What is wrong, where, and what would be right.
-pub fn parse_policy(text: &PolicyFile) -> Result<PolicyDocument, Finding> {
-    let PolicyFile { file, text } = text;
-    let format = DocumentFormat::from_file_name(file).map_err(|error| document_finding(&error))?;
-    let document: PolicyDocument =
-        document::parse_document(text, format, file).map_err(|error| document_finding(&error))?;
-    // The parser knows lines; the checks know fields, the lines of which are searched in the text.
-    document
-        .to_policy(file)
-        .map_err(|error| Finding::error("policy", error.with_line_in(text, format).to_string()))?;
-    Ok(document)
-}
-
-fn document_finding(error: &DocumentError) -> Finding {
-    Finding::error("policy", error.to_string())
 }
 
 fn refuse_with(finding: Finding) -> ServiceError {

@@ -20,6 +20,9 @@ const MAX_FLOWS: usize = 65_536;
 /// A name, or another text of an announcement, in bytes.
 const MAX_TEXT: usize = 256;
 
+/// What names have besides letters and digits.
+const NAME_MARKS: &str = " -_.,:;/@+#=~()[]<>";
+
 /// A report that cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidReport {
@@ -34,9 +37,12 @@ pub enum InvalidReport {
         /// The largest length that is accepted.
         limit: usize,
     },
-    /// A name that could be a pattern.
-    #[error("job: a name has no `*` and no `?`, and is not empty")]
-    InvalidName,
+    /// A name that could be a pattern, or that a terminal could take for something else.
+    #[error(
+        "{0}: a name has letters, digits, spaces and -_.,:;/@+#=~()[]<> only (no `*` and no `?`), \
+         and is not empty"
+    )]
+    InvalidName(&'static str),
     /// A port outside of its range.
     #[error("udp_src_port: {0} is no port")]
     InvalidPort(u32),
@@ -55,21 +61,25 @@ impl TryFrom<proto::JobReport> for TelemetryReport {
                 Ok(Self::Announcement(Box::new(decode_announcement(announcement)?)))
             }
             Report::Window(window) => Ok(Self::Window(decode_window(window)?)),
-            Report::End(end) => Ok(Self::End(end.job)),
+            Report::End(end) => {
+                check_name("job", &end.job)?;
+                Ok(Self::End(end.job))
+            }
         }
     }
 }
 
 fn decode_announcement(announcement: proto::JobAnnouncement) -> Result<JobDocument, InvalidReport> {
-    if announcement.job.is_empty() || announcement.job.contains(['*', '?']) {
-        return Err(InvalidReport::InvalidName);
+    check_name("job", &announcement.job)?;
+    let texts = [("tenant", &announcement.tenant), ("model", &announcement.model)];
+    for (field, text) in texts.into_iter().filter_map(|(field, text)| Some((field, text.as_ref()?)))
+    {
+        check_name(field, text)?;
     }
-    let texts =
-        [Some(&announcement.job), announcement.tenant.as_ref(), announcement.model.as_ref()];
-    let longest = texts.into_iter().flatten().map(String::len).max();
-    check_limit("text", longest.unwrap_or(0), MAX_TEXT)?;
     check_limit("flows", announcement.flows.len(), MAX_FLOWS)?;
     check_limit("gpus", announcement.gpus.len(), MAX_FLOWS)?;
+    let hosts = announcement.gpus.keys().map(String::len).max();
+    check_limit("gpus", hosts.unwrap_or(0), MAX_TEXT)?;
     let collective = announcement.collective.as_ref().map(decode_collective).transpose()?;
     let flows: Result<Vec<_>, _> = announcement.flows.into_iter().map(decode_flow).collect();
     Ok(JobDocument {
@@ -88,6 +98,8 @@ fn decode_announcement(announcement: proto::JobAnnouncement) -> Result<JobDocume
 }
 
 fn decode_flow(flow: proto::JobFlow) -> Result<FlowDocument, InvalidReport> {
+    check_limit("flows.src", flow.src.len(), MAX_TEXT)?;
+    check_limit("flows.dst", flow.dst.len(), MAX_TEXT)?;
     Ok(FlowDocument {
         src: flow.src,
         dst: flow.dst,
@@ -112,6 +124,7 @@ fn decode_collective(collective: &proto::Collective) -> Result<CollectiveDocumen
 }
 
 fn decode_window(window: proto::JobWindow) -> Result<ReportWindow, InvalidReport> {
+    check_name("job", &window.job)?;
     check_limit("iteration_starts", window.iteration_starts.len(), MAX_STARTS)?;
     check_limit("flow_bytes", window.flow_bytes.len(), MAX_FLOWS)?;
     Ok(ReportWindow {
@@ -124,6 +137,15 @@ fn decode_window(window: proto::JobWindow) -> Result<ReportWindow, InvalidReport
         flow_bytes: window.flow_bytes,
         bytes: window.bytes,
     })
+}
+
+/// A name is short, and has no character that a terminal or a page could take for more than a
+/// character: no control characters, line ends, or marks that change the direction of writing.
+fn check_name(field: &'static str, name: &str) -> Result<(), InvalidReport> {
+    check_limit(field, name.len(), MAX_TEXT)?;
+    let is_allowed = |c: char| c.is_alphanumeric() || NAME_MARKS.contains(c);
+    let is_name = !name.trim().is_empty() && name.chars().all(is_allowed);
+    is_name.then_some(()).ok_or(InvalidReport::InvalidName(field))
 }
 
 fn check_limit(field: &'static str, found: usize, limit: usize) -> Result<(), InvalidReport> {

@@ -1,4 +1,4 @@
-//! What a window cannot say, whoever says it.
+//! What an announcement or a window cannot say, whoever says it.
 //!
 //! The decision: bounds are physical. A GPU does not compute faster than any that is built, a NIC
 //! does not send more than its cable takes, nothing lasts longer than the window. A liar within
@@ -8,6 +8,7 @@ use planner::Job;
 use topology::Fabric;
 
 use super::ReportWindow;
+use super::profile::UNKNOWN_FLOP;
 
 /// No GPU does more in a second, FLOP: twice the sparse FP4 peak of an NVIDIA B200 (NVIDIA HGX B200
 /// data sheet: 144e15 for 8 of them, so 18e15 each), rounded up.
@@ -69,6 +70,57 @@ pub enum ImplausibleWindow {
     /// Iterations that begin out of order or outside of the window.
     #[error("iterations begin in no order, or outside of the window")]
     IterationStarts,
+}
+
+/// Why an announcement cannot be true.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub(super) enum ImplausibleAnnouncement {
+    /// An iteration that computes for longer than any.
+    #[error("compute_seconds of {0}; an iteration has at most {MAX_WINDOW}")]
+    Length(f64),
+    /// More work than its GPUs can do.
+    #[error(
+        "{flop:.1e} FLOP in {seconds} s of computation on {gpus} GPUs; no GPU does \
+         {PEAK_FLOPS:.0e} a second"
+    )]
+    TooMuchWork {
+        /// The work of an iteration.
+        flop: f64,
+        /// Its computation.
+        seconds: f64,
+        /// The job's GPUs.
+        gpus: u32,
+    },
+    /// More bytes than the cable of a NIC takes.
+    #[error("flow {flow} of {bytes:.1e} bytes; its cable takes an hour for fewer")]
+    TooManyBytes {
+        /// The flow, from 0.
+        flow: usize,
+        /// Its bytes in an iteration.
+        bytes: f64,
+    },
+}
+
+/// Whether a job can be as it was announced. Its numbers are valid, as documents check them.
+pub(super) fn check_announcement(
+    job: &Job,
+    fabric: &Fabric,
+) -> Result<(), ImplausibleAnnouncement> {
+    let (flop, seconds, gpus) = (job.flop_per_iteration, job.compute_seconds, job.gpu_count());
+    if seconds > MAX_WINDOW {
+        return Err(ImplausibleAnnouncement::Length(seconds));
+    }
+    if flop > UNKNOWN_FLOP && flop > f64::from(gpus) * PEAK_FLOPS * seconds * SLACK {
+        return Err(ImplausibleAnnouncement::TooMuchWork { flop, seconds, gpus });
+    }
+    for (number, flow) in job.flows.iter().enumerate() {
+        let cable = fabric.link(fabric.nic(flow.src).uplink);
+        if flow.bytes > cable.bandwidth.bytes_per_second() * MAX_WINDOW {
+            let bytes = flow.bytes;
+            return Err(ImplausibleAnnouncement::TooManyBytes { flow: number, bytes });
+        }
+    }
+    Ok(())
 }
 
 /// Whether `window` can be true of `job` in `fabric`.

@@ -22,7 +22,7 @@ use topology::{Fabric, Finding, NicId, Severity};
 use super::counter_aggregator::ReportedIteration;
 use super::plausibility;
 use super::profile::{ReportedProfile, UNKNOWN_FLOP, UNKNOWN_SECONDS, profile_differs};
-use super::{ReportWindow, ReporterId, TelemetryReport, job_finding};
+use super::{ReportWindow, ReporterId, ReporterIdentity, TelemetryReport, job_finding};
 use crate::config::TelemetryConfig;
 use crate::state::ReportedJobs;
 use crate::store::jobs_document;
@@ -43,6 +43,8 @@ pub struct ReportFeedback {
 pub struct ReportedJobRegistry {
     limits: TelemetryConfig,
     jobs: BTreeMap<String, ReportedJob>,
+    /// Who has the open streams.
+    streams: BTreeMap<ReporterId, ReporterIdentity>,
     has_changed: bool,
 }
 
@@ -51,6 +53,8 @@ pub struct ReportedJobRegistry {
 struct ReportedJob {
     /// The stream it belongs to; none once that has closed, or after a restart.
     owner: Option<ReporterId>,
+    /// Who had the stream that has closed.
+    kept_for: Option<ReporterIdentity>,
     /// Every field given, every port chosen.
     document: JobDocument,
     /// The document resolved to ids of the fabric.
@@ -79,7 +83,7 @@ enum ProfilingStage {
 impl ReportedJobRegistry {
     /// A registry without jobs.
     pub fn new(limits: TelemetryConfig) -> Self {
-        Self { limits, jobs: BTreeMap::new(), has_changed: false }
+        Self { limits, jobs: BTreeMap::new(), streams: BTreeMap::new(), has_changed: false }
     }
 
     /// Restores jobs that were reported before a restart; those not reported again expire.
@@ -136,11 +140,18 @@ impl ReportedJobRegistry {
         Some(ReportFeedback { to, job, finding })
     }
 
-    /// A stream has closed: its jobs stay for as long as jobs may be silent.
+    /// A stream has opened.
+    pub fn open_stream(&mut self, reporter: ReporterId, identity: ReporterIdentity) {
+        self.streams.insert(reporter, identity);
+    }
+
+    /// A stream has closed: its jobs stay, for the same reporter, for as long as jobs may be silent.
     pub fn close_stream(&mut self, reporter: ReporterId) {
-        let mut entries = self.jobs.values_mut();
-        let own = entries.by_ref().filter(|entry| entry.owner == Some(reporter));
-        own.for_each(|entry| entry.owner = None);
+        let identity = self.streams.remove(&reporter);
+        for entry in self.jobs.values_mut().filter(|entry| entry.owner == Some(reporter)) {
+            entry.owner = None;
+            entry.kept_for.clone_from(&identity);
+        }
     }
 
     /// What follows from time alone: jobs that are silent go, profiling ends, the next begin.
@@ -208,6 +219,8 @@ impl ReportedJobRegistry {
         self.check_owner(&name, from)?;
         self.check_room(&name, from)?;
         let (document, job) = resolve_announcement(announcement, fabric)?;
+        plausibility::check_announcement(&job, fabric)
+            .map_err(|error| refusal(&name, &error.to_string()))?;
         self.check_connections(&job)?;
         let stage = match is_complete(announcement) {
             true => ProfilingStage::Known,
@@ -230,8 +243,17 @@ impl ReportedJobRegistry {
     }
 
     fn check_owner(&self, name: &str, from: ReporterId) -> Result<(), Finding> {
-        let owner = self.jobs.get(name).and_then(|entry| entry.owner);
-        match owner.is_none_or(|owner| owner == from) {
+        let Some(entry) = self.jobs.get(name) else {
+            return Ok(());
+        };
+        let identity = self.streams.get(&from);
+        let may_take = match (entry.owner, &entry.kept_for) {
+            (Some(owner), _) => owner == from,
+            (None, Some(kept_for)) => identity.is_some_and(|from| kept_for.yields_to(from)),
+            // Of an earlier run of the controller, which had the identity.
+            (None, None) => true,
+        };
+        match may_take {
             true => Ok(()),
             false => Err(refusal(name, "another reporter has a job of this name")),
         }
@@ -351,6 +373,7 @@ impl ReportedJob {
     fn new(document: JobDocument, job: Job, stage: ProfilingStage, now: Instant) -> Self {
         Self {
             owner: None,
+            kept_for: None,
             document,
             job,
             last_report: now,
@@ -373,7 +396,8 @@ impl ReportedJob {
         let is_same =
             had.document.gpus == self.document.gpus && had.job.flows.len() == self.job.flows.len();
         if self.stage == ProfilingStage::Waiting && is_same {
-            *self = Self { owner: self.owner, last_report: self.last_report, ..had };
+            *self =
+                Self { owner: self.owner, kept_for: None, last_report: self.last_report, ..had };
         }
     }
 

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -16,7 +16,7 @@ use topology::{Fabric, Finding, Severity};
 use tracing::{info, warn};
 
 use super::counter_aggregator::MeasuredTraffic;
-use super::{ReportFeedback, ReportedJobRegistry, ReporterId, TelemetryReport};
+use super::{ReportFeedback, ReportedJobRegistry, ReporterId, ReporterIdentity, TelemetryReport};
 use crate::access::{ControllerAccess, ControllerError};
 use crate::config::{Config, TelemetryConfig};
 use crate::pipelines::FabricWiring;
@@ -26,12 +26,15 @@ use crate::state::{PlanRollout, StateEvent};
 #[derive(Debug)]
 pub(crate) enum StreamEvent {
     /// A stream begins; feedback goes there, and is lost while the queue is full.
-    Opened(ReporterId, mpsc::Sender<ReportFeedback>),
-    /// The stream received a report.
-    Reported(ReporterId, TelemetryReport),
+    Opened(ReporterId, ReporterIdentity, mpsc::Sender<ReportFeedback>),
+    /// The stream received a report, which keeps its share of the queue until it is processed.
+    Reported(ReporterId, TelemetryReport, QueueShare),
     /// The stream has ended.
     Closed(ReporterId),
 }
+
+/// The bytes of a report in the queue, of all streams and of its own.
+pub(crate) type QueueShare = [OwnedSemaphorePermit; 2];
 
 /// Applies reports to the registry and submits its changes to the controller.
 pub(crate) struct TelemetryTask {
@@ -133,14 +136,16 @@ impl TelemetryTask {
 
     fn handle_stream_event(&mut self, event: StreamEvent) {
         match event {
-            StreamEvent::Opened(reporter, feedback) => {
+            StreamEvent::Opened(reporter, identity, feedback) => {
+                self.registry.open_stream(reporter, identity);
                 self.streams.insert(reporter, feedback);
             }
             StreamEvent::Closed(reporter) => {
                 self.streams.remove(&reporter);
                 self.registry.close_stream(reporter);
             }
-            StreamEvent::Reported(reporter, report) => {
+            StreamEvent::Reported(reporter, report, share) => {
+                drop(share);
                 self.follow_fabric();
                 // Before the first plan there is no fabric to resolve jobs in; reports repeat.
                 let Some((_, fabric)) = &self.fabric else {

@@ -226,6 +226,8 @@ pub(crate) fn token(name: &str, role: AccessRole, token: &[u8]) -> RawToken {
         name: name.to_owned(),
         role,
         sha256: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+        hosts: Vec::new(),
+        tenants: Vec::new(),
     }
 }
 

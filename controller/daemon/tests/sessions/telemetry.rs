@@ -8,6 +8,7 @@ use agent::service::{HostAgent, ReportSink};
 use agent::{AgentSettings, ReportLimits};
 use api::telemetry as proto;
 use controller::ControllerHandle;
+use controller::config::AccessRole;
 use controller::northbound::{self, ApiServer};
 use proto::job_report::Report;
 use proto::telemetry_client::TelemetryClient;
@@ -145,6 +146,10 @@ async fn implausible_and_excessive_reports_do_not_affect_others() {
     assert!(liar.next_feedback().await.contains("no GPU does"));
     liar.send(announcement("l*", 50_002)).await;
     assert!(liar.next_feedback().await.contains("no `*`"));
+    for name in ["a\u{1b}[2J", "a\nb", "a\0", "a\u{202e}b", " ", ""] {
+        liar.send(announcement(name, 50_002)).await;
+        assert!(liar.next_feedback().await.contains("letters, digits"), "{name:?}");
+    }
 
     let babbler = ReportStream::open(&server).await;
     let flood = tokio::spawn(async move {
@@ -250,4 +255,70 @@ fn settings(socket: &Path) -> AgentSettings {
             memory_seconds: 10.0,
         },
     }
+}
+
+/// Finding H3: 63 streams with names of 1.9 MB took 1.4 GB, and honest jobs expired.
+#[tokio::test(flavor = "multi_thread")]
+async fn large_reports_take_no_room_from_others() {
+    let lab = Lab::new().await;
+    let controller = lab.control(|_| {}).await;
+    let server = served(&controller).await;
+    let mut honest = ReportStream::open(&server).await;
+    honest.send(announcement("honest", 50_001)).await;
+    assert_eq!(honest.next_feedback().await, "profiled in the highest class");
+    let before = resident_bytes();
+    let mut floods = Vec::new();
+    for number in 0..62 {
+        let name = "x".repeat(1_900_000 - number);
+        let flood = ReportStream::open(&server).await;
+        floods.push(tokio::spawn(async move {
+            // Until the stream is ended.
+            let report = Report::Window(proto::JobWindow { job: name, ..Default::default() });
+            let report = proto::JobReport { report: Some(report) };
+            while flood.sender.send(report.clone()).await.is_ok() {}
+        }));
+    }
+    for flood in floods {
+        tokio::time::timeout(DEADLINE, flood).await.unwrap().unwrap();
+    }
+    // The clients are in this process as well, with a message each.
+    let grown = resident_bytes().saturating_sub(before);
+    println!("{} MB", grown >> 20);
+    honest.send(window("honest", 1e12)).await;
+    assert_eq!(honest.next_feedback().await, "profile complete");
+    server.shutdown().await;
+    controller.shutdown().await;
+}
+
+fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4_096
+}
+
+/// Finding H2: a token reports jobs of its hosts only.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_reports_jobs_of_its_hosts_only() {
+    let lab = Lab::new().await;
+    let controller = lab.control(|_| {}).await;
+    let mut raw = controller::RawConfig::default();
+    let mut bound = crate::grpc::token("rack", AccessRole::Report, b"rack");
+    bound.hosts = vec!["h1".to_owned(), "h3".to_owned()];
+    raw.northbound.tokens = vec![bound];
+    let config = raw.try_into().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = northbound::start_server(listener, controller.access(), &config).unwrap();
+    let client = TelemetryClient::connect(format!("http://{}", server.local_addr()));
+    let (sender, reports) = mpsc::channel(4);
+    let mut asked = tonic::Request::new(ReceiverStream::new(reports));
+    let token = tonic::metadata::MetadataValue::from_static("Bearer rack");
+    asked.metadata_mut().insert("authorization", token);
+    let feedback = client.await.unwrap().stream_reports(asked).await.unwrap().into_inner();
+    let mut rack = ReportStream { sender, feedback };
+    rack.send(announcement_from("h2", 1, "other", 50_000)).await;
+    let refused = rack.next_feedback().await;
+    assert!(refused.contains("no jobs of host `h2`"), "{refused}");
+    rack.send(announcement_from("h1", 1, "own", 50_000)).await;
+    assert_eq!(rack.next_feedback().await, "profiled in the highest class");
+    server.shutdown().await;
+    controller.shutdown().await;
 }

@@ -219,3 +219,41 @@ fn jobs_are_restored_after_a_restart() {
     assert!(next.announce(7, "a").contains("planned by what is known"));
     assert_eq!(next.registry.reported_jobs(), reported);
 }
+
+/// Finding H2: 1e30 FLOP in a nanosecond were planned for.
+#[test]
+fn impossible_announcements_are_refused() {
+    let mut lab = Town::new();
+    let announced = |lab: &mut Town, flop, seconds, bytes| {
+        let mut job = job("a");
+        (job.flop_per_iteration, job.compute_seconds) = (Some(flop), Some(seconds));
+        job.flows.as_mut().unwrap()[0].bytes = bytes;
+        lab.report(1, TelemetryReport::Announcement(Box::new(job)))
+    };
+    assert!(announced(&mut lab, 1e30, 1e-9, 1e9).contains("no GPU does"));
+    assert!(announced(&mut lab, 1e15, 1e7, 1e9).contains("at most 3600"));
+    assert!(announced(&mut lab, 1e15, 1.0, 1e18).contains("its cable takes"));
+    assert!(lab.reported().is_empty());
+    assert!(announced(&mut lab, 1e15, 1.0, 1e9).contains("planned by what is known"));
+}
+
+/// Finding H2: the name of a job whose stream broke could be taken by anyone.
+#[test]
+fn a_broken_stream_leaves_its_jobs_to_their_reporter() {
+    let mut lab = Town::new();
+    let open = |lab: &mut Town, reporter, lease: u8| {
+        let identity = ReporterIdentity { lease: Some([lease; 32]), ..Default::default() };
+        lab.registry.open_stream(ReporterId(reporter), identity);
+    };
+    open(&mut lab, 1, 1);
+    open(&mut lab, 2, 2);
+    assert!(lab.announce(1, "a").contains("profiled"));
+    lab.registry.close_stream(ReporterId(1));
+    assert!(lab.announce(2, "a").contains("another reporter has a job of this name"));
+    open(&mut lab, 3, 1);
+    assert!(lab.announce(3, "a").contains("profiled"), "with the lease");
+    assert!(lab.announce(2, "a").contains("another reporter"));
+    lab.registry.close_stream(ReporterId(3));
+    lab.pass(Config::default().telemetry.grace);
+    assert!(lab.announce(2, "a").contains("profiled"), "it was silent for too long");
+}
