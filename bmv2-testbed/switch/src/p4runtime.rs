@@ -41,11 +41,10 @@ use futures::Stream;
 use p4rt::p4_runtime_server::{P4Runtime, P4RuntimeServer};
 use p4runtime_proto::v1 as p4rt;
 use thiserror::Error;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, RwLock, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 use tonic::{Request, Response, Status, Streaming};
 
@@ -59,7 +58,13 @@ use sessions::SessionRegistry;
 /// The version of the protocol, as `Capabilities` reports it.
 const API_VERSION: &str = "1.5.0";
 /// The largest request: a device config of a large program or a batch of 100,000 entries is 10 MB.
-const MAX_REQUEST_BYTES: usize = 128 << 20;
+const MAX_REQUEST_BYTES: usize = 32 << 20;
+/// Calls of one connection that are decoded and handled at once, its stream included.
+const CALLS_PER_CONNECTION: usize = 32;
+/// Time between two probes of a silent connection, and for their answer.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+/// Wait after a failed accept, for example without descriptors; doubles up to the second one.
+const ACCEPT_BACKOFF: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 /// The largest header list, as a controller must also accept it: 4 MiB.
 const MAX_HEADER_LIST_BYTES: u32 = 4 << 20;
 /// How long open calls may take to end when the switch stops serving.
@@ -72,6 +77,8 @@ pub struct ServiceOptions {
     pub dialect: ArbitrationDialect,
     /// Streams open at once.
     pub max_sessions: usize,
+    /// How long a stream may be open without an arbitration request.
+    pub arbitration_deadline: Duration,
     /// What goes wrong on purpose.
     pub faults: FaultScript,
     /// How connections are protected; none means in the clear.
@@ -102,11 +109,13 @@ impl ServiceTls {
 }
 
 impl Default for ServiceOptions {
-    /// As the specification says, 16 streams as BMv2 has, no faults, in the clear.
+    /// As the specification says, 16 streams as BMv2 has, 10 s for arbitration, no faults, in the
+    /// clear.
     fn default() -> Self {
         Self {
             dialect: ArbitrationDialect::default(),
             max_sessions: 16,
+            arbitration_deadline: Duration::from_secs(10),
             faults: FaultScript::default(),
             tls: None,
         }
@@ -182,6 +191,7 @@ pub async fn serve(
             dialect: options.dialect,
             max_sessions: options.max_sessions,
         },
+        arbitration_deadline: options.arbitration_deadline,
         faults: Arc::new(Mutex::new(FaultInjector::new(options.faults))),
         counts: Arc::clone(&counts),
         commands: received,
@@ -229,6 +239,7 @@ struct ServerSupervisor {
     builder: Server,
     device: DeviceHandle,
     rules: ElectionSettings,
+    arbitration_deadline: Duration,
     faults: Arc<Mutex<FaultInjector>>,
     counts: Arc<PacketInCounts>,
     commands: mpsc::Receiver<ServerCommand>,
@@ -285,6 +296,7 @@ impl ServerSupervisor {
             pipelines: Arc::default(),
             schema: watch::Sender::new(None),
             sessions: RwLock::new(SessionRegistry::new(self.rules, Arc::clone(&self.faults))),
+            arbitration_deadline: self.arbitration_deadline,
             faults: Arc::clone(&self.faults),
             restart: Notify::new(),
             counts: Arc::clone(&self.counts),
@@ -294,11 +306,37 @@ impl ServerSupervisor {
 
 /// What all incarnations have in common.
 fn server_builder(tls: Option<ServiceTls>) -> Result<Server, ServeError> {
-    let builder = Server::builder().http2_max_header_list_size(MAX_HEADER_LIST_BYTES);
+    let builder = Server::builder()
+        .http2_max_header_list_size(MAX_HEADER_LIST_BYTES)
+        .http2_keepalive_interval(Some(KEEPALIVE))
+        .http2_keepalive_timeout(Some(KEEPALIVE))
+        .concurrency_limit_per_connection(CALLS_PER_CONNECTION);
     match tls {
         Some(tls) => builder.tls_config(tls.server_config()).map_err(ServeError::Tls),
         None => Ok(builder),
     }
+}
+
+/// The connections of a listener. Where none can be accepted, for example because the process has
+/// no descriptors left, it waits instead of trying again at once.
+fn accept_connections(listener: TcpListener) -> impl Stream<Item = io::Result<TcpStream>> {
+    futures::stream::unfold(listener, |listener| async {
+        let [mut backoff, longest] = ACCEPT_BACKOFF;
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    // Without it writes are only slower.
+                    let _ = stream.set_nodelay(true);
+                    return Some((Ok(stream), listener));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a P4Runtime connection");
+                    tokio::time::sleep(backoff).await;
+                    backoff = (backoff * 2).min(longest);
+                }
+            }
+        }
+    })
 }
 
 /// Serves until `stopped` resolves.
@@ -311,7 +349,7 @@ async fn run_server(
     let service = P4RuntimeServer::new(P4RuntimeService(switch))
         .max_decoding_message_size(MAX_REQUEST_BYTES)
         .max_encoding_message_size(usize::MAX);
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let incoming = accept_connections(listener);
     let served = builder.add_service(service).serve_with_incoming_shutdown(incoming, async {
         // A dropped sender means the same as a message.
         let _ = stopped.await;
@@ -331,6 +369,7 @@ struct SwitchInstance {
     /// The running pipeline, for the headers of packets.
     schema: watch::Sender<Option<Arc<PipelineSchema>>>,
     sessions: RwLock<SessionRegistry>,
+    arbitration_deadline: Duration,
     faults: Arc<Mutex<FaultInjector>>,
     restart: Notify,
     counts: Arc<PacketInCounts>,

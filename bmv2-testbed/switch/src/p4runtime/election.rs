@@ -131,6 +131,9 @@ pub enum ArbitrationError {
     #[error("election id {0} is in use by another live controller of this role")]
     ElectionIdInUse(u128),
     /// RESOURCE_EXHAUSTED.
+    #[error("the stream made way for another one: it sent no arbitration request")]
+    NoClaim,
+    /// RESOURCE_EXHAUSTED.
     #[error("all {0} sessions of this switch are taken")]
     TooManySessions(usize),
     /// RESOURCE_EXHAUSTED.
@@ -221,11 +224,24 @@ impl ControllerElection {
     fn add_session(&mut self, session: SessionId) -> Vec<ElectionAction> {
         let limit = self.settings.max_sessions;
         let known = self.sessions.contains_key(&session);
+        let mut outputs = Vec::new();
         if !known && self.sessions.len() >= limit {
-            return vec![ElectionAction::Close(session, ArbitrationError::TooManySessions(limit))];
+            let Some(idle) = self.oldest_without_claim() else {
+                let refusal = ArbitrationError::TooManySessions(limit);
+                return vec![ElectionAction::Close(session, refusal)];
+            };
+            outputs.extend(self.remove_session(idle));
+            outputs.push(ElectionAction::Close(idle, ArbitrationError::NoClaim));
         }
         self.sessions.entry(session).or_default();
-        Vec::new()
+        outputs
+    }
+
+    /// The first session that has claimed nothing; otherwise streams that say nothing would keep
+    /// controllers out.
+    fn oldest_without_claim(&self) -> Option<SessionId> {
+        let mut idle = self.sessions.iter().filter(|(_, role)| role.is_none());
+        idle.next().map(|(session, _)| *session)
     }
 
     fn handle_arbitration(
@@ -511,10 +527,15 @@ mod tests {
         let mut election = election(ArbitrationDialect::Specification);
         let connect = |n| ElectionEvent::Connected(SessionId(n));
         assert!((1..=4).all(|n| election.handle_event(connect(n)).is_empty()));
+        let idle = ElectionAction::Close(SessionId(1), ArbitrationError::NoClaim);
+        assert_eq!(election.handle_event(connect(5)), [idle], "the first that claims nothing");
+        for session in 2..=5 {
+            election.handle_event(claim(session, session.into()));
+        }
         let refusal = ArbitrationError::TooManySessions(4);
         assert_eq!(
-            election.handle_event(connect(5)),
-            [ElectionAction::Close(SessionId(5), refusal)]
+            election.handle_event(connect(6)),
+            [ElectionAction::Close(SessionId(6), refusal)]
         );
     }
 

@@ -104,9 +104,9 @@ impl From<ArbitrationError> for RequestFailure {
                 Code::FailedPrecondition
             }
             ArbitrationError::ElectionIdInUse(_) => Code::InvalidArgument,
-            ArbitrationError::TooManySessions(_) | ArbitrationError::TooManyRoles => {
-                Code::ResourceExhausted
-            }
+            ArbitrationError::TooManySessions(_)
+            | ArbitrationError::NoClaim
+            | ArbitrationError::TooManyRoles => Code::ResourceExhausted,
         };
         Self::new(code, refusal.to_string())
     }

@@ -74,11 +74,15 @@ impl SessionRegistry {
         }
         self.opened += 1;
         let session = SessionId(self.opened);
-        if let Some(ElectionAction::Close(_, refusal)) =
-            self.election.handle_event(ElectionEvent::Connected(session)).pop()
-        {
+        let mut outputs = self.election.handle_event(ElectionEvent::Connected(session));
+        let is_refusal = |output: &mut ElectionAction| match output {
+            ElectionAction::Close(refused, _) => *refused == session,
+            ElectionAction::Notify(..) => false,
+        };
+        if let Some(ElectionAction::Close(_, refusal)) = outputs.pop_if(is_refusal) {
             return Err(refusal.into());
         }
+        self.apply_actions(outputs);
         let (sender, messages) = mpsc::channel(MESSAGE_LIMIT);
         let (_ended, ended) = oneshot::channel();
         self.outboxes.insert(session, StreamOutbox { messages: sender, _ended });

@@ -7,6 +7,7 @@ use p4rt::stream_message_request::Update as Request;
 use p4rt::stream_message_response::Update as Response;
 use p4runtime_proto::v1 as p4rt;
 use tokio::sync::oneshot;
+use tokio::time::sleep;
 use tonic::{Code, Status, Streaming};
 
 use super::SwitchInstance;
@@ -24,11 +25,21 @@ impl SwitchInstance {
         mut requests: Streaming<p4rt::StreamMessageRequest>,
         mut ended: oneshot::Receiver<()>,
     ) {
+        let deadline = sleep(self.arbitration_deadline);
+        let mut deadline = std::pin::pin!(deadline);
+        let mut has_claimed = false;
         loop {
             let request = tokio::select! {
                 _ = &mut ended => break,
                 request = requests.message() => request,
+                () = &mut deadline, if !has_claimed => {
+                    let text = "no arbitration request came in time";
+                    let late = Status::deadline_exceeded(text);
+                    return self.end_session(session, Some(late)).await;
+                }
             };
+            // Whatever comes first must be one, or the stream ends.
+            has_claimed = true;
             let handled = match request {
                 Ok(Some(request)) => self.handle_request(session, request).await,
                 Ok(None) | Err(_) => break,

@@ -1,5 +1,7 @@
 //! Streams, election ids and who may write.
 
+use std::time::Duration;
+
 use p4runtime_proto::v1 as p4rt;
 use switch::p4runtime::ServiceOptions;
 use switch::p4runtime::election::ArbitrationDialect;
@@ -64,6 +66,26 @@ async fn streams_that_break_the_rules_are_ended() {
     let requests = tokio_stream::pending::<p4rt::StreamMessageRequest>();
     let refused = soon(client.stream_channel(requests)).await.unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted);
+}
+
+/// Finding H5: 16 streams that said nothing locked every controller out.
+#[tokio::test]
+async fn streams_without_a_claim_keep_no_controller_out() {
+    let options = ServiceOptions {
+        max_sessions: 3,
+        arbitration_deadline: Duration::from_millis(300),
+        ..ServiceOptions::default()
+    };
+    let bench = Bench::start(options).await;
+    let mut idle = Vec::new();
+    for _ in 0..5 {
+        idle.push(Controller::open(bench.client().await, 1).await);
+    }
+    assert_eq!(idle[0].next().await.unwrap_err(), Code::ResourceExhausted, "it made way");
+    let mut real = bench.controller(5).await;
+    assert_eq!(idle[4].next().await.unwrap_err(), Code::DeadlineExceeded);
+    let _later = bench.controller(6).await;
+    assert_eq!(real.notice().await, (Code::AlreadyExists, Some(6)), "those that claimed stay");
 }
 
 #[tokio::test]
