@@ -54,7 +54,8 @@ fn escape_controls(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped.collect())
 }
 
-/// Prints text and a line end; characters that control a terminal are escaped. A reader that went away (`crux … | head`) is no failure.
+/// Prints text and a line end; characters that control a terminal are escaped. A reader that went
+/// away (`crux … | head`) is no failure.
 pub fn print_line(text: impl std::fmt::Display) -> Result<(), CommandError> {
     let text = text.to_string();
     match writeln!(io::stdout().lock(), "{}", escape_controls(&text)) {

@@ -14,8 +14,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Earlier revisions that are kept in memory for a rollback.
-const REVISIONS_KEPT: usize = 1_000;
+/// Earlier revisions that are kept for a rollback, in memory and in the store.
+pub const REVISIONS_KEPT: usize = 1_000;
+
+/// Bytes of earlier revisions that are kept, as JSON; the one before the latest is kept in any
+/// case.
+pub const HISTORY_BYTES: usize = 16 << 20;
 
 /// The author of revisions that follow an expiry.
 pub const AUTOMATIC_AUTHOR: &str = "crux";
@@ -182,13 +186,34 @@ pub struct PolicyHistory {
     latest: PolicyRevision,
     /// Those before it, by number.
     earlier: BTreeMap<u64, PolicyRevision>,
+    /// Bytes of each of them as JSON.
+    sizes: BTreeMap<u64, usize>,
 }
 
 impl PolicyHistory {
     /// A history that begins with known revisions.
     pub fn new(latest: PolicyRevision, earlier: impl IntoIterator<Item = PolicyRevision>) -> Self {
-        let by_number = earlier.into_iter().map(|revision| (revision.number, revision));
-        Self { latest, earlier: by_number.collect() }
+        let mut history = Self { latest, earlier: BTreeMap::new(), sizes: BTreeMap::new() };
+        earlier.into_iter().for_each(|revision| history.keep_earlier(revision));
+        history.drop_oldest();
+        history
+    }
+
+    fn keep_earlier(&mut self, revision: PolicyRevision) {
+        let size = serde_json::to_vec(&revision).map_or(0, |text| text.len());
+        self.sizes.insert(revision.number, size);
+        self.earlier.insert(revision.number, revision);
+    }
+
+    /// Drops the oldest revisions beyond the bounds.
+    fn drop_oldest(&mut self) {
+        let mut bytes: usize = self.sizes.values().sum();
+        while self.earlier.len() > 1
+            && (self.earlier.len() > REVISIONS_KEPT || bytes > HISTORY_BYTES)
+        {
+            self.earlier.pop_first();
+            bytes -= self.sizes.pop_first().map_or(0, |(_, size)| size);
+        }
     }
 
     /// The revision in force.
@@ -284,11 +309,10 @@ impl PolicyHistory {
     /// them but could not store them.
     pub fn append_revision(&mut self, revision: PolicyRevision) {
         let before = std::mem::replace(&mut self.latest, revision);
-        self.earlier.insert(before.number, before);
+        self.keep_earlier(before);
         self.earlier.split_off(&self.latest.number);
-        if self.earlier.len() > REVISIONS_KEPT {
-            self.earlier.pop_first();
-        }
+        self.sizes.split_off(&self.latest.number);
+        self.drop_oldest();
     }
 }
 

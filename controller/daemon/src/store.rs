@@ -8,13 +8,13 @@
 use std::path::Path;
 
 use planner::{FlowDocument, Job, JobDocument, JobsDocument};
-use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
+use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, Table, TableDefinition};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use topology::Fabric;
 use topology::spec::FabricDocument;
 
-use crate::policy_history::PolicyRevision;
+use crate::policy_history::{HISTORY_BYTES, PolicyRevision, REVISIONS_KEPT};
 use crate::private_file::ensure_private;
 
 #[cfg(test)]
@@ -189,7 +189,7 @@ impl EmbeddedStore {
         })
     }
 
-    /// Every policy revision that was ever in force, the earliest first.
+    /// The latest policy revisions, as many as are kept, the earliest first.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -231,6 +231,7 @@ impl EmbeddedStore {
                     StoreRecord::Fabric(fabric) => (FABRIC, to_json(fabric)),
                     StoreRecord::Policy(revision) => {
                         policies.insert(revision.number, &to_json(revision)[..])?;
+                        drop_oldest_policies(&mut policies)?;
                         continue;
                     }
                 };
@@ -275,6 +276,21 @@ impl EmbeddedStore {
             table => Ok(table?.get(name)?.map(|value| value.value().to_vec())),
         }
     }
+}
+
+/// Drops the oldest revisions beyond the bounds of the history.
+fn drop_oldest_policies(policies: &mut Table<'_, u64, &'static [u8]>) -> Result<(), redb::Error> {
+    let (mut kept, mut bytes, mut oldest) = (0, 0, 0);
+    for row in policies.iter()?.rev() {
+        let (number, value) = row?;
+        (kept, bytes) = (kept + 1, bytes + value.value().len());
+        if kept > 2 && (kept > REVISIONS_KEPT + 1 || bytes > HISTORY_BYTES) {
+            break;
+        }
+        oldest = number.value();
+    }
+    policies.retain(|number, _| number >= oldest)?;
+    Ok(())
 }
 
 /// The document of these jobs, with the names of `fabric`.

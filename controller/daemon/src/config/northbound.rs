@@ -177,8 +177,8 @@ pub struct RawToken {
     /// reader of the configuration does not learn it, or of the certificate (`openssl x509 -in CERT
     /// -outform der | sha256sum`).
     pub sha256: String,
-    /// Hosts whose jobs the owner may report, or beginnings of their names with `*` at the end; all,
-    /// if left out.
+    /// Hosts whose jobs the owner may report, or beginnings of their names with `*` at the end;
+    /// all, if left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
     /// Tenants whose jobs the owner may report; all, if left out.

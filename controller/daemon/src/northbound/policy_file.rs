@@ -33,6 +33,18 @@ pub(super) fn check_policy_file(file: &PolicyFile, document_max: usize) -> Resul
     }
 }
 
+/// Refuses a text of an operator that is too long for a history, or would control a terminal.
+pub(super) fn check_text(field: &str, text: &str, most: usize) -> Result<(), Finding> {
+    if text.len() > most {
+        let bytes = text.len();
+        return Err(Finding::error(field, format!("{bytes} bytes; it has at most {most}")));
+    }
+    match text.contains(|c: char| c.is_control()) {
+        true => Err(Finding::error(field, "it has control characters, such as line ends")),
+        false => Ok(()),
+    }
+}
+
 /// The policy document that a text is, with the line of whatever is wrong.
 ///
 /// # Errors

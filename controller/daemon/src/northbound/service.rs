@@ -22,8 +22,8 @@ use super::limit_counters::LimitCounters;
 use super::metrics;
 use super::planner_input::PlannerInput;
 use super::planning_pool::{PlanningPool, PlanningSlot};
-use super::policy_file::check_policy_file;
 pub use super::policy_file::parse_policy;
+use super::policy_file::{check_policy_file, check_text};
 pub use super::policy_messages::{
     ApplyPolicyRequest, ConfirmPolicyRequest, PolicyChangeResponse, PolicyFile, PolicyRevisionDiff,
     PreviewPolicyRequest, RollbackPolicyRequest, TemporaryOverrideRequest,
@@ -39,6 +39,12 @@ use crate::telemetry::counter_aggregator::MeasuredTraffic;
 /// How long a trial outlives the deadline of the switches, so that it does not expire by itself
 /// while its rollback is being submitted.
 const TRIAL_MARGIN: Duration = Duration::from_secs(5);
+
+/// Bytes of the name of an author.
+const AUTHOR_BYTES: usize = 128;
+
+/// Bytes of a reason.
+const REASON_BYTES: usize = 1_024;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -300,10 +306,10 @@ impl NorthboundService {
         &self,
         request: &ApplyPolicyRequest,
     ) -> Result<PolicyChangeResponse, ServiceError> {
+        let signature = self.sign_change(&request.author, &request.reason)?;
         let slot = self.pool.acquire_slot(&self.caller).await?;
         let (content, slot) = self.resolve_content(&request.change, slot).await?;
         drop(slot);
-        let signature = self.sign_change(&request.author, &request.reason);
         self.put_in_force(content, signature, request.confirm_within_seconds).await
     }
 
@@ -327,7 +333,7 @@ impl NorthboundService {
         &self,
         request: &RollbackPolicyRequest,
     ) -> Result<PolicyChangeResponse, ServiceError> {
-        let signature = self.sign_change(&request.author, &request.reason);
+        let signature = self.sign_change(&request.author, &request.reason)?;
         let wanted = request.revision;
         let target = self.access.query_state(move |state| {
             let history = state.policy_history();
@@ -407,18 +413,20 @@ impl NorthboundService {
         }
     }
 
-    fn sign_change(&self, author: &str, reason: &str) -> RevisionMetadata {
+    fn sign_change(&self, author: &str, reason: &str) -> Result<RevisionMetadata, ServiceError> {
+        check_text("author", author, AUTHOR_BYTES).map_err(refuse_with)?;
+        check_text("reason", reason, REASON_BYTES).map_err(refuse_with)?;
         // The name in the request is not authenticated; it stands beside the name of the token.
         let author = match self.caller.as_deref() {
             None => author.to_owned(),
             Some(known) if author.is_empty() || author == known => known.to_owned(),
             Some(known) => format!("{known} (says {author})"),
         };
-        RevisionMetadata {
+        Ok(RevisionMetadata {
             author,
             reason: reason.to_owned(),
             at_ms: self.access.clock().unix_now(),
-        }
+        })
     }
 
     /// The content that a request leads to, based on what is in force. Its document is parsed in

@@ -110,3 +110,19 @@ fn retained_revision_has_no_trial_and_no_expired_overrides() {
     assert_eq!((stays.number, &stays.content), (3, &content(0.5)));
     assert_eq!(stays.effective_at(1_000).number, 3);
 }
+
+/// Finding M1: 300 changes with reasons of a megabyte took 2 GB.
+#[test]
+fn history_is_bounded_in_bytes() {
+    let mut history = history();
+    for number in 0..50 {
+        let reason = "x".repeat(1 << 20);
+        let signature = RevisionMetadata { reason, ..metadata(number) };
+        let next = history.propose_revision(content(0.5), signature, None).unwrap();
+        history.append_revision(next);
+    }
+    let kept: usize = history.revisions_with_changes().len();
+    assert!((15..=17).contains(&kept), "{kept}");
+    let restored = PolicyHistory::new(history.latest.clone(), history.earlier.into_values());
+    assert_eq!(restored.revisions_with_changes().len(), kept);
+}

@@ -227,3 +227,20 @@ fn a_store_without_a_schema_is_refused_with_the_commands_that_help() {
     let error = EmbeddedStore::open_backend(disk).unwrap_err().to_string();
     assert!(error.contains("schema 1") && error.contains("crux policy apply"), "{error}");
 }
+
+/// Finding M1: the store kept every revision.
+#[test]
+fn old_revisions_leave_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(&folder.path().join("store")).unwrap();
+    let revision = |number| {
+        let mut revision = PolicyRevision { number, ..PolicyRevision::default() };
+        revision.metadata.reason = "x".repeat(1 << 20);
+        StoreRecord::Policy(Box::new(revision))
+    };
+    let records: Vec<StoreRecord> = (1..=40).map(revision).collect();
+    store.write_records(&records).unwrap();
+    let kept: Vec<u64> =
+        store.policy_revisions().unwrap().iter().map(|revision| revision.number).collect();
+    assert!((15..=16).contains(&kept.len()) && kept.last() == Some(&40), "{kept:?}");
+}

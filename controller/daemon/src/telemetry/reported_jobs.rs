@@ -145,7 +145,7 @@ impl ReportedJobRegistry {
         self.streams.insert(reporter, identity);
     }
 
-    /// A stream has closed: its jobs stay, for the same reporter, for as long as jobs may be silent.
+    /// A stream has closed: its jobs stay, for the same reporter, as long as jobs may be silent.
     pub fn close_stream(&mut self, reporter: ReporterId) {
         let identity = self.streams.remove(&reporter);
         for entry in self.jobs.values_mut().filter(|entry| entry.owner == Some(reporter)) {

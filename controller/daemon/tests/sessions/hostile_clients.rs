@@ -347,3 +347,27 @@ async fn a_controller_without_tokens_is_closed() {
     assert_eq!(refused.code(), tonic::Code::Unauthenticated, "{refused}");
     served.end().await;
 }
+
+/// Findings M1 and M3: reasons of a megabyte, or with escape sequences, went into the history.
+#[tokio::test(flavor = "multi_thread")]
+async fn texts_of_operators_are_short_and_plain() {
+    let lab = Lab::new().await;
+    let served = lab.served(&open_config()).await;
+    let apply = async |author: &str, reason: &str| {
+        let change =
+            serde_json::json!({ "policy": { "file": "p.toml", "text": "fairness = 0.2" } });
+        let order = serde_json::json!({ "change": change, "author": author, "reason": reason });
+        ask(served.at, "/v1/policy/apply", Some(&order.to_string())).await
+    };
+    let cases = [
+        ("eve", "x".repeat(1_025), "at most 1024"),
+        ("eve", "a\u{1b}[2Jb".to_owned(), "control characters"),
+        ("e\nve", String::new(), "control characters"),
+    ];
+    for (author, reason, expected) in cases {
+        let (status, answer) = apply(author, &reason).await;
+        assert!(status == 422 && answer.contains(expected), "{status} {answer}");
+    }
+    assert_eq!(apply("ada", "spines are replaced").await.0, 200);
+    served.end().await;
+}
