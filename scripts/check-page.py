@@ -81,9 +81,9 @@ class Stage:
         self.at = None
 
     @contextlib.contextmanager
-    def controller(self):
+    def controller(self, access="anyone = true"):
         listen = self.at or "127.0.0.1:0"
-        text = f'[northbound]\nlisten = "{listen}"\nanyone = true\n[liveness]\nswitch_silence_ms = 500\n'
+        text = f'[northbound]\nlisten = "{listen}"\n{access}\n[liveness]\nswitch_silence_ms = 500\n'
         (self.folder / "crux.toml").write_text(text)
         files = [f"{self.folder}/{name}" for name in ("crux.toml", "fabric.json", "jobs.json")]
         command = [self.crux, "controller", "--config", files[0]]
@@ -254,6 +254,30 @@ def check_demo(crux, browser, folder):
     policy_of(browser, stage)
 
 
+def check_login(crux, browser):
+    """A controller without tokens is closed; its page logs in with the token of the machine."""
+    place = pathlib.Path(tempfile.mkdtemp())
+    fabric = expanded(crux, DEMO.read_text())
+    stage = Stage(crux, place, fabric, jobs([host["name"] for host in fabric["hosts"]], 5, 2))
+    with stage.controller(access=f'token_file = "{place}/token"'):
+        page = browser.new_page()
+        page.goto(f"http://{stage.at}/")
+        expect(page.locator("#lock")).to_be_visible(timeout=PATIENCE_MS)
+        page.locator("#lock input").fill("wrong")
+        page.locator("#lock button").click()
+        expect(page.locator("#lock output")).to_contain_text("unknown token", timeout=PATIENCE_MS)
+        page.locator("#lock input").fill((place / "token").read_text().strip())
+        page.locator("#lock button").click()
+        expect(page.locator("#live")).to_have_text("live", timeout=PATIENCE_MS)
+        until(page, "Boolean(window.crux?.model.fabric)")
+        cookies = page.context.cookies()
+        assert len(cookies) == 1 and cookies[0]["httpOnly"], cookies
+        assert cookies[0]["sameSite"] == "Strict", cookies
+        assert page.evaluate("document.cookie") == ""
+        page.close()
+    print("a browser logs in with the token")
+
+
 def policy_of(browser, stage):
     """The page may load nothing but itself."""
     with stage.controller():
@@ -300,6 +324,7 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        check_login(crux, browser)
         check_demo(crux, browser, folder)
         for name in LARGE:
             check_large(crux, browser, folder, name)

@@ -6,12 +6,13 @@ use super::RuleViolations;
 use crate::tree;
 
 const FOLDERS: [&str; 6] = ["bmv2-testbed", "controller", "docs", "p4", "scripts", "topology"];
-const FILES: [&str; 7] = [
+const FILES: [&str; 8] = [
     "CHANGELOG.md",
     "Cargo.lock",
     "Cargo.toml",
     "LICENSE",
     "README.md",
+    "SECURITY.md",
     "clippy.toml",
     "rustfmt.toml",
 ];
