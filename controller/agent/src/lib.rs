@@ -18,10 +18,12 @@ mod job_monitor;
 pub mod nic_counters;
 pub mod period;
 pub mod process_message;
+pub mod queue_pairs;
 pub mod report_json;
 pub mod report_stream;
 pub mod service;
 pub mod socket;
+pub mod source_port;
 mod traffic_observer;
 
 pub use byte_series::ByteSeries;
