@@ -3,6 +3,7 @@
 //! ```text
 //! counters of NICs, GPUs  -> ByteSeries -> period \
 //! processes, on a socket  -> ProcessMessage -> JobMonitor -> ReportStream
+//! queue pairs, cgroups    -> RdmaFlow (printed)
 //! ```
 //!
 //! [`ByteSeries`] turns irregular readings of counters into equal intervals, and
@@ -17,8 +18,10 @@ pub mod gpu_counters;
 mod job_monitor;
 pub mod nic_counters;
 pub mod period;
+pub mod process_job;
 pub mod process_message;
 pub mod queue_pairs;
+pub mod rdma_flows;
 pub mod report_json;
 pub mod report_stream;
 pub mod service;

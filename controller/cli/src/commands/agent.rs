@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use agent::rdma_flows::{self, HostPaths};
 use agent::service::{self, HostAgent, NicObservation, ReportSink};
 use agent::{AgentError, AgentSettings, ReportLimits, report_json};
 use planner::{JobDocument, JobsDocument};
@@ -38,6 +39,7 @@ Examples:
   crux agent --controller 10.0.0.1:9300 --host h1 --jobs jobs.toml
   crux agent --host h1 --jobs jobs.toml --dry-run
   crux agent --once --seconds 20
+  crux agent --queue-pairs --gpu-jobs /run/dcgm-jobs
 
 A configuration file:
   controller = \"10.0.0.1:9300\"
@@ -80,6 +82,12 @@ pub(crate) struct AgentArgs {
     /// Read the counters for some seconds, print their period as JSON, and exit
     #[arg(long, conflicts_with = "dry_run")]
     once: bool,
+    /// Print the RoCEv2 connections of this host as JSON, with UDP source ports and jobs, and exit
+    #[arg(long, conflicts_with_all = ["dry_run", "once"])]
+    queue_pairs: bool,
+    /// Folder with a file for each GPU that contains the ids of its jobs, as dcgm-exporter reads it
+    #[arg(long, value_name = "DIR", requires = "queue_pairs")]
+    gpu_jobs: Option<PathBuf>,
     /// How long --once reads counters
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
@@ -120,6 +128,9 @@ enum GpuCounterReport {
 }
 
 pub(crate) fn run_agent(args: &AgentArgs) -> Result<(), CommandError> {
+    if args.queue_pairs {
+        return print_queue_pairs(args.gpu_jobs.clone());
+    }
     let mut document: AgentDocument = match &args.config {
         Some(file) => files::parse_document(file)?,
         None => AgentDocument::default(),
@@ -231,6 +242,12 @@ async fn print_counters(settings: &AgentSettings, seconds: u32) -> Result<(), Co
         nics: nics.map_err(|error| agent_error(&error))?,
         gpus,
     })
+}
+
+fn print_queue_pairs(gpu_jobs: Option<PathBuf>) -> Result<(), CommandError> {
+    let paths = HostPaths { sys: PathBuf::from("/sys"), proc: PathBuf::from("/proc"), gpu_jobs };
+    let flows = rdma_flows::read_rdma_flows(&paths);
+    output::print_json(&flows.map_err(|error| CommandError::Failed(error_chain(&error)))?)
 }
 
 /// Completes at SIGINT or SIGTERM.

@@ -1,0 +1,137 @@
+//! The RoCEv2 connections of this host's processes, each with its UDP source port and its job.
+//!
+//! Joins the queue pairs that the kernel lists with the jobs of their processes. What is not known
+//! stays empty: a queue pair without a peer has no port yet, and the kernel does not list the
+//! address of a peer, so a connection names the numbers of both ends only. Numbers repeat between
+//! devices.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::process_job::{self, SchedulerJob};
+use crate::queue_pairs::reader::{NldevSocket, source_port_formula};
+use crate::queue_pairs::{NldevError, QueuePair};
+use crate::source_port::SourcePortFormula;
+
+/// Where the facts about this host are.
+#[derive(Clone, Debug)]
+pub struct HostPaths {
+    /// Mount point of sysfs, `/sys`.
+    pub sys: PathBuf,
+    /// Mount point of procfs, `/proc`.
+    pub proc: PathBuf,
+    /// The folder with a file of job ids for each GPU, if a prolog writes one.
+    pub gpu_jobs: Option<PathBuf>,
+}
+
+/// A queue pair with what is known about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RdmaFlow {
+    /// The RDMA device.
+    pub device: String,
+    /// As the kernel lists it.
+    #[serde(flatten)]
+    pub queue_pair: QueuePair,
+    /// The UDP port that it sends from, if it has a peer and its driver a known formula.
+    pub udp_src_port: Option<u16>,
+    /// The job of its process.
+    #[serde(flatten)]
+    pub owner: Option<SchedulerJob>,
+}
+
+/// What this host knows about its connections.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RdmaFlows {
+    /// Sorted by device and number.
+    pub flows: Vec<RdmaFlow>,
+    /// Queue pairs that were left out because there are too many.
+    pub dropped: usize,
+    /// The jobs of each GPU, where a prolog writes them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub gpu_jobs: BTreeMap<String, Vec<String>>,
+}
+
+/// Reads all connections of this host.
+///
+/// # Errors
+/// The kernel has no RDMA, or refuses to list queue pairs.
+pub fn read_rdma_flows(paths: &HostPaths) -> Result<RdmaFlows, NldevError> {
+    let mut socket = NldevSocket::open()?;
+    let mut found = RdmaFlows { flows: Vec::new(), dropped: 0, gpu_jobs: gpu_jobs(paths) };
+    let mut owners = ProcessOwners::new(&paths.proc);
+    for device in socket.read_devices()? {
+        let formula = source_port_formula(&paths.sys, &device.name);
+        let dump = socket.read_queue_pairs(&device)?;
+        found.dropped += dump.dropped;
+        found.flows.extend(dump.items.into_iter().map(|pair| {
+            let owner = pair.pid.and_then(|pid| owners.find_job(pid));
+            join_flow(&device.name, pair, formula, owner)
+        }));
+    }
+    Ok(found)
+}
+
+fn gpu_jobs(paths: &HostPaths) -> BTreeMap<String, Vec<String>> {
+    let folder = paths.gpu_jobs.as_deref();
+    folder.and_then(|folder| process_job::read_gpu_jobs(folder).ok()).unwrap_or_default()
+}
+
+fn join_flow(
+    device: &str,
+    queue_pair: QueuePair,
+    formula: Option<SourcePortFormula>,
+    owner: Option<SchedulerJob>,
+) -> RdmaFlow {
+    let remote = queue_pair.remote_number.filter(|remote| *remote != 0);
+    let udp_src_port = formula
+        .zip(remote)
+        .map(|(formula, remote)| formula.source_port(queue_pair.local_number, remote));
+    RdmaFlow { device: device.to_owned(), queue_pair, udp_src_port, owner }
+}
+
+/// Jobs of processes, each process read once: a process of NCCL has hundreds of queue pairs.
+struct ProcessOwners<'a> {
+    proc: &'a Path,
+    known: BTreeMap<u32, Option<SchedulerJob>>,
+}
+
+impl<'a> ProcessOwners<'a> {
+    fn new(proc: &'a Path) -> Self {
+        Self { proc, known: BTreeMap::new() }
+    }
+
+    fn find_job(&mut self, pid: u32) -> Option<SchedulerJob> {
+        let read = || process_job::find_process_job(self.proc, pid);
+        self.known.entry(pid).or_insert_with(read).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(local: u32, remote: Option<u32>) -> QueuePair {
+        QueuePair { local_number: local, remote_number: remote, ..QueuePair::default() }
+    }
+
+    #[test]
+    fn only_connected_queue_pairs_of_known_drivers_have_a_port() {
+        let port = |formula, remote| join_flow("d", pair(0x11, remote), formula, None).udp_src_port;
+        let known = Some(SourcePortFormula::BothNumbers);
+        assert_eq!(port(known, Some(0x12)), Some(49458));
+        assert_eq!(port(known, None), None);
+        assert_eq!(port(known, Some(0)), None);
+        assert_eq!(port(None, Some(0x12)), None);
+    }
+
+    #[test]
+    fn a_flow_is_printed_with_its_job() {
+        let owner = Some(SchedulerJob::Slurm(7));
+        let flow = join_flow("rxe0", pair(0x11, Some(1)), None, owner);
+        let json = serde_json::to_value(&flow).unwrap();
+        assert_eq!((&json["scheduler"], &json["job"]), (&"slurm".into(), &7.into()));
+        assert_eq!((&json["device"], &json["local_number"]), (&"rxe0".into(), &17.into()));
+    }
+}
