@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import logging
 import queue
 import secrets
 import socket
@@ -15,6 +16,7 @@ from . import wire
 LEASE = secrets.token_hex(16)
 METHOD = "/crux.telemetry.v1.Telemetry/StreamReports"
 TIMEOUT = 2.0
+LOGGER = logging.getLogger("crux_telemetry")
 
 
 def channel_opener(to):
@@ -48,12 +50,23 @@ def private_text(path):
     if path.stat().st_mode & (stat.S_IROTH | stat.S_IWOTH):
         raise PermissionError(f"{path}: everybody on this machine may use it; chmod 600 {path}")
     return path.read_text().strip()
+# Replies that a channel keeps, the latest ones.
+KEPT_REPLIES = 64
+# Bytes of one reply of an agent; a longer one ends reading.
+MAX_REPLY = 65536
+
+
+def show_reply(reply):
+    """Logs a reply: errors and warnings as warnings, which Python prints by default."""
+    level = logging.INFO if reply.get("severity") == "info" else logging.WARNING
+    LOGGER.log(level, "crux: job %s: %s", reply.get("job") or "?", reply.get("text", ""))
 
 
 class AgentChannel:
-    """Sends each message as a line of JSON."""
+    """Sends each message as a line of JSON, and shows the replies."""
 
     def __init__(self, path):
+        self.feedback = []
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.settimeout(TIMEOUT)
         try:
@@ -61,11 +74,40 @@ class AgentChannel:
         except OSError:
             self.socket.close()
             raise
+        self.receiver = threading.Thread(target=self.receive_feedback, daemon=True)
+        self.receiver.start()
+
+    def receive_feedback(self):
+        """Reads lines until the agent hangs up."""
+        pending = b""
+        while len(pending) <= MAX_REPLY:
+            try:
+                received = self.socket.recv(4096)
+            except TimeoutError:
+                continue
+            except OSError:
+                return
+            if not received:
+                return
+            *lines, pending = (pending + received).split(b"\n")
+            for line in lines:
+                self.keep(line)
+
+    def keep(self, line):
+        try:
+            reply = json.loads(line)
+            show_reply(reply)
+        except (ValueError, AttributeError):
+            return
+        self.feedback = self.feedback[1 - KEPT_REPLIES :] + [reply]
 
     def send(self, message):
         self.socket.sendall(json.dumps(message).encode() + b"\n")
 
     def close(self):
+        """Waits for the replies to what was sent last."""
+        succeeds(self.socket.shutdown, socket.SHUT_WR)
+        self.receiver.join(TIMEOUT)
         self.socket.close()
 
 
@@ -90,10 +132,11 @@ class ControllerChannel:
         self.receiver.start()
 
     def receive_feedback(self):
-        """Keeps the latest 64 replies until the stream ends."""
+        """Shows replies and keeps the latest until the stream ends."""
         try:
             for feedback in self.call:
-                self.feedback = self.feedback[-63:] + [feedback]
+                show_reply(feedback)
+                self.feedback = self.feedback[1 - KEPT_REPLIES :] + [feedback]
         except Exception:
             pass
 
@@ -106,3 +149,12 @@ class ControllerChannel:
         self.reports.put(None)
         self.receiver.join(TIMEOUT)
         self.channel.close()
+
+
+def succeeds(function, *arguments):
+    """Calls a function and returns whether it raised no exception."""
+    try:
+        function(*arguments)
+    except Exception:
+        return False
+    return True

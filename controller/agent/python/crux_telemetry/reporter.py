@@ -6,6 +6,7 @@ import threading
 import time
 
 from . import channels
+from .channels import succeeds
 
 # Messages that wait to be sent; further ones are dropped.
 QUEUE_SIZE = 1024
@@ -23,6 +24,7 @@ class Reporter:
         self._retry = retry
         self._queue = queue.Queue(QUEUE_SIZE)
         self._jobs = set()
+        self._channel = None
         self._thread = threading.Thread(target=self._run, name="crux-telemetry", daemon=True)
         self._thread.start()
 
@@ -52,6 +54,12 @@ class Reporter:
         self._jobs.discard(job)
         self._enqueue({"end": job})
 
+    def feedback(self):
+        """What the controller or the agent has replied, the latest 64: job, severity, text. Each
+        reply is also logged (logger crux_telemetry) when it arrives."""
+        channel = self._channel
+        return list(channel.feedback) if channel is not None else []
+
     def close(self, timeout=2.0):
         """Ends all jobs, sends what is queued, and stops the thread."""
         for job in list(self._jobs):
@@ -78,6 +86,7 @@ class Reporter:
             if channel is None and time.monotonic() - tried >= self._retry:
                 tried = time.monotonic()
                 channel = self._connect(jobs.values())
+                self._channel = channel or self._channel
             if "job" in message:
                 jobs[message["job"]["id"]] = message["job"]
             if "end" in message:
@@ -99,11 +108,3 @@ class Reporter:
         succeeds(channel.close)
         return None
 
-
-def succeeds(function, *arguments):
-    """Calls a function and returns whether it raised no exception."""
-    try:
-        function(*arguments)
-    except Exception:
-        return False
-    return True

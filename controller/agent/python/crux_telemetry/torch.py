@@ -2,14 +2,31 @@
 
 An iteration lasts from one optimizer.step() to the next. The gradients of a
 DistributedDataParallel model are timed, and their bytes counted, in a communication hook that
-uses the same all-reduce as without the hook. The first iteration measures bytes and FLOP, and
-the job is announced after it, so that the announcement contains only known values.
+uses the same all-reduce as without the hook. What other frameworks send through
+torch.distributed (FSDP, tensor and pipeline groups) is counted by process group. The first
+iteration measures bytes and FLOP, and the job is announced after it, so that the announcement
+contains only known values.
 """
 
 import atexit
+import os
 import time
 
+from .process_groups import GroupCounter, buffer_bytes, group_ranks, job_traffic
 from .reporter import Reporter
+
+# Counts from import on, because frameworks keep references to the functions that they import.
+COUNTER = GroupCounter()
+
+
+def count_process_groups():
+    """Starts to count the operations of process groups; safe to call again."""
+    try:
+        import torch.distributed as distributed
+    except ImportError:
+        return
+    if not COUNTER.replaced and distributed.is_available():
+        COUNTER.install(distributed)
 
 
 def watch(model, optimizer, job, gpus, to=None, flop_per_iteration=None, reporter=None, **known):
@@ -19,10 +36,14 @@ def watch(model, optimizer, job, gpus, to=None, flop_per_iteration=None, reporte
     socket, or HOST:PORT of a controller. flop_per_iteration: of the whole job; counted if not
     given. known: whatever else a jobs document may say, such as tenant or model.
     """
+    count_process_groups()
     rank, ranks = rank_and_size()
+    COUNTER.take()
     watch = Watch(model, optimizer, ranks, flop_per_iteration)
     if rank == 0:
-        watch.on_iteration = IterationReporter(reporter or Reporter(to), job, gpus, known)
+        per_host = ranks_per_host(ranks, gpus)
+        reporter = reporter or Reporter(to)
+        watch.on_iteration = IterationReporter(reporter, job, gpus, known, (ranks, per_host))
         atexit.register(watch.close)
     return watch
 
@@ -38,21 +59,32 @@ def rank_and_size():
     return distributed.get_rank(), distributed.get_world_size()
 
 
+def ranks_per_host(ranks, gpus):
+    """Consecutive ranks of each host, as torchrun says, else as the GPUs are spread."""
+    stated = os.environ.get("LOCAL_WORLD_SIZE", "")
+    return int(stated) if stated.isdigit() and int(stated) else max(1, -(-ranks // len(gpus)))
+
+
 class IterationReporter:
     """Announces the job after its first iteration and reports each later one."""
 
-    def __init__(self, reporter, job, gpus, known):
+    def __init__(self, reporter, job, gpus, known, spread):
         self.reporter, self.job, self.gpus, self.known = reporter, job, gpus, known
+        # Ranks of the job, and ranks of a host.
+        self.spread = spread
         self.announced = False
 
-    def __call__(self, iteration, gradient_bytes):
+    def __call__(self, iteration, groups):
+        total, collective = job_traffic(groups, *self.spread)
         if not self.announced:
             self.announced = True
             known = dict(self.known)
-            if "flows" not in known and "collective" not in known and gradient_bytes:
-                known["collective"] = {"kind": "ring_all_reduce", "bytes": float(gradient_bytes)}
+            if "flows" not in known and "collective" not in known and collective:
+                known["collective"] = collective
             self.reporter.job(self.job, self.gpus, **known)
             return
+        if total > 0.0:
+            iteration = {**iteration, "bytes": total}
         self.reporter.iteration(self.job, **iteration)
 
     def close(self):
@@ -67,8 +99,8 @@ class Watch:
         self.flop = flop_per_iteration
         self.began = self.sending = self.ready = None
         self.communication_seconds = 0.0
-        # Reductions that have started and not finished, and bytes of the iteration so far.
-        self.pending_reductions = self.gradient_bytes = 0
+        # Reductions that have started and not finished.
+        self.pending_reductions = 0
         self.hooks = [model.register_forward_pre_hook(self.before_forward)]
         self.hooks.append(model.register_forward_hook(self.after_forward))
         self.counter = None
@@ -105,9 +137,12 @@ class Watch:
         if self.pending_reductions == 0:
             self.sending = self.ready
         self.pending_reductions += 1
+        import torch.distributed as distributed
+
         buffer = bucket.buffer() if hasattr(bucket, "buffer") else bucket.get_tensor()
-        self.gradient_bytes += buffer.numel() * buffer.element_size()
-        future = default_hooks.allreduce_hook(None, bucket)
+        COUNTER.record(group_ranks(distributed), "all_reduce", buffer_bytes(buffer))
+        with COUNTER.suspended():
+            future = default_hooks.allreduce_hook(None, bucket)
         return future.then(self.reduced)
 
     def reduced(self, future):
@@ -130,9 +165,8 @@ class Watch:
             "communication_seconds": communicated,
         }
         if self.on_iteration is not None:
-            self.on_iteration(iteration, self.gradient_bytes)
-        self.began, self.ready = now, None
-        self.communication_seconds, self.gradient_bytes = 0.0, 0
+            self.on_iteration(iteration, COUNTER.take())
+        self.began, self.ready, self.communication_seconds = now, None, 0.0
 
     def close(self):
         """Reports the end of the job and removes the hooks from the model."""
@@ -163,3 +197,6 @@ def wrap_step(optimizer, after):
         return result
 
     optimizer.step = watched
+
+
+count_process_groups()

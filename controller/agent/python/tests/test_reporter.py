@@ -6,6 +6,7 @@ import socket
 import struct
 import tempfile
 import threading
+import time
 import unittest
 
 from crux_telemetry import Reporter, wire
@@ -79,6 +80,25 @@ class ToAnAgent(unittest.TestCase):
         while sum("job" in line for line in agent.lines) < 2:
             reporter.iteration("gpt", 3.0)
         reporter.close()
+
+    def test_replies_are_kept_and_shown(self):
+        agent = FakeAgent(self.path)
+        self.addCleanup(agent.socket.close)
+        reporter = Reporter(str(self.path))
+        with self.assertLogs("crux_telemetry", "INFO") as logged:
+            reporter.job("gpt", {"h1": 8})
+            agent.wait(1)
+            agent.connection.sendall(
+                b'{"job": "gpt", "severity": "info", "text": "level 6"}\nnonsense\n'
+                b'{"job": "gpt", "severity": "error", "text": "too many GPUs"}\n'
+            )
+            deadline = time.monotonic() + 10
+            while len(reporter.feedback()) < 2 and time.monotonic() < deadline:
+                time.sleep(0.01)
+            reporter.close()
+        self.assertEqual([reply["text"] for reply in reporter.feedback()], ["level 6", "too many GPUs"])
+        self.assertEqual([record.levelname for record in logged.records], ["INFO", "WARNING"])
+        self.assertIn("job gpt: too many GPUs", logged.output[1])
 
     def test_an_address_that_is_none(self):
         self.assertRaisesRegex(ValueError, "HOST:PORT", Reporter, "nowhere")

@@ -78,16 +78,48 @@ def train(rank, rendezvous, output):
     distributed.destroy_process_group()
 
 
+def call_groups(rank, rendezvous, output):
+    """One of two processes that call operations of process groups."""
+    import torch
+    import torch.distributed as distributed
+
+    from crux_telemetry import torch as hook
+
+    method = f"file://{rendezvous}"
+    distributed.init_process_group("gloo", init_method=method, rank=rank, world_size=2)
+    hook.COUNTER.take()
+    alone = [distributed.new_group([each]) for each in (0, 1)][rank]
+    distributed.all_reduce(torch.ones(10), group=alone)
+    distributed.all_reduce(torch.ones(100))
+    distributed.all_gather([torch.zeros(50), torch.zeros(50)], torch.ones(50))
+    # P2POp accepts only the functions of its own module, which are the counted ones.
+    both = [distributed.P2POp(distributed.isend, torch.ones(7), 1 - rank)]
+    both.append(distributed.P2POp(distributed.irecv, torch.zeros(7), 1 - rank))
+    for work in distributed.batch_isend_irecv(both):
+        work.wait()
+    groups = {str(group.ranks): group.operations for group in hook.COUNTER.take()}
+    with open(f"{output}.{rank}", "w") as file:
+        json.dump(groups, file)
+    distributed.destroy_process_group()
+
+
 class WithGloo(unittest.TestCase):
-    def test_two_processes_train_and_one_tells(self):
+    def test_operations_are_counted_by_group(self):
         try:
             import torch  # noqa: F401
         except ImportError:
             self.skipTest("no PyTorch here")
+        results = self.run_both(call_groups)
+        everyone = {"all_reduce": [1, 400], "all_gather": [1, 400], "send": [1, 28]}
+        self.assertEqual(results[0], {"(0,)": {"all_reduce": [1, 40]}, "(0, 1)": everyone})
+        self.assertEqual(results[1], {"(1,)": {"all_reduce": [1, 40]}, "(0, 1)": everyone})
+
+    def run_both(self, target):
+        """What each of two processes has written."""
         with tempfile.TemporaryDirectory() as folder:
             rendezvous, output = os.path.join(folder, "meet"), os.path.join(folder, "out")
             context = multiprocessing.get_context("spawn")
-            both = [context.Process(target=train, args=(r, rendezvous, output)) for r in (0, 1)]
+            both = [context.Process(target=target, args=(r, rendezvous, output)) for r in (0, 1)]
             for process in both:
                 process.start()
             for process in both:
@@ -97,6 +129,14 @@ class WithGloo(unittest.TestCase):
             for rank in (0, 1):
                 with open(f"{output}.{rank}") as file:
                     results.append(json.load(file))
+        return results
+
+    def test_two_processes_train_and_one_tells(self):
+        try:
+            import torch  # noqa: F401
+        except ImportError:
+            self.skipTest("no PyTorch here")
+        results = self.run_both(train)
         self.assertEqual(results[1]["messages"], [])
         # The hook reduces as it would be without: both hold the same weights.
         self.assertAlmostEqual(results[0]["weights"], results[1]["weights"], places=3)

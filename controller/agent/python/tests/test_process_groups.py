@@ -1,0 +1,133 @@
+"""Volumes by process group, against a network that carries the rings of every rank."""
+
+import unittest
+
+from crux_telemetry.process_groups import GroupCounter, job_traffic
+from tests.ring_network import Distributed, ProcessGroup, RingNetwork, Tensor
+
+LAYERS = [Tensor(12_345_679), Tensor(4_000_001), Tensor(4_000_001), Tensor(7)]
+
+
+def train(hosts, per_host, step):
+    """One iteration of all ranks: bytes between hosts, and what rank 0 has counted."""
+    network, counter = RingNetwork(hosts, per_host), GroupCounter()
+    for rank in range(network.world):
+        distributed = Distributed(network, rank)
+        if rank == 0:
+            counter.install(distributed)
+        step(distributed, rank, network.world)
+    return network.sent, counter.take()
+
+
+def fsdp(distributed, rank, world):
+    """Full sharding: parameters are gathered forward and backward, gradients scattered."""
+    for layer in LAYERS + LAYERS[::-1]:
+        distributed.all_gather_into_tensor(layer, Tensor(-(-layer.count // world)))
+    for layer in LAYERS[::-1]:
+        distributed.reduce_scatter_tensor(Tensor(-(-layer.count // world)), layer)
+
+
+def hybrid_fsdp(distributed, rank, world):
+    """Sharded within a host of eight, replicated between hosts."""
+    shards = ProcessGroup(range(rank // 8 * 8, rank // 8 * 8 + 8))
+    replicas = ProcessGroup(range(rank % 8, world, 8))
+    for layer in LAYERS:
+        share = Tensor(-(-layer.count // 8))
+        distributed.all_gather_into_tensor(output_tensor=layer, input_tensor=share, group=shards)
+        distributed.reduce_scatter_tensor(share, layer, group=shards)
+        distributed.all_reduce(share, group=replicas)
+
+
+def megatron(tensor, pipeline):
+    """Tensor groups of neighbours, then data groups, then the stages of a pipeline."""
+
+    def step(distributed, rank, world):
+        stage_ranks = world // pipeline
+        stage, data = rank // stage_ranks, rank % tensor
+        tensor_group = ProcessGroup(range(rank // tensor * tensor, rank // tensor * tensor + tensor))
+        first = stage * stage_ranks
+        data_group = ProcessGroup(range(first + data, first + stage_ranks, tensor))
+        stages = ProcessGroup(range(rank % stage_ranks, world, stage_ranks))
+        activations = Tensor(2048 * 4096)
+        for _ in range(8):
+            for _ in range(4 * 2):
+                distributed.all_reduce(activations, group=tensor_group)
+            if stage < pipeline - 1:
+                distributed.isend(activations, rank + stage_ranks, group=stages)
+            if stage > 0:
+                distributed.isend(activations, rank - stage_ranks, group=stages)
+        distributed.all_reduce(Tensor(350_000_003), group=data_group)
+
+    return step
+
+
+def experts(distributed, rank, world):
+    """Tokens to experts on all ranks and back."""
+    for _ in range(2):
+        distributed.all_to_all_single(Tensor(1_000_000), Tensor(1_000_000))
+
+
+CASES = {
+    "FSDP on 2 hosts": (2, 8, fsdp, "ring_all_reduce"),
+    "FSDP on 16 hosts": (16, 8, fsdp, "ring_all_reduce"),
+    "hybrid FSDP": (4, 8, hybrid_fsdp, "ring_all_reduce"),
+    "Megatron, tensor 8, pipeline 1": (4, 8, megatron(8, 1), "ring_all_reduce"),
+    "Megatron, tensor 8, pipeline 4": (8, 8, megatron(8, 4), "ring_all_reduce"),
+    "Megatron, tensor 4, pipeline 2": (4, 8, megatron(4, 2), "ring_all_reduce"),
+    "Megatron, tensor 16, pipeline 2": (4, 8, megatron(16, 2), "ring_all_reduce"),
+    "experts": (4, 8, experts, "all_to_all"),
+}
+
+
+class Volumes(unittest.TestCase):
+    def test_volumes_are_within_five_percent(self):
+        for name, (hosts, per_host, step, kind) in CASES.items():
+            with self.subTest(name):
+                sent, groups = train(hosts, per_host, step)
+                total, collective = job_traffic(groups, hosts * per_host, per_host)
+                print(f"{name}: {total / sent - 1:+.2%} of {sent / 1e9:.2f} GB")
+                self.assertLess(abs(total / sent - 1), 0.05)
+                self.assertEqual(collective["kind"], kind)
+                # What the planner derives from the collective is what was sent.
+                hosts_send = 2.0 if kind == "ring_all_reduce" else 1.0
+                planned = hosts_send * (hosts - 1) * collective["bytes"]
+                self.assertLess(abs(planned / sent - 1), 0.05)
+
+    def test_a_job_on_one_host_sends_nothing(self):
+        sent, groups = train(1, 8, fsdp)
+        self.assertEqual((sent, job_traffic(groups, 8, 8)[0]), (0, 0.0))
+
+
+class Counting(unittest.TestCase):
+    def test_groups_are_kept_apart_and_functions_are_put_back(self):
+        network, counter = RingNetwork(2, 8), GroupCounter()
+        distributed = Distributed(network, 0)
+        original = distributed.all_reduce
+        counter.install(distributed)
+        tensor_group = ProcessGroup(range(4))
+        distributed.all_reduce(Tensor(10), group=tensor_group)
+        distributed.all_reduce(Tensor(100))
+        distributed.isend(Tensor(5), 8)
+        with counter.suspended():
+            distributed.all_reduce(Tensor(100))
+        groups = {group.ranks: group.operations for group in counter.take()}
+        everyone = tuple(range(16))
+        self.assertEqual(groups[(0, 1, 2, 3)], {"all_reduce": (1, 20)})
+        self.assertEqual(groups[everyone], {"all_reduce": (1, 200)})
+        self.assertEqual(groups[(0, 8)], {"send": (1, 10)})
+        self.assertEqual(counter.take(), [])
+        counter.remove()
+        self.assertIs(distributed.all_reduce, original)
+
+    def test_what_cannot_be_counted_runs_all_the_same(self):
+        network, counter = RingNetwork(2, 8), GroupCounter()
+        distributed = Distributed(network, 0)
+        called = []
+        distributed.broadcast = lambda tensor, src: called.append(tensor)
+        counter.install(distributed)
+        distributed.broadcast("no tensor", 0)
+        self.assertEqual((called, counter.take()), (["no tensor"], []))
+
+
+if __name__ == "__main__":
+    unittest.main()
