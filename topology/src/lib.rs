@@ -11,6 +11,7 @@ pub mod examples;
 mod fabric;
 mod finding;
 pub mod groups;
+pub mod host_list;
 mod ids;
 pub mod import;
 mod paths;

@@ -106,7 +106,8 @@ impl JobMonitor {
         self.add_job(JobOwner::Observed, document, source, now)
     }
 
-    /// Handles a message of the process `from`.
+    /// Handles a message of the process `from`. Traffic of a communicator is no report of a job
+    /// yet; [`communicator_jobs`](crate::communicator_jobs) makes messages of jobs from it.
     ///
     /// # Errors
     /// The job is unknown or belongs to another process, or there are too many.
@@ -125,6 +126,7 @@ impl JobMonitor {
             ProcessMessage::End(job) => {
                 self.owned_job(&job, owner).map(drop).map(|()| self.end_job(&job))
             }
+            ProcessMessage::Communicator(_) => Ok(None),
         }
     }
 

@@ -3,6 +3,7 @@
 //! ```text
 //! counters of NICs, GPUs  -> ByteSeries -> period \
 //! processes, on a socket  -> ProcessMessage -> JobMonitor -> ReportStream
+//! ranks of NCCL, likewise -> CommunicatorJobs /
 //! queue pairs, cgroups    -> RdmaFlow (printed)
 //! ```
 //!
@@ -14,6 +15,7 @@
 
 pub mod announcement;
 mod byte_series;
+pub mod communicator_jobs;
 pub mod gpu_counters;
 mod job_monitor;
 pub mod nic_counters;

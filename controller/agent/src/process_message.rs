@@ -6,6 +6,8 @@
 //! {"end": "gpt"}
 //! ```
 //!
+//! A fourth message, `communicator`, is what the profiler plugin of NCCL has measured.
+//!
 //! The decision: a job has the form of a jobs document, so that there is one way to write it; and
 //! an iteration has durations but no times, so that clocks are never compared.
 
@@ -14,6 +16,9 @@ use serde::{Deserialize, Serialize};
 
 /// Maximum bytes of a line: enough for an announcement of some thousand flows.
 pub const MAX_LINE: usize = 256 * 1024;
+
+/// Ranks of a communicator at most.
+const MAX_RANKS: u32 = 1 << 20;
 
 /// A message of a process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,6 +30,84 @@ pub enum ProcessMessage {
     Iteration(FinishedIteration),
     /// The job of this name has ended.
     End(String),
+    /// What a rank of a NCCL communicator has sent.
+    Communicator(Box<CommunicatorTraffic>),
+}
+
+/// What one rank of a NCCL communicator has sent since its last message. Fields that a later plugin
+/// adds are ignored: it may be newer than the agent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CommunicatorTraffic {
+    /// Identifier that all ranks of the communicator share.
+    pub id: String,
+    /// Name that the user gave it.
+    pub name: String,
+    /// This rank.
+    pub rank: u32,
+    /// All ranks of the communicator.
+    pub ranks: u32,
+    /// Hosts that they are on.
+    pub host_count: u32,
+    /// Process id of the rank.
+    pub process: u32,
+    /// The job, if the environment of the process names it.
+    pub job: Option<String>,
+    /// Its hosts, as Slurm writes lists of nodes.
+    pub host_list: Option<String>,
+    /// Work of one iteration of the whole job, FLOP.
+    pub flop_per_iteration: Option<f64>,
+    /// Time since the last message.
+    pub window_seconds: f64,
+    /// Share of that time in which data were sent.
+    pub busy_share: f64,
+    /// The iteration, if the operations repeat.
+    pub iteration: Option<CommunicatorIteration>,
+    /// Bytes sent over the network, by rank of the receiver.
+    pub peers: Vec<PeerTraffic>,
+    /// Operations that were queued.
+    pub operations: Vec<OperationTraffic>,
+    /// Events that the process has lost since its start.
+    pub dropped_events: u64,
+    /// Bytes sent for other processes of this host.
+    pub foreign_bytes: u64,
+    /// Whether the communicator was closed.
+    pub is_last: bool,
+}
+
+/// An iteration that a communicator repeats.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CommunicatorIteration {
+    /// How long it takes.
+    pub seconds: f64,
+    /// What the rank sends in it over the network.
+    pub bytes: f64,
+    /// Operations that it consists of.
+    pub operations: usize,
+    /// How many iterations were averaged.
+    pub averaged: usize,
+    /// Time in which data are sent.
+    pub communication_seconds: f64,
+}
+
+/// Bytes that a rank sent to another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerTraffic {
+    /// Rank of the receiver.
+    pub rank: u32,
+    /// Bytes over the network.
+    pub bytes: u64,
+}
+
+/// Operations of one function.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OperationTraffic {
+    /// `all_reduce`, `all_gather`, ..., `send`, or `other`.
+    pub function: String,
+    /// How many were queued.
+    pub calls: u64,
+    /// Bytes of their buffers.
+    pub bytes: u64,
 }
 
 /// An iteration that has just ended.
@@ -65,7 +148,30 @@ pub fn parse_message(line: &str) -> Result<ProcessMessage, String> {
     let message: ProcessMessage = serde_json::from_str(line).map_err(|error| error.to_string())?;
     match &message {
         ProcessMessage::Iteration(iteration) => iteration.check_numbers().map(|()| message),
+        ProcessMessage::Communicator(traffic) => traffic.check_numbers().map(|()| message),
         ProcessMessage::Job(_) | ProcessMessage::End(_) => Ok(message),
+    }
+}
+
+impl CommunicatorTraffic {
+    fn check_numbers(&self) -> Result<(), String> {
+        let iteration = self.iteration.unwrap_or_default();
+        let numbers = [
+            self.window_seconds,
+            self.busy_share,
+            self.flop_per_iteration.unwrap_or(0.0),
+            iteration.seconds,
+            iteration.bytes,
+            iteration.communication_seconds,
+        ];
+        let is_valid = numbers.iter().all(|number| number.is_finite() && *number >= 0.0);
+        let counts = [self.ranks, self.host_count];
+        match is_valid && counts.iter().all(|count| (1..=MAX_RANKS).contains(count)) {
+            true => Ok(()),
+            false => Err(format!(
+                "communicator: numbers must be finite and >= 0, ranks and hosts 1 to {MAX_RANKS}"
+            )),
+        }
     }
 }
 
@@ -119,6 +225,7 @@ mod tests {
                 "not a finite number >= 0",
             ),
             ("[", "expected value"),
+            (r#"{"communicator": {"id": "7", "ranks": 0, "host_count": 1}}"#, "ranks and hosts 1"),
         ];
         for (line, text) in cases {
             let error = parse_message(line).expect_err(line);

@@ -16,10 +16,11 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 use tracing::{debug, info, warn};
 
 use crate::announcement::reporting_host;
+use crate::communicator_jobs::CommunicatorJobs;
 use crate::gpu_counters::GpuCounters;
 use crate::job_monitor::{JobMonitor, JobOwner, ReportLimits};
 use crate::nic_counters::NicCounters;
-use crate::process_message::ProcessReply;
+use crate::process_message::{ProcessMessage, ProcessReply};
 use crate::report_stream::{ControllerTarget, ReportStream, ReportStreamEvent};
 use crate::socket::{ProcessSocket, SocketEvent};
 
@@ -146,6 +147,7 @@ pub struct NicObservation {
 #[derive(Debug)]
 pub struct HostAgent {
     monitor: JobMonitor,
+    communicators: CommunicatorJobs,
     sink: ReportSink,
     socket: Option<ProcessSocket>,
     /// NICs of each job that is watched.
@@ -172,6 +174,7 @@ impl HostAgent {
         });
         let mut agent = Self {
             monitor: JobMonitor::new(limits),
+            communicators: CommunicatorJobs::new(&settings.host),
             sink,
             socket: socket.transpose()?,
             gpus: (!watched.is_empty()).then(open_gpus).flatten(),
@@ -250,23 +253,35 @@ impl HostAgent {
             }
             SocketEvent::Disconnected(process) => {
                 self.replies.remove(&process);
+                self.communicators.remove_process(process);
                 for report in self.monitor.remove_process(process) {
                     self.sink.send_report(report);
                 }
             }
-            SocketEvent::Message(process, message) => {
-                let job = message_job(&message);
-                match self.monitor.handle_message(process, message, self.elapsed_seconds()) {
-                    Ok(Some(report)) => self.sink.send_report(report),
-                    Ok(None) => {}
-                    Err(refusal) => {
-                        let severity = "error".to_owned();
-                        let text = refusal.to_string();
-                        self.send_reply(process, ProcessReply { job, severity, text });
-                    }
+            SocketEvent::Message(process, ProcessMessage::Communicator(traffic)) => {
+                match self.communicators.record_traffic(process, &traffic) {
+                    Ok(messages) => messages
+                        .into_iter()
+                        .for_each(|message| self.handle_job_message(process, message)),
+                    Err(error) => self.send_error(process, String::new(), &error),
                 }
             }
+            SocketEvent::Message(process, message) => self.handle_job_message(process, message),
         }
+    }
+
+    fn handle_job_message(&mut self, process: u64, message: ProcessMessage) {
+        let job = message_job(&message);
+        match self.monitor.handle_message(process, message, self.elapsed_seconds()) {
+            Ok(Some(report)) => self.sink.send_report(report),
+            Ok(None) => {}
+            Err(refusal) => self.send_error(process, job, &refusal),
+        }
+    }
+
+    fn send_error(&self, process: u64, job: String, error: &dyn std::error::Error) {
+        let (severity, text) = ("error".to_owned(), error.to_string());
+        self.send_reply(process, ProcessReply { job, severity, text });
     }
 
     fn handle_stream_event(&mut self, event: ReportStreamEvent) {
@@ -393,12 +408,12 @@ fn open_gpus() -> Option<GpuCounters> {
     }
 }
 
-fn message_job(message: &crate::process_message::ProcessMessage) -> String {
-    use crate::process_message::ProcessMessage;
+fn message_job(message: &ProcessMessage) -> String {
     match message {
         ProcessMessage::Job(job) => job.id.clone(),
         ProcessMessage::Iteration(iteration) => iteration.job.clone(),
         ProcessMessage::End(job) => job.clone(),
+        ProcessMessage::Communicator(traffic) => traffic.job.clone().unwrap_or_default(),
     }
 }
 

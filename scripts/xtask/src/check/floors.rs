@@ -9,7 +9,7 @@ use super::RuleViolations;
 use crate::tree;
 
 /// Every crate of the workspace with its floor; `xtask` stands outside.
-const FLOORS: [(&str, u32); 15] = [
+const FLOORS: [(&str, u32); 16] = [
     ("topology", 0),
     ("p4runtime-proto", 0),
     ("p4", 1),
@@ -19,6 +19,7 @@ const FLOORS: [(&str, u32); 15] = [
     ("placement", 2),
     ("simulator", 3),
     ("agent", 2),
+    ("nccl-profiler", 0),
     ("switch", 2),
     ("controller", 4),
     ("emulator", 4),

@@ -1,0 +1,200 @@
+//! What a process sends, by communicator and peer, from events in the order of the queue.
+//!
+//! Pure: the reporter's thread feeds events and takes messages. Everything is bounded:
+//! communicators, operations that are remembered, peers of a communicator.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::event::{CommunicatorInfo, NcclEvent};
+use crate::iteration::{MeasuredOperation, find_iteration};
+use crate::message::PeerMessage;
+use crate::message::{CommunicatorMessage, IterationMessage, JobEnvironment, OperationMessage};
+use crate::operation::NcclFunction;
+
+/// Communicators that are analysed at the same time; further ones are counted as dropped.
+const MAX_COMMUNICATORS: usize = 256;
+/// Operations of a communicator that are remembered.
+const MAX_HISTORY: usize = 4_096;
+/// Peers of a communicator that are listed; bytes to others are added to the last one.
+const MAX_PEERS: usize = 4_096;
+
+/// Traffic of all communicators of a process.
+#[derive(Debug, Default)]
+pub struct TrafficAnalysis {
+    communicators: BTreeMap<u32, CommunicatorTraffic>,
+    /// Sent for other processes of this host (PXN), whose communicators are unknown here.
+    foreign_bytes: u64,
+    /// Events of communicators that are not analysed.
+    unassigned: u64,
+}
+
+#[derive(Debug)]
+struct CommunicatorTraffic {
+    info: CommunicatorInfo,
+    history: VecDeque<MeasuredOperation>,
+    /// Since the last message.
+    peers: BTreeMap<u32, u64>,
+    functions: BTreeMap<NcclFunction, OperationTotals>,
+    busy_ns: u64,
+    /// Until when busy time is counted.
+    busy_until_ns: u64,
+    reported_at_ns: u64,
+    is_closed: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct OperationTotals {
+    calls: u64,
+    bytes: u64,
+}
+
+impl TrafficAnalysis {
+    /// Adds a communicator; false if there are too many.
+    pub fn open_communicator(&mut self, info: CommunicatorInfo, now_ns: u64) -> bool {
+        if self.communicators.len() >= MAX_COMMUNICATORS {
+            return false;
+        }
+        let traffic = CommunicatorTraffic {
+            history: VecDeque::new(),
+            peers: BTreeMap::new(),
+            functions: BTreeMap::new(),
+            busy_ns: 0,
+            busy_until_ns: now_ns,
+            reported_at_ns: now_ns,
+            is_closed: false,
+            info,
+        };
+        self.communicators.insert(traffic.info.number, traffic);
+        true
+    }
+
+    /// Marks a communicator as closed: its next message is the last.
+    pub fn close_communicator(&mut self, number: u32) {
+        if let Some(traffic) = self.communicators.get_mut(&number) {
+            traffic.is_closed = true;
+        }
+    }
+
+    /// Adds an event.
+    pub fn apply_event(&mut self, event: &NcclEvent) {
+        let communicator = match event {
+            NcclEvent::Operation { communicator, .. } => Some(*communicator),
+            NcclEvent::Transfer { communicator, .. } => *communicator,
+        };
+        match (communicator.and_then(|number| self.communicators.get_mut(&number)), event) {
+            (Some(traffic), event) => traffic.apply_event(event),
+            (None, NcclEvent::Transfer { communicator: None, bytes, .. }) => {
+                self.foreign_bytes += bytes;
+            }
+            (None, _) => self.unassigned += 1,
+        }
+    }
+
+    /// A message for each communicator about the time since its last one.
+    pub fn take_messages(
+        &mut self,
+        now_ns: u64,
+        dropped: u64,
+        job: &JobEnvironment,
+    ) -> Vec<CommunicatorMessage> {
+        let foreign_bytes = std::mem::take(&mut self.foreign_bytes);
+        let dropped = dropped + self.unassigned;
+        let mut messages: Vec<CommunicatorMessage> = self
+            .communicators
+            .values_mut()
+            .map(|traffic| traffic.take_message(now_ns, job))
+            .map(|message| CommunicatorMessage { dropped_events: dropped, ..message })
+            .collect();
+        if let Some(first) = messages.first_mut() {
+            first.foreign_bytes = foreign_bytes;
+        }
+        self.communicators.retain(|_, traffic| !traffic.is_closed);
+        messages
+    }
+}
+
+impl CommunicatorTraffic {
+    fn apply_event(&mut self, event: &NcclEvent) {
+        match *event {
+            NcclEvent::Operation { number, function, datatype, count, peer, at_ns, .. } => {
+                let mut hasher = DefaultHasher::new();
+                (function, datatype, count, peer).hash(&mut hasher);
+                let signature = hasher.finish();
+                if self.history.len() == MAX_HISTORY {
+                    self.history.pop_front();
+                }
+                self.history.push_back(MeasuredOperation { number, signature, at_ns, bytes: 0 });
+                let totals = self.functions.entry(function).or_default();
+                totals.calls += 1;
+                totals.bytes += count.saturating_mul(datatype.bytes.into());
+            }
+            NcclEvent::Transfer { operation, peer, bytes, began_ns, ended_ns, .. } => {
+                self.add_operation_bytes(operation, bytes);
+                self.add_peer_bytes(peer, bytes);
+                self.busy_ns += ended_ns.saturating_sub(began_ns.max(self.busy_until_ns));
+                self.busy_until_ns = self.busy_until_ns.max(ended_ns);
+            }
+        }
+    }
+
+    fn add_operation_bytes(&mut self, operation: Option<u32>, bytes: u64) {
+        let Some(number) = operation else { return };
+        // Two threads may number and queue operations in different orders, so it may be a few
+        // places off; numbers far from each other are in order.
+        let from = self.history.partition_point(|known| known.number.wrapping_add(8) < number);
+        let found = self.history.range_mut(from..).take(24).find(|known| known.number == number);
+        if let Some(known) = found {
+            known.bytes += bytes;
+        }
+    }
+
+    fn add_peer_bytes(&mut self, peer: u32, bytes: u64) {
+        if self.peers.len() < MAX_PEERS || self.peers.contains_key(&peer) {
+            *self.peers.entry(peer).or_default() += bytes;
+        } else if let Some(mut last) = self.peers.last_entry() {
+            *last.get_mut() += bytes;
+        }
+    }
+
+    fn take_message(&mut self, now_ns: u64, job: &JobEnvironment) -> CommunicatorMessage {
+        let window_ns = now_ns.saturating_sub(self.reported_at_ns).max(1);
+        self.reported_at_ns = now_ns;
+        let busy_share = std::mem::take(&mut self.busy_ns) as f64 / window_ns as f64;
+        let busy_share = busy_share.min(1.0);
+        let iteration = find_iteration(self.history.make_contiguous());
+        CommunicatorMessage {
+            id: format!("{:016x}", self.info.id),
+            name: self.info.name.clone(),
+            rank: self.info.rank,
+            ranks: self.info.ranks,
+            host_count: self.info.hosts,
+            process: std::process::id(),
+            job: job.clone(),
+            window_seconds: window_ns as f64 / 1e9,
+            busy_share,
+            iteration: iteration.map(|found| IterationMessage {
+                seconds: found.seconds,
+                bytes: found.bytes,
+                operations: found.operations,
+                averaged: found.averaged,
+                communication_seconds: busy_share * found.seconds,
+            }),
+            peers: std::mem::take(&mut self.peers)
+                .into_iter()
+                .map(|(rank, bytes)| PeerMessage { rank, bytes })
+                .collect(),
+            operations: std::mem::take(&mut self.functions)
+                .into_iter()
+                .map(|(function, totals)| OperationMessage {
+                    function,
+                    calls: totals.calls,
+                    bytes: totals.bytes,
+                })
+                .collect(),
+            dropped_events: 0,
+            foreign_bytes: 0,
+            is_last: self.is_closed,
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Lists of hosts as Slurm writes them: `gpu[01-03,07],login` (`SLURM_JOB_NODELIST`, `sinfo -N`).
+//!
+//! A name has at most one pair of brackets with numbers and ranges, and text may follow it. Digits
+//! keep their width. The decision: a list has a limit, since `n[1-999999999]` is short to write.
+
+/// Hosts that a list may name.
+pub const MAX_HOSTS: usize = 65_536;
+
+/// Why a list of hosts cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HostListError {
+    /// A bracket is not closed, or closed without being opened.
+    #[error("invalid host list `{0}`: unbalanced brackets")]
+    Brackets(String),
+    /// A range is not `FIRST-LAST` with digits.
+    #[error("invalid range `{0}` in a host list: expected a number or FIRST-LAST")]
+    Range(String),
+    /// The list is too long.
+    #[error("a host list names more than {MAX_HOSTS} hosts")]
+    TooMany,
+}
+
+/// All hosts of a list, in its order.
+///
+/// # Errors
+/// The list is not written as above, or names more than [`MAX_HOSTS`].
+pub fn expand_host_list(list: &str) -> Result<Vec<String>, HostListError> {
+    let mut hosts = Vec::new();
+    for entry in split_entries(list)? {
+        expand_entry(entry, &mut hosts)?;
+        if hosts.len() > MAX_HOSTS {
+            return Err(HostListError::TooMany);
+        }
+    }
+    Ok(hosts)
+}
+
+/// A list of these hosts, names with equal beginnings and consecutive numbers together.
+pub fn compress_host_list<'a>(hosts: impl IntoIterator<Item = &'a str>) -> String {
+    let mut groups: Vec<HostGroup<'a>> = Vec::new();
+    for host in hosts {
+        let (prefix, digits) = split_number(host);
+        match groups.last_mut().filter(|group| !digits.is_empty() && group.fits(prefix, digits)) {
+            Some(group) => group.add(digits),
+            None => groups.push(HostGroup::new(prefix, digits)),
+        }
+    }
+    groups.iter().map(HostGroup::written).collect::<Vec<_>>().join(",")
+}
+
+/// Entries between the commas that are outside of brackets.
+fn split_entries(list: &str) -> Result<Vec<&str>, HostListError> {
+    let unbalanced = || HostListError::Brackets(shortened(list));
+    let (mut entries, mut start, mut is_open) = (Vec::new(), 0, false);
+    for (at, character) in list.char_indices() {
+        match character {
+            '[' if is_open => return Err(unbalanced()),
+            '[' => is_open = true,
+            ']' if !is_open => return Err(unbalanced()),
+            ']' => is_open = false,
+            ',' if !is_open => {
+                entries.push(&list[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    if is_open {
+        return Err(unbalanced());
+    }
+    entries.push(&list[start..]);
+    Ok(entries.into_iter().map(str::trim).filter(|entry| !entry.is_empty()).collect())
+}
+
+fn expand_entry(entry: &str, hosts: &mut Vec<String>) -> Result<(), HostListError> {
+    let Some((prefix, rest)) = entry.split_once('[') else {
+        hosts.push(entry.to_owned());
+        return Ok(());
+    };
+    let (ranges, suffix) = rest.split_once(']').unwrap_or((rest, ""));
+    if suffix.contains('[') {
+        return Err(HostListError::Brackets(shortened(entry)));
+    }
+    for range in ranges.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let numbers = parse_digits(first).zip(parse_digits(last));
+        let (from, to) = numbers.filter(|(from, to)| from <= to).ok_or_else(|| invalid(range))?;
+        if (to - from) as usize >= MAX_HOSTS || hosts.len() > MAX_HOSTS {
+            return Err(HostListError::TooMany);
+        }
+        let width = first.len();
+        hosts.extend((from..=to).map(|number| format!("{prefix}{number:0width$}{suffix}")));
+    }
+    Ok(())
+}
+
+fn parse_digits(text: &str) -> Option<u64> {
+    let is_number = (1..=9).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
+    is_number.then(|| text.parse().ok()).flatten()
+}
+
+fn invalid(range: &str) -> HostListError {
+    HostListError::Range(shortened(range))
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(80).collect()
+}
+
+/// The digits at the end of a name, at most nine.
+fn split_number(host: &str) -> (&str, &str) {
+    let digits = host.bytes().rev().take_while(u8::is_ascii_digit).take(9).count();
+    host.split_at(host.len() - digits)
+}
+
+/// Names with one beginning, and numbers of one width.
+struct HostGroup<'a> {
+    prefix: &'a str,
+    width: usize,
+    /// First and last number of each range; none for a name without a number.
+    ranges: Vec<NumberRange>,
+}
+
+struct NumberRange {
+    first: u64,
+    last: u64,
+}
+
+impl<'a> HostGroup<'a> {
+    fn new(prefix: &'a str, digits: &str) -> Self {
+        let mut group = Self { prefix, width: digits.len(), ranges: Vec::new() };
+        if !digits.is_empty() {
+            group.add(digits);
+        }
+        group
+    }
+
+    fn fits(&self, prefix: &str, digits: &str) -> bool {
+        let has_numbers = !self.ranges.is_empty();
+        // `9` and `10` are numbers of one list; `09` and `10` have one width.
+        let is_longer = digits.len() > self.width && !digits.starts_with('0');
+        let grows = is_longer && self.ranges.iter().all(|range| !self.is_padded(range));
+        has_numbers && self.prefix == prefix && (self.width == digits.len() || grows)
+    }
+
+    fn is_padded(&self, range: &NumberRange) -> bool {
+        range.first.to_string().len() < self.width
+    }
+
+    fn add(&mut self, digits: &str) {
+        let number = parse_digits(digits).unwrap_or_default();
+        match self.ranges.last_mut() {
+            Some(range) if range.last + 1 == number => range.last = number,
+            _ => self.ranges.push(NumberRange { first: number, last: number }),
+        }
+    }
+
+    fn written(&self) -> String {
+        let width = self.width;
+        let ranges: Vec<String> = self
+            .ranges
+            .iter()
+            .map(|range| match range.first == range.last {
+                true => format!("{:0width$}", range.first),
+                false => format!("{:0width$}-{:0width$}", range.first, range.last),
+            })
+            .collect();
+        match &ranges[..] {
+            [] => self.prefix.to_owned(),
+            [one] if !one.contains('-') => format!("{}{one}", self.prefix),
+            several => format!("{}[{}]", self.prefix, several.join(",")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn lists_of_slurm_are_expanded() {
+        let cases = [
+            ("h1", "h1"),
+            ("gpu[01-03,07],login", "gpu01 gpu02 gpu03 gpu07 login"),
+            ("a[9-11]-ib,b", "a9-ib a10-ib a11-ib b"),
+            (" h1 , h2,", "h1 h2"),
+            ("", ""),
+        ];
+        for (list, hosts) in cases {
+            assert_eq!(expand_host_list(list).unwrap().join(" "), hosts, "{list}");
+        }
+    }
+
+    #[test]
+    fn lists_that_make_no_sense_are_refused() {
+        let cases = [
+            ("a[1-2", "unbalanced"),
+            ("a]1", "unbalanced"),
+            ("a[1][2]", "unbalanced"),
+            ("a[3-1]", "expected a number"),
+            ("a[x]", "expected a number"),
+            ("a[1-999999999]", "more than"),
+            ("a[1-60000],b[1-60000]", "more than"),
+        ];
+        for (list, text) in cases {
+            let error = expand_host_list(list).unwrap_err().to_string();
+            assert!(error.contains(text), "{list}: {error}");
+        }
+    }
+
+    #[test]
+    fn hosts_are_written_shortly() {
+        let written = |hosts: &[&str]| compress_host_list(hosts.iter().copied());
+        assert_eq!(written(&["h1", "h2", "h3", "h7"]), "h[1-3,7]");
+        assert_eq!(written(&["h8", "h9", "h10"]), "h[8-10]");
+        assert_eq!(written(&["gpu01", "gpu02", "x", "gpu3"]), "gpu[01-02],x,gpu3");
+        assert_eq!(written(&["login", "h1"]), "login,h1");
+        assert_eq!(written(&[]), "");
+    }
+
+    proptest! {
+        /// What is written is read back, and no text panics.
+        #[test]
+        fn writing_is_undone_by_reading(
+            hosts in prop::collection::vec("[a-c]{1,2}(0?[0-9]{1,3})?", 0..40),
+            text in "\\PC{0,40}",
+        ) {
+            let list = compress_host_list(hosts.iter().map(String::as_str));
+            prop_assert_eq!(expand_host_list(&list), Ok(hosts));
+            let _either = expand_host_list(&text);
+            let _either = expand_host_list(&format!("a[{text}]"));
+        }
+    }
+}
