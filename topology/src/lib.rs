@@ -8,6 +8,7 @@ pub mod clos;
 pub mod document;
 mod draft;
 pub mod examples;
+pub mod export;
 mod fabric;
 mod finding;
 pub mod groups;

@@ -45,6 +45,8 @@ pub enum JobOwner {
     Observed,
     /// The process behind this connection.
     Process(u64),
+    /// A scheduler has started it, and no process reports it yet.
+    Scheduler,
 }
 
 /// Why a message of a process is rejected.
@@ -104,6 +106,27 @@ impl JobMonitor {
         let observer = TrafficObserver::new(&self.limits, &document, share, now);
         let source = IterationSource::Observed(Box::new(observer));
         self.add_job(JobOwner::Observed, document, source, now)
+    }
+
+    /// Makes the jobs of schedulers those in `started`: new ones are announced, absent ones end. A job
+    /// that a process reports stays with the process.
+    pub fn sync_scheduled_jobs(&mut self, started: Vec<JobDocument>, now: f64) -> Vec<Report> {
+        let is_ended = |(name, job): &(&String, &MonitoredJob)| {
+            job.owner == JobOwner::Scheduler && !started.iter().any(|other| other.id == **name)
+        };
+        let ended: Vec<String> =
+            self.jobs.iter().filter(is_ended).map(|(name, _)| name.clone()).collect();
+        let mut reports: Vec<Report> = ended.iter().filter_map(|name| self.end_job(name)).collect();
+        for document in started {
+            let known = self.jobs.get(&document.id);
+            let is_new = known
+                .is_none_or(|job| job.owner == JobOwner::Scheduler && job.document != document);
+            if is_new {
+                let source = IterationSource::Reported(None);
+                reports.extend(self.add_job(JobOwner::Scheduler, document, source, now).ok());
+            }
+        }
+        reports
     }
 
     /// Handles a message of the process `from`. Traffic of a communicator is no report of a job
@@ -206,7 +229,9 @@ impl JobMonitor {
         now: f64,
     ) -> Result<Report, ReportRefusal> {
         match self.jobs.get(&document.id) {
-            Some(known) if known.owner != owner => return Err(ReportRefusal::OtherOwner),
+            Some(known) if known.owner != owner && known.owner != JobOwner::Scheduler => {
+                return Err(ReportRefusal::OtherOwner);
+            }
             None if self.jobs.len() >= self.limits.jobs => {
                 return Err(ReportRefusal::TooManyJobs(self.jobs.len()));
             }

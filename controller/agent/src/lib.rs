@@ -4,6 +4,7 @@
 //! counters of NICs, GPUs  -> ByteSeries -> period \
 //! processes, on a socket  -> ProcessMessage -> JobMonitor -> ReportStream
 //! ranks of NCCL, likewise -> CommunicatorJobs /
+//! prologs, in a folder    -> JobSpool        /
 //! queue pairs, cgroups    -> RdmaFlow (printed)
 //! ```
 //!
@@ -18,6 +19,7 @@ mod byte_series;
 pub mod communicator_jobs;
 pub mod gpu_counters;
 mod job_monitor;
+pub mod job_spool;
 pub mod nic_counters;
 pub mod period;
 pub mod process_job;
@@ -27,6 +29,7 @@ pub mod rdma_flows;
 pub mod report_json;
 pub mod report_stream;
 pub mod service;
+pub mod slurm_job;
 pub mod socket;
 pub mod source_port;
 mod traffic_observer;

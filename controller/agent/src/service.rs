@@ -19,6 +19,7 @@ use crate::announcement::reporting_host;
 use crate::communicator_jobs::CommunicatorJobs;
 use crate::gpu_counters::GpuCounters;
 use crate::job_monitor::{JobMonitor, JobOwner, ReportLimits};
+use crate::job_spool::{JobSpool, RefusedFile, SpooledJobs};
 use crate::nic_counters::NicCounters;
 use crate::process_message::{ProcessMessage, ProcessReply};
 use crate::report_stream::{ControllerTarget, ReportStream, ReportStreamEvent};
@@ -26,6 +27,9 @@ use crate::socket::{ProcessSocket, SocketEvent};
 
 /// Time between two announcements of jobs that are refused.
 const ANNOUNCE_AGAIN: Duration = Duration::from_secs(5);
+/// Between two readings of the jobs of schedulers: a quarter of the second in which a new job is to
+/// be known.
+const SPOOL_SECONDS: f64 = 0.25;
 
 /// What an agent reports, and where its inputs are.
 #[derive(Clone, Debug)]
@@ -38,6 +42,8 @@ pub struct AgentSettings {
     pub jobs: Vec<JobDocument>,
     /// Names of the NICs that a job uses exclusively; other jobs use all NICs.
     pub nics: BTreeMap<String, Vec<String>>,
+    /// Folder of the jobs that schedulers have started, if there is one.
+    pub spool: Option<PathBuf>,
     /// Mount point of sysfs, `/sys`.
     pub sys: PathBuf,
     /// Intervals and limits of reports.
@@ -148,6 +154,9 @@ pub struct NicObservation {
 pub struct HostAgent {
     monitor: JobMonitor,
     communicators: CommunicatorJobs,
+    spool: Option<JobSpool>,
+    /// Files of the spool that were logged as no jobs.
+    refused_files: Vec<RefusedFile>,
     sink: ReportSink,
     socket: Option<ProcessSocket>,
     /// NICs of each job that is watched.
@@ -175,6 +184,8 @@ impl HostAgent {
         let mut agent = Self {
             monitor: JobMonitor::new(limits),
             communicators: CommunicatorJobs::new(&settings.host),
+            spool: settings.spool.as_deref().map(JobSpool::new),
+            refused_files: Vec::new(),
             sink,
             socket: socket.transpose()?,
             gpus: (!watched.is_empty()).then(open_gpus).flatten(),
@@ -201,6 +212,7 @@ impl HostAgent {
         let mut samples = tick_every(self.limits.sample_seconds);
         // A window is reported at most a quarter of its length late.
         let mut windows = tick_every(self.limits.window_seconds / 4.0);
+        let mut spool = tick_every(SPOOL_SECONDS);
         let mut read_at = self.elapsed_seconds();
         tokio::pin!(stop);
         loop {
@@ -211,6 +223,7 @@ impl HostAgent {
                 _ = samples.tick(), if !self.watched_nics.is_empty() => {
                     self.read_counters(&mut read_at);
                 }
+                _ = spool.tick(), if self.spool.is_some() => self.read_spool(),
                 _ = windows.tick() => {
                     for report in self.monitor.tick_windows(self.elapsed_seconds()) {
                         self.sink.send_report(report);
@@ -228,6 +241,22 @@ impl HostAgent {
 
     fn elapsed_seconds(&self) -> f64 {
         self.since.elapsed().as_secs_f64()
+    }
+
+    /// A folder that cannot be read ends no job: it may be back in a moment.
+    fn read_spool(&mut self) {
+        let Some(found) = self.spool.as_ref().map(JobSpool::read_jobs) else { return };
+        let SpooledJobs { jobs, refused } = match found {
+            Ok(found) => found,
+            Err(error) => return debug!(%error, "cannot read the jobs of schedulers now"),
+        };
+        for file in refused.iter().filter(|file| !self.refused_files.contains(file)) {
+            warn!(path = %file.path.display(), "no job: {}", file.problem);
+        }
+        self.refused_files = refused;
+        for report in self.monitor.sync_scheduled_jobs(jobs, self.elapsed_seconds()) {
+            self.sink.send_report(report);
+        }
     }
 
     fn read_counters(&mut self, read_at: &mut f64) {

@@ -6,8 +6,9 @@ use clap::{Command, CommandFactory};
 use crate::CruxCli;
 
 /// The pages that have command lines.
-const PAGES: [(&str, &str); 9] = [
+const PAGES: [(&str, &str); 10] = [
     ("README.md", include_str!("../../../README.md")),
+    ("bring your jobs", include_str!("../../../docs/bring-your-jobs.md")),
     ("controller", include_str!("../../../docs/controller.md")),
     ("demo", include_str!("../../../docs/demo.md")),
     ("operations", include_str!("../../../docs/operations.md")),

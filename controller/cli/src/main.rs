@@ -12,8 +12,8 @@ use clap::{Parser, Subcommand};
 
 use command_io::CommandError;
 use commands::{
-    agent, completions, controller, events, fabric, man, plan, policy, replay_incident, schema,
-    status, switch, top,
+    agent, completions, controller, events, fabric, jobs, man, plan, policy, replay_incident,
+    schema, status, switch, top,
 };
 
 /// Schedules the traffic of GPU training jobs on a Clos fabric.
@@ -46,8 +46,7 @@ enum CruxCommand {
     Fabric(fabric::FabricCommand),
     Controller(controller::ControllerArgs),
     Agent(agent::AgentArgs),
-    /// List the jobs of a running controller
-    Jobs(status::StatusArgs),
+    Jobs(jobs::JobsArgs),
     /// List the switches of a running controller, and what they hold
     Switches(status::StatusArgs),
     /// List the links of a running controller, with their planned load by level
@@ -79,7 +78,7 @@ fn main() -> ExitCode {
         CruxCommand::Fabric(command) => fabric::run_fabric(&command),
         CruxCommand::Controller(args) => controller::run_controller(&args),
         CruxCommand::Agent(args) => agent::run_agent(&args),
-        CruxCommand::Jobs(args) => status::print_jobs(&args),
+        CruxCommand::Jobs(args) => jobs::run_jobs(&args),
         CruxCommand::Switches(args) => status::print_switches(&args),
         CruxCommand::Links(args) => status::print_links(&args),
         CruxCommand::Flows(args) => status::print_flows(&args),

@@ -17,6 +17,8 @@ mod examples;
 mod operations;
 #[path = "cli/replay.rs"]
 mod replay;
+#[path = "cli/schedulers.rs"]
+mod schedulers;
 #[path = "cli/simulation.rs"]
 mod simulation;
 #[path = "cli/support.rs"]

@@ -7,6 +7,7 @@ use placement::PlacementAlgorithm;
 use planner::{PlanInput, Policy};
 use simulator::Scheduler;
 use simulator::replay::{PlacementAdvice, PlacementQuery};
+use topology::host_list::compress_host_list;
 
 use crate::models::read_models;
 use command_io::CommandError;
@@ -23,7 +24,8 @@ use command_io::{ClientCredentials, ControllerClient};
 Examples:
   crux place --fabric lab.toml --jobs jobs.json --gpus 16 --model gpt-24l/A100
   crux place --controller 127.0.0.1:9300 --gpus 16 --model gpt-24l/A100 --placement hived
-  crux place --controller c:9300 --ca roots.pem --token-file t --gpus 8 --model gpt-24l/A100")]
+  crux place --controller c:9300 --ca roots.pem --token-file t --gpus 8 --model gpt-24l/A100
+  crux place --fabric lab.toml --jobs jobs.json --gpus 16 --model gpt-24l/A100 --nodelist")]
 #[command(mut_args(or_controller))]
 pub(crate) struct PlaceArgs {
     #[command(flatten)]
@@ -52,6 +54,10 @@ pub(crate) struct PlaceArgs {
     /// Draws random placement
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Print only the hosts of the placement with the shortest iteration, as Slurm's --nodelist
+    /// takes them
+    #[arg(long, conflicts_with = "format")]
+    nodelist: bool,
     #[command(flatten)]
     output: FormatArg,
 }
@@ -108,6 +114,9 @@ pub(crate) fn run_place(args: &PlaceArgs) -> Result<(), CommandError> {
         .iter()
         .map(|placement| question.evaluate_policy(*placement).map_err(CommandError::failed))
         .collect::<Result<Vec<PlacementAdvice>, _>>()?;
+    if args.nodelist {
+        return print_host_list(&advices);
+    }
     match args.output.format {
         OutputFormat::Json => output::print_json(&advices),
         OutputFormat::Table => print_advice(&advices),
@@ -120,6 +129,18 @@ fn unknown_model(name: &str, models: &ModelTable) -> CommandError {
         "--model",
         format!("no model is called `{name}`; known are {}", known.join(", ")),
     )
+}
+
+/// The hosts of the best placement; of several, the first.
+fn print_host_list(advices: &[PlacementAdvice]) -> Result<(), CommandError> {
+    let possible = advices.iter().filter_map(|advice| Some((advice.iteration_seconds?, advice)));
+    let best = possible.min_by(|(one, _), (other, _)| one.total_cmp(other));
+    let (_, advice) = best.ok_or_else(|| {
+        CommandError::Failed("no placement policy starts this job now".to_owned())
+    })?;
+    let mut hosts: Vec<&str> = advice.gpus.keys().map(String::as_str).collect();
+    hosts.sort_by_key(|host| (host.len(), *host));
+    output::print_line(compress_host_list(hosts))
 }
 
 fn print_advice(advices: &[PlacementAdvice]) -> Result<(), CommandError> {

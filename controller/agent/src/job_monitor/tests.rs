@@ -81,6 +81,33 @@ fn a_process_reports_only_its_jobs_and_its_exit_ends_them() {
 }
 
 #[test]
+fn jobs_of_schedulers_come_and_go_and_a_process_takes_one_over() {
+    let mut watch = JobMonitor::new(LIMITS);
+    let kinds = |reports: Vec<Report>| -> Vec<String> {
+        let kind = |report: &Report| match report {
+            Report::Announcement(job) => format!("+{}", job.job),
+            Report::Window(window) => format!("={}", window.job),
+            Report::End(end) => format!("-{}", end.job),
+        };
+        reports.iter().map(kind).collect()
+    };
+    assert_eq!(kinds(watch.sync_scheduled_jobs(vec![job("a"), job("b")], 0.0)), ["+a", "+b"]);
+    assert!(watch.sync_scheduled_jobs(vec![job("a"), job("b")], 0.1).is_empty());
+    // One job too many is not announced.
+    assert!(watch.sync_scheduled_jobs(vec![job("a"), job("b"), job("c")], 0.2).is_empty());
+    assert_eq!(kinds(watch.tick_windows(3.0)), ["=a", "=b"]);
+    watch.handle_message(1, announced("a"), 3.1).unwrap();
+    assert_eq!(watch.owner("a"), Some(JobOwner::Process(1)));
+    assert_eq!(kinds(watch.sync_scheduled_jobs(vec![job("a")], 3.2)), ["-b"]);
+    // The process ends before the job does.
+    assert_eq!(kinds(watch.remove_process(1)), ["-a"]);
+    assert_eq!(kinds(watch.sync_scheduled_jobs(vec![job("a")], 3.3)), ["+a"]);
+    let longer = JobDocument { tenant: Some("t".to_owned()), ..job("a") };
+    assert_eq!(kinds(watch.sync_scheduled_jobs(vec![longer], 3.4)), ["+a"]);
+    assert_eq!(kinds(watch.sync_scheduled_jobs(vec![], 3.5)), ["-a"]);
+}
+
+#[test]
 fn a_job_without_messages_is_reported_from_counters() {
     let mut watch = JobMonitor::new(LIMITS);
     watch.observe_job(job("quiet"), "h1", 0.0).unwrap();

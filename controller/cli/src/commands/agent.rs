@@ -47,6 +47,7 @@ A configuration file:
   ca = \"/etc/crux/roots.pem\"
   host = \"h1\"
   socket = \"/run/crux/agent.sock\"
+  spool = \"/run/crux/jobs\"
   jobs = \"/etc/crux/jobs.toml\"
   window_ms = 1000
   sample_ms = 10
@@ -67,6 +68,9 @@ pub(crate) struct AgentArgs {
     /// Unix socket on which processes report their jobs
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
+    /// Folder of the jobs that a scheduler has started (crux jobs slurm start), each announced
+    #[arg(long, value_name = "DIR")]
+    spool: Option<PathBuf>,
     /// Jobs document with jobs that do not report themselves
     #[arg(long, value_name = "FILE")]
     jobs: Option<String>,
@@ -104,6 +108,7 @@ struct AgentDocument {
     key: Option<String>,
     host: Option<String>,
     socket: Option<PathBuf>,
+    spool: Option<PathBuf>,
     jobs: Option<String>,
     window_ms: Option<u32>,
     sample_ms: Option<u32>,
@@ -187,6 +192,7 @@ fn resolve_settings(
     Ok(AgentSettings {
         host: args.host.clone().or(document.host).map_or_else(own_name, Ok)?,
         socket: args.socket.clone().or(document.socket),
+        spool: args.spool.clone().or(document.spool),
         jobs,
         nics: document.nics,
         sys: PathBuf::from("/sys"),

@@ -1,6 +1,8 @@
-//! `crux fabric`: fabric documents expanded, checked, imported, and found by asking the switches.
+//! `crux fabric`: fabric documents expanded, checked, imported, exported, and found by asking the
+//! switches.
 
 mod discover;
+mod export;
 
 use clap::Subcommand;
 use comfy_table::Table;
@@ -20,6 +22,8 @@ pub(crate) enum FabricCommand {
     Discover(discover::DiscoverArgs),
     #[command(subcommand)]
     Import(ImportCommand),
+    #[command(subcommand)]
+    Export(export::ExportCommand),
 }
 
 /// Print a fabric in the explicit form: every switch, host and link.
@@ -100,6 +104,7 @@ pub(crate) fn run_fabric(command: &FabricCommand) -> Result<(), CommandError> {
         FabricCommand::Check(args) => check_fabric(args),
         FabricCommand::Discover(args) => discover::run_discover(args),
         FabricCommand::Import(ImportCommand::Lingjun(args)) => import_lingjun(args),
+        FabricCommand::Export(command) => export::run_export(command),
     }
 }
 

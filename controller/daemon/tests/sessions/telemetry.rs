@@ -246,6 +246,7 @@ fn settings(socket: &Path) -> AgentSettings {
         socket: Some(socket.to_owned()),
         jobs: Vec::new(),
         nics: BTreeMap::new(),
+        spool: None,
         sys: "/sys".into(),
         limits: ReportLimits {
             window_seconds: 1.0,

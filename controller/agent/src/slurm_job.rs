@@ -1,0 +1,178 @@
+//! A job from the environment of Slurm's prolog.
+//!
+//! `PrologSlurmctld` runs once for a job, `Prolog` on each of its hosts; both name the job and its
+//! hosts (Slurm's page "Prolog and Epilog Guide"). What the controller cannot learn from Slurm, a
+//! user writes in the comment of the job: `crux.profile=NAME`, `crux.flop=NUMBER`,
+//! `crux.collective=KIND` and `crux.bytes=NUMBER`. Pure: variables are read by a function.
+
+use planner::{CollectiveDocument, CollectiveKind, JobDocument};
+use serde::Deserialize;
+use serde::de::value::{Error as ValueError, StrDeserializer};
+use topology::host_list::{self, HostListError};
+
+/// Why an environment is no job.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SlurmJobError {
+    /// Not called by Slurm.
+    #[error("SLURM_JOB_ID is not a number; call this from a prolog or an epilog of Slurm")]
+    JobId,
+    /// Slurm did not name the hosts.
+    #[error("neither SLURM_JOB_NODELIST nor SLURM_NODELIST is set")]
+    Hosts,
+    /// The list of hosts cannot be read.
+    #[error(transparent)]
+    HostList(#[from] HostListError),
+    /// Slurm did not say how many GPUs a host gives to the job.
+    #[error("the number of GPUs is unknown: pass --gpus-per-host")]
+    Gpus,
+    /// A word of the comment cannot be read.
+    #[error("invalid word `{0}` in the comment of the job: {1}")]
+    Comment(String, &'static str),
+}
+
+/// The name of a job, `slurm-NUMBER`, also in epilogs.
+///
+/// # Errors
+/// There is no number of a job.
+pub fn slurm_job_name(read: impl Fn(&str) -> Option<String>) -> Result<String, SlurmJobError> {
+    let number = read("SLURM_JOB_ID").and_then(|text| text.parse::<u64>().ok());
+    Ok(format!("slurm-{}", number.ok_or(SlurmJobError::JobId)?))
+}
+
+/// The job that is starting; none on a host that is not the job's first, which alone reports it.
+///
+/// # Errors
+/// The environment is incomplete, or the comment cannot be read.
+pub fn starting_slurm_job(
+    read: impl Fn(&str) -> Option<String>,
+    gpus_per_host: Option<u32>,
+) -> Result<Option<JobDocument>, SlurmJobError> {
+    let known = |name: &str| read(name).filter(|value| !value.is_empty() && value != "(null)");
+    let id = slurm_job_name(known)?;
+    let list = known("SLURM_JOB_NODELIST").or_else(|| known("SLURM_NODELIST"));
+    let hosts = host_list::expand_host_list(&list.ok_or(SlurmJobError::Hosts)?)?;
+    let first = hosts.first().ok_or(SlurmJobError::Hosts)?;
+    if known("SLURMD_NODENAME").is_some_and(|own| own != *first) {
+        return Ok(None);
+    }
+    let gpus = gpus_per_host.or_else(|| counted_gpus(known)).ok_or(SlurmJobError::Gpus)?;
+    let mut job = JobDocument {
+        id,
+        tenant: known("SLURM_JOB_ACCOUNT").or_else(|| known("SLURM_JOB_USER")),
+        gpus: hosts.iter().map(|host| (host.clone(), gpus)).collect(),
+        ..JobDocument::default()
+    };
+    read_comment(&known("SLURM_JOB_COMMENT").unwrap_or_default(), &mut job)?;
+    Ok(Some(job))
+}
+
+/// GPUs of this host: a number, or the list of their indices (`0,1` or `0-3`).
+fn counted_gpus(known: impl Fn(&str) -> Option<String>) -> Option<u32> {
+    if let Some(count) = known("SLURM_GPUS_ON_NODE") {
+        return count.parse().ok().filter(|count| *count > 0);
+    }
+    let list = known("SLURM_JOB_GPUS")?;
+    let gpus = host_list::expand_host_list(&format!("gpu[{list}]")).ok()?;
+    u32::try_from(gpus.len()).ok()
+}
+
+fn read_comment(comment: &str, job: &mut JobDocument) -> Result<(), SlurmJobError> {
+    let (mut kind, mut bytes) = (None, None);
+    for word in comment.split_whitespace() {
+        let Some((key, value)) = word.strip_prefix("crux.").and_then(|word| word.split_once('='))
+        else {
+            continue;
+        };
+        let invalid = |problem| SlurmJobError::Comment(word.to_owned(), problem);
+        let number = || {
+            let number = value.parse::<f64>().ok().filter(|number| number.is_finite());
+            number.filter(|number| *number >= 0.0).ok_or(invalid("expected a number >= 0"))
+        };
+        match key {
+            "profile" => job.profile = Some(value.to_owned()),
+            "model" => job.model = Some(value.to_owned()),
+            "flop" => job.flop_per_iteration = Some(number()?),
+            "bytes" => bytes = Some(number()?),
+            "collective" => {
+                kind = Some(collective_kind(value).ok_or(invalid("no such collective"))?);
+            }
+            _ => return Err(invalid("expected profile, model, flop, collective or bytes")),
+        }
+    }
+    if kind.is_some() || bytes.is_some() {
+        let kind = kind.unwrap_or(CollectiveKind::RingAllReduce);
+        job.collective = Some(CollectiveDocument { kind, bytes, channels: 1 });
+    }
+    Ok(())
+}
+
+/// As documents spell it.
+fn collective_kind(name: &str) -> Option<CollectiveKind> {
+    let text: StrDeserializer<'_, ValueError> = StrDeserializer::new(name);
+    CollectiveKind::deserialize(text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// What `PrologSlurmctld` and `Prolog` of Slurm 22.05 were given.
+    const CONTROLLER: &str = "SLURM_JOB_ACCOUNT=(null) SLURM_JOB_ID=7 SLURM_JOB_NODELIST=h[1-2] \
+        SLURM_JOB_USER=ada SLURM_SCRIPT_CONTEXT=prolog_slurmctld";
+    const HOST: &str = "SLURMD_NODENAME=h1 SLURM_JOB_ID=7 SLURM_NODELIST=h[1-2] \
+        SLURM_JOB_GPUS=0-3 SLURM_SCRIPT_CONTEXT=prolog_slurmd";
+
+    fn starting(
+        variables: &str,
+        comment: &str,
+        gpus: Option<u32>,
+    ) -> Result<Option<JobDocument>, SlurmJobError> {
+        let words = variables.split_whitespace().filter_map(|word| word.split_once('='));
+        let mut known: BTreeMap<&str, &str> = words.collect();
+        known.insert("SLURM_JOB_COMMENT", comment);
+        starting_slurm_job(|name| known.get(name).map(|value| (*value).to_owned()), gpus)
+    }
+
+    #[test]
+    fn both_prologs_name_the_job() {
+        let of_controller = starting(CONTROLLER, "", Some(8)).unwrap().unwrap();
+        assert_eq!(
+            (of_controller.id.as_str(), of_controller.tenant.as_deref()),
+            ("slurm-7", Some("ada"))
+        );
+        assert_eq!(of_controller.gpus, [("h1".to_owned(), 8), ("h2".to_owned(), 8)].into());
+        let of_host = starting(HOST, "", None).unwrap().unwrap();
+        assert_eq!(of_host.gpus, [("h1".to_owned(), 4), ("h2".to_owned(), 4)].into());
+        assert_eq!(starting(&HOST.replace("NODENAME=h1", "NODENAME=h2"), "", None), Ok(None));
+    }
+
+    #[test]
+    fn the_comment_says_what_slurm_cannot() {
+        let comment = "a run crux.profile=gpt-24l crux.flop=1.2e15 crux.collective=all_gather \
+            crux.bytes=6e9";
+        let job = starting(CONTROLLER, comment, Some(8)).unwrap().unwrap();
+        assert_eq!(
+            (job.profile.as_deref(), job.flop_per_iteration),
+            (Some("gpt-24l"), Some(1.2e15))
+        );
+        let collective = job.collective.unwrap();
+        assert_eq!((collective.kind, collective.bytes), (CollectiveKind::AllGather, Some(6e9)));
+    }
+
+    #[test]
+    fn errors_say_what_is_missing() {
+        let error = |variables: &str, comment: &str| {
+            starting(variables, comment, None).unwrap_err().to_string()
+        };
+        assert!(error("SLURM_JOB_NODELIST=h1", "").contains("SLURM_JOB_ID"));
+        assert!(error("SLURM_JOB_ID=x SLURM_JOB_NODELIST=h1", "").contains("not a number"));
+        assert!(error("SLURM_JOB_ID=1", "").contains("SLURM_NODELIST"));
+        assert!(error("SLURM_JOB_ID=1 SLURM_NODELIST=h[2-1]", "").contains("invalid range"));
+        assert!(error(CONTROLLER, "").contains("--gpus-per-host"));
+        assert!(error(HOST, "crux.flop=-1").contains("`crux.flop=-1`"));
+        assert!(error(HOST, "crux.flops=1").contains("expected profile"));
+        assert!(error(HOST, "crux.collective=gossip").contains("no such collective"));
+    }
+}

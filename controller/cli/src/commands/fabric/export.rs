@@ -1,0 +1,122 @@
+//! `crux fabric export`: a fabric in the formats of schedulers, labs and inventories.
+
+use clap::{Subcommand, ValueEnum};
+use topology::Fabric;
+use topology::export::{self, ContainerlabImages, NetboxTable};
+
+use command_io::CommandError;
+use command_io::{files, output};
+
+/// Print a fabric in the format of another program.
+#[derive(Subcommand)]
+pub(crate) enum ExportCommand {
+    Slurm(SlurmExportArgs),
+    Kueue(KueueExportArgs),
+    Topograph(TopographExportArgs),
+    Containerlab(ContainerlabExportArgs),
+    Netbox(NetboxExportArgs),
+}
+
+/// Print topology.conf of Slurm (plugin topology/tree).
+///
+/// Leaves that have a host in common become one switch. Groups of leaves that reach each other over
+/// spines become a pod; where there are several pods, one switch joins them.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  crux fabric export slurm lab.toml > /etc/slurm/topology.conf
+  crux fabric export slurm lab.toml --yaml > /etc/slurm/topology.yaml")]
+pub(crate) struct SlurmExportArgs {
+    #[command(flatten)]
+    fabric: FabricFile,
+    /// Print topology.yaml, which Slurm 25.05 and later read, instead of topology.conf
+    #[arg(long)]
+    yaml: bool,
+}
+
+/// Print the Topology and the ResourceFlavor of Kueue, and labels for the nodes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:  crux fabric export kueue lab.toml | kubectl apply --server-side -f -")]
+pub(crate) struct KueueExportArgs {
+    #[command(flatten)]
+    fabric: FabricFile,
+}
+
+/// Print a model for the providers of topograph that read one.
+#[derive(clap::Args)]
+#[command(after_help = "Example:  crux fabric export topograph lab.toml > model.yaml")]
+pub(crate) struct TopographExportArgs {
+    #[command(flatten)]
+    fabric: FabricFile,
+}
+
+/// Print a topology of containerlab with a Linux container for each host and switch.
+#[derive(clap::Args)]
+#[command(after_help = "Example:  crux fabric export containerlab lab.toml > lab.clab.yml")]
+pub(crate) struct ContainerlabExportArgs {
+    #[command(flatten)]
+    fabric: FabricFile,
+    /// Image of a switch
+    #[arg(long, default_value = "p4lang/behavioral-model", value_name = "IMAGE")]
+    switch_image: String,
+    /// Image of a host
+    #[arg(long, default_value = "debian:stable-slim", value_name = "IMAGE")]
+    host_image: String,
+}
+
+/// Print a table for the bulk import of NetBox (CSV).
+///
+/// Import devices, then interfaces, then cables. A site with the name of the fabric must exist, and
+/// roles and device types host, leaf, spine and core.
+#[derive(clap::Args)]
+#[command(after_help = "Example:  crux fabric export netbox lab.toml --table cables > cables.csv")]
+pub(crate) struct NetboxExportArgs {
+    #[command(flatten)]
+    fabric: FabricFile,
+    /// Which table
+    #[arg(long, value_name = "TABLE", default_value = "cables")]
+    table: NetboxTableName,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum NetboxTableName {
+    Devices,
+    Interfaces,
+    Cables,
+}
+
+#[derive(clap::Args)]
+struct FabricFile {
+    /// Fabric document (.toml, .yaml, .json; - is JSON from standard input)
+    fabric: String,
+}
+
+impl FabricFile {
+    fn read(&self) -> Result<Fabric, CommandError> {
+        files::read_fabric(&self.fabric)
+    }
+}
+
+pub(crate) fn run_export(command: &ExportCommand) -> Result<(), CommandError> {
+    let text = match command {
+        ExportCommand::Slurm(args) if args.yaml => export::export_slurm_yaml(&args.fabric.read()?),
+        ExportCommand::Slurm(args) => export::export_slurm_conf(&args.fabric.read()?),
+        ExportCommand::Kueue(args) => export::export_kueue(&args.fabric.read()?),
+        ExportCommand::Topograph(args) => export::export_topograph(&args.fabric.read()?),
+        ExportCommand::Containerlab(args) => {
+            let (switch, host) = (args.switch_image.clone(), args.host_image.clone());
+            let images = ContainerlabImages { switch, host };
+            export::export_containerlab(&args.fabric.read()?, &images)
+        }
+        ExportCommand::Netbox(args) => {
+            let table = match args.table {
+                NetboxTableName::Devices => NetboxTable::Devices,
+                NetboxTableName::Interfaces => NetboxTable::Interfaces,
+                NetboxTableName::Cables => NetboxTable::Cables,
+            };
+            export::export_netbox(&args.fabric.read()?, table)
+        }
+    };
+    output::print_line(text.trim_end())
+}

@@ -1,0 +1,110 @@
+//! `crux jobs`: the jobs of a controller, and jobs that a scheduler starts and ends.
+//!
+//! A prolog writes a file that an agent announces (`agent::job_spool`), so nothing is lost while an
+//! agent or a controller restarts.
+
+use std::path::PathBuf;
+
+use agent::job_spool::JobSpool;
+use agent::slurm_job;
+use clap::Subcommand;
+
+use super::status::{self, StatusArgs};
+use command_io::{CommandError, output};
+
+/// List the jobs of a running controller, or record what a scheduler starts and ends.
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+#[command(after_help = "Example:  crux jobs")]
+pub(crate) struct JobsArgs {
+    #[command(flatten)]
+    status: StatusArgs,
+    #[command(subcommand)]
+    command: Option<JobsCommand>,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum JobsCommand {
+    #[command(subcommand)]
+    Slurm(SlurmCommand),
+}
+
+/// Record a job of Slurm, from its prolog and epilog.
+#[derive(Subcommand)]
+pub(crate) enum SlurmCommand {
+    Start(SlurmStartArgs),
+    End(SlurmEndArgs),
+}
+
+/// Record the job that is starting, for an agent to announce (crux agent --spool).
+///
+/// Reads the environment of Slurm's Prolog or PrologSlurmctld. The comment of a job may say what
+/// Slurm does not know: crux.profile=NAME, crux.model=NAME, crux.flop=NUMBER, crux.collective=KIND,
+/// crux.bytes=NUMBER. In Prolog, only the first host of the job records it.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  crux jobs slurm start
+  crux jobs slurm start --spool /run/crux/jobs --gpus-per-host 8")]
+pub(crate) struct SlurmStartArgs {
+    #[command(flatten)]
+    spool: SpoolArg,
+    /// GPUs that each host gives to the job [default: those that Slurm counts on this host]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    gpus_per_host: Option<u32>,
+}
+
+/// Remove the record of the job that has ended.
+///
+/// Reads the environment of Slurm's Epilog or EpilogSlurmctld.
+#[derive(clap::Args)]
+#[command(after_help = "Example:  crux jobs slurm end")]
+pub(crate) struct SlurmEndArgs {
+    #[command(flatten)]
+    spool: SpoolArg,
+}
+
+#[derive(clap::Args)]
+struct SpoolArg {
+    /// Folder of the records
+    #[arg(long, value_name = "DIR", default_value = "/run/crux/jobs")]
+    spool: PathBuf,
+}
+
+pub(crate) fn run_jobs(args: &JobsArgs) -> Result<(), CommandError> {
+    match &args.command {
+        None => status::print_jobs(&args.status),
+        Some(JobsCommand::Slurm(SlurmCommand::Start(args))) => start_slurm_job(args),
+        Some(JobsCommand::Slurm(SlurmCommand::End(args))) => end_slurm_job(args),
+    }
+}
+
+fn start_slurm_job(args: &SlurmStartArgs) -> Result<(), CommandError> {
+    let job = slurm_job::starting_slurm_job(variable, args.gpus_per_host)
+        .map_err(|error| CommandError::input("the environment", error))?;
+    let Some(job) = job else {
+        return output::print_line("another host records this job");
+    };
+    let spool = &args.spool.spool;
+    JobSpool::new(spool)
+        .add_job(&job)
+        .map_err(|error| CommandError::Failed(format!("{}: {error}", spool.display())))?;
+    output::print_line(format_args!("{} on {} hosts", job.id, job.gpus.len()))
+}
+
+fn end_slurm_job(args: &SlurmEndArgs) -> Result<(), CommandError> {
+    let id = slurm_job::slurm_job_name(variable)
+        .map_err(|error| CommandError::input("the environment", error))?;
+    let spool = &args.spool.spool;
+    let was_there = JobSpool::new(spool)
+        .remove_job(&id)
+        .map_err(|error| CommandError::Failed(format!("{}: {error}", spool.display())))?;
+    match was_there {
+        true => output::print_line(format_args!("{id} has ended")),
+        false => output::print_line(format_args!("{id} was not recorded here")),
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}

@@ -1,0 +1,90 @@
+//! What schedulers exchange with `crux`: every command of docs/bring-your-jobs.md that ends is run
+//! as it is written there.
+
+use topology::host_list::expand_host_list;
+
+use super::support::{Files, json, lab, printed, refused};
+
+const PAGE: &str = include_str!("../../../../docs/bring-your-jobs.md");
+
+const JOBS: &str = r#"{"jobs": [{
+    "id": "gpt", "gpus": {"h1": 8, "h3": 8}, "flop_per_iteration": 4e12, "compute_seconds": 0.02,
+    "flows": [{"src": "h1", "dst": "h3", "bytes": 2.4e6}]
+}]}"#;
+
+/// Commands that run until they are stopped, or need hardware; a test of the help parses them.
+const NOT_RUN: [&str; 2] = [
+    "crux agent --controller 10.0.0.1:9300 --socket /run/crux/agent.sock --spool /run/crux/jobs",
+    "crux agent --queue-pairs",
+];
+
+fn files() -> Files {
+    Files::with(&[("lab.toml", lab(2, 200.0, 400.0).as_bytes()), ("jobs.json", JOBS.as_bytes())])
+}
+
+/// The command lines of the page's shell blocks, up to a redirection.
+fn page_commands() -> Vec<&'static str> {
+    let blocks = PAGE.split("```").skip(1).step_by(2).filter_map(|block| block.strip_prefix("sh\n"));
+    let lines = blocks.flat_map(str::lines).filter(|line| line.starts_with("crux "));
+    lines.map(|line| line.split(" > ").next().unwrap_or(line)).collect()
+}
+
+#[test]
+fn the_commands_of_the_page_do_what_it_says() {
+    let files = files();
+    let commands = page_commands();
+    assert!(commands.len() >= 12, "{commands:?}");
+    for line in commands.iter().filter(|line| !NOT_RUN.contains(line)) {
+        let arguments: Vec<&str> = line.split_whitespace().skip(1).collect();
+        let mut command = files.command(&arguments);
+        if line.starts_with("crux jobs slurm") {
+            command.args(["--spool", "spool"]);
+        }
+        let slurm = [("SLURM_JOB_ID", "7"), ("SLURM_JOB_NODELIST", "h[1-2]")];
+        let output = command.envs(slurm).output().unwrap();
+        assert!(!printed(&output).trim().is_empty(), "{line}");
+    }
+    for line in NOT_RUN {
+        assert!(commands.contains(&line), "{line} is no longer in the page");
+    }
+}
+
+#[test]
+fn an_agent_announces_what_a_prolog_records() {
+    let files = files();
+    let start = ["jobs", "slurm", "start", "--spool", "spool", "--gpus-per-host", "8"];
+    let slurm = |number: &'static str| [("SLURM_JOB_ID", number), ("SLURM_JOB_NODELIST", "h[1-2]")];
+    let output = files.command(&start).envs(slurm("7")).output().unwrap();
+    assert_eq!(printed(&output), "slurm-7 on 2 hosts\n");
+    let record: serde_json::Value = serde_json::from_str(&files.text("spool/slurm-7.json")).unwrap();
+    assert_eq!(record["gpus"], serde_json::json!({ "h1": 8, "h2": 8 }));
+    let other_host = files.command(&start).envs(slurm("8")).env("SLURMD_NODENAME", "h2").output();
+    assert_eq!(printed(&other_host.unwrap()), "another host records this job\n");
+    let end = ["jobs", "slurm", "end", "--spool", "spool"];
+    let output = files.command(&end).envs(slurm("7")).output().unwrap();
+    assert_eq!(printed(&output), "slurm-7 has ended\n");
+    assert!(!files.path("spool/slurm-7.json").exists());
+    refused(&files.crux(&start), &["SLURM_JOB_ID"]);
+}
+
+#[test]
+fn a_node_list_names_the_hosts_of_the_best_placement() {
+    let files = files();
+    let place = |more: &[&str]| {
+        let first = ["place", "--fabric", "lab.toml", "--jobs", "jobs.json", "--gpus", "16"];
+        let arguments = [&first[..], &["--model", "gpt-24l/A100"], more].concat();
+        files.crux(&arguments)
+    };
+    let list = place(&["--nodelist"]);
+    let hosts = expand_host_list(printed(&list).trim()).unwrap();
+    let advices = json(&place(&["--format", "json"]));
+    let advices = advices.as_array().unwrap();
+    let seconds = |advice: &serde_json::Value| advice["iteration_seconds"].as_f64();
+    let best = advices.iter().filter_map(seconds).fold(f64::INFINITY, f64::min);
+    let is_best = |advice: &&serde_json::Value| {
+        let named: Vec<&String> = advice["gpus"].as_object().unwrap().keys().collect();
+        seconds(advice) == Some(best) && named.iter().all(|host| hosts.contains(host))
+    };
+    assert_eq!(hosts.len(), 2);
+    assert!(advices.iter().any(|advice| is_best(&advice)), "{hosts:?}");
+}

@@ -1,0 +1,34 @@
+//! A fabric in the formats of schedulers, labs and inventories.
+//!
+//! Schedulers know trees, and a Clos is none: [`FabricTree`] has what they can use of it. A text is
+//! a pure function of the fabric; `crux fabric export` prints it.
+
+mod containerlab;
+mod fabric_tree;
+mod kueue;
+mod netbox;
+mod slurm;
+mod topograph;
+
+pub use containerlab::{ContainerlabImages, export_containerlab};
+pub use fabric_tree::{FabricTree, LeafGroup, PodGroup};
+pub use kueue::export_kueue;
+pub use netbox::{NetboxTable, export_netbox};
+pub use slurm::{export_slurm_conf, export_slurm_yaml};
+pub use topograph::export_topograph;
+
+use serde::Serialize;
+
+/// YAML of a value that has neither maps with other keys than text nor numbers out of range.
+fn yaml_text(value: &impl Serialize) -> String {
+    serde_yaml_ng::to_string(value).expect("plain maps, lists and texts are YAML")
+}
+
+/// Several YAML documents in one text.
+fn yaml_documents(values: &[serde_json::Value]) -> String {
+    let documents: Vec<String> = values.iter().map(yaml_text).collect();
+    documents.join("---\n")
+}
+
+#[cfg(test)]
+mod tests;

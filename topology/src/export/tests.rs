@@ -1,0 +1,73 @@
+//! Texts as a person has reviewed them (`goldens/`), and trees of larger fabrics.
+
+use super::*;
+use crate::document::DocumentFormat;
+use crate::fabric::Fabric;
+use crate::host_list::expand_host_list;
+use crate::spec::parse_fabric;
+
+const SMALL: &str = "name = \"small\"
+[clos]
+leaves = 2
+spines = 2
+hosts_per_leaf = 2
+gpus_per_host = 8
+host_gbps = 200.0
+uplink_gbps = 400.0
+";
+
+const DOUBLE_SIDED: &str = include_str!("../../fabrics/crux-double-sided.toml");
+const FABRICS: [&str; 4] = [
+    include_str!("../../fabrics/lab.toml"),
+    include_str!("../../fabrics/crux-testbed.toml"),
+    DOUBLE_SIDED,
+    include_str!("../../fabrics/crux-clos-173x16.toml"),
+];
+
+fn parse(text: &str) -> Fabric {
+    parse_fabric(text, DocumentFormat::Toml, "fabric.toml").unwrap()
+}
+
+#[test]
+fn texts_are_those_that_were_reviewed() {
+    let fabric = parse(SMALL);
+    let images = ContainerlabImages { switch: "switch:1".into(), host: "host:1".into() };
+    let texts = [
+        (export_slurm_conf(&fabric), include_str!("goldens/topology.conf")),
+        (export_slurm_yaml(&fabric), include_str!("goldens/topology.yaml")),
+        (export_kueue(&fabric), include_str!("goldens/kueue.yaml")),
+        (export_topograph(&fabric), include_str!("goldens/topograph.yaml")),
+        (export_containerlab(&fabric, &images), include_str!("goldens/small.clab.yml")),
+        (export_netbox(&fabric, NetboxTable::Devices), include_str!("goldens/devices.csv")),
+        (export_netbox(&fabric, NetboxTable::Interfaces), include_str!("goldens/interfaces.csv")),
+        (export_netbox(&fabric, NetboxTable::Cables), include_str!("goldens/cables.csv")),
+    ];
+    for (text, golden) in texts {
+        assert_eq!(text, golden);
+    }
+}
+
+#[test]
+fn leaves_with_hosts_in_common_are_one_switch_and_pods_are_joined() {
+    let fabric = parse(DOUBLE_SIDED);
+    let tree = FabricTree::of_fabric(&fabric);
+    assert_eq!(tree.pods.len(), 3);
+    assert!(tree.pods.iter().all(|pod| pod.leaves.len() == 1), "{tree:?}");
+    let text = export_slurm_conf(&fabric);
+    assert!(text.ends_with("SwitchName=fabric Switches=pod[1-3]\n"), "{text}");
+}
+
+/// Slurm refuses a topology in which a host is missing or named twice.
+#[test]
+fn every_host_is_in_exactly_one_group() {
+    for fabric in FABRICS.map(parse) {
+        let conf = export_slurm_conf(&fabric);
+        let lists = conf.lines().filter_map(|line| line.split_once(" Nodes="));
+        let mut listed: Vec<String> =
+            lists.flat_map(|(_, list)| expand_host_list(list).unwrap()).collect();
+        listed.sort();
+        let mut hosts: Vec<&str> = fabric.hosts().iter().map(|host| &host.name[..]).collect();
+        hosts.sort_unstable();
+        assert_eq!(listed, hosts, "{}", fabric.name());
+    }
+}
