@@ -108,8 +108,8 @@ impl JobMonitor {
         self.add_job(JobOwner::Observed, document, source, now)
     }
 
-    /// Makes the jobs of schedulers those in `started`: new ones are announced, absent ones end. A job
-    /// that a process reports stays with the process.
+    /// Makes the jobs of schedulers those in `started`: new ones are announced, absent ones end. A
+    /// job that a process reports stays with the process.
     pub fn sync_scheduled_jobs(&mut self, started: Vec<JobDocument>, now: f64) -> Vec<Report> {
         let is_ended = |(name, job): &(&String, &MonitoredJob)| {
             job.owner == JobOwner::Scheduler && !started.iter().any(|other| other.id == **name)

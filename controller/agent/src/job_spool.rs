@@ -1,10 +1,10 @@
 //! A folder with a file for each job that a scheduler has started: `ID.json`, a job as in a jobs
 //! document.
 //!
-//! The prolog of a scheduler writes a file (`crux jobs slurm start`), its epilog removes it, and the
-//! agent announces what is there. The decision: files instead of messages, so that a job is known
-//! whoever is restarted meanwhile. The folder belongs on a file system that a reboot clears, such as
-//! `/run`. A file appears complete or not at all, because it is renamed into place.
+//! The prolog of a scheduler writes a file (`crux jobs slurm start`), its epilog removes it, and
+//! the agent announces what is there. The decision: files instead of messages, so that a job is
+//! known whoever is restarted meanwhile. The folder belongs on a file system that a reboot clears,
+//! such as `/run`. A file appears complete or not at all, because it is renamed into place.
 
 use std::fs;
 use std::io::{self, Read};

@@ -139,7 +139,8 @@ mod tests {
         let container = "cri-containerd-0f3a.scope";
         let paths = [
             format!(
-                "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{flat}.slice/{container}"
+                "0::/kubepods.slice/kubepods-burstable.slice/\
+                 kubepods-burstable-pod{flat}.slice/{container}"
             ),
             format!("0::/kubepods.slice/kubepods-pod{flat}.slice/{container}"),
             format!("12:pids:/kubepods/besteffort/pod{UID}/0f3a"),
@@ -204,7 +205,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_does_harm(text in "\\PC{0,200}", bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn no_text_does_harm(
+            text in "\\PC{0,200}",
+            bytes in prop::collection::vec(any::<u8>(), 0..300),
+        ) {
             let _any = parse_cgroup(&text);
             let _any = parse_cgroup(&format!("0::/kubepods/{text}"));
             let _any = parse_cgroup(&format!("0::/slurm/job_{text}"));

@@ -27,8 +27,8 @@ pub enum SourcePortFormula {
 }
 
 impl SourcePortFormula {
-    /// The formula of a kernel driver, by the name that sysfs has for it (`ice` is the driver of the
-    /// device behind `irdma`).
+    /// The formula of a kernel driver, by the name that sysfs has for it (`ice` is the driver of
+    /// the device behind `irdma`).
     pub fn of_driver(driver: &str) -> Option<Self> {
         match driver {
             "mlx5_core" | "irdma" | "ice" | "mana" | "ionic" => Some(Self::BothNumbers),

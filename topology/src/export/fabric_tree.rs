@@ -1,9 +1,9 @@
 //! The tree that a scheduler can use of a Clos: hosts in groups of leaves, those in pods.
 //!
-//! Leaves that have a host in common are one group: a host with a NIC on each of eight leaves (rails)
-//! is as near to every other host of these leaves. Groups that reach each other over spines are one
-//! pod; cores join the pods. Failed and drained parts count like all others, because a scheduler
-//! reads its topology seldom.
+//! Leaves that have a host in common are one group: a host with a NIC on each of eight leaves
+//! (rails) is as near to every other host of these leaves. Groups that reach each other over spines
+//! are one pod; cores join the pods. Failed and drained parts count like all others, because a
+//! scheduler reads its topology seldom.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::fabric::{Fabric, Tier};
 use crate::groups::DisjointSets;
 use crate::ids::{FabricNode, SwitchId};
 
-/// Hosts by nearness.
+/// Hosts of a fabric, by nearness.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FabricTree {
     /// Name of what joins all pods.

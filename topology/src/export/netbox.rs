@@ -6,7 +6,7 @@ use std::fmt::Write;
 use crate::fabric::{Fabric, LinkEndpoint, Tier};
 use crate::ids::FabricNode;
 
-/// Which table.
+/// Which table of an inventory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetboxTable {
     /// Hosts and switches; roles, a device type and a site must exist.

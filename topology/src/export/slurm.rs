@@ -1,5 +1,5 @@
-//! `topology.conf` of Slurm (plugin topology/tree), and `topology.yaml`, which Slurm 25.05 and later
-//! read instead.
+//! `topology.conf` of Slurm (plugin topology/tree), and `topology.yaml`, which Slurm 25.05 and
+//! later read instead.
 
 use std::fmt::Write;
 

@@ -76,7 +76,7 @@ impl TrafficAnalysis {
         }
     }
 
-    /// Adds an event.
+    /// Adds an event to the traffic of its communicator.
     pub fn apply_event(&mut self, event: &NcclEvent) {
         let communicator = match event {
             NcclEvent::Operation { communicator, .. } => Some(*communicator),

@@ -89,8 +89,8 @@ fn lag_by_kind(history: &[MeasuredOperation]) -> Option<usize> {
     scores.iter().find(|(_, score)| *score >= KIND_SHARE * best).map(|(lag, _)| *lag)
 }
 
-/// Leaves out operations that repeat neither `lag` earlier nor later, such as those of an evaluation
-/// now and then: counted, they would shorten the average iteration.
+/// Leaves out operations that repeat neither `lag` earlier nor later, such as those of an
+/// evaluation now and then: counted, they would shorten the average iteration.
 fn without_singular_operations(
     history: &[MeasuredOperation],
     lag: usize,

@@ -41,7 +41,7 @@ pub struct CommunicatorMessage {
     pub is_last: bool,
 }
 
-/// An average iteration.
+/// The average of the latest iterations.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct IterationMessage {
     /// How long it takes.

@@ -134,7 +134,7 @@ impl EventRecorder {
         self.since.elapsed().as_nanos() as u64
     }
 
-    /// Records an operation.
+    /// Records an operation that NCCL queues.
     pub fn start_operation(&self, started: &StartedOperation) -> EventHandle {
         let number = self.operations.fetch_add(1, Ordering::Relaxed);
         let StartedOperation { communicator, function, datatype, count, peer } = *started;

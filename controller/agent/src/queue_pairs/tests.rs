@@ -172,15 +172,17 @@ proptest! {
 
     /// Every queue pair of a dump is read, in order.
     #[test]
-    fn all_numbers_are_read(numbers in prop::collection::vec((0_u32..1 << 24, any::<bool>()), 0..40)) {
+    fn all_numbers_are_read(
+        numbers in prop::collection::vec((0_u32..1 << 24, any::<bool>()), 0..40),
+    ) {
         let entries: Vec<Vec<u8>> = numbers
             .iter()
             .map(|(number, connected)| entry(*number, connected.then_some(*number), Vec::new()))
             .collect();
         let mut found = DumpState::default();
         parse_queue_pairs(&dump_of(&entries), 7, &mut found).unwrap();
-        let read: Vec<(u32, bool)> =
-            found.items.iter().map(|pair| (pair.local_number, pair.remote_number.is_some())).collect();
+        let number = |pair: &QueuePair| (pair.local_number, pair.remote_number.is_some());
+        let read: Vec<(u32, bool)> = found.items.iter().map(number).collect();
         prop_assert_eq!(read, numbers);
     }
 }

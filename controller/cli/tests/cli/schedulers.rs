@@ -24,7 +24,8 @@ fn files() -> Files {
 
 /// The command lines of the page's shell blocks, up to a redirection.
 fn page_commands() -> Vec<&'static str> {
-    let blocks = PAGE.split("```").skip(1).step_by(2).filter_map(|block| block.strip_prefix("sh\n"));
+    let blocks = PAGE.split("```").skip(1).step_by(2);
+    let blocks = blocks.filter_map(|block| block.strip_prefix("sh\n"));
     let lines = blocks.flat_map(str::lines).filter(|line| line.starts_with("crux "));
     lines.map(|line| line.split(" > ").next().unwrap_or(line)).collect()
 }
@@ -56,7 +57,8 @@ fn an_agent_announces_what_a_prolog_records() {
     let slurm = |number: &'static str| [("SLURM_JOB_ID", number), ("SLURM_JOB_NODELIST", "h[1-2]")];
     let output = files.command(&start).envs(slurm("7")).output().unwrap();
     assert_eq!(printed(&output), "slurm-7 on 2 hosts\n");
-    let record: serde_json::Value = serde_json::from_str(&files.text("spool/slurm-7.json")).unwrap();
+    let record = files.text("spool/slurm-7.json");
+    let record: serde_json::Value = serde_json::from_str(&record).unwrap();
     assert_eq!(record["gpus"], serde_json::json!({ "h1": 8, "h2": 8 }));
     let other_host = files.command(&start).envs(slurm("8")).env("SLURMD_NODENAME", "h2").output();
     assert_eq!(printed(&other_host.unwrap()), "another host records this job\n");

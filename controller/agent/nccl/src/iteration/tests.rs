@@ -63,7 +63,7 @@ fn iterations_of_known_patterns_are_found() {
 
 /// 40 equal all-reduces of tensor parallelism, evenly spaced but for the optimizer's pause.
 #[test]
-fn many_equal_operations_are_told_apart_by_the_pause_between_iterations() {
+fn a_pause_separates_iterations_of_many_equal_operations() {
     let pattern: Vec<(u64, f64, u64)> =
         (0..40).map(|index| (1, 0.02 * f64::from(index), 10)).collect();
     let training = Training { pattern: &pattern, seconds: 1.0, jitter: 0.01, extra_every: 0 };

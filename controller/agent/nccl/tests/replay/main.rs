@@ -110,7 +110,8 @@ fn read_messages(stream: UnixStream) -> Vec<CommunicatorTraffic> {
     received
 }
 
-/// Not a test of its own: the process that [`replay`] starts. Without the variables it does nothing.
+/// Not a test of its own: the process that [`replay`] starts. Without the variables it does
+/// nothing.
 #[test]
 fn a_rank_plays_its_pattern() {
     let (Ok(pattern), Ok(version)) = (std::env::var(PATTERN), std::env::var(VERSION)) else {
