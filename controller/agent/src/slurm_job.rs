@@ -5,6 +5,8 @@
 //! user writes in the comment of the job: `crux.profile=NAME`, `crux.flop=NUMBER`,
 //! `crux.collective=KIND` and `crux.bytes=NUMBER`. Pure: variables are read by a function.
 
+use std::collections::BTreeSet;
+
 use planner::{CollectiveDocument, CollectiveKind, JobDocument};
 use serde::Deserialize;
 use serde::de::value::{Error as ValueError, StrDeserializer};
@@ -64,6 +66,18 @@ pub fn starting_slurm_job(
     };
     read_comment(&known("SLURM_JOB_COMMENT").unwrap_or_default(), &mut job)?;
     Ok(Some(job))
+}
+
+/// Those of the recorded jobs that Slurm does not list as running; `listed` has a number in each
+/// line, as `squeue --noheader --format=%A` prints. Jobs of other schedulers are left alone.
+pub fn vanished_slurm_jobs<'a>(
+    recorded: impl IntoIterator<Item = &'a str>,
+    listed: &str,
+) -> Vec<&'a str> {
+    let listed: BTreeSet<&str> = listed.lines().map(str::trim).collect();
+    let is_vanished =
+        |id: &&str| id.strip_prefix("slurm-").is_some_and(|number| !listed.contains(number));
+    recorded.into_iter().filter(is_vanished).collect()
 }
 
 /// GPUs of this host: a number, or the list of their indices (`0,1` or `0-3`).
@@ -159,6 +173,13 @@ mod tests {
         );
         let collective = job.collective.unwrap();
         assert_eq!((collective.kind, collective.bytes), (CollectiveKind::AllGather, Some(6e9)));
+    }
+
+    #[test]
+    fn records_of_jobs_that_slurm_does_not_list_have_vanished() {
+        let recorded = ["slurm-7", "slurm-8", "gpt", "slurm-70"];
+        assert_eq!(vanished_slurm_jobs(recorded, " 8\n70\n"), ["slurm-7"]);
+        assert_eq!(vanished_slurm_jobs(recorded, ""), ["slurm-7", "slurm-8", "slurm-70"]);
     }
 
     #[test]

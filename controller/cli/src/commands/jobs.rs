@@ -4,6 +4,7 @@
 //! agent or a controller restarts.
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use agent::job_spool::JobSpool;
 use agent::slurm_job;
@@ -11,6 +12,9 @@ use clap::Subcommand;
 
 use super::status::{self, StatusArgs};
 use command_io::{CommandError, output};
+
+/// States in which a job has its hosts.
+const RUNNING_STATES: &str = "--states=CONFIGURING,RUNNING,SUSPENDED,STOPPED,RESIZING";
 
 /// List the jobs of a running controller, or record what a scheduler starts and ends.
 #[derive(clap::Args)]
@@ -34,6 +38,7 @@ pub(crate) enum JobsCommand {
 pub(crate) enum SlurmCommand {
     Start(SlurmStartArgs),
     End(SlurmEndArgs),
+    Sync(SlurmSyncArgs),
 }
 
 /// Record the job that is starting, for an agent to announce (crux agent --spool).
@@ -64,6 +69,20 @@ pub(crate) struct SlurmEndArgs {
     spool: SpoolArg,
 }
 
+/// Remove records of jobs that no longer run, according to squeue.
+///
+/// A slurmctld that crashes in an epilog does not run it again. Call this after every start of
+/// slurmctld, or from a timer.
+#[derive(clap::Args)]
+#[command(after_help = "Example:  crux jobs slurm sync")]
+pub(crate) struct SlurmSyncArgs {
+    #[command(flatten)]
+    spool: SpoolArg,
+    /// The program that lists jobs
+    #[arg(long, value_name = "PROGRAM", default_value = "squeue")]
+    squeue: PathBuf,
+}
+
 #[derive(clap::Args)]
 struct SpoolArg {
     /// Folder of the records
@@ -76,6 +95,7 @@ pub(crate) fn run_jobs(args: &JobsArgs) -> Result<(), CommandError> {
         None => status::print_jobs(&args.status),
         Some(JobsCommand::Slurm(SlurmCommand::Start(args))) => start_slurm_job(args),
         Some(JobsCommand::Slurm(SlurmCommand::End(args))) => end_slurm_job(args),
+        Some(JobsCommand::Slurm(SlurmCommand::Sync(args))) => sync_slurm_jobs(args),
     }
 }
 
@@ -103,6 +123,29 @@ fn end_slurm_job(args: &SlurmEndArgs) -> Result<(), CommandError> {
         true => output::print_line(format_args!("{id} has ended")),
         false => output::print_line(format_args!("{id} was not recorded here")),
     }
+}
+
+fn sync_slurm_jobs(args: &SlurmSyncArgs) -> Result<(), CommandError> {
+    let failed = |problem: &dyn std::fmt::Display| {
+        CommandError::Failed(format!("{}: {problem}", args.squeue.display()))
+    };
+    // Read before Slurm is asked: a job that starts in between is not taken for a vanished one.
+    let spool = JobSpool::new(&args.spool.spool);
+    let spooled = spool.read_jobs().map_err(CommandError::failed)?;
+    let output = Command::new(&args.squeue)
+        .args(["--noheader", "--format=%A", RUNNING_STATES])
+        .output()
+        .map_err(|error| failed(&error))?;
+    if !output.status.success() {
+        return Err(failed(&String::from_utf8_lossy(&output.stderr).trim()));
+    }
+    let listed = String::from_utf8_lossy(&output.stdout);
+    let recorded = spooled.jobs.iter().map(|job| job.id.as_str());
+    for id in slurm_job::vanished_slurm_jobs(recorded, &listed) {
+        spool.remove_job(id).map_err(CommandError::failed)?;
+        output::print_line(format_args!("{id} does not run any more"))?;
+    }
+    Ok(())
 }
 
 fn variable(name: &str) -> Option<String> {

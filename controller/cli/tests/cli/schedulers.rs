@@ -41,9 +41,13 @@ fn the_commands_of_the_page_do_what_it_says() {
         if line.starts_with("crux jobs slurm") {
             command.args(["--spool", "spool"]);
         }
+        if line.ends_with("sync") {
+            command.args(["--squeue", "true"]);
+        }
         let slurm = [("SLURM_JOB_ID", "7"), ("SLURM_JOB_NODELIST", "h[1-2]")];
         let output = command.envs(slurm).output().unwrap();
-        assert!(!printed(&output).trim().is_empty(), "{line}");
+        let is_silent = printed(&output).trim().is_empty();
+        assert_eq!(is_silent, line.ends_with("sync"), "{line}");
     }
     for line in NOT_RUN {
         assert!(commands.contains(&line), "{line} is no longer in the page");
@@ -67,6 +71,14 @@ fn an_agent_announces_what_a_prolog_records() {
     assert_eq!(printed(&output), "slurm-7 has ended\n");
     assert!(!files.path("spool/slurm-7.json").exists());
     refused(&files.crux(&start), &["SLURM_JOB_ID"]);
+    printed(&files.command(&start).envs(slurm("9")).output().unwrap());
+    // A slurmctld that does not answer ends no job.
+    let sync = |squeue: &str| {
+        files.crux(&["jobs", "slurm", "sync", "--spool", "spool", "--squeue", squeue])
+    };
+    assert_eq!(sync("false").status.code(), Some(1));
+    assert!(files.path("spool/slurm-9.json").exists());
+    assert_eq!(printed(&sync("true")), "slurm-9 does not run any more\n");
 }
 
 #[test]
