@@ -1,9 +1,9 @@
 """Channels to Crux: the Unix socket of an agent (lines of JSON) or a controller (gRPC)."""
 
 import json
+import logging
 import os
 import pathlib
-import logging
 import queue
 import secrets
 import socket
