@@ -440,8 +440,25 @@ impl State {
                 && had.returning == self.returning.part_set()
                 && had.generation > self.spent
         });
-        let rollout = (!is_same).then(|| self.roll_out(&result.plan, &result.report));
+        let report = self.complete_report(result);
+        let rollout = (!is_same).then(|| self.roll_out(&result.plan, &report));
+        if let (true, Some(had)) = (is_same, &mut self.rollout) {
+            // What was compared is no decision, but the next plan and explanations need it.
+            (had.plan, had.report) = (Arc::clone(&result.plan), report);
+        }
         Effects { rollout, findings, ..Effects::default() }
+    }
+
+    /// The report of a plan, with what was compared earlier for regions that the plan keeps.
+    fn complete_report(&self, result: &PlanResult) -> Arc<PlanReport> {
+        let Some(had) = self.rollout.as_ref().filter(|_| !result.plan.compared_inputs.0.is_empty())
+        else {
+            return Arc::clone(&result.report);
+        };
+        let mut report = Arc::clone(&result.report);
+        let comparison = &mut Arc::make_mut(&mut report).comparison;
+        comparison.keep_earlier(&result.plan, &had.plan, &had.report.comparison);
+        report
     }
 
     /// Puts a plan in force on the present fabric, under the next generation.

@@ -10,7 +10,6 @@
 //! A region (jobs that could share links) is decided separately from others, and on given paths
 //! each contention group gets the levels that suit it, so that one group's best levels do not cost
 //! another.
-
 //!
 //! The value is the same wherever it is used: [`evaluate_decisions`] for reports, and the choice.
 
@@ -22,7 +21,7 @@ mod origins;
 mod region_evaluation;
 
 pub use self::choice::{CandidateOutcome, PlanComparison, RegionComparison};
-pub(crate) use self::choice::{ComparisonInputs, adopt_best, keep_in_force};
+pub(crate) use self::choice::{adopt_best, keep_in_force};
 pub use self::group_values::PlanValue;
 pub(crate) use self::group_values::evaluate_decisions;
 pub use self::origins::{LevelOrigin, PathOrigin};

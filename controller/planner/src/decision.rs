@@ -7,8 +7,8 @@
 
 use topology::LinkPath;
 
-use crate::candidates::{self, ComparisonInputs, PlanComparison};
-use crate::input_digest::{self, ComparedInputs};
+use crate::candidates::{self, PlanComparison};
+use crate::input_digest::{ComparedInputs, SharedInputs};
 use crate::job_ranking::JobRanking;
 use crate::levels::LevelScope;
 use crate::plan::{PhaseResults, Plan};
@@ -28,8 +28,6 @@ pub enum PlanDepth {
     /// Candidates are compared, as the policy's budget allows.
     #[default]
     Full,
-    /// They were compared for these inputs already: the plan in force is kept.
-    Compared,
 }
 
 /// Input of a plan, apart from paths.
@@ -39,6 +37,14 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) previous: &'a PreviousPlan<'a>,
     pub(crate) corrections: &'a CorrectionCache,
     pub(crate) depth: PlanDepth,
+}
+
+/// Jobs that are decided together by comparison, ascending.
+#[derive(Clone, Debug)]
+pub(crate) struct PlanRegion {
+    pub(crate) jobs: Vec<usize>,
+    /// Digest of everything that the decisions depend on.
+    pub(crate) digest: u64,
 }
 
 /// A plan with the ranking of its jobs.
@@ -52,45 +58,22 @@ pub(crate) struct DecidedPlan {
 }
 
 impl PlanContext<'_> {
-    /// The context in which the plan in force is kept if it was compared for these very inputs.
-    pub(crate) fn unless_compared(self, in_force: Option<&Plan>) -> Self {
-        let compared = in_force.and_then(|plan| plan.compared_inputs.0);
-        match self.depth {
-            PlanDepth::Full if compared.is_some() && compared == Some(self.digest()) => {
-                Self { depth: PlanDepth::Compared, ..self }
-            }
-            _ => self,
-        }
-    }
-
-    fn digest(&self) -> u64 {
-        let jobs = self.traffic.jobs.iter().copied();
-        input_digest::digest_inputs(self.traffic.fabric, jobs, self.policy)
-    }
-
     /// The plan on `paths`, by flow; its generation is for [`Plan::succeeding`].
     pub(crate) fn decide_plan(&self, paths: Vec<LinkPath>) -> DecidedPlan {
-        let Self { traffic, policy, previous, corrections, depth } = *self;
+        let Self { traffic, policy, previous, corrections, .. } = *self;
         // Crux §4.2 and §4.3: the corrected intensity on those paths is the priority; then few
         // levels for many priorities, separated where it matters most.
         let mut ranking = JobRanking::new(traffic, &paths, policy, corrections);
-        let regions = search::comparable_regions(traffic, policy);
-        let compared = regions.concat();
+        let regions = self.comparable_regions();
+        let compared: Vec<usize> =
+            regions.iter().flat_map(|region| &region.jobs).copied().collect();
         let scope = LevelScope { compared: &compared, ..LevelScope::ALL };
         let levels = ranking.assign_levels(traffic, policy, previous, scope);
 
         // Beyond the paper: the fluid model evaluates paths and levels where jobs share links, and
         // nothing is adopted that it finds worse than an alternative.
         let mut found = SearchResult::new(paths, levels);
-        let inputs = ComparisonInputs {
-            context: self,
-            regions: &regions,
-            events_per_job: search::budget_per_job(traffic, policy),
-        };
-        let comparison = match depth {
-            PlanDepth::Full => candidates::adopt_best(inputs, &mut found),
-            PlanDepth::Quick | PlanDepth::Compared => candidates::keep_in_force(inputs, &mut found),
-        };
+        let comparison = self.decide_regions(&regions, &mut found);
         let is_compared = !found.searched.is_empty();
         // Demands depend on the paths, so other paths ask for a new ranking.
         if is_compared {
@@ -110,10 +93,40 @@ impl PlanContext<'_> {
             rules: policy.planned_rules(traffic.fabric, &traffic.jobs),
         };
         let mut plan = decisions.build_plan(&pinned, policy.levels);
-        if depth != PlanDepth::Quick && !regions.is_empty() {
-            plan.compared_inputs = ComparedInputs(Some(self.digest()));
-        }
+        plan.compared_inputs = ComparedInputs(comparison.digests().collect());
         DecidedPlan { plan, ranking, comparison, is_compared }
+    }
+
+    /// The regions in which candidates are compared.
+    fn comparable_regions(&self) -> Vec<PlanRegion> {
+        let Self { traffic, policy, .. } = *self;
+        let regions = search::comparable_regions(traffic, policy);
+        if regions.is_empty() {
+            return Vec::new();
+        }
+        let shared = SharedInputs::new(traffic.fabric, policy);
+        let with_digest = |jobs: Vec<usize>| {
+            let digest = shared.digest_region(jobs.iter().map(|job| traffic.jobs[*job]));
+            PlanRegion { jobs, digest }
+        };
+        regions.into_iter().map(with_digest).collect()
+    }
+
+    /// Decides all `regions` and says what was compared: those that were compared for these very
+    /// inputs stay as they are.
+    fn decide_regions(&self, regions: &[PlanRegion], found: &mut SearchResult) -> PlanComparison {
+        let (compared, open): (Vec<&PlanRegion>, Vec<&PlanRegion>) =
+            regions.iter().partition(|region| self.previous.was_compared(region.digest));
+        candidates::keep_in_force(self, &compared, found);
+        let mut comparison = match self.depth {
+            PlanDepth::Full => candidates::adopt_best(self, &open, found),
+            PlanDepth::Quick => {
+                candidates::keep_in_force(self, &open, found);
+                PlanComparison { is_provisional: !open.is_empty(), ..PlanComparison::default() }
+            }
+        };
+        comparison.compared = compared.into_iter().map(|region| region.digest).collect();
+        comparison
     }
 
     /// `levels` by job, each the nearest that the policy lets its job have.

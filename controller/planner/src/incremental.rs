@@ -70,7 +70,6 @@ impl IncrementalPlanner {
             corrections: &corrections,
             depth: PlanDepth::Full,
         };
-        let context = context.unless_compared(previous);
         let decided = context.decide_plan(assignment.paths_of(0..traffic.jobs.len()));
         let members = traffic.jobs.iter().zip(&traffic.routes).enumerate();
         let jobs = members.map(|(job_slot, (job, routes))| {
@@ -159,11 +158,11 @@ impl IncrementalPlanner {
             corrections: &self.corrections,
             depth: PlanDepth::Full,
         };
-        let context = context.unless_compared(Some(&self.plan));
         let decided = context.decide_plan(self.assignment.paths_of(job_slots));
         let plan = decided.plan.succeeding(Some(&self.plan));
+        let earlier = std::mem::replace(&mut self.comparison, decided.comparison);
+        self.comparison.keep_earlier(&plan, &self.plan, &earlier);
         self.previous = Some(std::mem::replace(&mut self.plan, plan));
-        self.comparison = decided.comparison;
         self.adopt_plan(decided.is_compared);
     }
 

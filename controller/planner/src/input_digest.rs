@@ -1,10 +1,11 @@
-//! A digest of everything that a plan is computed from, so that a plan which was compared with its
-//! alternatives for these very inputs is not compared again.
+//! Digests of everything that the decisions on a region are computed from, so that a region which
+//! was compared with its alternatives for these very inputs is not compared again.
 //!
 //! A comparison from the plan in force may find what one from scratch did not: other paths to
 //! improve and other levels to climb from. Planning again from a plan's own result must change
-//! nothing all the same.
+//! nothing all the same, and an event must cost only the regions that it touches.
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use topology::Fabric;
@@ -12,10 +13,10 @@ use topology::Fabric;
 use crate::input::Job;
 use crate::policy::Policy;
 
-/// The inputs for which a plan was compared with its alternatives; no decision, and so equal to any
-/// other.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ComparedInputs(pub Option<u64>);
+/// Digests of the regions whose decisions were compared with their alternatives; no decision, and
+/// so equal to any other.
+#[derive(Clone, Debug, Default)]
+pub struct ComparedInputs(pub BTreeSet<u64>);
 
 impl PartialEq for ComparedInputs {
     fn eq(&self, _: &Self) -> bool {
@@ -23,19 +24,24 @@ impl PartialEq for ComparedInputs {
     }
 }
 
-/// The digest of inputs; equal inputs have equal digests in every run.
-pub(crate) fn digest_inputs<'a>(
-    fabric: &Fabric,
-    jobs: impl Iterator<Item = &'a Job>,
-    policy: &Policy,
-) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    hash_fabric(fabric, &mut hasher);
-    format!("{policy:?}").hash(&mut hasher);
-    let mut jobs: Vec<&Job> = jobs.collect();
-    jobs.sort_by(|a, b| a.id.cmp(&b.id));
-    jobs.into_iter().for_each(|job| hash_job(job, &mut hasher));
-    hasher.finish()
+/// What all regions of a plan have in common.
+pub(crate) struct SharedInputs(DefaultHasher);
+
+impl SharedInputs {
+    pub(crate) fn new(fabric: &Fabric, policy: &Policy) -> Self {
+        let mut hasher = DefaultHasher::new();
+        hash_fabric(fabric, &mut hasher);
+        format!("{policy:?}").hash(&mut hasher);
+        Self(hasher)
+    }
+
+    /// The digest of the inputs of a region with these jobs; equal inputs have equal digests in
+    /// every run.
+    pub(crate) fn digest_region<'a>(&self, jobs: impl Iterator<Item = &'a Job>) -> u64 {
+        let mut hasher = self.0.clone();
+        jobs.for_each(|job| hash_job(job, &mut hasher));
+        hasher.finish()
+    }
 }
 
 fn hash_fabric(fabric: &Fabric, hasher: &mut DefaultHasher) {

@@ -97,7 +97,6 @@ pub fn plan_to_depth(
         corrections: &CorrectionCache::default(),
         depth,
     };
-    let context = context.unless_compared(previous);
     let decided = context.decide_plan(assignment.paths_of(0..traffic.jobs.len()));
     let plan = decided.plan.succeeding(previous);
     let report = context.build_report(&plan, &decided.ranking, decided.comparison);

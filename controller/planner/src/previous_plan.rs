@@ -4,11 +4,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use topology::{LinkId, LinkPath, NicId};
+use topology::{LinkPath, NicId};
 
 use crate::input::{Flow, Job};
+use crate::input_digest::ComparedInputs;
 use crate::plan::{Plan, PlannedFlow, PlannedJob};
-use crate::traffic::{IndexedTraffic, RoutableFlow};
+use crate::traffic::IndexedTraffic;
 
 /// The previous plan by the ordinals of the present jobs.
 #[derive(Debug)]
@@ -16,17 +17,22 @@ pub(crate) struct PreviousPlan<'a> {
     jobs: Vec<Option<&'a PlannedJob>>,
     /// Flows of each job, in the order of the plan.
     flows: Vec<Vec<&'a PlannedFlow>>,
+    compared: Option<&'a ComparedInputs>,
 }
 
 impl<'a> PreviousPlan<'a> {
     /// The decisions of `plan`, if there is one, on the jobs of `traffic`.
     pub(crate) fn new(traffic: &IndexedTraffic<'_>, plan: Option<&'a Plan>) -> Self {
         let jobs = &traffic.jobs;
-        let mut previous =
-            Self { jobs: vec![None; jobs.len()], flows: vec![Vec::new(); jobs.len()] };
+        let mut previous = Self {
+            jobs: vec![None; jobs.len()],
+            flows: vec![Vec::new(); jobs.len()],
+            compared: None,
+        };
         let Some(plan) = plan else {
             return previous;
         };
+        previous.compared = Some(&plan.compared_inputs);
         let ordinals: Vec<Option<usize>> = plan
             .jobs
             .iter()
@@ -69,12 +75,9 @@ impl<'a> PreviousPlan<'a> {
         })
     }
 
-    /// The previous path of one flow; none for a new flow and for one without a path.
-    pub(crate) fn flow_path(&self, flow: &RoutableFlow<'_>) -> Option<&'a [LinkId]> {
-        let wanted = flow_key(flow.flow);
-        let mut previous = self.flows[flow.job].iter().copied();
-        let found = previous.rfind(|planned| planned_flow_key(planned) == wanted)?;
-        (!found.links.is_empty()).then_some(&found.links[..])
+    /// Whether a region with inputs of this digest was compared for the previous plan.
+    pub(crate) fn was_compared(&self, digest: u64) -> bool {
+        self.compared.is_some_and(|compared| compared.0.contains(&digest))
     }
 
     /// The previous level of a job.

@@ -25,8 +25,9 @@ use contention_group::ContentionGroup;
 use evaluation::{EvaluationPrecision, PositionEvaluator};
 use hill_climb::{ClimbFreedom, ClimbResult, ValuedPosition, climb_position};
 pub(crate) use refinement::{
-    SearchResult, budget_per_job, comparable_regions, refine_plan, search_levels,
+    SearchResult, budget_per_job, comparable_regions, search_levels, search_region,
 };
+pub(crate) use regions::find_regions;
 use search_space::{SearchPosition, SearchSpace};
 use value_estimate::ValueEstimate;
 
@@ -80,11 +81,6 @@ struct RegionSearch<'a> {
 impl<'a> RegionSearch<'a> {
     fn new(space: &'a SearchSpace<'a>, budget: u64) -> Self {
         Self { space, estimate: ValueEstimate::new(space), budget }
-    }
-
-    /// No position exceeds this, except for noise of the evaluation: all jobs as if alone.
-    fn value_bound(&self) -> f64 {
-        self.estimate.upper_bound() * (1.0 - LEAST_GAIN)
     }
 
     fn budget_parts(&self, parts: u64) -> u64 {

@@ -86,9 +86,9 @@ pub(crate) struct PlanRecord {
     flows: Vec<PlannedFlowRecord>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     rules: Vec<PlannedRuleRecord>,
-    /// Digest of the inputs for which it was compared with its alternatives.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    compared_inputs: Option<u64>,
+    /// Digests of the regions that were compared with their alternatives.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    compared_regions: Vec<u64>,
 }
 
 /// Decisions on one job: its name, number, rank and level, and the bits of intensity, seconds at
@@ -165,7 +165,7 @@ impl PlanRecord {
             jobs: plan.jobs.iter().map(PlannedJobRecord::new).collect(),
             flows: plan.flows.iter().map(PlannedFlowRecord::new).collect(),
             rules: plan.rules.iter().map(PlannedRuleRecord::new).collect(),
-            compared_inputs: plan.compared_inputs.0,
+            compared_regions: plan.compared_inputs.0.iter().copied().collect(),
         }
     }
 
@@ -176,7 +176,7 @@ impl PlanRecord {
             jobs: self.jobs.iter().map(PlannedJobRecord::to_job).collect(),
             flows: self.flows.iter().map(PlannedFlowRecord::to_flow).collect::<Result<_, _>>()?,
             rules: self.rules.iter().map(PlannedRuleRecord::to_rule).collect(),
-            compared_inputs: ComparedInputs(self.compared_inputs),
+            compared_inputs: ComparedInputs(self.compared_regions.iter().copied().collect()),
         })
     }
 }

@@ -1,5 +1,6 @@
 //! The choice between candidates, region by region.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use topology::LinkPath;
@@ -7,12 +8,20 @@ use topology::LinkPath;
 use super::group_values::GroupEvaluator;
 use super::origins::{self, CandidateBuilder, CandidatePaths, LevelOrigin, PathOrigin};
 use super::region_evaluation::{EcmpExpectation, RegionEvaluation, ValuedCandidate};
-use crate::decision::{PlanContext, PlanDepth};
+use crate::decision::{PlanContext, PlanRegion};
+use crate::plan::Plan;
 use crate::search::SearchResult;
+
+/// Parts of the budget of a region: the largest search gets this part, all searches twice as much,
+/// and climbs the rest.
+const SEARCH_PART: u64 = 4;
+const CLIMB_PART: u64 = 2;
 
 /// Candidates of one region and what each was worth.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RegionComparison {
+    /// Digest of what the decisions depend on.
+    pub digest: u64,
     /// Positions in [`Plan::jobs`](crate::Plan::jobs) of the jobs that were decided together.
     pub jobs: Vec<usize>,
     /// What was compared, the adopted one first.
@@ -39,65 +48,76 @@ pub struct CandidateOutcome {
 /// What was compared for a plan.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlanComparison {
-    /// Regions with several jobs.
+    /// Regions with several jobs, whose candidates were compared.
     pub regions: Vec<RegionComparison>,
-    /// Whether there are such regions and nothing was compared yet: a plan of full depth may be
-    /// better.
+    /// Digests of the regions that were compared for an earlier plan, with the same inputs.
+    pub compared: Vec<u64>,
+    /// Whether there are regions that were not compared yet: a plan of full depth may be better.
     pub is_provisional: bool,
 }
 
-/// What a comparison needs.
-#[derive(Clone, Copy)]
-pub(crate) struct ComparisonInputs<'a> {
-    pub(crate) context: &'a PlanContext<'a>,
-    /// Regions to decide; their jobs ascend.
-    pub(crate) regions: &'a [Vec<usize>],
-    /// Events of the fluid model for each job.
-    pub(crate) events_per_job: u64,
+impl PlanComparison {
+    /// Of all regions that were compared, now or earlier.
+    pub(crate) fn digests(&self) -> impl Iterator<Item = u64> + '_ {
+        self.compared.iter().copied().chain(self.regions.iter().map(|region| region.digest))
+    }
+
+    /// Adds what was compared for regions of an earlier plan that `plan` keeps as they were.
+    pub fn keep_earlier(&mut self, plan: &Plan, earlier_plan: &Plan, earlier: &Self) {
+        let new: BTreeSet<u64> = self.regions.iter().map(|region| region.digest).collect();
+        let kept = earlier.regions.iter().filter(|region| {
+            plan.compared_inputs.0.contains(&region.digest) && !new.contains(&region.digest)
+        });
+        self.regions.extend(kept.filter_map(|region| {
+            let ids = region.jobs.iter().map(|job| &earlier_plan.jobs[*job].id);
+            let jobs = ids.map(|id| plan.job(id).map(|(position, _)| position));
+            Some(RegionComparison { jobs: jobs.collect::<Option<_>>()?, ..region.clone() })
+        }));
+    }
 }
 
-/// Puts the best candidate of each region into `decided`, which has the decisions of path selection
-/// and ranking, and says what was compared.
+/// Puts the best candidate of each of the `regions` into `decided`, which has the decisions of path
+/// selection and ranking, and says what was compared.
 pub(crate) fn adopt_best(
-    inputs: ComparisonInputs<'_>,
+    context: &PlanContext<'_>,
+    regions: &[&PlanRegion],
     decided: &mut SearchResult,
 ) -> PlanComparison {
-    let ComparisonInputs { context, regions, events_per_job } = inputs;
-    let compared = regions.concat();
+    let compared: Vec<usize> = regions.iter().flat_map(|region| &region.jobs).copied().collect();
     let unsearched = decided.clone();
     let mut candidates = CandidateBuilder::new(context, &compared, &unsearched);
     let mut comparison = PlanComparison::default();
     for region in regions {
-        let mut evaluator =
-            GroupEvaluator::new(context.traffic, context.policy, region, events_per_job);
+        let mut evaluator = GroupEvaluator::new(context.traffic, context.policy, &region.jobs);
         let evaluation = RegionEvaluation::new(context, region, &mut evaluator);
-        decided.mark_searched(context.traffic, context.policy, region);
+        decided.mark_searched(context.traffic, context.policy, &region.jobs);
         let Some(found) = decide_region(evaluation, &mut candidates) else {
             continue;
         };
         let ValuedCandidate { levels, .. } = &found.adopted;
         let levels = levels.iter().copied();
-        decided.adopt_decisions(context.traffic, region, levels, found.adopted.paths());
+        decided.adopt_decisions(context.traffic, &region.jobs, levels, found.adopted.paths());
         comparison.regions.push(found.comparison);
     }
     comparison
 }
 
-/// Puts the plan in force into `decided`, for all regions and as far as it goes.
+/// Puts the plan in force into `decided`, for all `regions` and as far as it goes.
 pub(crate) fn keep_in_force(
-    inputs: ComparisonInputs<'_>,
+    context: &PlanContext<'_>,
+    regions: &[&PlanRegion],
     decided: &mut SearchResult,
-) -> PlanComparison {
-    let ComparisonInputs { context, regions, .. } = inputs;
+) {
+    if regions.is_empty() {
+        return;
+    }
     if let Some((paths, levels)) = origins::decisions_in_force(context, decided) {
-        for region in regions {
-            let levels = region.iter().map(|job| levels[*job]);
-            decided.adopt_decisions(context.traffic, region, levels, &paths);
-            decided.mark_searched(context.traffic, context.policy, region);
+        for PlanRegion { jobs, .. } in regions {
+            let levels = jobs.iter().map(|job| levels[*job]);
+            decided.adopt_decisions(context.traffic, jobs, levels, &paths);
+            decided.mark_searched(context.traffic, context.policy, jobs);
         }
     }
-    let is_provisional = context.depth == PlanDepth::Quick && !regions.is_empty();
-    PlanComparison { regions: Vec::new(), is_provisional }
 }
 
 /// The result of a region.
@@ -106,23 +126,26 @@ struct RegionDecision {
     comparison: RegionComparison,
 }
 
-/// The best candidate for a region; none if the budget does not suffice for the first.
+/// The best candidate for a region; none if the model rejects a job.
 fn decide_region(
     mut evaluation: RegionEvaluation<'_, '_>,
     candidates: &mut CandidateBuilder<'_>,
 ) -> Option<RegionDecision> {
-    let mut present = candidates.present().to_vec();
-    let mut valued = evaluation.value_candidates(&present);
+    let budget = evaluation.event_budget();
+    let mut valued = evaluation.value_candidates(candidates.present());
     let mut ecmp = None;
     if !valued.is_empty() && !valued.iter().any(|next| evaluation.is_optimal(next)) {
-        let searched = candidates.search_region(evaluation.region());
-        valued.extend(evaluation.value_candidates(searched.as_slice()));
-        present.extend(searched);
-        ecmp = compare_with_ecmp(&mut evaluation, candidates, &present, &mut valued);
+        let searched = candidates.search_region(&evaluation.region().jobs, budget / SEARCH_PART);
+        valued.extend(evaluation.value_candidates(&searched));
+        let unbounded = valued;
+        ecmp = evaluation.expect_ecmp(candidates.hashed());
+        valued = value_under_floor(&mut evaluation, candidates, &searched, ecmp);
+        climb_best(&mut evaluation, &unbounded, budget / CLIMB_PART, &mut valued);
     }
     let adopted = choose_adopted(&evaluation, &valued)?.clone();
     let comparison = RegionComparison {
-        jobs: evaluation.region().to_vec(),
+        digest: evaluation.region().digest,
+        jobs: evaluation.region().jobs.clone(),
         candidates: list_outcomes(&evaluation, &adopted, &valued),
         ecmp_utilization: ecmp.map(|expected| evaluation.utilization(expected.mean_value)),
         slowdown_limit: evaluation.objective().slowdown_limit(),
@@ -130,44 +153,59 @@ fn decide_region(
     Some(RegionDecision { adopted, comparison })
 }
 
-/// Values the `present` candidates again, and those drawn by hash, under the floor that ECMP sets;
-/// `valued` are their values without it. None if the budget does not suffice for ECMP.
-fn compare_with_ecmp(
+/// Values all candidates, those drawn by hash among them, under the floor that ECMP sets: other
+/// levels may be better than without it.
+fn value_under_floor(
     evaluation: &mut RegionEvaluation<'_, '_>,
     candidates: &mut CandidateBuilder<'_>,
-    present: &[Rc<CandidatePaths>],
-    valued: &mut Vec<ValuedCandidate>,
-) -> Option<EcmpExpectation> {
-    let expected = evaluation.expect_ecmp(candidates.hashed())?;
-    evaluation.set_floor(&expected);
-    let drawn = candidates.best_draw(expected.best_draw);
-    let all: Vec<_> = present.iter().cloned().chain(drawn).collect();
-    // Under the floor, other levels may be better.
-    let unbounded = std::mem::replace(valued, evaluation.value_candidates(&all));
-    let climbed = climb_best(evaluation, unbounded, valued);
-    valued.extend(climbed);
-    Some(expected)
+    searched: &[Rc<CandidatePaths>],
+    ecmp: Option<EcmpExpectation>,
+) -> Vec<ValuedCandidate> {
+    let mut all = candidates.present().to_vec();
+    if let Some(ecmp) = ecmp {
+        evaluation.set_floor(&ecmp);
+        all.extend(candidates.best_draw(ecmp.best_draw));
+    }
+    all.extend_from_slice(searched);
+    evaluation.value_candidates(&all)
 }
 
-/// Candidates with better levels: from the best one, and from the best without the floor on each
-/// paths, for between both may lie what no ranking has. The plan in force is left as it is, so that
-/// planning again from its own result changes nothing.
+/// Adds candidates with better levels, as far as the budget of `events` goes: from the best one,
+/// and from the best without the floor on each paths, for between both may lie what no ranking has.
+///
+/// What does not depend on the budget comes before the results of the search, and of these the
+/// cheapest first, so that a larger budget goes on where a smaller one ends. The plan in force is
+/// left as it is, so that planning again from its own result changes nothing.
 fn climb_best(
     evaluation: &mut RegionEvaluation<'_, '_>,
-    unbounded: Vec<ValuedCandidate>,
-    valued: &[ValuedCandidate],
-) -> Vec<ValuedCandidate> {
+    unbounded: &[ValuedCandidate],
+    events: u64,
+    valued: &mut Vec<ValuedCandidate>,
+) {
     let objective = evaluation.objective();
-    let new = valued.iter().filter(|next| next.origin() != PathOrigin::InForce);
-    let best = new.reduce(|best, next| match objective.is_better(next.value, best.value, 0.0) {
+    let limit = evaluation.event_cost() + events;
+    let of_origin = |is_searched: bool| {
+        move |next: &&ValuedCandidate| match next.origin() {
+            PathOrigin::InForce => false,
+            PathOrigin::Searched => is_searched,
+            _ => !is_searched,
+        }
+    };
+    let starving = |next: &&ValuedCandidate| objective.misses_floor(next.value);
+    let plain = valued.iter().filter(of_origin(false));
+    let best = plain.reduce(|best, next| match objective.is_better(next.value, best.value, 0.0) {
         true => next,
         false => best,
     });
-    let starving = unbounded
-        .into_iter()
-        .filter(|next| next.origin() != PathOrigin::InForce && objective.misses_floor(next.value));
-    let starts = best.cloned().into_iter().chain(starving);
-    starts.map(|start| evaluation.climb_candidate(start)).collect()
+    let mut starts: Vec<ValuedCandidate> = best.into_iter().cloned().collect();
+    starts.extend(unbounded.iter().filter(of_origin(false)).filter(starving).cloned());
+    starts.extend(valued.iter().filter(of_origin(true)).cloned());
+    starts.extend(unbounded.iter().filter(of_origin(true)).filter(starving).cloned());
+    for start in starts {
+        if evaluation.event_cost() < limit {
+            valued.push(evaluation.climb_candidate(&start, limit));
+        }
+    }
 }
 
 /// The candidate to adopt: the best one, but the plan in force unless the best gains the price of

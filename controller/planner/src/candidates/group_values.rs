@@ -2,29 +2,39 @@
 //!
 //! Start times of jobs are unknown, and contention depends on them: a group is simulated from
 //! several starts, the first of which is that of reports (all at once), and the mean counts. Values
-//! are comparable between all candidates of a plan because the simulated time of a group depends
-//! only on its jobs.
+//! are comparable between all candidates, budgets and reports because the simulated time depends
+//! only on the jobs of the region.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use topology::LinkPath;
+use topology::{LinkId, LinkPath};
 
 use crate::input::Job;
 use crate::policy::Policy;
 use crate::search::contention_group::{ContentionGroup, LinkService, RoutedJob, contention_groups};
+use crate::search::find_regions;
 use crate::search::group_run::{GroupRun, MeasureWindow, compute_share, spread_starts};
 use crate::traffic::IndexedTraffic;
 
 /// Starts from which a group is simulated.
 const SAMPLES: u32 = 4;
 
-/// Simulations that the budget of a region should suffice for: candidates by starts.
-const SIMULATIONS: u64 = 48;
+/// Iterations of the slowest job that are simulated at most and at least,
+const MAX_ITERATIONS: f64 = 20.0;
+const MIN_ITERATIONS: f64 = 4.0;
 
-/// Iterations of the slowest job before anything counts, and in all.
-const SETTLING_ITERATIONS: f64 = 4.0;
-const ITERATIONS: f64 = 20.0;
+/// and between them as many as cost so many events, by estimate, for all jobs of a region.
+const SIMULATION_COST: f64 = 24_000.0;
+
+/// Nothing shorter is simulated: some of the shortest iterations of the fluid model.
+const MIN_SECONDS: f64 = 1e-4;
+
+/// Part of the simulated time that passes before anything counts.
+const SETTLING_SHARE: f64 = 0.2;
+
+/// Flows of a region for which an event costs another one in rates.
+const FLOWS_PER_EVENT_COST: f64 = 16.0;
 
 /// The slowdown of a job that gets nothing: more is not told apart in the simulated time.
 const MAX_SLOWDOWN: f64 = 1_000.0;
@@ -32,7 +42,7 @@ const MAX_SLOWDOWN: f64 = 1_000.0;
 /// A group with the order of the levels of its members, and a start.
 type GroupKey = (Vec<u32>, Vec<Ordering>, u32);
 
-/// Evaluates decisions on the jobs of one region, within a budget of events.
+/// Evaluates decisions on the jobs of one region.
 #[derive(Debug)]
 pub(super) struct GroupEvaluator<'a> {
     traffic: &'a IndexedTraffic<'a>,
@@ -40,9 +50,9 @@ pub(super) struct GroupEvaluator<'a> {
     jobs: &'a [usize],
     /// Value of all GPUs of each of them computing.
     worth: Vec<f64>,
-    /// Events that one simulation of a job may take, at most.
-    events_per_job: u64,
-    events_left: u64,
+    window: MeasureWindow,
+    /// Cost of all simulations so far, in events.
+    cost: u64,
     /// Share of time that each member computes.
     known: BTreeMap<GroupKey, Vec<f64>>,
 }
@@ -71,16 +81,18 @@ pub(crate) fn evaluate_decisions(
     paths: &[LinkPath],
     levels: &[u8],
 ) -> PlanValue {
-    let jobs: Vec<usize> = (0..traffic.jobs.len()).collect();
     let policy = Policy::default();
-    let mut evaluator = GroupEvaluator::new(traffic, &policy, &jobs, u64::MAX >> 16);
-    let mut sum = DecisionValue::NOTHING;
-    for group in evaluator.contention_groups(paths) {
-        let levels: Vec<u8> = group.members.iter().map(|job| levels[*job]).collect();
-        // Without a bound of events only a job that the model rejects has no value.
-        sum = sum.combine(evaluator.mean_value(&group, &levels).unwrap_or_default());
+    let (mut sum, mut total) = (DecisionValue::NOTHING, 0.0);
+    for region in find_regions(traffic) {
+        let mut evaluator = GroupEvaluator::new(traffic, &policy, &region);
+        for group in evaluator.contention_groups(paths) {
+            let members = group.members.iter();
+            let levels: Vec<u8> = members.map(|member| levels[region[*member]]).collect();
+            // Only a job that the model rejects has no value.
+            sum = sum.combine(evaluator.mean_value(&group, &levels).unwrap_or_default());
+        }
+        total += evaluator.job_worth().iter().sum::<f64>();
     }
-    let total: f64 = evaluator.job_worth().iter().sum();
     PlanValue {
         gpu_utilization: if total > 0.0 { sum.value / total } else { 0.0 },
         worst_slowdown: sum.worst_slowdown,
@@ -101,21 +113,21 @@ impl DecisionValue {
 }
 
 impl<'a> GroupEvaluator<'a> {
-    /// An evaluator with a budget of `events` for each job.
-    pub(super) fn new(
-        traffic: &'a IndexedTraffic<'a>,
-        policy: &Policy,
-        jobs: &'a [usize],
-        events: u64,
-    ) -> Self {
+    /// An evaluator for `jobs`, all of a region.
+    pub(super) fn new(traffic: &'a IndexedTraffic<'a>, policy: &Policy, jobs: &'a [usize]) -> Self {
         Self {
             traffic,
             jobs,
             worth: jobs.iter().map(|job| policy.job_worth(traffic.jobs[*job])).collect(),
-            events_per_job: events / SIMULATIONS,
-            events_left: events * jobs.len() as u64,
+            window: region_window(traffic, jobs),
+            cost: 0,
             known: BTreeMap::new(),
         }
+    }
+
+    /// What all simulations so far cost, in events.
+    pub(super) fn event_cost(&self) -> u64 {
+        self.cost
     }
 
     /// The contention groups of the jobs on `paths`, by flow of the plan.
@@ -149,7 +161,7 @@ impl<'a> GroupEvaluator<'a> {
         &self.worth
     }
 
-    /// The value of `levels`, by member, from one start; none if the budget does not suffice.
+    /// The value of `levels`, by member, from one start; none if the model rejects a job.
     pub(super) fn evaluate_levels(
         &mut self,
         group: &ContentionGroup,
@@ -217,26 +229,50 @@ impl<'a> GroupEvaluator<'a> {
         let starts = spread_starts(numbers.zip(&alone), sample);
         // What the fluid model rejects has no value: the caller keeps what it has.
         let mut run = GroupRun::new(group, &starts).ok()?;
-        let window = self.measure_window(group, &alone);
-        let busy = run.busy_shares(levels, window, self.events_left).ok()??;
-        self.events_left -= run.event_count();
+        let busy = run.busy_shares(levels, self.window, u64::MAX).ok()??;
+        self.cost += run.event_cost();
         Some(busy)
     }
+}
 
-    /// The simulated time of a group: some iterations of its slowest job, or as many as the budget
-    /// of one simulation allows.
-    fn measure_window(&self, group: &ContentionGroup, alone: &[f64]) -> MeasureWindow {
-        let slowest = alone.iter().copied().fold(0.0, f64::max);
-        let counts = group.flow_counts();
-        // A phase of computation, and each flow begins and ends.
-        let per_second: f64 = alone
-            .iter()
-            .zip(counts)
-            .filter(|(seconds, _)| **seconds > 0.0)
-            .map(|(seconds, flows)| (2.0 + flows as f64) / seconds)
-            .sum();
-        let most = self.events_per_job as f64 * group.members.len() as f64;
-        let seconds = (ITERATIONS * slowest).min(most / per_second);
-        MeasureWindow { from: seconds * SETTLING_ITERATIONS / ITERATIONS, until: seconds }
+/// The simulated time of a region: some iterations of its slowest job, or fewer where many flows or
+/// much faster jobs make them expensive. It depends on the jobs alone, so that values are
+/// comparable whatever the paths, levels and budget.
+fn region_window(traffic: &IndexedTraffic<'_>, jobs: &[usize]) -> MeasureWindow {
+    let iterations = contended_iterations(traffic, jobs);
+    let slowest = iterations.iter().copied().fold(0.0, f64::max);
+    let flow_counts = jobs.iter().map(|job| traffic.spans[*job].len() as f64);
+    // A phase of computation, and each flow begins and ends.
+    let per_second: f64 = iterations
+        .iter()
+        .zip(flow_counts.clone())
+        .filter(|(seconds, _)| **seconds > 0.0)
+        .map(|(seconds, flows)| (2.0 + flows) / seconds)
+        .sum();
+    let event_cost = 1.0 + flow_counts.sum::<f64>() / FLOWS_PER_EVENT_COST;
+    let affordable = SIMULATION_COST / (per_second * event_cost);
+    let seconds = affordable.clamp(MIN_ITERATIONS * slowest, MAX_ITERATIONS * slowest);
+    let seconds = seconds.max(MIN_SECONDS);
+    MeasureWindow { from: SETTLING_SHARE * seconds, until: seconds }
+}
+
+/// Seconds of an iteration of each job where its NICs are shared fairly: as if alone, times the
+/// share of time that all jobs together would keep the busiest of them busy.
+fn contended_iterations(traffic: &IndexedTraffic<'_>, jobs: &[usize]) -> Vec<f64> {
+    let alone = |job: usize| traffic.routes[job].demand.iteration_seconds;
+    let flows_of = |job: usize| traffic.flows[traffic.spans[job].clone()].iter();
+    let mut loads: BTreeMap<LinkId, f64> = BTreeMap::new();
+    for job in jobs.iter().copied().filter(|job| alone(*job) > 0.0) {
+        for flow in flows_of(job) {
+            for link in [flow.up, flow.down] {
+                let seconds = flow.flow.bytes / traffic.tables.link_capacity(link);
+                *loads.entry(link).or_default() += seconds / alone(job);
+            }
+        }
     }
+    let load = |link: &LinkId| loads.get(link).copied().unwrap_or(0.0);
+    let busiest = |job: usize| {
+        flows_of(job).flat_map(|flow| [load(&flow.up), load(&flow.down)]).fold(1.0, f64::max)
+    };
+    jobs.iter().map(|job| alone(*job) * busiest(*job)).collect()
 }

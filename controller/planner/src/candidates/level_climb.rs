@@ -24,15 +24,24 @@ enum LevelChange {
     Swap { members: [usize; 2] },
 }
 
-/// The levels that no single change makes better, or the best when the budget is spent. `allowed`
-/// are the lowest and the highest level of each member.
+/// What a climb depends on besides its start.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LevelClimb<'a> {
+    pub(super) objective: PlanObjective,
+    pub(super) group: &'a ContentionGroup,
+    /// The lowest and the highest level of each member.
+    pub(super) allowed: &'a [RangeInclusive<u8>],
+    /// Cost of all simulations of the evaluator, in events, at which it ends.
+    pub(super) cost_limit: u64,
+}
+
+/// The levels that no single change makes better, or the best when the limit is reached.
 pub(super) fn climb_levels(
     evaluator: &mut GroupEvaluator<'_>,
-    objective: PlanObjective,
-    group: &ContentionGroup,
-    allowed: &[RangeInclusive<u8>],
+    climb: LevelClimb<'_>,
     start: ValuedLevels,
 ) -> ValuedLevels {
+    let LevelClimb { objective, group, allowed, cost_limit } = climb;
     let changes = list_changes(allowed);
     let mut best = start;
     let Some(mut first) = evaluator.evaluate_levels(group, &best.levels, 0) else {
@@ -40,7 +49,7 @@ pub(super) fn climb_levels(
     };
     let mut unchanged = 0;
     for change in changes.iter().cycle() {
-        if unchanged == changes.len() {
+        if unchanged == changes.len() || evaluator.event_cost() >= cost_limit {
             break;
         }
         unchanged += 1;

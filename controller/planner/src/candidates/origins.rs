@@ -123,19 +123,23 @@ impl<'a> CandidateBuilder<'a> {
         &self.present
     }
 
-    /// The result of the search in a region; none if it is too large.
-    pub(super) fn search_region(&self, region: &[usize]) -> Option<Rc<CandidatePaths>> {
-        let PlanContext { traffic, policy, previous, .. } = *self.context;
-        let regions = [region.to_vec()];
-        let found =
-            search::refine_plan(traffic, policy, previous, &regions, self.unsearched.clone());
-        (!found.searched.is_empty()).then(|| {
-            Rc::new(CandidatePaths {
-                origin: PathOrigin::Searched,
-                paths: found.paths,
-                levels: vec![(LevelOrigin::Searched, found.levels)],
+    /// Results of the search in a region: one for `events`, and one for each half, quarter and so
+    /// on that is enough, the smallest first. So a larger budget finds whatever a smaller one does.
+    pub(super) fn search_region(&self, region: &[usize], events: u64) -> Vec<Rc<CandidatePaths>> {
+        let PlanContext { traffic, policy, .. } = *self.context;
+        let budgets = std::iter::successors(Some(events), |events| Some(events / 2));
+        let mut found: Vec<SearchResult> = budgets
+            .map_while(|events| {
+                search::search_region(traffic, policy, region, events, self.unsearched)
             })
-        })
+            .collect();
+        found.dedup();
+        let candidate = |found: SearchResult| CandidatePaths {
+            origin: PathOrigin::Searched,
+            paths: found.paths,
+            levels: vec![(LevelOrigin::Searched, found.levels)],
+        };
+        found.into_iter().rev().map(candidate).map(Rc::new).collect()
     }
 
     /// One level on paths drawn by hash.

@@ -5,13 +5,13 @@ use std::rc::Rc;
 use topology::LinkPath;
 
 use super::group_values::{DecisionValue, GroupEvaluator};
-use super::level_climb::{ValuedLevels, climb_levels};
+use super::level_climb::{LevelClimb, ValuedLevels, climb_levels};
 use super::objective::PlanObjective;
 use super::origins::{CandidatePaths, LevelOrigin, PathOrigin};
-use crate::decision::PlanContext;
+use crate::decision::{PlanContext, PlanRegion};
 use crate::policy::to_level;
-use crate::search::LEAST_GAIN;
 use crate::search::contention_group::ContentionGroup;
+use crate::search::{self, LEAST_GAIN};
 
 /// A candidate with its best levels and their value.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,7 +48,7 @@ pub(super) struct EcmpExpectation {
 /// The evaluation of one region.
 pub(super) struct RegionEvaluation<'a, 'e> {
     context: &'a PlanContext<'a>,
-    region: &'a [usize],
+    region: &'a PlanRegion,
     evaluator: &'e mut GroupEvaluator<'a>,
     objective: PlanObjective,
 }
@@ -57,18 +57,29 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
     /// An evaluation without a floor yet.
     pub(super) fn new(
         context: &'a PlanContext<'a>,
-        region: &'a [usize],
+        region: &'a PlanRegion,
         evaluator: &'e mut GroupEvaluator<'a>,
     ) -> Self {
         Self { context, region, evaluator, objective: PlanObjective::WITHOUT_FLOOR }
     }
 
-    pub(super) fn region(&self) -> &'a [usize] {
+    pub(super) fn region(&self) -> &'a PlanRegion {
         self.region
     }
 
     pub(super) fn objective(&self) -> PlanObjective {
         self.objective
+    }
+
+    /// Events that searches and climbs in this region may cost.
+    pub(super) fn event_budget(&self) -> u64 {
+        let PlanContext { traffic, policy, .. } = *self.context;
+        search::budget_per_job(traffic, policy) * self.region.jobs.len() as u64
+    }
+
+    /// What all simulations so far cost, in events.
+    pub(super) fn event_cost(&self) -> u64 {
+        self.evaluator.event_cost()
     }
 
     /// From here on, no job may be much slower than the slowest under ECMP.
@@ -87,8 +98,7 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
         if total > 0.0 { value / total } else { 0.0 }
     }
 
-    /// The candidates in order with their values, to the first that is optimal or for which the
-    /// budget does not suffice.
+    /// The candidates in order with their values, to the first that is optimal.
     pub(super) fn value_candidates(
         &mut self,
         candidates: &[Rc<CandidatePaths>],
@@ -105,12 +115,12 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
         valued
     }
 
-    /// The candidate with the best of its levels in each contention group; none if the budget does
-    /// not suffice.
+    /// The candidate with the best of its levels in each contention group; none if the model
+    /// rejects a job.
     fn value_candidate(&mut self, candidate: &Rc<CandidatePaths>) -> Option<ValuedCandidate> {
         let mut valued = ValuedCandidate {
             candidate: Rc::clone(candidate),
-            levels: vec![0; self.region.len()],
+            levels: vec![0; self.region.jobs.len()],
             level_origins: Vec::new(),
             value: DecisionValue::NOTHING,
         };
@@ -161,10 +171,10 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
     }
 
     fn member_levels(&self, group: &ContentionGroup, levels: &[u8]) -> Vec<u8> {
-        group.members.iter().map(|position| levels[self.region[*position]]).collect()
+        group.members.iter().map(|position| levels[self.region.jobs[*position]]).collect()
     }
 
-    /// What ECMP would give, each draw from another start; none if the budget does not suffice.
+    /// What ECMP would give, each draw from another start; none if the model rejects a job.
     pub(super) fn expect_ecmp(&mut self, draws: &[Rc<CandidatePaths>]) -> Option<EcmpExpectation> {
         let mut expected = EcmpExpectation { mean_value: 0.0, worst_slowdown: 0.0, best_draw: 0 };
         let (mut best, count) = (f64::NEG_INFINITY, draws.len() as f64);
@@ -184,27 +194,36 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
         Some(expected)
     }
 
-    /// The candidate with better levels in each contention group.
-    pub(super) fn climb_candidate(&mut self, start: ValuedCandidate) -> ValuedCandidate {
+    /// The candidate with better levels in each contention group, as far as `cost_limit` allows.
+    pub(super) fn climb_candidate(
+        &mut self,
+        start: &ValuedCandidate,
+        cost_limit: u64,
+    ) -> ValuedCandidate {
         let policy = self.context.policy;
         let job_levels = policy.job_levels();
         let mut climbed = ValuedCandidate {
             level_origins: vec![LevelOrigin::Climbed],
             value: DecisionValue::NOTHING,
-            ..start
+            ..start.clone()
         };
         for group in self.evaluator.contention_groups(&climbed.candidate.paths) {
             let members = group.members.iter();
-            let jobs = members.clone().map(|position| self.region[*position]);
+            let jobs = members.clone().map(|position| self.region.jobs[*position]);
             let jobs = jobs.map(|job| self.context.traffic.jobs[job]);
             let allowed: Vec<_> = jobs.map(|job| policy.allowed_levels(job, &job_levels)).collect();
             let levels: Vec<u8> = members
                 .map(|position| index_of_level(&job_levels, climbed.levels[*position]))
                 .collect();
-            // A budget that is spent leaves the rest as it was.
             let Some(value) = self.evaluator.mean_value(&group, &levels) else { continue };
             let from = ValuedLevels { levels, value };
-            let found = climb_levels(self.evaluator, self.objective, &group, &allowed, from);
+            let climb = LevelClimb {
+                objective: self.objective,
+                group: &group,
+                allowed: &allowed,
+                cost_limit,
+            };
+            let found = climb_levels(self.evaluator, climb, from);
             climbed.value = climbed.value.combine(found.value);
             for (position, index) in group.members.iter().zip(found.levels) {
                 climbed.levels[*position] = job_levels[usize::from(index)];
@@ -217,7 +236,7 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
     /// whose flows move.
     pub(super) fn moving_price(&self, running: &[LinkPath], paths: &[LinkPath]) -> f64 {
         let PlanContext { traffic, policy, previous, .. } = *self.context;
-        let moved = self.region.iter().zip(self.evaluator.job_worth()).filter(|(job, _)| {
+        let moved = self.region.jobs.iter().zip(self.evaluator.job_worth()).filter(|(job, _)| {
             let span = traffic.spans[**job].clone();
             previous.job_level(**job).is_some() && running[span.clone()] != paths[span]
         });

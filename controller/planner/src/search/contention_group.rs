@@ -280,11 +280,6 @@ impl ContentionGroup {
         &self.links
     }
 
-    /// Number of flows of each job that the fluid model simulates.
-    pub(crate) fn flow_counts(&self) -> impl Iterator<Item = usize> {
-        self.jobs.iter().map(|job| job.flows.len())
-    }
-
     /// Seconds of an undisturbed iteration of each job.
     pub fn alone_seconds(&self) -> Vec<f64> {
         self.jobs.iter().map(|job| self.job_alone_seconds(job)).collect()

@@ -111,7 +111,7 @@ impl<'a> PositionEvaluator<'a> {
             // What the fluid model rejects has no value: the caller keeps what it has.
             let mut run = GroupRun::new(group, &starts).ok()?;
             let busy = run.busy_shares(levels, window, self.events_left).ok()??;
-            self.events_left -= run.event_count();
+            self.events_left = self.events_left.saturating_sub(run.event_cost());
             let worth = group.members.iter().map(|job| self.space.jobs[*job].worth);
             sum += busy.iter().zip(worth).map(|(busy, worth)| busy * worth).sum::<f64>();
         }

@@ -7,6 +7,9 @@ use fluid::{Engine, EngineOptions, FluidError, FluidNetwork, JobIndex};
 
 use super::contention_group::ContentionGroup;
 
+/// Rates that cost as much as the rest of an event.
+const RATES_PER_EVENT: u64 = 8;
+
 /// The measured part of a run, in seconds; the time before it is warm-up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MeasureWindow {
@@ -44,7 +47,7 @@ impl GroupRun {
     }
 
     /// Share of the window's time during which each job computes, if jobs have these `levels`;
-    /// none if that takes more than `most` events.
+    /// none if that costs more than `most` events.
     ///
     /// # Errors
     /// An invalid window.
@@ -70,10 +73,10 @@ impl GroupRun {
         ))
     }
 
-    /// Seconds that each job has computed by then; none if there are more than `most` events first.
+    /// Seconds that each job has computed by then; none if that costs more than `most` events.
     fn busy_seconds_at(&mut self, until: f64, most: u64) -> Result<Option<Vec<f64>>, FluidError> {
         while self.engine.step_until(until)? {
-            if self.engine.event_count() > most {
+            if self.event_cost() > most {
                 return Ok(None);
             }
         }
@@ -85,9 +88,11 @@ impl GroupRun {
             .map(Some)
     }
 
-    /// Events of the last run.
-    pub fn event_count(&self) -> u64 {
-        self.engine.event_count()
+    /// Cost of the last run: its events, each with the rates that it computed, eight of which
+    /// count as one event more. Where many flows share links, an event changes many rates.
+    pub fn event_cost(&self) -> u64 {
+        let work = self.engine.work_counters();
+        work.events + work.groups_computed / RATES_PER_EVENT
     }
 }
 

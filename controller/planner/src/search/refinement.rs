@@ -1,5 +1,4 @@
-//! From a plan's traffic to searches and back: which regions are searched, with what budget, and
-//! when a result replaces the current plan.
+//! From a plan's traffic to searches and back: which regions are searched, and with what budget.
 
 use topology::{LinkId, LinkPath};
 
@@ -9,14 +8,13 @@ use super::regions;
 use super::search_space::{SearchPosition, SearchSpace, SearchedFlow, SearchedJob};
 use crate::levels;
 use crate::policy::{PathMethod, Policy, to_level};
-use crate::previous_plan::PreviousPlan;
 use crate::traffic::IndexedTraffic;
 
 /// A region of more jobs is left to the other phases.
 const MAX_JOBS: usize = 12;
 
 /// With a smaller share of the budget for each job, nothing is searched: it would find little.
-const MIN_EVENTS_PER_JOB: u64 = 32_000;
+const MIN_EVENTS_PER_JOB: u64 = 8_000;
 
 /// Paths by flow and levels by job.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,23 +61,20 @@ impl SearchResult {
     }
 }
 
-/// Searches paths and levels in each of the `regions`. `found` has the decisions of the other
-/// phases.
-pub(crate) fn refine_plan(
+/// Searches paths and levels in a `region` for at most so many `events`. `found` has the decisions
+/// of the other phases. None if the region is too large, or the budget too small.
+pub(crate) fn search_region(
     traffic: &IndexedTraffic<'_>,
     policy: &Policy,
-    previous: &PreviousPlan<'_>,
-    regions: &[Vec<usize>],
-    mut found: SearchResult,
-) -> SearchResult {
-    for task in region_tasks(traffic, policy, regions) {
-        let in_force = task.current_position(previous, &found);
-        let Some(best) = task.best_position(&in_force) else {
-            continue;
-        };
-        task.apply_position(&best.position, &mut found);
-    }
-    found
+    region: &[usize],
+    events: u64,
+    found: &SearchResult,
+) -> Option<SearchResult> {
+    let task = RegionTask::new(traffic, policy, region, events)?;
+    let best = task.best_position(found)?;
+    let mut found = found.clone();
+    task.apply_position(&best.position, &mut found);
+    Some(found)
 }
 
 /// Searches levels alone, on the paths of `found`.
@@ -88,7 +83,12 @@ pub(crate) fn search_levels(
     policy: &Policy,
     mut found: SearchResult,
 ) -> SearchResult {
-    for task in region_tasks(traffic, policy, &comparable_regions(traffic, policy)) {
+    let each = budget_per_job(traffic, policy);
+    for region in comparable_regions(traffic, policy) {
+        let events = each * region.len() as u64;
+        let Some(task) = RegionTask::new(traffic, policy, &region, events) else {
+            continue;
+        };
         let position = task.position_of(&found);
         let search = RegionSearch::new(&task.space, task.budget);
         if let Some(best) = search.improve_levels(&position) {
@@ -122,18 +122,6 @@ pub(crate) fn budget_per_job(traffic: &IndexedTraffic<'_>, policy: &Policy) -> u
     policy.search_events / traffic.jobs.len().next_power_of_two().max(1) as u64
 }
 
-fn region_tasks<'a>(
-    traffic: &'a IndexedTraffic<'a>,
-    policy: &'a Policy,
-    regions: &'a [Vec<usize>],
-) -> impl Iterator<Item = RegionTask<'a>> {
-    let each = budget_per_job(traffic, policy);
-    regions
-        .iter()
-        .filter(move |region| region.len() <= MAX_JOBS && each >= MIN_EVENTS_PER_JOB)
-        .map(move |region| RegionTask::new(traffic, policy, region.clone(), each))
-}
-
 /// One region with its search.
 struct RegionTask<'a> {
     traffic: &'a IndexedTraffic<'a>,
@@ -144,33 +132,22 @@ struct RegionTask<'a> {
     budget: u64,
 }
 
-/// The position in force in a region.
-enum CurrentPosition {
-    /// Every flow has a path that it had before.
-    Complete(SearchPosition),
-    /// Some flows run; others are new and on the paths of the other phases.
-    Partial(SearchPosition),
-    /// No flow of the region runs.
-    NoneRunning(SearchPosition),
-}
-
 impl<'a> RegionTask<'a> {
+    /// None if the region is too large, or the budget too small.
     fn new(
         traffic: &'a IndexedTraffic<'a>,
         policy: &'a Policy,
-        jobs: Vec<usize>,
-        each: u64,
-    ) -> Self {
+        region: &[usize],
+        events: u64,
+    ) -> Option<Self> {
+        let jobs = region.to_vec();
+        if jobs.len() > MAX_JOBS || events / (jobs.len() as u64) < MIN_EVENTS_PER_JOB {
+            return None;
+        }
         let job_levels = policy.job_levels();
         let searched = jobs.iter().map(|job| searched_job(traffic, policy, &job_levels, *job));
-        Self {
-            space: SearchSpace::new(traffic.fabric, searched.collect()),
-            budget: each * jobs.len() as u64,
-            traffic,
-            policy,
-            jobs,
-            job_levels,
-        }
+        let space = SearchSpace::new(traffic.fabric, searched.collect());
+        Some(Self { space, budget: events, traffic, policy, jobs, job_levels })
     }
 
     /// Ordinals of the flows by choice.
@@ -213,57 +190,14 @@ impl<'a> RegionTask<'a> {
         segments.position(|other| same_ends && other[..] == *segment)
     }
 
-    /// The position of `previous` where it has one, else of `found`.
-    fn current_position(
-        &self,
-        previous: &PreviousPlan<'_>,
-        found: &SearchResult,
-    ) -> CurrentPosition {
-        let options: Vec<Option<usize>> = self
-            .chosen_flows()
-            .map(|flow| self.option_of(flow, previous.flow_path(&self.traffic.flows[flow])?))
-            .collect();
-        let mut position = self.position_of(found);
-        let all_levels = self.jobs.iter().all(|job| previous.job_level(*job).is_some());
-        if all_levels {
-            position.levels = self.level_indices(|job| previous.job_level(job).unwrap_or(0));
-        }
-        if options.iter().all(Option::is_none) {
-            return if all_levels && options.is_empty() {
-                CurrentPosition::Complete(position)
-            } else {
-                CurrentPosition::NoneRunning(position)
-            };
-        }
-        match options.into_iter().collect::<Option<Vec<usize>>>() {
-            Some(options) => CurrentPosition::Complete(SearchPosition { options, ..position }),
-            None => CurrentPosition::Partial(position),
-        }
-    }
-
-    /// The position to take; none if nothing can be evaluated within the budget.
-    fn best_position(&self, in_force: &CurrentPosition) -> Option<ValuedPosition> {
+    /// The best position found from scratch, or with the paths of `found` where policy leaves no
+    /// others; none if nothing can be evaluated within the budget.
+    fn best_position(&self, found: &SearchResult) -> Option<ValuedPosition> {
         let mut search = RegionSearch::new(&self.space, self.budget);
-        let (CurrentPosition::Complete(position)
-        | CurrentPosition::Partial(position)
-        | CurrentPosition::NoneRunning(position)) = in_force;
-        let current = search.improve_levels(position)?;
-        let total: f64 = self.space.jobs.iter().map(|job| job.worth).sum();
-        // A move of running flows must gain the price of moving them; new flows move for free.
-        let price = match in_force {
-            CurrentPosition::NoneRunning(_) => 0.0,
-            CurrentPosition::Complete(_) | CurrentPosition::Partial(_) => {
-                self.policy.move_gain_min * total
-            }
-        };
-        let is_done =
-            current.value >= search.value_bound() || self.policy.paths == PathMethod::Greedy;
-        if is_done || self.space.choices.is_empty() {
-            return Some(current);
+        if self.policy.paths == PathMethod::Greedy || self.space.choices.is_empty() {
+            return search.improve_levels(&self.position_of(found));
         }
-        let other =
-            search.search_from_scratch().filter(|other| other.value > current.value + price);
-        Some(other.unwrap_or(current))
+        search.search_from_scratch()
     }
 
     fn apply_position(&self, position: &SearchPosition, found: &mut SearchResult) {

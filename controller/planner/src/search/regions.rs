@@ -9,7 +9,7 @@ use crate::least_loaded_path::LeastLoadedPath;
 use crate::traffic::IndexedTraffic;
 
 /// Groups of jobs, by ordinal and ascending, none of which can share a link with another group.
-pub(super) fn find_regions(traffic: &IndexedTraffic<'_>) -> Vec<Vec<usize>> {
+pub(crate) fn find_regions(traffic: &IndexedTraffic<'_>) -> Vec<Vec<usize>> {
     let mut groups = LinkGroups {
         jobs: DisjointSets::new(traffic.jobs.len()),
         first_on: vec![None; traffic.fabric.links().len()],

@@ -64,11 +64,6 @@ impl ValueEstimate {
         self.jobs.iter().map(|estimate| estimate.job).collect()
     }
 
-    /// Worth of the computing GPUs if every job were alone on the best possible paths.
-    pub(super) fn upper_bound(&self) -> f64 {
-        self.jobs.iter().map(JobEstimate::value_alone).sum()
-    }
-
     /// Estimated mean worth of the GPUs that compute.
     pub(super) fn estimate_value(&mut self, options: &[usize]) -> f64 {
         self.free_share.fill(1.0);
@@ -143,11 +138,6 @@ impl JobEstimate {
     /// Worth of a second of link on the best paths.
     fn link_second_value(&self) -> f64 {
         self.worth * self.compute_seconds / self.fixed_seconds().max(f64::MIN_POSITIVE)
-    }
-
-    fn value_alone(&self) -> f64 {
-        let period = self.compute_seconds.max(self.flow_start_seconds + self.fixed_seconds());
-        if period > 0.0 { self.worth * self.compute_seconds / period } else { self.worth }
     }
 
     fn link_uses<'a>(&'a self, options: &'a [usize]) -> impl Iterator<Item = &'a (usize, f64)> {
