@@ -42,6 +42,10 @@ pub(crate) struct ReplayArgs {
     /// Policy document; without one, the defaults without search
     #[arg(long)]
     policy: Option<String>,
+    /// Events of the fluid model that comparing and searching plans may cost at each arrival and
+    /// departure, in place of the policy's; without either 0, the phases of the paper alone
+    #[arg(long, value_name = "EVENTS")]
+    search_events: Option<u64>,
     /// The placement policy
     #[arg(long, value_name = "NAME", default_value = "same-leaf")]
     placement: PlacementAlgorithm,
@@ -92,10 +96,9 @@ impl ReplayArgs {
             return Err(CommandError::input("--volume", what));
         }
         let policy = files::policy_with(self.policy.as_deref(), |document| {
-            // A search at every event would take days.
-            if self.policy.is_none() {
-                document.search_events = 0;
-            }
+            // A comparison at every event takes minutes for every day of the trace.
+            let given = self.search_events.or(self.policy.is_none().then_some(0));
+            document.search_events = given.unwrap_or(document.search_events);
         })?;
         let fabric = files::read_fabric(&self.fabric)?;
         let fabric = policy.apply_drains(&fabric).map_err(CommandError::document)?;

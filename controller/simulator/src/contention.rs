@@ -41,13 +41,15 @@ pub struct ContendedResult {
     pub alternatives: Vec<PlanValue>,
     /// Slowdown of the slowest job under ECMP, the mean over hashes.
     pub ecmp_slowdown: f64,
+    /// The largest slowdown that the planner allows with the default budget: about twice that under
+    /// ECMP, by its own draws of the hash.
+    pub slowdown_limit: f64,
 }
 
 impl ContendedResult {
-    /// Whether an alternative holds the floor of the default objective: no job more than twice as
-    /// slow as the worst under ECMP.
+    /// Whether an alternative holds the floor that the planner had.
     pub fn holds_floor(&self, alternative: usize) -> bool {
-        self.alternatives[alternative].worst_slowdown <= 2.0 * self.ecmp_slowdown
+        self.alternatives[alternative].worst_slowdown <= self.slowdown_limit
     }
 
     /// How much the best alternative that holds the floor is above the default plan; below 0 where
@@ -73,7 +75,7 @@ pub fn examine_contended_case(
     all_budgets: bool,
 ) -> ContendedResult {
     let budgets = if all_budgets { &BUDGETS[..] } else { &BUDGETS[..1] };
-    let planned: Vec<PlanValue> = budgets
+    let planned: Vec<(PlanValue, f64)> = budgets
         .iter()
         .map(|times| {
             let more = Policy { search_events: times * policy.search_events, ..policy.clone() };
@@ -91,13 +93,14 @@ pub fn examine_contended_case(
     ContendedResult {
         number,
         jobs: input.jobs.len(),
-        worst_slowdown: planned[0].worst_slowdown,
-        planned: planned.iter().map(|value| value.gpu_utilization).collect(),
+        worst_slowdown: planned[0].0.worst_slowdown,
+        slowdown_limit: planned[0].1,
+        planned: planned.iter().map(|(value, _)| value.gpu_utilization).collect(),
         alternatives: vec![
-            value_of_plan(input, &plain),
-            value_of_plan(input, &with_levels(1)),
-            value_of_plan(input, &with_levels(2)),
-            value_of_plan(input, &with_levels(4)),
+            value_of_plan(input, &plain).0,
+            value_of_plan(input, &with_levels(1)).0,
+            value_of_plan(input, &with_levels(2)).0,
+            value_of_plan(input, &with_levels(4)).0,
             PlanValue {
                 gpu_utilization: mean(|value| value.gpu_utilization),
                 worst_slowdown: mean(|value| value.worst_slowdown),
@@ -108,11 +111,16 @@ pub fn examine_contended_case(
     }
 }
 
-fn value_of_plan(input: &PlanInput, policy: &Policy) -> PlanValue {
-    let (plan, _) = planner::plan(input, policy, None);
+/// The value of the plan, and the largest slowdown that the planner allowed.
+fn value_of_plan(input: &PlanInput, policy: &Policy) -> (PlanValue, f64) {
+    let (plan, report) = planner::plan(input, policy, None);
+    let regions = &report.comparison.regions;
+    // Without one, no job came near a floor.
+    let limits = regions.iter().map(|region| region.slowdown_limit.unwrap_or(f64::INFINITY));
+    let limit = limits.reduce(f64::max).unwrap_or(f64::INFINITY);
     let paths = plan.flows.iter().map(|flow| flow.links).collect();
     let levels: Vec<u8> = plan.jobs.iter().map(|job| job.level).collect();
-    RoutedInput::new(input, paths).evaluate_levels(&levels)
+    (RoutedInput::new(input, paths).evaluate_levels(&levels), limit)
 }
 
 /// One level on the paths that ECMP takes if all flows have other ports.
@@ -148,8 +156,7 @@ mod tests {
         for number in 0..6 {
             let input = generate_contended_case(1, number);
             let found = examine_contended_case(number, &input, &policy, false);
-            // A small budget simulates for a short time, and values differ by as much.
-            assert!(found.shortfall() < 0.01, "{found:?}");
+            assert!(found.shortfall() < 0.002, "{found:?}");
         }
     }
 }

@@ -30,6 +30,9 @@ pub(super) struct TraceArgs {
     /// Only the jobs of this tenant (a virtual cluster, a user)
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
+    /// Only the jobs that are submitted in the first days of the trace
+    #[arg(long, value_name = "DAYS")]
+    days: Option<f64>,
     /// More jobs than this are refused
     #[arg(long, default_value_t = 1_000_000)]
     max_jobs: usize,
@@ -52,6 +55,21 @@ impl TraceArgs {
         models: &ModelTable,
         cluster_gpus: u32,
     ) -> Result<JobTrace, CommandError> {
+        let mut trace = self.load_all(models, cluster_gpus)?;
+        let Some(days) = self.days else {
+            return Ok(trace);
+        };
+        let first = trace.jobs.first().map_or(0.0, |job| job.submitted_seconds);
+        trace.jobs.retain(|job| job.submitted_seconds - first <= days * 86_400.0);
+        if trace.jobs.is_empty() {
+            let what = format!("no job is submitted in the first {days} days; give more");
+            return Err(CommandError::input("--days", what));
+        }
+        trace.notes.push(format!("the jobs of the first {days} days alone"));
+        Ok(trace)
+    }
+
+    fn load_all(&self, models: &ModelTable, cluster_gpus: u32) -> Result<JobTrace, CommandError> {
         if self.trace == COMPOSED {
             let composition = TraceComposition::lingjun_like().limited_to(cluster_gpus);
             let composed = compose_trace(&composition, self.seed);

@@ -7,7 +7,7 @@ use crate::search::LEAST_GAIN;
 const RACE_MARGIN: f64 = 0.03;
 
 /// nor those that miss the floor by more than this factor.
-const RACE_SLOWDOWN: f64 = 1.5;
+const RACE_SLOWDOWN: f64 = 3.0;
 
 /// No job may be slower than the slowest under ECMP by more than this factor: twice, with a margin
 /// because ten draws of ECMP differ from ten others.

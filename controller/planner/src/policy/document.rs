@@ -37,7 +37,8 @@ pub struct PolicyDocument {
     pub max_pins_per_switch: usize,
     /// Upper bound of the correction factor.
     pub max_correction: f64,
-    /// Effort of the search of paths and levels, in events of the fluid model; 0 is none.
+    /// Cost of searches and climbs for a plan, in events of the fluid model; 0 is the phases of the
+    /// paper alone, nothing compared.
     pub search_events: u64,
     /// Switches by name, cables as `switch-switch`, that traffic must avoid.
     pub drained: Vec<String>,

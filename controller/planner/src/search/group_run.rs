@@ -3,6 +3,8 @@
 //! The engine is built once and reset for every assignment of levels, which makes many of them
 //! cheap.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use fluid::{Engine, EngineOptions, FluidError, FluidNetwork, JobIndex};
 
 use super::contention_group::ContentionGroup;
@@ -58,8 +60,12 @@ impl GroupRun {
         most: u64,
     ) -> Result<Option<Vec<f64>>, FluidError> {
         self.engine.reset();
+        // Levels in the same order are the same to the bit, whatever their numbers: rounding that
+        // differs can starve another job where jobs are overloaded.
+        let distinct: BTreeSet<u8> = levels.iter().copied().collect();
+        let ranks: BTreeMap<u8, u32> = distinct.into_iter().zip(0..).collect();
         for (job, level) in self.jobs.iter().zip(levels) {
-            self.engine.set_level(*job, u32::from(*level))?;
+            self.engine.set_level(*job, ranks[level])?;
         }
         let Some(before) = self.busy_seconds_at(window.from, most)? else {
             return Ok(None);
