@@ -202,7 +202,7 @@ fn contended_nodes(dag: &ContentionDag) -> Vec<bool> {
 }
 
 /// Whether a job recently had less than the share of its undisturbed throughput that policy grants.
-pub(crate) fn is_below_throughput_floor(job: &Job, rule: &JobOverride) -> bool {
+fn is_below_throughput_floor(job: &Job, rule: &JobOverride) -> bool {
     let throughput = 1.0 / (1.0 + job.recent_slowdown);
     rule.min_throughput.is_some_and(|floor| throughput < floor)
 }

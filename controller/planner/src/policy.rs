@@ -182,6 +182,19 @@ impl Policy {
         f64::from(job.gpu_count()) * weight * fair
     }
 
+    /// Throughput that policy guarantees to `job`, as a share of that alone; 0 for nothing. Where
+    /// the job had less, the model is too optimistic by as much, and it is to have more there.
+    pub(crate) fn guaranteed_throughput(&self, job: &Job) -> f64 {
+        let granted = self.override_for(job).and_then(|rule| rule.min_throughput).unwrap_or(0.0);
+        granted * (granted * (1.0 + job.recent_slowdown)).max(1.0)
+    }
+
+    /// Whether a plan depends on the recent slowdown of `job`.
+    pub fn uses_slowdown(&self, job: &Job) -> bool {
+        let rule = self.override_for(job);
+        self.fairness > 0.0 || rule.is_some_and(|rule| rule.min_throughput.is_some())
+    }
+
     /// Levels that the policy lets the job have, as indices into `job_levels`; if every level
     /// between its bounds is reserved, the nearest one outside.
     pub(crate) fn allowed_levels(&self, job: &Job, job_levels: &[u8]) -> RangeInclusive<u8> {

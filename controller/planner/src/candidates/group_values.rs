@@ -50,6 +50,8 @@ pub(super) struct GroupEvaluator<'a> {
     jobs: &'a [usize],
     /// Value of all GPUs of each of them computing.
     worth: Vec<f64>,
+    /// Throughput that each of them is guaranteed, as a share of that alone.
+    guaranteed: Vec<f64>,
     window: MeasureWindow,
     /// Cost of all simulations so far, in events.
     cost: u64,
@@ -64,6 +66,9 @@ pub(super) struct DecisionValue {
     pub(super) value: f64,
     /// How many times longer than alone an iteration of the slowest-running job takes; at least 1.
     pub(super) worst_slowdown: f64,
+    /// Of the jobs with a guaranteed throughput, the largest slowdown as a share of the one that
+    /// the guarantee allows; 0 without such jobs.
+    pub(super) worst_guarantee: f64,
 }
 
 /// What a plan is worth.
@@ -101,13 +106,14 @@ pub(crate) fn evaluate_decisions(
 
 impl DecisionValue {
     /// No jobs.
-    pub(super) const NOTHING: Self = Self { value: 0.0, worst_slowdown: 1.0 };
+    pub(super) const NOTHING: Self = Self { value: 0.0, worst_slowdown: 1.0, worst_guarantee: 0.0 };
 
     /// Both together, for jobs that have nothing to do with each other.
     pub(super) fn combine(self, other: Self) -> Self {
         Self {
             value: self.value + other.value,
             worst_slowdown: self.worst_slowdown.max(other.worst_slowdown),
+            worst_guarantee: self.worst_guarantee.max(other.worst_guarantee),
         }
     }
 }
@@ -119,6 +125,10 @@ impl<'a> GroupEvaluator<'a> {
             traffic,
             jobs,
             worth: jobs.iter().map(|job| policy.job_worth(traffic.jobs[*job])).collect(),
+            guaranteed: jobs
+                .iter()
+                .map(|job| policy.guaranteed_throughput(traffic.jobs[*job]))
+                .collect(),
             window: region_window(traffic, jobs),
             cost: 0,
             known: BTreeMap::new(),
@@ -191,6 +201,7 @@ impl<'a> GroupEvaluator<'a> {
             let of = self.evaluate_levels(group, levels, sample)?;
             mean.value += of.value / f64::from(SAMPLES);
             mean.worst_slowdown += of.worst_slowdown / f64::from(SAMPLES);
+            mean.worst_guarantee += of.worst_guarantee / f64::from(SAMPLES);
         }
         Some(mean)
     }
@@ -203,7 +214,9 @@ impl<'a> GroupEvaluator<'a> {
             let alone = self.busy_share_alone(*job);
             // A job that computes nothing has no slowdown to measure in computation.
             if alone > 0.0 {
-                sum.worst_slowdown = sum.worst_slowdown.max((alone / busy).min(MAX_SLOWDOWN));
+                let slowdown = (alone / busy).min(MAX_SLOWDOWN);
+                sum.worst_slowdown = sum.worst_slowdown.max(slowdown);
+                sum.worst_guarantee = sum.worst_guarantee.max(slowdown * self.guaranteed[*job]);
             }
         }
         sum

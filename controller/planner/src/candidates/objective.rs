@@ -1,4 +1,5 @@
-//! What makes one decision better than another: value, under a floor for the slowest job.
+//! What makes one decision better than another: value, under a floor for the slowest job and the
+//! throughput that policy guarantees to single jobs.
 
 use super::group_values::DecisionValue;
 use crate::search::LEAST_GAIN;
@@ -24,7 +25,7 @@ pub(super) struct PlanObjective {
 }
 
 impl PlanObjective {
-    /// Value alone.
+    /// Value under guarantees alone.
     pub(super) const WITHOUT_FLOOR: Self = Self { limit: f64::INFINITY };
 
     /// No job much slower than the slowest under ECMP.
@@ -54,18 +55,22 @@ impl PlanObjective {
 
     /// The value below which a candidate cannot become the best from other starts.
     pub(super) fn race_limit(self, firsts: impl Iterator<Item = DecisionValue>) -> f64 {
-        let holding = firsts.filter(|first| first.worst_slowdown <= self.limit);
+        let holding = firsts.filter(|first| self.excess(*first) <= 0.0);
         holding.map(|first| first.value).fold(0.0, f64::max) * (1.0 - RACE_MARGIN)
     }
 
     /// Whether a candidate may be the best in the mean over all starts.
     pub(super) fn stays_in_race(self, first: DecisionValue, least: f64) -> bool {
-        first.value >= least && first.worst_slowdown <= self.limit * RACE_SLOWDOWN
+        first.value >= least && self.excess(first) <= RACE_SLOWDOWN - 1.0
     }
 
-    /// By what factor the floor is missed, in steps of the noise; 0 if it is held.
+    /// By what factor the floor or a guarantee is missed, in steps of the noise; 0 if all are held.
     fn missed_floor(self, value: DecisionValue) -> u32 {
-        let excess = value.worst_slowdown / self.limit - 1.0;
-        (excess / FLOOR_TOLERANCE).max(0.0).min(f64::from(u32::MAX)) as u32
+        (self.excess(value) / FLOOR_TOLERANCE).max(0.0).min(f64::from(u32::MAX)) as u32
+    }
+
+    /// By what share the worst slowdown is above what the floor or a guarantee allows.
+    fn excess(self, value: DecisionValue) -> f64 {
+        (value.worst_slowdown / self.limit).max(value.worst_guarantee) - 1.0
     }
 }

@@ -6,7 +6,6 @@ use super::RegionSearch;
 use super::hill_climb::ValuedPosition;
 use super::regions;
 use super::search_space::{SearchPosition, SearchSpace, SearchedFlow, SearchedJob};
-use crate::levels;
 use crate::policy::{PathMethod, Policy, to_level};
 use crate::traffic::IndexedTraffic;
 
@@ -98,21 +97,14 @@ pub(crate) fn search_levels(
     found
 }
 
-/// The regions in which candidates are compared: at least two jobs, none below its throughput
-/// floor. Jobs of a region share links with no others.
+/// The regions in which candidates are compared: at least two jobs, which share links with no
+/// others.
 pub(crate) fn comparable_regions(traffic: &IndexedTraffic<'_>, policy: &Policy) -> Vec<Vec<usize>> {
     if budget_per_job(traffic, policy) == 0 {
         return Vec::new();
     }
     let mut regions = regions::find_regions(traffic);
-    regions.retain(|region| {
-        region.len() > 1
-            && region.iter().all(|job| {
-                let rule = policy.override_for(traffic.jobs[*job]);
-                !rule
-                    .is_some_and(|rule| levels::is_below_throughput_floor(traffic.jobs[*job], rule))
-            })
-    });
+    regions.retain(|region| region.len() > 1);
     regions
 }
 

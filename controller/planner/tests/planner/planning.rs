@@ -223,11 +223,12 @@ fn tenants_match_too_and_the_first_override_counts() {
 }
 
 #[test]
-fn a_job_below_its_floor_is_raised_a_level() {
+fn without_a_comparison_a_job_below_its_guarantee_is_raised_a_level() {
     let fabric = clos(2, 1, 9);
     let mut jobs = crowd(&fabric);
     let policy = Policy {
         overrides: vec![JobOverride { min_throughput: Some(0.8), ..rule("*") }],
+        search_events: 0,
         ..Policy::default()
     };
     let (before, _) = planned(&input(&fabric, &jobs), &policy);
@@ -235,6 +236,35 @@ fn a_job_below_its_floor_is_raised_a_level() {
     jobs[8].recent_slowdown = 0.5;
     let (after, _) = plan(&input(&fabric, &jobs), &policy, Some(&before));
     assert_eq!(level(&after, "jobi"), level(&before, "jobi") + 1);
+}
+
+/// Two jobs that share a link most of the time: the one of low intensity is slowed a lot, unless policy
+/// guarantees it a throughput.
+#[test]
+fn a_guaranteed_throughput_is_held_in_the_fluid_model() {
+    let spec = ClosSpec {
+        leaves: 2,
+        spines: 1,
+        hosts_per_leaf: 2,
+        host_gbps: 200.0,
+        uplink_gbps: 200.0,
+        ..ClosSpec::default()
+    };
+    let fabric = build_clos("narrow", &spec).unwrap();
+    let mut jobs =
+        vec![ring(&fabric, "great", &[0, 2], 18e9), ring(&fabric, "small", &[1, 3], 18e9)];
+    jobs[0].flop_per_iteration *= 100.0;
+    jobs[1].gpus.values_mut().for_each(|gpus| *gpus = 1);
+    let levels = |granted| {
+        let guarantee = JobOverride { min_throughput: granted, ..rule("small") };
+        let policy = Policy { overrides: vec![guarantee], ..Policy::default() };
+        let (plan, _) = planned(&input(&fabric, &jobs), &policy);
+        (level(&plan, "small"), level(&plan, "great"))
+    };
+    let (small, great) = levels(None);
+    assert!(small < great);
+    let (small, great) = levels(Some(0.9));
+    assert!(small > great);
 }
 
 #[test]
