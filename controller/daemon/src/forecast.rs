@@ -11,7 +11,7 @@ use topology::Fabric;
 
 /// Bytes on the wire for each byte of a job: RoCEv2 packets of 4096 bytes carry headers of
 /// Ethernet, IPv4, UDP and the transport, and an invariant checksum (14 + 20 + 8 + 12 + 4 bytes).
-const WIRE_BYTES_PER_BYTE: f64 = 1.0 + 58.0 / 4096.0;
+pub(crate) const WIRE_BYTES_PER_BYTE: f64 = 1.0 + 58.0 / 4096.0;
 
 /// Iterations of the slowest job before counting begins: jobs that start together take some to
 /// settle into their phases.

@@ -297,6 +297,16 @@ impl State {
         self.jobs.iter().chain(reported).cloned().collect()
     }
 
+    /// The running jobs, with the slowdown of those for which this policy asks for it: what no plan
+    /// depends on must not be planned anew.
+    fn jobs_under(&self, policy: &Policy) -> Vec<Job> {
+        let mut jobs = self.running_jobs();
+        for job in jobs.iter_mut().filter(|job| !policy.uses_slowdown(job)) {
+            job.recent_slowdown = 0.0;
+        }
+        jobs
+    }
+
     /// `policy` as the planner gets it: within the switches' room for pins, and with the highest
     /// level for jobs that are being profiled.
     fn effective_policy(&self, policy: &Policy) -> Policy {
@@ -401,7 +411,7 @@ impl State {
         PlanRequest {
             inputs: self.inputs,
             fabric: self.usable_fabric(policy),
-            jobs: self.running_jobs(),
+            jobs: self.jobs_under(policy),
             policy: self.effective_policy(policy),
             previous: self.previous_plan(),
             depth: PlanDepth::Quick,

@@ -20,6 +20,7 @@ mod plausibility;
 mod profile;
 mod reported_jobs;
 mod reporter_identity;
+mod slowdown;
 pub(crate) mod task;
 
 use planner::JobDocument;

@@ -15,15 +15,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use planner::{Job, JobDocument, JobId, JobsDocument};
+use planner::{Job, JobDocument, JobId, JobsDocument, Plan};
 use tokio::time::Instant;
 use topology::{Fabric, Finding, NicId, Severity};
 
 use super::counter_aggregator::ReportedIteration;
 use super::plausibility;
 use super::profile::{ReportedProfile, UNKNOWN_FLOP, UNKNOWN_SECONDS, profile_differs};
+use super::slowdown::SlowdownEstimate;
 use super::{ReportWindow, ReporterId, ReporterIdentity, TelemetryReport, job_finding};
 use crate::config::TelemetryConfig;
+use crate::forecast::WIRE_BYTES_PER_BYTE;
 use crate::state::ReportedJobs;
 use crate::store::jobs_document;
 
@@ -65,6 +67,9 @@ struct ReportedJob {
     profile: ReportedProfile,
     /// Seconds of an iteration by the windows before those.
     iteration_seconds: Option<f64>,
+    /// Seconds of an iteration on the planned paths if the job were alone.
+    alone_seconds: Option<f64>,
+    slowdown: SlowdownEstimate,
     /// The latest feedback; repetitions are not logged, so that no reporter can fill the log.
     last_feedback: Option<Finding>,
 }
@@ -194,6 +199,16 @@ impl ReportedJobRegistry {
 
     fn profiled_jobs(&self) -> impl Iterator<Item = &ReportedJob> {
         self.jobs.values().filter(|entry| matches!(entry.stage, ProfilingStage::Profiled(_)))
+    }
+
+    /// Takes over what an iteration of each planned job takes alone on its paths.
+    pub fn follow_plan(&mut self, plan: &Plan) {
+        for entry in self.jobs.values_mut() {
+            let planned = plan.job(&entry.job.id);
+            entry.alone_seconds = planned.map(|(_, planned)| {
+                entry.job.iteration_seconds(planned.bottleneck_seconds * WIRE_BYTES_PER_BYTE)
+            });
+        }
     }
 
     /// Reported iterations, for comparison with what switches count.
@@ -380,6 +395,8 @@ impl ReportedJob {
             stage,
             profile: ReportedProfile::default(),
             iteration_seconds: None,
+            alone_seconds: None,
+            slowdown: SlowdownEstimate::default(),
             last_feedback: None,
         }
     }
@@ -395,6 +412,8 @@ impl ReportedJob {
     fn keep_profile(&mut self, had: Self) {
         let is_same =
             had.document.gpus == self.document.gpus && had.job.flows.len() == self.job.flows.len();
+        (self.alone_seconds, self.slowdown) = (had.alone_seconds, had.slowdown);
+        self.job.recent_slowdown = had.slowdown.published();
         if self.stage == ProfilingStage::Waiting && is_same {
             *self =
                 Self { owner: self.owner, kept_for: None, last_report: self.last_report, ..had };
@@ -428,7 +447,18 @@ impl ReportedJob {
             self.apply_profile();
         }
         self.profile = ReportedProfile::default();
-        differs
+        // What a job that has just changed would take alone is known with its next plan.
+        differs || self.measure_slowdown()
+    }
+
+    /// Compares the latest iterations with those alone; whether the job's slowdown has changed.
+    fn measure_slowdown(&mut self) -> bool {
+        let Some((measured, alone)) = self.iteration_seconds.zip(self.alone_seconds) else {
+            return false;
+        };
+        let changes = self.slowdown.add_measurement(measured, alone);
+        self.job.recent_slowdown = self.slowdown.published();
+        changes
     }
 
     fn feedback(&self, finding: Finding) -> ReportFeedback {

@@ -165,9 +165,10 @@ impl TelemetryTask {
             return;
         }
         let rollout = self.rollout.borrow_and_update().clone();
-        let Some(PlanRollout { wiring, fabric, .. }) = rollout else {
+        let Some(PlanRollout { wiring, fabric, plan, .. }) = rollout else {
             return;
         };
+        self.registry.follow_plan(&plan);
         let settled = self.fabric.as_ref();
         if settled.is_some_and(|(settled, _)| Arc::ptr_eq(settled, &wiring)) {
             return;

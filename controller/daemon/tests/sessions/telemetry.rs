@@ -7,9 +7,9 @@ use agent::report_stream::ControllerTarget;
 use agent::service::{HostAgent, ReportSink};
 use agent::{AgentSettings, ReportLimits};
 use api::telemetry as proto;
-use controller::ControllerHandle;
 use controller::config::AccessRole;
 use controller::northbound::{self, ApiServer};
+use controller::{Controller, ControllerHandle};
 use proto::job_report::Report;
 use proto::telemetry_client::TelemetryClient;
 use tokio::io::AsyncWriteExt;
@@ -19,7 +19,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
 
-use crate::lab::{DEADLINE, Lab, open_config, verified};
+use crate::lab::{DEADLINE, Lab, config, open_config, verified};
 
 /// A reporter's end of a stream.
 pub(crate) struct ReportStream {
@@ -320,6 +320,60 @@ async fn a_token_reports_jobs_of_its_hosts_only() {
     assert!(refused.contains("no jobs of host `h2`"), "{refused}");
     rack.send(announcement_from("h1", 1, "own", 50_000)).await;
     assert_eq!(rack.next_feedback().await, "profiled in the highest class");
+    server.shutdown().await;
+    controller.shutdown().await;
+}
+
+/// Five iterations of so many seconds each; alone they take 0.13, of which 0.08 are communication.
+fn busy_window(job: &str, flop: f64, iteration_seconds: f64) -> Report {
+    let seconds = 5.0 * iteration_seconds;
+    Report::Window(proto::JobWindow {
+        job: job.to_owned(),
+        seconds,
+        iteration_starts: (0..5).map(|number| f64::from(number) * iteration_seconds).collect(),
+        flop,
+        compute_seconds: 0.25,
+        communication_seconds: seconds - 0.25,
+        flow_bytes: vec![10e9],
+        bytes: None,
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn measured_slowdown_changes_levels_under_a_fair_policy() {
+    let lab = Lab::new().await;
+    let policy = planner::Policy { fairness: 0.4, ..planner::Policy::default() };
+    let controller = Controller::start(config(|_| {}), lab.fabric.clone(), policy).await.unwrap();
+    let server = served(&controller).await;
+    let mut line = ReportStream::open(&server).await;
+    let jobs = [("weak", 50_000, "h1", 1, 1e12), ("strong", 50_001, "h2", 7, 1e14)];
+    for (job, port, src, gpus, flop) in jobs {
+        line.send(announcement_from(src, gpus, job, port)).await;
+        assert_eq!(line.next_feedback().await, "profiled in the highest class");
+        line.send(busy_window(job, flop, 0.14)).await;
+        assert_eq!(line.next_feedback().await, "profile complete");
+    }
+    let level = |plan: &planner::Plan, job: &str| plan.job(&job.into()).map(|(_, job)| job.level);
+    let ranked = controller.await_rollout(|had| {
+        let (weak, strong) = (level(&had.plan, "weak"), level(&had.plan, "strong"));
+        weak.is_some() && weak < strong
+    });
+    tokio::time::timeout(DEADLINE, ranked).await.unwrap().unwrap();
+
+    // From here on the strong job is nearly as fast as alone, and the weak one is not.
+    let reports = async {
+        loop {
+            line.send(busy_window("weak", 1e12, 1.5)).await;
+            line.send(busy_window("strong", 1e14, 0.14)).await;
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    };
+    let slowed =
+        controller.await_rollout(|had| level(&had.plan, "weak") > level(&had.plan, "strong"));
+    tokio::select! {
+        found = tokio::time::timeout(DEADLINE, slowed) => drop(found.unwrap().unwrap()),
+        () = reports => {}
+    }
     server.shutdown().await;
     controller.shutdown().await;
 }

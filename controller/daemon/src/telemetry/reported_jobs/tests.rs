@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use planner::FlowDocument;
+use planner::{FlowDocument, PlanInput, Policy};
 use topology::clos::{self, ClosSpec};
 
 use super::*;
@@ -256,4 +256,32 @@ fn a_broken_stream_leaves_its_jobs_to_their_reporter() {
     lab.registry.close_stream(ReporterId(3));
     lab.pass(Config::default().telemetry.grace);
     assert!(lab.announce(2, "a").contains("profiled"), "it was silent for too long");
+}
+
+#[test]
+fn slowdown_is_measured_against_the_planned_paths() {
+    let mut lab = Town::new();
+    lab.announce(1, "a");
+    lab.window(1, "a");
+    let slowdown = |lab: &Town| lab.registry.reported_jobs().jobs[0].recent_slowdown;
+    let input = PlanInput { fabric: lab.fabric.clone(), jobs: lab.registry.reported_jobs().jobs };
+    let (plan, _) = planner::plan(&input, &Policy::default(), None);
+    lab.registry.follow_plan(&plan);
+    let (_, planned) = plan.job(&"a".into()).unwrap();
+    let alone = input.jobs[0].iteration_seconds(planned.bottleneck_seconds);
+    lab.registry.take_change();
+    // Five iterations, half as fast as alone.
+    let seconds = 10.0 * alone;
+    let slow = ReportWindow {
+        seconds,
+        iteration_starts: (0..5).map(|number| f64::from(number) * 2.0 * alone).collect(),
+        communication_seconds: seconds - 0.5,
+        ..window("a")
+    };
+    lab.report(1, TelemetryReport::Window(slow.clone()));
+    assert!(lab.registry.take_change());
+    assert!((slowdown(&lab) - 1.0).abs() < 0.05, "{}", slowdown(&lab));
+    // Once more is no news.
+    lab.report(1, TelemetryReport::Window(slow));
+    assert!(!lab.registry.take_change());
 }
