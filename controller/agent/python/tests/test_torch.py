@@ -73,6 +73,8 @@ def train(rank, rendezvous, output):
         optimizer.step()
     weights = float(sum(parameter.sum() for parameter in model.parameters()))
     watch.close()
+    # Whoever leaves first would take away what the other still receives.
+    distributed.barrier()
     with open(f"{output}.{rank}", "w") as file:
         json.dump({"messages": reporter.messages, "weights": weights}, file)
     distributed.destroy_process_group()
@@ -98,6 +100,8 @@ def call_groups(rank, rendezvous, output):
     for work in distributed.batch_isend_irecv(both):
         work.wait()
     groups = {str(group.ranks): group.operations for group in hook.COUNTER.take()}
+    # Whoever leaves first would take away what the other still receives.
+    distributed.barrier()
     with open(f"{output}.{rank}", "w") as file:
         json.dump(groups, file)
     distributed.destroy_process_group()
@@ -123,8 +127,10 @@ class WithGloo(unittest.TestCase):
             for process in both:
                 process.start()
             for process in both:
-                process.join(120)
-                self.assertEqual(process.exitcode, 0)
+                # One that hangs would keep this process from ending.
+                self.addCleanup(process.kill)
+                process.join(60)
+            self.assertEqual([process.exitcode for process in both], [0, 0])
             results = []
             for rank in (0, 1):
                 with open(f"{output}.{rank}") as file:
