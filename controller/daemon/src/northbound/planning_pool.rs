@@ -1,13 +1,14 @@
 //! Threads that parse and plan on behalf of callers.
 //!
-//! The decision: work that a caller causes runs on threads of its own, as many as the configuration
-//! says, and waits in a bounded queue before it takes any memory. The threads of the runtime, and
-//! those on which the controller plans and stores, are never used for it.
+//! The decision: work that a caller causes runs on as many threads as the configuration says, and
+//! waits in a bounded queue before it takes any memory. They are blocking threads of the runtime
+//! that serves callers, so those on which the controller plans and stores are never used for it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::spawn_blocking;
 
 use super::limit_counters::{LimitCounters, LimitReached};
 use super::service::ServiceError;
@@ -101,7 +102,7 @@ impl PlanningSlot {
     /// waits for it any more.
     ///
     /// # Errors
-    /// There is no thread, or the work panicked.
+    /// The work panicked, or the runtime has ended.
     pub(super) async fn run_work<R: Send + 'static>(
         self,
         work: impl FnOnce() -> R + Send + 'static,
@@ -118,12 +119,10 @@ impl PlanningSlot {
         self,
         work: impl FnOnce() -> R + Send + 'static,
     ) -> Result<(R, Self), ControllerError> {
-        let (to, result) = oneshot::channel();
-        let thread = std::thread::Builder::new().name("preview".to_owned());
-        // The slot travels with the result, so it is free only after the work.
-        let started = thread.spawn(move || drop(to.send((work(), self))));
-        started.map_err(|_| ControllerError::Stopped)?;
-        result.await.map_err(|_| ControllerError::Stopped)
+        // A blocking task goes on when nobody waits for it any more, and a runtime whose time is
+        // simulated waits for it. The slot travels with the result, so it is free only after it.
+        let done = spawn_blocking(move || (work(), self));
+        done.await.map_err(|_| ControllerError::Stopped)
     }
 }
 

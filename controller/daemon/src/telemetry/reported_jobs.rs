@@ -67,8 +67,6 @@ struct ReportedJob {
     profile: ReportedProfile,
     /// Seconds of an iteration by the windows before those.
     iteration_seconds: Option<f64>,
-    /// Seconds of an iteration on the planned paths if the job were alone.
-    alone_seconds: Option<f64>,
     slowdown: SlowdownEstimate,
     /// The latest feedback; repetitions are not logged, so that no reporter can fill the log.
     last_feedback: Option<Finding>,
@@ -205,9 +203,9 @@ impl ReportedJobRegistry {
     pub fn follow_plan(&mut self, plan: &Plan) {
         for entry in self.jobs.values_mut() {
             let planned = plan.job(&entry.job.id);
-            entry.alone_seconds = planned.map(|(_, planned)| {
+            entry.slowdown.follow_plan(planned.map(|(_, planned)| {
                 entry.job.iteration_seconds(planned.bottleneck_seconds * WIRE_BYTES_PER_BYTE)
-            });
+            }));
         }
     }
 
@@ -395,7 +393,6 @@ impl ReportedJob {
             stage,
             profile: ReportedProfile::default(),
             iteration_seconds: None,
-            alone_seconds: None,
             slowdown: SlowdownEstimate::default(),
             last_feedback: None,
         }
@@ -412,7 +409,7 @@ impl ReportedJob {
     fn keep_profile(&mut self, had: Self) {
         let is_same =
             had.document.gpus == self.document.gpus && had.job.flows.len() == self.job.flows.len();
-        (self.alone_seconds, self.slowdown) = (had.alone_seconds, had.slowdown);
+        self.slowdown = had.slowdown;
         self.job.recent_slowdown = had.slowdown.published();
         if self.stage == ProfilingStage::Waiting && is_same {
             *self =
@@ -448,17 +445,10 @@ impl ReportedJob {
         }
         self.profile = ReportedProfile::default();
         // What a job that has just changed would take alone is known with its next plan.
-        differs || self.measure_slowdown()
-    }
-
-    /// Compares the latest iterations with those alone; whether the job's slowdown has changed.
-    fn measure_slowdown(&mut self) -> bool {
-        let Some((measured, alone)) = self.iteration_seconds.zip(self.alone_seconds) else {
-            return false;
-        };
-        let changes = self.slowdown.add_measurement(measured, alone);
+        let measured = self.iteration_seconds.filter(|_| !differs);
+        let is_slower = measured.is_some_and(|seconds| self.slowdown.add_measurement(seconds));
         self.job.recent_slowdown = self.slowdown.published();
-        changes
+        differs || is_slower
     }
 
     fn feedback(&self, finding: Finding) -> ReportFeedback {

@@ -12,15 +12,24 @@ const STEP: f64 = 0.1;
 /// The slowdown of one job: 0 as fast as alone, 1 half as fast.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct SlowdownEstimate {
+    /// Seconds of an iteration on the planned paths if the job were alone.
+    alone_seconds: Option<f64>,
     smoothed: Option<f64>,
     published: f64,
 }
 
 impl SlowdownEstimate {
-    /// Adds iterations of `measured` seconds of a job that takes `alone` seconds undisturbed.
-    /// Returns whether the published slowdown has changed.
-    pub(super) fn add_measurement(&mut self, measured: f64, alone: f64) -> bool {
-        if !(alone > 0.0 && measured.is_finite()) {
+    /// Takes over what an iteration takes alone, if the job is planned.
+    pub(super) fn follow_plan(&mut self, alone_seconds: Option<f64>) {
+        self.alone_seconds = alone_seconds;
+    }
+
+    /// Adds iterations of `measured` seconds. Returns whether the published slowdown has changed.
+    pub(super) fn add_measurement(&mut self, measured: f64) -> bool {
+        let Some(alone) = self.alone_seconds.filter(|alone| *alone > 0.0) else {
+            return false;
+        };
+        if !measured.is_finite() {
             return false;
         }
         let slowdown = (measured / alone - 1.0).max(0.0);
@@ -46,20 +55,24 @@ mod tests {
     #[test]
     fn noise_publishes_nothing_and_a_slower_job_does() {
         let mut estimate = SlowdownEstimate::default();
-        assert!(!estimate.add_measurement(1.04, 1.0));
-        assert!(!estimate.add_measurement(0.97, 1.0));
+        assert!(!estimate.add_measurement(9.0), "there is nothing to compare with");
+        estimate.follow_plan(Some(1.0));
+        assert!(!estimate.add_measurement(1.04));
+        assert!(!estimate.add_measurement(0.97));
         assert_eq!(estimate.published(), 0.0);
-        assert!(estimate.add_measurement(1.5, 1.0));
+        assert!(estimate.add_measurement(1.5));
         let first = estimate.published();
         assert!(first > 0.2 && first < 0.5, "{first}");
         for _ in 0..8 {
-            estimate.add_measurement(1.5, 1.0);
+            estimate.add_measurement(1.5);
         }
         assert!((estimate.published() - 0.5).abs() < STEP);
         for _ in 0..8 {
-            estimate.add_measurement(1.0, 1.0);
+            estimate.add_measurement(1.0);
         }
         assert!(estimate.published() < STEP);
-        assert!(!estimate.add_measurement(1.0, 0.0) && !estimate.add_measurement(f64::NAN, 1.0));
+        assert!(!estimate.add_measurement(f64::NAN));
+        estimate.follow_plan(Some(0.0));
+        assert!(!estimate.add_measurement(1.0));
     }
 }

@@ -238,8 +238,8 @@ fn without_a_comparison_a_job_below_its_guarantee_is_raised_a_level() {
     assert_eq!(level(&after, "jobi"), level(&before, "jobi") + 1);
 }
 
-/// Two jobs that share a link most of the time: the one of low intensity is slowed a lot, unless policy
-/// guarantees it a throughput.
+/// Two jobs that share a link most of the time: the one of low intensity is slowed a lot, unless
+/// policy guarantees it a throughput.
 #[test]
 fn a_guaranteed_throughput_is_held_in_the_fluid_model() {
     let spec = ClosSpec {
