@@ -19,6 +19,7 @@ pub mod discovery;
 pub mod etcd;
 pub mod event_log;
 pub mod forecast;
+mod hexadecimal;
 pub mod leadership;
 pub mod learning;
 pub mod liveness;

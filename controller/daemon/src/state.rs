@@ -408,6 +408,7 @@ impl State {
 
     /// The quick plan request of the present inputs under this policy.
     fn plan_request(&self, policy: &Policy) -> PlanRequest {
+        let in_force = self.rollout.as_ref();
         PlanRequest {
             inputs: self.inputs,
             fabric: self.usable_fabric(policy),
@@ -415,6 +416,7 @@ impl State {
             policy: self.effective_policy(policy),
             previous: self.previous_plan(),
             depth: PlanDepth::Quick,
+            in_force: in_force.map(|had| (Arc::clone(&had.plan), Arc::clone(&had.report))),
         }
     }
 
@@ -450,25 +452,13 @@ impl State {
                 && had.returning == self.returning.part_set()
                 && had.generation > self.spent
         });
-        let report = self.complete_report(result);
-        let rollout = (!is_same).then(|| self.roll_out(&result.plan, &report));
+        let rollout = (!is_same).then(|| self.roll_out(&result.plan, &result.report));
         if let (true, Some(had)) = (is_same, &mut self.rollout) {
             // What was compared is no decision, but the next plan and explanations need it.
-            (had.plan, had.report) = (Arc::clone(&result.plan), report);
+            had.plan = Arc::clone(&result.plan);
+            had.report = Arc::clone(&result.report);
         }
         Effects { rollout, findings, ..Effects::default() }
-    }
-
-    /// The report of a plan, with what was compared earlier for regions that the plan keeps.
-    fn complete_report(&self, result: &PlanResult) -> Arc<PlanReport> {
-        let Some(had) = self.rollout.as_ref().filter(|_| !result.plan.compared_inputs.0.is_empty())
-        else {
-            return Arc::clone(&result.report);
-        };
-        let mut report = Arc::clone(&result.report);
-        let comparison = &mut Arc::make_mut(&mut report).comparison;
-        comparison.keep_earlier(&result.plan, &had.plan, &had.report.comparison);
-        report
     }
 
     /// Puts a plan in force on the present fabric, under the next generation.

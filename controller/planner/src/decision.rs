@@ -104,7 +104,7 @@ impl PlanContext<'_> {
         if regions.is_empty() {
             return Vec::new();
         }
-        let shared = SharedInputs::new(traffic.fabric, policy);
+        let shared = SharedInputs::new(traffic, policy);
         let with_digest = |jobs: Vec<usize>| {
             let digest = shared.digest_region(jobs.iter().map(|job| traffic.jobs[*job]));
             PlanRegion { jobs, digest }

@@ -12,6 +12,7 @@ use topology::Fabric;
 
 use crate::input::Job;
 use crate::policy::Policy;
+use crate::traffic::IndexedTraffic;
 
 /// Digests of the regions whose decisions were compared with their alternatives; no decision, and
 /// so equal to any other.
@@ -28,9 +29,9 @@ impl PartialEq for ComparedInputs {
 pub(crate) struct SharedInputs(DefaultHasher);
 
 impl SharedInputs {
-    pub(crate) fn new(fabric: &Fabric, policy: &Policy) -> Self {
+    pub(crate) fn new(traffic: &IndexedTraffic<'_>, policy: &Policy) -> Self {
         let mut hasher = DefaultHasher::new();
-        hash_fabric(fabric, &mut hasher);
+        traffic.tables.digest_fabric(traffic.fabric).hash(&mut hasher);
         format!("{policy:?}").hash(&mut hasher);
         Self(hasher)
     }
@@ -44,14 +45,18 @@ impl SharedInputs {
     }
 }
 
-fn hash_fabric(fabric: &Fabric, hasher: &mut DefaultHasher) {
-    fabric.name().hash(hasher);
+/// The digest of a fabric in its present state; every link contributes, so it is kept with the
+/// path tables ([`PathTables::digest_fabric`](crate::path_tables::PathTables::digest_fabric)).
+pub(crate) fn digest_fabric(fabric: &Fabric) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    fabric.name().hash(&mut hasher);
     for id in fabric.link_ids() {
         let link = fabric.link(id);
-        (link.from, link.to, fabric.is_usable(id)).hash(hasher);
-        link.bandwidth.bytes_per_second().to_bits().hash(hasher);
-        link.scheduler.serves_levels().hash(hasher);
+        (link.from, link.to, fabric.is_usable(id)).hash(&mut hasher);
+        link.bandwidth.bytes_per_second().to_bits().hash(&mut hasher);
+        link.scheduler.serves_levels().hash(&mut hasher);
     }
+    hasher.finish()
 }
 
 fn hash_job(job: &Job, hasher: &mut DefaultHasher) {

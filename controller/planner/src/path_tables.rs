@@ -6,6 +6,7 @@
 
 use std::sync::OnceLock;
 
+use crate::input_digest;
 use crate::least_loaded_path::LeafEnds;
 use topology::{DownwardHops, Fabric, LinkId, SwitchHop, SwitchId, Tier, UpwardHops};
 
@@ -20,6 +21,7 @@ pub(crate) struct PathTables {
     /// Bytes per second of the usable links up, by switch.
     capacities_up: Vec<f64>,
     pods: PodTable,
+    fabric_digest: OnceLock<u64>,
 }
 
 impl PathTables {
@@ -39,7 +41,13 @@ impl PathTables {
                 .collect(),
             capacities,
             climbs,
+            fabric_digest: OnceLock::new(),
         }
+    }
+
+    /// The digest of `fabric`, of which these are the tables; computed once.
+    pub(crate) fn digest_fabric(&self, fabric: &Fabric) -> u64 {
+        *self.fabric_digest.get_or_init(|| input_digest::digest_fabric(fabric))
     }
 
     /// Number of switches.

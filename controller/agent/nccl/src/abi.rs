@@ -36,11 +36,16 @@ const MAX_NAME: usize = 32;
 /// Longest name of a communicator that is kept.
 const MAX_COMMUNICATOR_NAME: usize = 128;
 
-type StartEvent<T> =
+/// `startEvent`.
+pub type StartEvent<T> =
     unsafe extern "C" fn(*mut c_void, *mut *mut c_void, *const EventDescriptor<T>) -> c_int;
-type StopEvent = unsafe extern "C" fn(*mut c_void) -> c_int;
-type RecordEventState = unsafe extern "C" fn(*mut c_void, c_int, *const EventStateArgs) -> c_int;
-type InitializeV4 = unsafe extern "C" fn(
+/// `stopEvent` and `finalize`.
+pub type StopEvent = unsafe extern "C" fn(*mut c_void) -> c_int;
+/// `recordEventState`.
+pub type RecordEventState =
+    unsafe extern "C" fn(*mut c_void, c_int, *const EventStateArgs) -> c_int;
+/// `init` of version 4.
+pub type InitializeV4 = unsafe extern "C" fn(
     *mut *mut c_void,
     *mut c_int,
     *const c_char,
@@ -50,7 +55,8 @@ type InitializeV4 = unsafe extern "C" fn(
     c_int,
     *const c_void,
 ) -> c_int;
-type InitializeV5 = unsafe extern "C" fn(
+/// `init` of versions 5 and 6.
+pub type InitializeV5 = unsafe extern "C" fn(
     *mut *mut c_void,
     u64,
     *mut c_int,
@@ -368,24 +374,16 @@ unsafe fn start_known_event<T: Copy + Into<u64>>(
     unsafe {
         match descriptor.kind.into() {
             PROFILE_COLL => {
-                let coll = &descriptor.detail.coll;
-                recorder.start_operation(&StartedOperation {
-                    communicator,
-                    function: NcclFunction::from_name(read_name(coll.function, MAX_NAME)),
-                    datatype: DataType::from_name(read_name(coll.datatype, MAX_NAME)),
-                    count: coll.count as u64,
-                    peer: coll.root,
-                })
+                let CollectiveDetail { function, datatype, count, root, .. } =
+                    descriptor.detail.coll;
+                let names = [function, datatype];
+                recorder.start_operation(&describe_operation(communicator, names, count, root))
             }
             PROFILE_P2P => {
-                let p2p = &descriptor.detail.p2p;
-                recorder.start_operation(&StartedOperation {
-                    communicator,
-                    function: NcclFunction::from_name(read_name(p2p.function, MAX_NAME)),
-                    datatype: DataType::from_name(read_name(p2p.datatype, MAX_NAME)),
-                    count: p2p.count as u64,
-                    peer: p2p.peer,
-                })
+                let PointToPointDetail { function, datatype, count, peer, .. } =
+                    descriptor.detail.p2p;
+                let names = [function, datatype];
+                recorder.start_operation(&describe_operation(communicator, names, count, peer))
             }
             PROFILE_PROXY_OP => {
                 start_proxy_operation(state, communicator, parent, &descriptor.detail.proxy_op)
@@ -393,6 +391,27 @@ unsafe fn start_known_event<T: Copy + Into<u64>>(
             PROFILE_PROXY_STEP => recorder.start_step(parent),
             _ => EventHandle::NONE,
         }
+    }
+}
+
+/// What an operation is, from the names of its function and its type.
+///
+/// # Safety
+/// The names are null, or strings that end with a zero byte.
+unsafe fn describe_operation(
+    communicator: u32,
+    names: [*const c_char; 2],
+    count: usize,
+    peer: c_int,
+) -> StartedOperation {
+    // SAFETY: by the contract of this function.
+    let [function, datatype] = names.map(|name| unsafe { read_name(name, MAX_NAME) });
+    StartedOperation {
+        communicator,
+        function: NcclFunction::from_name(function),
+        datatype: DataType::from_name(datatype),
+        count: count as u64,
+        peer,
     }
 }
 

@@ -39,7 +39,7 @@ use self::watched_stream::WatchedStream;
 use super::connection_table::{ConnectionAdmission, ConnectionId, ConnectionTable};
 use super::limit_counters::{LimitCounters, LimitReached};
 use super::paced_body::ResponseStall;
-use crate::config::{NorthboundConfig, NorthboundLimits};
+use crate::config::{NorthboundConfig, NorthboundLimits, RetryBackoff};
 
 /// How a record of TLS with a handshake begins (RFC 8446 §5.1).
 const HANDSHAKE: u8 = 22;
@@ -47,8 +47,9 @@ const HANDSHAKE: u8 = 22;
 /// Time between two looks at what a connection does.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Wait after a failed accept, for example without descriptors; doubles up to the second one.
-const ACCEPT_BACKOFF: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
+/// Waits after failed accepts, for example without descriptors.
+const ACCEPT_BACKOFF: RetryBackoff =
+    RetryBackoff { first: Duration::from_millis(10), longest: Duration::from_secs(1) };
 
 /// Streams of one HTTP/2 connection.
 const STREAMS_PER_CONNECTION: u32 = 256;
@@ -215,18 +216,17 @@ impl ConnectionListener {
 
     /// Accepts connections until `stop`, which ends all of them as well.
     pub(super) async fn run(self, stop: CancellationToken) {
-        let [shortest, longest] = ACCEPT_BACKOFF;
-        let mut backoff = shortest;
+        let mut failures = 0;
         while let Some(accepted) = stop.run_until_cancelled(self.listener.accept()).await {
             match accepted {
                 Ok((stream, from)) => {
-                    backoff = shortest;
+                    failures = 0;
                     self.spawn_connection(stream, from, &stop);
                 }
                 Err(error) => {
                     warn!("cannot accept a northbound connection: {error}");
-                    sleep(backoff).await;
-                    backoff = (backoff * 2).min(longest);
+                    failures += 1;
+                    sleep(ACCEPT_BACKOFF.wait_after(failures)).await;
                 }
             }
         }
@@ -248,7 +248,7 @@ impl ConnectionListener {
                 }
             };
             tokio::select! {
-                ended = connection => drop(ended.inspect_err(|Expired| {
+                ended = connection => drop(ended.inspect_err(|ConnectionExpired| {
                     debug!(%from, "closed: no request, or nobody reads a response");
                     limited.count(LimitReached::ConnectionExpired);
                 })),
@@ -276,18 +276,19 @@ fn usable_connections(wanted: usize) -> usize {
 }
 
 /// A connection that sent no request, or did not read a response, in time.
-struct Expired;
+struct ConnectionExpired;
 
 /// Makes the handshake where there is TLS; no stream if there is none to be made.
 async fn secure_stream(
     stream: TcpStream,
     tls: Option<TlsAcceptor>,
     deadline: Duration,
-) -> Result<Option<ClientStream>, Expired> {
+) -> Result<Option<ClientStream>, ConnectionExpired> {
     let Some(acceptor) = tls else {
         return Ok(Some(Either::Left(stream)));
     };
-    let made = timeout(deadline, accept_tls(stream, &acceptor)).await.map_err(|_| Expired)?;
+    let made =
+        timeout(deadline, accept_tls(stream, &acceptor)).await.map_err(|_| ConnectionExpired)?;
     let made = made.inspect_err(|why| debug!("no handshake: {why}"));
     Ok(made.ok().map(Either::Right))
 }
@@ -299,7 +300,7 @@ async fn serve_connection(
     router: Router,
     handle: &ConnectionHandle,
     limits: NorthboundLimits,
-) -> Result<(), Expired> {
+) -> Result<(), ConnectionExpired> {
     let peer = ClientPeer::of_stream(&stream, from);
     let service = service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(Body::new);
@@ -326,7 +327,7 @@ async fn serve_connection(
             _ = checks.tick() => {
                 has_served |= handle.open.lock().0.waiting_since(handle.id) != opened;
                 if handle.has_expired(has_served, &limits) {
-                    return Err(Expired);
+                    return Err(ConnectionExpired);
                 }
             }
         }

@@ -3,21 +3,17 @@
 //! The decision: a controller without tokens is not open but serves its own user. The file is the
 //! same for every controller of a user on a machine, so that `crux` finds it without being told.
 
-use std::fmt::Write;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ring::rand::{SecureRandom, SystemRandom};
 use sha2::{Digest, Sha256};
 
 use crate::config::{AccessRole, AccessToken, NorthboundConfig};
+use crate::hexadecimal::random_secret;
 use crate::private_file::{read_private, write_private_once};
 
 /// The owner of the token, in the history of policies.
 const NAME: &str = "local";
-
-/// Random bytes of a token.
-const TOKEN_BYTES: usize = 32;
 
 /// Where a controller that runs as a service keeps it.
 const SERVICE_FILE: &str = "/var/lib/crux/token";
@@ -47,12 +43,9 @@ pub fn admit_file_owner(config: &mut NorthboundConfig, file: &Path) -> io::Resul
     if config.has_access_rules() {
         return Ok(false);
     }
-    let mut token = [0; TOKEN_BYTES];
-    let random = SystemRandom::new().fill(&mut token);
-    random.map_err(|_| io::Error::other("the system has no random numbers"))?;
-    let mut text = String::new();
-    token.iter().try_for_each(|byte| write!(text, "{byte:02x}")).map_err(io::Error::other)?;
-    let token = text_of(&write_private_once(file, (text + "\n").as_bytes())?);
+    let secret = random_secret();
+    let secret = secret.map_err(|_| io::Error::other("the system has no random numbers"))?;
+    let token = text_of(&write_private_once(file, (secret + "\n").as_bytes())?);
     if token.is_empty() {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the file is empty: delete it"));
     }

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, header};
-use ring::rand::{SecureRandom, SystemRandom};
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use crate::config::AccessToken;
+use crate::hexadecimal::random_secret;
 
 /// Where a session begins (POST, with the token) and ends (DELETE).
 pub(super) const PATH: &str = "/v1/session";
@@ -22,9 +22,6 @@ const SESSION_LENGTH: Duration = Duration::from_secs(12 * 3_600);
 
 /// Sessions in all; the one that ends first gives way to another.
 const MAX_SESSIONS: usize = 1_024;
-
-/// Random bytes of a session's number.
-const SESSION_BYTES: usize = 32;
 
 /// Open sessions by the digest of their number. Behind a lock, because requests arrive on any task;
 /// it is held for one look-up.
@@ -50,9 +47,7 @@ impl LoginSessions {
 
     /// Opens a session, and gives the header that sets its cookie; `None` without random numbers.
     pub(super) fn open_session(&self, token: AccessToken, is_secured: bool) -> Option<HeaderValue> {
-        let mut number = [0; SESSION_BYTES];
-        SystemRandom::new().fill(&mut number).ok()?;
-        let text: String = number.iter().map(|byte| format!("{byte:02x}")).collect();
+        let text = random_secret().ok()?;
         let now = Instant::now();
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|_, session| session.ends > now);

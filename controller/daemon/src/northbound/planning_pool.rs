@@ -16,7 +16,7 @@ use crate::access::ControllerError;
 use crate::config::NorthboundLimits;
 
 /// A caller, if a token identifies one.
-type Caller = Option<Arc<str>>;
+type CallerName = Option<Arc<str>>;
 
 /// The threads, and who waits for them.
 #[derive(Clone, Debug)]
@@ -28,14 +28,14 @@ pub(super) struct PlanningPool {
     limited: LimitCounters,
     /// Places of each caller. Behind a lock, because requests are counted and checked in one step;
     /// it is held for that step only.
-    callers: Arc<Mutex<BTreeMap<Caller, usize>>>,
+    callers: Arc<Mutex<BTreeMap<CallerName, usize>>>,
 }
 
 /// A place of a caller, until it is dropped.
 #[derive(Debug)]
 struct CallerPlace {
-    caller: Caller,
-    callers: Arc<Mutex<BTreeMap<Caller, usize>>>,
+    caller: CallerName,
+    callers: Arc<Mutex<BTreeMap<CallerName, usize>>>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -63,7 +63,10 @@ impl PlanningPool {
     ///
     /// # Errors
     /// Too many wait already, of this caller or in all.
-    pub(super) async fn acquire_slot(&self, caller: &Caller) -> Result<PlanningSlot, ServiceError> {
+    pub(super) async fn acquire_slot(
+        &self,
+        caller: &CallerName,
+    ) -> Result<PlanningSlot, ServiceError> {
         let place = self.take_place(caller);
         let place = place.inspect_err(|_| self.limited.count(LimitReached::PlanningQueue))?;
         let thread = Arc::clone(&self.threads).acquire_owned().await;
@@ -71,7 +74,7 @@ impl PlanningPool {
         Ok(PlanningSlot { _place: place, _thread: thread })
     }
 
-    fn take_place(&self, caller: &Caller) -> Result<CallerPlace, ServiceError> {
+    fn take_place(&self, caller: &CallerName) -> Result<CallerPlace, ServiceError> {
         let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
         let own = callers.get(caller).copied().unwrap_or_default();
         // Without tokens, all callers are the same one.
@@ -92,8 +95,10 @@ impl Drop for CallerPlace {
         let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(own) = callers.get_mut(&self.caller) {
             *own -= 1;
+            if *own == 0 {
+                callers.remove(&self.caller);
+            }
         }
-        callers.retain(|_, own| *own > 0);
     }
 }
 

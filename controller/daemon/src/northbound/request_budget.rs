@@ -17,24 +17,24 @@ pub(super) enum BudgetOwner {
     Address(Option<IpAddr>),
 }
 
-/// Counts of requests in progress and bytes of their bodies. Behind a lock, because requests arrive
+/// BudgetCounts of requests in progress and bytes of their bodies. Behind a lock, because requests arrive
 /// on any task and are counted and checked in one step; it is held for that step only.
 #[derive(Clone, Debug)]
 pub(super) struct RequestBudget {
     limits: NorthboundLimits,
     /// Bytes of bodies of one caller.
     own_bytes: usize,
-    counts: Arc<Mutex<Counts>>,
+    counts: Arc<Mutex<BudgetCounts>>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Counts {
-    all: Usage,
-    own: BTreeMap<BudgetOwner, Usage>,
+struct BudgetCounts {
+    all: BudgetUsage,
+    own: BTreeMap<BudgetOwner, BudgetUsage>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Usage {
+struct BudgetUsage {
     requests: usize,
     bytes: usize,
 }
@@ -79,7 +79,12 @@ impl RequestBudget {
         Ok(RequestPermit { budget: self.clone(), owner, bytes })
     }
 
-    fn check_bounds(&self, all: Usage, own: Usage, bytes: usize) -> Result<(), BudgetExceeded> {
+    fn check_bounds(
+        &self,
+        all: BudgetUsage,
+        own: BudgetUsage,
+        bytes: usize,
+    ) -> Result<(), BudgetExceeded> {
         let NorthboundLimits { requests, requests_per_caller, bodies, .. } = self.limits;
         if own.requests >= requests_per_caller.get() {
             return Err(BudgetExceeded::Caller("northbound.limits.requests_per_caller"));
@@ -105,8 +110,10 @@ impl Drop for RequestPermit {
         if let Some(own) = counts.own.get_mut(&self.owner) {
             own.requests -= 1;
             own.bytes -= self.bytes;
+            if own.requests == 0 {
+                counts.own.remove(&self.owner);
+            }
         }
-        counts.own.retain(|_, own| own.requests > 0);
     }
 }
 
@@ -138,6 +145,6 @@ mod tests {
         drop((first, second, third));
         begin("eve", 1_000).unwrap();
         let counts = budget.counts.lock().unwrap();
-        assert_eq!((counts.all, counts.own.len()), (Usage::default(), 0));
+        assert_eq!((counts.all, counts.own.len()), (BudgetUsage::default(), 0));
     }
 }

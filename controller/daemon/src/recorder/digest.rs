@@ -14,6 +14,7 @@ use prost::Message;
 use sha2::{Digest, Sha256};
 use topology::{Fabric, SwitchId};
 
+use crate::hexadecimal::encode_hex;
 use crate::state::{PlanRecord, PlanRollout};
 
 /// The digest of a plan.
@@ -78,5 +79,5 @@ pub(super) fn digests_by_name(
 }
 
 fn short_hex(digest: &[u8]) -> String {
-    digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    encode_hex(&digest[..8])
 }

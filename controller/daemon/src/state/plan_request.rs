@@ -18,6 +18,8 @@ pub struct PlanRequest {
     pub(super) policy: Policy,
     pub(super) previous: Option<Arc<Plan>>,
     pub(super) depth: PlanDepth,
+    /// The plan in force with its report, whose comparisons the new report keeps.
+    pub(super) in_force: Option<(Arc<Plan>, Arc<PlanReport>)>,
 }
 
 /// The plan for a request.
@@ -47,9 +49,13 @@ impl PlanRequest {
 
     /// Computes the plan; may take long.
     pub fn compute_plan(self) -> PlanResult {
-        let Self { inputs, fabric, jobs, policy, previous, depth } = self;
+        let Self { inputs, fabric, jobs, policy, previous, depth, in_force } = self;
         let (input, policy) = policy.with_adopted_jobs(PlanInput { fabric, jobs });
-        let (plan, report) = planner::plan_to_depth(&input, &policy, previous.as_deref(), depth);
+        let (plan, mut report) =
+            planner::plan_to_depth(&input, &policy, previous.as_deref(), depth);
+        if let Some((plan_in_force, earlier)) = in_force {
+            report.comparison.keep_earlier(&plan, &plan_in_force, &earlier.comparison);
+        }
         PlanResult { inputs, depth, plan: Arc::new(plan), report: Arc::new(report) }
     }
 }

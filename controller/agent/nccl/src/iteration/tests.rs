@@ -7,10 +7,10 @@ use rand_chacha::ChaCha8Rng;
 use super::*;
 
 /// Operations of one iteration: kind, share of the iteration at which it is queued, bytes.
-type Pattern<'a> = &'a [(u64, f64, u64)];
+type IterationPattern<'a> = &'a [(u64, f64, u64)];
 
-struct Training<'a> {
-    pattern: Pattern<'a>,
+struct TrainingTrace<'a> {
+    pattern: IterationPattern<'a>,
     seconds: f64,
     /// Relative deviation of the length of an iteration, uniform.
     jitter: f64,
@@ -18,7 +18,7 @@ struct Training<'a> {
     extra_every: usize,
 }
 
-impl Training<'_> {
+impl TrainingTrace<'_> {
     fn history(&self, iterations: usize, seed: u64) -> (Vec<MeasuredOperation>, f64) {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let (mut at, mut history) = (0.0, Vec::new());
@@ -40,9 +40,10 @@ impl Training<'_> {
     }
 }
 
-const ONE: Pattern<'_> = &[(1, 0.8, 1_000)];
-const BUCKETS: Pattern<'_> = &[(1, 0.5, 400), (2, 0.6, 300), (2, 0.7, 300), (3, 0.8, 100)];
-const EQUAL_BUCKETS: Pattern<'_> = &[(1, 0.5, 25), (1, 0.55, 25), (1, 0.6, 25), (1, 0.65, 25)];
+const ONE: IterationPattern<'_> = &[(1, 0.8, 1_000)];
+const BUCKETS: IterationPattern<'_> = &[(1, 0.5, 400), (2, 0.6, 300), (2, 0.7, 300), (3, 0.8, 100)];
+const EQUAL_BUCKETS: IterationPattern<'_> =
+    &[(1, 0.5, 25), (1, 0.55, 25), (1, 0.6, 25), (1, 0.65, 25)];
 
 fn relative(found: f64, expected: f64) -> f64 {
     (found / expected - 1.0).abs()
@@ -52,7 +53,7 @@ fn relative(found: f64, expected: f64) -> f64 {
 fn iterations_of_known_patterns_are_found() {
     for (pattern, operations) in [(ONE, 1), (BUCKETS, 4), (EQUAL_BUCKETS, 4)] {
         let bytes: u64 = pattern.iter().map(|(.., bytes)| bytes).sum();
-        let training = Training { pattern, seconds: 0.25, jitter: 0.02, extra_every: 0 };
+        let training = TrainingTrace { pattern, seconds: 0.25, jitter: 0.02, extra_every: 0 };
         let (history, _) = training.history(40, 1);
         let found = find_iteration(&history).expect("it repeats");
         assert_eq!(found.operations, operations, "{pattern:?}");
@@ -66,14 +67,14 @@ fn iterations_of_known_patterns_are_found() {
 fn a_pause_separates_iterations_of_many_equal_operations() {
     let pattern: Vec<(u64, f64, u64)> =
         (0..40).map(|index| (1, 0.02 * f64::from(index), 10)).collect();
-    let training = Training { pattern: &pattern, seconds: 1.0, jitter: 0.01, extra_every: 0 };
+    let training = TrainingTrace { pattern: &pattern, seconds: 1.0, jitter: 0.01, extra_every: 0 };
     let found = find_iteration(&training.history(20, 1).0).expect("it repeats");
     assert_eq!((found.operations, found.bytes), (40, 400.0));
 }
 
 #[test]
 fn an_operation_now_and_then_is_not_part_of_every_iteration() {
-    let training = Training { pattern: BUCKETS, seconds: 0.5, jitter: 0.01, extra_every: 10 };
+    let training = TrainingTrace { pattern: BUCKETS, seconds: 0.5, jitter: 0.01, extra_every: 10 };
     let found = find_iteration(&training.history(55, 1).0).expect("it repeats");
     assert_eq!(found.operations, 4);
     assert!(relative(found.bytes, 1_100.0) < 0.001, "{found:?}");
@@ -82,8 +83,8 @@ fn an_operation_now_and_then_is_not_part_of_every_iteration() {
 
 #[test]
 fn a_change_of_the_loop_is_followed() {
-    let old = Training { pattern: ONE, seconds: 0.1, jitter: 0.0, extra_every: 0 };
-    let new = Training { pattern: BUCKETS, seconds: 0.4, jitter: 0.0, extra_every: 0 };
+    let old = TrainingTrace { pattern: ONE, seconds: 0.1, jitter: 0.0, extra_every: 0 };
+    let new = TrainingTrace { pattern: BUCKETS, seconds: 0.4, jitter: 0.0, extra_every: 0 };
     let (mut history, _) = old.history(5, 1);
     let later = history.last().unwrap().at_ns;
     history.extend(
@@ -134,7 +135,7 @@ proptest! {
             })
             .collect();
         let total: u64 = pattern.iter().map(|(.., bytes)| bytes).sum();
-        let training = Training { pattern: &pattern, seconds, jitter, extra_every: 0 };
+        let training = TrainingTrace { pattern: &pattern, seconds, jitter, extra_every: 0 };
         let (history, _) = training.history(80, seed);
         let found = find_iteration(&history).expect("it repeats");
         // Measured against the very iterations that were averaged.

@@ -1,8 +1,6 @@
 //! A C program with its own declarations drives the plugin (`harness.c`). Left out, and said so,
 //! where there is no C compiler.
 
-#![allow(clippy::unwrap_used, reason = "a test fails where its own set-up fails")]
-
 use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -10,10 +8,12 @@ use std::process::Command;
 
 use agent::process_message::{ProcessMessage, parse_message};
 
+use super::library;
+
 const CHUNK: u64 = 1 << 19;
 
 fn compile(folder: &Path) -> Option<PathBuf> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/harness.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/plugin/harness.c");
     let program = folder.join("harness");
     let flags = ["-std=gnu11", "-Wall", "-Werror", "-o"];
     let compiler = Command::new("cc").args(flags).arg(&program).arg(source).arg("-ldl").output();
@@ -23,14 +23,6 @@ fn compile(folder: &Path) -> Option<PathBuf> {
     };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Some(program)
-}
-
-fn library() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let folder = test.parent().unwrap();
-    let name = "libnccl_profiler_crux.so";
-    let places = [folder.join(name), folder.parent().unwrap().join(name)];
-    places.into_iter().find(|path| path.exists()).expect("the plugin was built beside its tests")
 }
 
 #[test]

@@ -2,12 +2,13 @@
 
 #![allow(unsafe_code)]
 
-use std::ffi::{CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_int, c_void};
 use std::path::Path;
 
 use libloading::Library;
 use nccl_profiler_crux::abi::{
-    CollectiveDetail, EventDescriptor, EventDetail, EventStateArgs, ProxyOperationDetail,
+    CollectiveDetail, EventDescriptor, EventDetail, EventStateArgs, InitializeV4, InitializeV5,
+    ProfilerInterface, ProxyOperationDetail,
 };
 
 const COLL: u64 = 1 << 1;
@@ -18,85 +19,75 @@ const SEND_WAIT: c_int = 9;
 const CHANNELS: u64 = 4;
 const CHUNK: u64 = 1 << 19;
 
-type InitV4 = unsafe extern "C" fn(
-    *mut *mut c_void,
-    *mut c_int,
-    *const c_char,
-    u64,
-    c_int,
-    c_int,
-    c_int,
-    *const c_void,
-) -> c_int;
-type InitV5 = unsafe extern "C" fn(
-    *mut *mut c_void,
-    u64,
-    *mut c_int,
-    *const c_char,
-    c_int,
-    c_int,
-    c_int,
-    *const c_void,
-) -> c_int;
-
-/// The table of functions that every version exports, with `init` and `startEvent` untyped.
-#[repr(C)]
-struct Interface {
-    name: *const c_char,
-    init: *const c_void,
-    start_event: *const c_void,
-    stop_event: unsafe extern "C" fn(*mut c_void) -> c_int,
-    record_event_state: unsafe extern "C" fn(*mut c_void, c_int, *const EventStateArgs) -> c_int,
-    finalize: unsafe extern "C" fn(*mut c_void) -> c_int,
+/// The functions of a version of the interface.
+#[derive(Clone, Copy)]
+enum ProfilerFunctions {
+    V4(&'static ProfilerInterface<InitializeV4, u8>),
+    V5(&'static ProfilerInterface<InitializeV5, u64>),
 }
 
 /// The opened library. It is never closed, as in a process that trains until it ends.
-pub(crate) struct Plugin {
-    interface: &'static Interface,
-    is_v4: bool,
-}
+pub(crate) struct ProfilerPlugin(ProfilerFunctions);
 
 /// A rank in a communicator.
-pub(crate) struct Rank<'a> {
-    plugin: &'a Plugin,
+pub(crate) struct CommunicatorRank {
+    functions: ProfilerFunctions,
     context: *mut c_void,
 }
 
-impl Plugin {
+impl ProfilerPlugin {
     pub(crate) fn open(path: &Path, version: &str) -> Self {
-        // SAFETY: the library is the one that was built with this test.
+        let symbol = CString::new(version).unwrap();
+        // SAFETY: the library is the one that was built with this test, and the symbol's type is
+        // that of its version.
         unsafe {
             let library: &'static Library = Box::leak(Box::new(Library::new(path).unwrap()));
-            let symbol = CString::new(version).unwrap();
-            let interface = library.get::<*const Interface>(symbol.as_bytes_with_nul()).unwrap();
-            let interface = interface.as_ref().expect("the symbol has an address");
-            assert_eq!(std::ffi::CStr::from_ptr(interface.name), c"Crux");
-            Self { interface, is_v4: version.ends_with("v4") }
+            Self(match version {
+                "ncclProfiler_v4" => ProfilerFunctions::V4(find_interface(library, &symbol)),
+                _ => ProfilerFunctions::V5(find_interface(library, &symbol)),
+            })
         }
     }
 
-    pub(crate) fn open_communicator(&self, ranks: u32, rank: u32) -> Rank<'_> {
+    pub(crate) fn open_communicator(&self, ranks: u32, rank: u32) -> CommunicatorRank {
         let (mut context, mut mask) = (std::ptr::null_mut(), 0);
         let (name, log) = (c"world".as_ptr(), std::ptr::null());
         let (hosts, ranks, rank) = (4, ranks as c_int, rank as c_int);
-        // SAFETY: the signatures are those of the version.
+        // SAFETY: the pointers are valid during the call.
         let result = unsafe {
-            if self.is_v4 {
-                let init: InitV4 = std::mem::transmute(self.interface.init);
-                init(&mut context, &mut mask, name, 7, hosts, ranks, rank, log)
-            } else {
-                let init: InitV5 = std::mem::transmute(self.interface.init);
-                init(&mut context, 7, &mut mask, name, hosts, ranks, rank, log)
+            match self.0 {
+                ProfilerFunctions::V4(table) => {
+                    (table.init)(&mut context, &mut mask, name, 7, hosts, ranks, rank, log)
+                }
+                ProfilerFunctions::V5(table) => {
+                    (table.init)(&mut context, 7, &mut mask, name, hosts, ranks, rank, log)
+                }
             }
         };
         assert_eq!(result, 0);
         assert!(!context.is_null());
         assert_eq!(mask, 0b1_1110, "operations, transfers and their steps are profiled");
-        Rank { plugin: self, context }
+        CommunicatorRank { functions: self.0, context }
     }
 }
 
-impl Rank<'_> {
+/// # Safety
+/// The symbol is an interface of this type.
+unsafe fn find_interface<I, T>(
+    library: &'static Library,
+    symbol: &CStr,
+) -> &'static ProfilerInterface<I, T> {
+    // SAFETY: by the contract of this function; the name is a constant of the library.
+    unsafe {
+        let symbol = symbol.to_bytes_with_nul();
+        let interface = library.get::<*const ProfilerInterface<I, T>>(symbol).unwrap();
+        let interface = interface.as_ref().expect("the symbol has an address");
+        assert_eq!(CStr::from_ptr(interface.name), c"Crux");
+        interface
+    }
+}
+
+impl CommunicatorRank {
     pub(crate) fn start_collective(&self, function: &str, count: u64) -> *mut c_void {
         let function = CString::new(function).unwrap();
         let detail = CollectiveDetail {
@@ -125,13 +116,21 @@ impl Rank<'_> {
     }
 
     pub(crate) fn stop(&self, handle: *mut c_void) {
+        let stop_event = match self.functions {
+            ProfilerFunctions::V4(table) => table.stop_event,
+            ProfilerFunctions::V5(table) => table.stop_event,
+        };
         // SAFETY: a handle is a number to the plugin.
-        assert_eq!(unsafe { (self.plugin.interface.stop_event)(handle) }, 0);
+        assert_eq!(unsafe { stop_event(handle) }, 0);
     }
 
     pub(crate) fn close(self) {
+        let finalize = match self.functions {
+            ProfilerFunctions::V4(table) => table.finalize,
+            ProfilerFunctions::V5(table) => table.finalize,
+        };
         // SAFETY: the context is that of `init`.
-        assert_eq!(unsafe { (self.plugin.interface.finalize)(self.context) }, 0);
+        assert_eq!(unsafe { finalize(self.context) }, 0);
     }
 
     fn send_channel(&self, operation: *mut c_void, peer: u32, channel: u8, bytes: u64) {
@@ -158,33 +157,33 @@ impl Rank<'_> {
 
     fn record(&self, handle: *mut c_void, state: c_int, bytes: u64) {
         let arguments = EventStateArgs { transfer_size: bytes as usize };
-        let record = self.plugin.interface.record_event_state;
+        let record = match self.functions {
+            ProfilerFunctions::V4(table) => table.record_event_state,
+            ProfilerFunctions::V5(table) => table.record_event_state,
+        };
         // SAFETY: the argument is valid during the call.
         assert_eq!(unsafe { record(handle, state, &arguments) }, 0);
     }
 
     fn start(&self, kind: u64, parent: *mut c_void, detail: EventDetail) -> *mut c_void {
-        let start = self.plugin.interface.start_event;
         let mut handle = std::ptr::null_mut();
         // SAFETY: the descriptor is that of the version.
         let result = unsafe {
-            if self.plugin.is_v4 {
-                let descriptor = EventDescriptor { kind: kind as u8, parent, rank: 0, detail };
-                let start: Start<u8> = std::mem::transmute(start);
-                start(self.context, &mut handle, &descriptor)
-            } else {
-                let descriptor = EventDescriptor { kind, parent, rank: 0, detail };
-                let start: Start<u64> = std::mem::transmute(start);
-                start(self.context, &mut handle, &descriptor)
+            match self.functions {
+                ProfilerFunctions::V4(table) => {
+                    let descriptor = EventDescriptor { kind: kind as u8, parent, rank: 0, detail };
+                    (table.start_event)(self.context, &mut handle, &descriptor)
+                }
+                ProfilerFunctions::V5(table) => {
+                    let descriptor = EventDescriptor { kind, parent, rank: 0, detail };
+                    (table.start_event)(self.context, &mut handle, &descriptor)
+                }
             }
         };
         assert_eq!(result, 0);
         handle
     }
 }
-
-type Start<T> =
-    unsafe extern "C" fn(*mut c_void, *mut *mut c_void, *const EventDescriptor<T>) -> c_int;
 
 fn proxy(peer: u32, channel: u8, steps: u64, is_send: c_int) -> EventDetail {
     EventDetail {

@@ -1,18 +1,15 @@
 //! The plugin as NCCL loads it: opened with `dlopen`, driven through each version of its
 //! interface with the events of ring, tree and all-to-all, and read where the agent reads it.
 
-#![allow(clippy::unwrap_used, reason = "a test fails where its own set-up fails")]
-
-mod driver;
-
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use agent::process_message::{CommunicatorTraffic, ProcessMessage, parse_message};
+
+use super::{driver, library};
 
 /// Variables that make a test process play a role instead of starting others.
 const PATTERN: &str = "REPLAY_PATTERN";
@@ -23,7 +20,7 @@ const RANKS: u32 = 8;
 const REPLAY_SECONDS: f64 = 2.0;
 
 /// Bytes of rank 0 to each peer in one iteration, and its length.
-struct Pattern {
+struct TrafficPattern {
     name: &'static str,
     function: &'static str,
     period_ms: u64,
@@ -32,22 +29,22 @@ struct Pattern {
 }
 
 /// Peers that are on other hosts, two ranks a host: only those are reached over the network.
-const PATTERNS: [Pattern; 3] = [
-    Pattern {
+const PATTERNS: [TrafficPattern; 3] = [
+    TrafficPattern {
         name: "ring",
         function: "AllReduce",
         period_ms: 40,
         buckets: &[6_000_000, 6_000_000, 6_000_000, 1_500_000],
         peers: &[2],
     },
-    Pattern {
+    TrafficPattern {
         name: "tree",
         function: "AllReduce",
         period_ms: 25,
         buckets: &[1_000_000, 700_000],
         peers: &[2, 4],
     },
-    Pattern {
+    TrafficPattern {
         name: "all-to-all",
         function: "AllToAll",
         period_ms: 30,
@@ -56,7 +53,7 @@ const PATTERNS: [Pattern; 3] = [
     },
 ];
 
-impl Pattern {
+impl TrafficPattern {
     fn by_name(name: &str) -> &'static Self {
         PATTERNS.iter().find(|pattern| pattern.name == name).expect("the name of a pattern")
     }
@@ -77,12 +74,12 @@ impl Pattern {
 }
 
 /// Runs this test again in a process with the role of a rank, and returns what its agent received.
-fn replay(pattern: &Pattern, version: &str) -> Vec<CommunicatorTraffic> {
+fn replay(pattern: &TrafficPattern, version: &str) -> Vec<CommunicatorTraffic> {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("agent.sock");
     let listener = UnixListener::bind(&socket).unwrap();
     let mut rank = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "a_rank_plays_its_pattern", "--nocapture"])
+        .args(["--exact", "replay::a_rank_plays_its_pattern", "--nocapture"])
         .env(PATTERN, pattern.name)
         .env(VERSION, version)
         .env("CRUX_AGENT_SOCKET", &socket)
@@ -117,8 +114,8 @@ fn a_rank_plays_its_pattern() {
     let (Ok(pattern), Ok(version)) = (std::env::var(PATTERN), std::env::var(VERSION)) else {
         return;
     };
-    let pattern = Pattern::by_name(&pattern);
-    let plugin = driver::Plugin::open(&library(), &version);
+    let pattern = TrafficPattern::by_name(&pattern);
+    let plugin = driver::ProfilerPlugin::open(&library(), &version);
     let rank = plugin.open_communicator(RANKS, 0);
     let began = Instant::now();
     let period = Duration::from_millis(pattern.period_ms);
@@ -139,16 +136,7 @@ fn a_rank_plays_its_pattern() {
     std::thread::sleep(Duration::from_millis(300));
 }
 
-/// The library that this test was built with.
-fn library() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let folder = test.parent().unwrap();
-    let name = "libnccl_profiler_crux.so";
-    let places = [folder.join(name), folder.parent().unwrap().join(name)];
-    places.into_iter().find(|path| path.exists()).expect("the plugin was built beside its tests")
-}
-
-fn check(pattern: &Pattern, version: &str) {
+fn check(pattern: &TrafficPattern, version: &str) {
     let received = replay(pattern, version);
     let context = format!("{} over {version}", pattern.name);
     let last = received.last().expect("a message");

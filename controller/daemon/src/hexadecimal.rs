@@ -1,0 +1,27 @@
+//! Bytes as hexadecimal digits, and secrets in that form.
+
+use std::fmt::Write;
+
+use ring::error::Unspecified;
+use ring::rand::{SecureRandom, SystemRandom};
+
+/// Random bytes of a secret.
+const SECRET_BYTES: usize = 32;
+
+/// `bytes` as lower-case digits, two each.
+pub(crate) fn encode_hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _infallible = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// A new secret that nobody can guess.
+///
+/// # Errors
+/// The system has no random numbers.
+pub(crate) fn random_secret() -> Result<String, Unspecified> {
+    let mut secret = [0; SECRET_BYTES];
+    SystemRandom::new().fill(&mut secret)?;
+    Ok(encode_hex(&secret))
+}
