@@ -4,8 +4,10 @@ mod contention;
 mod decisions;
 mod fairness;
 mod faults;
+mod large_groups;
 mod parallel_cases;
 mod period;
+mod robustness;
 mod soak;
 
 use clap::Subcommand;
@@ -19,7 +21,9 @@ pub(crate) enum BenchCommand {
     Decisions(decisions::DecisionsArgs),
     Fairness(fairness::FairnessArgs),
     Faults(faults::FaultsArgs),
+    LargeGroups(large_groups::LargeGroupsArgs),
     Period(period::PeriodArgs),
+    Robustness(robustness::RobustnessArgs),
     Soak(soak::SoakArgs),
 }
 
@@ -29,7 +33,9 @@ pub(crate) fn run_bench(command: &BenchCommand) -> Result<(), CommandError> {
         BenchCommand::Decisions(args) => decisions::run_decisions(args),
         BenchCommand::Fairness(args) => fairness::run_fairness(args),
         BenchCommand::Faults(args) => faults::run_faults(args),
+        BenchCommand::LargeGroups(args) => large_groups::run_large_groups(args),
         BenchCommand::Period(args) => period::run_period(args),
+        BenchCommand::Robustness(args) => robustness::run_robustness(args),
         BenchCommand::Soak(args) => soak::run_soak(args),
     }
 }

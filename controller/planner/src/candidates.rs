@@ -22,6 +22,6 @@ mod region_evaluation;
 
 pub use self::choice::{CandidateOutcome, PlanComparison, RegionComparison};
 pub(crate) use self::choice::{adopt_best, keep_in_force};
-pub use self::group_values::PlanValue;
-pub(crate) use self::group_values::evaluate_decisions;
+pub use self::group_values::{EvaluationModel, PlanValue};
+pub(crate) use self::group_values::{evaluate_decisions, evaluate_from_one_start};
 pub use self::origins::{LevelOrigin, PathOrigin};

@@ -6,7 +6,7 @@
 
 use topology::LinkPath;
 
-use crate::candidates::{self, PlanValue};
+use crate::candidates::{self, EvaluationModel, PlanValue};
 use crate::contention::LinkSharing;
 use crate::input::PlanInput;
 use crate::intensity::{self, NetworkDemand};
@@ -120,6 +120,11 @@ impl<'a> RoutedInput<'a> {
     /// which plans are compared before one is adopted.
     pub fn evaluate_levels(&self, levels: &[u8]) -> PlanValue {
         candidates::evaluate_decisions(&self.traffic, &self.paths, levels)
+    }
+
+    /// The same from one start, all jobs beginning at once, in one of the models.
+    pub fn evaluate_from_one_start(&self, levels: &[u8], model: EvaluationModel) -> PlanValue {
+        candidates::evaluate_from_one_start(&self.traffic, &self.paths, levels, model)
     }
 
     fn search_result(&self, order: &[usize], policy: &Policy) -> SearchResult {

@@ -64,6 +64,16 @@ pub(crate) fn usable_previous_paths(
         .collect()
 }
 
+/// The least congested path of each flow when its turn comes, by names of the jobs.
+pub(crate) fn select_paths_by_name(traffic: &IndexedTraffic<'_>) -> Vec<LinkPath> {
+    let mut assignment = PathAssignment::new(traffic.fabric, &traffic.tables);
+    for (job, routes) in traffic.jobs.iter().zip(&traffic.routes) {
+        let job_slot = assignment.add_job(job, routes);
+        assignment.assign_remaining(job_slot);
+    }
+    assignment.paths_of(0..traffic.jobs.len())
+}
+
 /// `paths`, by flow, after the local search; all flows may move freely.
 pub(crate) fn improve_given_paths(
     traffic: &IndexedTraffic<'_>,

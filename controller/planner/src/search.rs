@@ -19,6 +19,7 @@ mod level_candidates;
 mod refinement;
 mod regions;
 mod search_space;
+pub(crate) mod stepped_run;
 mod value_estimate;
 
 use contention_group::ContentionGroup;

@@ -5,11 +5,15 @@
 //! ([`ALTERNATIVES`]), and all are evaluated alike: by the evaluation that the planner itself
 //! compares candidates with ([`planner::RoutedInput::evaluate_levels`]).
 
+mod annealing;
 mod case;
+mod robustness;
 
-pub use self::case::generate_contended_case;
+pub use self::annealing::{AnnealedDecisions, anneal_decisions};
+pub use self::case::{generate_contended_case, generate_large_case};
+pub use self::robustness::{RobustnessResult, examine_robustness};
 
-use planner::{JobId, PlanInput, PlanValue, Policy, RoutedInput};
+use planner::{EvaluationModel, JobId, Plan, PlanInput, PlanValue, Policy, RoutedInput};
 use topology::LinkPath;
 
 use crate::routes::EqualCostRoutes;
@@ -85,10 +89,7 @@ pub fn examine_contended_case(
     let plain = Policy { search_events: 0, ..policy.clone() };
     let with_levels = |levels| Policy { levels, ..plain.clone() };
     let routes = EqualCostRoutes::for_input(input);
-    let hashed: Vec<PlanValue> =
-        (0..ECMP_HASHES).map(|hash| value_of_hash(input, &routes, hash)).collect();
-    let mean =
-        |of: fn(&PlanValue) -> f64| hashed.iter().map(of).sum::<f64>() / f64::from(ECMP_HASHES);
+    let ecmp = mean_over_hashes(input, &routes);
     let taccl = Scheduler::Taccl.schedule_along_routes(&routes, input, policy);
     ContendedResult {
         number,
@@ -101,14 +102,31 @@ pub fn examine_contended_case(
             value_of_plan(input, &with_levels(1)).0,
             value_of_plan(input, &with_levels(2)).0,
             value_of_plan(input, &with_levels(4)).0,
-            PlanValue {
-                gpu_utilization: mean(|value| value.gpu_utilization),
-                worst_slowdown: mean(|value| value.worst_slowdown),
-            },
+            ecmp,
             value_of_schedule(input, &taccl),
         ],
-        ecmp_slowdown: mean(|value| value.worst_slowdown),
+        ecmp_slowdown: ecmp.worst_slowdown,
     }
+}
+
+/// What the decisions of a plan are worth.
+pub fn value_of_decisions(input: &PlanInput, plan: &Plan) -> PlanValue {
+    let (routed, levels) = routed_plan(input, plan);
+    routed.evaluate_levels(&levels)
+}
+
+/// GPU utilisation of the decisions of a plan, all jobs starting at once: in the exact fluid model,
+/// and in steps, as large groups are evaluated.
+pub fn compare_models(input: &PlanInput, plan: &Plan) -> [f64; 2] {
+    let (routed, levels) = routed_plan(input, plan);
+    [EvaluationModel::Events, EvaluationModel::Steps]
+        .map(|model| routed.evaluate_from_one_start(&levels, model).gpu_utilization)
+}
+
+fn routed_plan<'a>(input: &'a PlanInput, plan: &Plan) -> (RoutedInput<'a>, Vec<u8>) {
+    let paths = plan.flows.iter().map(|flow| flow.links).collect();
+    let levels = plan.jobs.iter().map(|job| job.level).collect();
+    (RoutedInput::new(input, paths), levels)
 }
 
 /// The value of the plan, and the largest slowdown that the planner allowed.
@@ -118,9 +136,17 @@ fn value_of_plan(input: &PlanInput, policy: &Policy) -> (PlanValue, f64) {
     // Without one, no job came near a floor.
     let limits = regions.iter().map(|region| region.slowdown_limit.unwrap_or(f64::INFINITY));
     let limit = limits.reduce(f64::max).unwrap_or(f64::INFINITY);
-    let paths = plan.flows.iter().map(|flow| flow.links).collect();
-    let levels: Vec<u8> = plan.jobs.iter().map(|job| job.level).collect();
-    (RoutedInput::new(input, paths).evaluate_levels(&levels), limit)
+    (value_of_decisions(input, &plan), limit)
+}
+
+/// What ECMP is worth, the mean over hashes.
+fn mean_over_hashes(input: &PlanInput, routes: &EqualCostRoutes) -> PlanValue {
+    let hashed = (0..ECMP_HASHES).map(|hash| value_of_hash(input, routes, hash));
+    let share = 1.0 / f64::from(ECMP_HASHES);
+    hashed.fold(PlanValue::default(), |mean, value| PlanValue {
+        gpu_utilization: mean.gpu_utilization + share * value.gpu_utilization,
+        worst_slowdown: mean.worst_slowdown + share * value.worst_slowdown,
+    })
 }
 
 /// One level on the paths that ECMP takes if all flows have other ports.

@@ -6,11 +6,15 @@ use std::rc::Rc;
 use topology::LinkPath;
 
 use super::group_values::GroupEvaluator;
-use super::origins::{self, CandidateBuilder, CandidatePaths, LevelOrigin, PathOrigin};
+use super::origins::{self, CandidateBuilder, CandidatePaths, DrawUse, LevelOrigin, PathOrigin};
 use super::region_evaluation::{EcmpExpectation, RegionEvaluation, ValuedCandidate};
 use crate::decision::{PlanContext, PlanRegion};
 use crate::plan::Plan;
 use crate::search::SearchResult;
+
+/// Draws of paths by hash that stand for what ECMP may do, and fewer of them in a large region.
+const ECMP_DRAWS: u32 = 10;
+const STEPPED_DRAWS: u32 = 4;
 
 /// Parts of the budget of a region: the largest search gets this part, all searches twice as much,
 /// and climbs the rest.
@@ -138,8 +142,10 @@ fn decide_region(
         let searched = candidates.search_region(&evaluation.region().jobs, budget / SEARCH_PART);
         valued.extend(evaluation.value_candidates(&searched));
         let unbounded = valued;
-        ecmp = evaluation.expect_ecmp(candidates.hashed());
+        let draws = if evaluation.is_stepped() { STEPPED_DRAWS } else { ECMP_DRAWS };
+        ecmp = evaluation.expect_ecmp(candidates.hashed(draws));
         valued = value_under_floor(&mut evaluation, candidates, &searched, ecmp);
+        raise_starving(&mut evaluation, &unbounded, &mut valued);
         climb_best(&mut evaluation, &unbounded, budget / CLIMB_PART, &mut valued);
     }
     let adopted = choose_adopted(&evaluation, &valued)?.clone();
@@ -164,10 +170,28 @@ fn value_under_floor(
     let mut all = candidates.present().to_vec();
     if let Some(ecmp) = ecmp {
         evaluation.set_floor(&ecmp);
-        all.extend(candidates.best_draw(ecmp.best_draw));
+        let improves = if evaluation.is_stepped() { DrawUse::AsIs } else { DrawUse::Improved };
+        all.extend(candidates.best_draw(ecmp.best_draw, improves));
     }
     all.extend_from_slice(searched);
     evaluation.value_candidates(&all)
+}
+
+/// Adds candidates in which nobody starves any more: from those of each origin of paths that miss
+/// the floor, or in a large region from the best of them.
+fn raise_starving(
+    evaluation: &mut RegionEvaluation<'_, '_>,
+    unbounded: &[ValuedCandidate],
+    valued: &mut Vec<ValuedCandidate>,
+) {
+    let objective = evaluation.objective();
+    let misses = |next: &&ValuedCandidate| objective.misses_floor(next.value);
+    let mut starving: Vec<&ValuedCandidate> = unbounded.iter().filter(misses).collect();
+    starving.sort_by(|a, b| b.value.value.total_cmp(&a.value.value));
+    starving.truncate(if evaluation.is_stepped() { 1 } else { usize::MAX });
+    for start in starving {
+        valued.push(evaluation.raise_starving(start));
+    }
 }
 
 /// Adds candidates with better levels, as far as the budget of `events` goes: from the best one,

@@ -7,6 +7,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use topology::{LinkId, LinkPath};
 
@@ -14,11 +15,15 @@ use crate::input::Job;
 use crate::policy::Policy;
 use crate::search::contention_group::{ContentionGroup, LinkService, RoutedJob, contention_groups};
 use crate::search::find_regions;
-use crate::search::group_run::{GroupRun, MeasureWindow, compute_share, spread_starts};
+use crate::search::group_run::{
+    GroupRun, MeasureWindow, RATES_PER_EVENT, compute_share, spread_starts,
+};
+use crate::search::stepped_run::SteppedRun;
 use crate::traffic::IndexedTraffic;
 
-/// Starts from which a group is simulated.
+/// Starts from which a group is simulated, and a group of a large region.
 const SAMPLES: u32 = 4;
+const STEPPED_SAMPLES: u32 = 2;
 
 /// Iterations of the slowest job that are simulated at most and at least,
 const MAX_ITERATIONS: f64 = 20.0;
@@ -26,6 +31,9 @@ const MIN_ITERATIONS: f64 = 4.0;
 
 /// and between them as many as cost so many events, by estimate, for all jobs of a region.
 const SIMULATION_COST: f64 = 24_000.0;
+
+/// A region whose fewest iterations cost more than that by this factor is simulated in steps.
+const MAX_EXCESS: f64 = 2.0;
 
 /// Nothing shorter is simulated: some of the shortest iterations of the fluid model.
 const MIN_SECONDS: f64 = 1e-4;
@@ -52,11 +60,11 @@ pub(super) struct GroupEvaluator<'a> {
     worth: Vec<f64>,
     /// Throughput that each of them is guaranteed, as a share of that alone.
     guaranteed: Vec<f64>,
-    window: MeasureWindow,
+    horizon: SimulatedHorizon,
     /// Cost of all simulations so far, in events.
     cost: u64,
     /// Share of time that each member computes.
-    known: BTreeMap<GroupKey, Vec<f64>>,
+    known: BTreeMap<GroupKey, Rc<[f64]>>,
 }
 
 /// What some decisions are worth to some jobs.
@@ -86,10 +94,35 @@ pub(crate) fn evaluate_decisions(
     paths: &[LinkPath],
     levels: &[u8],
 ) -> PlanValue {
+    sum_over_regions(traffic, paths, levels, |horizon| horizon)
+}
+
+/// The same from one start, in one of the models.
+pub(crate) fn evaluate_from_one_start(
+    traffic: &IndexedTraffic<'_>,
+    paths: &[LinkPath],
+    levels: &[u8],
+    model: EvaluationModel,
+) -> PlanValue {
+    sum_over_regions(traffic, paths, levels, |horizon| SimulatedHorizon {
+        model,
+        samples: 1,
+        ..horizon
+    })
+}
+
+/// The value of all regions, each simulated as `horizon` says of its own.
+fn sum_over_regions(
+    traffic: &IndexedTraffic<'_>,
+    paths: &[LinkPath],
+    levels: &[u8],
+    horizon: impl Fn(SimulatedHorizon) -> SimulatedHorizon,
+) -> PlanValue {
     let policy = Policy::default();
     let (mut sum, mut total) = (DecisionValue::NOTHING, 0.0);
     for region in find_regions(traffic) {
         let mut evaluator = GroupEvaluator::new(traffic, &policy, &region);
+        evaluator.horizon = horizon(evaluator.horizon);
         for group in evaluator.contention_groups(paths) {
             let members = group.members.iter();
             let levels: Vec<u8> = members.map(|member| levels[region[*member]]).collect();
@@ -129,7 +162,7 @@ impl<'a> GroupEvaluator<'a> {
                 .iter()
                 .map(|job| policy.guaranteed_throughput(traffic.jobs[*job]))
                 .collect(),
-            window: region_window(traffic, jobs),
+            horizon: SimulatedHorizon::of_region(traffic, jobs),
             cost: 0,
             known: BTreeMap::new(),
         }
@@ -178,16 +211,27 @@ impl<'a> GroupEvaluator<'a> {
         levels: &[u8],
         sample: u32,
     ) -> Option<DecisionValue> {
+        let busy = self.busy_shares(group, levels, sample)?;
+        Some(self.value_of(&group.members, &busy))
+    }
+
+    /// Share of time that each member computes.
+    fn busy_shares(
+        &mut self,
+        group: &ContentionGroup,
+        levels: &[u8],
+        sample: u32,
+    ) -> Option<Rc<[f64]>> {
         if let ([job], [seconds]) = (&group.members[..], &group.alone_seconds()[..]) {
-            let busy = compute_share(self.job_at(*job).compute_seconds, *seconds);
-            return Some(self.value_of(&group.members, &[busy]));
+            return Some([compute_share(self.job_at(*job).compute_seconds, *seconds)].into());
         }
         let key = (group.signature().to_vec(), group.level_relations(levels), sample);
-        if !self.known.contains_key(&key) {
-            let busy = self.simulate_group(group, levels, sample)?;
-            self.known.insert(key.clone(), busy);
+        if let Some(known) = self.known.get(&key) {
+            return Some(Rc::clone(known));
         }
-        Some(self.value_of(&group.members, &self.known[&key]))
+        let busy: Rc<[f64]> = self.simulate_group(group, levels, sample)?.into();
+        self.known.insert(key, Rc::clone(&busy));
+        Some(busy)
     }
 
     /// The mean over all starts.
@@ -197,13 +241,44 @@ impl<'a> GroupEvaluator<'a> {
         levels: &[u8],
     ) -> Option<DecisionValue> {
         let mut mean = DecisionValue::default();
-        for sample in 0..SAMPLES {
+        let samples = self.horizon.samples;
+        for sample in 0..samples {
             let of = self.evaluate_levels(group, levels, sample)?;
-            mean.value += of.value / f64::from(SAMPLES);
-            mean.worst_slowdown += of.worst_slowdown / f64::from(SAMPLES);
-            mean.worst_guarantee += of.worst_guarantee / f64::from(SAMPLES);
+            mean.value += of.value / f64::from(samples);
+            mean.worst_slowdown += of.worst_slowdown / f64::from(samples);
+            mean.worst_guarantee += of.worst_guarantee / f64::from(samples);
         }
         Some(mean)
+    }
+
+    /// Whether the region is simulated in steps, because it is large.
+    pub(super) fn is_stepped(&self) -> bool {
+        self.horizon.model == EvaluationModel::Steps
+    }
+
+    /// Slowdown of each member relative to alone, the mean over all starts; none if the model
+    /// rejects a job.
+    pub(super) fn member_slowdowns(
+        &mut self,
+        group: &ContentionGroup,
+        levels: &[u8],
+    ) -> Option<Vec<f64>> {
+        let samples = self.horizon.samples;
+        let mut mean = vec![0.0; group.members.len()];
+        for sample in 0..samples {
+            let busy = self.busy_shares(group, levels, sample)?;
+            for ((mean, member), busy) in mean.iter_mut().zip(&group.members).zip(&*busy) {
+                *mean += self.slowdown_of(*member, *busy) / f64::from(samples);
+            }
+        }
+        Some(mean)
+    }
+
+    /// How many times longer than alone an iteration of a job takes that computes for this share of
+    /// time. A job that computes nothing has no slowdown to measure in computation.
+    fn slowdown_of(&self, job: usize, busy: f64) -> f64 {
+        let alone = self.busy_share_alone(job);
+        if alone > 0.0 { (alone / busy).min(MAX_SLOWDOWN) } else { 1.0 }
     }
 
     /// The value of shares of time that `members` compute.
@@ -211,13 +286,9 @@ impl<'a> GroupEvaluator<'a> {
         let mut sum = DecisionValue::NOTHING;
         for (job, busy) in members.iter().zip(busy) {
             sum.value += self.worth[*job] * busy;
-            let alone = self.busy_share_alone(*job);
-            // A job that computes nothing has no slowdown to measure in computation.
-            if alone > 0.0 {
-                let slowdown = (alone / busy).min(MAX_SLOWDOWN);
-                sum.worst_slowdown = sum.worst_slowdown.max(slowdown);
-                sum.worst_guarantee = sum.worst_guarantee.max(slowdown * self.guaranteed[*job]);
-            }
+            let slowdown = self.slowdown_of(*job, *busy);
+            sum.worst_slowdown = sum.worst_slowdown.max(slowdown);
+            sum.worst_guarantee = sum.worst_guarantee.max(slowdown * self.guaranteed[*job]);
         }
         sum
     }
@@ -240,33 +311,69 @@ impl<'a> GroupEvaluator<'a> {
         let alone = group.alone_seconds();
         let numbers = group.members.iter().map(|member| self.jobs[*member]);
         let starts = spread_starts(numbers.zip(&alone), sample);
+        if self.is_stepped() {
+            let mut run = SteppedRun::new(group, &starts, self.horizon.window);
+            let busy = run.busy_shares(levels);
+            self.cost += run.rates_computed() / RATES_PER_EVENT;
+            return Some(busy);
+        }
         // What the fluid model rejects has no value: the caller keeps what it has.
         let mut run = GroupRun::new(group, &starts).ok()?;
-        let busy = run.busy_shares(levels, self.window, u64::MAX).ok()??;
+        let busy = run.busy_shares(levels, self.horizon.window, u64::MAX).ok()??;
         self.cost += run.event_cost();
         Some(busy)
     }
 }
 
-/// The simulated time of a region: some iterations of its slowest job, or fewer where many flows or
-/// much faster jobs make them expensive. It depends on the jobs alone, so that values are
-/// comparable whatever the paths, levels and budget.
-fn region_window(traffic: &IndexedTraffic<'_>, jobs: &[usize]) -> MeasureWindow {
-    let iterations = contended_iterations(traffic, jobs);
-    let slowest = iterations.iter().copied().fold(0.0, f64::max);
-    let flow_counts = jobs.iter().map(|job| traffic.spans[*job].len() as f64);
-    // A phase of computation, and each flow begins and ends.
-    let per_second: f64 = iterations
-        .iter()
-        .zip(flow_counts.clone())
-        .filter(|(seconds, _)| **seconds > 0.0)
-        .map(|(seconds, flows)| (2.0 + flows) / seconds)
-        .sum();
-    let event_cost = 1.0 + flow_counts.sum::<f64>() / FLOWS_PER_EVENT_COST;
-    let affordable = SIMULATION_COST / (per_second * event_cost);
-    let seconds = affordable.clamp(MIN_ITERATIONS * slowest, MAX_ITERATIONS * slowest);
-    let seconds = seconds.max(MIN_SECONDS);
-    MeasureWindow { from: SETTLING_SHARE * seconds, until: seconds }
+/// How a region is simulated. It depends on the jobs alone, so that values are comparable whatever
+/// the paths, levels and budget.
+#[derive(Clone, Copy, Debug)]
+struct SimulatedHorizon {
+    window: MeasureWindow,
+    model: EvaluationModel,
+    samples: u32,
+}
+
+/// How a contention group is simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EvaluationModel {
+    /// In the fluid model, event by event.
+    Events,
+    /// In steps of equal length, an approximation for large groups.
+    Steps,
+}
+
+impl SimulatedHorizon {
+    /// Some iterations of the slowest job, or fewer where many flows or much faster jobs make them
+    /// expensive; if even the fewest are too expensive, those in steps.
+    fn of_region(traffic: &IndexedTraffic<'_>, jobs: &[usize]) -> Self {
+        let iterations = contended_iterations(traffic, jobs);
+        let slowest = iterations.iter().copied().fold(0.0, f64::max);
+        let flow_counts = jobs.iter().map(|job| traffic.spans[*job].len() as f64);
+        // A phase of computation, and each flow begins and ends.
+        let per_second: f64 = iterations
+            .iter()
+            .zip(flow_counts.clone())
+            .filter(|(seconds, _)| **seconds > 0.0)
+            .map(|(seconds, flows)| (2.0 + flows) / seconds)
+            .sum();
+        let event_cost = 1.0 + flow_counts.sum::<f64>() / FLOWS_PER_EVENT_COST;
+        let affordable = SIMULATION_COST / (per_second * event_cost);
+        let [fewest, most] = [MIN_ITERATIONS, MAX_ITERATIONS].map(|count| count * slowest);
+        let seconds = affordable.clamp(fewest, most).max(MIN_SECONDS);
+        let model = match affordable * MAX_EXCESS < fewest {
+            true => EvaluationModel::Steps,
+            false => EvaluationModel::Events,
+        };
+        Self {
+            window: MeasureWindow { from: SETTLING_SHARE * seconds, until: seconds },
+            model,
+            samples: match model {
+                EvaluationModel::Events => SAMPLES,
+                EvaluationModel::Steps => STEPPED_SAMPLES,
+            },
+        }
+    }
 }
 
 /// Seconds of an iteration of each job where its NICs are shared fairly: as if alone, times the

@@ -33,6 +33,11 @@ impl PlanObjective {
         Self { limit: ECMP_SLOWDOWN_FACTOR * worst_slowdown }
     }
 
+    /// Whether a job with this slowdown misses the floor.
+    pub(super) fn is_starving(self, slowdown: f64) -> bool {
+        slowdown > self.limit
+    }
+
     /// The largest slowdown, if there is a floor.
     pub(super) fn slowdown_limit(self) -> Option<f64> {
         self.limit.is_finite().then_some(self.limit)

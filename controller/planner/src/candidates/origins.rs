@@ -1,22 +1,25 @@
 //! The candidates: paths from several origins, and levels for them from several origins.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
-use topology::LinkPath;
+use topology::{LinkId, LinkPath};
 
+use crate::compression::balanced::balanced_levels;
 use crate::decision::PlanContext;
 use crate::job_ranking::JobRanking;
 use crate::least_loaded_path::LeastLoadedPath;
 use crate::levels::LevelScope;
 use crate::path_selection;
-use crate::policy::{CorrectionReference, Policy};
+use crate::policy::{CorrectionReference, Policy, to_level};
 use crate::previous_plan::PreviousPlan;
 use crate::search::{self, SearchResult};
 use crate::traffic::IndexedTraffic;
 
-/// Draws of paths by hash that stand for what ECMP may do.
-const ECMP_DRAWS: u32 = 10;
+/// Percent of every link that levels above the lowest leave to it.
+const RESERVED_PERCENT: [u8; 4] = [15, 30, 50, 70];
 
 /// A cap of the correction factor (Crux §4.2) that limits how far one job can rise above others.
 const LOW_CORRECTION_CAP: f64 = 4.0;
@@ -28,6 +31,8 @@ pub enum PathOrigin {
     InForce,
     /// Crux §4.1: by intensity, the least congested path each, then local search.
     Selected,
+    /// As TACCL\* chooses them: by name of the job, the least congested path each.
+    LeastCongested,
     /// The search of paths and levels by the fluid model.
     Searched,
     /// Drawn by hash, as ECMP does.
@@ -49,8 +54,22 @@ pub enum LevelOrigin {
     LowCorrection,
     /// As `Ranked` on all levels, corrected against all contenders of a job (Crux §7.1).
     Contenders,
+    /// As `Ranked` on all levels, but the lowest for jobs that would leave the jobs below them less
+    /// than so many percent of a link.
+    Reserved(u8),
+    /// As TACCL\* gives them: by length of the path, split evenly over all levels.
+    ByDistance,
+    /// Of the others, with higher levels for the jobs that miss the floor.
+    Raised,
     /// The best of the others, changed job by job while the fluid model finds that better.
     Climbed,
+}
+
+impl LevelOrigin {
+    /// Whether it is tried in a large region as well, where each trial takes long.
+    pub(super) fn is_essential(self) -> bool {
+        !matches!(self, Self::LowCorrection | Self::Contenders)
+    }
 }
 
 impl fmt::Display for PathOrigin {
@@ -58,6 +77,7 @@ impl fmt::Display for PathOrigin {
         match self {
             Self::InForce => f.write_str("in-force"),
             Self::Selected => f.write_str("selected"),
+            Self::LeastCongested => f.write_str("least-congested"),
             Self::Searched => f.write_str("searched"),
             Self::Hashed(draw) => write!(f, "ecmp-{draw}"),
             Self::ImprovedHashed => f.write_str("ecmp-improved"),
@@ -74,6 +94,9 @@ impl fmt::Display for LevelOrigin {
             Self::Ranked(levels) => write!(f, "{levels}-levels"),
             Self::LowCorrection => f.write_str("low-correction"),
             Self::Contenders => f.write_str("contenders"),
+            Self::Reserved(percent) => write!(f, "reserved-{percent}"),
+            Self::ByDistance => f.write_str("by-distance"),
+            Self::Raised => f.write_str("raised"),
             Self::Climbed => f.write_str("climbed"),
         }
     }
@@ -87,6 +110,15 @@ pub(super) struct CandidatePaths {
     pub(super) paths: Vec<LinkPath>,
     /// By job.
     pub(super) levels: Vec<(LevelOrigin, Vec<u8>)>,
+}
+
+/// Which candidates come of the best paths drawn by hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DrawUse {
+    /// The paths as they were drawn.
+    AsIs,
+    /// Those, and what the local search makes of them.
+    Improved,
 }
 
 /// Makes candidates when they are first needed.
@@ -109,7 +141,7 @@ impl<'a> CandidateBuilder<'a> {
         Self { context, compared, unsearched, present: Vec::new(), hashed: Vec::new() }
     }
 
-    /// The plan in force, if there is one, and the paths of path selection.
+    /// The plan in force, if there is one, the paths of path selection, and those of TACCL\*.
     pub(super) fn present(&mut self) -> &[Rc<CandidatePaths>] {
         if self.present.is_empty() {
             let in_force = in_force(self.context, self.compared, self.unsearched);
@@ -118,7 +150,8 @@ impl<'a> CandidateBuilder<'a> {
                 paths: self.unsearched.paths.clone(),
                 levels: ranked_levels(self.context, self.compared, &self.unsearched.paths),
             };
-            self.present.extend(in_force.into_iter().chain([selected]).map(Rc::new));
+            let all = in_force.into_iter().chain([selected, least_congested(self.context)]);
+            self.present.extend(all.map(Rc::new));
         }
         &self.present
     }
@@ -142,32 +175,34 @@ impl<'a> CandidateBuilder<'a> {
         found.into_iter().rev().map(candidate).map(Rc::new).collect()
     }
 
-    /// One level on paths drawn by hash.
-    pub(super) fn hashed(&mut self) -> &[Rc<CandidatePaths>] {
-        if self.hashed.is_empty() {
-            let context = self.context;
-            let highest = context.policy.job_levels().last().copied().unwrap_or(0);
-            let levels = context.permit_levels(vec![highest; context.traffic.jobs.len()]);
-            self.hashed.extend((0..ECMP_DRAWS).map(|draw| {
-                Rc::new(CandidatePaths {
-                    origin: PathOrigin::Hashed(draw),
-                    paths: hashed_paths(context.traffic, draw),
-                    levels: vec![(LevelOrigin::Ranked(1), levels.clone())],
-                })
-            }));
-        }
-        &self.hashed
+    /// One level on so many paths drawn by hash.
+    pub(super) fn hashed(&mut self, draws: u32) -> &[Rc<CandidatePaths>] {
+        let context = self.context;
+        let highest = context.policy.job_levels().last().copied().unwrap_or(0);
+        let levels = context.permit_levels(vec![highest; context.traffic.jobs.len()]);
+        let drawn = self.hashed.len() as u32;
+        self.hashed.extend((drawn..draws).map(|draw| {
+            Rc::new(CandidatePaths {
+                origin: PathOrigin::Hashed(draw),
+                paths: hashed_paths(context.traffic, draw),
+                levels: vec![(LevelOrigin::Ranked(1), levels.clone())],
+            })
+        }));
+        &self.hashed[..draws as usize]
     }
 
-    /// A draw as it is, and after the local search.
-    pub(super) fn best_draw(&mut self, draw: usize) -> [Rc<CandidatePaths>; 2] {
+    /// A draw that was made before as it is, and after the local search if it is wanted.
+    pub(super) fn best_draw(&self, draw: usize, usage: DrawUse) -> Vec<Rc<CandidatePaths>> {
         let context = self.context;
-        let drawn = Rc::clone(&self.hashed()[draw]);
+        let drawn = Rc::clone(&self.hashed[draw]);
+        if usage == DrawUse::AsIs {
+            return vec![drawn];
+        }
         let paths =
             path_selection::improve_given_paths(context.traffic, &drawn.paths, context.policy);
         let levels = ranked_levels(context, self.compared, &paths);
         let improved = CandidatePaths { origin: PathOrigin::ImprovedHashed, paths, levels };
-        [drawn, Rc::new(improved)]
+        vec![drawn, Rc::new(improved)]
     }
 }
 
@@ -203,6 +238,22 @@ fn in_force(
     Some(CandidatePaths { origin: PathOrigin::InForce, paths, levels: methods })
 }
 
+/// Paths and levels of TACCL\* (Crux §6.1).
+fn least_congested(context: &PlanContext<'_>) -> CandidatePaths {
+    let PlanContext { traffic, policy, .. } = context;
+    let paths = path_selection::select_paths_by_name(traffic);
+    let length = |job: usize| paths[traffic.spans[job].clone()].iter().map(|path| path.len()).max();
+    let mut order: Vec<usize> = (0..traffic.jobs.len()).collect();
+    order.sort_by_key(|job| Reverse(length(*job)));
+    let job_levels = policy.job_levels();
+    let mut levels = vec![job_levels[0]; order.len()];
+    for (job, level) in order.iter().zip(balanced_levels(order.len(), to_level(job_levels.len()))) {
+        levels[*job] = job_levels[usize::from(level)];
+    }
+    let levels = vec![(LevelOrigin::ByDistance, context.permit_levels(levels))];
+    CandidatePaths { origin: PathOrigin::LeastCongested, paths, levels }
+}
+
 /// Levels by rank on these paths: compressed to all levels of the policy, to fewer, and by other
 /// corrections of the intensity.
 fn ranked_levels(
@@ -228,6 +279,10 @@ fn ranked_levels(
             (name, levels_of(&default, count))
         })
         .collect();
+    for percent in RESERVED_PERCENT {
+        let levels = reserve_share(context, paths, &default, &methods[0].1, percent);
+        methods.push((LevelOrigin::Reserved(percent), levels));
+    }
     let low = Policy {
         max_correction: policy.max_correction.min(LOW_CORRECTION_CAP),
         ..(*policy).clone()
@@ -236,6 +291,45 @@ fn ranked_levels(
     methods.push((LevelOrigin::LowCorrection, levels_of(&rank_jobs(&low), most)));
     methods.push((LevelOrigin::Contenders, levels_of(&rank_jobs(&contenders), most)));
     methods
+}
+
+/// `levels` by job, the lowest for every job that would leave less than `percent` of a link to the
+/// jobs below it, in the order of `ranking`. In an overloaded network, strict levels starve whoever
+/// is last; here nobody is kept from the reserved share.
+fn reserve_share(
+    context: &PlanContext<'_>,
+    paths: &[LinkPath],
+    ranking: &JobRanking,
+    levels: &[u8],
+    percent: u8,
+) -> Vec<u8> {
+    let PlanContext { traffic, policy, .. } = context;
+    let most = 1.0 - f64::from(percent) / 100.0;
+    let job_levels = policy.job_levels();
+    let (lowest, second) = (job_levels[0], job_levels[1.min(job_levels.len() - 1)]);
+    let mut loads: BTreeMap<LinkId, f64> = BTreeMap::new();
+    let mut reserved = vec![lowest; levels.len()];
+    for job in &ranking.order {
+        let seconds = ranking.demands[*job].iteration_seconds;
+        let mut own: BTreeMap<LinkId, f64> = BTreeMap::new();
+        for (flow, path) in traffic.jobs[*job].flows.iter().zip(&paths[traffic.spans[*job].clone()])
+        {
+            for link in path.iter().filter(|link| serves_levels(traffic, **link)) {
+                let busy = flow.bytes / traffic.tables.link_capacity(*link) / seconds;
+                *own.entry(*link).or_default() += busy;
+            }
+        }
+        let load = |link: &LinkId| loads.get(link).copied().unwrap_or(0.0);
+        if own.iter().all(|(link, busy)| load(link) + busy <= most) {
+            reserved[*job] = levels[*job].max(second);
+            own.into_iter().for_each(|(link, busy)| *loads.entry(link).or_default() += busy);
+        }
+    }
+    context.permit_levels(reserved)
+}
+
+fn serves_levels(traffic: &IndexedTraffic<'_>, link: LinkId) -> bool {
+    traffic.fabric.link(link).scheduler.serves_levels()
 }
 
 /// Paths of all flows as a hash might choose them, in one of several draws.

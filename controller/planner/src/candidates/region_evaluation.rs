@@ -1,5 +1,6 @@
 //! The candidates of one region: their values, and levels that are better.
 
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use topology::LinkPath;
@@ -69,6 +70,11 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
 
     pub(super) fn objective(&self) -> PlanObjective {
         self.objective
+    }
+
+    /// Whether the region is simulated in steps, because it is large.
+    pub(super) fn is_stepped(&self) -> bool {
+        self.evaluator.is_stepped()
     }
 
     /// Events that searches and climbs in this region may cost.
@@ -145,7 +151,10 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
         candidate: &CandidatePaths,
     ) -> Option<(LevelOrigin, Vec<u8>, DecisionValue)> {
         let mut racers = Vec::new();
-        for (origin, levels) in &candidate.levels {
+        let is_large = self.is_stepped();
+        let tried =
+            candidate.levels.iter().filter(|(origin, _)| !is_large || origin.is_essential());
+        for (origin, levels) in tried {
             let levels = self.member_levels(group, levels);
             let first = self.evaluator.evaluate_levels(group, &levels, 0)?;
             racers.push((*origin, levels, first));
@@ -194,42 +203,82 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
         Some(expected)
     }
 
+    /// The candidate with higher levels for the jobs that miss the floor: half of what is left to
+    /// the highest at a time, until none does.
+    pub(super) fn raise_starving(&mut self, start: &ValuedCandidate) -> ValuedCandidate {
+        let (objective, job_levels) = (self.objective, self.context.policy.job_levels());
+        self.change_levels(start, LevelOrigin::Raised, |evaluator, group, allowed, levels| {
+            let mut levels = levels.to_vec();
+            for _ in 0..=job_levels.len().ilog2() {
+                let slowdowns = evaluator.member_slowdowns(group, &levels)?;
+                let earlier = levels.clone();
+                for ((level, allowed), slowdown) in levels.iter_mut().zip(allowed).zip(slowdowns) {
+                    if objective.is_starving(slowdown) && *level < *allowed.end() {
+                        *level += (*allowed.end() - *level).div_ceil(2);
+                    }
+                }
+                if levels == earlier {
+                    break;
+                }
+            }
+            let value = evaluator.mean_value(group, &levels)?;
+            Some(ValuedLevels { levels, value })
+        })
+    }
+
     /// The candidate with better levels in each contention group, as far as `cost_limit` allows.
     pub(super) fn climb_candidate(
         &mut self,
         start: &ValuedCandidate,
         cost_limit: u64,
     ) -> ValuedCandidate {
+        let objective = self.objective;
+        self.change_levels(start, LevelOrigin::Climbed, |evaluator, group, allowed, levels| {
+            let from = ValuedLevels {
+                levels: levels.to_vec(),
+                value: evaluator.mean_value(group, levels)?,
+            };
+            let climb = LevelClimb { objective, group, allowed, cost_limit };
+            Some(climb_levels(evaluator, climb, from))
+        })
+    }
+
+    /// The candidate with other levels in each contention group: `change` gets the range of each
+    /// member and its level, as indices into the levels that jobs may have. A group for which it
+    /// gives none has no value.
+    fn change_levels(
+        &mut self,
+        start: &ValuedCandidate,
+        origin: LevelOrigin,
+        change: impl Fn(
+            &mut GroupEvaluator<'_>,
+            &ContentionGroup,
+            &[RangeInclusive<u8>],
+            &[u8],
+        ) -> Option<ValuedLevels>,
+    ) -> ValuedCandidate {
         let policy = self.context.policy;
         let job_levels = policy.job_levels();
-        let mut climbed = ValuedCandidate {
-            level_origins: vec![LevelOrigin::Climbed],
+        let mut changed = ValuedCandidate {
+            level_origins: vec![origin],
             value: DecisionValue::NOTHING,
             ..start.clone()
         };
-        for group in self.evaluator.contention_groups(&climbed.candidate.paths) {
+        for group in self.evaluator.contention_groups(&changed.candidate.paths) {
             let members = group.members.iter();
             let jobs = members.clone().map(|position| self.region.jobs[*position]);
             let jobs = jobs.map(|job| self.context.traffic.jobs[job]);
             let allowed: Vec<_> = jobs.map(|job| policy.allowed_levels(job, &job_levels)).collect();
             let levels: Vec<u8> = members
-                .map(|position| index_of_level(&job_levels, climbed.levels[*position]))
+                .map(|position| index_of_level(&job_levels, changed.levels[*position]))
                 .collect();
-            let Some(value) = self.evaluator.mean_value(&group, &levels) else { continue };
-            let from = ValuedLevels { levels, value };
-            let climb = LevelClimb {
-                objective: self.objective,
-                group: &group,
-                allowed: &allowed,
-                cost_limit,
-            };
-            let found = climb_levels(self.evaluator, climb, from);
-            climbed.value = climbed.value.combine(found.value);
+            let Some(found) = change(self.evaluator, &group, &allowed, &levels) else { continue };
+            changed.value = changed.value.combine(found.value);
             for (position, index) in group.members.iter().zip(found.levels) {
-                climbed.levels[*position] = job_levels[usize::from(index)];
+                changed.levels[*position] = job_levels[usize::from(index)];
             }
         }
-        climbed
+        changed
     }
 
     /// What moving from the running paths to others must gain: a share of the worth of the jobs

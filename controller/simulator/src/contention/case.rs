@@ -1,4 +1,4 @@
-//! Cases in which jobs contend: 2 to 12 jobs that share hosts, NICs and uplinks.
+//! Cases in which jobs contend: 2 to 12 jobs that share hosts, NICs and uplinks, or many of them.
 
 use std::collections::BTreeMap;
 
@@ -8,6 +8,9 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use topology::clos::{self, ClosSpec};
 use topology::{Fabric, HostId};
+
+/// Flows of a job at most: 6 hosts, 4 NICs, 2 connections.
+const FLOWS_MAX: u16 = 48;
 
 /// Speed of a NIC.
 const NIC_GBPS: f64 = 200.0;
@@ -37,6 +40,28 @@ pub fn generate_contended_case(seed: u64, number: u32) -> PlanInput {
     PlanInput { fabric, jobs }
 }
 
+/// A case of that seed in which `jobs` jobs contend, as densely as in the small cases: five hosts for
+/// four jobs, 8 to 16 hosts under each leaf and 4 to 8 spines.
+pub fn generate_large_case(seed: u64, jobs: u16) -> PlanInput {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    random.set_stream(u64::from(jobs) << 32);
+    let hosts_per_leaf = random.random_range(8..=16);
+    let hosts = u32::from(jobs) * 5 / 4;
+    let spec = ClosSpec {
+        leaves: hosts.div_ceil(hosts_per_leaf).max(2),
+        spines: random.random_range(4..=8),
+        hosts_per_leaf,
+        host_links: random.random_range(1..=4),
+        gpus_per_host: 8,
+        host_gbps: NIC_GBPS,
+        uplink_gbps: NIC_GBPS * random.random_range(0.5..2.0),
+        ..ClosSpec::default()
+    };
+    let fabric = clos::build_clos("large-case", &spec).expect("the drawn fabric is small");
+    let jobs = (0..jobs).map(|number| draw_job(&fabric, number, &mut random)).collect();
+    PlanInput { fabric, jobs }
+}
+
 fn draw_job(fabric: &Fabric, number: u16, random: &mut ChaCha8Rng) -> Job {
     let hosts = fabric.hosts().len() as u32;
     let count = random.random_range(2..=6.min(hosts)) as usize;
@@ -61,13 +86,13 @@ fn draw_job(fabric: &Fabric, number: u16, random: &mut ChaCha8Rng) -> Job {
                     src: fabric.host(*src).nics[nic],
                     dst: fabric.host(*dst).nics[nic],
                     bytes,
-                    udp_src_port: 0xC000 + number * 256 + ordinal,
+                    udp_src_port: 0xC000 + (number * FLOWS_MAX + ordinal) % 0x4000,
                 });
             }
         }
     }
     Job {
-        id: JobId::from(format!("j{number:02}").as_str()),
+        id: JobId::from(format!("j{number:03}").as_str()),
         tenant: None,
         model: None,
         flop_per_iteration: 1e14 * compute_seconds * f64::from(gpus.values().sum::<u32>()),
