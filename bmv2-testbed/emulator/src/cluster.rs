@@ -335,7 +335,8 @@ fn flow_addresses(
     FlowAddresses {
         source: (from.mac, from.ip),
         destination: (to.mac, to.ip),
-        udp_src_port: flow.udp_src_port,
+        // A host that states no port still sends from one.
+        udp_src_port: flow.udp_src_port.unwrap_or(roce::FIRST_SOURCE_PORT),
         queue_pair,
     }
 }

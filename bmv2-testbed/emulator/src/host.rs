@@ -241,8 +241,12 @@ mod tests {
             ..ClosSpec::default()
         };
         let fabric = clos::build_clos("pair", &spec).unwrap();
-        let flow =
-            |src, dst| Flow { src: NicId(src), dst: NicId(dst), bytes: 1e6, udp_src_port: 0xC000 };
+        let flow = |src, dst| Flow {
+            src: NicId(src),
+            dst: NicId(dst),
+            bytes: 1e6,
+            udp_src_port: Some(0xC000),
+        };
         let jobs = [Job {
             id: "pair".into(),
             tenant: None,

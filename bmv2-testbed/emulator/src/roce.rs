@@ -11,6 +11,9 @@ use topology::MacAddress;
 
 /// UDP destination port of RoCEv2.
 pub const UDP_PORT: u16 = 4791;
+
+/// The first of the UDP source ports that senders choose from.
+pub const FIRST_SOURCE_PORT: u16 = 0xC000;
 /// Bytes of payload in a full packet: the largest path MTU of InfiniBand.
 pub const MTU: u32 = 4096;
 /// Bytes around the payload of a data packet over IPv4: Ethernet 14, IPv4 20, UDP 8, BTH 12, ICRC

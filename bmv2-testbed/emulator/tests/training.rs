@@ -35,7 +35,7 @@ fn job(id: &str, from: u32, to: u32, bytes: f64) -> Job {
         compute_seconds: 0.1,
         overlap_from: 0.5,
         recent_slowdown: 0.0,
-        flows: vec![Flow { src: NicId(from), dst: NicId(to), bytes, udp_src_port: 0xC000 }],
+        flows: vec![Flow { src: NicId(from), dst: NicId(to), bytes, udp_src_port: Some(0xC000) }],
     }
 }
 
@@ -157,7 +157,7 @@ async fn a_job_alone_takes_the_time_of_the_fluid_model() {
 
 #[tokio::test]
 async fn traffic_in_both_directions_costs_nothing() {
-    let back = Flow { src: NicId(2), dst: NicId(0), bytes: 2.5e9, udp_src_port: 0xC001 };
+    let back = Flow { src: NicId(2), dst: NicId(0), bytes: 2.5e9, udp_src_port: Some(0xC001) };
     let mut job = job("a", 0, 2, 2.5e9);
     job.flows.push(back);
     let (outcome, _) = train(&[job], &[0; 4]).await;

@@ -67,8 +67,8 @@ pub struct FlowChange {
     pub src: String,
     /// Receiving host.
     pub dst: String,
-    /// UDP source port.
-    pub udp_src_port: u16,
+    /// UDP source port; absent where only its NICs are known.
+    pub udp_src_port: Option<u16>,
     /// Hosts and switches on its path.
     pub path: ValueChange<Vec<String>>,
     /// Whether it is pinned to the path.
@@ -175,8 +175,8 @@ fn flow_changes(before: &PlanDocument, after: &PlanDocument) -> Vec<FlowChange> 
     changes.collect()
 }
 
-/// What identifies a flow in both plans: its NICs and its port.
-fn flow_key(flow: &PlannedFlowDocument) -> (&str, u32, &str, u32, u16) {
+/// What identifies a flow in both plans: its NICs and its port, if it has one.
+fn flow_key(flow: &PlannedFlowDocument) -> (&str, u32, &str, u32, Option<u16>) {
     (&flow.src, flow.src_nic, &flow.dst, flow.dst_nic, flow.udp_src_port)
 }
 

@@ -308,7 +308,7 @@ fn job_document(fabric: &Fabric, job: &Job) -> JobDocument {
             src_nic: src.index,
             dst_nic: dst.index,
             bytes: flow.bytes,
-            udp_src_port: Some(flow.udp_src_port),
+            udp_src_port: flow.udp_src_port,
         }
     });
     JobDocument {

@@ -49,7 +49,9 @@ impl RunDocumentArgs {
         let fabric = files::read_fabric(&self.fabric)?;
         let document: planner::JobsDocument = files::parse_document(&self.jobs)?;
         let resolved = document.resolve_jobs(&fabric, &self.jobs);
-        let jobs = resolved.map_err(CommandError::document)?.jobs;
+        let mut jobs = resolved.map_err(CommandError::document)?.jobs;
+        // Hosts of one job agree on their ports without a word between them.
+        planner::choose_source_ports(&mut jobs);
         let seed = self.seed;
         Ok(DemoScenario { fabric, jobs, seed })
     }

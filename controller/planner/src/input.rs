@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use topology::{Fabric, HostId, NicId};
 
 /// Name of a job, unique among the jobs of an input; orders ties everywhere.
@@ -32,7 +34,31 @@ impl fmt::Display for JobId {
     }
 }
 
-/// One RoCEv2 connection of a job: what it sends in one iteration.
+/// How a flow is known, from the most exact to the least.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum FlowIdentity {
+    /// Its job stated the UDP source port: its five-tuple has a pin.
+    Announced,
+    /// Only its NICs are stated, and its leaf has reported five-tuples between them.
+    Learned,
+    /// Only its NICs are stated: all RoCEv2 packets between them have its level.
+    Pair,
+}
+
+impl fmt::Display for FlowIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Announced => "announced",
+            Self::Learned => "learned",
+            Self::Pair => "pair",
+        })
+    }
+}
+
+/// What a job sends from one NIC to another in one iteration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
     /// NIC that sends the flow.
@@ -41,8 +67,9 @@ pub struct Flow {
     pub dst: NicId,
     /// Bytes in one iteration; finite, not negative.
     pub bytes: f64,
-    /// UDP source port, the entropy of RoCEv2 (0xC000..=0xFFFF by default).
-    pub udp_src_port: u16,
+    /// UDP source port, the entropy of RoCEv2 (0xC000..=0xFFFF by default). `None`: its host
+    /// chooses it, and the flow is known by its NICs alone.
+    pub udp_src_port: Option<u16>,
 }
 
 /// An iterative training job (Crux §3.1).

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use topology::{Fabric, Finding, HostId};
 
 pub use self::collective::{CollectiveDocument, CollectiveKind};
-use self::flows::{FlowDrafts, UdpPortPool};
+use self::flows::{FlowDrafts, StatedPorts, build_flows};
 use crate::input::{Job, JobId};
 use crate::model_profiles::{ModelProfile, builtin_profiles};
 use crate::name_matching::{self, DocumentFieldError};
@@ -80,7 +80,7 @@ pub struct FlowDocument {
     pub dst_nic: u32,
     /// Bytes in one iteration.
     pub bytes: f64,
-    /// UDP source port; chosen by a hash of job and flow if not given.
+    /// UDP source port; if not given, the flow is known by its NICs alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub udp_src_port: Option<u16>,
 }
@@ -105,7 +105,7 @@ impl JobsDocument {
         file: &str,
     ) -> Result<ResolvedJobs, DocumentFieldError> {
         let mut ids = BTreeSet::new();
-        let mut ports = UdpPortPool::default();
+        let mut ports = StatedPorts::default();
         let mut drafts = Vec::new();
         for (index, job) in self.jobs.iter().enumerate() {
             let fields = JobFields { fabric, file, path: format!("jobs[{index}]") };
@@ -114,15 +114,12 @@ impl JobsDocument {
             }
             let (resolved, flows) = fields.resolve_job(job)?;
             ports.claim_stated_ports(&fields, &flows)?;
-            drafts.push((fields, resolved, flows));
+            drafts.push((resolved, flows));
         }
-        let jobs = drafts
+        let jobs: Vec<Job> = drafts
             .into_iter()
-            .map(|(fields, job, flows)| {
-                let flows = ports.assign_ports(&fields, &job.id, flows)?;
-                Ok(Job { flows, ..job })
-            })
-            .collect::<Result<Vec<_>, _>>()?;
+            .map(|(job, flows)| Job { flows: build_flows(flows), ..job })
+            .collect();
         Ok(ResolvedJobs { findings: oversubscription_findings(fabric, &jobs), jobs })
     }
 }

@@ -33,6 +33,7 @@ mod previous_plan;
 mod priority;
 mod report;
 pub mod search;
+mod source_ports;
 mod sparse_sums;
 mod traffic;
 
@@ -45,7 +46,7 @@ pub use contention::{ContentionDag, ContentionEdge};
 pub use decision::PlanDepth;
 pub use fluid_network::fluid_network;
 pub use incremental::{IncrementalPlanner, JobEventError};
-pub use input::{Flow, Job, JobId, PlanInput};
+pub use input::{Flow, FlowIdentity, Job, JobId, PlanInput};
 pub use input_digest::ComparedInputs;
 pub use job_ranking::RoutedInput;
 pub use jobs_document::{
@@ -64,6 +65,7 @@ pub use policy::{
     OverrideDocument, PathMethod, Policy, PolicyDocument,
 };
 pub use report::{CompressionReport, JobRationale, LinkLoad, LoadBounds, PlanReport};
+pub use source_ports::choose_source_ports;
 
 use crate::decision::PlanContext;
 use crate::previous_plan::PreviousPlan;

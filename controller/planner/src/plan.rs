@@ -3,9 +3,9 @@
 //! A plan names paths by directed links and jobs by their position in it. It is a value: made once,
 //! compared, printed, lowered to tables, and given back to the planner as `previous`.
 
-use topology::{LinkPath, NicId};
+use topology::{Fabric, LinkPath, NicId};
 
-use crate::input::JobId;
+use crate::input::{FlowIdentity, JobId};
 use crate::input_digest::ComparedInputs;
 use crate::intensity::NetworkDemand;
 use crate::priority::JobPriority;
@@ -42,14 +42,30 @@ pub struct PlannedFlow {
     pub src: NicId,
     /// NIC that receives the flow.
     pub dst: NicId,
-    /// UDP source port of the flow.
-    pub udp_src_port: u16,
+    /// UDP source port of the flow; none where only its NICs are known.
+    pub udp_src_port: Option<u16>,
     /// The links it takes, from the sending NIC to the receiving one. Empty where no path exists;
     /// the report then has a finding.
     pub links: LinkPath,
     /// Whether switches get an entry for its path. `false`: left to ECMP (no choice, no path, or
     /// over the budget of pins).
     pub pinned: bool,
+}
+
+impl PlannedFlow {
+    /// How the plan knows the flow.
+    pub fn identity(&self) -> FlowIdentity {
+        self.udp_src_port.map_or(FlowIdentity::Pair, |_| FlowIdentity::Announced)
+    }
+
+    /// The flow in words: `h1>h3:50000`, or `h1>h3` without a port.
+    pub fn name_in(&self, fabric: &Fabric) -> String {
+        let [src, dst] = [self.src, self.dst].map(|nic| &fabric.host(fabric.nic(nic).host).name);
+        match self.udp_src_port {
+            Some(port) => format!("{src}>{dst}:{port}"),
+            None => format!("{src}>{dst}"),
+        }
+    }
 }
 
 /// Flows of a job that it has not announced: those that match and are none of [`Plan::flows`].

@@ -73,8 +73,7 @@ fn check_levels(policy: &Policy, plan: &Plan) -> Vec<Finding> {
 fn check_paths(fabric: &Fabric, plan: &Plan) -> Vec<Finding> {
     let findings = plan.flows.iter().filter_map(|flow| {
         let problem = path_problem(fabric, flow)?;
-        let [src, dst] = [flow.src, flow.dst].map(|nic| &fabric.host(fabric.nic(nic).host).name);
-        let text = format!("the flow {src} > {dst} from port {} {problem}", flow.udp_src_port);
+        let text = format!("the flow {} {problem}", flow.name_in(fabric));
         Some(job_finding(plan.jobs[flow.job].id.as_str(), &text))
     });
     findings.collect()
@@ -124,10 +123,16 @@ fn check_order_on_links(input: &PlanInput, policy: &Policy, plan: &Plan) -> Vec<
     inverted.map(|(link, _)| Finding::error(input.fabric.link_name(link), text)).collect()
 }
 
-/// Bytes of every flow, by job, ends and port.
-fn bytes_by_flow(input: &PlanInput) -> BTreeMap<(&str, NicId, NicId, u16), f64> {
-    let flows = input.jobs.iter().flat_map(|job| job.flows.iter().map(move |flow| (job, flow)));
-    flows.map(|(job, f)| ((job.id.as_str(), f.src, f.dst, f.udp_src_port), f.bytes)).collect()
+/// Bytes of every flow, by job, ends and port; flows without a port together.
+fn bytes_by_flow(input: &PlanInput) -> BTreeMap<(&str, NicId, NicId, Option<u16>), f64> {
+    let mut bytes = BTreeMap::new();
+    for job in &input.jobs {
+        for flow in &job.flows {
+            let key = (job.id.as_str(), flow.src, flow.dst, flow.udp_src_port);
+            *bytes.entry(key).or_default() += flow.bytes;
+        }
+    }
+    bytes
 }
 
 /// Which jobs have levels that policy does not influence, by position in the plan.

@@ -129,8 +129,9 @@ pub struct PlannedFlowDocument {
     /// NIC index in the receiving host.
     #[serde(default)]
     pub dst_nic: u32,
-    /// UDP source port of the flow.
-    pub udp_src_port: u16,
+    /// UDP source port of the flow; absent where only its NICs are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub udp_src_port: Option<u16>,
     /// Hosts and switches that it passes; empty without a path.
     pub path: Vec<String>,
     /// Directed links that it takes.

@@ -101,7 +101,7 @@ impl<'a> PreviousPlan<'a> {
 }
 
 /// Identifies a flow among those of its job.
-type FlowKey = (NicId, NicId, u16);
+type FlowKey = (NicId, NicId, Option<u16>);
 
 fn planned_flow_key(flow: &PlannedFlow) -> FlowKey {
     (flow.src, flow.dst, flow.udp_src_port)

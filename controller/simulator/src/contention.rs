@@ -153,7 +153,8 @@ fn mean_over_hashes(input: &PlanInput, routes: &EqualCostRoutes) -> PlanValue {
 fn value_of_hash(input: &PlanInput, routes: &EqualCostRoutes, hash: u16) -> PlanValue {
     let mut other = input.clone();
     for flow in other.jobs.iter_mut().flat_map(|job| &mut job.flows) {
-        flow.udp_src_port = 0xC000 | flow.udp_src_port.wrapping_add(hash.wrapping_mul(1_009));
+        let port = flow.udp_src_port.unwrap_or(0).wrapping_add(hash.wrapping_mul(1_009));
+        flow.udp_src_port = Some(0xC000 | port);
     }
     let schedule = Scheduler::Ecmp.schedule_along_routes(routes, &other, &Policy::default());
     value_of_schedule(input, &schedule)

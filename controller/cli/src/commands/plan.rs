@@ -106,7 +106,8 @@ fn flow_table(plan: &PlanDocument) -> Table {
             (false, _) => "no",
         };
         let path = flow.path.join(" > ");
-        table.add_row([flow.job.as_str(), &flow.udp_src_port.to_string(), &path, pinned]);
+        let port = flow.udp_src_port.map_or("any".to_owned(), |port| port.to_string());
+        table.add_row([flow.job.as_str(), &port, &path, pinned]);
     }
     table
 }

@@ -105,7 +105,7 @@ pub(crate) fn ring(fabric: &Fabric, number: u32, hosts: u32) -> Job {
         src: nic(step),
         dst: nic(step + 1),
         bytes: 1e9,
-        udp_src_port: 0xC000 + number as u16,
+        udp_src_port: Some(0xC000 + number as u16),
     };
     job(number, (0..hosts).map(host), (0..hosts).map(flow))
 }

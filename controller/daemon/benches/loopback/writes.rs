@@ -129,7 +129,7 @@ fn pins(fabric: &Fabric) -> Job {
         src: fabric.host(from).nics[0],
         dst: fabric.host(to).nics[0],
         bytes: 1e9,
-        udp_src_port: 0xC000 + number as u16,
+        udp_src_port: Some(0xC000 + number as u16),
     };
     job(1, [from, to].into_iter(), (0..PINS).map(flow))
 }

@@ -309,17 +309,16 @@ fn moved_flows<'a>(before: &'a Plan, after: &'a Plan) -> Vec<(&'a PlannedFlow, &
     pairs.filter(|(a, b)| a.links != b.links).collect()
 }
 
-fn flow_key<'a>(plan: &'a Plan, flow: &PlannedFlow) -> (&'a JobId, NicId, NicId, u16) {
+fn flow_key<'a>(plan: &'a Plan, flow: &PlannedFlow) -> (&'a JobId, NicId, NicId, Option<u16>) {
     let job = &plan.jobs[flow.job].id;
     (job, flow.src, flow.dst, flow.udp_src_port)
 }
 
 fn describe_move(rollout: &PlanRollout, earlier: &PlannedFlow, now: &PlannedFlow) -> FlowMove {
     let fabric = &rollout.fabric;
-    let [src, dst] = [now.src, now.dst].map(|nic| &fabric.host(fabric.nic(nic).host).name);
     FlowMove {
         job: rollout.plan.jobs[now.job].id.to_string(),
-        flow: format!("{src}>{dst}:{}", now.udp_src_port),
+        flow: now.name_in(fabric),
         path: ValueChange {
             before: fabric.path_node_names(&earlier.links),
             after: fabric.path_node_names(&now.links),

@@ -178,10 +178,7 @@ impl ControllerView {
     }
 
     fn flow_name(&self, place: usize) -> String {
-        let fabric = &self.rollout.fabric;
-        let flow = &self.rollout.plan.flows[place];
-        let [src, dst] = [flow.src, flow.dst].map(|nic| &fabric.host(fabric.nic(nic).host).name);
-        format!("{src}>{dst}:{}", flow.udp_src_port)
+        self.rollout.plan.flows[place].name_in(&self.rollout.fabric)
     }
 }
 

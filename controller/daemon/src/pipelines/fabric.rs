@@ -124,6 +124,7 @@ impl SwitchPipeline for FabricPipeline {
 
     fn attributed_entries(&self, fabric: &Fabric, plan: &Plan) -> Vec<AttributedEntry> {
         let mut entries = counters::pin_entries(fabric, plan);
+        entries.extend(counters::pair_entries(fabric, plan));
         entries.extend(counters::rule_entries(fabric, plan));
         entries
     }

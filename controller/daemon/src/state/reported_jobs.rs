@@ -29,20 +29,21 @@ impl<'a> DocumentedJobs<'a> {
         let flows = jobs.iter().flat_map(|job| &job.flows);
         Self {
             names: jobs.iter().map(|job| &job.id).collect(),
-            flow_keys: flows.map(flow_key).collect(),
+            flow_keys: flows.filter_map(flow_key).collect(),
         }
     }
 
     /// Whether a documented job has the name or a flow of a reported one.
     pub(super) fn hides_job(&self, reported: &Job) -> bool {
-        let mut flow_keys = reported.flows.iter().map(flow_key);
+        let mut flow_keys = reported.flows.iter().filter_map(flow_key);
         self.names.contains(&reported.id) || flow_keys.any(|key| self.flow_keys.contains(&key))
     }
 }
 
-/// What identifies a flow.
-fn flow_key(flow: &Flow) -> (NicId, NicId, u16) {
-    (flow.src, flow.dst, flow.udp_src_port)
+/// What identifies a flow on the wire; nothing where its host chooses the port, so that jobs may
+/// share a pair of NICs.
+fn flow_key(flow: &Flow) -> Option<(NicId, NicId, u16)> {
+    Some((flow.src, flow.dst, flow.udp_src_port?))
 }
 
 /// The finding about a hidden job.

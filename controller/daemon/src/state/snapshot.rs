@@ -98,7 +98,7 @@ struct PlannedJobRecord(String, u32, u32, u8, [u64; 4]);
 
 /// Decisions on one flow: index of its job, sender, receiver, port, links, whether it is pinned.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct PlannedFlowRecord(usize, NicId, NicId, u16, Vec<LinkId>, bool);
+struct PlannedFlowRecord(usize, NicId, NicId, Option<u16>, Vec<LinkId>, bool);
 
 /// An adoption rule: index of its job, senders, receivers, ports of both.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use agent::{ByteSeries, IterationPeriod};
 use p4::codec::CounterValue;
 use p4::entry::EntryKey;
-use planner::{JobId, PlannedJob};
+use planner::{JobId, PlannedFlow, PlannedJob};
 use topology::{Fabric, FabricNode, Finding, LinkId, SwitchId};
 
 use crate::config::CountersConfig;
@@ -240,7 +240,8 @@ impl CounterAggregator {
     pub fn follow_plan(&mut self, rollout: &PlanRollout) {
         let PlanRollout { fabric, plan, .. } = rollout;
         let mut had = std::mem::take(&mut self.pins);
-        let unpinned = plan.flows.iter().filter(|flow| !flow.pinned);
+        let has_no_pin = |flow: &&PlannedFlow| !flow.pinned || flow.udp_src_port.is_none();
+        let unpinned = plan.flows.iter().filter(has_no_pin);
         self.unpinned = unpinned.filter_map(|flow| flow.links.last().copied()).collect();
         for entry in default_pipeline().attributed_entries(fabric, plan) {
             let before = had.get_mut(&entry.switch).and_then(|pins| pins.remove(&entry.key));

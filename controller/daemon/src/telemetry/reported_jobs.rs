@@ -287,10 +287,10 @@ impl ReportedJobRegistry {
     }
 
     fn check_connections(&self, job: &Job) -> Result<(), Finding> {
-        let own: BTreeSet<(NicId, NicId, u16)> = job.flows.iter().map(connection_key).collect();
+        let own: BTreeSet<_> = job.flows.iter().filter_map(connection_key).collect();
         let others = self.jobs.values().filter(|entry| entry.job.id != job.id);
         for other in others {
-            if other.job.flows.iter().any(|flow| own.contains(&connection_key(flow))) {
+            if other.job.flows.iter().filter_map(connection_key).any(|key| own.contains(&key)) {
                 let text = format!("job {} has one of its connections", other.job.id);
                 return Err(refusal(job.id.as_str(), &text));
             }
@@ -456,9 +456,10 @@ impl ReportedJob {
     }
 }
 
-/// What identifies a flow on the wire, beside the constants of RoCEv2.
-fn connection_key(flow: &planner::Flow) -> (NicId, NicId, u16) {
-    (flow.src, flow.dst, flow.udp_src_port)
+/// What identifies a flow on the wire, beside the constants of RoCEv2; nothing where its host
+/// chooses the port.
+fn connection_key(flow: &planner::Flow) -> Option<(NicId, NicId, u16)> {
+    Some((flow.src, flow.dst, flow.udp_src_port?))
 }
 
 fn refusal(job: &str, why: &str) -> Finding {

@@ -23,7 +23,7 @@ const DEST_QP: usize = 14 + 20 + 8 + 5;
 const REPORTS: u64 = 256;
 
 /// All hosts; NIC `n` of this endpoint is NIC `n` of the fabric.
-struct SilentHosts;
+pub(crate) struct SilentHosts;
 
 impl NetworkEndpoint for SilentHosts {
     fn receive_packet(&mut self, _: u32, _: &[u8], _: u64, _: &mut EndpointOutbox) {}

@@ -54,6 +54,8 @@ mod tls;
 mod traces;
 #[cfg(test)]
 mod traffic;
+#[cfg(test)]
+mod unannounced_ports;
 
 use controller::StateEvent;
 use controller::southbound::arbitration::Mastership;

@@ -123,6 +123,34 @@ impl NetworkEndpoint for TrafficHosts {
     }
 }
 
+/// A lab with all cables of its fabric, whose hosts are one endpoint. Its clock runs.
+pub(crate) async fn cabled_lab(
+    options: impl Fn(usize) -> ServiceOptions,
+    hosts: Box<dyn NetworkEndpoint>,
+) -> Lab {
+    let fabric = Fabric::new(parts());
+    let wired = |builder: &mut EmulatedNetworkBuilder, devices: &[DeviceIndex]| {
+        let hosts = builder.add_endpoint(hosts);
+        for link in fabric.cables().map(|cable| fabric.link(cable)) {
+            let [a, b] = [link.from, link.to].map(|end| match end.node {
+                FabricNode::Switch(switch) => {
+                    WireEnd::Device(devices[switch.index()], end.port as u16)
+                }
+                FabricNode::Host(host) => WireEnd::Nic(hosts, fabric.host(host).nics[0].0),
+            });
+            let wire = WireSpec {
+                bits_per_second: 10_000_000_000,
+                delay_ns: 500,
+                queue: QueueLimits::of_bytes(1 << 20),
+            };
+            builder.connect_wire(a, b, wire).unwrap();
+        }
+    };
+    let lab = Lab::wired(options, wired).await;
+    lab.switches.devices.release_clock(ClockPace::RealTime).await.unwrap();
+    lab
+}
+
 /// A lab with wires, under traffic.
 pub(crate) struct Busy {
     pub(crate) lab: Lab,
@@ -136,34 +164,15 @@ impl Busy {
 
     /// Switches with these options.
     async fn with_options(options: impl Fn(usize) -> ServiceOptions) -> Self {
-        let fabric = Fabric::new(parts());
-        let wired = |builder: &mut EmulatedNetworkBuilder, devices: &[DeviceIndex]| {
-            let hosts = TrafficHosts {
-                fabric: fabric.clone(),
-                is_sending: false,
-                sent: 0,
-                received: BTreeMap::new(),
-                disorder: 0,
-            };
-            let hosts = builder.add_endpoint(Box::new(hosts));
-            for link in fabric.cables().map(|cable| fabric.link(cable)) {
-                let [a, b] = [link.from, link.to].map(|end| match end.node {
-                    FabricNode::Switch(switch) => {
-                        WireEnd::Device(devices[switch.index()], end.port as u16)
-                    }
-                    FabricNode::Host(host) => WireEnd::Nic(hosts, fabric.host(host).nics[0].0),
-                });
-                let wire = WireSpec {
-                    bits_per_second: 10_000_000_000,
-                    delay_ns: 500,
-                    queue: QueueLimits::of_bytes(1 << 20),
-                };
-                builder.connect_wire(a, b, wire).unwrap();
-            }
+        let hosts = TrafficHosts {
+            fabric: Fabric::new(parts()),
+            is_sending: false,
+            sent: 0,
+            received: BTreeMap::new(),
+            disorder: 0,
         };
-        let lab = Lab::wired(options, wired).await;
+        let lab = cabled_lab(options, Box::new(hosts)).await;
         let hosts = lab.switches.devices.endpoint(EndpointIndex(0));
-        lab.switches.devices.release_clock(ClockPace::RealTime).await.unwrap();
         Self { lab, hosts }
     }
 
@@ -247,7 +256,7 @@ impl Busy {
     pub(crate) fn jobs(&self, count: usize) -> StateEvent {
         let job = |port: &u16| {
             let [src, dst] = ends(*port);
-            let flow = Flow { src, dst, bytes: 1e9, udp_src_port: *port };
+            let flow = Flow { src, dst, bytes: 1e9, udp_src_port: Some(*port) };
             Job { flows: vec![flow], ..self.lab.job(&format!("job{port}"), *port) }
         };
         StateEvent::JobsChanged(FLOWS[..count].iter().map(job).collect())

@@ -37,7 +37,7 @@ fn job_document(fabric: &Fabric, job: &Job) -> JobDocument {
             src_nic,
             dst_nic,
             bytes: flow.bytes,
-            udp_src_port: Some(flow.udp_src_port),
+            udp_src_port: flow.udp_src_port,
         }
     });
     let gpus = job.gpus.iter();

@@ -110,7 +110,7 @@ struct BusyLinkReport {
 #[derive(Debug, Serialize)]
 struct FlowPathReport {
     job: String,
-    udp_src_port: u16,
+    udp_src_port: Option<u16>,
     path: Vec<String>,
 }
 
@@ -376,7 +376,8 @@ impl DemoReport {
     fn path_table(&self) -> Table {
         let mut table = output::new_table(["job", "UDP port", "path under Crux"]);
         for flow in self.flows.iter().filter(|flow| flow.path.len() > 3) {
-            table.add_row([flow.job.clone(), flow.udp_src_port.to_string(), flow.path.join(" > ")]);
+            let port = flow.udp_src_port.map_or("any".to_owned(), |port| port.to_string());
+            table.add_row([flow.job.clone(), port, flow.path.join(" > ")]);
         }
         table
     }

@@ -294,7 +294,7 @@ fn ring_flows(
         for (src, dst) in nics {
             let stream = format!("UDP source port of {} {}", placed.id, flows.len());
             let udp_src_port = 0xC000 + (draw_number(seed, &stream) % 0x4000) as u16;
-            flows.push(Flow { src, dst, bytes: each, udp_src_port });
+            flows.push(Flow { src, dst, bytes: each, udp_src_port: Some(udp_src_port) });
         }
     }
     flows

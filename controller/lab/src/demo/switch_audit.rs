@@ -153,7 +153,10 @@ impl SwitchAuditor {
     /// Bytes that matched the pin of a flow at its source leaf.
     fn pinned_bytes(&self, flow: &PlannedFlow, matched: &PinCounts) -> u64 {
         let [src, dst] = [flow.src, flow.dst].map(|nic| self.fabric.nic(nic).ip);
-        let flow_key = FlowKey::for_roce(src, dst, flow.udp_src_port);
+        let Some(udp_src_port) = flow.udp_src_port else {
+            return 0;
+        };
+        let flow_key = FlowKey::for_roce(src, dst, udp_src_port);
         let entry = self.fabric.link(self.fabric.nic(flow.src).uplink).to.port;
         let point = PortNumber::new(entry).ok().map(PinPoint::Edge);
         // The key does not depend on the action of the pin.
@@ -200,8 +203,7 @@ impl SwitchAuditor {
 
     fn flow_name(&self, plan: &Plan, flow: &PlannedFlow) -> String {
         let job = plan.jobs.get(flow.job).map_or("?", |job| job.id.as_str());
-        let [src, dst] = [flow.src, flow.dst].map(|nic| self.fabric.nic(nic).ip);
-        format!("{job} {src} > {dst} port {}", flow.udp_src_port)
+        format!("{job} {}", flow.name_in(&self.fabric))
     }
 }
 

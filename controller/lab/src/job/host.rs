@@ -169,7 +169,8 @@ impl FlowSockets {
             };
             // Acknowledgements have the source port of the flow too, by which switches classify
             // them.
-            let from = SocketAddr::from((from, flow.udp_src_port));
+            let port = flow.udp_src_port.unwrap_or(roce::FIRST_SOURCE_PORT);
+            let from = SocketAddr::from((from, port));
             let place = match places.get(&from) {
                 Some(place) => *place,
                 None => {

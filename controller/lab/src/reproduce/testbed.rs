@@ -192,8 +192,9 @@ fn split_flows(job: Job, connections: u16) -> Job {
                 let flow = flow.clone();
                 (0..connections).map(move |connection| Flow {
                     bytes: flow.bytes / f64::from(connections),
-                    udp_src_port: 0xC000
-                        | flow.udp_src_port.wrapping_add(connection.wrapping_mul(1_009)),
+                    udp_src_port: flow
+                        .udp_src_port
+                        .map(|port| 0xC000 | port.wrapping_add(connection.wrapping_mul(1_009))),
                     ..flow.clone()
                 })
             })

@@ -49,7 +49,7 @@ pub(crate) fn job(fabric: &Fabric, index: usize, hosts: &[HostId], random: &mut 
             src: fabric.host(*src).nics[channel],
             dst: fabric.host(*dst).nics[channel],
             bytes,
-            udp_src_port: 0xC000 + u16::try_from(index).expect("few jobs"),
+            udp_src_port: Some(0xC000 + u16::try_from(index).expect("few jobs")),
         })
     });
     Job {

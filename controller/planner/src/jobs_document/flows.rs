@@ -1,8 +1,7 @@
-//! Flows of a job, stated or derived, and the UDP source ports that distinguish them.
+//! Flows of a job, stated or derived.
 //!
-//! Ports that a document states are reserved first; the others start from a hash of job and flow
-//! and take the next port that is free between the same two NICs. So a document without ports
-//! always gets the same ones, and no two flows have one five-tuple.
+//! No two flows may state one five-tuple. A flow without a UDP source port gets none: its host
+//! chooses the port, and any that was invented here would be that of another packet or of none.
 
 use std::collections::BTreeSet;
 
@@ -10,15 +9,11 @@ use topology::{HostId, NicId};
 
 use super::collective::collective_transfers;
 use super::{JobDocument, JobFields, MAX_BYTES};
-use crate::input::{Flow, Job, JobId};
+use crate::input::{Flow, Job};
 use crate::model_profiles::ModelProfile;
 use crate::name_matching::DocumentFieldError;
 
-/// First and number of the UDP source ports that RoCEv2 senders use for entropy.
-const FIRST_PORT: u16 = 0xC000;
-const PORTS: u16 = 0x4000;
-
-/// A flow whose port may still be open, with the path of its field.
+/// A flow with the path of its field in the document.
 #[derive(Clone, Debug)]
 pub(super) struct FlowDraft {
     field: String,
@@ -28,7 +23,7 @@ pub(super) struct FlowDraft {
     udp_src_port: Option<u16>,
 }
 
-/// The flows of a job before ports are given out.
+/// The flows of a job before the ports of all jobs are compared.
 pub(super) type FlowDrafts = Vec<FlowDraft>;
 
 impl JobFields<'_> {
@@ -143,11 +138,11 @@ const MAX_CHANNELS: u32 = 64;
 /// The five-tuples in use. Addresses follow from the NICs; protocol and destination port are
 /// RoCEv2's.
 #[derive(Debug, Default)]
-pub(super) struct UdpPortPool {
+pub(super) struct StatedPorts {
     used: BTreeSet<(NicId, NicId, u16)>,
 }
 
-impl UdpPortPool {
+impl StatedPorts {
     /// Claims the ports that the document states.
     pub(super) fn claim_stated_ports(
         &mut self,
@@ -165,45 +160,13 @@ impl UdpPortPool {
         }
         Ok(())
     }
-
-    /// The flows of job `id`, every one with a port of its own.
-    pub(super) fn assign_ports(
-        &mut self,
-        fields: &JobFields<'_>,
-        id: &JobId,
-        flows: FlowDrafts,
-    ) -> Result<Vec<Flow>, DocumentFieldError> {
-        flows
-            .into_iter()
-            .enumerate()
-            .map(|(index, draft)| {
-                let FlowDraft { field, src, dst, bytes, udp_src_port } = draft;
-                let port =
-                    udp_src_port.or_else(|| self.take_free_port(src, dst, flow_hash(id, index)));
-                Ok(Flow {
-                    src,
-                    dst,
-                    bytes,
-                    udp_src_port: port.ok_or_else(|| {
-                        fields.field_error(&field, "no UDP source port is left".to_owned())
-                    })?,
-                })
-            })
-            .collect()
-    }
-
-    /// The first free port between two NICs from the place that `hash` names, now taken.
-    fn take_free_port(&mut self, src: NicId, dst: NicId, hash: u16) -> Option<u16> {
-        let ports = (0..PORTS).map(|step| FIRST_PORT + hash.wrapping_add(step) % PORTS);
-        ports.into_iter().find(|port| self.used.insert((src, dst, *port)))
-    }
 }
 
-/// FNV-1a over the job's id and the flow's index (little-endian), folded to 16 bits.
-fn flow_hash(id: &JobId, index: usize) -> u16 {
-    let index = (index as u64).to_le_bytes();
-    let bytes = id.as_str().bytes().chain(index);
-    let hash = bytes
-        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    (hash >> 16) as u16 ^ hash as u16
+/// The flows of a job; those without a port are known by their NICs.
+pub(super) fn build_flows(drafts: FlowDrafts) -> Vec<Flow> {
+    let flows = drafts.into_iter().map(|draft| {
+        let FlowDraft { src, dst, bytes, udp_src_port, .. } = draft;
+        Flow { src, dst, bytes, udp_src_port }
+    });
+    flows.collect()
 }

@@ -18,7 +18,7 @@ pub(crate) fn ring(fabric: &Fabric, id: &str, hosts: &[u32], bytes: f64) -> Job 
         src: nic(*src),
         dst: nic(*dst),
         bytes,
-        udp_src_port: port(id, index),
+        udp_src_port: Some(port(id, index)),
     });
     Job {
         id: JobId::from(id),

@@ -58,7 +58,7 @@ fn five_tuple_hash(fabric: &Fabric, flow: &Flow) -> u32 {
         }
     }
     hash.update(&[PROTOCOL]);
-    hash.update(&flow.udp_src_port.to_be_bytes());
+    hash.update(&flow.udp_src_port.unwrap_or(0).to_be_bytes());
     hash.update(&ROCE_V2_PORT.to_be_bytes());
     hash.finalize()
 }

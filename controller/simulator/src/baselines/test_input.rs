@@ -45,7 +45,7 @@ impl TestInput {
                     src: nic(src),
                     dst: nic(dst),
                     bytes: 12.5e9,
-                    udp_src_port: 50_000 + (self.jobs.len() * 16 + index) as u16,
+                    udp_src_port: Some(50_000 + (self.jobs.len() * 16 + index) as u16),
                 })
                 .collect(),
         };

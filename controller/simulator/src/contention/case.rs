@@ -86,7 +86,7 @@ fn draw_job(fabric: &Fabric, number: u16, random: &mut ChaCha8Rng) -> Job {
                     src: fabric.host(*src).nics[nic],
                     dst: fabric.host(*dst).nics[nic],
                     bytes,
-                    udp_src_port: 0xC000 + (number * FLOWS_MAX + ordinal) % 0x4000,
+                    udp_src_port: Some(0xC000 + (number * FLOWS_MAX + ordinal) % 0x4000),
                 });
             }
         }

@@ -139,7 +139,9 @@ fn generate_job(fabric: &Fabric, number: usize, hosts: &[HostId], random: &mut C
                 src: nic(*src),
                 dst: nic(*dst),
                 bytes,
-                udp_src_port: 0xC000 + u16::try_from(number * 32 + position).expect("few flows"),
+                udp_src_port: Some(
+                    0xC000 + u16::try_from(number * 32 + position).expect("few flows"),
+                ),
             })
             .collect(),
     }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use planner::{DocumentFieldError, Job, JobDocument, JobsDocument};
+use planner::{DocumentFieldError, Job, JobDocument, JobsDocument, choose_source_ports};
 use topology::Fabric;
 
 use super::{ReplaySetup, TraceReplayError};
@@ -130,7 +130,8 @@ impl<'a> PlannerJobBuilder<'a> {
     fn resolve_document(&self, document: JobDocument) -> Result<Job, DocumentFieldError> {
         let id = document.id.clone();
         let jobs = vec![document];
-        let resolved = JobsDocument { jobs }.resolve_jobs(&self.setup.fabric, "trace")?;
+        let mut resolved = JobsDocument { jobs }.resolve_jobs(&self.setup.fabric, "trace")?;
+        choose_source_ports(&mut resolved.jobs);
         resolved.jobs.into_iter().next().ok_or_else(|| DocumentFieldError {
             file: "trace".to_owned(),
             field: id,

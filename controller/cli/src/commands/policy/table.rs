@@ -56,7 +56,7 @@ fn flow_table(preview: &PolicyPreview) -> Table {
     for flow in &preview.flows {
         table.add_row([
             flow.job.clone(),
-            flow.udp_src_port.to_string(),
+            flow.udp_src_port.map_or("any".to_owned(), |port| port.to_string()),
             format_path(&flow.path.before, flow.pinned.before),
             format_path(&flow.path.after, flow.pinned.after),
         ]);

@@ -53,7 +53,7 @@ impl TestState {
     }
 }
 
-fn job(name: &str, udp_src_port: u16) -> Job {
+fn job(name: &str, port: u16) -> Job {
     Job {
         id: name.into(),
         tenant: None,
@@ -63,7 +63,7 @@ fn job(name: &str, udp_src_port: u16) -> Job {
         compute_seconds: 1.0,
         overlap_from: 1.0,
         recent_slowdown: 0.0,
-        flows: vec![Flow { src: NicId(0), dst: NicId(2), bytes: 1e9, udp_src_port }],
+        flows: vec![Flow { src: NicId(0), dst: NicId(2), bytes: 1e9, udp_src_port: Some(port) }],
     }
 }
 

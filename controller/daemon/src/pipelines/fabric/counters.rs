@@ -1,4 +1,4 @@
-//! The counters of `fabric.p4`: a direct counter on each pin and each adoption row, and an indexed
+//! The counters of `fabric.p4`: a direct counter on each pin and each class row, and an indexed
 //! counter for each port and level.
 //!
 //! The attribution of counted bytes to jobs and links is a function of fabric and plan, so it is
@@ -13,6 +13,7 @@ use topology::{Fabric, FabricNode, NicId, SwitchId};
 
 use super::flow_pin::entry_pin_key;
 use super::job_classify::adoption_rules::adoption_rows;
+use super::job_classify::{class_rows, sent_flows};
 use crate::pipeline::{AttributedEntry, PortLevelCell};
 
 /// The cells of the port and level counter by port and level; those that counted nothing are left
@@ -44,25 +45,49 @@ pub(super) fn pin_entries(fabric: &Fabric, plan: &Plan) -> Vec<AttributedEntry> 
     entries
 }
 
+/// The counting rows of flows without a port, leaf by leaf. A row that several jobs share belongs
+/// to none.
+pub(super) fn pair_entries(fabric: &Fabric, plan: &Plan) -> Vec<AttributedEntry> {
+    let sent = sent_flows(plan);
+    let mut entries = Vec::new();
+    for (leaf, nics) in nics_by_leaf(fabric) {
+        let rows = class_rows(fabric, plan, &sent, &nics).into_iter();
+        entries.extend(rows.filter(|row| row.is_for_pair).filter_map(|row| {
+            let arrival_link = row.to.map(|nic| fabric.nic(nic).uplink.reverse());
+            Some(AttributedEntry {
+                switch: leaf,
+                key: row.entry.key,
+                job: row.owner?,
+                arrival_link,
+            })
+        }));
+    }
+    entries
+}
+
 /// The counting rows of the plan's adoption rules, leaf by leaf.
 pub(super) fn rule_entries(fabric: &Fabric, plan: &Plan) -> Vec<AttributedEntry> {
     if plan.rules.is_empty() {
         return Vec::new();
     }
-    let mut leaves: BTreeMap<SwitchId, Vec<NicId>> = BTreeMap::new();
-    for nic in fabric.nic_ids() {
-        leaves.entry(fabric.leaf_of(nic)).or_default().push(nic);
-    }
     let mut entries = Vec::new();
-    for (leaf, nics) in &leaves {
-        entries.extend(adoption_rows(fabric, plan, nics).into_iter().map(|row| AttributedEntry {
-            switch: *leaf,
+    for (leaf, nics) in nics_by_leaf(fabric) {
+        entries.extend(adoption_rows(fabric, plan, &nics).into_iter().map(|row| AttributedEntry {
+            switch: leaf,
             key: row.entry.key,
             job: row.job,
             arrival_link: row.to.map(|nic| fabric.nic(nic).uplink.reverse()),
         }));
     }
     entries
+}
+
+fn nics_by_leaf(fabric: &Fabric) -> BTreeMap<SwitchId, Vec<NicId>> {
+    let mut leaves: BTreeMap<SwitchId, Vec<NicId>> = BTreeMap::new();
+    for nic in fabric.nic_ids() {
+        leaves.entry(fabric.leaf_of(nic)).or_default().push(nic);
+    }
+    leaves
 }
 
 /// The counter cells of all links that leave a switch.

@@ -1,4 +1,4 @@
-//! `flow_pin`: the pinned flows, at the switches that choose a path for them. A switch with one
+//! `flow_pin`: the pinned flows whose port is known, at the switches that choose a path for them. A switch with one
 //! path needs no pin, except at the leaf where the flow enters, whose pins also name the job.
 
 use std::collections::BTreeSet;
@@ -26,20 +26,20 @@ pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
 fn pin_row(site: &SwitchContext<'_>, flow: &PlannedFlow, link: LinkId) -> Option<TableEntry> {
     let path = site.port(link)?.number();
     let job = site.shared.job_number(flow)?;
-    let key = flow_key(site.shared.fabric, flow);
+    let key = flow_key(site.shared.fabric, flow)?;
     fabric::flow_pin(pin_point(site.shared.fabric, flow, site.switch)?, &key, path, job)
 }
 
 /// The pin of a flow at the leaf where it enters the fabric, whatever path and job it names.
 pub(super) fn entry_pin_key(fabric: &Fabric, flow: &PlannedFlow) -> Option<EntryKey> {
     let point = pin_point(fabric, flow, fabric.leaf_of(flow.src))?;
-    let pin = fabric::flow_pin(point, &flow_key(fabric, flow), 0, NonZeroU32::MIN)?;
+    let pin = fabric::flow_pin(point, &flow_key(fabric, flow)?, 0, NonZeroU32::MIN)?;
     Some(pin.key)
 }
 
-fn flow_key(fabric: &Fabric, flow: &PlannedFlow) -> FlowKey {
+fn flow_key(fabric: &Fabric, flow: &PlannedFlow) -> Option<FlowKey> {
     let [src, dst] = [flow.src, flow.dst].map(|nic| fabric.nic(nic).ip);
-    FlowKey::for_roce(src, dst, flow.udp_src_port)
+    Some(FlowKey::for_roce(src, dst, flow.udp_src_port?))
 }
 
 /// Where a switch sees a flow: at the port of its source, or in transit.

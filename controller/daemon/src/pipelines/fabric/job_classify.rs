@@ -1,21 +1,25 @@
-//! `job_classify`: the job of flows without a pin: those left to ECMP, those that stay on their
-//! leaf, and those that no job announced.
+//! `job_classify`: the job of flows without a pin: those without a known port, those left to ECMP,
+//! those that stay on their leaf, and those that no job announced.
 //!
 //! The table is small (ternary), so each row covers as much as possible: one for a NIC that sends
 //! for a single job, else one for each pair of NICs, and one for each flow only where jobs share
-//! the pair. An adoption rule has a row for each pair of NICs that it names, at a lower priority
-//! than all others; where it could match a job's flows as well, rows with their ports come first.
+//! the pair. Where several jobs share a pair and do not state ports, nothing distinguishes their
+//! packets: all have the highest of their levels, so that none is below its own. An adoption rule
+//! has a row for each pair of NICs that it names, at a lower priority than all others; where it
+//! could match a flow with a port as well, rows with ports come first.
 
 pub(crate) mod adoption_rules;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::num::{NonZeroU16, NonZeroU32};
 
-use p4::entry::TableEntry;
+use p4::entry::{TableEntry, TableId};
 use p4::fabric::{self, IpVersion, JobMatch};
-use topology::NicId;
+use planner::Plan;
+use topology::{Fabric, NicId};
 
-use super::switch_context::{SentFlow, SwitchContext};
+use super::switch_context::SwitchContext;
 
 /// UDP destination port of RoCEv2.
 const ROCE: u16 = 4791;
@@ -25,59 +29,188 @@ const OF_NIC: NonZeroU16 = adoption_rules::FIRST.saturating_add(1);
 const OF_PAIR: NonZeroU16 = OF_NIC.saturating_add(1);
 const OF_FLOW: NonZeroU16 = OF_PAIR.saturating_add(1);
 
+/// The rows of the table that a switch has room for.
+const ROWS_MAX: usize = 512;
+
+/// A flow of a job, where it enters the fabric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::pipelines::fabric) struct SentFlow {
+    /// Index of its job in the plan.
+    position: usize,
+    /// The number of its job in tables.
+    pub(in crate::pipelines::fabric) job: NonZeroU32,
+    level: u8,
+    rank: u32,
+    /// The NIC that receives it.
+    to: NicId,
+    udp_src_port: Option<u16>,
+    /// Whether it has a pin that names its job.
+    has_pin: bool,
+}
+
+/// A row, and whose packets it matches.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::pipelines::fabric) struct ClassRow {
+    /// Index of the job in the plan; none where several jobs share the row.
+    pub(in crate::pipelines::fabric) owner: Option<usize>,
+    /// The NIC that receives its flows; none for any.
+    pub(in crate::pipelines::fabric) to: Option<NicId>,
+    /// Whether it is for flows without a port.
+    pub(in crate::pipelines::fabric) is_for_pair: bool,
+    /// The rank of its job: rows of later jobs are the first to be left out.
+    rank: u32,
+    /// The row, not signed.
+    pub(in crate::pipelines::fabric) entry: TableEntry,
+}
+
+/// The flows that jobs send from each NIC, in the order of the plan.
+pub(in crate::pipelines::fabric) fn sent_flows(plan: &Plan) -> BTreeMap<NicId, Vec<SentFlow>> {
+    let mut sent: BTreeMap<NicId, Vec<SentFlow>> = BTreeMap::new();
+    for flow in &plan.flows {
+        let planned = plan.jobs.get(flow.job);
+        // The planner gives no job the number 0.
+        let Some((planned, job)) = planned.zip(planned.and_then(|p| NonZeroU32::new(p.number)))
+        else {
+            continue;
+        };
+        sent.entry(flow.src).or_default().push(SentFlow {
+            position: flow.job,
+            job,
+            level: planned.level,
+            rank: planned.rank,
+            to: flow.dst,
+            udp_src_port: flow.udp_src_port,
+            has_pin: flow.pinned && flow.udp_src_port.is_some(),
+        });
+    }
+    sent
+}
+
 pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
-    let announced = site.nics().flat_map(|nic| rows_of_nic(site, nic));
-    let adopted = adoption_rules::adoption_rows(
-        site.shared.fabric,
-        site.shared.plan,
-        &site.nics().collect::<Vec<_>>(),
-    );
+    let (fabric, plan) = (site.shared.fabric, site.shared.plan);
+    let nics: Vec<NicId> = site.nics().collect();
+    let announced = class_rows(fabric, plan, &site.shared.sent, &nics);
+    let adopted = adoption_rules::adoption_rows(fabric, plan, &nics);
+    let announced = announced.into_iter().map(|row| row.entry);
     announced.chain(adopted.into_iter().map(|row| row.entry)).collect()
 }
 
-fn rows_of_nic(site: &SwitchContext<'_>, nic: NicId) -> Vec<TableEntry> {
-    let unpinned: Vec<SentFlow> =
-        site.sent_from(nic).iter().filter(|sent| !sent.pinned).copied().collect();
-    let rules = &site.shared.plan.rules;
-    let address = site.shared.fabric.nic(nic).ip;
-    let from_nic = JobMatch {
-        version: IpVersion::of(address),
-        src: Some(address.into()),
-        dport: Some(ROCE),
-        ..JobMatch::default()
-    };
-    // A row without ports would also match what a rule adopts, and hide the rule's row.
-    let is_adopted = rules.iter().any(|rule| adoption_rules::takes_from(rule, nic));
-    if let Some(job) = only_job(&unpinned).filter(|_| !is_adopted) {
-        return fabric::job_classify(&from_nic, OF_NIC, job).into_iter().collect();
+/// The rows of jobs at the leaf that has these NICs. Rules keep the rows that they need; of what
+/// is left, jobs of higher rank come first.
+pub(in crate::pipelines::fabric) fn class_rows(
+    fabric: &Fabric,
+    plan: &Plan,
+    sent: &BTreeMap<NicId, Vec<SentFlow>>,
+    nics: &[NicId],
+) -> Vec<ClassRow> {
+    let of_nics = nics.iter().filter_map(|nic| Some((*nic, sent.get(nic)?)));
+    let mut rows: Vec<ClassRow> = of_nics
+        .flat_map(|(nic, flows)| NicClasses { fabric, plan, nic, flows }.build_rows())
+        .collect();
+    if rows.len() > ROWS_MAX {
+        rows.sort_by_key(|row| row.rank);
     }
-    let mut pairs: BTreeMap<NicId, Vec<SentFlow>> = BTreeMap::new();
-    for sent in unpinned {
-        pairs.entry(sent.to).or_default().push(sent);
+    let adopted = adoption_rules::adoption_rows(fabric, plan, nics);
+    let mut room: BTreeMap<TableId, usize> = BTreeMap::new();
+    for row in &adopted {
+        let left = room.entry(row.entry.key.table).or_insert(ROWS_MAX);
+        *left = left.saturating_sub(1);
     }
-    let rows = pairs.into_iter().flat_map(|(to, sent)| {
-        let dst = Some(site.shared.fabric.nic(to).ip.into());
-        let pair = JobMatch { dst, ..from_nic };
-        let is_adopted = rules.iter().any(|rule| adoption_rules::takes_between(rule, nic, to));
-        match only_job(&sent).filter(|_| !is_adopted) {
-            Some(job) => fabric::job_classify(&pair, OF_PAIR, job).into_iter().collect(),
-            None => rows_of_flows(pair, &sent),
+    rows.retain(|row| {
+        let left = room.entry(row.entry.key.table).or_insert(ROWS_MAX);
+        let fits = *left > 0;
+        *left = left.saturating_sub(1);
+        fits
+    });
+    rows
+}
+
+/// The flows that jobs send from one NIC.
+struct NicClasses<'a> {
+    fabric: &'a Fabric,
+    plan: &'a Plan,
+    nic: NicId,
+    flows: &'a [SentFlow],
+}
+
+impl NicClasses<'_> {
+    fn build_rows(&self) -> Vec<ClassRow> {
+        let mut pairs: BTreeMap<NicId, Vec<SentFlow>> = BTreeMap::new();
+        for flow in self.flows {
+            pairs.entry(flow.to).or_default().push(*flow);
         }
-    });
-    rows.collect()
+        let has_uncovered = self.flows.iter().any(|flow| !flow.has_pin);
+        // A row without ports would also match what a rule adopts, and hide the rule's row.
+        let is_adopted =
+            self.plan.rules.iter().any(|rule| adoption_rules::takes_from(rule, self.nic));
+        if let Some(job) = only_job(self.flows).filter(|_| has_uncovered && !is_adopted) {
+            let row = self.class_row(self.nic_match(), OF_NIC, &job);
+            let is_for_pair = self.flows.iter().any(|flow| flow.udp_src_port.is_none());
+            return row.map(|row| ClassRow { to: None, is_for_pair, ..row }).into_iter().collect();
+        }
+        let rows = pairs.iter().flat_map(|(to, flows)| self.rows_of_pair(*to, flows));
+        rows.collect()
+    }
+
+    /// The rows for one receiver: one for all packets if flows have no port or one job has them
+    /// all, else one for each port.
+    fn rows_of_pair(&self, to: NicId, flows: &[SentFlow]) -> Vec<ClassRow> {
+        let dst = Some(self.fabric.nic(to).ip.into());
+        let pair = JobMatch { dst, ..self.nic_match() };
+        let is_adopted =
+            self.plan.rules.iter().any(|rule| adoption_rules::takes_between(rule, self.nic, to));
+        let open: Vec<SentFlow> =
+            flows.iter().filter(|flow| flow.udp_src_port.is_none()).copied().collect();
+        let Some(highest) = open.iter().max_by_key(|flow| (flow.level, Reverse(flow.rank))) else {
+            let has_uncovered = flows.iter().any(|flow| !flow.has_pin);
+            return match only_job(flows).filter(|_| has_uncovered && !is_adopted) {
+                Some(job) => self.class_row(pair, OF_PAIR, &job).into_iter().collect(),
+                None => self.rows_of_flows(pair, flows),
+            };
+        };
+        let shared = self.class_row(pair, OF_PAIR, highest).map(|row| ClassRow {
+            owner: row.owner.filter(|_| only_job(&open).is_some()),
+            is_for_pair: true,
+            ..row
+        });
+        let mut rows = self.rows_of_flows(pair, flows);
+        rows.extend(shared);
+        rows
+    }
+
+    /// A row for each flow between two NICs that has a port and no pin.
+    fn rows_of_flows(&self, pair: JobMatch, flows: &[SentFlow]) -> Vec<ClassRow> {
+        let uncovered = flows.iter().filter(|flow| !flow.has_pin && flow.udp_src_port.is_some());
+        let rows = uncovered.filter_map(|flow| {
+            self.class_row(JobMatch { sport: flow.udp_src_port, ..pair }, OF_FLOW, flow)
+        });
+        rows.collect()
+    }
+
+    fn nic_match(&self) -> JobMatch {
+        let address = self.fabric.nic(self.nic).ip;
+        JobMatch {
+            version: IpVersion::of(address),
+            src: Some(address.into()),
+            dport: Some(ROCE),
+            ..JobMatch::default()
+        }
+    }
+
+    fn class_row(
+        &self,
+        matches: JobMatch,
+        priority: NonZeroU16,
+        flow: &SentFlow,
+    ) -> Option<ClassRow> {
+        let (owner, to, rank) = (Some(flow.position), Some(flow.to), flow.rank);
+        let entry = fabric::job_classify(&matches, priority, flow.job)?;
+        Some(ClassRow { owner, to, is_for_pair: false, rank, entry })
+    }
 }
 
-/// A row for each flow between two NICs, with its port.
-fn rows_of_flows(pair: JobMatch, sent: &[SentFlow]) -> Vec<TableEntry> {
-    let rows = sent.iter().filter_map(|sent| {
-        let sport = Some(sent.udp_src_port);
-        fabric::job_classify(&JobMatch { sport, ..pair }, OF_FLOW, sent.job)
-    });
-    rows.collect()
-}
-
-/// The job of all these flows, if they have the same.
-fn only_job(sent: &[SentFlow]) -> Option<NonZeroU32> {
-    let jobs: BTreeSet<NonZeroU32> = sent.iter().map(|sent| sent.job).collect();
-    jobs.first().copied().filter(|_| jobs.len() == 1)
+/// A flow of the job that has all these flows, if they have the same.
+fn only_job(flows: &[SentFlow]) -> Option<SentFlow> {
+    let first = flows.first()?;
+    flows.iter().all(|flow| flow.job == first.job).then_some(*first)
 }

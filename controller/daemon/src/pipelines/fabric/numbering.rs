@@ -14,6 +14,8 @@ use topology::{
 
 use crate::pipeline::{SwitchReports, WiringError};
 
+/// The groups that the table `ecmp_group` holds.
+const ECMP_GROUPS: usize = 1024;
 /// The most equal-cost ports that an `ecmp_group` of `fabric.p4` can have.
 const MAX_GROUP: usize = 64;
 
@@ -80,6 +82,17 @@ impl FabricNumbering {
     /// The port at which `link` leaves its switch; `None` if it leaves a host.
     pub(super) fn port(&self, link: LinkId) -> Option<PortNumber> {
         self.ports[link.index()]
+    }
+
+    /// The number that stands for one NIC where a switch has a path of its own to it: those after
+    /// the leaves' numbers, by the id of the NIC.
+    pub(super) fn nic_number(&self, nic: NicId) -> Option<u16> {
+        u16::try_from(self.leaves.len() + 1 + nic.index()).ok()
+    }
+
+    /// How many NICs a switch can have paths of their own to.
+    pub(super) fn nic_paths_max(&self) -> usize {
+        ECMP_GROUPS.saturating_sub(self.leaves.len())
     }
 
     pub(super) fn salt(&self, switch: SwitchId) -> NonZeroU32 {

@@ -7,35 +7,42 @@
 //! drained path keeps its row: flows leave it pin by pin, each once, for the path in the plan.
 
 use p4::entry::TableEntry;
-use p4::fabric;
+use p4::fabric::{self, PortNumber};
 use topology::LinkId;
 
 use super::switch_context::{ReachableLeaf, SwitchContext};
 
 pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
     let chosen = site.reachable_leaves().filter(|seen| site.chooses_path(seen));
-    chosen.flat_map(|seen| path_rows(site, &seen)).collect()
+    let leaves = chosen.flat_map(|seen| path_rows(site, &seen, seen.leaf.id));
+    // A NIC with a number of its own needs these for the pins to it.
+    let nics = site.nic_paths().into_iter().filter(|path| path.has_pins);
+    leaves.chain(nics.flat_map(|path| path_rows(site, &path.seen, path.id))).collect()
 }
 
-/// One row for each link to the leaf that exists now or while nothing has failed.
-fn path_rows(site: &SwitchContext<'_>, seen: &ReachableLeaf<'_>) -> Vec<TableEntry> {
+/// One row for each link to the leaf that exists now or while nothing has failed, under the number
+/// `id` of the leaf or of a NIC there.
+fn path_rows(site: &SwitchContext<'_>, seen: &ReachableLeaf<'_>, id: u16) -> Vec<TableEntry> {
     let mut links = [seen.choices, seen.usable, seen.standing].concat();
     links.sort_unstable();
     links.dedup();
-    links.into_iter().filter_map(|link| path_row(site, seen, link)).collect()
+    let rows = links.into_iter().filter_map(|link| {
+        let (uplink, backup) = ports_of_path(site, seen, link)?;
+        Some(fabric::path(id, site.port(link)?.number(), uplink, backup))
+    });
+    rows.collect()
 }
 
-/// The row of the path whose number is the port of `link`.
-fn path_row(
+/// The port of the path whose number is that of `link`, and the port that replaces it.
+fn ports_of_path(
     site: &SwitchContext<'_>,
     seen: &ReachableLeaf<'_>,
     link: LinkId,
-) -> Option<TableEntry> {
+) -> Option<(PortNumber, PortNumber)> {
     let standing = Some(link).filter(|link| seen.standing.contains(link));
     let uplink = standing.or_else(|| usable_from(seen.usable, link))?;
     let backup = usable_after(seen.usable, uplink)?;
-    let number = site.port(link)?.number();
-    Some(fabric::path(seen.leaf.id, number, site.port(uplink)?, site.port(backup)?))
+    Some((site.port(uplink)?, site.port(backup)?))
 }
 
 /// The link itself if it is usable, else the next.

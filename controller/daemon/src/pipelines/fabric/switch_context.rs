@@ -8,11 +8,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 
-use p4::fabric::PortNumber;
+use p4::fabric::{IpPrefix, PortNumber};
 use planner::{Plan, PlannedFlow};
 use topology::{AvailabilityChange, Fabric, LinkId, NextHops, NicId, SwitchId, next_hops};
 
-use super::job_classify::adoption_rules;
+use super::job_classify::{SentFlow, adoption_rules, sent_flows};
 use super::numbering::{FabricNumbering, LeafWiring};
 
 /// A fabric with its failures, and the plan on it.
@@ -27,18 +27,31 @@ pub(super) struct LoweringContext<'a> {
     /// Pinned flows by the switches on their path, with the link each leaves by.
     hops_of_flows: BTreeMap<SwitchId, Vec<(&'a PlannedFlow, LinkId)>>,
     /// The flows that jobs send from each NIC, in the order of the plan.
-    sent: BTreeMap<NicId, Vec<SentFlow>>,
+    pub(super) sent: BTreeMap<NicId, Vec<SentFlow>>,
+    /// Flows without a port, by the switches on their path and the NIC that receives them.
+    pair_links: BTreeMap<SwitchId, BTreeMap<NicId, PairLinks>>,
 }
 
-/// A flow of a job, where it enters the fabric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct SentFlow {
-    pub(super) job: NonZeroU32,
-    /// The NIC that receives it.
-    pub(super) to: NicId,
-    pub(super) udp_src_port: u16,
-    /// Whether a pin names its job.
-    pub(super) pinned: bool,
+/// The links by which flows without a port leave a switch for one NIC.
+#[derive(Clone, Debug, Default)]
+struct PairLinks {
+    /// The rank of the first of their jobs.
+    rank: u32,
+    links: BTreeSet<LinkId>,
+}
+
+/// The path of all packets from a switch to one NIC.
+pub(super) struct NicPath<'a> {
+    /// The number of the NIC in the tables.
+    pub(super) id: u16,
+    /// Its address.
+    pub(super) prefix: IpPrefix,
+    /// The links of the plan; several where flows between other pairs take other links.
+    pub(super) links: Vec<LinkId>,
+    /// The leaf that the NIC is connected to.
+    pub(super) seen: ReachableLeaf<'a>,
+    /// Whether pins of this switch lead to the NIC.
+    pub(super) has_pins: bool,
 }
 
 impl<'a> LoweringContext<'a> {
@@ -53,7 +66,8 @@ impl<'a> LoweringContext<'a> {
             hops: hops(fabric),
             standing: without_drains(fabric).map(|fabric| hops(&fabric)),
             hops_of_flows: BTreeMap::new(),
-            sent: BTreeMap::new(),
+            sent: sent_flows(plan),
+            pair_links: BTreeMap::new(),
         };
         for flow in &plan.flows {
             context.index_flow(flow);
@@ -61,17 +75,24 @@ impl<'a> LoweringContext<'a> {
         context
     }
 
-    /// Adds a flow to the indexes by switch and by NIC.
+    /// Adds a pinned flow to the indexes by switch.
     fn index_flow(&mut self, flow: &'a PlannedFlow) {
-        let Some(job) = self.job_number(flow) else {
+        let Some(job) = self.plan.jobs.get(flow.job).filter(|_| flow.pinned) else {
             return;
         };
-        let sent =
-            SentFlow { job, to: flow.dst, udp_src_port: flow.udp_src_port, pinned: flow.pinned };
-        self.sent.entry(flow.src).or_default().push(sent);
-        for &link in flow.links.iter().filter(|_| flow.pinned) {
-            if let Some(switch) = self.fabric.link(link).from.node.switch() {
+        for &link in flow.links.iter() {
+            let Some(switch) = self.fabric.link(link).from.node.switch() else {
+                continue;
+            };
+            if flow.udp_src_port.is_some() {
                 self.hops_of_flows.entry(switch).or_default().push((flow, link));
+            } else if self.fabric.switch_after(link).is_some() {
+                let to_nics = self.pair_links.entry(switch).or_default();
+                let pair = to_nics
+                    .entry(flow.dst)
+                    .or_insert_with(|| PairLinks { rank: job.rank, ..PairLinks::default() });
+                pair.rank = pair.rank.min(job.rank);
+                pair.links.insert(link);
             }
         }
     }
@@ -98,6 +119,7 @@ pub(super) struct SwitchContext<'a> {
 }
 
 /// Another leaf, from a switch that has a path to it.
+#[derive(Clone, Debug)]
 pub(super) struct ReachableLeaf<'a> {
     pub(super) leaf: &'a LeafWiring,
     /// Links that may be used towards it, ascending, at least one. If all are drained, those that
@@ -181,14 +203,42 @@ impl<'a> SwitchContext<'a> {
             .filter(move |(_, link)| fabric.switch_after(*link).is_some())
     }
 
-    /// The flows that jobs send from a NIC.
-    pub(super) fn sent_from(&self, nic: NicId) -> &'a [SentFlow] {
-        self.shared.sent.get(&nic).map_or(&[], Vec::as_slice)
+    /// The NICs that this switch sends to by a path of the plan whatever the port of the sender,
+    /// those of the first jobs if the table has no room for all.
+    ///
+    /// A pin needs a five-tuple, so this is the one way to choose a path for packets whose port is
+    /// unknown. Where flows to one NIC have several links, packets are spread over these.
+    pub(super) fn nic_paths(&self) -> Vec<NicPath<'a>> {
+        let Some(to_nics) = self.shared.pair_links.get(&self.switch) else {
+            return Vec::new();
+        };
+        let passing = self.passing_flows();
+        let pinned: BTreeSet<NicId> = passing.map(|(flow, _)| flow.dst).collect();
+        let leaves = self.reachable_leaves().filter(|seen| self.chooses_path(seen));
+        let leaves: BTreeMap<SwitchId, ReachableLeaf<'a>> =
+            leaves.map(|seen| (seen.leaf.switch, seen)).collect();
+        let mut by_rank: Vec<(&NicId, &PairLinks)> = to_nics.iter().collect();
+        by_rank.sort_by_key(|(nic, pair)| (pair.rank, **nic));
+        let paths = by_rank.into_iter().filter_map(|(nic, pair)| {
+            let seen = leaves.get(&self.shared.fabric.leaf_of(*nic))?.clone();
+            let links = pair.links.iter().copied();
+            let links: Vec<LinkId> = links.filter(|link| seen.usable.contains(link)).collect();
+            // The group of the leaf does the same.
+            let is_spread = links.is_empty() || links == seen.spread;
+            Some(NicPath {
+                id: self.shared.wiring.nic_number(*nic).filter(|_| !is_spread)?,
+                prefix: IpPrefix::from(self.shared.fabric.nic(*nic).ip),
+                links,
+                seen,
+                has_pins: pinned.contains(nic),
+            })
+        });
+        paths.take(self.shared.wiring.nic_paths_max()).collect()
     }
 
     /// The numbers of all jobs whose traffic enters the fabric here, or may through a rule.
     pub(super) fn entering_jobs(&self) -> BTreeSet<NonZeroU32> {
-        let sent = self.nics().flat_map(|nic| self.sent_from(nic));
+        let sent = self.nics().filter_map(|nic| self.shared.sent.get(&nic)).flatten();
         let plan = self.shared.plan;
         let nics: Vec<NicId> = self.nics().collect();
         let rules = plan.rules.iter().filter(|rule| adoption_rules::is_rule_at(rule, &nics));

@@ -31,7 +31,7 @@ impl Ground {
             src: nic(src),
             dst: nic(dst),
             bytes: 1e9,
-            udp_src_port: 50_000,
+            udp_src_port: Some(50_000),
         };
         let job = planner::Job {
             id: "gpt".into(),

@@ -437,7 +437,7 @@ pub(super) fn build_job(number: u32) -> Job {
         src: NicId(number % 2),
         dst: NicId(2 + number / 2 % 2),
         bytes: 1e9,
-        udp_src_port: 50_000 + number as u16,
+        udp_src_port: Some(50_000 + number as u16),
     };
     Job {
         id: format!("job{number}").as_str().into(),

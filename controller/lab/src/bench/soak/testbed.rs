@@ -234,7 +234,7 @@ fn ring_job(fabric: &Fabric, number: u32) -> Job {
                 src: nic(step),
                 dst: nic(step + 1),
                 bytes: 1e9,
-                udp_src_port: 0xC000 + number as u16,
+                udp_src_port: Some(0xC000 + number as u16),
             })
             .collect(),
     }

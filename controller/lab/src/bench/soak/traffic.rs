@@ -69,7 +69,7 @@ impl SoakTraffic {
                 route: FlowAddresses {
                     source,
                     destination,
-                    udp_src_port: flow.udp_src_port,
+                    udp_src_port: flow.udp_src_port.unwrap_or(roce::FIRST_SOURCE_PORT),
                     queue_pair: pair as u32,
                 },
                 next: 0,

@@ -78,7 +78,7 @@ fn paths_that_are_counted_are_those_of_a_list() {
         src: NicId(index * 7919 % nics),
         dst: NicId((index * 104_729 + nics / 2) % nics),
         bytes: f64::from(1 + index % 3) * 1e9,
-        udp_src_port: 50_000 + index as u16,
+        udp_src_port: Some(50_000 + index as u16),
     };
     let mut job = TestInput::on_lab_fabric().with_job("a", &[("h1", "h2")]).jobs.remove(0);
     job.flows = (0..60).map(flow).collect();

@@ -1,0 +1,93 @@
+//! Flows that are known by their NICs alone: whatever port a host chooses, its packets have the
+//! level of the job and the links of the plan.
+
+use super::*;
+
+/// Every packet between the NICs of a flow without a port has its job's level or a higher one, and
+/// takes links that the plan chose for flows to its receiver: those of the flow itself, if it is
+/// the only one there.
+pub(super) fn check_pairs(
+    fabric: &Fabric,
+    plan: &Plan,
+    choice: usize,
+) -> Result<(), TestCaseError> {
+    let tables = lowered(fabric, plan);
+    let open = || plan.flows.iter().filter(|flow| flow.udp_src_port.is_none());
+    for flow in open().filter(|flow| !flow.links.is_empty()) {
+        let of_pair = open().filter(|other| (other.src, other.dst) == (flow.src, flow.dst));
+        let level = of_pair.map(|other| plan.jobs[other.job].level).max().unwrap();
+        let to_nic: Vec<_> = open().filter(|other| other.dst == flow.dst).collect();
+        let chosen: BTreeSet<LinkId> =
+            to_nic.iter().flat_map(|other| other.links.iter().copied()).collect();
+        for sport in [0xC000, 0xC123, 0xFFFF, 7] {
+            // A port that some flow states is that flow's.
+            let ends = (flow.src, flow.dst, Some(sport));
+            if plan.flows.iter().any(|f| (f.src, f.dst, f.udp_src_port) == ends) {
+                continue;
+            }
+            let packet = Packet { src: flow.src, dst: flow.dst, sport, answer: None };
+            let walk = walk(fabric, &tables, &packet, choice).map_err(TestCaseError::fail)?;
+            prop_assert!(walk.levels.iter().all(|at| *at == u128::from(level)), "{walk:?}");
+            let is_pinned = to_nic.iter().all(|other| other.pinned);
+            prop_assert!(!is_pinned || walk.links.iter().all(|link| chosen.contains(link)));
+            if flow.pinned && to_nic.len() == 1 {
+                prop_assert_eq!(&walk.links[..], &flow.links[..]);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_pair_has_one_class_row_and_a_path_of_its_own_and_no_pin() {
+    let fabric = small();
+    let plan = plan(&fabric, &[job(0, &[(0, 1, 0)])]);
+    let rows = shown(&fabric, &lowered(&fabric, &plan), "leaf1");
+    let of = |table: &str| {
+        let rows = rows.iter().filter(|row| row.starts_with(table));
+        rows.map(String::as_str).collect::<Vec<_>>()
+    };
+    assert_eq!(of("flow_pin"), [""; 0]);
+    let level = plan.jobs[0].level;
+    assert_eq!(
+        of("job_"),
+        [
+            "job_classify src=10.0.1.1 dport=4791 priority=65 -> set_job(job=1)",
+            &format!("job_qos job=1 -> set_class(level={level}, dscp={})", level * 8),
+        ]
+    );
+    let port = fabric.link(plan.flows[0].links[1]).from.port;
+    assert_eq!(of("dst_leaf ").len(), 2);
+    assert!(of("dst_leaf ").contains(&"dst_leaf dst=10.0.2.1/32 -> set_dst_leaf(id=4)"));
+    let group = format!("ecmp_group dst_leaf=4 -> [1xto_ecmp_port(port={port})]");
+    assert!(of("ecmp_group").contains(&group.as_str()), "{rows:#?}");
+}
+
+#[test]
+fn jobs_that_share_a_pair_without_ports_have_the_highest_of_their_levels() {
+    let fabric = small();
+    let plan = plan(&fabric, &[job(0, &[(0, 1, 0)]), job(1, &[(0, 1, 0)])]);
+    assert!(plan.jobs[1].level > plan.jobs[0].level);
+    check_pairs(&fabric, &plan, 0).unwrap();
+    // Nobody can say whose packets the row counts.
+    let counted = crate::pipelines::default_pipeline().attributed_entries(&fabric, &plan);
+    assert_eq!(counted, []);
+}
+
+#[test]
+fn classes_without_room_are_those_of_the_last_jobs() {
+    let spec = ClosSpec { leaves: 2, spines: 1, hosts_per_leaf: 40, ..ClosSpec::default() };
+    let fabric = clos::build_clos("wide", &spec).unwrap();
+    // Two jobs on every NIC of the first leaf, each to 15 receivers: 1,200 pairs for 512 rows.
+    let flows = |first: usize| -> Vec<_> {
+        (0..40).flat_map(|src| (first..first + 15).map(move |dst| (src, dst, 0))).collect()
+    };
+    let plan = plan(&fabric, &[job(0, &flows(40)), job(1, &flows(60))]);
+    let tables = lowered(&fabric, &plan);
+    let rows = tables[&SwitchId(0)].table_entries(table::JOB_CLASSIFY);
+    let jobs: Vec<u128> = rows
+        .map(|(_, value)| value.action.action_calls().next().unwrap().params[0].value)
+        .collect();
+    assert_eq!(jobs.len(), 512);
+    assert!(jobs.iter().all(|number| *number == u128::from(plan.jobs[1].number)));
+}
