@@ -43,7 +43,7 @@ pub struct SwitchPort {
 
 impl SwitchPort {
     /// An end of a cable as a port of a switch; a port beyond what switches have is never observed.
-    fn at_endpoint(endpoint: LinkEndpoint) -> Option<Self> {
+    pub(crate) fn at_endpoint(endpoint: LinkEndpoint) -> Option<Self> {
         let switch = endpoint.node.switch()?;
         let port = u16::try_from(endpoint.port).ok()?;
         Some(Self { switch, port })

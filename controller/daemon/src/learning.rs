@@ -3,14 +3,20 @@
 //! A leaf sends a digest for a packet of an admitted host that no pin and no class row matches,
 //! within a rate for each port, and repeats it only after an acknowledgement.
 //! [`LearnedFlowTable`] keeps what is reported within bounds, [`AckSchedule`] delays the
-//! acknowledgements so that each flow is reported once in an interval, and `FlowLearner` is the
-//! task around both. The decision: a host decides what its flows are called, so every bound is one
+//! acknowledgements so that each flow is reported once in an interval, [`ConnectionList`] has the
+//! connections between NICs of one job, which the state puts on the paths of the plan, and
+//! `FlowLearner` is the task around them. The decision: a host decides what its flows are called, so every bound is one
 //! of its port, and no flow of another port is lost to them.
 
 mod ack_schedule;
+mod connection_list;
 mod learned_flows;
+mod pin_reader;
 mod task;
 
 pub use ack_schedule::AckSchedule;
-pub use learned_flows::{LearnedFlow, LearnedFlowTable, LearnedFlows, LearningCounts};
-pub(crate) use task::FlowLearner;
+pub use connection_list::ConnectionList;
+pub use learned_flows::{
+    CountedConnection, LearnedFlow, LearnedFlowTable, LearnedFlows, LearningCounts,
+};
+pub(crate) use task::{FlowLearner, LearnerInputs};

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use p4::codec::PacketOut;
 use p4::entry::{EntryKey, TableEntry, TableId};
 use p4::{ForwardingPipeline, SwitchTables};
-use planner::{Plan, SwitchCapabilities};
+use planner::{Plan, PlannedFlow, SwitchCapabilities};
 use topology::{Fabric, LinkId, SwitchId};
 
 /// A P4 program, as far as the controller depends on it.
@@ -48,6 +48,10 @@ pub trait SwitchPipeline: Debug + Send + Sync {
 
     /// The entries that count what jobs send under a plan.
     fn attributed_entries(&self, fabric: &Fabric, plan: &Plan) -> Vec<AttributedEntry>;
+
+    /// The entry that pins a flow at the leaf where it enters, and counts it; none for a flow
+    /// without a port.
+    fn entry_pin(&self, fabric: &Fabric, flow: &PlannedFlow) -> Option<EntryKey>;
 
     /// The P4Info id of the counter that counts by port and level.
     fn port_level_counter(&self) -> u32;

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use fluid::FluidError;
 use p4::SwitchTables;
-use planner::{JobId, Plan, PlanDocument, PlannedFlowDocument};
+use planner::{
+    JobId, Plan, PlanDocument, PlannedFlow, PlannedFlowDocument, with_learned_flows,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::{Fabric, Finding, SwitchId};
@@ -99,7 +101,9 @@ pub fn preview_policy(
     let then = forecast_plan(&fabric, &jobs, &result.plan)?;
     let before = PlanDocument::new(&present.fabric, &present.plan, &present.report);
     let after = PlanDocument::new(&fabric, &result.plan, &result.report);
-    let lowered = lower_plan(&present.wiring, &fabric, &result.plan);
+    let learned = learned_under(present, &result.plan);
+    let lowered_plan = with_learned_flows(&result.plan, &learned);
+    let lowered = lower_plan(&present.wiring, &fabric, &lowered_plan);
     let (jobs, unchanged) = job_changes(&present.plan, &result.plan, &now, &then);
     let mut findings = result.report.findings.clone();
     findings.extend(ecmp_finding(&before, &after));
@@ -112,6 +116,16 @@ pub fn preview_policy(
         gpu_utilization: ValueChange { before: now.gpu_utilization, after: then.gpu_utilization },
         findings,
     })
+}
+
+/// The learned flows in force, by the positions of their jobs in another plan. Their paths are
+/// those in force: a new plan may move them with their pairs.
+fn learned_under(present: &PlanRollout, plan: &Plan) -> Vec<PlannedFlow> {
+    let flows = present.learned.iter().filter_map(|flow| {
+        let (job, _) = plan.job(&present.plan.jobs.get(flow.job)?.id)?;
+        Some(PlannedFlow { job, ..flow.clone() })
+    });
+    flows.collect()
 }
 
 /// Iteration times that differ by a smaller share are equal: the fluid model's ticks are as coarse.

@@ -10,6 +10,7 @@
 mod drain_progress;
 mod event;
 mod event_refusal;
+mod learned_connections;
 mod part_state;
 mod plan_request;
 mod policy_revisions;
@@ -21,7 +22,7 @@ mod submission;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use planner::{Job, JobId, JobOverride, Plan, PlanDepth, PlanReport, Policy};
+use planner::{Job, JobId, JobOverride, LearnedConnection, Plan, PlanDepth, PlanReport, Policy};
 use serde::{Deserialize, Serialize};
 use topology::{AvailabilityChange, Fabric, Finding, SwitchId};
 
@@ -92,6 +93,8 @@ pub struct State {
     /// Earlier leaders may have used the generations up to this one.
     spent: u64,
     rollout: Option<PlanRollout>,
+    /// Connections that switches have reported.
+    connections: Vec<LearnedConnection>,
 }
 
 impl State {
@@ -122,6 +125,7 @@ impl State {
             generation,
             spent: 0,
             rollout: None,
+            connections: Vec::new(),
         }
     }
 
@@ -219,6 +223,7 @@ impl State {
     fn apply_event(&mut self, event: StateEvent) -> Result<Effects, EventRefusal> {
         let effects = match event {
             StateEvent::Planned(result) => return Ok(self.adopt_plan(&result)),
+            StateEvent::FlowsLearned(seen) => return Ok(self.adopt_connections(seen)),
             StateEvent::Started(start) => self.apply_start(*start)?,
             StateEvent::FabricLearned(fabric) => self.learn_fabric(fabric)?,
             StateEvent::FabricChanged(change) => self.change_fabric(change)?,
@@ -341,6 +346,7 @@ impl State {
         self.reported = ReportedJobs::default();
         self.returning = ReturningParts::default();
         (self.pin_room, self.before_trial) = (None, None);
+        self.connections.clear();
         Ok(Effects::default())
     }
 
@@ -471,6 +477,7 @@ impl State {
             wiring: Arc::clone(&self.wiring),
             plan: Arc::clone(plan),
             report: Arc::clone(report),
+            learned: Arc::new(self.place_connections(plan)),
         };
         self.rollout = Some(rollout.clone());
         rollout

@@ -17,6 +17,7 @@ mod input_digest;
 mod intensity;
 mod job_ranking;
 mod jobs_document;
+mod learned_flows;
 mod least_loaded_path;
 mod levels;
 mod link_occupancy;
@@ -51,6 +52,9 @@ pub use input_digest::ComparedInputs;
 pub use job_ranking::RoutedInput;
 pub use jobs_document::{
     CollectiveDocument, CollectiveKind, FlowDocument, JobDocument, JobsDocument, ResolvedJobs,
+};
+pub use learned_flows::{
+    ConnectionOwner, LearnedConnection, NicOwners, place_learned_flows, with_learned_flows,
 };
 pub use model_profiles::{ModelProfile, builtin_profiles};
 pub use name_matching::DocumentFieldError;

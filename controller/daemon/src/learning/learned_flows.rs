@@ -6,6 +6,7 @@
 //! never loses a flow to another.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use p4::codec::RoceTuple;
 use tokio::time::Instant;
@@ -22,8 +23,10 @@ pub struct LearnedFlow {
     pub tuple: RoceTuple,
     /// When it was first reported.
     pub first_seen: Instant,
-    /// When it was last reported. A flow that goes on is reported once in an interval.
+    /// When it was last reported or counted. A flow that goes on is reported once in an interval.
     pub last_seen: Instant,
+    /// Bytes that its pin has counted; none where it has no pin.
+    pub bytes: Option<u64>,
 }
 
 /// What became of reports, since the start.
@@ -52,11 +55,27 @@ pub struct LearnedFlows {
     pub counts: LearningCounts,
 }
 
+/// What the pin of a connection has counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountedConnection {
+    /// The port by which it enters the fabric.
+    pub at: SwitchPort,
+    /// The sender.
+    pub src: IpAddr,
+    /// The receiver.
+    pub dst: IpAddr,
+    /// The sender's UDP port.
+    pub udp_src_port: u16,
+    /// Bytes so far; none where nothing counts them.
+    pub bytes: Option<u64>,
+}
+
 /// When a flow was reported.
 #[derive(Clone, Copy, Debug)]
 struct ReportTimes {
     first: Instant,
     last: Instant,
+    bytes: Option<u64>,
 }
 
 /// Learned flows within bounds.
@@ -68,6 +87,8 @@ pub struct LearnedFlowTable {
     by_size: BTreeSet<(usize, SwitchPort)>,
     total: usize,
     counts: LearningCounts,
+    /// Whether flows have come or gone since that was last asked.
+    is_changed: bool,
 }
 
 impl LearnedFlowTable {
@@ -79,6 +100,7 @@ impl LearnedFlowTable {
             by_size: BTreeSet::new(),
             total: 0,
             counts: LearningCounts::default(),
+            is_changed: false,
         }
     }
 
@@ -94,9 +116,28 @@ impl LearnedFlowTable {
             return;
         }
         let size = self.port_size(at);
-        self.ports.entry(at).or_default().insert(tuple, ReportTimes { first: now, last: now });
+        self.ports.entry(at).or_default().insert(tuple, ReportTimes { first: now, last: now, bytes: None });
         self.resize_port(at, size);
         self.check_invariant();
+    }
+
+    /// Takes in what the pin of some flows has counted: it is no more reported, so it lives as long
+    /// as it is counted.
+    pub fn record_bytes(&mut self, counted: &CountedConnection, now: Instant) {
+        let flows = self.ports.get_mut(&counted.at);
+        for (tuple, times) in flows.into_iter().flatten() {
+            let ends = (tuple.src, tuple.dst, tuple.udp_src_port);
+            if ends == (counted.src, counted.dst, counted.udp_src_port)
+                && (counted.bytes.is_none() || times.bytes != counted.bytes)
+            {
+                (times.last, times.bytes) = (now, counted.bytes);
+            }
+        }
+    }
+
+    /// Whether flows have come or gone since the last call.
+    pub fn take_change(&mut self) -> bool {
+        std::mem::take(&mut self.is_changed)
     }
 
     /// Counts digests that do not decode.
@@ -121,7 +162,7 @@ impl LearnedFlowTable {
 
     /// Forgets all flows, as their ports belong to another fabric.
     pub fn clear_flows(&mut self) {
-        *self = Self { counts: self.counts, ..Self::new(self.limits) };
+        *self = Self { counts: self.counts, is_changed: true, ..Self::new(self.limits) };
     }
 
     /// All flows, and the counts with the lists that were dropped before they came here.
@@ -133,6 +174,7 @@ impl LearnedFlowTable {
                 tuple: *tuple,
                 first_seen: times.first,
                 last_seen: times.last,
+                bytes: times.bytes,
             })
         });
         let counts = LearningCounts { dropped_lists, ..self.counts };
@@ -177,6 +219,7 @@ impl LearnedFlowTable {
         let size = self.port_size(port);
         self.by_size.remove(&(before, port));
         self.total = self.total + size - before;
+        self.is_changed |= size != before;
         match size {
             0 => drop(self.ports.remove(&port)),
             size => drop(self.by_size.insert((size, port))),
@@ -238,6 +281,7 @@ mod tests {
             tuple: tuple(1),
             first_seen: start,
             last_seen: start + 30 * SECOND,
+            bytes: None,
         };
         assert_eq!(flows, [expected]);
         let expected =

@@ -1,24 +1,31 @@
 //! The task that owns the [`LearnedFlowTable`].
 //!
-//! The decision: what is learned is published at ticks, so that a flood of reports costs a copy of
-//! the table a second and not one for each report.
+//! The decision: what is learned is published at ticks, so that a flood of reports costs a few copies
+//! of the table a second and not one for each report. The connections of jobs are submitted to the
+//! state at the same ticks, one change for all that have come.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use planner::{LearnedConnection, NicOwners};
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use super::{AckSchedule, LearnedFlowTable, LearnedFlows};
-use crate::config::LearningConfig;
+use super::{
+    AckSchedule, ConnectionList, CountedConnection, LearnedFlowTable, LearnedFlows, pin_reader,
+};
+use crate::config::{LearningConfig, SouthboundConfig};
 use crate::discovery::SwitchPort;
+use crate::pipelines::FabricWiring;
 use crate::southbound::connection::OutgoingMessage;
 use crate::southbound::{DigestQueue, ReceivedDigests};
-use crate::state::PlanRollout;
+use crate::state::{EventSubmission, PlanRollout, StateEvent};
 
-/// Time between two publications.
-const TICK: Duration = Duration::from_secs(1);
+/// Time between two publications: with it, a digest and a write, a connection has its pin within a
+/// second of its first packet.
+const TICK: Duration = Duration::from_millis(200);
 /// Lists that may wait for the task.
 const QUEUED_LISTS: usize = 1_024;
 /// Acknowledgements that may wait for their time, of all switches.
@@ -37,11 +44,32 @@ pub(crate) struct FlowLearner {
     published: watch::Sender<Arc<LearnedFlows>>,
     /// The names of the switches that the table is about.
     switches: Vec<String>,
+    connections: ConnectionList,
+    /// The connections that the state has.
+    submitted: Vec<LearnedConnection>,
+    /// The fabric that the NICs of these are in.
+    wiring: Option<Arc<FabricWiring>>,
+    /// A reading of pins under way, and when the next one is due.
+    reading: Option<JoinHandle<Vec<CountedConnection>>>,
+    next_reading: Instant,
+    read_interval: Duration,
+    southbound: SouthboundConfig,
+}
+
+/// What the task follows and reports to.
+pub(crate) struct LearnerInputs {
+    /// The rollout in force.
+    pub(crate) rollout: watch::Receiver<Option<PlanRollout>>,
+    /// The queue of the event loop.
+    pub(crate) events: mpsc::Sender<EventSubmission>,
 }
 
 impl FlowLearner {
     /// A task, and the queue of its sessions.
-    pub(crate) fn new(limits: &LearningConfig) -> (Self, DigestQueue) {
+    pub(crate) fn new(
+        limits: &LearningConfig,
+        southbound: &SouthboundConfig,
+    ) -> (Self, DigestQueue) {
         let (queue, received) = DigestQueue::new(QUEUED_LISTS);
         let learner = Self {
             is_enabled: limits.is_enabled,
@@ -51,6 +79,13 @@ impl FlowLearner {
             acks: AckSchedule::new(limits.refresh, WAITING_ACKS),
             published: watch::Sender::default(),
             switches: Vec::new(),
+            connections: ConnectionList::default(),
+            submitted: Vec::new(),
+            wiring: None,
+            reading: None,
+            next_reading: Instant::now(),
+            read_interval: limits.refresh,
+            southbound: southbound.clone(),
         };
         (learner, queue)
     }
@@ -61,17 +96,14 @@ impl FlowLearner {
     }
 
     /// Learns until `stop`, if learning is enabled.
-    pub(crate) async fn run(
-        mut self,
-        rollout: watch::Receiver<Option<PlanRollout>>,
-        stop: CancellationToken,
-    ) {
+    pub(crate) async fn run(mut self, inputs: LearnerInputs, stop: CancellationToken) {
         if self.is_enabled {
-            stop.run_until_cancelled(self.receive_reports(rollout)).await;
+            stop.run_until_cancelled(self.receive_reports(inputs)).await;
         }
     }
 
-    async fn receive_reports(&mut self, mut rollout: watch::Receiver<Option<PlanRollout>>) {
+    async fn receive_reports(&mut self, inputs: LearnerInputs) {
+        let LearnerInputs { mut rollout, events } = inputs;
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -79,8 +111,11 @@ impl FlowLearner {
                 // Ticks come first: acknowledgements and the age of flows do not wait for reports.
                 biased;
                 _ = ticks.tick() => {
-                    self.follow_rollout(&mut rollout);
-                    self.advance_time(Instant::now());
+                    let now = Instant::now();
+                    let is_new = self.follow_rollout(&mut rollout);
+                    self.follow_pins(&rollout, now).await;
+                    self.advance_time(now);
+                    self.submit_connections(&rollout, is_new, &events);
                 }
                 Some(digests) = self.received.recv() => {
                     self.follow_rollout(&mut rollout);
@@ -90,17 +125,73 @@ impl FlowLearner {
         }
     }
 
-    /// Flows are kept by the ids of switches, which mean the same while the switches do.
-    fn follow_rollout(&mut self, rollouts: &mut watch::Receiver<Option<PlanRollout>>) {
+    /// Flows are kept by the ids of switches, which mean the same while the switches do. Whether
+    /// there is a new rollout.
+    fn follow_rollout(&mut self, rollouts: &mut watch::Receiver<Option<PlanRollout>>) -> bool {
         if !rollouts.has_changed().unwrap_or(false) {
-            return;
+            return false;
         }
         let rollout = rollouts.borrow_and_update();
+        let wiring = rollout.as_ref().map(|rollout| &rollout.wiring);
+        // The state drops its connections with a fabric; they are submitted again for the next.
+        if wiring.zip(self.wiring.as_ref()).is_none_or(|(new, had)| !Arc::ptr_eq(new, had)) {
+            self.submitted.clear();
+            self.wiring = wiring.cloned();
+        }
         let names = rollout.iter().flat_map(|rollout| rollout.fabric.switches());
         let switches: Vec<String> = names.map(|switch| switch.name.clone()).collect();
         if self.switches != switches {
             self.table.clear_flows();
+            self.connections = ConnectionList::default();
+            self.submitted.clear();
             self.switches = switches;
+        }
+        true
+    }
+
+    /// Submits the connections of jobs where they have changed. A full queue is tried again at the
+    /// next tick.
+    fn submit_connections(
+        &mut self,
+        rollout: &watch::Receiver<Option<PlanRollout>>,
+        is_new: bool,
+        events: &mpsc::Sender<EventSubmission>,
+    ) {
+        let is_changed = self.table.take_change() | is_new;
+        if let Some(rollout) = rollout.borrow().as_ref().filter(|_| is_changed) {
+            let owners = NicOwners::new(&rollout.fabric, &rollout.plan);
+            let flows = Arc::clone(&self.published.borrow());
+            self.connections.follow_flows(&flows.flows, &rollout.fabric, &owners);
+        }
+        let connections = self.connections.connections();
+        if connections != self.submitted {
+            let event = StateEvent::FlowsLearned(connections.clone());
+            let (submission, _receipt) = EventSubmission::event(event, Instant::now());
+            if events.try_send(submission).is_ok() {
+                self.submitted = connections;
+            }
+        }
+    }
+
+    /// Takes in a finished reading of pins, and begins one when it is due.
+    async fn follow_pins(
+        &mut self,
+        rollout: &watch::Receiver<Option<PlanRollout>>,
+        now: Instant,
+    ) {
+        if let Some(reading) = self.reading.take_if(|reading| reading.is_finished()) {
+            for counted in reading.await.unwrap_or_default() {
+                self.table.record_bytes(&counted, now);
+            }
+        }
+        if self.reading.is_some() || now < self.next_reading {
+            return;
+        }
+        let learned = rollout.borrow().clone().filter(|rollout| !rollout.learned.is_empty());
+        if let Some(rollout) = learned {
+            self.next_reading = now + self.read_interval;
+            let southbound = self.southbound.clone();
+            self.reading = Some(tokio::spawn(pin_reader::read_pins(rollout, southbound)));
         }
     }
 

@@ -29,11 +29,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use p4::codec::{PacketOut, PacketOutTarget};
-use p4::entry::{TableEntry, TableId};
+use p4::entry::{EntryKey, TableEntry, TableId};
 pub(crate) use p4::fabric::{ETHERTYPE_ARP, ETHERTYPE_PROBE};
 use p4::fabric::{PORT_LEVEL, PortNumber, PriorityLevel, table};
 use p4::{ForwardingPipeline, SwitchTables};
-use planner::{PinGranularity, Plan, SwitchCapabilities};
+use planner::{PinGranularity, Plan, PlannedFlow, SwitchCapabilities};
 use topology::{Fabric, SwitchId};
 
 pub use self::counters::port_level_counts;
@@ -127,6 +127,10 @@ impl SwitchPipeline for FabricPipeline {
         entries.extend(counters::pair_entries(fabric, plan));
         entries.extend(counters::rule_entries(fabric, plan));
         entries
+    }
+
+    fn entry_pin(&self, fabric: &Fabric, flow: &PlannedFlow) -> Option<EntryKey> {
+        flow_pin::entry_pin_key(fabric, flow)
     }
 
     fn port_level_counter(&self) -> u32 {

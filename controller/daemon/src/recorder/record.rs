@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use planner::{JobsDocument, PolicyDocument};
+use planner::{JobsDocument, LearnedConnection, PolicyDocument};
 use serde::{Deserialize, Serialize};
 use topology::{AvailabilityChange, Fabric, SwitchId};
 
@@ -70,6 +70,7 @@ pub(super) enum RecordedEvent {
     PinRoomLearned(SwitchId, usize),
     GenerationHeld(u64),
     ElectionWon(u64),
+    FlowsLearned(Vec<LearnedConnection>),
     /// A plan was computed: the inputs of its request, and its digest. The whole plan if the
     /// request is in an earlier file.
     Planned {
@@ -157,6 +158,7 @@ impl RecordedEvent {
             StateEvent::PinRoomLearned(switch, pins) => Self::PinRoomLearned(*switch, *pins),
             StateEvent::GenerationHeld(generation) => Self::GenerationHeld(*generation),
             StateEvent::ElectionWon(spent) => Self::ElectionWon(*spent),
+            StateEvent::FlowsLearned(seen) => Self::FlowsLearned(seen.clone()),
             StateEvent::Planned(result) => Self::Planned {
                 inputs: result.inputs(),
                 digest: digest::plan_digest(&result.plan),
@@ -217,6 +219,7 @@ impl RecordedEvent {
             Self::PinRoomLearned(switch, pins) => StateEvent::PinRoomLearned(*switch, *pins),
             Self::GenerationHeld(generation) => StateEvent::GenerationHeld(*generation),
             Self::ElectionWon(spent) => StateEvent::ElectionWon(*spent),
+            Self::FlowsLearned(seen) => StateEvent::FlowsLearned(seen.clone()),
             Self::Planned { inputs, is_refined, is_provisional, plan, .. } => {
                 let Some(plan) = plan else { return Ok(None) };
                 let recorded = RecordedPlan {
@@ -248,6 +251,7 @@ impl RecordedEvent {
             Self::PinRoomLearned(_, pins) => format!("room for {pins} pins"),
             Self::GenerationHeld(generation) => format!("generation {generation} is held"),
             Self::ElectionWon(_) => "elected".to_owned(),
+            Self::FlowsLearned(seen) => format!("{} learned flows", seen.len()),
             Self::Planned { inputs, is_refined: true, .. } => {
                 format!("a refined plan for {inputs} events")
             }

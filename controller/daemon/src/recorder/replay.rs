@@ -317,7 +317,7 @@ impl ReplayRun {
 }
 
 fn lowered_tables(rollout: &PlanRollout) -> BTreeMap<SwitchId, Arc<SwitchTables>> {
-    let lowered = lower_plan(&rollout.wiring, &rollout.fabric, &rollout.plan);
+    let lowered = lower_plan(&rollout.wiring, &rollout.fabric, &rollout.lowered_plan());
     lowered.into_iter().map(|(switch, tables)| (switch, Arc::new(tables))).collect()
 }
 

@@ -24,7 +24,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::discovery::{DiscoveryInputs, LinkDiscovery};
 use crate::etcd::ClusterNetwork;
-use crate::learning::FlowLearner;
+use crate::learning::{FlowLearner, LearnerInputs};
 use crate::pipeline::SwitchReports;
 use crate::pipelines::default_pipeline;
 use crate::recorder::FlightRecorder;
@@ -77,7 +77,7 @@ impl Controller {
         let recorder = FlightRecorder::open(config.recording.as_ref())?;
         let meter = ChangeMeter::new(trace_exporter(&config, clock)?);
         let (discovery, packet_io) = LinkDiscovery::new(&config.discovery, QUEUED_PACKETS);
-        let (learner, digests) = FlowLearner::new(&config.learning);
+        let (learner, digests) = FlowLearner::new(&config.learning, &config.southbound);
         let stop = CancellationToken::new();
         let cluster = Cluster::join(&network, &config);
         let config = Arc::new(config);
@@ -129,9 +129,11 @@ fn spawn_tasks<N: SwitchNetwork>(
         board: core.publisher.board().clone(),
         events,
     };
+    let learned_events = inputs.events.clone();
     let stop = core.stop.clone();
     tokio::spawn(discovery.run(inputs, stop.clone()));
-    tokio::spawn(learner.run(core.publisher.watch_rollout(), stop.clone()));
+    let rollout = core.publisher.watch_rollout();
+    tokio::spawn(learner.run(LearnerInputs { rollout, events: learned_events }, stop.clone()));
     tokio::spawn(event_log.run(access.clone(), stop.clone()));
     ControllerHandle {
         access,

@@ -22,7 +22,7 @@ pub(super) fn lower_rollout(
     origin: ChangeOrigin,
 ) -> DesiredTables {
     let planned = Instant::now();
-    let mut tables = lower_plan(&rollout.wiring, &rollout.fabric, &rollout.plan);
+    let mut tables = lower_plan(&rollout.wiring, &rollout.fabric, &rollout.lowered_plan());
     if UnknownEntries::for_fabric(&rollout.fabric) == UnknownEntries::Keep {
         let punts =
             TableScope::whole_tables(default_pipeline().punt_tables().iter().copied().collect());

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use planner::{Job, Plan, PlanDocument, PlanReport, Policy};
+use planner::{Job, LearnedConnection, Plan, PlanDocument, PlanReport, PlannedFlow, Policy};
 use topology::{AvailabilityChange, Fabric, Finding, SwitchId};
 
 use super::plan_request::{PlanRequest, PlanResult};
@@ -50,6 +50,8 @@ pub enum StateEvent {
     GenerationHeld(u64),
     /// This controller is elected; earlier leaders may have used generations up to this one.
     ElectionWon(u64),
+    /// All connections that switches have reported and that live.
+    FlowsLearned(Vec<LearnedConnection>),
     /// The result of the latest plan request.
     Planned(Box<PlanResult>),
 }
@@ -71,6 +73,7 @@ impl StateEvent {
             Self::PinRoomLearned(..) => "room for pins",
             Self::GenerationHeld(_) => "a generation held",
             Self::ElectionWon(_) => "an election",
+            Self::FlowsLearned(_) => "learned flows",
             Self::Planned(_) => "a plan",
         }
     }
@@ -159,9 +162,19 @@ pub struct PlanRollout {
     pub plan: Arc<Plan>,
     /// Why the plan is as it is.
     pub report: Arc<PlanReport>,
+    /// Connections that switches have reported, as flows of its jobs.
+    pub learned: Arc<Vec<PlannedFlow>>,
 }
 
 impl PlanRollout {
+    /// The plan with the learned flows, as switches get it.
+    pub fn lowered_plan(&self) -> Arc<Plan> {
+        match self.learned.is_empty() {
+            true => Arc::clone(&self.plan),
+            false => Arc::new(planner::with_learned_flows(&self.plan, &self.learned)),
+        }
+    }
+
     /// The plan on another fabric, by names; jobs and paths that it lacks are left out.
     pub(super) fn plan_on(&self, fabric: &Fabric) -> Plan {
         let document = PlanDocument::new(&self.fabric, &self.plan, &self.report);

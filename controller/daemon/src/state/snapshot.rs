@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use planner::{
-    ComparedInputs, CompressionMethod, CompressionReport, Job, JobId, JobsDocument, LoadBounds,
+    ComparedInputs, CompressionMethod, CompressionReport, Job, JobId, JobsDocument, LearnedConnection, LoadBounds,
     Plan, PlanComparison, PlanDepth, PlanReport, PlannedFlow, PlannedJob, PlannedRule,
 };
 use serde::{Deserialize, Serialize};
@@ -48,6 +48,8 @@ pub struct StateSnapshot {
     generation: u64,
     spent: u64,
     rollout: Option<RolloutRecord>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    connections: Vec<LearnedConnection>,
 }
 
 /// The rollout in force.
@@ -273,6 +275,7 @@ impl StateSnapshot {
                 changes: rollout.fabric.availability_changes(),
                 plan: PlanRecord::new(&rollout.plan),
             }),
+            connections: state.connections.clone(),
         }
     }
 
@@ -310,6 +313,7 @@ impl StateSnapshot {
         (state.requested, state.planned) = (self.requested, self.planned);
         state.refinement = self.refinement;
         state.spent = self.spent;
+        state.connections.clone_from(&self.connections);
         if let Some(rollout) = &self.rollout {
             state.rollout = Some(self.restore_rollout(&state, rollout)?);
         }
@@ -321,13 +325,15 @@ impl StateSnapshot {
         state: &State,
         had: &RolloutRecord,
     ) -> Result<PlanRollout, SnapshotError> {
+        let plan = Arc::new(had.plan.to_plan()?);
         Ok(PlanRollout {
             generation: self.generation,
             fabric: apply_changes(&self.fabric.pristine_fabric()?, &had.changes)?,
             returning: state.returning.part_set(),
             wiring: Arc::clone(&state.wiring),
-            plan: Arc::new(had.plan.to_plan()?),
             report: Arc::new(empty_report(false)),
+            learned: Arc::new(state.place_connections(&plan)),
+            plan,
         })
     }
 }

@@ -243,7 +243,7 @@ impl CounterAggregator {
         let has_no_pin = |flow: &&PlannedFlow| !flow.pinned || flow.udp_src_port.is_none();
         let unpinned = plan.flows.iter().filter(has_no_pin);
         self.unpinned = unpinned.filter_map(|flow| flow.links.last().copied()).collect();
-        for entry in default_pipeline().attributed_entries(fabric, plan) {
+        for entry in default_pipeline().attributed_entries(fabric, &rollout.lowered_plan()) {
             let before = had.get_mut(&entry.switch).and_then(|pins| pins.remove(&entry.key));
             let meter = before.map_or_else(ByteCounter::default, |pin| pin.meter);
             let pin = PinCounter::from_job(&plan.jobs[entry.job], entry.arrival_link);

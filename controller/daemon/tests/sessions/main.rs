@@ -33,6 +33,8 @@ mod intruder;
 #[cfg(test)]
 mod lab;
 #[cfg(test)]
+mod learned_flows;
+#[cfg(test)]
 mod learning;
 #[cfg(test)]
 mod policy;

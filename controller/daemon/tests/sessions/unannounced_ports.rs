@@ -22,7 +22,7 @@ const CONNECTIONS: u32 = 32;
 const PACKETS: u64 = 25;
 
 /// Packets by port and level.
-type LevelCounts = BTreeMap<(PortNumber, PriorityLevel), u64>;
+pub(crate) type LevelCounts = BTreeMap<(PortNumber, PriorityLevel), u64>;
 
 const JOBS: &str = r#"{ "jobs": [
   { "id": "gpt", "gpus": { "h1": 8, "h3": 8 }, "flop_per_iteration": 1e15, "compute_seconds": 0.1,
@@ -31,7 +31,7 @@ const JOBS: &str = r#"{ "jobs": [
     "collective": { "kind": "ring_all_reduce", "bytes": 4e9 } } ] }"#;
 
 /// A port as a host chooses it: none of a formula that anybody else knows.
-fn random_port(seed: u32) -> u16 {
+pub(crate) fn random_port(seed: u32) -> u16 {
     let mixed = (u64::from(seed) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     0xC000 | (mixed >> 40) as u16 & 0x3FFF
 }
@@ -52,7 +52,7 @@ async fn send_connections(lab: &Lab, ends: [NicId; 2]) {
 }
 
 /// Packets that have left a switch, by port and level.
-async fn packets_of(lab: &Lab, switch: SwitchId) -> LevelCounts {
+pub(crate) async fn packets_of(lab: &Lab, switch: SwitchId) -> LevelCounts {
     let target = &SwitchTarget::all_in_fabric(&lab.fabric)[switch.index()];
     let client = lab.client(&target.address).await;
     let counts = port_level_counts(client.read_port_level_cells().await.unwrap());
@@ -80,7 +80,7 @@ async fn burst_counts(lab: &Lab, ends: [NicId; 2]) -> LevelCounts {
     after
 }
 
-async fn controller_of(lab: &Lab, jobs: &str) -> ControllerHandle {
+pub(crate) async fn controller_of(lab: &Lab, jobs: &str) -> ControllerHandle {
     // Level 0 is that of unknown traffic here, so that a counter tells one from the other.
     let policy = Policy { reserved_levels: [0].into(), ..Policy::default() };
     let learning = config(|raw| raw.learning.enabled = true);

@@ -17,9 +17,12 @@ use super::switch_context::SwitchContext;
 /// discovery. The limit is the same for hosts and switches, as the controller may not know yet
 /// which of them is there.
 const PUNTS: MeterRates = MeterRates { cir: 256, cburst: 256, pir: 256, pburst: 256 };
-/// Digests of unknown flows per second from each host port. A flow that goes on takes as many of
-/// them as it has packets among those of all unknown flows of the port, until its list is sent.
-const DIGESTS: MeterRates = MeterRates { cir: 256, cburst: 256, pir: 256, pburst: 256 };
+/// Digests of unknown flows per second from all host ports of a switch, in equal parts.
+const SWITCH_DIGESTS: u64 = 100;
+/// Digests from one host port at once: the connections of a job that starts. A flow that goes on
+/// takes as many of them as it has packets among those of all unknown flows of the port, until its
+/// list is sent.
+const DIGEST_BURST: u64 = 32;
 /// Answers may take one part in so many of a link. An acknowledgment of 62 bytes for every packet
 /// of 1,024 bytes, the smallest usual MTU of RoCEv2, is one in 17.
 const ANSWER_PART: f64 = 16.0;
@@ -56,8 +59,10 @@ pub(super) fn build_learn_rates(site: &SwitchContext<'_>) -> Vec<TableEntry> {
         return Vec::new();
     }
     let links = site.nics().map(|nic| site.shared.fabric.nic(nic).uplink.reverse());
-    let ports = links.filter_map(|link| site.port(link));
-    ports.map(|port| fabric::roce_learn(port, DIGESTS)).collect()
+    let ports: Vec<PortNumber> = links.filter_map(|link| site.port(link)).collect();
+    let rate = (SWITCH_DIGESTS / ports.len().max(1) as u64).max(1);
+    let rates = MeterRates::single_rate(rate, DIGEST_BURST);
+    ports.into_iter().map(|port| fabric::roce_learn(port, rates)).collect()
 }
 
 /// A row for the port at which `link` leaves the switch, with its part of the link's bandwidth.

@@ -54,6 +54,7 @@ impl Ground {
             plan: plan.into(),
             report: report.into(),
             generation: 1,
+            learned: Arc::default(),
         };
         let mut aggregator = CounterAggregator::new(Config::default().counters);
         aggregator.follow_plan(&rollout);

@@ -1,0 +1,182 @@
+//! Connections that no job has announced, between NICs of jobs: each gets the path and the level of
+//! its job, nobody gets a wrong one, and a host that invents connections moves no other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use controller::ControllerHandle;
+use p4::entry::{EntryKey, EntryValue};
+use p4::fabric::table;
+use switch::EndpointIndex;
+use switch::p4runtime::ServiceOptions;
+use topology::{NicId, SwitchId};
+
+use crate::lab::{DEADLINE, Lab};
+use crate::learning::SilentHosts;
+use crate::traffic::{cabled_lab, frame};
+use crate::unannounced_ports::{LevelCounts, controller_of, packets_of, random_port};
+
+/// Two jobs that state ports from which their hosts do not send.
+const JOBS: &str = r#"{ "jobs": [
+  { "id": "gpt", "gpus": { "h1": 8, "h3": 8 }, "flop_per_iteration": 1e15, "compute_seconds": 0.1,
+    "flows": [ { "src": "h1", "dst": "h3", "bytes": 4e9, "udp_src_port": 9 },
+               { "src": "h3", "dst": "h1", "bytes": 4e9, "udp_src_port": 9 } ] },
+  { "id": "bert", "gpus": { "h2": 8, "h4": 8 }, "flop_per_iteration": 1e12, "compute_seconds": 0.1,
+    "flows": [ { "src": "h2", "dst": "h4", "bytes": 4e9, "udp_src_port": 9 },
+               { "src": "h4", "dst": "h2", "bytes": 4e9, "udp_src_port": 9 } ] } ] }"#;
+
+/// Sender, receiver, UDP source port.
+type Connection = (u32, u32, u16);
+
+async fn lab() -> Lab {
+    cabled_lab(|_| ServiceOptions::default(), Box::new(SilentHosts)).await
+}
+
+/// Sends a packet of each connection.
+async fn send(lab: &Lab, connections: Vec<Connection>) {
+    let fabric = lab.fabric.clone();
+    let hosts = lab.switches.devices.endpoint(EndpointIndex(0));
+    let sent = hosts.with_endpoint(move |_: &mut SilentHosts, _, out| {
+        for (src, dst, port) in connections {
+            out.send_packet(src, &frame([src, dst].map(|nic| fabric.nic(NicId(nic))), port, 0));
+        }
+    });
+    sent.await.unwrap();
+}
+
+/// The learned flows in force, with the names of their jobs.
+fn learned_jobs(controller: &ControllerHandle) -> BTreeMap<Connection, String> {
+    let rollout = controller.current_rollout().unwrap();
+    let flows = rollout.learned.iter().map(|flow| {
+        let job = rollout.plan.jobs[flow.job].id.to_string();
+        ((flow.src.0, flow.dst.0, flow.udp_src_port.unwrap()), job)
+    });
+    flows.collect()
+}
+
+/// The pins at the first leaf.
+fn pins(controller: &ControllerHandle) -> BTreeMap<EntryKey, EntryValue> {
+    let desired = controller.desired_tables();
+    let rows = desired.tables[&SwitchId(0)].table_entries(table::FLOW_PIN);
+    rows.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+fn difference(after: LevelCounts, before: &LevelCounts) -> Vec<(u32, u8, u64)> {
+    let cells = after.into_iter().map(|(cell, count)| {
+        let ((port, level), had) = (cell, before.get(&cell).copied().unwrap_or(0));
+        (u32::from(port.number()), level.number(), count - had)
+    });
+    cells.filter(|(_, _, count)| *count > 0).collect()
+}
+
+#[tokio::test]
+async fn connections_from_unknown_ports_are_pinned_to_the_planned_path_within_a_second() {
+    let lab = lab().await;
+    let controller = controller_of(&lab, JOBS).await;
+    let connections: Vec<Connection> = (0..8).map(|n| (0, 2, random_port(n))).collect();
+    // The leaf holds what the controller desires when all switches are verified.
+    let is_held = || {
+        let generation = controller.desired_tables().generation;
+        controller.status_board().all_statuses().values().all(|status| {
+            status.verified.is_some_and(|verified| verified.generation == generation)
+        })
+    };
+    let started = Instant::now();
+    while learned_jobs(&controller).len() < connections.len() || !is_held() {
+        send(&lab, connections.clone()).await;
+        assert!(started.elapsed() < DEADLINE);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    println!("8 connections pinned {:?} after the first packet", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let before = packets_of(&lab, SwitchId(0)).await;
+    for _ in 0..100 {
+        send(&lab, connections.clone()).await;
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let after = difference(packets_of(&lab, SwitchId(0)).await, &before);
+    let plan = controller.current_rollout().unwrap().plan;
+    let port = lab.fabric.link(plan.flows[2].links[1]).from.port;
+    assert_eq!(after, [(port, plan.jobs[plan.flows[2].job].level, 800)]);
+    controller.shutdown().await;
+}
+
+#[tokio::test]
+async fn no_connection_of_a_thousand_has_a_wrong_owner() {
+    let lab = lab().await;
+    let controller = controller_of(&lab, JOBS).await;
+    let mut expected = BTreeMap::new();
+    let mut of_nobody = BTreeSet::new();
+    for number in 0..250_u32 {
+        for src in 0..4_u32 {
+            // One in five goes to a NIC of the other job, and belongs to neither.
+            let port = random_port(number * 4 + src);
+            match number % 5 {
+                0 => drop(of_nobody.insert((src, (src + 1) % 4, port))),
+                _ => {
+                    let job = if src % 2 == 0 { "gpt" } else { "bert" };
+                    expected.insert((src, (src + 2) % 4, port), job.to_owned());
+                }
+            }
+        }
+    }
+    assert_eq!(expected.len() + of_nobody.len(), 1_000, "no port twice");
+    let started = Instant::now();
+    let all = || expected.keys().chain(&of_nobody).copied().collect::<BTreeSet<Connection>>();
+    loop {
+        let seen = controller.watch_learned_flows().borrow().clone();
+        let nic = |ip| lab.fabric.nic_with_ip(ip).unwrap().0;
+        let known = seen.flows.iter().map(|flow| {
+            (nic(flow.tuple.src), nic(flow.tuple.dst), flow.tuple.udp_src_port)
+        });
+        let known: BTreeSet<Connection> = known.collect();
+        if known.len() == 1_000 && learned_jobs(&controller).len() == expected.len() {
+            break;
+        }
+        assert!(started.elapsed() < DEADLINE, "{} {}", known.len(), learned_jobs(&controller).len());
+        send(&lab, all().difference(&known).take(400).copied().collect()).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    println!("1,000 connections learned in {:?}", started.elapsed());
+    assert_eq!(learned_jobs(&controller), expected);
+    controller.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_flood_of_invented_connections_is_limited_and_moves_no_flow() {
+    let lab = lab().await;
+    let controller = controller_of(&lab, JOBS).await;
+    let own: Vec<Connection> = (0..4).map(|n| (0, 2, random_port(n))).collect();
+    let deadline = Instant::now() + DEADLINE;
+    while learned_jobs(&controller).len() < own.len() {
+        send(&lab, own.clone()).await;
+        assert!(Instant::now() < deadline);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let (before, paths) = (pins(&controller), packets_of(&lab, SwitchId(0)).await);
+    let reports = || controller.watch_learned_flows().borrow().counts.reports;
+    let (first, started) = (reports(), Instant::now());
+    let (mut number, mut sent) = (0_u32, 0_u64);
+    while started.elapsed() < Duration::from_secs(5) {
+        // To the other NIC of its job, and to one of another job.
+        let flood = (0..200).map(|n| (1, 2 + n % 2, random_port(1_000_000 + number + n)));
+        send(&lab, flood.chain(own.iter().copied()).collect()).await;
+        (number, sent) = (number + 200, sent + own.len() as u64);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let rate = (reports() - first) as f64 / started.elapsed().as_secs_f64();
+    println!("{number} invented connections: {rate:.1} reports a second");
+    assert!(rate <= 100.0, "{rate}");
+    // Every pin that was there leads where it led, and all packets of the other job took it.
+    let after = pins(&controller);
+    assert!(before.iter().all(|(key, value)| after.get(key) == Some(value)));
+    let plan = controller.current_rollout().unwrap().plan;
+    let gpt = plan.flows.iter().find(|flow| flow.src == NicId(0)).unwrap();
+    let port = lab.fabric.link(gpt.links[1]).from.port;
+    let counts = difference(packets_of(&lab, SwitchId(0)).await, &paths);
+    let level = plan.jobs[gpt.job].level;
+    assert!(counts.contains(&(port, level, sent)), "{counts:?} lacks {:?}", (port, level, sent));
+    controller.shutdown().await;
+}

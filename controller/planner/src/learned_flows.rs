@@ -1,0 +1,199 @@
+//! Connections that switches have seen and no job has announced: whose they are, and the path of
+//! each.
+//!
+//! A pure function of the plan, so that every new plan moves them along. The decision: both NICs
+//! have to belong to the same one job. A connection that could be of two jobs is of nobody, because
+//! a wrong owner is worse than none.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use topology::{Fabric, HostId, LinkPath, NicId, SwitchId, next_hops};
+
+use crate::plan::{Plan, PlannedFlow};
+
+/// A RoCEv2 connection that was seen where it enters the fabric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct LearnedConnection {
+    /// NIC that sends it.
+    pub src: NicId,
+    /// NIC that receives it.
+    pub dst: NicId,
+    /// UDP source port.
+    pub udp_src_port: u16,
+    /// Its place among the connections between these NICs. It stays while the connection lives, so
+    /// that a new connection moves no other.
+    pub ordinal: u32,
+}
+
+/// Whose a connection is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConnectionOwner {
+    /// The job at this position of the plan.
+    Job(usize),
+    /// One of these jobs; nothing distinguishes them.
+    Ambiguous(Vec<usize>),
+    /// No job has both NICs.
+    Unknown,
+}
+
+/// The jobs of all NICs under one plan.
+#[derive(Clone, Debug, Default)]
+pub struct NicOwners {
+    by_nic: BTreeMap<NicId, BTreeSet<usize>>,
+    by_host: BTreeMap<HostId, BTreeSet<usize>>,
+}
+
+impl NicOwners {
+    /// The owners by the flows of a plan. A NIC that no flow uses belongs to the jobs of its host:
+    /// a library may use more NICs than a job announces.
+    pub fn new(fabric: &Fabric, plan: &Plan) -> Self {
+        let mut owners = Self::default();
+        for flow in &plan.flows {
+            for nic in [flow.src, flow.dst] {
+                owners.by_nic.entry(nic).or_default().insert(flow.job);
+                owners.by_host.entry(fabric.nic(nic).host).or_default().insert(flow.job);
+            }
+        }
+        owners
+    }
+
+    /// Whose a connection between two NICs is.
+    pub fn find_owner(&self, fabric: &Fabric, src: NicId, dst: NicId) -> ConnectionOwner {
+        let [of_src, of_dst] = [src, dst].map(|nic| self.jobs_of(fabric, nic));
+        let (Some(of_src), Some(of_dst)) = (of_src, of_dst) else {
+            return ConnectionOwner::Unknown;
+        };
+        let common: Vec<usize> = of_src.intersection(of_dst).copied().collect();
+        match common[..] {
+            [] => ConnectionOwner::Unknown,
+            [job] => ConnectionOwner::Job(job),
+            _ => ConnectionOwner::Ambiguous(common),
+        }
+    }
+
+    fn jobs_of(&self, fabric: &Fabric, nic: NicId) -> Option<&BTreeSet<usize>> {
+        self.by_nic.get(&nic).or_else(|| self.by_host.get(&fabric.nic(nic).host))
+    }
+}
+
+/// The learned connections of jobs as flows of the plan, each on a path that the plan has for its
+/// NICs. Connections without an owner are left out.
+///
+/// Where a switch has no room for all pins, at most `pins_max`, those of the plan stay, then those
+/// of jobs of higher rank, and of one job those with the lowest ordinals.
+pub fn place_learned_flows(
+    fabric: &Fabric,
+    plan: &Plan,
+    connections: &[LearnedConnection],
+    pins_max: usize,
+) -> Vec<PlannedFlow> {
+    let owners = NicOwners::new(fabric, plan);
+    let paths = PairPaths::new(plan);
+    let mut owned: Vec<(usize, &LearnedConnection)> = connections
+        .iter()
+        .filter(|connection| !paths.announced.contains(&connection_key(connection)))
+        .filter_map(|seen| match owners.find_owner(fabric, seen.src, seen.dst) {
+            ConnectionOwner::Job(job) => Some((job, seen)),
+            ConnectionOwner::Ambiguous(_) | ConnectionOwner::Unknown => None,
+        })
+        .collect();
+    owned.sort_by_key(|(job, seen)| (plan.jobs[*job].rank, seen.ordinal, **seen));
+    let mut room = PinRoom::new(fabric, plan, pins_max);
+    let flows = owned.into_iter().map(|(job, seen)| {
+        let links = paths.path_of(fabric, job, seen);
+        PlannedFlow {
+            job,
+            src: seen.src,
+            dst: seen.dst,
+            udp_src_port: Some(seen.udp_src_port),
+            links,
+            pinned: links.len() > 2 && room.take_path(fabric, &links),
+        }
+    });
+    flows.collect()
+}
+
+/// `plan` with learned flows among its own, for lowering and counting.
+pub fn with_learned_flows(plan: &Plan, learned: &[PlannedFlow]) -> Plan {
+    let mut plan = plan.clone();
+    plan.flows.extend_from_slice(learned);
+    plan
+}
+
+fn connection_key(seen: &LearnedConnection) -> (NicId, NicId, u16) {
+    (seen.src, seen.dst, seen.udp_src_port)
+}
+
+/// The paths of a plan by job and pair of NICs, and the five-tuples that have pins already.
+struct PairPaths {
+    paths: BTreeMap<(usize, NicId, NicId), Vec<LinkPath>>,
+    announced: BTreeSet<(NicId, NicId, u16)>,
+}
+
+impl PairPaths {
+    fn new(plan: &Plan) -> Self {
+        let mut paths: BTreeMap<_, Vec<LinkPath>> = BTreeMap::new();
+        for flow in plan.flows.iter().filter(|flow| !flow.links.is_empty()) {
+            paths.entry((flow.job, flow.src, flow.dst)).or_default().push(flow.links);
+        }
+        let stated = plan.flows.iter();
+        let announced = stated.filter_map(|flow| Some((flow.src, flow.dst, flow.udp_src_port?)));
+        Self { paths, announced: announced.collect() }
+    }
+
+    /// The path of a connection: those of the plan for its NICs in turn, else, for a pair that the
+    /// job did not announce, the equal-cost paths in turn.
+    fn path_of(&self, fabric: &Fabric, job: usize, seen: &LearnedConnection) -> LinkPath {
+        let turn = seen.ordinal as usize;
+        if let Some(planned) = self.paths.get(&(job, seen.src, seen.dst)) {
+            return planned[turn % planned.len()];
+        }
+        let [from, to] = [seen.src, seen.dst].map(|nic| fabric.leaf_of(nic));
+        let between = next_hops(fabric, to).paths_from(fabric, from);
+        let Some(middle) = between.get(turn % between.len().max(1)) else {
+            return LinkPath::EMPTY;
+        };
+        let first = LinkPath::EMPTY.with_link(fabric.nic(seen.src).uplink);
+        let inside = middle.iter().fold(first, |path, link| path.with_link(*link));
+        inside.with_link(fabric.nic(seen.dst).uplink.reverse())
+    }
+}
+
+/// Pins that each switch has room for.
+struct PinRoom {
+    used: BTreeMap<SwitchId, usize>,
+    pins_max: usize,
+}
+
+impl PinRoom {
+    fn new(fabric: &Fabric, plan: &Plan, pins_max: usize) -> Self {
+        let mut used = BTreeMap::new();
+        let pinned = plan.flows.iter().filter(|flow| flow.pinned && flow.udp_src_port.is_some());
+        for flow in pinned {
+            for switch in switches_of(fabric, &flow.links) {
+                *used.entry(switch).or_default() += 1;
+            }
+        }
+        Self { used, pins_max }
+    }
+
+    /// Whether every switch of a path had room, which is then used.
+    fn take_path(&mut self, fabric: &Fabric, links: &LinkPath) -> bool {
+        let used = |at: &SwitchId| self.used.get(at).copied().unwrap_or(0);
+        if switches_of(fabric, links).any(|switch| used(&switch) >= self.pins_max) {
+            return false;
+        }
+        for switch in switches_of(fabric, links) {
+            *self.used.entry(switch).or_default() += 1;
+        }
+        true
+    }
+}
+
+fn switches_of<'a>(
+    fabric: &'a Fabric,
+    links: &'a LinkPath,
+) -> impl Iterator<Item = SwitchId> + 'a {
+    links.without_host_links().iter().filter_map(|link| fabric.link(*link).from.node.switch())
+}
