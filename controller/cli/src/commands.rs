@@ -6,6 +6,7 @@ pub(crate) mod completions;
 pub(crate) mod controller;
 pub(crate) mod events;
 pub(crate) mod fabric;
+pub(crate) mod flows;
 pub(crate) mod jobs;
 pub(crate) mod man;
 pub(crate) mod plan;

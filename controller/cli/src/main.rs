@@ -12,8 +12,8 @@ use clap::{Parser, Subcommand};
 
 use command_io::CommandError;
 use commands::{
-    agent, completions, controller, events, fabric, jobs, man, plan, policy, replay_incident,
-    schema, status, switch, top,
+    agent, completions, controller, events, fabric, flows, jobs, man, plan, policy,
+    replay_incident, schema, status, switch, top,
 };
 
 /// Schedules the traffic of GPU training jobs on a Clos fabric.
@@ -51,8 +51,7 @@ enum CruxCommand {
     Switches(status::StatusArgs),
     /// List the links of a running controller, with their planned load by level
     Links(status::StatusArgs),
-    /// List the RoCEv2 flows that no job has announced, as the leaves report them
-    Flows(status::StatusArgs),
+    Flows(flows::FlowsArgs),
     /// Explain the level of a job and the paths of its flows
     Explain(status::ExplainArgs),
     /// Print the problems of a running controller
@@ -81,7 +80,7 @@ fn main() -> ExitCode {
         CruxCommand::Jobs(args) => jobs::run_jobs(&args),
         CruxCommand::Switches(args) => status::print_switches(&args),
         CruxCommand::Links(args) => status::print_links(&args),
-        CruxCommand::Flows(args) => status::print_flows(&args),
+        CruxCommand::Flows(args) => flows::run_flows(&args),
         CruxCommand::Explain(args) => status::print_explanation(&args),
         CruxCommand::Doctor(args) => status::print_findings(&args),
         CruxCommand::Events(args) => events::run_events(&args),

@@ -5,8 +5,8 @@
 //! [`LearnedFlowTable`] keeps what is reported within bounds, [`AckSchedule`] delays the
 //! acknowledgements so that each flow is reported once in an interval, [`ConnectionList`] has the
 //! connections between NICs of one job, which the state puts on the paths of the plan, and
-//! `FlowLearner` is the task around them. The decision: a host decides what its flows are called, so every bound is one
-//! of its port, and no flow of another port is lost to them.
+//! `FlowLearner` is the task around them. The decision: a host decides what its flows are called,
+//! so every bound is one of its port, and no flow of another port is lost to them.
 
 mod ack_schedule;
 mod connection_list;

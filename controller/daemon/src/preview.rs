@@ -9,9 +9,7 @@ use std::sync::Arc;
 
 use fluid::FluidError;
 use p4::SwitchTables;
-use planner::{
-    JobId, Plan, PlanDocument, PlannedFlow, PlannedFlowDocument, with_learned_flows,
-};
+use planner::{JobId, Plan, PlanDocument, PlannedFlow, PlannedFlowDocument, with_learned_flows};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::{Fabric, Finding, SwitchId};

@@ -482,14 +482,6 @@ impl State {
         self.rollout = Some(rollout.clone());
         rollout
     }
-
-    /// The fabric as the planner gets it: without drained and returning parts.
-    fn usable_fabric(&self, policy: &Policy) -> Fabric {
-        let drained = policy
-            .apply_drains(&self.fabric)
-            .expect("drains are checked when a policy or fabric is applied");
-        drained.with_changes(self.returning.drain_changes())
-    }
 }
 
 #[cfg(test)]

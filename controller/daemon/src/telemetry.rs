@@ -16,6 +16,8 @@
 mod conversion;
 pub mod counter_aggregator;
 pub(crate) mod counter_reader;
+mod flow_feedback;
+pub mod pin_hits;
 mod plausibility;
 mod profile;
 mod reported_jobs;

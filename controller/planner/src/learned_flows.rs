@@ -191,9 +191,6 @@ impl PinRoom {
     }
 }
 
-fn switches_of<'a>(
-    fabric: &'a Fabric,
-    links: &'a LinkPath,
-) -> impl Iterator<Item = SwitchId> + 'a {
+fn switches_of<'a>(fabric: &'a Fabric, links: &'a LinkPath) -> impl Iterator<Item = SwitchId> + 'a {
     links.without_host_links().iter().filter_map(|link| fabric.link(*link).from.node.switch())
 }

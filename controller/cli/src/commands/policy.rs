@@ -143,17 +143,17 @@ pub(crate) struct PolicyOverrideArgs {
 
 /// Author and reason of the change.
 #[derive(clap::Args)]
-struct ChangeAuthorArgs {
+pub(super) struct ChangeAuthorArgs {
     /// Why the policy changes, for the history
     #[arg(long, default_value = "")]
-    reason: String,
+    pub(super) reason: String,
     /// Who changes it, for the history; without it, the user's name
     #[arg(long)]
     author: Option<String>,
 }
 
 impl ChangeAuthorArgs {
-    fn author_name(&self) -> String {
+    pub(super) fn author_name(&self) -> String {
         self.author
             .clone()
             .unwrap_or_else(|| std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned()))
@@ -278,7 +278,10 @@ fn show_history(args: &PolicyQueryArgs) -> Result<(), CommandError> {
 }
 
 /// Tells what became of a change; a change that was taken back is no success.
-fn print_change(done: &PolicyChangeResponse, output: FormatArg) -> Result<(), CommandError> {
+pub(super) fn print_change(
+    done: &PolicyChangeResponse,
+    output: FormatArg,
+) -> Result<(), CommandError> {
     match output.format {
         OutputFormat::Json => output::print_json(done)?,
         OutputFormat::Table => {

@@ -1,13 +1,9 @@
-//! `crux jobs`, `switches`, `links`, `flows`, `explain`, `doctor`: state and decisions of a
-//! controller.
+//! `crux jobs`, `switches`, `links`, `explain`, `doctor`: state and decisions of a controller.
 //!
 //! They only query and print; JSON is printed as the controller returned it.
 
-use std::net::IpAddr;
-
 use ::controller::northbound::controller_view::{JobRow, JobSource, LevelLoad, LinkRow, SwitchRow};
 use ::controller::northbound::explanation::{ExplainJobResponse, FlowExplanation};
-use ::controller::northbound::learned_flow::LearnedFlowRow;
 use comfy_table::Table;
 use serde::Serialize;
 use topology::{Finding, Severity};
@@ -31,9 +27,10 @@ pub(crate) struct StatusArgs {
 #[command(after_help = "\
 Examples:
   crux explain gpt
-  crux explain 'h1>h3:50000'")]
+  crux explain 'h1>h3:50000'
+  crux explain 'h1>h3'")]
 pub(crate) struct ExplainArgs {
-    /// A job, or a flow as SOURCE>DESTINATION:UDP-PORT
+    /// A job, or a flow as SOURCE>DESTINATION:UDP-PORT, without a port as SOURCE>DESTINATION
     name: String,
     #[command(flatten)]
     args: StatusArgs,
@@ -126,40 +123,6 @@ pub(crate) fn print_links(args: &StatusArgs) -> Result<(), CommandError> {
     })
 }
 
-pub(crate) fn print_flows(args: &StatusArgs) -> Result<(), CommandError> {
-    let rows: Vec<LearnedFlowRow> = args.client.get_json("/v1/learned-flows")?;
-    args.print_rows(&rows, || {
-        let headings = ["leaf", "from", "to", "UDP ports", "queue pair", "known for", "last seen"];
-        let mut table = output::new_table(headings);
-        // Times of the controller are compared with each other, whatever the clock is here.
-        let latest = rows.iter().map(|row| row.last_seen_ms).max().unwrap_or_default();
-        for row in &rows {
-            table.add_row([
-                format!("{}:{}", row.leaf, row.port),
-                format_nic(row.src_nic.as_deref(), row.src),
-                format_nic(row.dst_nic.as_deref(), row.dst),
-                format!("{} > {}", row.udp_src_port, row.udp_dst_port),
-                format!("{:#x}", row.dest_qp),
-                format_seconds(row.last_seen_ms.saturating_sub(row.first_seen_ms)),
-                format!("-{}", format_seconds(latest.saturating_sub(row.last_seen_ms))),
-            ]);
-        }
-        table
-    })
-}
-
-/// A NIC with its address, or the address of a NIC that the fabric does not have.
-fn format_nic(nic: Option<&str>, address: IpAddr) -> String {
-    match nic {
-        Some(nic) => format!("{nic} ({address})"),
-        None => address.to_string(),
-    }
-}
-
-fn format_seconds(milliseconds: u64) -> String {
-    format!("{} s", milliseconds / 1_000)
-}
-
 fn format_levels(levels: &[LevelLoad]) -> String {
     let levels = levels.iter().map(|level| format!("{}: {:.3}", level.level, level.load));
     levels.collect::<Vec<_>>().join(", ")
@@ -246,7 +209,11 @@ fn explain_level(why: &ExplainJobResponse) -> String {
 /// Why the path.
 fn explain_path(flow: &FlowExplanation) -> String {
     let pinning = if flow.pinned { "pinned" } else { "left to ECMP" };
-    let mut text = format!("\nflow {} ({pinning})", flow.flow);
+    let connections = match flow.connections {
+        0 => String::new(),
+        count => format!(", {count} learned connections"),
+    };
+    let mut text = format!("\nflow {} ({}, {pinning}{connections})", flow.flow, flow.identity);
     for candidate in &flow.candidates {
         let mark = if candidate.chosen { "*" } else { " " };
         let busiest = candidate.busiest.as_deref().unwrap_or("no link");

@@ -120,7 +120,7 @@ const LOOKING: [Case; 12] = [
     ("switches", 0, &["leaf1", "primary"]),
     ("links --format json", 0, &["\"link\": \"leaf1:"]),
     ("explain gpt", 0, &["job gpt has level", "* h1 > leaf1 >"]),
-    ("explain h1>h3:50000", 0, &["flow h1>h3:50000 (pinned)"]),
+    ("explain h1>h3:50000", 0, &["flow h1>h3:50000 (announced, pinned)"]),
     ("explain gtp", 1, &["did you mean `gpt`?"]),
     ("place --gpus 8 --model gpt-24l/A100 --placement first-fit", 0, &["it waits: too few GPUs"]),
     ("place --gpus 8 --model gpt-24l/A100 --fabric lab.toml", 2, &["cannot be used with"]),
@@ -150,7 +150,7 @@ const STEERING: [Case; 12] = [
 ];
 
 /// A rule that adopts, and what is seen of it.
-const ADOPTING: [Case; 6] = [
+const ADOPTING: [Case; 9] = [
     (
         "policy check lost.toml --fabric fabric.toml",
         2,
@@ -161,6 +161,9 @@ const ADOPTING: [Case; 6] = [
     ("policy apply adopt.toml", 0, &["revision 5 is in force"]),
     ("jobs", 0, &["guest", "rule", "document"]),
     ("explain guest", 0, &["no override", "adopts      h1 > any host, to port 2049"]),
+    ("flows", 0, &["UDP port", "known for"]),
+    ("flows adopt storage --src h2 --dst h3 --level 2", 0, &["revision 6 is in force"]),
+    ("explain storage", 0, &["adopts      h2 > h3, to port 4791"]),
 ];
 
 const ADOPT: &[u8] = b"[[adopt]]\njob = 'guest'\nsrc = ['h1']\ndport = 2049\n";

@@ -58,3 +58,74 @@ fn owned_connection(
     let owner = owners.find_owner(fabric, src, dst);
     matches!(owner, ConnectionOwner::Job(_)).then_some((src, dst, flow.tuple.udp_src_port))
 }
+
+#[cfg(test)]
+mod tests {
+    use planner::{Plan, PlannedFlow, PlannedJob};
+    use tokio::time::Instant;
+    use topology::clos::{ClosSpec, build_clos};
+    use topology::{LinkPath, SwitchId};
+
+    use super::*;
+    use crate::discovery::SwitchPort;
+
+    fn seen(fabric: &Fabric, [src, dst]: [u32; 2], port: u16) -> LearnedFlow {
+        let [src, dst] = [src, dst].map(|nic| fabric.nic(NicId(nic)).ip);
+        let tuple = p4::codec::RoceTuple { src, dst, udp_src_port: port, dest_qp: 1 };
+        let at = SwitchPort { switch: SwitchId(0), port: 1 };
+        let now = Instant::now();
+        LearnedFlow { at, tuple, first_seen: now, last_seen: now, bytes: None }
+    }
+
+    /// One job between the first two NICs.
+    fn owners(fabric: &Fabric) -> NicOwners {
+        let flow = PlannedFlow {
+            job: 0,
+            src: NicId(0),
+            dst: NicId(1),
+            udp_src_port: None,
+            links: LinkPath::EMPTY,
+            pinned: false,
+        };
+        let job = PlannedJob {
+            id: "a".into(),
+            number: 1,
+            intensity: 1.0,
+            bottleneck_seconds: 1.0,
+            correction: 1.0,
+            priority: 1.0,
+            rank: 1,
+            level: 0,
+        };
+        let plan = Plan {
+            generation: 1,
+            levels: 8,
+            jobs: vec![job],
+            flows: vec![flow],
+            rules: Vec::new(),
+            compared_inputs: planner::ComparedInputs::default(),
+        };
+        NicOwners::new(fabric, &plan)
+    }
+
+    #[test]
+    fn a_connection_keeps_its_ordinal_and_a_new_one_takes_the_place_that_is_free() {
+        let spec = ClosSpec { leaves: 2, hosts_per_leaf: 2, ..ClosSpec::default() };
+        let fabric = build_clos("four", &spec).unwrap();
+        let owners = owners(&fabric);
+        let mut list = ConnectionList::default();
+        let ordinals = |list: &ConnectionList| -> Vec<(u16, u32)> {
+            let all = list.connections().into_iter();
+            all.map(|seen| (seen.udp_src_port, seen.ordinal)).collect()
+        };
+        // The one from the third NIC is of no job.
+        let flows: Vec<_> = [7, 8, 9].map(|port| seen(&fabric, [0, 1], port)).into();
+        let foreign = seen(&fabric, [2, 1], 5);
+        list.follow_flows(&[flows.clone(), vec![foreign]].concat(), &fabric, &owners);
+        assert_eq!(ordinals(&list), [(7, 0), (8, 1), (9, 2)]);
+        // The second is made again from another port.
+        let again = [flows[0], flows[2], seen(&fabric, [0, 1], 3)];
+        list.follow_flows(&again, &fabric, &owners);
+        assert_eq!(ordinals(&list), [(3, 1), (7, 0), (9, 2)]);
+    }
+}

@@ -116,7 +116,10 @@ impl LearnedFlowTable {
             return;
         }
         let size = self.port_size(at);
-        self.ports.entry(at).or_default().insert(tuple, ReportTimes { first: now, last: now, bytes: None });
+        self.ports
+            .entry(at)
+            .or_default()
+            .insert(tuple, ReportTimes { first: now, last: now, bytes: None });
         self.resize_port(at, size);
         self.check_invariant();
     }

@@ -1,8 +1,8 @@
 //! The task that owns the [`LearnedFlowTable`].
 //!
-//! The decision: what is learned is published at ticks, so that a flood of reports costs a few copies
-//! of the table a second and not one for each report. The connections of jobs are submitted to the
-//! state at the same ticks, one change for all that have come.
+//! The decision: what is learned is published at ticks, so that a flood of reports costs a few
+//! copies of the table a second and not one for each report. The connections of jobs are submitted
+//! to the state at the same ticks, one change for all that have come.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -174,11 +174,7 @@ impl FlowLearner {
     }
 
     /// Takes in a finished reading of pins, and begins one when it is due.
-    async fn follow_pins(
-        &mut self,
-        rollout: &watch::Receiver<Option<PlanRollout>>,
-        now: Instant,
-    ) {
+    async fn follow_pins(&mut self, rollout: &watch::Receiver<Option<PlanRollout>>, now: Instant) {
         if let Some(reading) = self.reading.take_if(|reading| reading.is_finished()) {
             for counted in reading.await.unwrap_or_default() {
                 self.table.record_bytes(&counted, now);

@@ -276,6 +276,8 @@ impl ControllerView {
         findings.extend(self.open_access.clone());
         findings.extend(self.drainage.late_finding());
         findings.extend(self.measured.unattributed_findings());
+        findings.extend(self.measured.pin_hits.finding());
+        findings.extend(self.unowned_finding());
         findings.sort();
         findings
     }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use planner::{ComparisonDocument, JobId, JobOverride, PlannedRuleDocument};
+use planner::{ComparisonDocument, FlowIdentity, JobId, JobOverride, PlannedRuleDocument};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::{LinkId, next_hops};
@@ -58,7 +58,11 @@ pub struct ExplainJobResponse {
 pub struct FlowExplanation {
     /// The flow, as `h1>h3:50000`.
     pub flow: String,
-    /// Whether switches are told; if not, it is left to ECMP.
+    /// How it is known.
+    pub identity: FlowIdentity,
+    /// Connections that its leaf has reported between its NICs and that its job has.
+    pub connections: usize,
+    /// Whether switches have its path; if not, it is left to ECMP.
     pub pinned: bool,
     /// All equal-cost paths, the one it takes among them.
     pub candidates: Vec<PathCandidate>,
@@ -78,7 +82,8 @@ pub struct PathCandidate {
 }
 
 impl ControllerView {
-    /// Why the job of this name, or the one with this flow (`h1>h3:50000`), is treated as it is.
+    /// Why the job of this name, or the one with this flow (`h1>h3:50000`, or `h1>h3` without a
+    /// port), is treated as it is.
     /// None if there is neither.
     pub fn find_explanation(&self, name: &str) -> Option<ExplainJobResponse> {
         if let Some((position, _)) = self.rollout.plan.job(&JobId::from(name)) {
@@ -161,8 +166,16 @@ impl ControllerView {
                 busiest: busiest.map(|link| fabric.link_name(*link)),
             }
         });
+        let learned = self.rollout.learned.iter();
+        let ends = (flow.job, flow.src, flow.dst);
+        let connections = learned.filter(|seen| (seen.job, seen.src, seen.dst) == ends).count();
         FlowExplanation {
             flow: self.flow_name(place),
+            identity: match (flow.identity(), connections) {
+                (FlowIdentity::Pair, 1..) => FlowIdentity::Learned,
+                (identity, _) => identity,
+            },
+            connections,
             pinned: flow.pinned,
             candidates: candidates.collect(),
         }

@@ -1,13 +1,16 @@
-//! A learned flow as a row of names and numbers.
+//! A learned flow as a row of names and numbers, with its owner.
 
 use std::net::IpAddr;
 
+use planner::{ConnectionOwner, NicOwners};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use topology::Fabric;
+use topology::{Fabric, Finding};
 
+use super::controller_view::{ControllerView, job_names};
 use crate::clock::Clock;
 use crate::learning::LearnedFlow;
+use crate::state::PlanRollout;
 
 /// The UDP destination port of RoCEv2.
 const ROCE_PORT: u16 = 4791;
@@ -38,25 +41,90 @@ pub struct LearnedFlowRow {
     /// When it was last reported, in milliseconds of Unix time. A flow that goes on is reported
     /// once in each `learning.refresh_ms`.
     pub last_seen_ms: u64,
+    /// The job that has both NICs; absent if none has, or if several have.
+    #[serde(default)]
+    pub job: Option<String>,
+    /// The jobs that have both NICs, where there are several: nobody can say whose it is.
+    #[serde(default)]
+    pub candidates: Vec<String>,
+    /// Whether it has a pin, on a path of its job.
+    #[serde(default)]
+    pub pinned: bool,
+    /// Bytes that its pin has counted; absent without one.
+    #[serde(default)]
+    pub bytes: Option<u64>,
 }
 
-impl LearnedFlowRow {
-    /// The row of a flow; `None` if its switch is not in the fabric any more.
-    pub(super) fn new(flow: &LearnedFlow, fabric: &Fabric, clock: &Clock) -> Option<Self> {
-        let leaf = fabric.switches().get(flow.at.switch.index())?.name.clone();
-        Some(Self {
-            leaf,
-            port: flow.at.port,
-            src_nic: nic_name(fabric, flow.tuple.src),
-            src: flow.tuple.src,
-            dst_nic: nic_name(fabric, flow.tuple.dst),
-            dst: flow.tuple.dst,
-            udp_src_port: flow.tuple.udp_src_port,
-            udp_dst_port: ROCE_PORT,
-            dest_qp: flow.tuple.dest_qp,
-            first_seen_ms: clock.unix_time(flow.first_seen),
-            last_seen_ms: clock.unix_time(flow.last_seen),
-        })
+/// The rows of learned flows: first those of nobody, the longest known first, for they need a
+/// person.
+pub(super) fn learned_flow_rows(
+    flows: &[LearnedFlow],
+    rollout: &PlanRollout,
+    clock: &Clock,
+) -> Vec<LearnedFlowRow> {
+    let owners = NicOwners::new(&rollout.fabric, &rollout.plan);
+    let rows = flows.iter().filter_map(|flow| build_row(flow, rollout, &owners, clock));
+    let mut rows: Vec<LearnedFlowRow> = rows.collect();
+    rows.sort_by_key(|row| (row.job.is_some(), row.first_seen_ms));
+    rows
+}
+
+/// The row of a flow; `None` if its switch is not in the fabric any more.
+fn build_row(
+    flow: &LearnedFlow,
+    rollout: &PlanRollout,
+    owners: &NicOwners,
+    clock: &Clock,
+) -> Option<LearnedFlowRow> {
+    let fabric = &rollout.fabric;
+    let owner = flow_owner(flow, fabric, owners);
+    let (job, candidates) = match &owner {
+        ConnectionOwner::Job(job) => (Some(rollout.plan.jobs[*job].id.to_string()), Vec::new()),
+        ConnectionOwner::Ambiguous(jobs) => (None, job_names(rollout, jobs)),
+        ConnectionOwner::Unknown => (None, Vec::new()),
+    };
+    Some(LearnedFlowRow {
+        leaf: fabric.switches().get(flow.at.switch.index())?.name.clone(),
+        port: flow.at.port,
+        src_nic: nic_name(fabric, flow.tuple.src),
+        src: flow.tuple.src,
+        dst_nic: nic_name(fabric, flow.tuple.dst),
+        dst: flow.tuple.dst,
+        udp_src_port: flow.tuple.udp_src_port,
+        udp_dst_port: ROCE_PORT,
+        dest_qp: flow.tuple.dest_qp,
+        first_seen_ms: clock.unix_time(flow.first_seen),
+        last_seen_ms: clock.unix_time(flow.last_seen),
+        pinned: job.is_some() && flow.bytes.is_some(),
+        job,
+        candidates,
+        bytes: flow.bytes,
+    })
+}
+
+fn flow_owner(flow: &LearnedFlow, fabric: &Fabric, owners: &NicOwners) -> ConnectionOwner {
+    let [src, dst] = [flow.tuple.src, flow.tuple.dst].map(|ip| fabric.nic_with_ip(ip));
+    match src.zip(dst) {
+        Some((src, dst)) => owners.find_owner(fabric, src, dst),
+        None => ConnectionOwner::Unknown,
+    }
+}
+
+impl ControllerView {
+    /// How many learned flows belong to nobody, and what to do about them.
+    pub(super) fn unowned_finding(&self) -> Option<Finding> {
+        let PlanRollout { fabric, plan, .. } = &self.rollout;
+        let owners = NicOwners::new(fabric, plan);
+        let unowned =
+            self.learned.flows.iter().filter(|flow| {
+                !matches!(flow_owner(flow, fabric, &owners), ConnectionOwner::Job(_))
+            });
+        let count = unowned.count();
+        let text = format!(
+            "{count} RoCEv2 flows belong to no job and have level 0; crux flows lists them, and \
+             crux flows adopt gives them to a job"
+        );
+        (count > 0).then(|| Finding::info("learned flows", text))
     }
 }
 

@@ -17,7 +17,7 @@ use topology::{Finding, one_line};
 
 use super::controller_view::{ControllerView, JobRow, LinkRow, SwitchRow};
 use super::explanation::ExplainJobResponse;
-use super::learned_flow::LearnedFlowRow;
+use super::learned_flow::{LearnedFlowRow, learned_flow_rows};
 use super::limit_counters::LimitCounters;
 use super::metrics;
 use super::planner_input::PlannerInput;
@@ -183,9 +183,7 @@ impl NorthboundService {
     pub async fn list_learned_flows(&self) -> Result<Vec<LearnedFlowRow>, ServiceError> {
         let rollout = self.access.current_rollout().ok_or(ControllerError::Stopped)?;
         let learned = Arc::clone(&self.access.watch_learned_flows().borrow());
-        let clock = self.access.clock();
-        let rows = learned.flows.iter();
-        Ok(rows.filter_map(|flow| LearnedFlowRow::new(flow, &rollout.fabric, &clock)).collect())
+        Ok(learned_flow_rows(&learned.flows, &rollout, &self.access.clock()))
     }
 
     /// The fabric, as an explicit document.

@@ -168,6 +168,11 @@ impl PipelineWiring for FabricNumbering {
             let missing: Vec<TableEntry> = liveness::failed_port_rows(self, fabric, *switch)
                 .map(TableEntry::with_signature)
                 .filter(|row| tables.get(&row.key).is_none())
+                .chain(
+                    ecmp_group::protected_groups(self, fabric, *switch, tables)
+                        .into_iter()
+                        .map(TableEntry::with_signature),
+                )
                 .collect();
             // An untouched switch keeps sharing its tables, by which a session sees that there is
             // nothing to write.

@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use planner::Policy;
 use topology::{AvailabilityChange, Fabric, LinkId};
 
 use crate::liveness::FabricPart;
@@ -19,6 +20,14 @@ pub(super) struct ReturningParts {
 }
 
 impl super::State {
+    /// The fabric as the planner gets it: without drained and returning parts.
+    pub(super) fn usable_fabric(&self, policy: &Policy) -> Fabric {
+        let drained = policy
+            .apply_drains(&self.fabric)
+            .expect("drains are checked when a policy or fabric is applied");
+        drained.with_changes(self.returning.drain_changes())
+    }
+
     /// Whether the generation in force includes a part that came back.
     pub(crate) fn may_release_returning(&self) -> bool {
         self.returning.awaits_generation(self.generation())

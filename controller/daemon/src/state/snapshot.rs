@@ -7,8 +7,9 @@
 use std::sync::Arc;
 
 use planner::{
-    ComparedInputs, CompressionMethod, CompressionReport, Job, JobId, JobsDocument, LearnedConnection, LoadBounds,
-    Plan, PlanComparison, PlanDepth, PlanReport, PlannedFlow, PlannedJob, PlannedRule,
+    ComparedInputs, CompressionMethod, CompressionReport, Job, JobId, JobsDocument,
+    LearnedConnection, LoadBounds, Plan, PlanComparison, PlanDepth, PlanReport, PlannedFlow,
+    PlannedJob, PlannedRule,
 };
 use serde::{Deserialize, Serialize};
 use topology::spec::{self, FabricDocument};

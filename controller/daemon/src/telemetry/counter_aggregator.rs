@@ -12,9 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use agent::{ByteSeries, IterationPeriod};
 use p4::codec::CounterValue;
 use p4::entry::EntryKey;
-use planner::{JobId, PlannedFlow, PlannedJob};
+use planner::{JobId, Plan, PlannedFlow, PlannedJob};
 use topology::{Fabric, FabricNode, Finding, LinkId, SwitchId};
 
+use super::pin_hits::{MISS_SECONDS, PinHits};
 use crate::config::CountersConfig;
 use crate::pipeline::PortLevelCell;
 use crate::pipelines::default_pipeline;
@@ -52,6 +53,8 @@ pub struct MeasuredTraffic {
     pub jobs: BTreeMap<JobId, MeasuredJob>,
     /// What reaches hosts and belongs to no job.
     pub unattributed: Vec<UnattributedTraffic>,
+    /// Which pins match what jobs send.
+    pub pin_hits: PinHits,
 }
 
 /// What a job sends.
@@ -93,6 +96,8 @@ pub struct CounterAggregator {
     jobs: BTreeMap<JobId, JobCounter>,
     /// Links to hosts that flows without a pin arrive by.
     unpinned: BTreeSet<LinkId>,
+    /// When anything was last read.
+    read_at: f64,
 }
 
 #[derive(Clone, Debug)]
@@ -102,6 +107,10 @@ struct PinCounter {
     arrival_link: Option<LinkId>,
     level: u8,
     meter: ByteCounter,
+    /// The flow, if the entry is its pin.
+    flow: Option<String>,
+    /// When it was first read.
+    read_since: Option<f64>,
 }
 
 impl PinCounter {
@@ -112,6 +121,8 @@ impl PinCounter {
             arrival_link: arrives,
             level: job.level,
             meter: ByteCounter::default(),
+            flow: None,
+            read_since: None,
         }
     }
 }
@@ -233,6 +244,7 @@ impl CounterAggregator {
             cells: BTreeMap::new(),
             jobs: BTreeMap::new(),
             unpinned: BTreeSet::new(),
+            read_at: 0.0,
         }
     }
 
@@ -243,12 +255,16 @@ impl CounterAggregator {
         let has_no_pin = |flow: &&PlannedFlow| !flow.pinned || flow.udp_src_port.is_none();
         let unpinned = plan.flows.iter().filter(has_no_pin);
         self.unpinned = unpinned.filter_map(|flow| flow.links.last().copied()).collect();
-        for entry in default_pipeline().attributed_entries(fabric, &rollout.lowered_plan()) {
+        let lowered = rollout.lowered_plan();
+        let mut names = flow_names(fabric, &lowered);
+        for entry in default_pipeline().attributed_entries(fabric, &lowered) {
             let before = had.get_mut(&entry.switch).and_then(|pins| pins.remove(&entry.key));
-            let meter = before.map_or_else(ByteCounter::default, |pin| pin.meter);
+            let (meter, read_since) =
+                before.map_or_else(Default::default, |pin| (pin.meter, pin.read_since));
+            let flow = names.remove(&(entry.switch, entry.key.clone()));
             let pin = PinCounter::from_job(&plan.jobs[entry.job], entry.arrival_link);
             let pins = self.pins.entry(entry.switch).or_default();
-            pins.insert(entry.key, PinCounter { meter, ..pin });
+            pins.insert(entry.key, PinCounter { meter, flow, read_since, ..pin });
         }
         self.jobs.retain(|id, _| plan.job(id).is_some());
         for job in &plan.jobs {
@@ -280,10 +296,12 @@ impl CounterAggregator {
 
     /// Takes in a reading of a switch, made at `at`.
     pub fn record_reading(&mut self, switch: SwitchId, at: f64, counted: &CounterReading) {
+        self.read_at = at;
         let mut sent: BTreeMap<JobId, u64> = BTreeMap::new();
         if let Some(pins) = self.pins.get_mut(&switch) {
             for (key, count) in &counted.pins {
                 if let Some(pin) = pins.get_mut(key) {
+                    pin.read_since.get_or_insert(at);
                     *sent.entry(pin.job.clone()).or_default() += pin.meter.record_count(at, *count);
                 }
             }
@@ -317,7 +335,24 @@ impl CounterAggregator {
             links: links.collect(),
             jobs: self.jobs.iter().map(|(id, job)| (id.clone(), job.measured())).collect(),
             unattributed: self.unattributed_traffic(fabric),
+            pin_hits: self.pin_hits(),
         }
+    }
+
+    fn pin_hits(&self) -> PinHits {
+        let mut hits = PinHits::default();
+        for pin in self.pins.values().flat_map(BTreeMap::values) {
+            let since = pin.read_since.filter(|since| self.read_at - since >= MISS_SECONDS);
+            let Some((flow, _)) = pin.flow.as_ref().zip(since) else {
+                continue;
+            };
+            hits.pins += 1;
+            if pin.meter.last.is_none_or(|count| count.packets == 0) {
+                hits.misses.push((pin.job.clone(), flow.clone()));
+            }
+        }
+        hits.misses.sort();
+        hits
     }
 
     /// What leaves a leaf for a host beyond what its pins count; not where flows without a pin
@@ -351,6 +386,16 @@ impl CounterAggregator {
         });
         unattributed.collect()
     }
+}
+
+/// The names of flows by their pins.
+fn flow_names(fabric: &Fabric, plan: &Plan) -> BTreeMap<(SwitchId, EntryKey), String> {
+    let pinned = plan.flows.iter().filter(|flow| flow.pinned);
+    let named = pinned.filter_map(|flow| {
+        let key = default_pipeline().entry_pin(fabric, flow)?;
+        Some(((fabric.leaf_of(flow.src), key), flow.name_in(fabric)))
+    });
+    named.collect()
 }
 
 impl MeasuredTraffic {

@@ -16,6 +16,7 @@ use topology::{Fabric, Finding, Severity};
 use tracing::{info, warn};
 
 use super::counter_aggregator::MeasuredTraffic;
+use super::flow_feedback::FlowFeedback;
 use super::{ReportFeedback, ReportedJobRegistry, ReporterId, ReporterIdentity, TelemetryReport};
 use crate::access::{ControllerAccess, ControllerError};
 use crate::config::{Config, TelemetryConfig};
@@ -42,6 +43,7 @@ pub(crate) struct TelemetryTask {
     limits: TelemetryConfig,
     events: mpsc::Receiver<StreamEvent>,
     registry: ReportedJobRegistry,
+    flow_feedback: FlowFeedback,
     rollout: watch::Receiver<Option<PlanRollout>>,
     streams: BTreeMap<ReporterId, mpsc::Sender<ReportFeedback>>,
     /// The fabric in which the registry resolves jobs.
@@ -71,6 +73,7 @@ impl TelemetryTask {
             access,
             events,
             registry: ReportedJobRegistry::new(limits.clone()),
+            flow_feedback: FlowFeedback::default(),
             limits: limits.clone(),
             streams: BTreeMap::new(),
             fabric: None,
@@ -108,6 +111,7 @@ impl TelemetryTask {
                     done?;
                 }
                 _ = ticks.tick() => {
+                    self.follow_fabric();
                     let feedback = self.registry.advance_time(Instant::now());
                     self.send_feedback(feedback);
                     self.compare_measurements();
@@ -165,10 +169,17 @@ impl TelemetryTask {
             return;
         }
         let rollout = self.rollout.borrow_and_update().clone();
-        let Some(PlanRollout { wiring, fabric, plan, .. }) = rollout else {
+        let Some(rollout) = &rollout else {
             return;
         };
+        let PlanRollout { wiring, fabric, plan, .. } = rollout.clone();
         self.registry.follow_plan(&plan);
+        let outcomes = self.flow_feedback.follow_rollout(rollout);
+        let outcomes: Vec<ReportFeedback> = outcomes
+            .into_iter()
+            .filter_map(|(job, finding)| self.registry.feedback_for(&job, finding))
+            .collect();
+        self.send_feedback(outcomes);
         let settled = self.fabric.as_ref();
         if settled.is_some_and(|(settled, _)| Arc::ptr_eq(settled, &wiring)) {
             return;

@@ -23,7 +23,7 @@ const act = {
   leave: () => point(undefined, ""),
   pointJob: (id) => pointLegs(legsOf(model.links.filter((link) => link.jobs.includes(id))), `job ${id}`, false),
   pointFlow: (flow) => pointLegs(flow.links.map((name) => model.fabric.byName.get(name)).filter(Boolean),
-    `${flow.src}>${flow.dst}:${flow.udp_src_port} of ${flow.job}, ${flow.pinned ? "pinned" : "left to ECMP"}\n${flow.path.join(" > ")}`, true),
+    `${flow.src}>${flow.dst}${flow.udp_src_port ? `:${flow.udp_src_port}` : ""} of ${flow.job}, ${flow.pinned ? "pinned" : "left to ECMP"}\n${flow.path.join(" > ")}`, true),
   pointMove: ({ job, src, dst, path }) => {
     const [was, legs] = [path.before, path.after].map((names) => between(model.fabric, names));
     point({ legs, was, isPath: true }, `${src}>${dst} of ${job}\nnow ${path.before.join(" > ")}\nthen ${path.after.join(" > ")}`);

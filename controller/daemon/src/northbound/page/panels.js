@@ -35,12 +35,12 @@ export function jobs(panel, { jobs, chosen, flows }, act) {
 function flowRows(flows, act) {
   if (!flows) return [wide("…")];
   const rows = flows.slice(0, MOST).map((flow) => {
-    const name = `${flow.src}>${flow.dst}:${flow.udp_src_port}`;
+    const name = `${flow.src}>${flow.dst}${flow.udp_src_port ? `:${flow.udp_src_port}` : ""}`;
     const way = flow.path.slice(1, -1).join(" > ");
     const made = row([name, way], { point: () => act.pointFlow(flow), leave: act.leave });
     made.className = "flow";
     made.cells[1].colSpan = 4;
-    made.title = flow.pinned ? "pinned" : "left to ECMP";
+    made.title = (flow.udp_src_port ? "announced, " : "known by its NICs, ") + (flow.pinned ? "pinned" : "left to ECMP");
     return made;
   });
   const rest = flows.length - rows.length;

@@ -71,7 +71,7 @@ function jobRow({ id, level: had, iteration_seconds: took }) {
 }
 
 function flowRow(flow, act) {
-  const name = `${flow.job} ${flow.src}>${flow.dst}:${flow.udp_src_port}`;
+  const name = `${flow.job} ${flow.src}>${flow.dst}${flow.udp_src_port ? `:${flow.udp_src_port}` : ""}`;
   const inner = (path) => path.slice(1, -1).join(" > ") || "none";
   const way = `${inner(flow.path.before)} → ${inner(flow.path.after)}`;
   return row([name, way], { point: () => act.pointMove(flow), leave: act.leave });

@@ -1,5 +1,6 @@
-//! `flow_pin`: the pinned flows whose port is known, at the switches that choose a path for them. A switch with one
-//! path needs no pin, except at the leaf where the flow enters, whose pins also name the job.
+//! `flow_pin`: the pinned flows whose port is known, at the switches that choose a path for them. A
+//! switch with one path needs no pin, except at the leaf where the flow enters, whose pins also
+//! name the job.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;

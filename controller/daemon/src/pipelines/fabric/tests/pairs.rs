@@ -64,6 +64,21 @@ fn a_pair_has_one_class_row_and_a_path_of_its_own_and_no_pin() {
 }
 
 #[test]
+fn a_pair_leaves_a_failed_port_before_tables_are_lowered() {
+    let fabric = small();
+    let plan = plan(&fabric, &[job(0, &[(0, 1, 0)])]);
+    let failed = fabric.with_changes([AvailabilityChange::LinkDown(plan.flows[0].links[1])]);
+    let wiring = FabricWiring::new(&fabric).unwrap();
+    let held = lower_plan(&wiring, &fabric, &plan);
+    let held = held.into_iter().map(|(switch, tables)| (switch, tables.into())).collect();
+    let protected = crate::pipelines::protect_tables(&wiring, &failed, &held);
+    let tables = protected.into_iter().map(|(switch, tables)| (switch, (*tables).clone()));
+    let packet = Packet { src: NicId(0), dst: NicId(1), sport: 0xC001, answer: None };
+    let walk = walk(&failed, &tables.collect(), &packet, 0).unwrap();
+    assert_ne!(walk.links[1], plan.flows[0].links[1]);
+}
+
+#[test]
 fn jobs_that_share_a_pair_without_ports_have_the_highest_of_their_levels() {
     let fabric = small();
     let plan = plan(&fabric, &[job(0, &[(0, 1, 0)]), job(1, &[(0, 1, 0)])]);
