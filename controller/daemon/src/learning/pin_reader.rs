@@ -1,8 +1,8 @@
 //! Reads what the pins of learned connections have counted.
 //!
 //! A pinned connection is not reported any more, so its counter says whether it lives. The
-//! decision: one reading at a time, switch by switch, over TCP connections of its own; a switch that
-//! does not answer is left out, and its learned connections age until it does.
+//! decision: one reading at a time, switch by switch, over TCP connections of its own; a switch
+//! that does not answer is left out, and its learned connections age until it does.
 
 use std::collections::BTreeMap;
 

@@ -32,8 +32,8 @@ impl PinHits {
             more => format!(" and {more} more"),
         };
         let text = format!(
-            "pins hit: {} of {pins}; nothing is counted of {}{more}. If their hosts send from other \
-             ports, announce them without ports",
+            "pins hit: {} of {pins}; nothing is counted of {}{more}. If their hosts send from \
+             other ports, announce them without ports",
             pins - missing,
             names.join(", "),
         );

@@ -41,9 +41,19 @@ impl ReportStream {
         self.sender.send(proto::JobReport { report: Some(report) }).await.unwrap();
     }
 
+    /// The next feedback on a report; that on flows comes by itself with plans.
     pub(crate) async fn next_feedback(&mut self) -> String {
-        let feedback = tokio::time::timeout(DEADLINE, self.feedback.message());
-        feedback.await.unwrap().unwrap().unwrap().text
+        self.find_feedback(|text| !text.contains(" flows: ")).await
+    }
+
+    async fn find_feedback(&mut self, what: impl Fn(&str) -> bool) -> String {
+        loop {
+            let feedback = tokio::time::timeout(DEADLINE, self.feedback.message());
+            let text = feedback.await.unwrap().unwrap().unwrap().text;
+            if what(&text) {
+                return text;
+            }
+        }
     }
 }
 
@@ -94,6 +104,26 @@ pub(crate) async fn planned(controller: &ControllerHandle, job: &str, intensity:
     let waiting = controller.await_rollout(|realised| is_planned(&realised.plan));
     let realised = tokio::time::timeout(DEADLINE, waiting).await.unwrap().unwrap();
     realised.plan.job(&id).unwrap().1.level
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reporter_receives_how_its_flows_are_known() {
+    let lab = Lab::new().await;
+    let controller = lab.control(|_| {}).await;
+    let server = served(&controller).await;
+    let mut line = ReportStream::open(&server).await;
+    let Report::Announcement(mut job) = announcement("gpt", 50_000) else { unreachable!() };
+    let pair = proto::JobFlow { udp_src_port: None, ..job.flows[0].clone() };
+    job.flows.push(pair);
+    line.send(Report::Announcement(job)).await;
+    let text = line.find_feedback(|text| text.contains(" flows: ")).await;
+    assert_eq!(
+        text,
+        "2 flows: 1 known by ports, 1 by NICs; 2 have paths of the plan; 0 other connections \
+         learned"
+    );
+    server.shutdown().await;
+    controller.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
