@@ -6,7 +6,7 @@
 
 mod stages;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,6 +68,8 @@ pub struct ControllerAccess {
     pub(crate) learned: watch::Receiver<Arc<LearnedFlows>>,
     pub(crate) drains: watch::Receiver<DrainProgress>,
     pub(crate) recent_events: watch::Receiver<EventRing>,
+    /// How long calls to a switch must fail before changes do not wait for it.
+    pub(crate) quarantine_after: Duration,
 }
 
 impl ControllerAccess {
@@ -161,6 +163,11 @@ impl ControllerAccess {
         found.ok().and_then(|rollout| rollout.clone()).ok_or(ControllerError::Stopped)
     }
 
+    /// The switches whose calls have failed for so long that policy changes do not wait for them.
+    pub fn quarantined_switches(&self) -> BTreeSet<SwitchId> {
+        self.board.quarantined_switches(Instant::now(), self.quarantine_after)
+    }
+
     /// The status of all sessions.
     pub fn status_board(&self) -> &StatusBoard {
         &self.board
@@ -218,6 +225,38 @@ impl ControllerAccess {
                 within: deadline,
                 missing: missing_switches(&self.board.all_statuses(), generation),
             }),
+        }
+    }
+
+    /// Waits until every switch that is not down is verified to hold the tables of `generation`, or
+    /// later ones, except those in quarantine since before `proposed`; these are returned.
+    ///
+    /// # Errors
+    /// As for [`ControllerAccess::await_verified`].
+    pub(crate) async fn await_committed(
+        &self,
+        generation: u64,
+        proposed: Instant,
+        deadline: Duration,
+    ) -> Result<Vec<String>, ControllerError> {
+        let has_no_vote = |status: &SwitchStatus| {
+            let since = status.health.quarantined_since(Instant::now(), self.quarantine_after);
+            since.is_some_and(|since| since <= proposed)
+        };
+        let committed = self.board.wait_until(|statuses| {
+            statuses.iter().all(|(id, status)| {
+                is_verified(status, generation) || self.is_down(*id) || has_no_vote(status)
+            })
+        });
+        // A quarantine that began just before the deadline wakes nobody.
+        drop(timeout(deadline, committed).await);
+        let mut statuses = self.board.all_statuses();
+        statuses.retain(|id, _| !self.is_down(*id));
+        let missing = missing_switches(&statuses, generation);
+        statuses.retain(|_, status| !has_no_vote(status));
+        match missing_switches(&statuses, generation).is_empty() {
+            true => Ok(missing),
+            false => Err(ControllerError::NotVerified { within: deadline, missing }),
         }
     }
 

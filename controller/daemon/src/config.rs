@@ -121,6 +121,8 @@ pub struct Config {
     pub drain_deadline: Duration,
     /// How long switches may take to hold a change of policy before it is rolled back.
     pub verify_deadline: Duration,
+    /// How long the calls to a switch must fail before policy changes no longer wait for it.
+    pub quarantine_after: Duration,
     /// How long planning for a failure waits for its repair.
     pub repair_deadline: Duration,
     /// How long sessions may take to end when the controller stops.
@@ -231,6 +233,10 @@ impl TryFrom<RawConfig> for Config {
             traces: raw.traces.load_traces()?,
             drain_deadline: positive_duration("deadlines.drain_ms", raw.deadlines.drain_ms)?,
             verify_deadline: positive_duration("deadlines.verify_ms", raw.deadlines.verify_ms)?,
+            quarantine_after: positive_duration(
+                "deadlines.quarantine_ms",
+                raw.deadlines.quarantine_ms,
+            )?,
             repair_deadline: positive_duration("deadlines.repair_ms", raw.deadlines.repair_ms)?,
             shutdown_deadline: positive_duration(
                 "deadlines.shutdown_ms",

@@ -23,6 +23,7 @@ mod paced_body;
 mod page;
 pub mod planner_input;
 mod planning_pool;
+pub mod policy_commit;
 mod policy_file;
 mod policy_messages;
 mod rate_limiter;

@@ -24,6 +24,9 @@ pub const HISTORY_BYTES: usize = 16 << 20;
 /// The author of revisions that follow an expiry.
 pub const AUTOMATIC_AUTHOR: &str = "crux";
 
+/// Why a trial without an operator ends at the next start.
+const ABANDONED: &str = "the controller ended before it had verified the change";
+
 /// Milliseconds of Unix time.
 pub type UnixMs = u64;
 
@@ -83,6 +86,19 @@ pub struct PolicyTrial {
     pub until_ms: UnixMs,
     /// The content that is then in force again.
     pub before: PolicyContent,
+    /// Whether an operator confirms it; if not, the controller that applied it does, once the
+    /// switches hold it.
+    #[serde(default)]
+    pub awaits_confirmation: bool,
+}
+
+/// The terms of a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrialTerms {
+    /// When it is rolled back, milliseconds of Unix time.
+    pub until_ms: UnixMs,
+    /// Whether an operator confirms it.
+    pub awaits_confirmation: bool,
 }
 
 /// Why the history refuses a revision.
@@ -120,6 +136,20 @@ impl PolicyContent {
         changes
     }
 
+    /// The parts that `after` drains in addition, if it changes nothing else.
+    pub fn only_added_drains(&self, after: &Self) -> Option<Vec<String>> {
+        let known: BTreeSet<&String> = self.policy.drained.iter().collect();
+        let kept: BTreeSet<&String> = after.policy.drained.iter().collect();
+        let added: Vec<String> = kept.difference(&known).map(|part| (*part).clone()).collect();
+        let with_drains = |content: &Self| Self {
+            policy: PolicyDocument { drained: Vec::new(), ..content.policy.clone() },
+            temporary_overrides: content.temporary_overrides.clone(),
+        };
+        let is_drain =
+            !added.is_empty() && known.is_subset(&kept) && with_drains(self) == with_drains(after);
+        is_drain.then_some(added)
+    }
+
     /// The content without overrides that have expired at `now`, if any has.
     fn without_expired(&self, now: UnixMs) -> Option<Self> {
         let mut left = self.clone();
@@ -134,15 +164,32 @@ impl From<&Policy> for PolicyContent {
     }
 }
 
+impl PolicyTrial {
+    /// The trial with these parts drained however it ends.
+    fn with_drains(&self, parts: Vec<String>) -> Self {
+        let mut trial = self.clone();
+        let drained = &mut trial.before.policy.drained;
+        drained.extend(parts);
+        drained.sort();
+        drained.dedup();
+        trial
+    }
+}
+
 impl PolicyRevision {
     /// The first revision, used when nothing is stored.
     pub fn from_initial_policy(policy: &Policy) -> Self {
         Self { number: 1, content: PolicyContent::from(policy), ..Self::default() }
     }
 
-    /// The revision at `now`, after everything that expired since it was stored.
+    /// The revision at `now`, after everything that expired since it was stored. A trial that no
+    /// operator confirms ends with the run of the controller that applied it.
     #[must_use]
-    pub fn effective_at(self, now: UnixMs) -> Self {
+    pub fn effective_at(mut self, now: UnixMs) -> Self {
+        let is_abandoned = self.trial.as_ref().is_some_and(|trial| !trial.awaits_confirmation);
+        if let Some(trial) = self.trial.take_if(|_| is_abandoned) {
+            return self.automatic_revision(trial.before, ABANDONED, now);
+        }
         let follows = self.automatic_successor(now);
         follows.unwrap_or(self)
     }
@@ -244,21 +291,31 @@ impl PolicyHistory {
         self.earlier.values().next_back()
     }
 
-    /// The next revision with this content, on trial until then if a time is given.
+    /// The next revision with this content, on trial on these terms if there are any.
+    ///
+    /// Drains are accepted during a trial, which goes on and keeps them however it ends: a broken
+    /// part must not wait for anybody.
     ///
     /// # Errors
-    /// The latest revision is on trial.
+    /// The latest revision is on trial, and the content differs from it in more than added drains.
     pub fn propose_revision(
         &self,
         content: PolicyContent,
         metadata: RevisionMetadata,
-        trial_until: Option<UnixMs>,
+        terms: Option<TrialTerms>,
     ) -> Result<PolicyRevision, PolicyHistoryError> {
-        if self.latest.trial.is_some() {
-            return Err(PolicyHistoryError::OnTrial(self.latest.number));
-        }
-        let trial = trial_until
-            .map(|until_ms| PolicyTrial { until_ms, before: self.latest.content.clone() });
+        let trial = match &self.latest.trial {
+            None => terms.map(|terms| PolicyTrial {
+                until_ms: terms.until_ms,
+                before: self.latest.content.clone(),
+                awaits_confirmation: terms.awaits_confirmation,
+            }),
+            Some(trial) => {
+                let added = self.latest.content.only_added_drains(&content);
+                let added = added.ok_or(PolicyHistoryError::OnTrial(self.latest.number))?;
+                Some(trial.with_drains(added))
+            }
+        };
         Ok(PolicyRevision { number: self.latest.number + 1, content, metadata, trial })
     }
 

@@ -6,6 +6,7 @@
 //! receive is tables with a generation.
 
 pub mod arbitration;
+mod call_health;
 mod client;
 pub mod connection;
 mod digest_queue;
@@ -27,6 +28,7 @@ use p4::SwitchTables;
 use tokio::time::Instant;
 use topology::{Fabric, SwitchId};
 
+pub use call_health::CallHealth;
 pub use client::{ClientError, CounterReading, GrpcNetwork, SwitchAddress, SwitchClient};
 pub(crate) use digest_queue::{DigestQueue, ReceivedDigests};
 pub use mastership_status::MastershipStatus;

@@ -237,7 +237,7 @@ impl State {
             StateEvent::PolicyChanged(policy) => self.propose_policy(PolicyProposal {
                 content: PolicyContent::from(&policy),
                 signature: RevisionMetadata::default(),
-                trial_until: None,
+                trial: None,
             })?,
             StateEvent::PolicyProposed(proposal) => self.propose_policy(*proposal)?,
             StateEvent::PolicyConfirmed => self.enter_revision(self.history.confirm_trial()?)?,

@@ -13,17 +13,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ::controller::liveness::{FabricPart, PartHealth};
+use ::controller::northbound::policy_commit::PolicyCommitter;
+use ::controller::northbound::service::ServiceError;
 use ::controller::northbound::{self, ApiServer, local_token};
 use ::controller::policy_history::{PolicyContent, RevisionMetadata, UnixMs};
 use ::controller::southbound::write_permit::WritePermit;
 use ::controller::{
-    Config, ConfigError, Controller, ControllerError, ControllerHandle, PolicyProposal, StateEvent,
+    Config, ConfigError, Controller, ControllerError, ControllerHandle, StateEvent,
 };
 use planner::{Job, Policy};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
-use topology::{Fabric, Severity, Switch};
+use topology::{Fabric, Finding, Severity, Switch};
 use tracing::info;
 
 use self::carrier_monitor::CarrierMonitor;
@@ -100,27 +102,14 @@ impl OperatorDocuments {
         let jobs = file.map(|file| read_jobs(file, fabric)).transpose()?;
         Ok(Self { policy, jobs })
     }
+}
 
-    /// The events that apply the documents, with `file` as their author at `now`.
-    fn into_events(
-        self,
-        file: Option<&str>,
-        now: UnixMs,
-    ) -> impl Iterator<Item = StateEvent> + use<> {
-        let signature = RevisionMetadata {
-            author: file.unwrap_or("start").to_owned(),
-            reason: "the document".to_owned(),
-            at_ms: now,
-        };
-        let policy = self.policy.map(|policy| {
-            StateEvent::PolicyProposed(Box::new(PolicyProposal {
-                content: PolicyContent::from(&policy),
-                signature,
-                trial_until: None,
-            }))
-        });
-        let jobs = self.jobs.map(StateEvent::JobsChanged);
-        policy.into_iter().chain(jobs)
+/// Who changes the policy where a document does, and when.
+fn document_signature(file: Option<&str>, now: UnixMs) -> RevisionMetadata {
+    RevisionMetadata {
+        author: file.unwrap_or("start").to_owned(),
+        reason: "the document".to_owned(),
+        at_ms: now,
     }
 }
 
@@ -174,7 +163,12 @@ async fn serve_controller(
     let controller = started.map_err(CommandError::failed)?;
     let northbound = start_northbound(&controller, &config).await?;
     let leader = await_leader(&controller, args).await?;
-    let submitted = submit_documents(&controller, wanted, args).await?;
+    let documents = DocumentSubmitter {
+        controller: &controller,
+        committer: PolicyCommitter::new(controller.access().clone(), &config),
+        args,
+    };
+    let submitted = documents.submit_documents(wanted).await?;
     let mut awaited = Some(submitted).filter(|_| leader == LeadingController::This);
     loop {
         let wish = match awaited {
@@ -196,10 +190,10 @@ async fn serve_controller(
             DaemonEvent::Learn(found) => {
                 print_found(&found)?;
                 fabric = found;
-                awaited = reload_documents(&controller, &fabric, args).await?.or(awaited);
+                awaited = documents.reload_documents(&fabric).await?.or(awaited);
             }
             DaemonEvent::Reload => {
-                awaited = reload_documents(&controller, &fabric, args).await?.or(awaited);
+                awaited = documents.reload_documents(&fabric).await?.or(awaited);
             }
         }
     }
@@ -210,19 +204,66 @@ async fn serve_controller(
     Ok(())
 }
 
-/// Reads the documents again; the generation that reflects them, or none if they are invalid.
-async fn reload_documents(
-    controller: &ControllerHandle,
-    fabric: &Fabric,
-    args: &ControllerArgs,
-) -> Result<Option<u64>, CommandError> {
-    match OperatorDocuments::read_documents(args, fabric) {
-        Ok(wanted) => submit_documents(controller, wanted, args).await.map(Some),
-        Err(failure) => {
-            eprintln!("crux: {failure}; nothing was changed");
-            Ok(None)
+/// Gives the controller what the operator's documents say.
+struct DocumentSubmitter<'a> {
+    controller: &'a ControllerHandle,
+    committer: PolicyCommitter,
+    args: &'a ControllerArgs,
+}
+
+impl DocumentSubmitter<'_> {
+    /// Reads the documents again; the generation that reflects them, or none if they are invalid.
+    async fn reload_documents(&self, fabric: &Fabric) -> Result<Option<u64>, CommandError> {
+        match OperatorDocuments::read_documents(self.args, fabric) {
+            Ok(wanted) => self.submit_documents(wanted).await.map(Some),
+            Err(failure) => {
+                eprintln!("crux: {failure}; nothing was changed");
+                Ok(None)
+            }
         }
     }
+
+    /// Submits the documents; the generation that reflects them.
+    async fn submit_documents(&self, wanted: OperatorDocuments) -> Result<u64, CommandError> {
+        if let Some(policy) = wanted.policy {
+            self.propose_policy(&policy).await?;
+        }
+        if let Some(jobs) = wanted.jobs {
+            let submitted = self.controller.submit_event(StateEvent::JobsChanged(jobs)).await;
+            let receipt = submitted.map_err(CommandError::failed)?;
+            print_errors(&receipt.findings);
+        }
+        Ok(self.controller.desired_tables().generation)
+    }
+
+    /// Proposes a policy as an operator's command does: on trial until the switches hold it, which
+    /// is awaited and printed beside the loop of events.
+    async fn propose_policy(&self, policy: &Policy) -> Result<(), CommandError> {
+        let now = self.controller.clock().unix_now();
+        let signature = document_signature(self.args.policy.as_deref(), now);
+        let content = PolicyContent::from(policy);
+        let proposed = match self.committer.propose_content(content, signature, None).await {
+            Ok(proposed) => proposed,
+            Err(ServiceError::Refused(findings)) => {
+                print_errors(&findings);
+                return Ok(());
+            }
+            Err(error) => return Err(CommandError::failed(&error)),
+        };
+        let committer = self.committer.clone();
+        tokio::spawn(async move {
+            match committer.settle_proposal(proposed).await {
+                Ok(done) => done.findings.iter().for_each(|finding| eprintln!("{finding}")),
+                Err(error) => eprintln!("crux: {error}"),
+            }
+        });
+        Ok(())
+    }
+}
+
+fn print_errors(findings: &[Finding]) {
+    let errors = findings.iter().filter(|finding| finding.severity == Severity::Error);
+    errors.for_each(|finding| eprintln!("{finding}"));
 }
 
 /// Prints the size of the discovered fabric.
@@ -290,20 +331,6 @@ async fn await_leader(
         }
         _ => Ok(LeadingController::This),
     }
-}
-
-/// Submits the documents; the generation that reflects them.
-async fn submit_documents(
-    controller: &ControllerHandle,
-    wanted: OperatorDocuments,
-    args: &ControllerArgs,
-) -> Result<u64, CommandError> {
-    for event in wanted.into_events(args.policy.as_deref(), controller.clock().unix_now()) {
-        let receipt = controller.submit_event(event).await.map_err(CommandError::failed)?;
-        let errors = receipt.findings.iter().filter(|finding| finding.severity == Severity::Error);
-        errors.for_each(|finding| eprintln!("{finding}"));
-    }
-    Ok(controller.desired_tables().generation)
 }
 
 /// Prints when every switch is verified to hold a generation, or which are not.

@@ -120,6 +120,9 @@ pub struct RawDeadlines {
     /// Verification of a policy change on all switches. A later change is rolled back.
     #[schemars(range(min = 1))]
     pub verify_ms: u64,
+    /// How long the calls to a switch must fail before policy changes no longer wait for it.
+    #[schemars(range(min = 1))]
+    pub quarantine_ms: u64,
     /// Repair of a failure, after which planning for it begins in parallel.
     #[schemars(range(min = 1))]
     pub repair_ms: u64,
@@ -211,6 +214,7 @@ impl Default for RawDeadlines {
             keepalive_ms: 5_000,
             drain_ms: 10_000,
             verify_ms: 30_000,
+            quarantine_ms: 5_000,
             repair_ms: 50,
             shutdown_ms: 5_000,
         }

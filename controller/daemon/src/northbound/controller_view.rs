@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use topology::{Finding, LinkId, SwitchId};
 
 use crate::learning::LearnedFlows;
+use crate::policy_history::PolicyTrial;
 use crate::southbound::SwitchStatus;
 use crate::southbound::arbitration::Mastership;
 use crate::state::DrainProgress;
@@ -36,6 +37,10 @@ pub struct ControllerView {
     pub(super) open_access: Option<Finding>,
     /// How far drains are.
     pub(super) drainage: DrainProgress,
+    /// The revision on trial, if one is.
+    pub(super) trial: Option<(u64, PolicyTrial)>,
+    /// Switches whose calls fail, for which changes do not wait.
+    pub(super) quarantined: BTreeSet<SwitchId>,
     /// What the sessions are up to.
     pub(super) switches: BTreeMap<SwitchId, SwitchStatus>,
     /// Flows that no job has announced.
@@ -111,6 +116,8 @@ pub struct SwitchRow {
     pub session_failures: u64,
     /// Entries that it refused in the latest pass, and why its last connection ended.
     pub problems: Vec<String>,
+    /// Whether its calls have failed for so long that policy changes do not wait for it.
+    pub quarantined: bool,
 }
 
 /// One row of the list of links; each cable has one for either direction.
@@ -146,8 +153,12 @@ pub struct LevelLoad {
 
 impl ControllerView {
     /// The inputs of a view that come from the state.
-    pub(super) fn read_inputs(state: &State) -> (PlanRequest, ReportedJobs) {
-        (state.current_request(), state.reported_jobs().clone())
+    pub(super) fn read_inputs(
+        state: &State,
+    ) -> (PlanRequest, ReportedJobs, Option<(u64, PolicyTrial)>) {
+        let latest = state.policy_history().latest();
+        let trial = latest.trial.clone().map(|trial| (latest.number, trial));
+        (state.current_request(), state.reported_jobs().clone(), trial)
     }
 
     /// The jobs in force, by rank.
@@ -209,6 +220,7 @@ impl ControllerView {
             entries_drifted: line.drifted,
             session_failures: line.failures,
             problems: line.refusals.iter().chain(&line.last_error).cloned().collect(),
+            quarantined: self.quarantined.contains(switch),
         });
         rows.collect()
     }
@@ -262,6 +274,11 @@ impl ControllerView {
                     format!("holds generation {verified} of {generation}"),
                 )),
             }
+            if row.quarantined {
+                let text = "in quarantine: its calls fail, and policy changes do not wait for it; \
+                            drain it, or repair it";
+                findings.push(Finding::warning(&row.name, text));
+            }
             if row.entries_drifted > 0 {
                 let text = format!("{} entries were changed by somebody else", row.entries_drifted);
                 findings.push(Finding::warning(&row.name, text));
@@ -274,6 +291,7 @@ impl ControllerView {
         }
         findings.extend(self.disputes.iter().cloned());
         findings.extend(self.open_access.clone());
+        findings.extend(self.trial.iter().map(|(number, trial)| trial_finding(*number, trial)));
         findings.extend(self.drainage.late_finding());
         findings.extend(self.measured.unattributed_findings());
         findings.extend(self.measured.pin_hits.finding());
@@ -318,6 +336,18 @@ impl ControllerView {
         }
         rates
     }
+}
+
+/// The finding of a revision on trial: while it is, other changes are refused.
+fn trial_finding(number: u64, trial: &PolicyTrial) -> Finding {
+    let end = match trial.awaits_confirmation {
+        true => "until an operator confirms it or its time ends",
+        false => "until every switch holds it",
+    };
+    Finding::info(
+        "policy",
+        format!("revision {number} is on trial {end}; only drains are accepted"),
+    )
 }
 
 /// The names of jobs at these positions of the plan.

@@ -2,12 +2,12 @@
 //!
 //! Pure functions ([`preview`](crate::preview), [`policy_history`](crate::policy_history)) compute
 //! the responses from snapshots of the state. The decision: every change of policy is a trial until
-//! all switches are verified to hold it. If they do not in time, if a required confirmation is
-//! missing, or if the controller dies meanwhile, the policy history ends the trial by itself. In
-//! the end either the old or the new policy is in force, as a whole.
+//! the switches are verified to hold it ([`policy_commit`](super::policy_commit)). If they do not in
+//! time, if a required confirmation is missing, or if the controller dies meanwhile, the policy
+//! history ends the trial by itself. In the end either the old or the new policy is in force, as a
+//! whole.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use planner::PlanDocument;
 use tokio::sync::watch;
@@ -22,6 +22,7 @@ use super::limit_counters::LimitCounters;
 use super::metrics;
 use super::planner_input::PlannerInput;
 use super::planning_pool::{PlanningPool, PlanningSlot};
+use super::policy_commit::PolicyCommitter;
 pub use super::policy_file::parse_policy;
 use super::policy_file::{check_policy_file, check_text};
 pub use super::policy_messages::{
@@ -32,13 +33,7 @@ use crate::access::{ControllerAccess, ControllerError};
 use crate::config::Config;
 use crate::policy_history::{PolicyContent, PolicyRevision, RevisionMetadata, TemporaryOverride};
 use crate::preview::{PolicyPreview, preview_policy};
-use crate::state::SubmitReceipt;
-use crate::state::{PolicyProposal, StateEvent};
 use crate::telemetry::counter_aggregator::MeasuredTraffic;
-
-/// How long a trial outlives the deadline of the switches, so that it does not expire by itself
-/// while its rollback is being submitted.
-const TRIAL_MARGIN: Duration = Duration::from_secs(5);
 
 /// Bytes of the name of an author.
 const AUTHOR_BYTES: usize = 128;
@@ -70,7 +65,7 @@ pub enum ServiceError {
 #[derive(Clone, Debug)]
 pub struct NorthboundService {
     pub(super) access: ControllerAccess,
-    verify: Duration,
+    committer: PolicyCommitter,
     /// What switches count, and where reports differ; none where counters are not read.
     measured: Option<MeasurementReceivers>,
     /// The caller, if a token identifies one.
@@ -91,8 +86,8 @@ impl NorthboundService {
         let limits = &config.northbound.limits;
         let limited = LimitCounters::default();
         Self {
+            committer: PolicyCommitter::new(access.clone(), config),
             access,
-            verify: config.verify_deadline,
             measured: None,
             caller: None,
             pool: PlanningPool::new(limits, limited.clone()),
@@ -135,13 +130,15 @@ impl NorthboundService {
     /// # Errors
     /// The controller has stopped, or has no plan yet.
     pub async fn current_view(&self) -> Result<ControllerView, ServiceError> {
-        let (plan_request, reported_jobs) =
+        let (plan_request, reported_jobs, trial) =
             self.access.query_state(ControllerView::read_inputs).await?;
         let rollout = self.access.current_rollout().ok_or(ControllerError::Stopped)?;
         let (measured, disputes) = self.latest_measurements();
         Ok(ControllerView {
             request: plan_request,
             reported_jobs,
+            trial,
+            quarantined: self.access.quarantined_switches(),
             rollout,
             measured,
             disputes,
@@ -308,7 +305,7 @@ impl NorthboundService {
         let slot = self.pool.acquire_slot(&self.caller).await?;
         let (content, slot) = self.resolve_content(&request.change, slot).await?;
         drop(slot);
-        self.put_in_force(content, signature, request.confirm_within_seconds).await
+        self.committer.commit_content(content, signature, request.confirm_within_seconds).await
     }
 
     /// Lets the revision on trial stay.
@@ -319,8 +316,7 @@ impl NorthboundService {
         &self,
         _: &ConfirmPolicyRequest,
     ) -> Result<PolicyChangeResponse, ServiceError> {
-        let receipt = self.submit_event(StateEvent::PolicyConfirmed).await?;
-        self.change_response(true, receipt.findings).await
+        self.committer.confirm_trial().await
     }
 
     /// Rolls back: a trial to what was before it, or to any earlier revision.
@@ -344,71 +340,13 @@ impl NorthboundService {
         });
         let (on_trial, content) = target.await?;
         if on_trial && wanted.is_none() {
-            return self.revert_trial(signature, Vec::new()).await;
+            return self.committer.revert_trial(signature, Vec::new()).await;
         }
         let content = content.ok_or_else(|| match wanted {
             Some(number) => ServiceError::Unknown(format!("there is no revision {number}")),
             None => ServiceError::Unknown("nothing was in force before".to_owned()),
         })?;
-        self.put_in_force(content, signature, None).await
-    }
-
-    /// Puts a content in force, and keeps it if every switch holds it in time.
-    async fn put_in_force(
-        &self,
-        content: PolicyContent,
-        signature: RevisionMetadata,
-        confirm_within: Option<u64>,
-    ) -> Result<PolicyChangeResponse, ServiceError> {
-        let within = confirm_within.map_or(self.verify + TRIAL_MARGIN, Duration::from_secs);
-        let until = signature.at_ms.saturating_add(within.as_millis() as u64);
-        let proposal =
-            PolicyProposal { content, signature: signature.clone(), trial_until: Some(until) };
-        let receipt = self.submit_event(StateEvent::PolicyProposed(Box::new(proposal))).await?;
-        let verified = self.access.await_verified(receipt.generation, self.verify);
-        if let Err(why) = verified.await {
-            let failure = Finding::error("policy", format!("taken back: {why}"));
-            let reason = "not every switch held it in time".to_owned();
-            let signature = RevisionMetadata { reason, ..signature };
-            return self.revert_trial(signature, vec![failure]).await;
-        }
-        if confirm_within.is_none() && self.get_policy().await?.trial.is_some() {
-            self.submit_event(StateEvent::PolicyConfirmed).await?;
-        }
-        self.change_response(true, receipt.findings).await
-    }
-
-    async fn revert_trial(
-        &self,
-        signature: RevisionMetadata,
-        mut findings: Vec<Finding>,
-    ) -> Result<PolicyChangeResponse, ServiceError> {
-        let receipt = self.submit_event(StateEvent::PolicyRolledBack(signature)).await?;
-        findings.extend(receipt.findings);
-        self.change_response(false, findings).await
-    }
-
-    async fn change_response(
-        &self,
-        applied: bool,
-        findings: Vec<Finding>,
-    ) -> Result<PolicyChangeResponse, ServiceError> {
-        let latest = self.get_policy().await?;
-        Ok(PolicyChangeResponse {
-            revision: latest.number,
-            applied,
-            trial_until_ms: latest.trial.map(|trial| trial.until_ms),
-            findings,
-        })
-    }
-
-    /// Submits an event of which a refusal is an error.
-    async fn submit_event(&self, event: StateEvent) -> Result<SubmitReceipt, ServiceError> {
-        let receipt = self.access.submit_event(event).await?;
-        match receipt.refusal {
-            Some(finding) => Err(refuse_with(finding)),
-            None => Ok(receipt),
-        }
+        self.committer.commit_content(content, signature, None).await
     }
 
     fn sign_change(&self, author: &str, reason: &str) -> Result<RevisionMetadata, ServiceError> {

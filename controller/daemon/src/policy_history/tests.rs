@@ -13,6 +13,10 @@ fn metadata(at_ms: UnixMs) -> RevisionMetadata {
     RevisionMetadata { author: "ada".to_owned(), reason: "a test".to_owned(), at_ms }
 }
 
+fn terms(until_ms: UnixMs) -> Option<TrialTerms> {
+    Some(TrialTerms { until_ms, awaits_confirmation: true })
+}
+
 fn history() -> PolicyHistory {
     let first = PolicyRevision { number: 1, content: content(0.0), ..PolicyRevision::default() };
     PolicyHistory::new(first, [])
@@ -21,7 +25,7 @@ fn history() -> PolicyHistory {
 #[test]
 fn unconfirmed_trial_restores_the_previous_content() {
     let mut history = history();
-    let trial = history.propose_revision(content(0.5), metadata(10), Some(70)).unwrap();
+    let trial = history.propose_revision(content(0.5), metadata(10), terms(70)).unwrap();
     history.append_revision(trial.clone());
     assert_eq!((history.due_revision(69), history.next_due_ms()), (None, Some(70)));
     let again = history.propose_revision(content(0.7), metadata(20), None);
@@ -104,7 +108,7 @@ fn retained_revision_has_no_trial_and_no_expired_overrides() {
     let mut tried = content(0.5);
     tried.temporary_overrides =
         vec![TemporaryOverride { rule: OverrideDocument::default(), until_ms: 50 }];
-    let trial = history.propose_revision(tried, metadata(10), Some(70)).unwrap();
+    let trial = history.propose_revision(tried, metadata(10), terms(70)).unwrap();
     history.append_revision(trial);
     let stays = history.retain_latest(70);
     assert_eq!((stays.number, &stays.content), (3, &content(0.5)));
@@ -125,4 +129,33 @@ fn history_is_bounded_in_bytes() {
     assert!((15..=17).contains(&kept), "{kept}");
     let restored = PolicyHistory::new(history.latest.clone(), history.earlier.into_values());
     assert_eq!(restored.revisions_with_changes().len(), kept);
+}
+
+/// Finding M8: the policy was locked for 35 s after a crash while a change was verified.
+#[test]
+fn trial_without_an_operator_ends_at_the_next_start() {
+    let terms = TrialTerms { until_ms: 70, awaits_confirmation: false };
+    let trial = history().propose_revision(content(0.5), metadata(10), Some(terms)).unwrap();
+    let restarted = trial.effective_at(11);
+    assert_eq!((restarted.number, &restarted.content), (3, &content(0.0)));
+    assert_eq!((restarted.trial, restarted.metadata.reason.as_str()), (None, ABANDONED));
+}
+
+/// Finding H8: a broken part was not drained because something else was on trial.
+#[test]
+fn drains_are_accepted_during_a_trial_and_stay_however_it_ends() {
+    let mut history = history();
+    let trial = history.propose_revision(content(0.5), metadata(10), terms(70)).unwrap();
+    history.append_revision(trial);
+    let drain = |fairness| {
+        let mut drained = content(fairness);
+        drained.policy.drained = vec!["spine1".to_owned()];
+        drained
+    };
+    let refused = history.propose_revision(drain(0.7), metadata(20), None);
+    assert_eq!(refused, Err(PolicyHistoryError::OnTrial(2)));
+    let drained = history.propose_revision(drain(0.5), metadata(20), None).unwrap();
+    history.append_revision(drained);
+    assert_eq!(history.due_revision(70).unwrap().content, drain(0.0));
+    assert_eq!(history.confirm_trial().unwrap().content, drain(0.5));
 }

@@ -11,7 +11,7 @@ use topology::{AvailabilityChange, Fabric, SwitchId};
 
 use super::digest;
 use super::{HeldTables, StepEffects, StepNote};
-use crate::policy_history::{PolicyContent, PolicyRevision, RevisionMetadata, UnixMs};
+use crate::policy_history::{PolicyContent, PolicyRevision, RevisionMetadata, TrialTerms, UnixMs};
 use crate::state::{
     FabricRecord, PlanRecord, PlanResult, PolicyProposal, RecordedPlan, ReportedJobsRecord,
     SnapshotError, StartingState, StateEvent, StateSnapshot, history_from_revisions,
@@ -62,6 +62,8 @@ pub(super) enum RecordedEvent {
         content: PolicyContent,
         signature: RevisionMetadata,
         trial_until: Option<UnixMs>,
+        #[serde(default)]
+        awaits_confirmation: bool,
     },
     PolicyConfirmed,
     PolicyRolledBack(RevisionMetadata),
@@ -149,7 +151,8 @@ impl RecordedEvent {
             StateEvent::PolicyProposed(proposal) => Self::PolicyProposed {
                 content: proposal.content.clone(),
                 signature: proposal.signature.clone(),
-                trial_until: proposal.trial_until,
+                trial_until: proposal.trial.map(|terms| terms.until_ms),
+                awaits_confirmation: proposal.trial.is_some_and(|terms| terms.awaits_confirmation),
             },
             StateEvent::PolicyConfirmed => Self::PolicyConfirmed,
             StateEvent::PolicyRolledBack(signature) => Self::PolicyRolledBack(signature.clone()),
@@ -205,11 +208,14 @@ impl RecordedEvent {
                 Ok(policy) => StateEvent::PolicyChanged(policy),
                 Err(error) => return Err(SnapshotError::new("the policy", &error)),
             },
-            Self::PolicyProposed { content, signature, trial_until } => {
+            Self::PolicyProposed { content, signature, trial_until, awaits_confirmation } => {
                 StateEvent::PolicyProposed(Box::new(PolicyProposal {
                     content: content.clone(),
                     signature: signature.clone(),
-                    trial_until: *trial_until,
+                    trial: trial_until.map(|until_ms| TrialTerms {
+                        until_ms,
+                        awaits_confirmation: *awaits_confirmation,
+                    }),
                 }))
             }
             Self::PolicyConfirmed => StateEvent::PolicyConfirmed,

@@ -123,6 +123,7 @@ fn spawn_tasks<N: SwitchNetwork>(
         learned: learner.flow_receiver(),
         drains: core.observer.watch_drains(),
         recent_events: event_log.event_receiver(),
+        quarantine_after: config.quarantine_after,
     };
     let inputs = DiscoveryInputs {
         rollout: core.publisher.watch_rollout(),

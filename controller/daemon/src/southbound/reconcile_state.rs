@@ -122,7 +122,10 @@ impl ReconcileState {
             return NextStep::Reconcile;
         }
         let seen = self.verified_now();
-        board.update_status(self.switch, |line| line.verified = Some(seen));
+        board.update_status(self.switch, |line| {
+            line.verified = Some(seen);
+            line.health.record_success();
+        });
         NextStep::Nothing
     }
 
@@ -151,6 +154,10 @@ impl ReconcileState {
                 && line.verified.map(|old| old.generation) == seen.map(|new| new.generation);
             if !nothing_new {
                 line.verified = seen;
+            }
+            match seen {
+                Some(_) => line.health.record_success(),
+                None => line.health.record_failure(self.last_pass_ended),
             }
             line.drifted += drift as u64;
             line.pin_room = self.pin_room(outcome).or(line.pin_room);

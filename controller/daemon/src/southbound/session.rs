@@ -169,6 +169,7 @@ impl<N: SwitchNetwork> SwitchSession<N> {
         self.context.board.update_status(self.switch, |line| {
             line.mastership = Mastership::Disconnected;
             line.failures += 1;
+            line.health.record_failure(Instant::now());
             line.last_error = Some(text);
         });
     }

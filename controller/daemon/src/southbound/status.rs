@@ -6,7 +6,7 @@
 //! collect them while switches come and go with the fabric. Entries are replaced whole and no lock
 //! is held across an await. A `watch` on the side only wakes who waits; what they see, they read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use topology::SwitchId;
 
+use super::CallHealth;
 use super::arbitration::Mastership;
 
 /// Entries of a kind that a status shows.
@@ -49,6 +50,8 @@ pub struct SwitchStatus {
     pub failures: u64,
     /// Why the last of them did.
     pub last_error: Option<String>,
+    /// Whether it serves what is asked of it.
+    pub health: CallHealth,
 }
 
 impl SwitchStatus {
@@ -142,6 +145,17 @@ impl StatusBoard {
     pub(crate) fn is_generation_held(&self, generation: u64) -> bool {
         let mut lines = self.statuses.iter();
         lines.all(|line| !line.mastership.is_primary() || line.holds_generation(generation))
+    }
+
+    /// The switches whose calls have failed for `after` at least.
+    pub fn quarantined_switches(&self, now: Instant, after: Duration) -> BTreeSet<SwitchId> {
+        let mut quarantined = BTreeSet::new();
+        self.for_each_status(|switch, status| {
+            if status.health.quarantined_since(now, after).is_some() {
+                quarantined.insert(switch);
+            }
+        });
+        quarantined
     }
 
     /// The line of one switch, if it has a session.

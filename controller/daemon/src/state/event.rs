@@ -12,7 +12,7 @@ use super::reported_jobs::ReportedJobs;
 use crate::liveness::FabricPart;
 use crate::pipelines::FabricWiring;
 use crate::policy_history::{
-    PolicyContent, PolicyHistory, PolicyRevision, RevisionMetadata, UnixMs,
+    PolicyContent, PolicyHistory, PolicyRevision, RevisionMetadata, TrialTerms, UnixMs,
 };
 use crate::store::StoreRecord;
 
@@ -110,8 +110,8 @@ pub struct PolicyProposal {
     pub content: PolicyContent,
     /// Who proposes it, why and when.
     pub signature: RevisionMetadata,
-    /// When it is rolled back unless it is confirmed; without one, it stays.
-    pub trial_until: Option<UnixMs>,
+    /// The terms on which it is rolled back unless it is confirmed; without them, it stays.
+    pub trial: Option<TrialTerms>,
 }
 
 /// What follows from an event.

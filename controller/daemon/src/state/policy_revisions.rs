@@ -20,8 +20,8 @@ impl State {
         &mut self,
         proposal: PolicyProposal,
     ) -> Result<Effects, EventRefusal> {
-        let PolicyProposal { content, signature, trial_until } = proposal;
-        let revision = self.history.propose_revision(content, signature, trial_until)?;
+        let PolicyProposal { content, signature, trial } = proposal;
+        let revision = self.history.propose_revision(content, signature, trial)?;
         let effects = match revision.content == self.history.latest().content {
             true => Effects::default(),
             false => self.enter_revision(revision)?,

@@ -8,7 +8,7 @@ use topology::clos::{self, ClosSpec};
 use topology::{AvailabilityChange, Fabric, HostId, LinkId, NicId, Severity, SwitchId};
 
 use super::{Effects, PlanRollout, PolicyProposal, ReportedJobs, StartingState, State, StateEvent};
-use crate::policy_history::{PolicyContent, RevisionMetadata};
+use crate::policy_history::{PolicyContent, RevisionMetadata, TrialTerms};
 
 fn fabric() -> Fabric {
     clos::build_clos("lab", &ClosSpec::default()).unwrap()
@@ -309,7 +309,7 @@ fn trial_is_retained_when_the_previous_policy_no_longer_fits() {
     let proposal = PolicyProposal {
         content: PolicyContent::from(&Policy::default()),
         signature: RevisionMetadata::default(),
-        trial_until: Some(70),
+        trial: Some(TrialTerms { until_ms: 70, awaits_confirmation: true }),
     };
     settle(&mut state, StateEvent::PolicyProposed(Box::new(proposal)));
     let spec = ClosSpec { spines: 1, ..ClosSpec::default() };

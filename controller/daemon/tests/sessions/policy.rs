@@ -7,7 +7,9 @@ use controller::northbound::service::{
 use controller::{ControllerHandle, RawConfig, StateEvent};
 use planner::OverrideDocument;
 
-use crate::lab::{DEADLINE, Lab, config, verified};
+use switch::testing::faults::{FaultScript, InjectedFault};
+
+use crate::lab::{DEADLINE, Lab, config, first_leaf, verified};
 
 /// A lab with two jobs that contend, and the service of its controller.
 async fn served(
@@ -193,5 +195,45 @@ async fn an_invalid_document_is_refused_with_its_line() {
         assert!(refused.contains(expected), "{refused}");
     }
     assert_eq!(service.get_policy().await.unwrap().number, 1);
+    controller.shutdown().await;
+}
+
+/// Finding H8: a switch that answers bids and refuses what it is asked vetoed every change, also
+/// the one that drains it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sick_switch_vetoes_neither_changes_nor_its_drain() {
+    let table = "IngressImpl.path".to_owned();
+    let refusals = (1..20_000).map(|nth| InjectedFault::RefuseUpdate {
+        table: table.clone(),
+        nth,
+        code: tonic::Code::Internal,
+    });
+    let lab = Lab::with_faults(FaultScript(refusals.collect())).await;
+    let strict = |raw: &mut RawConfig| {
+        raw.deadlines.verify_ms = 300;
+        raw.deadlines.quarantine_ms = 3_600_000;
+    };
+    let (controller, service) = served(&lab, strict).await;
+    first_leaf(&controller, |line| !line.refusals.is_empty()).await;
+    let done = service.apply_policy(&order(RAISED, None)).await.unwrap();
+    assert!(!done.applied, "until it is in quarantine, it has a vote: {done:?}");
+    let done = service.apply_policy(&order("drained = ['spine1']\n", None)).await.unwrap();
+    assert!(done.applied && done.trial_until_ms.is_none(), "{done:?}");
+    assert!(done.findings.iter().any(|finding| finding.text.contains("leaf1")), "{done:?}");
+    controller.shutdown().await;
+
+    let brief = |raw: &mut RawConfig| raw.deadlines.quarantine_ms = 50;
+    let (controller, service) = served(&lab, brief).await;
+    let quarantined = async {
+        while !service.list_switches().await.unwrap()[0].quarantined {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, quarantined).await.unwrap();
+    let done = service.apply_policy(&order(RAISED, None)).await.unwrap();
+    assert!(done.applied && done.trial_until_ms.is_none(), "{done:?}");
+    assert!(done.findings.iter().any(|finding| finding.text.contains("without leaf1")), "{done:?}");
+    let found = service.list_findings().await.unwrap();
+    assert!(found.iter().any(|one| one.about == "leaf1" && one.text.contains("quarantine")));
     controller.shutdown().await;
 }

@@ -44,6 +44,7 @@ fn known() -> TopSnapshot {
         entries_drifted: 0,
         session_failures: 0,
         problems: Vec::new(),
+        quarantined: false,
     };
     TopSnapshot {
         jobs: vec![job("gpt", 1, 7, 16), job("bert", 2, 5, 32)],

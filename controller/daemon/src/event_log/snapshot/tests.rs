@@ -109,14 +109,17 @@ fn reports_failures_repairs_and_moved_flows() {
 
 #[test]
 fn reports_every_end_of_a_trial() {
-    let proposal = |fairness, trial_until| {
+    let proposal = |fairness, trial_until: Option<u64>| {
         let policy = Policy { fairness, ..Policy::default() };
         let signature =
             RevisionMetadata { author: "ada".to_owned(), reason: "night".to_owned(), at_ms: 0 };
         StateEvent::PolicyProposed(Box::new(crate::state::PolicyProposal {
             content: crate::policy_history::PolicyContent::from(&policy),
             signature,
-            trial_until,
+            trial: trial_until.map(|until_ms| crate::policy_history::TrialTerms {
+                until_ms,
+                awaits_confirmation: true,
+            }),
         }))
     };
     let mut test = TestState::open();

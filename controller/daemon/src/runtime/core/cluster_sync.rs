@@ -75,11 +75,24 @@ impl<N: SwitchNetwork> Core<N> {
         findings: &mut Vec<Finding>,
         now: Instant,
     ) -> Result<(), ComputationPanicked> {
+        self.end_abandoned_trial(now).await?;
         let effects = self.step_state(StateEvent::ElectionWon(used_generation));
         findings.extend(self.state.store_missing().await);
         if let Some(membership) = self.cluster.membership_mut() {
             membership.await_inputs(self.state.state().inputs());
         }
+        self.apply_effects(effects, now).await
+    }
+
+    /// Rolls back a trial that an earlier leader would have confirmed itself.
+    async fn end_abandoned_trial(&mut self, now: Instant) -> Result<(), ComputationPanicked> {
+        let at = self.state.clock().unix_now();
+        let latest = self.state.state().policy_history().latest();
+        let ended = latest.clone().effective_at(at);
+        if ended.number == latest.number {
+            return Ok(());
+        }
+        let effects = self.step_state(StateEvent::PolicyRolledBack(ended.metadata));
         self.apply_effects(effects, now).await
     }
 }

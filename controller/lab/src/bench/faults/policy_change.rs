@@ -256,7 +256,7 @@ async fn apply_without_rollback(
     let proposal = PolicyProposal {
         content: PolicyContent { policy, ..latest.content },
         signature: RevisionMetadata::default(),
-        trial_until: None,
+        trial: None,
     };
     let proposed = access.submit_event(StateEvent::PolicyProposed(Box::new(proposal))).await;
     let Ok(receipt) = proposed else {
