@@ -157,6 +157,8 @@ pub struct SouthboundConfig {
     pub foreign: ForeignEntryPolicy,
     /// TLS of connections, if it is configured.
     pub tls: Option<TlsConfig>,
+    /// The largest read, in bytes of all its responses.
+    pub read_max: usize,
     /// The largest response, in bytes.
     pub receive_max: usize,
     /// The largest headers, in bytes.
@@ -251,7 +253,9 @@ impl TryFrom<&RawConfig> for SouthboundConfig {
     type Error = ConfigError;
 
     fn try_from(raw: &RawConfig) -> Result<Self, ConfigError> {
-        let RawMessages { receive_max, headers_max } = raw.messages;
+        let RawMessages { read_max, receive_max, headers_max } = raw.messages;
+        let enough = read_max >= 4 << 20;
+        check_field("messages.read_max", &read_max, "at least 4 MiB", enough)?;
         let enough = receive_max >= 4 << 20;
         check_field("messages.receive_max", &receive_max, "at least 4 MiB", enough)?;
         // With less, a batch with a few hundred refused updates loses all their reasons.
@@ -273,6 +277,7 @@ impl TryFrom<&RawConfig> for SouthboundConfig {
             read_turn: positive_duration("reconcile.turn_ms", raw.reconcile.turn_ms)?,
             foreign: raw.reconcile.foreign,
             tls: raw.tls.load_files(&tls::SWITCHES)?,
+            read_max,
             receive_max,
             headers_max,
         })

@@ -17,6 +17,7 @@ mod read_limiter;
 mod reconcile;
 mod reconcile_state;
 pub(crate) mod session;
+mod session_log;
 mod status;
 mod timing;
 pub mod write_permit;

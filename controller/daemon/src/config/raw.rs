@@ -180,6 +180,9 @@ pub enum ForeignEntryPolicy {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawMessages {
+    /// All responses of one read together. A switch that sends more is disconnected.
+    #[schemars(range(min = 4194304))]
+    pub read_max: usize,
     /// Largest response. bmv2 returns a read of 100,000 entries in one message of 3.9 MB.
     #[schemars(range(min = 4194304))]
     pub receive_max: usize,
@@ -238,6 +241,6 @@ impl Default for RawReconcile {
 
 impl Default for RawMessages {
     fn default() -> Self {
-        Self { receive_max: 64 << 20, headers_max: 8 << 20 }
+        Self { read_max: 16 << 20, receive_max: 16 << 20, headers_max: 8 << 20 }
     }
 }

@@ -17,6 +17,7 @@ use p4rt::stream_message_request::Update as ToSwitch;
 use p4rt::stream_message_response::Update as FromSwitch;
 use p4runtime_proto::v1 as p4rt;
 use p4runtime_proto::v1::p4_runtime_client::P4RuntimeClient;
+use prost::Message as _;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
@@ -28,6 +29,7 @@ use super::connection::{
     SwitchNetwork,
 };
 use super::mastership_status::MastershipStatus;
+use super::session_log::shorten_text;
 use crate::config::{SouthboundConfig, TlsConfig};
 use crate::pipelines::default_pipeline;
 
@@ -71,6 +73,14 @@ pub enum ClientError {
         /// The text of the answer.
         message: String,
     },
+    /// The server answers for another device.
+    #[error("the server answers for device {found} instead of {wanted}; check the device id")]
+    OtherDevice {
+        /// The device id of the configuration.
+        wanted: u64,
+        /// The device id of the answer.
+        found: u64,
+    },
     /// The answer cannot be understood.
     #[error("cannot understand the answer to {call}")]
     Decode {
@@ -88,6 +98,32 @@ pub struct SwitchClient {
     calls: P4RuntimeClient<Channel>,
     device_id: u64,
     limits: SouthboundConfig,
+}
+
+/// The most entities of one read, more than the program's tables and counters have room for.
+const READ_ENTITIES: usize = 200_000;
+
+/// What a read has returned so far. A switch decides how much it sends, so it is bounded here.
+#[derive(Debug, Default)]
+struct ReadTotal {
+    entities: Vec<p4rt::Entity>,
+    bytes: usize,
+}
+
+impl ReadTotal {
+    /// Adds a message, or says which bound it exceeds.
+    fn add_message(&mut self, answer: p4rt::ReadResponse, bytes_max: usize) -> Result<(), String> {
+        self.bytes = self.bytes.saturating_add(answer.encoded_len());
+        let count = self.entities.len() + answer.entities.len();
+        if self.bytes > bytes_max || count > READ_ENTITIES {
+            return Err(format!(
+                "the switch sends more than {READ_ENTITIES} entities or {bytes_max} bytes \
+                 (messages.read_max)"
+            ));
+        }
+        self.entities.extend(answer.entities);
+        Ok(())
+    }
 }
 
 /// Switches that serve P4Runtime over gRPC.
@@ -195,9 +231,14 @@ impl SwitchClient {
         let request =
             p4rt::ReadRequest { device_id: self.device_id, entities, ..Default::default() };
         let mut calls = self.calls.clone();
+        let bytes_max = self.limits.read_max;
         let whole = async move {
-            let answers = calls.read(request).await?.into_inner();
-            answers.map_ok(|answer| answer.entities).try_concat().await
+            let mut answers = calls.read(request).await?.into_inner();
+            let mut read = ReadTotal::default();
+            while let Some(answer) = answers.try_next().await? {
+                read.add_message(answer, bytes_max).map_err(Status::resource_exhausted)?;
+            }
+            Ok(read.entities)
         };
         self.call_within_deadline("Read", whole).await
     }
@@ -223,9 +264,11 @@ impl SwitchConnection for SwitchClient {
         let mut calls = self.calls.clone();
         let answer = self.call_within_deadline("StreamChannel", calls.stream_channel(messages));
         let answers = answer.await?.into_inner();
-        let incoming = answers.filter_map(|answer| {
+        let incoming = answers.filter_map(move |answer| {
             let message = answer.map_err(|status| call_error("StreamChannel", &status));
-            future::ready(message.map(decode_message).transpose())
+            future::ready(
+                message.and_then(|message| decode_message(device_id, message)).transpose(),
+            )
         });
         Ok(StreamChannel { outgoing, incoming: incoming.boxed() })
     }
@@ -362,8 +405,17 @@ fn encode_message(device_id: u64, message: OutgoingMessage) -> p4rt::StreamMessa
 }
 
 /// `None` for what nobody here asked for: other digests and timeouts.
-fn decode_message(message: p4rt::StreamMessageResponse) -> Option<IncomingMessage> {
-    match message.update? {
+fn decode_message(
+    device_id: u64,
+    message: p4rt::StreamMessageResponse,
+) -> Result<Option<IncomingMessage>, ClientError> {
+    let Some(update) = message.update else {
+        return Ok(None);
+    };
+    Ok(match update {
+        FromSwitch::Arbitration(update) if update.device_id != device_id => {
+            return Err(ClientError::OtherDevice { wanted: device_id, found: update.device_id });
+        }
         FromSwitch::Arbitration(update) => {
             Some(IncomingMessage::Mastership(MastershipStatus::from_update(&update)))
         }
@@ -375,15 +427,16 @@ fn decode_message(message: p4rt::StreamMessageResponse) -> Option<IncomingMessag
         }),
         FromSwitch::Error(error) => {
             let code = Code::from(error.canonical_code);
-            Some(IncomingMessage::StreamError(format!("{code:?}: {}", error.message)))
+            let text = shorten_text(&error.message);
+            Some(IncomingMessage::StreamError(format!("{code:?}: {text}")))
         }
         FromSwitch::Digest(list) => codec::decode_digest_list(&list).map(IncomingMessage::Digests),
         _ => None,
-    }
+    })
 }
 
 fn call_error(call: &'static str, status: &Status) -> ClientError {
-    ClientError::Call { call, code: status.code(), message: status.message().to_owned() }
+    ClientError::Call { call, code: status.code(), message: shorten_text(status.message()) }
 }
 
 fn decode_error(source: DecodeError) -> ClientError {

@@ -18,6 +18,7 @@ use topology::SwitchId;
 use tracing::{debug, info, warn};
 
 use super::reconcile::ReconcileOutcome;
+use super::session_log::{SessionLog, shorten_text};
 use super::status::{ENTRIES_SHOWN, StatusBoard, VerifiedTables};
 use super::{DesiredTables, UnknownEntries};
 use crate::config::SouthboundConfig;
@@ -36,6 +37,7 @@ pub(super) struct ReconcileState {
     last_full_read: Instant,
     /// What the switch was last seen to hold, in this mastership.
     held: Option<Arc<SwitchTables>>,
+    log: SessionLog,
 }
 
 /// What another generation asks of the session.
@@ -54,7 +56,7 @@ impl NextStep {
 }
 
 impl ReconcileState {
-    pub(super) fn new(switch: SwitchId, desired: Arc<DesiredTables>) -> Self {
+    pub(super) fn new(switch: SwitchId, desired: Arc<DesiredTables>, log: SessionLog) -> Self {
         Self {
             switch,
             desired,
@@ -63,6 +65,7 @@ impl ReconcileState {
             last_pass_ended: Instant::now(),
             last_full_read: Instant::now(),
             held: None,
+            log,
         }
     }
 
@@ -197,7 +200,9 @@ impl ReconcileState {
                 UpdateKind::Modify => ("was changed; it shall be", p4info.display(&update.entry)),
                 UpdateKind::Delete => ("was added", p4info.display(&update.entry)),
             };
-            warn!(%entry, "drift: an entry {what}");
+            self.log.log_limited("drift", |omitted| {
+                warn!(%entry, omitted, "drift: an entry {what}");
+            });
         }
         drift.len()
     }
@@ -232,15 +237,22 @@ impl ReconcileState {
             debug!(generation, read = ?outcome.pass.read, "as it should be");
         } else {
             let written = &outcome.written;
-            info!(generation, ?written, missing, pass = ?outcome.pass, "wrote the difference");
+            self.log.log_limited("written", |omitted| {
+                let pass = outcome.pass;
+                info!(generation, ?written, missing, ?pass, omitted, "wrote the difference");
+            });
         }
         for failure in &outcome.failures {
             let again = "a batch failed; the next pass tries again";
-            warn!(generation, failure, "{again}");
+            self.log.log_limited("batch", |omitted| {
+                warn!(generation, failure, omitted, "{again}");
+            });
         }
         for refusal in &outcome.refusals {
             let refused = describe_refusal(refusal, p4info);
-            warn!(generation, refused, "refused; the next pass tries again");
+            self.log.log_limited("refusal", |omitted| {
+                warn!(generation, refused, omitted, "refused; the next pass tries again");
+            });
         }
         for entry in outcome.foreign.iter().flatten() {
             debug!(entry = %p4info.display(entry), "not ours; left as it is");
@@ -251,7 +263,7 @@ impl ReconcileState {
 fn describe_refusal(refusal: &RefusedUpdate, p4info: &P4Info) -> String {
     let (kind, code) = (refusal.update.kind, refusal.code);
     let entry = p4info.display(&refusal.update.entry);
-    format!("{kind:?} {entry}: {code:?}: {}", refusal.message)
+    format!("{kind:?} {entry}: {code:?}: {}", shorten_text(&refusal.message))
 }
 
 /// A status shows the first few; all of them are in the log.

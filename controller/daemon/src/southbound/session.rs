@@ -28,6 +28,7 @@ use super::digest_queue::{DigestQueue, ReceivedDigests};
 use super::packet_io::PacketIo;
 use super::reconcile::SwitchReconciler;
 use super::reconcile_state::ReconcileState;
+use super::session_log::{SessionLog, StreamBudget, failures_after};
 use super::status::StatusBoard;
 use super::write_permit::WritePermit;
 use super::{DesiredTables, ReadLimiter, SwitchTarget, error_chain};
@@ -60,6 +61,8 @@ enum SessionError {
     StreamEnded,
     #[error("the switch did not answer the bid for mastership")]
     NoArbitrationReply,
+    #[error("the switch floods the stream with errors and answers to bids")]
+    StreamFlooded,
 }
 
 /// Runs the session of one switch until `stop`. Entries stay on the switch when it ends.
@@ -80,6 +83,7 @@ struct SwitchSession<N> {
     arbitration: MastershipArbitration,
     /// The mastership that the board shows.
     shown_mastership: Mastership,
+    log: SessionLog,
 }
 
 impl<N: SwitchNetwork> SwitchSession<N> {
@@ -89,33 +93,37 @@ impl<N: SwitchNetwork> SwitchSession<N> {
             address: target.address,
             arbitration: MastershipArbitration::new(shared.config.controller, 0),
             shown_mastership: Mastership::Disconnected,
+            log: SessionLog::default(),
             context: shared,
         }
     }
 
-    /// Connects again and again; waits longer after each failure to become primary or backup.
+    /// Connects again and again; waits longer after each connection that did not last.
     async fn reconnect_forever(&mut self) {
+        let backoff = self.context.config.southbound.backoff;
         let mut failures = 0;
         loop {
-            let error = match self.run_connection(&mut failures).await {
+            let begun = Instant::now();
+            let error = match self.run_connection().await {
                 Err(error) => error,
                 Ok(never) => match never {},
             };
             self.arbitration.step(ArbitrationInput::StreamClosed);
             self.shown_mastership = Mastership::Disconnected;
-            failures += 1;
+            failures = failures_after(failures, begun.elapsed(), backoff.longest);
             self.report_failure(&error);
-            tokio::time::sleep(self.context.config.southbound.backoff.wait_after(failures)).await;
+            tokio::time::sleep(backoff.wait_after(failures)).await;
         }
     }
 
     /// One connection, until it fails.
-    async fn run_connection(&mut self, failures: &mut u32) -> Result<Infallible, SessionError> {
+    async fn run_connection(&mut self) -> Result<Infallible, SessionError> {
         let mut permit = self.context.write_permit.clone();
         self.arbitration.step(wait_for_term(&mut permit).await);
         let limits = &self.context.config.southbound;
         let connecting = self.context.network.connect_switch(&self.address, limits);
         let switch = connecting.await?;
+        let mut budget = StreamBudget::new(Instant::now());
         let mut stream = match self.arbitration.step(ArbitrationInput::StreamOpened) {
             ArbitrationOutput::Bid(election) => switch.open_stream(election).await?,
             ArbitrationOutput::Wait => return Err(SessionError::NoArbitrationReply),
@@ -129,19 +137,24 @@ impl<N: SwitchNetwork> SwitchSession<N> {
             self.show_mastership(mastership);
             let outgoing = stream.outgoing.clone();
             let context = &self.context;
-            let receiving =
-                receive_messages(self.switch, context, &mut self.arbitration, &mut stream);
+            let receiver = MessageReceiver {
+                switch: self.switch,
+                context,
+                log: &self.log,
+                budget: &mut budget,
+            };
+            let receiving = receiver.receive_messages(&mut self.arbitration, &mut stream);
             if mastership == Mastership::Candidate {
                 let deadline = self.context.config.southbound.rpc_deadline;
                 let received = timeout(deadline, receiving).await;
                 received.map_err(|_| SessionError::NoArbitrationReply)??;
                 continue;
             }
-            *failures = 0;
+            let primary = PrimaryWork { switch: self.switch, context, log: &self.log };
             tokio::select! {
                 biased;
                 received = receiving => received?,
-                failed = serve_mastership(self.switch, context, &switch, outgoing, mastership) => {
+                failed = primary.serve_mastership(&switch, outgoing, mastership) => {
                     return Err(failed.into());
                 }
                 changed = permit.wait_for(|next| needs_attention(mastership, now, *next)) => {
@@ -154,7 +167,9 @@ impl<N: SwitchNetwork> SwitchSession<N> {
     /// Publishes a new mastership, which begins unverified: others may have written in between.
     fn show_mastership(&mut self, mastership: Mastership) {
         if self.shown_mastership != mastership {
-            info!(?mastership, "mastership");
+            self.log.log_limited("mastership", |omitted| {
+                info!(?mastership, omitted, "mastership");
+            });
             self.shown_mastership = mastership;
             self.context.board.update_status(self.switch, |line| {
                 line.mastership = mastership;
@@ -165,7 +180,10 @@ impl<N: SwitchNetwork> SwitchSession<N> {
 
     fn report_failure(&self, error: &SessionError) {
         let text = error_chain(error);
-        warn!(error = %text, "connection ended; what the switch holds stays there");
+        self.log.log_limited("connection", |omitted| {
+            let what = "connection ended; what the switch holds stays there";
+            warn!(error = %text, omitted, "{what}");
+        });
         self.context.board.update_status(self.switch, |line| {
             line.mastership = Mastership::Disconnected;
             line.failures += 1;
@@ -175,35 +193,51 @@ impl<N: SwitchNetwork> SwitchSession<N> {
     }
 }
 
-/// Receives messages until the mastership changes.
-async fn receive_messages<N>(
-    of: SwitchId,
-    context: &SessionContext<N>,
-    arbitration: &mut MastershipArbitration,
-    stream: &mut StreamChannel,
-) -> Result<(), SessionError> {
-    let mastership = arbitration.mastership();
-    while arbitration.mastership() == mastership {
-        let received = stream.incoming.next().await;
-        let status = match received.ok_or(SessionError::StreamEnded)?? {
-            IncomingMessage::Mastership(status) => status,
-            IncomingMessage::StreamError(complaint) => {
-                warn!(complaint, "the switch reported an error on the stream");
-                continue;
+/// Receives what a switch sends on one stream.
+struct MessageReceiver<'a, N> {
+    switch: SwitchId,
+    context: &'a SessionContext<N>,
+    log: &'a SessionLog,
+    budget: &'a mut StreamBudget,
+}
+
+impl<N> MessageReceiver<'_, N> {
+    /// Receives messages until the mastership changes.
+    async fn receive_messages(
+        self,
+        arbitration: &mut MastershipArbitration,
+        stream: &mut StreamChannel,
+    ) -> Result<(), SessionError> {
+        let of = self.switch;
+        let mastership = arbitration.mastership();
+        while arbitration.mastership() == mastership {
+            let received = stream.incoming.next().await;
+            let message = received.ok_or(SessionError::StreamEnded)??;
+            let outgoing = &stream.outgoing;
+            match message {
+                IncomingMessage::Packet(packet) => {
+                    self.context.packet_io.deliver_packet_in(of, packet);
+                }
+                IncomingMessage::Digests(list) => {
+                    let digests = ReceivedDigests { switch: of, list, stream: outgoing.clone() };
+                    self.context.digests.deliver_digests(digests);
+                }
+                _ if !self.budget.admit_message(Instant::now()) => {
+                    return Err(SessionError::StreamFlooded);
+                }
+                IncomingMessage::StreamError(complaint) => {
+                    self.log.log_limited("stream", |omitted| {
+                        warn!(complaint, omitted, "the switch reported an error on the stream");
+                    });
+                }
+                IncomingMessage::Mastership(status) => {
+                    let input = ArbitrationInput::StatusReceived(status);
+                    send_bid(arbitration, input, outgoing).await?;
+                }
             }
-            IncomingMessage::Packet(packet) => {
-                context.packet_io.deliver_packet_in(of, packet);
-                continue;
-            }
-            IncomingMessage::Digests(list) => {
-                let stream = stream.outgoing.clone();
-                context.digests.deliver_digests(ReceivedDigests { switch: of, list, stream });
-                continue;
-            }
-        };
-        send_bid(arbitration, ArbitrationInput::StatusReceived(status), &stream.outgoing).await?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Waits until it is known in which term to bid.
@@ -241,31 +275,91 @@ async fn send_bid(
     Ok(())
 }
 
-/// The work of a primary, whenever its permit lets it write; all others do nothing.
-async fn serve_mastership<N: SwitchNetwork>(
-    of: SwitchId,
-    shared: &SessionContext<N>,
-    switch: &N::Connection,
-    outgoing: mpsc::Sender<OutgoingMessage>,
-    mastership: Mastership,
-) -> ClientError {
-    let Mastership::Primary { election } = mastership else {
-        return std::future::pending().await;
-    };
-    let mut permit = shared.write_permit.clone();
-    loop {
-        let writable = permit.wait_for(|permit| permit.allows_write(election, Instant::now()));
-        if writable.await.is_err() {
+/// The work of a primary on one switch.
+struct PrimaryWork<'a, N> {
+    switch: SwitchId,
+    context: &'a SessionContext<N>,
+    log: &'a SessionLog,
+}
+
+impl<N: SwitchNetwork> PrimaryWork<'_, N> {
+    /// The work of a primary, whenever its permit lets it write; all others do nothing.
+    async fn serve_mastership(
+        &self,
+        switch: &N::Connection,
+        outgoing: mpsc::Sender<OutgoingMessage>,
+        mastership: Mastership,
+    ) -> ClientError {
+        let Mastership::Primary { election } = mastership else {
             return std::future::pending().await;
+        };
+        let (of, context) = (self.switch, self.context);
+        let mut permit = context.write_permit.clone();
+        loop {
+            let writable = permit.wait_for(|permit| permit.allows_write(election, Instant::now()));
+            if writable.await.is_err() {
+                return std::future::pending().await;
+            }
+            tokio::select! {
+                biased;
+                // First in order: a permit that has expired ends reconciliation before its next
+                // write.
+                () = wait_for_expiry(&mut permit, election) => warn!("the write permit has ended"),
+                failed = self.reconcile_forever(switch, election) => return failed,
+                never = context.packet_io.send_packets_out(of, outgoing.clone()) => match never {},
+            }
+            context.board.update_status(of, |line| line.verified = None);
         }
-        tokio::select! {
-            biased;
-            // First in order: a permit that has expired ends reconciliation before its next write.
-            () = wait_for_expiry(&mut permit, election) => warn!("the write permit has ended"),
-            failed = reconcile_forever(of, shared, switch, election) => return failed,
-            never = shared.packet_io.send_packets_out(of, outgoing.clone()) => match never {},
+    }
+
+    /// Reconciles the switch as long as the connection works.
+    async fn reconcile_forever(&self, switch: &N::Connection, election: ElectionId) -> ClientError {
+        let limits = &self.context.config.southbound;
+        let mut desired_updates = self.context.desired.clone();
+        let desired = Arc::clone(&desired_updates.borrow_and_update());
+        let mut state = ReconcileState::new(self.switch, desired, self.log.clone());
+        let mut is_subscribed = false;
+        loop {
+            // Before anything is desired, the entries on the switch keep traffic flowing; they stay.
+            if let Some(tables) = state.desired_tables() {
+                let reconciler = SwitchReconciler {
+                    switch,
+                    pipeline: &self.context.pipeline,
+                    election,
+                    limits,
+                    unknown_entries: state.unknown_entries(),
+                    read_limiter: &self.context.read_limiter,
+                };
+                let made = match state.held_tables(limits) {
+                    Some(held) => reconciler.incremental_reconcile(&tables, held).await,
+                    None => reconciler.full_reconcile(&tables).await,
+                };
+                match made {
+                    Err(error) => return error,
+                    Ok(outcome) => {
+                        state.record_outcome(
+                            &outcome,
+                            &self.context.pipeline.p4info,
+                            &self.context.board,
+                        );
+                        // A program that was pushed has no subscription, whatever was there before.
+                        is_subscribed &= outcome.written.pipelines == 0;
+                    }
+                }
+                if !is_subscribed {
+                    if let Err(error) = subscribe_digests(self.context, switch, election).await {
+                        return error;
+                    }
+                    is_subscribed = true;
+                }
+            }
+            let due = state.next_reconcile(limits);
+            while let Some(newer) = state.wait_for_newer(&mut desired_updates, due).await {
+                if state.adopt_generation(newer, &self.context.board).needs_reconcile() {
+                    break;
+                }
+            }
         }
-        shared.board.update_status(of, |line| line.verified = None);
     }
 }
 
@@ -282,57 +376,6 @@ async fn wait_for_expiry(permit: &mut watch::Receiver<WritePermit>, election: El
         };
         if result.is_err() {
             return;
-        }
-    }
-}
-
-/// Reconciles the switch as long as the connection works.
-async fn reconcile_forever<N: SwitchNetwork>(
-    of: SwitchId,
-    shared: &SessionContext<N>,
-    switch: &N::Connection,
-    election: ElectionId,
-) -> ClientError {
-    let limits = &shared.config.southbound;
-    let mut desired_updates = shared.desired.clone();
-    let desired = Arc::clone(&desired_updates.borrow_and_update());
-    let mut state = ReconcileState::new(of, desired);
-    let mut is_subscribed = false;
-    loop {
-        // Before anything is desired, the entries on the switch keep traffic flowing; they stay.
-        if let Some(tables) = state.desired_tables() {
-            let reconciler = SwitchReconciler {
-                switch,
-                pipeline: &shared.pipeline,
-                election,
-                limits,
-                unknown_entries: state.unknown_entries(),
-                read_limiter: &shared.read_limiter,
-            };
-            let made = match state.held_tables(limits) {
-                Some(held) => reconciler.incremental_reconcile(&tables, held).await,
-                None => reconciler.full_reconcile(&tables).await,
-            };
-            match made {
-                Err(error) => return error,
-                Ok(outcome) => {
-                    state.record_outcome(&outcome, &shared.pipeline.p4info, &shared.board);
-                    // A program that was pushed has no subscription, whatever was there before.
-                    is_subscribed &= outcome.written.pipelines == 0;
-                }
-            }
-            if !is_subscribed {
-                if let Err(error) = subscribe_digests(shared, switch, election).await {
-                    return error;
-                }
-                is_subscribed = true;
-            }
-        }
-        let due = state.next_reconcile(limits);
-        while let Some(newer) = state.wait_for_newer(&mut desired_updates, due).await {
-            if state.adopt_generation(newer, &shared.board).needs_reconcile() {
-                break;
-            }
         }
     }
 }

@@ -37,6 +37,8 @@ mod learned_flows;
 #[cfg(test)]
 mod learning;
 #[cfg(test)]
+mod lying_switch;
+#[cfg(test)]
 mod policy;
 #[cfg(test)]
 mod program;
