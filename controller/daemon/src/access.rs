@@ -22,6 +22,7 @@ use crate::learning::LearnedFlows;
 use crate::liveness::{FabricPart, PartHealth};
 use crate::southbound::write_permit::WritePermit;
 use crate::southbound::{ChangeTiming, DesiredTables, StatusBoard, SwitchStatus};
+use crate::standing_findings::StandingFindings;
 use crate::state::{DrainProgress, EventSubmission, PlanRollout, State, StateEvent, SubmitReceipt};
 use crate::store::StoreError;
 
@@ -70,6 +71,7 @@ pub struct ControllerAccess {
     pub(crate) recent_events: watch::Receiver<EventRing>,
     /// How long calls to a switch must fail before changes do not wait for it.
     pub(crate) quarantine_after: Duration,
+    pub(crate) findings: StandingFindings,
 }
 
 impl ControllerAccess {
@@ -166,6 +168,11 @@ impl ControllerAccess {
     /// The switches whose calls have failed for so long that policy changes do not wait for them.
     pub fn quarantined_switches(&self) -> BTreeSet<SwitchId> {
         self.board.quarantined_switches(Instant::now(), self.quarantine_after)
+    }
+
+    /// Findings that stand until their cause is gone.
+    pub fn standing_findings(&self) -> &StandingFindings {
+        &self.findings
     }
 
     /// The status of all sessions.

@@ -14,6 +14,31 @@ use tokio::time::Instant;
 
 use crate::southbound::arbitration::Mastership;
 
+/// Terms from here on are nobody's: a switch that lies must not use up all terms.
+const TERM_LIMIT: u64 = 0b11 << 62;
+
+/// The highest term by which most connected switches refuse the leader of `term`, if they do.
+///
+/// A leader's term is a revision of etcd, which begins anew when etcd is lost, or goes back when an
+/// older state of it is restored; the switches still know the terms from before. One switch alone
+/// may lie, so it takes most of them.
+pub fn refused_term(masterships: &[Mastership], term: u64) -> Option<u64> {
+    let is_connected = |mastership: &&Mastership| {
+        !matches!(mastership, Mastership::Disconnected | Mastership::Candidate)
+    };
+    let connected = masterships.iter().filter(is_connected).count();
+    let refusals = masterships.iter().filter_map(|mastership| match mastership {
+        Mastership::Backup { primary: highest } | Mastership::NoPrimary { highest } => {
+            Some(highest.term()).filter(|seen| (term..TERM_LIMIT).contains(seen))
+        }
+        // Its own, won before etcd forgot it: nothing may be written in that term any more.
+        Mastership::Primary { election } => Some(election.term()).filter(|won| *won > term),
+        _ => None,
+    });
+    let is_refused = 2 * refusals.clone().count() > connected;
+    refusals.max().filter(|_| is_refused)
+}
+
 /// The election of a leader as one controller observes it.
 #[derive(Clone, Debug)]
 pub struct LeaderElection {
@@ -102,6 +127,24 @@ mod tests {
         let won = Mastership::Primary { election };
         check(&[won, backup(), backup()], 12, 12);
         check(&[backup(), backup()], 3, 3);
+    }
+
+    #[test]
+    fn a_leader_outbids_terms_that_most_switches_have_seen() {
+        let leads = Mastership::Primary { election: ElectionId::new(5, 1, 1) };
+        let lies = no_primary(u64::MAX);
+        let cases = [
+            (vec![no_primary(9), no_primary(7), leads], 5, Some(9)),
+            (vec![no_primary(5), Mastership::Disconnected], 5, Some(5)),
+            (vec![no_primary(9), leads, leads], 5, None),
+            (vec![leads, leads], 4, Some(5)),
+            (vec![no_primary(4), no_primary(4)], 5, None),
+            (vec![lies, no_primary(7), no_primary(7)], 5, Some(7)),
+            (vec![Mastership::Candidate, Mastership::Disconnected], 5, None),
+        ];
+        for (masterships, term, expected) in cases {
+            assert_eq!(refused_term(&masterships, term), expected, "{masterships:?}");
+        }
     }
 
     #[test]

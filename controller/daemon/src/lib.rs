@@ -32,6 +32,7 @@ pub mod private_file;
 pub mod recorder;
 pub mod runtime;
 pub mod southbound;
+pub mod standing_findings;
 pub mod state;
 pub mod store;
 pub mod telemetry;

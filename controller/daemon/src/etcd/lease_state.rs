@@ -46,6 +46,8 @@ pub(super) struct LeaseState {
     leader: Option<u32>,
     /// The election for which it has read and planned all that there is.
     prepared: Option<u64>,
+    /// A term that switches have seen, which its own must be above. etcd may have forgotten it.
+    seen_term: Option<u64>,
 }
 
 impl LeaseState {
@@ -58,14 +60,14 @@ impl LeaseState {
         lasts: Duration,
     ) {
         let lease = HeldLease { id, registered, asked, ttl: lasts };
-        *self = Self { lease: Some(lease), ..Self::default() };
+        *self = Self { lease: Some(lease), seen_term: self.seen_term, ..Self::default() };
     }
 
     /// etcd was asked to keep the lease; it lasts so long, or has ended.
     pub(super) fn record_renewal(&mut self, asked: Instant, lasts: Option<Duration>) {
         match (lasts, &mut self.lease) {
             (Some(lasts), Some(lease)) => (lease.asked, lease.ttl) = (asked, lasts),
-            _ => *self = Self::default(),
+            _ => *self = Self { seen_term: self.seen_term, ..Self::default() },
         }
     }
 
@@ -83,6 +85,11 @@ impl LeaseState {
         self.prepared = Some(revision);
     }
 
+    /// Switches have seen a leader of this term, which a leader's own must be above.
+    pub(super) fn record_seen_term(&mut self, term: u64) {
+        self.seen_term = self.seen_term.max(Some(term));
+    }
+
     /// The lease that is held.
     pub(super) fn lease_id(&self) -> Option<i64> {
         self.lease.map(|lease| lease.id)
@@ -98,6 +105,12 @@ impl LeaseState {
         self.lease.map(|lease| lease.asked + lease.ttl / 5)
     }
 
+    /// The term of an election: its revision, above all terms that switches were seen to know.
+    fn leader_term(&self, revision: u64) -> u64 {
+        let above = self.seen_term.map_or(0, |seen| seen.saturating_add(1));
+        above.max(LEADER_TERMS | revision)
+    }
+
     /// What follows for the switches.
     pub(super) fn write_permit(&self) -> WritePermit {
         let Some(lease) = self.lease else {
@@ -105,7 +118,7 @@ impl LeaseState {
         };
         match self.elected {
             Some(revision) if self.prepared == Some(revision) => WritePermit::Leader {
-                term: LEADER_TERMS | revision,
+                term: self.leader_term(revision),
                 until: lease.asked + lease.ttl * 4 / 5,
             },
             _ => WritePermit::Standby { term: lease.registered, leader: self.leader },

@@ -42,6 +42,8 @@ pub(crate) struct MemberHandle {
     pub(crate) updates: watch::Receiver<Option<Arc<ClusterUpdate>>>,
     /// The election for which everything stored is planned.
     pub(crate) prepared: watch::Sender<Option<u64>>,
+    /// The highest term by which switches refuse this controller as the leader.
+    pub(crate) seen_term: watch::Sender<Option<u64>>,
     /// Where records go.
     pub(crate) store: StoreClient,
 }
@@ -82,6 +84,7 @@ pub(crate) struct ClusterMember<N: ClusterNetwork> {
     write_permit: watch::Sender<WritePermit>,
     updates: watch::Sender<Option<Arc<ClusterUpdate>>>,
     prepared: watch::Receiver<Option<u64>>,
+    seen_term: watch::Receiver<Option<u64>>,
     requests: mpsc::Receiver<StoreRequest>,
     /// While connected.
     store: Option<N::Store>,
@@ -98,6 +101,7 @@ impl<N: ClusterNetwork> ClusterMember<N> {
         let (requests, queue) = mpsc::channel(QUEUE);
         let (updates, to_runtime) = watch::channel(None);
         let (prepared, from_runtime) = watch::channel(None);
+        let (seen_term, from_switches) = watch::channel(None);
         let member = Self {
             network,
             config: config.clone(),
@@ -106,12 +110,14 @@ impl<N: ClusterNetwork> ClusterMember<N> {
             write_permit: permit,
             updates,
             prepared: from_runtime,
+            seen_term: from_switches,
             requests: queue,
             store: None,
         };
         let handle = MemberHandle {
             updates: to_runtime,
             prepared,
+            seen_term,
             store: StoreClient { requests, deadline: 2 * config.deadline },
         };
         (member, handle)
@@ -170,6 +176,7 @@ impl<N: ClusterNetwork> ClusterMember<N> {
                 }
                 // The runtime may be gone; then nothing is prepared any more.
                 Ok(()) = self.prepared.changed() => self.record_prepared(),
+                Ok(()) = self.seen_term.changed() => self.record_seen_term(),
                 changed = changes.next() => {
                     changed.ok_or(EtcdError::WatchEnded)??;
                     self.publish_snapshot(calls.read_snapshot().await?, &calls).await?;
@@ -222,6 +229,13 @@ impl<N: ClusterNetwork> ClusterMember<N> {
     fn record_prepared(&mut self) {
         if let Some(revision) = *self.prepared.borrow_and_update() {
             self.lease_state.record_prepared(revision);
+        }
+        self.publish_permit();
+    }
+
+    fn record_seen_term(&mut self) {
+        if let Some(term) = *self.seen_term.borrow_and_update() {
+            self.lease_state.record_seen_term(term);
         }
         self.publish_permit();
     }

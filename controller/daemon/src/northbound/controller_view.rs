@@ -35,6 +35,8 @@ pub struct ControllerView {
     pub(super) disputes: Vec<Finding>,
     /// Whether anyone may do everything.
     pub(super) open_access: Option<Finding>,
+    /// Findings that stand until their cause is gone.
+    pub(super) standing: Vec<Finding>,
     /// How far drains are.
     pub(super) drainage: DrainProgress,
     /// The revision on trial, if one is.
@@ -291,6 +293,7 @@ impl ControllerView {
         }
         findings.extend(self.disputes.iter().cloned());
         findings.extend(self.open_access.clone());
+        findings.extend(self.standing.iter().cloned());
         findings.extend(self.trial.iter().map(|(number, trial)| trial_finding(*number, trial)));
         findings.extend(self.drainage.late_finding());
         findings.extend(self.measured.unattributed_findings());

@@ -143,6 +143,7 @@ impl NorthboundService {
             measured,
             disputes,
             open_access: self.open_access.clone(),
+            standing: self.access.standing_findings().list_findings(),
             drainage: self.access.watch_drains().borrow().clone(),
             switches: self.access.status_board().all_statuses(),
             learned: Arc::clone(&self.access.watch_learned_flows().borrow()),

@@ -33,6 +33,7 @@ use crate::southbound::session::SessionContext;
 use crate::southbound::{
     DesiredTables, DigestQueue, GrpcNetwork, PacketIo, ReadLimiter, StatusBoard,
 };
+use crate::standing_findings::StandingFindings;
 use crate::state::{State, StateEvent};
 use crate::trace_export::TraceExporter;
 
@@ -89,6 +90,7 @@ impl Controller {
             publisher: Publisher::new(context, desired, meter, stop.clone()),
             observer: Observer::new(&config),
             cluster,
+            findings: StandingFindings::default(),
             stop,
         };
         let handle = spawn_tasks(core, discovery, learner, &config);
@@ -124,6 +126,7 @@ fn spawn_tasks<N: SwitchNetwork>(
         drains: core.observer.watch_drains(),
         recent_events: event_log.event_receiver(),
         quarantine_after: config.quarantine_after,
+        findings: core.findings.clone(),
     };
     let inputs = DiscoveryInputs {
         rollout: core.publisher.watch_rollout(),

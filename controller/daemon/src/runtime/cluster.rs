@@ -73,6 +73,11 @@ impl Cluster {
         self.election.choose_term(masterships, now)
     }
 
+    /// As [`ClusterMembership::outbid_refusals`]; nothing where the switches elect.
+    pub(super) fn outbid_refusals(&mut self, masterships: &[Mastership]) -> Option<u64> {
+        self.membership.as_mut()?.outbid_refusals(masterships)
+    }
+
     /// Lets sessions bid in a term.
     pub(super) fn permit_term(&self, term: u64) {
         let permit = WritePermit::Open { term };

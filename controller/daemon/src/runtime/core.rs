@@ -1,6 +1,6 @@
 //! The event loop: what wakes the controller, in one fixed order, and what follows from it.
 //!
-//! [`Core`] owns the five parts of a running controller and moves values between them: an input
+//! [`Core`] owns the parts of a running controller and moves values between them: an input
 //! goes to the [`StateDriver`], the [`Effects`] of the step go to the [`Publisher`] and the
 //! [`Planner`], what the switches hold comes from the [`Observer`], what other controllers stored
 //! from the [`Cluster`]. No part depends on another. The decision: everything that wakes the loop
@@ -24,6 +24,7 @@ use super::publisher::Publisher;
 use super::state_driver::StateDriver;
 use crate::southbound::ChangeOrigin;
 use crate::southbound::connection::{ComputationPanicked, SwitchNetwork};
+use crate::standing_findings::StandingFindings;
 use crate::state::{Effects, EventSubmission, PlanResult, StateEvent, SubmittedItem};
 use crate::store::StoreRecord;
 
@@ -34,6 +35,7 @@ pub(super) struct Core<N> {
     pub(super) publisher: Publisher<N>,
     pub(super) observer: Observer,
     pub(super) cluster: Cluster,
+    pub(super) findings: StandingFindings,
     pub(super) stop: CancellationToken,
 }
 

@@ -16,8 +16,14 @@ use topology::Finding;
 use crate::config::Config;
 use crate::etcd::ClusterNetwork;
 use crate::etcd::{ClusterMember, ClusterUpdate, MemberHandle, StoreClient};
+use crate::leadership::refused_term;
+use crate::southbound::arbitration::Mastership;
 use crate::southbound::write_permit::WritePermit;
 use crate::state::StateEvent;
+
+/// How often an elected controller bids above the terms of others. Once is enough where etcd has
+/// forgotten them; two leaders of two etcds must not outbid each other for ever.
+const OUTBIDS: u32 = 8;
 
 /// The runtime's handle of a cluster member.
 #[derive(Debug)]
@@ -28,6 +34,8 @@ pub(super) struct ClusterMembership {
     elected: Option<u64>,
     /// The number of the event with which everything stored is applied.
     awaited_inputs: Option<u64>,
+    /// How often it may still bid above the terms of others in this election.
+    outbids_left: u32,
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
@@ -49,6 +57,7 @@ impl ClusterMembership {
             write_permit: permit.subscribe(),
             elected: None,
             awaited_inputs: None,
+            outbids_left: OUTBIDS,
             task: tokio::spawn(member.run_member(stop.clone())),
             stop,
         })
@@ -91,6 +100,22 @@ impl ClusterMembership {
         Some(Finding::error(about, text))
     }
 
+    /// Has this controller bid above the terms that most switches have seen, if they refuse it as
+    /// the leader; the term that they have seen.
+    pub(super) fn outbid_refusals(&mut self, masterships: &[Mastership]) -> Option<u64> {
+        let WritePermit::Leader { term, .. } = *self.write_permit.borrow() else {
+            return None;
+        };
+        let seen = refused_term(masterships, term)?;
+        let is_new = *self.member.seen_term.borrow() != Some(seen);
+        if !is_new || self.outbids_left == 0 {
+            return None;
+        }
+        self.outbids_left -= 1;
+        self.member.seen_term.send_replace(Some(seen));
+        Some(seen)
+    }
+
     /// Whether this controller leads.
     pub(super) fn is_leader(&self) -> bool {
         self.write_permit.borrow().is_leader(Instant::now())
@@ -101,6 +126,7 @@ impl ClusterMembership {
         let is_changed = self.elected != elected;
         if is_changed {
             (self.elected, self.awaited_inputs) = (elected, None);
+            self.outbids_left = OUTBIDS;
         }
         is_changed
     }

@@ -292,3 +292,43 @@ async fn without_etcd_no_member_writes_and_switches_keep_their_entries() {
     first.shutdown().await;
     second.shutdown().await;
 }
+
+/// Finding H7: terms are revisions of etcd, and after its loss every switch refused the leader.
+#[tokio::test]
+async fn an_etcd_that_lost_everything_gets_a_leader_that_switches_accept() {
+    let Some(mut etcd) = Etcd::start().await else {
+        return;
+    };
+    let lab = Lab::new().await;
+    let first = member(&lab, 1, &etcd.client).await;
+    until(&first, leads).await;
+    for jobs in 1..12 {
+        assert!(submit_jobs(&lab, &first, jobs).await);
+    }
+    let second = member(&lab, 2, &etcd.client).await;
+    is_ready(&second).await;
+    // The term of the next leader is above all of these revisions.
+    first.shutdown().await;
+    until(&second, leads).await;
+    verified(&lab, &second).await;
+
+    etcd.lose_data().await;
+    let third = member(&lab, 3, &etcd.client).await;
+    let leader = tokio::select! {
+        _ = until_elected_anew(&second) => &second,
+        _ = until(&third, leads) => &third,
+    };
+    assert!(submit_jobs(&lab, leader, 2).await);
+    verified(&lab, leader).await;
+    let service = NorthboundService::new(leader.access().clone(), &config(|_| {}));
+    let found = service.list_findings().await.unwrap();
+    assert!(found.iter().any(|one| one.about == "etcd" && one.text.contains("lost")), "{found:?}");
+    second.shutdown().await;
+    third.shutdown().await;
+}
+
+/// Waits until a leader has lost its leadership and has it again.
+async fn until_elected_anew(controller: &ControllerHandle) {
+    until(controller, |permit| !leads(permit)).await;
+    until(controller, leads).await;
+}

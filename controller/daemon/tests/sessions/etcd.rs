@@ -77,6 +77,14 @@ impl Etcd {
         timeout(DEADLINE, connected).await.unwrap();
     }
 
+    /// Loses everything, and starts again empty.
+    pub(crate) async fn lose_data(&mut self) {
+        self.kill();
+        std::fs::remove_dir_all(self.data.path().join("data")).unwrap();
+        assert!(self.run());
+        self.answers().await;
+    }
+
     pub(crate) fn kill(&mut self) {
         let mut server = self.server.take().unwrap();
         server.kill().unwrap();

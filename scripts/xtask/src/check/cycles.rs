@@ -36,6 +36,7 @@ const DAEMON_FLOORS: &[(&str, u32)] = &[
     ("policy_history", 1),
     ("forecast", 1),
     ("pipelines", 1),
+    ("standing_findings", 1),
     ("liveness", 2),
     ("southbound", 2),
     ("store", 2),

@@ -57,6 +57,26 @@ fn a_new_election_requires_new_preparation() {
     assert_eq!(lease_state.write_permit(), standby(40, None));
 }
 
+/// Finding H7: etcd was lost, and every switch refused the leader of the new one.
+#[test]
+fn leaders_bid_above_terms_that_etcd_has_forgotten() {
+    let mut lease_state = LeaseState::default();
+    lease_state.record_grant(5, 3, Instant::now(), LASTS);
+    lease_state.observe_leader(leader(4, 5));
+    lease_state.record_prepared(4);
+    let term = |lease_state: &LeaseState| match lease_state.write_permit() {
+        WritePermit::Leader { term, .. } => term,
+        permit => panic!("{permit:?}"),
+    };
+    assert_eq!(term(&lease_state), LEADER_TERMS | 4);
+    lease_state.record_seen_term(LEADER_TERMS | 900);
+    assert_eq!(term(&lease_state), LEADER_TERMS | 901);
+    lease_state.record_grant(6, 40, Instant::now(), LASTS);
+    lease_state.observe_leader(leader(41, 6));
+    lease_state.record_prepared(41);
+    assert_eq!(term(&lease_state), LEADER_TERMS | 901);
+}
+
 /// etcd, as far as leases go.
 #[derive(Default)]
 struct Model {

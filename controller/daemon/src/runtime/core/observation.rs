@@ -5,10 +5,11 @@
 //! reason of the wake-up does not matter.
 
 use tokio::time::Instant;
-use topology::AvailabilityChange;
+use topology::{AvailabilityChange, Finding};
 use tracing::warn;
 
 use super::Core;
+use crate::runtime::log::log_finding;
 use crate::runtime::observer::SwitchObservations;
 use crate::southbound::arbitration::Mastership;
 use crate::southbound::connection::{ComputationPanicked, SwitchNetwork};
@@ -35,6 +36,7 @@ impl<N: SwitchNetwork> Core<N> {
         if self.cluster.is_switch_led() {
             self.choose_term(&seen.masterships, now).await;
         }
+        self.outbid_refusals(&seen.masterships);
         if self.policy_due().is_some_and(|due| due <= now) {
             let event = self.state.deadline_event();
             let effects = self.step_and_store(event).await;
@@ -79,6 +81,18 @@ impl<N: SwitchNetwork> Core<N> {
         let generation = held.filter(|_| now < deadline).unwrap_or(latest);
         let effects = self.step_state(StateEvent::GenerationHeld(generation));
         self.apply_effects(effects, now).await
+    }
+
+    /// Leads in a higher term where etcd has forgotten the terms that the switches know.
+    fn outbid_refusals(&mut self, masterships: &[Mastership]) {
+        if self.cluster.outbid_refusals(masterships).is_some() {
+            let text = "etcd was lost, or an older state of it was restored: switches have seen \
+                        later terms, and this controller leads above them; check that policy and \
+                        jobs are the latest";
+            let finding = Finding::warning("etcd", text);
+            log_finding(&finding);
+            self.findings.report_finding("etcd term", finding);
+        }
     }
 
     /// Chooses the term to bid in at all switches. It is stored before any session may bid in it,
