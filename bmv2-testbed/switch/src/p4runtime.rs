@@ -11,6 +11,7 @@
 //! thread and are locked only there; both count for the fault script.
 
 mod arrays;
+mod background_task;
 mod bytestring;
 mod controller_metadata;
 mod digests;
@@ -52,6 +53,7 @@ use crate::device::handle::{DeviceHandle, OwnerStopped};
 use crate::p4runtime::election::{ArbitrationDialect, ElectionSettings};
 use crate::p4runtime::p4info::PipelineSchema;
 use crate::testing::faults::{FaultInjector, FaultScript};
+use background_task::spawn_restarting;
 use pipeline::DevicePipelines;
 use sessions::SessionRegistry;
 
@@ -258,8 +260,13 @@ impl ServerSupervisor {
                 listener,
                 stopped,
             ));
-            let packets = tokio::spawn(Arc::clone(&switch).forward_packet_ins());
-            let notices = tokio::spawn(Arc::clone(&switch).forward_notifications());
+            let served = Arc::clone(&switch);
+            let packets =
+                spawn_restarting("packet-ins", move || Arc::clone(&served).forward_packet_ins());
+            let served = Arc::clone(&switch);
+            let notices = spawn_restarting("notifications", move || {
+                Arc::clone(&served).forward_notifications()
+            });
             if let Some(restarted) = restarted.take() {
                 // The caller may have stopped waiting.
                 let _ = restarted.send(());

@@ -25,6 +25,7 @@ use crate::southbound::{ChangeTiming, DesiredTables, StatusBoard, SwitchStatus};
 use crate::standing_findings::StandingFindings;
 use crate::state::{DrainProgress, EventSubmission, PlanRollout, State, StateEvent, SubmitReceipt};
 use crate::store::StoreError;
+use crate::supervision::TaskSupervisor;
 
 /// A failure of a controller, at its start or later.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +73,7 @@ pub struct ControllerAccess {
     /// How long calls to a switch must fail before changes do not wait for it.
     pub(crate) quarantine_after: Duration,
     pub(crate) findings: StandingFindings,
+    pub(crate) supervisor: TaskSupervisor,
 }
 
 impl ControllerAccess {
@@ -168,6 +170,11 @@ impl ControllerAccess {
     /// The switches whose calls have failed for so long that policy changes do not wait for them.
     pub fn quarantined_switches(&self) -> BTreeSet<SwitchId> {
         self.board.quarantined_switches(Instant::now(), self.quarantine_after)
+    }
+
+    /// What supervises the tasks of the controller.
+    pub(crate) fn supervisor(&self) -> &TaskSupervisor {
+        &self.supervisor
     }
 
     /// Findings that stand until their cause is gone.

@@ -35,6 +35,7 @@ pub mod southbound;
 pub mod standing_findings;
 pub mod state;
 pub mod store;
+pub mod supervision;
 pub mod telemetry;
 mod trace_export;
 

@@ -131,11 +131,16 @@ pub fn start_server(
         let listener = TcpListener::from_std(listener)?;
         ConnectionListener::new(listener, &config.northbound, router, counters)?
     };
-    let connections = threads.spawn(connections.run(stop.clone()));
+    let supervisor = access.supervisor().clone();
+    let connections = {
+        let _entered = threads.enter();
+        supervisor.spawn_critical("northbound connections", connections.run(stop.clone()))
+    };
     let (telemetry_stop, reader_stop) = (stop.child_token(), stop.child_token());
     let task = tokio::spawn(async move {
-        let telemetry = tokio::spawn(telemetry.run(telemetry_stop));
-        let reader = tokio::spawn(reader.run(reader_stop));
+        let restarting = supervisor.clone();
+        let telemetry = tokio::spawn(telemetry.run(restarting, telemetry_stop));
+        let reader = tokio::spawn(reader.run(supervisor, reader_stop));
         drop(connections.await);
         drop(telemetry.await);
         drop(reader.await);

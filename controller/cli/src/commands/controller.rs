@@ -6,6 +6,7 @@
 
 mod carrier_monitor;
 mod file_watch;
+mod stall_watchdog;
 
 use std::error::Error;
 use std::io;
@@ -23,6 +24,7 @@ use ::controller::{
 };
 use planner::{Job, Policy};
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 use topology::{Fabric, Finding, Severity, Switch};
@@ -161,6 +163,8 @@ async fn serve_controller(
     let first = wanted.policy.take().unwrap_or_default();
     let started = Controller::start(config.clone(), fabric.clone(), first).await;
     let controller = started.map_err(CommandError::failed)?;
+    stall_watchdog::start_watchdog(controller.access().clone(), Handle::current())
+        .map_err(CommandError::failed)?;
     let northbound = start_northbound(&controller, &config).await?;
     let leader = await_leader(&controller, args).await?;
     let documents = DocumentSubmitter {

@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use p4::codec::{PacketIn, PacketOut};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -29,6 +30,7 @@ use crate::southbound::arbitration::Mastership;
 use crate::southbound::{PacketIo, PacketOutRound, StatusBoard, SwitchPacket};
 use crate::state::EventSubmission;
 use crate::state::PlanRollout;
+use crate::supervision::TaskSupervisor;
 
 /// Ports that no document has are probed in every so many rounds.
 const SURVEY: u64 = 8;
@@ -51,6 +53,7 @@ pub(crate) struct LinkDiscovery {
 }
 
 /// What the task looks at, and whom it tells how cables look.
+#[derive(Clone)]
 pub(crate) struct DiscoveryInputs {
     /// The fabric as the document has it.
     pub(crate) rollout: watch::Receiver<Option<PlanRollout>>,
@@ -88,9 +91,17 @@ impl LinkDiscovery {
     }
 
     /// Probes until `stop`, if discovery is enabled.
-    pub(crate) async fn run(mut self, around: DiscoveryInputs, stop: CancellationToken) {
+    pub(crate) async fn run(
+        mut self,
+        around: DiscoveryInputs,
+        supervisor: TaskSupervisor,
+        stop: CancellationToken,
+    ) {
         if self.limits.is_enabled {
-            stop.run_until_cancelled(self.run_rounds(around)).await;
+            let running = supervisor.run_restarting("discovery", &mut self, |task| {
+                task.run_rounds(around.clone()).boxed()
+            });
+            stop.run_until_cancelled(running).await;
         }
     }
 

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use planner::{LearnedConnection, NicOwners};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -22,6 +23,7 @@ use crate::pipelines::FabricWiring;
 use crate::southbound::connection::OutgoingMessage;
 use crate::southbound::{DigestQueue, ReceivedDigests};
 use crate::state::{EventSubmission, PlanRollout, StateEvent};
+use crate::supervision::TaskSupervisor;
 
 /// Time between two publications: with it, a digest and a write, a connection has its pin within a
 /// second of its first packet.
@@ -57,6 +59,7 @@ pub(crate) struct FlowLearner {
 }
 
 /// What the task follows and reports to.
+#[derive(Clone)]
 pub(crate) struct LearnerInputs {
     /// The rollout in force.
     pub(crate) rollout: watch::Receiver<Option<PlanRollout>>,
@@ -96,9 +99,17 @@ impl FlowLearner {
     }
 
     /// Learns until `stop`, if learning is enabled.
-    pub(crate) async fn run(mut self, inputs: LearnerInputs, stop: CancellationToken) {
+    pub(crate) async fn run(
+        mut self,
+        inputs: LearnerInputs,
+        supervisor: TaskSupervisor,
+        stop: CancellationToken,
+    ) {
         if self.is_enabled {
-            stop.run_until_cancelled(self.receive_reports(inputs)).await;
+            let running = supervisor.run_restarting("learning", &mut self, |task| {
+                task.receive_reports(inputs.clone()).boxed()
+            });
+            stop.run_until_cancelled(running).await;
         }
     }
 

@@ -35,6 +35,7 @@ use crate::southbound::{
 };
 use crate::standing_findings::StandingFindings;
 use crate::state::{State, StateEvent};
+use crate::supervision::TaskSupervisor;
 use crate::trace_export::TraceExporter;
 
 /// Packet-ins that may wait for discovery.
@@ -80,17 +81,19 @@ impl Controller {
         let (discovery, packet_io) = LinkDiscovery::new(&config.discovery, QUEUED_PACKETS);
         let (learner, digests) = FlowLearner::new(&config.learning, &config.southbound);
         let stop = CancellationToken::new();
-        let cluster = Cluster::join(&network, &config);
+        let findings = StandingFindings::default();
+        let supervisor = TaskSupervisor::new(findings.clone(), stop.clone());
+        let cluster = Cluster::join(&network, &config, &supervisor);
         let config = Arc::new(config);
         let messages = (packet_io, digests);
         let (desired, context) = session_context(network.clone(), &config, &cluster, messages);
         let core = Core {
             state: StateDriver::new(initial_state(&config, &archive), archive, recorder, clock),
             planner: Planner::new(network, config.event_queue.get()),
-            publisher: Publisher::new(context, desired, meter, stop.clone()),
+            publisher: Publisher::new(context, desired, meter, supervisor),
             observer: Observer::new(&config),
             cluster,
-            findings: StandingFindings::default(),
+            findings,
             stop,
         };
         let handle = spawn_tasks(core, discovery, learner, &config);
@@ -127,6 +130,7 @@ fn spawn_tasks<N: SwitchNetwork>(
         recent_events: event_log.event_receiver(),
         quarantine_after: config.quarantine_after,
         findings: core.findings.clone(),
+        supervisor: core.publisher.supervisor().clone(),
     };
     let inputs = DiscoveryInputs {
         rollout: core.publisher.watch_rollout(),
@@ -135,14 +139,16 @@ fn spawn_tasks<N: SwitchNetwork>(
     };
     let learned_events = inputs.events.clone();
     let stop = core.stop.clone();
-    tokio::spawn(discovery.run(inputs, stop.clone()));
+    let supervisor = core.publisher.supervisor().clone();
+    tokio::spawn(discovery.run(inputs, supervisor.clone(), stop.clone()));
     let rollout = core.publisher.watch_rollout();
-    tokio::spawn(learner.run(LearnerInputs { rollout, events: learned_events }, stop.clone()));
-    tokio::spawn(event_log.run(access.clone(), stop.clone()));
+    let learner_inputs = LearnerInputs { rollout, events: learned_events };
+    tokio::spawn(learner.run(learner_inputs, supervisor.clone(), stop.clone()));
+    tokio::spawn(event_log.run(access.clone(), supervisor.clone(), stop.clone()));
     ControllerHandle {
         access,
         stop,
-        task: tokio::spawn(core.run_loop(queue)),
+        task: supervisor.spawn_critical("event loop", core.run_loop(queue)),
         shutdown_deadline: config.shutdown_deadline,
     }
 }

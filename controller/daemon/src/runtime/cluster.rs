@@ -14,6 +14,7 @@ use crate::leadership::LeaderElection;
 use crate::southbound::arbitration::Mastership;
 use crate::southbound::write_permit::WritePermit;
 use crate::state::StateEvent;
+use crate::supervision::TaskSupervisor;
 
 /// Leadership of this controller, and its write permit.
 pub(super) struct Cluster {
@@ -24,10 +25,14 @@ pub(super) struct Cluster {
 
 impl Cluster {
     /// Joins the cluster, if the configuration names an etcd.
-    pub(super) fn join<N: ClusterNetwork>(network: &N, config: &Config) -> Self {
+    pub(super) fn join<N: ClusterNetwork>(
+        network: &N,
+        config: &Config,
+        supervisor: &TaskSupervisor,
+    ) -> Self {
         let write_permit = watch::Sender::new(WritePermit::Open { term: config.term });
         Self {
-            membership: ClusterMembership::join_cluster(network, config, &write_permit),
+            membership: ClusterMembership::join_cluster(network, config, &write_permit, supervisor),
             election: LeaderElection::new(config.term, config.primary_grace),
             write_permit,
         }

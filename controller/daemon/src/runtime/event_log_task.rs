@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -17,6 +18,7 @@ use crate::discovery::DiscoveryReport;
 use crate::event_log::{EventRing, EventSnapshot, SessionSummary, revisions_from};
 use crate::southbound::write_permit::WritePermit;
 use crate::state::{DrainProgress, PlanRollout, State};
+use crate::supervision::TaskSupervisor;
 
 /// Between two snapshots at least. A person sees no difference, and changes of a thousand sessions
 /// at once make one snapshot.
@@ -41,9 +43,18 @@ impl EventLogTask {
     }
 
     /// Watches until the controller ends or `stop`.
-    pub(crate) async fn run(self, access: ControllerAccess, stop: CancellationToken) {
-        // An error here means that the controller has stopped, which ends this task as well.
-        drop(stop.run_until_cancelled(self.record_changes(&access)).await);
+    pub(crate) async fn run(
+        mut self,
+        access: ControllerAccess,
+        supervisor: TaskSupervisor,
+        stop: CancellationToken,
+    ) {
+        let running = supervisor.run_restarting("event log", &mut self, |task| {
+            let access = access.clone();
+            // An error here means that the controller has stopped, which ends this task as well.
+            async move { drop(task.record_changes(&access).await) }.boxed()
+        });
+        stop.run_until_cancelled(running).await;
     }
 
     async fn record_changes(&self, access: &ControllerAccess) -> Result<(), ControllerError> {

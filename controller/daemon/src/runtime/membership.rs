@@ -20,6 +20,7 @@ use crate::leadership::refused_term;
 use crate::southbound::arbitration::Mastership;
 use crate::southbound::write_permit::WritePermit;
 use crate::state::StateEvent;
+use crate::supervision::TaskSupervisor;
 
 /// How often an elected controller bids above the terms of others. Once is enough where etcd has
 /// forgotten them; two leaders of two etcds must not outbid each other for ever.
@@ -46,6 +47,7 @@ impl ClusterMembership {
         network: &N,
         config: &Config,
         permit: &watch::Sender<WritePermit>,
+        supervisor: &TaskSupervisor,
     ) -> Option<Self> {
         let etcd = config.etcd.as_ref()?;
         permit.send_replace(WritePermit::Unknown);
@@ -58,7 +60,7 @@ impl ClusterMembership {
             elected: None,
             awaited_inputs: None,
             outbids_left: OUTBIDS,
-            task: tokio::spawn(member.run_member(stop.clone())),
+            task: supervisor.spawn_critical("etcd member", member.run_member(stop.clone())),
             stop,
         })
     }
@@ -71,7 +73,7 @@ impl ClusterMembership {
     /// Waits for an update from etcd.
     pub(super) async fn wait_for_update(&mut self) {
         if self.member.updates.changed().await.is_err() {
-            // The member has panicked: no update follows, and the write permit ends with its lease.
+            // The member has panicked: the controller ends, and the write permit with its lease.
             std::future::pending::<()>().await;
         }
     }

@@ -17,9 +17,10 @@ use super::change_meter::ChangeMeter;
 use super::lowering::{desired_tables, lower_rollout};
 use crate::pipelines::protect_tables;
 use crate::southbound::connection::{ComputationPanicked, SwitchNetwork};
-use crate::southbound::session::{self, SessionContext};
+use crate::southbound::session::{SessionContext, SwitchSession};
 use crate::southbound::{ChangeOrigin, DesiredTables, StatusBoard, SwitchStatus, SwitchTarget};
 use crate::state::PlanRollout;
+use crate::supervision::TaskSupervisor;
 
 /// Publishes tables and runs the sessions.
 pub(super) struct Publisher<N> {
@@ -28,7 +29,7 @@ pub(super) struct Publisher<N> {
     rollout: watch::Sender<Option<PlanRollout>>,
     sessions: BTreeMap<SwitchTarget, SessionTask>,
     meter: ChangeMeter,
-    stop: CancellationToken,
+    supervisor: TaskSupervisor,
 }
 
 /// A session that was started.
@@ -48,19 +49,23 @@ impl SessionTask {
 }
 
 impl<N: SwitchNetwork> Publisher<N> {
-    /// A publisher to sessions that read `desired` in this context; they stop with `stop`.
+    /// A publisher to sessions that read `desired` in this context.
     pub(super) fn new(
         context: SessionContext<N>,
         desired: watch::Sender<Arc<DesiredTables>>,
         meter: ChangeMeter,
-        stop: CancellationToken,
+        supervisor: TaskSupervisor,
     ) -> Self {
         let rollout = watch::Sender::new(None);
-        Self { context, desired, rollout, sessions: BTreeMap::new(), meter, stop }
+        Self { context, desired, rollout, sessions: BTreeMap::new(), meter, supervisor }
     }
 
     pub(super) fn board(&self) -> &StatusBoard {
         &self.context.board
+    }
+
+    pub(super) fn supervisor(&self) -> &TaskSupervisor {
+        &self.supervisor
     }
 
     pub(super) fn meter(&self) -> &ChangeMeter {
@@ -136,8 +141,9 @@ impl<N: SwitchNetwork> Publisher<N> {
                 // On the board before the session first runs: a reader would otherwise take a board
                 // without the switch as complete.
                 self.context.board.add_switch(target.switch, &target.name);
-                let stop = self.stop.child_token();
-                let run = session::run_session(target.clone(), self.context.clone(), stop.clone());
+                let stop = self.supervisor.child_stop();
+                let session = SwitchSession::new(target.clone(), self.context.clone());
+                let run = session.run_session(self.supervisor.clone(), stop.clone());
                 SessionTask { stop, task: tokio::spawn(run) }
             });
         }

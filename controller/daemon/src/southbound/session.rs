@@ -9,7 +9,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use p4::ForwardingPipeline;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -33,6 +33,7 @@ use super::status::StatusBoard;
 use super::write_permit::WritePermit;
 use super::{DesiredTables, ReadLimiter, SwitchTarget, error_chain};
 use crate::config::Config;
+use crate::supervision::TaskSupervisor;
 
 /// What all sessions share.
 #[derive(Clone)]
@@ -65,18 +66,9 @@ enum SessionError {
     StreamFlooded,
 }
 
-/// Runs the session of one switch until `stop`. Entries stay on the switch when it ends.
-pub(crate) async fn run_session<N: SwitchNetwork>(
-    target: SwitchTarget,
-    shared: SessionContext<N>,
-    stop: CancellationToken,
-) {
-    let span = info_span!("session", switch = %target.name);
-    let mut session = SwitchSession::new(target, shared);
-    stop.run_until_cancelled(session.reconnect_forever()).instrument(span).await;
-}
-
-struct SwitchSession<N> {
+/// The session with one switch.
+pub(crate) struct SwitchSession<N> {
+    name: String,
     switch: SwitchId,
     address: SwitchAddress,
     context: SessionContext<N>,
@@ -87,8 +79,9 @@ struct SwitchSession<N> {
 }
 
 impl<N: SwitchNetwork> SwitchSession<N> {
-    fn new(target: SwitchTarget, shared: SessionContext<N>) -> Self {
+    pub(crate) fn new(target: SwitchTarget, shared: SessionContext<N>) -> Self {
         Self {
+            name: target.name,
             switch: target.switch,
             address: target.address,
             arbitration: MastershipArbitration::new(shared.config.controller, 0),
@@ -98,8 +91,18 @@ impl<N: SwitchNetwork> SwitchSession<N> {
         }
     }
 
+    /// Runs until `stop`. Entries stay on the switch when it ends.
+    pub(crate) async fn run_session(mut self, supervisor: TaskSupervisor, stop: CancellationToken) {
+        let span = info_span!("session", switch = %self.name);
+        let name = format!("session {}", self.name);
+        let running = supervisor
+            .run_restarting(&name, &mut self, |session| session.reconnect_forever().boxed());
+        stop.run_until_cancelled(running).instrument(span).await;
+    }
+
     /// Connects again and again; waits longer after each connection that did not last.
     async fn reconnect_forever(&mut self) {
+        self.close_stream();
         let backoff = self.context.config.southbound.backoff;
         let mut failures = 0;
         loop {
@@ -108,12 +111,17 @@ impl<N: SwitchNetwork> SwitchSession<N> {
                 Err(error) => error,
                 Ok(never) => match never {},
             };
-            self.arbitration.step(ArbitrationInput::StreamClosed);
-            self.shown_mastership = Mastership::Disconnected;
+            self.close_stream();
             failures = failures_after(failures, begun.elapsed(), backoff.longest);
             self.report_failure(&error);
             tokio::time::sleep(backoff.wait_after(failures)).await;
         }
+    }
+
+    /// Forgets the stream, if there was one. A session that panicked comes here, too.
+    fn close_stream(&mut self) {
+        self.arbitration.step(ArbitrationInput::StreamClosed);
+        self.shown_mastership = Mastership::Disconnected;
     }
 
     /// One connection, until it fails.

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use futures::FutureExt;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -20,6 +21,7 @@ use crate::access::ControllerAccess;
 use crate::config::{CountersConfig, SouthboundConfig};
 use crate::southbound::{ClientError, CounterReading, SwitchClient, SwitchTarget};
 use crate::state::PlanRollout;
+use crate::supervision::TaskSupervisor;
 
 /// Readings that wait; there is one task for each switch, and it waits for its turn.
 const READINGS: usize = 256;
@@ -75,13 +77,16 @@ impl CounterReader {
     }
 
     /// Reads until `stop`, if the configuration wants that.
-    pub(crate) async fn run(mut self, stop: CancellationToken) {
+    pub(crate) async fn run(mut self, supervisor: TaskSupervisor, stop: CancellationToken) {
         if self.limits.is_enabled {
-            stop.run_until_cancelled(self.run_readers()).await;
+            let running = supervisor
+                .run_restarting("counter reader", &mut self, |task| task.run_readers().boxed());
+            stop.run_until_cancelled(running).await;
         }
     }
 
     async fn run_readers(&mut self) {
+        self.tasks.clear();
         let (to_reader, mut readings) = mpsc::channel(READINGS);
         let mut selections = interval(SELECTION_PERIOD);
         selections.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -110,7 +115,8 @@ impl CounterReader {
         };
         self.aggregator.follow_plan(&rollout);
         let targets = SwitchTarget::all_in_fabric(&rollout.fabric);
-        self.tasks.retain(|target, _| targets.contains(target));
+        // A reader that has ended has panicked; it is started again.
+        self.tasks.retain(|target, turn| targets.contains(target) && !turn.task.is_finished());
         for target in targets {
             let wanted = Arc::new(self.aggregator.counters_to_read(target.switch));
             if let Some(turn) = self.tasks.get(&target) {

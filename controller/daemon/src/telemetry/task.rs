@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use futures::FutureExt;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -22,6 +23,7 @@ use crate::access::{ControllerAccess, ControllerError};
 use crate::config::{Config, TelemetryConfig};
 use crate::pipelines::FabricWiring;
 use crate::state::{PlanRollout, StateEvent};
+use crate::supervision::TaskSupervisor;
 
 /// What streams send to the telemetry task.
 #[derive(Debug)]
@@ -92,9 +94,12 @@ impl TelemetryTask {
     }
 
     /// Serves until `stop`.
-    pub(crate) async fn run(mut self, stop: CancellationToken) {
-        // An error means that the controller has stopped.
-        drop(stop.run_until_cancelled(self.process_events()).await);
+    pub(crate) async fn run(mut self, supervisor: TaskSupervisor, stop: CancellationToken) {
+        let running = supervisor.run_restarting("telemetry", &mut self, |task| {
+            // An error means that the controller has stopped.
+            task.process_events().map(drop).boxed()
+        });
+        stop.run_until_cancelled(running).await;
     }
 
     async fn process_events(&mut self) -> Result<(), ControllerError> {

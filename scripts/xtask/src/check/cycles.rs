@@ -37,6 +37,7 @@ const DAEMON_FLOORS: &[(&str, u32)] = &[
     ("forecast", 1),
     ("pipelines", 1),
     ("standing_findings", 1),
+    ("supervision", 1),
     ("liveness", 2),
     ("southbound", 2),
     ("store", 2),
