@@ -5,7 +5,8 @@
 //! change. The decision: the store has documents with names. Ids are valid in one fabric of one run
 //! only; names stay valid in a fabric that has grown, and the reader is that of document files.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use planner::{FlowDocument, Job, JobDocument, JobsDocument};
 use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, Table, TableDefinition};
@@ -13,10 +14,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use topology::Fabric;
 use topology::spec::FabricDocument;
+use tracing::warn;
 
+use self::progress_mark::ProgressMark;
 use crate::policy_history::{HISTORY_BYTES, PolicyRevision, REVISIONS_KEPT};
 use crate::private_file::ensure_private;
 
+mod progress_mark;
 #[cfg(test)]
 mod tests;
 
@@ -153,6 +157,9 @@ impl StoredState {
 #[derive(Debug)]
 pub struct EmbeddedStore {
     database: Database,
+    /// The file of the mark and what is in it; none without a file. The lock orders its writers,
+    /// of which each has the store for a transaction.
+    mark: Option<(PathBuf, Mutex<ProgressMark>)>,
 }
 
 impl EmbeddedStore {
@@ -162,7 +169,35 @@ impl EmbeddedStore {
     /// The file is no store, or another process has it open.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         ensure_private(path).map_err(|error| open_error(redb::StorageError::from(error).into()))?;
-        Self::check_schema(Database::create(path).map_err(open_error)?)
+        let store = Self::check_schema(Database::create(path).map_err(open_error)?)?;
+        let mark = ProgressMark::path_of(path);
+        let known = ProgressMark::read_file(&mark).unwrap_or_default();
+        Ok(Self { mark: Some((mark, Mutex::new(known))), ..store })
+    }
+
+    /// The highest term that was ever stored, also if the store has lost it since.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn highest_term(&self) -> Result<u64, StoreError> {
+        let marked = self.mark.as_ref().map_or(0, |(_, mark)| {
+            mark.lock().unwrap_or_else(PoisonError::into_inner).term
+        });
+        Ok(self.read_state()?.term.max(marked))
+    }
+
+    /// What the store lacks of what it once had, if anything: it was damaged, or is a backup.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn lost_progress(&self) -> Result<Option<String>, StoreError> {
+        let Some((_, mark)) = &self.mark else {
+            return Ok(None);
+        };
+        let known = *mark.lock().unwrap_or_else(PoisonError::into_inner);
+        let stored = self.read_state()?;
+        let policy_revision = stored.policy.map_or(0, |policy| policy.number);
+        Ok(ProgressMark { term: stored.term, policy_revision }.missing_since(known))
     }
 
     /// Opens or creates a store on other storage than a file.
@@ -212,7 +247,33 @@ impl EmbeddedStore {
     /// # Errors
     /// The disk is full, or fails.
     pub fn write_records(&self, records: &[StoreRecord]) -> Result<(), StoreError> {
-        self.write_transaction(records).map_err(access_error("write"))
+        self.write_transaction(records).map_err(access_error("write"))?;
+        self.advance_mark(records);
+        Ok(())
+    }
+
+    /// Writes the mark anew if these records are beyond it. A mark that stays behind costs nothing
+    /// but a warning that does not come.
+    fn advance_mark(&self, records: &[StoreRecord]) {
+        let Some((path, mark)) = &self.mark else {
+            return;
+        };
+        let mut mark = mark.lock().unwrap_or_else(PoisonError::into_inner);
+        let marks = records.iter().map(|record| match record {
+            StoreRecord::Term(term) => ProgressMark { term: *term, ..ProgressMark::default() },
+            StoreRecord::Policy(policy) => {
+                ProgressMark { policy_revision: policy.number, ..ProgressMark::default() }
+            }
+            _ => ProgressMark::default(),
+        });
+        let next = marks.fold(*mark, ProgressMark::max_with);
+        if next == *mark {
+            return;
+        }
+        match next.write_file(path) {
+            Ok(()) => *mark = next,
+            Err(error) => warn!(%error, "cannot write {}", path.display()),
+        }
     }
 
     fn write_transaction(&self, records: &[StoreRecord]) -> Result<(), redb::Error> {
@@ -244,7 +305,7 @@ impl EmbeddedStore {
     /// The store in this database, unless another version wrote it. A new one has no schema yet,
     /// and no table either; every write creates both.
     fn check_schema(database: Database) -> Result<Self, StoreError> {
-        let store = Self { database };
+        let store = Self { database, mark: None };
         let found = match store.read_fact(SCHEMA)? {
             Some(found) => found,
             // Version 1 wrote facts without a schema.

@@ -50,6 +50,8 @@ pub(super) struct StateArchive {
     retry_at: Option<Instant>,
     /// Whether the fabric is learned by discovery, so that it must be stored.
     learns_fabric: bool,
+    /// What the store had lost when it was opened.
+    lost_progress: Option<String>,
 }
 
 impl StateArchive {
@@ -62,9 +64,10 @@ impl StateArchive {
         let store = EmbeddedStore::open(path)?;
         // Both are on the disk before the first session starts: a run that crashes must not leave
         // its term or its generations to the next.
+        let lost_progress = store.lost_progress()?;
         let mut stored = store.read_state()?;
         let used_generation = stored.generation;
-        stored.term = config.term.max(stored.term + 1);
+        stored.term = config.term.max(store.highest_term()? + 1);
         stored.generation += GENERATION_BLOCK;
         let term = StoreRecord::Term(stored.term);
         store.write_records(&[term, StoreRecord::Generation(stored.generation)])?;
@@ -75,6 +78,7 @@ impl StateArchive {
             used_generation,
             retry_at: None,
             learns_fabric,
+            lost_progress,
         })
     }
 
@@ -107,6 +111,16 @@ impl StateArchive {
     /// The first term to bid in: that of the store, at least the configured `first`.
     pub(super) fn first_term(&self, first: u64) -> u64 {
         self.stored.term.max(first)
+    }
+
+    /// The finding that the store is older than it once was, if so.
+    pub(super) fn loss_finding(&self) -> Option<Finding> {
+        let lost = self.lost_progress.as_ref()?;
+        let text = format!(
+            "the store was damaged or is a backup, and has {lost}; check the policy in force \
+             (crux policy show, crux policy history)"
+        );
+        Some(Finding::error("store", text))
     }
 
     /// The last generation of earlier runs; new ones follow it.
@@ -146,7 +160,9 @@ impl StateArchive {
                 Some(StateEvent::RevisionStored(stored)) => {
                     let latest = stored.number;
                     let earlier = self.revisions.iter().filter(|one| one.number < latest);
-                    start.history = PolicyHistory::new(stored.effective_at(now), earlier.cloned());
+                    let effective = stored.effective_at(now);
+                    findings.extend(expiry_finding(latest, &effective));
+                    start.history = PolicyHistory::new(effective, earlier.cloned());
                 }
                 Some(StateEvent::JobsChanged(stored)) => start.jobs = stored,
                 Some(StateEvent::JobsReported(stored)) => start.reported_jobs = stored,
@@ -253,6 +269,15 @@ impl StateArchive {
         }
         self.store_or_report(StoreRecord::Generation(spent + GENERATION_BLOCK)).await
     }
+}
+
+/// The finding that the stored revision ended with the run that stored it, if so.
+fn expiry_finding(stored: u64, effective: &PolicyRevision) -> Option<Finding> {
+    let text = format!(
+        "revision {stored} is replaced by revision {}: {}",
+        effective.number, effective.metadata.reason
+    );
+    (effective.number != stored).then(|| Finding::warning("policy", text))
 }
 
 /// The event that applies a stored document on `fabric`.

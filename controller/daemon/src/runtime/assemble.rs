@@ -82,6 +82,7 @@ impl Controller {
         let (learner, digests) = FlowLearner::new(&config.learning, &config.southbound);
         let stop = CancellationToken::new();
         let findings = StandingFindings::default();
+        report_loss(&archive, &findings);
         let supervisor = TaskSupervisor::new(findings.clone(), stop.clone());
         let cluster = Cluster::join(&network, &config, &supervisor);
         let config = Arc::new(config);
@@ -174,6 +175,14 @@ fn session_context<N: SwitchNetwork>(
         config: Arc::clone(config),
     };
     (desired, context)
+}
+
+/// Reports that the store has lost something, in the log and until the next start.
+fn report_loss(archive: &StateArchive, findings: &StandingFindings) {
+    if let Some(finding) = archive.loss_finding() {
+        log_finding(&finding);
+        findings.report_finding("store", finding);
+    }
 }
 
 fn initial_state(config: &Config, archive: &StateArchive) -> State {

@@ -244,3 +244,28 @@ fn old_revisions_leave_the_store() {
         store.policy_revisions().unwrap().iter().map(|revision| revision.number).collect();
     assert!((15..=16).contains(&kept.len()) && kept.last() == Some(&40), "{kept:?}");
 }
+
+/// Finding M9: a damaged store started with an older policy and said nothing.
+#[test]
+fn a_store_behind_its_mark_says_what_it_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, backup] = ["store", "backup"].map(|name| folder.path().join(name));
+    let revision = |number| {
+        StoreRecord::Policy(Box::new(PolicyRevision { number, ..PolicyRevision::default() }))
+    };
+    let store = EmbeddedStore::open(&path).unwrap();
+    store.write_records(&[StoreRecord::Term(3), revision(7)]).unwrap();
+    drop(store);
+    std::fs::copy(&path, &backup).unwrap();
+    let store = EmbeddedStore::open(&path).unwrap();
+    assert_eq!(store.lost_progress().unwrap(), None);
+    store.write_records(&[StoreRecord::Term(4), revision(9)]).unwrap();
+    drop(store);
+    std::fs::copy(&backup, &path).unwrap();
+    let store = EmbeddedStore::open(&path).unwrap();
+    let lost = store.lost_progress().unwrap();
+    assert_eq!(lost.as_deref(), Some("term 3 instead of 4 and policy revision 7 instead of 9"));
+    assert_eq!(store.highest_term().unwrap(), 4, "switches have seen it");
+    store.write_records(&[StoreRecord::Term(5), revision(10)]).unwrap();
+    assert_eq!(store.lost_progress().unwrap(), None);
+}
