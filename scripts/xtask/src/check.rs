@@ -5,6 +5,7 @@ mod cycles;
 mod dependencies;
 mod floors;
 mod layout;
+mod supply_chain;
 mod words;
 
 use std::path::Path;
@@ -18,13 +19,14 @@ pub(crate) type RuleViolations = Vec<String>;
 type RuleCheck = fn(&Path) -> Result<RuleViolations, String>;
 
 /// The rules that read the tree, by the name they are reported under.
-const RULES: [(&str, RuleCheck); 7] = [
+const RULES: [(&str, RuleCheck); 8] = [
     ("layout", layout::check_layout),
     ("floors", floors::check_floors),
     ("cycles", cycles::check_cycles),
     ("words", words::check_words),
     ("budgets", budgets::check_budgets),
     ("dependencies", dependencies::check_dependencies),
+    ("supply chain", supply_chain::check_supply_chain),
     ("generated files", generate::check_generated),
 ];
 

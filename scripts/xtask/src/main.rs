@@ -4,9 +4,11 @@
 //! rewrites the files that are generated from the code. Each rule is a function from the tree to
 //! its violations and is also a test, so `cargo test --workspace` holds the same rules.
 
+mod bill_of_materials;
 mod check;
 mod configuration_page;
 mod generate;
+mod libraries;
 mod source;
 mod tree;
 
@@ -18,6 +20,7 @@ usage: cargo xtask COMMAND
   check      formatting, lints, floors, budgets, documentation and generated files
   generate   write the generated files again: docs/schemas, docs/man,
              docs/openapi.json, docs/configuration.md
+  sbom       print the bill of materials (CycloneDX, JSON)
 ";
 
 fn main() -> ExitCode {
@@ -26,6 +29,7 @@ fn main() -> ExitCode {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["check"] => check::run_checks(&root),
         ["generate"] => generate::write_generated(&root),
+        ["sbom"] => bill_of_materials::print_bill(&root),
         ["--help" | "-h" | "help"] => {
             print!("{USAGE}");
             ExitCode::SUCCESS
