@@ -27,7 +27,10 @@ mod profile;
 #[cfg(test)]
 mod proptests;
 mod replication;
+mod request_budget;
 mod requests;
+mod role_rules;
+mod service_options;
 mod sessions;
 mod stream;
 
@@ -46,15 +49,18 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, RwLock, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
+use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::device::handle::{DeviceHandle, OwnerStopped};
-use crate::p4runtime::election::{ArbitrationDialect, ElectionSettings};
+use crate::p4runtime::election::ElectionSettings;
 use crate::p4runtime::p4info::PipelineSchema;
-use crate::testing::faults::{FaultInjector, FaultScript};
+use crate::testing::faults::FaultInjector;
 use background_task::spawn_restarting;
 use pipeline::DevicePipelines;
+use request_budget::BudgetedService;
+pub use role_rules::{AllowedRole, RoleRules};
+pub use service_options::{ServiceOptions, ServiceTls};
 use sessions::SessionRegistry;
 
 /// The version of the protocol, as `Capabilities` reports it.
@@ -71,58 +77,6 @@ const ACCEPT_BACKOFF: [Duration; 2] = [Duration::from_millis(10), Duration::from
 const MAX_HEADER_LIST_BYTES: u32 = 4 << 20;
 /// How long open calls may take to end when the switch stops serving.
 const GRACE_PERIOD: Duration = Duration::from_secs(2);
-
-/// Behaviour of the server.
-#[derive(Clone, Debug)]
-pub struct ServiceOptions {
-    /// What happens when a primary leaves.
-    pub dialect: ArbitrationDialect,
-    /// Streams open at once.
-    pub max_sessions: usize,
-    /// How long a stream may be open without an arbitration request.
-    pub arbitration_deadline: Duration,
-    /// What goes wrong on purpose.
-    pub faults: FaultScript,
-    /// How connections are protected; none means in the clear.
-    pub tls: Option<ServiceTls>,
-}
-
-/// The switch's identity, and whose it trusts; everything is PEM.
-#[derive(Clone, Debug)]
-pub struct ServiceTls {
-    /// The switch's certificate, with those up to its root if there are any.
-    pub certificate: Vec<u8>,
-    /// Its private key.
-    pub key: Vec<u8>,
-    /// The roots of the certificates that controllers must show; without it controllers need no
-    /// certificate.
-    pub client_roots: Option<Vec<u8>>,
-}
-
-impl ServiceTls {
-    fn server_config(self) -> ServerTlsConfig {
-        let identity = Identity::from_pem(self.certificate, self.key);
-        let config = ServerTlsConfig::new().identity(identity);
-        match self.client_roots {
-            Some(roots) => config.client_ca_root(Certificate::from_pem(roots)),
-            None => config,
-        }
-    }
-}
-
-impl Default for ServiceOptions {
-    /// As the specification says, 16 streams as BMv2 has, 10 s for arbitration, no faults, in the
-    /// clear.
-    fn default() -> Self {
-        Self {
-            dialect: ArbitrationDialect::default(),
-            max_sessions: 16,
-            arbitration_deadline: Duration::from_secs(10),
-            faults: FaultScript::default(),
-            tls: None,
-        }
-    }
-}
 
 /// Why a switch cannot be served.
 #[derive(Debug, Error)]
@@ -194,6 +148,7 @@ pub async fn serve(
             max_sessions: options.max_sessions,
         },
         arbitration_deadline: options.arbitration_deadline,
+        roles: options.roles,
         faults: Arc::new(Mutex::new(FaultInjector::new(options.faults))),
         counts: Arc::clone(&counts),
         commands: received,
@@ -226,6 +181,12 @@ impl ServerHandle {
         serving.await.map_err(|_| ServeError::Ended)
     }
 
+    /// Waits until the server has ended by itself, which it does only where something is wrong.
+    pub async fn wait_for_end(&mut self) {
+        // A task that panicked has ended, too.
+        let _ = (&mut self.task).await;
+    }
+
     /// Ends every stream, lets open calls finish and stops listening. The device keeps what it has.
     pub async fn shutdown(self) {
         // Both fail only if the server has ended by itself, which is what is wanted.
@@ -242,6 +203,7 @@ struct ServerSupervisor {
     device: DeviceHandle,
     rules: ElectionSettings,
     arbitration_deadline: Duration,
+    roles: RoleRules,
     faults: Arc<Mutex<FaultInjector>>,
     counts: Arc<PacketInCounts>,
     commands: mpsc::Receiver<ServerCommand>,
@@ -304,6 +266,7 @@ impl ServerSupervisor {
             schema: watch::Sender::new(None),
             sessions: RwLock::new(SessionRegistry::new(self.rules, Arc::clone(&self.faults))),
             arbitration_deadline: self.arbitration_deadline,
+            roles: self.roles.clone(),
             faults: Arc::clone(&self.faults),
             restart: Notify::new(),
             counts: Arc::clone(&self.counts),
@@ -357,6 +320,7 @@ async fn run_server(
         .max_decoding_message_size(MAX_REQUEST_BYTES)
         .max_encoding_message_size(usize::MAX);
     let incoming = accept_connections(listener);
+    let service = BudgetedService::new(service);
     let served = builder.add_service(service).serve_with_incoming_shutdown(incoming, async {
         // A dropped sender means the same as a message.
         let _ = stopped.await;
@@ -377,6 +341,7 @@ struct SwitchInstance {
     schema: watch::Sender<Option<Arc<PipelineSchema>>>,
     sessions: RwLock<SessionRegistry>,
     arbitration_deadline: Duration,
+    roles: RoleRules,
     faults: Arc<Mutex<FaultInjector>>,
     restart: Notify,
     counts: Arc<PacketInCounts>,
@@ -436,6 +401,7 @@ impl P4Runtime for P4RuntimeService {
         &self,
         request: Request<p4rt::WriteRequest>,
     ) -> Result<Response<p4rt::WriteResponse>, Status> {
+        self.0.roles.check_role(&request.get_ref().role, &request.peer_certs())?;
         self.0.handle_write(request.into_inner()).await?;
         Ok(Response::new(p4rt::WriteResponse {}))
     }
@@ -452,6 +418,7 @@ impl P4Runtime for P4RuntimeService {
         &self,
         request: Request<p4rt::SetForwardingPipelineConfigRequest>,
     ) -> Result<Response<p4rt::SetForwardingPipelineConfigResponse>, Status> {
+        self.0.roles.check_role(&request.get_ref().role, &request.peer_certs())?;
         self.0.set_pipeline(request.into_inner()).await?;
         Ok(Response::new(p4rt::SetForwardingPipelineConfigResponse {}))
     }
@@ -470,7 +437,9 @@ impl P4Runtime for P4RuntimeService {
     ) -> Result<Response<Self::StreamChannelStream>, Status> {
         let opened = self.0.sessions.write().await.open_session()?;
         let switch = Arc::clone(&self.0);
-        tokio::spawn(switch.serve_stream(opened.session, request.into_inner(), opened.ended));
+        let peer = request.peer_certs();
+        let requests = request.into_inner();
+        tokio::spawn(switch.serve_stream(opened.session, requests, peer, opened.ended));
         Ok(Response::new(Box::pin(ReceiverStream::new(opened.messages))))
     }
 

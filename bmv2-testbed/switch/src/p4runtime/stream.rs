@@ -14,6 +14,7 @@ use super::SwitchInstance;
 use super::error::RequestFailure;
 use super::packet;
 use super::pipeline::no_pipeline_failure;
+use super::role_rules::PeerCertificates;
 use super::sessions::{DeliveryStatus, fault_status, from_uint128};
 use crate::p4runtime::election::{ArbitrationRequest, SessionId};
 
@@ -23,6 +24,7 @@ impl SwitchInstance {
         self: Arc<Self>,
         session: SessionId,
         mut requests: Streaming<p4rt::StreamMessageRequest>,
+        peer: PeerCertificates,
         mut ended: oneshot::Receiver<()>,
     ) {
         let deadline = sleep(self.arbitration_deadline);
@@ -41,7 +43,10 @@ impl SwitchInstance {
             // Whatever comes first must be one, or the stream ends.
             has_claimed = true;
             let handled = match request {
-                Ok(Some(request)) => self.handle_request(session, request).await,
+                Ok(Some(request)) => match self.check_bid(&request, &peer) {
+                    Ok(()) => self.handle_request(session, request).await,
+                    Err(refused) => return self.end_session(session, Some(refused)).await,
+                },
                 Ok(None) | Err(_) => break,
             };
             if let Err(failure) = handled {
@@ -49,6 +54,19 @@ impl SwitchInstance {
             }
         }
         self.end_session(session, None).await;
+    }
+
+    /// Whether the client may bid in the role that it names, if it bids.
+    fn check_bid(
+        &self,
+        request: &p4rt::StreamMessageRequest,
+        peer: &PeerCertificates,
+    ) -> Result<(), Status> {
+        let Some(Request::Arbitration(update)) = &request.update else {
+            return Ok(());
+        };
+        let role = update.role.as_ref().map_or("", |role| &role.name);
+        self.roles.check_role(role, peer)
     }
 
     async fn end_session(&self, session: SessionId, error: Option<Status>) {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use switch::p4runtime::election::ArbitrationDialect;
-use switch::p4runtime::{self, ServiceOptions};
+use switch::p4runtime::{self, AllowedRole, RoleRules, ServiceOptions};
 use switch::ports::{self, PortState, PortsHandle, PortsOptions};
 use switch::{Device, DeviceConfig, Program, QueueLimits};
 use tokio::net::TcpListener;
@@ -35,7 +35,8 @@ use command_io::{files, output};
 Examples:
   crux switch --no-p4 --device-id 1 -i 1@veth1 -i 2@veth2 -- --grpc-server-addr 127.0.0.1:50001
   crux switch fabric.json -i 1@veth1 -i 2@veth2 --priority-queues 8 --port-rate 2=100M
-  crux switch fabric.json -i 1@a -i 2@b --use-files 0     # a_in.pcap, b_in.pcap -> *_out.pcap")]
+  crux switch fabric.json -i 1@a -i 2@b --use-files 0     # a_in.pcap, b_in.pcap -> *_out.pcap
+  crux switch fabric.json -i 1@a --allow-role =controller.crux --allow-role tests")]
 pub(crate) struct SwitchArgs {
     /// Program to run from the start, as compiled by p4c (BMv2 JSON)
     #[arg(required_unless_present = "no_p4", conflicts_with = "no_p4")]
@@ -72,6 +73,11 @@ pub(crate) struct SwitchArgs {
     /// experienced", if their sender takes part; without it nothing is marked
     #[arg(long, value_name = "BYTES")]
     ecn_threshold: Option<NonZeroU64>,
+    /// A role that may use this switch, and the DNS name that its client's certificate must be for;
+    /// may be given many times. The role without a name is that of full access. Without this, every
+    /// role may
+    #[arg(long = "allow-role", value_name = "ROLE[=CLIENT]", value_parser = parse_role)]
+    allowed_roles: Vec<AllowedRole>,
     /// When the primary leaves, promote the best backup as bmv2 does; the specification promotes
     /// nobody
     #[arg(long)]
@@ -176,6 +182,16 @@ impl SwitchArgs {
         })
     }
 
+    /// The roles that may use the switch. Names of clients are in certificates, so they need TLS.
+    fn role_rules(&self, target: &TargetFlags) -> Result<RoleRules, CommandError> {
+        let needs_names = self.allowed_roles.iter().any(|rule| rule.client.is_some());
+        if needs_names && !target.tls.requires_certificates() {
+            let what = "names of clients need --grpc-server-with-client-auth";
+            return Err(CommandError::input("--allow-role", what));
+        }
+        Ok(RoleRules(self.allowed_roles.clone()))
+    }
+
     fn arbitration_dialect(&self) -> ArbitrationDialect {
         if self.bmv2_arbitration {
             ArbitrationDialect::Bmv2
@@ -183,6 +199,15 @@ impl SwitchArgs {
             ArbitrationDialect::Specification
         }
     }
+}
+
+fn parse_role(text: &str) -> Result<AllowedRole, String> {
+    let (role, client) = match text.split_once('=') {
+        Some((_, "")) => return Err("a name is missing after `=`".to_owned()),
+        Some((role, client)) => (role, Some(client.to_owned())),
+        None => (text, None),
+    };
+    Ok(AllowedRole { role: role.to_owned(), client })
 }
 
 pub(crate) fn run_switch(args: &SwitchArgs) -> Result<(), CommandError> {
@@ -218,6 +243,7 @@ async fn serve_switch(
     }
     let options = ServiceOptions {
         dialect: args.arbitration_dialect(),
+        roles: args.role_rules(target)?,
         tls: target.tls.load_tls()?,
         ..ServiceOptions::default()
     };
@@ -235,14 +261,20 @@ async fn serve_until_stopped(
     options: ServiceOptions,
     signals: StopSignals,
 ) -> Result<(), CommandError> {
-    let server =
+    let mut server =
         p4runtime::serve(listener, ports.device(), options).await.map_err(CommandError::failed)?;
     output::print_line(format_args!(
         "device {} serves P4Runtime on {}",
         args.device_id,
         server.local_addr()
     ))?;
-    signals.wait().await;
+    let ended_by_itself = tokio::select! {
+        () = signals.wait() => false,
+        () = server.wait_for_end() => true,
+    };
+    if ended_by_itself {
+        return Err(CommandError::Failed("the P4Runtime server ended by itself".to_owned()));
+    }
     server.shutdown().await;
     log_port_counts(ports).await;
     Ok(())

@@ -27,6 +27,11 @@ pub(super) struct TlsFlags {
 }
 
 impl TlsFlags {
+    /// Whether controllers must show a certificate.
+    pub(super) fn requires_certificates(&self) -> bool {
+        self.grpc_server_with_client_auth
+    }
+
     /// The files read; none without `--grpc-server-ssl`.
     ///
     /// # Errors

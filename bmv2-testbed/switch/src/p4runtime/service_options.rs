@@ -1,0 +1,64 @@
+//! How a switch is served: protection, bounds, and what goes wrong on purpose.
+
+use std::time::Duration;
+
+use tonic::transport::{Certificate, Identity, ServerTlsConfig};
+
+use super::election::ArbitrationDialect;
+use super::role_rules::RoleRules;
+use crate::testing::faults::FaultScript;
+
+/// Behaviour of the server.
+#[derive(Clone, Debug)]
+pub struct ServiceOptions {
+    /// What happens when a primary leaves.
+    pub dialect: ArbitrationDialect,
+    /// Streams open at once.
+    pub max_sessions: usize,
+    /// How long a stream may be open without an arbitration request.
+    pub arbitration_deadline: Duration,
+    /// Which roles may use the switch.
+    pub roles: RoleRules,
+    /// What goes wrong on purpose.
+    pub faults: FaultScript,
+    /// How connections are protected; none means in the clear.
+    pub tls: Option<ServiceTls>,
+}
+
+/// The switch's identity, and whose it trusts; everything is PEM.
+#[derive(Clone, Debug)]
+pub struct ServiceTls {
+    /// The switch's certificate, with those up to its root if there are any.
+    pub certificate: Vec<u8>,
+    /// Its private key.
+    pub key: Vec<u8>,
+    /// The roots of the certificates that controllers must show; without it controllers need no
+    /// certificate.
+    pub client_roots: Option<Vec<u8>>,
+}
+
+impl ServiceTls {
+    pub(super) fn server_config(self) -> ServerTlsConfig {
+        let identity = Identity::from_pem(self.certificate, self.key);
+        let config = ServerTlsConfig::new().identity(identity);
+        match self.client_roots {
+            Some(roots) => config.client_ca_root(Certificate::from_pem(roots)),
+            None => config,
+        }
+    }
+}
+
+impl Default for ServiceOptions {
+    /// As the specification says, 16 streams as BMv2 has, 10 s for arbitration, every role,
+    /// no faults, in the clear.
+    fn default() -> Self {
+        Self {
+            dialect: ArbitrationDialect::default(),
+            max_sessions: 16,
+            arbitration_deadline: Duration::from_secs(10),
+            roles: RoleRules::default(),
+            faults: FaultScript::default(),
+            tls: None,
+        }
+    }
+}
