@@ -13,6 +13,8 @@ mod decisions;
 mod emulated_run;
 #[path = "cli/examples.rs"]
 mod examples;
+#[path = "cli/identity.rs"]
+mod identity;
 #[path = "cli/operations.rs"]
 mod operations;
 #[path = "cli/replay.rs"]

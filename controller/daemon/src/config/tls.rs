@@ -15,7 +15,7 @@ use super::ConfigError;
 use crate::private_file::read_private;
 
 /// TLS of a client. Without `ca`, connections are not secured.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawTls {
     /// Roots of the servers' certificates, in PEM.
@@ -41,6 +41,8 @@ pub struct TlsConfig {
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
     /// The name in the servers' certificates.
     pub domain: Option<String>,
+    /// Where they were read from.
+    files: RawTls,
 }
 
 impl fmt::Debug for TlsConfig {
@@ -51,6 +53,12 @@ impl fmt::Debug for TlsConfig {
 }
 
 impl TlsConfig {
+    /// Reads the files again; where they cannot be used, what was read before stays.
+    pub(crate) fn reload_files(&self) -> Self {
+        let read = self.files.load_files(&SWITCHES);
+        read.ok().flatten().unwrap_or_else(|| self.clone())
+    }
+
     /// The URI of a server, `host:port`: `https` with TLS, else `http`.
     pub(crate) fn server_uri(tls: Option<&Self>, server: &str) -> String {
         let scheme = tls.map_or("http", |_| "https");
@@ -111,6 +119,7 @@ impl RawTls {
                 roots: read_file(fields.ca, ca)?,
                 identity,
                 domain: self.domain.clone(),
+                files: self.clone(),
             })),
             (None, Some(_)) => Err(missing_partner(fields.cert, fields.ca)),
             (None, None) => Ok(None),

@@ -1,0 +1,208 @@
+//! The folder with the identities of a fabric: an authority of its own, and the certificates that
+//! it has issued.
+//!
+//! `crux init` creates it and `crux cert renew` issues the certificates anew. The decision: which
+//! certificates there are, and for which names, stands in a document of the folder, so that nothing
+//! has to be read out of certificates.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ::controller::private_file::{read_private, write_private_once};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
+};
+use serde::{Deserialize, Serialize};
+
+use super::utc_date::civil_date;
+
+/// The certificate of the authority.
+pub(super) const AUTHORITY: &str = "ca.pem";
+/// Its private key.
+const AUTHORITY_KEY: &str = "ca.key.pem";
+/// The document that lists the certificates.
+const INVENTORY: &str = "certificates.json";
+/// Days that the authority is valid.
+const AUTHORITY_DAYS: u64 = 3_650;
+
+/// A certificate that the authority issues.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct IssuedCertificate {
+    /// The files are `FILE.pem` and `FILE.key.pem`.
+    pub(super) file: String,
+    /// DNS names and IP addresses that it is for; the first is also its common name.
+    pub(super) names: Vec<String>,
+}
+
+/// What can go wrong with the folder.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum IdentityError {
+    /// A file cannot be read or written.
+    #[error("{}: {source}", file.display())]
+    File {
+        /// Which.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A certificate cannot be made.
+    #[error("cannot issue a certificate for {names}: {source}")]
+    Certificate {
+        /// The names that it is for.
+        names: String,
+        /// Why.
+        source: rcgen::Error,
+    },
+    /// The list of certificates is broken.
+    #[error("{INVENTORY}: {0}")]
+    Inventory(#[from] serde_json::Error),
+}
+
+/// The folder.
+#[derive(Debug)]
+pub(super) struct IdentityFolder {
+    path: PathBuf,
+}
+
+impl IdentityFolder {
+    pub(super) fn new(path: &Path) -> Self {
+        Self { path: path.to_owned() }
+    }
+
+    /// Whether there is an authority already, whose certificates somebody may trust.
+    pub(super) fn has_authority(&self) -> bool {
+        self.path.join(AUTHORITY_KEY).exists()
+    }
+
+    /// The path of a file of the folder.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Creates the authority, and the list of what it issues.
+    pub(super) fn create_authority(
+        &self,
+        certificates: &[IssuedCertificate],
+    ) -> Result<(), IdentityError> {
+        let key = KeyPair::generate().map_err(|source| issue_error("the authority", source))?;
+        let certificate = authority_params(days_now())
+            .and_then(|params| params.self_signed(&key))
+            .map_err(|source| issue_error("the authority", source))?;
+        self.write_secret(AUTHORITY_KEY, key.serialize_pem().as_bytes())?;
+        self.write_file(AUTHORITY, certificate.pem().as_bytes())?;
+        self.write_file(INVENTORY, &serde_json::to_vec_pretty(certificates)?)
+    }
+
+    /// The certificates that the authority issues.
+    pub(super) fn read_inventory(&self) -> Result<Vec<IssuedCertificate>, IdentityError> {
+        let path = self.path.join(INVENTORY);
+        let text = fs::read(&path).map_err(|source| file_error(&path, source))?;
+        Ok(serde_json::from_slice(&text)?)
+    }
+
+    /// Issues a certificate with a new key, in place of an earlier one. The key is replaced first:
+    /// who reads both in between finds that they do not match, and keeps what it has.
+    pub(super) fn issue_certificate(
+        &self,
+        certificate: &IssuedCertificate,
+        days: u64,
+    ) -> Result<(), IdentityError> {
+        let names = certificate.names.join(", ");
+        let authority = self.load_authority()?;
+        let key = KeyPair::generate().map_err(|source| issue_error(&names, source))?;
+        let signed = leaf_params(&certificate.names, days_now(), days)
+            .and_then(|params| params.signed_by(&key, &authority))
+            .map_err(|source| issue_error(&names, source))?;
+        let key_file = format!("{}.key.pem", certificate.file);
+        self.replace_secret(&key_file, key.serialize_pem().as_bytes())?;
+        self.write_file(&format!("{}.pem", certificate.file), signed.pem().as_bytes())
+    }
+
+    fn load_authority(&self) -> Result<Issuer<'static, KeyPair>, IdentityError> {
+        let path = self.path.join(AUTHORITY_KEY);
+        let text = read_private(&path).map_err(|source| file_error(&path, source))?;
+        let key = KeyPair::from_pem(&String::from_utf8_lossy(&text))
+            .map_err(|source| issue_error("the authority", source))?;
+        // The name and the key decide what is signed; the dates of the authority do not.
+        let params = authority_params(days_now());
+        let params = params.map_err(|source| issue_error("the authority", source))?;
+        Ok(Issuer::new(params, key))
+    }
+
+    /// Writes a file that only its owner can read; it must not exist.
+    pub(super) fn write_secret(&self, name: &str, content: &[u8]) -> Result<(), IdentityError> {
+        let path = self.path.join(name);
+        write_private_once(&path, content).map(drop).map_err(|source| file_error(&path, source))
+    }
+
+    fn replace_secret(&self, name: &str, content: &[u8]) -> Result<(), IdentityError> {
+        let draft = format!("{name}.new");
+        drop(fs::remove_file(self.path.join(&draft)));
+        self.write_secret(&draft, content)?;
+        let path = self.path.join(name);
+        fs::rename(self.path.join(&draft), &path).map_err(|source| file_error(&path, source))
+    }
+
+    /// Writes a file as a whole.
+    pub(super) fn write_file(&self, name: &str, content: &[u8]) -> Result<(), IdentityError> {
+        let path = self.path.join(name);
+        let draft = self.path.join(format!("{name}.new"));
+        let written = fs::write(&draft, content).and_then(|()| fs::rename(&draft, &path));
+        written.map_err(|source| file_error(&path, source))
+    }
+}
+
+/// What the authority is; the same whenever it is built.
+fn authority_params(today: u64) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(Vec::new())?;
+    params.distinguished_name = common_name("Crux authority of a fabric");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    set_validity(&mut params, today, AUTHORITY_DAYS);
+    Ok(params)
+}
+
+/// A certificate for these names, as a server and as a client.
+fn leaf_params(names: &[String], today: u64, days: u64) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(names.to_vec())?;
+    params.distinguished_name = common_name(names.first().map_or("", String::as_str));
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages =
+        vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    params.use_authority_key_identifier_extension = true;
+    set_validity(&mut params, today, days);
+    Ok(params)
+}
+
+fn common_name(name: &str) -> DistinguishedName {
+    let mut distinguished = DistinguishedName::new();
+    distinguished.push(DnType::CommonName, name);
+    distinguished
+}
+
+/// Valid from yesterday, since clocks differ.
+fn set_validity(params: &mut CertificateParams, today: u64, days: u64) {
+    let date = |day| {
+        let (year, month, day) = civil_date(day);
+        date_time_ymd(year as i32, month as u8, day as u8)
+    };
+    params.not_before = date(today.saturating_sub(1));
+    params.not_after = date(today + days);
+}
+
+/// Days since 1970-01-01.
+fn days_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() / 86_400
+}
+
+fn file_error(file: &Path, source: io::Error) -> IdentityError {
+    IdentityError::File { file: file.to_owned(), source }
+}
+
+fn issue_error(names: &str, source: rcgen::Error) -> IdentityError {
+    IdentityError::Certificate { names: names.to_owned(), source }
+}

@@ -1,0 +1,93 @@
+//! `crux init` and `crux cert`: a fabric that is closed to others, and whose parts trust each
+//! other.
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use controller::{Config, Controller, northbound};
+use planner::Policy;
+use switch::p4runtime::{AllowedRole, RoleRules, ServiceOptions, ServiceTls, serve};
+use switch::{DeviceConfig, EmulatedNetworkBuilder};
+use tokio::net::TcpListener;
+use topology::document::{self, DocumentFormat};
+use topology::spec;
+
+use super::support::{Files, json, lab, printed, refused};
+
+const INIT: [&str; 7] = ["init", "--folder", "id", "--fabric", "fabric.json", "--format", "json"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_fabric_is_closed_and_its_parts_trust_each_other() {
+    let text = lab(1, 200.0, 400.0);
+    let fabric = spec::parse_fabric(&text, DocumentFormat::Toml, "lab.toml").unwrap();
+    let mut explicit = spec::explicit_document(&fabric);
+    let mut listeners = Vec::new();
+    for switch in &mut explicit.switches {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        switch.p4runtime = Some(listener.local_addr().unwrap().to_string());
+        listeners.push(listener);
+    }
+    let text = document::print_document(&explicit, DocumentFormat::Json).unwrap();
+    let fabric = spec::parse_fabric(&text, DocumentFormat::Json, "fabric.json").unwrap();
+    let files = Files::with(&[("fabric.json", text.as_bytes())]);
+    let made = json(&files.crux(&INIT));
+    assert_eq!(made["certificates"].as_array().unwrap().len(), 5, "{made}");
+    for secret in ["ca.key.pem", "controller.key.pem", "switch-leaf1.key.pem", "operator.token"] {
+        let mode = files.path("id").join(secret).metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{secret}");
+    }
+    refused(&files.crux(&INIT), &["there is an authority already"]);
+
+    let mut builder = EmulatedNetworkBuilder::new();
+    let device = |device_id| DeviceConfig { device_id, cpu_port: 255, levels: 8 };
+    let switches = fabric.switches().iter();
+    let devices: Vec<_> =
+        switches.map(|switch| builder.add_device(device(switch.device_id))).collect();
+    let handle = builder.spawn().unwrap();
+    let client = Some("controller.crux".to_owned());
+    let roles = RoleRules(vec![AllowedRole { role: String::new(), client }]);
+    let mut servers = Vec::new();
+    for ((switch, listener), device) in fabric.switches().iter().zip(listeners).zip(devices) {
+        let read = |name: &str| std::fs::read(files.path("id").join(name)).unwrap();
+        let tls = ServiceTls {
+            certificate: read(&format!("switch-{}.pem", switch.name)),
+            key: read(&format!("switch-{}.key.pem", switch.name)),
+            client_roots: Some(read("ca.pem")),
+        };
+        let options =
+            ServiceOptions { tls: Some(tls), roles: roles.clone(), ..ServiceOptions::default() };
+        servers.push(serve(listener, handle.device(device), options).await.unwrap());
+    }
+    let config = Config::load(&files.path("id/controller.toml")).unwrap();
+    let started = Controller::start(config.clone(), fabric, Policy::default());
+    let controller = started.await.unwrap();
+    let generation = controller.desired_tables().generation;
+    controller.await_verified(generation, Duration::from_secs(60)).await.unwrap();
+
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = northbound::start_server(listener, controller.access(), &config).unwrap();
+    let at = server.local_addr().to_string();
+    let jobs = ["jobs", "--controller", &at, "--ca", "id/ca.pem", "--token-file"];
+    printed(&files.crux(&[&jobs[..], &["id/operator.token"]].concat()));
+    let output = files.crux(&[&jobs[..], &["id/report.token"]].concat());
+    assert!(!output.status.success(), "reports only");
+    let audit = ["audit", "--verify", "--file", "id/store.audit"];
+    let audited = files.crux(&audit);
+    assert!(printed(&audited).contains("records verified"), "{audited:?}");
+    server.shutdown().await;
+    controller.shutdown().await;
+}
+
+#[test]
+fn certificates_are_renewed_by_the_same_authority() {
+    let mut explicit = lab(1, 200.0, 400.0);
+    explicit.push('\n');
+    let files = Files::with(&[("fabric.toml", explicit.as_bytes())]);
+    printed(&files.crux(&["init", "--folder", "id", "--fabric", "fabric.toml"]));
+    let [certificate, authority] = [files.text("id/controller.pem"), files.text("id/ca.pem")];
+    printed(&files.crux(&["cert", "renew", "--folder", "id", "controller"]));
+    assert_ne!(files.text("id/controller.pem"), certificate);
+    assert_eq!(files.text("id/ca.pem"), authority);
+    let unknown = files.crux(&["cert", "renew", "--folder", "id", "leaf9"]);
+    refused(&unknown, &["no such certificate"]);
+}
