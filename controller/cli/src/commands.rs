@@ -1,12 +1,16 @@
 //! The commands of an operator, one module each: arguments and a function that runs them.
 
 pub(crate) mod agent;
+pub(crate) mod audit;
+pub(crate) mod cert;
 mod comparison_table;
 pub(crate) mod completions;
 pub(crate) mod controller;
 pub(crate) mod events;
 pub(crate) mod fabric;
 pub(crate) mod flows;
+mod identity_folder;
+pub(crate) mod init;
 pub(crate) mod jobs;
 pub(crate) mod man;
 pub(crate) mod plan;
@@ -16,3 +20,4 @@ pub(crate) mod schema;
 pub(crate) mod status;
 pub(crate) mod switch;
 pub(crate) mod top;
+mod utc_date;

@@ -12,7 +12,8 @@ use clap::{Parser, Subcommand};
 
 use command_io::CommandError;
 use commands::{
-    agent, completions, controller, events, fabric, flows, jobs, man, plan, policy,
+    agent, audit, cert, completions, controller, events, fabric, flows, init, jobs, man, plan,
+    policy,
     replay_incident, schema, status, switch, top,
 };
 
@@ -45,6 +46,9 @@ enum CruxCommand {
     #[command(subcommand)]
     Fabric(fabric::FabricCommand),
     Controller(controller::ControllerArgs),
+    Init(init::InitArgs),
+    #[command(subcommand)]
+    Cert(cert::CertCommand),
     Agent(agent::AgentArgs),
     Jobs(jobs::JobsArgs),
     /// List the switches of a running controller, and what they hold
@@ -56,6 +60,7 @@ enum CruxCommand {
     Explain(status::ExplainArgs),
     /// Print the problems of a running controller
     Doctor(status::StatusArgs),
+    Audit(audit::AuditArgs),
     Events(events::EventsArgs),
     Top(top::TopArgs),
     #[command(subcommand)]
@@ -76,6 +81,8 @@ fn main() -> ExitCode {
         CruxCommand::Lab(command) => command.run(),
         CruxCommand::Fabric(command) => fabric::run_fabric(&command),
         CruxCommand::Controller(args) => controller::run_controller(&args),
+        CruxCommand::Init(args) => init::run_init(&args),
+        CruxCommand::Cert(command) => cert::run_cert(&command),
         CruxCommand::Agent(args) => agent::run_agent(&args),
         CruxCommand::Jobs(args) => jobs::run_jobs(&args),
         CruxCommand::Switches(args) => status::print_switches(&args),
@@ -83,6 +90,7 @@ fn main() -> ExitCode {
         CruxCommand::Flows(args) => flows::run_flows(&args),
         CruxCommand::Explain(args) => status::print_explanation(&args),
         CruxCommand::Doctor(args) => status::print_findings(&args),
+        CruxCommand::Audit(args) => audit::run_audit(&args),
         CruxCommand::Events(args) => events::run_events(&args),
         CruxCommand::Top(args) => top::run_top(&args),
         CruxCommand::Policy(command) => policy::run_policy(&command),

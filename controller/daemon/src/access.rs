@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout};
 use topology::{Finding, SwitchId, one_line};
 
 pub use self::stages::{LatencyHistogram, StageHistograms};
+use crate::audit::AuditTrail;
 use crate::clock::Clock;
 use crate::discovery::DiscoveryReport;
 use crate::event_log::EventRing;
@@ -39,6 +40,9 @@ pub enum ControllerError {
     /// The flight recorder cannot be opened.
     #[error("cannot open the flight recorder's folder")]
     Recorder(#[from] std::io::Error),
+    /// The audit trail cannot be opened.
+    #[error("cannot open the audit trail")]
+    Audit(#[source] std::io::Error),
     /// The trace exporter cannot be created.
     #[error("cannot send traces")]
     Traces(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -73,6 +77,7 @@ pub struct ControllerAccess {
     /// How long calls to a switch must fail before changes do not wait for it.
     pub(crate) quarantine_after: Duration,
     pub(crate) findings: StandingFindings,
+    pub(crate) audit: AuditTrail,
     pub(crate) supervisor: TaskSupervisor,
 }
 
@@ -175,6 +180,11 @@ impl ControllerAccess {
     /// What supervises the tasks of the controller.
     pub(crate) fn supervisor(&self) -> &TaskSupervisor {
         &self.supervisor
+    }
+
+    /// Who was let in, refused, and changed the policy.
+    pub fn audit_trail(&self) -> &AuditTrail {
+        &self.audit
     }
 
     /// Findings that stand until their cause is gone.

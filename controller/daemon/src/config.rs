@@ -9,6 +9,7 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+mod audit;
 mod counters;
 mod discovery;
 mod etcd;
@@ -21,6 +22,7 @@ mod telemetry;
 mod tls;
 mod traces;
 
+pub use audit::{AuditConfig, RawAudit};
 pub use counters::{CountersConfig, RawCounters};
 pub use etcd::{EtcdConfig, EtcdUser, RawEtcd};
 pub use northbound::{
@@ -93,6 +95,8 @@ pub struct Config {
     pub levels: u8,
     /// File of the embedded store; without one, nothing survives a restart.
     pub store: Option<PathBuf>,
+    /// The files of the audit trail, if it has any.
+    pub audit: Option<AuditConfig>,
     /// The flight recorder, if it is enabled.
     pub recording: Option<RecordingConfig>,
     /// etcd, if it elects the leader.
@@ -143,6 +147,10 @@ pub struct SouthboundConfig {
     pub keepalive: Duration,
     /// Time between two full reconciles of a switch that is as desired.
     pub reconcile_interval: Duration,
+    /// Time between two spot checks of such a switch.
+    pub check_interval: Duration,
+    /// Entries that a spot check reads at most.
+    pub check_entries: NonZeroUsize,
     /// Backoff before retries.
     pub backoff: RetryBackoff,
     /// Updates in one write.
@@ -221,6 +229,7 @@ impl TryFrom<RawConfig> for Config {
             primary_grace: positive_duration("election.grace_ms", raw.election.grace_ms)?,
             levels,
             store: raw.store.path.clone(),
+            audit: raw.audit.load_audit(raw.store.path.as_ref())?,
             recording: raw.recorder.load_recorder()?,
             etcd: raw.etcd.load_etcd(&raw)?,
             event_queue: positive_count("queues.events", raw.queues.events)?,
@@ -270,6 +279,11 @@ impl TryFrom<&RawConfig> for SouthboundConfig {
                 "reconcile.interval_ms",
                 raw.reconcile.interval_ms,
             )?,
+            check_interval: positive_duration(
+                "reconcile.check_interval_ms",
+                raw.reconcile.check_interval_ms,
+            )?,
+            check_entries: positive_count("reconcile.check_entries", raw.reconcile.check_entries)?,
             backoff: RetryBackoff::try_from(&raw.reconcile)?,
             batch: positive_count("reconcile.batch", raw.reconcile.batch)?,
             concurrent_writes: positive_count("reconcile.outstanding", raw.reconcile.outstanding)?,

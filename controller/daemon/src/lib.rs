@@ -13,6 +13,7 @@
 //! it is needed and never cached, so one mechanism repairs everything: the next reconcile.
 
 pub mod access;
+pub mod audit;
 pub mod clock;
 pub mod config;
 pub mod discovery;

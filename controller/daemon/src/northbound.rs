@@ -52,6 +52,7 @@ use self::listener::ConnectionListener;
 use self::report_ingest::ReportIngest;
 use self::service::NorthboundService;
 use crate::access::ControllerAccess;
+use crate::audit::AuditTrail;
 use crate::config::Config;
 use crate::telemetry::counter_reader::CounterReader;
 use crate::telemetry::task::{StreamEvent, TelemetryTask};
@@ -121,7 +122,7 @@ pub fn start_server(
     let service =
         NorthboundService::new(access.clone(), config).with_measurements(measured, disputes);
     let counters = service.limit_counters();
-    let router = build_router(service, events, config, address.port());
+    let router = build_router(service, events, config, address.port(), access.audit_trail());
     let runtime = serving_runtime()?;
     let threads = runtime.handle().clone();
     let serving = ServingRuntime(Some(runtime));
@@ -154,6 +155,7 @@ fn build_router(
     reports: mpsc::Sender<StreamEvent>,
     config: &Config,
     port: u16,
+    audit: &AuditTrail,
 ) -> Router {
     let body_max = config.northbound.body_max.get();
     let operators = NorthboundServer::new(service.clone()).max_decoding_message_size(body_max);
@@ -163,7 +165,7 @@ fn build_router(
     let grpc = Routes::new(reports).add_service(operators).add_service(grpc::reflection_service());
     let counters = service.limit_counters();
     let http = http::build_router(service).layer(DefaultBodyLimit::max(body_max));
-    let access_control = AccessControl::new(&config.northbound, port, counters);
+    let access_control = AccessControl::new(&config.northbound, port, counters, audit.clone());
     // The layer comes last, so it covers every route, those of gRPC included.
     http.merge(page::page_router())
         .merge(access_control.session_router())

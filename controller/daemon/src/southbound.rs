@@ -18,6 +18,7 @@ mod reconcile;
 mod reconcile_state;
 pub(crate) mod session;
 mod session_log;
+mod spot_check;
 mod status;
 mod timing;
 pub mod write_permit;

@@ -180,9 +180,10 @@ impl EmbeddedStore {
     /// # Errors
     /// The store cannot be read.
     pub fn highest_term(&self) -> Result<u64, StoreError> {
-        let marked = self.mark.as_ref().map_or(0, |(_, mark)| {
-            mark.lock().unwrap_or_else(PoisonError::into_inner).term
-        });
+        let marked = self
+            .mark
+            .as_ref()
+            .map_or(0, |(_, mark)| mark.lock().unwrap_or_else(PoisonError::into_inner).term);
         Ok(self.read_state()?.term.max(marked))
     }
 

@@ -16,12 +16,13 @@ use tokio_util::sync::CancellationToken;
 use topology::Finding;
 use tracing::error;
 
-use crate::config::RetryBackoff;
 use crate::standing_findings::StandingFindings;
 
-/// Waits before a task runs again.
-const RESTART: RetryBackoff =
-    RetryBackoff { first: Duration::from_millis(100), longest: Duration::from_secs(30) };
+/// The wait before a task runs again for the first time; it doubles with each panic.
+const FIRST_RESTART: Duration = Duration::from_millis(100);
+
+/// The longest wait. A task that ran for longer begins with the first one again.
+const LONGEST_RESTART: Duration = Duration::from_secs(30);
 
 /// Supervises the tasks of one controller.
 #[derive(Clone, Debug, Default)]
@@ -54,12 +55,12 @@ impl TaskSupervisor {
             if AssertUnwindSafe(work(state)).catch_unwind().await.is_ok() {
                 return;
             }
-            panics = match begun.elapsed() > RESTART.longest {
+            panics = match begun.elapsed() > LONGEST_RESTART {
                 true => 1,
                 false => panics + 1,
             };
             self.report_panic(name, "it was started again");
-            tokio::time::sleep(RESTART.wait_after(panics)).await;
+            tokio::time::sleep(restart_wait(panics)).await;
         }
     }
 
@@ -83,6 +84,11 @@ impl TaskSupervisor {
         let text = format!("the task `{name}` panicked; {consequence}; please report it");
         self.findings.report_finding(format!("task {name}"), Finding::error("controller", text));
     }
+}
+
+/// The wait after so many panics in a row, of which there is at least one.
+fn restart_wait(panics: u32) -> Duration {
+    FIRST_RESTART.saturating_mul(1 << (panics - 1).min(20)).min(LONGEST_RESTART)
 }
 
 #[cfg(test)]

@@ -80,7 +80,7 @@ pub(crate) fn print_switches(args: &StatusArgs) -> Result<(), CommandError> {
     let rows: Vec<SwitchRow> = args.client.get_json("/v1/switches")?;
     args.print_rows(&rows, || {
         let headings =
-            ["switch", "state", "mastership", "verified", "entries", "drifted", "problems"];
+            ["switch", "state", "mastership", "verified", "seen", "entries", "drifted", "problems"];
         let mut table = output::new_table(headings);
         for row in &rows {
             let [verified, entries] =
@@ -91,6 +91,7 @@ pub(crate) fn print_switches(args: &StatusArgs) -> Result<(), CommandError> {
                 row.state.clone(),
                 row.mastership.clone(),
                 verified,
+                row.verified_age_seconds.map_or("-".to_owned(), |age| format!("-{age:.1} s")),
                 entries,
                 row.entries_drifted.to_string(),
                 row.problems.join("\n"),

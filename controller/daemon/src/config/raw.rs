@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    MAX_LEVELS, RawCounters, RawDiscovery, RawEtcd, RawLearning, RawLiveness, RawNorthbound,
-    RawRecorder, RawTelemetry, RawTls, RawTraces,
+    MAX_LEVELS, RawAudit, RawCounters, RawDiscovery, RawEtcd, RawLearning, RawLiveness,
+    RawNorthbound, RawRecorder, RawTelemetry, RawTls, RawTraces,
 };
 
 /// A configuration as files spell it; every field may be left out. Printed, it is the effective
@@ -22,6 +22,8 @@ pub struct RawConfig {
     pub election: RawElection,
     /// The state that survives a restart.
     pub store: RawStore,
+    /// The audit trail.
+    pub audit: RawAudit,
     /// The flight recorder.
     pub recorder: RawRecorder,
     /// etcd, which elects the leader and holds what all controllers share.
@@ -138,6 +140,13 @@ pub struct RawReconcile {
     /// Time between two full reconciles of a switch that is as desired.
     #[schemars(range(min = 1))]
     pub interval_ms: u64,
+    /// Time between two spot checks of a switch that is as desired: its program and
+    /// tables in turn.
+    #[schemars(range(min = 1))]
+    pub check_interval_ms: u64,
+    /// Entries that a spot check reads at most. A switch with fewer is read whole in every check.
+    #[schemars(range(min = 1))]
+    pub check_entries: usize,
     /// Backoff before the first retry of a connection or of refused entries. It doubles up to
     /// `retry_longest_ms`.
     #[schemars(range(min = 1))]
@@ -228,6 +237,8 @@ impl Default for RawReconcile {
     fn default() -> Self {
         Self {
             interval_ms: 10_000,
+            check_interval_ms: 1_000,
+            check_entries: 500,
             retry_first_ms: 50,
             retry_longest_ms: 5_000,
             batch: 500,

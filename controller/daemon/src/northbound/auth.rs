@@ -33,6 +33,7 @@ use super::page;
 use super::rate_limiter::RateLimiter;
 use super::request_budget::{BudgetOwner, RequestBudget};
 use super::request_origin::RequestOrigin;
+use crate::audit::AuditTrail;
 use crate::config::{AccessRole, AccessToken, NorthboundConfig};
 use crate::telemetry::ReporterScope;
 
@@ -51,6 +52,9 @@ const CHANGES: [&str; 6] = [
 
 /// Queries that are sent as POST because they carry a document.
 const POSTED_QUERIES: [&str; 1] = ["/v1/policy/preview"];
+
+/// Queries about callers, which are for those who may do everything.
+const RESTRICTED_QUERIES: [&str; 2] = ["/v1/audit-records", "/ListAuditRecords"];
 
 /// gRPC services whose methods are queries unless they are among the changes; all use POST.
 const GRPC: [&str; 2] =
@@ -76,6 +80,7 @@ pub(super) struct AccessControl {
     sessions: LoginSessions,
     budget: RequestBudget,
     limited: LimitCounters,
+    audit: AuditTrail,
     /// The rates of callers. Behind a lock, because requests arrive on any task and are counted and
     /// checked in one step; it is held for that step only.
     rates: Arc<Mutex<BTreeMap<(CallerKind, IpAddr), RateLimiter>>>,
@@ -108,12 +113,18 @@ struct LoginRequest {
 
 impl AccessControl {
     /// The access to a controller that is served at `port`.
-    pub(super) fn new(rules: &NorthboundConfig, port: u16, limited: LimitCounters) -> Self {
+    pub(super) fn new(
+        rules: &NorthboundConfig,
+        port: u16,
+        limited: LimitCounters,
+        audit: AuditTrail,
+    ) -> Self {
         Self {
             rules: Arc::new(rules.clone()),
             sessions: LoginSessions::new(port),
             budget: RequestBudget::new(rules.limits, rules.body_max.get()),
             limited,
+            audit,
             rates: Arc::default(),
         }
     }
@@ -132,8 +143,13 @@ impl AccessControl {
     ) -> Result<AdmittedRequest, AccessDenied> {
         let address = peer.map(|peer| peer.address.ip());
         let found = self.authorise_request(request, peer);
+        self.record_access(address, &found);
         let kind = match &found {
             Ok(Some((CallerIdentity(caller), _))) => CallerKind::Known(caller.clone()),
+            // Known all the same: guesses at the same address do not use up its rate.
+            Err(AccessDenied::InsufficientRole { name, .. }) => {
+                CallerKind::Known(Some(name.as_str().into()))
+            }
             Ok(None) | Err(_) => CallerKind::Unknown,
         };
         let path = request.uri().path();
@@ -148,6 +164,22 @@ impl AccessControl {
             (None, _) => Some(BudgetOwner::Address(address)),
         };
         Ok(AdmittedRequest { caller, scope, owner })
+    }
+
+    /// Records who was let in or refused.
+    fn record_access(
+        &self,
+        address: Option<IpAddr>,
+        found: &Result<Option<(CallerIdentity, ReporterScope)>, AccessDenied>,
+    ) {
+        let address = address.map(|address| address.to_string()).unwrap_or_default();
+        match found {
+            Ok(Some((CallerIdentity(Some(name)), _))) => {
+                self.audit.record_admission(name, &address);
+            }
+            Ok(_) => {}
+            Err(denied) => self.audit.record_denial(&address, &denied.to_string()),
+        }
     }
 
     /// Whose a request is, if it needs a role.
@@ -297,7 +329,10 @@ async fn log_in(
     };
     let token = match access.find_token(token.trim()) {
         Ok(token) => token,
-        Err(denied) => return denied.into_response(false),
+        Err(denied) => {
+            access.audit.record_denial(&peer.address.ip().to_string(), &denied.to_string());
+            return denied.into_response(false);
+        }
     };
     set_cookie(access.sessions.open_session(token, peer.is_secured))
 }
@@ -329,7 +364,8 @@ fn required_role(method: &Method, path: &str) -> AccessRole {
     if path.starts_with(REPORTS) {
         return AccessRole::Report;
     }
-    let changes = CHANGES.iter().any(|end| path.ends_with(end));
+    let mut restricted = CHANGES.iter().chain(&RESTRICTED_QUERIES);
+    let changes = restricted.any(|end| path.ends_with(end));
     let is_query = method == Method::GET
         || GRPC.iter().any(|service| path.starts_with(service))
         || POSTED_QUERIES.contains(&path);
@@ -359,6 +395,7 @@ mod tests {
             ("POST", "/v1/policy/apply", AccessRole::Write),
             ("POST", "/v1/something/new", AccessRole::Write),
             ("DELETE", "/v1/jobs", AccessRole::Write),
+            ("GET", "/v1/audit-records", AccessRole::Write),
             ("POST", "/crux.northbound.v1.Northbound/ListJobs", AccessRole::Read),
             ("POST", "/crux.northbound.v1.Northbound/ApplyPolicy", AccessRole::Write),
             ("POST", "/crux.telemetry.v1.Telemetry/StreamReports", AccessRole::Report),

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use planner::{AdoptionRule, JobId, PlanDocument};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 use topology::{Finding, LinkId, SwitchId};
 
 use crate::learning::LearnedFlows;
@@ -23,6 +24,8 @@ use crate::telemetry::counter_aggregator::MeasuredTraffic;
 /// What is known and decided at one instant.
 #[derive(Clone, Debug)]
 pub struct ControllerView {
+    /// The instant.
+    pub(super) now: Instant,
     /// What is planned for.
     pub(super) request: PlanRequest,
     /// Jobs that are known from reports.
@@ -110,6 +113,8 @@ pub struct SwitchRow {
     pub verified_generation: Option<u64>,
     /// Entries of that generation.
     pub verified_entries: Option<usize>,
+    /// Seconds since a read last showed that it holds them, in part or as a whole.
+    pub verified_age_seconds: Option<f64>,
     /// Entries written since the session began.
     pub entries_written: u64,
     /// Entries that somebody else changed, and that were repaired.
@@ -218,6 +223,7 @@ impl ControllerView {
             mastership: mastership_text(line.mastership).to_owned(),
             verified_generation: line.verified.map(|verified| verified.generation),
             verified_entries: line.verified.map(|verified| verified.entries),
+            verified_age_seconds: self.verified_age(line),
             entries_written: line.written.total_entries(),
             entries_drifted: line.drifted,
             session_failures: line.failures,
@@ -225,6 +231,12 @@ impl ControllerView {
             quarantined: self.quarantined.contains(switch),
         });
         rows.collect()
+    }
+
+    /// Seconds since a read last showed that a switch holds what it is verified to hold.
+    pub(super) fn verified_age(&self, line: &SwitchStatus) -> Option<f64> {
+        let checked = line.verified.and(line.checked_at)?;
+        Some(self.now.saturating_duration_since(checked).as_secs_f64())
     }
 
     /// All links between switches and to hosts, in the order of the fabric.

@@ -70,6 +70,13 @@ impl Northbound for NorthboundService {
         list_response("findings", &Self::list_findings(self).await.map_err(error_status)?)
     }
 
+    async fn list_audit_records(
+        &self,
+        _: Request<()>,
+    ) -> RpcResult<proto::ListAuditRecordsResponse> {
+        list_response("records", &Self::list_audit_records(self).await.map_err(error_status)?)
+    }
+
     async fn get_policy(&self, _: Request<()>) -> RpcResult<proto::PolicyRevision> {
         let revision = Self::get_policy(self).await.map_err(error_status)?;
         rpc_response(&revision_message(json!(revision)))

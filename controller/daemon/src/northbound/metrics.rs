@@ -130,9 +130,11 @@ struct SwitchSample<'a> {
     line: &'a SwitchStatus,
     is_up: bool,
     is_verified: bool,
+    is_quarantined: bool,
+    verified_age: Option<f64>,
 }
 
-const OF_SWITCHES: [SwitchMetric; 8] = [
+const OF_SWITCHES: [SwitchMetric; 11] = [
     ("crux_switch_up", "gauge", "Whether it counts as working", |row| bool_value(row.is_up)),
     ("crux_switch_primary", "gauge", "Whether this controller writes it", |row| {
         bool_value(row.line.mastership.is_primary())
@@ -140,6 +142,15 @@ const OF_SWITCHES: [SwitchMetric; 8] = [
     ("crux_switch_verified", "gauge", "Whether it holds what is in force", |row| {
         bool_value(row.is_verified)
     }),
+    ("crux_switch_quarantined", "gauge", "Whether changes do not wait for it", |row| {
+        bool_value(row.is_quarantined)
+    }),
+    (
+        "crux_switch_verified_age_seconds",
+        "gauge",
+        "Time since a read last showed that it holds what it is verified to hold, -1 if nothing is",
+        |row| row.verified_age.unwrap_or(-1.0),
+    ),
     ("crux_switch_entries_written_total", "counter", "Entries written", |row| {
         row.line.written.total_entries() as f64
     }),
@@ -152,6 +163,12 @@ const OF_SWITCHES: [SwitchMetric; 8] = [
     ("crux_switch_session_failures_total", "counter", "Connections that ended", |row| {
         row.line.failures as f64
     }),
+    (
+        "crux_switch_limited_total",
+        "counter",
+        "Connections that ended because the switch exceeded a bound",
+        |row| row.line.limited as f64,
+    ),
     ("crux_switch_reconcile_passes_total", "counter", "Passes over its tables", |row| {
         row.line.passes as f64
     }),
@@ -164,6 +181,8 @@ fn switch_families(view: &ControllerView) -> Vec<MetricFamily> {
             line,
             is_up: view.rollout.fabric.is_switch_up(*switch),
             is_verified: line.verified.map(|seen| seen.generation) == Some(generation),
+            is_quarantined: view.quarantined.contains(switch),
+            verified_age: view.verified_age(line),
         })
         .collect();
     let families = OF_SWITCHES.map(|(name, kind, help, value)| {

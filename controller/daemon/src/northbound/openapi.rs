@@ -20,6 +20,7 @@ use super::service::{
     ApplyPolicyRequest, ConfirmPolicyRequest, PolicyChangeResponse, PolicyRevisionDiff,
     PreviewPolicyRequest, RollbackPolicyRequest,
 };
+use crate::audit::AuditRecord;
 use crate::policy_history::PolicyRevision;
 use crate::preview::PolicyPreview;
 
@@ -121,6 +122,14 @@ pub(super) const ENDPOINTS: &[HttpEndpoint] = &[
         summary: "Everything that needs an operator's attention",
         takes: None,
         gives: schema_of::<Vec<Finding>>,
+    },
+    HttpEndpoint {
+        path: "/v1/audit-records",
+        handler: get!(list_audit_records),
+        operation: "ListAuditRecords",
+        summary: "Who was let in, refused, and changed the policy, the latest first",
+        takes: None,
+        gives: schema_of::<Vec<AuditRecord>>,
     },
     HttpEndpoint {
         path: "/v1/policy",

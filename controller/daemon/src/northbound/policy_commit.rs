@@ -8,11 +8,12 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use topology::Finding;
+use topology::{Finding, one_line};
 
 use super::policy_messages::PolicyChangeResponse;
 use super::service::ServiceError;
 use crate::access::{ControllerAccess, ControllerError};
+use crate::audit::AuditAction;
 use crate::config::Config;
 use crate::policy_history::{PolicyContent, RevisionMetadata, TrialTerms};
 use crate::state::{PolicyProposal, StateEvent, SubmitReceipt};
@@ -95,7 +96,8 @@ impl PolicyCommitter {
         let trial = Some(terms).filter(|_| end != TrialEnd::NoTrial);
         let proposal = PolicyProposal { content, signature: signature.clone(), trial };
         let proposed = Instant::now();
-        let receipt = self.submit_event(StateEvent::PolicyProposed(Box::new(proposal))).await?;
+        let event = StateEvent::PolicyProposed(Box::new(proposal));
+        let receipt = self.submit_signed(event, &signature).await?;
         Ok(ProposedPolicy { receipt, signature, proposed, end })
     }
 
@@ -125,7 +127,9 @@ impl PolicyCommitter {
         if end == TrialEnd::Verification && self.is_on_trial().await? {
             self.submit_event(StateEvent::PolicyConfirmed).await?;
         }
-        self.change_response(true, findings).await
+        let response = self.change_response(true, findings).await?;
+        self.record_change(AuditAction::PolicyApplied, &signature, &response);
+        Ok(response)
     }
 
     /// Rolls the trial back.
@@ -137,18 +141,26 @@ impl PolicyCommitter {
         signature: RevisionMetadata,
         mut findings: Vec<Finding>,
     ) -> Result<PolicyChangeResponse, ServiceError> {
-        let receipt = self.submit_event(StateEvent::PolicyRolledBack(signature)).await?;
+        let event = StateEvent::PolicyRolledBack(signature.clone());
+        let receipt = self.submit_signed(event, &signature).await?;
         findings.extend(receipt.findings);
-        self.change_response(false, findings).await
+        let response = self.change_response(false, findings).await?;
+        self.record_change(AuditAction::PolicyRolledBack, &signature, &response);
+        Ok(response)
     }
 
     /// Confirms the trial.
     ///
     /// # Errors
     /// Nothing is on trial.
-    pub(super) async fn confirm_trial(&self) -> Result<PolicyChangeResponse, ServiceError> {
-        let receipt = self.submit_event(StateEvent::PolicyConfirmed).await?;
-        self.change_response(true, receipt.findings).await
+    pub(super) async fn confirm_trial(
+        &self,
+        signature: RevisionMetadata,
+    ) -> Result<PolicyChangeResponse, ServiceError> {
+        let receipt = self.submit_signed(StateEvent::PolicyConfirmed, &signature).await?;
+        let response = self.change_response(true, receipt.findings).await?;
+        self.record_change(AuditAction::PolicyConfirmed, &signature, &response);
+        Ok(response)
     }
 
     async fn is_on_trial(&self) -> Result<bool, ServiceError> {
@@ -168,6 +180,36 @@ impl PolicyCommitter {
         });
         let (revision, trial_until_ms) = query.await?;
         Ok(PolicyChangeResponse { revision, applied, trial_until_ms, findings })
+    }
+
+    /// Submits a change, the refusal of which is recorded.
+    async fn submit_signed(
+        &self,
+        event: StateEvent,
+        signature: &RevisionMetadata,
+    ) -> Result<SubmitReceipt, ServiceError> {
+        let submitted = self.submit_event(event).await;
+        submitted.inspect_err(|refused| {
+            let RevisionMetadata { author, reason, .. } = signature;
+            let audit = self.access.audit_trail();
+            audit.record_action(AuditAction::PolicyRefused, author, reason, &refused.to_string());
+        })
+    }
+
+    /// Records a change that was made.
+    fn record_change(
+        &self,
+        action: AuditAction,
+        signature: &RevisionMetadata,
+        response: &PolicyChangeResponse,
+    ) {
+        let RevisionMetadata { author, reason, .. } = signature;
+        let findings = match response.findings.is_empty() {
+            true => String::new(),
+            false => format!("; {}", one_line(&response.findings)),
+        };
+        let detail = format!("revision {}{findings}", response.revision);
+        self.access.audit_trail().record_action(action, author, reason, &detail);
     }
 
     /// Submits an event of which a refusal is an error.

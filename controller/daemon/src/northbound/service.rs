@@ -2,8 +2,8 @@
 //!
 //! Pure functions ([`preview`](crate::preview), [`policy_history`](crate::policy_history)) compute
 //! the responses from snapshots of the state. The decision: every change of policy is a trial until
-//! the switches are verified to hold it ([`policy_commit`](super::policy_commit)). If they do not in
-//! time, if a required confirmation is missing, or if the controller dies meanwhile, the policy
+//! the switches are verified to hold it ([`policy_commit`](super::policy_commit)). If they do not
+//! in time, if a required confirmation is missing, or if the controller dies meanwhile, the policy
 //! history ends the trial by itself. In the end either the old or the new policy is in force, as a
 //! whole.
 
@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use planner::PlanDocument;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use topology::document;
 use topology::spec::{self, FabricDocument};
 use topology::{Finding, one_line};
@@ -30,6 +31,7 @@ pub use super::policy_messages::{
     PreviewPolicyRequest, RollbackPolicyRequest, TemporaryOverrideRequest,
 };
 use crate::access::{ControllerAccess, ControllerError};
+use crate::audit::AuditRecord;
 use crate::config::Config;
 use crate::policy_history::{PolicyContent, PolicyRevision, RevisionMetadata, TemporaryOverride};
 use crate::preview::{PolicyPreview, preview_policy};
@@ -135,6 +137,7 @@ impl NorthboundService {
         let rollout = self.access.current_rollout().ok_or(ControllerError::Stopped)?;
         let (measured, disputes) = self.latest_measurements();
         Ok(ControllerView {
+            now: Instant::now(),
             request: plan_request,
             reported_jobs,
             trial,
@@ -143,11 +146,17 @@ impl NorthboundService {
             measured,
             disputes,
             open_access: self.open_access.clone(),
-            standing: self.access.standing_findings().list_findings(),
+            standing: self.standing_findings(),
             drainage: self.access.watch_drains().borrow().clone(),
             switches: self.access.status_board().all_statuses(),
             learned: Arc::clone(&self.access.watch_learned_flows().borrow()),
         })
+    }
+
+    fn standing_findings(&self) -> Vec<Finding> {
+        let mut findings = self.access.standing_findings().list_findings();
+        findings.extend(self.access.audit_trail().damage_finding());
+        findings
     }
 
     /// The jobs in force, by rank.
@@ -244,6 +253,14 @@ impl NorthboundService {
         Ok(text + &self.limited.render())
     }
 
+    /// The latest records of the audit trail, the latest first.
+    ///
+    /// # Errors
+    /// None.
+    pub async fn list_audit_records(&self) -> Result<Vec<AuditRecord>, ServiceError> {
+        Ok(self.access.audit_trail().latest_records())
+    }
+
     /// The revision of the policy that is in force.
     ///
     /// # Errors
@@ -315,9 +332,10 @@ impl NorthboundService {
     /// Nothing is on trial.
     pub async fn confirm_policy(
         &self,
-        _: &ConfirmPolicyRequest,
+        request: &ConfirmPolicyRequest,
     ) -> Result<PolicyChangeResponse, ServiceError> {
-        self.committer.confirm_trial().await
+        let signature = self.sign_change(&request.author, &request.reason)?;
+        self.committer.confirm_trial(signature).await
     }
 
     /// Rolls back: a trial to what was before it, or to any earlier revision.

@@ -20,6 +20,7 @@ use super::planner::Planner;
 use super::publisher::Publisher;
 use super::state_driver::StateDriver;
 use crate::access::{ControllerAccess, ControllerError};
+use crate::audit::{AuditAction, AuditTrail};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::discovery::{DiscoveryInputs, LinkDiscovery};
@@ -75,6 +76,7 @@ impl Controller {
         let archive = StateArchive::open(&config)?;
         config.term = archive.first_term(config.term);
         let clock = Clock::start();
+        let audit = open_audit(&config, clock)?;
         let starting_event = restore_inputs(&archive, fabric, &policy, clock);
         let recorder = FlightRecorder::open(config.recording.as_ref())?;
         let meter = ChangeMeter::new(trace_exporter(&config, clock)?);
@@ -95,6 +97,7 @@ impl Controller {
             observer: Observer::new(&config),
             cluster,
             findings,
+            audit,
             stop,
         };
         let handle = spawn_tasks(core, discovery, learner, &config);
@@ -131,6 +134,7 @@ fn spawn_tasks<N: SwitchNetwork>(
         recent_events: event_log.event_receiver(),
         quarantine_after: config.quarantine_after,
         findings: core.findings.clone(),
+        audit: core.audit.clone(),
         supervisor: core.publisher.supervisor().clone(),
     };
     let inputs = DiscoveryInputs {
@@ -175,6 +179,14 @@ fn session_context<N: SwitchNetwork>(
         config: Arc::clone(config),
     };
     (desired, context)
+}
+
+/// Opens the audit trail with a record of the start.
+fn open_audit(config: &Config, clock: Clock) -> Result<AuditTrail, ControllerError> {
+    let audit = AuditTrail::open(config.audit.as_ref(), clock).map_err(ControllerError::Audit)?;
+    let detail = format!("controller {}, version {}", config.controller, env!("CARGO_PKG_VERSION"));
+    audit.record_action(AuditAction::Started, "crux", "", &detail);
+    Ok(audit)
 }
 
 /// Reports that the store has lost something, in the log and until the next start.

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use topology::Finding;
 
-use super::membership::ClusterMembership;
+use super::membership::{ClusterMembership, ClusterWake};
 use crate::config::Config;
 use crate::etcd::ClusterNetwork;
 use crate::leadership::LeaderElection;
@@ -61,7 +61,7 @@ impl Cluster {
     }
 
     /// Waits for an update from etcd; for ever without one.
-    pub(super) async fn wait_for_update(&mut self) {
+    pub(super) async fn wait_for_update(&mut self) -> ClusterWake {
         match &mut self.membership {
             Some(membership) => membership.wait_for_update().await,
             None => std::future::pending().await,

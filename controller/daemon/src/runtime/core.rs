@@ -18,10 +18,12 @@ use topology::{Fabric, Finding, spec};
 use tracing::error;
 
 use super::cluster::Cluster;
+use super::membership::ClusterWake;
 use super::observer::Observer;
 use super::planner::{PlanWaiter, Planner};
 use super::publisher::Publisher;
 use super::state_driver::StateDriver;
+use crate::audit::AuditTrail;
 use crate::southbound::ChangeOrigin;
 use crate::southbound::connection::{ComputationPanicked, SwitchNetwork};
 use crate::standing_findings::StandingFindings;
@@ -36,6 +38,7 @@ pub(super) struct Core<N> {
     pub(super) observer: Observer,
     pub(super) cluster: Cluster,
     pub(super) findings: StandingFindings,
+    pub(super) audit: AuditTrail,
     pub(super) stop: CancellationToken,
 }
 
@@ -46,7 +49,7 @@ enum WakeReason {
     Submitted(EventSubmission),
     /// The leader may have stored something, or leadership changed.
     ClusterUpdated,
-    /// A session changed its status, or a deadline has come.
+    /// A session changed its status, the term changed, or a deadline has come.
     Observe,
 }
 
@@ -95,7 +98,10 @@ impl<N: SwitchNetwork> Core<N> {
             submission = queue.recv(), if has_room => {
                 submission.map_or(WakeReason::Stop, WakeReason::Submitted)
             }
-            () = self.cluster.wait_for_update() => WakeReason::ClusterUpdated,
+            wake = self.cluster.wait_for_update() => match wake {
+                ClusterWake::Updated => WakeReason::ClusterUpdated,
+                ClusterWake::TermChanged => WakeReason::Observe,
+            },
             // The publisher itself holds the board, so this cannot end.
             _ = statuses.changed() => WakeReason::Observe,
             () = async { sleep_until(due.expect("checked")).await }, if due.is_some() => {

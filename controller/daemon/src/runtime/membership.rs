@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::etcd::ClusterNetwork;
 use crate::etcd::{ClusterMember, ClusterUpdate, MemberHandle, StoreClient};
 use crate::leadership::refused_term;
-use crate::southbound::arbitration::Mastership;
+use crate::southbound::arbitration::{ArbitrationInput, Mastership};
 use crate::southbound::write_permit::WritePermit;
 use crate::state::StateEvent;
 use crate::supervision::TaskSupervisor;
@@ -26,11 +26,22 @@ use crate::supervision::TaskSupervisor;
 /// forgotten them; two leaders of two etcds must not outbid each other for ever.
 const OUTBIDS: u32 = 8;
 
+/// What wakes the event loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ClusterWake {
+    /// The leader may have stored something, or leadership changed.
+    Updated,
+    /// This controller bids in another term. A switch that refuses it need not say so again.
+    TermChanged,
+}
+
 /// The runtime's handle of a cluster member.
 #[derive(Debug)]
 pub(super) struct ClusterMembership {
     member: MemberHandle,
     write_permit: watch::Receiver<WritePermit>,
+    /// The term to bid in as it was last seen.
+    term: Option<ArbitrationInput>,
     /// The election that this controller won and did not lose.
     elected: Option<u64>,
     /// The number of the event with which everything stored is applied.
@@ -57,6 +68,7 @@ impl ClusterMembership {
         Some(Self {
             member: handle,
             write_permit: permit.subscribe(),
+            term: None,
             elected: None,
             awaited_inputs: None,
             outbids_left: OUTBIDS,
@@ -70,12 +82,30 @@ impl ClusterMembership {
         self.member.store.clone()
     }
 
-    /// Waits for an update from etcd.
-    pub(super) async fn wait_for_update(&mut self) {
-        if self.member.updates.changed().await.is_err() {
-            // The member has panicked: the controller ends, and the write permit with its lease.
-            std::future::pending::<()>().await;
+    /// Waits for an update from etcd, or for another term or role of this controller.
+    pub(super) async fn wait_for_update(&mut self) -> ClusterWake {
+        loop {
+            let wake = tokio::select! {
+                biased;
+                changed = self.member.updates.changed() => {
+                    changed.map(|()| Some(ClusterWake::Updated))
+                }
+                changed = self.write_permit.changed() => changed.map(|()| self.note_term()),
+            };
+            match wake {
+                Ok(Some(wake)) => return wake,
+                // Only the time was renewed until which the permit holds.
+                Ok(None) => {}
+                // The member has panicked: the controller ends, and the permit with its lease.
+                Err(_) => std::future::pending().await,
+            }
         }
+    }
+
+    fn note_term(&mut self) -> Option<ClusterWake> {
+        let term = self.write_permit.borrow_and_update().arbitration_input();
+        let is_new = std::mem::replace(&mut self.term, term) != term;
+        is_new.then_some(ClusterWake::TermChanged)
     }
 
     /// The latest update from etcd.

@@ -90,6 +90,23 @@ impl<C: SwitchConnection> SwitchReconciler<'_, C> {
         self.write_difference(desired, held, ReconcileOutcome::default()).await
     }
 
+    /// Whether a part of the switch still is as this mastership has seen it, its program included.
+    ///
+    /// # Errors
+    /// As for [`SwitchReconciler::full_reconcile`].
+    pub(super) async fn check_part(
+        &self,
+        held: &SwitchTables,
+        part: &TableScope,
+    ) -> Result<bool, ClientError> {
+        if self.switch.read_cookie().await? != Some(self.pipeline.cookie) {
+            return Ok(false);
+        }
+        let actual = self.read_entries(held, part).await?;
+        let expected = held.entries_within(part);
+        Ok(diff_tables(&self.pipeline.p4info, &expected, &actual.ours).is_empty())
+    }
+
     /// Writes what is desired and not found, and reads back what was written.
     async fn write_difference(
         &self,

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use p4::codec::RefusedUpdate;
-use p4::{P4Info, SwitchTables, UpdateKind, diff_tables};
+use p4::{P4Info, SwitchTables, TableScope, UpdateKind, diff_tables};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use tonic::Code;
@@ -19,6 +19,7 @@ use tracing::{debug, info, warn};
 
 use super::reconcile::ReconcileOutcome;
 use super::session_log::{SessionLog, shorten_text};
+use super::spot_check::CheckCursor;
 use super::status::{ENTRIES_SHOWN, StatusBoard, VerifiedTables};
 use super::{DesiredTables, UnknownEntries};
 use crate::config::SouthboundConfig;
@@ -37,6 +38,12 @@ pub(super) struct ReconcileState {
     last_full_read: Instant,
     /// What the switch was last seen to hold, in this mastership.
     held: Option<Arc<SwitchTables>>,
+    /// Whether a spot check has found something else than `held`.
+    has_drifted: bool,
+    /// Whether a pass has pushed the program since this was last asked.
+    has_pushed: bool,
+    last_check: Instant,
+    cursor: CheckCursor,
     log: SessionLog,
 }
 
@@ -65,6 +72,10 @@ impl ReconcileState {
             last_pass_ended: Instant::now(),
             last_full_read: Instant::now(),
             held: None,
+            has_drifted: false,
+            has_pushed: false,
+            last_check: Instant::now(),
+            cursor: CheckCursor::default(),
             log,
         }
     }
@@ -74,6 +85,11 @@ impl ReconcileState {
         self.desired.tables.get(&self.switch).map(Arc::clone)
     }
 
+    /// Whether a pass has pushed the program since the last call.
+    pub(super) fn take_pipeline_push(&mut self) -> bool {
+        std::mem::take(&mut self.has_pushed)
+    }
+
     /// What becomes of other entries on it.
     pub(super) fn unknown_entries(&self) -> UnknownEntries {
         self.desired.unknown_entries
@@ -81,8 +97,42 @@ impl ReconcileState {
 
     /// What the switch was last seen to hold, unless a full read is due.
     pub(super) fn held_tables(&self, limits: &SouthboundConfig) -> Option<Arc<SwitchTables>> {
-        let is_recent = Instant::now() < self.next_reconcile(limits);
+        let is_recent = !self.has_drifted && Instant::now() < self.next_reconcile(limits);
         self.held.clone().filter(|_| is_recent)
+    }
+
+    /// When there is something to do without an update: a pass or a spot check.
+    pub(super) fn next_wake(&self, limits: &SouthboundConfig) -> Instant {
+        let check = self.held.as_ref().map(|_| self.last_check + limits.check_interval);
+        let pass = self.next_reconcile(limits);
+        check.map_or(pass, |check| check.min(pass))
+    }
+
+    /// What the next spot check compares, if one is due and no pass is.
+    pub(super) fn take_check(
+        &mut self,
+        p4info: &P4Info,
+        limits: &SouthboundConfig,
+    ) -> Option<(Arc<SwitchTables>, TableScope)> {
+        let now = Instant::now();
+        let held = self.held_tables(limits)?;
+        if now < self.last_check + limits.check_interval {
+            return None;
+        }
+        self.last_check = now;
+        let tables: Vec<_> = p4info.table_ids().into_iter().collect();
+        let part = self.cursor.next_scope(&held, &tables, limits.check_entries.get());
+        Some((held, part))
+    }
+
+    /// Records what a spot check found. After one that found something else, the whole switch is
+    /// read.
+    pub(super) fn record_check(&mut self, is_intact: bool, board: &StatusBoard) {
+        self.has_drifted |= !is_intact;
+        if is_intact {
+            let now = Instant::now();
+            board.update_status(self.switch, |line| line.checked_at = Some(now));
+        }
     }
 
     /// When the next pass is due without an update: soon after one that left something missing.
@@ -142,8 +192,11 @@ impl ReconcileState {
         self.last_pass_ended = Instant::now();
         if outcome.foreign.is_some() {
             self.last_full_read = self.last_pass_ended;
+            self.last_check = self.last_pass_ended;
+            self.has_drifted = false;
         }
         self.first_write = self.first_write.or(outcome.first_write);
+        self.has_pushed |= outcome.written.pipelines > 0;
         self.incomplete_passes = match outcome.missing {
             0 => 0,
             _ => self.incomplete_passes + 1,
@@ -162,6 +215,7 @@ impl ReconcileState {
                 Some(_) => line.health.record_success(),
                 None => line.health.record_failure(self.last_pass_ended),
             }
+            line.checked_at = Some(self.last_pass_ended).filter(|_| seen.is_some());
             line.drifted += drift as u64;
             line.pin_room = self.pin_room(outcome).or(line.pin_room);
             line.written.add_counts(&outcome.written);

@@ -14,6 +14,7 @@ use p4::ForwardingPipeline;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
+use tonic::Code;
 use topology::SwitchId;
 use tracing::{Instrument, info, info_span, warn};
 
@@ -31,9 +32,20 @@ use super::reconcile_state::ReconcileState;
 use super::session_log::{SessionLog, StreamBudget, failures_after};
 use super::status::StatusBoard;
 use super::write_permit::WritePermit;
-use super::{DesiredTables, ReadLimiter, SwitchTarget, error_chain};
+use super::{DesiredTables, ReadLimiter, SwitchTarget, UnknownEntries, error_chain};
 use crate::config::Config;
 use crate::supervision::TaskSupervisor;
+
+impl SessionError {
+    /// Whether the switch exceeded a bound.
+    fn is_limit(&self) -> bool {
+        match self {
+            Self::StreamFlooded => true,
+            Self::Client(ClientError::Call { code, .. }) => *code == Code::ResourceExhausted,
+            _ => false,
+        }
+    }
+}
 
 /// What all sessions share.
 #[derive(Clone)]
@@ -195,6 +207,7 @@ impl<N: SwitchNetwork> SwitchSession<N> {
         self.context.board.update_status(self.switch, |line| {
             line.mastership = Mastership::Disconnected;
             line.failures += 1;
+            line.limited += u64::from(error.is_limit());
             line.health.record_failure(Instant::now());
             line.last_error = Some(text);
         });
@@ -322,51 +335,93 @@ impl<N: SwitchNetwork> PrimaryWork<'_, N> {
 
     /// Reconciles the switch as long as the connection works.
     async fn reconcile_forever(&self, switch: &N::Connection, election: ElectionId) -> ClientError {
-        let limits = &self.context.config.southbound;
         let mut desired_updates = self.context.desired.clone();
         let desired = Arc::clone(&desired_updates.borrow_and_update());
         let mut state = ReconcileState::new(self.switch, desired, self.log.clone());
         let mut is_subscribed = false;
         loop {
-            // Before anything is desired, the entries on the switch keep traffic flowing; they stay.
-            if let Some(tables) = state.desired_tables() {
-                let reconciler = SwitchReconciler {
-                    switch,
-                    pipeline: &self.context.pipeline,
-                    election,
-                    limits,
-                    unknown_entries: state.unknown_entries(),
-                    read_limiter: &self.context.read_limiter,
-                };
-                let made = match state.held_tables(limits) {
-                    Some(held) => reconciler.incremental_reconcile(&tables, held).await,
-                    None => reconciler.full_reconcile(&tables).await,
-                };
-                match made {
-                    Err(error) => return error,
-                    Ok(outcome) => {
-                        state.record_outcome(
-                            &outcome,
-                            &self.context.pipeline.p4info,
-                            &self.context.board,
-                        );
-                        // A program that was pushed has no subscription, whatever was there before.
-                        is_subscribed &= outcome.written.pipelines == 0;
-                    }
-                }
-                if !is_subscribed {
-                    if let Err(error) = subscribe_digests(self.context, switch, election).await {
-                        return error;
-                    }
-                    is_subscribed = true;
-                }
+            if let Err(error) = self.make_pass(&mut state, switch, election).await {
+                return error;
             }
-            let due = state.next_reconcile(limits);
-            while let Some(newer) = state.wait_for_newer(&mut desired_updates, due).await {
-                if state.adopt_generation(newer, &self.context.board).needs_reconcile() {
-                    break;
+            // A program that was pushed has no subscription, whatever was there before.
+            is_subscribed &= !state.take_pipeline_push();
+            if !is_subscribed && state.desired_tables().is_some() {
+                if let Err(error) = subscribe_digests(self.context, switch, election).await {
+                    return error;
                 }
+                is_subscribed = true;
             }
+            let waiting = self.wait_for_work(&mut state, &mut desired_updates, switch, election);
+            if let Err(error) = waiting.await {
+                return error;
+            }
+        }
+    }
+
+    /// One pass over the switch, if anything is desired of it.
+    async fn make_pass(
+        &self,
+        state: &mut ReconcileState,
+        switch: &N::Connection,
+        election: ElectionId,
+    ) -> Result<(), ClientError> {
+        // Before anything is desired, the entries on the switch keep traffic flowing; they stay.
+        let Some(tables) = state.desired_tables() else {
+            return Ok(());
+        };
+        let reconciler = self.reconciler(switch, election, state.unknown_entries());
+        let outcome = match state.held_tables(reconciler.limits) {
+            Some(held) => reconciler.incremental_reconcile(&tables, held).await?,
+            None => reconciler.full_reconcile(&tables).await?,
+        };
+        state.record_outcome(&outcome, &self.context.pipeline.p4info, &self.context.board);
+        Ok(())
+    }
+
+    /// Waits for a generation that needs a pass, or until one is due; checks parts of the switch
+    /// meanwhile.
+    async fn wait_for_work(
+        &self,
+        state: &mut ReconcileState,
+        updates: &mut watch::Receiver<Arc<DesiredTables>>,
+        switch: &N::Connection,
+        election: ElectionId,
+    ) -> Result<(), ClientError> {
+        let (limits, board) = (&self.context.config.southbound, &self.context.board);
+        loop {
+            let due = state.next_wake(limits);
+            if let Some(newer) = state.wait_for_newer(updates, due).await {
+                if state.adopt_generation(newer, board).needs_reconcile() {
+                    return Ok(());
+                }
+                continue;
+            }
+            let p4info = &self.context.pipeline.p4info;
+            let Some((held, part)) = state.take_check(p4info, limits) else {
+                return Ok(());
+            };
+            let reconciler = self.reconciler(switch, election, state.unknown_entries());
+            let is_intact = reconciler.check_part(&held, &part).await?;
+            state.record_check(is_intact, board);
+            if !is_intact {
+                return Ok(());
+            }
+        }
+    }
+
+    fn reconciler<'b>(
+        &'b self,
+        switch: &'b N::Connection,
+        election: ElectionId,
+        unknown_entries: UnknownEntries,
+    ) -> SwitchReconciler<'b, N::Connection> {
+        SwitchReconciler {
+            switch,
+            pipeline: &self.context.pipeline,
+            election,
+            limits: &self.context.config.southbound,
+            unknown_entries,
+            read_limiter: &self.context.read_limiter,
         }
     }
 }

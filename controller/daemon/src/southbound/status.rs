@@ -31,6 +31,8 @@ pub struct SwitchStatus {
     /// The tables that the switch was last seen to hold; `None` once it was seen to hold others,
     /// and from every beginning of a mastership until it is read again.
     pub verified: Option<VerifiedTables>,
+    /// When a read last showed no difference, in all tables or in those of a spot check.
+    pub checked_at: Option<Instant>,
     /// Everything written since the session began.
     pub written: WriteCounts,
     /// Entries that the switch refused in the latest pass, with its reasons; the first few.
@@ -48,6 +50,8 @@ pub struct SwitchStatus {
     pub passes: u64,
     /// Connections that ended, or never came to be, since the session began.
     pub failures: u64,
+    /// Those that ended because the switch exceeded a bound.
+    pub limited: u64,
     /// Why the last of them did.
     pub last_error: Option<String>,
     /// Whether it serves what is asked of it.

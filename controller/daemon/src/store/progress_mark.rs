@@ -1,8 +1,8 @@
 //! How far the store was once, in a small file beside it.
 //!
 //! A database repairs itself after a crash, and from a damaged file it may recover an earlier
-//! state; a backup that was put back is one, too. Neither is an error that it reports. The decision:
-//! the numbers that only rise are written a second time, after the store has them. A store behind
+//! state; a backup that was put back is one, too. Neither is an error that it reports. The
+//! decision: the numbers that only rise are written a second time, after the store has them. A store behind
 //! its mark has lost something, and whoever opens it says so.
 
 use std::fs;

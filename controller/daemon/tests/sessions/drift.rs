@@ -1,10 +1,13 @@
 //! What others do to a switch: drift is repaired and told, foreign entries are dealt with as the
 //! policy says, and a program is replaced under traffic.
 
+use std::time::Duration;
+
 use controller::config::ForeignEntryPolicy;
 use controller::southbound::{SwitchStatus, SwitchTarget};
 use p4::fabric::{self, PortNumber, table};
 use p4::{ForwardingPipeline, TableEntry, UpdateKind};
+use tokio::time::Instant;
 use topology::SwitchId;
 
 use crate::intruder::Intruder;
@@ -45,6 +48,34 @@ async fn a_row_removed_changed_or_added_by_another_is_drift_and_is_repaired() {
         first_leaf(&controller, repaired).await;
         assert_eq!(lab.read_all().await, desired.tables, "{kind:?}");
     }
+    controller.shutdown().await;
+}
+
+/// Finding H4: what others wrote was seen after five seconds on average.
+#[tokio::test]
+async fn a_foreign_write_is_seen_within_a_second_on_average() {
+    const WRITES: u32 = 8;
+    let lab = Lab::new().await;
+    let controller = lab.control(|_| {}).await;
+    all_hold(&controller).await;
+    let mut intruder = intruder(&lab, "intruder").await;
+    let mut waited = Duration::ZERO;
+    for count in 1..=WRITES {
+        // At another phase of the checks each time.
+        tokio::time::sleep(Duration::from_millis(137 * u64::from(count))).await;
+        let begun = Instant::now();
+        intruder.write(UpdateKind::Insert, foreign_entry()).await;
+        first_leaf(&controller, |line| line.drifted == u64::from(count)).await;
+        waited += begun.elapsed();
+    }
+    println!("seen after {:?} on average", waited / WRITES);
+    assert!(waited < WRITES * Duration::from_secs(1), "{waited:?}");
+
+    let embedded = ForwardingPipeline::embedded_fabric();
+    let begun = Instant::now();
+    intruder.push(&embedded).await;
+    first_leaf(&controller, |line| line.drifted > u64::from(WRITES)).await;
+    println!("emptied tables are seen after {:?}", begun.elapsed());
     controller.shutdown().await;
 }
 

@@ -56,7 +56,7 @@ const ORDER: &str = r#"{"change": {"policy": {"file": "p.toml", "text": "fairnes
     "author": "ada", "confirm_within_seconds": 600}"#;
 
 /// A path, what is sent there, and what is in the answer.
-const CASES: [(&str, Option<&str>, &str); 18] = [
+const CASES: [(&str, Option<&str>, &str); 19] = [
     ("/v1/jobs", None, r#""id":"a""#),
     ("/v1/switches", None, r#""mastership":"primary""#),
     ("/v1/links", None, r#""link":"leaf1:"#),
@@ -73,6 +73,7 @@ const CASES: [(&str, Option<&str>, &str); 18] = [
     ("/v1/policy/confirm", Some(r#"{"author": "ada"}"#), r#""trial_until_ms":null"#),
     ("/v1/policy/rollback", Some(r#"{"author": "ada"}"#), r#""revision":3"#),
     ("/v1/policy/revisions", None, "fairness: 0.2 -> 0.0"),
+    ("/v1/audit-records", None, r#""action":"policy_confirmed""#),
     ("/v1/events", None, r#""kind":"job_arrived""#),
     ("/openapi.json", None, r#""openapi": "3.1.0""#),
 ];

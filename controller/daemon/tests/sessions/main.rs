@@ -9,6 +9,8 @@ mod adoption;
 #[cfg(test)]
 mod atomic;
 #[cfg(test)]
+mod audit;
+#[cfg(test)]
 mod bmv2;
 #[cfg(test)]
 mod cluster;

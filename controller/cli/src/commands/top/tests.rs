@@ -40,6 +40,7 @@ fn known() -> TopSnapshot {
         mastership: "primary".to_owned(),
         verified_generation: Some(3),
         verified_entries: Some(9),
+        verified_age_seconds: Some(0.5),
         entries_written: 9,
         entries_drifted: 0,
         session_failures: 0,

@@ -9,11 +9,13 @@ use topology::{AvailabilityChange, Finding};
 use tracing::warn;
 
 use super::Core;
+use crate::audit::AuditAction;
+use crate::policy_history::{AUTOMATIC_AUTHOR, RevisionMetadata};
 use crate::runtime::log::log_finding;
 use crate::runtime::observer::SwitchObservations;
 use crate::southbound::arbitration::Mastership;
 use crate::southbound::connection::{ComputationPanicked, SwitchNetwork};
-use crate::state::StateEvent;
+use crate::state::{Effects, StateEvent};
 use crate::store::StoreRecord;
 
 impl<N: SwitchNetwork> Core<N> {
@@ -40,6 +42,7 @@ impl<N: SwitchNetwork> Core<N> {
         if self.policy_due().is_some_and(|due| due <= now) {
             let event = self.state.deadline_event();
             let effects = self.step_and_store(event).await;
+            self.record_expiry(&effects);
             self.apply_effects(effects, now).await?;
         }
         if self.state.archive().retry_due().is_some_and(|due| due <= now) {
@@ -52,6 +55,16 @@ impl<N: SwitchNetwork> Core<N> {
             }
         }
         Ok(())
+    }
+
+    /// Records a revision that nobody asked for.
+    fn record_expiry(&self, effects: &Effects) {
+        let latest = self.state.state().policy_history().latest();
+        if effects.refusal.is_none() && latest.metadata.author == AUTOMATIC_AUTHOR {
+            let detail = format!("revision {}", latest.number);
+            let RevisionMetadata { author, reason, .. } = &latest.metadata;
+            self.audit.record_action(AuditAction::PolicyExpired, author, reason, &detail);
+        }
     }
 
     /// Applies a confirmed change of the fabric, if there is one.

@@ -1,0 +1,79 @@
+//! `crux audit`: who was let in, refused, and changed the policy.
+//!
+//! The decision: the chain is verified here and not by the controller, which could be the one that
+//! lies; with `--file` no controller is needed.
+
+use std::path::PathBuf;
+
+use super::utc_date::format_utc;
+use ::controller::audit::{AuditRecord, AuditTrail, verify_chain};
+use comfy_table::Table;
+use command_io::output::{self, FormatArg, OutputFormat};
+use command_io::{CommandError, ControllerClient};
+
+/// List who was let in, refused, and changed the policy of a controller, and why.
+///
+/// A controller answers with its latest 1,000 records, the latest first, to a token of role
+/// `write`. Every record has the hash of the one before it. Refusals and admissions that repeat are
+/// counted. Each record is also a line of the controller's log with the target `audit`, for syslog.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  crux audit
+  crux audit --verify
+  crux audit --file /var/lib/crux/store.audit --verify --format json")]
+pub(crate) struct AuditArgs {
+    #[command(flatten)]
+    client: ControllerClient,
+    /// Read the files of the trail instead of asking a controller; earlier ones, FILE.1 and so on,
+    /// are read, too
+    #[arg(long)]
+    file: Option<PathBuf>,
+    /// Verify that no record was changed, added or removed; exit status 1 if one was
+    #[arg(long)]
+    verify: bool,
+    #[command(flatten)]
+    output: FormatArg,
+}
+
+pub(crate) fn run_audit(args: &AuditArgs) -> Result<(), CommandError> {
+    let mut records: Vec<AuditRecord> = match &args.file {
+        None => args.client.get_json("/v1/audit-records")?,
+        Some(file) => AuditTrail::read_files(file)
+            .map_err(|error| CommandError::input(file.display(), error))?,
+    };
+    records.sort_by_key(|record| record.entry.sequence);
+    if args.verify {
+        verify_chain(&records).map_err(|error| CommandError::failed(&error))?;
+    }
+    match args.output.format {
+        OutputFormat::Json => output::print_json(&records)?,
+        OutputFormat::Table => output::print_line(records_table(&records))?,
+    }
+    if args.verify
+        && args.output.format == OutputFormat::Table
+        && let Some(last) = records.last()
+    {
+        let count = records.len();
+        output::print_line(format_args!("{count} records verified, up to {}", last.hash))?;
+    }
+    Ok(())
+}
+
+fn records_table(records: &[AuditRecord]) -> Table {
+    let headings = ["number", "time", "action", "who", "from", "times", "why", "what"];
+    let mut table = output::new_table(headings);
+    for AuditRecord { entry, .. } in records {
+        table.add_row([
+            entry.sequence.to_string(),
+            format_utc(entry.at_ms),
+            entry.action.to_string(),
+            entry.who.clone(),
+            entry.address.clone(),
+            entry.count.to_string(),
+            entry.reason.clone(),
+            entry.detail.clone(),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,278 @@
+//! The trail of one controller: the latest records in memory, all of them in files if there are
+//! any.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::time::Instant;
+use topology::Finding;
+use tracing::{error, info};
+
+use super::denial_counter::{ADMISSION_WINDOW, DENIAL_WINDOW, RepeatCounter, RepeatedKind};
+use super::record::{AuditAction, AuditEntry, AuditRecord, verify_chain};
+use super::trail_file::{TrailFile, read_trail};
+use crate::clock::Clock;
+use crate::config::AuditConfig;
+
+/// Records that are kept in memory, for `crux audit`.
+const RECORDS_KEPT: usize = 1_000;
+
+/// Bytes of a text that a caller decides.
+const TEXT_BYTES: usize = 1_024;
+
+/// The trail; cheap to clone. Behind a lock, because requests on any task append to one chain; a
+/// line is written while it is held, and no await.
+#[derive(Clone, Debug)]
+pub struct AuditTrail {
+    clock: Clock,
+    state: Arc<Mutex<TrailState>>,
+}
+
+#[derive(Debug)]
+struct TrailState {
+    latest: VecDeque<AuditRecord>,
+    next_sequence: u64,
+    last_hash: String,
+    file: Option<TrailFile>,
+    denials: RepeatCounter,
+    admissions: RepeatCounter,
+    /// What was wrong with the trail when it was opened, or with its file since.
+    damage: Option<String>,
+}
+
+impl AuditTrail {
+    /// Opens the trail, with the records in its files.
+    ///
+    /// # Errors
+    /// A file cannot be read or created.
+    pub fn open(config: Option<&AuditConfig>, clock: Clock) -> io::Result<Self> {
+        let mut state = TrailState {
+            latest: VecDeque::new(),
+            next_sequence: 1,
+            last_hash: AuditRecord::first_hash(),
+            file: None,
+            denials: RepeatCounter::new(DENIAL_WINDOW),
+            admissions: RepeatCounter::new(ADMISSION_WINDOW),
+            damage: None,
+        };
+        if let Some(config) = config {
+            state.file = Some(TrailFile::open(config)?);
+            state.restore_records(read_trail(&config.path));
+        }
+        Ok(Self { clock, state: Arc::new(Mutex::new(state)) })
+    }
+
+    /// The records of the trail at `path`, the oldest first.
+    ///
+    /// # Errors
+    /// A file cannot be read, or a line is no record.
+    pub fn read_files(path: &Path) -> io::Result<Vec<AuditRecord>> {
+        read_trail(path)
+    }
+
+    /// Records something that the controller or an operator did. It is on the disk when this
+    /// returns, if there is a file.
+    pub fn record_action(&self, action: AuditAction, who: &str, reason: &str, detail: &str) {
+        let entry = AuditEntry {
+            sequence: 0,
+            at_ms: self.clock.unix_now(),
+            action,
+            who: who.to_owned(),
+            address: String::new(),
+            reason: shorten(reason),
+            detail: shorten(detail),
+            count: 1,
+        };
+        let mut state = self.lock();
+        state.append_entry(entry);
+        state.sync_file();
+    }
+
+    /// Records that a caller was let in, once an hour.
+    pub fn record_admission(&self, who: &str, address: &str) {
+        let kind = RepeatedKind {
+            who: who.to_owned(),
+            address: address.to_owned(),
+            reason: String::new(),
+        };
+        let now = Instant::now();
+        let mut state = self.lock();
+        drop(state.admissions.take_ended(now));
+        if let Some(kind) = state.admissions.count(kind, now) {
+            let at_ms = self.clock.unix_now();
+            state.append_entry(repeated_entry(at_ms, AuditAction::Admitted, kind, 1));
+        }
+    }
+
+    /// Records that a request was refused; what repeats is counted.
+    pub fn record_denial(&self, address: &str, reason: &str) {
+        let kind = RepeatedKind {
+            who: String::new(),
+            address: address.to_owned(),
+            reason: shorten(reason),
+        };
+        let (now, at_ms) = (Instant::now(), self.clock.unix_now());
+        let mut state = self.lock();
+        state.append_ended(now, at_ms);
+        if let Some(kind) = state.denials.count(kind, now) {
+            state.append_entry(repeated_entry(at_ms, AuditAction::Denied, kind, 1));
+        }
+    }
+
+    /// The latest records, the latest first.
+    pub fn latest_records(&self) -> Vec<AuditRecord> {
+        let (now, at_ms) = (Instant::now(), self.clock.unix_now());
+        let mut state = self.lock();
+        state.append_ended(now, at_ms);
+        state.latest.iter().rev().cloned().collect()
+    }
+
+    /// The finding that the trail is damaged or cannot be written, if so.
+    pub fn damage_finding(&self) -> Option<Finding> {
+        let damage = self.lock().damage.clone()?;
+        Some(Finding::error("audit", damage))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, TrailState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TrailState {
+    fn restore_records(&mut self, read: io::Result<Vec<AuditRecord>>) {
+        let records = match read {
+            Ok(records) => records,
+            Err(error) => {
+                self.damage = Some(format!("the audit trail cannot be read: {error}"));
+                return;
+            }
+        };
+        if let Err(error) = verify_chain(&records) {
+            self.damage = Some(format!("the audit trail is not as it was written: {error}"));
+        }
+        if let Some(last) = records.last() {
+            self.next_sequence = last.entry.sequence + 1;
+            self.last_hash.clone_from(&last.hash);
+        }
+        let skipped = records.len().saturating_sub(RECORDS_KEPT);
+        self.latest.extend(records.into_iter().skip(skipped));
+    }
+
+    /// Appends an entry under the next number.
+    fn append_entry(&mut self, entry: AuditEntry) {
+        let entry = AuditEntry { sequence: self.next_sequence, ..entry };
+        info!(
+            target: "audit",
+            sequence = entry.sequence, action = %entry.action, who = entry.who,
+            address = entry.address, reason = entry.reason, detail = entry.detail,
+            count = entry.count
+        );
+        let record = AuditRecord::following(self.last_hash.clone(), entry);
+        let written = self.file.as_mut().map_or(Ok(()), |file| file.append_record(&record));
+        self.note_write(written);
+        self.next_sequence += 1;
+        self.last_hash.clone_from(&record.hash);
+        self.latest.push_back(record);
+        if self.latest.len() > RECORDS_KEPT {
+            self.latest.pop_front();
+        }
+    }
+
+    /// Appends what repeated within a window that has ended.
+    fn append_ended(&mut self, now: Instant, at_ms: u64) {
+        for (kind, count) in self.denials.take_ended(now) {
+            self.append_entry(repeated_entry(at_ms, AuditAction::Denied, kind, count));
+        }
+    }
+
+    fn sync_file(&mut self) {
+        let synced = self.file.as_ref().map_or(Ok(()), TrailFile::sync);
+        self.note_write(synced);
+    }
+
+    fn note_write(&mut self, written: io::Result<()>) {
+        if let Err(error) = written {
+            error!(%error, "cannot write the audit trail");
+            self.damage = Some(format!("the audit trail cannot be written: {error}"));
+        }
+    }
+}
+
+fn repeated_entry(at_ms: u64, action: AuditAction, kind: RepeatedKind, count: u64) -> AuditEntry {
+    let RepeatedKind { who, address, reason } = kind;
+    AuditEntry { sequence: 0, at_ms, action, who, address, reason, detail: String::new(), count }
+}
+
+/// A text without control characters and of bounded length.
+fn shorten(text: &str) -> String {
+    let printed = text.chars().map(|it| if it.is_control() { ' ' } else { it });
+    let mut short = String::new();
+    for next in printed.take_while(|_| true) {
+        if short.len() + next.len_utf8() > TEXT_BYTES {
+            break;
+        }
+        short.push(next);
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(folder: &Path, file_bytes: u64) -> AuditConfig {
+        AuditConfig { path: folder.join("audit"), file_bytes, files: 3 }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_chain_goes_on_over_restarts_and_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = config(folder.path(), 4_096);
+        for _ in 0..3 {
+            let trail = AuditTrail::open(Some(&config), Clock::start()).unwrap();
+            assert_eq!(trail.damage_finding(), None);
+            for number in 0..20 {
+                let detail = format!("revision {number}");
+                trail.record_action(AuditAction::PolicyApplied, "ada", "a test", &detail);
+            }
+        }
+        let records = AuditTrail::read_files(&config.path).unwrap();
+        assert_eq!(verify_chain(&records), Ok(()));
+        let last = records.last().unwrap().entry.sequence;
+        assert!(last == 60 && records.len() < 60, "the oldest file was dropped");
+        assert!(std::fs::read_dir(folder.path()).unwrap().count() <= 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_changed_file_is_found_and_a_torn_line_is_not_damage() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = config(folder.path(), 1 << 20);
+        let trail = AuditTrail::open(Some(&config), Clock::start()).unwrap();
+        for reason in ["night", "day"] {
+            trail.record_action(AuditAction::PolicyConfirmed, "ada", reason, "revision 2");
+        }
+        drop(trail);
+        let text = std::fs::read_to_string(&config.path).unwrap();
+        std::fs::write(&config.path, format!("{text}{{\"entry\":")).unwrap();
+        let trail = AuditTrail::open(Some(&config), Clock::start()).unwrap();
+        assert_eq!((trail.damage_finding(), trail.latest_records().len()), (None, 2));
+        std::fs::write(&config.path, text.replace("night", "sleep")).unwrap();
+        let trail = AuditTrail::open(Some(&config), Clock::start()).unwrap();
+        assert!(trail.damage_finding().unwrap().text.contains("record 1 was changed"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_of_refusals_is_a_few_records() {
+        let trail = AuditTrail::open(None, Clock::start()).unwrap();
+        for _ in 0..10_000 {
+            trail.record_denial("10.0.0.9", "unknown token");
+            trail.record_admission("ada", "10.0.0.1");
+        }
+        assert_eq!(trail.latest_records().len(), 2);
+        tokio::time::advance(DENIAL_WINDOW).await;
+        let latest = trail.latest_records();
+        assert_eq!((latest.len(), latest[0].entry.count), (3, 9_999));
+    }
+}
