@@ -2,8 +2,8 @@
 //!
 //! A request is decoded before anybody knows whether its sender may write. The decision: the bytes
 //! of writes and programs are counted as they arrive and until their call has ended, and a body
-//! that exceeds what is left fails. Controllers send far less; who sends more gets an error, and the
-//! switch keeps its memory.
+//! that exceeds what is left fails. Controllers send far less; who sends more gets an error, and
+//! the switch keeps its memory.
 
 use std::convert::Infallible;
 use std::pin::Pin;

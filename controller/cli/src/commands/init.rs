@@ -26,7 +26,8 @@ const TOKEN_BYTES: usize = 32;
 /// The folder gets an authority of its own (`ca.pem`), certificates for the controller and for
 /// every switch of the fabric document, a token of role `write` for operators and one of role
 /// `report` for hosts, and `controller.toml`, which uses them. Private keys and tokens are readable
-/// by their owner alone. Copy to a switch its own certificate and key and `ca.pem`, and nothing else.
+/// by their owner alone. Copy to a switch its own certificate and key and `ca.pem`, and nothing
+/// else.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -135,9 +135,14 @@ impl ClusterMembership {
     /// Has this controller bid above the terms that most switches have seen, if they refuse it as
     /// the leader; the term that they have seen.
     pub(super) fn outbid_refusals(&mut self, masterships: &[Mastership]) -> Option<u64> {
-        let WritePermit::Leader { term, .. } = *self.write_permit.borrow() else {
+        let permit = *self.write_permit.borrow();
+        let WritePermit::Leader { term, .. } = permit else {
             return None;
         };
+        // One that was cut off from etcd must not outbid its successor.
+        if !permit.is_leader(Instant::now()) {
+            return None;
+        }
         let seen = refused_term(masterships, term)?;
         let is_new = *self.member.seen_term.borrow() != Some(seen);
         if !is_new || self.outbids_left == 0 {

@@ -1,8 +1,8 @@
 //! Spot checks: which tables to read between two full reads of a switch.
 //!
 //! A switch that others can reach may be written to behind the controller's back, and until the
-//! next full read it counts as verified. The decision: every check reads the cookie of the program and
-//! whole tables in turn, as many as a budget of entries allows. A small switch is read whole in
+//! next full read it counts as verified. The decision: every check reads the cookie of the program
+//! and whole tables in turn, as many as a budget of entries allows. A small switch is read whole in
 //! every check, a large one bit by bit, and no switch costs more than the budget.
 
 use p4::entry::TableId;

@@ -2,8 +2,8 @@
 //!
 //! A database repairs itself after a crash, and from a damaged file it may recover an earlier
 //! state; a backup that was put back is one, too. Neither is an error that it reports. The
-//! decision: the numbers that only rise are written a second time, after the store has them. A store behind
-//! its mark has lost something, and whoever opens it says so.
+//! decision: the numbers that only rise are written a second time, after the store has them. A
+//! store behind its mark has lost something, and whoever opens it says so.
 
 use std::fs;
 use std::io::{self, Write};

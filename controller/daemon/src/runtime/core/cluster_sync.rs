@@ -92,7 +92,8 @@ impl<N: SwitchNetwork> Core<N> {
         if ended.number == latest.number {
             return Ok(());
         }
-        let effects = self.step_state(StateEvent::PolicyRolledBack(ended.metadata));
+        // Stored, too: others would otherwise find the trial again.
+        let effects = self.step_and_store(StateEvent::PolicyRolledBack(ended.metadata)).await;
         self.apply_effects(effects, now).await
     }
 }
