@@ -13,8 +13,7 @@ use clap::{Parser, Subcommand};
 use command_io::CommandError;
 use commands::{
     agent, audit, cert, completions, controller, events, fabric, flows, init, jobs, man, plan,
-    policy,
-    replay_incident, schema, status, switch, top,
+    policy, replay_incident, schema, status, switch, top,
 };
 
 /// Schedules the traffic of GPU training jobs on a Clos fabric.
