@@ -118,9 +118,9 @@ pub fn start_server(
     let (reader, measured) =
         CounterReader::new(access.clone(), &config.counters, &config.southbound);
     let (telemetry, events) = TelemetryTask::new(access.clone(), config, measured.clone());
-    let disputes = telemetry.dispute_receiver();
+    let reports = telemetry.summary_receiver();
     let service =
-        NorthboundService::new(access.clone(), config).with_measurements(measured, disputes);
+        NorthboundService::new(access.clone(), config).with_measurements(measured, reports);
     let counters = service.limit_counters();
     let router = build_router(service, events, config, address.port(), access.audit_trail());
     let runtime = serving_runtime()?;

@@ -42,11 +42,11 @@ pub(crate) fn print_jobs(args: &StatusArgs) -> Result<(), CommandError> {
         let headings = [
             "job",
             "level",
-            "rank",
             "TFLOP/s",
             "alone s",
+            "forecast s",
+            "measured s",
             "GPUs",
-            "flows",
             "counted Gbit/s",
             "known by",
         ];
@@ -58,16 +58,19 @@ pub(crate) fn print_jobs(args: &StatusArgs) -> Result<(), CommandError> {
                 (JobSource::Document, false) => "document",
                 (JobSource::Rule, false) => "rule",
             };
+            let seconds = |time: Option<f64>| {
+                time.map_or_else(|| "-".to_owned(), |time| format!("{time:.4}"))
+            };
             let counted =
                 row.measured_bytes_per_second.map(|bytes| format!("{:.2}", bytes * 8.0 / 1e9));
             table.add_row([
                 row.id.clone(),
                 row.level.to_string(),
-                row.rank.to_string(),
                 format!("{:.1}", row.intensity / 1e12),
                 format!("{:.4}", row.alone_seconds),
+                seconds(row.forecast_seconds),
+                seconds(row.measured_seconds()),
                 row.gpus.to_string(),
-                row.flows.to_string(),
                 counted.unwrap_or_else(|| "-".to_owned()),
                 known.to_owned(),
             ]);

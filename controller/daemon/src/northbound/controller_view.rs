@@ -20,6 +20,10 @@ use crate::southbound::arbitration::Mastership;
 use crate::state::DrainProgress;
 use crate::state::{PlanRequest, PlanRollout, ReportedJobs, State};
 use crate::telemetry::counter_aggregator::MeasuredTraffic;
+use crate::telemetry::task::ReportSummary;
+
+/// Iterations that differ from their forecast by a larger share are a warning.
+const FORECAST_TOLERANCE: f64 = 0.1;
 
 /// What is known and decided at one instant.
 #[derive(Clone, Debug)]
@@ -34,8 +38,8 @@ pub struct ControllerView {
     pub(super) rollout: PlanRollout,
     /// What switches count.
     pub(super) measured: Arc<MeasuredTraffic>,
-    /// Where jobs say something else.
-    pub(super) disputes: Vec<Finding>,
+    /// What jobs report.
+    pub(super) reports: ReportSummary,
     /// Whether anyone may do everything.
     pub(super) open_access: Option<Finding>,
     /// Findings that stand until their cause is gone.
@@ -87,6 +91,11 @@ pub struct JobRow {
     pub intensity: f64,
     /// Seconds of an iteration alone on its paths.
     pub alone_seconds: f64,
+    /// Seconds of an iteration that the comparison of plans expects; none where the job was not
+    /// simulated for this plan.
+    pub forecast_seconds: Option<f64>,
+    /// Seconds of an iteration that the job reports; none before its windows say so.
+    pub reported_seconds: Option<f64>,
     /// Its flows, as far as they are announced.
     pub flows: usize,
     /// Who tells of it.
@@ -196,6 +205,8 @@ impl ControllerView {
                 rank: planned.rank,
                 intensity: planned.intensity,
                 alone_seconds: why.iteration_seconds,
+                forecast_seconds: self.forecast_seconds(&planned.id),
+                reported_seconds: self.reports.iteration_seconds.get(&planned.id).copied(),
                 flows: job.map_or(0, |job| job.flows.len()),
                 source,
                 measured_bytes_per_second: measured.map(|measured| measured.bytes_per_second),
@@ -206,6 +217,13 @@ impl ControllerView {
         let mut rows: Vec<JobRow> = rows.collect();
         rows.sort_by_key(|row| row.rank);
         rows
+    }
+
+    /// What an iteration of a job is expected to take under the plan in force.
+    fn forecast_seconds(&self, id: &JobId) -> Option<f64> {
+        let (position, _) = self.rollout.plan.job(id)?;
+        let forecast = self.rollout.report.comparison.forecast_seconds(position);
+        forecast.filter(|seconds| seconds.is_finite())
     }
 
     /// The rule that adopts flows for a job of this name, if it is not announced.
@@ -303,7 +321,8 @@ impl ControllerView {
         for job in self.job_rows().into_iter().filter(|job| job.profiled) {
             findings.push(Finding::info(format!("job {}", job.id), "being profiled"));
         }
-        findings.extend(self.disputes.iter().cloned());
+        findings.extend(self.reports.disputes.iter().cloned());
+        findings.extend(self.job_rows().iter().filter_map(JobRow::forecast_finding));
         findings.extend(self.open_access.clone());
         findings.extend(self.standing.iter().cloned());
         findings.extend(self.trial.iter().map(|(number, trial)| trial_finding(*number, trial)));
@@ -350,6 +369,30 @@ impl ControllerView {
             }
         }
         rates
+    }
+}
+
+impl JobRow {
+    /// Seconds of an iteration: as the job reports, else as switches count.
+    pub fn measured_seconds(&self) -> Option<f64> {
+        self.reported_seconds.or(self.measured_iteration_seconds)
+    }
+
+    /// The warning that iterations are not what the plan was chosen for.
+    fn forecast_finding(&self) -> Option<Finding> {
+        let (measured, forecast) = self.measured_seconds().zip(self.forecast_seconds)?;
+        let error = measured / forecast - 1.0;
+        if error.abs() <= FORECAST_TOLERANCE {
+            return None;
+        }
+        let relation = if error > 0.0 { "longer" } else { "shorter" };
+        let text = format!(
+            "iterations take {measured:.4} s, {:.0} % {relation} than the {forecast:.4} s that its \
+             plan was chosen for: check its volumes and computation times, and links that carry \
+             other traffic",
+            100.0 * error.abs()
+        );
+        Some(Finding::warning(format!("job {}", self.id), text))
     }
 }
 

@@ -225,13 +225,19 @@ fn level_samples(
     samples.collect()
 }
 
-type PlannedJobMetric = (&'static str, &'static str, fn(&JobRow) -> f64);
+type PlannedJobMetric = (&'static str, &'static str, fn(&JobRow) -> Option<f64>);
 
-const OF_PLANNED_JOBS: [PlannedJobMetric; 4] = [
-    ("crux_job_level", "Class of the job", |row| row.level.into()),
-    ("crux_job_intensity_flop_per_second", "GPU intensity, FLOP/s", |row| row.intensity),
-    ("crux_job_isolated_iteration_seconds", "An iteration alone", |row| row.alone_seconds),
-    ("crux_job_profiled", "Whether it is profiled", |row| bool_value(row.profiled)),
+const OF_PLANNED_JOBS: [PlannedJobMetric; 6] = [
+    ("crux_job_level", "Class of the job", |row| Some(row.level.into())),
+    ("crux_job_intensity_flop_per_second", "GPU intensity, FLOP/s", |row| Some(row.intensity)),
+    ("crux_job_isolated_iteration_seconds", "An iteration alone", |row| Some(row.alone_seconds)),
+    ("crux_job_forecast_iteration_seconds", "An iteration that its plan was chosen for", |row| {
+        row.forecast_seconds
+    }),
+    ("crux_job_reported_iteration_seconds", "An iteration, by its reports", |row| {
+        row.reported_seconds
+    }),
+    ("crux_job_profiled", "Whether it is profiled", |row| Some(bool_value(row.profiled))),
 ];
 
 type MeasuredJobMetric = (&'static str, &'static str, fn(&MeasuredJob) -> Option<f64>);
@@ -249,7 +255,8 @@ const OF_MEASURED_JOBS: [MeasuredJobMetric; 3] = [
 fn job_families(view: &ControllerView) -> Vec<MetricFamily> {
     let rows = view.job_rows();
     let planned = OF_PLANNED_JOBS.map(|(name, help, value)| {
-        let samples = rows.iter().map(|row| (vec![("job", row.id.clone())], value(row)));
+        let samples =
+            rows.iter().filter_map(|row| Some((vec![("job", row.id.clone())], value(row)?)));
         MetricFamily { name, kind: "gauge", help, samples: samples.collect() }
     });
     let measured = OF_MEASURED_JOBS.map(|(name, help, value)| {

@@ -36,6 +36,7 @@ use crate::config::Config;
 use crate::policy_history::{PolicyContent, PolicyRevision, RevisionMetadata, TemporaryOverride};
 use crate::preview::{PolicyPreview, preview_policy};
 use crate::telemetry::counter_aggregator::MeasuredTraffic;
+use crate::telemetry::task::ReportSummary;
 
 /// Bytes of the name of an author.
 const AUTHOR_BYTES: usize = 128;
@@ -80,7 +81,7 @@ pub struct NorthboundService {
 }
 
 /// What switches count, and where reports of jobs differ from that.
-type MeasurementReceivers = (watch::Receiver<Arc<MeasuredTraffic>>, watch::Receiver<Vec<Finding>>);
+type MeasurementReceivers = (watch::Receiver<Arc<MeasuredTraffic>>, watch::Receiver<ReportSummary>);
 
 impl NorthboundService {
     /// A service that queries and changes the controller through `access`.
@@ -110,20 +111,20 @@ impl NorthboundService {
         self.limited.clone()
     }
 
-    /// Adds what switches count, and where reports of jobs differ from that.
+    /// Adds what switches count, and what reports of jobs come to.
     #[must_use]
     pub(crate) fn with_measurements(
         self,
         measured: watch::Receiver<Arc<MeasuredTraffic>>,
-        disputes: watch::Receiver<Vec<Finding>>,
+        reports: watch::Receiver<ReportSummary>,
     ) -> Self {
-        Self { measured: Some((measured, disputes)), ..self }
+        Self { measured: Some((measured, reports)), ..self }
     }
 
-    fn latest_measurements(&self) -> (Arc<MeasuredTraffic>, Vec<Finding>) {
+    fn latest_measurements(&self) -> (Arc<MeasuredTraffic>, ReportSummary) {
         let counting = self.measured.as_ref();
-        counting.map_or_else(Default::default, |(measured, disputes)| {
-            (Arc::clone(&measured.borrow()), disputes.borrow().clone())
+        counting.map_or_else(Default::default, |(measured, reports)| {
+            (Arc::clone(&measured.borrow()), reports.borrow().clone())
         })
     }
 
@@ -135,7 +136,7 @@ impl NorthboundService {
         let (plan_request, reported_jobs, trial) =
             self.access.query_state(ControllerView::read_inputs).await?;
         let rollout = self.access.current_rollout().ok_or(ControllerError::Stopped)?;
-        let (measured, disputes) = self.latest_measurements();
+        let (measured, reports) = self.latest_measurements();
         Ok(ControllerView {
             now: Instant::now(),
             request: plan_request,
@@ -144,7 +145,7 @@ impl NorthboundService {
             quarantined: self.access.quarantined_switches(),
             rollout,
             measured,
-            disputes,
+            reports,
             open_access: self.open_access.clone(),
             standing: self.standing_findings(),
             drainage: self.access.watch_drains().borrow().clone(),

@@ -202,11 +202,20 @@ impl ReportedJobRegistry {
     /// Takes over what an iteration of each planned job takes alone on its paths.
     pub fn follow_plan(&mut self, plan: &Plan) {
         for entry in self.jobs.values_mut() {
+            // Another plan, other iterations.
+            entry.iteration_seconds = None;
             let planned = plan.job(&entry.job.id);
             entry.slowdown.follow_plan(planned.map(|(_, planned)| {
                 entry.job.iteration_seconds(planned.bottleneck_seconds * WIRE_BYTES_PER_BYTE)
             }));
         }
+    }
+
+    /// Seconds of an iteration of each known job whose windows were concluded under this plan.
+    pub fn iteration_seconds(&self) -> BTreeMap<JobId, f64> {
+        let known = self.jobs.values().filter(|entry| entry.stage == ProfilingStage::Known);
+        let seconds = known.filter_map(|entry| Some((&entry.job.id, entry.iteration_seconds?)));
+        seconds.map(|(id, seconds)| (id.clone(), seconds)).collect()
     }
 
     /// Reported iterations, for comparison with what switches count.

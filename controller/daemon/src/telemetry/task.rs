@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::FutureExt;
+use planner::JobId;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -39,6 +40,15 @@ pub(crate) enum StreamEvent {
 /// The bytes of a report in the queue, of all streams and of its own.
 pub(crate) type QueueShare = [OwnedSemaphorePermit; 2];
 
+/// What the reports of all jobs come to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReportSummary {
+    /// Where they differ from what switches count.
+    pub(crate) disputes: Vec<Finding>,
+    /// Seconds of an iteration, of jobs whose reports say so under the plan in force.
+    pub(crate) iteration_seconds: BTreeMap<JobId, f64>,
+}
+
 /// Applies reports to the registry and submits its changes to the controller.
 pub(crate) struct TelemetryTask {
     access: ControllerAccess,
@@ -50,9 +60,9 @@ pub(crate) struct TelemetryTask {
     streams: BTreeMap<ReporterId, mpsc::Sender<ReportFeedback>>,
     /// The fabric in which the registry resolves jobs.
     fabric: Option<(Arc<FabricWiring>, Fabric)>,
-    /// What switches count, and where differences from reports are published.
+    /// What switches count, and where reports are published beside it.
     measured: watch::Receiver<Arc<MeasuredTraffic>>,
-    disputes: watch::Sender<Vec<Finding>>,
+    summary: watch::Sender<ReportSummary>,
     disagree_min: f64,
     /// A change that the controller is planning for.
     submitted: Option<JoinHandle<Result<(), ControllerError>>>,
@@ -80,7 +90,7 @@ impl TelemetryTask {
             streams: BTreeMap::new(),
             fabric: None,
             measured,
-            disputes: watch::Sender::default(),
+            summary: watch::Sender::default(),
             disagree_min: config.counters.disagreement_min,
             submitted: None,
             changed_since: None,
@@ -88,9 +98,9 @@ impl TelemetryTask {
         (task, event_sender)
     }
 
-    /// Differences between reports and what switches count.
-    pub(crate) fn dispute_receiver(&self) -> watch::Receiver<Vec<Finding>> {
-        self.disputes.subscribe()
+    /// What the reports of all jobs come to.
+    pub(crate) fn summary_receiver(&self) -> watch::Receiver<ReportSummary> {
+        self.summary.subscribe()
     }
 
     /// Serves until `stop`.
@@ -119,6 +129,7 @@ impl TelemetryTask {
                     self.follow_fabric();
                     let feedback = self.registry.advance_time(Instant::now());
                     self.send_feedback(feedback);
+                    self.publish_iterations();
                     self.compare_measurements();
                 }
                 changed = wait_for_change(&mut permit) => {
@@ -213,6 +224,15 @@ impl TelemetryTask {
         }));
     }
 
+    fn publish_iterations(&mut self) {
+        let seconds = self.registry.iteration_seconds();
+        self.summary.send_if_modified(|summary| {
+            let is_new = summary.iteration_seconds != seconds;
+            summary.iteration_seconds = seconds;
+            is_new
+        });
+    }
+
     /// Compares reports with what switches count after every new measurement; a reporter receives
     /// each difference once.
     fn compare_measurements(&mut self) {
@@ -223,7 +243,10 @@ impl TelemetryTask {
         let disputes =
             measured.find_disputes(&self.registry.reported_iterations(), self.disagree_min);
         let findings: Vec<Finding> = disputes.iter().map(|(_, finding)| finding.clone()).collect();
-        let before = self.disputes.send_replace(findings);
+        let mut before = Vec::new();
+        self.summary.send_modify(|summary| {
+            before = std::mem::replace(&mut summary.disputes, findings);
+        });
         let new = disputes.into_iter().filter(|(_, finding)| !before.contains(finding));
         let feedback: Vec<ReportFeedback> =
             new.filter_map(|(job, finding)| self.registry.feedback_for(&job, finding)).collect();

@@ -19,6 +19,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
 
+use crate::http::ask;
 use crate::lab::{DEADLINE, Lab, config, open_config, verified};
 
 /// A reporter's end of a stream.
@@ -404,6 +405,38 @@ async fn measured_slowdown_changes_levels_under_a_fair_policy() {
         found = tokio::time::timeout(DEADLINE, slowed) => drop(found.unwrap().unwrap()),
         () = reports => {}
     }
+    server.shutdown().await;
+    controller.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn iterations_unlike_their_forecast_are_a_finding() {
+    let lab = Lab::new().await;
+    let policy = planner::Policy::default();
+    let controller = Controller::start(config(|_| {}), lab.fabric.clone(), policy).await.unwrap();
+    let server = served(&controller).await;
+    let mut line = ReportStream::open(&server).await;
+    for (job, port, src) in [("slow", 50_000, "h1"), ("steady", 50_001, "h2")] {
+        line.send(announcement_from(src, 1, job, port)).await;
+        assert_eq!(line.next_feedback().await, "profiled in the highest class");
+        line.send(busy_window(job, 1e12, 0.14)).await;
+        assert_eq!(line.next_feedback().await, "profile complete");
+    }
+    let find = async {
+        loop {
+            line.send(busy_window("slow", 1e12, 1.5)).await;
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            let (_, findings) = ask(server.local_addr(), "/v1/findings", None).await;
+            if findings.contains("longer than the") {
+                return findings;
+            }
+        }
+    };
+    let findings = tokio::time::timeout(DEADLINE, find).await.unwrap();
+    assert!(findings.contains("iterations take 1.5000 s"), "{findings}");
+    assert!(!findings.contains("job steady"), "{findings}");
+    let (_, jobs) = ask(server.local_addr(), "/v1/jobs", None).await;
+    assert!(jobs.contains("\"reported_seconds\":1.5"), "{jobs}");
     server.shutdown().await;
     controller.shutdown().await;
 }

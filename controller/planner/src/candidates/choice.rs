@@ -28,6 +28,9 @@ pub struct RegionComparison {
     pub digest: u64,
     /// Positions in [`Plan::jobs`](crate::Plan::jobs) of the jobs that were decided together.
     pub jobs: Vec<usize>,
+    /// Seconds of an iteration of each of these jobs under the adopted candidate, the mean over all
+    /// starts that were simulated; infinite for a job that gets nothing.
+    pub iteration_seconds: Vec<f64>,
     /// What was compared, the adopted one first.
     pub candidates: Vec<CandidateOutcome>,
     /// Mean utilisation under ECMP, over draws of its hash; none if it was not needed.
@@ -61,6 +64,16 @@ pub struct PlanComparison {
 }
 
 impl PlanComparison {
+    /// What an iteration of the job at this position of the plan is expected to take; none if it was
+    /// not simulated for this plan.
+    pub fn forecast_seconds(&self, job: usize) -> Option<f64> {
+        let mut regions = self.regions.iter();
+        regions.find_map(|region| {
+            let place = region.jobs.iter().position(|member| *member == job)?;
+            region.iteration_seconds.get(place).copied()
+        })
+    }
+
     /// Of all regions that were compared, now or earlier.
     pub(crate) fn digests(&self) -> impl Iterator<Item = u64> + '_ {
         self.compared.iter().copied().chain(self.regions.iter().map(|region| region.digest))
@@ -152,6 +165,7 @@ fn decide_region(
     let comparison = RegionComparison {
         digest: evaluation.region().digest,
         jobs: evaluation.region().jobs.clone(),
+        iteration_seconds: evaluation.iteration_seconds(&adopted),
         candidates: list_outcomes(&evaluation, &adopted, &valued),
         ecmp_utilization: ecmp.map(|expected| evaluation.utilization(expected.mean_value)),
         slowdown_limit: evaluation.objective().slowdown_limit(),

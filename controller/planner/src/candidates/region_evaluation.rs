@@ -179,6 +179,21 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
         chosen
     }
 
+    /// Seconds of an iteration of each job of the region under a candidate.
+    pub(super) fn iteration_seconds(&mut self, candidate: &ValuedCandidate) -> Vec<f64> {
+        let mut seconds = vec![f64::INFINITY; self.region.jobs.len()];
+        for group in self.evaluator.contention_groups(candidate.paths()) {
+            let members = group.members.iter();
+            let levels: Vec<u8> = members.clone().map(|member| candidate.levels[*member]).collect();
+            let slowdowns = self.evaluator.member_slowdowns(&group, &levels);
+            for (member, slowdown) in members.zip(slowdowns.into_iter().flatten()) {
+                let routes = &self.context.traffic.routes[self.region.jobs[*member]];
+                seconds[*member] = slowdown * routes.demand.iteration_seconds;
+            }
+        }
+        seconds
+    }
+
     fn member_levels(&self, group: &ContentionGroup, levels: &[u8]) -> Vec<u8> {
         group.members.iter().map(|position| levels[self.region.jobs[*position]]).collect()
     }

@@ -23,6 +23,8 @@ fn known() -> TopSnapshot {
         measured_bytes_per_second: None,
         measured_iteration_seconds: None,
         measured_iteration_bytes: None,
+        forecast_seconds: None,
+        reported_seconds: None,
     };
     let link = |link: &str, load, state: &str| LinkRow {
         link: link.to_owned(),
