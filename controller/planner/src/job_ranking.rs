@@ -122,7 +122,7 @@ impl<'a> RoutedInput<'a> {
         candidates::evaluate_decisions(&self.traffic, &self.paths, levels)
     }
 
-    /// The same from one start, all jobs beginning at once, in one of the models.
+    /// What `levels` are worth from one start, all jobs beginning at once, in one of the models.
     pub fn evaluate_from_one_start(&self, levels: &[u8], model: EvaluationModel) -> PlanValue {
         candidates::evaluate_from_one_start(&self.traffic, &self.paths, levels, model)
     }

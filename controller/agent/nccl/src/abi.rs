@@ -36,12 +36,12 @@ const MAX_NAME: usize = 32;
 /// Longest name of a communicator that is kept.
 const MAX_COMMUNICATOR_NAME: usize = 128;
 
-/// `startEvent`.
+/// Begins an event of a communicator and returns its handle.
 pub type StartEvent<T> =
     unsafe extern "C" fn(*mut c_void, *mut *mut c_void, *const EventDescriptor<T>) -> c_int;
-/// `stopEvent` and `finalize`.
+/// Ends what a handle stands for: an event, or a communicator.
 pub type StopEvent = unsafe extern "C" fn(*mut c_void) -> c_int;
-/// `recordEventState`.
+/// Reports that an event has reached a state, with arguments of that state.
 pub type RecordEventState =
     unsafe extern "C" fn(*mut c_void, c_int, *const EventStateArgs) -> c_int;
 /// `init` of version 4.

@@ -17,7 +17,7 @@ pub(super) enum BudgetOwner {
     Address(Option<IpAddr>),
 }
 
-/// BudgetCounts of requests in progress and bytes of their bodies. Behind a lock, because requests arrive
+/// Counts of requests in progress and bytes of their bodies. Behind a lock, because requests arrive
 /// on any task and are counted and checked in one step; it is held for that step only.
 #[derive(Clone, Debug)]
 pub(super) struct RequestBudget {

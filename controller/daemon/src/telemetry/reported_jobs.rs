@@ -211,14 +211,7 @@ impl ReportedJobRegistry {
         }
     }
 
-    /// Seconds of an iteration of each known job whose windows were concluded under this plan.
-    pub fn iteration_seconds(&self) -> BTreeMap<JobId, f64> {
-        let known = self.jobs.values().filter(|entry| entry.stage == ProfilingStage::Known);
-        let seconds = known.filter_map(|entry| Some((&entry.job.id, entry.iteration_seconds?)));
-        seconds.map(|(id, seconds)| (id.clone(), seconds)).collect()
-    }
-
-    /// Reported iterations, for comparison with what switches count.
+    /// Reported iterations of known jobs, since the plan in force.
     pub fn reported_iterations(&self) -> BTreeMap<JobId, ReportedIteration> {
         let known = self.jobs.values().filter(|entry| entry.stage == ProfilingStage::Known);
         known.map(|entry| (entry.job.id.clone(), entry.reported_iteration())).collect()

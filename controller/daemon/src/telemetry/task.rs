@@ -225,7 +225,8 @@ impl TelemetryTask {
     }
 
     fn publish_iterations(&mut self) {
-        let seconds = self.registry.iteration_seconds();
+        let reported = self.registry.reported_iterations().into_iter();
+        let seconds = reported.filter_map(|(id, reported)| Some((id, reported.seconds?))).collect();
         self.summary.send_if_modified(|summary| {
             let is_new = summary.iteration_seconds != seconds;
             summary.iteration_seconds = seconds;

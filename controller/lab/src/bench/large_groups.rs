@@ -57,7 +57,7 @@ struct LargeGroupRow {
     fast_seconds: f64,
     /// GPU utilisation of the compared plan.
     compared: f64,
-    /// The same in the exact fluid model, from one start, and in steps from that start.
+    /// Its GPU utilisation from one start: in the exact fluid model, and in steps.
     exact: Option<[f64; 2]>,
     /// Slowdown of its slowest job.
     worst_slowdown: f64,
@@ -99,9 +99,9 @@ fn measure_case(jobs: u16, input: &PlanInput, args: &LargeGroupsArgs) -> LargeGr
     let slowdown_limit = limits.reduce(f64::max);
     let value = value_of_decisions(input, &compared);
     let began = Instant::now();
-    let effort = || began.elapsed().as_secs_f64() / f64::from(args.anneal);
+    let time_spent = || began.elapsed().as_secs_f64() / f64::from(args.anneal);
     let limit = slowdown_limit.unwrap_or(f64::INFINITY);
-    let annealed = anneal_decisions(input, &compared, limit, args.seed, effort);
+    let annealed = anneal_decisions(input, &compared, limit, args.seed, time_spent);
     let utilization = |value: PlanValue| value.gpu_utilization;
     LargeGroupRow {
         jobs,

@@ -13,8 +13,8 @@ use command_io::output::{self, FormatArg, OutputFormat};
 ///
 /// Cases of 2 to 12 jobs that share hosts, NICs and uplinks are drawn from a seed. Each is planned
 /// with volumes and computation times that are wrong, without a quarter of the jobs, and with a job
-/// that claims ten times its computation; the jobs stay as they are. Points are percentage points of
-/// GPU utilisation. About four seconds of processor for a case.
+/// that claims ten times its computation; the jobs stay as they are. Points are percentage points
+/// of GPU utilisation. About ten seconds of processor for a case.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -64,8 +64,8 @@ pub struct PlanComparison {
 }
 
 impl PlanComparison {
-    /// What an iteration of the job at this position of the plan is expected to take; none if it was
-    /// not simulated for this plan.
+    /// What an iteration of the job at this position of the plan is expected to take; none if it
+    /// was not simulated for this plan.
     pub fn forecast_seconds(&self, job: usize) -> Option<f64> {
         let mut regions = self.regions.iter();
         regions.find_map(|region| {

@@ -97,7 +97,7 @@ pub(crate) fn evaluate_decisions(
     sum_over_regions(traffic, paths, levels, |horizon| horizon)
 }
 
-/// The same from one start, in one of the models.
+/// The value from one start, all jobs beginning at once, in one of the models.
 pub(crate) fn evaluate_from_one_start(
     traffic: &IndexedTraffic<'_>,
     paths: &[LinkPath],

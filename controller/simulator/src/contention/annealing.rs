@@ -2,7 +2,7 @@
 //!
 //! A move gives one flow another of its equal-cost paths, one job another level, or exchanges the
 //! levels of two jobs. Every move is valued by the evaluation that plans are compared with. The
-//! effort is an argument, since time is.
+//! time it may take is an argument.
 
 use planner::{Plan, PlanInput, PlanValue, RoutedInput};
 use rand::{Rng, SeedableRng};
@@ -26,14 +26,14 @@ pub struct AnnealedDecisions {
 }
 
 /// The best decisions found from those of `start`, in which no job is slower than alone by more
-/// than `slowdown_limit`, unless one is so in `start`. `effort_spent` gives the share of the effort
+/// than `slowdown_limit`, unless one is so in `start`. `time_spent` gives the share of the time
 /// that is spent, and annealing ends at 1.
 pub fn anneal_decisions(
     input: &PlanInput,
     start: &Plan,
     slowdown_limit: f64,
     seed: u64,
-    mut effort_spent: impl FnMut() -> f64,
+    mut time_spent: impl FnMut() -> f64,
 ) -> AnnealedDecisions {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let choices = path_choices(input, start);
@@ -46,7 +46,7 @@ pub fn anneal_decisions(
     let limit = slowdown_limit.max(current.worst_slowdown);
     let mut best = AnnealedDecisions { value: current, moves: 0 };
     loop {
-        let spent = effort_spent();
+        let spent = time_spent();
         if spent >= 1.0 {
             return best;
         }

@@ -40,8 +40,8 @@ pub fn generate_contended_case(seed: u64, number: u32) -> PlanInput {
     PlanInput { fabric, jobs }
 }
 
-/// A case of that seed in which `jobs` jobs contend, as densely as in the small cases: five hosts for
-/// four jobs, 8 to 16 hosts under each leaf and 4 to 8 spines.
+/// A case of that seed in which `jobs` jobs contend, as densely as in the small cases: five hosts
+/// for four jobs, 8 to 16 hosts under each leaf and 4 to 8 spines.
 pub fn generate_large_case(seed: u64, jobs: u16) -> PlanInput {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     random.set_stream(u64::from(jobs) << 32);
