@@ -33,6 +33,8 @@ pub use telemetry::{RawTelemetry, TelemetryConfig};
 pub use tls::{RawTls, TlsConfig};
 pub use traces::{RawTraces, TracesConfig};
 
+pub use crate::retry_backoff::RetryBackoff;
+
 pub use discovery::{DiscoveryConfig, DiscoveryDefaults, RawDiscovery};
 pub use learning::{LearningConfig, RawLearning};
 pub use liveness::{LivenessTimeouts, RawLiveness};
@@ -171,23 +173,6 @@ pub struct SouthboundConfig {
     pub receive_max: usize,
     /// The largest headers, in bytes.
     pub headers_max: u32,
-}
-
-/// Waits before retries: the first, then each twice the one before, up to the longest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RetryBackoff {
-    /// Before the first retry; above zero.
-    pub first: Duration,
-    /// The longest wait; not shorter than the first.
-    pub longest: Duration,
-}
-
-impl RetryBackoff {
-    /// The wait after `failures` failures in a row, of which there is at least one.
-    pub fn wait_after(self, failures: u32) -> Duration {
-        let doublings = failures.saturating_sub(1).min(31);
-        self.first.saturating_mul(1 << doublings).min(self.longest)
-    }
 }
 
 impl Config {

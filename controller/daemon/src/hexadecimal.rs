@@ -9,7 +9,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 const SECRET_BYTES: usize = 32;
 
 /// `bytes` as lower-case digits, two each.
-pub(crate) fn encode_hex(bytes: &[u8]) -> String {
+pub fn encode_hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
         let _infallible = write!(text, "{byte:02x}");
         text
@@ -20,7 +20,7 @@ pub(crate) fn encode_hex(bytes: &[u8]) -> String {
 ///
 /// # Errors
 /// The system has no random numbers.
-pub(crate) fn random_secret() -> Result<String, Unspecified> {
+pub fn random_secret() -> Result<String, Unspecified> {
     let mut secret = [0; SECRET_BYTES];
     SystemRandom::new().fill(&mut secret)?;
     Ok(encode_hex(&secret))

@@ -16,13 +16,12 @@ use tokio_util::sync::CancellationToken;
 use topology::Finding;
 use tracing::error;
 
+use crate::retry_backoff::RetryBackoff;
 use crate::standing_findings::StandingFindings;
 
-/// The wait before a task runs again for the first time; it doubles with each panic.
-const FIRST_RESTART: Duration = Duration::from_millis(100);
-
-/// The longest wait. A task that ran for longer begins with the first one again.
-const LONGEST_RESTART: Duration = Duration::from_secs(30);
+/// Waits before a task runs again. One that ran for longer than the longest begins with the first.
+const RESTART: RetryBackoff =
+    RetryBackoff { first: Duration::from_millis(100), longest: Duration::from_secs(30) };
 
 /// Supervises the tasks of one controller.
 #[derive(Clone, Debug, Default)]
@@ -55,12 +54,12 @@ impl TaskSupervisor {
             if AssertUnwindSafe(work(state)).catch_unwind().await.is_ok() {
                 return;
             }
-            panics = match begun.elapsed() > LONGEST_RESTART {
+            panics = match begun.elapsed() > RESTART.longest {
                 true => 1,
                 false => panics + 1,
             };
             self.report_panic(name, "it was started again");
-            tokio::time::sleep(restart_wait(panics)).await;
+            tokio::time::sleep(RESTART.wait_after(panics)).await;
         }
     }
 
@@ -84,11 +83,6 @@ impl TaskSupervisor {
         let text = format!("the task `{name}` panicked; {consequence}; please report it");
         self.findings.report_finding(format!("task {name}"), Finding::error("controller", text));
     }
-}
-
-/// The wait after so many panics in a row, of which there is at least one.
-fn restart_wait(panics: u32) -> Duration {
-    FIRST_RESTART.saturating_mul(1 << (panics - 1).min(20)).min(LONGEST_RESTART)
 }
 
 #[cfg(test)]

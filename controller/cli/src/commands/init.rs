@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use command_io::output::{self, FormatArg, OutputFormat};
 use command_io::{CommandError, files};
-use ring::rand::{SecureRandom, SystemRandom};
+use controller::hexadecimal::{encode_hex, random_secret};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use topology::Fabric;
@@ -17,9 +17,6 @@ pub(super) const CERTIFICATE_DAYS: u64 = 365;
 
 /// The name of the controller in its certificate, for `crux switch --allow-role =NAME`.
 const CONTROLLER_NAME: &str = "controller.crux";
-
-/// Bytes of a token.
-const TOKEN_BYTES: usize = 32;
 
 /// Make an authority, certificates, tokens and a configuration for a fabric.
 ///
@@ -112,17 +109,12 @@ fn wanted_certificates(fabric: &Fabric, names: &[String]) -> Vec<IssuedCertifica
 
 /// Creates a token, and gives its digest in hexadecimal.
 fn create_token(folder: &IdentityFolder, name: &str) -> Result<String, CommandError> {
-    let mut random = [0; TOKEN_BYTES];
-    let filled = SystemRandom::new().fill(&mut random);
-    filled.map_err(|_| CommandError::Failed("there are no random numbers".to_owned()))?;
-    let token = hexadecimal(&random);
+    let token = random_secret();
+    let token =
+        token.map_err(|_| CommandError::Failed("there are no random numbers".to_owned()))?;
     let written = folder.write_secret(&format!("{name}.token"), token.as_bytes());
     written.map_err(CommandError::failed)?;
-    Ok(hexadecimal(&Sha256::digest(&token)))
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    Ok(encode_hex(&Sha256::digest(&token)))
 }
 
 /// The configuration that uses all of it.

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::hexadecimal::encode_hex;
 use crate::policy_history::UnixMs;
 
 /// The kind of a record.
@@ -112,7 +113,7 @@ impl AuditRecord {
 fn entry_hash(previous: &str, entry: &AuditEntry) -> String {
     let entry = serde_json::to_vec(entry).expect("an entry has text for keys");
     let digest = Sha256::new().chain_update(previous).chain_update(entry).finalize();
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    encode_hex(&digest)
 }
 
 /// Checks that records follow each other and are as they were written. The first may follow

@@ -31,6 +31,7 @@ const DAEMON_FLOORS: &[(&str, u32)] = &[
     ("config", 1),
     ("clock", 1),
     ("hexadecimal", 0),
+    ("retry_backoff", 0),
     ("private_file", 0),
     ("pipeline", 0),
     ("policy_history", 1),

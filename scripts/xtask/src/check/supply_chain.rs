@@ -7,26 +7,35 @@ use std::path::Path;
 use super::RuleViolations;
 use crate::libraries::{Library, read_libraries};
 
-/// Where libraries may come from.
-const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
-
 pub(super) fn check_supply_chain(root: &Path) -> Result<RuleViolations, String> {
     let path = root.join("scripts/deny.toml");
     let rules = std::fs::read_to_string(&path).map_err(|error| format!("deny.toml: {error}"))?;
     let allowed = listed_names(&rules, "allow = [");
     let unwanted = listed_names(&rules, "deny = [");
     let libraries = read_libraries(root)?;
-    Ok(libraries.iter().filter_map(|one| violation(one, &allowed, &unwanted)).collect())
+    let is_from_registry = |library: &&Library| library.source.starts_with("registry+");
+    let registry = libraries.iter().find(is_from_registry);
+    let rules = LibraryRules {
+        registry: registry.map_or("", |library| &library.source),
+        allowed: &allowed,
+        unwanted: &unwanted,
+    };
+    Ok(libraries.iter().filter_map(|library| violation(library, &rules)).collect())
 }
 
-fn violation(
-    library: &Library,
-    allowed: &BTreeSet<String>,
-    unwanted: &BTreeSet<String>,
-) -> Option<String> {
+/// What libraries are checked against.
+struct LibraryRules<'a> {
+    /// Where all libraries come from: one registry.
+    registry: &'a str,
+    allowed: &'a BTreeSet<String>,
+    unwanted: &'a BTreeSet<String>,
+}
+
+fn violation(library: &Library, rules: &LibraryRules<'_>) -> Option<String> {
     let Library { name, version, source, license, .. } = library;
+    let LibraryRules { registry, allowed, unwanted } = rules;
     let what = match () {
-        () if source != REGISTRY => format!("comes from {source}"),
+        () if source != registry => format!("comes from {source}, not from the registry"),
         () if unwanted.contains(name) => "is not wanted (scripts/deny.toml)".to_owned(),
         () if !is_allowed(license, allowed) => {
             format!("has the licence `{license}`, which scripts/deny.toml does not allow")
