@@ -229,6 +229,21 @@ fn a_connection_without_a_job_is_learned_once_a_packet() {
 }
 
 #[test]
+fn a_connection_of_a_job_is_learned_if_it_leaves_its_leaf_without_a_pin() {
+    let mut leaf = learning();
+    let any = ternary(0, 0);
+    let here = ternary(HERE, u32::MAX);
+    let from_here = MatchKey { fields: vec![here, any, any, any], priority: 1 };
+    leaf.try_add("job_classify", from_here, "set_job", &[JOB]).unwrap();
+    leaf.add("local_host", &[exact(OTHER)], "to_host", &[2, 9]);
+    let away = Flow { sport: 0xd000, ..FLOW };
+    assert_eq!(leaf.send_one(1, &roce(away, DATA, 7, 200)).level, JOB_LEVEL);
+    assert_eq!(learned(&mut leaf), [[1, u128::from(HERE), u128::from(THERE), 0xd000, 7]]);
+    leaf.send_one(1, &roce(Flow { dst: OTHER, ..away }, DATA, 7, 200));
+    assert_eq!(learned(&mut leaf), Vec::<Vec<u128>>::new(), "it stays at its leaf");
+}
+
+#[test]
 fn connections_are_learned_up_to_the_rate_of_their_port() {
     let mut leaf = learning();
     for qp in 0..5 {

@@ -14,7 +14,7 @@ use topology::{NicId, SwitchId};
 use crate::lab::{DEADLINE, Lab};
 use crate::learning::SilentHosts;
 use crate::traffic::{cabled_lab, frame};
-use crate::unannounced_ports::{LevelCounts, controller_of, packets_of, random_port};
+use crate::unannounced_ports::{self, LevelCounts, controller_of, packets_of, random_port};
 
 /// Two jobs that state ports from which their hosts do not send.
 const JOBS: &str = r#"{ "jobs": [
@@ -104,6 +104,34 @@ async fn connections_from_unknown_ports_are_pinned_to_the_planned_path_within_a_
     controller.shutdown().await;
 }
 
+/// Packets of a pair have its level and path before any tuple is known; then each connection has a
+/// pin of its own, which counts it.
+#[tokio::test]
+async fn connections_of_a_job_without_ports_take_over_from_their_pair_without_a_packet_elsewhere() {
+    let lab = lab().await;
+    let controller = controller_of(&lab, unannounced_ports::JOBS).await;
+    let connections: Vec<Connection> = (0..8).map(|n| (0, 2, random_port(n))).collect();
+    let before = packets_of(&lab, SwitchId(0)).await;
+    let (mut sent, deadline) = (0, Instant::now() + DEADLINE);
+    while pins(&controller).len() < connections.len() {
+        send(&lab, connections.clone()).await;
+        sent += connections.len() as u64;
+        assert!(Instant::now() < deadline);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let held = async || difference(packets_of(&lab, SwitchId(0)).await, &before);
+    let plan = controller.current_rollout().unwrap().plan;
+    let gpt = plan.flows.iter().find(|flow| flow.src == NicId(0)).unwrap();
+    let port = lab.fabric.link(gpt.links[1]).from.port;
+    let planned = (port, plan.jobs[gpt.job].level, sent);
+    while held().await != [planned] {
+        assert!(Instant::now() < deadline, "{:?}, not {planned:?}", held().await);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(learned_jobs(&controller).values().all(|job| job == "gpt"));
+    controller.shutdown().await;
+}
+
 #[tokio::test]
 async fn no_connection_of_a_thousand_has_a_wrong_owner() {
     let lab = lab().await;
@@ -112,10 +140,10 @@ async fn no_connection_of_a_thousand_has_a_wrong_owner() {
     let mut of_nobody = BTreeSet::new();
     for number in 0..250_u32 {
         for src in 0..4_u32 {
-            // One in five goes to a NIC of the other job, and belongs to neither.
+            // One in five goes to a NIC of the other job at the other leaf, and belongs to neither.
             let port = random_port(number * 4 + src);
             match number % 5 {
-                0 => drop(of_nobody.insert((src, (src + 1) % 4, port))),
+                0 => drop(of_nobody.insert((src, 3 - src, port))),
                 _ => {
                     let job = if src % 2 == 0 { "gpt" } else { "bert" };
                     expected.insert((src, (src + 2) % 4, port), job.to_owned());

@@ -24,7 +24,7 @@ const PACKETS: u64 = 25;
 /// Packets by port and level.
 pub(crate) type LevelCounts = BTreeMap<(PortNumber, PriorityLevel), u64>;
 
-const JOBS: &str = r#"{ "jobs": [
+pub(crate) const JOBS: &str = r#"{ "jobs": [
   { "id": "gpt", "gpus": { "h1": 8, "h3": 8 }, "flop_per_iteration": 1e15, "compute_seconds": 0.1,
     "collective": { "kind": "ring_all_reduce", "bytes": 4e9 } },
   { "id": "bert", "gpus": { "h2": 8, "h4": 8 }, "flop_per_iteration": 1e12, "compute_seconds": 0.1,
@@ -97,6 +97,26 @@ fn planned_cell(fabric: &Fabric, controller: &ControllerHandle, ends: [NicId; 2]
     let plan = controller.current_rollout().unwrap().plan;
     let flow = plan.flows.iter().find(|flow| [flow.src, flow.dst] == ends).unwrap();
     (fabric.link(flow.links[1]).from.port, plan.jobs[flow.job].level)
+}
+
+/// Jobs whose hosts do not send from the ports that they state.
+const WRONG_PORTS: &str = r#"{ "jobs": [
+  { "id": "gpt", "gpus": { "h1": 8, "h3": 8 }, "flop_per_iteration": 1e15, "compute_seconds": 0.1,
+    "flows": [ { "src": "h1", "dst": "h3", "bytes": 4e9, "udp_src_port": 9 } ] },
+  { "id": "bert", "gpus": { "h2": 8, "h4": 8 }, "flop_per_iteration": 1e12, "compute_seconds": 0.1,
+    "flows": [ { "src": "h2", "dst": "h4", "bytes": 4e9, "udp_src_port": 9 } ] } ] }"#;
+
+#[tokio::test]
+async fn packets_from_other_ports_than_stated_have_the_level_of_their_job() {
+    let lab = cabled_lab(|_| ServiceOptions::default(), Box::new(SilentHosts)).await;
+    let controller = controller_of(&lab, WRONG_PORTS).await;
+    for ends in [[0, 2], [1, 3]].map(|ends| ends.map(NicId)) {
+        let (_, level) = planned_cell(&lab.fabric, &controller, ends);
+        let counts = burst_counts(&lab, ends).await;
+        let levels: Vec<u8> = counts.keys().map(|(_, level)| level.number()).collect();
+        assert!(levels.iter().all(|at| *at == level), "{ends:?}: {levels:?}, not {level}");
+    }
+    controller.shutdown().await;
 }
 
 #[tokio::test]

@@ -1,10 +1,12 @@
-//! `job_classify`: the job of flows without a pin: those without a known port, those left to ECMP,
-//! those that stay on their leaf, and those that no job announced.
+//! `job_classify`: the job of packets that no pin matches: of flows without a known port, of flows
+//! left to ECMP or that stay on their leaf, of a host that sends from other ports than its job
+//! stated, and of flows that no job announced.
 //!
 //! The table is small (ternary), so each row covers as much as possible: one for a NIC that sends
 //! for a single job, else one for each pair of NICs, and one for each flow only where jobs share
-//! the pair. Where several jobs share a pair and do not state ports, nothing distinguishes their
-//! packets: all have the highest of their levels, so that none is below its own. An adoption rule
+//! the pair. Where several jobs share a pair, nothing distinguishes packets of ports that none of
+//! them stated: all have the highest level of the jobs that state none, or of all where each states
+//! its own, so that no job is below its level. An adoption rule
 //! has a row for each pair of NICs that it names, at a lower priority than all others; where it
 //! could match a flow with a port as well, rows with ports come first.
 
@@ -57,6 +59,9 @@ pub(in crate::pipelines::fabric) struct ClassRow {
     pub(in crate::pipelines::fabric) to: Option<NicId>,
     /// Whether it is for flows without a port.
     pub(in crate::pipelines::fabric) is_for_pair: bool,
+    /// Whether pins cover all flows that the plan has for it. Then it serves only hosts that send
+    /// from other ports, and is left out before any other.
+    is_spare: bool,
     /// The rank of its job: rows of later jobs are the first to be left out.
     rank: u32,
     /// The row, not signed.
@@ -108,7 +113,7 @@ pub(in crate::pipelines::fabric) fn class_rows(
         .flat_map(|(nic, flows)| NicClasses { fabric, plan, nic, flows }.build_rows())
         .collect();
     if rows.len() > ROWS_MAX {
-        rows.sort_by_key(|row| row.rank);
+        rows.sort_by_key(|row| (row.is_spare, row.rank));
     }
     let adopted = adoption_rules::adoption_rows(fabric, plan, nics);
     let mut room: BTreeMap<TableId, usize> = BTreeMap::new();
@@ -139,21 +144,19 @@ impl NicClasses<'_> {
         for flow in self.flows {
             pairs.entry(flow.to).or_default().push(*flow);
         }
-        let has_uncovered = self.flows.iter().any(|flow| !flow.has_pin);
         // A row without ports would also match what a rule adopts, and hide the rule's row.
         let is_adopted =
             self.plan.rules.iter().any(|rule| adoption_rules::takes_from(rule, self.nic));
-        if let Some(job) = only_job(self.flows).filter(|_| has_uncovered && !is_adopted) {
-            let row = self.class_row(self.nic_match(), OF_NIC, &job);
-            let is_for_pair = self.flows.iter().any(|flow| flow.udp_src_port.is_none());
-            return row.map(|row| ClassRow { to: None, is_for_pair, ..row }).into_iter().collect();
+        if let Some(job) = only_job(self.flows).filter(|_| !is_adopted) {
+            let row = self.shared_row(self.nic_match(), OF_NIC, &job, self.flows);
+            return row.map(|row| ClassRow { to: None, ..row }).into_iter().collect();
         }
         let rows = pairs.iter().flat_map(|(to, flows)| self.rows_of_pair(*to, flows));
         rows.collect()
     }
 
-    /// The rows for one receiver: one for all packets if flows have no port or one job has them
-    /// all, else one for each port.
+    /// The rows for one receiver: one for the packets of all ports that no flow states, and where
+    /// several jobs have flows, one for each port.
     fn rows_of_pair(&self, to: NicId, flows: &[SentFlow]) -> Vec<ClassRow> {
         let dst = Some(self.fabric.nic(to).ip.into());
         let pair = JobMatch { dst, ..self.nic_match() };
@@ -161,21 +164,31 @@ impl NicClasses<'_> {
             self.plan.rules.iter().any(|rule| adoption_rules::takes_between(rule, self.nic, to));
         let open: Vec<SentFlow> =
             flows.iter().filter(|flow| flow.udp_src_port.is_none()).copied().collect();
-        let Some(highest) = open.iter().max_by_key(|flow| (flow.level, Reverse(flow.rank))) else {
-            let has_uncovered = flows.iter().any(|flow| !flow.has_pin);
-            return match only_job(flows).filter(|_| has_uncovered && !is_adopted) {
-                Some(job) => self.class_row(pair, OF_PAIR, &job).into_iter().collect(),
-                None => self.rows_of_flows(pair, flows),
-            };
-        };
-        let shared = self.class_row(pair, OF_PAIR, highest).map(|row| ClassRow {
-            owner: row.owner.filter(|_| only_job(&open).is_some()),
-            is_for_pair: true,
-            ..row
+        let unnamed = if open.is_empty() { flows } else { &open };
+        let highest = unnamed.iter().max_by_key(|flow| (flow.level, Reverse(flow.rank)));
+        let shared = highest.filter(|_| !is_adopted || !open.is_empty()).and_then(|highest| {
+            let row = self.shared_row(pair, OF_PAIR, highest, flows)?;
+            Some(ClassRow { owner: row.owner.filter(|_| only_job(unnamed).is_some()), ..row })
         });
-        let mut rows = self.rows_of_flows(pair, flows);
+        let mut rows = match &shared {
+            Some(_) if only_job(flows).is_some() => Vec::new(),
+            _ => self.rows_of_flows(pair, flows),
+        };
         rows.extend(shared);
         rows
+    }
+
+    /// The row of a NIC or a pair, with the level of `highest`, for the packets of `flows`.
+    fn shared_row(
+        &self,
+        matches: JobMatch,
+        priority: NonZeroU16,
+        highest: &SentFlow,
+        flows: &[SentFlow],
+    ) -> Option<ClassRow> {
+        let row = self.class_row(matches, priority, highest)?;
+        let is_for_pair = flows.iter().any(|flow| flow.udp_src_port.is_none());
+        Some(ClassRow { is_for_pair, is_spare: flows.iter().all(|flow| flow.has_pin), ..row })
     }
 
     /// A row for each flow between two NICs that has a port and no pin.
@@ -205,7 +218,7 @@ impl NicClasses<'_> {
     ) -> Option<ClassRow> {
         let (owner, to, rank) = (Some(flow.position), Some(flow.to), flow.rank);
         let entry = fabric::job_classify(&matches, priority, flow.job)?;
-        Some(ClassRow { owner, to, is_for_pair: false, rank, entry })
+        Some(ClassRow { owner, to, is_for_pair: false, is_spare: false, rank, entry })
     }
 }
 

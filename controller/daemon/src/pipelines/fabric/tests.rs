@@ -103,6 +103,7 @@ fn lowers_a_leaf_with_a_pinned_job() {
         "local_host dst=10.0.1.1 -> to_host(port=1, dmac=02:00:0a:00:01:01)",
         "dst_leaf dst=10.0.2.0/24 -> set_dst_leaf(id=2)",
         "flow_pin src=10.0.1.1 dst=10.0.2.1 proto=17 sport=50000 dport=4791 -> pin(path=2, job=1)",
+        "job_classify src=10.0.1.1 dport=4791 priority=65 -> set_job(job=1)",
         "job_qos job=1 -> set_class(level=7, dscp=56)",
         "fabric_port port=2 -> trust_dscp()",
         "fabric_port port=3 -> trust_dscp()",
@@ -169,7 +170,9 @@ fn jobs_that_share_a_nic_are_classified_by_pair_and_by_port() {
     let plan = plan(&fabric, &jobs);
     let rows = shown(&fabric, &lowered(&fabric, &plan), "leaf1");
     let rows = rows.iter().filter_map(|row| row.strip_prefix("job_classify "));
+    // What comes from another port has the higher level of the two.
     let expected = [
+        "src=10.0.1.1 dst=10.0.1.2 dport=4791 priority=66 -> set_job(job=2)",
         "src=10.0.1.1 dst=10.0.1.2 dport=4791 sport=50000 priority=67 -> set_job(job=1)",
         "src=10.0.1.1 dst=10.0.1.2 dport=4791 sport=50002 priority=67 -> set_job(job=2)",
         "src=10.0.1.1 dst=10.0.1.3 dport=4791 priority=66 -> set_job(job=1)",
@@ -414,6 +417,7 @@ proptest! {
         let plan = plan_adopting(&fabric, &case.jobs, &case.rules);
         check_flows(&fabric, &plan, case.choice)?;
         pairs::check_pairs(&fabric, &plan, case.choice)?;
+        pairs::check_unstated_ports(&fabric, &plan, case.choice)?;
         check_adopted(&fabric, &plan, case.choice)?;
         check_answers(&fabric, &plan, case.choice)?;
         for tables in lowered(&fabric, &plan).values() {

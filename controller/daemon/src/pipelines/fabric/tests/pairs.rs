@@ -2,6 +2,7 @@
 //! level of the job and the links of the plan.
 
 use super::*;
+use crate::pipelines::fabric::job_classify::adoption_rules::takes_between;
 
 /// Every packet between the NICs of a flow without a port has its job's level or a higher one, and
 /// takes links that the plan chose for flows to its receiver: those of the flow itself, if it is
@@ -34,6 +35,32 @@ pub(super) fn check_pairs(
                 prop_assert_eq!(&walk.links[..], &flow.links[..]);
             }
         }
+    }
+    Ok(())
+}
+
+/// A host that sends from another port than its job stated has at least the lowest level of the
+/// jobs between its NICs: its own, if only one job is there.
+pub(super) fn check_unstated_ports(
+    fabric: &Fabric,
+    plan: &Plan,
+    choice: usize,
+) -> Result<(), TestCaseError> {
+    let tables = lowered(fabric, plan);
+    for flow in plan.flows.iter().filter(|flow| !flow.links.is_empty()) {
+        let ends = (flow.src, flow.dst);
+        if plan.rules.iter().any(|rule| takes_between(rule, ends.0, ends.1)) {
+            continue;
+        }
+        let of_pair = || plan.flows.iter().filter(|other| (other.src, other.dst) == ends);
+        let sport = (0xC000..=0xFFFF).find(|port| of_pair().all(|f| f.udp_src_port != Some(*port)));
+        let packet = Packet { src: ends.0, dst: ends.1, sport: sport.unwrap(), answer: None };
+        let walk = walk(fabric, &tables, &packet, choice).map_err(TestCaseError::fail)?;
+        let lowest = of_pair().map(|other| plan.jobs[other.job].level).min().unwrap();
+        prop_assert!(walk.levels.iter().all(|at| *at >= u128::from(lowest)), "{walk:?}");
+        let job = of_pair().map(|other| other.job).collect::<BTreeSet<_>>();
+        let own = u128::from(plan.jobs[flow.job].level);
+        prop_assert!(job.len() > 1 || walk.levels.iter().all(|at| *at == own), "{walk:?}");
     }
     Ok(())
 }
