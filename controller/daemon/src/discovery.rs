@@ -29,6 +29,7 @@ pub use cabling::compare_cabling;
 pub use learned_fabric::{LearnedFabric, document_observed_fabric};
 pub use link_discovery::DiscoveryReport;
 pub(crate) use link_discovery::{DiscoveryInputs, LinkDiscovery};
+pub use neighbour_packets::parse_sender;
 pub use observer::TopologyObserver;
 pub use one_shot::{OneShotDiscovery, OneShotError, discover_once};
 

@@ -5,6 +5,7 @@
 //! change. The decision: the store has documents with names. Ids are valid in one fabric of one run
 //! only; names stay valid in a fabric that has grown, and the reader is that of document files.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -54,6 +55,12 @@ pub enum StoreError {
         /// The schema of the store; 1 is that of stores that name none.
         found: u64,
     },
+    /// Its bytes are not as they were written.
+    #[error(
+        "the store is damaged: move it away, or put a backup in its place, and start the \
+         controller again"
+    )]
+    Damaged,
     /// Reading or writing failed.
     #[error("cannot {what} the store")]
     Access {
@@ -169,7 +176,8 @@ impl EmbeddedStore {
     /// The file is no store, or another process has it open.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         ensure_private(path).map_err(|error| open_error(redb::StorageError::from(error).into()))?;
-        let store = Self::check_schema(Database::create(path).map_err(open_error)?)?;
+        let store =
+            refuse_damage(|| Self::check_schema(Database::create(path).map_err(open_error)?))?;
         let mark = ProgressMark::path_of(path);
         let known = ProgressMark::read_file(&mark).unwrap_or_default();
         Ok(Self { mark: Some((mark, Mutex::new(known))), ..store })
@@ -206,8 +214,10 @@ impl EmbeddedStore {
     /// # Errors
     /// The storage has no store and is not empty.
     pub fn open_backend(storage: impl StorageBackend) -> Result<Self, StoreError> {
-        let database = Database::builder().create_with_backend(storage);
-        Self::check_schema(database.map_err(open_error)?)
+        refuse_damage(|| {
+            let database = Database::builder().create_with_backend(storage);
+            Self::check_schema(database.map_err(open_error)?)
+        })
     }
 
     /// Reads the latest of all records.
@@ -230,7 +240,7 @@ impl EmbeddedStore {
     /// # Errors
     /// The store cannot be read.
     pub fn policy_revisions(&self) -> Result<Vec<PolicyRevision>, StoreError> {
-        let rows = self.read_policy_rows().map_err(access_error("read"))?;
+        let rows = refuse_damage(|| self.read_policy_rows().map_err(access_error("read")))?;
         rows.iter().map(|row| parse_json("policies", row)).collect()
     }
 
@@ -248,7 +258,7 @@ impl EmbeddedStore {
     /// # Errors
     /// The disk is full, or fails.
     pub fn write_records(&self, records: &[StoreRecord]) -> Result<(), StoreError> {
-        self.write_transaction(records).map_err(access_error("write"))?;
+        refuse_damage(|| self.write_transaction(records).map_err(access_error("write")))?;
         self.advance_mark(records);
         Ok(())
     }
@@ -327,7 +337,7 @@ impl EmbeddedStore {
     }
 
     fn read_fact<T: DeserializeOwned>(&self, name: &'static str) -> Result<Option<T>, StoreError> {
-        let value = self.read_fact_bytes(name).map_err(access_error("read"))?;
+        let value = refuse_damage(|| self.read_fact_bytes(name).map_err(access_error("read")))?;
         value.map(|value| parse_json(name, &value)).transpose()
     }
 
@@ -338,6 +348,13 @@ impl EmbeddedStore {
             table => Ok(table?.get(name)?.map(|value| value.value().to_vec())),
         }
     }
+}
+
+/// Runs what reads or writes the file. redb verifies checksums only after a crash, and panics over
+/// pages that were damaged otherwise, which must not end the controller.
+fn refuse_damage<T>(work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    // Nothing of ours is changed by the work, so nothing is left half changed by a panic.
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(StoreError::Damaged))
 }
 
 /// Drops the oldest revisions beyond the bounds of the history.

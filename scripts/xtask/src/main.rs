@@ -7,6 +7,7 @@
 mod bill_of_materials;
 mod check;
 mod configuration_page;
+mod fuzz;
 mod generate;
 mod libraries;
 mod source;
@@ -21,6 +22,9 @@ usage: cargo xtask COMMAND
   generate   write the generated files again: docs/schemas, docs/man,
              docs/openapi.json, docs/configuration.md
   sbom       print the bill of materials (CycloneDX, JSON)
+  fuzz [EXECUTIONS [SECONDS]]
+             fuzz all targets of scripts/fuzz in turns of so many seconds (30), until together
+             they have made so many executions (10,000,000)
 ";
 
 fn main() -> ExitCode {
@@ -30,6 +34,7 @@ fn main() -> ExitCode {
         ["check"] => check::run_checks(&root),
         ["generate"] => generate::write_generated(&root),
         ["sbom"] => bill_of_materials::print_bill(&root),
+        ["fuzz", bounds @ ..] => fuzz::run_fuzzing(&root, bounds),
         ["--help" | "-h" | "help"] => {
             print!("{USAGE}");
             ExitCode::SUCCESS

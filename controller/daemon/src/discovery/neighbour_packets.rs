@@ -27,7 +27,7 @@ const SOLICITED_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00, 0
 
 /// Who sent an ARP or neighbour discovery packet, if it is one and says so. Link-local addresses
 /// are left out: they are not routed.
-pub(super) fn parse_sender(frame: &[u8]) -> Option<(IpAddr, MacAddress)> {
+pub fn parse_sender(frame: &[u8]) -> Option<(IpAddr, MacAddress)> {
     let ether_type = frame.get(12..14)?;
     if ether_type == ETHERTYPE_ARP.to_be_bytes() {
         parse_arp_sender(frame.get(14..42)?)

@@ -1,5 +1,0 @@
-//! libFuzzer gives bytes, [`switch_fuzz::requests`] takes them.
-
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| switch_fuzz::requests(data));

@@ -1,0 +1,71 @@
+//! What switches send to a controller: answers to reads, packets, digests, errors of writes.
+
+use std::sync::LazyLock;
+
+use controller::discovery::parse_sender;
+use controller::discovery::probe::{LinkProbe, ProbeKey};
+use p4::ForwardingPipeline;
+use p4::codec;
+use p4runtime_proto::config_v1::P4Info;
+use p4runtime_proto::v1 as p4rt;
+use prost::Message;
+use tonic::{Code, Status};
+
+/// The key that probes are signed with.
+const PROBE_KEY: [u8; 32] = [7; 32];
+
+fn fabric_pipeline() -> &'static ForwardingPipeline {
+    static PIPELINE: LazyLock<ForwardingPipeline> =
+        LazyLock::new(ForwardingPipeline::embedded_fabric);
+    &PIPELINE
+}
+
+/// A byte that chooses the message, then the message as it is encoded.
+pub(crate) fn switch_messages(data: &[u8]) -> Option<()> {
+    match data {
+        [0, bytes @ ..] => decode_read(bytes),
+        [1, bytes @ ..] => decode_stream_message(bytes),
+        [2, bytes @ ..] => {
+            let status = Status::with_details(Code::Unknown, "", bytes.to_vec().into());
+            let _refusals = codec::decode_write_error(&status, &[]);
+            let _refusal = codec::decode_digest_refusal(&status);
+            Some(())
+        }
+        [3, bytes @ ..] => {
+            decode_frame(bytes);
+            Some(())
+        }
+        [_, bytes @ ..] => {
+            let text = std::str::from_utf8(bytes).ok()?;
+            let _refused = p4::P4Info::parse(text);
+            P4Info::from_text(text).ok().map(drop)
+        }
+        [] => None,
+    }
+}
+
+fn decode_read(bytes: &[u8]) -> Option<()> {
+    let response = p4rt::ReadResponse::decode(bytes).ok()?;
+    let _refused = codec::decode_row_counters(&response.entities);
+    let _refused = codec::decode_counter_cells(&response.entities);
+    let info = &fabric_pipeline().p4info;
+    let tables = codec::decode_tables(info, &response.entities).ok()?;
+    let updates = p4::diff_tables(info, &tables, &p4::SwitchTables::default());
+    assert_eq!(updates.len(), tables.len());
+    Some(())
+}
+
+fn decode_stream_message(bytes: &[u8]) -> Option<()> {
+    use p4rt::stream_message_response::Update;
+    match p4rt::StreamMessageResponse::decode(bytes).ok()?.update? {
+        Update::Packet(packet) => decode_frame(&codec::decode_packet_in(packet).ok()?.payload),
+        Update::Digest(list) => drop(codec::decode_digest_list(&list)?),
+        _ => {}
+    }
+    Some(())
+}
+
+fn decode_frame(frame: &[u8]) {
+    let _sender = parse_sender(frame);
+    let _probe = LinkProbe::decode(frame, &ProbeKey::new(PROBE_KEY));
+}
