@@ -33,6 +33,7 @@ mod role_rules;
 mod service_options;
 mod sessions;
 mod stream;
+mod tls_listener;
 
 use std::io;
 use std::net::SocketAddr;
@@ -41,13 +42,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::Stream;
+use futures::{FutureExt, Stream};
 use p4rt::p4_runtime_server::{P4Runtime, P4RuntimeServer};
 use p4runtime_proto::v1 as p4rt;
 use thiserror::Error;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, RwLock, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio_rustls::rustls::ServerConfig;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
@@ -62,6 +64,7 @@ use request_budget::BudgetedService;
 pub use role_rules::{AllowedRole, RoleRules};
 pub use service_options::{ServiceOptions, ServiceTls};
 use sessions::SessionRegistry;
+use tls_listener::{CurrentTls, accept_tls, tls_config};
 
 /// The version of the protocol, as `Capabilities` reports it.
 const API_VERSION: &str = "1.5.0";
@@ -86,7 +89,10 @@ pub enum ServeError {
     Listener(#[from] io::Error),
     /// Certificate, key or roots are not what they should be.
     #[error("the certificates cannot be used")]
-    Tls(#[source] tonic::transport::Error),
+    Tls(#[source] tokio_rustls::rustls::Error),
+    /// The switch is served in the clear, so it has no certificates.
+    #[error("the switch is not served over TLS")]
+    NotSecured,
     /// The device's thread is gone.
     #[error("there is no device to serve")]
     Gone(#[from] OwnerStopped),
@@ -101,6 +107,7 @@ pub struct ServerHandle {
     local_addr: SocketAddr,
     commands: mpsc::Sender<ServerCommand>,
     counts: Arc<PacketInCounts>,
+    tls: Option<CurrentTls>,
     task: JoinHandle<()>,
 }
 
@@ -138,9 +145,11 @@ pub async fn serve(
     let device_id = device.with_device(|device| device.config().device_id).await?;
     let counts = Arc::new(PacketInCounts::default());
     let (orders, received) = mpsc::channel(1);
+    let tls = options.tls.as_ref().map(tls_config).transpose().map_err(ServeError::Tls)?;
+    let tls = tls.map(|config| watch::Sender::new(Arc::new(config)));
     let supervisor = ServerSupervisor {
         listener: std_listener,
-        builder: server_builder(options.tls)?,
+        tls: tls.clone(),
         device,
         rules: ElectionSettings {
             device_id,
@@ -154,7 +163,7 @@ pub async fn serve(
         commands: received,
     };
     let task = tokio::spawn(supervisor.serve_instances());
-    Ok(ServerHandle { local_addr, commands: orders, counts, task })
+    Ok(ServerHandle { local_addr, commands: orders, counts, tls, task })
 }
 
 impl ServerHandle {
@@ -181,6 +190,18 @@ impl ServerHandle {
         serving.await.map_err(|_| ServeError::Ended)
     }
 
+    /// Presents another certificate, and trusts other roots, from the next connection on. Open
+    /// connections stay as they are.
+    ///
+    /// # Errors
+    /// [`ServeError::Tls`] when the certificates cannot be used, and the earlier ones stay;
+    /// [`ServeError::NotSecured`] when the switch is served without TLS.
+    pub fn replace_certificates(&self, tls: &ServiceTls) -> Result<(), ServeError> {
+        let current = self.tls.as_ref().ok_or(ServeError::NotSecured)?;
+        current.send_replace(Arc::new(tls_config(tls).map_err(ServeError::Tls)?));
+        Ok(())
+    }
+
     /// Waits until the server has ended by itself, which it does only where something is wrong.
     pub async fn wait_for_end(&mut self) {
         // A task that panicked has ended, too.
@@ -199,7 +220,7 @@ impl ServerHandle {
 #[derive(Debug)]
 struct ServerSupervisor {
     listener: std::net::TcpListener,
-    builder: Server,
+    tls: Option<CurrentTls>,
     device: DeviceHandle,
     rules: ElectionSettings,
     arbitration_deadline: Duration,
@@ -217,9 +238,9 @@ impl ServerSupervisor {
             let switch = Arc::new(self.new_instance());
             let (stop, stopped) = oneshot::channel();
             let mut server = tokio::spawn(run_server(
-                self.builder.clone(),
                 Arc::clone(&switch),
                 listener,
+                self.tls.as_ref().map(watch::Sender::subscribe),
                 stopped,
             ));
             let served = Arc::clone(&switch);
@@ -275,16 +296,12 @@ impl ServerSupervisor {
 }
 
 /// What all incarnations have in common.
-fn server_builder(tls: Option<ServiceTls>) -> Result<Server, ServeError> {
-    let builder = Server::builder()
+fn server_builder() -> Server {
+    Server::builder()
         .http2_max_header_list_size(MAX_HEADER_LIST_BYTES)
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
-        .concurrency_limit_per_connection(CALLS_PER_CONNECTION);
-    match tls {
-        Some(tls) => builder.tls_config(tls.server_config()).map_err(ServeError::Tls),
-        None => Ok(builder),
-    }
+        .concurrency_limit_per_connection(CALLS_PER_CONNECTION)
 }
 
 /// The connections of a listener. Where none can be accepted, for example because the process has
@@ -311,21 +328,23 @@ fn accept_connections(listener: TcpListener) -> impl Stream<Item = io::Result<Tc
 
 /// Serves until `stopped` resolves.
 async fn run_server(
-    mut builder: Server,
     switch: Arc<SwitchInstance>,
     listener: TcpListener,
+    tls: Option<watch::Receiver<Arc<ServerConfig>>>,
     stopped: oneshot::Receiver<()>,
 ) {
     let service = P4RuntimeServer::new(P4RuntimeService(switch))
         .max_decoding_message_size(MAX_REQUEST_BYTES)
         .max_encoding_message_size(usize::MAX);
+    let router = server_builder().add_service(BudgetedService::new(service));
     let incoming = accept_connections(listener);
-    let service = BudgetedService::new(service);
-    let served = builder.add_service(service).serve_with_incoming_shutdown(incoming, async {
-        // A dropped sender means the same as a message.
-        let _ = stopped.await;
-    });
-    if let Err(error) = served.await {
+    // A dropped sender means the same as a message.
+    let stop = stopped.map(drop);
+    let served = match tls {
+        None => router.serve_with_incoming_shutdown(incoming, stop).await,
+        Some(tls) => router.serve_with_incoming_shutdown(accept_tls(incoming, tls), stop).await,
+    };
+    if let Err(error) = served {
         tracing::warn!(error = &error as &dyn std::error::Error, "the P4Runtime server ended");
     }
 }

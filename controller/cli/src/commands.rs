@@ -8,6 +8,7 @@ pub(crate) mod completions;
 pub(crate) mod controller;
 pub(crate) mod events;
 pub(crate) mod fabric;
+mod file_watch;
 pub(crate) mod flows;
 mod identity_folder;
 pub(crate) mod init;

@@ -17,6 +17,8 @@ mod examples;
 mod identity;
 #[path = "cli/operations.rs"]
 mod operations;
+#[path = "cli/port_scan.rs"]
+mod port_scan;
 #[path = "cli/replay.rs"]
 mod replay;
 #[path = "cli/schedulers.rs"]
@@ -25,3 +27,5 @@ mod schedulers;
 mod simulation;
 #[path = "cli/support.rs"]
 mod support;
+#[path = "cli/tls_hello.rs"]
+mod tls_hello;

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use tonic::transport::{Certificate, Identity, ServerTlsConfig};
-
 use super::election::ArbitrationDialect;
 use super::role_rules::RoleRules;
 use crate::testing::faults::FaultScript;
@@ -35,17 +33,6 @@ pub struct ServiceTls {
     /// The roots of the certificates that controllers must show; without it controllers need no
     /// certificate.
     pub client_roots: Option<Vec<u8>>,
-}
-
-impl ServiceTls {
-    pub(super) fn server_config(self) -> ServerTlsConfig {
-        let identity = Identity::from_pem(self.certificate, self.key);
-        let config = ServerTlsConfig::new().identity(identity);
-        match self.client_roots {
-            Some(roots) => config.client_ca_root(Certificate::from_pem(roots)),
-            None => config,
-        }
-    }
 }
 
 impl Default for ServiceOptions {

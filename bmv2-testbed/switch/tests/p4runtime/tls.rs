@@ -4,7 +4,7 @@
 
 use p4rt::p4_runtime_client::P4RuntimeClient;
 use p4runtime_proto::v1 as p4rt;
-use switch::p4runtime::{ServiceOptions, ServiceTls};
+use switch::p4runtime::{ServeError, ServiceOptions, ServiceTls};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
 
 use crate::bench::{Bench, soon};
@@ -50,6 +50,31 @@ async fn a_protected_switch_answers_who_trusts_it() {
     assert!(!is_answered(&bench, None).await);
     let trusts_nobody = ClientTlsConfig::new().domain_name("localhost");
     assert!(!is_answered(&bench, Some(trusts_nobody)).await);
+}
+
+#[tokio::test]
+async fn other_certificates_and_roots_count_from_the_next_connection() {
+    let bench = Bench::start(switch(None)).await;
+    assert!(is_answered(&bench, Some(controller())).await);
+    let strict = switch(Some(ROOTS)).tls.unwrap();
+    bench.server.replace_certificates(&strict).unwrap();
+    assert!(!is_answered(&bench, Some(controller())).await, "it has no certificate");
+    let key = include_bytes!("tls/controller.key.pem").to_vec();
+    let half = ServiceTls { key, client_roots: None, ..strict };
+    let refused = bench.server.replace_certificates(&half).unwrap_err();
+    assert!(matches!(refused, ServeError::Tls(_)), "{refused}");
+    assert!(!is_answered(&bench, Some(controller())).await, "the earlier ones stay");
+}
+
+#[tokio::test]
+async fn unfinished_handshakes_delay_nobody() {
+    let bench = Bench::start(switch(None)).await;
+    let address = bench.server.local_addr();
+    let mut half_open = Vec::new();
+    for _ in 0..200 {
+        half_open.push(tokio::net::TcpStream::connect(address).await.unwrap());
+    }
+    assert!(is_answered(&bench, Some(controller())).await);
 }
 
 #[tokio::test]

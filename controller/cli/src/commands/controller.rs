@@ -5,7 +5,6 @@
 //! when every switch is verified to hold the result.
 
 mod carrier_monitor;
-mod file_watch;
 mod stall_watchdog;
 
 use std::error::Error;
@@ -31,7 +30,7 @@ use topology::{Fabric, Finding, Severity, Switch};
 use tracing::info;
 
 use self::carrier_monitor::CarrierMonitor;
-use self::file_watch::FileWatch;
+use super::file_watch::FileWatch;
 use crate::switch_inventory;
 use command_io::CommandError;
 use command_io::{files, output};
@@ -158,7 +157,9 @@ async fn serve_controller(
     let mut senses = EventSources {
         signals: DaemonSignals::new().map_err(CommandError::failed)?,
         carriers: carriers.map_err(CommandError::failed)?,
-        watch: args.watch.then(|| FileWatch::new(args.jobs.iter().chain(&args.policy))),
+        watch: args
+            .watch
+            .then(|| FileWatch::new(args.jobs.iter().chain(&args.policy).map(PathBuf::from))),
     };
     let first = wanted.policy.take().unwrap_or_default();
     let started = Controller::start(config.clone(), fabric.clone(), first).await;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use switch::p4runtime::election::ArbitrationDialect;
-use switch::p4runtime::{self, AllowedRole, RoleRules, ServiceOptions};
+use switch::p4runtime::{self, AllowedRole, RoleRules, ServerHandle, ServiceOptions};
 use switch::ports::{self, PortState, PortsHandle, PortsOptions};
 use switch::{Device, DeviceConfig, Program, QueueLimits};
 use tokio::net::TcpListener;
@@ -22,6 +22,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::port_flags::{PortAttachment, PortRate};
 use self::tls_flags::TlsFlags;
+use super::file_watch::FileWatch;
 use command_io::CommandError;
 use command_io::{files, output};
 
@@ -248,36 +249,52 @@ async fn serve_switch(
         ..ServiceOptions::default()
     };
     let ports = ports::spawn_ports(device, &args.ports_options()?).map_err(CommandError::failed)?;
-    let served = serve_until_stopped(args, listener, &ports, options, signals).await;
+    let tls = &target.tls;
+    let served = match p4runtime::serve(listener, ports.device(), options).await {
+        Ok(server) => serve_until_stopped(args.device_id, server, tls, signals).await,
+        Err(error) => Err(CommandError::failed(error)),
+    };
+    if served.is_ok() {
+        log_port_counts(&ports).await;
+    }
     // Capture files are complete only after this, also when something has failed.
     ports.stop().await;
     served
 }
 
 async fn serve_until_stopped(
-    args: &SwitchArgs,
-    listener: TcpListener,
-    ports: &PortsHandle,
-    options: ServiceOptions,
-    signals: StopSignals,
+    device_id: u64,
+    mut server: ServerHandle,
+    tls: &TlsFlags,
+    mut signals: StopSignals,
 ) -> Result<(), CommandError> {
-    let mut server =
-        p4runtime::serve(listener, ports.device(), options).await.map_err(CommandError::failed)?;
-    output::print_line(format_args!(
-        "device {} serves P4Runtime on {}",
-        args.device_id,
-        server.local_addr()
-    ))?;
-    let ended_by_itself = tokio::select! {
-        () = signals.wait() => false,
-        () = server.wait_for_end() => true,
-    };
-    if ended_by_itself {
-        return Err(CommandError::Failed("the P4Runtime server ended by itself".to_owned()));
+    let address = server.local_addr();
+    output::print_line(format_args!("device {device_id} serves P4Runtime on {address}"))?;
+    let mut certificates = FileWatch::new(tls.files());
+    loop {
+        tokio::select! {
+            () = signals.wait() => break,
+            () = server.wait_for_end() => {
+                let what = "the P4Runtime server ended by itself";
+                return Err(CommandError::Failed(what.to_owned()));
+            }
+            () = certificates.wait_for_change() => renew_certificates(&server, tls),
+        }
     }
     server.shutdown().await;
-    log_port_counts(ports).await;
     Ok(())
+}
+
+/// Presents the certificates that the files have now. Half of a pair leaves the earlier in use.
+fn renew_certificates(server: &ServerHandle, tls: &TlsFlags) {
+    let replaced = tls.load_tls().and_then(|tls| match tls {
+        Some(tls) => server.replace_certificates(&tls).map_err(CommandError::failed),
+        None => Ok(()),
+    });
+    match replaced {
+        Ok(()) => tracing::info!("the certificates were read again"),
+        Err(error) => tracing::warn!(%error, "the earlier certificates stay in use"),
+    }
 }
 
 /// Logs what the ports have seen.
@@ -313,7 +330,7 @@ impl StopSignals {
         })
     }
 
-    async fn wait(mut self) {
+    async fn wait(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}

@@ -54,7 +54,7 @@ impl fmt::Debug for TlsConfig {
 
 impl TlsConfig {
     /// Reads the files again; where they cannot be used, what was read before stays.
-    pub(crate) fn reload_files(&self) -> Self {
+    fn reload_files(&self) -> Self {
         let read = self.files.load_files(&SWITCHES);
         read.ok().flatten().unwrap_or_else(|| self.clone())
     }
@@ -65,10 +65,11 @@ impl TlsConfig {
         format!("{scheme}://{server}")
     }
 
-    /// The endpoint with TLS, if it is configured.
+    /// The endpoint with TLS, if it is configured, with certificates as they are now: they are
+    /// renewed while the controller runs.
     pub(crate) fn secure_endpoint(tls: Option<&Self>, server: Endpoint) -> Result<Endpoint, Error> {
         match tls {
-            Some(tls) => server.tls_config(tls.client_config()),
+            Some(tls) => server.tls_config(tls.reload_files().client_config()),
             None => Ok(server),
         }
     }
@@ -140,4 +141,22 @@ pub(super) fn read_secret(field: &'static str, path: &Path) -> Result<Vec<u8>, C
 /// The error that a field requires another one.
 pub(super) fn missing_partner(field: &'static str, other: &'static str) -> ConfigError {
     ConfigError::MissingPartner { field, other }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_read_again_for_every_connection_and_missing_ones_are_not_missed() {
+        let folder = tempfile::tempdir().unwrap();
+        let ca = folder.path().join("ca.pem");
+        std::fs::write(&ca, "first").unwrap();
+        let raw = RawTls { ca: Some(ca.clone()), ..RawTls::default() };
+        let tls = raw.load_files(&ETCD).unwrap().unwrap();
+        std::fs::write(&ca, "second").unwrap();
+        assert_eq!(tls.reload_files().roots, b"second");
+        std::fs::remove_file(&ca).unwrap();
+        assert_eq!(tls.reload_files().roots, b"first", "what was read before stays");
+    }
 }

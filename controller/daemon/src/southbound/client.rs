@@ -151,9 +151,7 @@ impl SwitchClient {
         address: &SwitchAddress,
         limits: &SouthboundConfig,
     ) -> Result<Self, ClientError> {
-        // Certificates are renewed while the controller runs.
-        let reloaded = limits.tls.as_ref().map(TlsConfig::reload_files);
-        let tls = reloaded.as_ref();
+        let tls = limits.tls.as_ref();
         let plain = Endpoint::try_from(TlsConfig::server_uri(tls, &address.p4runtime))
             .map_err(|_| ClientError::Address(address.p4runtime.clone()))?;
         let endpoint = TlsConfig::secure_endpoint(tls, plain)

@@ -32,6 +32,13 @@ impl TlsFlags {
         self.grpc_server_with_client_auth
     }
 
+    /// The files with certificates and keys; none without `--grpc-server-ssl`.
+    pub(super) fn files(&self) -> impl Iterator<Item = PathBuf> {
+        let files =
+            [&self.grpc_server_cert, &self.grpc_server_key, &self.grpc_server_cacert].into_iter();
+        files.flatten().cloned()
+    }
+
     /// The files read; none without `--grpc-server-ssl`.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Documents that are read again when they change.
+//! Documents and certificates that are read again when they change.
 //!
 //! The decision: files are polled, and a change counts once two polls agree. This works on every
 //! file system and with every editor, and a file that is only half written is not read.
@@ -23,8 +23,8 @@ pub(super) struct FileWatch {
 
 impl FileWatch {
     /// Watches these files from now on.
-    pub(super) fn new<'a>(files: impl Iterator<Item = &'a String>) -> Self {
-        let files: Vec<PathBuf> = files.map(PathBuf::from).collect();
+    pub(super) fn new(files: impl Iterator<Item = PathBuf>) -> Self {
+        let files: Vec<PathBuf> = files.collect();
         let mut polls = interval(POLL_INTERVAL);
         polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self { steady: DebouncedValue::new(file_stamps(&files)), files, polls }
