@@ -5,7 +5,6 @@
 //! change. The decision: the store has documents with names. Ids are valid in one fabric of one run
 //! only; names stay valid in a fabric that has grown, and the reader is that of document files.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -17,10 +16,12 @@ use topology::Fabric;
 use topology::spec::FabricDocument;
 use tracing::warn;
 
+use self::guarded_database::{GuardedDatabase, refuse_damage};
 use self::progress_mark::ProgressMark;
 use crate::policy_history::{HISTORY_BYTES, PolicyRevision, REVISIONS_KEPT};
 use crate::private_file::ensure_private;
 
+mod guarded_database;
 mod progress_mark;
 #[cfg(test)]
 mod tests;
@@ -163,7 +164,7 @@ impl StoredState {
 /// An embedded store in one file. One process at a time has it open.
 #[derive(Debug)]
 pub struct EmbeddedStore {
-    database: Database,
+    database: GuardedDatabase,
     /// The file of the mark and what is in it; none without a file. The lock orders its writers,
     /// of which each has the store for a transaction.
     mark: Option<(PathBuf, Mutex<ProgressMark>)>,
@@ -316,7 +317,7 @@ impl EmbeddedStore {
     /// The store in this database, unless another version wrote it. A new one has no schema yet,
     /// and no table either; every write creates both.
     fn check_schema(database: Database) -> Result<Self, StoreError> {
-        let store = Self { database, mark: None };
+        let store = Self { database: GuardedDatabase::new(database), mark: None };
         let found = match store.read_fact(SCHEMA)? {
             Some(found) => found,
             // Version 1 wrote facts without a schema.
@@ -348,13 +349,6 @@ impl EmbeddedStore {
             table => Ok(table?.get(name)?.map(|value| value.value().to_vec())),
         }
     }
-}
-
-/// Runs what reads or writes the file. redb verifies checksums only after a crash, and panics over
-/// pages that were damaged otherwise, which must not end the controller.
-fn refuse_damage<T>(work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
-    // Nothing of ours is changed by the work, so nothing is left half changed by a panic.
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(StoreError::Damaged))
 }
 
 /// Drops the oldest revisions beyond the bounds of the history.
