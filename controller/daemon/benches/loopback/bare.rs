@@ -15,6 +15,7 @@ use tonic::transport::Channel;
 use topology::Switch;
 
 use crate::Failed;
+use crate::protection::Protection;
 
 /// A client that is primary.
 pub(crate) struct Bare {
@@ -27,9 +28,13 @@ pub(crate) struct Bare {
 
 impl Bare {
     /// Connects and becomes primary of a switch where nobody has led in this term yet.
-    pub(crate) async fn connect(switch: &Switch, term: u64) -> Result<Self, Failed> {
+    pub(crate) async fn connect(
+        switch: &Switch,
+        term: u64,
+        protection: Protection,
+    ) -> Result<Self, Failed> {
         let address = switch.p4runtime.as_deref().unwrap_or_default();
-        let mut calls = P4RuntimeClient::connect(format!("http://{address}")).await?;
+        let mut calls = P4RuntimeClient::new(protection.connect(address).await?);
         let election = p4rt::Uint128 { high: term, low: 1 };
         let (outgoing, queue) = mpsc::channel(1);
         let bid = ToSwitch::Arbitration(p4rt::MasterArbitrationUpdate {

@@ -30,8 +30,8 @@ impl Lab {
     }
 
     /// 2 leaves and 2 spines of which only the first leaf is there, empty.
-    pub(crate) async fn of_one_leaf() -> Result<Self, Failed> {
-        Self::serving(&small(), 1, ServiceOptions::default()).await
+    pub(crate) async fn of_one_leaf(options: ServiceOptions) -> Result<Self, Failed> {
+        Self::serving(&small(), 1, options).await
     }
 
     async fn serving(

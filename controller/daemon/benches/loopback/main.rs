@@ -11,6 +11,7 @@ mod bmv2;
 mod events;
 mod lab;
 mod policy;
+mod protection;
 mod repair;
 mod samples;
 mod start;
@@ -18,6 +19,7 @@ mod takeover;
 mod telemetry;
 mod writes;
 
+use protection::Protection;
 use std::error::Error;
 use std::time::Duration;
 
@@ -53,10 +55,16 @@ fn main() -> Result<(), Failed> {
             policy::measure().await?;
         }
         if is_asked("writes") {
-            writes::measure().await?;
+            writes::measure(Protection::Clear).await?;
+        }
+        if is_asked("secured-writes") {
+            writes::measure(Protection::Secured).await?;
         }
         if is_asked("telemetry") {
-            telemetry::measure().await?;
+            telemetry::measure(Protection::Clear).await?;
+        }
+        if is_asked("secured-telemetry") {
+            telemetry::measure(Protection::Secured).await?;
         }
         if is_asked("events") {
             events::measure().await?;

@@ -14,10 +14,11 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, interval_at, timeout};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Streaming;
+use tonic::{Request, Streaming};
 use topology::Fabric;
 
 use crate::lab::{Lab, control};
+use crate::protection::{Protection, TOKEN};
 use crate::samples::Samples;
 use crate::{DEADLINE, Failed};
 
@@ -34,12 +35,15 @@ const SECONDS: u32 = 20;
 const WATCHED_SECONDS: u32 = 300;
 const PRINT_PERIOD: Duration = Duration::from_secs(20);
 
-pub(crate) async fn measure() -> Result<(), Failed> {
-    let lab = Lab::large(ServiceOptions::default()).await?;
-    let controller = control(&lab.fabric, |_| {}).await?;
-    let server = serve(&controller).await?;
-    profiles(&lab.fabric, &controller, &server).await?;
-    let lines = open(&lab.fabric, &server).await?;
+pub(crate) async fn measure(protection: Protection) -> Result<(), Failed> {
+    let lab = Lab::large(protection.service_options()?).await?;
+    let mut secured = RawConfig::default();
+    protection.protect_southbound(&mut secured)?;
+    let controller = control(&lab.fabric, |raw| raw.tls = secured.tls).await?;
+    let server = serve(&controller, protection).await?;
+    println!("telemetry{}", protection.label());
+    profiles(&lab.fabric, &controller, (&server, protection)).await?;
+    let lines = open(&lab.fabric, (&server, protection)).await?;
     reports(lines).await?;
     server.shutdown().await;
     controller.shutdown().await;
@@ -50,8 +54,8 @@ pub(crate) async fn measure() -> Result<(), Failed> {
 pub(crate) async fn watch_memory() -> Result<(), Failed> {
     let lab = Lab::large(ServiceOptions::default()).await?;
     let controller = control(&lab.fabric, |_| {}).await?;
-    let server = serve(&controller).await?;
-    let lines = open(&lab.fabric, &server).await?;
+    let server = serve(&controller, Protection::Clear).await?;
+    let lines = open(&lab.fabric, (&server, Protection::Clear)).await?;
     let began = Instant::now() + Duration::from_millis(100);
     let ticks = RATE * WATCHED_SECONDS;
     let reporting = (0..)
@@ -72,10 +76,15 @@ pub(crate) async fn watch_memory() -> Result<(), Failed> {
     Ok(())
 }
 
-async fn serve(controller: &ControllerHandle) -> Result<ApiServer, Failed> {
+/// A served controller, and how its reporters reach it.
+type Served<'a> = (&'a ApiServer, Protection);
+
+async fn serve(controller: &ControllerHandle, protection: Protection) -> Result<ApiServer, Failed> {
     let mut raw = RawConfig::default();
-    raw.northbound.anyone = true;
-    // All of them come from this machine.
+    protection.protect_northbound(&mut raw)?;
+    // All of them come from this machine, with one token.
+    raw.northbound.requests_per_second = 2 * HOSTS;
+    raw.northbound.limits.connections_per_address = 2 * HOSTS as usize;
     raw.telemetry.streams_per_address = 2 * HOSTS as usize;
     let config = Config::try_from(raw)?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -89,11 +98,15 @@ struct ReportStream {
 }
 
 impl ReportStream {
-    async fn open(server: &ApiServer) -> Result<Self, Failed> {
-        let address = format!("http://{}", server.local_addr());
-        let mut client = TelemetryClient::connect(address).await?;
+    async fn open((server, protection): Served<'_>) -> Result<Self, Failed> {
+        let channel = protection.connect(&server.local_addr().to_string()).await?;
+        let mut client = TelemetryClient::new(channel);
         let (sender, reports) = mpsc::channel(4);
-        let feedback = client.stream_reports(ReceiverStream::new(reports)).await?.into_inner();
+        let mut request = Request::new(ReceiverStream::new(reports));
+        if protection == Protection::Secured {
+            request.metadata_mut().insert("authorization", format!("Bearer {TOKEN}").parse()?);
+        }
+        let feedback = client.stream_reports(request).await?.into_inner();
         Ok(Self { sender, feedback })
     }
 
@@ -141,9 +154,9 @@ fn window(number: u32, flop: f64) -> Report {
 async fn profiles(
     fabric: &Fabric,
     controller: &ControllerHandle,
-    server: &ApiServer,
+    served: Served<'_>,
 ) -> Result<(), Failed> {
-    let mut line = ReportStream::open(server).await?;
+    let mut line = ReportStream::open(served).await?;
     let mut samples = Samples::default();
     for number in 0..20 {
         line.send(announcement(fabric, number)).await?;
@@ -170,10 +183,10 @@ async fn profiles(
 }
 
 /// The streams of all hosts, of which the first hundred have a job.
-async fn open(fabric: &Fabric, server: &ApiServer) -> Result<Vec<ReportStream>, Failed> {
+async fn open(fabric: &Fabric, served: Served<'_>) -> Result<Vec<ReportStream>, Failed> {
     let mut lines = Vec::new();
     for host in 0..HOSTS {
-        let mut line = ReportStream::open(server).await?;
+        let mut line = ReportStream::open(served).await?;
         if host < 100 {
             line.send(announcement(fabric, 100 + host)).await?;
             line.next_feedback().await?;

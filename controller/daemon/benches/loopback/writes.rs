@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::southbound::ReconcilePass;
-use controller::{ControllerHandle, StateEvent};
+use controller::{ControllerHandle, RawConfig, StateEvent};
 use p4::{ForwardingPipeline, SwitchTables};
 use planner::{Flow, Job};
 use topology::{Fabric, HostId, SwitchId};
@@ -17,6 +17,7 @@ use topology::{Fabric, HostId, SwitchId};
 use crate::bare::Bare;
 use crate::bmv2::SimpleSwitch;
 use crate::lab::{Lab, control, job};
+use crate::protection::Protection;
 use crate::{DEADLINE, Failed};
 
 const ROUNDS: u64 = 9;
@@ -25,11 +26,15 @@ const BATCH: usize = 500;
 const OUTSTANDING: usize = 4;
 const LEAF: SwitchId = SwitchId(0);
 
-pub(crate) async fn measure() -> Result<(), Failed> {
-    let lab = Lab::of_one_leaf().await?;
-    compare("embedded switch", &lab.fabric).await?;
+pub(crate) async fn measure(protection: Protection) -> Result<(), Failed> {
+    let lab = Lab::of_one_leaf(protection.service_options()?).await?;
+    let switch = format!("embedded switch{}", protection.label());
+    compare(&switch, &lab.fabric, protection).await?;
+    if protection == Protection::Secured {
+        return Ok(());
+    }
     match SimpleSwitch::start()? {
-        Some(bmv2) => compare("simple_switch_grpc", &bmv2.fabric).await,
+        Some(bmv2) => compare("simple_switch_grpc", &bmv2.fabric, protection).await,
         None => {
             println!("simple_switch_grpc is not on PATH");
             Ok(())
@@ -51,12 +56,12 @@ impl Seconds {
     }
 }
 
-async fn compare(what: &str, fabric: &Fabric) -> Result<(), Failed> {
+async fn compare(what: &str, fabric: &Fabric, protection: Protection) -> Result<(), Failed> {
     let (mut ours, mut bare) = (Seconds::default(), Seconds::default());
     let mut updates = 0;
     for round in 1..=ROUNDS {
         // Each leads in a later term than the one before.
-        let writer = Writer::start(fabric, 2 * round).await?;
+        let writer = Writer::start(fabric, 2 * round, protection).await?;
         let (without, added) = writer.turn_to(vec![pins(fabric)]).await?;
         let (with, removed) = writer.turn_to(Vec::new()).await?;
         writer.controller.shutdown().await;
@@ -66,7 +71,8 @@ async fn compare(what: &str, fabric: &Fabric) -> Result<(), Failed> {
         let p4info = ForwardingPipeline::embedded_fabric().p4info;
         let [add, remove] = [(&with, &without), (&without, &with)]
             .map(|(wanted, held)| p4::diff_tables(&p4info, wanted, held));
-        let client = Bare::connect(fabric.switch(LEAF), 2 * round + 1).await?;
+        let client = Bare::connect(fabric.switch(LEAF), 2 * round + 1, protection);
+        let client = client.await?;
         let added = client.write(&add, BATCH, OUTSTANDING).await?;
         let removed = client.write(&remove, BATCH, OUTSTANDING).await?;
         bare.push(added, removed);
@@ -97,8 +103,11 @@ struct Writer {
 }
 
 impl Writer {
-    async fn start(fabric: &Fabric, term: u64) -> Result<Self, Failed> {
-        let change = |raw: &mut controller::RawConfig| {
+    async fn start(fabric: &Fabric, term: u64, protection: Protection) -> Result<Self, Failed> {
+        let mut secured = RawConfig::default();
+        protection.protect_southbound(&mut secured)?;
+        let change = |raw: &mut RawConfig| {
+            raw.tls = secured.tls;
             raw.election.term = term;
             raw.reconcile.batch = BATCH;
             raw.reconcile.outstanding = OUTSTANDING;
