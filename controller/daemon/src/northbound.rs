@@ -159,11 +159,11 @@ fn build_router(
 ) -> Router {
     let body_max = config.northbound.body_max.get();
     let operators = NorthboundServer::new(service.clone()).max_decoding_message_size(body_max);
-    let ingest = ReportIngest::new(reports, &config.telemetry);
+    let counters = service.limit_counters();
+    let ingest = ReportIngest::new(reports, &config.telemetry, counters.clone());
     let report_max = config.telemetry.report_max.get();
     let reports = TelemetryServer::new(ingest).max_decoding_message_size(report_max);
     let grpc = Routes::new(reports).add_service(operators).add_service(grpc::reflection_service());
-    let counters = service.limit_counters();
     let http = http::build_router(service).layer(DefaultBodyLimit::max(body_max));
     let access_control = AccessControl::new(&config.northbound, port, counters, audit.clone());
     // The layer comes last, so it covers every route, those of gRPC included.

@@ -21,6 +21,9 @@ pub const REVISIONS_KEPT: usize = 1_000;
 /// case.
 pub const HISTORY_BYTES: usize = 16 << 20;
 
+/// Bytes of the revisions of one page, as JSON.
+pub const PAGE_BYTES: usize = 4 << 20;
+
 /// The author of revisions that follow an expiry.
 pub const AUTOMATIC_AUTHOR: &str = "crux";
 
@@ -235,12 +238,15 @@ pub struct PolicyHistory {
     earlier: BTreeMap<u64, PolicyRevision>,
     /// Bytes of each of them as JSON.
     sizes: BTreeMap<u64, usize>,
+    /// Revisions that the bounds have cost.
+    dropped: u64,
 }
 
 impl PolicyHistory {
     /// A history that begins with known revisions.
     pub fn new(latest: PolicyRevision, earlier: impl IntoIterator<Item = PolicyRevision>) -> Self {
-        let mut history = Self { latest, earlier: BTreeMap::new(), sizes: BTreeMap::new() };
+        let mut history =
+            Self { latest, earlier: BTreeMap::new(), sizes: BTreeMap::new(), dropped: 0 };
         earlier.into_iter().for_each(|revision| history.keep_earlier(revision));
         history.drop_oldest();
         history
@@ -260,7 +266,13 @@ impl PolicyHistory {
         {
             self.earlier.pop_first();
             bytes -= self.sizes.pop_first().map_or(0, |(_, size)| size);
+            self.dropped += 1;
         }
+    }
+
+    /// How many revisions the bounds have cost, in this run.
+    pub fn dropped_revisions(&self) -> u64 {
+        self.dropped
     }
 
     /// The revision in force.
@@ -270,7 +282,42 @@ impl PolicyHistory {
 
     /// All known revisions, the latest first, each with its changes.
     pub fn revisions_with_changes(&self) -> Vec<(&PolicyRevision, Vec<String>)> {
-        let revisions = std::iter::once(&self.latest).chain(self.earlier.values().rev());
+        Self::with_changes(self.revisions())
+    }
+
+    /// The latest `limit` revisions before one, or of all, as far as they fit in [`PAGE_BYTES`] and
+    /// at least one; each with its changes.
+    pub fn revision_page(
+        &self,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Vec<(&PolicyRevision, Vec<String>)> {
+        let mut bytes = 0;
+        let fits = |revision: &&PolicyRevision| {
+            let is_first = bytes == 0;
+            bytes += self.sizes.get(&revision.number).copied().unwrap_or(1);
+            is_first || bytes <= PAGE_BYTES
+        };
+        let older = self.revisions().filter(|one| before.is_none_or(|before| one.number < before));
+        let page: Vec<&PolicyRevision> = older.take(limit).take_while(fits).collect();
+        // The changes of the last one are those from the revision before it.
+        let next = page
+            .last()
+            .and_then(|last| self.revisions().find(|revision| revision.number < last.number));
+        let length = page.len();
+        let mut page = Self::with_changes(page.into_iter().chain(next));
+        page.truncate(length);
+        page
+    }
+
+    fn revisions(&self) -> impl Iterator<Item = &PolicyRevision> {
+        std::iter::once(&self.latest).chain(self.earlier.values().rev())
+    }
+
+    /// Revisions, each before the next one in time, with the changes that it made.
+    fn with_changes<'a>(
+        revisions: impl Iterator<Item = &'a PolicyRevision>,
+    ) -> Vec<(&'a PolicyRevision, Vec<String>)> {
         let mut history: Vec<(&PolicyRevision, Vec<String>)> =
             revisions.map(|revision| (revision, Vec::new())).collect();
         for place in 1..history.len() {

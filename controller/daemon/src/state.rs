@@ -10,6 +10,7 @@
 mod drain_progress;
 mod event;
 mod event_refusal;
+mod invariants;
 mod learned_connections;
 mod part_state;
 mod plan_request;
@@ -204,19 +205,6 @@ impl State {
     /// How many of them the plan in force takes into account.
     pub fn planned_inputs(&self) -> u64 {
         self.planned
-    }
-
-    /// Checks that the rollout matches the present fabric and policy, and that counters only rise.
-    pub fn check_invariant(&self) {
-        debug_assert!(self.planned <= self.inputs && self.learned <= self.inputs);
-        debug_assert!(self.policy.levels <= self.levels);
-        debug_assert!(self.policy.apply_drains(&self.fabric).is_ok());
-        // Inputs that the plan does not cover have a request under way.
-        debug_assert!(self.planned == self.inputs || self.requested.is_some());
-        if let Some(rollout) = &self.rollout {
-            debug_assert!(rollout.generation == self.generation);
-            debug_assert!(Arc::ptr_eq(&rollout.wiring, &self.wiring));
-        }
     }
 
     /// Applies an event, or refuses it and leaves everything as it was.

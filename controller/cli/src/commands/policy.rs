@@ -45,7 +45,7 @@ pub(crate) enum PolicyCommand {
     /// Roll back the change on trial, the latest change, or to any revision
     Rollback(PolicyRollbackArgs),
     /// Show who changed what, when and why
-    History(PolicyQueryArgs),
+    History(PolicyHistoryArgs),
     /// Override the policy for some jobs, for some time
     Override(PolicyOverrideArgs),
 }
@@ -67,6 +67,23 @@ pub(crate) struct PolicyQueryArgs {
     client: ControllerClient,
     #[command(flatten)]
     output: FormatArg,
+}
+
+/// Arguments of `history`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  crux policy history
+  crux policy history --before 900 --limit 50")]
+pub(crate) struct PolicyHistoryArgs {
+    /// Only revisions before this number: the lowest of the page before
+    #[arg(long, value_name = "REVISION")]
+    before: Option<u64>,
+    /// Revisions at most; never more than 1,000
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
+    #[command(flatten)]
+    plain: PolicyQueryArgs,
 }
 
 /// Arguments of `diff`.
@@ -269,9 +286,11 @@ fn set_override(args: &PolicyOverrideArgs) -> Result<(), CommandError> {
     print_change(&done, args.plain.output)
 }
 
-fn show_history(args: &PolicyQueryArgs) -> Result<(), CommandError> {
-    let chapters: Vec<PolicyRevisionDiff> = args.client.get_json("/v1/policy/revisions")?;
-    match args.output.format {
+fn show_history(args: &PolicyHistoryArgs) -> Result<(), CommandError> {
+    let before = args.before.map(|before| format!("&before={before}")).unwrap_or_default();
+    let page = format!("/v1/policy/revisions?limit={}{before}", args.limit);
+    let chapters: Vec<PolicyRevisionDiff> = args.plain.client.get_json(&page)?;
+    match args.plain.output.format {
         OutputFormat::Json => output::print_json(&chapters),
         OutputFormat::Table => output::print_line(table::history_table(&chapters)),
     }

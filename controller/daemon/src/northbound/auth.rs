@@ -121,7 +121,7 @@ impl AccessControl {
     ) -> Self {
         Self {
             rules: Arc::new(rules.clone()),
-            sessions: LoginSessions::new(port),
+            sessions: LoginSessions::new(port, limited.clone()),
             budget: RequestBudget::new(rules.limits, rules.body_max.get()),
             limited,
             audit,

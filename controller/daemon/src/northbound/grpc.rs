@@ -19,7 +19,7 @@ use topology::one_line;
 
 use super::auth::CallerIdentity;
 use super::events::invalid_position;
-use super::service::{NorthboundService, ServiceError};
+use super::service::{ListPolicyRevisionsRequest, NorthboundService, ServiceError};
 use crate::event_log::{EventPage, EventPosition};
 
 /// An answer to an RPC.
@@ -84,9 +84,12 @@ impl Northbound for NorthboundService {
 
     async fn list_policy_revisions(
         &self,
-        _: Request<()>,
+        request: Request<proto::ListPolicyRevisionsRequest>,
     ) -> RpcResult<proto::ListPolicyRevisionsResponse> {
-        let mut diffs = json!(Self::list_policy_revisions(self).await.map_err(error_status)?);
+        let proto::ListPolicyRevisionsRequest { before, limit } = *request.get_ref();
+        let page = ListPolicyRevisionsRequest { before, limit };
+        let diffs = Self::list_policy_revisions(self, &page).await.map_err(error_status)?;
+        let mut diffs = json!(diffs);
         for diff in diffs.as_array_mut().into_iter().flatten() {
             diff["revision"] = revision_message(diff["revision"].take());
         }

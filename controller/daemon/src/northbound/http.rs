@@ -3,13 +3,14 @@
 //! The decision: one table says every endpoint; the router and the OpenAPI document are both made
 //! from it, so that neither can have what the other has not.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{Extension, Path, State};
+use axum::extract::{Extension, Path, RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing;
@@ -30,6 +31,8 @@ pub(super) type EndpointHandler = fn(NorthboundService, EndpointRequest) -> Hand
 /// A request.
 pub(super) struct EndpointRequest {
     pub(super) name: String,
+    /// The query of its URI, as it was sent.
+    pub(super) query: String,
     pub(super) body: Bytes,
 }
 
@@ -42,9 +45,10 @@ pub(super) fn build_router(service: NorthboundService) -> Router {
         let answer = move |State(service): State<Arc<NorthboundService>>,
                            Extension(CallerIdentity(caller)): Extension<CallerIdentity>,
                            name: Option<Path<String>>,
+                           RawQuery(query): RawQuery,
                            body: Bytes| async move {
             let name = name.map_or_else(String::new, |Path(name)| name);
-            let asked = EndpointRequest { name, body };
+            let asked = EndpointRequest { name, query: query.unwrap_or_default(), body };
             build_response(handler(service.with_caller(caller), asked).await)
         };
         let method = match endpoint.takes.is_some() {
@@ -99,7 +103,34 @@ macro_rules! get_by_name {
     };
 }
 
-pub(super) use {get, get_by_name, post};
+/// A handler that takes numbers in the query of its URI.
+macro_rules! get_page {
+    ($method:ident) => {
+        |service, asked| {
+            Box::pin(async move {
+                let page = parse_query(&asked.query)?;
+                encode_body(&service.$method(&page).await?)
+            })
+        }
+    };
+}
+
+pub(super) use {get, get_by_name, get_page, post};
+
+/// What the numbers of a query say, by name.
+pub(super) fn parse_query<T: DeserializeOwned>(query: &str) -> Result<T, ServiceError> {
+    let refuse = |why: String| {
+        ServiceError::Refused(vec![Finding::error("query", format!("refused: {why}"))])
+    };
+    let fields = query.split('&').filter(|field| !field.is_empty()).map(|field| {
+        let number =
+            field.split_once('=').and_then(|(name, text)| Some((name, text.parse().ok()?)));
+        number.ok_or_else(|| refuse(format!("`{field}` is not NAME=NUMBER")))
+    });
+    let fields: BTreeMap<&str, u64> = fields.collect::<Result<_, _>>()?;
+    let fields = serde_json::json!(fields);
+    serde_json::from_value(fields).map_err(|error| refuse(error.to_string()))
+}
 
 pub(super) fn parse_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, ServiceError> {
     serde_json::from_slice(body)

@@ -34,10 +34,26 @@ pub(super) enum LimitReached {
     SlowBody,
     /// Previews that wait.
     PlanningQueue,
+    /// The size or the language of a document.
+    Document,
+    /// The length or the alphabet of an author or a reason.
+    Text,
+    /// A browser session ended for a new one.
+    SessionEvicted,
+    /// Open streams of reports.
+    ReportStreams,
+    /// Reports per second of a stream, which waited.
+    ReportRate,
+    /// Bytes of reports that wait; the report waited for room.
+    ReportQueue,
+    /// The size of a report.
+    LargeReport,
+    /// A report was answered with an error: its names, its numbers, or how many jobs there are.
+    ReportRefused,
 }
 
 /// Every limit with the value of its label.
-const LIMITS: [(LimitReached, &str); 12] = [
+const LIMITS: [(LimitReached, &str); 20] = [
     (LimitReached::ConnectionEvicted, "connection_evicted"),
     (LimitReached::ConnectionRefused, "connection_refused"),
     (LimitReached::ConnectionExpired, "connection_expired"),
@@ -50,6 +66,14 @@ const LIMITS: [(LimitReached, &str); 12] = [
     (LimitReached::LargeBody, "large_body"),
     (LimitReached::SlowBody, "slow_body"),
     (LimitReached::PlanningQueue, "planning_queue"),
+    (LimitReached::Document, "document"),
+    (LimitReached::Text, "text"),
+    (LimitReached::SessionEvicted, "session_evicted"),
+    (LimitReached::ReportStreams, "report_streams"),
+    (LimitReached::ReportRate, "report_rate"),
+    (LimitReached::ReportQueue, "report_queue"),
+    (LimitReached::LargeReport, "large_report"),
+    (LimitReached::ReportRefused, "report_refused"),
 ];
 
 /// Counts of all limits.
@@ -64,7 +88,7 @@ impl LimitCounters {
     /// The counts in the text format of Prometheus.
     pub(super) fn render(&self) -> String {
         let mut text = format!(
-            "# HELP {METRIC} Connections and requests that a limit or a missing right ended\n\
+            "# HELP {METRIC} Connections, requests and reports that met a limit or lacked a right\n\
              # TYPE {METRIC} counter\n"
         );
         for (limit, label) in LIMITS {

@@ -11,6 +11,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
+use super::limit_counters::{LimitCounters, LimitReached};
 use crate::config::AccessToken;
 use crate::hexadecimal::random_secret;
 
@@ -30,6 +31,7 @@ pub(super) struct LoginSessions {
     /// The name of the cookie: browsers do not tell controllers on two ports of a machine apart.
     cookie: Arc<str>,
     open: Arc<Mutex<BTreeMap<[u8; 32], LoginSession>>>,
+    limited: LimitCounters,
 }
 
 /// One of them.
@@ -41,8 +43,8 @@ struct LoginSession {
 }
 
 impl LoginSessions {
-    pub(super) fn new(port: u16) -> Self {
-        Self { cookie: format!("crux_session_{port}").into(), open: Arc::default() }
+    pub(super) fn new(port: u16, limited: LimitCounters) -> Self {
+        Self { cookie: format!("crux_session_{port}").into(), open: Arc::default(), limited }
     }
 
     /// Opens a session, and gives the header that sets its cookie; `None` without random numbers.
@@ -55,6 +57,7 @@ impl LoginSessions {
             let first = open.iter().min_by_key(|(_, session)| session.ends);
             let first = first.map(|(digest, _)| *digest);
             first.map(|digest| open.remove(&digest));
+            self.limited.count(LimitReached::SessionEvicted);
         }
         let session = LoginSession { token, ends: now + SESSION_LENGTH };
         open.insert(Sha256::digest(&text).into(), session);
@@ -118,13 +121,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_session_ends_by_itself_or_on_request() {
-        let sessions = LoginSessions::new(9_300);
+        let sessions = LoginSessions::new(9_300, LimitCounters::default());
         let set = sessions.open_session(token("ada"), false).unwrap();
         let text = set.to_str().unwrap();
         assert!(text.contains("; HttpOnly; SameSite=Strict; Max-Age=43200"), "{text}");
         let ada = cookie(&set);
         assert_eq!(sessions.find_token(&ada).unwrap().name, "ada");
-        assert_eq!(LoginSessions::new(9_301).find_token(&ada), None);
+        assert_eq!(LoginSessions::new(9_301, LimitCounters::default()).find_token(&ada), None);
         let bob = cookie(&sessions.open_session(token("bob"), true).unwrap());
         sessions.end_session(&ada, true).unwrap();
         assert_eq!(sessions.find_token(&ada), None);

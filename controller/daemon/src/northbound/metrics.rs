@@ -45,6 +45,19 @@ pub fn render_metrics(
     text
 }
 
+/// How many revisions the bounds of the policy history have cost since the start.
+pub(super) fn render_dropped_revisions(dropped: u64) -> String {
+    let mut text = String::new();
+    let family = single_sample(
+        "crux_policy_revisions_dropped_total",
+        "counter",
+        "Earlier policy revisions that the bounds of the history have dropped",
+        dropped as f64,
+    );
+    render_family(&family, &mut text);
+    text
+}
+
 /// How long the stages of all changes took, in the form that Prometheus has for it.
 fn render_histograms(stages: &StageHistograms, text: &mut String) {
     let name = "crux_stage_duration_seconds";

@@ -13,7 +13,9 @@ use topology::spec::FabricDocument;
 use super::controller_view::{JobRow, LinkRow, SwitchRow};
 use super::events;
 use super::explanation::ExplainJobResponse;
-use super::http::{EndpointHandler, encode_body, get, get_by_name, parse_body, post};
+use super::http::{
+    EndpointHandler, encode_body, get, get_by_name, get_page, parse_body, parse_query, post,
+};
 use super::learned_flow::LearnedFlowRow;
 use super::planner_input::PlannerInput;
 use super::service::{
@@ -41,6 +43,8 @@ pub(super) struct HttpEndpoint {
     summary: &'static str,
     /// The schema of what it takes.
     pub(super) takes: Option<fn(&mut SchemaGenerator) -> Schema>,
+    /// What it takes in the query of its URI: numbers, by name and meaning.
+    query: &'static [(&'static str, &'static str)],
     /// The schema of what it answers.
     gives: fn(&mut SchemaGenerator) -> Schema,
 }
@@ -48,6 +52,12 @@ pub(super) struct HttpEndpoint {
 fn schema_of<T: JsonSchema>(schemas: &mut SchemaGenerator) -> Schema {
     schemas.subschema_for::<T>()
 }
+
+/// Which page of the policy history.
+const REVISION_PAGE: &[(&str, &str)] = &[
+    ("before", "Only revisions before this number: the lowest of the page before"),
+    ("limit", "Revisions of the page, at most; 100 without it, and never more than 1,000"),
+];
 
 /// The endpoints.
 pub(super) const ENDPOINTS: &[HttpEndpoint] = &[
@@ -57,6 +67,7 @@ pub(super) const ENDPOINTS: &[HttpEndpoint] = &[
         operation: "ListJobs",
         summary: "The jobs of the plan in force, by rank",
         takes: None,
+        query: &[],
         gives: schema_of::<Vec<JobRow>>,
     },
     HttpEndpoint {
@@ -65,6 +76,7 @@ pub(super) const ENDPOINTS: &[HttpEndpoint] = &[
         operation: "ListSwitches",
         summary: "All switches, and the generation each is verified to hold",
         takes: None,
+        query: &[],
         gives: schema_of::<Vec<SwitchRow>>,
     },
     HttpEndpoint {
@@ -73,6 +85,7 @@ pub(super) const ENDPOINTS: &[HttpEndpoint] = &[
         operation: "ListLinks",
         summary: "All directed links, with their planned and measured load by level",
         takes: None,
+        query: &[],
         gives: schema_of::<Vec<LinkRow>>,
     },
     HttpEndpoint {
@@ -81,6 +94,7 @@ pub(super) const ENDPOINTS: &[HttpEndpoint] = &[
         operation: "ListLearnedFlows",
         summary: "RoCEv2 flows that no job has announced, as the leaves report them",
         takes: None,
+        query: &[],
         gives: schema_of::<Vec<LearnedFlowRow>>,
     },
     HttpEndpoint {
@@ -89,6 +103,7 @@ pub(super) const ENDPOINTS: &[HttpEndpoint] = &[
         operation: "GetFabric",
         summary: "The fabric, as an explicit document",
         takes: None,
+        query: &[],
         gives: schema_of::<FabricDocument>,
     },
     HttpEndpoint {
@@ -97,6 +112,7 @@ pub(super) const ENDPOINTS: &[HttpEndpoint] = &[
         operation: "GetPlan",
         summary: "The plan in force",
         takes: None,
+        query: &[],
         gives: schema_of::<PlanDocument>,
     },
     HttpEndpoint {
@@ -105,6 +121,7 @@ pub(super) const ENDPOINTS: &[HttpEndpoint] = &[
         operation: "GetPlannerInput",
         summary: "The planner's input: fabric, jobs, policy and switch capabilities as documents",
         takes: None,
+        query: &[],
         gives: schema_of::<PlannerInput>,
     },
     HttpEndpoint {
@@ -113,6 +130,7 @@ pub(super) const ENDPOINTS: &[HttpEndpoint] = &[
         operation: "ExplainJob",
         summary: "Why a job, or the job of a flow (h1>h3:50000), has its level and its paths",
         takes: None,
+        query: &[],
         gives: schema_of::<ExplainJobResponse>,
     },
     HttpEndpoint {
@@ -121,6 +139,7 @@ pub(super) const ENDPOINTS: &[HttpEndpoint] = &[
         operation: "ListFindings",
         summary: "Everything that needs an operator's attention",
         takes: None,
+        query: &[],
         gives: schema_of::<Vec<Finding>>,
     },
     HttpEndpoint {
@@ -129,6 +148,7 @@ pub(super) const ENDPOINTS: &[HttpEndpoint] = &[
         operation: "ListAuditRecords",
         summary: "Who was let in, refused, and changed the policy, the latest first",
         takes: None,
+        query: &[],
         gives: schema_of::<Vec<AuditRecord>>,
     },
     HttpEndpoint {
@@ -137,14 +157,16 @@ pub(super) const ENDPOINTS: &[HttpEndpoint] = &[
         operation: "GetPolicy",
         summary: "The policy revision in force",
         takes: None,
+        query: &[],
         gives: schema_of::<PolicyRevision>,
     },
     HttpEndpoint {
         path: "/v1/policy/revisions",
-        handler: get!(list_policy_revisions),
+        handler: get_page!(list_policy_revisions),
         operation: "ListPolicyRevisions",
-        summary: "All policy revisions, the latest first",
+        summary: "Policy revisions, the latest first, a page at a time",
         takes: None,
+        query: REVISION_PAGE,
         gives: schema_of::<Vec<PolicyRevisionDiff>>,
     },
     HttpEndpoint {
@@ -153,6 +175,7 @@ pub(super) const ENDPOINTS: &[HttpEndpoint] = &[
         operation: "PreviewPolicy",
         summary: "What a policy change would do; nothing is written",
         takes: Some(schema_of::<PreviewPolicyRequest>),
+        query: &[],
         gives: schema_of::<PolicyPreview>,
     },
     HttpEndpoint {
@@ -161,6 +184,7 @@ pub(super) const ENDPOINTS: &[HttpEndpoint] = &[
         operation: "ApplyPolicy",
         summary: "Apply a policy change to all switches or to none",
         takes: Some(schema_of::<ApplyPolicyRequest>),
+        query: &[],
         gives: schema_of::<PolicyChangeResponse>,
     },
     HttpEndpoint {
@@ -169,6 +193,7 @@ pub(super) const ENDPOINTS: &[HttpEndpoint] = &[
         operation: "ConfirmPolicy",
         summary: "Confirm the revision on trial",
         takes: Some(schema_of::<ConfirmPolicyRequest>),
+        query: &[],
         gives: schema_of::<PolicyChangeResponse>,
     },
     HttpEndpoint {
@@ -177,6 +202,7 @@ pub(super) const ENDPOINTS: &[HttpEndpoint] = &[
         operation: "RollbackPolicy",
         summary: "End a trial, or apply an earlier revision again",
         takes: Some(schema_of::<RollbackPolicyRequest>),
+        query: &[],
         gives: schema_of::<PolicyChangeResponse>,
     },
 ];
@@ -233,6 +259,13 @@ fn describe_endpoint(endpoint: &HttpEndpoint, schemas: &mut SchemaGenerator) -> 
         operation["parameters"] = json!([{
             "name": "name", "in": "path", "required": true, "schema": {"type": "string"}
         }]);
+    }
+    if !endpoint.query.is_empty() {
+        let parameters = endpoint.query.iter().map(|(name, meaning)| {
+            let schema = json!({"type": "integer", "minimum": 1});
+            json!({"name": name, "in": "query", "description": meaning, "schema": schema})
+        });
+        operation["parameters"] = parameters.collect();
     }
     let Some(takes) = endpoint.takes else {
         return json!({ "get": operation });

@@ -10,6 +10,10 @@ use topology::Finding;
 
 use crate::policy_history::{PolicyRevision, UnixMs};
 
+/// Revisions of a page of the history, if the caller names no number, and at most.
+const PAGE_REVISIONS: u32 = 100;
+const PAGE_REVISIONS_MAX: u32 = 1_000;
+
 /// A change of policy, as an operator asks for it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -20,6 +24,24 @@ pub struct PreviewPolicyRequest {
     /// An override for some time, before all others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temporary_override: Option<TemporaryOverrideRequest>,
+}
+
+/// Which revisions of the policy history are wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ListPolicyRevisionsRequest {
+    /// Only revisions before this number; the latest ones without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<u64>,
+    /// Revisions at most; 100 without it, and never more than 1,000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+
+impl ListPolicyRevisionsRequest {
+    pub(super) fn page_limit(self) -> usize {
+        self.limit.unwrap_or(PAGE_REVISIONS).clamp(1, PAGE_REVISIONS_MAX) as usize
+    }
 }
 
 /// A policy document as it stands in a file.

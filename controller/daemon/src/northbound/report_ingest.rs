@@ -17,10 +17,11 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, sleep_until};
 use tokio_stream::{Stream, StreamExt, wrappers::ReceiverStream};
-use tonic::{Request, Response, Status, Streaming};
-use topology::Finding;
+use tonic::{Code, Request, Response, Status, Streaming};
+use topology::{Finding, Severity};
 
 use super::auth::CallerIdentity;
+use super::limit_counters::{LimitCounters, LimitReached};
 use super::listener::ClientPeer;
 use super::rate_limiter::RateLimiter;
 use crate::config::TelemetryConfig;
@@ -48,6 +49,7 @@ pub(super) struct ReportIngest {
     stream_bytes: usize,
     next: AtomicU64,
     streams: OpenStreams,
+    limited: LimitCounters,
 }
 
 /// Open streams by address. Behind a lock, because tonic calls from any task and the count must be
@@ -90,9 +92,14 @@ impl Drop for StreamPermit {
 }
 
 impl ReportIngest {
-    pub(super) fn new(calls: mpsc::Sender<StreamEvent>, limits: &TelemetryConfig) -> Self {
+    pub(super) fn new(
+        events: mpsc::Sender<StreamEvent>,
+        limits: &TelemetryConfig,
+        limited: LimitCounters,
+    ) -> Self {
         Self {
-            events: calls,
+            events,
+            limited,
             limits: limits.clone(),
             queue: Arc::new(Semaphore::new(limits.queue_bytes.get())),
             stream_bytes: (limits.queue_bytes.get() / STREAM_SHARE).max(1),
@@ -117,7 +124,10 @@ impl proto::telemetry_server::Telemetry for ReportIngest {
         let lease = request.metadata().get(LEASE).map(|lease| Sha256::digest(lease.as_bytes()));
         let identity = ReporterIdentity { caller, address, lease: lease.map(Into::into) };
         let scope = request.extensions().get().cloned().unwrap_or_default();
-        let guest = self.streams.admit_stream(address, &self.limits)?;
+        let guest = self
+            .streams
+            .admit_stream(address, &self.limits)
+            .inspect_err(|_| self.limited.count(LimitReached::ReportStreams))?;
         let (feedback, outgoing) = mpsc::channel(QUEUED_FEEDBACK);
         let line = StreamReader {
             reporter: ReporterId(self.next.fetch_add(1, Ordering::Relaxed)),
@@ -127,13 +137,20 @@ impl proto::telemetry_server::Telemetry for ReportIngest {
             shares: [Arc::clone(&self.queue), Arc::new(Semaphore::new(self.stream_bytes))],
             stream_bytes: self.stream_bytes,
             limiter: RateLimiter::new(self.limits.reports_per_second.get(), Instant::now()),
+            limited: self.limited.clone(),
         };
         let incoming = request.into_inner();
         tokio::spawn(async move {
             line.read_reports(identity, incoming).await;
             drop(guest);
         });
-        let outgoing = ReceiverStream::new(outgoing).map(|feedback| Ok(feedback.into()));
+        let limited = self.limited.clone();
+        let outgoing = ReceiverStream::new(outgoing).map(move |feedback| {
+            if feedback.finding.severity == Severity::Error {
+                limited.count(LimitReached::ReportRefused);
+            }
+            Ok(feedback.into())
+        });
         Ok(Response::new(Box::pin(outgoing)))
     }
 }
@@ -149,6 +166,7 @@ struct StreamReader {
     shares: [Arc<Semaphore>; 2],
     stream_bytes: usize,
     limiter: RateLimiter,
+    limited: LimitCounters,
 }
 
 impl StreamReader {
@@ -161,7 +179,7 @@ impl StreamReader {
         if self.events.send(opened).await.is_err() {
             return;
         }
-        while let Ok(Some(report)) = incoming.message().await {
+        while let Some(report) = self.next_report(&mut incoming).await {
             let bytes = report.encoded_len();
             match TelemetryReport::try_from(report) {
                 Ok(report) => {
@@ -173,10 +191,27 @@ impl StreamReader {
                 }
                 Err(unreadable) => self.reject_report(&unreadable),
             }
-            sleep_until(self.limiter.reserve_slot(Instant::now())).await;
+            let now = Instant::now();
+            let slot = self.limiter.reserve_slot(now);
+            if slot > now {
+                self.limited.count(LimitReached::ReportRate);
+                sleep_until(slot).await;
+            }
         }
         // If the desk has gone, so has everything that it knew.
         drop(self.events.send(StreamEvent::Closed(self.reporter)).await);
+    }
+
+    async fn next_report(
+        &self,
+        incoming: &mut Streaming<proto::JobReport>,
+    ) -> Option<proto::JobReport> {
+        let received = incoming.message().await;
+        // What tonic says of a message that is longer than the service accepts.
+        if received.as_ref().is_err_and(|status| status.code() == Code::OutOfRange) {
+            self.limited.count(LimitReached::LargeReport);
+        }
+        received.ok().flatten()
     }
 
     fn check_scope(&self, report: &TelemetryReport) -> Result<(), String> {
@@ -191,6 +226,9 @@ impl StreamReader {
     async fn queue_report(&self, report: TelemetryReport, bytes: usize) -> Option<()> {
         let bytes = u32::try_from(bytes.min(self.stream_bytes)).ok()?;
         let [all, own] = &self.shares;
+        if all.available_permits().min(own.available_permits()) < bytes as usize {
+            self.limited.count(LimitReached::ReportQueue);
+        }
         // Its own first, so that a stream waits with nothing of what others could use.
         let own = Arc::clone(own).acquire_many_owned(bytes).await.ok()?;
         let all = Arc::clone(all).acquire_many_owned(bytes).await.ok()?;
@@ -215,5 +253,36 @@ impl From<ReportFeedback> for proto::ReportFeedback {
             severity: feedback.finding.severity.to_string(),
             text: feedback.finding.text,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_report_without_room_waits_and_is_counted() {
+        let (events, _queued) = mpsc::channel(4);
+        let limited = LimitCounters::default();
+        let reader = StreamReader {
+            reporter: ReporterId(1),
+            events,
+            feedback: mpsc::channel(1).0,
+            scope: ReporterScope::default(),
+            shares: [Arc::new(Semaphore::new(8)), Arc::new(Semaphore::new(4))],
+            stream_bytes: 4,
+            limiter: RateLimiter::new(1, Instant::now()),
+            limited: limited.clone(),
+        };
+        let report = || TelemetryReport::End("gpt".to_owned());
+        reader.queue_report(report(), 3).await.unwrap();
+        assert!(limited.render().contains("{limit=\"report_queue\"} 0"));
+        let waits = timeout(Duration::from_secs(60), reader.queue_report(report(), 3)).await;
+        assert!(waits.is_err());
+        assert!(limited.render().contains("{limit=\"report_queue\"} 1"));
     }
 }

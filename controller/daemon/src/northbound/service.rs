@@ -19,7 +19,7 @@ use topology::{Finding, one_line};
 use super::controller_view::{ControllerView, JobRow, LinkRow, SwitchRow};
 use super::explanation::ExplainJobResponse;
 use super::learned_flow::{LearnedFlowRow, learned_flow_rows};
-use super::limit_counters::LimitCounters;
+use super::limit_counters::{LimitCounters, LimitReached};
 use super::metrics;
 use super::planner_input::PlannerInput;
 use super::planning_pool::{PlanningPool, PlanningSlot};
@@ -27,8 +27,9 @@ use super::policy_commit::PolicyCommitter;
 pub use super::policy_file::parse_policy;
 use super::policy_file::{check_policy_file, check_text};
 pub use super::policy_messages::{
-    ApplyPolicyRequest, ConfirmPolicyRequest, PolicyChangeResponse, PolicyFile, PolicyRevisionDiff,
-    PreviewPolicyRequest, RollbackPolicyRequest, TemporaryOverrideRequest,
+    ApplyPolicyRequest, ConfirmPolicyRequest, ListPolicyRevisionsRequest, PolicyChangeResponse,
+    PolicyFile, PolicyRevisionDiff, PreviewPolicyRequest, RollbackPolicyRequest,
+    TemporaryOverrideRequest,
 };
 use crate::access::{ControllerAccess, ControllerError};
 use crate::audit::AuditRecord;
@@ -251,7 +252,8 @@ impl NorthboundService {
             &self.access.latest_timing(),
             &self.access.stage_histograms(),
         );
-        Ok(text + &self.limited.render())
+        let dropped = self.access.query_state(|state| state.policy_history().dropped_revisions());
+        Ok(text + &metrics::render_dropped_revisions(dropped.await?) + &self.limited.render())
     }
 
     /// The latest records of the audit trail, the latest first.
@@ -270,13 +272,17 @@ impl NorthboundService {
         Ok(self.access.query_state(|state| state.policy_history().latest().clone()).await?)
     }
 
-    /// All revisions, the latest first.
+    /// A page of revisions, the latest first.
     ///
     /// # Errors
     /// The controller has stopped.
-    pub async fn list_policy_revisions(&self) -> Result<Vec<PolicyRevisionDiff>, ServiceError> {
-        let history = self.access.query_state(|state| {
-            let revisions = state.policy_history().revisions_with_changes().into_iter();
+    pub async fn list_policy_revisions(
+        &self,
+        page: &ListPolicyRevisionsRequest,
+    ) -> Result<Vec<PolicyRevisionDiff>, ServiceError> {
+        let (before, limit) = (page.before, page.page_limit());
+        let history = self.access.query_state(move |state| {
+            let revisions = state.policy_history().revision_page(before, limit).into_iter();
             let diffs = revisions.map(|(revision, changes)| {
                 let revision = revision.clone();
                 PolicyRevisionDiff { revision, changes }
@@ -370,8 +376,9 @@ impl NorthboundService {
     }
 
     fn sign_change(&self, author: &str, reason: &str) -> Result<RevisionMetadata, ServiceError> {
-        check_text("author", author, AUTHOR_BYTES).map_err(refuse_with)?;
-        check_text("reason", reason, REASON_BYTES).map_err(refuse_with)?;
+        check_text("author", author, AUTHOR_BYTES)
+            .and_then(|()| check_text("reason", reason, REASON_BYTES))
+            .map_err(|finding| self.refuse_limited(LimitReached::Text, finding))?;
         // The name in the request is not authenticated; it stands beside the name of the token.
         let author = match self.caller.as_deref() {
             None => author.to_owned(),
@@ -385,6 +392,12 @@ impl NorthboundService {
         })
     }
 
+    /// Counts a limit that a request has reached.
+    fn refuse_limited(&self, limit: LimitReached, finding: Finding) -> ServiceError {
+        self.limited.count(limit);
+        refuse_with(finding)
+    }
+
     /// The content that a request leads to, based on what is in force. Its document is parsed in
     /// the slot, which is for the caller to use again.
     async fn resolve_content(
@@ -395,7 +408,8 @@ impl NorthboundService {
         let mut content = self.get_policy().await?.content;
         let mut slot = slot;
         if let Some(file) = &request.policy {
-            check_policy_file(file, self.document_max).map_err(refuse_with)?;
+            check_policy_file(file, self.document_max)
+                .map_err(|finding| self.refuse_limited(LimitReached::Document, finding))?;
             let file = file.clone();
             let parsed = slot.run_then_return(move || parse_policy(&file)).await?;
             content.policy = parsed.0.map_err(refuse_with)?;

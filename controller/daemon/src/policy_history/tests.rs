@@ -131,6 +131,42 @@ fn history_is_bounded_in_bytes() {
     assert_eq!(restored.revisions_with_changes().len(), kept);
 }
 
+#[test]
+fn pages_of_the_history_follow_each_other() {
+    let mut history = history();
+    for number in 0..7 {
+        let next = history.propose_revision(content(f64::from(number)), metadata(1), None).unwrap();
+        history.append_revision(next);
+    }
+    let all = history.revisions_with_changes();
+    let (mut paged, mut before) = (Vec::new(), None);
+    loop {
+        let page = history.revision_page(before, 3);
+        assert!(page.len() <= 3);
+        let Some((last, _)) = page.last() else {
+            break;
+        };
+        before = Some(last.number);
+        paged.extend(page);
+    }
+    assert_eq!(paged, all, "with their changes, which cross pages");
+}
+
+#[test]
+fn a_page_is_bounded_in_bytes_and_dropped_revisions_are_counted() {
+    let mut history = history();
+    for number in 0..50 {
+        let reason = "x".repeat(1 << 20);
+        let signature = RevisionMetadata { reason, ..metadata(number) };
+        let next = history.propose_revision(content(0.5), signature, None).unwrap();
+        history.append_revision(next);
+    }
+    let page = history.revision_page(None, 1_000).len();
+    assert!((3..=5).contains(&page), "{page}");
+    let kept = history.revisions_with_changes().len() as u64;
+    assert_eq!(history.dropped_revisions() + kept, history.latest().number);
+}
+
 /// Finding M8: the policy was locked for 35 s after a crash while a change was verified.
 #[test]
 fn trial_without_an_operator_ends_at_the_next_start() {

@@ -21,6 +21,9 @@ use crate::pipelines::FabricWiring;
 use crate::policy_history::{PolicyHistory, PolicyRevision};
 use crate::store::jobs_document;
 
+/// No counter of a run comes near it.
+const COUNTER_MAX: u64 = 1 << 62;
+
 /// A state as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -318,7 +321,23 @@ impl StateSnapshot {
         if let Some(rollout) = &self.rollout {
             state.rollout = Some(self.restore_rollout(&state, rollout)?);
         }
-        Ok(state)
+        self.check_counters()?;
+        match state.broken_invariant() {
+            Some(broken) => Err(SnapshotError::new("the state", &broken)),
+            None => Ok(state),
+        }
+    }
+
+    /// Refuses counters that would overflow by what is recorded after them.
+    fn check_counters(&self) -> Result<(), SnapshotError> {
+        let revisions = self.revisions.iter().map(|revision| revision.number);
+        let counters = [self.inputs, self.requested.unwrap_or(0), self.generation, self.spent];
+        match revisions.chain(counters).find(|counter| *counter > COUNTER_MAX) {
+            Some(counter) => {
+                Err(SnapshotError::new("a counter", &format!("{counter} is no count")))
+            }
+            None => Ok(()),
+        }
     }
 
     fn restore_rollout(

@@ -130,7 +130,13 @@ async fn every_command_does_as_over_http() {
     assert_eq!(done.into_inner().trial_until_ms, None);
     let done = grpc.rollback_policy(proto::RollbackPolicyRequest::default()).await.unwrap();
     assert_eq!(done.into_inner().revision, 3);
-    same!(at, "/v1/policy/revisions", None, grpc.list_policy_revisions(()), "revisions");
+    same!(
+        at,
+        "/v1/policy/revisions",
+        None,
+        grpc.list_policy_revisions(proto::ListPolicyRevisionsRequest::default()),
+        "revisions"
+    );
     let nobody = grpc.confirm_policy(proto::ConfirmPolicyRequest::default()).await.unwrap_err();
     assert_eq!(nobody.code(), Code::FailedPrecondition);
     served.end().await;

@@ -98,6 +98,12 @@ async fn every_endpoint_answers() {
     let asked: BTreeSet<String> = asked.filter(|path| path.starts_with("/v1")).collect();
     assert_eq!(asked, documented);
 
+    let (status, page) = ask(at, "/v1/policy/revisions?before=3&limit=1", None).await;
+    let page: Vec<Value> = serde_json::from_str(&page).unwrap();
+    assert_eq!((status, page.len(), &page[0]["revision"]["number"]), (200, 1, &2.into()));
+    let (status, refused) = ask(at, "/v1/policy/revisions?limit=many", None).await;
+    assert!(status == 422 && refused.contains("`limit=many` is not NAME=NUMBER"), "{refused}");
+
     let (status, refused) = ask(at, "/v1/explanations/aa", None).await;
     assert!(status == 404 && refused.contains("did you mean `a`?"), "{refused}");
     let (status, refused) = ask(at, "/v1/policy/preview", Some("{}x")).await;

@@ -1,8 +1,9 @@
 //! Changes of policy on a running controller: shown before, whole or not at all, and taken back.
 
 use controller::northbound::service::{
-    ApplyPolicyRequest, ConfirmPolicyRequest, NorthboundService, PolicyFile, PreviewPolicyRequest,
-    RollbackPolicyRequest, ServiceError, TemporaryOverrideRequest,
+    ApplyPolicyRequest, ConfirmPolicyRequest, ListPolicyRevisionsRequest, NorthboundService,
+    PolicyFile, PreviewPolicyRequest, RollbackPolicyRequest, ServiceError,
+    TemporaryOverrideRequest,
 };
 use controller::{ControllerHandle, RawConfig, StateEvent};
 use planner::OverrideDocument;
@@ -81,7 +82,8 @@ async fn a_preview_equals_the_change_and_its_rollback() {
     service.rollback_policy(&RollbackPolicyRequest::default()).await.unwrap();
     verified(&lab, &controller).await;
     assert!(lab.read_all().await == before, "a trial leaves nothing behind");
-    let history = service.list_policy_revisions().await.unwrap();
+    let history =
+        service.list_policy_revisions(&ListPolicyRevisionsRequest::default()).await.unwrap();
     let numbers: Vec<_> =
         history.iter().map(|revision_diff| revision_diff.revision.number).collect();
     assert_eq!(numbers, [5, 4, 3, 2, 1]);
@@ -118,7 +120,12 @@ async fn an_unconfirmed_trial_expires_also_after_a_restart() {
     let (again, service) = served(&lab, stored).await;
     in_force(&again, &service, 6).await;
     let content = service.get_policy().await.unwrap().content;
-    assert_eq!(content, service.list_policy_revisions().await.unwrap()[2].revision.content);
+    assert_eq!(
+        content,
+        service.list_policy_revisions(&ListPolicyRevisionsRequest::default()).await.unwrap()[2]
+            .revision
+            .content
+    );
     assert_eq!(content.policy.jobs[0].pattern, "b");
     verified(&lab, &again).await;
     again.shutdown().await;

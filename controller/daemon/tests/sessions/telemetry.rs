@@ -318,6 +318,49 @@ async fn large_reports_take_no_room_from_others() {
     println!("{} MB", grown >> 20);
     honest.send(window("honest", 1e12)).await;
     assert_eq!(honest.next_feedback().await, "profile complete");
+    assert!(limit_count(&server, "large_report").await >= 62);
+    server.shutdown().await;
+    controller.shutdown().await;
+}
+
+/// How often a limit was reached, by the metrics.
+async fn limit_count(server: &ApiServer, limit: &str) -> u64 {
+    let (_, metrics) = ask(server.local_addr(), "/metrics", None).await;
+    let line = format!("crux_northbound_limited_total{{limit=\"{limit}\"}} ");
+    let count = metrics.lines().find_map(|text| text.strip_prefix(&line));
+    count.unwrap().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_limit_of_reports_is_counted_when_it_bites() {
+    let lab = Lab::new().await;
+    let controller = lab.control(|_| {}).await;
+    let tight = config(|raw| {
+        raw.northbound.anyone = true;
+        raw.telemetry.streams_per_address = 1;
+        raw.telemetry.reports_per_second = 5;
+        raw.telemetry.jobs_per_reporter = 1;
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = northbound::start_server(listener, controller.access(), &tight).unwrap();
+    let limits = ["report_streams", "report_rate", "report_refused"];
+    for limit in limits {
+        assert_eq!(limit_count(&server, limit).await, 0, "{limit}");
+    }
+    let mut stream = ReportStream::open(&server).await;
+    let second = TelemetryClient::connect(format!("http://{}", server.local_addr()));
+    let mut second = second.await.unwrap();
+    assert!(second.stream_reports(tokio_stream::empty()).await.is_err());
+    stream.send(announcement("a", 50_001)).await;
+    stream.next_feedback().await;
+    for number in 0..12 {
+        stream.send(announcement(&format!("b{number}"), 50_002)).await;
+        let refused = stream.next_feedback().await;
+        assert!(refused.contains("a reporter has at most 1 jobs"), "{refused}");
+    }
+    for limit in limits {
+        assert!(limit_count(&server, limit).await > 0, "{limit}");
+    }
     server.shutdown().await;
     controller.shutdown().await;
 }
