@@ -91,7 +91,7 @@ impl Display for P4InfoDisplay<'_, EntryKey> {
 impl Display for P4InfoDisplay<'_, EntryValue> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.p4info.display(&self.value.action))?;
-        if let Some(rates) = &self.value.meter {
+        if let Some(rates) = self.value.meter.as_deref() {
             let MeterRates { cir, cburst, pir, pburst } = rates;
             write!(f, " meter(cir={cir}, cburst={cburst}, pir={pir}, pburst={pburst})")?;
         }

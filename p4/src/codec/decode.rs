@@ -106,7 +106,7 @@ pub fn decode_entry(entry: &p4rt::TableEntry) -> Result<TableEntry, DecodeError>
         CONTROLLER_METADATA => Cow::Borrowed(CONTROLLER_METADATA),
         other => Cow::Owned(other.to_vec()),
     };
-    let meter = entry.meter_config.as_ref().map(decode_meter).transpose()?;
+    let meter = entry.meter_config.as_ref().map(decode_meter).transpose()?.map(Box::new);
     Ok(TableEntry { key: decode_key(entry)?, value: EntryValue { action, metadata, meter } })
 }
 

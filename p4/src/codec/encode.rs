@@ -46,7 +46,7 @@ pub fn encode_entry(entry: &TableEntry) -> p4rt::TableEntry {
     let mut encoded = encode_key(&entry.key);
     encoded.action = Some(encode_action(&entry.value.action));
     encoded.metadata = entry.value.metadata.to_vec();
-    encoded.meter_config = entry.value.meter.as_ref().map(encode_meter);
+    encoded.meter_config = entry.value.meter.as_deref().map(encode_meter);
     encoded
 }
 
