@@ -99,8 +99,8 @@ pub struct EntryValue {
     /// Opaque bytes that the switch keeps for the controller; nothing is copied for
     /// [`CONTROLLER_METADATA`].
     pub metadata: Cow<'static, [u8]>,
-    /// The rates of its direct meter; without them the meter colours every packet green. Apart, because
-    /// few of millions of rows have them.
+    /// The rates of its direct meter; without them the meter colours every packet green. Boxed,
+    /// because few of millions of rows have them.
     pub meter: Option<Box<MeterRates>>,
 }
 

@@ -46,7 +46,7 @@ pub struct FuzzTarget {
     pub short_run: u32,
 }
 
-/// Every target.
+/// The targets, those of documents first; each has a folder of its name in `corpora/`.
 pub const TARGETS: [FuzzTarget; 16] = [
     target("fabrics", documents::fabrics, 8_000),
     target("jobs", documents::jobs, 8_000),

@@ -27,7 +27,7 @@ impl<'a> Mutator<'a> {
         Self { corpus, random: ChaCha8Rng::seed_from_u64(seed) }
     }
 
-    /// The next input.
+    /// One to six changes of an input of the corpus, cut to a length that parsers take fast.
     pub fn next_input(&mut self) -> Vec<u8> {
         let mut input = self.corpus.choose(&mut self.random).cloned().unwrap_or_default();
         for _ in 0..self.random.random_range(1..=CHANGES) {

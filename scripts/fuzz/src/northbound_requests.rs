@@ -1,4 +1,4 @@
-//! Requests to the address where a controller is served: raw bytes, and documents for each endpoint.
+//! Requests to the address of a controller: raw bytes, and documents for each endpoint.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
