@@ -77,6 +77,7 @@ def read_documents(text, folder, crux, options):
     if text.get("documents") == "demo":
         target = pathlib.Path(options.folder)
         command = [crux, "demo", "--documents", str(target), "--seed", str(options.seed)]
+        command += ["--scenario", text.get("demo_scenario", "testbed")]
         command += ["--ipv6"] if options.ipv6 else []
         subprocess.run(command, check=True)
         fabric, jobs = target / "fabric.json", target / "jobs.json"

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use fluid::{Engine, EngineOptions, FluidError, JobIndex, JobTally};
+use fluid::{Engine, EngineOptions, FluidError, FluidNetwork, JobIndex, JobTally};
+use planner::search::group_run::spread_starts;
 use planner::{Job, JobId, Plan};
 use topology::Fabric;
 
@@ -20,6 +21,10 @@ const SETTLING_ITERATIONS: f64 = 10.0;
 /// Iterations of the slowest job that count.
 const COUNTED_ITERATIONS: f64 = 40.0;
 
+/// Starts of the jobs, of which the first is that all start at once. Jobs on one level keep the
+/// phases in which they started, and equal jobs meet in every iteration or in none.
+const STARTS: u32 = 4;
+
 /// Iterations of all jobs together, at most: more would take longer than an operator waits.
 const MAX_ITERATIONS: f64 = 50_000.0;
 
@@ -32,7 +37,8 @@ pub struct PlanForecast {
     pub iteration_seconds: BTreeMap<JobId, f64>,
 }
 
-/// Forecasts `jobs` on `fabric` under `plan`. A job with a flow without a path makes no progress.
+/// Forecasts `jobs` on `fabric` under `plan`, in the mean over some starts. A job with a flow
+/// without a path makes no progress.
 ///
 /// # Errors
 /// A number of a job that is invalid in the model.
@@ -41,36 +47,71 @@ pub fn forecast_plan(
     jobs: &[Job],
     plan: &Plan,
 ) -> Result<PlanForecast, FluidError> {
-    let mut engine = Engine::new(&planner::fluid_network(fabric)?, EngineOptions::default())?;
+    let network = planner::fluid_network(fabric)?;
+    let horizon = forecast_horizon(jobs, plan);
+    let mut passed: BTreeMap<&JobId, CountedProgress> = BTreeMap::new();
+    for sample in 0..STARTS {
+        for (id, found) in progress_from(sample, &network, jobs, plan, horizon)? {
+            passed.entry(id).or_default().add(found);
+        }
+    }
+    Ok(summarise_progress(jobs, &passed, horizon.counted * f64::from(STARTS)))
+}
+
+/// What each job does while it is counted, from one of several starts.
+fn progress_from<'j>(
+    sample: u32,
+    network: &FluidNetwork,
+    jobs: &'j [Job],
+    plan: &Plan,
+    horizon: ForecastHorizon,
+) -> Result<Vec<(&'j JobId, CountedProgress)>, FluidError> {
+    let mut engine = Engine::new(network, EngineOptions::default())?;
     let mut places = BTreeMap::new();
-    for job in jobs {
+    let alone: Vec<f64> = jobs.iter().map(|job| seconds_alone(job, plan)).collect();
+    let starts = spread_starts(alone.iter().enumerate(), sample);
+    for (job, start) in jobs.iter().zip(starts) {
         let Some(running) = fluid_job(job, plan) else {
             continue;
         };
-        match engine.add_job(&running) {
+        match engine.add_job(&fluid::FluidJob { start, ..running }) {
             Err(FluidError::NothingToDo) => {}
             added => {
                 places.insert(&job.id, added?);
             }
         }
     }
-    let (settling, counted) = forecast_horizon(jobs, plan);
-    let before = tallies_at(&mut engine, settling, &places)?;
-    let after = tallies_at(&mut engine, settling + counted, &places)?;
+    let before = tallies_at(&mut engine, horizon.settling, &places)?;
+    let after = tallies_at(&mut engine, horizon.settling + horizon.counted, &places)?;
     let passed = before.iter().zip(&after).map(|(before, after)| CountedProgress {
         iterations: after.iterations - before.iterations,
         iteration_seconds: after.iteration_seconds - before.iteration_seconds,
         busy_seconds: after.busy_seconds - before.busy_seconds,
     });
-    let passed: BTreeMap<&JobId, CountedProgress> = places.keys().copied().zip(passed).collect();
-    Ok(summarise_progress(jobs, &passed, counted))
+    Ok(places.keys().copied().zip(passed).collect())
 }
 
 /// The progress of a job while it was counted.
+#[derive(Clone, Copy, Debug, Default)]
 struct CountedProgress {
     iterations: u64,
     iteration_seconds: f64,
     busy_seconds: f64,
+}
+
+impl CountedProgress {
+    fn add(&mut self, other: Self) {
+        self.iterations += other.iterations;
+        self.iteration_seconds += other.iteration_seconds;
+        self.busy_seconds += other.busy_seconds;
+    }
+}
+
+/// How long a forecast simulates, seconds.
+#[derive(Clone, Copy, Debug)]
+struct ForecastHorizon {
+    settling: f64,
+    counted: f64,
 }
 
 fn summarise_progress(
@@ -103,22 +144,22 @@ fn tallies_at(
     places.values().map(|place| engine.job_tally(*place)).collect()
 }
 
-/// Seconds to settle, and seconds to count.
-fn forecast_horizon(jobs: &[Job], plan: &Plan) -> (f64, f64) {
-    let (mut longest, mut per_second) = (0.0_f64, 0.0);
-    for job in jobs {
-        // The shortest iteration that the job can have, as if it had the fabric alone.
-        let planned = plan.job(&job.id);
-        let alone = planned.map(|(_, planned)| job.iteration_seconds(planned.bottleneck_seconds));
-        if let Some(seconds) = alone.filter(|seconds| *seconds > 0.0) {
-            longest = longest.max(seconds);
-            per_second += seconds.recip();
-        }
-    }
+fn forecast_horizon(jobs: &[Job], plan: &Plan) -> ForecastHorizon {
+    let alone = jobs.iter().map(|job| seconds_alone(job, plan)).filter(|seconds| *seconds > 0.0);
+    let longest = alone.clone().fold(0.0, f64::max);
+    let per_second: f64 = alone.map(f64::recip).sum();
     let all = (SETTLING_ITERATIONS + COUNTED_ITERATIONS) * longest;
-    let bounded = if per_second > 0.0 { all.min(MAX_ITERATIONS / per_second) } else { all };
+    let most = MAX_ITERATIONS / f64::from(STARTS);
+    let bounded = if per_second > 0.0 { all.min(most / per_second) } else { all };
     let settling = bounded * SETTLING_ITERATIONS / (SETTLING_ITERATIONS + COUNTED_ITERATIONS);
-    (settling, bounded - settling)
+    ForecastHorizon { settling, counted: bounded - settling }
+}
+
+/// The shortest iteration that a job can have, as if it had the fabric alone; 0 if it is not
+/// planned.
+fn seconds_alone(job: &Job, plan: &Plan) -> f64 {
+    let planned = plan.job(&job.id);
+    planned.map_or(0.0, |(_, planned)| job.iteration_seconds(planned.bottleneck_seconds))
 }
 
 /// The job in the fluid model under a plan, if all its flows have paths.

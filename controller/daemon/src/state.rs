@@ -197,6 +197,12 @@ impl State {
         self.plan_request(&self.policy).at_full_depth()
     }
 
+    /// Whether a plan is under way or due: one for events that the plan in force does not cover, or
+    /// one whose candidates have been compared.
+    pub fn awaits_plan(&self) -> bool {
+        self.requested.is_some() || self.planned != self.inputs || self.refinement.is_due
+    }
+
     /// How many events were applied.
     pub fn inputs(&self) -> u64 {
         self.inputs

@@ -5,6 +5,7 @@ mod decisions;
 mod fairness;
 mod faults;
 mod large_groups;
+mod packets;
 mod parallel_cases;
 mod period;
 mod robustness;
@@ -22,6 +23,7 @@ pub(crate) enum BenchCommand {
     Fairness(fairness::FairnessArgs),
     Faults(faults::FaultsArgs),
     LargeGroups(large_groups::LargeGroupsArgs),
+    Packets(packets::PacketsArgs),
     Period(period::PeriodArgs),
     Robustness(robustness::RobustnessArgs),
     Soak(soak::SoakArgs),
@@ -34,6 +36,7 @@ pub(crate) fn run_bench(command: &BenchCommand) -> Result<(), CommandError> {
         BenchCommand::Fairness(args) => fairness::run_fairness(args),
         BenchCommand::Faults(args) => faults::run_faults(args),
         BenchCommand::LargeGroups(args) => large_groups::run_large_groups(args),
+        BenchCommand::Packets(args) => packets::run_packets(args),
         BenchCommand::Period(args) => period::run_period(args),
         BenchCommand::Robustness(args) => robustness::run_robustness(args),
         BenchCommand::Soak(args) => soak::run_soak(args),

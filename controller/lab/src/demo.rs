@@ -1,6 +1,6 @@
 //! `crux demo`: the whole system in one process, ECMP against Crux.
 //!
-//! The testbed of Crux §6.1 on the embedded fabric. [`scenario`] defines jobs and placement,
+//! The testbed of Crux §6.1 on the embedded fabric, or a case in which levels decide. [`scenario`] defines jobs and placement,
 //! [`emulated_run`] makes one run with a controller over real gRPC, [`switch_audit`] reads tables
 //! and counters from the switches, [`calibration`] fits the volumes that the paper withholds, and
 //! [`report`] compares the runs. The decision: only runs of one scenario on one virtual clock are
@@ -16,14 +16,17 @@ mod switch_audit;
 
 pub(crate) use self::calibration::CALIBRATED;
 pub(crate) use self::emulated_run::{JobVisibility, ServedTestbed, TrainingOptions};
-pub(crate) use self::policy_change::{measure_change as change, put_in_force};
-pub(crate) use self::scenario::DemoScenario;
+pub(crate) use self::policy_change::{
+    ForecastErrors, MeasuredChange, PolicyTransition, measure_change, put_in_force,
+};
+pub(crate) use self::scenario::{DemoScenario, ScenarioChoice};
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use emulator::TimeScale;
+use p4::fabric::IpVersion;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
@@ -44,8 +47,12 @@ Examples:
   crux demo
   crux demo --seeds 5 --format json
   crux demo --comm-scale 1.5
-  crux demo --comm-scale 1.5 --change policy.toml")]
+  crux demo --comm-scale 1.5 --change policy.toml
+  crux demo --scenario shared-uplinks")]
 pub(crate) struct DemoArgs {
+    /// The fabric and its jobs
+    #[arg(long, value_enum, default_value_t, value_name = "NAME")]
+    scenario: ScenarioChoice,
     /// Draws the UDP source ports, which ECMP hashes, and the start of every job
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -57,7 +64,7 @@ pub(crate) struct DemoArgs {
     #[arg(long, default_value_t = 1.0, value_parser = comm_scale)]
     comm_scale: f64,
     /// Divide sizes and computation times; link rates and packets stay real
-    #[arg(long, default_value = "1000", value_parser = time_scale)]
+    #[arg(long, default_value = "1000", value_parser = parse_time_scale)]
     time_scale: TimeScale,
     /// Iterations of the slowest job that are measured, after one that is not
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=10_000))]
@@ -83,8 +90,19 @@ pub(crate) struct DemoArgs {
 impl DemoArgs {
     fn scenario_of_seed(&self, seed: u64) -> Result<DemoScenario, CommandError> {
         let volumes = CALIBRATED.scaled_by(self.comm_scale);
-        let scenario = DemoScenario::paper_testbed(volumes, seed)?;
-        if self.ipv6 { scenario.with_ipv6() } else { Ok(scenario) }
+        let addresses = if self.ipv6 { IpVersion::V6 } else { IpVersion::V4 };
+        DemoScenario::of_choice(self.scenario, addresses, volumes, seed)
+    }
+
+    /// The change of policy that is measured, if one is: the file's, or from one level to eight.
+    fn policy_transition(&self) -> Result<Option<PolicyTransition>, CommandError> {
+        Ok(match (&self.change, self.scenario) {
+            (Some(file), _) => {
+                Some(PolicyTransition::from_default(files::read_policy_to_send(file)?))
+            }
+            (None, ScenarioChoice::SharedUplinks) => Some(PolicyTransition::from_one_level()),
+            (None, ScenarioChoice::Testbed) => None,
+        })
     }
 }
 
@@ -94,7 +112,7 @@ fn comm_scale(text: &str) -> Result<f64, String> {
     sensible.then_some(factor).ok_or_else(|| "not from 0.01 to 100".to_owned())
 }
 
-fn time_scale(text: &str) -> Result<TimeScale, String> {
+pub(crate) fn parse_time_scale(text: &str) -> Result<TimeScale, String> {
     let factor: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     let scale = TimeScale::new(factor).filter(|scale| scale.factor() <= 1e5);
     scale.ok_or_else(|| "not from 1 to 100000".to_owned())
@@ -108,15 +126,14 @@ pub(crate) fn run_demo(args: &DemoArgs) -> Result<(), CommandError> {
     let runtime = tokio::runtime::Runtime::new().map_err(CommandError::failed)?;
     let training =
         TrainingOptions { scale: args.time_scale, iterations: usize::from(args.iterations) };
-    if let Some(file) = &args.change {
-        let scenario = args.scenario_of_seed(args.seed)?;
-        let changing =
-            policy_change::measure_change(&scenario, files::read_policy_to_send(file)?, training);
-        return runtime.block_on(changing)?.print_report(args.output);
-    }
     if args.calibrate {
         let case = runtime.block_on(calibration::fit_volumes(training))?;
         return output::print_json(&case);
+    }
+    if let Some(transition) = args.policy_transition()? {
+        let scenario = args.scenario_of_seed(args.seed)?;
+        let changing = measure_change(&scenario, transition, training);
+        return runtime.block_on(changing)?.print_report(args.output);
     }
     let runs = runtime.block_on(all_runs(args, training))?;
     let report = DemoReport::new(args, &runs)?;

@@ -10,7 +10,8 @@ use controller::northbound::service::{
     ApplyPolicyRequest, NorthboundService, PolicyFile, PreviewPolicyRequest,
 };
 use controller::preview::{JobChange, PolicyPreview, ValueChange};
-use emulator::EmulationOutcome;
+use emulator::{EmulationOutcome, TestbedOptions};
+use planner::Policy;
 use serde::Serialize;
 
 use super::emulated_run::{JobVisibility, ServedTestbed, TrainingOptions};
@@ -61,24 +62,51 @@ impl ForecastFigure {
     }
 }
 
-/// Trains under the default policy, applies the one of `text`, and trains on.
+/// The policy that is in force first, and the one that is applied while jobs train.
+#[derive(Clone, Debug)]
+pub(crate) struct PolicyTransition {
+    before: Policy,
+    after: PolicyFile,
+}
+
+impl PolicyTransition {
+    /// From the default policy.
+    pub(crate) fn from_default(after: PolicyFile) -> Self {
+        Self { before: policy_of_levels(TestbedOptions::default().levels), after }
+    }
+
+    /// From one level to those of the switches.
+    pub(crate) fn from_one_level() -> Self {
+        let text = format!("levels = {}\n", TestbedOptions::default().levels);
+        let after = PolicyFile { file: "policy.toml".to_owned(), text };
+        Self { before: policy_of_levels(1), after }
+    }
+}
+
+fn policy_of_levels(levels: u8) -> Policy {
+    Policy { levels, ..Policy::default() }
+}
+
+/// Trains under the first policy, applies the second, and trains on.
 ///
 /// # Errors
 /// The policy is refused or rolled back, or the jobs make no progress.
 pub(crate) async fn measure_change(
     scenario: &DemoScenario,
-    text: PolicyFile,
+    transition: PolicyTransition,
     training: TrainingOptions,
 ) -> Result<MeasuredChange, CommandError> {
     let TrainingOptions { scale, iterations } = training;
     let stage = ServedTestbed::start_servers(scenario, scale).await?;
-    let controller = stage.start_controller().await?;
+    let controller = stage.start_controller_under(transition.before).await?;
     stage.report_jobs(&controller, JobVisibility::Reported).await?;
     let service = NorthboundService::new(controller.access().clone(), &Config::default());
-    let wish = PreviewPolicyRequest { policy: Some(text), ..PreviewPolicyRequest::default() };
+    let wish =
+        PreviewPolicyRequest { policy: Some(transition.after), ..PreviewPolicyRequest::default() };
     let preview = service.preview_policy(&wish).await.map_err(CommandError::document)?;
     let before = stage.train_jobs(iterations).await?;
     put_in_force(&service, wish, "crux demo").await?;
+    stage.await_compared_plan(&controller).await?;
     let after = stage
         .testbed()
         .continue_training(SETTLING, iterations)
@@ -184,6 +212,30 @@ impl MeasuredChange {
     }
 }
 
+/// How far measurements are from the forecast, relative.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct ForecastErrors {
+    /// Of GPU utilisation.
+    pub(crate) gpu_utilization: f64,
+    /// Of the iteration time that differs most.
+    pub(crate) worst_job: f64,
+}
+
+impl MeasuredChange {
+    /// The errors before the change and after it.
+    pub(crate) fn forecast_errors(&self) -> ValueChange<ForecastErrors> {
+        let errors = |of: fn(&ValueChange<ForecastFigure>) -> ForecastFigure| {
+            let jobs = self.jobs.iter().map(|job| of(&job.iteration_seconds));
+            let jobs = jobs.filter_map(ForecastFigure::relative_error);
+            ForecastErrors {
+                gpu_utilization: of(&self.gpu_utilization).relative_error().unwrap_or(f64::NAN),
+                worst_job: jobs.map(f64::abs).fold(0.0, f64::max),
+            }
+        };
+        ValueChange { before: errors(|change| change.before), after: errors(|change| change.after) }
+    }
+}
+
 impl JobForecast {
     fn new(change: &JobChange, before: &EmulationOutcome, after: &EmulationOutcome) -> Self {
         let ValueChange { before: foretold_before, after: foretold_after } =
@@ -212,5 +264,31 @@ impl ForecastFigure {
             .map(|share| format!("{:+.1} %", share * 100.0))
             .unwrap_or_default();
         vec![foretold, measured, difference]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use emulator::TimeScale;
+
+    use super::*;
+    use crate::demo::CALIBRATED;
+    use crate::demo::scenario::ScenarioChoice;
+
+    /// Few iterations at a coarse scale; `crux demo --scenario shared-uplinks` is the exact run.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn levels_gain_what_the_forecast_says() {
+        let choice = ScenarioChoice::SharedUplinks;
+        let scenario =
+            DemoScenario::of_choice(choice, p4::fabric::IpVersion::V4, CALIBRATED, 1).unwrap();
+        let scale = TimeScale::new(8000.0).unwrap();
+        let training = TrainingOptions { scale, iterations: 5 };
+        let change = measure_change(&scenario, PolicyTransition::from_one_level(), training);
+        let change = change.await.unwrap();
+        let ValueChange { before, after } = &change.gpu_utilization;
+        let gain = after.measured.unwrap() - before.measured.unwrap();
+        assert!(gain > 0.03, "{gain}");
+        let errors = change.forecast_errors().after;
+        assert!(errors.gpu_utilization.abs() < 0.03 && errors.worst_job < 0.03, "{errors:?}");
     }
 }

@@ -1,9 +1,11 @@
 //! The jobs of the demo: who trains what, where, and how much it sends.
 //!
-//! Two cases. The *testbed* is that of Crux §6.1 and §6.2: 12 hosts of 8 GPUs and 4 NICs under 4
+//! Three cases. The *testbed* is that of Crux §6.1 and §6.2: 12 hosts of 8 GPUs and 4 NICs under 4
 //! leaves, with a 48-GPU GPT, two 16-GPU BERT and two 8-GPU ResNet jobs, which use every GPU. The
 //! *calibration* case is that of Crux §2.2, from which [`calibration`](super::calibration) takes
-//! the volumes that the paper does not print.
+//! the volumes that the paper does not print. The *shared uplinks* are ours: leaves with a third of
+//! the bandwidth upwards that they have towards hosts, so that no choice of paths avoids contention
+//! and levels decide.
 //!
 //! The paper does not print the placement either. Ours follows one rule, fixed before anything was
 //! measured: every job spans as many leaves as it can (GPT takes two hosts on leaves 1 and 2 and
@@ -143,6 +145,51 @@ const CALIBRATION: [ScenarioJob<'static>; 2] = [
     },
 ];
 
+const ONLY: &[u32] = &[0];
+
+const SHARED_UPLINKS: [ScenarioJob<'static>; 6] = [
+    ScenarioJob {
+        id: "gpt-1",
+        model: TrainedModel::Gpt,
+        shares: &[("h1", 8, ONLY), ("h7", 8, ONLY)],
+    },
+    ScenarioJob {
+        id: "gpt-2",
+        model: TrainedModel::Gpt,
+        shares: &[("h2", 8, ONLY), ("h8", 8, ONLY)],
+    },
+    ScenarioJob {
+        id: "bert-1",
+        model: TrainedModel::Bert,
+        shares: &[("h3", 8, ONLY), ("h9", 8, ONLY)],
+    },
+    ScenarioJob {
+        id: "bert-2",
+        model: TrainedModel::Bert,
+        shares: &[("h4", 8, ONLY), ("h10", 8, ONLY)],
+    },
+    ScenarioJob {
+        id: "bert-3",
+        model: TrainedModel::Bert,
+        shares: &[("h5", 8, ONLY), ("h11", 8, ONLY)],
+    },
+    ScenarioJob {
+        id: "bert-4",
+        model: TrainedModel::Bert,
+        shares: &[("h6", 8, ONLY), ("h12", 8, ONLY)],
+    },
+];
+
+/// Which case the demo shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ScenarioChoice {
+    /// The testbed of Crux section 6.2, ECMP against Crux
+    #[default]
+    Testbed,
+    /// Six jobs on oversubscribed uplinks, one level against eight
+    SharedUplinks,
+}
+
 /// A fabric and its jobs.
 #[derive(Clone, Debug)]
 pub(crate) struct DemoScenario {
@@ -160,9 +207,20 @@ impl DemoScenario {
         Self::on_testbed(&TESTBED, volumes, seed)
     }
 
-    /// This scenario with IPv6 addresses; ids of hosts and NICs do not depend on addresses.
-    pub(super) fn with_ipv6(self) -> Result<Self, CommandError> {
-        Ok(Self { fabric: testbed_fabric(IpVersion::V6)?, ..self })
+    /// A case of the demo, under these addresses; ids of hosts and NICs do not depend on them.
+    pub(crate) fn of_choice(
+        choice: ScenarioChoice,
+        addresses: IpVersion,
+        volumes: AllReduceVolumes,
+        seed: u64,
+    ) -> Result<Self, CommandError> {
+        let (fabric, placed) = match choice {
+            ScenarioChoice::Testbed => (testbed_fabric(addresses)?, &TESTBED[..]),
+            ScenarioChoice::SharedUplinks => {
+                (shared_uplinks_fabric(addresses)?, &SHARED_UPLINKS[..])
+            }
+        };
+        Self::place_jobs(fabric, placed, volumes, seed)
     }
 
     /// The testbed of Crux §6.1 with other jobs.
@@ -235,6 +293,20 @@ fn testbed_fabric(addresses: IpVersion) -> Result<Fabric, CommandError> {
         clos.ipv6 = addresses == IpVersion::V6;
     }
     Fabric::try_from(&document).map_err(CommandError::document)
+}
+
+/// Two leaves of six hosts with one NIC of 400 Gb/s each, and two uplinks as fast: 3 to 1.
+fn shared_uplinks_fabric(addresses: IpVersion) -> Result<Fabric, CommandError> {
+    let clos = clos::ClosSpec {
+        leaves: 2,
+        spines: 2,
+        hosts_per_leaf: 6,
+        host_gbps: 400.0,
+        uplink_gbps: 400.0,
+        ipv6: addresses == IpVersion::V6,
+        ..clos::ClosSpec::default()
+    };
+    clos::build_clos("shared-uplinks", &clos).map_err(CommandError::document)
 }
 
 fn build_job(

@@ -8,7 +8,9 @@ use super::RunDocumentArgs;
 use super::protocol::PacketCounts;
 use super::run_result::{AppliedEvent, JobRunResult};
 use super::scripted_event::{self, ScriptedEffect, ScriptedEvent};
-use crate::demo::{DemoScenario, JobVisibility, ServedTestbed, TrainingOptions, change};
+use crate::demo::{
+    DemoScenario, JobVisibility, PolicyTransition, ServedTestbed, TrainingOptions, measure_change,
+};
 use command_io::CommandError;
 use command_io::files;
 use command_io::output::FormatArg;
@@ -55,7 +57,8 @@ pub(super) fn run_rehearse(args: &RehearseArgs) -> Result<(), CommandError> {
         iterations: usize::from(args.iterations),
     };
     if let Some(file) = &args.change {
-        let changing = change(&scenario, files::read_policy_to_send(file)?, training);
+        let transition = PolicyTransition::from_default(files::read_policy_to_send(file)?);
+        let changing = measure_change(&scenario, transition, training);
         return runtime.block_on(changing)?.print_report(args.output);
     }
     let telling = match args.ecmp {

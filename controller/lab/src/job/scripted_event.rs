@@ -112,7 +112,8 @@ impl ScriptedEffect {
                 };
                 let service =
                     NorthboundService::new(controller.access().clone(), &Config::default());
-                put_in_force(&service, wish, "crux job rehearse").await
+                put_in_force(&service, wish, "crux job rehearse").await?;
+                stage.await_compared_plan(controller).await
             }
             Self::Cables(links, state) => {
                 for link in links {

@@ -105,10 +105,7 @@ impl GroupRun {
 /// Starts of jobs, seconds, in one of several samples: spread evenly over the undisturbed iteration
 /// of each and fixed, so that equal groups have equal values; in sample 0 all start at once. Jobs
 /// come with a number each and the seconds of that iteration.
-pub(crate) fn spread_starts<'s>(
-    jobs: impl Iterator<Item = (usize, &'s f64)>,
-    sample: u32,
-) -> Vec<f64> {
+pub fn spread_starts<'s>(jobs: impl Iterator<Item = (usize, &'s f64)>, sample: u32) -> Vec<f64> {
     // The fractional parts of multiples of the golden ratio are spread evenly over 0..1.
     const GOLDEN: f64 = 0.618_033_988_749_895;
     let share = |number: usize| (GOLDEN * (number as f64 + 1.0) * f64::from(sample)).fract();

@@ -1,19 +1,35 @@
 //! Cases in which jobs contend: 2 to 12 jobs that share hosts, NICs and uplinks, or many of them.
 
 use std::collections::BTreeMap;
+use std::ops::{Range, RangeInclusive};
 
 use planner::{Flow, Job, JobId, PlanInput};
 use rand::seq::IteratorRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use topology::clos::{self, ClosSpec};
-use topology::{Fabric, HostId};
+use topology::{Fabric, HostId, NicId};
 
 /// Flows of a job at most: 6 hosts, 4 NICs, 2 connections.
 const FLOWS_MAX: u16 = 48;
 
 /// Speed of a NIC.
 const NIC_GBPS: f64 = 200.0;
+
+/// What the jobs of a case are drawn from.
+#[derive(Clone, Debug)]
+struct JobRanges {
+    hosts: RangeInclusive<u32>,
+    /// Decimal logarithm of the seconds of a computation.
+    compute: Range<f64>,
+    connections: RangeInclusive<u16>,
+}
+
+/// Those of all cases but the ones for packets.
+const USUAL_JOBS: JobRanges = JobRanges { hosts: 2..=6, compute: -1.3..0.3, connections: 1..=2 };
+
+/// Few packets, and none of them so short a share of an iteration that its latency counts.
+const PACKET_JOBS: JobRanges = JobRanges { hosts: 2..=3, compute: -0.7..0.0, connections: 1..=1 };
 
 /// Case `number` of the run of that `seed`; every case has a random stream of its own.
 ///
@@ -36,8 +52,42 @@ pub fn generate_contended_case(seed: u64, number: u32) -> PlanInput {
     };
     let fabric = clos::build_clos("case", &spec).expect("the drawn fabric is small");
     let jobs = random.random_range(2..=12);
-    let jobs = (0..jobs).map(|number| draw_job(&fabric, number, &mut random)).collect();
+    let jobs =
+        (0..jobs).map(|number| draw_job(&fabric, number, &USUAL_JOBS, &mut random)).collect();
     PlanInput { fabric, jobs }
+}
+
+/// A case small enough to be sent packet by packet: 2 to 5 jobs on 2 leaves of 2 or 3 hosts with 1
+/// or 2 NICs each, at least one of which is shared by two jobs.
+pub fn generate_packet_case(seed: u64, number: u32) -> PlanInput {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    random.set_stream(u64::from(number));
+    let mut draws = std::iter::repeat_with(|| {
+        let spec = ClosSpec {
+            leaves: 2,
+            spines: random.random_range(1..=2),
+            hosts_per_leaf: random.random_range(2..=3),
+            host_links: random.random_range(1..=2),
+            gpus_per_host: 8,
+            host_gbps: NIC_GBPS,
+            uplink_gbps: NIC_GBPS * random.random_range(0.5..2.0),
+            ..ClosSpec::default()
+        };
+        let fabric = clos::build_clos("packet-case", &spec).expect("the drawn fabric is small");
+        let jobs = 0..random.random_range(2..=5);
+        let jobs = jobs.map(|number| draw_job(&fabric, number, &PACKET_JOBS, &mut random));
+        PlanInput { jobs: jobs.collect(), fabric }
+    });
+    draws.find(shares_nic).expect("some draw shares a NIC")
+}
+
+/// Whether two jobs send from one NIC.
+fn shares_nic(input: &PlanInput) -> bool {
+    let mut senders: BTreeMap<NicId, usize> = BTreeMap::new();
+    input.jobs.iter().enumerate().any(|(job, sends)| {
+        let mut nics = sends.flows.iter().map(|flow| flow.src);
+        nics.any(|nic| *senders.entry(nic).or_insert(job) != job)
+    })
 }
 
 /// A case of that seed in which `jobs` jobs contend, as densely as in the small cases: five hosts
@@ -58,22 +108,24 @@ pub fn generate_large_case(seed: u64, jobs: u16) -> PlanInput {
         ..ClosSpec::default()
     };
     let fabric = clos::build_clos("large-case", &spec).expect("the drawn fabric is small");
-    let jobs = (0..jobs).map(|number| draw_job(&fabric, number, &mut random)).collect();
+    let jobs =
+        (0..jobs).map(|number| draw_job(&fabric, number, &USUAL_JOBS, &mut random)).collect();
     PlanInput { fabric, jobs }
 }
 
-fn draw_job(fabric: &Fabric, number: u16, random: &mut ChaCha8Rng) -> Job {
+fn draw_job(fabric: &Fabric, number: u16, ranges: &JobRanges, random: &mut ChaCha8Rng) -> Job {
     let hosts = fabric.hosts().len() as u32;
-    let count = random.random_range(2..=6.min(hosts)) as usize;
+    let most = hosts.min(*ranges.hosts.end());
+    let count = random.random_range(*ranges.hosts.start()..=most) as usize;
     let mut members: Vec<HostId> =
         (0..hosts).map(HostId).choose_multiple(random, count).into_iter().collect();
     members.sort_unstable();
     let gpus: BTreeMap<HostId, u32> =
         members.iter().map(|host| (*host, random.random_range(1..=8))).collect();
-    let compute_seconds = 10_f64.powf(random.random_range(-1.3..0.3));
+    let compute_seconds = 10_f64.powf(random.random_range(ranges.compute.clone()));
     let nics = fabric.host(members[0]).nics.len();
     let (first, used) = (random.random_range(0..nics), random.random_range(1..=nics));
-    let connections = random.random_range(1..=2_u16);
+    let connections = random.random_range(ranges.connections.clone());
     let seconds = compute_seconds * random.random_range(0.1..1.5);
     let bytes = seconds * NIC_GBPS * 1e9 / 8.0 / f64::from(connections);
     let next = members.iter().cycle().skip(1);
