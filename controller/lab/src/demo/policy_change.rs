@@ -275,20 +275,37 @@ mod tests {
     use crate::demo::CALIBRATED;
     use crate::demo::scenario::ScenarioChoice;
 
-    /// Few iterations at a coarse scale; `crux demo --scenario shared-uplinks` is the exact run.
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn levels_gain_what_the_forecast_says() {
+    /// Few iterations of the shared uplinks at a coarse scale; `crux demo --scenario shared-uplinks`
+    /// is the exact run.
+    async fn measure(transition: PolicyTransition) -> MeasuredChange {
         let choice = ScenarioChoice::SharedUplinks;
         let scenario =
             DemoScenario::of_choice(choice, p4::fabric::IpVersion::V4, CALIBRATED, 1).unwrap();
         let scale = TimeScale::new(8000.0).unwrap();
         let training = TrainingOptions { scale, iterations: 5 };
-        let change = measure_change(&scenario, PolicyTransition::from_one_level(), training);
-        let change = change.await.unwrap();
+        measure_change(&scenario, transition, training).await.unwrap()
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn levels_gain_what_the_forecast_says() {
+        let change = measure(PolicyTransition::from_one_level()).await;
         let ValueChange { before, after } = &change.gpu_utilization;
         let gain = after.measured.unwrap() - before.measured.unwrap();
         assert!(gain > 0.03, "{gain}");
         let errors = change.forecast_errors().after;
         assert!(errors.gpu_utilization.abs() < 0.03 && errors.worst_job < 0.03, "{errors:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn min_throughput_is_held_from_the_eleventh_iteration() {
+        let text = "[[job]]\nmatch = \"gpt-2\"\nmin_throughput = 0.8\n".to_owned();
+        let file = PolicyFile { file: "policy.toml".to_owned(), text };
+        let change = measure(PolicyTransition::from_default(file)).await;
+        let job = change.jobs.iter().find(|job| job.id == "gpt-2").unwrap();
+        // Half of 1.53 s of computation, then 42.84 GB and their headers at 400 Gb/s.
+        let alone = 0.765 + 42.84e9 * (1.0 + 58.0 / 4096.0) / 50e9;
+        let ValueChange { before, after } = job.iteration_seconds;
+        let throughput = [before, after].map(|figure| alone / figure.measured.unwrap());
+        assert!(throughput[0] < 0.8 && throughput[1] >= 0.8, "{throughput:?}");
     }
 }
