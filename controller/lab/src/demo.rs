@@ -1,9 +1,9 @@
 //! `crux demo`: the whole system in one process, ECMP against Crux.
 //!
-//! The testbed of Crux §6.1 on the embedded fabric, or a case in which levels decide. [`scenario`] defines jobs and placement,
-//! [`emulated_run`] makes one run with a controller over real gRPC, [`switch_audit`] reads tables
-//! and counters from the switches, [`calibration`] fits the volumes that the paper withholds, and
-//! [`report`] compares the runs. The decision: only runs of one scenario on one virtual clock are
+//! The testbed of Crux §6.1 on the embedded fabric, or a case in which levels decide. [`scenario`]
+//! defines jobs and placement, [`emulated_run`] makes one run with a controller over real gRPC,
+//! [`switch_audit`] reads tables and counters from the switches, [`calibration`] fits the volumes
+//! that the paper withholds, [`policy_change`] measures a change of policy, and [`report`] compares the runs. The decision: only runs of one scenario on one virtual clock are
 //! compared, so every figure but the wall-clock ones is the same on every machine.
 
 mod calibration;

@@ -275,8 +275,7 @@ mod tests {
     use crate::demo::CALIBRATED;
     use crate::demo::scenario::ScenarioChoice;
 
-    /// Few iterations of the shared uplinks at a coarse scale; `crux demo --scenario shared-uplinks`
-    /// is the exact run.
+    /// Few iterations at a coarse scale; `crux demo --scenario shared-uplinks` is the exact run.
     async fn measure(transition: PolicyTransition) -> MeasuredChange {
         let choice = ScenarioChoice::SharedUplinks;
         let scenario =
