@@ -3,8 +3,9 @@
 //! The testbed of Crux §6.1 on the embedded fabric, or a case in which levels decide. [`scenario`]
 //! defines jobs and placement, [`emulated_run`] makes one run with a controller over real gRPC,
 //! [`switch_audit`] reads tables and counters from the switches, [`calibration`] fits the volumes
-//! that the paper withholds, [`policy_change`] measures a change of policy, and [`report`] compares the runs. The decision: only runs of one scenario on one virtual clock are
-//! compared, so every figure but the wall-clock ones is the same on every machine.
+//! that the paper withholds, [`policy_change`] measures a change of policy, and [`report`]
+//! compares the runs. The decision: only runs of one scenario on one virtual clock are compared, so
+//! every figure but the wall-clock ones is the same on every machine.
 
 mod calibration;
 mod documents;
