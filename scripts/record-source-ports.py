@@ -48,7 +48,7 @@ else
   until ping -c 1 -W 1 10.9.0.1 > /dev/null 2>&1; do sleep 1; done
   sleep 10; peer=10.9.0.1
 fi
-ib_write_bw $common -q $pairs -D 30 -s 64 $peer > /tmp/numbers 2>&1 &
+ib_write_bw $common -q $pairs -D 30 -t 5 -s 64 $peer > /tmp/numbers 2>&1 &
 measured=$!
 echo '[]' > /tmp/listed
 while kill -0 $measured 2> /dev/null; do
