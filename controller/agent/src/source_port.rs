@@ -59,8 +59,8 @@ mod tests {
         (0x00_8c31, 0x00_a5f2, 57084),
     ];
 
-    /// Captured from Soft RoCE of Linux 6.1 by `scripts/record-source-ports.py`: the numbers of both
-    /// ends of 1,000 connections, and the port of their packets in each direction.
+    /// Captured from Soft RoCE of Linux 6.1 by `scripts/record-source-ports.py`: the numbers of
+    /// both ends of 1,000 connections, and the port of their packets in each direction.
     #[test]
     fn ports_are_those_that_soft_roce_sends_from() {
         let recorded = include_str!("source_port/soft-roce-6.1.csv");
