@@ -130,8 +130,8 @@ fn path_segment(bytes: &[u8]) -> String {
     bytes.iter().take(64).map(|byte| format!("%{byte:02x}")).collect()
 }
 
-/// Reads until the controller closes the connection, which it must do in time; none if it has
-/// refused the request.
+/// Reads until the controller closes the connection, which it must do in time, or begins a stream
+/// of events, which does not end; none if it has refused the request.
 fn read_answer(mut stream: TcpStream) -> Option<()> {
     let (mut buffer, mut length) = (vec![0; 64 << 10], 0);
     let mut is_accepted = false;
@@ -140,6 +140,9 @@ fn read_answer(mut stream: TcpStream) -> Option<()> {
             Ok(0) => return is_accepted.then_some(()),
             Ok(read) => {
                 is_accepted |= length == 0 && buffer.starts_with(b"HTTP/1.1 200");
+                if length == 0 && begins_event_stream(&buffer[..read]) {
+                    return Some(());
+                }
                 length += read;
             }
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
@@ -149,4 +152,9 @@ fn read_answer(mut stream: TcpStream) -> Option<()> {
         }
         assert!(length <= ANSWER_BYTES, "an answer of more than {ANSWER_BYTES} bytes");
     }
+}
+
+fn begins_event_stream(answer: &[u8]) -> bool {
+    const KIND: &[u8] = b"content-type: text/event-stream";
+    answer.windows(KIND.len()).any(|part| part.eq_ignore_ascii_case(KIND))
 }
