@@ -48,36 +48,37 @@ pub fn forecast_plan(
     plan: &Plan,
 ) -> Result<PlanForecast, FluidError> {
     let network = planner::fluid_network(fabric)?;
-    let horizon = forecast_horizon(jobs, plan);
+    let alone: Vec<f64> = jobs.iter().map(|job| seconds_alone(job, plan)).collect();
+    let horizon = forecast_horizon(&alone);
+    let running: Vec<(&JobId, Option<fluid::FluidJob>)> =
+        jobs.iter().map(|job| (&job.id, fluid_job(job, plan))).collect();
     let mut passed: BTreeMap<&JobId, CountedProgress> = BTreeMap::new();
     for sample in 0..STARTS {
-        for (id, found) in progress_from(sample, &network, jobs, plan, horizon)? {
+        let starts = spread_starts(alone.iter().enumerate(), sample);
+        for (id, found) in progress_from(&starts, &network, &running, horizon)? {
             passed.entry(id).or_default().add(found);
         }
     }
     Ok(summarise_progress(jobs, &passed, horizon.counted * f64::from(STARTS)))
 }
 
-/// What each job does while it is counted, from one of several starts.
+/// What each job does while it is counted, from these starts; seconds, one for each job.
 fn progress_from<'j>(
-    sample: u32,
+    starts: &[f64],
     network: &FluidNetwork,
-    jobs: &'j [Job],
-    plan: &Plan,
+    jobs: &[(&'j JobId, Option<fluid::FluidJob>)],
     horizon: ForecastHorizon,
 ) -> Result<Vec<(&'j JobId, CountedProgress)>, FluidError> {
     let mut engine = Engine::new(network, EngineOptions::default())?;
     let mut places = BTreeMap::new();
-    let alone: Vec<f64> = jobs.iter().map(|job| seconds_alone(job, plan)).collect();
-    let starts = spread_starts(alone.iter().enumerate(), sample);
-    for (job, start) in jobs.iter().zip(starts) {
-        let Some(running) = fluid_job(job, plan) else {
+    for ((id, running), start) in jobs.iter().zip(starts) {
+        let Some(running) = running else {
             continue;
         };
-        match engine.add_job(&fluid::FluidJob { start, ..running }) {
+        match engine.add_job(&fluid::FluidJob { start: *start, ..running.clone() }) {
             Err(FluidError::NothingToDo) => {}
             added => {
-                places.insert(&job.id, added?);
+                places.insert(*id, added?);
             }
         }
     }
@@ -144,8 +145,9 @@ fn tallies_at(
     places.values().map(|place| engine.job_tally(*place)).collect()
 }
 
-fn forecast_horizon(jobs: &[Job], plan: &Plan) -> ForecastHorizon {
-    let alone = jobs.iter().map(|job| seconds_alone(job, plan)).filter(|seconds| *seconds > 0.0);
+/// How long to simulate jobs whose iterations take so long alone, seconds.
+fn forecast_horizon(alone: &[f64]) -> ForecastHorizon {
+    let alone = alone.iter().copied().filter(|seconds| *seconds > 0.0);
     let longest = alone.clone().fold(0.0, f64::max);
     let per_second: f64 = alone.map(f64::recip).sum();
     let all = (SETTLING_ITERATIONS + COUNTED_ITERATIONS) * longest;

@@ -16,12 +16,12 @@ const EDGES: [u64; 8] = [0, 1, 0x7f, 0xff, 0x7fff_ffff, 0xffff_ffff, i64::MAX as
 
 /// A stream of inputs that are mutations of a corpus.
 #[derive(Debug)]
-pub struct Mutator<'a> {
+pub struct InputMutator<'a> {
     corpus: &'a [Vec<u8>],
     random: ChaCha8Rng,
 }
 
-impl<'a> Mutator<'a> {
+impl<'a> InputMutator<'a> {
     /// Mutations of `corpus`, which has at least one input.
     pub fn new(corpus: &'a [Vec<u8>], seed: u64) -> Self {
         Self { corpus, random: ChaCha8Rng::seed_from_u64(seed) }
@@ -94,7 +94,7 @@ mod tests {
         let corpus = [b"len=\x03abc".to_vec(), b"name=x".to_vec()];
         assert!(corpus.iter().all(|input| !reads_beyond_its_end(input)));
         let find = |seed| {
-            let mut mutator = Mutator::new(&corpus, seed);
+            let mut mutator = InputMutator::new(&corpus, seed);
             (0..1_000).map(|_| mutator.next_input()).find(|input| reads_beyond_its_end(input))
         };
         assert!(find(1).is_some());
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn inputs_stay_within_their_bound() {
         let corpus = [vec![0; INPUT_BYTES]];
-        let mut mutator = Mutator::new(&corpus, 1);
+        let mut mutator = InputMutator::new(&corpus, 1);
         assert!((0..500).all(|_| mutator.next_input().len() <= INPUT_BYTES));
     }
 }

@@ -15,9 +15,9 @@ use crate::p4runtime_requests::{FABRIC, SHAPES};
 use crate::switch_programs::{PROGRAMS, bare_program};
 
 /// Inputs of one target.
-type Seeds = Vec<Vec<u8>>;
+type SeedInputs = Vec<Vec<u8>>;
 
-/// Seeds of each random kind.
+/// SeedInputs of each random kind.
 const SEEDS: usize = 12;
 
 /// Writes seeds into the folders of their targets within `corpora`, beside what is there.
@@ -47,7 +47,7 @@ pub fn write_seeds(corpora: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn packet_seeds(chance: &mut Chance) -> Seeds {
+fn packet_seeds(chance: &mut Chance) -> SeedInputs {
     let packet = |number| {
         let which = (number % 4) as u8;
         let traffic = [Traffic::Flows, Traffic::Bytes][usize::from(which.min(1))];
@@ -58,9 +58,9 @@ fn packet_seeds(chance: &mut Chance) -> Seeds {
 }
 
 /// Edits, and the smallest program whole.
-fn program_seeds(chance: &mut Chance) -> Seeds {
+fn program_seeds(chance: &mut Chance) -> SeedInputs {
     let edits = |_| (0..25).map(|_| chance.below(256) as u8).collect();
-    let mut programs: Seeds = (0..SEEDS).map(edits).collect();
+    let mut programs: SeedInputs = (0..SEEDS).map(edits).collect();
     let whole = bare_program(PROGRAMS[2]).to_string();
     programs.push([&[0], whole.as_bytes()].concat());
     programs
@@ -68,7 +68,7 @@ fn program_seeds(chance: &mut Chance) -> Seeds {
 
 /// Requests to a switch: writes, among them the groups that other writes refer to, a P4Info, a read
 /// and a stream. And what a switch answers: the entities of the writes.
-fn request_seeds(chance: &mut Chance) -> Result<(Seeds, Seeds), Box<dyn Error>> {
+fn request_seeds(chance: &mut Chance) -> Result<(SeedInputs, SeedInputs), Box<dyn Error>> {
     let info = P4Info::from_text(FABRIC)?;
     let mut writes = vec![chance.groups(&info)];
     writes.extend((0..SEEDS).map(|_| (0..2).filter_map(|_| chance.update(&info)).collect()));
@@ -76,9 +76,9 @@ fn request_seeds(chance: &mut Chance) -> Result<(Seeds, Seeds), Box<dyn Error>> 
         let entities = updates.iter().filter_map(|update| update.entity.clone()).collect();
         [vec![0], p4rt::ReadResponse { entities }.encode_to_vec()].concat()
     });
-    let mut answers: Seeds = answers.collect();
+    let mut answers: SeedInputs = answers.collect();
     answers.push([&[4], SHAPES.get(..2_000).unwrap_or(SHAPES).as_bytes()].concat());
-    let mut requests: Seeds = Vec::new();
+    let mut requests: SeedInputs = Vec::new();
     for updates in writes {
         let request = p4rt::WriteRequest { updates, ..p4rt::WriteRequest::default() };
         requests.push([vec![2], request.encode_to_vec()].concat());
@@ -108,7 +108,7 @@ fn stream_seed() -> Vec<u8> {
 }
 
 /// An announcement with flows, one with a collective, windows of it, and the end.
-fn report_seeds() -> Seeds {
+fn report_seeds() -> SeedInputs {
     use proto::job_report::Report;
     let gpus = [("h1", 8), ("h4", 8)].map(|(host, gpus)| (host.to_owned(), gpus));
     let flow = proto::JobFlow {

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use fuzz_targets::mutation::Mutator;
+use fuzz_targets::mutation::InputMutator;
 use fuzz_targets::{FuzzTarget, TARGETS};
 
 /// Bytes of a corpus.
@@ -65,7 +65,7 @@ fn no_target_panics_on_its_corpus_or_on_mutations_of_it() {
             let is_accepted = run_input(target, input, name);
             assert!(is_accepted || name.starts_with("refused"), "{}/{name}", target.name);
         }
-        let mut mutator = Mutator::new(&corpus, seed);
+        let mut mutator = InputMutator::new(&corpus, seed);
         let mutations = environment_number("FUZZ_EXECUTIONS").unwrap_or(target.short_run.into());
         for number in 0..mutations {
             run_input(target, &mutator.next_input(), &format!("mutation {number} of seed {seed}"));

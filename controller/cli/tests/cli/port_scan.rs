@@ -33,9 +33,9 @@ const LISTEN: &str = "0A";
 const HEALTH_BYTES: usize = 1_024;
 
 /// A process of the installation; it ends with the test.
-struct Process(Child);
+struct InstalledProcess(Child);
 
-impl Drop for Process {
+impl Drop for InstalledProcess {
     fn drop(&mut self) {
         // It may have ended by itself, which the test has seen then.
         let _ = self.0.kill();
@@ -43,7 +43,7 @@ impl Drop for Process {
     }
 }
 
-impl Process {
+impl InstalledProcess {
     fn start(files: &Files, arguments: &[&str]) -> Self {
         let mut command = files.command(arguments);
         Self(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
@@ -100,14 +100,14 @@ impl Process {
 }
 
 /// What `crux init` makes for a fabric, and the programs that run with it.
-struct Installation {
+struct InitializedFabric {
     files: Files,
-    switches: Vec<(Process, SocketAddr)>,
-    controller: Process,
+    switches: Vec<(InstalledProcess, SocketAddr)>,
+    controller: InstalledProcess,
     northbound: SocketAddr,
 }
 
-impl Installation {
+impl InitializedFabric {
     fn start() -> Self {
         let text = lab(1, 200.0, 400.0);
         let fabric = spec::parse_fabric(&text, DocumentFormat::Toml, "lab.toml").unwrap();
@@ -127,7 +127,7 @@ impl Installation {
         }
         files.write("fabric.json", &print(&explicit));
         let arguments = ["controller", "--config", "id/controller.toml", "--fabric", "fabric.json"];
-        let mut controller = Process::start(&files, &arguments);
+        let mut controller = InstalledProcess::start(&files, &arguments);
         // The first line says that all switches hold the plan: the doors that are closed to others
         // are open to it.
         let mut line = String::new();
@@ -145,10 +145,10 @@ impl Installation {
     }
 }
 
-fn start_switch(files: &Files, name: &str, device_id: u64) -> Process {
+fn start_switch(files: &Files, name: &str, device_id: u64) -> InstalledProcess {
     let [certificate, key] = ["pem", "key.pem"].map(|kind| format!("id/switch-{name}.{kind}"));
     let id = device_id.to_string();
-    Process::start(
+    InstalledProcess::start(
         files,
         &[
             &["switch", "--no-p4", "--device-id", &id, "--priority-queues", "8"][..],
@@ -200,7 +200,7 @@ fn documented_requests() -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_default_installation_answers_strangers_with_health_alone() {
-    let installation = Installation::start();
+    let installation = InitializedFabric::start();
     let tls = installation.trusted_roots();
     let controller = installation.northbound;
 
@@ -227,7 +227,7 @@ async fn a_default_installation_answers_strangers_with_health_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_port_speaks_in_the_clear_or_with_weak_versions_and_ciphers() {
-    let installation = Installation::start();
+    let installation = InitializedFabric::start();
     let request = b"GET /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
     let answer = ask_in_the_clear(installation.northbound, request);
     let answer = String::from_utf8_lossy(&answer);
@@ -263,7 +263,7 @@ async fn presented_certificate(server: SocketAddr, tls: &Arc<ClientConfig>) -> V
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_switch_presents_a_renewed_certificate_without_a_restart() {
-    let installation = Installation::start();
+    let installation = InitializedFabric::start();
     let tls = installation.trusted_roots();
     let (_, switch) = installation.switches[0];
     let before = presented_certificate(switch, &tls).await;

@@ -15,7 +15,7 @@ use tonic::transport::Channel;
 use topology::Switch;
 
 use crate::Failed;
-use crate::protection::Protection;
+use crate::protection::ConnectionSecurity;
 
 /// A client that is primary.
 pub(crate) struct Bare {
@@ -31,7 +31,7 @@ impl Bare {
     pub(crate) async fn connect(
         switch: &Switch,
         term: u64,
-        protection: Protection,
+        protection: ConnectionSecurity,
     ) -> Result<Self, Failed> {
         let address = switch.p4runtime.as_deref().unwrap_or_default();
         let mut calls = P4RuntimeClient::new(protection.connect(address).await?);

@@ -19,7 +19,7 @@ mod takeover;
 mod telemetry;
 mod writes;
 
-use protection::Protection;
+use protection::ConnectionSecurity;
 use std::error::Error;
 use std::time::Duration;
 
@@ -55,16 +55,16 @@ fn main() -> Result<(), Failed> {
             policy::measure().await?;
         }
         if is_asked("writes") {
-            writes::measure(Protection::Clear).await?;
+            writes::measure(ConnectionSecurity::Clear).await?;
         }
         if is_asked("secured-writes") {
-            writes::measure(Protection::Secured).await?;
+            writes::measure(ConnectionSecurity::Secured).await?;
         }
         if is_asked("telemetry") {
-            telemetry::measure(Protection::Clear).await?;
+            telemetry::measure(ConnectionSecurity::Clear).await?;
         }
         if is_asked("secured-telemetry") {
-            telemetry::measure(Protection::Secured).await?;
+            telemetry::measure(ConnectionSecurity::Secured).await?;
         }
         if is_asked("events") {
             events::measure().await?;

@@ -20,12 +20,12 @@ pub(crate) const TOKEN: &str = "a token of these benchmarks";
 
 /// The protection of every connection of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protection {
+pub(crate) enum ConnectionSecurity {
     Clear,
     Secured,
 }
 
-impl Protection {
+impl ConnectionSecurity {
     /// How switches are served.
     pub(crate) fn service_options(self) -> Result<ServiceOptions, Failed> {
         if self == Self::Clear {

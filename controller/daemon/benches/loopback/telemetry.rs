@@ -18,7 +18,7 @@ use tonic::{Request, Streaming};
 use topology::Fabric;
 
 use crate::lab::{Lab, control};
-use crate::protection::{Protection, TOKEN};
+use crate::protection::{ConnectionSecurity, TOKEN};
 use crate::samples::Samples;
 use crate::{DEADLINE, Failed};
 
@@ -35,7 +35,7 @@ const SECONDS: u32 = 20;
 const WATCHED_SECONDS: u32 = 300;
 const PRINT_PERIOD: Duration = Duration::from_secs(20);
 
-pub(crate) async fn measure(protection: Protection) -> Result<(), Failed> {
+pub(crate) async fn measure(protection: ConnectionSecurity) -> Result<(), Failed> {
     let lab = Lab::large(protection.service_options()?).await?;
     let mut secured = RawConfig::default();
     protection.protect_southbound(&mut secured)?;
@@ -54,8 +54,8 @@ pub(crate) async fn measure(protection: Protection) -> Result<(), Failed> {
 pub(crate) async fn watch_memory() -> Result<(), Failed> {
     let lab = Lab::large(ServiceOptions::default()).await?;
     let controller = control(&lab.fabric, |_| {}).await?;
-    let server = serve(&controller, Protection::Clear).await?;
-    let lines = open(&lab.fabric, (&server, Protection::Clear)).await?;
+    let server = serve(&controller, ConnectionSecurity::Clear).await?;
+    let lines = open(&lab.fabric, (&server, ConnectionSecurity::Clear)).await?;
     let began = Instant::now() + Duration::from_millis(100);
     let ticks = RATE * WATCHED_SECONDS;
     let reporting = (0..)
@@ -77,9 +77,12 @@ pub(crate) async fn watch_memory() -> Result<(), Failed> {
 }
 
 /// A served controller, and how its reporters reach it.
-type Served<'a> = (&'a ApiServer, Protection);
+type ServedController<'a> = (&'a ApiServer, ConnectionSecurity);
 
-async fn serve(controller: &ControllerHandle, protection: Protection) -> Result<ApiServer, Failed> {
+async fn serve(
+    controller: &ControllerHandle,
+    protection: ConnectionSecurity,
+) -> Result<ApiServer, Failed> {
     let mut raw = RawConfig::default();
     protection.protect_northbound(&mut raw)?;
     // All of them come from this machine, with one token.
@@ -98,12 +101,12 @@ struct ReportStream {
 }
 
 impl ReportStream {
-    async fn open((server, protection): Served<'_>) -> Result<Self, Failed> {
+    async fn open((server, protection): ServedController<'_>) -> Result<Self, Failed> {
         let channel = protection.connect(&server.local_addr().to_string()).await?;
         let mut client = TelemetryClient::new(channel);
         let (sender, reports) = mpsc::channel(4);
         let mut request = Request::new(ReceiverStream::new(reports));
-        if protection == Protection::Secured {
+        if protection == ConnectionSecurity::Secured {
             request.metadata_mut().insert("authorization", format!("Bearer {TOKEN}").parse()?);
         }
         let feedback = client.stream_reports(request).await?.into_inner();
@@ -154,7 +157,7 @@ fn window(number: u32, flop: f64) -> Report {
 async fn profiles(
     fabric: &Fabric,
     controller: &ControllerHandle,
-    served: Served<'_>,
+    served: ServedController<'_>,
 ) -> Result<(), Failed> {
     let mut line = ReportStream::open(served).await?;
     let mut samples = Samples::default();
@@ -183,7 +186,7 @@ async fn profiles(
 }
 
 /// The streams of all hosts, of which the first hundred have a job.
-async fn open(fabric: &Fabric, served: Served<'_>) -> Result<Vec<ReportStream>, Failed> {
+async fn open(fabric: &Fabric, served: ServedController<'_>) -> Result<Vec<ReportStream>, Failed> {
     let mut lines = Vec::new();
     for host in 0..HOSTS {
         let mut line = ReportStream::open(served).await?;

@@ -17,7 +17,7 @@ use topology::{Fabric, HostId, SwitchId};
 use crate::bare::Bare;
 use crate::bmv2::SimpleSwitch;
 use crate::lab::{Lab, control, job};
-use crate::protection::Protection;
+use crate::protection::ConnectionSecurity;
 use crate::{DEADLINE, Failed};
 
 const ROUNDS: u64 = 9;
@@ -26,11 +26,11 @@ const BATCH: usize = 500;
 const OUTSTANDING: usize = 4;
 const LEAF: SwitchId = SwitchId(0);
 
-pub(crate) async fn measure(protection: Protection) -> Result<(), Failed> {
+pub(crate) async fn measure(protection: ConnectionSecurity) -> Result<(), Failed> {
     let lab = Lab::of_one_leaf(protection.service_options()?).await?;
     let switch = format!("embedded switch{}", protection.label());
     compare(&switch, &lab.fabric, protection).await?;
-    if protection == Protection::Secured {
+    if protection == ConnectionSecurity::Secured {
         return Ok(());
     }
     match SimpleSwitch::start()? {
@@ -56,7 +56,11 @@ impl Seconds {
     }
 }
 
-async fn compare(what: &str, fabric: &Fabric, protection: Protection) -> Result<(), Failed> {
+async fn compare(
+    what: &str,
+    fabric: &Fabric,
+    protection: ConnectionSecurity,
+) -> Result<(), Failed> {
     let (mut ours, mut bare) = (Seconds::default(), Seconds::default());
     let mut updates = 0;
     for round in 1..=ROUNDS {
@@ -103,7 +107,11 @@ struct Writer {
 }
 
 impl Writer {
-    async fn start(fabric: &Fabric, term: u64, protection: Protection) -> Result<Self, Failed> {
+    async fn start(
+        fabric: &Fabric,
+        term: u64,
+        protection: ConnectionSecurity,
+    ) -> Result<Self, Failed> {
         let mut secured = RawConfig::default();
         protection.protect_southbound(&mut secured)?;
         let change = |raw: &mut RawConfig| {

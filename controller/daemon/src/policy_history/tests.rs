@@ -115,9 +115,8 @@ fn retained_revision_has_no_trial_and_no_expired_overrides() {
     assert_eq!(stays.effective_at(1_000).number, 3);
 }
 
-/// Finding M1: 300 changes with reasons of a megabyte took 2 GB.
-#[test]
-fn history_is_bounded_in_bytes() {
+/// Fifty changes with reasons of a mebibyte.
+fn history_of_large_revisions() -> PolicyHistory {
     let mut history = history();
     for number in 0..50 {
         let reason = "x".repeat(1 << 20);
@@ -125,6 +124,13 @@ fn history_is_bounded_in_bytes() {
         let next = history.propose_revision(content(0.5), signature, None).unwrap();
         history.append_revision(next);
     }
+    history
+}
+
+/// Finding M1: 300 changes with reasons of a megabyte took 2 GB.
+#[test]
+fn history_is_bounded_in_bytes() {
+    let history = history_of_large_revisions();
     let kept: usize = history.revisions_with_changes().len();
     assert!((15..=17).contains(&kept), "{kept}");
     let restored = PolicyHistory::new(history.latest.clone(), history.earlier.into_values());
@@ -154,13 +160,7 @@ fn pages_of_the_history_follow_each_other() {
 
 #[test]
 fn a_page_is_bounded_in_bytes_and_dropped_revisions_are_counted() {
-    let mut history = history();
-    for number in 0..50 {
-        let reason = "x".repeat(1 << 20);
-        let signature = RevisionMetadata { reason, ..metadata(number) };
-        let next = history.propose_revision(content(0.5), signature, None).unwrap();
-        history.append_revision(next);
-    }
+    let history = history_of_large_revisions();
     let page = history.revision_page(None, 1_000).len();
     assert!((3..=5).contains(&page), "{page}");
     let kept = history.revisions_with_changes().len() as u64;

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::grpc::token;
 use crate::http::{ask, ask_with};
-use crate::lab::{DEADLINE, Lab, Served, open_config};
+use crate::lab::{DEADLINE, Lab, ServedController, open_config};
 use crate::secured::file;
 
 const APPLY: &str = r#"{"change": {"policy": {"file": "p.json", "text": "{\"fairness\": 0.2}"}},
@@ -57,7 +57,7 @@ fn post(path: &str, headers: &str, body: &str) -> String {
 }
 
 /// How long somebody else waits for the jobs.
-async fn time_of_others(served: &Served, authorization: &str) -> Duration {
+async fn time_of_others(served: &ServedController, authorization: &str) -> Duration {
     let begun = Instant::now();
     let (status, answer) = ask_with(served.at, "/v1/jobs", None, authorization).await;
     assert_eq!(status, 200, "{answer}");

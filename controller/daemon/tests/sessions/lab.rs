@@ -36,13 +36,13 @@ pub(crate) struct Embedded {
 }
 
 /// A controller that is served.
-pub(crate) struct Served {
+pub(crate) struct ServedController {
     pub(crate) controller: ControllerHandle,
     pub(crate) at: SocketAddr,
     server: ApiServer,
 }
 
-impl Served {
+impl ServedController {
     /// Ends both.
     pub(crate) async fn end(self) {
         self.server.shutdown().await;
@@ -70,14 +70,14 @@ impl Lab {
 
     /// A controller of these switches that holds them at a plan for jobs `a` and `b`, and the
     /// address where it is served by this configuration.
-    pub(crate) async fn served(&self, config: &Config) -> Served {
+    pub(crate) async fn served(&self, config: &Config) -> ServedController {
         let controller = self.control(|_| {}).await;
         let jobs = vec![self.job("a", 50_000), self.job("b", 50_001)];
         controller.submit_event(StateEvent::JobsChanged(jobs)).await.unwrap();
         verified(self, &controller).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = northbound::start_server(listener, controller.access(), config).unwrap();
-        Served { controller, at: server.local_addr(), server }
+        ServedController { controller, at: server.local_addr(), server }
     }
 
     pub(crate) async fn with(options: impl Fn(usize) -> ServiceOptions) -> Self {

@@ -31,6 +31,33 @@ const USUAL_JOBS: JobRanges = JobRanges { hosts: 2..=6, compute: -1.3..0.3, conn
 /// Few packets, and none of them so short a share of an iteration that its latency counts.
 const PACKET_JOBS: JobRanges = JobRanges { hosts: 2..=3, compute: -0.7..0.0, connections: 1..=1 };
 
+/// What a fabric and its jobs are drawn from.
+#[derive(Clone, Debug)]
+struct CaseRanges {
+    spines: RangeInclusive<u32>,
+    hosts_per_leaf: RangeInclusive<u32>,
+    /// NICs of a host.
+    nics: RangeInclusive<u32>,
+    job_count: RangeInclusive<u16>,
+    jobs: JobRanges,
+}
+
+const CONTENDED_CASE: CaseRanges = CaseRanges {
+    spines: 1..=4,
+    hosts_per_leaf: 2..=4,
+    nics: 1..=4,
+    job_count: 2..=12,
+    jobs: USUAL_JOBS,
+};
+
+const PACKET_CASE: CaseRanges = CaseRanges {
+    spines: 1..=2,
+    hosts_per_leaf: 2..=3,
+    nics: 1..=2,
+    job_count: 2..=5,
+    jobs: PACKET_JOBS,
+};
+
 /// Case `number` of the run of that `seed`; every case has a random stream of its own.
 ///
 /// 2 to 4 leaves, 1 to 4 spines, 2 to 4 hosts of 8 GPUs with 1 to 4 NICs under each leaf, uplinks
@@ -38,47 +65,43 @@ const PACKET_JOBS: JobRanges = JobRanges { hosts: 2..=3, compute: -0.7..0.0, con
 /// or 2 connections from each; GPUs and NICs are shared without regard to other jobs. Communication
 /// alone takes 0.1 to 1.5 times as long as computation.
 pub fn generate_contended_case(seed: u64, number: u32) -> PlanInput {
-    let mut random = ChaCha8Rng::seed_from_u64(seed);
-    random.set_stream(u64::from(number));
-    let spec = ClosSpec {
-        leaves: random.random_range(2..=4),
-        spines: random.random_range(1..=4),
-        hosts_per_leaf: random.random_range(2..=4),
-        host_links: random.random_range(1..=4),
-        gpus_per_host: 8,
-        host_gbps: NIC_GBPS,
-        uplink_gbps: NIC_GBPS * random.random_range(0.5..2.0),
-        ..ClosSpec::default()
-    };
-    let fabric = clos::build_clos("case", &spec).expect("the drawn fabric is small");
-    let jobs = random.random_range(2..=12);
-    let jobs =
-        (0..jobs).map(|number| draw_job(&fabric, number, &USUAL_JOBS, &mut random)).collect();
-    PlanInput { fabric, jobs }
+    let mut random = case_random(seed, number.into());
+    let leaves = random.random_range(2..=4);
+    draw_case("case", leaves, &CONTENDED_CASE, &mut random)
 }
 
 /// A case small enough to be sent packet by packet: 2 to 5 jobs on 2 leaves of 2 or 3 hosts with 1
 /// or 2 NICs each, at least one of which is shared by two jobs.
 pub fn generate_packet_case(seed: u64, number: u32) -> PlanInput {
-    let mut random = ChaCha8Rng::seed_from_u64(seed);
-    random.set_stream(u64::from(number));
-    let mut draws = std::iter::repeat_with(|| {
-        let spec = ClosSpec {
-            leaves: 2,
-            spines: random.random_range(1..=2),
-            hosts_per_leaf: random.random_range(2..=3),
-            host_links: random.random_range(1..=2),
-            gpus_per_host: 8,
-            host_gbps: NIC_GBPS,
-            uplink_gbps: NIC_GBPS * random.random_range(0.5..2.0),
-            ..ClosSpec::default()
-        };
-        let fabric = clos::build_clos("packet-case", &spec).expect("the drawn fabric is small");
-        let jobs = 0..random.random_range(2..=5);
-        let jobs = jobs.map(|number| draw_job(&fabric, number, &PACKET_JOBS, &mut random));
-        PlanInput { jobs: jobs.collect(), fabric }
-    });
+    let mut random = case_random(seed, number.into());
+    let mut draws =
+        std::iter::repeat_with(|| draw_case("packet-case", 2, &PACKET_CASE, &mut random));
     draws.find(shares_nic).expect("some draw shares a NIC")
+}
+
+/// The random stream of a case of the run of that `seed`.
+fn case_random(seed: u64, stream: u64) -> ChaCha8Rng {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    random.set_stream(stream);
+    random
+}
+
+/// A fabric of that many leaves and jobs on it.
+fn draw_case(name: &str, leaves: u32, ranges: &CaseRanges, random: &mut ChaCha8Rng) -> PlanInput {
+    let spec = ClosSpec {
+        leaves,
+        spines: random.random_range(ranges.spines.clone()),
+        hosts_per_leaf: random.random_range(ranges.hosts_per_leaf.clone()),
+        host_links: random.random_range(ranges.nics.clone()),
+        gpus_per_host: 8,
+        host_gbps: NIC_GBPS,
+        uplink_gbps: NIC_GBPS * random.random_range(0.5..2.0),
+        ..ClosSpec::default()
+    };
+    let fabric = clos::build_clos(name, &spec).expect("the drawn fabric is small");
+    let count = random.random_range(ranges.job_count.clone());
+    let jobs = (0..count).map(|number| draw_job(&fabric, number, &ranges.jobs, random)).collect();
+    PlanInput { fabric, jobs }
 }
 
 /// Whether two jobs send from one NIC.
@@ -93,8 +116,7 @@ fn shares_nic(input: &PlanInput) -> bool {
 /// A case of that seed in which `jobs` jobs contend, as densely as in the small cases: five hosts
 /// for four jobs, 8 to 16 hosts under each leaf and 4 to 8 spines.
 pub fn generate_large_case(seed: u64, jobs: u16) -> PlanInput {
-    let mut random = ChaCha8Rng::seed_from_u64(seed);
-    random.set_stream(u64::from(jobs) << 32);
+    let mut random = case_random(seed, u64::from(jobs) << 32);
     let hosts_per_leaf = random.random_range(8..=16);
     let hosts = u32::from(jobs) * 5 / 4;
     let spec = ClosSpec {

@@ -140,16 +140,16 @@ struct NicClasses<'a> {
 
 impl NicClasses<'_> {
     fn build_rows(&self) -> Vec<ClassRow> {
-        let mut pairs: BTreeMap<NicId, Vec<SentFlow>> = BTreeMap::new();
-        for flow in self.flows {
-            pairs.entry(flow.to).or_default().push(*flow);
-        }
         // A row without ports would also match what a rule adopts, and hide the rule's row.
         let is_adopted =
             self.plan.rules.iter().any(|rule| adoption_rules::takes_from(rule, self.nic));
         if let Some(job) = only_job(self.flows).filter(|_| !is_adopted) {
             let row = self.shared_row(self.nic_match(), OF_NIC, &job, self.flows);
             return row.map(|row| ClassRow { to: None, ..row }).into_iter().collect();
+        }
+        let mut pairs: BTreeMap<NicId, Vec<SentFlow>> = BTreeMap::new();
+        for flow in self.flows {
+            pairs.entry(flow.to).or_default().push(*flow);
         }
         let rows = pairs.iter().flat_map(|(to, flows)| self.rows_of_pair(*to, flows));
         rows.collect()
