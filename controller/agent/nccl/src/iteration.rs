@@ -9,7 +9,9 @@
 //!    of every iteration.
 //! 2. *By time.* Where an iteration has several equal operations, such as buckets of one size, the
 //!    lag by kind is too short. The gaps between operations then repeat at a multiple of it, at
-//!    which their autocorrelation has its first high value.
+//!    which their autocorrelation has its first high value. Two late operations, of a process that
+//!    had to wait for a processor, correlate as well: a lag counts only if most of what deviates
+//!    also recurs one lag before and one lag after.
 //!
 //! Pure: times are arguments.
 
@@ -21,6 +23,8 @@ const KIND_SHARE: f64 = 0.9;
 const TIME_SHARE: f64 = 0.8;
 /// Autocorrelation below which gaps count as unrelated.
 const MIN_AUTOCORRELATION: f64 = 0.3;
+/// Share of the deviation of gaps that must recur at a lag.
+const RECURRING_SHARE: f64 = 0.5;
 /// Operations that are searched, the latest ones.
 const MAX_OPERATIONS: usize = 2_048;
 /// Iterations that are averaged.
@@ -141,7 +145,30 @@ fn multiply_by_time(history: &[MeasuredOperation], lag: usize) -> usize {
         return lag;
     }
     let first = correlations.iter().find(|(_, value)| *value >= TIME_SHARE * highest);
-    first.map_or(lag, |(lag, _)| *lag)
+    let multiple = first.map_or(lag, |(lag, _)| *lag);
+    if recurring_share(&gaps, multiple) < RECURRING_SHARE { lag } else { multiple }
+}
+
+/// How much of what gaps deviate from the median gap is there one `lag` earlier and later too,
+/// from 0 to 1.
+fn recurring_share(gaps: &[f64], lag: usize) -> f64 {
+    let typical = median(gaps.to_vec());
+    let deviation = |index: usize| gaps[index] - typical;
+    let (mut recurring, mut total) = (0.0, 0.0);
+    for index in lag..gaps.len().saturating_sub(lag) {
+        let thrice = [deviation(index - lag), deviation(index), deviation(index + lag)];
+        let is_one_sided = thrice.iter().all(|value| value.signum() == thrice[1].signum());
+        let least = thrice.iter().fold(f64::INFINITY, |least, value| least.min(value.abs()));
+        recurring += if is_one_sided { least } else { 0.0 };
+        total += thrice[1].abs();
+    }
+    if total > 0.0 { recurring / total } else { 0.0 }
+}
+
+/// The upper median of `values`, which are not empty.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
 }
 
 /// Of the deviations and the same ones `lag` later, from -1 to 1; 0 if nothing deviates.

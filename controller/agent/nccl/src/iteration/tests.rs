@@ -72,6 +72,21 @@ fn a_pause_separates_iterations_of_many_equal_operations() {
     assert_eq!((found.operations, found.bytes), (40, 400.0));
 }
 
+/// A process that twice waits for a processor queues two operations late, and the next ones in
+/// time: the four gaps correlate at the distance of the delays by 0.5.
+#[test]
+fn two_late_operations_are_no_iteration() {
+    for distance in 2..16 {
+        let training = TrainingTrace { pattern: ONE, seconds: 0.03, jitter: 0.0, extra_every: 0 };
+        let (mut history, _) = training.history(66, 1);
+        for late in [30, 30 + distance] {
+            history[late].at_ns += 8_000_000;
+        }
+        let found = find_iteration(&history).expect("it repeats");
+        assert_eq!(found.operations, 1, "{distance} apart: {found:?}");
+    }
+}
+
 #[test]
 fn an_operation_now_and_then_is_not_part_of_every_iteration() {
     let training = TrainingTrace { pattern: BUCKETS, seconds: 0.5, jitter: 0.01, extra_every: 10 };
