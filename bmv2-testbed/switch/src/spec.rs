@@ -226,6 +226,19 @@ pub(crate) struct FieldRef {
     pub(crate) header: HeaderIndex,
 }
 
+impl FieldRef {
+    /// The number that bits in this field stand for: two's complement where it is signed.
+    #[inline]
+    pub(crate) fn number_of_bits(self, bits: u128) -> i128 {
+        if self.signed {
+            let spare = 128 - self.bits;
+            ((bits as i128) << spare) >> spare
+        } else {
+            bits as i128
+        }
+    }
+}
+
 /// The low `bits` bits set, for widths 0 to 128.
 #[inline]
 pub(crate) const fn bit_mask(bits: u32) -> u128 {

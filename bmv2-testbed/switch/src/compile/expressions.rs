@@ -56,13 +56,13 @@ impl ExprCompiler<'_> {
         match self.unwrap_value(typed)? {
             UnwrappedValue::Plain(plain) => match (plain.kind.as_str(), &plain.value) {
                 ("bool", Value::Bool(value)) => Ok(BoolExpr::Const(*value)),
-                _ => Ok(BoolExpr::NonZero(self.compile_plain_number(&plain)?)),
+                _ => Ok(BoolExpr::is_nonzero(self.compile_plain_number(&plain)?)),
             },
             UnwrappedValue::Operation(operation) if self.is_condition(&operation)? => {
                 self.compile_logic(&operation)
             }
             UnwrappedValue::Operation(operation) => {
-                Ok(BoolExpr::NonZero(self.compile_operation(&operation)?))
+                Ok(BoolExpr::is_nonzero(self.compile_operation(&operation)?))
             }
         }
     }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::header_groups::HeaderGroups;
 use super::{LoadError, json};
 use crate::ids::{HeaderIndex, PhvSlot, VarbitIndex};
-use crate::run::header::{FieldLayout, HeaderLayout, VarbitLayout};
+use crate::run::header::{FieldLayout, HeaderLayout, VarbitLayout, divide_fields};
 use crate::run::phv::PhvLayout;
 use crate::spec::FieldRef;
 
@@ -117,6 +117,7 @@ impl HeaderCatalog {
             return Err(LoadError::unsupported(construct, &instance.name));
         }
         layout.bytes = offset / 8;
+        layout.parts = divide_fields(&layout.fields);
         self.layouts.push(layout);
         self.shape.metadata.push(instance.metadata);
         self.ids.insert(instance.id, instance.name.clone());

@@ -6,15 +6,15 @@
 
 use crate::ids::PhvSlot;
 use crate::run::action::{ActionPrimitive, CompiledAction};
-use crate::run::expression::{BoolExpr, NumberExpr};
+use crate::run::expression::BoolExpr;
 use crate::run::pipeline::PipelineNode;
-use crate::spec::{FieldRef, NextNode, bit_mask};
+use crate::spec::NextNode;
 
-/// What is known of a field between two nodes.
+/// What is known of the bits of a field between two nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FieldFact {
-    Is(PhvSlot, i128),
-    IsNot(PhvSlot, i128),
+    Are(PhvSlot, u128),
+    AreNot(PhvSlot, u128),
 }
 
 /// Leads every node to the first that is not a branch decided before. From the last node to the
@@ -52,11 +52,12 @@ fn skip_decided(nodes: &[PipelineNode], mut next: NextNode, facts: &[FieldFact])
 
 /// Field values that follow from the outcome of a condition.
 fn branch_facts(cond: &BoolExpr, truth: bool) -> Vec<FieldFact> {
-    match cond {
-        BoolExpr::Not(of) => branch_facts(of, !truth),
-        BoolExpr::FieldEquals(field, value) => vec![FieldFact::from_test(*field, *value, truth)],
-        BoolExpr::NonZero(NumberExpr::Field(field)) => {
-            vec![FieldFact::from_test(*field, 0, !truth)]
+    match (cond, truth) {
+        (BoolExpr::HasBits(slot, bits), true) | (BoolExpr::HasOtherBits(slot, bits), false) => {
+            vec![FieldFact::Are(*slot, *bits)]
+        }
+        (BoolExpr::HasBits(slot, bits), false) | (BoolExpr::HasOtherBits(slot, bits), true) => {
+            vec![FieldFact::AreNot(*slot, *bits)]
         }
         _ => Vec::new(),
     }
@@ -66,53 +67,39 @@ fn branch_facts(cond: &BoolExpr, truth: bool) -> Vec<FieldFact> {
 fn assignment_facts(action: &CompiledAction) -> Vec<FieldFact> {
     let mut facts: Vec<FieldFact> = Vec::new();
     for primitive in &action.primitives {
-        let ActionPrimitive::Assign(field, value) = primitive else {
-            return Vec::new();
+        let (written, constant) = match primitive {
+            ActionPrimitive::SetBits(slot, bits) => (*slot, Some(*bits)),
+            ActionPrimitive::CopyBits { to, .. } => (*to, None),
+            ActionPrimitive::Assign(field, _) => (field.slot, None),
+            _ => return Vec::new(),
         };
-        facts.retain(|fact| fact.slot() != field.slot);
-        if let NumberExpr::Const(value) = value
-            && !field.signed
-        {
-            let bits = *value as u128 & bit_mask(field.bits);
-            facts.push(FieldFact::Is(field.slot, bits as i128));
-        }
+        facts.retain(|fact| fact.slot() != written);
+        facts.extend(constant.map(|bits| FieldFact::Are(written, bits)));
     }
     facts
 }
 
 impl FieldFact {
-    /// Whether the field has the value. A single bit that is not the one is the other.
-    fn from_test(field: FieldRef, value: i128, has_it: bool) -> Self {
-        match (has_it, field.bits, value) {
-            (true, ..) => Self::Is(field.slot, value),
-            (false, 1, 0 | 1) if !field.signed => Self::Is(field.slot, 1 - value),
-            (false, ..) => Self::IsNot(field.slot, value),
-        }
-    }
-
     fn slot(self) -> PhvSlot {
         match self {
-            Self::Is(slot, _) | Self::IsNot(slot, _) => slot,
+            Self::Are(slot, _) | Self::AreNot(slot, _) => slot,
         }
     }
 
     /// The truth of a condition, where this is enough to know it.
     fn decide_condition(self, cond: &BoolExpr) -> Option<bool> {
         match cond {
-            BoolExpr::Not(of) => self.decide_condition(of).map(|truth| !truth),
-            BoolExpr::FieldEquals(field, value) => self.decide_value(field.slot, *value),
-            BoolExpr::NonZero(NumberExpr::Field(field)) => {
-                self.decide_value(field.slot, 0).map(|is_zero| !is_zero)
-            }
+            BoolExpr::HasBits(slot, bits) => self.decide_bits(*slot, *bits),
+            BoolExpr::HasOtherBits(slot, bits) => self.decide_bits(*slot, *bits).map(|has| !has),
             _ => None,
         }
     }
 
-    /// Whether a field has a value.
-    fn decide_value(self, slot: PhvSlot, value: i128) -> Option<bool> {
+    /// Whether a field has these bits.
+    fn decide_bits(self, slot: PhvSlot, bits: u128) -> Option<bool> {
         match self {
-            Self::Is(known, is) if known == slot => Some(is == value),
-            Self::IsNot(known, is_not) if known == slot && is_not == value => Some(false),
+            Self::Are(known, are) if known == slot => Some(are == bits),
+            Self::AreNot(known, are_not) if known == slot && are_not == bits => Some(false),
             _ => None,
         }
     }
@@ -124,7 +111,9 @@ mod tests {
 
     use super::*;
     use crate::ids::HeaderIndex;
+    use crate::run::expression::NumberExpr;
     use crate::run::phv::{Phv, PhvLayout};
+    use crate::spec::FieldRef;
 
     fn field(slot: u32, bits: u32) -> FieldRef {
         FieldRef { slot: PhvSlot(slot), bits, signed: false, header: HeaderIndex(0) }
@@ -134,7 +123,9 @@ mod tests {
         let primitives = writes.iter().cloned();
         PipelineNode::Call {
             action: CompiledAction {
-                primitives: primitives.map(|(to, of)| ActionPrimitive::Assign(to, of)).collect(),
+                primitives: primitives
+                    .map(|(to, of)| ActionPrimitive::assignment(to, of))
+                    .collect(),
             },
             arguments: Vec::new(),
             next,
@@ -154,7 +145,7 @@ mod tests {
     }
 
     fn is_set(field: FieldRef) -> BoolExpr {
-        BoolExpr::NonZero(NumberExpr::Field(field))
+        BoolExpr::is_nonzero(NumberExpr::Field(field))
     }
 
     #[test]
@@ -177,11 +168,11 @@ mod tests {
     fn a_chain_of_tests_is_skipped_as_far_as_one_outcome_decides_it() {
         let (bit, byte) = (field(3, 1), field(4, 8));
         let mut nodes = [
-            branch(BoolExpr::FieldEquals(bit, 1), 5, 1),
-            branch(BoolExpr::FieldEquals(bit, 1), 5, 2),
-            branch(BoolExpr::FieldEquals(bit, 0), 6, 5),
-            branch(BoolExpr::FieldEquals(byte, 7), 6, 4),
-            branch(BoolExpr::FieldEquals(byte, 8), 6, 5),
+            branch(BoolExpr::field_equals(bit, 1), 5, 1),
+            branch(BoolExpr::field_equals(bit, 1), 5, 2),
+            branch(BoolExpr::field_equals(bit, 0), 6, 5),
+            branch(BoolExpr::field_equals(byte, 7), 6, 4),
+            branch(BoolExpr::field_equals(byte, 8), 6, 5),
             call(&[], None),
             call(&[], None),
         ];
@@ -224,10 +215,10 @@ mod tests {
 
     fn any_cond() -> impl Strategy<Value = BoolExpr> {
         let is = (any_field(), -2..4_i128)
-            .prop_map(|(field, value)| BoolExpr::FieldEquals(field, value));
+            .prop_map(|(field, value)| BoolExpr::field_equals(field, value));
         let test = prop_oneof![is, any_field().prop_map(is_set), Just(BoolExpr::Const(true))];
         (test, any::<bool>()).prop_map(|(test, negated)| match negated {
-            true => BoolExpr::Not(Box::new(test)),
+            true => test.negated(),
             false => test,
         })
     }
@@ -276,9 +267,14 @@ mod tests {
                 PipelineNode::Call { action, next, .. } => {
                     met.push(at);
                     for primitive in &action.primitives {
-                        if let ActionPrimitive::Assign(field, value) = primitive {
-                            let value = value.eval_number(&phv, &[]);
-                            phv.assign_field(*field, value);
+                        match primitive {
+                            ActionPrimitive::SetBits(slot, bits) => phv.set(*slot, *bits),
+                            ActionPrimitive::CopyBits { from, to } => phv.set(*to, phv.get(*from)),
+                            ActionPrimitive::Assign(field, value) => {
+                                let value = value.eval_number(&phv, &[]);
+                                phv.assign_field(*field, value);
+                            }
+                            _ => {}
                         }
                     }
                     *next

@@ -71,7 +71,7 @@ impl PrimitiveCall<'_> {
             | "subtract_from_field" => self.compile_arithmetic()?,
             "_jump" => ActionPrimitive::Jump { to: self.jump_target(0)? },
             "_jump_if_zero" => ActionPrimitive::JumpUnless {
-                cond: BoolExpr::NonZero(self.number_operand(0)?),
+                cond: BoolExpr::is_nonzero(self.number_operand(0)?),
                 to: self.jump_target(1)?,
             },
             "exit" => ActionPrimitive::Exit,
@@ -144,11 +144,11 @@ impl PrimitiveCall<'_> {
                 FieldReference::Content(FieldContent::Wide(pieces)) => {
                     let values = self.compiler.compile_wide(from, &pieces)?;
                     let pairs = pieces.into_iter().zip(values);
-                    Ok(pairs.map(|(to, value)| ActionPrimitive::Assign(to, value)).collect())
+                    Ok(pairs.map(|(to, value)| ActionPrimitive::assignment(to, value)).collect())
                 }
                 _ => {
                     let to = self.field_operand(0)?;
-                    Ok(vec![ActionPrimitive::Assign(
+                    Ok(vec![ActionPrimitive::assignment(
                         to,
                         strip_masks(self.number_operand(1)?, to.bits),
                     )])
@@ -158,7 +158,7 @@ impl PrimitiveCall<'_> {
         let (index, fields) = self.compiler.assigned_element(to)?;
         let value = self.number_operand(1)?;
         Ok(vec![match (&index, &*fields) {
-            (NumberExpr::Const(0), [only]) => ActionPrimitive::Assign(*only, value),
+            (NumberExpr::Const(0), [only]) => ActionPrimitive::assignment(*only, value),
             _ => {
                 ActionPrimitive::AssignElement(Box::new(ElementAssignment { index, fields, value }))
             }
@@ -227,7 +227,7 @@ impl PrimitiveCall<'_> {
             2 => (self.number_operand(0)?, self.number_operand(1)?),
             _ => (self.number_operand(1)?, self.number_operand(2)?),
         };
-        Ok(ActionPrimitive::Assign(
+        Ok(ActionPrimitive::assignment(
             self.field_operand(0)?,
             NumberExpr::Binary(op, Box::new(operands)),
         ))

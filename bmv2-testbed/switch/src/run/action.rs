@@ -6,13 +6,13 @@
 //! and what concerns the packet as a whole (clones, resubmission) is only noted: `device` acts on
 //! it when the pipeline has ended.
 
-use crate::ids::{FieldListIndex, HeaderIndex, LearnListIndex, VarbitIndex};
+use crate::ids::{FieldListIndex, HeaderIndex, LearnListIndex, PhvSlot, VarbitIndex};
 use crate::run::arrays::StatefulArrays;
 use crate::run::expression::{BoolExpr, HeaderRef, NumberExpr, indexed_element};
 use crate::run::hash::HashCalculation;
 use crate::run::header::{self, HeaderLayout, HeaderStack, copy_element};
 use crate::run::phv::Phv;
-use crate::spec::FieldRef;
+use crate::spec::{FieldRef, bit_mask};
 use crate::time::Nanos;
 
 /// What packet processing reads and writes: one packet's headers and the device's arrays.
@@ -60,7 +60,13 @@ pub(crate) struct CompiledAction {
 /// One step of an action.
 #[derive(Clone, Debug)]
 pub(crate) enum ActionPrimitive {
+    /// See [`ActionPrimitive::assignment`], which chooses the simplest of the three.
     Assign(FieldRef, NumberExpr),
+    SetBits(PhvSlot, u128),
+    CopyBits {
+        from: PhvSlot,
+        to: PhvSlot,
+    },
     AssignElement(Box<ElementAssignment>),
     CopyVarbit {
         from: VarbitIndex,
@@ -184,6 +190,14 @@ impl CompiledAction {
                     *to
                 }
                 ActionPrimitive::JumpUnless { .. } => at + 1,
+                ActionPrimitive::SetBits(slot, bits) => {
+                    machine.phv.set(*slot, *bits);
+                    at + 1
+                }
+                ActionPrimitive::CopyBits { from, to } => {
+                    machine.phv.set(*to, machine.phv.get(*from));
+                    at + 1
+                }
                 ActionPrimitive::Assign(field, value) => {
                     let value = value.eval_number(machine.phv, arguments);
                     machine.phv.assign_field(*field, value);
@@ -199,6 +213,20 @@ impl CompiledAction {
 }
 
 impl ActionPrimitive {
+    /// Writes a value to a field. Most values are constants or fields that fit, for which nothing
+    /// is left to be computed for each packet.
+    pub(crate) fn assignment(field: FieldRef, value: NumberExpr) -> Self {
+        match value {
+            NumberExpr::Const(value) => {
+                Self::SetBits(field.slot, value as u128 & bit_mask(field.bits))
+            }
+            NumberExpr::Field(from) if !from.signed && from.bits <= field.bits => {
+                Self::CopyBits { from: from.slot, to: field.slot }
+            }
+            value => Self::Assign(field, value),
+        }
+    }
+
     fn execute_primitive(&self, arguments: &[u128], machine: &mut PacketContext<'_>) {
         match self {
             Self::CopyVarbit { from, to } => machine.phv.copy_varbit(*from, *to),

@@ -9,7 +9,7 @@
 
 use crate::ids::{HeaderIndex, PhvSlot, StackIndex, VarbitIndex};
 use crate::run::phv::Phv;
-use crate::spec::FieldRef;
+use crate::spec::{FieldRef, bit_mask};
 
 /// An expression with a number as its value.
 #[derive(Clone, Debug)]
@@ -93,8 +93,10 @@ pub(crate) enum BoolExpr {
     Compare(CompareOp, Box<(NumberExpr, NumberExpr)>),
     /// Compares unsigned numbers of 128 bits.
     CompareLarge(CompareOp, Box<(NumberExpr, NumberExpr)>),
-    /// The commonest comparison: a field with a constant.
-    FieldEquals(FieldRef, i128),
+    /// The commonest comparison: whether a field has these bits.
+    HasBits(PhvSlot, u128),
+    /// Whether a field has other bits than these.
+    HasOtherBits(PhvSlot, u128),
     Choose(Box<(BoolExpr, BoolExpr, BoolExpr)>),
     /// The validity of a stack's element; false beyond the stack.
     ValidElement(HeaderRef),
@@ -233,12 +235,43 @@ impl NumberExpr {
 }
 
 impl BoolExpr {
+    /// Whether a number is not 0.
+    pub(crate) fn is_nonzero(number: NumberExpr) -> Self {
+        match number {
+            NumberExpr::Field(field) => Self::HasOtherBits(field.slot, 0),
+            number => Self::NonZero(number),
+        }
+    }
+
+    /// Whether a field stands for a number. A single bit that is set is one that is not clear, so
+    /// that one test of it decides the other.
+    pub(crate) fn field_equals(field: FieldRef, number: i128) -> Self {
+        let bits = number as u128 & bit_mask(field.bits);
+        match field.number_of_bits(bits) == number {
+            true if field.bits == 1 && bits == 1 => Self::HasOtherBits(field.slot, 0),
+            true => Self::HasBits(field.slot, bits),
+            false => Self::Const(false),
+        }
+    }
+
+    /// The opposite.
+    pub(crate) fn negated(self) -> Self {
+        match self {
+            Self::Const(truth) => Self::Const(!truth),
+            Self::HasBits(slot, bits) => Self::HasOtherBits(slot, bits),
+            Self::HasOtherBits(slot, bits) => Self::HasBits(slot, bits),
+            Self::Not(of) => *of,
+            other => Self::Not(Box::new(other)),
+        }
+    }
+
     /// The truth for this packet. The commonest conditions cost no call.
     #[inline]
     pub(crate) fn eval_condition(&self, phv: &Phv, arguments: &[u128]) -> bool {
         match self {
             Self::Valid(header) => phv.is_valid(*header),
-            Self::FieldEquals(field, value) => phv.field_number(*field) == *value,
+            Self::HasBits(slot, bits) => phv.get(*slot) == *bits,
+            Self::HasOtherBits(slot, bits) => phv.get(*slot) != *bits,
             Self::NonZero(number) => number.eval_number(phv, arguments) != 0,
             compound => compound.eval_compound(phv, arguments),
         }
@@ -247,7 +280,7 @@ impl BoolExpr {
     #[inline(never)]
     fn eval_compound(&self, phv: &Phv, arguments: &[u128]) -> bool {
         match self {
-            Self::Valid(_) | Self::FieldEquals(..) | Self::NonZero(_) => {
+            Self::Valid(_) | Self::HasBits(..) | Self::HasOtherBits(..) | Self::NonZero(_) => {
                 self.eval_condition(phv, arguments)
             }
             Self::Const(value) => *value,

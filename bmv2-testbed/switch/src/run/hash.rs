@@ -144,6 +144,18 @@ impl<'a> BitWriter<'a> {
         }
     }
 
+    /// Appends the low `bits` bits of `value`, at most 64 and whole bytes. Where no bits are pending
+    /// the bytes are stored at once.
+    #[inline]
+    pub(crate) fn push_whole_bytes(&mut self, value: u64, bits: u32) {
+        if self.pending_bits > 0 {
+            return self.push_bits(u128::from(value), bits);
+        }
+        let end = self.bytes.len() + (bits / 8) as usize;
+        self.bytes.extend_from_slice(&value.unbounded_shl(64 - bits).to_be_bytes());
+        self.bytes.truncate(end);
+    }
+
     /// What the pending word has room for.
     #[inline]
     fn push_word(&mut self, value: u64, bits: u32) {

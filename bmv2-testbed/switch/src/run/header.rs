@@ -4,10 +4,13 @@
 //! add, remove and shift headers by it. A layout is a list of pieces of at most 128 bits, which is
 //! how fields of any width are carried; a variable-length field is kept as bytes beside them.
 
+mod parts;
+
 use crate::ids::{HeaderIndex, PhvSlot, StackIndex, VarbitIndex};
 use crate::run::hash::BitWriter;
 use crate::run::phv::Phv;
 use crate::spec::bit_mask;
+pub(crate) use parts::{HeaderPart, divide_fields};
 
 /// How a header lies in the packet.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +19,8 @@ pub(crate) struct HeaderLayout {
     pub(crate) bytes: usize,
     /// The pieces in order, those behind the variable-length field excepted.
     pub(crate) fields: Vec<FieldLayout>,
+    /// These pieces as they are moved.
+    pub(crate) parts: Vec<HeaderPart>,
     pub(crate) variable: Option<Box<VarbitLayout>>,
     /// The other members of its header union: at most one member is valid.
     pub(crate) union_peers: Box<[HeaderIndex]>,
@@ -49,12 +54,11 @@ pub(crate) struct HeaderStack {
 }
 
 impl HeaderLayout {
-    /// Reads every field from the packet's bytes, which start with the header and are enough.
+    /// Reads every field from the packet's bytes, which start with the header and are enough. What
+    /// follows the header lets its last fields be read by whole words.
     #[inline]
     pub(crate) fn extract_fields(&self, bytes: &[u8], phv: &mut Phv) {
-        for field in &self.fields {
-            phv.set(field.slot, read_bits(bytes, field.offset, field.bits));
-        }
+        self.parts.iter().for_each(|part| part.extract_fields(bytes, phv));
     }
 
     /// As [`HeaderLayout::extract`], with `length` bytes in the variable-length field.
@@ -82,9 +86,7 @@ impl HeaderLayout {
     /// Writes every field to a packet.
     #[inline]
     pub(crate) fn emit_fields(&self, phv: &Phv, bits: &mut BitWriter<'_>) {
-        for field in &self.fields {
-            bits.push_bits(phv.get(field.slot), field.bits);
-        }
+        self.parts.iter().for_each(|part| part.emit_fields(phv, bits));
         if let Some(variable) = &self.variable {
             bits.push_bytes(phv.varbit(variable.varbit));
             for field in &variable.behind {

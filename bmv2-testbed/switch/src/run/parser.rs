@@ -204,8 +204,11 @@ impl Parser {
         match operation {
             ParserOperation::Extract(header) => {
                 let layout = &machine.headers[header.0 as usize];
-                let bytes = reading.remaining_bytes().get(..layout.bytes);
-                layout.extract_fields(bytes.ok_or(self.errors.packet_too_short)?, machine.phv);
+                let rest = reading.remaining_bytes();
+                if layout.bytes > rest.len() {
+                    return Err(self.errors.packet_too_short);
+                }
+                layout.extract_fields(rest, machine.phv);
                 layout.mark_valid(*header, machine.phv);
                 reading.cursor += layout.bytes;
             }
@@ -257,7 +260,7 @@ impl Parser {
         };
         let bytes = layout.bytes.saturating_add(variable);
         self.check_length(layout, bytes, reading.remaining_bytes())?;
-        layout.extract_variable(&reading.remaining_bytes()[..bytes], variable, phv);
+        layout.extract_variable(reading.remaining_bytes(), variable, phv);
         layout.mark_valid(header, phv);
         reading.cursor += bytes;
         if let ExtractionTarget::Stack { stack, .. } = &extraction.to {

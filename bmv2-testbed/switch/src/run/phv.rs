@@ -69,13 +69,7 @@ impl Phv {
     /// The number a field stands for: two's complement when the field is signed.
     #[inline]
     pub(crate) fn field_number(&self, field: FieldRef) -> i128 {
-        let bits = self.get(field.slot) as i128;
-        if field.signed {
-            let spare = 128 - field.bits;
-            (bits << spare) >> spare
-        } else {
-            bits
-        }
+        field.number_of_bits(self.get(field.slot))
     }
 
     /// Writes bits already cut to the field's width.

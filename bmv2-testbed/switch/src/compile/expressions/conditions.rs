@@ -19,7 +19,7 @@ impl ExprCompiler<'_> {
         };
         match of.op.as_str() {
             "d2b" => self.nonzero_condition(&right),
-            "not" => Ok(BoolExpr::Not(Box::new(self.compile_condition(&right)?))),
+            "not" => Ok(self.compile_condition(&right)?.negated()),
             "and" => Ok(BoolExpr::And(Box::new(pair()?))),
             "or" => Ok(BoolExpr::Or(Box::new(pair()?))),
             "valid" => Ok(match self.header_ref(&right)? {
@@ -40,7 +40,7 @@ impl ExprCompiler<'_> {
     fn nonzero_condition(&self, typed: &json::TypedValue) -> Result<BoolExpr, LoadError> {
         Ok(match self.compile_number(typed)? {
             NumberExpr::FromBool(cond) => *cond,
-            number => BoolExpr::NonZero(number),
+            number => BoolExpr::is_nonzero(number),
         })
     }
 
@@ -74,9 +74,11 @@ impl ExprCompiler<'_> {
             self.refuse_inexact(op, &[&left, &right])?;
         }
         Ok(match (compare, &left, &right) {
-            (CompareOp::Equal, NumberExpr::Field(field), NumberExpr::Const(value)) => {
-                BoolExpr::FieldEquals(*field, *value)
-            }
+            (
+                CompareOp::Equal | CompareOp::NotEqual,
+                NumberExpr::Field(field),
+                NumberExpr::Const(value),
+            ) => equality_condition(compare, BoolExpr::field_equals(*field, *value)),
             _ if left.is_large() || right.is_large() => {
                 self.large_comparison(op, compare, left, right)?
             }
@@ -185,6 +187,6 @@ impl ExprCompiler<'_> {
 fn equality_condition(compare: CompareOp, same: BoolExpr) -> BoolExpr {
     match compare {
         CompareOp::Equal => same,
-        _ => BoolExpr::Not(Box::new(same)),
+        _ => same.negated(),
     }
 }
