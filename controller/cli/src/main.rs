@@ -12,8 +12,8 @@ use clap::{Parser, Subcommand};
 
 use command_io::CommandError;
 use commands::{
-    agent, audit, cert, completions, controller, events, fabric, flows, init, jobs, man, plan,
-    policy, replay_incident, schema, status, switch, top,
+    agent, audit, cert, completions, controller, drain, events, fabric, flows, init, jobs, man,
+    plan, policy, replay_incident, schema, status, switch, top,
 };
 
 /// Schedules the traffic of GPU training jobs on a Clos fabric.
@@ -62,6 +62,8 @@ enum CruxCommand {
     Audit(audit::AuditArgs),
     Events(events::EventsArgs),
     Top(top::TopArgs),
+    Drain(drain::DrainArgs),
+    Undrain(drain::UndrainArgs),
     #[command(subcommand)]
     Policy(Box<policy::PolicyCommand>),
     ReplayIncident(replay_incident::ReplayIncidentArgs),
@@ -92,6 +94,8 @@ fn main() -> ExitCode {
         CruxCommand::Audit(args) => audit::run_audit(&args),
         CruxCommand::Events(args) => events::run_events(&args),
         CruxCommand::Top(args) => top::run_top(&args),
+        CruxCommand::Drain(args) => drain::drain_parts(&args),
+        CruxCommand::Undrain(args) => drain::undrain_parts(&args),
         CruxCommand::Policy(command) => policy::run_policy(&command),
         CruxCommand::ReplayIncident(args) => replay_incident::run_replay_incident(&args),
         CruxCommand::Switch(args) => switch::run_switch(&args),

@@ -66,7 +66,7 @@ pub use plan_document::{
 };
 pub use policy::{
     AdoptionDocument, AdoptionRule, CompressionMethod, CorrectionReference, JobOverride, MAX_RULES,
-    OverrideDocument, PathMethod, Policy, PolicyDocument,
+    OverrideDocument, PathMethod, Policy, PolicyDocument, PolicyEdit, PolicyEditAction,
 };
 pub use report::{CompressionReport, JobRationale, LinkLoad, LoadBounds, PlanReport};
 pub use source_ports::choose_source_ports;

@@ -7,6 +7,7 @@
 
 mod adoption_rules;
 mod document;
+mod edit;
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -17,6 +18,7 @@ use topology::{AvailabilityChange, Fabric, FabricNode, SwitchId};
 
 pub use self::adoption_rules::{AdoptionRule, MAX_RULES};
 pub use self::document::{AdoptionDocument, OverrideDocument, PolicyDocument};
+pub use self::edit::{PolicyEdit, PolicyEditAction};
 use crate::input::Job;
 use crate::name_matching::{self, DocumentFieldError};
 

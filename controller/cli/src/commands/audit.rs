@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use super::utc_date::format_utc;
+use super::local_time::format_time;
 use ::controller::audit::{AuditRecord, AuditTrail, verify_chain};
 use comfy_table::Table;
 use command_io::output::{self, FormatArg, OutputFormat};
@@ -66,7 +66,7 @@ fn records_table(records: &[AuditRecord]) -> Table {
     for AuditRecord { entry, .. } in records {
         table.add_row([
             entry.sequence.to_string(),
-            format_utc(entry.at_ms),
+            format_time(entry.at_ms),
             entry.action.to_string(),
             entry.who.clone(),
             entry.address.clone(),

@@ -105,7 +105,7 @@ fn adopt_flows(args: &FlowsAdoptArgs) -> Result<(), CommandError> {
     let order = ApplyPolicyRequest {
         change: PreviewPolicyRequest {
             policy: Some(PolicyFile { file: "policy.toml".to_owned(), text }),
-            temporary_override: None,
+            ..PreviewPolicyRequest::default()
         },
         author: args.signature.author_name(),
         reason: args.signature.reason.clone(),

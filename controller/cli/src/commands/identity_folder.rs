@@ -17,7 +17,7 @@ use rcgen::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::utc_date::civil_date;
+use super::local_time::date_of_day;
 
 /// The certificate of the authority.
 pub(super) const AUTHORITY: &str = "ca.pem";
@@ -187,8 +187,8 @@ fn common_name(name: &str) -> DistinguishedName {
 /// Valid from yesterday, since clocks differ.
 fn set_validity(params: &mut CertificateParams, today: u64, days: u64) {
     let date = |day| {
-        let (year, month, day) = civil_date(day);
-        date_time_ymd(year as i32, month as u8, day as u8)
+        let date = date_of_day(day);
+        date_time_ymd(date.year().into(), date.month() as u8, date.day() as u8)
     };
     params.not_before = date(today.saturating_sub(1));
     params.not_after = date(today + days);

@@ -10,13 +10,15 @@ use ::controller::northbound::service::{
 };
 use ::controller::policy_history::PolicyRevision;
 use ::controller::preview::PolicyPreview;
-use planner::OverrideDocument;
+use planner::{OverrideDocument, PolicyEdit, PolicyEditAction};
 use topology::{Severity, document};
 
 use command_io::CommandError;
 use command_io::ControllerClient;
 use command_io::files;
 use command_io::output::{self, FormatArg, OutputFormat};
+
+use super::local_time::format_time;
 
 /// Look at the policy of a running controller, and change it.
 ///
@@ -28,6 +30,7 @@ Examples:
   crux policy diff policy.toml
   crux policy apply policy.toml --reason 'night batch' --confirm-within 60s
   crux policy confirm
+  crux policy set fairness=0.4 --confirm-within 5m
   crux policy override 'gpt*' --level 7 --for 1h --reason deadline
   crux policy history
   crux policy rollback 3")]
@@ -40,6 +43,10 @@ pub(crate) enum PolicyCommand {
     Diff(PolicyDiffArgs),
     /// Put a policy in force
     Apply(PolicyApplyArgs),
+    /// Change single fields and leave the rest as it is
+    Set(PolicySetArgs),
+    /// Give single fields their defaults and leave the rest as it is
+    Unset(PolicyUnsetArgs),
     /// Confirm the change that is on trial
     Confirm(PolicyConfirmArgs),
     /// Roll back the change on trial, the latest change, or to any revision
@@ -100,6 +107,50 @@ pub(crate) struct PolicyDiffArgs {
 pub(crate) struct PolicyApplyArgs {
     /// Policy document
     file: String,
+    /// Take it back by itself unless it is confirmed within this time
+    #[arg(long, value_parser = parse_duration, value_name = "TIME")]
+    confirm_within: Option<Duration>,
+    #[command(flatten)]
+    signature: ChangeAuthorArgs,
+    #[command(flatten)]
+    plain: PolicyQueryArgs,
+}
+
+/// Arguments of `set`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  crux policy set fairness=0.4 --reason 'slow jobs complain'
+  crux policy set levels=4 reserved_levels='[3]' --preview
+  crux policy set paths=greedy --confirm-within 5m")]
+pub(crate) struct PolicySetArgs {
+    /// Fields of a policy with their values, as a policy file has them
+    #[arg(required = true, value_parser = parse_assignment, value_name = "FIELD=VALUE")]
+    fields: Vec<PolicyEdit>,
+    #[command(flatten)]
+    terms: PolicyEditArgs,
+}
+
+/// Arguments of `unset`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  crux policy unset fairness
+  crux policy unset levels reserved_levels --preview")]
+pub(crate) struct PolicyUnsetArgs {
+    /// Fields of a policy
+    #[arg(required = true, value_name = "FIELD")]
+    fields: Vec<String>,
+    #[command(flatten)]
+    terms: PolicyEditArgs,
+}
+
+/// How single fields are changed.
+#[derive(clap::Args)]
+struct PolicyEditArgs {
+    /// Show what the change would do, and write nothing
+    #[arg(long, conflicts_with = "confirm_within")]
+    preview: bool,
     /// Take it back by itself unless it is confirmed within this time
     #[arg(long, value_parser = parse_duration, value_name = "TIME")]
     confirm_within: Option<Duration>,
@@ -191,6 +242,13 @@ pub(crate) fn run_policy(command: &PolicyCommand) -> Result<(), CommandError> {
         PolicyCommand::Show(args) => show_policy(args),
         PolicyCommand::Diff(args) => preview_policy(args),
         PolicyCommand::Apply(args) => apply_policy(args),
+        PolicyCommand::Set(args) => edit_policy(args.fields.clone(), &args.terms),
+        PolicyCommand::Unset(args) => {
+            let action = PolicyEditAction::Unset;
+            let fields = args.fields.iter().cloned();
+            let edits = fields.map(|name| PolicyEdit { action, name, value: None });
+            edit_policy(edits.collect(), &args.terms)
+        }
         PolicyCommand::Confirm(args) => {
             let done = args
                 .plain
@@ -241,12 +299,32 @@ fn show_policy(args: &PolicyQueryArgs) -> Result<(), CommandError> {
 }
 
 fn preview_policy(args: &PolicyDiffArgs) -> Result<(), CommandError> {
-    let preview: PolicyPreview =
-        args.plain.client.post_json("/v1/policy/preview", &preview_request(&args.file)?)?;
-    match args.plain.output.format {
+    print_preview_of(&preview_request(&args.file)?, &args.plain)
+}
+
+fn print_preview_of(
+    change: &PreviewPolicyRequest,
+    plain: &PolicyQueryArgs,
+) -> Result<(), CommandError> {
+    let preview: PolicyPreview = plain.client.post_json("/v1/policy/preview", change)?;
+    match plain.output.format {
         OutputFormat::Json => output::print_json(&preview),
         OutputFormat::Table => table::print_preview(&preview),
     }
+}
+
+fn edit_policy(edits: Vec<PolicyEdit>, terms: &PolicyEditArgs) -> Result<(), CommandError> {
+    let change = PreviewPolicyRequest { edits, ..PreviewPolicyRequest::default() };
+    if terms.preview {
+        return print_preview_of(&change, &terms.plain);
+    }
+    let order = ApplyPolicyRequest {
+        change,
+        author: terms.signature.author_name(),
+        reason: terms.signature.reason.clone(),
+        confirm_within_seconds: terms.confirm_within.map(|within| within.as_secs()),
+    };
+    print_change(&terms.plain.client.post_json("/v1/policy/apply", &order)?, terms.plain.output)
 }
 
 fn apply_policy(args: &PolicyApplyArgs) -> Result<(), CommandError> {
@@ -272,11 +350,11 @@ fn set_override(args: &PolicyOverrideArgs) -> Result<(), CommandError> {
     };
     let order = ApplyPolicyRequest {
         change: PreviewPolicyRequest {
-            policy: None,
             temporary_override: Some(TemporaryOverrideRequest {
                 rule,
                 duration_seconds: args.lasts.as_secs(),
             }),
+            ..PreviewPolicyRequest::default()
         },
         author: args.signature.author_name(),
         reason: args.signature.reason.clone(),
@@ -305,8 +383,7 @@ pub(super) fn print_change(
         OutputFormat::Json => output::print_json(done)?,
         OutputFormat::Table => {
             done.findings.iter().try_for_each(output::print_line)?;
-            let trial = done.trial_until_ms.map_or("", |_| ", on trial until it is confirmed");
-            output::print_line(format_args!("revision {} is in force{trial}", done.revision))?;
+            output::print_line(describe_revision(done))?;
         }
     }
     let error = done.findings.iter().find(|finding| finding.severity == Severity::Error);
@@ -316,10 +393,35 @@ pub(super) fn print_change(
     }
 }
 
+/// Which revision is in force, and what to type where it is on trial.
+fn describe_revision(done: &PolicyChangeResponse) -> String {
+    let number = done.revision;
+    match done.trial_until_ms {
+        None => format!("revision {number} is in force"),
+        Some(until) => format!(
+            "revision {number} is on trial until {}; then the one before it returns by itself\n  \
+             keep it:      crux policy confirm\n  take it back: crux policy rollback",
+            format_time(until),
+        ),
+    }
+}
+
 fn preview_request(file: &str) -> Result<PreviewPolicyRequest, CommandError> {
     Ok(PreviewPolicyRequest {
         policy: Some(files::read_policy_to_send(file)?),
-        temporary_override: None,
+        ..PreviewPolicyRequest::default()
+    })
+}
+
+/// A field and its value, as `fairness=0.4`.
+fn parse_assignment(text: &str) -> Result<PolicyEdit, String> {
+    let (name, value) = text
+        .split_once('=')
+        .ok_or_else(|| format!("`{text}` has no value: write it as FIELD=VALUE"))?;
+    Ok(PolicyEdit {
+        action: PolicyEditAction::Set,
+        name: name.trim().to_owned(),
+        value: Some(value.trim().to_owned()),
     })
 }
 

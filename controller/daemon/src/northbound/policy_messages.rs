@@ -3,7 +3,7 @@
 //! HTTP has them as JSON and gRPC as the messages of the same names; both protocols convert to
 //! these types and call [`NorthboundService`](super::service::NorthboundService).
 
-use planner::OverrideDocument;
+use planner::{OverrideDocument, PolicyEdit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::Finding;
@@ -21,6 +21,9 @@ pub struct PreviewPolicyRequest {
     /// The policy; without it, the one in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyFile>,
+    /// Changes of single fields, made one after the other to that policy.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub edits: Vec<PolicyEdit>,
     /// An override for some time, before all others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temporary_override: Option<TemporaryOverrideRequest>,

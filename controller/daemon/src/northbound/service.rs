@@ -9,8 +9,8 @@
 
 use std::sync::Arc;
 
-use planner::PlanDocument;
-use tokio::sync::watch;
+use planner::{DocumentFieldError, PlanDocument};
+use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 use topology::document;
 use topology::spec::{self, FabricDocument};
@@ -78,6 +78,8 @@ pub struct NorthboundService {
     open_access: Option<Finding>,
     limited: LimitCounters,
     pool: PlanningPool,
+    /// Held from reading the policy in force to proposing what is made of it.
+    policy_changes: Arc<Mutex<()>>,
     document_max: usize,
 }
 
@@ -96,6 +98,7 @@ impl NorthboundService {
             caller: None,
             pool: PlanningPool::new(limits, limited.clone()),
             limited,
+            policy_changes: Arc::default(),
             open_access: config.northbound.is_open().then(open_access_finding),
             document_max: limits.document.get(),
         }
@@ -328,9 +331,14 @@ impl NorthboundService {
     ) -> Result<PolicyChangeResponse, ServiceError> {
         let signature = self.sign_change(&request.author, &request.reason)?;
         let slot = self.pool.acquire_slot(&self.caller).await?;
+        // From what is in force to what is proposed nobody else changes anything.
+        let alone = self.policy_changes.lock().await;
         let (content, slot) = self.resolve_content(&request.change, slot).await?;
         drop(slot);
-        self.committer.commit_content(content, signature, request.confirm_within_seconds).await
+        let within = request.confirm_within_seconds;
+        let proposed = self.committer.propose_content(content, signature, within).await?;
+        drop(alone);
+        self.committer.settle_proposal(proposed).await
     }
 
     /// Lets the revision on trial stay.
@@ -414,6 +422,13 @@ impl NorthboundService {
             let parsed = slot.run_then_return(move || parse_policy(&file)).await?;
             content.policy = parsed.0.map_err(refuse_with)?;
             slot = parsed.1;
+        }
+        for edit in &request.edits {
+            let changed = content.policy.with_edit(edit);
+            let refuse = |error: DocumentFieldError| {
+                refuse_with(Finding::error("policy", error.to_string()))
+            };
+            content.policy = changed.map_err(refuse)?;
         }
         if let Some(wanted) = &request.temporary_override {
             let lasts = wanted.duration_seconds.saturating_mul(1_000);

@@ -29,7 +29,7 @@ const RULE: &str = "[[adopt]]\njob = 'stranger'\nsrc = ['h1']\ndport = 4791\nlev
 /// Applies a policy and waits until all switches hold it.
 async fn apply(lab: &Lab, controller: &ControllerHandle, service: &NorthboundService, text: &str) {
     let text = PolicyFile { file: "policy.toml".to_owned(), text: text.to_owned() };
-    let wish = PreviewPolicyRequest { policy: Some(text), temporary_override: None };
+    let wish = PreviewPolicyRequest { policy: Some(text), ..PreviewPolicyRequest::default() };
     let shown = service.preview_policy(&wish).await.unwrap();
     let order = ApplyPolicyRequest { change: wish, ..ApplyPolicyRequest::default() };
     let written = crate::lab::written(controller);

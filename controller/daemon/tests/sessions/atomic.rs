@@ -25,7 +25,7 @@ fn order() -> ApplyPolicyRequest {
     ApplyPolicyRequest {
         change: PreviewPolicyRequest {
             policy: Some(PolicyFile { file: "policy.toml".to_owned(), text: CHANGE.to_owned() }),
-            temporary_override: None,
+            ..PreviewPolicyRequest::default()
         },
         author: "ada".to_owned(),
         ..ApplyPolicyRequest::default()

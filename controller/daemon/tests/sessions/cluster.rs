@@ -122,7 +122,7 @@ pub(crate) async fn submit_jobs(lab: &Lab, controller: &ControllerHandle, jobs: 
 fn order() -> ApplyPolicyRequest {
     let text = PolicyFile { file: "policy.toml".to_owned(), text: "fairness = 0.2".to_owned() };
     ApplyPolicyRequest {
-        change: PreviewPolicyRequest { policy: Some(text), temporary_override: None },
+        change: PreviewPolicyRequest { policy: Some(text), ..PreviewPolicyRequest::default() },
         author: "ada".to_owned(),
         ..ApplyPolicyRequest::default()
     }

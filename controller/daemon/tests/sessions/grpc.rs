@@ -114,7 +114,15 @@ async fn every_command_does_as_over_http() {
     let mut grpc = client(at).await;
     let text = "[[job]]\nmatch = 'b'\nlevel = 0\n[[job]]\nmatch = 'a'\nexempt = true\n";
     let policy = proto::PolicyFile { file: "p.toml".to_owned(), text: text.to_owned() };
-    let wish = proto::PreviewPolicyRequest { policy: Some(policy), temporary_override: None };
+    let wish = proto::PreviewPolicyRequest {
+        policy: Some(policy),
+        edits: vec![proto::PolicyEdit {
+            action: "set".to_owned(),
+            name: "fairness".to_owned(),
+            value: Some("0.25".to_owned()),
+        }],
+        ..proto::PreviewPolicyRequest::default()
+    };
     let body = json!(wish).to_string();
     same!(at, "/v1/policy/preview", Some(&body), grpc.preview_policy(wish.clone()), "");
     let order = proto::ApplyPolicyRequest {

@@ -1,12 +1,14 @@
 //! Changes of policy on a running controller: shown before, whole or not at all, and taken back.
 
+use std::collections::BTreeSet;
+
 use controller::northbound::service::{
     ApplyPolicyRequest, ConfirmPolicyRequest, ListPolicyRevisionsRequest, NorthboundService,
     PolicyFile, PreviewPolicyRequest, RollbackPolicyRequest, ServiceError,
     TemporaryOverrideRequest,
 };
 use controller::{ControllerHandle, RawConfig, StateEvent};
-use planner::OverrideDocument;
+use planner::{OverrideDocument, PolicyEdit, PolicyEditAction};
 
 use switch::testing::faults::{FaultScript, InjectedFault};
 
@@ -28,7 +30,7 @@ async fn served(
 fn wish(text: &str) -> PreviewPolicyRequest {
     PreviewPolicyRequest {
         policy: Some(PolicyFile { file: "policy.toml".to_owned(), text: text.to_owned() }),
-        temporary_override: None,
+        ..PreviewPolicyRequest::default()
     }
 }
 
@@ -89,6 +91,39 @@ async fn a_preview_equals_the_change_and_its_rollback() {
     assert_eq!(numbers, [5, 4, 3, 2, 1]);
     assert_eq!(history[3].revision.metadata.author, "ada");
     assert_eq!(history[3].revision.trial, None);
+    controller.shutdown().await;
+}
+
+/// An order to change single fields.
+fn edit(action: PolicyEditAction, name: &str, value: Option<&str>) -> ApplyPolicyRequest {
+    let edit = PolicyEdit { action, name: name.to_owned(), value: value.map(str::to_owned) };
+    let change = PreviewPolicyRequest { edits: vec![edit], ..PreviewPolicyRequest::default() };
+    ApplyPolicyRequest { change, ..ApplyPolicyRequest::default() }
+}
+
+/// Drains at the same time, too, leave what the other changed.
+#[tokio::test(flavor = "multi_thread")]
+async fn edits_leave_what_they_do_not_name() {
+    use PolicyEditAction::{Drain, Set, Undrain};
+    let lab = Lab::new().await;
+    let (controller, service) = served(&lab, |_| {}).await;
+    let fairer = edit(Set, "fairness", Some("0.3"));
+    let preview = service.preview_policy(&fairer.change).await.unwrap();
+    assert_eq!(preview.policy, ["fairness: 0.0 -> 0.3"]);
+    service.apply_policy(&fairer).await.unwrap();
+    let drains = ["leaf1-spine2", "leaf2-spine2"].map(|cable| edit(Drain, cable, None));
+    let (one, other) =
+        tokio::join!(service.apply_policy(&drains[0]), service.apply_policy(&drains[1]));
+    assert!(one.unwrap().applied && other.unwrap().applied);
+    let policy = service.get_policy().await.unwrap().content.policy;
+    let drained: BTreeSet<&str> = policy.drained.iter().map(String::as_str).collect();
+    assert_eq!((drained.len(), policy.fairness), (2, 0.3), "{policy:?}");
+    let wrong = service.apply_policy(&edit(Undrain, "spine1", None)).await;
+    let Err(ServiceError::Refused(findings)) = wrong else { panic!("{wrong:?}") };
+    assert!(findings[0].text.contains("drained are: leaf"), "{findings:?}");
+    service.apply_policy(&edit(Undrain, "leaf1-spine2", None)).await.unwrap();
+    let policy = service.get_policy().await.unwrap().content.policy;
+    assert_eq!((&policy.drained[..], policy.fairness), (&["leaf2-spine2".to_owned()][..], 0.3));
     controller.shutdown().await;
 }
 

@@ -29,7 +29,7 @@ fn order(text: &str, confirm_within: Option<u64>) -> ApplyPolicyRequest {
     ApplyPolicyRequest {
         change: PreviewPolicyRequest {
             policy: Some(PolicyFile { file: "policy.toml".to_owned(), text: text.to_owned() }),
-            temporary_override: None,
+            ..PreviewPolicyRequest::default()
         },
         author: "ada".to_owned(),
         confirm_within_seconds: confirm_within,

@@ -389,7 +389,7 @@ async fn two_hundred_changes_of_policy_lose_and_reorder_nothing() {
     for text in texts.into_iter().cycle().take(200) {
         let text = PolicyFile { file: "policy.toml".to_owned(), text: text.to_owned() };
         let order = ApplyPolicyRequest {
-            change: PreviewPolicyRequest { policy: Some(text), temporary_override: None },
+            change: PreviewPolicyRequest { policy: Some(text), ..PreviewPolicyRequest::default() },
             ..ApplyPolicyRequest::default()
         };
         let done = service.apply_policy(&order).await.unwrap();

@@ -7,6 +7,8 @@ use comfy_table::Table;
 use command_io::CommandError;
 use command_io::output;
 
+use crate::commands::local_time::format_time;
+
 /// Entries of a switch that a table shows.
 const SHOWN: usize = 8;
 
@@ -66,13 +68,13 @@ fn flow_table(preview: &PolicyPreview) -> Table {
 
 /// Revisions, the latest first.
 pub(super) fn history_table(chapters: &[PolicyRevisionDiff]) -> Table {
-    let mut table = output::new_table(["revision", "at (Unix s)", "author", "reason", "changes"]);
+    let mut table = output::new_table(["revision", "at", "author", "reason", "changes"]);
     for PolicyRevisionDiff { revision, changes } in chapters {
         let metadata = &revision.metadata;
         let trial = revision.trial.as_ref().map_or("", |_| " (on trial)");
         table.add_row([
             format!("{}{trial}", revision.number),
-            (metadata.at_ms / 1_000).to_string(),
+            format_time(metadata.at_ms),
             metadata.author.clone(),
             metadata.reason.clone(),
             changes.join("\n"),

@@ -62,7 +62,7 @@ impl PolicyTransition {
         Ok(ApplyPolicyRequest {
             change: PreviewPolicyRequest {
                 policy: Some(PolicyFile { file, text }),
-                temporary_override: None,
+                ..PreviewPolicyRequest::default()
             },
             author: "operator".to_owned(),
             ..ApplyPolicyRequest::default()

@@ -1,0 +1,40 @@
+//! Times as people on this machine read them.
+
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, civil::Date};
+
+/// Date and time in the zone of this machine, from milliseconds of Unix time.
+pub(super) fn format_time(at_ms: u64) -> String {
+    format_in_zone(at_ms, TimeZone::system())
+}
+
+fn format_in_zone(at_ms: u64, zone: TimeZone) -> String {
+    let stamp = i64::try_from(at_ms).ok().and_then(|at| Timestamp::from_millisecond(at).ok());
+    let Some(stamp) = stamp else {
+        return format!("{at_ms} ms after 1970");
+    };
+    stamp.to_zoned(zone).strftime("%Y-%m-%d %H:%M:%S %Z").to_string()
+}
+
+/// The date in UTC so many days after 1970-01-01, of which a calendar has some millions.
+pub(super) fn date_of_day(day: u64) -> Date {
+    let seconds = i64::try_from(day).unwrap_or(i64::MAX).saturating_mul(86_400);
+    let stamp = Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX);
+    stamp.to_zoned(TimeZone::UTC).date()
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::tz::Offset;
+
+    use super::*;
+
+    #[test]
+    fn times_are_of_the_zone() {
+        let east = TimeZone::fixed(Offset::constant(2));
+        assert_eq!(format_in_zone(0, TimeZone::UTC), "1970-01-01 00:00:00 UTC");
+        assert_eq!(format_in_zone(1_793_404_799_000, east), "2026-10-31 01:59:59 +02");
+        assert_eq!(format_in_zone(u64::MAX, TimeZone::UTC), "18446744073709551615 ms after 1970");
+        assert_eq!(date_of_day(11_016).to_string(), "2000-02-29");
+    }
+}
