@@ -5,6 +5,7 @@ pub(crate) mod audit;
 pub(crate) mod cert;
 mod comparison_table;
 pub(crate) mod completions;
+pub(crate) mod context;
 pub(crate) mod controller;
 pub(crate) mod drain;
 pub(crate) mod events;

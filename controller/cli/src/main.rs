@@ -8,12 +8,12 @@ mod switch_inventory;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use command_io::CommandError;
 use commands::{
-    agent, audit, cert, completions, controller, drain, events, fabric, flows, init, jobs, man,
-    plan, policy, replay_incident, schema, status, switch, top,
+    agent, audit, cert, completions, context, controller, drain, events, fabric, flows, init, jobs,
+    man, plan, policy, replay_incident, schema, status, switch, top,
 };
 
 /// Schedules the traffic of GPU training jobs on a Clos fabric.
@@ -45,6 +45,8 @@ enum CruxCommand {
     #[command(subcommand)]
     Fabric(fabric::FabricCommand),
     Controller(controller::ControllerArgs),
+    #[command(subcommand)]
+    Context(context::ContextCommand),
     Init(init::InitArgs),
     #[command(subcommand)]
     Cert(cert::CertCommand),
@@ -75,13 +77,17 @@ enum CruxCommand {
 }
 
 fn main() -> ExitCode {
-    let cli = CruxCli::parse();
+    let cli = match context::with_context(CruxCli::command()) {
+        Ok(command) => parse_arguments(command),
+        Err(failure) => return failure.report(),
+    };
     let run = start_logging(&cli.log).and_then(|()| match cli.command {
         CruxCommand::Plan(args) => plan::run_plan(&args),
         #[cfg(feature = "lab")]
         CruxCommand::Lab(command) => command.run(),
         CruxCommand::Fabric(command) => fabric::run_fabric(&command),
         CruxCommand::Controller(args) => controller::run_controller(&args),
+        CruxCommand::Context(command) => context::run_context(&command),
         CruxCommand::Init(args) => init::run_init(&args),
         CruxCommand::Cert(command) => cert::run_cert(&command),
         CruxCommand::Agent(args) => agent::run_agent(&args),
@@ -104,6 +110,12 @@ fn main() -> ExitCode {
         CruxCommand::Man(args) => man::run_man(&args),
     });
     run.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS)
+}
+
+/// Ends the process with help or an error where that is asked for or due.
+fn parse_arguments(mut command: Command) -> CruxCli {
+    let matches = command.get_matches_mut();
+    CruxCli::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command).exit())
 }
 
 fn start_logging(filter: &str) -> Result<(), CommandError> {

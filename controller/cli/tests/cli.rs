@@ -7,6 +7,8 @@
 mod bad_input;
 #[path = "cli/capture.rs"]
 mod capture;
+#[path = "cli/contexts.rs"]
+mod contexts;
 #[path = "cli/decisions.rs"]
 mod decisions;
 #[path = "cli/emulated_run.rs"]

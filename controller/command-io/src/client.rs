@@ -35,7 +35,12 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 #[derive(clap::Args, Clone, Debug)]
 pub struct ControllerClient {
     /// Where the controller listens (northbound.listen of its configuration)
-    #[arg(long, default_value = "127.0.0.1:9300", value_name = "HOST:PORT")]
+    #[arg(
+        long,
+        default_value = "127.0.0.1:9300",
+        value_name = "HOST:PORT",
+        env = "CRUX_CONTROLLER"
+    )]
     controller: String,
     #[command(flatten)]
     credentials: ClientCredentials,
@@ -183,7 +188,10 @@ impl ControllerClient {
     fn unreachable_error(&self, error: &dyn std::error::Error) -> CommandError {
         let address = &self.controller;
         let why = error_chain(error);
-        CommandError::Failed(format!("no controller answers at {address}: {why}"))
+        CommandError::Failed(format!(
+            "no controller answers at {address}: {why}\nname another with --controller, \
+             CRUX_CONTROLLER or crux context"
+        ))
     }
 
     /// The error of a failed TLS handshake.

@@ -8,7 +8,7 @@ use ::controller::northbound::service::{
     ApplyPolicyRequest, ConfirmPolicyRequest, PolicyChangeResponse, PolicyRevisionDiff,
     PreviewPolicyRequest, RollbackPolicyRequest, TemporaryOverrideRequest, parse_policy,
 };
-use ::controller::policy_history::PolicyRevision;
+use ::controller::policy_history::{PolicyRevision, TemporaryOverride};
 use ::controller::preview::PolicyPreview;
 use planner::{OverrideDocument, PolicyEdit, PolicyEditAction};
 use topology::{Severity, document};
@@ -293,9 +293,18 @@ fn show_policy(args: &PolicyQueryArgs) -> Result<(), CommandError> {
             let policy =
                 document::print_document(&revision.content.policy, document::DocumentFormat::Toml)
                     .map_err(CommandError::failed)?;
-            output::print_line(format_args!("# revision {}\n{policy}", revision.number))
+            let temporary = revision.content.temporary_overrides.iter().map(describe_temporary);
+            let temporary = temporary.collect::<Result<String, _>>()?;
+            output::print_line(format_args!("# revision {}\n{temporary}{policy}", revision.number))
         }
     }
+}
+
+/// An override that a file cannot state, as a comment.
+fn describe_temporary(temporary: &TemporaryOverride) -> Result<String, CommandError> {
+    let rule = toml::to_string(&temporary.rule).map_err(CommandError::failed)?;
+    let rule = rule.trim_end().replace('\n', ", ");
+    Ok(format!("# until {}, before the rules below: {rule}\n", format_time(temporary.until_ms)))
 }
 
 fn preview_policy(args: &PolicyDiffArgs) -> Result<(), CommandError> {

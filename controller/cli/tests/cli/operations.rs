@@ -139,14 +139,29 @@ const STEERING: [Case; 12] = [
     (
         "policy apply policy.toml --reason test --confirm-within 10m",
         0,
-        &["revision 2 is in force, on trial"],
+        &["revision 2 is on trial until", "crux policy confirm"],
     ),
     ("policy apply policy.toml", 2, &["on trial; confirm it"]),
     ("policy confirm", 0, &["revision 2 is in force\n"]),
     ("policy rollback 1", 0, &["revision 3 is in force\n"]),
     ("policy override job:bert --max-level 1 --for 1h", 0, &["revision 4 is in force\n"]),
-    ("policy show", 0, &["# revision 4", "fairness = 0.0"]),
+    ("policy show", 0, &["# revision 4", "# until 20", "max_level = 1", "fairness = 0.0"]),
     ("policy history", 0, &["local (says ada)", "test", "temporary"]),
+];
+
+/// Single fields, and what else they change: nothing.
+const EDITING: [Case; 11] = [
+    ("policy set fairnes=0.4", 2, &["fairnes", "did you mean `fairness`?"]),
+    ("policy set fairness", 2, &["FIELD=VALUE"]),
+    ("policy set fairness=2", 2, &["fairness: 2 is not"]),
+    ("policy set fairness=0.4 --preview", 0, &["fairness: 0.0 -> 0.4"]),
+    ("policy set fairness=0.4 max_correction=4.0", 0, &["revision 7 is in force"]),
+    ("drain spine3", 2, &["no switch or cable `spine3`; did you mean"]),
+    ("drain spine2", 0, &["revision 8 is in force", "crux undrain spine2"]),
+    ("policy show", 0, &["fairness = 0.4", "drained = [\"spine2\"]", "job = \"storage\""]),
+    ("undrain spine1", 2, &["drained are: spine2"]),
+    ("undrain spine2", 0, &["revision 9 is in force"]),
+    ("policy unset fairness", 0, &["revision 10 is in force"]),
 ];
 
 /// A rule that adopts, and what is seen of it.
@@ -191,6 +206,7 @@ async fn commands_work_as_documented() {
     check(&files, at, &LOOKING);
     check(&files, at, &STEERING);
     check(&files, at, &ADOPTING);
+    check(&files, at, &EDITING);
     stage.controller.shutdown().await;
     let output = files.crux(&["replay-incident", "flight/flight-000001.jsonl"]);
     let printed_text = printed(&output);

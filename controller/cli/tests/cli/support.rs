@@ -45,6 +45,11 @@ impl Files {
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut program = Command::new(env!("CARGO_BIN_EXE_crux"));
         program.args(arguments).current_dir(self.0.path()).env("XDG_STATE_HOME", self.0.path());
+        // Whatever the machine that runs the tests has.
+        program.env("XDG_CONFIG_HOME", self.0.path());
+        for variable in ["CONTEXT", "CONTROLLER", "CA", "CERT", "KEY", "TOKEN_FILE"] {
+            program.env_remove(format!("CRUX_{variable}"));
+        }
         program
     }
 }

@@ -24,16 +24,16 @@ use crate::files;
 pub struct ClientCredentials {
     /// File with the token that the controller wants (northbound.tokens of its configuration);
     /// without one, the token of this machine is sent to a controller on it
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", env = "CRUX_TOKEN_FILE")]
     pub token_file: Option<String>,
     /// Speak TLS with a controller that these authorities know (PEM), and with no other
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", env = "CRUX_CA")]
     pub ca: Option<String>,
     /// Certificate to show (PEM), where the controller wants one (northbound.tls.client_roots)
-    #[arg(long, value_name = "FILE", requires = "key", requires = "ca")]
+    #[arg(long, value_name = "FILE", requires = "key", requires = "ca", env = "CRUX_CERT")]
     pub cert: Option<String>,
     /// Its private key (PEM)
-    #[arg(long, value_name = "FILE", requires = "cert")]
+    #[arg(long, value_name = "FILE", requires = "cert", env = "CRUX_KEY")]
     pub key: Option<String>,
 }
 
