@@ -1,4 +1,4 @@
-//! The libraries of the workspace as cargo knows them, without a network.
+//! The libraries of the workspace as cargo knows them, without a network where it has them all.
 //!
 //! The check of the supply chain and the bill of materials read the same list.
 
@@ -24,20 +24,26 @@ pub(crate) struct Library {
 pub(crate) fn read_libraries(root: &Path) -> Result<Vec<Library>, String> {
     let lock = std::fs::read_to_string(root.join("Cargo.lock"));
     let lock = lock.map_err(|error| format!("Cargo.lock: {error}"))?;
+    // Libraries of other platforms are not there before somebody has asked for them.
+    let metadata =
+        read_metadata(root, &["--offline"]).or_else(|_missing| read_metadata(root, &[]))?;
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let mut libraries: Vec<Library> = packages.filter_map(|one| library(one, &lock)).collect();
+    libraries.sort();
+    Ok(libraries)
+}
+
+fn read_metadata(root: &Path, network: &[&str]) -> Result<Value, String> {
     let output = Command::new("cargo")
-        .args(["metadata", "--format-version", "1", "--offline", "--locked"])
+        .args(["metadata", "--format-version", "1", "--locked"])
+        .args(network)
         .current_dir(root)
         .output()
         .map_err(|error| format!("cargo metadata: {error}"))?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
     }
-    let metadata: Value =
-        serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())?;
-    let packages = metadata["packages"].as_array().into_iter().flatten();
-    let mut libraries: Vec<Library> = packages.filter_map(|one| library(one, &lock)).collect();
-    libraries.sort();
-    Ok(libraries)
+    serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())
 }
 
 fn library(package: &Value, lock: &str) -> Option<Library> {

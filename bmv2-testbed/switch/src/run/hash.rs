@@ -144,8 +144,8 @@ impl<'a> BitWriter<'a> {
         }
     }
 
-    /// Appends the low `bits` bits of `value`, at most 64 and whole bytes. Where no bits are pending
-    /// the bytes are stored at once.
+    /// Appends the low `bits` bits of `value`, at most 64 and whole bytes. Where no bits are
+    /// pending, the bytes are stored at once.
     #[inline]
     pub(crate) fn push_whole_bytes(&mut self, value: u64, bits: u32) {
         if self.pending_bits > 0 {
