@@ -19,4 +19,6 @@ pub mod tables;
 pub use entry::{EntryKey, EntryValue, TableEntry};
 pub use p4info::P4Info;
 pub use pipeline::ForwardingPipeline;
-pub use tables::{SwitchTables, TableScope, TableUpdate, UpdateKind, apply_updates, diff_tables};
+pub use tables::{
+    EntryPool, SwitchTables, TableScope, TableUpdate, UpdateKind, apply_updates, diff_tables,
+};

@@ -4,11 +4,14 @@
 //! [`diff_tables`] is what a session writes. The decision: a change is a list of updates in the
 //! order in which they can be written one by one. First what is new or different, every table after
 //! those it refers to; then what has to go, in the reverse order. So no row ever points to nothing,
-//! and traffic moves before its old way is taken away.
+//! and traffic moves before its old way is taken away. Keys and values are shared: the tables of
+//! hundreds of leaves have the same paths to each other leaf, which an [`EntryPool`] keeps once.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::hash::Hash;
 use std::iter;
+use std::sync::Arc;
 
 use crate::P4Info;
 use crate::entry::{EntryKey, EntryValue, TableEntry, TableId};
@@ -16,7 +19,14 @@ use crate::entry::{EntryKey, EntryValue, TableEntry, TableId};
 /// All entries of one switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SwitchTables {
-    entries: BTreeMap<EntryKey, EntryValue>,
+    entries: BTreeMap<Arc<EntryKey>, Arc<EntryValue>>,
+}
+
+/// Keys and values of tables that are built together. Those that are equal are kept once.
+#[derive(Debug, Default)]
+pub struct EntryPool {
+    keys: HashSet<Arc<EntryKey>>,
+    values: HashSet<Arc<EntryValue>>,
 }
 
 /// A part of a switch's tables.
@@ -85,30 +95,37 @@ pub enum UpdateKind {
 
 impl SwitchTables {
     /// Adds an entry, or replaces the one with the same key and returns its value.
-    pub fn insert(&mut self, entry: TableEntry) -> Option<EntryValue> {
-        self.entries.insert(entry.key, entry.value)
+    pub fn insert(&mut self, entry: TableEntry) -> Option<Arc<EntryValue>> {
+        self.entries.insert(Arc::new(entry.key), Arc::new(entry.value))
     }
 
     /// Removes an entry and returns its value.
-    pub fn remove(&mut self, key: &EntryKey) -> Option<EntryValue> {
+    pub fn remove(&mut self, key: &EntryKey) -> Option<Arc<EntryValue>> {
         self.entries.remove(key)
     }
 
     /// The value of an entry.
     pub fn get(&self, key: &EntryKey) -> Option<&EntryValue> {
-        self.entries.get(key)
+        self.entries.get(key).map(Arc::as_ref)
     }
 
     /// All entries, ascending by key.
     pub fn iter(&self) -> impl Iterator<Item = (&EntryKey, &EntryValue)> {
-        self.entries.iter()
+        self.entries.iter().map(|(key, value)| (key.as_ref(), value.as_ref()))
     }
 
     /// The entries of one table, ascending by key.
     pub fn table_entries(&self, table: TableId) -> impl Iterator<Item = (&EntryKey, &EntryValue)> {
+        self.shared_entries(table).map(|(key, value)| (key.as_ref(), value.as_ref()))
+    }
+
+    fn shared_entries(
+        &self,
+        table: TableId,
+    ) -> impl Iterator<Item = (&Arc<EntryKey>, &Arc<EntryValue>)> {
         // A default action is the first entry of its table.
         self.entries
-            .range(EntryKey::for_default(table)..)
+            .range::<EntryKey, _>(EntryKey::for_default(table)..)
             .take_while(move |(key, _)| key.table == table)
     }
 
@@ -121,10 +138,11 @@ impl SwitchTables {
 
     /// The entries that belong to a part of the tables.
     pub fn entries_within(&self, extent: &TableScope) -> Self {
-        let whole = extent.tables.iter().flat_map(|table| self.table_entries(*table));
+        let whole = extent.tables.iter().flat_map(|table| self.shared_entries(*table));
         let single = extent.entries.iter();
         let single = single.filter_map(|key| self.entries.get_key_value(key));
-        whole.chain(single).map(TableEntry::from).collect()
+        let shared = whole.chain(single).map(|(key, value)| (Arc::clone(key), Arc::clone(value)));
+        Self { entries: shared.collect() }
     }
 
     /// The number of entries.
@@ -138,9 +156,30 @@ impl SwitchTables {
     }
 }
 
+impl EntryPool {
+    /// Tables with these entries, which share what the pool has and add the rest to it.
+    pub fn share_entries(&mut self, entries: impl IntoIterator<Item = TableEntry>) -> SwitchTables {
+        let shared = entries.into_iter().map(|entry| {
+            (share_value(&mut self.keys, entry.key), share_value(&mut self.values, entry.value))
+        });
+        SwitchTables { entries: shared.collect() }
+    }
+}
+
+/// The value of the pool that equals `value`, which is added if there is none.
+fn share_value<T: Eq + Hash>(pool: &mut HashSet<Arc<T>>, value: T) -> Arc<T> {
+    if let Some(known) = pool.get(&value) {
+        return Arc::clone(known);
+    }
+    let new = Arc::new(value);
+    pool.insert(Arc::clone(&new));
+    new
+}
+
 impl Extend<TableEntry> for SwitchTables {
     fn extend<I: IntoIterator<Item = TableEntry>>(&mut self, entries: I) {
-        self.entries.extend(entries.into_iter().map(|entry| (entry.key, entry.value)));
+        let shared = entries.into_iter().map(|entry| (Arc::new(entry.key), Arc::new(entry.value)));
+        self.entries.extend(shared);
     }
 }
 
@@ -148,8 +187,8 @@ impl FromIterator<TableEntry> for SwitchTables {
     fn from_iter<I: IntoIterator<Item = TableEntry>>(entries: I) -> Self {
         // Built at once, the nodes of the map are full. One by one in ascending order, as lowering
         // has them, leaves them half empty, which is a third of the memory of large tables.
-        let entries = entries.into_iter().map(|entry| (entry.key, entry.value)).collect();
-        Self { entries }
+        let shared = entries.into_iter().map(|entry| (Arc::new(entry.key), Arc::new(entry.value)));
+        Self { entries: shared.collect() }
     }
 }
 
@@ -294,6 +333,17 @@ mod tests {
                 let lost = updates.remove(lost.index(updates.len()));
                 prop_assert_eq!(missing(&updates), vec![lost]);
             }
+        }
+
+        #[test]
+        fn shared_entries_are_those_given(one in tables(), other in tables()) {
+            let mut pool = EntryPool::default();
+            for tables in [&one, &other] {
+                let shared = pool.share_entries(tables.iter().map(TableEntry::from));
+                prop_assert_eq!(&shared, tables);
+            }
+            let keys: BTreeSet<_> = one.iter().chain(other.iter()).map(|(key, _)| key).collect();
+            prop_assert_eq!(pool.keys.len(), keys.len());
         }
 
         #[test]

@@ -32,7 +32,7 @@ use p4::codec::{PacketOut, PacketOutTarget};
 use p4::entry::{EntryKey, TableEntry, TableId};
 pub(crate) use p4::fabric::{ETHERTYPE_ARP, ETHERTYPE_PROBE};
 use p4::fabric::{PORT_LEVEL, PortNumber, PriorityLevel, table};
-use p4::{ForwardingPipeline, SwitchTables};
+use p4::{EntryPool, ForwardingPipeline, SwitchTables};
 use planner::{PinGranularity, Plan, PlannedFlow, SwitchCapabilities};
 use topology::{Fabric, SwitchId};
 
@@ -150,10 +150,11 @@ impl PipelineWiring for FabricNumbering {
     fn lower_plan(&self, fabric: &Fabric, plan: &Plan) -> BTreeMap<SwitchId, SwitchTables> {
         let context = LoweringContext::new(self, fabric, plan);
         let mut lowered = BTreeMap::new();
+        let mut pool = EntryPool::default();
         for switch in fabric.switch_ids() {
             let site = SwitchContext { shared: &context, switch };
             let entries = TABLES.iter().flat_map(|build_entries| build_entries(&site));
-            lowered.insert(switch, entries.map(TableEntry::with_signature).collect());
+            lowered.insert(switch, pool.share_entries(entries.map(TableEntry::with_signature)));
         }
         lowered
     }
