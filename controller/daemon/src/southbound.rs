@@ -31,7 +31,9 @@ use tokio::time::Instant;
 use topology::{Fabric, SwitchId};
 
 pub use call_health::CallHealth;
-pub use client::{ClientError, CounterReading, GrpcNetwork, SwitchAddress, SwitchClient};
+pub use client::{
+    ClientError, CounterReading, GrpcNetwork, ReadTotal, SwitchAddress, SwitchClient,
+};
 pub(crate) use digest_queue::{DigestQueue, ReceivedDigests};
 pub use mastership_status::MastershipStatus;
 pub(crate) use packet_io::{PacketIo, PacketOutRound, SwitchPacket};

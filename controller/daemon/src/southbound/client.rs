@@ -105,14 +105,21 @@ const READ_ENTITIES: usize = 200_000;
 
 /// What a read has returned so far. A switch decides how much it sends, so it is bounded here.
 #[derive(Debug, Default)]
-struct ReadTotal {
+pub struct ReadTotal {
     entities: Vec<p4rt::Entity>,
     bytes: usize,
 }
 
 impl ReadTotal {
-    /// Adds a message, or says which bound it exceeds.
-    fn add_message(&mut self, answer: p4rt::ReadResponse, bytes_max: usize) -> Result<(), String> {
+    /// Adds a message of a read of at most `bytes_max` bytes.
+    ///
+    /// # Errors
+    /// The bound that the message exceeds; the read is of no more use.
+    pub fn add_message(
+        &mut self,
+        answer: p4rt::ReadResponse,
+        bytes_max: usize,
+    ) -> Result<(), String> {
         self.bytes = self.bytes.saturating_add(answer.encoded_len());
         let count = self.entities.len() + answer.entities.len();
         if self.bytes > bytes_max || count > READ_ENTITIES {

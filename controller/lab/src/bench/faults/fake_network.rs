@@ -29,6 +29,7 @@ use super::fake_etcd::FakeEtcdClient;
 use super::fake_switch::FakeSwitch;
 use super::fault_schedule::LeadershipMode;
 use super::fault_testbed::{EndpointPair, FaultTestbed, MessageFate, TRIP};
+use super::lying_switch::{FLOOD_BURST, FLOOD_MAX, SwitchLie, read_endlessly};
 use super::planted_bug::PlantedBug;
 
 /// Messages that a stream can queue.
@@ -45,6 +46,10 @@ pub(super) struct FakeNetwork {
     controller: u32,
     planted_bug: PlantedBug,
     cached_tables: Arc<Mutex<BTreeMap<usize, SwitchTables>>>,
+    /// What switches acknowledged since they were last read.
+    acknowledged: Arc<Mutex<BTreeMap<usize, SwitchTables>>>,
+    /// Held during a call by a controller that calls one switch at a time.
+    turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// A connection from one controller to one switch.
@@ -53,6 +58,7 @@ pub(super) struct FakeConnection {
     switch: usize,
     incarnation: u64,
     deadline: Duration,
+    read_max: usize,
     /// Whether the last status received from the switch was that this controller is primary.
     is_primary: Arc<Mutex<bool>>,
 }
@@ -63,7 +69,14 @@ impl FakeNetwork {
         controller: u32,
         planted_bug: PlantedBug,
     ) -> Self {
-        Self { testbed: world, controller, planted_bug, cached_tables: Arc::default() }
+        Self {
+            testbed: world,
+            controller,
+            planted_bug,
+            cached_tables: Arc::default(),
+            acknowledged: Arc::default(),
+            turn: Arc::default(),
+        }
     }
 
     pub(super) fn lock_testbed(&self) -> MutexGuard<'_, FaultTestbed> {
@@ -112,6 +125,7 @@ impl SwitchNetwork for FakeNetwork {
             switch,
             incarnation,
             deadline: limits.rpc_deadline,
+            read_max: limits.read_max,
             is_primary: Arc::default(),
         };
         line.send_one_way("connect").await?;
@@ -156,6 +170,39 @@ impl FakeConnection {
             true => Ok(()),
             false => Err(call_error(call, Code::Unavailable)),
         }
+    }
+
+    /// Waits as long as the switch makes a caller wait; an error if that is beyond the deadline.
+    async fn await_answer(&self, call: &'static str) -> Result<(), ClientError> {
+        let waits_for_liars = self.network.planted_bug == PlantedBug::WaitsForLiars;
+        let _turn = match waits_for_liars {
+            true => Some(self.network.turn.lock().await),
+            false => None,
+        };
+        match self.lie() {
+            Some(SwitchLie::Slow) => self.wait_for_slot(self.deadline.mul_f64(0.8)).await,
+            Some(SwitchLie::Silent) if waits_for_liars => {
+                while self.lie() == Some(SwitchLie::Silent) {
+                    self.wait_for_slot(self.deadline).await;
+                }
+            }
+            Some(SwitchLie::Silent) => {
+                self.wait_for_slot(self.deadline).await;
+                return Err(ClientError::Deadline(call));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn lie(&self) -> Option<SwitchLie> {
+        self.with_switch(|device| device.lie)
+    }
+
+    fn report_violation(&self, what: &str) {
+        let (controller, switch) = (self.network.controller, self.switch);
+        let violation = format!("controller {controller}, switch {switch}: {what}");
+        self.network.lock_testbed().violations.push(violation);
     }
 
     fn endpoint_pair(&self) -> EndpointPair {
@@ -231,12 +278,34 @@ impl FakeConnection {
         }
     }
 
-    /// The next status from the switch, after its delay; `None` once the connection is dead.
-    async fn next_status(
+    /// The next message of a flood, once its burst has arrived; none if there is no flood.
+    async fn next_of_flood(&self, flooded: &mut u32) -> Option<IncomingMessage> {
+        while self.lie() == Some(SwitchLie::FloodsStreams) && self.is_alive() && !self.is_cut() {
+            *flooded += 1;
+            if flooded.is_multiple_of(FLOOD_BURST) {
+                self.wait_for_slot(TRIP).await;
+            }
+            if *flooded == FLOOD_MAX {
+                self.report_violation("a flood on a stream was received to its end");
+                return None;
+            }
+            if self.network.planted_bug != PlantedBug::HearsOutFloods {
+                return Some(IncomingMessage::StreamError("a flood".to_owned()));
+            }
+        }
+        None
+    }
+
+    /// The next message from the switch, after its delay; `None` once the connection is dead.
+    async fn next_message(
         &self,
         verdicts: &mut mpsc::Receiver<MastershipStatus>,
+        flooded: &mut u32,
     ) -> Option<IncomingMessage> {
         loop {
+            if let Some(message) = self.next_of_flood(flooded).await {
+                return Some(message);
+            }
             // Subscribe before the check: a cut between the two would be missed.
             let mut cuts = self.network.lock_testbed().cut_changes.subscribe();
             if self.is_cut() {
@@ -288,7 +357,10 @@ impl FakeConnection {
         let incarnation = self.incarnation;
         let codes = self.with_switch(|device| {
             device.authorize_write(election)?;
-            device.apply_batch(updates)
+            match device.lie {
+                Some(SwitchLie::ClaimsWrites) => Ok(vec![Code::Ok; updates.len()]),
+                _ => device.apply_batch(updates),
+            }
         })?;
         let mut world = self.network.lock_testbed();
         world.record_word(incarnation);
@@ -312,6 +384,20 @@ impl FakeConnection {
         lock_mutex(&self.network.cached_tables).insert(self.switch, tables);
     }
 
+    /// Remembers updates that were acknowledged for the next read, if the controller trusts them.
+    fn note_acknowledged(&self, sent: &[TableUpdate]) {
+        if self.network.planted_bug == PlantedBug::TrustsAcknowledgements {
+            let held = self.with_switch(|device| device.tables.clone());
+            let mut acknowledged = lock_mutex(&self.network.acknowledged);
+            let before = acknowledged.remove(&self.switch).unwrap_or(held);
+            acknowledged.insert(self.switch, apply_updates(before, sent));
+        }
+    }
+
+    fn take_acknowledged(&self) -> Option<SwitchTables> {
+        lock_mutex(&self.network.acknowledged).remove(&self.switch)
+    }
+
     fn cached_tables(&self) -> Option<SwitchTables> {
         let remembers = self.network.planted_bug == PlantedBug::RemembersTables;
         lock_mutex(&self.network.cached_tables).get(&self.switch).filter(|_| remembers).cloned()
@@ -325,16 +411,17 @@ impl SwitchConnection for FakeConnection {
         let (session, verdicts) = self.with_switch(|device| device.open_stream(bid));
         let (outgoing, messages) = mpsc::channel(NOTICES);
         tokio::spawn(self.clone_connection().forward_bids(session, messages));
-        let line = self.clone_connection();
-        let statuses = stream::unfold((line, verdicts), |(line, mut verdicts)| async move {
-            let status = line.next_status(&mut verdicts).await?;
-            Some((Ok(status), (line, verdicts)))
+        let state = (self.clone_connection(), verdicts, 0);
+        let messages = stream::unfold(state, |(line, mut verdicts, mut flooded)| async move {
+            let message = line.next_message(&mut verdicts, &mut flooded).await?;
+            Some((Ok(message), (line, verdicts, flooded)))
         });
-        Ok(StreamChannel { outgoing, incoming: statuses.boxed() })
+        Ok(StreamChannel { outgoing, incoming: messages.boxed() })
     }
 
     async fn read_cookie(&self) -> Result<Option<u64>, ClientError> {
         self.send_one_way("GetForwardingPipelineConfig").await?;
+        self.await_answer("GetForwardingPipelineConfig").await?;
         let program = self.with_switch(|device| device.program);
         self.send_one_way("GetForwardingPipelineConfig").await?;
         match self.network.planted_bug {
@@ -370,8 +457,21 @@ impl SwitchConnection for FakeConnection {
         of: &TableScope,
     ) -> Result<SwitchTables, ClientError> {
         self.send_one_way("Read").await?;
+        self.await_answer("Read").await?;
+        let lie = self.lie();
+        if lie == Some(SwitchLie::EndlessReads) {
+            let bounded = read_endlessly(self.read_max, self.network.planted_bug);
+            return Err(bounded.unwrap_or_else(|what| {
+                self.report_violation(&what);
+                ClientError::Deadline("Read")
+            }));
+        }
         let tables = self.with_switch(|device| device.tables.entries_within(of));
+        let tables = lie.map_or(tables.clone(), |lie| lie.distort_tables(tables, of));
         self.send_one_way("Read").await?;
+        if let Some(all) = self.take_acknowledged() {
+            return Ok(all.entries_within(of));
+        }
         Ok(self.cached_tables().map_or(tables, |all| all.entries_within(of)))
     }
 
@@ -390,6 +490,7 @@ impl SwitchConnection for FakeConnection {
         election: ElectionId,
     ) -> Result<Result<(), WriteError>, ClientError> {
         self.check_mastership("Write");
+        self.await_answer("Write").await?;
         let forgets = self.network.planted_bug == PlantedBug::ForgetsDeletions;
         let sent: Vec<TableUpdate> = updates
             .iter()
@@ -417,6 +518,7 @@ impl SwitchConnection for FakeConnection {
         self.send_one_way("Write").await?;
         let refusals = collect_refusals(&sent, &codes);
         if refusals.is_empty() {
+            self.note_acknowledged(&sent);
             let tables = self.with_switch(|device| device.tables.clone());
             let before = self.cached_tables().unwrap_or(tables);
             self.store_cached_tables(apply_updates(before, &sent));

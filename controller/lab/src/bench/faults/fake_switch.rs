@@ -16,6 +16,8 @@ use switch::p4runtime::election::{
 use tokio::sync::mpsc;
 use tonic::Code;
 
+use super::lying_switch::SwitchLie;
+
 const DEVICE_ID: u64 = 1;
 const MAX_SESSIONS: usize = 16;
 /// Notices that a stream can queue; a full queue means that its controller hangs.
@@ -28,6 +30,8 @@ pub(super) struct FakeSwitch {
     pub(super) incarnation: u64,
     pub(super) program: Option<u64>,
     pub(super) tables: SwitchTables,
+    /// What it lies about, if it does.
+    pub(super) lie: Option<SwitchLie>,
     /// Updates that will be refused, and with which code.
     refusals: u32,
     refusal: Code,
@@ -46,6 +50,7 @@ impl FakeSwitch {
             incarnation: 0,
             program: None,
             tables: SwitchTables::default(),
+            lie: None,
             refusals: 0,
             refusal: Code::Internal,
             ids_in_use: 0,
@@ -62,6 +67,12 @@ impl FakeSwitch {
         let incarnation = self.incarnation + 1;
         let sessions = self.sessions;
         *self = Self { incarnation, ids_in_use, sessions, ..Self::new(self.dialect) };
+    }
+
+    /// Stops, and forgets everything.
+    pub(super) fn stop(&mut self) {
+        self.restart();
+        self.is_on = false;
     }
 
     /// Refuses the next updates with this code.

@@ -8,6 +8,8 @@ use switch::p4runtime::election::ArbitrationDialect;
 use tonic::Code;
 
 use super::fault_testbed::SLOTS;
+use super::hostile_client::{FalseReport, PreviewFlood};
+use super::lying_switch::SwitchLie;
 
 /// Controllers of a testbed, numbered from 1.
 pub(super) const CONTROLLERS: u32 = 2;
@@ -35,6 +37,10 @@ const STREAM: u64 = 1;
 /// The random stream of steps during a policy change, a separate one so that adding it did not
 /// change earlier schedules.
 const CHANGE_STREAM: u64 = 2;
+/// The random stream of steps of hostile parties, separate for the same reason.
+const HOSTILE_STREAM: u64 = 3;
+/// Steps of hostile parties.
+const HOSTILE_STEPS: std::ops::RangeInclusive<usize> = 2..=10;
 
 /// One fault, repair or input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +81,12 @@ pub(super) enum FaultStep {
     Cable { cable: usize, works: bool },
     /// A cable fails and recovers so many times, without a pause.
     Flap { cable: usize, times: u32 },
+    /// A switch begins to lie.
+    Lie { switch: usize, lie: SwitchLie },
+    /// A client has previews computed, many at once.
+    Preview { controller: u32, flood: PreviewFlood },
+    /// A reporter sends what is not its to report, or cannot be true.
+    Report { report: FalseReport },
 }
 
 /// What elects the leading controller.
@@ -107,6 +119,8 @@ pub(super) struct FaultSchedule {
     pub(super) steps: Vec<(u64, FaultStep)>,
     /// Steps while an operator applies a policy, after all earlier faults have ended.
     pub(super) change: Option<Vec<(u64, FaultStep)>>,
+    /// Steps of hostile parties, after everything else has ended.
+    pub(super) hostile: Option<Vec<(u64, FaultStep)>>,
 }
 
 impl FaultSchedule {
@@ -131,10 +145,19 @@ impl FaultSchedule {
         let is_changed = random.random_ratio(1, 2);
         let count = random.random_range(CHANGE_STEPS);
         let change = draw_change_steps(count, beats, &mut random);
-        Self { dialect, led, steps, change: is_changed.then_some(change) }
+        let change = is_changed.then_some(change);
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        random.set_stream(HOSTILE_STREAM);
+        let is_hostile = random.random_ratio(1, 2);
+        let count = random.random_range(HOSTILE_STEPS);
+        let hostile = draw_steps(count, || {
+            (beats * random.random_range(0..CHANGE_BEATS), draw_hostile_step(&mut random))
+        });
+        Self { dialect, led, steps, change, hostile: is_hostile.then_some(hostile) }
     }
 
     /// How long the faults last while a policy is applied: longer than an operator waits for it.
+    /// Hostile parties are as long at work.
     pub(super) fn change_ms(&self) -> u64 {
         self.led.time_factor() * CHANGE_BEATS * BEAT_MS
     }
@@ -202,6 +225,25 @@ fn draw_step(random: &mut ChaCha8Rng) -> FaultStep {
     }
 }
 
+/// Draws a step of a hostile party, or one that gives the controllers something to write.
+fn draw_hostile_step(random: &mut ChaCha8Rng) -> FaultStep {
+    match random.random_range(0..8) {
+        0..=2 => FaultStep::Lie {
+            switch: random.random_range(0..SWITCHES),
+            lie: SwitchLie::ALL[random.random_range(0..SwitchLie::ALL.len())],
+        },
+        3 => FaultStep::Preview {
+            controller: random.random_range(1..=CONTROLLERS),
+            flood: PreviewFlood::ALL[random.random_range(0..PreviewFlood::ALL.len())],
+        },
+        4 | 5 => FaultStep::Report {
+            report: FalseReport::ALL[random.random_range(0..FalseReport::ALL.len())],
+        },
+        6 => FaultStep::Jobs { jobs: random.random_range(0..5) },
+        _ => FaultStep::Cable { cable: random.random_range(0..CABLES), works: random.random() },
+    }
+}
+
 fn write_steps(f: &mut fmt::Formatter<'_>, steps: &[(u64, FaultStep)]) -> fmt::Result {
     let mut steps = steps.iter();
     steps.try_for_each(|(at, step)| writeln!(f, "{at:>5} ms  {step:?}"))
@@ -211,12 +253,14 @@ impl fmt::Display for FaultSchedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "led {:?}, switches arbitrate as {:?}", self.led, self.dialect)?;
         write_steps(f, &self.steps)?;
-        match &self.change {
-            None => Ok(()),
-            Some(change) => {
-                writeln!(f, "then a policy is applied")?;
-                write_steps(f, change)
+        let phases =
+            [("a policy is applied", &self.change), ("parties are hostile", &self.hostile)];
+        for (what, steps) in phases {
+            if let Some(steps) = steps {
+                writeln!(f, "then {what}")?;
+                write_steps(f, steps)?;
             }
         }
+        Ok(())
     }
 }

@@ -24,12 +24,24 @@ pub(super) enum PlantedBug {
     OutlivesItsLease,
     /// A policy change that misses its deadline is reported as rolled back, but stays in force.
     StopsHalfWay,
+    /// It collects whatever a switch returns to a read.
+    ReadsWithoutEnd,
+    /// It discards errors on a stream before they are counted.
+    HearsOutFloods,
+    /// It calls one switch at a time, and waits for an answer without a deadline.
+    WaitsForLiars,
+    /// It takes updates that a switch acknowledged for written, without reading them back.
+    TrustsAcknowledgements,
+    /// It plans for reported jobs without checking them.
+    BelievesReporters,
+    /// Every call of a client has a queue of previews of its own.
+    PreviewsWithoutQueue,
 }
 
 impl PlantedBug {
     /// All of them.
     #[cfg(test)]
-    pub(super) const PLANTED: [Self; 8] = [
+    pub(super) const PLANTED: [Self; 14] = [
         Self::ForgetsDeletions,
         Self::RemembersTables,
         Self::ReusesElectionIds,
@@ -38,5 +50,11 @@ impl PlantedBug {
         Self::BelievesInProgram,
         Self::OutlivesItsLease,
         Self::StopsHalfWay,
+        Self::ReadsWithoutEnd,
+        Self::HearsOutFloods,
+        Self::WaitsForLiars,
+        Self::TrustsAcknowledgements,
+        Self::BelievesReporters,
+        Self::PreviewsWithoutQueue,
     ];
 }

@@ -24,6 +24,7 @@ use super::fault_schedule::{
     CABLES, CONTROLLERS, ETCD, FaultSchedule, FaultStep, LeadershipMode, SWITCHES,
 };
 use super::fault_testbed::{FaultTestbed, SLOTS};
+use super::hostile_phase::HostileParties;
 use super::planted_bug::PlantedBug;
 
 /// The deadline for convergence after the faults.
@@ -53,6 +54,10 @@ pub(super) fn run_schedule(seed: u64, planted_bug: PlantedBug) -> Result<u64, St
             let until = Duration::from_millis(schedule.change_ms());
             trial.run_policy_change(steps, until).await?;
         }
+        if let Some(steps) = &schedule.hostile {
+            let until = Duration::from_millis(schedule.change_ms());
+            trial.run_hostile_phase(steps, until).await?;
+        }
         trial.check_invariants()
     })
 }
@@ -69,7 +74,8 @@ pub(super) struct ScenarioRun {
     pub(super) testbed: Arc<Mutex<FaultTestbed>>,
     pub(super) planted_bug: PlantedBug,
     pub(super) led: LeadershipMode,
-    fabric: Fabric,
+    pub(super) fabric: Fabric,
+    pub(super) parties: HostileParties,
     pub(super) facts: ScenarioFacts,
     pub(super) controllers: BTreeMap<u32, ControllerHandle>,
 }
@@ -82,6 +88,7 @@ impl ScenarioRun {
             planted_bug,
             led: schedule.led,
             fabric: build_fabric()?,
+            parties: HostileParties::default(),
             facts: ScenarioFacts {
                 jobs: Vec::new(),
                 policy: Policy::default(),
@@ -117,11 +124,7 @@ impl ScenarioRun {
                 lock_mutex(&self.testbed).cuts.remove(&(controller, switch));
             }
             FaultStep::Restart { switch } => lock_mutex(&self.testbed).devices[switch].restart(),
-            FaultStep::Off { switch } => {
-                let device = &mut lock_mutex(&self.testbed).devices[switch];
-                device.restart();
-                device.is_on = false;
-            }
+            FaultStep::Off { switch } => lock_mutex(&self.testbed).devices[switch].stop(),
             FaultStep::On { switch } => lock_mutex(&self.testbed).devices[switch].is_on = true,
             FaultStep::DropStreams { switch } => {
                 lock_mutex(&self.testbed).devices[switch].close_streams();
@@ -150,6 +153,11 @@ impl ScenarioRun {
                 let health = if works { PartHealth::Up } else { PartHealth::Down };
                 self.set_cable_health(cable, health).await?;
             }
+            FaultStep::Lie { switch, lie } => {
+                lock_mutex(&self.testbed).devices[switch].lie = Some(lie);
+            }
+            FaultStep::Preview { controller, flood } => self.flood_previews(controller, flood)?,
+            FaultStep::Report { report } => self.receive_false_report(report).await?,
             FaultStep::Flap { cable, times } => {
                 for _ in 0..times {
                     self.set_cable_health(cable, PartHealth::Down).await?;
@@ -198,7 +206,7 @@ impl ScenarioRun {
         self.report_cables().await
     }
 
-    async fn submit_event(
+    pub(super) async fn submit_event(
         &self,
         event: impl Fn(&ScenarioFacts) -> StateEvent,
     ) -> Result<(), String> {
@@ -236,7 +244,7 @@ impl ScenarioRun {
     }
 
     /// Ends the faults and sends all facts again.
-    async fn restore_facts(&mut self) -> Result<(), String> {
+    pub(super) async fn restore_facts(&mut self) -> Result<(), String> {
         self.end_faults().await?;
         self.submit_policy().await
     }
@@ -249,6 +257,7 @@ impl ScenarioRun {
             world.is_lossy = false;
             for device in &mut world.devices {
                 device.is_on = true;
+                device.lie = None;
                 device.refuse_updates(0, Code::Ok);
             }
         }
@@ -260,7 +269,7 @@ impl ScenarioRun {
     }
 
     /// Waits until the state has converged, and checks that it lasts.
-    async fn await_convergence(&self) -> Result<(), String> {
+    pub(super) async fn await_convergence(&self) -> Result<(), String> {
         let deadline = Instant::now() + CALM_TIMEOUT;
         while let Err(why) = self.check_converged() {
             if Instant::now() >= deadline {
@@ -413,6 +422,7 @@ pub(super) fn controller_config(
         raw.etcd.lease_s = 2;
         raw.etcd.deadline_ms = 16 * SLOTS;
     }
+    raw.northbound.limits.planning_queue = 2;
     raw.election.controller = controller;
     raw.election.term = term;
     raw.election.grace_ms = 8 * SLOTS;

@@ -1,0 +1,182 @@
+//! The last phase of a schedule: switches lie, clients and reporters attack.
+//!
+//! It begins when everything before has converged. The decision: honest parties are judged while
+//! the others still lie. Every honest switch holds what its one leader desires, the plan has the
+//! jobs of honest reporters and no other, no switch counts as verified that is not, and every
+//! attack was refused. Then the lies end, and everything must converge as after any other fault.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use controller::{ControllerHandle, StateEvent};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
+use topology::SwitchId;
+
+use super::fake_network::lock_mutex;
+use super::fault_schedule::{FaultStep, SWITCHES};
+use super::hostile_client::{FalseReport, HONEST_JOB, PreviewFlood, ReporterDesk};
+use super::scenario_run::{CALM, POLL_INTERVAL, ScenarioRun, controller_config};
+
+/// The deadline for honest switches, while others still lie.
+const HONEST_TIMEOUT: Duration = Duration::from_secs(6);
+
+/// Hostile parties of a run, and what they have found out.
+#[derive(Default)]
+pub(super) struct HostileParties {
+    desk: Option<ReporterDesk>,
+    floods: JoinSet<Result<(), String>>,
+}
+
+impl ScenarioRun {
+    /// Has hostile parties act over the time `until`, and judges what they achieve.
+    pub(super) async fn run_hostile_phase(
+        &mut self,
+        steps: &[(u64, FaultStep)],
+        until: Duration,
+    ) -> Result<(), String> {
+        self.restore_facts().await?;
+        self.await_convergence().await?;
+        let config = controller_config(1, 1, self.led)?;
+        self.parties.desk = Some(ReporterDesk::open(self.fabric.clone(), &config)?);
+        self.submit_reported().await?;
+        let begun = Instant::now();
+        lock_mutex(&self.testbed).is_lossy = true;
+        for (at, step) in steps {
+            sleep_until(begun + Duration::from_millis(*at)).await;
+            self.apply_step(*step).await?;
+        }
+        sleep_until(begun + until).await;
+        lock_mutex(&self.testbed).is_lossy = false;
+        self.await_honest().await?;
+        self.check_verified().await?;
+        while let Some(flood) = self.parties.floods.join_next().await {
+            flood.map_err(|_| "a preview panicked".to_owned())??;
+        }
+        if let Some(mut desk) = self.parties.desk.take() {
+            desk.close();
+            self.submit_event(|_| StateEvent::JobsReported(desk.reported_jobs())).await?;
+        }
+        self.restore_facts().await?;
+        self.await_convergence().await
+    }
+
+    /// Sends previews to a controller, if it runs.
+    pub(super) fn flood_previews(
+        &mut self,
+        controller: u32,
+        flood: PreviewFlood,
+    ) -> Result<(), String> {
+        let config = controller_config(controller, 1, self.led)?;
+        if let Some(handle) = self.controllers.get(&controller) {
+            let access = handle.access().clone();
+            self.parties.floods.spawn(flood.send_requests(access, config, self.planted_bug));
+        }
+        Ok(())
+    }
+
+    /// A hostile reporter sends its report, and all controllers plan for what remains of it.
+    pub(super) async fn receive_false_report(&mut self, report: FalseReport) -> Result<(), String> {
+        if let Some(desk) = &mut self.parties.desk {
+            desk.receive_false(report, self.planted_bug)?;
+        }
+        self.submit_reported().await
+    }
+
+    async fn submit_reported(&self) -> Result<(), String> {
+        match &self.parties.desk {
+            Some(desk) => {
+                self.submit_event(|_| StateEvent::JobsReported(desk.reported_jobs())).await
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until honest switches hold the plan, although others lie.
+    async fn await_honest(&self) -> Result<(), String> {
+        let deadline = Instant::now() + HONEST_TIMEOUT;
+        while let Err(why) = self.check_honest() {
+            if Instant::now() >= deadline {
+                return Err(format!("beside liars: {why}"));
+            }
+            sleep(POLL_INTERVAL).await;
+            self.submit_jobs().await?;
+            self.submit_reported().await?;
+        }
+        Ok(())
+    }
+
+    fn check_honest(&self) -> Result<(), String> {
+        let honest = self.honest_switches();
+        let leads = |controller: &ControllerHandle| {
+            let statuses = controller.status_board().all_statuses();
+            let mut own = honest.iter().filter_map(|switch| statuses.get(switch));
+            own.all(|status| status.mastership.is_primary())
+        };
+        let leader = self.controllers.values().find(|controller| leads(controller));
+        let leader = leader.ok_or("no controller leads all honest switches")?;
+        let rollout = leader.current_rollout().ok_or("there is no plan")?;
+        let planned: BTreeSet<String> =
+            rollout.plan.jobs.iter().map(|job| job.id.to_string()).collect();
+        let facts = self.facts.jobs.iter().map(|job| job.id.to_string());
+        let wanted: BTreeSet<String> = facts.chain([HONEST_JOB.to_owned()]).collect();
+        if planned != wanted {
+            return Err(format!("the plan has the jobs {planned:?} instead of {wanted:?}"));
+        }
+        let desired = leader.desired_tables();
+        let world = lock_mutex(&self.testbed);
+        let differs = |switch: &&SwitchId| {
+            desired.tables.get(switch).map(Arc::as_ref)
+                != Some(&world.devices[switch.index()].tables)
+        };
+        match honest.iter().find(differs) {
+            Some(switch) => Err(format!("honest {switch:?} does not hold its tables")),
+            None => Ok(()),
+        }
+    }
+
+    fn honest_switches(&self) -> Vec<SwitchId> {
+        let world = lock_mutex(&self.testbed);
+        let switches = (0..SWITCHES as u32).map(SwitchId);
+        switches.filter(|switch| world.devices[switch.index()].lie.is_none()).collect()
+    }
+
+    /// Checks that no switch is taken for verified all the time while it holds other tables.
+    async fn check_verified(&self) -> Result<(), String> {
+        let until = Instant::now() + CALM;
+        let mut always: Option<BTreeSet<(u32, SwitchId)>> = None;
+        while Instant::now() < until {
+            let found = self.falsely_verified();
+            always = Some(match always {
+                None => found,
+                Some(before) => before.intersection(&found).copied().collect(),
+            });
+            sleep(POLL_INTERVAL).await;
+        }
+        match always.unwrap_or_default().first() {
+            Some((controller, switch)) => {
+                Err(format!("controller {controller} takes {switch:?} for verified"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Switches that a controller has verified to hold what they do not hold.
+    fn falsely_verified(&self) -> BTreeSet<(u32, SwitchId)> {
+        let mut found = BTreeSet::new();
+        for (number, controller) in &self.controllers {
+            let desired = controller.desired_tables();
+            let statuses = controller.status_board().all_statuses();
+            let world = lock_mutex(&self.testbed);
+            for (switch, status) in statuses {
+                let tables = desired.tables.get(&switch).map(Arc::as_ref);
+                let differs = tables != Some(&world.devices[switch.index()].tables);
+                if differs && status.holds_generation(desired.generation) {
+                    found.insert((*number, switch));
+                }
+            }
+        }
+        found
+    }
+}
