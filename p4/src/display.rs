@@ -49,7 +49,7 @@ impl Display for P4InfoDisplay<'_, TableUpdate> {
         match self.value.kind {
             UpdateKind::Insert => write!(f, "insert {}", self.p4info.display(entry)),
             UpdateKind::Modify => write!(f, "modify {}", self.p4info.display(entry)),
-            UpdateKind::Delete => write!(f, "delete {}", self.p4info.display(&entry.key)),
+            UpdateKind::Delete => write!(f, "delete {}", self.p4info.display(&*entry.key)),
         }
     }
 }
@@ -57,7 +57,7 @@ impl Display for P4InfoDisplay<'_, TableUpdate> {
 impl Display for P4InfoDisplay<'_, TableEntry> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let TableEntry { key, value } = self.value;
-        write!(f, "{} -> {}", self.p4info.display(key), self.p4info.display(value))
+        write!(f, "{} -> {}", self.p4info.display(&**key), self.p4info.display(&**value))
     }
 }
 

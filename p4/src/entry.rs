@@ -7,6 +7,7 @@
 //! the same are equal, cheap to compare, and have one encoding.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// The metadata of rows that a controller of ours wrote. The same in all of them: a number that
 /// rose with every plan would turn each plan into a rewrite of every row.
@@ -20,13 +21,14 @@ pub struct TableId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ActionId(pub u32);
 
-/// One row of a table, or its default action.
+/// One row of a table, or its default action. Tables and updates share keys and values, because a
+/// controller has millions of rows and may have to write them all at once.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TableEntry {
     /// What identifies the entry on its switch.
-    pub key: EntryKey,
+    pub key: Arc<EntryKey>,
     /// What the entry does.
-    pub value: EntryValue,
+    pub value: Arc<EntryValue>,
 }
 
 /// What identifies an entry on its switch.
@@ -176,7 +178,7 @@ impl EntryKey {
     /// The entry with this key and action and no metadata.
     pub fn with_action(self, action: ActionSpec) -> TableEntry {
         let value = EntryValue { action, metadata: Cow::default(), meter: None };
-        TableEntry { key: self, value }
+        TableEntry { key: Arc::new(self), value: Arc::new(value) }
     }
 }
 
@@ -184,7 +186,7 @@ impl TableEntry {
     /// The entry with these rates of its direct meter, as [`MeterRates::round_down`] gives them.
     #[must_use]
     pub fn with_meter(mut self, rates: MeterRates) -> Self {
-        self.value.meter = Some(Box::new(rates.round_down()));
+        Arc::make_mut(&mut self.value).meter = Some(Box::new(rates.round_down()));
         self
     }
 
@@ -193,7 +195,7 @@ impl TableEntry {
     #[must_use]
     pub fn with_signature(mut self) -> Self {
         if let TableRow::Match { .. } = self.key.row {
-            self.value.metadata = Cow::Borrowed(CONTROLLER_METADATA);
+            Arc::make_mut(&mut self.value).metadata = Cow::Borrowed(CONTROLLER_METADATA);
         }
         self
     }
@@ -201,7 +203,7 @@ impl TableEntry {
 
 impl From<(&EntryKey, &EntryValue)> for TableEntry {
     fn from(parts: (&EntryKey, &EntryValue)) -> Self {
-        Self { key: parts.0.clone(), value: parts.1.clone() }
+        Self { key: Arc::new(parts.0.clone()), value: Arc::new(parts.1.clone()) }
     }
 }
 

@@ -58,7 +58,7 @@ impl TableScope {
     pub fn from_updates(updates: &[TableUpdate], desired: &SwitchTables) -> Self {
         let mut keys: BTreeMap<TableId, Vec<&EntryKey>> = BTreeMap::new();
         for update in updates {
-            let key = &update.entry.key;
+            let key = &*update.entry.key;
             keys.entry(key.table).or_default().push(key);
         }
         let mut extent = Self::default();
@@ -96,7 +96,7 @@ pub enum UpdateKind {
 impl SwitchTables {
     /// Adds an entry, or replaces the one with the same key and returns its value.
     pub fn insert(&mut self, entry: TableEntry) -> Option<Arc<EntryValue>> {
-        self.entries.insert(Arc::new(entry.key), Arc::new(entry.value))
+        self.entries.insert(entry.key, entry.value)
     }
 
     /// Removes an entry and returns its value.
@@ -167,18 +167,17 @@ impl EntryPool {
 }
 
 /// The value of the pool that equals `value`, which is added if there is none.
-fn share_value<T: Eq + Hash>(pool: &mut HashSet<Arc<T>>, value: T) -> Arc<T> {
+fn share_value<T: Eq + Hash>(pool: &mut HashSet<Arc<T>>, value: Arc<T>) -> Arc<T> {
     if let Some(known) = pool.get(&value) {
         return Arc::clone(known);
     }
-    let new = Arc::new(value);
-    pool.insert(Arc::clone(&new));
-    new
+    pool.insert(Arc::clone(&value));
+    value
 }
 
 impl Extend<TableEntry> for SwitchTables {
     fn extend<I: IntoIterator<Item = TableEntry>>(&mut self, entries: I) {
-        let shared = entries.into_iter().map(|entry| (Arc::new(entry.key), Arc::new(entry.value)));
+        let shared = entries.into_iter().map(|entry| (entry.key, entry.value));
         self.entries.extend(shared);
     }
 }
@@ -187,7 +186,7 @@ impl FromIterator<TableEntry> for SwitchTables {
     fn from_iter<I: IntoIterator<Item = TableEntry>>(entries: I) -> Self {
         // Built at once, the nodes of the map are full. One by one in ascending order, as lowering
         // has them, leaves them half empty, which is a third of the memory of large tables.
-        let shared = entries.into_iter().map(|entry| (Arc::new(entry.key), Arc::new(entry.value)));
+        let shared = entries.into_iter().map(|entry| (entry.key, entry.value));
         Self { entries: shared.collect() }
     }
 }
@@ -232,12 +231,16 @@ pub fn apply_updates<'a>(
     tables
 }
 
-/// Every key of either, ascending, with its value in each.
+/// A key of either of two tables, with its value in each.
+type JoinedEntry<'a> =
+    (&'a Arc<EntryKey>, Option<&'a Arc<EntryValue>>, Option<&'a Arc<EntryValue>>);
+
+/// Every key of either, ascending.
 fn join_by_key<'a>(
     one: &'a SwitchTables,
     other: &'a SwitchTables,
-) -> impl Iterator<Item = (&'a EntryKey, Option<&'a EntryValue>, Option<&'a EntryValue>)> {
-    let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
+) -> impl Iterator<Item = JoinedEntry<'a>> {
+    let (mut one, mut other) = (one.entries.iter().peekable(), other.entries.iter().peekable());
     iter::from_fn(move || {
         let order = match (one.peek(), other.peek()) {
             (Some((key, _)), Some((next, _))) => key.cmp(next),
@@ -251,8 +254,8 @@ fn join_by_key<'a>(
     })
 }
 
-fn make_update(kind: UpdateKind, key: &EntryKey, value: &EntryValue) -> TableUpdate {
-    let entry = TableEntry::from((key, value));
+fn make_update(kind: UpdateKind, key: &Arc<EntryKey>, value: &Arc<EntryValue>) -> TableUpdate {
+    let entry = TableEntry { key: Arc::clone(key), value: Arc::clone(value) };
     TableUpdate { kind, entry }
 }
 

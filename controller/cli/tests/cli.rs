@@ -15,6 +15,8 @@ mod decisions;
 mod emulated_run;
 #[path = "cli/examples.rs"]
 mod examples;
+#[path = "cli/hardening.rs"]
+mod hardening;
 #[path = "cli/identity.rs"]
 mod identity;
 #[path = "cli/operations.rs"]

@@ -1,6 +1,8 @@
 //! From P4Runtime messages to our values. The decision: lenient in form (padding, order, what
 //! matches everything), strict in content: what cannot be understood is an error, never skipped.
 
+use std::sync::Arc;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -107,7 +109,8 @@ pub fn decode_entry(entry: &p4rt::TableEntry) -> Result<TableEntry, DecodeError>
         other => Cow::Owned(other.to_vec()),
     };
     let meter = entry.meter_config.as_ref().map(decode_meter).transpose()?.map(Box::new);
-    Ok(TableEntry { key: decode_key(entry)?, value: EntryValue { action, metadata, meter } })
+    let value = EntryValue { action, metadata, meter };
+    Ok(TableEntry { key: Arc::new(decode_key(entry)?), value: Arc::new(value) })
 }
 
 fn decode_meter(config: &p4rt::MeterConfig) -> Result<MeterRates, DecodeError> {

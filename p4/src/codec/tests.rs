@@ -133,7 +133,7 @@ fn counters_are_read_by_key_and_by_index() {
     let counted = p4rt::TableEntry { counter_data: Some(data), ..encode_entry(&pin) };
     let count = CounterValue { packets: 2, bytes: 1500 };
     let read = decode_row_counters(&entities([counted])).unwrap();
-    assert_eq!(read, BTreeMap::from([(pin.key, count)]));
+    assert_eq!(read, BTreeMap::from([((*pin.key).clone(), count)]));
 
     let cell = wrap_entity(Kind::CounterEntry(p4rt::CounterEntry {
         counter_id: fabric::PORT_LEVEL,

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -47,6 +47,14 @@ impl InstalledProcess {
     fn start(files: &Files, arguments: &[&str]) -> Self {
         let mut command = files.command(arguments);
         Self(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
+    }
+
+    /// Clock ticks, of which there are 100 in a second, that it has computed.
+    fn processor_ticks(&self) -> u64 {
+        let text = fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap();
+        let (_, fields) = text.rsplit_once(')').unwrap();
+        let times = fields.split_whitespace().skip(11).take(2);
+        times.map(|ticks| ticks.parse::<u64>().unwrap()).sum()
     }
 
     /// The inodes of its sockets.
@@ -276,4 +284,29 @@ async fn a_switch_presents_a_renewed_certificate_without_a_restart() {
         assert!(begun.elapsed() < DEADLINE);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+}
+
+/// Descriptors of a switch that has too few: those that it starts with, and some connections.
+const DESCRIPTORS: usize = 40;
+
+/// Finding H6: a switch without descriptors tried to accept connections in a loop.
+#[test]
+fn a_switch_without_descriptors_waits() {
+    let limited = format!("ulimit -n {DESCRIPTORS}; exec \"$0\" \"$@\"");
+    let switch = Command::new("sh")
+        .args(["-c", &limited, env!("CARGO_BIN_EXE_crux"), "switch", "--no-p4"])
+        .args(["--device-id", "1", "--grpc-server-addr", "127.0.0.1:0"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let switch = InstalledProcess(switch.unwrap());
+    let address = switch.only_port();
+    let held: Vec<_> =
+        (0..2 * DESCRIPTORS).filter_map(|_| std::net::TcpStream::connect(address).ok()).collect();
+    assert!(held.len() > DESCRIPTORS, "only {} connections", held.len());
+    std::thread::sleep(Duration::from_millis(500));
+    let before = switch.processor_ticks();
+    std::thread::sleep(Duration::from_secs(2));
+    let spent = switch.processor_ticks() - before;
+    assert!(spent < 50, "{spent} of 200 ticks");
 }

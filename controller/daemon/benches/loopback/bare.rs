@@ -1,4 +1,4 @@
-//! The least that a client must do to write: requests made beforehand, sent, answered.
+//! The least that a client must do to write: requests made beforehand or each when it is sent.
 
 use std::time::Duration;
 
@@ -49,24 +49,51 @@ impl Bare {
         Ok(Self { calls, device_id: switch.device_id, election, _stream: (outgoing, answers) })
     }
 
-    /// Writes updates in batches of `batch`, `outstanding` at a time; how long that takes.
+    /// Writes updates in batches of `batch`, `outstanding` at a time, with requests that are made
+    /// beforehand; how long that takes.
+    pub(crate) async fn write_prepared(
+        &self,
+        updates: &[TableUpdate],
+        batch: usize,
+        outstanding: usize,
+    ) -> Result<Duration, Failed> {
+        let requests: Vec<_> = self.batches(updates, batch).map(|it| self.request(it)).collect();
+        self.send_requests(requests.into_iter(), outstanding).await
+    }
+
+    /// Writes them with requests that are made when they are sent.
     pub(crate) async fn write(
         &self,
         updates: &[TableUpdate],
         batch: usize,
         outstanding: usize,
     ) -> Result<Duration, Failed> {
+        let requests = self.batches(updates, batch).map(|it| self.request(it));
+        self.send_requests(requests, outstanding).await
+    }
+
+    fn batches<'a>(
+        &self,
+        updates: &'a [TableUpdate],
+        batch: usize,
+    ) -> impl Iterator<Item = &'a [TableUpdate]> {
         let kind =
             |update: &TableUpdate| (update.entry.key.table, update.kind == UpdateKind::Delete);
         let stages = updates.chunk_by(move |a, b| kind(a) == kind(b));
-        let batches = stages.flat_map(|stage| stage.chunks(batch));
-        let requests: Vec<_> = batches.map(|batch| self.request(batch)).collect();
+        stages.flat_map(move |stage| stage.chunks(batch))
+    }
+
+    async fn send_requests(
+        &self,
+        requests: impl Iterator<Item = p4rt::WriteRequest>,
+        outstanding: usize,
+    ) -> Result<Duration, Failed> {
         let begun = Instant::now();
         let write = |request| {
             let mut calls = self.calls.clone();
             async move { calls.write(request).await }
         };
-        let answers = stream::iter(requests.into_iter().map(write));
+        let answers = stream::iter(requests.map(write));
         answers.buffered(outstanding).try_for_each(|_| async { Ok(()) }).await?;
         Ok(begun.elapsed())
     }

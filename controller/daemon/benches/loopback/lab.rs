@@ -8,7 +8,7 @@ use switch::p4runtime::{ServerHandle, ServiceOptions, serve};
 use switch::{DeviceConfig, EmulatedNetworkBuilder, EmulatedNetworkHandle};
 use tokio::net::TcpListener;
 use topology::clos::{self, ClosSpec};
-use topology::{Fabric, FabricParts, HostId};
+use topology::{Fabric, FabricParts, HostId, Switch};
 
 use crate::Failed;
 
@@ -18,7 +18,7 @@ const CPU_PORT: u16 = 255;
 /// A fabric whose switches are served.
 pub(crate) struct Lab {
     pub(crate) fabric: Fabric,
-    _servers: Vec<ServerHandle>,
+    servers: Vec<ServerHandle>,
     _devices: Vec<EmulatedNetworkHandle>,
 }
 
@@ -26,22 +26,28 @@ impl Lab {
     /// 24 leaves and 8 spines with 4 hosts on each leaf; all 32 switches are empty.
     pub(crate) async fn large(options: ServiceOptions) -> Result<Self, Failed> {
         let spec = ClosSpec { leaves: 24, spines: 8, hosts_per_leaf: 4, ..ClosSpec::default() };
-        Self::serving(&spec, usize::MAX, options).await
+        Self::serving(&spec, |_| true, options).await
     }
 
     /// 2 leaves and 2 spines of which only the first leaf is there, empty.
     pub(crate) async fn of_one_leaf(options: ServiceOptions) -> Result<Self, Failed> {
-        Self::serving(&small(), 1, options).await
+        Self::serving(&small(), |switch| switch.device_id == 1, options).await
     }
 
-    async fn serving(
+    /// A switch restarts, empty.
+    pub(crate) async fn restart_switch(&self, switch: usize) -> Result<(), Failed> {
+        let server = self.servers.get(switch).ok_or("there is no such switch")?;
+        Ok(server.restart().await?)
+    }
+
+    pub(crate) async fn serving(
         spec: &ClosSpec,
-        served: usize,
+        is_served: impl Fn(&Switch) -> bool,
         options: ServiceOptions,
     ) -> Result<Self, Failed> {
         let mut parts = parts(spec)?;
         let (mut servers, mut devices) = (Vec::new(), Vec::new());
-        for switch in parts.switches.iter_mut().take(served) {
+        for switch in parts.switches.iter_mut().filter(|switch| is_served(switch)) {
             let mut builder = EmulatedNetworkBuilder::new();
             let device = builder.add_device(DeviceConfig {
                 device_id: switch.device_id,
@@ -54,7 +60,7 @@ impl Lab {
             servers.push(serve(listener, handle.device(device), options.clone()).await?);
             devices.push(handle);
         }
-        Ok(Self { fabric: Fabric::new(parts), _servers: servers, _devices: devices })
+        Ok(Self { fabric: Fabric::new(parts), servers, _devices: devices })
     }
 }
 

@@ -3,12 +3,14 @@
 //! `cargo bench -p controller --bench loopback [-- CASE...]` prints one line for each figure; what
 //! it printed is kept in `controller/daemon/benches/results/`. Each case is a module:
 //! [`apply_start`], [`repair`], [`takeover`], [`policy`], [`writes`], [`report_ingest`],
-//! [`events_since`]. The decision: the whole controller is measured, from its public interface, and
+//! [`events_since`], [`bounds`]. The decision: the whole controller is measured, from its public interface, and
 //! where a rate is compared with another one, both are taken in turn in one run.
 
 mod bare;
 mod bmv2;
+mod bounds;
 mod events;
+mod fleet;
 mod lab;
 mod policy;
 mod protection;
@@ -31,6 +33,10 @@ const DEADLINE: Duration = Duration::from_secs(60);
 
 fn main() -> Result<(), Failed> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let runtime = tokio::runtime::Runtime::new()?;
+    if arguments.iter().any(|argument| argument == fleet::SERVE_FLEET) {
+        return runtime.block_on(fleet::serve());
+    }
     // Cargo says so when it measures; as a test there is nothing to do.
     if !arguments.iter().any(|argument| argument == "--bench") {
         return Ok(());
@@ -40,7 +46,6 @@ fn main() -> Result<(), Failed> {
         named.clone().next().is_none() || named.any(|argument| argument == case)
     };
     println!("load average before: {}", load()?);
-    let runtime = tokio::runtime::Runtime::new()?;
     runtime.block_on(async {
         if is_asked("start") {
             start::measure().await?;
@@ -71,6 +76,9 @@ fn main() -> Result<(), Failed> {
         }
         if is_asked("memory") {
             telemetry::watch_memory().await?;
+        }
+        if is_asked("bounds") {
+            bounds::measure().await?;
         }
         Ok::<(), Failed>(())
     })?;

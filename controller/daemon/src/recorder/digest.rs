@@ -61,7 +61,7 @@ impl TableDigests {
 fn tables_digest(tables: &SwitchTables) -> String {
     let mut hash = Sha256::new();
     for (key, value) in tables.iter() {
-        let entry = TableEntry { key: key.clone(), value: value.clone() };
+        let entry = TableEntry::from((key, value));
         hash.update(encode_entry(&entry).encode_length_delimited_to_vec());
     }
     short_hex(hash.finalize().as_slice())

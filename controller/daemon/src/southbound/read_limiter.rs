@@ -1,9 +1,10 @@
-//! Whose turn it is to read a switch whole.
+//! Whose turn it is to read a switch whole, or to write many entries to it.
 //!
 //! A controller that takes over has all its switches to read at once. Side by side they share the
 //! processor, so all would be read late; in turns the first are written to while others are still
 //! read. The decision: a turn is a courtesy and not a lock. It lasts, and is waited for, no longer
-//! than the configuration says, so that a slow switch holds nobody up.
+//! than the configuration says, so that a slow switch holds nobody up. Only large writes wait as long
+//! as it takes: what is read back of hundreds of switches at once would take gigabytes.
 
 use std::future::Future;
 use std::pin::pin;
@@ -17,18 +18,32 @@ use tokio::time::{sleep, timeout};
 #[derive(Clone, Debug)]
 pub(crate) struct ReadLimiter {
     permits: Arc<Semaphore>,
+    large_writes: Arc<Semaphore>,
     turn: Duration,
 }
 
 impl ReadLimiter {
     /// So many at once, of which each lasts so long at most.
     pub(crate) fn new(count: usize, lasts: Duration) -> Self {
-        Self { permits: Arc::new(Semaphore::new(count)), turn: lasts }
+        let [permits, large_writes] = [(); 2].map(|()| Arc::new(Semaphore::new(count)));
+        Self { permits, large_writes, turn: lasts }
     }
 
     /// Does the work when it is its turn, or when that has not come in time.
     pub(super) async fn run_limited<T>(&self, work: impl Future<Output = T>) -> T {
         let turn = timeout(self.turn, self.permits.acquire()).await;
+        self.run_during_turn(turn, work).await
+    }
+
+    /// Does the work when it is its turn. A switch whose work takes longer than that keeps others
+    /// waiting for one turn only.
+    pub(super) async fn run_large_write<T>(&self, work: impl Future<Output = T>) -> T {
+        let turn = self.large_writes.acquire().await;
+        self.run_during_turn(turn, work).await
+    }
+
+    /// Does the work, and ends the turn when it is done or when the time is over.
+    async fn run_during_turn<T, P>(&self, turn: P, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         tokio::select! {
             biased;
@@ -59,6 +74,21 @@ mod tests {
         });
         let done = futures::future::join_all(done).await;
         assert_eq!(done, [1_000, 5, 10, 15, 1_015]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn large_writes_wait_for_their_turn_and_a_slow_one_takes_one_turn() {
+        let (turns, begun) = (ReadLimiter::new(1, LASTS), Instant::now());
+        let work = [1_000, 5, 5, 5].map(Duration::from_millis);
+        let done = work.map(|length| {
+            let turns = turns.clone();
+            async move {
+                turns.run_large_write(async { sleep(length).await }).await;
+                begun.elapsed().as_millis()
+            }
+        });
+        let done = futures::future::join_all(done).await;
+        assert_eq!(done, [1_000, 25, 30, 35]);
     }
 
     #[tokio::test(start_paused = true)]

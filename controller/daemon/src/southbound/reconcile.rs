@@ -119,6 +119,22 @@ impl<C: SwitchConnection> SwitchReconciler<'_, C> {
         if updates.is_empty() {
             return Ok(outcome);
         }
+        let is_large = updates.len() > self.limits.batch.get();
+        let writing = self.write_and_read_back(desired, updates, outcome);
+        match is_large {
+            // Hundreds of switches at once would be late all together, and take memory for all that
+            // is read back.
+            true => self.read_limiter.run_large_write(writing).await,
+            false => writing.await,
+        }
+    }
+
+    async fn write_and_read_back(
+        &self,
+        desired: &SwitchTables,
+        updates: Vec<TableUpdate>,
+        mut outcome: ReconcileOutcome,
+    ) -> Result<ReconcileOutcome, ClientError> {
         let begun = Instant::now();
         outcome.first_write = Some(begun);
         outcome.pass.updates = updates.len();

@@ -42,6 +42,14 @@ impl TraceService for Collector {
     }
 }
 
+/// A collector that serves clients with certificates of its authority only.
+fn tls_server() -> Server {
+    let identity = Identity::from_pem(pem("switch.pem"), pem("switch.key.pem"));
+    let tls = ServerTlsConfig::new().identity(identity);
+    let tls = tls.client_ca_root(Certificate::from_pem(pem("roots.pem")));
+    Server::builder().tls_config(tls).unwrap()
+}
+
 /// A collector, its address as `host:port`, and what it hears.
 async fn collector(mut server: Server) -> (SocketAddr, mpsc::UnboundedReceiver<Span>) {
     let (span_sender, spans) = mpsc::unbounded_channel();
@@ -158,11 +166,7 @@ async fn unsampled_traces_are_not_exported() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tls_collector_receives_spans_from_trusted_clients() {
-    let identity = Identity::from_pem(pem("switch.pem"), pem("switch.key.pem"));
-    let tls = ServerTlsConfig::new().identity(identity);
-    let tls = tls.client_ca_root(Certificate::from_pem(pem("roots.pem")));
-    let server = Server::builder().tls_config(tls).unwrap();
-    let (at, spans) = collector(server).await;
+    let (at, spans) = collector(tls_server()).await;
     let lab = Lab::new().await;
     let secured = |raw: &mut RawConfig| {
         tracing(format!("https://{at}"), 1.0)(raw);
@@ -174,6 +178,42 @@ async fn a_tls_collector_receives_spans_from_trusted_clients() {
     verified(&lab, &controller).await;
     let all = collect_spans(controller, spans).await;
     assert!(all.iter().any(|span| span.name == "change"), "{all:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn renewed_certificates_reach_the_collector_without_a_restart() {
+    let (at, mut spans) = collector(tls_server()).await;
+    let lab = Lab::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let roots = folder.path().join("roots.pem");
+    // Those of an authority that has not signed the collector.
+    std::fs::write(&roots, pem("controller.pem")).unwrap();
+    let secured = |raw: &mut RawConfig| {
+        tracing(format!("https://{at}"), 1.0)(raw);
+        raw.traces.interval_ms = 10;
+        raw.traces.deadline_ms = 500;
+        raw.traces.tls.ca = Some(roots.clone());
+        raw.traces.tls.cert = Some(file("controller.pem"));
+        raw.traces.tls.key = Some(file("controller.key.pem"));
+    };
+    let controller = lab.control(secured).await;
+    verified(&lab, &controller).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(spans.try_recv().is_err(), "the collector is trusted without its authority");
+    std::fs::write(&roots, pem("roots.pem")).unwrap();
+    let mut received = None;
+    for port in 50_000..50_050 {
+        let event = StateEvent::JobsChanged(vec![lab.job("a", port)]);
+        controller.submit_event(event).await.unwrap();
+        all_hold(&controller).await;
+        let wait = Duration::from_millis(200);
+        received = tokio::time::timeout(wait, spans.recv()).await.ok().flatten();
+        if received.is_some() {
+            break;
+        }
+    }
+    assert!(received.is_some(), "renewed roots are not read");
+    controller.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

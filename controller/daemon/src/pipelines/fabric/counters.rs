@@ -5,6 +5,7 @@
 //! computed here, beside the modules that write the counting rows.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use p4::codec::CounterValue;
 use p4::fabric::{self, PortNumber, PriorityLevel};
@@ -56,7 +57,7 @@ pub(super) fn pair_entries(fabric: &Fabric, plan: &Plan) -> Vec<AttributedEntry>
             let arrival_link = row.to.map(|nic| fabric.nic(nic).uplink.reverse());
             Some(AttributedEntry {
                 switch: leaf,
-                key: row.entry.key,
+                key: Arc::unwrap_or_clone(row.entry.key),
                 job: row.owner?,
                 arrival_link,
             })
@@ -74,7 +75,7 @@ pub(super) fn rule_entries(fabric: &Fabric, plan: &Plan) -> Vec<AttributedEntry>
     for (leaf, nics) in nics_by_leaf(fabric) {
         entries.extend(adoption_rows(fabric, plan, &nics).into_iter().map(|row| AttributedEntry {
             switch: leaf,
-            key: row.entry.key,
+            key: Arc::unwrap_or_clone(row.entry.key),
             job: row.job,
             arrival_link: row.to.map(|nic| fabric.nic(nic).uplink.reverse()),
         }));

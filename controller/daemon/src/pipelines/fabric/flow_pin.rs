@@ -2,6 +2,8 @@
 //! switch with one path needs no pin, except at the leaf where the flow enters, whose pins also
 //! name the job.
 
+use std::sync::Arc;
+
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
@@ -35,7 +37,7 @@ fn pin_row(site: &SwitchContext<'_>, flow: &PlannedFlow, link: LinkId) -> Option
 pub(super) fn entry_pin_key(fabric: &Fabric, flow: &PlannedFlow) -> Option<EntryKey> {
     let point = pin_point(fabric, flow, fabric.leaf_of(flow.src))?;
     let pin = fabric::flow_pin(point, &flow_key(fabric, flow)?, 0, NonZeroU32::MIN)?;
-    Some(pin.key)
+    Some(Arc::unwrap_or_clone(pin.key))
 }
 
 fn flow_key(fabric: &Fabric, flow: &PlannedFlow) -> Option<FlowKey> {

@@ -85,8 +85,7 @@ fn shown(fabric: &Fabric, tables: &BTreeMap<SwitchId, SwitchTables>, switch: &st
     ];
     let updated = |table| !known.contains(&table);
     let entries = tables.iter().filter(|(key, _)| updated(key.table));
-    let entries = entries
-        .map(|(key, value)| p4::entry::TableEntry { key: key.clone(), value: value.clone() });
+    let entries = entries.map(|(key, value)| p4::entry::TableEntry::from((key, value)));
     entries.map(|entry| p4info.display(&entry).to_string()).collect()
 }
 

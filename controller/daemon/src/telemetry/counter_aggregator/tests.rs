@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use p4::fabric::{PriorityLevel, table};
 use planner::{PlanInput, Policy};
+use proptest::prelude::*;
 use topology::clos::{self, ClosSpec};
 
 use super::*;
@@ -166,6 +167,29 @@ fn adopted_flows_are_attributed_to_the_job_of_the_rule() {
         assert!(measured.unattributed.is_empty(), "{:?}", measured.unattributed);
         let job = measured.jobs[&"gpt".into()].bytes_per_second;
         assert!((job / 2e9 - 1.0).abs() < 0.05, "{job:e}");
+    }
+}
+
+proptest! {
+    /// Lies of a switch stay finite, and use no more memory than its entries.
+    #[test]
+    fn counters_that_lie_give_finite_loads_of_known_links(
+        readings in prop::collection::vec((any::<u64>(), any::<u64>(), 0.0..10.0_f64), 1..40),
+    ) {
+        let mut ground = Ground::new();
+        let (links, mut at) = (ground.rollout.fabric.link_ids().count(), 0.0);
+        for (sent, beside, after) in readings {
+            at += after;
+            ground.sent = sent / 2;
+            ground.read(at, beside / 2);
+        }
+        let measured = ground.aggregator.measured_traffic();
+        prop_assert!(measured.links.len() <= 8 * links);
+        prop_assert!(measured.jobs.len() <= 1 && measured.unattributed.len() <= 8 * links);
+        prop_assert!(measured.links.values().all(|load| load.is_finite() && *load >= 0.0));
+        for job in measured.jobs.values() {
+            prop_assert!(job.bytes_per_second.is_finite() && job.bytes_per_second >= 0.0);
+        }
     }
 }
 

@@ -182,8 +182,9 @@ impl ScenarioRun {
             (0, Some(first)) => drop(tables.remove(&first.key)),
             (1, Some(first)) => {
                 let salt = std::num::NonZeroU32::MIN;
-                let other = switch_salt(salt, p4::fabric::HashSlice::FIRST).value;
-                drop(tables.insert(first.key.with_action(other.action)));
+                let other = switch_salt(salt, p4::fabric::HashSlice::FIRST);
+                let action = other.value.action.clone();
+                drop(tables.insert((*first.key).clone().with_action(action)));
             }
             _ => drop(tables.insert(port_down(PortNumber::CPU))),
         }
