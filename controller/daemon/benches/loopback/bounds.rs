@@ -1,4 +1,4 @@
-//! What hostile callers cost a controller of 492 switches, 32 of which answer, and everybody else.
+//! What hostile callers cost a controller of 500 switches, 28 of which answer, and everybody else.
 //!
 //! Four times the same measurements are taken: repairs after a cable has failed, and the answer to
 //! a reader of jobs. First nobody else calls; then 600 clients ask for previews, three send nested
@@ -51,7 +51,7 @@ pub(crate) async fn measure() -> Result<(), Failed> {
     let server = northbound::start_server(listener, controller.access(), &config)?;
     let at = server.local_addr();
     println!(
-        "tables of 492 switches, 32 of them verified; resident memory {} MiB",
+        "tables of 500 switches, 28 of them verified; resident memory {} MiB",
         resident_mib()?
     );
     let measured = Measured { controller: &controller, fabric: &fleet.fabric.clone(), at };

@@ -1,8 +1,8 @@
-//! 480 leaves and 12 spines, of which 20 leaves and all spines are served by a process of their own.
+//! 492 leaves and 8 spines, of which 20 leaves and all spines are served by a process of their own.
 //!
 //! The decision: the process that is measured has a controller and nothing else of size, so its
-//! memory is the controller's. Plans and tables are those of all 492 switches; those that nobody
-//! serves have no address, because a machine of two cores cannot be 492 switches. The process of the switches is this benchmark again, with
+//! memory is the controller's. Plans and tables are those of all 500 switches; those that nobody
+//! serves have no address, because a machine of two cores cannot be 500 switches. The process of the switches is this benchmark again, with
 //! [`SERVE_FLEET`] as its argument; it writes the addresses to its standard output, reads from its
 //! standard input the number of each switch that it shall restart, and ends with it.
 
@@ -22,7 +22,7 @@ pub(crate) const SERVE_FLEET: &str = "--serve-fleet";
 
 /// The largest fabric of these benchmarks.
 pub(crate) fn spec() -> ClosSpec {
-    ClosSpec { leaves: 480, spines: 12, hosts_per_leaf: 1, ..ClosSpec::default() }
+    ClosSpec { leaves: 492, spines: 8, hosts_per_leaf: 1, ..ClosSpec::default() }
 }
 
 /// Leaves that are served; those with the lowest ids.

@@ -164,7 +164,8 @@ impl JobCounter {
     /// Takes in what some of its pins have counted since they were read before. Its leaves are read
     /// one after the other, in any order: those of one turn are one reading of the series.
     fn add_reading(&mut self, at: f64, bytes: u64, interval: f64) {
-        self.sent += bytes;
+        // A switch may return any number; differences of sums that wrap are right again once it stops.
+        self.sent = self.sent.wrapping_add(bytes);
         if at - self.read_at < 0.5 * interval {
             return;
         }
@@ -192,7 +193,7 @@ impl ByteCounter {
         let last = self.last.replace(count).unwrap_or(count);
         let packets = counter_increase(last.packets, count.packets);
         let bytes = counter_increase(last.bytes, count.bytes);
-        self.sum.bytes += bytes;
+        self.sum.bytes = self.sum.bytes.wrapping_add(bytes);
         self.packet_bytes = bytes.checked_div(packets).unwrap_or(self.packet_bytes);
         self.rate.record_sum(at, self.sum.bytes);
         bytes
@@ -227,7 +228,7 @@ impl MeanRate {
     fn per_second(&self) -> f64 {
         match (self.older, self.last) {
             (Some((from, before)), Some((to, now))) if to > from => {
-                (now - before) as f64 / (to - from)
+                now.wrapping_sub(before) as f64 / (to - from)
             }
             _ => 0.0,
         }
@@ -302,7 +303,8 @@ impl CounterAggregator {
             for (key, count) in &counted.pins {
                 if let Some(pin) = pins.get_mut(key) {
                     pin.read_since.get_or_insert(at);
-                    *sent.entry(pin.job.clone()).or_default() += pin.meter.record_count(at, *count);
+                    let bytes = sent.entry(pin.job.clone()).or_default();
+                    *bytes = bytes.wrapping_add(pin.meter.record_count(at, *count));
                 }
             }
         }
