@@ -50,7 +50,7 @@ impl PreviewFlood {
             Self::Large => ("p.toml", "# comment\n".repeat(100_000)),
         };
         let policy = Some(PolicyFile { file: file.to_owned(), text });
-        PreviewPolicyRequest { policy, temporary_override: None }
+        PreviewPolicyRequest { policy, ..PreviewPolicyRequest::default() }
     }
 
     /// Asks for many previews at once, and checks how many were admitted and what was answered.
