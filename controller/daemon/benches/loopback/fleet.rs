@@ -2,10 +2,10 @@
 //!
 //! The decision: the process that is measured has a controller and nothing else of size, so its
 //! memory is the controller's. Plans and tables are those of all 500 switches; those that nobody
-//! serves have no address, because a machine of two cores cannot be 500 switches. The process of the
-//! switches is this benchmark again, with [`SERVE_FLEET`] as its argument; it writes the addresses
-//! to its standard output, reads from its standard input the number of each switch that it shall
-//! restart, and ends with it.
+//! serves have no address, because a machine of two cores cannot be 500 switches. The process of
+//! the switches is this benchmark again, with [`SERVE_FLEET`] as its argument; it writes the
+//! addresses to its standard output, reads from its standard input the number of each switch that
+//! it shall restart, and ends with it.
 
 use std::process::Stdio;
 

@@ -3,8 +3,8 @@
 //! A controller that takes over has all its switches to read at once. Side by side they share the
 //! processor, so all would be read late; in turns the first are written to while others are still
 //! read. The decision: a turn is a courtesy and not a lock. It lasts, and is waited for, no longer
-//! than the configuration says, so that a slow switch holds nobody up. Only large writes wait as long
-//! as it takes: what is read back of hundreds of switches at once would take gigabytes.
+//! than the configuration says, so that a slow switch holds nobody up. Only large writes wait as
+//! long as it takes: what is read back of hundreds of switches at once would take gigabytes.
 
 use std::future::Future;
 use std::pin::pin;

@@ -164,7 +164,7 @@ impl JobCounter {
     /// Takes in what some of its pins have counted since they were read before. Its leaves are read
     /// one after the other, in any order: those of one turn are one reading of the series.
     fn add_reading(&mut self, at: f64, bytes: u64, interval: f64) {
-        // A switch may return any number; differences of sums that wrap are right again once it stops.
+        // A switch may return any number; differences of sums that wrap are right once it stops.
         self.sent = self.sent.wrapping_add(bytes);
         if at - self.read_at < 0.5 * interval {
             return;

@@ -1,8 +1,8 @@
 //! Clients of the controllers that are hostile: floods of previews, and reporters that lie.
 //!
 //! Both call what serves clients over the network, [`NorthboundService`] and
-//! [`ReportedJobRegistry`]. The decision: what must be refused is known from the kind of the attack,
-//! so a run is judged by every answer, and not only by its end.
+//! [`ReportedJobRegistry`]. The decision: what must be refused is known from the kind of attack, so a
+//! run is judged by every answer, and not only by its end.
 
 use api::telemetry as proto;
 use controller::northbound::service::{
@@ -164,24 +164,24 @@ const HONEST_PORT: u32 = 61_000;
 const HONEST_STREAM: ReporterId = ReporterId(1);
 
 /// The reported jobs of a testbed, with an honest reporter among hostile ones.
-pub(super) struct ReporterDesk {
+pub(super) struct ReporterGroup {
     registry: ReportedJobRegistry,
     fabric: Fabric,
     streams: u64,
     /// Jobs that a controller which checks nothing takes over.
-    believed: ReportedJobs,
+    assumed: ReportedJobs,
 }
 
-impl ReporterDesk {
-    /// A desk at which the honest reporter has announced its job.
+impl ReporterGroup {
+    /// A group in which the honest reporter has announced its job.
     pub(super) fn open(fabric: Fabric, config: &Config) -> Result<Self, String> {
         let mut registry = ReportedJobRegistry::new(config.telemetry.clone());
         registry.open_stream(HONEST_STREAM, identity("ada"));
-        let mut desk = Self { registry, fabric, streams: 1, believed: ReportedJobs::default() };
+        let mut reporters = Self { registry, fabric, streams: 1, assumed: ReportedJobs::default() };
         let report = proto::job_report::Report::Announcement(announcement(HONEST_JOB, HONEST_PORT));
         let honest = proto::JobReport { report: Some(report) };
-        match desk.handle_report(HONEST_STREAM, honest, &ReporterScope::default()) {
-            Ok(()) => Ok(desk),
+        match reporters.handle_report(HONEST_STREAM, honest, &ReporterScope::default()) {
+            Ok(()) => Ok(reporters),
             Err(why) => Err(format!("the honest reporter is refused: {why}")),
         }
     }
@@ -190,7 +190,7 @@ impl ReporterDesk {
     pub(super) fn close(&mut self) {
         let end = TelemetryReport::End(HONEST_JOB.to_owned());
         self.registry.ingest_report(HONEST_STREAM, end, &self.fabric, Instant::now());
-        self.believed = ReportedJobs::default();
+        self.assumed = ReportedJobs::default();
     }
 
     /// A hostile reporter sends its report on a stream of its own, which stays open.
@@ -206,7 +206,7 @@ impl ReporterDesk {
             return Ok(());
         };
         if planted_bug == PlantedBug::BelievesReporters {
-            self.believe_report(message);
+            self.assume_report(message);
             return Ok(());
         }
         let hosts = vec!["h1".to_owned(), "h3".to_owned()];
@@ -236,13 +236,13 @@ impl ReporterDesk {
     }
 
     /// Takes over the job of an announcement as it is.
-    fn believe_report(&mut self, message: proto::JobReport) {
+    fn assume_report(&mut self, message: proto::JobReport) {
         let Ok(TelemetryReport::Announcement(job)) = TelemetryReport::try_from(message) else {
             return;
         };
         let document = JobsDocument { jobs: vec![*job] };
         if let Ok(resolved) = document.resolve_jobs(&self.fabric, "report") {
-            self.believed.jobs = resolved.jobs;
+            self.assumed.jobs = resolved.jobs;
         }
     }
 
@@ -250,8 +250,8 @@ impl ReporterDesk {
     pub(super) fn reported_jobs(&self) -> ReportedJobs {
         let mut reported = self.registry.reported_jobs();
         let known: Vec<JobId> = reported.jobs.iter().map(|job| job.id.clone()).collect();
-        let believed = self.believed.jobs.iter().filter(|job| !known.contains(&job.id));
-        reported.jobs.extend(believed.cloned());
+        let assumed = self.assumed.jobs.iter().filter(|job| !known.contains(&job.id));
+        reported.jobs.extend(assumed.cloned());
         reported
     }
 }

@@ -16,7 +16,7 @@ use topology::SwitchId;
 
 use super::fake_network::lock_mutex;
 use super::fault_schedule::{FaultStep, SWITCHES};
-use super::hostile_client::{FalseReport, HONEST_JOB, PreviewFlood, ReporterDesk};
+use super::hostile_client::{FalseReport, HONEST_JOB, PreviewFlood, ReporterGroup};
 use super::scenario_run::{CALM, POLL_INTERVAL, ScenarioRun, controller_config};
 
 /// The deadline for honest switches, while others still lie.
@@ -25,7 +25,7 @@ const HONEST_TIMEOUT: Duration = Duration::from_secs(6);
 /// Hostile parties of a run, and what they have found out.
 #[derive(Default)]
 pub(super) struct HostileParties {
-    desk: Option<ReporterDesk>,
+    reporters: Option<ReporterGroup>,
     floods: JoinSet<Result<(), String>>,
 }
 
@@ -39,7 +39,7 @@ impl ScenarioRun {
         self.restore_facts().await?;
         self.await_convergence().await?;
         let config = controller_config(1, 1, self.led)?;
-        self.parties.desk = Some(ReporterDesk::open(self.fabric.clone(), &config)?);
+        self.parties.reporters = Some(ReporterGroup::open(self.fabric.clone(), &config)?);
         self.submit_reported().await?;
         let begun = Instant::now();
         lock_mutex(&self.testbed).is_lossy = true;
@@ -54,9 +54,9 @@ impl ScenarioRun {
         while let Some(flood) = self.parties.floods.join_next().await {
             flood.map_err(|_| "a preview panicked".to_owned())??;
         }
-        if let Some(mut desk) = self.parties.desk.take() {
-            desk.close();
-            self.submit_event(|_| StateEvent::JobsReported(desk.reported_jobs())).await?;
+        if let Some(mut reporters) = self.parties.reporters.take() {
+            reporters.close();
+            self.submit_event(|_| StateEvent::JobsReported(reporters.reported_jobs())).await?;
         }
         self.restore_facts().await?;
         self.await_convergence().await
@@ -78,16 +78,16 @@ impl ScenarioRun {
 
     /// A hostile reporter sends its report, and all controllers plan for what remains of it.
     pub(super) async fn receive_false_report(&mut self, report: FalseReport) -> Result<(), String> {
-        if let Some(desk) = &mut self.parties.desk {
-            desk.receive_false(report, self.planted_bug)?;
+        if let Some(reporters) = &mut self.parties.reporters {
+            reporters.receive_false(report, self.planted_bug)?;
         }
         self.submit_reported().await
     }
 
     async fn submit_reported(&self) -> Result<(), String> {
-        match &self.parties.desk {
-            Some(desk) => {
-                self.submit_event(|_| StateEvent::JobsReported(desk.reported_jobs())).await
+        match &self.parties.reporters {
+            Some(reporters) => {
+                self.submit_event(|_| StateEvent::JobsReported(reporters.reported_jobs())).await
             }
             None => Ok(()),
         }
