@@ -1,8 +1,8 @@
 //! Clients of the controllers that are hostile: floods of previews, and reporters that lie.
 //!
 //! Both call what serves clients over the network, [`NorthboundService`] and
-//! [`ReportedJobRegistry`]. The decision: what must be refused is known from the kind of attack, so a
-//! run is judged by every answer, and not only by its end.
+//! [`ReportedJobRegistry`]. The decision: what must be refused is known from the kind of attack, so
+//! a run is judged by every answer, and not only by its end.
 
 use api::telemetry as proto;
 use controller::northbound::service::{
