@@ -6,6 +6,7 @@ mod commands;
 mod examples;
 mod switch_inventory;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -121,6 +122,8 @@ fn parse_arguments(mut command: Command) -> CruxCli {
 fn start_logging(filter: &str) -> Result<(), CommandError> {
     let filter = tracing_subscriber::EnvFilter::try_new(filter)
         .map_err(|error| CommandError::input("--log", error))?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let is_seen = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(is_seen);
+    logs.with_writer(std::io::stderr).init();
     Ok(())
 }

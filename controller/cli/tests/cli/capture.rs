@@ -65,6 +65,7 @@ fn end_by_signal(switch: Child, signal: &str, file: &Path, count: &str) {
     let output = switch.wait_with_output().unwrap();
     let log = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{log}");
+    assert!(!log.contains('\x1b'), "a log that is no terminal has no colours: {log:?}");
     let bytes = std::fs::read(file).unwrap().len() - HEADER_BYTES;
     assert_eq!(bytes % RECORD_BYTES, 0, "{log}");
     let packets = bytes / RECORD_BYTES;
@@ -85,7 +86,7 @@ fn highest_count(log: &str, field: &str) -> usize {
 fn start(files: &Files, arguments: &[&str]) -> Child {
     let served = ["switch", "queue.json", "--grpc-server-addr", "127.0.0.1:0", "--log", "info"];
     let mut command = files.command(&[&served, arguments].concat());
-    command.env("NO_COLOR", "1").stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut switch = command.spawn().unwrap();
     let mut line = String::new();
     BufReader::new(switch.stdout.take().unwrap()).read_line(&mut line).unwrap();
