@@ -33,6 +33,15 @@ pub struct SpooledJobs {
     pub refused: Vec<RefusedFile>,
 }
 
+/// What became different in a folder.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpoolChange {
+    /// Jobs that are new, or have other hosts.
+    pub added: Vec<String>,
+    /// Jobs that have ended.
+    pub removed: Vec<String>,
+}
+
 /// A file that is no job.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RefusedFile {
@@ -70,6 +79,35 @@ impl JobSpool {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// Makes the jobs that `is_own` those in `current`; other jobs are left alone. Files that are as
+    /// they should be are not written.
+    ///
+    /// # Errors
+    /// The folder cannot be listed, or a file not written or removed; what can be done is done.
+    pub fn sync_jobs(
+        &self,
+        is_own: impl Fn(&str) -> bool,
+        current: &[JobDocument],
+    ) -> io::Result<SpoolChange> {
+        let recorded = self.read_jobs()?.jobs;
+        let mut change = SpoolChange::default();
+        let mut first_error = None;
+        for job in current.iter().filter(|job| !recorded.contains(job)) {
+            match self.add_job(job) {
+                Ok(()) => change.added.push(job.id.clone()),
+                Err(error) => first_error = first_error.or(Some(error)),
+            }
+        }
+        let is_current = |id: &str| current.iter().any(|job| job.id == id);
+        for job in recorded.iter().filter(|job| is_own(&job.id) && !is_current(&job.id)) {
+            match self.remove_job(&job.id) {
+                Ok(_) => change.removed.push(job.id.clone()),
+                Err(error) => first_error = first_error.or(Some(error)),
+            }
+        }
+        first_error.map_or(Ok(change), Err)
     }
 
     /// All jobs; none if there is no folder.
@@ -155,6 +193,29 @@ mod tests {
         assert!(spool.remove_job("slurm-1").unwrap());
         assert!(!spool.remove_job("slurm-1").unwrap());
         assert_eq!(spool.read_jobs().unwrap().jobs, [job("slurm-2")]);
+    }
+
+    #[test]
+    fn a_scheduler_changes_its_own_jobs_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let spool = JobSpool::new(folder.path());
+        for id in ["slurm-1", "k8s.a.x", "k8s.a.y"] {
+            spool.add_job(&job(id)).unwrap();
+        }
+        let larger = JobDocument { gpus: [("h2".to_owned(), 8)].into(), ..job("k8s.a.y") };
+        let current = [larger.clone(), job("k8s.a.z")];
+        let is_own = |id: &str| id.starts_with("k8s.");
+        let changed = |added: &[&str], removed: &[&str]| SpoolChange {
+            added: added.iter().map(|id| (*id).to_owned()).collect(),
+            removed: removed.iter().map(|id| (*id).to_owned()).collect(),
+        };
+        let change = spool.sync_jobs(is_own, &current).unwrap();
+        assert_eq!(change, changed(&["k8s.a.y", "k8s.a.z"], &["k8s.a.x"]));
+        assert_eq!(spool.sync_jobs(is_own, &current).unwrap(), SpoolChange::default());
+        assert_eq!(spool.read_jobs().unwrap().jobs, [larger, job("k8s.a.z"), job("slurm-1")]);
+        // One that cannot be recorded keeps no other from being recorded.
+        assert!(spool.sync_jobs(is_own, &[job("k8s/a"), job("k8s.a.w")]).is_err());
+        assert_eq!(spool.read_jobs().unwrap().jobs, [job("k8s.a.w"), job("slurm-1")]);
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! processes, on a socket  -> ProcessMessage -> JobMonitor -> ReportStream
 //! ranks of NCCL, likewise -> CommunicatorJobs /
 //! prologs, in a folder    -> JobSpool        /
+//! pods of Kubernetes      -> PodWatcher -> JobSpool
+//! slurmrestd              -> SlurmRest  -> JobSpool
 //! queue pairs, cgroups    -> RdmaFlow (printed)
 //! ```
 //!
@@ -20,6 +22,7 @@ pub mod communicator_jobs;
 pub mod gpu_counters;
 mod job_monitor;
 pub mod job_spool;
+pub mod kubernetes;
 pub mod nic_counters;
 pub mod period;
 pub mod process_job;
@@ -28,6 +31,8 @@ pub mod queue_pairs;
 pub mod rdma_flows;
 pub mod report_json;
 pub mod report_stream;
+pub mod rest_client;
+pub mod scheduler_hints;
 pub mod service;
 pub mod slurm_job;
 pub mod socket;

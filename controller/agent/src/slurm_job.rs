@@ -7,10 +7,10 @@
 
 use std::collections::BTreeSet;
 
-use planner::{CollectiveDocument, CollectiveKind, JobDocument};
-use serde::Deserialize;
-use serde::de::value::{Error as ValueError, StrDeserializer};
+use planner::JobDocument;
 use topology::host_list::{self, HostListError};
+
+use crate::scheduler_hints::{self, HintError};
 
 /// Why an environment is no job.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,8 +28,8 @@ pub enum SlurmJobError {
     #[error("the number of GPUs is unknown: pass --gpus-per-host")]
     Gpus,
     /// A word of the comment cannot be read.
-    #[error("invalid word `{0}` in the comment of the job: {1}")]
-    Comment(String, &'static str),
+    #[error("invalid word in the comment of the job: crux.{}={}: {}", .0.key, .0.value, .0.problem)]
+    Comment(#[from] HintError),
 }
 
 /// The name of a job, `slurm-NUMBER`, also in epilogs.
@@ -90,45 +90,17 @@ fn counted_gpus(known: impl Fn(&str) -> Option<String>) -> Option<u32> {
     u32::try_from(gpus.len()).ok()
 }
 
-fn read_comment(comment: &str, job: &mut JobDocument) -> Result<(), SlurmJobError> {
-    let (mut kind, mut bytes) = (None, None);
-    for word in comment.split_whitespace() {
-        let Some((key, value)) = word.strip_prefix("crux.").and_then(|word| word.split_once('='))
-        else {
-            continue;
-        };
-        let invalid = |problem| SlurmJobError::Comment(word.to_owned(), problem);
-        let number = || {
-            let number = value.parse::<f64>().ok().filter(|number| number.is_finite());
-            number.filter(|number| *number >= 0.0).ok_or(invalid("expected a number >= 0"))
-        };
-        match key {
-            "profile" => job.profile = Some(value.to_owned()),
-            "model" => job.model = Some(value.to_owned()),
-            "flop" => job.flop_per_iteration = Some(number()?),
-            "bytes" => bytes = Some(number()?),
-            "collective" => {
-                kind = Some(collective_kind(value).ok_or(invalid("no such collective"))?);
-            }
-            _ => return Err(invalid("expected profile, model, flop, collective or bytes")),
-        }
-    }
-    if kind.is_some() || bytes.is_some() {
-        let kind = kind.unwrap_or(CollectiveKind::RingAllReduce);
-        job.collective = Some(CollectiveDocument { kind, bytes, channels: 1 });
-    }
-    Ok(())
-}
-
-/// As documents spell it.
-fn collective_kind(name: &str) -> Option<CollectiveKind> {
-    let text: StrDeserializer<'_, ValueError> = StrDeserializer::new(name);
-    CollectiveKind::deserialize(text).ok()
+/// Words such as `crux.profile=gpt-24l`; other words are not ours.
+fn read_comment(comment: &str, job: &mut JobDocument) -> Result<(), HintError> {
+    let words = comment.split_whitespace().filter_map(|word| word.strip_prefix("crux."));
+    scheduler_hints::apply_hints(words.filter_map(|word| word.split_once('=')), job)
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+
+    use planner::CollectiveKind;
 
     use super::*;
 
@@ -192,7 +164,7 @@ mod tests {
         assert!(error("SLURM_JOB_ID=1", "").contains("SLURM_NODELIST"));
         assert!(error("SLURM_JOB_ID=1 SLURM_NODELIST=h[2-1]", "").contains("invalid range"));
         assert!(error(CONTROLLER, "").contains("--gpus-per-host"));
-        assert!(error(HOST, "crux.flop=-1").contains("`crux.flop=-1`"));
+        assert!(error(HOST, "crux.flop=-1").contains("crux.flop=-1"));
         assert!(error(HOST, "crux.flops=1").contains("expected profile"));
         assert!(error(HOST, "crux.collective=gossip").contains("no such collective"));
     }

@@ -19,6 +19,8 @@ mod examples;
 mod hardening;
 #[path = "cli/identity.rs"]
 mod identity;
+#[path = "cli/kubernetes.rs"]
+mod kubernetes;
 #[path = "cli/operations.rs"]
 mod operations;
 #[path = "cli/port_scan.rs"]

@@ -24,6 +24,8 @@ use command_io::{files, output};
 const MEMORY_SECONDS: f64 = 60.0;
 /// Less than the ten seconds after which a controller removes silent jobs (telemetry.grace_ms).
 const PRESENCE_SECONDS: f64 = 3.0;
+/// As many as a controller accepts of one reporter (telemetry.jobs_per_reporter).
+const DEFAULT_MAX_JOBS: u32 = 64;
 
 /// Report the training jobs of this host to a controller.
 ///
@@ -74,6 +76,10 @@ pub(crate) struct AgentArgs {
     /// Jobs document with jobs that do not report themselves
     #[arg(long, value_name = "FILE")]
     jobs: Option<String>,
+    /// Jobs that are reported at a time [default: 64]; the controller accepts as many of one agent
+    /// as its telemetry.jobs_per_reporter says
+    #[arg(long, value_name = "NUMBER")]
+    max_jobs: Option<u32>,
     /// Shortest time between two reports of a job [default: 1000]
     #[arg(long, value_name = "MS")]
     window_ms: Option<u32>,
@@ -110,6 +116,7 @@ struct AgentDocument {
     socket: Option<PathBuf>,
     spool: Option<PathBuf>,
     jobs: Option<String>,
+    max_jobs: Option<u32>,
     window_ms: Option<u32>,
     sample_ms: Option<u32>,
     nics: BTreeMap<String, Vec<String>>,
@@ -187,7 +194,7 @@ fn resolve_settings(
         sample_seconds: milliseconds("sample_ms", args.sample_ms, document.sample_ms, 10)?,
         presence_seconds: PRESENCE_SECONDS,
         memory_seconds: MEMORY_SECONDS,
-        jobs: 64,
+        jobs: args.max_jobs.or(document.max_jobs).unwrap_or(DEFAULT_MAX_JOBS) as usize,
     };
     Ok(AgentSettings {
         host: args.host.clone().or(document.host).map_or_else(own_name, Ok)?,
@@ -257,7 +264,7 @@ fn print_queue_pairs(gpu_jobs: Option<PathBuf>) -> Result<(), CommandError> {
 }
 
 /// Completes at SIGINT or SIGTERM.
-fn stop_signal() -> Result<impl Future<Output = ()>, CommandError> {
+pub(crate) fn stop_signal() -> Result<impl Future<Output = ()>, CommandError> {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(CommandError::failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(CommandError::failed)?;
     Ok(async move {

@@ -1,20 +1,19 @@
 //! `crux jobs`: the jobs of a controller, and jobs that a scheduler starts and ends.
 //!
-//! A prolog writes a file that an agent announces (`agent::job_spool`), so nothing is lost while an
-//! agent or a controller restarts.
+//! A scheduler's jobs are files that an agent announces (`agent::job_spool`), so nothing is lost
+//! while an agent or a controller restarts.
+
+mod kubernetes;
+mod slurm;
 
 use std::path::PathBuf;
-use std::process::Command;
 
-use agent::job_spool::JobSpool;
-use agent::slurm_job;
 use clap::Subcommand;
 
+use self::kubernetes::KubernetesCommand;
+use self::slurm::SlurmCommand;
 use super::status::{self, StatusArgs};
-use command_io::{CommandError, output};
-
-/// States in which a job has its hosts.
-const RUNNING_STATES: &str = "--states=CONFIGURING,RUNNING,SUSPENDED,STOPPED,RESIZING";
+use command_io::CommandError;
 
 /// List the jobs of a running controller, or record what a scheduler starts and ends.
 #[derive(clap::Args)]
@@ -31,60 +30,12 @@ pub(crate) struct JobsArgs {
 pub(crate) enum JobsCommand {
     #[command(subcommand)]
     Slurm(SlurmCommand),
-}
-
-/// Record a job of Slurm, from its prolog and epilog.
-#[derive(Subcommand)]
-pub(crate) enum SlurmCommand {
-    Start(SlurmStartArgs),
-    End(SlurmEndArgs),
-    Sync(SlurmSyncArgs),
-}
-
-/// Record the job that is starting, for an agent to announce (crux agent --spool).
-///
-/// Reads the environment of Slurm's Prolog or PrologSlurmctld. The comment of a job may say what
-/// Slurm does not know: crux.profile=NAME, crux.model=NAME, crux.flop=NUMBER, crux.collective=KIND,
-/// crux.bytes=NUMBER. In Prolog, only the first host of the job records it.
-#[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  crux jobs slurm start
-  crux jobs slurm start --spool /run/crux/jobs --gpus-per-host 8")]
-pub(crate) struct SlurmStartArgs {
-    #[command(flatten)]
-    spool: SpoolArg,
-    /// GPUs that each host gives to the job [default: those that Slurm counts on this host]
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    gpus_per_host: Option<u32>,
-}
-
-/// Remove the record of the job that has ended.
-///
-/// Reads the environment of Slurm's Epilog or EpilogSlurmctld.
-#[derive(clap::Args)]
-#[command(after_help = "Example:  crux jobs slurm end")]
-pub(crate) struct SlurmEndArgs {
-    #[command(flatten)]
-    spool: SpoolArg,
-}
-
-/// Remove records of jobs that no longer run, according to squeue.
-///
-/// A slurmctld that crashes in an epilog does not run it again. Call this after every start of
-/// slurmctld, or from a timer.
-#[derive(clap::Args)]
-#[command(after_help = "Example:  crux jobs slurm sync")]
-pub(crate) struct SlurmSyncArgs {
-    #[command(flatten)]
-    spool: SpoolArg,
-    /// The program that lists jobs
-    #[arg(long, value_name = "PROGRAM", default_value = "squeue")]
-    squeue: PathBuf,
+    #[command(subcommand)]
+    Kubernetes(KubernetesCommand),
 }
 
 #[derive(clap::Args)]
-struct SpoolArg {
+pub(crate) struct SpoolArg {
     /// Folder of the records
     #[arg(long, value_name = "DIR", default_value = "/run/crux/jobs")]
     spool: PathBuf,
@@ -93,61 +44,7 @@ struct SpoolArg {
 pub(crate) fn run_jobs(args: &JobsArgs) -> Result<(), CommandError> {
     match &args.command {
         None => status::print_jobs(&args.status),
-        Some(JobsCommand::Slurm(SlurmCommand::Start(args))) => start_slurm_job(args),
-        Some(JobsCommand::Slurm(SlurmCommand::End(args))) => end_slurm_job(args),
-        Some(JobsCommand::Slurm(SlurmCommand::Sync(args))) => sync_slurm_jobs(args),
+        Some(JobsCommand::Slurm(command)) => slurm::run_slurm(command),
+        Some(JobsCommand::Kubernetes(command)) => kubernetes::run_kubernetes(command),
     }
-}
-
-fn start_slurm_job(args: &SlurmStartArgs) -> Result<(), CommandError> {
-    let job = slurm_job::starting_slurm_job(variable, args.gpus_per_host)
-        .map_err(|error| CommandError::input("the environment", error))?;
-    let Some(job) = job else {
-        return output::print_line("another host records this job");
-    };
-    let spool = &args.spool.spool;
-    JobSpool::new(spool)
-        .add_job(&job)
-        .map_err(|error| CommandError::Failed(format!("{}: {error}", spool.display())))?;
-    output::print_line(format_args!("{} on {} hosts", job.id, job.gpus.len()))
-}
-
-fn end_slurm_job(args: &SlurmEndArgs) -> Result<(), CommandError> {
-    let id = slurm_job::slurm_job_name(variable)
-        .map_err(|error| CommandError::input("the environment", error))?;
-    let spool = &args.spool.spool;
-    let was_there = JobSpool::new(spool)
-        .remove_job(&id)
-        .map_err(|error| CommandError::Failed(format!("{}: {error}", spool.display())))?;
-    match was_there {
-        true => output::print_line(format_args!("{id} has ended")),
-        false => output::print_line(format_args!("{id} was not recorded here")),
-    }
-}
-
-fn sync_slurm_jobs(args: &SlurmSyncArgs) -> Result<(), CommandError> {
-    let failed = |problem: &dyn std::fmt::Display| {
-        CommandError::Failed(format!("{}: {problem}", args.squeue.display()))
-    };
-    // Read before Slurm is asked: a job that starts in between is not taken for a vanished one.
-    let spool = JobSpool::new(&args.spool.spool);
-    let spooled = spool.read_jobs().map_err(CommandError::failed)?;
-    let output = Command::new(&args.squeue)
-        .args(["--noheader", "--format=%A", RUNNING_STATES])
-        .output()
-        .map_err(|error| failed(&error))?;
-    if !output.status.success() {
-        return Err(failed(&String::from_utf8_lossy(&output.stderr).trim()));
-    }
-    let listed = String::from_utf8_lossy(&output.stdout);
-    let recorded = spooled.jobs.iter().map(|job| job.id.as_str());
-    for id in slurm_job::vanished_slurm_jobs(recorded, &listed) {
-        spool.remove_job(id).map_err(CommandError::failed)?;
-        output::print_line(format_args!("{id} does not run any more"))?;
-    }
-    Ok(())
-}
-
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok()
 }

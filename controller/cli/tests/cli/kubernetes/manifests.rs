@@ -1,0 +1,1 @@
+//! The example manifests and the script that places gated pods.
