@@ -7,12 +7,16 @@ Starts slurmctld and a slurmd for each of 12 hosts on this machine, with the top
 * `scontrol show topology` is the fabric;
 * every job is announced with its hosts in less than a second after its prolog began, and ends in
   less than a second after its epilog began;
-* an agent and a slurmctld that are killed with signal 9 lose no job.
+* an agent and a slurmctld that are killed with signal 9 lose no job;
+* with `--source rest`, prologs and epilogs record nothing: all of that holds for what
+  `crux jobs slurm sync --rest` reads from slurmrestd, which is killed with slurmctld;
+* a job of several hosts runs where `crux place` says, by the example job_submit.lua.
 
-    scripts/check-slurm.py target/release/crux [--jobs 200]
+    scripts/check-slurm.py target/release/crux [--jobs 200] [--source rest]
 
-Needs slurmctld, slurmd and scontrol (Debian: slurmctld, slurmd, slurm-client) and root. The
-controller is not part of it: what the agent would send to one is read instead.
+Needs slurmctld, slurmd and scontrol (Debian: slurmctld, slurmd, slurm-client), for `--source rest`
+slurmrestd, and root. The controller is not part of it: what the agent would send to one is read
+instead.
 """
 
 import argparse
@@ -29,6 +33,7 @@ import time
 
 FABRIC = pathlib.Path(__file__).parent.parent / "topology/fabrics/lab.toml"
 PROGRAMS = ("slurmctld", "slurmd", "scontrol", "sbatch", "sinfo", "squeue")
+LIBRARY = pathlib.Path("/usr/lib/x86_64-linux-gnu/slurm-wlm")
 HOSTS = 12
 LIMIT_SECONDS = 1.0
 
@@ -57,33 +62,49 @@ PrologSlurmctld={folder}/prolog
 EpilogSlurmctld={folder}/epilog
 NodeName=h[1-{hosts}] NodeHostname=localhost NodeAddr=127.0.0.1 Port=[17001-{last}] CPUs=1
 PartitionName=all Nodes=ALL Default=YES State=UP
-"""
+{plugins}"""
+
+JOBS = """{"jobs": [{"id": "gpt", "gpus": {"h1": 8, "h4": 8}, "profile": "gpt-24l/A100",
+"flows": [{"src": "h1", "dst": "h4", "bytes": 2.4e6}]}]}"""
+PLACE = "--fabric {fabric} --jobs {folder}/jobs.json --model gpt-24l/A100"
 
 # When a script began, then what the example scripts of the repository do.
 SCRIPT = """#!/bin/sh
 date +%s.%N > {folder}/times/$SLURM_JOB_ID.{name}
 [ {name} = epilog ] || echo "$SLURM_JOB_NODELIST" > {folder}/times/$SLURM_JOB_ID.hosts
-PATH={binaries}:$PATH CRUX_SPOOL={folder}/spool {script}
+{record}
 """
+RECORD = "PATH={binaries}:$PATH CRUX_SPOOL={folder}/spool {script}"
 
 
 class Cluster:
     """Slurm's daemons and the agent in a folder."""
 
-    def __init__(self, folder, crux):
-        self.folder, self.crux, self.processes = folder, crux, []
-        self.environment = {**os.environ, "SLURM_CONF": f"{folder}/slurm.conf"}
-        for name in ("state", "times", "spool", "bin", *(f"h{n}" for n in range(1, HOSTS + 1))):
+    def __init__(self, folder, crux, source):
+        self.folder, self.crux, self.source, self.processes = folder, crux, source, []
+        path = f"{folder}/bin:{os.environ['PATH']}"
+        self.environment = {**os.environ, "SLURM_CONF": f"{folder}/slurm.conf", "PATH": path,
+                            "CRUX_PLACE_CONF": f"{folder}/place.conf"}
+        for name in ("state", "times", "spool", "bin", "rest", *(f"h{n}" for n in range(1, HOSTS + 1))):
             (folder / name).mkdir()
         (folder / "bin/crux").symlink_to(crux)
         scripts = FABRIC.parent.parent.parent / "controller/agent/slurm"
         for name in ("prolog", "epilog"):
             script = shutil.copy(scripts / f"{name}.sh", folder / "bin")
-            known = {"folder": folder, "name": name, "binaries": folder / "bin"}
-            text = SCRIPT.format(script=script, **known)
+            record = RECORD.format(script=script, folder=folder, binaries=folder / "bin")
+            record = record if source == "prolog" else ""
+            text = SCRIPT.format(record=record, folder=folder, name=name)
             (folder / name).write_text(text)
             (folder / name).chmod(0o755)
-        text = CONFIGURATION.format(folder=folder, hosts=HOSTS, last=17000 + HOSTS)
+        self.has_lua = (LIBRARY / "job_submit_lua.so").exists()
+        if self.has_lua:
+            shutil.copy(scripts / "job_submit.lua", folder)
+            place = PLACE.format(fabric=FABRIC.resolve(), folder=folder)
+            (folder / "place.conf").write_text(place + "\n")
+            (folder / "jobs.json").write_text(JOBS)
+        plugins = "JobSubmitPlugins=lua\n" if self.has_lua else ""
+        known = {"hosts": HOSTS, "last": 17000 + HOSTS, "plugins": plugins}
+        text = CONFIGURATION.format(folder=folder, **known)
         (folder / "slurm.conf").write_text(text)
         exported = [crux, "fabric", "export", "slurm", FABRIC]
         self.topology = subprocess.run(exported, check=True, capture_output=True, text=True).stdout
@@ -110,6 +131,21 @@ class Cluster:
                 return
         log = (self.folder / "slurmctld.log").read_text()[-2000:]
         raise SystemExit(f"slurmctld does not start:\n{log}")
+
+    def start_rest(self):
+        """Starts slurmrestd as the user that it wants to be, and what reads from it."""
+        (self.folder / "rest").chmod(0o777)
+        socket = self.folder / "rest/socket"
+        socket.unlink(missing_ok=True)
+        plugins = sorted(LIBRARY.glob("openapi_v*.so"))
+        plugins = [f"openapi/{path.stem.removeprefix('openapi_').replace('_', '.')}" for path in plugins]
+        self.rest = self.spawn("slurmrestd", "-a", "rest_auth/local", "-s", ",".join(plugins),
+                               "-u", "slurm", f"unix:{socket}", log="slurmrestd.log")
+
+    def start_sync(self):
+        command = (self.crux, "jobs", "slurm", "sync", "--rest", f"unix:{self.folder}/rest/socket",
+                   "--every", "0.25", "--gpus-per-host", "8", "--spool", f"{self.folder}/spool")
+        self.reader = self.spawn(*command, log="sync.log")
 
     def start_hosts(self):
         for number in range(1, HOSTS + 1):
@@ -193,14 +229,9 @@ def run_jobs(cluster, count):
         cluster.wait(lambda: ended() >= part * count // 3, "too few jobs have ended", 60 + count)
         began = time.time()
         if part == 1:
-            cluster.agent.send_signal(signal.SIGKILL)
-            time.sleep(0.3)
-            cluster.start_agent()
+            kill_reader(cluster)
         else:
-            cluster.controller.send_signal(signal.SIGKILL)
-            cluster.controller.wait()
-            cluster.start_controller()
-            cluster.sync()
+            kill_slurm(cluster)
         # What ended just before had no time to be reported.
         killed.append((began - LIMIT_SECONDS, time.time() + 3.0))
     is_empty = lambda: not cluster.ask("squeue", "--noheader").strip()
@@ -209,6 +240,53 @@ def run_jobs(cluster, count):
     time.sleep(1.5)
     cluster.sync()
     return killed
+
+
+def kill_reader(cluster):
+    cluster.agent.send_signal(signal.SIGKILL)
+    if cluster.source == "rest":
+        cluster.reader.send_signal(signal.SIGKILL)
+    time.sleep(0.3)
+    cluster.start_agent()
+    if cluster.source == "rest":
+        cluster.start_sync()
+
+
+def kill_slurm(cluster):
+    if cluster.source == "rest":
+        cluster.rest.send_signal(signal.SIGKILL)
+        cluster.rest.wait()
+    cluster.controller.send_signal(signal.SIGKILL)
+    cluster.controller.wait()
+    cluster.start_controller()
+    if cluster.source == "rest":
+        cluster.start_rest()
+    cluster.sync()
+
+
+def check_placement(cluster):
+    """The hosts of a job are those that `crux place` names before it is submitted."""
+    if not cluster.has_lua:
+        print("placement: left out, Slurm has no job_submit/lua")
+        return
+    place = (cluster.folder / "place.conf").read_text().split()
+    ask = lambda *command: cluster.ask(*command).strip()
+    advice = ask(cluster.crux, "place", *place, "--gpus", "16", "--nodelist")
+    job = ask("sbatch", "--parsable", "--nodes=2", "--output=/dev/null", "--wrap", "sleep 1")
+    shown = lambda: dict(word.split("=", 1) for word in ask("scontrol", "show", "job", job).split()
+                         if "=" in word)
+    cluster.wait(lambda: shown().get("NodeList", "(null)") != "(null)", "the job has no hosts")
+    hosts = shown()["NodeList"]
+    assert advice and hosts == advice, f"crux place says {advice}, the job runs on {hosts}"
+    cluster.wait(lambda: not ask("squeue", "--noheader"), "the job has not ended")
+    cluster.wait_idle()
+    # It is none of the jobs that are counted below.
+    time.sleep(LIMIT_SECONDS)
+    cluster.announced.clear()
+    cluster.ended.clear()
+    for path in (cluster.folder / "times").iterdir():
+        path.unlink()
+    print(f"placement: job_submit.lua gave a job of two hosts {hosts}, as crux place says")
 
 
 def check_jobs(cluster, count, killed):
@@ -245,20 +323,27 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("crux", type=pathlib.Path)
     parser.add_argument("--jobs", type=int, default=200)
+    parser.add_argument("--source", choices=("prolog", "rest"), default="prolog")
     arguments = parser.parse_args()
-    missing = [name for name in PROGRAMS if shutil.which(name) is None]
+    programs = (*PROGRAMS, *(["slurmrestd"] if arguments.source == "rest" else []))
+    missing = [name for name in programs if shutil.which(name) is None]
     if missing or os.geteuid() != 0:
         print(f"left out: {', '.join(missing) or 'not root'}")
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory() as folder:
-        cluster = Cluster(pathlib.Path(folder), arguments.crux.resolve())
+        pathlib.Path(folder).chmod(0o755)
+        cluster = Cluster(pathlib.Path(folder), arguments.crux.resolve(), arguments.source)
         try:
             cluster.start_controller()
             cluster.start_hosts()
             cluster.start_agent()
+            if arguments.source == "rest":
+                cluster.start_rest()
+                cluster.start_sync()
             cluster.wait_idle()
             check_topology(cluster)
+            check_placement(cluster)
             killed = run_jobs(cluster, arguments.jobs)
             check_jobs(cluster, arguments.jobs, killed)
         finally:

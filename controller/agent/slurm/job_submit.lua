@@ -1,10 +1,11 @@
 -- job_submit.lua of Slurm (JobSubmitPlugins=lua): asks `crux place` where a job of several hosts
--- should run, unless its user has chosen hosts. Needs /etc/crux/place.conf with the arguments of
--- `crux place`, for example: --controller 10.0.0.1:9300 --model gpt-24l/A100 --placement crius
+-- should run, unless its user has chosen hosts. Needs /etc/crux/place.conf, or the file that
+-- CRUX_PLACE_CONF of slurmctld names, with the arguments of `crux place`, for example:
+-- --controller 10.0.0.1:9300 --model gpt-24l/A100 --placement crius
 local GPUS_PER_HOST = 8
 
 local function place(hosts)
-    local file = io.open("/etc/crux/place.conf")
+    local file = io.open(os.getenv("CRUX_PLACE_CONF") or "/etc/crux/place.conf")
     if file == nil then
         return nil
     end

@@ -35,6 +35,7 @@ pub mod rest_client;
 pub mod scheduler_hints;
 pub mod service;
 pub mod slurm_job;
+pub mod slurm_rest;
 pub mod socket;
 pub mod source_port;
 mod traffic_observer;

@@ -1,11 +1,9 @@
-//! A job from the environment of Slurm's prolog.
+//! A job from the environment of Slurm's prolog, or from slurmrestd.
 //!
 //! `PrologSlurmctld` runs once for a job, `Prolog` on each of its hosts; both name the job and its
 //! hosts (Slurm's page "Prolog and Epilog Guide"). What the controller cannot learn from Slurm, a
 //! user writes in the comment of the job: `crux.profile=NAME`, `crux.flop=NUMBER`,
 //! `crux.collective=KIND` and `crux.bytes=NUMBER`. Pure: variables are read by a function.
-
-use std::collections::BTreeSet;
 
 use planner::JobDocument;
 use topology::host_list::{self, HostListError};
@@ -19,7 +17,7 @@ pub enum SlurmJobError {
     #[error("SLURM_JOB_ID is not a number; call this from a prolog or an epilog of Slurm")]
     JobId,
     /// Slurm did not name the hosts.
-    #[error("neither SLURM_JOB_NODELIST nor SLURM_NODELIST is set")]
+    #[error("no hosts: neither SLURM_JOB_NODELIST nor SLURM_NODELIST is set")]
     Hosts,
     /// The list of hosts cannot be read.
     #[error(transparent)]
@@ -68,16 +66,59 @@ pub fn starting_slurm_job(
     Ok(Some(job))
 }
 
-/// Those of the recorded jobs that Slurm does not list as running; `listed` has a number in each
-/// line, as `squeue --noheader --format=%A` prints. Jobs of other schedulers are left alone.
+/// The number in the name of a job; none if another scheduler has named it.
+pub fn slurm_job_number(id: &str) -> Option<u64> {
+    id.strip_prefix("slurm-")?.parse().ok()
+}
+
+/// Those of the recorded jobs that Slurm does not run. Jobs of other schedulers are left alone.
 pub fn vanished_slurm_jobs<'a>(
     recorded: impl IntoIterator<Item = &'a str>,
-    listed: &str,
+    is_running: impl Fn(u64) -> bool,
 ) -> Vec<&'a str> {
-    let listed: BTreeSet<&str> = listed.lines().map(str::trim).collect();
-    let is_vanished =
-        |id: &&str| id.strip_prefix("slurm-").is_some_and(|number| !listed.contains(number));
+    let is_vanished = |id: &&str| slurm_job_number(id).is_some_and(|number| !is_running(number));
     recorded.into_iter().filter(is_vanished).collect()
+}
+
+/// A running job as slurmrestd lists it; texts as Slurm writes them, empty where there is nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListedSlurmJob {
+    /// The list of its hosts.
+    pub hosts: String,
+    /// Its account, if there is one.
+    pub account: Option<String>,
+    /// The name of its user.
+    pub user: Option<String>,
+    /// Its comment.
+    pub comment: String,
+    /// What it has of everything that Slurm counts, such as `cpu=64,gres/gpu=16,node=2`.
+    pub resources: String,
+}
+
+/// The document of a listed job.
+///
+/// # Errors
+/// Its hosts or its GPUs are unknown, or the comment cannot be read.
+pub fn listed_slurm_job(
+    number: u64,
+    listed: &ListedSlurmJob,
+    gpus_per_host: Option<u32>,
+) -> Result<JobDocument, SlurmJobError> {
+    let hosts = host_list::expand_host_list(&listed.hosts)?;
+    let count = u32::try_from(hosts.len()).ok().filter(|count| *count > 0);
+    let count = count.ok_or(SlurmJobError::Hosts)?;
+    let counted = listed.resources.split(',').find_map(|part| part.strip_prefix("gres/gpu="));
+    let counted = counted.and_then(|gpus| gpus.parse::<u32>().ok()).filter(|gpus| *gpus > 0);
+    let gpus = gpus_per_host.or(counted.map(|gpus| gpus.div_ceil(count)));
+    let gpus = gpus.ok_or(SlurmJobError::Gpus)?;
+    let mut job = JobDocument {
+        id: format!("slurm-{number}"),
+        tenant: listed.account.clone().or_else(|| listed.user.clone()),
+        gpus: hosts.into_iter().map(|host| (host, gpus)).collect(),
+        ..JobDocument::default()
+    };
+    read_comment(&listed.comment, &mut job)?;
+    Ok(job)
 }
 
 /// GPUs of this host: a number, or the list of their indices (`0,1` or `0-3`).
@@ -148,10 +189,24 @@ mod tests {
     }
 
     #[test]
-    fn records_of_jobs_that_slurm_does_not_list_have_vanished() {
+    fn records_of_jobs_that_slurm_does_not_run_have_vanished() {
         let recorded = ["slurm-7", "slurm-8", "gpt", "slurm-70"];
-        assert_eq!(vanished_slurm_jobs(recorded, " 8\n70\n"), ["slurm-7"]);
-        assert_eq!(vanished_slurm_jobs(recorded, ""), ["slurm-7", "slurm-8", "slurm-70"]);
+        assert_eq!(vanished_slurm_jobs(recorded, |number| number != 7), ["slurm-7"]);
+        assert_eq!(vanished_slurm_jobs(recorded, |_| false), ["slurm-7", "slurm-8", "slurm-70"]);
+    }
+
+    #[test]
+    fn gpus_of_a_listed_job_are_those_that_slurm_counts() {
+        let gpus = |resources: &str, gpus_per_host| {
+            let (hosts, resources) = ("h[1-2]".to_owned(), resources.to_owned());
+            let listed = ListedSlurmJob { hosts, resources, ..ListedSlurmJob::default() };
+            listed_slurm_job(7, &listed, gpus_per_host).map(|job| job.gpus["h2"])
+        };
+        assert_eq!(gpus("cpu=4,gres/gpu=16,gres/gpu:a100=16,node=2", None), Ok(8));
+        assert_eq!(gpus("cpu=4,gres/gpu=16", Some(4)), Ok(4));
+        assert_eq!(gpus("cpu=4,node=2", None), Err(SlurmJobError::Gpus));
+        let nowhere = ListedSlurmJob::default();
+        assert_eq!(listed_slurm_job(7, &nowhere, Some(8)), Err(SlurmJobError::Hosts));
     }
 
     #[test]

@@ -1,14 +1,20 @@
 //! `crux jobs slurm`: jobs of Slurm, from its prolog and epilog and from what it lists.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use agent::job_spool::JobSpool;
+use agent::rest_client::{RestClient, RestError, TlsIdentity};
 use agent::slurm_job;
+use agent::slurm_rest::{SlurmRest, SlurmSync, SlurmUser};
 use clap::Subcommand;
+use tracing::warn;
 
 use super::SpoolArg;
-use command_io::{CommandError, output};
+use crate::commands::agent::stop_signal;
+use command_io::{CommandError, files, output};
 
 /// States in which a job has its hosts.
 const RUNNING_STATES: &str = "--states=CONFIGURING,RUNNING,SUSPENDED,STOPPED,RESIZING";
@@ -49,18 +55,42 @@ pub(crate) struct SlurmEndArgs {
     spool: SpoolArg,
 }
 
-/// Remove records of jobs that no longer run, according to squeue.
+/// Correct the records by what Slurm says: remove ended jobs, add those that no prolog recorded.
 ///
 /// A slurmctld that crashes in an epilog does not run it again. Call this after every start of
-/// slurmctld, or from a timer.
+/// slurmctld, from a timer, or with --every. With --rest, slurmrestd lists the jobs; without it
+/// squeue does, and only ended jobs are removed.
 #[derive(clap::Args)]
-#[command(after_help = "Example:  crux jobs slurm sync")]
+#[command(after_help = "\
+Examples:
+  crux jobs slurm sync
+  crux jobs slurm sync --rest unix:/run/slurmrestd/slurmrestd.sock --every 0.5
+  crux jobs slurm sync --rest http://10.0.0.2:6820 --user crux --token-file /etc/crux/slurm.token")]
 pub(crate) struct SlurmSyncArgs {
     #[command(flatten)]
     spool: SpoolArg,
     /// The program that lists jobs
-    #[arg(long, value_name = "PROGRAM", default_value = "squeue")]
+    #[arg(long, value_name = "PROGRAM", default_value = "squeue", conflicts_with = "rest")]
     squeue: PathBuf,
+    /// Where slurmrestd listens: http://HOST:PORT, https://HOST:PORT or unix:PATH
+    #[arg(long, value_name = "ADDRESS")]
+    rest: Option<String>,
+    /// File with a token of rest_auth/jwt, as scontrol token prints it
+    #[arg(long, value_name = "FILE", requires_all = ["rest", "user"])]
+    token_file: Option<PathBuf>,
+    /// User of the token
+    #[arg(long, value_name = "NAME", requires = "token_file")]
+    user: Option<String>,
+    /// Authorities of an https address (PEM)
+    #[arg(long, value_name = "FILE", requires = "rest")]
+    ca: Option<String>,
+    /// GPUs that each host gives to a job [default: those that Slurm counts]
+    #[arg(long, value_name = "NUMBER", requires = "rest")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    gpus_per_host: Option<u32>,
+    /// Do so again and again, with so many seconds in between
+    #[arg(long, value_name = "SECONDS", requires = "rest", value_parser = parse_interval)]
+    every: Option<Duration>,
 }
 
 pub(super) fn run_slurm(command: &SlurmCommand) -> Result<(), CommandError> {
@@ -98,6 +128,13 @@ fn end_slurm_job(args: &SlurmEndArgs) -> Result<(), CommandError> {
 }
 
 fn sync_slurm_jobs(args: &SlurmSyncArgs) -> Result<(), CommandError> {
+    match &args.rest {
+        Some(address) => sync_by_rest(args, address),
+        None => sync_by_squeue(args),
+    }
+}
+
+fn sync_by_squeue(args: &SlurmSyncArgs) -> Result<(), CommandError> {
     let failed = |problem: &dyn std::fmt::Display| {
         CommandError::Failed(format!("{}: {problem}", args.squeue.display()))
     };
@@ -112,12 +149,75 @@ fn sync_slurm_jobs(args: &SlurmSyncArgs) -> Result<(), CommandError> {
         return Err(failed(&String::from_utf8_lossy(&output.stderr).trim()));
     }
     let listed = String::from_utf8_lossy(&output.stdout);
+    let running: BTreeSet<u64> =
+        listed.lines().filter_map(|line| line.trim().parse().ok()).collect();
     let recorded = spooled.jobs.iter().map(|job| job.id.as_str());
-    for id in slurm_job::vanished_slurm_jobs(recorded, &listed) {
+    for id in slurm_job::vanished_slurm_jobs(recorded, |number| running.contains(&number)) {
         spool.remove_job(id).map_err(CommandError::failed)?;
         output::print_line(format_args!("{id} does not run any more"))?;
     }
     Ok(())
+}
+
+fn sync_by_rest(args: &SlurmSyncArgs, address: &str) -> Result<(), CommandError> {
+    let authorities = args.ca.as_deref().map(files::read_text).transpose()?.unwrap_or_default();
+    let tls = TlsIdentity { authorities, client: None };
+    let client = RestClient::new(address, &tls).map_err(|error| match error {
+        RestError::Tls(_) => CommandError::input("--ca", error),
+        _ => CommandError::input("--rest", error),
+    })?;
+    let user = args.user.clone().zip(args.token_file.clone());
+    let user = user.map(|(name, token_file)| SlurmUser { name, token_file });
+    let mut rest = SlurmRest::new(client, user, args.gpus_per_host);
+    let spool = JobSpool::new(&args.spool.spool);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(CommandError::failed)?;
+    let Some(interval) = args.every else {
+        let synced = runtime.block_on(rest.sync_spool(&spool));
+        return print_sync(&synced.map_err(CommandError::failed)?);
+    };
+    runtime.block_on(async {
+        let stop = stop_signal()?;
+        tokio::select! {
+            ended = sync_again_and_again(rest, &spool, interval) => ended,
+            () = stop => Ok(()),
+        }
+    })
+}
+
+/// A slurmrestd that does not answer ends no job: it may be back in a moment.
+async fn sync_again_and_again(
+    mut rest: SlurmRest,
+    spool: &JobSpool,
+    interval: Duration,
+) -> Result<(), CommandError> {
+    loop {
+        match rest.sync_spool(spool).await {
+            Ok(sync) => print_sync(&sync)?,
+            Err(error) => warn!(%error, "jobs of Slurm are not known now"),
+        }
+        tokio::time::sleep(interval).await;
+    }
+}
+
+fn print_sync(sync: &SlurmSync) -> Result<(), CommandError> {
+    for id in &sync.change.removed {
+        output::print_line(format_args!("{id} does not run any more"))?;
+    }
+    for id in &sync.change.added {
+        output::print_line(format_args!("{id} was not recorded"))?;
+    }
+    for (number, problem) in &sync.refused {
+        warn!("job {number} is not recorded: {problem}");
+    }
+    Ok(())
+}
+
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.1..=3600.0).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "expected 0.1 to 3600 seconds".to_owned())
 }
 
 fn variable(name: &str) -> Option<String> {
