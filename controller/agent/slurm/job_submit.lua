@@ -9,11 +9,11 @@ local function place(hosts)
     if file == nil then
         return nil
     end
-    local arguments = file:read("l")
+    local arguments = file:read("*l")
     file:close()
     local command = "timeout 5 crux place %s --gpus %d --nodelist 2>/dev/null"
     local output = io.popen(string.format(command, arguments, hosts * GPUS_PER_HOST))
-    local list = output:read("l")
+    local list = output:read("*l")
     output:close()
     return list
 end

@@ -15,7 +15,8 @@ use crate::job_spool::{JobSpool, SpoolChange};
 use crate::rest_client::{RestClient, RestError};
 use crate::slurm_job::{self, ListedSlurmJob, SlurmJobError};
 
-/// Data parsers whose fields were compared with what is read here: Slurm 20.11 to 25.11.
+/// Data parsers of Slurm 20.11 to 25.11. v0.0.38 was tried; a job has the fields that are read here
+/// in each, but for the state, of which there are two forms.
 const KNOWN_PARSERS: std::ops::RangeInclusive<u32> = 36..=44;
 /// States in which a job has its hosts.
 const RUNNING_STATES: [&str; 5] = ["CONFIGURING", "RUNNING", "SUSPENDED", "STOPPED", "RESIZING"];
