@@ -206,7 +206,7 @@ fn generated_switch(tier: Tier, number: u64, device_id: u64) -> Switch {
 
 /// Address of the `place`-th NIC (from 1) on a leaf: 10.(leaf's number, two bytes).(place), or
 /// fd00:0:0:(leaf's number)::(place).
-fn generated_address(leaf: SwitchId, place: u32, is_ipv6: bool) -> (IpAddr, MacAddress) {
+pub(crate) fn generated_address(leaf: SwitchId, place: u32, is_ipv6: bool) -> (IpAddr, MacAddress) {
     let [_, _, high, low] = (leaf.0 + 1).to_be_bytes();
     let [.., place] = place.to_be_bytes();
     let subnet = u16::from_be_bytes([high, low]);

@@ -5,8 +5,9 @@
 
 mod containerlab;
 mod fabric_tree;
+pub(crate) mod facts;
 mod kueue;
-mod netbox;
+pub(crate) mod netbox;
 mod slurm;
 mod topograph;
 

@@ -1,12 +1,26 @@
-//! Fabrics from public data sets.
+//! Fabrics from public data sets, labs and inventories.
 //!
-//! A data set seldom says everything that a fabric needs; what is missing is assumed, and every
-//! import lists its assumptions next to the fabric. Bad rows are counted by reason and skipped: a
-//! file with one broken line is still a fabric.
+//! A file seldom says everything that a fabric needs; what is missing is assumed, and every import
+//! lists its assumptions next to the fabric. Bad rows of a data set are counted by reason and
+//! skipped: a file with one broken line is still a fabric. What a person keeps, a lab or an
+//! inventory, is refused with the field that is wrong. The counterparts of [`export`](crate::export)
+//! read what it writes.
 
+mod containerlab;
+mod csv_table;
+mod inventory;
 mod lingjun;
+mod netbox;
+mod tier_assumptions;
+mod topograph;
 
-pub use lingjun::{LingjunOptions, import_lingjun};
+pub use crate::export::NetboxTable;
+pub use containerlab::import_containerlab;
+pub use inventory::InventoryAssumptions;
+pub use lingjun::import_lingjun;
+pub use netbox::{NetboxTables, import_netbox};
+pub use tier_assumptions::TierAssumptions;
+pub use topograph::import_topograph;
 
 use std::collections::BTreeMap;
 
@@ -65,7 +79,18 @@ pub enum ImportError {
         /// Rows that were left out.
         skipped: usize,
     },
+    /// A field that cannot be read, or that makes no fabric with the others.
+    #[error("{field}: {problem}")]
+    Field {
+        /// Where in the file.
+        field: String,
+        /// What is wrong, and what would be right.
+        problem: String,
+    },
     /// The numbers that fill in for the data make no fabric.
     #[error(transparent)]
     Options(#[from] FabricFieldError),
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,8 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use topology::clos::{self, ClosSpec};
 use topology::document::{self, DocumentFormat};
+use topology::export::{self, ContainerlabImages, FabricTree, NetboxTable};
+use topology::import::{self, InventoryAssumptions, NetboxTables, TierAssumptions};
 use topology::{
     AvailabilityChange, Fabric, LinkId, LinkScheduler, SwitchId, Tier, check_fabric, next_hops,
     spec,
@@ -47,6 +49,26 @@ prop_compose! {
 
 fn fabrics() -> impl Strategy<Value = Fabric> {
     clos_specs().prop_map(|spec| clos::build_clos("any", &spec).expect("the numbers agree"))
+}
+
+/// Fabrics whose addresses, schedulers and servers are not the generated ones, in part.
+fn varied_fabrics() -> impl Strategy<Value = Fabric> {
+    (fabrics(), any::<u8>()).prop_map(|(fabric, choice)| {
+        let mut document = spec::explicit_document(&fabric);
+        if choice & 1 != 0 {
+            document.hosts[0].macs[0] = "0a:00:00:00:00:07".to_owned();
+            document.hosts[0].gpus = 3;
+        }
+        if choice & 2 != 0 {
+            document.switches[0].p4runtime = None;
+            document.switches[0].device_id = 7_000;
+        }
+        let uplink = document.links.last_mut().filter(|link| !link.a.starts_with('h'));
+        if let Some(uplink) = uplink.filter(|_| choice & 4 != 0) {
+            uplink.scheduler = Some(LinkScheduler::Fifo);
+        }
+        Fabric::try_from(&document).expect("a document that was changed within its bounds")
+    })
 }
 
 /// A change to a part that `choice` picks, and the change that undoes it.
@@ -158,11 +180,51 @@ proptest! {
     }
 
     #[test]
+    fn exports_that_say_everything_are_imported_as_they_were(fabric in varied_fabrics()) {
+        let assumptions = InventoryAssumptions::default();
+        let images = ContainerlabImages { switch: "s".into(), host: "h".into() };
+        let text = export::export_containerlab(&fabric, &images);
+        let imported = import::import_containerlab(&text, &assumptions).expect("what is exported");
+        prop_assert_eq!(&imported.fabric, &fabric);
+        prop_assert!(imported.assumptions.is_empty(), "{:?}", imported.assumptions);
+        let table = |table| export::export_netbox(&fabric, table);
+        let [devices, interfaces, cables, addresses] = [
+            NetboxTable::Devices, NetboxTable::Interfaces, NetboxTable::Cables,
+            NetboxTable::Addresses,
+        ].map(table);
+        let tables = NetboxTables {
+            devices: &devices, interfaces: &interfaces, cables: &cables,
+            addresses: Some(&addresses),
+        };
+        let imported = import::import_netbox(&tables, &assumptions).expect("what is exported");
+        prop_assert_eq!(&imported.fabric, &fabric);
+        prop_assert!(imported.assumptions.is_empty(), "{:?}", imported.assumptions);
+    }
+
+    #[test]
+    fn models_of_topograph_keep_who_is_near_to_whom(fabric in fabrics()) {
+        let model = export::export_topograph(&fabric);
+        let assumptions = TierAssumptions { spines: 2, host_links: 1, ..Default::default() };
+        let imported = import::import_topograph(&model, &assumptions).expect("what is exported");
+        let (original, tree) =
+            (FabricTree::of_fabric(&fabric), FabricTree::of_fabric(&imported.fabric));
+        prop_assert_eq!(original, tree);
+        prop_assert_eq!(export::export_topograph(&imported.fabric), model);
+    }
+
+    #[test]
     fn no_text_crashes_a_reader(text in "[ -~\n]{0,200}") {
         for format in [DocumentFormat::Toml, DocumentFormat::Yaml, DocumentFormat::Json] {
             let _ = spec::parse_fabric(&text, format, "any");
         }
-        let options = topology::import::LingjunOptions::default();
-        let _ = topology::import::import_lingjun(&text, &options);
+        let options = TierAssumptions::default();
+        let _ = import::import_lingjun(&text, &options);
+        let _ = import::import_topograph(&text, &options);
+        let assumptions = InventoryAssumptions::default();
+        let _ = import::import_containerlab(&text, &assumptions);
+        let tables = NetboxTables {
+            devices: &text, interfaces: &text, cables: &text, addresses: Some(&text),
+        };
+        let _ = import::import_netbox(&tables, &assumptions);
     }
 }

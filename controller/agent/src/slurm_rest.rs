@@ -185,7 +185,8 @@ impl SlurmRest {
         for id in slurm_job::vanished_slurm_jobs(names, |number| listing.is_running(number)) {
             remove_record(spool, id, &mut sync.change)?;
         }
-        sync.change.added.extend(missing.into_iter().map(|job| job.id));
+        let added = missing.into_iter().map(|job| job.id);
+        sync.change.added.extend(added.filter(|id| !sync.change.removed.contains(id)));
         Ok(sync)
     }
 

@@ -10,7 +10,7 @@ use planner::{Job, JobsDocument, PlanInput, Policy, PolicyDocument, check_plan, 
 use simulator::trace::{JobTrace, LingjunWorkers, TraceReader, TraceSelection};
 use topology::document::{DocumentFormat, parse_document};
 use topology::host_list::{compress_host_list, expand_host_list};
-use topology::import::{LingjunOptions, import_lingjun};
+use topology::import::{self, InventoryAssumptions, NetboxTables, TierAssumptions, import_lingjun};
 use topology::spec::{explicit_document, parse_fabric};
 use topology::{Fabric, Severity};
 
@@ -38,17 +38,42 @@ fn split_format(data: &[u8]) -> Option<(DocumentFormat, &str)> {
     Some((formats[usize::from(*which) % formats.len()], text))
 }
 
-/// Fabrics, which are printed and read again; and `topo.csv` of the Lingjun traces.
+/// Fabrics, which are printed and read again; `topo.csv` of the Lingjun traces; labs, models and
+/// inventories that are imported.
 pub(crate) fn fabrics(data: &[u8]) -> Option<()> {
     if let [b'c', csv @ ..] = data {
         let csv = std::str::from_utf8(csv).ok()?;
-        return import_lingjun(csv, &LingjunOptions::default()).ok().map(drop);
+        return import_lingjun(csv, &TierAssumptions::default()).ok().map(drop);
+    }
+    if let [b'i', which, text @ ..] = data {
+        let text = std::str::from_utf8(text.get(..TEXT_BYTES).unwrap_or(text)).ok()?;
+        return import_inventory(*which, text);
     }
     let (format, text) = split_format(data)?;
     let fabric = parse_fabric(text, format, "fabric").ok()?;
     let _findings = topology::check_fabric(&fabric);
     let again = Fabric::try_from(&explicit_document(&fabric));
     assert!(again.is_ok_and(|again| again.links().len() == fabric.links().len()));
+    Some(())
+}
+
+/// A lab, a model of topograph, or tables of an inventory with a line of dashes in between.
+fn import_inventory(which: u8, text: &str) -> Option<()> {
+    let (tiers, inventory) = (TierAssumptions::default(), InventoryAssumptions::default());
+    let imported = match which {
+        b'l' => import::import_containerlab(text, &inventory),
+        b't' => import::import_topograph(text, &tiers),
+        _ => {
+            let mut tables = text.split("----\n");
+            let mut next = || tables.next().unwrap_or_default();
+            let (devices, interfaces, cables) = (next(), next(), next());
+            let tables = NetboxTables { devices, interfaces, cables, addresses: tables.next() };
+            import::import_netbox(&tables, &inventory)
+        }
+    };
+    let fabric = imported.ok()?.fabric;
+    let again = Fabric::try_from(&explicit_document(&fabric));
+    assert!(again.is_ok_and(|again| again == fabric));
     Some(())
 }
 

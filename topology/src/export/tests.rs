@@ -41,6 +41,7 @@ fn texts_are_those_that_were_reviewed() {
         (export_netbox(&fabric, NetboxTable::Devices), include_str!("goldens/devices.csv")),
         (export_netbox(&fabric, NetboxTable::Interfaces), include_str!("goldens/interfaces.csv")),
         (export_netbox(&fabric, NetboxTable::Cables), include_str!("goldens/cables.csv")),
+        (export_netbox(&fabric, NetboxTable::Addresses), include_str!("goldens/addresses.csv")),
     ];
     for (text, golden) in texts {
         assert_eq!(text, golden);

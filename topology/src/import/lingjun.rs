@@ -8,62 +8,29 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::tier_assumptions::{LinkSpeeds, TierAssumptions};
 use super::{ImportError, ImportedFabric, RowSkipReason};
-use crate::draft::{FabricDraft, MAX_CABLES, MAX_NICS_PER_LEAF, MAX_SWITCHES_PER_TIER};
+use crate::draft::{FabricDraft, MAX_NICS_PER_LEAF};
 use crate::fabric::{Fabric, Tier};
 use crate::ids::SwitchId;
-use crate::spec::{self, FabricFieldError};
+use crate::spec;
 use crate::units::Bandwidth;
 
 const COLUMNS: &str = "ip,DSW,PSW,ASW";
 /// Characters of a host's hashed address that are kept as its name, where they tell hosts apart.
 const NAME_LENGTH: usize = 12;
 
-/// Properties that `topo.csv` does not contain.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LingjunOptions {
-    /// Spines of each PSW group.
-    pub spines: u32,
-    /// Cores of each DSW group; 0 leaves the PSW groups apart.
-    pub cores: u32,
-    /// GPUs of each host.
-    pub gpus_per_host: u32,
-    /// NICs of each host, all on its leaf.
-    pub host_links: u32,
-    /// Each link of a host, in Gb/s.
-    pub host_gbps: f64,
-    /// Each link between leaf and spine, in Gb/s.
-    pub uplink_gbps: f64,
-    /// Each link between spine and core, in Gb/s.
-    pub core_gbps: f64,
-}
-
-impl Default for LingjunOptions {
-    /// Hosts of 8 GPUs with 4 NICs of 200 Gb/s; 16 spines and 16 cores with links of 400 Gb/s: as
-    /// much upwards as the eight hosts of the fullest leaf send.
-    fn default() -> Self {
-        Self {
-            spines: 16,
-            cores: 16,
-            gpus_per_host: 8,
-            host_links: 4,
-            host_gbps: 200.0,
-            uplink_gbps: 400.0,
-            core_gbps: 400.0,
-        }
-    }
-}
-
 /// The fabric of a `topo.csv`.
 ///
 /// # Errors
 /// The text has not the columns of `topo.csv` or no good row, or `options` makes no fabric.
-pub fn import_lingjun(csv: &str, options: &LingjunOptions) -> Result<ImportedFabric, ImportError> {
+pub fn import_lingjun(csv: &str, options: &TierAssumptions) -> Result<ImportedFabric, ImportError> {
     let speeds = options.link_speeds()?;
     let mut rows = TopologyRows::parse_rows(csv)?;
     rows.drop_unaddressable(options)?;
     let groups = SwitchGroups::from_rows(&rows);
-    options.check_sizes(&rows, &groups)?;
+    let (leaves, pods) = (rows.leaves.len(), groups.pods.len());
+    options.check_counts(rows.host_count(), leaves, pods, groups.cores.len())?;
     let fabric = options.build_fabric(&rows, &groups, speeds);
     // A name of the data that is also a generated one is found like in any document.
     Fabric::try_from(&spec::explicit_document(&fabric))?;
@@ -121,7 +88,7 @@ impl<'a> TopologyRows<'a> {
     }
 
     /// Leaves out hosts that cannot be addressed.
-    fn drop_unaddressable(&mut self, options: &LingjunOptions) -> Result<(), ImportError> {
+    fn drop_unaddressable(&mut self, options: &TierAssumptions) -> Result<(), ImportError> {
         let hosts_per_leaf = (MAX_NICS_PER_LEAF / u64::from(options.host_links)) as usize;
         let mut too_many = 0;
         for hosts in self.leaves.values_mut() {
@@ -156,49 +123,7 @@ fn shorten_address(ip: &str) -> &str {
     if ip.len() <= 2 * NAME_LENGTH { ip } else { &ip[..NAME_LENGTH] }
 }
 
-#[derive(Clone, Copy)]
-struct LinkSpeeds {
-    host: Bandwidth,
-    uplink: Bandwidth,
-    core: Bandwidth,
-}
-
-impl LingjunOptions {
-    fn link_speeds(&self) -> Result<LinkSpeeds, FabricFieldError> {
-        spec::check_minimum_counts(&[
-            ("spines", self.spines),
-            ("gpus_per_host", self.gpus_per_host),
-            ("host_links", self.host_links),
-        ])?;
-        Ok(LinkSpeeds {
-            host: spec::checked_speed("host_gbps", self.host_gbps)?,
-            uplink: spec::checked_speed("uplink_gbps", self.uplink_gbps)?,
-            core: spec::checked_speed("core_gbps", self.core_gbps)?,
-        })
-    }
-
-    fn check_sizes(
-        &self,
-        rows: &TopologyRows<'_>,
-        groups: &SwitchGroups<'_>,
-    ) -> Result<(), FabricFieldError> {
-        let product = |a: usize, b: u32| (a as u64).saturating_mul(u64::from(b));
-        let [leaves, pods] = [rows.leaves.len(), groups.pods.len()];
-        let cores = product(groups.cores.len(), self.cores);
-        let cables = [
-            product(rows.host_count(), self.host_links),
-            product(leaves, self.spines),
-            product(pods, self.spines).saturating_mul(u64::from(self.cores)),
-        ];
-        let cables = cables.into_iter().fold(0, u64::saturating_add);
-        spec::check_limits(&[
-            ("spines", "leaves", leaves as u64, MAX_SWITCHES_PER_TIER),
-            ("spines", "spines", product(pods, self.spines), MAX_SWITCHES_PER_TIER),
-            ("cores", "cores", cores, MAX_SWITCHES_PER_TIER),
-            ("spines", "links", cables, MAX_CABLES),
-        ])
-    }
-
+impl TierAssumptions {
     fn build_fabric(
         &self,
         rows: &TopologyRows<'_>,
@@ -303,7 +228,7 @@ mod tests {
 
     #[test]
     fn groups_become_tiers_and_bad_rows_are_counted() {
-        let imported = import_lingjun(TOPO, &LingjunOptions::default()).unwrap();
+        let imported = import_lingjun(TOPO, &TierAssumptions::default()).unwrap();
         let fabric = &imported.fabric;
         let leaves: Vec<&str> =
             fabric.switches_of_tier(Tier::Leaf).map(|leaf| &*fabric.switch(leaf).name).collect();
@@ -325,7 +250,7 @@ mod tests {
         let alike = "ip,DSW,PSW,ASW\n\
             aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa1,G,P,S\n\
             aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa2,G,P,S\n";
-        let imported = import_lingjun(alike, &LingjunOptions::default()).unwrap();
+        let imported = import_lingjun(alike, &TierAssumptions::default()).unwrap();
         assert_eq!(imported.fabric.hosts()[1].name, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa2");
     }
 
@@ -333,7 +258,7 @@ mod tests {
     fn hosts_that_a_leaf_cannot_address_are_left_out() {
         let rows: String = (0..70).map(|host| format!("10.1.1.{host},G,P,S\n")).collect();
         let imported =
-            import_lingjun(&format!("{COLUMNS}\n{rows}"), &LingjunOptions::default()).unwrap();
+            import_lingjun(&format!("{COLUMNS}\n{rows}"), &TierAssumptions::default()).unwrap();
         assert_eq!(imported.fabric.hosts().len(), 63);
         assert_eq!(imported.skipped[&RowSkipReason::LeafFull], 7);
     }
@@ -341,17 +266,17 @@ mod tests {
     #[test]
     fn an_invalid_topology_is_refused() {
         let refused = |csv: &str, options| import_lingjun(csv, &options).unwrap_err().to_string();
-        let options = LingjunOptions::default;
+        let options = TierAssumptions::default;
         let header = "the first line must have the columns ip,DSW,PSW,ASW, found \"a,b\"";
         assert_eq!(refused("a,b\n1,2\n", options()), header);
         assert!(refused("", options()).starts_with("the first line must have"));
         let no_hosts = "no host in the file; 1 rows were skipped";
         assert_eq!(refused("ip,DSW,PSW,ASW\nx\n", options()), no_hosts);
-        let none = LingjunOptions { spines: 0, ..options() };
+        let none = TierAssumptions { spines: 0, ..options() };
         assert_eq!(refused(TOPO, none), "spines: must be at least 1, found 0");
-        let slow = LingjunOptions { core_gbps: f64::NAN, ..options() };
+        let slow = TierAssumptions { core_gbps: f64::NAN, ..options() };
         assert_eq!(refused(TOPO, slow), "core_gbps: must be a number above 0, found NaN");
-        let many = LingjunOptions { spines: u32::MAX, ..options() };
+        let many = TierAssumptions { spines: u32::MAX, ..options() };
         assert_eq!(refused(TOPO, many), "spines: makes 8589934590 spines; at most 65535");
         let clash = "ip,DSW,PSW,ASW\nspine1,G,P,S\n";
         assert!(refused(clash, options()).contains("spine1 is already named by"));

@@ -3,11 +3,11 @@
 
 mod discover;
 mod export;
+mod import;
 
 use clap::Subcommand;
 use comfy_table::Table;
 use serde::Serialize;
-use topology::import::{self, LingjunOptions};
 use topology::{Fabric, Finding, Severity, Tier, spec};
 
 use command_io::CommandError;
@@ -21,7 +21,7 @@ pub(crate) enum FabricCommand {
     Check(FabricCheckArgs),
     Discover(discover::DiscoverArgs),
     #[command(subcommand)]
-    Import(ImportCommand),
+    Import(import::ImportCommand),
     #[command(subcommand)]
     Export(export::ExportCommand),
 }
@@ -46,64 +46,12 @@ pub(crate) struct FabricCheckArgs {
     output: FormatArg,
 }
 
-/// Make a fabric document from another format.
-#[derive(Subcommand)]
-pub(crate) enum ImportCommand {
-    Lingjun(LingjunImportArgs),
-}
-
-/// Import topo.csv of the Alibaba Lingjun data set (2023).
-///
-/// The file gives hosts and the switch groups they are in, but no speeds and no numbers of
-/// switches: these are assumptions, and the options say which.
-#[derive(clap::Args)]
-#[command(after_help = "Example:  crux fabric import lingjun topo.csv > lingjun.json")]
-pub(crate) struct LingjunImportArgs {
-    /// topo.csv, as published (columns ip, DSW, PSW, ASW)
-    file: String,
-    /// Spine switches in each PSW group
-    #[arg(long, default_value_t = LingjunOptions::default().spines)]
-    spines: u32,
-    /// Core switches in each DSW group
-    #[arg(long, default_value_t = LingjunOptions::default().cores)]
-    cores: u32,
-    /// GPUs in each host
-    #[arg(long, default_value_t = LingjunOptions::default().gpus_per_host)]
-    gpus_per_host: u32,
-    /// Links of each host to its leaf
-    #[arg(long, default_value_t = LingjunOptions::default().host_links)]
-    host_links: u32,
-    /// Speed of each host link in Gb/s
-    #[arg(long, default_value_t = LingjunOptions::default().host_gbps)]
-    host_gbps: f64,
-    /// Speed of each link between switches in Gb/s
-    #[arg(long, default_value_t = LingjunOptions::default().uplink_gbps)]
-    uplink_gbps: f64,
-    /// Speed of each link between spine and core in Gb/s
-    #[arg(long, default_value_t = LingjunOptions::default().core_gbps)]
-    core_gbps: f64,
-}
-
-impl LingjunImportArgs {
-    fn import_options(&self) -> LingjunOptions {
-        LingjunOptions {
-            spines: self.spines,
-            cores: self.cores,
-            gpus_per_host: self.gpus_per_host,
-            host_links: self.host_links,
-            host_gbps: self.host_gbps,
-            uplink_gbps: self.uplink_gbps,
-            core_gbps: self.core_gbps,
-        }
-    }
-}
-
 pub(crate) fn run_fabric(command: &FabricCommand) -> Result<(), CommandError> {
     match command {
         FabricCommand::Expand(args) => expand_fabric(args),
         FabricCommand::Check(args) => check_fabric(args),
         FabricCommand::Discover(args) => discover::run_discover(args),
-        FabricCommand::Import(ImportCommand::Lingjun(args)) => import_lingjun(args),
+        FabricCommand::Import(command) => import::run_import(command),
         FabricCommand::Export(command) => export::run_export(command),
     }
 }
@@ -142,19 +90,6 @@ fn check_fabric(args: &FabricCheckArgs) -> Result<(), CommandError> {
         0 => Ok(()),
         errors => Err(CommandError::Failed(format!("{}: {errors} errors", args.fabric))),
     }
-}
-
-fn import_lingjun(args: &LingjunImportArgs) -> Result<(), CommandError> {
-    let csv = files::read_text(&args.file)?;
-    let imported = import::import_lingjun(&csv, &args.import_options())
-        .map_err(|error| CommandError::input(&args.file, error))?;
-    for assumption in &imported.assumptions {
-        eprintln!("assumed: {assumption}");
-    }
-    for (reason, rows) in &imported.skipped {
-        eprintln!("skipped: {rows} rows: {reason}");
-    }
-    output::print_json(&spec::explicit_document(&imported.fabric))
 }
 
 /// One line: how large the fabric is.

@@ -13,21 +13,26 @@ const JOBS: &str = r#"{"jobs": [{
 }]}"#;
 
 /// Commands that run until they are stopped, or need hardware; a test of the help parses them.
-const NOT_RUN: [&str; 2] = [
+const NOT_RUN: [&str; 6] = [
     "crux agent --controller 10.0.0.1:9300 --socket /run/crux/agent.sock --spool /run/crux/jobs",
     "crux agent --queue-pairs",
+    "crux jobs slurm sync --rest unix:/run/slurmrestd/slurmrestd.sock --every 0.5",
+    "crux jobs slurm sync --rest http://10.0.0.2:6820 --user crux \
+     --token-file /etc/crux/slurm.token --every 0.5",
+    "crux jobs kubernetes watch --spool /run/crux/jobs",
+    "crux jobs kubernetes watch --kubeconfig ~/.kube/config --namespace training \
+     --node-domain example.org",
 ];
 
 fn files() -> Files {
     Files::with(&[("lab.toml", lab(2, 200.0, 400.0).as_bytes()), ("jobs.json", JOBS.as_bytes())])
 }
 
-/// The command lines of the page's shell blocks, up to a redirection.
+/// The command lines of the page's shell blocks.
 fn page_commands() -> Vec<&'static str> {
     let blocks = PAGE.split("```").skip(1).step_by(2);
     let blocks = blocks.filter_map(|block| block.strip_prefix("sh\n"));
-    let lines = blocks.flat_map(str::lines).filter(|line| line.starts_with("crux "));
-    lines.map(|line| line.split(" > ").next().unwrap_or(line)).collect()
+    blocks.flat_map(str::lines).filter(|line| line.starts_with("crux ")).collect()
 }
 
 #[test]
@@ -36,6 +41,7 @@ fn the_commands_of_the_page_do_what_it_says() {
     let commands = page_commands();
     assert!(commands.len() >= 12, "{commands:?}");
     for line in commands.iter().filter(|line| !NOT_RUN.contains(line)) {
+        let (line, redirection) = line.split_once(" > ").unwrap_or((line, ""));
         let arguments: Vec<&str> = line.split_whitespace().skip(1).collect();
         let mut command = files.command(&arguments);
         if line.starts_with("crux jobs slurm") {
@@ -46,12 +52,39 @@ fn the_commands_of_the_page_do_what_it_says() {
         }
         let slurm = [("SLURM_JOB_ID", "7"), ("SLURM_JOB_NODELIST", "h[1-2]")];
         let output = command.envs(slurm).output().unwrap();
+        if !redirection.is_empty() {
+            files.write(redirection, printed(&output));
+        }
+        if line.contains("import containerlab") || line.contains("import netbox") {
+            let expanded = files.crux(&["fabric", "expand", "lab.toml", "--format", "json"]);
+            assert_eq!(json(&output), json(&expanded), "{line}");
+        }
         let is_silent = printed(&output).trim().is_empty();
         assert_eq!(is_silent, line.ends_with("sync"), "{line}");
     }
     for line in NOT_RUN {
         assert!(commands.contains(&line), "{line} is no longer in the page");
     }
+}
+
+#[test]
+fn a_file_that_cannot_be_imported_is_named_with_its_field() {
+    let files = files();
+    files.write("a.clab.yml", "topology: { nodes: { x: { kind: linux } } }");
+    let refuse = |arguments: &[&str], expected: &[&str]| refused(&files.crux(arguments), expected);
+    let import = ["fabric", "import"];
+    let lab = [&import[..], &["containerlab", "a.clab.yml"]].concat();
+    refuse(&lab, &["a.clab.yml: topology.nodes.x: neither a switch nor a host", "crux.tier"]);
+    files.write("devices.csv", "name,role\nl,leaf\nh,host\n");
+    files.write("interfaces.csv", "device,name,speed\nl,p1,fast\nh,n0,\n");
+    let header = "side_a_device,side_a_name,side_b_device,side_b_name";
+    files.write("cables.csv", &format!("{header}\nh,n0,l,p1\n"));
+    let tables = ["--devices", "devices.csv", "--interfaces", "interfaces.csv"];
+    let netbox = [&import[..], &["netbox"], &tables, &["--cables", "cables.csv"]].concat();
+    refuse(&netbox, &["interfaces.csv: interfaces row 2, speed: \"fast\"", "400000000"]);
+    files.write("model.yaml", "switches: { s: { switches: [t] } }");
+    let model = [&import[..], &["topograph", "model.yaml"]].concat();
+    refuse(&model, &["model.yaml: switches.s.switches: no switch is named t"]);
 }
 
 #[test]

@@ -67,7 +67,7 @@ pub(crate) struct ContainerlabExportArgs {
 
 /// Print a table for the bulk import of NetBox (CSV).
 ///
-/// Import devices, then interfaces, then cables. A site with the name of the fabric must exist, and
+/// Import devices, then interfaces, cables and addresses. A site with the name of the fabric must exist, and
 /// roles and device types host, leaf, spine and core.
 #[derive(clap::Args)]
 #[command(after_help = "Example:  crux fabric export netbox lab.toml --table cables > cables.csv")]
@@ -84,6 +84,7 @@ enum NetboxTableName {
     Devices,
     Interfaces,
     Cables,
+    Addresses,
 }
 
 #[derive(clap::Args)]
@@ -114,6 +115,7 @@ pub(crate) fn run_export(command: &ExportCommand) -> Result<(), CommandError> {
                 NetboxTableName::Devices => NetboxTable::Devices,
                 NetboxTableName::Interfaces => NetboxTable::Interfaces,
                 NetboxTableName::Cables => NetboxTable::Cables,
+                NetboxTableName::Addresses => NetboxTable::Addresses,
             };
             export::export_netbox(&args.fabric.read()?, table)
         }

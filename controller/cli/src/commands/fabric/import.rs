@@ -1,0 +1,206 @@
+//! `crux fabric import`: fabric documents from data sets, labs and inventories.
+
+use clap::Subcommand;
+use topology::import::{
+    self, ImportError, ImportedFabric, InventoryAssumptions, NetboxTables, TierAssumptions,
+};
+use topology::spec;
+
+use command_io::{CommandError, files, output};
+
+/// Make a fabric document from another format.
+#[derive(Subcommand)]
+pub(crate) enum ImportCommand {
+    Lingjun(LingjunImportArgs),
+    Topograph(TopographImportArgs),
+    Containerlab(ContainerlabImportArgs),
+    Netbox(NetboxImportArgs),
+}
+
+/// Import topo.csv of the Alibaba Lingjun data set (2023).
+///
+/// The file gives hosts and the switch groups they are in, but no speeds and no numbers of
+/// switches: these are assumptions, and the options say which.
+#[derive(clap::Args)]
+#[command(after_help = "Example:  crux fabric import lingjun topo.csv > lingjun.json")]
+pub(crate) struct LingjunImportArgs {
+    /// topo.csv, as published (columns ip, DSW, PSW, ASW)
+    file: String,
+    #[command(flatten)]
+    assumed: TierOptions,
+}
+
+/// Import a model of topograph.
+///
+/// A switch with nodes is a leaf, and what is above leaves is a pod. The model has no NICs and no
+/// cables: numbers and speeds are assumptions, and the options say which.
+#[derive(clap::Args)]
+#[command(after_help = "Example:  crux fabric import topograph model.yaml > fabric.json")]
+pub(crate) struct TopographImportArgs {
+    /// Model file (YAML)
+    file: String,
+    #[command(flatten)]
+    assumed: TierOptions,
+}
+
+/// Import a topology of containerlab.
+///
+/// A node is a switch if its label crux.tier or its group is leaf, spine or core, and a host if it
+/// has the label crux.gpus or its group is host or server. What crux fabric export containerlab
+/// writes is read in full; what else is missing is assumed, and said.
+#[derive(clap::Args)]
+#[command(after_help = "Example:  crux fabric import containerlab lab.clab.yml > fabric.json")]
+pub(crate) struct ContainerlabImportArgs {
+    /// Topology file (.clab.yml)
+    file: String,
+    #[command(flatten)]
+    assumed: InventoryOptions,
+}
+
+/// Import tables of NetBox (CSV), with the columns of its bulk import.
+///
+/// The role of a device is leaf, spine or core, or host or server; others are left out with their
+/// cables. What crux fabric export netbox writes is read in full; what else is missing is assumed,
+/// and said.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  crux fabric import netbox --devices devices.csv --interfaces interfaces.csv --cables cables.csv
+  crux fabric import netbox --devices d.csv --interfaces i.csv --cables c.csv --addresses a.csv")]
+pub(crate) struct NetboxImportArgs {
+    /// Devices: name, role, and if there are any site and description
+    #[arg(long, value_name = "FILE")]
+    devices: String,
+    /// Interfaces: device, name, and if there are any type, speed and description
+    #[arg(long, value_name = "FILE")]
+    interfaces: String,
+    /// Cables: side_a_device, side_a_name, side_b_device, side_b_name
+    #[arg(long, value_name = "FILE")]
+    cables: String,
+    /// IP addresses: address, device, interface [default: generated ones]
+    #[arg(long, value_name = "FILE")]
+    addresses: Option<String>,
+    #[command(flatten)]
+    assumed: InventoryOptions,
+}
+
+/// What a file of hosts below switches does not say.
+#[derive(clap::Args)]
+struct TierOptions {
+    /// Spine switches in each pod (PSW group)
+    #[arg(long, default_value_t = TierAssumptions::default().spines)]
+    spines: u32,
+    /// Core switches that join pods (of each DSW group)
+    #[arg(long, default_value_t = TierAssumptions::default().cores)]
+    cores: u32,
+    /// GPUs in each host
+    #[arg(long, default_value_t = TierAssumptions::default().gpus_per_host)]
+    gpus_per_host: u32,
+    /// Links of each host to its leaf
+    #[arg(long, default_value_t = TierAssumptions::default().host_links)]
+    host_links: u32,
+    /// Speed of each host link in Gb/s
+    #[arg(long, default_value_t = TierAssumptions::default().host_gbps)]
+    host_gbps: f64,
+    /// Speed of each link between switches in Gb/s
+    #[arg(long, default_value_t = TierAssumptions::default().uplink_gbps)]
+    uplink_gbps: f64,
+    /// Speed of each link between spine and core in Gb/s
+    #[arg(long, default_value_t = TierAssumptions::default().core_gbps)]
+    core_gbps: f64,
+}
+
+/// What an inventory may not say.
+#[derive(clap::Args)]
+struct InventoryOptions {
+    /// GPUs in each host for which none are given
+    #[arg(long, default_value_t = InventoryAssumptions::default().gpus_per_host)]
+    gpus_per_host: u32,
+    /// Speed of each cable for which none is given, in Gb/s
+    #[arg(long, default_value_t = InventoryAssumptions::default().gbps)]
+    gbps: f64,
+}
+
+impl TierOptions {
+    fn assumptions(&self) -> TierAssumptions {
+        TierAssumptions {
+            spines: self.spines,
+            cores: self.cores,
+            gpus_per_host: self.gpus_per_host,
+            host_links: self.host_links,
+            host_gbps: self.host_gbps,
+            uplink_gbps: self.uplink_gbps,
+            core_gbps: self.core_gbps,
+        }
+    }
+}
+
+impl InventoryOptions {
+    fn assumptions(&self) -> InventoryAssumptions {
+        InventoryAssumptions { gpus_per_host: self.gpus_per_host, gbps: self.gbps }
+    }
+}
+
+pub(crate) fn run_import(command: &ImportCommand) -> Result<(), CommandError> {
+    match command {
+        ImportCommand::Lingjun(LingjunImportArgs { file, assumed }) => {
+            let text = files::read_text(file)?;
+            print_imported(file, import::import_lingjun(&text, &assumed.assumptions()))
+        }
+        ImportCommand::Topograph(TopographImportArgs { file, assumed }) => {
+            let text = files::read_text(file)?;
+            print_imported(file, import::import_topograph(&text, &assumed.assumptions()))
+        }
+        ImportCommand::Containerlab(ContainerlabImportArgs { file, assumed }) => {
+            let text = files::read_text(file)?;
+            print_imported(file, import::import_containerlab(&text, &assumed.assumptions()))
+        }
+        ImportCommand::Netbox(args) => import_netbox(args),
+    }
+}
+
+fn import_netbox(args: &NetboxImportArgs) -> Result<(), CommandError> {
+    let (devices, interfaces) =
+        (files::read_text(&args.devices)?, files::read_text(&args.interfaces)?);
+    let cables = files::read_text(&args.cables)?;
+    let addresses = args.addresses.as_deref().map(files::read_text).transpose()?;
+    let tables = NetboxTables {
+        devices: &devices,
+        interfaces: &interfaces,
+        cables: &cables,
+        addresses: addresses.as_deref(),
+    };
+    let imported = import::import_netbox(&tables, &args.assumed.assumptions());
+    // An error begins with the table.
+    print_imported(&args.file_named_by(&imported), imported)
+}
+
+impl NetboxImportArgs {
+    /// The file of the table that an error names.
+    fn file_named_by(&self, imported: &Result<ImportedFabric, ImportError>) -> String {
+        let field = match imported {
+            Err(ImportError::Field { field, .. }) => field.as_str(),
+            _ => "",
+        };
+        match field.split(' ').next().unwrap_or_default() {
+            "interfaces" => self.interfaces.clone(),
+            "cables" => self.cables.clone(),
+            "addresses" => self.addresses.clone().unwrap_or_default(),
+            _ => self.devices.clone(),
+        }
+    }
+}
+
+fn print_imported(
+    file: &str,
+    imported: Result<ImportedFabric, ImportError>,
+) -> Result<(), CommandError> {
+    let imported = imported.map_err(|error| CommandError::input(file, error))?;
+    for assumption in &imported.assumptions {
+        eprintln!("assumed: {assumption}");
+    }
+    for (reason, rows) in &imported.skipped {
+        eprintln!("skipped: {rows} rows: {reason}");
+    }
+    output::print_json(&spec::explicit_document(&imported.fabric))
+}

@@ -1,0 +1,70 @@
+//! What a fabric document says of a device or a cable and other formats have no field for.
+//!
+//! Exports write these facts where a format has room for text (labels of containerlab, descriptions
+//! of NetBox), and imports read them, so that nothing is lost on the way. What follows from
+//! something else, such as an Ethernet address that is made of the IP address, is left out.
+
+use crate::fabric::{Fabric, Host, LinkScheduler, Switch};
+use crate::ids::LinkId;
+use crate::spec::explicit_document;
+use crate::units::MacAddress;
+
+pub(crate) const TIER: &str = "tier";
+pub(crate) const DEVICE_ID: &str = "device-id";
+pub(crate) const P4RUNTIME: &str = "p4runtime";
+pub(crate) const GPUS: &str = "gpus";
+pub(crate) const IPS: &str = "ips";
+pub(crate) const MACS: &str = "macs";
+pub(crate) const GBPS: &str = "gbps";
+pub(crate) const SCHEDULER: &str = "scheduler";
+/// Where the labels of a format belong to many programs, ours begin with this.
+pub(crate) const LABEL_PREFIX: &str = "crux.";
+
+/// A name and its value, without white space.
+pub(crate) type Fact = (&'static str, String);
+
+/// The device id and the address of a switch; its tier has a field of its own in some formats.
+pub(crate) fn switch_facts(switch: &Switch) -> Vec<Fact> {
+    let id = (DEVICE_ID, switch.device_id.to_string());
+    let address = switch.p4runtime.iter().map(|address| (P4RUNTIME, address.clone()));
+    std::iter::once(id).chain(address).collect()
+}
+
+/// The GPUs of a host, and the Ethernet addresses of its NICs unless all follow from the others.
+pub(crate) fn host_facts(fabric: &Fabric, host: &Host) -> Vec<Fact> {
+    let nics = || host.nics.iter().map(|nic| fabric.nic(*nic));
+    let mut facts = vec![(GPUS, host.gpus.to_string())];
+    if nics().any(|nic| nic.mac != MacAddress::from_ip(nic.ip)) {
+        let macs: Vec<String> = nics().map(|nic| nic.mac.to_string()).collect();
+        facts.push((MACS, macs.join(",")));
+    }
+    facts
+}
+
+/// The addresses of a host, in the order of its NICs.
+pub(crate) fn address_fact(fabric: &Fabric, host: &Host) -> Fact {
+    let ips: Vec<String> = host.nics.iter().map(|nic| fabric.nic(*nic).ip.to_string()).collect();
+    (IPS, ips.join(","))
+}
+
+/// By cable, in their order: the scheduler, where it is not the usual one.
+pub(crate) fn unusual_schedulers(fabric: &Fabric) -> Vec<(LinkId, Option<Fact>)> {
+    let named = explicit_document(fabric).links.into_iter().map(|link| link.scheduler);
+    let fact = |scheduler: LinkScheduler| (SCHEDULER, scheduler_name(scheduler).to_owned());
+    fabric.cables().zip(named.map(|scheduler| scheduler.map(fact))).collect()
+}
+
+/// As fabric documents spell it.
+pub(crate) fn scheduler_name(scheduler: LinkScheduler) -> &'static str {
+    match scheduler {
+        LinkScheduler::Strict => "strict",
+        LinkScheduler::HostStrict => "host-strict",
+        LinkScheduler::Fifo => "fifo",
+    }
+}
+
+/// The reverse of [`scheduler_name`].
+pub(crate) fn scheduler_named(name: &str) -> Option<LinkScheduler> {
+    let all = [LinkScheduler::Strict, LinkScheduler::HostStrict, LinkScheduler::Fifo];
+    all.into_iter().find(|scheduler| scheduler_name(*scheduler) == name)
+}

@@ -1,0 +1,166 @@
+//! Files of others, and what is said of those that cannot be read. What our own exports write is
+//! read back in the property tests of this crate.
+
+use super::*;
+use crate::fabric::Tier;
+
+/// As a person writes a lab: groups, interfaces of a vendor, no speeds and no addresses.
+const LAB: &str = "
+name: demo
+topology:
+  kinds: { nokia_srlinux: { image: srl } }
+  nodes:
+    leaf1: { kind: nokia_srlinux, group: leaf }
+    leaf2: { kind: nokia_srlinux, group: leaf }
+    spine1: { kind: nokia_srlinux, labels: { crux.tier: spine } }
+    a: { kind: linux, group: server }
+    b: { kind: linux, labels: { crux.gpus: 4 } }
+  links:
+    - endpoints: [a:eth1, leaf1:e1-1]
+    - endpoints: [a:eth10, leaf2:e1-1]
+    - endpoints: [a:eth2, leaf2:e1-2]
+    - { type: veth, endpoints: [{ node: b, interface: eth1 }, { node: leaf2, interface: e1-3 }] }
+    - { endpoints: [leaf1:e1-49, spine1:e1-1], labels: { crux.gbps: 100 } }
+    - endpoints: [leaf2:e1-49, spine1:e2-1]
+";
+
+fn lab(text: &str) -> Result<ImportedFabric, ImportError> {
+    import_containerlab(text, &InventoryAssumptions::default())
+}
+
+#[test]
+fn a_lab_that_says_little_is_completed_and_says_with_what() {
+    let ImportedFabric { fabric, assumptions, .. } = lab(LAB).unwrap();
+    let links: Vec<String> = fabric
+        .cables()
+        .map(|cable| {
+            let link = fabric.link(cable);
+            let ends = [link.from, link.to].map(|end| fabric.endpoint_name(end));
+            format!("{} {}", ends.join(" "), link.bandwidth.gbps())
+        })
+        .collect();
+    let expected = [
+        "a:0 leaf1:1 400",
+        // eth10 is the last interface; two of spine1 end with 1, so its ports are places.
+        "a:2 leaf2:1 400",
+        "a:1 leaf2:2 400",
+        "b:0 leaf2:3 400",
+        "leaf1:49 spine1:1 100",
+        "leaf2:49 spine1:2 400",
+    ];
+    assert_eq!(links, expected);
+    let nics: Vec<String> = fabric.nics().iter().map(|nic| nic.ip.to_string()).collect();
+    assert_eq!(nics, ["10.0.1.1", "10.0.2.1", "10.0.2.2", "10.0.2.3"]);
+    let gpus: Vec<u32> = fabric.hosts().iter().map(|host| host.gpus).collect();
+    assert_eq!((fabric.name(), gpus), ("demo", vec![8, 4]));
+    let said = assumptions.join("; ");
+    for part in ["8 GPUs in each of 1 hosts", "5 cables", "4 NICs", "3 switches"] {
+        assert!(said.contains(part), "{said}");
+    }
+}
+
+#[test]
+fn a_mistake_in_a_lab_is_named_by_its_field_with_a_remedy() {
+    for (good, bad, expected) in [
+        ("group: server", "group: client", "topology.nodes.a: neither a switch nor a host: add"),
+        ("group: leaf", "group: [x]", "topology.nodes.leaf1: "),
+        ("spine1:e2-1", "spin1:e2-1", "did you mean spine1?"),
+        ("[leaf2:e1-49, spine1:e2-1]", "[leaf2:e1-49]", "topology.links[5]: 1 endpoints"),
+        (
+            "a:eth1,",
+            "a-eth1,",
+            "topology.links[0]: \"a-eth1\" is no endpoint: write node:interface",
+        ),
+        ("a:eth1,", "a:eth0,", "topology.links[0]: a:eth0 belongs to containerlab: use eth1"),
+        ("type: veth", "type: mgmt-net", "topology.links[3]: a link of type mgmt-net"),
+        ("crux.gbps: 100", "crux.gbps: fast", "topology.links[4]: \"fast\" is no speed"),
+        ("crux.gbps: 100", "crux.gbps: -1", "topology.links[4]: must be a number above 0"),
+        ("crux.gbps: 100", "crux.scheduler: x", "topology.links[4]: \"x\" is no scheduler: use"),
+        ("crux.gpus: 4", "crux.gpus: many", "topology.nodes.b: gpus \"many\" is not a whole"),
+        ("leaf1:e1-1]", "b:eth2]", "topology.links[0]: connects a and b; hosts connect to leaves"),
+        ("topology:", "topologie:", "missing field `topology`"),
+    ] {
+        assert!(LAB.contains(good), "{good}");
+        let error = lab(&LAB.replacen(good, bad, 1)).unwrap_err().to_string();
+        assert!(error.contains(expected), "{bad}: {error}");
+    }
+}
+
+const DEVICES: &str = "Name,Role,Site\nh1,Server,dc1\nleaf1,ToR,dc1\npdu,Power,dc1\n";
+const INTERFACES: &str = "device,name,type,speed\nh1,ib0,other,200000000\nleaf1,Ethernet1/1,400gbase-x-qsfpdd,\n\
+     leaf1,mgmt,other,\npdu,1,other,\n";
+const CABLES: &str = "side_a_device,side_a_name,side_b_device,side_b_name\n\
+     h1,ib0,leaf1,Ethernet1/1\npdu,1,leaf1,mgmt\n";
+const ADDRESSES: &str = "address,device,interface\n192.168.0.7/24,h1,ib0\n";
+
+#[test]
+fn an_inventory_of_others_is_read_without_what_is_no_fabric() {
+    let tables = NetboxTables {
+        devices: DEVICES,
+        interfaces: INTERFACES,
+        cables: CABLES,
+        addresses: Some(ADDRESSES),
+    };
+    let imported = import_netbox(&tables, &InventoryAssumptions::default()).unwrap();
+    let fabric = imported.fabric;
+    assert_eq!((fabric.name(), fabric.hosts().len(), fabric.switches().len()), ("dc1", 1, 1));
+    assert_eq!(fabric.nics()[0].ip.to_string(), "192.168.0.7");
+    assert_eq!(fabric.links().len(), 2);
+    assert_eq!(fabric.links()[0].bandwidth.gbps(), 200.0);
+    assert_eq!(fabric.switches_of_tier(Tier::Leaf).count(), 1);
+}
+
+#[test]
+fn a_mistake_in_an_inventory_is_named_by_table_row_and_column() {
+    let texts = [DEVICES, INTERFACES, CABLES, ADDRESSES];
+    for (table, good, bad, expected) in [
+        (0, "Name,", "Host,", "devices line 1: the header has no column name"),
+        (0, "leaf1,ToR", "leaf 1,ToR", "devices row 3: \"leaf 1\" is not a name"),
+        (1, "200000000", "200G", "interfaces row 2, speed: \"200G\" is no speed: write kb/s"),
+        (1, "leaf1,mgmt", "h1,ib0", "interfaces row 4, name: the device has another"),
+        (2, "h1,ib0,", "h1,ib1,", "cables row 2, side_a_name: h1 has no interface \"ib1\""),
+        (2, "h1,ib0,", "h9,ib0,", "cables row 2, side_a_name: h9 has no interface \"ib0\""),
+        (3, "192.168.0.7/24", "192.168.0/24", "devices row 2: \"192.168.0\" is no IP address"),
+        (3, "h1,ib0", "h1,ib7", "devices row 2: ib0 has a cable, but no address: add one"),
+    ] {
+        let mut texts = texts.map(str::to_owned);
+        assert!(texts[table].contains(good), "{good}");
+        texts[table] = texts[table].replacen(good, bad, 1);
+        let [devices, interfaces, cables, addresses] = &texts;
+        let tables = NetboxTables { devices, interfaces, cables, addresses: Some(addresses) };
+        let error = import_netbox(&tables, &InventoryAssumptions::default()).unwrap_err();
+        assert!(error.to_string().contains(expected), "{bad}: {error}");
+    }
+}
+
+const MODEL: &str = "
+switches:
+  core: { switches: [rack2, s1] }
+  s1: { switches: [rack1] }
+  rack1: { nodes: ['n[1-2]'] }
+  rack2: { nodes: [n3], location: hall 2 }
+nodes: { n1: {}, n2: { type: dgx }, n3: {} }
+";
+
+#[test]
+fn a_model_is_a_tree_of_leaves_and_pods() {
+    let read = |text: &str| import_topograph(text, &TierAssumptions::default());
+    let fabric = read(MODEL).unwrap().fabric;
+    let hosts: Vec<&str> = fabric.hosts().iter().map(|host| &*host.name).collect();
+    assert_eq!(hosts, ["n3", "n1", "n2"]);
+    let tree = crate::export::FabricTree::of_fabric(&fabric);
+    assert_eq!(tree.pods.len(), 2);
+    for (good, bad, expected) in [
+        ("[rack1]", "[rack9]", "switches.s1.switches: no switch is named rack9"),
+        ("[rack1]", "[rack1, rack2]", "switches.s1.switches: rack2 is also below core"),
+        ("[n3]", "[n9]", "switches.rack2.nodes: n9 is not in nodes; add it"),
+        ("[n3]", "[n1]", "switches.rack1.nodes: n1 is below another leaf"),
+        ("n[1-2]", "n[1-", "switches.rack1.nodes: invalid host list"),
+        ("n[1-2]", "n[1-90]", "switches.rack1.nodes: n3 is"),
+        ("switches:\n", "switch:\n", "missing field `switches`"),
+    ] {
+        assert!(MODEL.contains(good), "{good}");
+        let error = read(&MODEL.replacen(good, bad, 1)).unwrap_err().to_string();
+        assert!(error.contains(expected), "{bad}: {error}");
+    }
+}
