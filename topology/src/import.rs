@@ -3,8 +3,8 @@
 //! A file seldom says everything that a fabric needs; what is missing is assumed, and every import
 //! lists its assumptions next to the fabric. Bad rows of a data set are counted by reason and
 //! skipped: a file with one broken line is still a fabric. What a person keeps, a lab or an
-//! inventory, is refused with the field that is wrong. The counterparts of [`export`](crate::export)
-//! read what it writes.
+//! inventory, is refused with the field that is wrong. The counterparts of
+//! [`export`](crate::export) read what it writes.
 
 mod containerlab;
 mod csv_table;

@@ -49,7 +49,9 @@ pub enum SlurmRestError {
     /// None of the data parsers is known.
     #[error(
         "slurmrestd serves jobs by {found}; known are v0.0.{} to v0.0.{}: start it with one of \
-         these (slurmrestd -d, or -s before Slurm 23.02)", KNOWN_PARSERS.start(), KNOWN_PARSERS.end()
+         these (slurmrestd -d, or -s before Slurm 23.02)",
+        KNOWN_PARSERS.start(),
+        KNOWN_PARSERS.end()
     )]
     Parsers {
         /// Those that it has.

@@ -24,7 +24,10 @@ pub struct ContainerlabImages {
 
 /// The text of a `.clab.yml` file.
 pub fn export_containerlab(fabric: &Fabric, images: &ContainerlabImages) -> String {
-    let node = |image: &str, facts: Vec<Fact>| json!({ "kind": "linux", "image": image, "labels": labels(facts) });
+    let node = |image: &str, facts: Vec<Fact>| {
+        let labels = labels(facts);
+        json!({ "kind": "linux", "image": image, "labels": labels })
+    };
     let switches = fabric.switches().iter().map(|switch| {
         let tier = (facts::TIER, switch.tier.to_string());
         let facts = std::iter::once(tier).chain(facts::switch_facts(switch)).collect();

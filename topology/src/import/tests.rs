@@ -1,4 +1,4 @@
-//! Files of others, and what is said of those that cannot be read. What our own exports write is
+//! Files of others, and what is stated of those that cannot be read. What our own exports write is
 //! read back in the property tests of this crate.
 
 use super::*;
@@ -53,9 +53,9 @@ fn a_lab_that_says_little_is_completed_and_says_with_what() {
     assert_eq!(nics, ["10.0.1.1", "10.0.2.1", "10.0.2.2", "10.0.2.3"]);
     let gpus: Vec<u32> = fabric.hosts().iter().map(|host| host.gpus).collect();
     assert_eq!((fabric.name(), gpus), ("demo", vec![8, 4]));
-    let said = assumptions.join("; ");
+    let stated = assumptions.join("; ");
     for part in ["8 GPUs in each of 1 hosts", "5 cables", "4 NICs", "3 switches"] {
-        assert!(said.contains(part), "{said}");
+        assert!(stated.contains(part), "{stated}");
     }
 }
 
@@ -87,7 +87,8 @@ fn a_mistake_in_a_lab_is_named_by_its_field_with_a_remedy() {
 }
 
 const DEVICES: &str = "Name,Role,Site\nh1,Server,dc1\nleaf1,ToR,dc1\npdu,Power,dc1\n";
-const INTERFACES: &str = "device,name,type,speed\nh1,ib0,other,200000000\nleaf1,Ethernet1/1,400gbase-x-qsfpdd,\n\
+const INTERFACES: &str = "device,name,type,speed\nh1,ib0,other,200000000\n\
+     leaf1,Ethernet1/1,400gbase-x-qsfpdd,\n\
      leaf1,mgmt,other,\npdu,1,other,\n";
 const CABLES: &str = "side_a_device,side_a_name,side_b_device,side_b_name\n\
      h1,ib0,leaf1,Ethernet1/1\npdu,1,leaf1,mgmt\n";

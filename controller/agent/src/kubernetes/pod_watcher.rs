@@ -26,7 +26,7 @@ const SETTLE_TIME: Duration = Duration::from_millis(50);
 const RECORD_AGAIN: Duration = Duration::from_secs(1);
 /// What a server may be late with the end of a watch.
 const END_GRACE: Duration = Duration::from_secs(5);
-/// Before another attempt; doubled each time up to a second, the time in which a job is to be known.
+/// Before another attempt; doubled each time up to a second, the time in which a job is known.
 /// A cluster has one watcher, so no more than a request a second meets a server that comes back.
 const FIRST_DELAY: Duration = Duration::from_millis(50);
 const LONGEST_DELAY: Duration = Duration::from_millis(800);

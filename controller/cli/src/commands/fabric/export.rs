@@ -67,8 +67,8 @@ pub(crate) struct ContainerlabExportArgs {
 
 /// Print a table for the bulk import of NetBox (CSV).
 ///
-/// Import devices, then interfaces, cables and addresses. A site with the name of the fabric must exist, and
-/// roles and device types host, leaf, spine and core.
+/// Import devices, then interfaces, cables and addresses. A site with the name of the fabric must
+/// exist, and roles and device types host, leaf, spine and core.
 #[derive(clap::Args)]
 #[command(after_help = "Example:  crux fabric export netbox lab.toml --table cables > cables.csv")]
 pub(crate) struct NetboxExportArgs {

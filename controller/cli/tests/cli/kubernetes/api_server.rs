@@ -323,8 +323,8 @@ fn send_events(
             }
         }
         cluster = shared.0.lock().unwrap();
-        let has_news = cluster.history.back().is_some_and(|event| event.version > after);
-        if !has_news || cluster.is_silent {
+        let has_update = cluster.history.back().is_some_and(|event| event.version > after);
+        if !has_update || cluster.is_silent {
             cluster = shared.1.wait_timeout(cluster, BOOKMARK_INTERVAL).unwrap().0;
         }
     }
