@@ -13,6 +13,7 @@
 //! A report changes sums of its own job and nothing else. The state receives only jobs that came,
 //! went or changed, so the rate of reports has no effect on the rate of planning.
 
+mod announced_job;
 mod conversion;
 pub mod counter_aggregator;
 pub(crate) mod counter_reader;

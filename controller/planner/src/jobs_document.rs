@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use topology::{Fabric, Finding, HostId};
 
 pub use self::collective::{CollectiveDocument, CollectiveKind};
+pub use self::flows::MAX_CHANNELS;
 use self::flows::{FlowDrafts, StatedPorts, build_flows};
 use crate::input::{Job, JobId};
 use crate::model_profiles::{ModelProfile, builtin_profiles};

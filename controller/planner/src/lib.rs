@@ -51,7 +51,8 @@ pub use input::{Flow, FlowIdentity, Job, JobId, PlanInput};
 pub use input_digest::ComparedInputs;
 pub use job_ranking::RoutedInput;
 pub use jobs_document::{
-    CollectiveDocument, CollectiveKind, FlowDocument, JobDocument, JobsDocument, ResolvedJobs,
+    CollectiveDocument, CollectiveKind, FlowDocument, JobDocument, JobsDocument, MAX_CHANNELS,
+    ResolvedJobs,
 };
 pub use learned_flows::{
     ConnectionOwner, LearnedConnection, NicOwners, place_learned_flows, with_learned_flows,

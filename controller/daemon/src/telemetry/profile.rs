@@ -13,6 +13,9 @@ pub(super) const UNKNOWN_FLOP: f64 = 1.0;
 /// Seconds of computation of an iteration of which nothing is known.
 pub(super) const UNKNOWN_SECONDS: f64 = 1.0;
 
+/// Bytes of a collective of which nothing is known.
+pub(super) const UNKNOWN_BYTES: f64 = 0.0;
+
 /// Sums over windows of one job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReportedProfile {

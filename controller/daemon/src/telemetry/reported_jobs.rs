@@ -15,10 +15,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use planner::{Job, JobDocument, JobId, JobsDocument, Plan};
+use planner::{Job, JobDocument, JobId, Plan};
 use tokio::time::Instant;
 use topology::{Fabric, Finding, NicId, Severity};
 
+use super::announced_job::{is_complete, resolve_announcement};
 use super::counter_aggregator::ReportedIteration;
 use super::plausibility;
 use super::profile::{ReportedProfile, UNKNOWN_FLOP, UNKNOWN_SECONDS, profile_differs};
@@ -466,32 +467,6 @@ fn connection_key(flow: &planner::Flow) -> Option<(NicId, NicId, u16)> {
 
 fn refusal(job: &str, why: &str) -> Finding {
     job_finding(job, Finding::error, format!("refused: {why}"))
-}
-
-/// Whether an announcement has enough to rank the job.
-fn is_complete(announcement: &JobDocument) -> bool {
-    let given = announcement.flop_per_iteration.is_some() && announcement.compute_seconds.is_some();
-    given || announcement.profile.is_some()
-}
-
-/// The job of an announcement, and its document with every field.
-fn resolve_announcement(
-    announcement: &JobDocument,
-    fabric: &Fabric,
-) -> Result<(JobDocument, Job), Finding> {
-    let name = &announcement.id;
-    let mut complete = announcement.clone();
-    if announcement.profile.is_none() {
-        complete.flop_per_iteration.get_or_insert(UNKNOWN_FLOP);
-        complete.compute_seconds.get_or_insert(UNKNOWN_SECONDS);
-    }
-    let document = JobsDocument { jobs: vec![complete] };
-    let resolved = document.resolve_jobs(fabric, "announcement");
-    let resolved =
-        resolved.map_err(|error| job_finding(name, Finding::error, error.to_string()))?;
-    let known = jobs_document(fabric, &resolved.jobs).jobs.pop();
-    let both = known.zip(resolved.jobs.into_iter().next());
-    both.ok_or_else(|| job_finding(name, Finding::error, "refused: it resolves to nothing"))
 }
 
 #[cfg(test)]

@@ -133,7 +133,7 @@ impl JobFields<'_> {
 }
 
 /// More channels than any NIC can use; it limits the effect of one line of a document.
-const MAX_CHANNELS: u32 = 64;
+pub const MAX_CHANNELS: u32 = 64;
 
 /// The five-tuples in use. Addresses follow from the NICs; protocol and destination port are
 /// RoCEv2's.
