@@ -1,6 +1,10 @@
 //! What schedulers exchange with `crux`: every command of docs/bring-your-jobs.md that ends is run
 //! as it is written there.
 
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
 use topology::host_list::expand_host_list;
 
 use super::support::{Files, json, lab, printed, refused};
@@ -112,6 +116,68 @@ fn an_agent_announces_what_a_prolog_records() {
     assert_eq!(sync("false").status.code(), Some(1));
     assert!(files.path("spool/slurm-9.json").exists());
     assert_eq!(printed(&sync("true")), "slurm-9 does not run any more\n");
+}
+
+/// A process that ends with the test.
+struct RunningProcess(Child);
+
+impl Drop for RunningProcess {
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        self.0.wait().unwrap();
+    }
+}
+
+/// A controller of the fabric, whose switches do not answer, and its address.
+fn start_controller(files: &Files) -> (RunningProcess, String) {
+    files.write("crux.toml", "[northbound]\nlisten = \"127.0.0.1:0\"\nanyone = true\n");
+    let arguments =
+        ["controller", "--config", "crux.toml", "--fabric", "lab.toml", "--log", "error"];
+    let mut child = files.command(&arguments).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let address = lines.find_map(|line| {
+        let line = line.unwrap();
+        let begin = line.find("127.0.0.1:")?;
+        let address = line[begin..].split(|c: char| !(c.is_ascii_digit() || ".:".contains(c)));
+        address.map(str::to_owned).next()
+    });
+    // It may print more, and must not wait for a reader.
+    std::thread::spawn(move || lines.for_each(drop));
+    (RunningProcess(child), address.unwrap())
+}
+
+#[test]
+fn a_controller_plans_what_a_scheduler_says_and_nothing_else_is_known_of() {
+    let files = files();
+    let (_controller, address) = start_controller(&files);
+    let agent = ["agent", "--controller", &address, "--host", "head", "--spool", "spool"];
+    let _agent = RunningProcess(files.command(&agent).spawn().unwrap());
+    let slurm = |verb: &str| {
+        let mut command = files.command(&["jobs", "slurm", verb, "--spool", "spool"]);
+        command.env("SLURM_JOB_ID", "7").env("SLURM_JOB_NODELIST", "h[1-3]");
+        command.env("SLURM_JOB_GPUS", "0-7");
+        printed(&command.output().unwrap());
+    };
+    let wait_flows = |expected: &[u64]| {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            let jobs = json(&files.crux(&["jobs", "--controller", &address, "--format", "json"]));
+            let flows: Vec<u64> =
+                jobs.as_array().unwrap().iter().filter_map(|job| job["flows"].as_u64()).collect();
+            if flows == expected {
+                return;
+            }
+            assert!(Instant::now() < deadline, "flows {flows:?}, expected {expected:?}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    slurm("start");
+    wait_flows(&[3]);
+    let explain = ["explain", "slurm-7", "--controller", &address];
+    let explained = files.crux(&explain);
+    assert!(printed(&explained).contains("flow h2>h3 (pair, pinned)"), "{explained:?}");
+    slurm("end");
+    wait_flows(&[]);
 }
 
 #[test]
