@@ -81,8 +81,8 @@ impl JobSpool {
         }
     }
 
-    /// Makes the jobs that `is_own` those in `current`; other jobs are left alone. Files that are
-    /// as they should be are not written.
+    /// Makes the jobs that `is_own` those in `current`; other jobs are left alone. Files that need
+    /// no change are not written.
     ///
     /// # Errors
     /// The folder cannot be listed, or a file not written or removed; what can be done is done.

@@ -24,19 +24,15 @@ pub struct ContainerlabImages {
 
 /// The text of a `.clab.yml` file.
 pub fn export_containerlab(fabric: &Fabric, images: &ContainerlabImages) -> String {
-    let node = |image: &str, facts: Vec<Fact>| {
-        let labels = labels(facts);
-        json!({ "kind": "linux", "image": image, "labels": labels })
-    };
     let switches = fabric.switches().iter().map(|switch| {
         let tier = (facts::TIER, switch.tier.to_string());
         let facts = std::iter::once(tier).chain(facts::switch_facts(switch)).collect();
-        (switch.name.clone(), node(&images.switch, facts))
+        (switch.name.clone(), container(&images.switch, facts))
     });
     let hosts = fabric.hosts().iter().map(|host| {
         let mut facts = facts::host_facts(fabric, host);
         facts.push(facts::address_fact(fabric, host));
-        (host.name.clone(), node(&images.host, facts))
+        (host.name.clone(), container(&images.host, facts))
     });
     // In the order of the fabric, which YAML keeps and JSON's map does not.
     let nodes: Mapping = switches
@@ -58,6 +54,10 @@ pub fn export_containerlab(fabric: &Fabric, images: &ContainerlabImages) -> Stri
     text.insert("name".into(), fabric.name().into());
     text.insert("topology".into(), topology.into());
     yaml_text(&text)
+}
+
+fn container(image: &str, facts: Vec<Fact>) -> Value {
+    json!({ "kind": "linux", "image": image, "labels": labels(facts) })
 }
 
 fn labels(facts: Vec<Fact>) -> Map<String, Value> {

@@ -358,7 +358,7 @@ impl<'a> NaturalName<'a> {
 
 impl TakenAssumptions {
     fn sentences(&self, assumptions: &InventoryAssumptions) -> Vec<String> {
-        let taken = [
+        let kinds = [
             (self.gpus, format!("{} GPUs in each of", assumptions.gpus_per_host), "hosts"),
             (self.speeds, format!("{} Gb/s of each of", assumptions.gbps), "cables"),
             (self.addresses, "addresses 10.LEAF.LEAF.PLACE of".to_owned(), "NICs"),
@@ -368,8 +368,8 @@ impl TakenAssumptions {
                 "switches",
             ),
         ];
-        let taken = taken.into_iter().filter(|(count, ..)| *count > 0);
-        taken.map(|(count, what, of)| format!("{what} {count} {of}")).collect()
+        let assumed = kinds.into_iter().filter(|(count, ..)| *count > 0);
+        assumed.map(|(count, what, of)| format!("{what} {count} {of}")).collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Files of others, and what is stated of those that cannot be read. What our own exports write is
+//! Files of others, and what is said of those that cannot be read. What our own exports write is
 //! read back in the property tests of this crate.
 
 use super::*;
@@ -53,9 +53,9 @@ fn a_lab_that_says_little_is_completed_and_says_with_what() {
     assert_eq!(nics, ["10.0.1.1", "10.0.2.1", "10.0.2.2", "10.0.2.3"]);
     let gpus: Vec<u32> = fabric.hosts().iter().map(|host| host.gpus).collect();
     assert_eq!((fabric.name(), gpus), ("demo", vec![8, 4]));
-    let stated = assumptions.join("; ");
+    let listed = assumptions.join("; ");
     for part in ["8 GPUs in each of 1 hosts", "5 cables", "4 NICs", "3 switches"] {
-        assert!(stated.contains(part), "{stated}");
+        assert!(listed.contains(part), "{listed}");
     }
 }
 

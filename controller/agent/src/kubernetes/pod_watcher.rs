@@ -26,8 +26,8 @@ const SETTLE_TIME: Duration = Duration::from_millis(50);
 const RECORD_AGAIN: Duration = Duration::from_secs(1);
 /// What a server may be late with the end of a watch.
 const END_GRACE: Duration = Duration::from_secs(5);
-/// Before another attempt; doubled each time up to a second, the time in which a job is known.
-/// A cluster has one watcher, so no more than a request a second meets a server that comes back.
+/// Before another attempt; doubled each time up to almost a second, in which a job is to be known.
+/// A cluster has one watcher, so few requests a second meet a server that comes back.
 const FIRST_DELAY: Duration = Duration::from_millis(50);
 const LONGEST_DELAY: Duration = Duration::from_millis(800);
 /// A watch that lasts as long has worked.

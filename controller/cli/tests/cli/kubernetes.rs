@@ -19,7 +19,7 @@ use self::api_server::{ApiServer, ServerFault};
 use super::support::{Files, refused};
 
 /// Longer than anything takes on a busy machine.
-const DEADLINE: Duration = Duration::from_secs(30);
+const RECORD_TIMEOUT: Duration = Duration::from_secs(30);
 /// What is killed stays away for this time.
 const ABSENCE: Duration = Duration::from_millis(300);
 
@@ -118,9 +118,9 @@ impl Reports {
 }
 
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + DEADLINE;
+    let deadline = Instant::now() + RECORD_TIMEOUT;
     while !is_so() {
-        assert!(Instant::now() < deadline, "not within {DEADLINE:?}: {what}");
+        assert!(Instant::now() < deadline, "not within {RECORD_TIMEOUT:?}: {what}");
         thread::sleep(Duration::from_millis(10));
     }
 }
@@ -327,8 +327,8 @@ fn print_latencies(what: &str, mut seconds: Vec<f64>) {
     assert!(limit.is_none_or(|limit: f64| most < limit), "{what} after {most} s");
 }
 
-/// Prints latencies, those around a kill among them, and compares them with CRUX_LATENCY_LIMIT
-/// (seconds) of the environment, which an idle machine may be given.
+/// Prints latencies, those around a kill among them, and compares them with the environment's
+/// CRUX_LATENCY_LIMIT (seconds), which an idle machine may be given.
 #[test]
 fn no_job_of_two_hundred_is_lost_whoever_is_killed() {
     let mut deployment = Deployment::start();
