@@ -41,6 +41,7 @@ CONFIGURATION = """ClusterName=crux
 SlurmctldHost=localhost(127.0.0.1)
 SlurmctldPort=16817
 AuthType=auth/none
+AuthInfo=cred_expire=10
 CredType=cred/none
 SlurmUser=root
 SlurmdUser=root
@@ -236,7 +237,7 @@ def run_jobs(cluster, count):
         # What ended just before had no time to be reported.
         killed.append((began - LIMIT_SECONDS, time.time() + 3.0))
     is_empty = lambda: not cluster.ask("squeue", "--noheader").strip()
-    # A job that was starting when slurmctld was killed is queued again two minutes later.
+    # A job that was starting when slurmctld was killed is queued again after cred_expire seconds.
     cluster.wait(is_empty, "not every job has ended", 300 + count)
     time.sleep(1.5)
     cluster.sync()
