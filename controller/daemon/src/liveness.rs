@@ -58,20 +58,23 @@ impl LivenessTracker {
     }
 
     /// Continues on another fabric of the same switches. Its cables have other ids; those that are
-    /// down in it count as failed at `now`.
+    /// down in it count as failed at `now`, and so do switches that were never observed.
     pub fn adopt_fabric(&mut self, fabric: &Fabric, now: Instant) {
         let is_switch =
             |part: &FabricPart, _: &mut PartRecord| matches!(part, FabricPart::Switch(_));
         self.parts.retain(is_switch);
         let cables = fabric.cables();
-        let failed = cables.filter(|link| !fabric.is_cable_up(*link));
+        let failed = cables.filter(|link| !fabric.is_cable_up(*link)).map(FabricPart::Cable);
+        let silent = fabric.switch_ids().filter(|switch| !fabric.is_switch_up(*switch));
         let track = PartRecord {
             confirmed: PartHealth::Down,
             observed: PartHealth::Down,
             since: now,
             failures: 1,
         };
-        self.parts.extend(failed.map(|link| (FabricPart::Cable(link), track)));
+        for part in failed.chain(silent.map(FabricPart::Switch)) {
+            self.parts.entry(part).or_insert(track);
+        }
     }
 
     /// Records the health of a part at `now`; the change that it confirms at once.

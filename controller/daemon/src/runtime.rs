@@ -20,6 +20,7 @@ mod log;
 mod lowering;
 mod membership;
 mod observer;
+mod plan_keeper;
 mod planner;
 mod publisher;
 mod state_driver;

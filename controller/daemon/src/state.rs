@@ -23,7 +23,7 @@ mod submission;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use planner::{Job, JobId, JobOverride, LearnedConnection, Plan, PlanDepth, PlanReport, Policy};
+use planner::{Job, JobId, JobOverride, Plan, PlanDepth, PlanReport, Policy};
 use serde::{Deserialize, Serialize};
 use topology::{AvailabilityChange, Fabric, Finding, SwitchId};
 
@@ -45,7 +45,7 @@ pub(crate) use self::submission::{EventSubmission, SubmittedItem};
 use crate::pipeline::SwitchReports;
 use crate::pipelines::FabricWiring;
 use crate::policy_history::{PolicyContent, PolicyHistory, PolicyRevision, RevisionMetadata};
-use crate::store::{StoreRecord, jobs_document};
+use crate::store::{PlanBasis, StoreRecord, jobs_document};
 
 /// How far the plan in force is from the best that the policy's budget finds. A plan is made
 /// quickly first and improved afterwards, so that an event never waits for the search.
@@ -78,9 +78,6 @@ pub struct State {
     before_trial: Option<Arc<Plan>>,
     /// The plan to start from instead of the one in force, until a result covers so many events.
     resumed: Option<(u64, Arc<Plan>)>,
-    /// The least room for pins of any switch, once one was full. One number for all: switches of a
-    /// fabric are alike, and with a number for each the plan would depend on past events.
-    pin_room: Option<(SwitchId, usize)>,
     /// Number of events applied so far.
     inputs: u64,
     /// `inputs` when the present fabric was learned.
@@ -94,8 +91,9 @@ pub struct State {
     /// Earlier leaders may have used the generations up to this one.
     spent: u64,
     rollout: Option<PlanRollout>,
-    /// Connections that switches have reported.
-    connections: Vec<LearnedConnection>,
+    /// What tables follow from beside jobs and policy. One room for pins for all switches: those of
+    /// a fabric are alike, and with a number for each the plan would depend on past events.
+    basis: Arc<PlanBasis>,
 }
 
 impl State {
@@ -117,7 +115,6 @@ impl State {
             before_trial: None,
             resumed: None,
             policy,
-            pin_room: None,
             inputs: 0,
             learned: 0,
             requested: None,
@@ -126,7 +123,7 @@ impl State {
             generation,
             spent: 0,
             rollout: None,
-            connections: Vec::new(),
+            basis: Arc::default(),
         }
     }
 
@@ -259,7 +256,7 @@ impl State {
     }
 
     fn apply_start(&mut self, start: StartingState) -> Result<Effects, EventRefusal> {
-        let StartingState { fabric, history, jobs, reported_jobs: reported } = start;
+        let StartingState { fabric, history, jobs, reported_jobs: reported, decisions } = start;
         let policy = history.latest().content.validate("policy")?;
         self.check_policy(&policy, &fabric)?;
         check_jobs(&fabric, &jobs)?;
@@ -270,6 +267,10 @@ impl State {
             return Err(refused);
         }
         (self.jobs, self.reported, self.history) = (jobs, reported, history);
+        if let Some((plan, basis)) = decisions {
+            self.resumed = Some((self.learned, plan));
+            self.basis = Arc::new(basis);
+        }
         let revision = self.history.latest().clone();
         Ok(Effects::with_record(StoreRecord::Policy(Box::new(revision))))
     }
@@ -318,7 +319,7 @@ impl State {
             .collect();
         // The first override that matches wins, so profiling comes before the operator's.
         overrides.extend(policy.overrides.iter().cloned());
-        let room = self.pin_room.map_or(usize::MAX, |(_, pins)| pins);
+        let room = self.basis.pin_room.map_or(usize::MAX, |(_, pins)| pins);
         Policy {
             max_pins_per_switch: policy.max_pins_per_switch.min(room),
             overrides,
@@ -339,8 +340,7 @@ impl State {
         self.jobs.clear();
         self.reported = ReportedJobs::default();
         self.returning = ReturningParts::default();
-        (self.pin_room, self.before_trial) = (None, None);
-        self.connections.clear();
+        (self.basis, self.before_trial) = (Arc::default(), None);
         Ok(Effects::default())
     }
 
@@ -383,8 +383,8 @@ impl State {
         };
         let text = format!("its table holds {pins} pins; further flows are left to ECMP");
         let mut effects = Effects::default();
-        if self.pin_room.is_none_or(|(_, known)| pins < known) {
-            self.pin_room = Some((switch, pins));
+        if self.basis.pin_room.is_none_or(|(_, known)| pins < known) {
+            Arc::make_mut(&mut self.basis).pin_room = Some((switch, pins));
             effects.findings = vec![Finding::warning(&name.name, text)];
         }
         Ok(effects)
@@ -472,6 +472,7 @@ impl State {
             plan: Arc::clone(plan),
             report: Arc::clone(report),
             learned: Arc::new(self.place_connections(plan)),
+            basis: Arc::clone(&self.basis),
         };
         self.rollout = Some(rollout.clone());
         rollout

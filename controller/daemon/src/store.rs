@@ -1,5 +1,5 @@
-//! The state that survives a restart: jobs, policy revisions, a discovered fabric, the last term
-//! and the generations that were used.
+//! The state that survives a restart: jobs, policy revisions, a discovered fabric, the plan in
+//! force, the last term and the generations that were used.
 //!
 //! [`runtime`](crate::runtime) reads it at start and writes every change before it acknowledges the
 //! change. The decision: the store has documents with names. Ids are valid in one fabric of one run
@@ -18,11 +18,13 @@ use tracing::warn;
 
 use self::guarded_database::{GuardedDatabase, refuse_damage};
 use self::progress_mark::ProgressMark;
+pub use self::stored_plan::{PlanBasis, StoredPlan};
 use crate::policy_history::{HISTORY_BYTES, PolicyRevision, REVISIONS_KEPT};
 use crate::private_file::ensure_private;
 
 mod guarded_database;
 mod progress_mark;
+mod stored_plan;
 #[cfg(test)]
 mod tests;
 
@@ -39,6 +41,7 @@ const GENERATION: &str = "generation";
 const JOBS: &str = "jobs";
 const REPORTED_JOBS: &str = "reported_jobs";
 const FABRIC: &str = "fabric";
+const PLAN: &str = "plan";
 
 /// The store cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -236,6 +239,24 @@ impl EmbeddedStore {
         })
     }
 
+    /// The plan that the last run had in force, if it stored one.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn read_plan(&self) -> Result<Option<StoredPlan>, StoreError> {
+        self.read_fact(PLAN)
+    }
+
+    /// Stores the plan in force. It is on the disk when this returns.
+    ///
+    /// # Errors
+    /// The disk is full, or fails.
+    pub fn write_plan(&self, plan: &StoredPlan) -> Result<(), StoreError> {
+        // Encoded before the transaction, for which other records wait.
+        let row = StoreRow::Fact(PLAN, to_json(plan));
+        refuse_damage(|| self.write_rows(&[row]).map_err(access_error("write")))
+    }
+
     /// The latest policy revisions, as many as are kept, the earliest first.
     ///
     /// # Errors
@@ -259,7 +280,8 @@ impl EmbeddedStore {
     /// # Errors
     /// The disk is full, or fails.
     pub fn write_records(&self, records: &[StoreRecord]) -> Result<(), StoreError> {
-        refuse_damage(|| self.write_transaction(records).map_err(access_error("write")))?;
+        let rows: Vec<StoreRow> = records.iter().map(StoreRow::from).collect();
+        refuse_damage(|| self.write_rows(&rows).map_err(access_error("write")))?;
         self.advance_mark(records);
         Ok(())
     }
@@ -288,27 +310,21 @@ impl EmbeddedStore {
         }
     }
 
-    fn write_transaction(&self, records: &[StoreRecord]) -> Result<(), redb::Error> {
+    fn write_rows(&self, rows: &[StoreRow]) -> Result<(), redb::Error> {
         let transaction = self.database.begin_write()?;
         // The tables borrow the transaction and must be dropped before it is committed.
         {
             let mut facts = transaction.open_table(FACTS)?;
             let mut policies = transaction.open_table(POLICIES)?;
             facts.insert(SCHEMA, &to_json(&SCHEMA_VERSION)[..])?;
-            for record in records {
-                let (name, value) = match record {
-                    StoreRecord::Term(term) => (TERM, to_json(term)),
-                    StoreRecord::Generation(number) => (GENERATION, to_json(number)),
-                    StoreRecord::Jobs(jobs) => (JOBS, to_json(jobs)),
-                    StoreRecord::ReportedJobs(jobs) => (REPORTED_JOBS, to_json(jobs)),
-                    StoreRecord::Fabric(fabric) => (FABRIC, to_json(fabric)),
-                    StoreRecord::Policy(revision) => {
-                        policies.insert(revision.number, &to_json(revision)[..])?;
+            for row in rows {
+                match row {
+                    StoreRow::Fact(name, value) => drop(facts.insert(*name, &value[..])?),
+                    StoreRow::Policy(number, value) => {
+                        policies.insert(*number, &value[..])?;
                         drop_oldest_policies(&mut policies)?;
-                        continue;
                     }
-                };
-                facts.insert(name, &value[..])?;
+                }
             }
         }
         Ok(transaction.commit()?)
@@ -347,6 +363,27 @@ impl EmbeddedStore {
         match transaction.open_table(FACTS) {
             Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
             table => Ok(table?.get(name)?.map(|value| value.value().to_vec())),
+        }
+    }
+}
+
+/// A row to write, encoded.
+enum StoreRow {
+    /// The latest value of a fact.
+    Fact(&'static str, Vec<u8>),
+    /// A policy revision, by its number.
+    Policy(u64, Vec<u8>),
+}
+
+impl From<&StoreRecord> for StoreRow {
+    fn from(record: &StoreRecord) -> Self {
+        match record {
+            StoreRecord::Term(term) => Self::Fact(TERM, to_json(term)),
+            StoreRecord::Generation(number) => Self::Fact(GENERATION, to_json(number)),
+            StoreRecord::Jobs(jobs) => Self::Fact(JOBS, to_json(jobs)),
+            StoreRecord::ReportedJobs(jobs) => Self::Fact(REPORTED_JOBS, to_json(jobs)),
+            StoreRecord::Fabric(fabric) => Self::Fact(FABRIC, to_json(fabric)),
+            StoreRecord::Policy(revision) => Self::Policy(revision.number, to_json(revision)),
         }
     }
 }

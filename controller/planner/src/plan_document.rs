@@ -202,27 +202,15 @@ pub struct PlannedBounds {
 impl PlanDocument {
     /// `plan` and its `report` in the names of `fabric`.
     pub fn new(fabric: &Fabric, plan: &Plan, report: &PlanReport) -> Self {
-        let mut moved = vec![false; plan.flows.len()];
-        report.moved.iter().for_each(|flow| moved[*flow] = true);
+        let mut document = Self::from_decisions(fabric, plan);
+        report.moved.iter().for_each(|flow| document.flows[*flow].moved = true);
         let links = report.links.iter().map(|load| PlannedLink {
             link: fabric.link_name(load.link),
             load: load.load,
             jobs: load.jobs.iter().map(|job| plan.jobs[*job].id.to_string()).collect(),
         });
-        let flows = plan
-            .flows
-            .iter()
-            .zip(moved)
-            .map(|(flow, moved)| flow_document(fabric, plan, flow, moved));
+        let regions = report.comparison.regions.iter();
         Self {
-            generation: plan.generation,
-            jobs: plan.jobs.iter().map(job_document).collect(),
-            flows: flows.collect(),
-            rules: plan
-                .rules
-                .iter()
-                .map(|rule| PlannedRuleDocument::new(fabric, plan, rule))
-                .collect(),
             links: links.collect(),
             compression: PlannedCompression {
                 method: report.compression.method,
@@ -234,13 +222,30 @@ impl PlanDocument {
                 max_load: report.bounds.max_load,
                 max_load_lower_bound: report.bounds.max_load_lower_bound,
             },
-            comparisons: report
-                .comparison
-                .regions
-                .iter()
-                .map(|region| ComparisonDocument::new(plan, region))
-                .collect(),
+            comparisons: regions.map(|region| ComparisonDocument::new(plan, region)).collect(),
             findings: report.findings.clone(),
+            ..document
+        }
+    }
+
+    /// The decisions of `plan` in the names of `fabric`, without the reasons that a report has.
+    pub fn from_decisions(fabric: &Fabric, plan: &Plan) -> Self {
+        let rules = plan.rules.iter();
+        Self {
+            generation: plan.generation,
+            jobs: plan.jobs.iter().map(job_document).collect(),
+            flows: plan.flows.iter().map(|flow| flow_document(fabric, plan, flow)).collect(),
+            rules: rules.map(|rule| PlannedRuleDocument::new(fabric, plan, rule)).collect(),
+            links: Vec::new(),
+            compression: PlannedCompression {
+                method: CompressionMethod::default(),
+                levels: plan.levels,
+                cut_weight: 0.0,
+                total_weight: 0.0,
+            },
+            bounds: PlannedBounds { max_load: 0.0, max_load_lower_bound: 0.0 },
+            comparisons: Vec::new(),
+            findings: Vec::new(),
         }
     }
 
@@ -319,12 +324,7 @@ fn planned_job(job: &PlannedJobDocument) -> PlannedJob {
     }
 }
 
-fn flow_document(
-    fabric: &Fabric,
-    plan: &Plan,
-    flow: &PlannedFlow,
-    moved: bool,
-) -> PlannedFlowDocument {
+fn flow_document(fabric: &Fabric, plan: &Plan, flow: &PlannedFlow) -> PlannedFlowDocument {
     let first = flow.links.first().map(|link| fabric.link(*link).from.node);
     let nodes = first.into_iter().chain(flow.links.iter().map(|link| fabric.link(*link).to.node));
     PlannedFlowDocument {
@@ -337,7 +337,7 @@ fn flow_document(
         path: nodes.map(|node| fabric.node_name(node).to_owned()).collect(),
         links: flow.links.iter().map(|link| fabric.link_name(*link)).collect(),
         pinned: flow.pinned,
-        moved,
+        moved: false,
     }
 }
 

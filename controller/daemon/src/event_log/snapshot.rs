@@ -193,11 +193,13 @@ impl EventSnapshot {
             .rollout_on_fabric_of(rollout)
             .map_or_else(Vec::new, |had| moved_flows(&had.plan, &rollout.plan));
         let shown = moved.iter().take(MOVES_SHOWN);
+        // The first plan of a run is compared with the last of the run before by its report alone.
+        let since_start = before.rollout.is_none().then(|| rollout.report.moved.len());
         Some(EventKind::PlanAdopted {
             generation: rollout.generation,
             jobs: rollout.plan.jobs.len(),
             flows: rollout.plan.flows.len(),
-            moved: moved.len(),
+            moved: since_start.unwrap_or(moved.len()),
             moves: shown.map(|(earlier, now)| describe_move(rollout, earlier, now)).collect(),
         })
     }

@@ -21,6 +21,16 @@ pub struct ConnectionList {
 }
 
 impl ConnectionList {
+    /// The list that was known in an earlier run.
+    pub fn from_connections(connections: &[LearnedConnection]) -> Self {
+        let known = connections.iter();
+        Self {
+            ordinals: known
+                .map(|seen| ((seen.src, seen.dst, seen.udp_src_port), seen.ordinal))
+                .collect(),
+        }
+    }
+
     /// Follows the flows that are known now; those of no job, or of one of several, are left out.
     pub fn follow_flows(&mut self, flows: &[LearnedFlow], fabric: &Fabric, owners: &NicOwners) {
         let seen: BTreeSet<ConnectionKey> =

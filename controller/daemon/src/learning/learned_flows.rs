@@ -124,6 +124,12 @@ impl LearnedFlowTable {
         self.check_invariant();
     }
 
+    /// Takes in a flow of an earlier run as if it had just been seen. It lives while its pin counts.
+    pub fn restore_flow(&mut self, at: SwitchPort, tuple: RoceTuple, now: Instant) {
+        self.record_flow(at, tuple, now);
+        self.counts.reports -= 1;
+    }
+
     /// Takes in what the pin of some flows has counted: it is no more reported, so it lives as long
     /// as it is counted.
     pub fn record_bytes(&mut self, counted: &CountedConnection, now: Instant) {

@@ -8,11 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use p4::codec::RoceTuple;
 use planner::{LearnedConnection, NicOwners};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
+use topology::Fabric;
 
 use super::{
     AckSchedule, ConnectionList, CountedConnection, LearnedFlowTable, LearnedFlows, pin_reader,
@@ -144,6 +146,7 @@ impl FlowLearner {
         }
         let rollout = rollouts.borrow_and_update();
         let wiring = rollout.as_ref().map(|rollout| &rollout.wiring);
+        let is_first = self.wiring.is_none();
         // The state drops its connections with a fabric; they are submitted again for the next.
         if wiring.zip(self.wiring.as_ref()).is_none_or(|(new, had)| !Arc::ptr_eq(new, had)) {
             self.submitted.clear();
@@ -156,6 +159,13 @@ impl FlowLearner {
             self.connections = ConnectionList::default();
             self.submitted.clear();
             self.switches = switches;
+        }
+        if let Some(rollout) = rollout.as_ref().filter(|_| is_first) {
+            // Those of an earlier run, which switches do not report again while they are pinned.
+            let known = &rollout.basis.connections;
+            restore_flows(&rollout.fabric, known, &mut self.table);
+            self.connections = ConnectionList::from_connections(known);
+            self.submitted.clone_from(known);
         }
         true
     }
@@ -226,5 +236,20 @@ impl FlowLearner {
             }
             is_new
         });
+    }
+}
+
+/// Puts the connections of an earlier run into the table; which queue pair receives them is not
+/// known any more.
+fn restore_flows(fabric: &Fabric, known: &[LearnedConnection], table: &mut LearnedFlowTable) {
+    let now = Instant::now();
+    for seen in known {
+        let end = fabric.link(fabric.nic(seen.src).uplink).to;
+        let Some(at) = SwitchPort::at_endpoint(end) else {
+            continue;
+        };
+        let [src, dst] = [seen.src, seen.dst].map(|nic| fabric.nic(nic).ip);
+        let tuple = RoceTuple { src, dst, udp_src_port: seen.udp_src_port, dest_qp: 0 };
+        table.restore_flow(at, tuple, now);
     }
 }

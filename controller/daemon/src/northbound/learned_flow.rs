@@ -34,7 +34,7 @@ pub struct LearnedFlowRow {
     pub udp_src_port: u16,
     /// The receiver's UDP port.
     pub udp_dst_port: u16,
-    /// The receiver's queue pair.
+    /// The receiver's queue pair; 0 if the flow was learned before the controller started.
     pub dest_qp: u32,
     /// When it was first reported, in milliseconds of Unix time.
     pub first_seen_ms: u64,

@@ -4,6 +4,7 @@
 //! line of a file is the state, and every other is one step or observation.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use planner::{JobsDocument, LearnedConnection, PolicyDocument};
 use serde::{Deserialize, Serialize};
@@ -17,7 +18,7 @@ use crate::state::{
     SnapshotError, StartingState, StateEvent, StateSnapshot, history_from_revisions,
     jobs_from_document,
 };
-use crate::store::jobs_document;
+use crate::store::{PlanBasis, jobs_document};
 
 /// The format of the lines; a recording of another format is refused.
 pub(super) const FORMAT: u32 = 2;
@@ -52,6 +53,13 @@ pub(super) enum RecordedEvent {
         revisions: Vec<PolicyRevision>,
         jobs: JobsDocument,
         reported_jobs: ReportedJobsRecord,
+        /// The plan of the last run, in the ids of this fabric.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        plan: Option<PlanRecord>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        connections: Vec<LearnedConnection>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pin_room: Option<(SwitchId, usize)>,
     },
     FabricLearned(FabricRecord),
     FabricChanged(AvailabilityChange),
@@ -173,13 +181,18 @@ impl RecordedEvent {
     }
 
     fn from_start(start: &StartingState) -> Self {
-        let StartingState { fabric, history, jobs, reported_jobs: reported } = start;
+        let StartingState { fabric, history, jobs, reported_jobs: reported, decisions } = start;
+        let (plan, basis) = decisions.clone().unzip();
+        let basis = basis.unwrap_or_default();
         let history = history.revisions_with_changes().into_iter().rev();
         Self::Started {
             fabric: FabricRecord::new(fabric),
             revisions: history.map(|(revision, _)| revision.clone()).collect(),
             jobs: jobs_document(fabric, jobs),
             reported_jobs: ReportedJobsRecord::new(fabric, reported),
+            plan: plan.as_deref().map(PlanRecord::new),
+            connections: basis.connections,
+            pin_room: basis.pin_room,
         }
     }
 
@@ -189,15 +202,7 @@ impl RecordedEvent {
     /// The recorded event is invalid.
     pub(super) fn to_event(&self, fabric: &Fabric) -> Result<Option<StateEvent>, SnapshotError> {
         Ok(Some(match self {
-            Self::Started { fabric, revisions, jobs, reported_jobs: reported } => {
-                let fabric = fabric.to_fabric()?;
-                StateEvent::Started(Box::new(StartingState {
-                    history: history_from_revisions(revisions)?,
-                    jobs: jobs_from_document(jobs, &fabric)?,
-                    reported_jobs: reported.to_reported_jobs(&fabric)?,
-                    fabric,
-                }))
-            }
+            Self::Started { .. } => StateEvent::Started(Box::new(self.to_start()?)),
             Self::FabricLearned(fabric) => StateEvent::FabricLearned(fabric.to_fabric()?),
             Self::FabricChanged(change) => StateEvent::FabricChanged(*change),
             Self::JobsChanged(jobs) => StateEvent::JobsChanged(jobs_from_document(jobs, fabric)?),
@@ -238,6 +243,24 @@ impl RecordedEvent {
             }
             Self::Refused(_) => return Ok(None),
         }))
+    }
+
+    fn to_start(&self) -> Result<StartingState, SnapshotError> {
+        let Self::Started { fabric, revisions, jobs, reported_jobs, plan, connections, pin_room } =
+            self
+        else {
+            return Err(SnapshotError::new("the start", "it is another event"));
+        };
+        let fabric = fabric.to_fabric()?;
+        let basis = PlanBasis { connections: connections.clone(), pin_room: *pin_room };
+        let plan = plan.as_ref().map(PlanRecord::to_plan).transpose()?;
+        Ok(StartingState {
+            history: history_from_revisions(revisions)?,
+            jobs: jobs_from_document(jobs, &fabric)?,
+            reported_jobs: reported_jobs.to_reported_jobs(&fabric)?,
+            decisions: plan.map(|plan| (Arc::new(plan), basis)),
+            fabric,
+        })
     }
 
     /// A short text about the event, for people.

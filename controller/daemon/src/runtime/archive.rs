@@ -18,7 +18,7 @@ use crate::etcd::StoreClient;
 use crate::policy_history::{PolicyHistory, PolicyRevision, UnixMs};
 use crate::southbound::error_chain;
 use crate::state::{ReportedJobs, StartingState, State, StateEvent};
-use crate::store::{EmbeddedStore, StoreError, StoreRecord, StoredState};
+use crate::store::{EmbeddedStore, StoreError, StoreRecord, StoredPlan, StoredState};
 
 /// How long after a failed write the records in force are stored again.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -44,6 +44,8 @@ pub(super) struct StateArchive {
     stored: StoredState,
     /// Earlier runs may have used the generations up to this one.
     used_generation: u64,
+    /// The plan that the last run had in force.
+    last_plan: Option<StoredPlan>,
     /// Policy revisions that were stored at the start.
     revisions: Vec<PolicyRevision>,
     /// When to store the records in force again; none while everything is stored.
@@ -72,6 +74,7 @@ impl StateArchive {
         let term = StoreRecord::Term(stored.term);
         store.write_records(&[term, StoreRecord::Generation(stored.generation)])?;
         Ok(Self {
+            last_plan: store.read_plan()?,
             revisions: store.policy_revisions()?,
             backend: StoreBackend::File(Arc::new(store)),
             stored,
@@ -80,6 +83,14 @@ impl StateArchive {
             learns_fabric,
             lost_progress,
         })
+    }
+
+    /// The store of this controller, if it has one.
+    pub(super) fn embedded_store(&self) -> Option<Arc<EmbeddedStore>> {
+        match &self.backend {
+            StoreBackend::File(store) => Some(Arc::clone(store)),
+            StoreBackend::Disabled | StoreBackend::Cluster(_) => None,
+        }
     }
 
     /// Stores with this client from now on; without one, another controller stores. The content of
@@ -140,8 +151,14 @@ impl StateArchive {
         Ok(Some(fabric).filter(|_| whole != known))
     }
 
-    /// The event that restores policy (or `first` if none is stored) and jobs of the last run.
-    /// What no longer fits the fabric is left out, with a finding.
+    /// `fabric` with the parts that were out of order in the last run, until they are seen to work.
+    pub(super) fn with_last_failures(&self, fabric: &Fabric) -> Fabric {
+        let failures = self.last_plan.iter().flat_map(|plan| plan.failures_on(fabric));
+        fabric.with_changes(failures)
+    }
+
+    /// The event that restores policy (or `first` if none is stored), jobs and plan of the last
+    /// run. What no longer fits the fabric is left out, with a finding.
     pub(super) fn starting_event(
         &self,
         fabric: Fabric,
@@ -154,7 +171,13 @@ impl StateArchive {
             history: PolicyHistory::new(PolicyRevision::from_initial_policy(first), []),
             jobs: Vec::new(),
             reported_jobs: ReportedJobs::default(),
+            decisions: None,
         };
+        if let Some(plan) = &self.last_plan {
+            let (plan, basis, lost) = plan.restore_on(&start.fabric);
+            findings.extend(lost);
+            start.decisions = Some((Arc::new(plan), basis));
+        }
         for record in self.stored.document_records() {
             match or_finding(event_from_record(&record, &start.fabric), &mut findings) {
                 Some(StateEvent::RevisionStored(stored)) => {
@@ -184,6 +207,7 @@ impl StateArchive {
             history: state.policy_history().clone(),
             jobs: Vec::new(),
             reported_jobs: reported,
+            decisions: None,
         };
         let in_force = state.stored_records().into_iter();
         // Stored records come last, so they win: those in force already lack jobs without hosts.

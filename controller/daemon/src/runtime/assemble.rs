@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use planner::Policy;
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use topology::Fabric;
 use tracing::info;
@@ -16,6 +17,7 @@ use super::core::Core;
 use super::event_log_task::EventLogTask;
 use super::log::log_finding;
 use super::observer::Observer;
+use super::plan_keeper::PlanKeeper;
 use super::planner::Planner;
 use super::publisher::Publisher;
 use super::state_driver::StateDriver;
@@ -36,6 +38,7 @@ use crate::southbound::{
 };
 use crate::standing_findings::StandingFindings;
 use crate::state::{State, StateEvent};
+use crate::store::EmbeddedStore;
 use crate::supervision::TaskSupervisor;
 use crate::trace_export::TraceExporter;
 
@@ -77,7 +80,8 @@ impl Controller {
         config.term = archive.first_term(config.term);
         let clock = Clock::start();
         let audit = open_audit(&config, clock)?;
-        let starting_event = restore_inputs(&archive, fabric, &policy, clock);
+        let (fabric, starting_event) = restore_inputs(&archive, fabric, &policy, clock);
+        let store = archive.embedded_store();
         let recorder = FlightRecorder::open(config.recording.as_ref())?;
         let meter = ChangeMeter::new(trace_exporter(&config, clock)?);
         let (discovery, packet_io) = LinkDiscovery::new(&config.discovery, QUEUED_PACKETS);
@@ -94,13 +98,15 @@ impl Controller {
             state: StateDriver::new(initial_state(&config, &archive), archive, recorder, clock),
             planner: Planner::new(network, config.event_queue.get()),
             publisher: Publisher::new(context, desired, meter, supervisor),
-            observer: Observer::new(&config),
+            observer: Observer::new(&config, &fabric),
             cluster,
             findings,
             audit,
             stop,
         };
-        let handle = spawn_tasks(core, discovery, learner, &config);
+        let keeper = store.map(|store| keep_plan(&core, store));
+        let mut handle = spawn_tasks(core, discovery, learner, &config);
+        handle.keeper = keeper;
         let receipt = handle.submit_event(starting_event).await?;
         match handle.current_rollout() {
             None => Err(ControllerError::Refused(receipt.findings)),
@@ -153,6 +159,7 @@ fn spawn_tasks<N: SwitchNetwork>(
     ControllerHandle {
         access,
         stop,
+        keeper: None,
         task: supervisor.spawn_critical("event loop", core.run_loop(queue)),
         shutdown_deadline: config.shutdown_deadline,
     }
@@ -210,18 +217,24 @@ fn trace_exporter(config: &Config, clock: Clock) -> Result<Option<TraceExporter>
     exporter.transpose().map_err(ControllerError::Traces)
 }
 
-/// The event that restores what was in force, on the fabric as it was learned before. What cannot
-/// be restored is logged.
+/// Stores the plan in force from now on.
+fn keep_plan<N: SwitchNetwork>(core: &Core<N>, store: Arc<EmbeddedStore>) -> JoinHandle<()> {
+    let keeper = PlanKeeper::new(store, core.publisher.watch_rollout(), core.findings.clone());
+    core.publisher.supervisor().spawn_critical("plan keeper", keeper.run(core.stop.clone()))
+}
+
+/// The fabric as it was learned before, with its failures, and the event that restores what was in
+/// force on it. What cannot be restored is logged.
 fn restore_inputs(
     archive: &StateArchive,
     fabric: Fabric,
     policy: &Policy,
     clock: Clock,
-) -> StateEvent {
+) -> (Fabric, StateEvent) {
     let mut findings = Vec::new();
     let learned = or_finding(archive.learned_fabric(&fabric), &mut findings).flatten();
-    let (event, unfit) =
-        archive.starting_event(learned.unwrap_or(fabric), policy, clock.unix_now());
+    let fabric = archive.with_last_failures(&learned.unwrap_or(fabric));
+    let (event, unfit) = archive.starting_event(fabric.clone(), policy, clock.unix_now());
     findings.iter().chain(&unfit).for_each(log_finding);
-    event
+    (fabric, event)
 }

@@ -20,6 +20,8 @@ pub struct ControllerHandle {
     pub(super) access: ControllerAccess,
     pub(super) stop: CancellationToken,
     pub(super) task: JoinHandle<()>,
+    /// Stores the plan in force, where there is a store.
+    pub(super) keeper: Option<JoinHandle<()>>,
     pub(super) shutdown_deadline: Duration,
 }
 
@@ -36,6 +38,11 @@ impl ControllerHandle {
         if timeout(self.shutdown_deadline, &mut self.task).await.is_err() {
             warn!("sessions did not end in time; leaving them");
             self.task.abort();
+        }
+        if let Some(keeper) = &mut self.keeper
+            && timeout(self.shutdown_deadline, keeper).await.is_err()
+        {
+            warn!("the plan in force was not stored in time; the next run continues from another");
         }
     }
 }

@@ -72,9 +72,12 @@ pub(super) struct Observer {
 }
 
 impl Observer {
-    pub(super) fn new(config: &Config) -> Self {
+    /// An observer of `fabric`, whose failed parts stay failed until they are seen to work.
+    pub(super) fn new(config: &Config, fabric: &Fabric) -> Self {
+        let mut liveness = LivenessTracker::new(config.liveness);
+        liveness.adopt_fabric(fabric, Instant::now());
         Self {
-            liveness: LivenessTracker::new(config.liveness),
+            liveness,
             drains: DrainTracker::new(config.drain_deadline),
             drain_progress: watch::Sender::default(),
             return_limit: config.liveness.return_limit,

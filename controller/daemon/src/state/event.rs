@@ -14,7 +14,7 @@ use crate::pipelines::FabricWiring;
 use crate::policy_history::{
     PolicyContent, PolicyHistory, PolicyRevision, RevisionMetadata, TrialTerms, UnixMs,
 };
-use crate::store::StoreRecord;
+use crate::store::{PlanBasis, StoreRecord, StoredPlan};
 
 /// Something the controller has learned.
 #[derive(Clone, Debug)]
@@ -101,6 +101,8 @@ pub struct StartingState {
     pub jobs: Vec<Job>,
     /// Jobs known from reports.
     pub reported_jobs: ReportedJobs,
+    /// The plan that the last run had in force, with what its tables follow from.
+    pub decisions: Option<(Arc<Plan>, PlanBasis)>,
 }
 
 /// A policy as an operator proposes it.
@@ -164,6 +166,8 @@ pub struct PlanRollout {
     pub report: Arc<PlanReport>,
     /// Connections that switches have reported, as flows of its jobs.
     pub learned: Arc<Vec<PlannedFlow>>,
+    /// What tables follow from beside jobs and policy.
+    pub basis: Arc<PlanBasis>,
 }
 
 impl PlanRollout {
@@ -173,6 +177,11 @@ impl PlanRollout {
             true => Arc::clone(&self.plan),
             false => Arc::new(planner::with_learned_flows(&self.plan, &self.learned)),
         }
+    }
+
+    /// What the next run of the controller continues from.
+    pub(crate) fn stored_plan(&self) -> StoredPlan {
+        StoredPlan::new(&self.fabric, &self.plan, &self.basis)
     }
 
     /// The plan on another fabric, by names; jobs and paths that it lacks are left out.

@@ -3,6 +3,8 @@
 //! The decision: connections are an input of lowering and not of plans. A host chooses how many it
 //! has and what their ports are, so none of them may cause a plan or move a planned flow.
 
+use std::sync::Arc;
+
 use planner::{LearnedConnection, Plan, PlannedFlow};
 
 use super::{Effects, State};
@@ -11,7 +13,7 @@ impl State {
     /// Puts learned connections on the paths of the plan in force. No plan depends on them, so they
     /// ask for none.
     pub(super) fn adopt_connections(&mut self, connections: Vec<LearnedConnection>) -> Effects {
-        self.connections = connections;
+        Arc::make_mut(&mut self.basis).connections = connections;
         let Some(had) = self.rollout.clone() else {
             return Effects::default();
         };
@@ -24,8 +26,9 @@ impl State {
         let known = |seen: &&LearnedConnection| {
             [seen.src, seen.dst].iter().all(|nic| nic.index() < self.fabric.nics().len())
         };
-        let seen: Vec<LearnedConnection> = self.connections.iter().filter(known).copied().collect();
-        let room = self.pin_room.map_or(usize::MAX, |(_, pins)| pins);
+        let seen = self.basis.connections.iter().filter(known).copied();
+        let seen: Vec<LearnedConnection> = seen.collect();
+        let room = self.basis.pin_room.map_or(usize::MAX, |(_, pins)| pins);
         let room = self.policy.max_pins_per_switch.min(room);
         let fabric = self.usable_fabric(&self.policy);
         planner::place_learned_flows(&fabric, plan, &seen, room)

@@ -27,7 +27,7 @@ impl State {
             false => self.enter_revision(revision)?,
         };
         // The operator may have replaced switches too, so the room for pins is learned again.
-        self.pin_room = None;
+        Arc::make_mut(&mut self.basis).pin_room = None;
         Ok(effects)
     }
 

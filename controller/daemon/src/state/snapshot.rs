@@ -19,7 +19,7 @@ use super::{PlanResult, PlanRollout, RefinementState, ReportedJobs, State};
 use crate::pipeline::SwitchReports;
 use crate::pipelines::FabricWiring;
 use crate::policy_history::{PolicyHistory, PolicyRevision};
-use crate::store::jobs_document;
+use crate::store::{PlanBasis, jobs_document};
 
 /// No counter of a run comes near it.
 const COUNTER_MAX: u64 = 1 << 62;
@@ -267,7 +267,7 @@ impl StateSnapshot {
             revisions,
             before_trial: state.before_trial.as_deref().map(PlanRecord::new),
             resumed: state.resumed.as_ref().map(|(at, had)| (*at, PlanRecord::new(had))),
-            pin_room: state.pin_room,
+            pin_room: state.basis.pin_room,
             inputs: state.inputs,
             learned: state.learned,
             requested: state.requested,
@@ -279,7 +279,7 @@ impl StateSnapshot {
                 changes: rollout.fabric.availability_changes(),
                 plan: PlanRecord::new(&rollout.plan),
             }),
-            connections: state.connections.clone(),
+            connections: state.basis.connections.clone(),
         }
     }
 
@@ -312,12 +312,12 @@ impl StateSnapshot {
         if let Some((inputs, plan)) = &self.resumed {
             state.resumed = Some((*inputs, Arc::new(plan.to_plan()?)));
         }
-        state.pin_room = self.pin_room;
+        state.basis =
+            Arc::new(PlanBasis { connections: self.connections.clone(), pin_room: self.pin_room });
         (state.inputs, state.learned) = (self.inputs, self.learned);
         (state.requested, state.planned) = (self.requested, self.planned);
         state.refinement = self.refinement;
         state.spent = self.spent;
-        state.connections.clone_from(&self.connections);
         if let Some(rollout) = &self.rollout {
             state.rollout = Some(self.restore_rollout(&state, rollout)?);
         }
@@ -353,6 +353,7 @@ impl StateSnapshot {
             wiring: Arc::clone(&state.wiring),
             report: Arc::new(empty_report(false)),
             learned: Arc::new(state.place_connections(&plan)),
+            basis: Arc::clone(&state.basis),
             plan,
         })
     }

@@ -253,6 +253,7 @@ fn jobs_keep_their_paths_while_the_fabric_grows() {
             history: state.history.clone(),
             jobs: vec![job("a", to.index())],
             reported_jobs: ReportedJobs::default(),
+            decisions: None,
         };
         let effects = settle(&mut state, StateEvent::Started(Box::new(start)));
         assert_eq!(way(&effects.rollout.unwrap()), before);

@@ -4,15 +4,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use controller::ControllerHandle;
+use controller::{ControllerHandle, RawConfig, StateEvent};
 use p4::entry::{EntryKey, EntryValue};
 use p4::fabric::table;
+use planner::JobsDocument;
 use switch::EndpointIndex;
 use switch::p4runtime::ServiceOptions;
+use tempfile::TempDir;
 use topology::{NicId, SwitchId};
 
-use crate::lab::{DEADLINE, Lab};
+use crate::lab::{DEADLINE, Lab, verified, written};
 use crate::learning::SilentHosts;
+use crate::restart::restarted;
 use crate::traffic::{cabled_lab, frame};
 use crate::unannounced_ports::{self, LevelCounts, controller_of, packets_of, random_port};
 
@@ -130,6 +133,39 @@ async fn connections_of_a_job_without_ports_take_over_from_their_pair_without_a_
     }
     assert!(learned_jobs(&controller).values().all(|job| job == "gpt"));
     controller.shutdown().await;
+}
+
+/// A pinned connection is not reported again, so a run that did not know it would take its pin away.
+#[tokio::test]
+async fn learned_connections_keep_their_pins_over_a_restart() {
+    let lab = lab().await;
+    let folder = TempDir::new().unwrap();
+    let store = folder.path().join("crux.redb");
+    let stored = |raw: &mut RawConfig| {
+        (raw.learning.enabled, raw.store.path) = (true, Some(store.clone()));
+    };
+    let first = lab.control(stored).await;
+    let jobs: JobsDocument = serde_json::from_str(JOBS).unwrap();
+    let jobs = jobs.resolve_jobs(&lab.fabric, "jobs.json").unwrap().jobs;
+    first.submit_event(StateEvent::JobsChanged(jobs)).await.unwrap();
+    let connections: Vec<Connection> = (0..8).map(|n| (0, 2, random_port(n))).collect();
+    let deadline = Instant::now() + DEADLINE;
+    while learned_jobs(&first).len() < connections.len() {
+        send(&lab, connections.clone()).await;
+        assert!(Instant::now() < deadline);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    verified(&lab, &first).await;
+    let (known, tables) = (learned_jobs(&first), lab.read_all().await);
+    first.shutdown().await;
+
+    let second = restarted(&lab, stored).await;
+    verified(&lab, &second).await;
+    // Long enough for the task to submit what it knows.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!((learned_jobs(&second), written(&second)), (known, 0));
+    assert_eq!(lab.read_all().await, tables);
+    second.shutdown().await;
 }
 
 #[tokio::test]

@@ -1,11 +1,33 @@
 //! A controller that ends and starts again: fail static, and with everything it had acknowledged.
 
-use controller::StateEvent;
+use std::collections::BTreeMap;
+
+use controller::liveness::{FabricPart, PartHealth};
 use controller::southbound::arbitration::Mastership;
+use controller::{ControllerHandle, RawConfig, StateEvent};
 use planner::Policy;
 use tempfile::TempDir;
+use topology::LinkPath;
 
-use crate::lab::{Lab, verified, written};
+use crate::lab::{DEADLINE, Lab, verified, written};
+
+/// The next run, once the one before has let go of its store.
+pub(crate) async fn restarted(lab: &Lab, change: impl Fn(&mut RawConfig)) -> ControllerHandle {
+    loop {
+        match lab.try_control(&change).await {
+            Ok(controller) => return controller,
+            Err(error) => assert!(error.to_string().contains("store"), "{error}"),
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// The paths in force, by the ports of their flows.
+fn paths(controller: &ControllerHandle) -> BTreeMap<u16, LinkPath> {
+    let rollout = controller.current_rollout().unwrap();
+    let flows = rollout.plan.flows.iter();
+    flows.map(|flow| (flow.udp_src_port.unwrap(), flow.links)).collect()
+}
 
 #[tokio::test]
 async fn a_restarted_controller_restores_its_state_without_writes() {
@@ -24,14 +46,7 @@ async fn a_restarted_controller_restores_its_state_without_writes() {
     drop(first);
     assert_eq!(lab.read_all().await, tables, "fail static");
 
-    let second = loop {
-        // The first one lets go of its store when its task has ended.
-        match lab.try_control(stored).await {
-            Ok(second) => break second,
-            Err(error) => assert!(error.to_string().contains("store"), "{error}"),
-        }
-        tokio::task::yield_now().await;
-    };
+    let second = restarted(&lab, stored).await;
     let after = verified(&lab, &second).await;
     assert!(after.generation > before.generation);
     assert_eq!(second.desired_tables().tables, tables);
@@ -42,5 +57,46 @@ async fn a_restarted_controller_restores_its_state_without_writes() {
         };
         assert!(election.term() > 1, "a term of its own");
     }
+    second.shutdown().await;
+}
+
+/// A run that knew jobs and policy alone would put the job that is left on the path of the one that
+/// has ended, and would use the failed cable.
+#[tokio::test]
+async fn a_restart_moves_no_flow_and_knows_what_has_failed() {
+    let lab = Lab::new().await;
+    let folder = TempDir::new().unwrap();
+    let store = folder.path().join("crux.redb");
+    let stored = |raw: &mut RawConfig| raw.store.path = Some(store.clone());
+    let first = lab.control(stored).await;
+    let jobs = [lab.job("a", 50_000), lab.job("b", 50_001)];
+    for known in [&jobs[..1], &jobs, &jobs[1..]] {
+        first.submit_event(StateEvent::JobsChanged(known.to_vec())).await.unwrap();
+        verified(&lab, &first).await;
+    }
+    let before = paths(&first);
+    // A cable of another leaf, of which the plan makes no use.
+    let used = before[&50_001];
+    let cables = lab.fabric.cables().filter(|link| {
+        let ends = [lab.fabric.link(*link).from.node, lab.fabric.link(*link).to.node];
+        ends.iter().all(|end| end.switch().is_some())
+    });
+    let is_used = |link: &topology::LinkId| used.iter().any(|one| one.min(&one.reverse()) == link);
+    let cable = cables.filter(|link| !is_used(link)).last().unwrap();
+    first.report_health(FabricPart::Cable(cable), PartHealth::Down).await.unwrap();
+    let failed = |had: &controller::PlanRollout| !had.fabric.is_cable_up(cable);
+    tokio::time::timeout(DEADLINE, first.await_rollout(failed)).await.unwrap().unwrap();
+    verified(&lab, &first).await;
+    let tables = lab.read_all().await;
+    first.shutdown().await;
+
+    let second = restarted(&lab, stored).await;
+    verified(&lab, &second).await;
+    assert_eq!((paths(&second), written(&second)), (before, 0));
+    assert_eq!(lab.read_all().await, tables);
+    assert!(second.current_rollout().unwrap().report.moved.is_empty());
+    second.report_health(FabricPart::Cable(cable), PartHealth::Up).await.unwrap();
+    let works = |had: &controller::PlanRollout| had.fabric.is_cable_up(cable);
+    tokio::time::timeout(DEADLINE, second.await_rollout(works)).await.unwrap().unwrap();
     second.shutdown().await;
 }

@@ -25,6 +25,7 @@ impl TestState {
             ),
             jobs: Vec::new(),
             reported_jobs: ReportedJobs::default(),
+            decisions: None,
         };
         let mut test = Self { state: State::new(8, 0), snapshot: EventSnapshot::default() };
         test.apply(StateEvent::Started(Box::new(start)));

@@ -56,6 +56,7 @@ impl Ground {
             report: report.into(),
             generation: 1,
             learned: Arc::default(),
+            basis: Arc::default(),
         };
         let mut aggregator = CounterAggregator::new(Config::default().counters);
         aggregator.follow_plan(&rollout);

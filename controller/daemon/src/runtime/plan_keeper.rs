@@ -1,0 +1,89 @@
+//! The task that stores the plan in force, so that the next run continues from it.
+//!
+//! The decision: it follows the published rollouts and the event loop does not know of it, so no
+//! repair waits for a disk. A run that is killed before the latest plan is stored continues from
+//! the one before. Large plans are stored less often than they change: a write that took long is
+//! followed by a longer pause.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+use topology::Finding;
+
+use super::log::log_finding;
+use crate::southbound::error_chain;
+use crate::standing_findings::StandingFindings;
+use crate::state::PlanRollout;
+use crate::store::{EmbeddedStore, StoreError};
+
+/// The pause after a write, in multiples of what it took.
+const PAUSE: u32 = 10;
+/// The cause of the finding that a plan could not be stored.
+const CAUSE: &str = "store plan";
+
+/// Stores the plan in force.
+pub(super) struct PlanKeeper {
+    store: Arc<EmbeddedStore>,
+    rollouts: watch::Receiver<Option<PlanRollout>>,
+    findings: StandingFindings,
+    stored: Option<PlanRollout>,
+}
+
+impl PlanKeeper {
+    pub(super) fn new(
+        store: Arc<EmbeddedStore>,
+        rollouts: watch::Receiver<Option<PlanRollout>>,
+        findings: StandingFindings,
+    ) -> Self {
+        Self { store, rollouts, findings, stored: None }
+    }
+
+    /// Stores every rollout until `stop`, and then the last.
+    pub(super) async fn run(mut self, stop: CancellationToken) {
+        while let Some(Ok(())) = stop.run_until_cancelled(self.rollouts.changed()).await {
+            let begun = Instant::now();
+            self.store_latest().await;
+            let pause = PAUSE * begun.elapsed();
+            drop(timeout(pause.max(Duration::from_millis(1)), stop.cancelled()).await);
+        }
+        self.store_latest().await;
+    }
+
+    async fn store_latest(&mut self) {
+        let latest = self.rollouts.borrow_and_update().clone();
+        let Some(rollout) = latest.filter(|latest| !self.is_stored(latest)) else {
+            return;
+        };
+        let (store, writing) = (Arc::clone(&self.store), rollout.clone());
+        let written = spawn_blocking(move || store.write_plan(&writing.stored_plan())).await;
+        self.report_outcome(written.map_err(|_| "storing it panicked".to_owned()).and_then(
+            |written: Result<(), StoreError>| written.map_err(|error| error_chain(&error)),
+        ));
+        self.stored = Some(rollout);
+    }
+
+    /// Whether the document of this rollout is stored already. Generations are no part of it.
+    fn is_stored(&self, latest: &PlanRollout) -> bool {
+        self.stored.as_ref().is_some_and(|stored| {
+            Arc::ptr_eq(&stored.plan, &latest.plan)
+                && stored.basis == latest.basis
+                && stored.fabric == latest.fabric
+        })
+    }
+
+    fn report_outcome(&self, written: Result<(), String>) {
+        match written {
+            Ok(()) => self.findings.clear_finding(CAUSE),
+            Err(error) => {
+                let text = format!("the plan is in force, but not stored: {error}");
+                let finding = Finding::error("store", text);
+                log_finding(&finding);
+                self.findings.report_finding(CAUSE, finding);
+            }
+        }
+    }
+}
