@@ -26,7 +26,7 @@ use crate::southbound::{ChangeTiming, DesiredTables, StatusBoard, SwitchStatus};
 use crate::standing_findings::StandingFindings;
 use crate::state::{DrainProgress, EventSubmission, PlanRollout, State, StateEvent, SubmitReceipt};
 use crate::store::StoreError;
-use crate::supervision::TaskSupervisor;
+use crate::supervision::{LoopHeartbeat, TaskSupervisor};
 
 /// A failure of a controller, at its start or later.
 #[derive(Debug, thiserror::Error)]
@@ -79,6 +79,7 @@ pub struct ControllerAccess {
     pub(crate) findings: StandingFindings,
     pub(crate) audit: AuditTrail,
     pub(crate) supervisor: TaskSupervisor,
+    pub(crate) heartbeat: LoopHeartbeat,
 }
 
 impl ControllerAccess {
@@ -100,6 +101,11 @@ impl ControllerAccess {
         let (submission, receipt) = EventSubmission::event(event, first_reported);
         self.send_submission(submission).await?;
         receipt.await.map_err(|_| ControllerError::Stopped)
+    }
+
+    /// When the event loop last answered its watchdog.
+    pub fn heartbeat(&self) -> &LoopHeartbeat {
+        &self.heartbeat
     }
 
     /// Reports the observed health of a cable or a switch, at every check or only when it changes.

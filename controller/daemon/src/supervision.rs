@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -22,6 +23,23 @@ use crate::standing_findings::StandingFindings;
 /// Waits before a task runs again. One that ran for longer than the longest begins with the first.
 const RESTART: RetryBackoff =
     RetryBackoff { first: Duration::from_millis(100), longest: Duration::from_secs(30) };
+
+/// When the event loop last answered its watchdog; cheap to clone, and all clones are one.
+#[derive(Clone, Debug, Default)]
+pub struct LoopHeartbeat(watch::Sender<Option<Instant>>);
+
+impl LoopHeartbeat {
+    /// Records that the event loop has answered.
+    pub fn record_answer(&self, now: Instant) {
+        self.0.send_replace(Some(now));
+    }
+
+    /// How long it has been silent by `now`; none if nobody watches it.
+    pub fn silence(&self, now: Instant) -> Option<Duration> {
+        let last = *self.0.borrow();
+        last.map(|last| now.saturating_duration_since(last))
+    }
+}
 
 /// Supervises the tasks of one controller.
 #[derive(Clone, Debug, Default)]

@@ -5,6 +5,7 @@
 //! when every switch is verified to hold the result.
 
 mod carrier_monitor;
+mod service_manager;
 mod stall_watchdog;
 
 use std::error::Error;
@@ -167,6 +168,7 @@ async fn serve_controller(
     stall_watchdog::start_watchdog(controller.access().clone(), Handle::current())
         .map_err(CommandError::failed)?;
     let northbound = start_northbound(&controller, &config).await?;
+    service_manager::announce_ready();
     let leader = await_leader(&controller, args).await?;
     let documents = DocumentSubmitter {
         controller: &controller,
@@ -202,6 +204,7 @@ async fn serve_controller(
             }
         }
     }
+    service_manager::announce_end();
     if let Some(northbound) = northbound {
         northbound.shutdown().await;
     }

@@ -65,6 +65,8 @@ const STREAMED: [&str; 2] = [REPORTS, "/grpc.reflection.v1.ServerReflection/"];
 
 /// Answers that the controller is there, and nothing else.
 pub(super) const HEALTH: &str = "/health";
+/// Where the controller says that it has a plan.
+pub(super) const READINESS: &str = "/ready";
 
 /// Callers whose rate is limited separately; more of them start all limits anew.
 const MAX_LIMITERS: usize = 4_096;
@@ -353,10 +355,10 @@ fn set_cookie(cookie: Option<HeaderValue>) -> Response {
 }
 
 /// What needs no token: the page (without anything of the fabric), the login, and whether the
-/// controller is there.
+/// controller is there and ready.
 fn is_public(method: &Method, path: &str) -> bool {
     let is_read = method == Method::GET || method == Method::HEAD;
-    path == login::PATH || is_read && (path == HEALTH || page::is_file(path))
+    path == login::PATH || is_read && ([HEALTH, READINESS].contains(&path) || page::is_file(path))
 }
 
 /// The role that a request needs. Unknown paths count as changes, except for GET.

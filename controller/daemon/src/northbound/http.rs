@@ -18,7 +18,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use topology::Finding;
 
-use super::auth::{CallerIdentity, HEALTH, RETRY_AFTER};
+use super::auth::{CallerIdentity, HEALTH, READINESS, RETRY_AFTER};
 use super::service::{NorthboundService, ServiceError};
 use super::{events, openapi};
 
@@ -60,13 +60,29 @@ pub(super) fn build_router(service: NorthboundService) -> Router {
     router
         .route("/openapi.json", routing::get(serve_openapi))
         .route("/metrics", routing::get(serve_metrics))
-        .route(HEALTH, routing::get(async || json_response(StatusCode::OK, b"{}\n".into())))
+        .route(HEALTH, routing::get(serve_health))
+        .route(READINESS, routing::get(serve_readiness))
         .route(events::PATH, routing::get(events::handle_request))
         .with_state(service)
 }
 
 async fn serve_openapi() -> Response {
     json_response(StatusCode::OK, openapi::openapi_text().into_bytes())
+}
+
+/// Whether the event loop answers. It asks nothing of the loop, so strangers cannot delay it.
+async fn serve_health(State(service): State<Arc<NorthboundService>>) -> Response {
+    probe_response(service.is_alive())
+}
+
+/// Whether there is a plan: a standby has one too, and is as ready as the leader.
+async fn serve_readiness(State(service): State<Arc<NorthboundService>>) -> Response {
+    probe_response(service.is_alive() && service.is_ready())
+}
+
+fn probe_response(is_well: bool) -> Response {
+    let status = if is_well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    json_response(status, b"{}\n".into())
 }
 
 /// What Prometheus scrapes.

@@ -8,6 +8,7 @@
 //! whole.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use planner::{DocumentFieldError, PlanDocument};
 use tokio::sync::{Mutex, watch};
@@ -41,6 +42,8 @@ use crate::telemetry::task::ReportSummary;
 
 /// Bytes of the name of an author.
 const AUTHOR_BYTES: usize = 128;
+/// Silence of the event loop after which it counts as stuck; its watchdog asks every second.
+const SILENT_AFTER: Duration = Duration::from_secs(5);
 
 /// Bytes of a reason.
 const REASON_BYTES: usize = 1_024;
@@ -108,6 +111,17 @@ impl NorthboundService {
     #[must_use]
     pub(super) fn with_caller(&self, caller: Option<Arc<str>>) -> Self {
         Self { caller, ..self.clone() }
+    }
+
+    /// Whether the event loop answers its watchdog, if it has one.
+    pub(super) fn is_alive(&self) -> bool {
+        let silence = self.access.heartbeat().silence(Instant::now());
+        silence.is_none_or(|silence| silence < SILENT_AFTER)
+    }
+
+    /// Whether a plan is in force, at a standby too.
+    pub(super) fn is_ready(&self) -> bool {
+        self.access.current_rollout().is_some()
     }
 
     /// Counts of the limits that callers reach.

@@ -39,7 +39,7 @@ use crate::southbound::{
 use crate::standing_findings::StandingFindings;
 use crate::state::{State, StateEvent};
 use crate::store::EmbeddedStore;
-use crate::supervision::TaskSupervisor;
+use crate::supervision::{LoopHeartbeat, TaskSupervisor};
 use crate::trace_export::TraceExporter;
 
 /// Packet-ins that may wait for discovery.
@@ -142,6 +142,7 @@ fn spawn_tasks<N: SwitchNetwork>(
         findings: core.findings.clone(),
         audit: core.audit.clone(),
         supervisor: core.publisher.supervisor().clone(),
+        heartbeat: LoopHeartbeat::default(),
     };
     let inputs = DiscoveryInputs {
         rollout: core.publisher.watch_rollout(),

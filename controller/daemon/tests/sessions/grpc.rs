@@ -1,6 +1,7 @@
 //! gRPC beside HTTP: each endpoint has its RPC, which answers the same; and who may ask either.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use api::northbound as proto;
 use api::northbound::northbound_client::NorthboundClient;
@@ -9,6 +10,7 @@ use controller::northbound::openapi;
 use controller::{Config, RawConfig, StateEvent};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use tokio::time::Instant;
 use tonic::metadata::MetadataValue;
 use tonic::transport::Channel;
 use tonic::{Code, Request};
@@ -271,12 +273,20 @@ async fn a_refusal_names_the_missing_role() {
         ("/v1/policy/confirm", say, "Bearer ada", 422, "no revision is on trial"),
         ("/v1/jobs", None, "Basic eDpib2I=", 401, "Authorization: Bearer"),
         ("/health", None, "", 200, "{}"),
+        ("/ready", None, "", 200, "{}"),
     ];
     for (path, body, token, status, expected) in cases {
         let (answered, answer) = ask_with(at, path, body, token).await;
         assert_eq!(answered, status, "{path} {token}: {answer}");
         assert!(answer.contains(expected), "{path} {token}: {answer}");
     }
+    let silent = Instant::now().checked_sub(Duration::from_secs(6)).unwrap();
+    served.controller.heartbeat().record_answer(silent);
+    for (path, status) in [("/health", 503), ("/ready", 503)] {
+        assert_eq!(ask_with(at, path, None, "").await.0, status, "{path}");
+    }
+    served.controller.heartbeat().record_answer(Instant::now());
+    assert_eq!(ask_with(at, "/health", None, "").await.0, 200);
     let long = format!(r#"{{"author": "{}"}}"#, "x".repeat(2_000));
     let (status, _) = ask_with(at, "/v1/policy/confirm", Some(&long), "Bearer ada").await;
     assert_eq!(status, 413);

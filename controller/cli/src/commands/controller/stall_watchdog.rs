@@ -13,6 +13,8 @@ use ::controller::ControllerAccess;
 use tokio::runtime::Handle;
 use tracing::{error, warn};
 
+use super::service_manager;
+
 /// Between two questions.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Silence that is reported.
@@ -46,10 +48,10 @@ pub(super) fn start_watchdog(access: ControllerAccess, runtime: Handle) -> std::
 /// Asks once and waits for the answer; false when the controller has stopped.
 fn watch_answer(access: &ControllerAccess, runtime: &Handle) -> bool {
     let (answered, answer) = mpsc::channel();
-    let (asked, access) = (Instant::now(), access.clone());
+    let (asked, loop_access) = (Instant::now(), access.clone());
     runtime.spawn(async move {
         // The watchdog may have ended.
-        answered.send(access.query_state(|_| ()).await.is_ok()).ok();
+        answered.send(loop_access.query_state(|_| ()).await.is_ok()).ok();
     });
     let mut is_reported = false;
     loop {
@@ -59,6 +61,8 @@ fn watch_answer(access: &ControllerAccess, runtime: &Handle) -> bool {
                 if is_reported {
                     warn!(?silence, "the event loop answers again");
                 }
+                access.heartbeat().record_answer(tokio::time::Instant::now());
+                service_manager::announce_alive();
                 thread::sleep(INTERVAL.saturating_sub(silence));
                 return is_running;
             }
