@@ -21,6 +21,7 @@ pub(crate) mod plan;
 pub(crate) mod policy;
 pub(crate) mod replay_incident;
 pub(crate) mod schema;
+pub(crate) mod state;
 pub(crate) mod status;
 pub(crate) mod switch;
 pub(crate) mod top;

@@ -14,7 +14,7 @@ use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use command_io::CommandError;
 use commands::{
     agent, audit, cert, completions, context, controller, drain, events, fabric, flows, init, jobs,
-    man, plan, policy, replay_incident, schema, status, switch, top,
+    man, plan, policy, replay_incident, schema, state, status, switch, top,
 };
 
 /// Schedules the traffic of GPU training jobs on a Clos fabric.
@@ -69,6 +69,8 @@ enum CruxCommand {
     Undrain(drain::UndrainArgs),
     #[command(subcommand)]
     Policy(Box<policy::PolicyCommand>),
+    #[command(subcommand)]
+    State(state::StateCommand),
     ReplayIncident(replay_incident::ReplayIncidentArgs),
     Switch(Box<switch::SwitchArgs>),
     Schema(schema::SchemaArgs),
@@ -104,6 +106,7 @@ fn main() -> ExitCode {
         CruxCommand::Drain(args) => drain::drain_parts(&args),
         CruxCommand::Undrain(args) => drain::undrain_parts(&args),
         CruxCommand::Policy(command) => policy::run_policy(&command),
+        CruxCommand::State(command) => state::run_state(&command),
         CruxCommand::ReplayIncident(args) => replay_incident::run_replay_incident(&args),
         CruxCommand::Switch(args) => switch::run_switch(&args),
         CruxCommand::Schema(args) => schema::run_schema(&args),

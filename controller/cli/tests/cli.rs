@@ -31,6 +31,8 @@ mod replay;
 mod schedulers;
 #[path = "cli/simulation.rs"]
 mod simulation;
+#[path = "cli/state_backup.rs"]
+mod state_backup;
 #[path = "cli/support.rs"]
 mod support;
 #[path = "cli/tls_hello.rs"]

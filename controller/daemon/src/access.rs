@@ -25,7 +25,7 @@ use crate::southbound::write_permit::WritePermit;
 use crate::southbound::{ChangeTiming, DesiredTables, StatusBoard, SwitchStatus};
 use crate::standing_findings::StandingFindings;
 use crate::state::{DrainProgress, EventSubmission, PlanRollout, State, StateEvent, SubmitReceipt};
-use crate::store::StoreError;
+use crate::store::{EmbeddedStore, StoreError};
 use crate::supervision::{LoopHeartbeat, TaskSupervisor};
 
 /// A failure of a controller, at its start or later.
@@ -80,6 +80,8 @@ pub struct ControllerAccess {
     pub(crate) audit: AuditTrail,
     pub(crate) supervisor: TaskSupervisor,
     pub(crate) heartbeat: LoopHeartbeat,
+    /// The store of this controller, if it has one.
+    pub(crate) store: Option<Arc<EmbeddedStore>>,
 }
 
 impl ControllerAccess {

@@ -16,12 +16,14 @@ use topology::Fabric;
 use topology::spec::FabricDocument;
 use tracing::warn;
 
+pub use self::backup::{BackedUpState, BackupError, StateBackup};
 use self::guarded_database::{GuardedDatabase, refuse_damage};
 use self::progress_mark::ProgressMark;
 pub use self::stored_plan::{PlanBasis, StoredPlan};
 use crate::policy_history::{HISTORY_BYTES, PolicyRevision, REVISIONS_KEPT};
 use crate::private_file::ensure_private;
 
+mod backup;
 mod guarded_database;
 mod progress_mark;
 mod stored_plan;

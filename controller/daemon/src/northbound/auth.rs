@@ -54,7 +54,8 @@ const CHANGES: [&str; 6] = [
 const POSTED_QUERIES: [&str; 1] = ["/v1/policy/preview"];
 
 /// Queries about callers, which are for those who may do everything.
-const RESTRICTED_QUERIES: [&str; 2] = ["/v1/audit-records", "/ListAuditRecords"];
+const RESTRICTED_QUERIES: [&str; 4] =
+    ["/v1/audit-records", "/ListAuditRecords", "/v1/state-backup", "/GetStateBackup"];
 
 /// gRPC services whose methods are queries unless they are among the changes; all use POST.
 const GRPC: [&str; 2] =

@@ -77,6 +77,10 @@ impl Northbound for NorthboundService {
         list_response("records", &Self::list_audit_records(self).await.map_err(error_status)?)
     }
 
+    async fn get_state_backup(&self, _: Request<()>) -> RpcResult<proto::JsonDocument> {
+        rpc_response(&json_document(&Self::get_state_backup(self).await.map_err(error_status)?))
+    }
+
     async fn get_policy(&self, _: Request<()>) -> RpcResult<proto::PolicyRevision> {
         let revision = Self::get_policy(self).await.map_err(error_status)?;
         rpc_response(&revision_message(json!(revision)))

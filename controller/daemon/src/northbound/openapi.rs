@@ -25,6 +25,7 @@ use super::service::{
 use crate::audit::AuditRecord;
 use crate::policy_history::PolicyRevision;
 use crate::preview::PolicyPreview;
+use crate::store::StateBackup;
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -150,6 +151,15 @@ pub(super) const ENDPOINTS: &[HttpEndpoint] = &[
         takes: None,
         query: &[],
         gives: schema_of::<Vec<AuditRecord>>,
+    },
+    HttpEndpoint {
+        path: "/v1/state-backup",
+        handler: get!(get_state_backup),
+        operation: "GetStateBackup",
+        summary: "What the controller has stored, for `crux state restore`",
+        takes: None,
+        query: &[],
+        gives: schema_of::<StateBackup>,
     },
     HttpEndpoint {
         path: "/v1/policy",

@@ -37,6 +37,7 @@ use crate::audit::AuditRecord;
 use crate::config::Config;
 use crate::policy_history::{PolicyContent, PolicyRevision, RevisionMetadata, TemporaryOverride};
 use crate::preview::{PolicyPreview, preview_policy};
+use crate::store::StateBackup;
 use crate::telemetry::counter_aggregator::MeasuredTraffic;
 use crate::telemetry::task::ReportSummary;
 
@@ -271,6 +272,20 @@ impl NorthboundService {
         );
         let dropped = self.access.query_state(|state| state.policy_history().dropped_revisions());
         Ok(text + &metrics::render_dropped_revisions(dropped.await?) + &self.limited.render())
+    }
+
+    /// A backup of what the controller has stored.
+    ///
+    /// # Errors
+    /// The controller has no store of its own, or it cannot be read.
+    pub async fn get_state_backup(&self) -> Result<StateBackup, ServiceError> {
+        let Some(store) = self.access.store.clone() else {
+            let text = "the controller has no store (store.path); etcd is backed up by `etcdctl`";
+            return Err(ServiceError::Unknown(text.to_owned()));
+        };
+        let backup = tokio::task::spawn_blocking(move || store.create_backup()).await;
+        let backup = backup.map_err(|_| ControllerError::Stopped)?;
+        Ok(backup.map_err(ControllerError::Store)?)
     }
 
     /// The latest records of the audit trail, the latest first.

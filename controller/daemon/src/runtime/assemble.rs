@@ -81,7 +81,6 @@ impl Controller {
         let clock = Clock::start();
         let audit = open_audit(&config, clock)?;
         let (fabric, starting_event) = restore_inputs(&archive, fabric, &policy, clock);
-        let store = archive.embedded_store();
         let recorder = FlightRecorder::open(config.recording.as_ref())?;
         let meter = ChangeMeter::new(trace_exporter(&config, clock)?);
         let (discovery, packet_io) = LinkDiscovery::new(&config.discovery, QUEUED_PACKETS);
@@ -104,6 +103,7 @@ impl Controller {
             audit,
             stop,
         };
+        let store = core.state.archive().embedded_store();
         let keeper = store.map(|store| keep_plan(&core, store));
         let mut handle = spawn_tasks(core, discovery, learner, &config);
         handle.keeper = keeper;
@@ -143,6 +143,7 @@ fn spawn_tasks<N: SwitchNetwork>(
         audit: core.audit.clone(),
         supervisor: core.publisher.supervisor().clone(),
         heartbeat: LoopHeartbeat::default(),
+        store: core.state.archive().embedded_store(),
     };
     let inputs = DiscoveryInputs {
         rollout: core.publisher.watch_rollout(),

@@ -6,6 +6,7 @@
 //! run never continues from parts of two plans.
 
 use planner::{ComparedInputs, LearnedConnection, Plan, PlanDocument};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::{AvailabilityChange, Fabric, Finding, NicId, SwitchId};
 
@@ -19,22 +20,25 @@ pub struct PlanBasis {
 }
 
 /// The plan in force and what its tables follow from, by names.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StoredPlan {
-    plan: PlanDocument,
+    /// The decisions.
+    pub plan: PlanDocument,
     /// Digests of the regions that were compared with their alternatives.
     compared_regions: Vec<u64>,
+    /// Connections that switches have reported.
     connections: Vec<StoredConnection>,
     /// A switch and the pins for which it has room.
     pin_room: Option<(String, usize)>,
     /// Cables out of order, each by the name of one direction.
     failed_cables: Vec<String>,
+    /// Switches out of order.
     failed_switches: Vec<String>,
 }
 
 /// A connection: host and NIC index of both ends, UDP source port, ordinal.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 struct StoredConnection([(String, u32); 2], u16, u32);
 
 impl StoredPlan {
