@@ -3,6 +3,7 @@
 pub(crate) mod agent;
 pub(crate) mod audit;
 pub(crate) mod cert;
+pub(crate) mod cluster;
 mod comparison_table;
 pub(crate) mod completions;
 pub(crate) mod context;

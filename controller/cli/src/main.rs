@@ -13,8 +13,8 @@ use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use command_io::CommandError;
 use commands::{
-    agent, audit, cert, completions, context, controller, drain, events, fabric, flows, init, jobs,
-    man, plan, policy, replay_incident, schema, state, status, switch, top,
+    agent, audit, cert, cluster, completions, context, controller, drain, events, fabric, flows,
+    init, jobs, man, plan, policy, replay_incident, schema, state, status, switch, top,
 };
 
 /// Schedules the traffic of GPU training jobs on a Clos fabric.
@@ -63,6 +63,8 @@ enum CruxCommand {
     /// Print the problems of a running controller
     Doctor(status::StatusArgs),
     Audit(audit::AuditArgs),
+    #[command(subcommand)]
+    Cluster(cluster::ClusterCommand),
     Events(events::EventsArgs),
     Top(top::TopArgs),
     Drain(drain::DrainArgs),
@@ -100,6 +102,7 @@ fn main() -> ExitCode {
         CruxCommand::Flows(args) => flows::run_flows(&args),
         CruxCommand::Explain(args) => status::print_explanation(&args),
         CruxCommand::Doctor(args) => status::print_findings(&args),
+        CruxCommand::Cluster(command) => cluster::run_cluster(&command),
         CruxCommand::Audit(args) => audit::run_audit(&args),
         CruxCommand::Events(args) => events::run_events(&args),
         CruxCommand::Top(args) => top::run_top(&args),

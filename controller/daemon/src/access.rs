@@ -62,6 +62,7 @@ pub enum ControllerError {
 /// Access to a running controller; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ControllerAccess {
+    pub(crate) controller: u32,
     pub(crate) clock: Clock,
     pub(crate) events: mpsc::Sender<EventSubmission>,
     pub(crate) desired: watch::Receiver<Arc<DesiredTables>>,
@@ -103,6 +104,21 @@ impl ControllerAccess {
         let (submission, receipt) = EventSubmission::event(event, first_reported);
         self.send_submission(submission).await?;
         receipt.await.map_err(|_| ControllerError::Stopped)
+    }
+
+    /// The number of this controller.
+    pub fn controller_number(&self) -> u32 {
+        self.controller
+    }
+
+    /// Has this controller lead, whoever leads now; the refusal where etcd elects.
+    ///
+    /// # Errors
+    /// The controller has stopped.
+    pub async fn take_lead(&self) -> Result<Option<Finding>, ControllerError> {
+        let (submission, refusal) = EventSubmission::lead();
+        self.send_submission(submission).await?;
+        refusal.await.map_err(|_| ControllerError::Stopped)
     }
 
     /// When the event loop last answered its watchdog.

@@ -6,11 +6,14 @@
 //! switch is bid at all of them, so after a partition or a restart the order of (term, controller)
 //! alone decides. Terms rise only where a switch has no primary, so controllers do not outbid each
 //! other in turns. A switch without a primary is a reason to lead only if the primary has left most
-//! switches, or does not return in time: a broken connection is no succession.
+//! switches, or does not return in time: a broken connection is no succession. A controller that
+//! starts bids in term 0, in which nobody writes: whoever leads goes on leading, whatever the number
+//! of the newcomer.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
+use topology::Finding;
 
 use crate::southbound::arbitration::Mastership;
 
@@ -39,27 +42,55 @@ pub fn refused_term(masterships: &[Mastership], term: u64) -> Option<u64> {
     refusals.max().filter(|_| is_refused)
 }
 
+/// Why a controller that etcd elects takes no lead.
+pub fn etcd_elects() -> Finding {
+    let text = "refused: etcd elects the leader; stop the leader (SIGTERM), and another follows";
+    Finding::error("cluster", text)
+}
+
 /// The election of a leader as one controller observes it.
 #[derive(Clone, Debug)]
 pub struct LeaderElection {
-    /// The term to bid in.
+    /// The term to bid in; 0 until there is a reason to lead.
     term: u64,
+    /// The lowest term to lead in.
+    first_term: u64,
     /// How long a primary may be away from few switches.
     primary_grace: Duration,
     /// Since when some switch has no primary, and the highest term seen at one.
     without_primary: Option<(Instant, u64)>,
+    /// Whether an operator wants this controller to lead.
+    is_requested: bool,
 }
 
 impl LeaderElection {
-    /// A controller that first bids in `term`.
-    pub fn new(term: u64, grace: Duration) -> Self {
-        Self { term, primary_grace: grace, without_primary: None }
+    /// A controller that leads in no term below `first_term`.
+    pub fn new(first_term: u64, grace: Duration) -> Self {
+        Self {
+            term: 0,
+            first_term,
+            primary_grace: grace,
+            without_primary: None,
+            is_requested: false,
+        }
+    }
+
+    /// Has this controller lead, whoever leads now.
+    pub fn request_lead(&mut self) {
+        self.is_requested = true;
     }
 
     /// The term to bid in at every switch, from the masterships at all of them at `now`.
     pub fn choose_term(&mut self, masterships: &[Mastership], now: Instant) -> u64 {
         let won = masterships.iter().filter_map(|mastership| mastership.term());
         self.term = won.fold(self.term, u64::max);
+        let seen = masterships.iter().filter_map(|mastership| mastership.highest_term());
+        // Before most switches have answered, the term to lead above is not known.
+        if self.is_requested && 2 * seen.clone().count() > masterships.len() {
+            self.is_requested = false;
+            let highest = seen.filter(|term| *term < TERM_LIMIT).max().unwrap_or(0);
+            self.term = self.term.max(highest.saturating_add(1)).max(self.first_term);
+        }
         let vacancies = masterships.iter().filter_map(|mastership| match mastership {
             Mastership::NoPrimary { highest } => Some(highest.term()),
             _ => None,
@@ -72,7 +103,7 @@ impl LeaderElection {
             && (is_succession || now.duration_since(since) >= self.primary_grace)
         {
             // Only a higher term can win: switches refuse ids up to the highest they have seen.
-            self.term = self.term.max(highest.saturating_add(1));
+            self.term = self.term.max(highest.saturating_add(1)).max(self.first_term);
             self.without_primary = None;
         }
         self.term
@@ -116,9 +147,14 @@ mod tests {
 
     #[test]
     fn a_primary_that_lost_one_switch_may_come_back() {
-        check(&[no_primary(7), backup(), backup()], 3, 8);
+        check(&[no_primary(7), backup(), backup()], 0, 8);
         // Whoever is cut off from most switches knows little.
-        check(&[no_primary(7), Mastership::Disconnected, Mastership::Disconnected], 3, 8);
+        check(&[no_primary(7), Mastership::Disconnected, Mastership::Disconnected], 0, 8);
+    }
+
+    #[test]
+    fn a_newcomer_leads_switches_that_nobody_has_led_in_its_first_term() {
+        check(&[no_primary(0), no_primary(0)], 3, 3);
     }
 
     #[test]
@@ -126,7 +162,7 @@ mod tests {
         let election = ElectionId::new(12, 1, 4);
         let won = Mastership::Primary { election };
         check(&[won, backup(), backup()], 12, 12);
-        check(&[backup(), backup()], 3, 3);
+        check(&[backup(), backup()], 0, 0);
     }
 
     #[test]
@@ -145,6 +181,17 @@ mod tests {
         for (masterships, term, expected) in cases {
             assert_eq!(refused_term(&masterships, term), expected, "{masterships:?}");
         }
+    }
+
+    #[test]
+    fn an_operator_has_a_controller_lead_above_the_leader_once() {
+        let mut leadership = LeaderElection::new(3, GRACE);
+        let now = Instant::now();
+        leadership.request_lead();
+        assert_eq!(leadership.choose_term(&[backup(), Mastership::Candidate], now), 0);
+        assert_eq!(leadership.choose_term(&[backup(), no_primary(u64::MAX)], now), 8);
+        let later = Mastership::Backup { primary: ElectionId::new(20, 9, 1) };
+        assert_eq!(leadership.choose_term(&[later, later], now), 8);
     }
 
     #[test]

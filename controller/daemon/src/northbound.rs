@@ -6,6 +6,7 @@
 //! state about the fabric.
 
 mod auth;
+pub mod cluster;
 mod connection_table;
 pub mod controller_view;
 pub mod events;

@@ -209,13 +209,13 @@ pub(crate) struct PolicyOverrideArgs {
     plain: PolicyQueryArgs,
 }
 
-/// Author and reason of the change.
+/// Author and reason of a change.
 #[derive(clap::Args)]
 pub(super) struct ChangeAuthorArgs {
-    /// Why the policy changes, for the history
+    /// Why, for the history
     #[arg(long, default_value = "")]
     pub(super) reason: String,
-    /// Who changes it, for the history; without it, the user's name
+    /// Who wants it, for the history; without it, the user's name
     #[arg(long)]
     author: Option<String>,
 }

@@ -31,6 +31,8 @@ pub enum AuditAction {
     PolicyRefused,
     /// A trial or a temporary override expired.
     PolicyExpired,
+    /// A controller was told to lead.
+    LeadTaken,
 }
 
 impl fmt::Display for AuditAction {
@@ -44,6 +46,7 @@ impl fmt::Display for AuditAction {
             Self::PolicyRolledBack => "policy rolled back",
             Self::PolicyRefused => "policy refused",
             Self::PolicyExpired => "policy expired",
+            Self::LeadTaken => "lead taken",
         })
     }
 }

@@ -41,13 +41,15 @@ use crate::telemetry::ReporterScope;
 const REPORTS: &str = "/crux.telemetry.v1.Telemetry/";
 
 /// What changes something: the ends of HTTP paths and of gRPC methods.
-const CHANGES: [&str; 6] = [
+const CHANGES: [&str; 8] = [
+    "/v1/cluster/lead",
     "/v1/policy/apply",
     "/v1/policy/confirm",
     "/v1/policy/rollback",
     "/ApplyPolicy",
     "/ConfirmPolicy",
     "/RollbackPolicy",
+    "/TakeLead",
 ];
 
 /// Queries that are sent as POST because they carry a document.

@@ -77,6 +77,19 @@ impl Northbound for NorthboundService {
         list_response("records", &Self::list_audit_records(self).await.map_err(error_status)?)
     }
 
+    async fn get_cluster(&self, _: Request<()>) -> RpcResult<proto::ClusterStatus> {
+        rpc_response(&Self::get_cluster(self).await.map_err(error_status)?)
+    }
+
+    async fn take_lead(
+        &self,
+        request: Request<proto::TakeLeadRequest>,
+    ) -> RpcResult<proto::ClusterStatus> {
+        let service = self.for_caller(request.extensions());
+        let parsed = parse_request(request.get_ref())?;
+        rpc_response(&Self::take_lead(&service, &parsed).await.map_err(error_status)?)
+    }
+
     async fn get_state_backup(&self, _: Request<()>) -> RpcResult<proto::JsonDocument> {
         rpc_response(&json_document(&Self::get_state_backup(self).await.map_err(error_status)?))
     }

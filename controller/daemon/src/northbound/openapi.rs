@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use topology::Finding;
 use topology::spec::FabricDocument;
 
+use super::cluster::{ClusterStatus, TakeLeadRequest};
 use super::controller_view::{JobRow, LinkRow, SwitchRow};
 use super::events;
 use super::explanation::ExplainJobResponse;
@@ -151,6 +152,24 @@ pub(super) const ENDPOINTS: &[HttpEndpoint] = &[
         takes: None,
         query: &[],
         gives: schema_of::<Vec<AuditRecord>>,
+    },
+    HttpEndpoint {
+        path: "/v1/cluster",
+        handler: get!(get_cluster),
+        operation: "GetCluster",
+        summary: "Who leads, as this controller sees it",
+        takes: None,
+        query: &[],
+        gives: schema_of::<ClusterStatus>,
+    },
+    HttpEndpoint {
+        path: "/v1/cluster/lead",
+        handler: post!(take_lead),
+        operation: "TakeLead",
+        summary: "Has this controller take the lead where the switches elect",
+        takes: Some(schema_of::<TakeLeadRequest>),
+        query: &[],
+        gives: schema_of::<ClusterStatus>,
     },
     HttpEndpoint {
         path: "/v1/state-backup",

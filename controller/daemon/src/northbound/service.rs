@@ -412,7 +412,11 @@ impl NorthboundService {
         self.committer.commit_content(content, signature, None).await
     }
 
-    fn sign_change(&self, author: &str, reason: &str) -> Result<RevisionMetadata, ServiceError> {
+    pub(super) fn sign_change(
+        &self,
+        author: &str,
+        reason: &str,
+    ) -> Result<RevisionMetadata, ServiceError> {
         check_text("author", author, AUTHOR_BYTES)
             .and_then(|()| check_text("reason", reason, REASON_BYTES))
             .map_err(|finding| self.refuse_limited(LimitReached::Text, finding))?;

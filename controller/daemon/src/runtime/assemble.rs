@@ -126,6 +126,7 @@ fn spawn_tasks<N: SwitchNetwork>(
     let clock = core.state.clock();
     let event_log = EventLogTask::new(clock.unix_now(), config.events_kept.get());
     let access = ControllerAccess {
+        controller: config.controller,
         clock,
         events: events.clone(),
         desired: core.publisher.watch_desired(),

@@ -10,7 +10,7 @@ use topology::Finding;
 use super::membership::{ClusterMembership, ClusterWake};
 use crate::config::Config;
 use crate::etcd::ClusterNetwork;
-use crate::leadership::LeaderElection;
+use crate::leadership::{LeaderElection, etcd_elects};
 use crate::southbound::arbitration::Mastership;
 use crate::southbound::write_permit::WritePermit;
 use crate::state::StateEvent;
@@ -30,7 +30,7 @@ impl Cluster {
         config: &Config,
         supervisor: &TaskSupervisor,
     ) -> Self {
-        let write_permit = watch::Sender::new(WritePermit::Open { term: config.term });
+        let write_permit = watch::Sender::new(WritePermit::Open { term: 0 });
         Self {
             membership: ClusterMembership::join_cluster(network, config, &write_permit, supervisor),
             election: LeaderElection::new(config.term, config.primary_grace),
@@ -71,6 +71,15 @@ impl Cluster {
     /// Why this controller refuses an event, if another one leads.
     pub(super) fn refusal_for(&self, event: &StateEvent) -> Option<Finding> {
         self.membership.as_ref()?.refusal_for(event)
+    }
+
+    /// Has this controller lead, whoever leads now; the refusal where etcd elects.
+    pub(super) fn request_lead(&mut self) -> Option<Finding> {
+        if !self.is_switch_led() {
+            return Some(etcd_elects());
+        }
+        self.election.request_lead();
+        None
     }
 
     /// The term to bid in, by this controller's mastership at all switches.

@@ -142,6 +142,11 @@ impl<N: SwitchNetwork> Core<N> {
                 let change = self.observer.observe_part(part, health, received);
                 return self.apply_change(change, received).await;
             }
+            SubmittedItem::Lead(answer) => {
+                // The caller may have stopped waiting.
+                answer.send(self.cluster.request_lead()).ok();
+                return self.observe_switches().await;
+            }
             SubmittedItem::Query(query) => {
                 query.run(self.state.state());
                 return Ok(());

@@ -5,13 +5,17 @@
 //! election id is never used twice. Its 128 bits hold (term, controller, bid); every stream makes a
 //! new bid, so a stale connection never holds our id. Reuse would evict the real primary on bmv2
 //! or be refused elsewhere. Whether to bid for a switch whose primary has left is decided for all
-//! switches together, in [`leadership`](crate::leadership).
+//! switches together, in [`leadership`](crate::leadership). Nobody writes in term 0: who is first
+//! in it has only learned that the switch has no leader.
 
 use std::fmt;
 
 use p4runtime_proto::v1 as p4rt;
 
 use super::mastership_status::MastershipStatus;
+
+/// Bids that a run makes at one switch in its first term before it uses those of the next run.
+const BIDS_OF_RUN: u32 = 1 << 12;
 
 /// 128 bits that order the controllers of a switch; the highest may write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,6 +31,11 @@ impl ElectionId {
     /// The term it was used in.
     pub fn term(self) -> u64 {
         (self.0 >> 64) as u64
+    }
+
+    /// The controller that bid it.
+    pub fn controller(self) -> u32 {
+        (self.0 >> 32) as u32
     }
 
     fn low_bits(self) -> u64 {
@@ -86,6 +95,15 @@ impl Mastership {
 }
 
 impl Mastership {
+    /// The highest term that the switch is known to have seen.
+    pub fn highest_term(self) -> Option<u64> {
+        match self {
+            Self::Disconnected | Self::Candidate => None,
+            Self::Backup { primary: id } | Self::NoPrimary { highest: id } => Some(id.term()),
+            Self::Primary { election } => Some(election.term()),
+        }
+    }
+
     /// The term of the election that was won.
     pub fn term(self) -> Option<u64> {
         match self {
@@ -132,10 +150,16 @@ pub struct MastershipArbitration {
 impl MastershipArbitration {
     /// A session of `controller`, a number that no other controller has, that first bids in `term`.
     pub fn new(controller: u32, term: u64) -> Self {
+        Self::in_run(controller, term, 0)
+    }
+
+    /// A session whose bids follow those of the runs before `run`: an earlier run may have left a
+    /// connection that bid in the first term as well.
+    pub fn in_run(controller: u32, term: u64, run: u64) -> Self {
         Self {
             controller,
             term,
-            bids: 0,
+            bids: (run as u32).wrapping_mul(BIDS_OF_RUN),
             last_bid: ElectionId::default(),
             mastership: Mastership::Disconnected,
         }
@@ -162,7 +186,10 @@ impl MastershipArbitration {
             }
             (_, ArbitrationInput::StatusReceived(MastershipStatus::Primary)) => {
                 let election = self.last_bid;
-                self.set_mastership(Mastership::Primary { election })
+                self.set_mastership(match election.term() {
+                    0 => Mastership::NoPrimary { highest: election },
+                    _ => Mastership::Primary { election },
+                })
             }
             (_, ArbitrationInput::StatusReceived(MastershipStatus::Backup { highest })) => {
                 self.set_mastership(Mastership::Backup { primary: highest })
@@ -177,7 +204,9 @@ impl MastershipArbitration {
 
     /// The session holds only ids that it bid, and it has bid once it has a stream.
     pub fn check_invariant(&self) {
-        debug_assert!(self.mastership == Mastership::Disconnected || self.bids > 0);
+        debug_assert!(
+            self.mastership == Mastership::Disconnected || self.last_bid != ElectionId::default()
+        );
         if let Mastership::Primary { election } = self.mastership {
             debug_assert_eq!(election, self.last_bid);
         }
@@ -192,6 +221,8 @@ impl MastershipArbitration {
     fn next_bid(&mut self) -> ArbitrationOutput {
         (self.term, self.bids) = match self.bids.checked_add(1) {
             Some(bids) => (self.term, bids),
+            // Term 0 is never left without a reason to lead.
+            None if self.term == 0 => (0, 1),
             None => (self.term.saturating_add(1), 1),
         };
         self.mastership = Mastership::Candidate;

@@ -96,7 +96,11 @@ impl<N: SwitchNetwork> SwitchSession<N> {
             name: target.name,
             switch: target.switch,
             address: target.address,
-            arbitration: MastershipArbitration::new(shared.config.controller, 0),
+            arbitration: MastershipArbitration::in_run(
+                shared.config.controller,
+                0,
+                shared.config.term,
+            ),
             shown_mastership: Mastership::Disconnected,
             log: SessionLog::default(),
             context: shared,

@@ -16,7 +16,7 @@ pub enum WritePermit {
     Unknown,
     /// Whoever wins a switch may write to it: the switches elect.
     Open {
-        /// The term to bid in.
+        /// The term to bid in; 0 before there is a reason to lead.
         term: u64,
     },
     /// This controller was elected to write to all switches, and nobody else was.

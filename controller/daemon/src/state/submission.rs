@@ -66,6 +66,12 @@ impl EventSubmission {
         (Self::received_now(SubmittedItem::Query(query)), answer)
     }
 
+    /// The request that this controller leads, and the receiver of its refusal.
+    pub(crate) fn lead() -> (Self, oneshot::Receiver<Option<Finding>>) {
+        let (refused, answer) = oneshot::channel();
+        (Self::received_now(SubmittedItem::Lead(refused)), answer)
+    }
+
     fn received_now(item: SubmittedItem) -> Self {
         let now = Instant::now();
         Self { item, first_reported: now, received: now }
@@ -78,6 +84,8 @@ pub(crate) enum SubmittedItem {
     Event(Box<StateEvent>, oneshot::Sender<SubmitReceipt>),
     Health(FabricPart, PartHealth),
     Query(StateQuery),
+    /// This controller is to lead; answered with the refusal, if it does not.
+    Lead(oneshot::Sender<Option<Finding>>),
 }
 
 /// A closure that reads the state between two events.

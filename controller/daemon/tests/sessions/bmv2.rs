@@ -71,8 +71,9 @@ async fn a_second_controller_takes_simple_switch_over_and_gives_it_back() {
     let first = lab.control(|_| {}).await;
     verified(&lab, &first).await;
 
-    // Of a later term, and of the same mind.
-    let second = lab.control(|raw| raw.election.term = 2).await;
+    // An operator wants it, and it is of the same mind.
+    let second = lab.control(|raw| raw.election.controller = 2).await;
+    assert_eq!(second.take_lead().await.unwrap(), None);
     verified(&lab, &second).await;
     let lines = second.status_board().all_statuses();
     let pushed = lines.values().map(|line| line.written.pipelines);

@@ -100,6 +100,7 @@ async fn every_query_is_answered_as_over_http() {
     same!(at, "/v1/fabric", None, grpc.get_fabric(()), "");
     same!(at, "/v1/plan", None, grpc.get_plan(()), "");
     same!(at, "/v1/planner-input", None, grpc.get_planner_input(()), "");
+    same!(at, "/v1/cluster", None, grpc.get_cluster(()), "");
     same!(at, "/v1/findings", None, grpc.list_findings(()), "findings");
     same!(at, "/v1/explanations/a", None, grpc.explain_job(name("a")), "");
     let unknown = grpc.explain_job(name("aa")).await.unwrap_err();
@@ -147,6 +148,8 @@ async fn every_command_does_as_over_http() {
         grpc.list_policy_revisions(proto::ListPolicyRevisionsRequest::default()),
         "revisions"
     );
+    let lead = proto::TakeLeadRequest { author: "ada".to_owned(), reason: String::new() };
+    assert!(grpc.take_lead(lead).await.unwrap().into_inner().leads);
     let nobody = grpc.confirm_policy(proto::ConfirmPolicyRequest::default()).await.unwrap_err();
     assert_eq!(nobody.code(), Code::FailedPrecondition);
     served.end().await;

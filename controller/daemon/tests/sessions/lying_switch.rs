@@ -111,10 +111,17 @@ impl P4Runtime for LyingSwitch {
             bid.device_id += 1;
         }
         let answer = stream::iter([arbitration(&bid, 0)]);
-        let ignored = requests.map(|_| ()).filter_map(|()| std::future::ready(None));
+        let device = bid.device_id;
+        let further = requests.filter_map(move |request| {
+            let Some(ToSwitch::Arbitration(bid)) = request.ok().and_then(|one| one.update) else {
+                return std::future::ready(None);
+            };
+            let bid = p4rt::MasterArbitrationUpdate { device_id: device, ..bid };
+            std::future::ready(Some(arbitration(&bid, 0)))
+        });
         let messages = match self.lie {
             Lie::DyingStream => answer.boxed(),
-            Lie::EndlessRead | Lie::OtherDevice => answer.chain(ignored).boxed(),
+            Lie::EndlessRead | Lie::OtherDevice => answer.chain(further).boxed(),
             Lie::ErrorFlood => answer.chain(stream::repeat_with(stream_error)).boxed(),
             Lie::FlippingMastership => {
                 let flips = (0..).map(move |turn: i32| arbitration(&bid, turn % 2 * 6));

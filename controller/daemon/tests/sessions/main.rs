@@ -63,13 +63,17 @@ mod traffic;
 #[cfg(test)]
 mod unannounced_ports;
 
+use std::collections::BTreeMap;
+
 use controller::StateEvent;
 use controller::southbound::arbitration::Mastership;
 use controller::southbound::{SwitchAddress, SwitchClient, SwitchStatus};
-use lab::{Lab, all_hold, first_leaf, written};
+use lab::{DEADLINE, Lab, all_hold, first_leaf, written};
+use planner::Policy;
 use switch::p4runtime::ServiceOptions;
 use switch::p4runtime::election::ArbitrationDialect;
 use switch::testing::faults::{FaultScript, InjectedFault};
+use tokio::time::timeout;
 use tonic::Code;
 use topology::{AvailabilityChange, SwitchId};
 
@@ -240,12 +244,43 @@ async fn a_stale_second_controller_writes_nothing_and_takes_over_when_the_first_
     }
 }
 
+/// It has a higher number, a later term, no jobs and another policy: none of that is a reason.
+#[tokio::test]
+async fn a_newcomer_leaves_the_leader_alone_and_follows_when_it_is_gone() {
+    for dialect in [ArbitrationDialect::Specification, ArbitrationDialect::Bmv2] {
+        let options = |_| ServiceOptions { dialect, ..ServiceOptions::default() };
+        let lab = Lab::with(options).await;
+        let leader = lab.control(|_| {}).await;
+        leader.submit_event(StateEvent::JobsChanged(vec![lab.job("a", 50_000)])).await.unwrap();
+        all_hold(&leader).await;
+        let (before, tables) = (written(&leader), lab.read_all().await);
+
+        let newcomer =
+            lab.control(|raw| (raw.election.controller, raw.election.term) = (9, 9)).await;
+        let drained = Policy { drained: vec!["spine1".into()], ..Policy::default() };
+        newcomer.submit_event(StateEvent::PolicyChanged(drained)).await.unwrap();
+        let waits = |line: &SwitchStatus| matches!(line.mastership, Mastership::Backup { .. });
+        let all_wait = |lines: &BTreeMap<SwitchId, SwitchStatus>| lines.values().all(waits);
+        timeout(DEADLINE, newcomer.status_board().wait_until(all_wait)).await.unwrap();
+        assert_eq!((written(&newcomer), written(&leader)), (0, before), "{dialect:?}");
+        assert_eq!(lab.read_all().await, tables);
+        let leads = leader.status_board().all_statuses();
+        assert!(leads.values().all(|line| line.mastership.is_primary()), "{leads:?}");
+
+        leader.shutdown().await;
+        all_hold(&newcomer).await;
+        assert_eq!(lab.read_all().await, newcomer.desired_tables().tables);
+        newcomer.shutdown().await;
+    }
+}
+
 #[tokio::test]
 async fn losing_mastership_stops_all_writes() {
     let lab = Lab::new().await;
     let first = lab.control(|raw| raw.reconcile.interval_ms = 5).await;
     all_hold(&first).await;
-    let second = lab.control(|raw| raw.election.term = 9).await;
+    let second = lab.control(|raw| raw.election.controller = 9).await;
+    assert_eq!(second.take_lead().await.unwrap(), None);
     all_hold(&second).await;
 
     let lost = |line: &SwitchStatus| matches!(line.mastership, Mastership::Backup { .. });

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use controller::liveness::{FabricPart, PartHealth};
+use controller::northbound::service::NorthboundService;
 use controller::southbound::arbitration::Mastership;
+use controller::store::EmbeddedStore;
 use controller::{ControllerHandle, RawConfig, StateEvent};
 use planner::Policy;
 use tempfile::TempDir;
 use topology::LinkPath;
 
-use crate::lab::{DEADLINE, Lab, verified, written};
+use crate::lab::{DEADLINE, Lab, config, verified, written};
 
 /// The next run, once the one before has let go of its store.
 pub(crate) async fn restarted(lab: &Lab, change: impl Fn(&mut RawConfig)) -> ControllerHandle {
@@ -98,5 +100,35 @@ async fn a_restart_moves_no_flow_and_knows_what_has_failed() {
     second.report_health(FabricPart::Cable(cable), PartHealth::Up).await.unwrap();
     let works = |had: &controller::PlanRollout| had.fabric.is_cable_up(cable);
     tokio::time::timeout(DEADLINE, second.await_rollout(works)).await.unwrap().unwrap();
+    second.shutdown().await;
+}
+
+/// A backup has what a restart restores, and is taken without a stop.
+#[tokio::test]
+async fn a_backup_is_taken_while_the_controller_runs() {
+    let lab = Lab::new().await;
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let controller = lab.control(|raw| raw.store.path = Some(path("crux.redb"))).await;
+    let jobs = vec![lab.job("a", 50_000), lab.job("b", 50_001)];
+    controller.submit_event(StateEvent::JobsChanged(jobs)).await.unwrap();
+    verified(&lab, &controller).await;
+    let before = paths(&controller);
+    let service = NorthboundService::new(controller.access().clone(), &config(|_| {}));
+    let backup = loop {
+        let backup = service.get_state_backup().await.unwrap();
+        if backup.state.plan.as_ref().is_some_and(|stored| stored.plan.jobs.len() == 2) {
+            break backup;
+        }
+        tokio::task::yield_now().await;
+    };
+    controller.shutdown().await;
+
+    let restored = EmbeddedStore::open(&path("restored.redb")).unwrap();
+    restored.restore_backup(backup).unwrap();
+    drop(restored);
+    let second = restarted(&lab, |raw| raw.store.path = Some(path("restored.redb"))).await;
+    verified(&lab, &second).await;
+    assert_eq!((paths(&second), written(&second)), (before, 0));
     second.shutdown().await;
 }
