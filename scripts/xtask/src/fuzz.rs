@@ -47,17 +47,46 @@ struct FuzzRun {
     turn_seconds: u64,
 }
 
-/// Fuzzes every target in turn, until the executions were made or each has failed. `bounds` are
-/// the number of executions and the seconds of a turn, as far as they are given.
-pub(crate) fn run_fuzzing(root: &Path, bounds: &[&str]) -> ExitCode {
-    let numbers: Result<Vec<u64>, _> = bounds.iter().map(|bound| bound.parse()).collect();
-    let fuzzed = match numbers.as_deref() {
-        Ok([]) => fuzz_targets(root, EXECUTIONS, TURN_SECONDS),
-        Ok([executions]) => fuzz_targets(root, *executions, TURN_SECONDS),
-        Ok([executions, seconds]) => fuzz_targets(root, *executions, *seconds),
-        _ => Err("usage: cargo xtask fuzz [EXECUTIONS [SECONDS]]".to_owned()),
-    };
-    match fuzzed {
+/// What was asked for on the command line.
+#[derive(Debug, PartialEq, Eq)]
+struct FuzzArguments<'a> {
+    executions: u64,
+    turn_seconds: u64,
+    /// The targets to run; all of them if none is named.
+    targets: &'a [&'a str],
+}
+
+impl<'a> FuzzArguments<'a> {
+    fn parse_words(words: &'a [&'a str]) -> Result<Self, String> {
+        let is_number = |word: &&str| word.parse::<u64>().is_ok();
+        let (numbers, targets) = words.split_at(words.iter().take_while(|w| is_number(w)).count());
+        let numbers: Vec<u64> = numbers.iter().filter_map(|word| word.parse().ok()).collect();
+        let (executions, turn_seconds) = match numbers[..] {
+            [] => (EXECUTIONS, TURN_SECONDS),
+            [executions] => (executions, TURN_SECONDS),
+            [executions, seconds] => (executions, seconds),
+            _ => return Err("usage: cargo xtask fuzz [EXECUTIONS [SECONDS]] [TARGET...]".into()),
+        };
+        Ok(Self { executions, turn_seconds, targets })
+    }
+
+    /// The named ones of all targets.
+    fn select_targets(&self, all: Vec<String>) -> Result<Vec<String>, String> {
+        if self.targets.is_empty() {
+            return Ok(all);
+        }
+        let named: Vec<String> = self.targets.iter().map(|name| (*name).to_owned()).collect();
+        match named.iter().find(|name| !all.contains(name)) {
+            Some(unknown) => Err(format!("no target {unknown}; there are {}", all.join(", "))),
+            None => Ok(named),
+        }
+    }
+}
+
+/// Fuzzes targets in turn, until the executions were made or each has failed. `words` are the
+/// number of executions, the seconds of a turn and names of targets, as far as they are given.
+pub(crate) fn run_fuzzing(root: &Path, words: &[&str]) -> ExitCode {
+    match FuzzArguments::parse_words(words).and_then(|asked| fuzz_targets(root, &asked)) {
         Ok(totals) if totals.values().all(|total| total.failure.is_none()) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
@@ -69,14 +98,13 @@ pub(crate) fn run_fuzzing(root: &Path, bounds: &[&str]) -> ExitCode {
 
 fn fuzz_targets(
     root: &Path,
-    executions: u64,
-    turn_seconds: u64,
+    asked: &FuzzArguments<'_>,
 ) -> Result<BTreeMap<String, TargetTotals>, String> {
-    let run = build_run(root, turn_seconds)?;
-    let names = target_names(&run.corpora)?;
+    let run = build_run(root, asked.turn_seconds)?;
+    let names = asked.select_targets(target_names(&run.corpora)?)?;
     let mut totals: BTreeMap<String, TargetTotals> =
         names.into_iter().map(|name| (name, TargetTotals::default())).collect();
-    while totals.values().map(|total| total.executions).sum::<u64>() < executions {
+    while totals.values().map(|total| total.executions).sum::<u64>() < asked.executions {
         let sound = totals.iter_mut().filter(|(_, total)| total.failure.is_none());
         let mut is_idle = true;
         for (name, total) in sound {
@@ -183,6 +211,19 @@ fn render_table(totals: &BTreeMap<String, TargetTotals>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn arguments_are_two_numbers_and_names_of_targets() {
+        let asked = FuzzArguments::parse_words(&["9000", "60", "jobs", "store"]).unwrap();
+        assert_eq!((asked.executions, asked.turn_seconds), (9_000, 60));
+        let all = || ["jobs", "netlink", "store"].map(str::to_owned).to_vec();
+        assert_eq!(asked.select_targets(all()).unwrap(), ["jobs", "store"]);
+        let none = FuzzArguments::parse_words(&[]).unwrap();
+        assert_eq!(none.select_targets(all()).unwrap(), all());
+        let unknown = FuzzArguments::parse_words(&["jbos"]).unwrap().select_targets(all());
+        assert!(unknown.unwrap_err().contains("netlink"));
+        assert!(FuzzArguments::parse_words(&["1", "2", "3"]).is_err());
+    }
 
     #[test]
     fn turns_add_up_and_their_table_has_every_target() {

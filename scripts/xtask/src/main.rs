@@ -22,9 +22,9 @@ usage: cargo xtask COMMAND
   generate   write the generated files again: docs/schemas, docs/man,
              docs/openapi.json, docs/configuration.md
   sbom       print the bill of materials (CycloneDX, JSON)
-  fuzz [EXECUTIONS [SECONDS]]
-             fuzz all targets of scripts/fuzz in turns of so many seconds (30), until together
-             they have made so many executions (10,000,000)
+  fuzz [EXECUTIONS [SECONDS]] [TARGET...]
+             fuzz the targets of scripts/fuzz, or those that are named, in turns of so many
+             seconds (30), until together they have made so many executions (10,000,000)
 ";
 
 fn main() -> ExitCode {
