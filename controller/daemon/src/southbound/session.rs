@@ -210,6 +210,7 @@ impl<N: SwitchNetwork> SwitchSession<N> {
         });
         self.context.board.update_status(self.switch, |line| {
             line.mastership = Mastership::Disconnected;
+            line.verified = None;
             line.failures += 1;
             line.limited += u64::from(error.is_limit());
             line.health.record_failure(Instant::now());

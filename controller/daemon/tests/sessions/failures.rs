@@ -91,6 +91,8 @@ async fn a_silent_switch_is_planned_around_and_restored_when_it_answers() {
     desired(&controller, is_avoided).await;
     // Those that are there are as they should be; nobody waits for the one that is not.
     all_hold(&controller).await;
+    let silent = controller.status_board().switch_status(spine).unwrap();
+    assert_eq!(silent.verified, None, "nobody knows what a switch holds that does not answer");
     controller.shutdown().await;
 }
 
