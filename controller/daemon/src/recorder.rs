@@ -47,6 +47,9 @@ struct RecorderThread {
     needs_new_file: bool,
     /// Whether this file has the plan request under way.
     requested_here: bool,
+    /// The generations that the state rolled out last and that was published last.
+    rolled_out: u64,
+    published: u64,
     /// The last note on each switch.
     held: BTreeMap<SwitchId, HeldTables>,
     writing: Option<JoinHandle<()>>,
@@ -135,6 +138,8 @@ impl FlightRecorder {
                 is_full,
                 needs_new_file: true,
                 requested_here: false,
+                rolled_out: 0,
+                published: 0,
                 held: BTreeMap::new(),
                 writing: Some(writing),
             }),
@@ -149,8 +154,10 @@ impl FlightRecorder {
         now: UnixMs,
     ) -> Option<PendingStep> {
         let thread = self.thread.as_mut()?;
-        // A new file begins before the step, with the state that the step starts from.
-        if thread.needs_new_file || thread.is_full.swap(false, Ordering::Relaxed) {
+        // A new file begins before the step, with the state that the step starts from, and only
+        // while the sessions have the tables of that state.
+        let is_settled = thread.rolled_out == thread.published;
+        if is_settled && (thread.needs_new_file || thread.is_full.swap(false, Ordering::Relaxed)) {
             thread.needs_new_file =
                 !thread.try_send(RecorderNote::Begin(now, Box::new(state.clone())));
             thread.requested_here = false;
@@ -166,7 +173,13 @@ impl FlightRecorder {
         effects: &Effects,
         now: UnixMs,
     ) {
-        let (Some(thread), Some(pending)) = (self.thread.as_mut(), pending) else {
+        let Some(thread) = self.thread.as_mut() else {
+            return;
+        };
+        if effects.protection.is_some() || effects.rollout.is_some() {
+            thread.rolled_out = effects.generation;
+        }
+        let Some(pending) = pending else {
             return;
         };
         thread.requested_here |= effects.plan_request.is_some();
@@ -186,6 +199,7 @@ impl FlightRecorder {
         now: UnixMs,
     ) {
         if let Some(thread) = self.thread.as_mut() {
+            thread.published = desired.generation;
             let switches = rollout.fabric.switches().iter();
             let names = switches.map(|switch| switch.name.clone()).collect();
             thread.send_note(RecorderNote::Published(now, Arc::clone(desired), names));

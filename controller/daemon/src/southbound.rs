@@ -46,6 +46,9 @@ pub use timing::ChangeTiming;
 pub struct DesiredTables {
     /// Rises with every change; 0 is before the first.
     pub generation: u64,
+    /// The generation whose plan was lowered to these tables. A later `generation` has only taken
+    /// ports of failed parts out of use since.
+    pub lowered_generation: u64,
     /// The tables of every switch; the very same as in the generation before where they are equal.
     pub tables: BTreeMap<SwitchId, Arc<SwitchTables>>,
     /// What becomes of other entries.
@@ -60,6 +63,7 @@ impl DesiredTables {
         let now = Instant::now();
         Self {
             generation: 0,
+            lowered_generation: 0,
             tables: BTreeMap::new(),
             unknown_entries: UnknownEntries::Keep,
             timestamps: DesiredTimestamps {

@@ -4,7 +4,7 @@
 //! is a result and not an error. An error is a file that is no recording; a last line that is cut
 //! is neither, as a crash leaves it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufRead};
 use std::sync::Arc;
 
@@ -161,7 +161,7 @@ struct ReplayRun {
     /// The tables that switches should hold.
     tables: BTreeMap<SwitchId, Arc<SwitchTables>>,
     /// Rollouts whose tables are not published yet, in order.
-    due: Vec<PendingTables>,
+    due: VecDeque<PendingTables>,
     digests: TableDigests,
     step: u64,
 }
@@ -170,6 +170,14 @@ struct ReplayRun {
 enum PendingTables {
     Protection(PlanRollout),
     Plan(PlanRollout),
+}
+
+impl PendingTables {
+    fn rollout(&self) -> &PlanRollout {
+        match self {
+            Self::Protection(rollout) | Self::Plan(rollout) => rollout,
+        }
+    }
 }
 
 /// The result of a line, and what it counts as.
@@ -193,7 +201,7 @@ impl ReplayRun {
             state,
             plan_request: None,
             tables,
-            due: Vec::new(),
+            due: VecDeque::new(),
             digests: TableDigests::default(),
             step: 0,
         })
@@ -283,18 +291,20 @@ impl ReplayRun {
         Ok(())
     }
 
-    /// Lowers the next rollout and compares the tables with the recorded ones.
+    /// Lowers the rollout that was published and compares the tables with the recorded ones. Those
+    /// before it were superseded while they were lowered.
     fn compare_tables(
         &mut self,
         generation: u64,
         then: &BTreeMap<String, String>,
         differences: &mut Vec<String>,
     ) {
-        if self.due.is_empty() {
+        while self.due.pop_front_if(|due| due.rollout().generation < generation).is_some() {}
+        let Some(due) = self.due.pop_front() else {
             differences.push(format!("generation {generation} then, nothing to publish now"));
             return;
-        }
-        let (rollout, tables) = match self.due.remove(0) {
+        };
+        let (rollout, tables) = match due {
             PendingTables::Plan(rollout) => {
                 let tables = lowered_tables(&rollout);
                 (rollout, tables)

@@ -16,6 +16,7 @@ use super::cluster::Cluster;
 use super::core::Core;
 use super::event_log_task::EventLogTask;
 use super::log::log_finding;
+use super::lowering::RolloutLowering;
 use super::observer::Observer;
 use super::plan_keeper::PlanKeeper;
 use super::planner::Planner;
@@ -95,7 +96,8 @@ impl Controller {
         let (desired, context) = session_context(network.clone(), &config, &cluster, messages);
         let core = Core {
             state: StateDriver::new(initial_state(&config, &archive), archive, recorder, clock),
-            planner: Planner::new(network, config.event_queue.get()),
+            planner: Planner::new(network.clone(), config.event_queue.get()),
+            lowering: RolloutLowering::new(network, desired.subscribe()),
             publisher: Publisher::new(context, desired, meter, supervisor),
             observer: Observer::new(&config, &fabric),
             cluster,

@@ -18,9 +18,10 @@ use topology::{Fabric, Finding, spec};
 use tracing::error;
 
 use super::cluster::Cluster;
+use super::lowering::{LoweredRollout, RolloutLowering};
 use super::membership::ClusterWake;
 use super::observer::Observer;
-use super::planner::{PlanWaiter, Planner};
+use super::planner::{AdoptedPlan, PlanWaiter, Planner};
 use super::publisher::Publisher;
 use super::state_driver::StateDriver;
 use crate::audit::AuditTrail;
@@ -34,6 +35,7 @@ use crate::store::StoreRecord;
 pub(super) struct Core<N> {
     pub(super) state: StateDriver,
     pub(super) planner: Planner<N>,
+    pub(super) lowering: RolloutLowering<N>,
     pub(super) publisher: Publisher<N>,
     pub(super) observer: Observer,
     pub(super) cluster: Cluster,
@@ -45,6 +47,7 @@ pub(super) struct Core<N> {
 /// What wakes the loop.
 enum WakeReason {
     Stop,
+    Lowered(Result<LoweredRollout, ComputationPanicked>),
     Planned(Result<PlanResult, ComputationPanicked>),
     Submitted(EventSubmission),
     /// The leader may have stored something, or leadership changed.
@@ -60,6 +63,8 @@ impl<N: SwitchNetwork> Core<N> {
         loop {
             let handled = match self.next_wake(&mut queue, &mut statuses).await {
                 WakeReason::Stop => break,
+                WakeReason::Lowered(Ok(lowered)) => self.publish_lowered(lowered).await,
+                WakeReason::Lowered(Err(panicked)) => Err(panicked),
                 WakeReason::Planned(Ok(result)) => self.adopt_plan(result).await,
                 WakeReason::Planned(Err(panicked)) => Err(panicked),
                 WakeReason::Submitted(submission) => self.accept_submission(submission).await,
@@ -79,8 +84,8 @@ impl<N: SwitchNetwork> Core<N> {
 
     /// Waits for the next input.
     ///
-    /// The order is a contract. Stopping comes before everything. A finished plan comes before new
-    /// submissions, so that a stream of events cannot keep a plan from the switches. Submissions
+    /// The order is a contract. Stopping comes before everything. Lowered tables and a finished plan
+    /// come before new submissions, so that a stream of events cannot keep them from the switches. Submissions
     /// come before what the cluster and the sessions report: those are level-triggered and read
     /// whole, so they lose nothing by waiting, while a failure waits in the queue to be repaired.
     /// Deadlines are last, because an input may move them.
@@ -94,6 +99,7 @@ impl<N: SwitchNetwork> Core<N> {
         tokio::select! {
             biased;
             () = self.stop.cancelled() => WakeReason::Stop,
+            result = self.lowering.next_result() => WakeReason::Lowered(result),
             result = self.planner.next_result() => WakeReason::Planned(result),
             submission = queue.recv(), if has_room => {
                 submission.map_or(WakeReason::Stop, WakeReason::Submitted)
@@ -140,7 +146,7 @@ impl<N: SwitchNetwork> Core<N> {
             SubmittedItem::Event(event, receipt) => (*event, receipt),
             SubmittedItem::Health(part, health) => {
                 let change = self.observer.observe_part(part, health, received);
-                return self.apply_change(change, received).await;
+                return self.apply_changes(change, received).await;
             }
             SubmittedItem::Lead(answer) => {
                 // The caller may have stopped waiting.
@@ -228,17 +234,25 @@ impl<N: SwitchNetwork> Core<N> {
         effects
     }
 
-    /// Adopts a plan and sends the receipts of the events that it covers.
+    /// Adopts a plan. The receipts of the events that it covers follow its tables.
     async fn adopt_plan(&mut self, result: PlanResult) -> Result<(), ComputationPanicked> {
         let origin = self.planner.origin_of(&result);
         let effects = self.step_state(StateEvent::Planned(Box::new(result)));
-        let (generation, findings) = (effects.generation, effects.findings.clone());
+        self.planner.note_adopted(AdoptedPlan {
+            generation: effects.generation,
+            planned: self.state.state().planned_inputs(),
+            findings: effects.findings.clone(),
+        });
         self.apply_effects_since(effects, origin).await?;
-        let planned = self.state.state().planned_inputs();
-        // Receipts come after publishing: a submitter that has one may wait for the generation.
-        self.planner.answer_waiters(planned, generation, &findings);
-        // Leadership is confirmed only now: everything stored before the election is planned for.
-        self.cluster.confirm_prepared(planned);
+        self.answer_published();
         Ok(())
+    }
+
+    /// Sends the receipts of the events whose plans are published.
+    fn answer_published(&mut self) {
+        if let Some(planned) = self.planner.answer_published(&self.publisher.in_force()) {
+            // Leadership is confirmed only now: what was stored before the election is planned for.
+            self.cluster.confirm_prepared(planned);
+        }
     }
 }

@@ -1,22 +1,90 @@
-//! Lowers a rollout to the desired tables of the sessions, with the instants of each stage.
+//! Lowers rollouts to the desired tables of the sessions, with the instants of each stage.
 //!
-//! The decision: tables equal to the previous ones are the same `Arc`, so that a session compares
-//! pointers to see whether a generation changes its switch. While the fabric is unknown, switches
-//! get only the rows that discovery needs.
+//! Two decisions. Rollouts are lowered beside the event loop, one at a time: those of hundreds of
+//! switches take a second, and failures and queries must not wait for it. One that comes meanwhile
+//! waits, in the place of an older one. And tables equal to the previous ones are the same `Arc`,
+//! so that a session compares pointers to see whether a generation changes its switch. While the
+//! fabric is unknown, switches get only the rows that discovery needs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use p4::{SwitchTables, TableScope};
+use p4::TableScope;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use topology::SwitchId;
 
 use crate::pipelines::{default_pipeline, lower_plan};
+use crate::southbound::connection::{ComputationPanicked, SwitchNetwork};
 use crate::southbound::{ChangeOrigin, DesiredTables, DesiredTimestamps, UnknownEntries};
 use crate::state::PlanRollout;
 
+/// Lowers rollouts, the latest one last.
+pub(super) struct RolloutLowering<N> {
+    network: N,
+    in_force: watch::Receiver<Arc<DesiredTables>>,
+    task: Option<JoinHandle<Result<LoweredRollout, ComputationPanicked>>>,
+    waiting: Option<(PlanRollout, ChangeOrigin)>,
+    /// The generation of the latest rollout.
+    latest: Option<u64>,
+}
+
+/// A rollout with its tables.
+pub(super) struct LoweredRollout {
+    pub(super) tables: DesiredTables,
+    pub(super) rollout: PlanRollout,
+}
+
+impl<N: SwitchNetwork> RolloutLowering<N> {
+    /// Nothing to lower; tables equal to those `in_force` will be shared.
+    pub(super) fn new(network: N, in_force: watch::Receiver<Arc<DesiredTables>>) -> Self {
+        Self { network, in_force, task: None, waiting: None, latest: None }
+    }
+
+    /// Lowers a rollout, once the one under way is done.
+    pub(super) fn lower_next(&mut self, rollout: PlanRollout, origin: ChangeOrigin) {
+        self.latest = Some(rollout.generation);
+        self.waiting = Some((rollout, origin));
+        if self.task.is_none() {
+            self.start_waiting();
+        }
+    }
+
+    /// The generation of the latest rollout, until it is lowered.
+    pub(super) fn latest_generation(&self) -> Option<u64> {
+        self.latest
+    }
+
+    /// Waits for the rollout under way; for ever where there is none.
+    pub(super) async fn next_result(&mut self) -> Result<LoweredRollout, ComputationPanicked> {
+        let Some(task) = &mut self.task else {
+            return std::future::pending().await;
+        };
+        let result = task.await;
+        self.task = None;
+        result.unwrap_or(Err(ComputationPanicked))
+    }
+
+    /// Lowers the rollout that waits, if one does. The caller has published the one before, so that
+    /// equal tables are shared with it.
+    pub(super) fn start_waiting(&mut self) {
+        let Some((rollout, origin)) = self.waiting.take() else {
+            self.latest = None;
+            return;
+        };
+        let (network, before) = (self.network.clone(), Arc::clone(&self.in_force.borrow()));
+        self.task = Some(tokio::spawn(async move {
+            let lowered = network.run_blocking(move || LoweredRollout {
+                tables: lower_rollout(&rollout, &before, origin),
+                rollout,
+            });
+            lowered.await
+        }));
+    }
+}
+
 /// Lowers a rollout; tables equal to those in `before` are shared.
-pub(super) fn lower_rollout(
+fn lower_rollout(
     rollout: &PlanRollout,
     before: &DesiredTables,
     origin: ChangeOrigin,
@@ -36,21 +104,11 @@ pub(super) fn lower_rollout(
         };
         shared.insert(switch, tables);
     }
-    let mut desired = desired_tables(rollout, shared, origin);
-    desired.timestamps.planned = planned;
-    desired
-}
-
-pub(super) fn desired_tables(
-    rollout: &PlanRollout,
-    tables: BTreeMap<SwitchId, Arc<SwitchTables>>,
-    origin: ChangeOrigin,
-) -> DesiredTables {
-    let now = Instant::now();
     DesiredTables {
         generation: rollout.generation,
-        tables,
+        lowered_generation: rollout.generation,
+        tables: shared,
         unknown_entries: UnknownEntries::for_fabric(&rollout.fabric),
-        timestamps: DesiredTimestamps { origin, planned: now, lowered: now },
+        timestamps: DesiredTimestamps { origin, planned, lowered: Instant::now() },
     }
 }

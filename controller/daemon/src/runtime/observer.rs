@@ -25,7 +25,7 @@ pub(super) struct SwitchObservations {
     pub(super) parts: Vec<(FabricPart, PartHealth)>,
     pub(super) pin_rooms: Vec<(SwitchId, usize)>,
     pub(super) masterships: Vec<Mastership>,
-    /// The generation that each switch was seen to hold, if any.
+    /// The generation whose plan each switch was seen to hold, if any.
     held: Vec<(SwitchId, Option<u64>)>,
 }
 
@@ -44,7 +44,7 @@ impl SwitchObservations {
         self.parts.push((FabricPart::Switch(switch), health));
         self.masterships.push(status.mastership);
         self.pin_rooms.extend(status.pin_room.map(|room| (switch, room)));
-        self.held.push((switch, status.verified.map(|verified| verified.generation)));
+        self.held.push((switch, status.verified.map(|held| held.lowered_generation)));
     }
 
     /// Whether this controller writes any switch.
@@ -52,7 +52,7 @@ impl SwitchObservations {
         self.masterships.iter().any(|mastership| mastership.is_primary())
     }
 
-    /// The generation that every switch which is up holds; 0 if one is not known to hold any.
+    /// The generation whose plan every switch that is up holds; 0 if one is not known to hold any.
     pub(super) fn held_everywhere(&self, fabric: &Fabric) -> Option<u64> {
         let held = self.held.iter().filter(|(switch, _)| fabric.is_switch_up(*switch));
         held.map(|(_, held)| held.unwrap_or(0)).min()

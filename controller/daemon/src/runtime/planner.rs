@@ -13,8 +13,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use topology::Finding;
 
-use crate::southbound::ChangeOrigin;
 use crate::southbound::connection::{ComputationPanicked, SwitchNetwork};
+use crate::southbound::{ChangeOrigin, DesiredTables};
 use crate::state::{Effects, PlanRequest, PlanResult, SubmitReceipt};
 
 /// Runs plan requests.
@@ -27,6 +27,8 @@ pub(super) struct Planner<N> {
     origin: ChangeOrigin,
     /// In the order of their events.
     waiters: VecDeque<PlanWaiter>,
+    /// Plans whose tables are not published yet, in order.
+    adopted: VecDeque<AdoptedPlan>,
     waiters_max: usize,
 }
 
@@ -40,6 +42,7 @@ impl<N: SwitchNetwork> Planner<N> {
             refinements: Arc::new(Semaphore::new(1)),
             origin,
             waiters: VecDeque::new(),
+            adopted: VecDeque::new(),
             waiters_max,
         }
     }
@@ -50,21 +53,19 @@ impl<N: SwitchNetwork> Planner<N> {
         self.waiters.len() < self.waiters_max
     }
 
-    /// Computes the plan, once `repair` is done.
+    /// Computes the plan, once the processor is not needed for what is rolled out.
     pub(super) fn start_planning(
         &mut self,
         request: PlanRequest,
         cause: &'static str,
-        repair: Option<impl Future<Output = ()> + Send + 'static>,
+        rolled_out: impl Future<Output = ()> + Send + 'static,
     ) {
         let now = Instant::now();
         self.origin = ChangeOrigin { planning_started: Some(now), ..ChangeOrigin::new(cause, now) };
         let network = self.network.clone();
         let refinements = request.is_refinement().then(|| Arc::clone(&self.refinements));
         let task = tokio::spawn(async move {
-            if let Some(repair) = repair {
-                repair.await;
-            }
+            rolled_out.await;
             let permit = match refinements {
                 Some(refinements) => refinements.acquire_owned().await.ok(),
                 None => None,
@@ -105,12 +106,33 @@ impl<N: SwitchNetwork> Planner<N> {
         }
     }
 
-    /// Sends the receipts of all events that the plan in force takes into account.
-    pub(super) fn answer_waiters(&mut self, planned: u64, generation: u64, findings: &[Finding]) {
-        while let Some(waiter) = self.waiters.pop_front_if(|next| next.inputs <= planned) {
-            waiter.send_receipt(generation, findings);
-        }
+    /// Keeps a plan until its tables are published.
+    pub(super) fn note_adopted(&mut self, plan: AdoptedPlan) {
+        self.adopted.push_back(plan);
     }
+
+    /// Sends the receipts of all events whose plans are published; how many events these plans take
+    /// into account. Receipts come after publishing: a submitter that has one may wait until
+    /// switches hold the generation.
+    pub(super) fn answer_published(&mut self, desired: &DesiredTables) -> Option<u64> {
+        let mut planned = None;
+        let lowered = desired.lowered_generation;
+        while let Some(plan) = self.adopted.pop_front_if(|plan| plan.generation <= lowered) {
+            planned = Some(plan.planned);
+            while let Some(waiter) = self.waiters.pop_front_if(|next| next.inputs <= plan.planned) {
+                waiter.send_receipt(desired.generation, &plan.findings);
+            }
+        }
+        planned
+    }
+}
+
+/// A plan in force, as those who wait for it see it.
+pub(super) struct AdoptedPlan {
+    pub(super) generation: u64,
+    /// How many events it takes into account.
+    pub(super) planned: u64,
+    pub(super) findings: Vec<Finding>,
 }
 
 /// A submitter that waits until its event is planned for.

@@ -14,11 +14,12 @@ use topology::{Fabric, SwitchId};
 use tracing::{error, info};
 
 use super::change_meter::ChangeMeter;
-use super::lowering::{desired_tables, lower_rollout};
 use crate::pipelines::protect_tables;
-use crate::southbound::connection::{ComputationPanicked, SwitchNetwork};
+use crate::southbound::connection::SwitchNetwork;
 use crate::southbound::session::{SessionContext, SwitchSession};
-use crate::southbound::{ChangeOrigin, DesiredTables, StatusBoard, SwitchStatus, SwitchTarget};
+use crate::southbound::{
+    ChangeOrigin, DesiredTables, DesiredTimestamps, StatusBoard, SwitchStatus, SwitchTarget,
+};
 use crate::state::PlanRollout;
 use crate::supervision::TaskSupervisor;
 
@@ -80,35 +81,57 @@ impl<N: SwitchNetwork> Publisher<N> {
         self.rollout.subscribe()
     }
 
-    /// The tables in force with the ports of failed parts out of use.
+    /// What is published.
+    pub(super) fn in_force(&self) -> Arc<DesiredTables> {
+        Arc::clone(&self.desired.borrow())
+    }
+
+    /// The tables in force with the ports of failed parts out of use; none where they are still
+    /// those of another fabric.
     pub(super) fn protected_tables(
         &self,
         protection: &PlanRollout,
         origin: ChangeOrigin,
-    ) -> DesiredTables {
-        let in_force = &self.desired.borrow().tables;
-        let tables = protect_tables(&protection.wiring, &protection.fabric, in_force);
-        desired_tables(protection, tables, origin)
+    ) -> Option<DesiredTables> {
+        let is_published = |had: &PlanRollout| Arc::ptr_eq(&had.wiring, &protection.wiring);
+        self.rollout.borrow().as_ref().filter(|had| is_published(had))?;
+        let (now, in_force) = (Instant::now(), self.in_force());
+        Some(DesiredTables {
+            generation: protection.generation,
+            lowered_generation: in_force.lowered_generation,
+            tables: protect_tables(&protection.wiring, &protection.fabric, &in_force.tables),
+            unknown_entries: in_force.unknown_entries,
+            timestamps: DesiredTimestamps { origin, planned: now, lowered: now },
+        })
     }
 
-    /// The tables of a plan, lowered beside the event loop.
-    pub(super) async fn lowered_tables(
+    /// Waits until the rollout `generation`, if one is being lowered, is published.
+    pub(super) fn wait_for_rollout(
         &self,
-        rollout: &PlanRollout,
-        origin: ChangeOrigin,
-    ) -> Result<DesiredTables, ComputationPanicked> {
-        let (rollout, before) = (rollout.clone(), Arc::clone(&self.desired.borrow()));
-        let network = &self.context.network;
-        network.run_blocking(move || lower_rollout(&rollout, &before, origin)).await
+        generation: Option<u64>,
+    ) -> impl Future<Output = u64> + use<N> {
+        let mut desired = self.desired.subscribe();
+        async move {
+            let awaited = generation.unwrap_or_default();
+            let published = desired.wait_for(|desired| desired.lowered_generation >= awaited);
+            let generation = published.await.ok().map(|desired| desired.generation);
+            match generation {
+                Some(generation) => generation,
+                // The controller ends.
+                None => std::future::pending().await,
+            }
+        }
     }
 
-    /// Waits until every switch that this controller writes holds what is desired now, or until a
-    /// repair should have been done.
-    pub(super) fn wait_for_repair(&self) -> impl Future<Output = ()> + use<N> {
-        let board = self.context.board.clone();
-        let generation = self.desired.borrow().generation;
-        let deadline = self.context.config.repair_deadline;
+    /// Waits until every switch that this controller writes holds a generation, or until a repair
+    /// should have been done.
+    pub(super) fn wait_for_repair<F: Future<Output = u64>>(
+        &self,
+        published: F,
+    ) -> impl Future<Output = ()> + use<N, F> {
+        let (board, deadline) = (self.context.board.clone(), self.context.config.repair_deadline);
         async move {
+            let generation = published.await;
             let repaired = async {
                 let mut changes = board.subscribe();
                 // The board itself holds the sender.
@@ -155,13 +178,15 @@ impl<N: SwitchNetwork> Publisher<N> {
         if !self.meter.is_unmeasured(desired.generation) {
             return;
         }
-        let holding = self.statuses_holding(desired.generation);
-        let mut is_held = !holding.is_empty();
-        self.context.board.for_each_status(|switch, _| {
-            is_held &= holding.contains_key(&switch) || !fabric.is_switch_up(switch);
+        let (mut is_everywhere, mut is_anywhere) = (true, false);
+        self.context.board.for_each_status(|switch, status| {
+            let is_held = is_exactly(status, desired.generation);
+            is_anywhere |= is_held;
+            is_everywhere &= is_held || !fabric.is_switch_up(switch);
         });
-        if is_held {
-            self.meter.record_verified(&desired, &holding);
+        // Statuses are copied only then: this is asked at every change of one of them.
+        if is_everywhere && is_anywhere {
+            self.meter.record_verified(&desired, &self.statuses_holding(desired.generation));
         }
     }
 
@@ -178,7 +203,7 @@ impl<N: SwitchNetwork> Publisher<N> {
     fn statuses_holding(&self, generation: u64) -> BTreeMap<SwitchId, SwitchStatus> {
         let mut holding = BTreeMap::new();
         self.context.board.for_each_status(|switch, status| {
-            if status.verified.is_some_and(|verified| verified.generation == generation) {
+            if is_exactly(status, generation) {
                 holding.insert(switch, status.clone());
             }
         });
@@ -192,4 +217,9 @@ impl<N: SwitchNetwork> Publisher<N> {
         }
         self.meter
     }
+}
+
+/// Whether a switch was seen to hold exactly this generation.
+fn is_exactly(status: &SwitchStatus, generation: u64) -> bool {
+    status.verified.is_some_and(|verified| verified.generation == generation)
 }

@@ -232,6 +232,7 @@ impl ReconcileState {
     fn verified_now(&self) -> VerifiedTables {
         VerifiedTables {
             generation: self.desired.generation,
+            lowered_generation: self.desired.lowered_generation,
             entries: self.desired_tables().map_or(0, |tables| tables.len()),
             first_write: self.first_write,
             at: Instant::now(),

@@ -28,8 +28,8 @@ pub struct SwitchStatus {
     pub name: String,
     /// Whether this controller may write to it.
     pub mastership: Mastership,
-    /// The tables that the switch was last seen to hold; `None` once it was seen to hold others,
-    /// and from every beginning of a mastership until it is read again.
+    /// The tables that the switch was last seen to hold; `None` once it was seen to hold others or
+    /// its connection ended, and from every beginning of a mastership until it is read again.
     pub verified: Option<VerifiedTables>,
     /// When a read last showed no difference, in all tables or in those of a spot check.
     pub checked_at: Option<Instant>,
@@ -70,6 +70,8 @@ impl SwitchStatus {
 pub struct VerifiedTables {
     /// Whose tables.
     pub generation: u64,
+    /// As [`DesiredTables::lowered_generation`](super::DesiredTables::lowered_generation).
+    pub lowered_generation: u64,
     /// Entries in them.
     pub entries: usize,
     /// When the first write for this generation was sent, if it took any.

@@ -143,6 +143,23 @@ impl Effects {
         Self { refusal: Some(finding.clone()), findings: vec![finding], ..Self::default() }
     }
 
+    /// The effects of two events, one after the other. What the later one rolls out or requests
+    /// takes the place of the earlier, whose changes it includes.
+    #[must_use]
+    pub(crate) fn followed_by(mut self, later: Self) -> Self {
+        self.findings.extend(later.findings);
+        Self {
+            cause: later.cause,
+            generation: later.generation,
+            protection: later.protection.or(self.protection),
+            rollout: later.rollout.or(self.rollout),
+            plan_request: later.plan_request.or(self.plan_request),
+            record: later.record.or(self.record),
+            refusal: later.refusal.or(self.refusal),
+            findings: self.findings,
+        }
+    }
+
     pub(super) fn with_record(record: StoreRecord) -> Self {
         let record = Some(record);
         Self { record, ..Self::default() }

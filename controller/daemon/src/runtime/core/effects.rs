@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use futures::FutureExt;
 use tokio::time::Instant;
 
 use super::Core;
 use crate::runtime::log::log_finding;
+use crate::runtime::lowering::LoweredRollout;
 use crate::southbound::connection::{ComputationPanicked, SwitchNetwork};
 use crate::southbound::{ChangeOrigin, DesiredTables};
 use crate::state::{Effects, PlanRollout};
@@ -31,23 +33,43 @@ impl<N: SwitchNetwork> Core<N> {
         self.state.publish_revision();
         let is_repair = effects.protection.is_some();
         // Protect before plan is a contract: first the ports of what failed go out of use, which
-        // takes no lowering; then every switch is lowered around the failure with the plan in
-        // force; only then is a new plan computed. Each step is complete before the next, so a
-        // repair never waits for a plan.
-        if let Some(protection) = effects.protection {
-            let tables = self.publisher.protected_tables(&protection, origin);
+        // takes no lowering and so waits for none; then every switch is lowered around the failure
+        // with the plan in force; only then is a new plan computed. A repair never waits for a
+        // plan.
+        if let Some(protection) = effects.protection
+            && let Some(tables) = self.publisher.protected_tables(&protection, origin)
+        {
             self.publish_tables(tables, protection).await;
         }
         if let Some(rollout) = effects.rollout {
-            let tables = self.publisher.lowered_tables(&rollout, origin).await?;
-            self.publish_tables(tables, rollout).await;
+            self.lowering.lower_next(rollout, origin);
         }
         if let Some(request) = effects.plan_request {
-            // The planner also leaves the processor to the repair until the switches hold it.
-            let repair = is_repair.then(|| self.publisher.wait_for_repair());
-            self.planner.start_planning(request, effects.cause, repair);
+            let published = self.publisher.wait_for_rollout(self.lowering.latest_generation());
+            if is_repair {
+                // The planner leaves the processor to the repair until the switches hold it.
+                let repaired = self.publisher.wait_for_repair(published);
+                self.planner.start_planning(request, effects.cause, repaired);
+            } else {
+                self.planner.start_planning(request, effects.cause, published.map(drop));
+            }
         }
         self.state.reserve_generations().await;
+        Ok(())
+    }
+
+    /// Publishes lowered tables. A failure may have been protected since they were begun: they do
+    /// not know of it, and those that do are lowered next.
+    pub(super) async fn publish_lowered(
+        &mut self,
+        lowered: LoweredRollout,
+    ) -> Result<(), ComputationPanicked> {
+        let LoweredRollout { tables, rollout } = lowered;
+        if tables.generation > self.publisher.in_force().generation {
+            self.publish_tables(tables, rollout).await;
+        }
+        self.lowering.start_waiting();
+        self.answer_published();
         Ok(())
     }
 

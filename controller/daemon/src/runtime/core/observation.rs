@@ -25,13 +25,12 @@ impl<N: SwitchNetwork> Core<N> {
         self.state.note_held(self.publisher.board());
         self.publisher.measure_change(self.state.state().fabric());
         let seen = SwitchObservations::read(self.publisher.board());
-        for &(part, health) in &seen.parts {
-            let change = self.observer.observe_part(part, health, now);
-            self.apply_change(change, now).await?;
-        }
-        for change in self.observer.take_due_changes(now) {
-            self.apply_change(Some(change), now).await?;
-        }
+        let parts = seen.parts.iter();
+        let mut changes: Vec<AvailabilityChange> = parts
+            .filter_map(|&(part, health)| self.observer.observe_part(part, health, now))
+            .collect();
+        changes.extend(self.observer.take_due_changes(now));
+        self.apply_changes(changes, now).await?;
         let held = seen.held_everywhere(self.state.state().fabric());
         self.observer.check_drains(held, seen.has_primary(), now);
         self.release_returning(held, now).await?;
@@ -67,16 +66,26 @@ impl<N: SwitchNetwork> Core<N> {
         }
     }
 
-    /// Applies a confirmed change of the fabric, if there is one.
-    pub(super) async fn apply_change(
+    /// Applies confirmed changes of the fabric. Those that come together are protected together:
+    /// hundreds of switches may fail at once.
+    pub(super) async fn apply_changes(
         &mut self,
-        change: Option<AvailabilityChange>,
+        changes: impl IntoIterator<Item = AvailabilityChange>,
         now: Instant,
     ) -> Result<(), ComputationPanicked> {
-        let Some(change) = change else { return Ok(()) };
-        warn!(?change, "the fabric changed");
-        let effects = self.step_state(StateEvent::FabricChanged(change));
-        self.apply_effects(effects, now).await
+        let mut all: Option<Effects> = None;
+        for change in changes {
+            warn!(?change, "the fabric changed");
+            let effects = self.step_state(StateEvent::FabricChanged(change));
+            all = Some(match all {
+                Some(before) => before.followed_by(effects),
+                None => effects,
+            });
+        }
+        match all {
+            Some(effects) => self.apply_effects(effects, now).await,
+            None => Ok(()),
+        }
     }
 
     /// Releases parts that work again, once every switch that is up holds tables with them. Where
