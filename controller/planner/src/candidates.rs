@@ -15,6 +15,7 @@
 
 mod choice;
 mod group_values;
+mod guided_choice;
 mod level_climb;
 mod objective;
 mod origins;
@@ -23,5 +24,7 @@ mod region_evaluation;
 pub use self::choice::{CandidateOutcome, PlanComparison, RegionComparison};
 pub(crate) use self::choice::{adopt_best, keep_in_force};
 pub use self::group_values::{EvaluationModel, PlanValue};
-pub(crate) use self::group_values::{evaluate_decisions, evaluate_from_one_start};
+pub(crate) use self::group_values::{
+    evaluate_decisions, evaluate_from_one_start, evaluate_from_other_starts,
+};
 pub use self::origins::{LevelOrigin, PathOrigin};

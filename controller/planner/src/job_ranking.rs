@@ -122,6 +122,12 @@ impl<'a> RoutedInput<'a> {
         candidates::evaluate_decisions(&self.traffic, &self.paths, levels)
     }
 
+    /// What `levels` are worth from `starts` other starts than those that plans are compared by: a
+    /// search has not seen them.
+    pub fn evaluate_from_other_starts(&self, levels: &[u8], starts: u32) -> PlanValue {
+        candidates::evaluate_from_other_starts(&self.traffic, &self.paths, levels, starts)
+    }
+
     /// What `levels` are worth from one start, all jobs beginning at once, in one of the models.
     pub fn evaluate_from_one_start(&self, levels: &[u8], model: EvaluationModel) -> PlanValue {
         candidates::evaluate_from_one_start(&self.traffic, &self.paths, levels, model)

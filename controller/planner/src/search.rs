@@ -14,8 +14,10 @@
 pub mod contention_group;
 mod evaluation;
 pub mod group_run;
+mod guided_search;
 mod hill_climb;
 mod level_candidates;
+mod mean_rates;
 mod refinement;
 mod regions;
 mod search_space;
@@ -24,9 +26,10 @@ mod value_estimate;
 
 use contention_group::ContentionGroup;
 use evaluation::{EvaluationPrecision, PositionEvaluator};
+pub(crate) use guided_search::{GuidedSearch, ProposalOutcome, SimulatedJobs};
 use hill_climb::{ClimbFreedom, ClimbResult, ValuedPosition, climb_position};
 pub(crate) use refinement::{
-    SearchResult, budget_per_job, comparable_regions, search_levels, search_region,
+    MAX_JOBS, SearchResult, budget_per_job, comparable_regions, search_levels, search_region,
 };
 pub(crate) use regions::find_regions;
 use search_space::{SearchPosition, SearchSpace};

@@ -9,7 +9,7 @@ mod annealing;
 mod case;
 mod robustness;
 
-pub use self::annealing::{AnnealedDecisions, anneal_decisions};
+pub use self::annealing::{AnnealedDecisions, UNSEEN_STARTS, anneal_decisions};
 pub use self::case::{generate_contended_case, generate_large_case, generate_packet_case};
 pub use self::robustness::{RobustnessResult, examine_robustness};
 
@@ -115,6 +115,12 @@ pub fn value_of_decisions(input: &PlanInput, plan: &Plan) -> PlanValue {
     routed.evaluate_levels(&levels)
 }
 
+/// What the decisions of a plan are worth from other starts than those that it was chosen by.
+pub fn value_from_other_starts(input: &PlanInput, plan: &Plan) -> PlanValue {
+    let (routed, levels) = routed_plan(input, plan);
+    routed.evaluate_from_other_starts(&levels, UNSEEN_STARTS)
+}
+
 /// GPU utilisation of the decisions of a plan, all jobs starting at once: in the exact fluid model,
 /// and in steps, as large groups are evaluated.
 pub fn compare_models(input: &PlanInput, plan: &Plan) -> [f64; 2] {
@@ -137,6 +143,11 @@ fn value_of_plan(input: &PlanInput, policy: &Policy) -> (PlanValue, f64) {
     let limits = regions.iter().map(|region| region.slowdown_limit.unwrap_or(f64::INFINITY));
     let limit = limits.reduce(f64::max).unwrap_or(f64::INFINITY);
     (value_of_decisions(input, &plan), limit)
+}
+
+/// What ECMP is worth, the mean over ten hashes.
+pub fn value_of_ecmp(input: &PlanInput) -> PlanValue {
+    mean_over_hashes(input, &EqualCostRoutes::for_input(input))
 }
 
 /// What ECMP is worth, the mean over hashes.
@@ -174,7 +185,26 @@ fn value_of_schedule(input: &PlanInput, schedule: &Schedule) -> PlanValue {
 
 #[cfg(test)]
 mod tests {
+    use planner::PathOrigin;
+
     use super::*;
+
+    #[test]
+    fn a_large_group_is_searched_and_a_larger_budget_is_not_worse() {
+        let mut searched = 0;
+        for seed in 1..=3 {
+            let input = generate_large_case(seed, 24);
+            let values = [20_000, 160_000].map(|search_events| {
+                let policy = Policy { search_events, ..Policy::default() };
+                let (plan, report) = planner::plan(&input, &policy, None);
+                let adopted = report.comparison.regions.iter().map(|region| &region.candidates[0]);
+                searched += adopted.filter(|best| best.paths == PathOrigin::Searched).count();
+                value_of_decisions(&input, &plan).gpu_utilization
+            });
+            assert!(values[1] >= values[0] * 0.999, "seed {seed}: {values:?}");
+        }
+        assert!(searched > 0, "no search found anything");
+    }
 
     #[test]
     fn the_default_plan_is_never_worse_than_an_alternative() {

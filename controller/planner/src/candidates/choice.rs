@@ -6,6 +6,8 @@ use std::rc::Rc;
 use topology::LinkPath;
 
 use super::group_values::GroupEvaluator;
+use super::guided_choice::search_guided;
+use super::objective::PlanObjective;
 use super::origins::{self, CandidateBuilder, CandidatePaths, DrawUse, LevelOrigin, PathOrigin};
 use super::region_evaluation::{EcmpExpectation, RegionEvaluation, ValuedCandidate};
 use crate::decision::{PlanContext, PlanRegion};
@@ -159,7 +161,7 @@ fn decide_region(
         ecmp = evaluation.expect_ecmp(candidates.hashed(draws));
         valued = value_under_floor(&mut evaluation, candidates, &searched, ecmp);
         raise_starving(&mut evaluation, &unbounded, &mut valued);
-        climb_best(&mut evaluation, &unbounded, budget / CLIMB_PART, &mut valued);
+        improve_best(&mut evaluation, candidates, &unbounded, &mut valued);
     }
     let adopted = choose_adopted(&evaluation, &valued)?.clone();
     let comparison = RegionComparison {
@@ -191,6 +193,25 @@ fn value_under_floor(
     evaluation.value_candidates(&all)
 }
 
+/// Adds candidates that are better than those so far, as far as the budget goes: with other levels,
+/// and in a large region with other paths and levels.
+fn improve_best(
+    evaluation: &mut RegionEvaluation<'_, '_>,
+    candidates: &CandidateBuilder<'_>,
+    unbounded: &[ValuedCandidate],
+    valued: &mut Vec<ValuedCandidate>,
+) {
+    let budget = evaluation.event_budget();
+    let climbs = if evaluation.is_stepped() { 0 } else { budget / CLIMB_PART };
+    let start = best_candidate(evaluation.objective(), valued.iter()).cloned();
+    if climbs > 0 {
+        climb_best(evaluation, unbounded, climbs, valued);
+    }
+    if let Some(start) = start.filter(|_| evaluation.is_guided()) {
+        valued.extend(search_guided(evaluation, candidates, &start, budget - climbs));
+    }
+}
+
 /// Adds candidates in which nobody starves any more: from those of each origin of paths that miss
 /// the floor, or in a large region from the best of them.
 fn raise_starving(
@@ -200,6 +221,9 @@ fn raise_starving(
 ) {
     let objective = evaluation.objective();
     let misses = |next: &&ValuedCandidate| objective.misses_floor(next.value);
+    if evaluation.is_stepped() && !valued.iter().all(|next| misses(&next)) {
+        return;
+    }
     let mut starving: Vec<&ValuedCandidate> = unbounded.iter().filter(misses).collect();
     starving.sort_by(|a, b| b.value.value.total_cmp(&a.value.value));
     starving.truncate(if evaluation.is_stepped() { 1 } else { usize::MAX });
@@ -231,10 +255,7 @@ fn climb_best(
     };
     let starving = |next: &&ValuedCandidate| objective.misses_floor(next.value);
     let plain = valued.iter().filter(of_origin(false));
-    let best = plain.reduce(|best, next| match objective.is_better(next.value, best.value, 0.0) {
-        true => next,
-        false => best,
-    });
+    let best = best_candidate(objective, plain);
     let mut starts: Vec<ValuedCandidate> = best.into_iter().cloned().collect();
     starts.extend(unbounded.iter().filter(of_origin(false)).filter(starving).cloned());
     starts.extend(valued.iter().filter(of_origin(true)).cloned());
@@ -244,6 +265,18 @@ fn climb_best(
             valued.push(evaluation.climb_candidate(&start, limit));
         }
     }
+}
+
+/// The best of candidates, of equals the first.
+fn best_candidate<'v>(
+    objective: PlanObjective,
+    mut valued: impl Iterator<Item = &'v ValuedCandidate>,
+) -> Option<&'v ValuedCandidate> {
+    let first = valued.next()?;
+    Some(valued.fold(first, |best, next| match objective.is_better(next.value, best.value, 0.0) {
+        true => next,
+        false => best,
+    }))
 }
 
 /// The candidate to adopt: the best one, but the plan in force unless the best gains the price of

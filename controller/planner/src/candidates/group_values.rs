@@ -106,8 +106,21 @@ pub(crate) fn evaluate_from_one_start(
 ) -> PlanValue {
     sum_over_regions(traffic, paths, levels, |horizon| SimulatedHorizon {
         model,
-        samples: 1,
+        starts: (0, 1),
         ..horizon
+    })
+}
+
+/// The value from other starts than those that candidates are compared by.
+pub(crate) fn evaluate_from_other_starts(
+    traffic: &IndexedTraffic<'_>,
+    paths: &[LinkPath],
+    levels: &[u8],
+    count: u32,
+) -> PlanValue {
+    sum_over_regions(traffic, paths, levels, |horizon| {
+        let (first, used) = horizon.starts;
+        SimulatedHorizon { starts: (first + used, count), ..horizon }
     })
 }
 
@@ -241,14 +254,19 @@ impl<'a> GroupEvaluator<'a> {
         levels: &[u8],
     ) -> Option<DecisionValue> {
         let mut mean = DecisionValue::default();
-        let samples = self.horizon.samples;
-        for sample in 0..samples {
+        let (first, samples) = self.horizon.starts;
+        for sample in first..first + samples {
             let of = self.evaluate_levels(group, levels, sample)?;
             mean.value += of.value / f64::from(samples);
             mean.worst_slowdown += of.worst_slowdown / f64::from(samples);
             mean.worst_guarantee += of.worst_guarantee / f64::from(samples);
         }
         Some(mean)
+    }
+
+    /// Throughput that each job is guaranteed, as a share of that alone, by position.
+    pub(super) fn guaranteed(&self) -> &[f64] {
+        &self.guaranteed
     }
 
     /// Whether the region is simulated in steps, because it is large.
@@ -263,9 +281,9 @@ impl<'a> GroupEvaluator<'a> {
         group: &ContentionGroup,
         levels: &[u8],
     ) -> Option<Vec<f64>> {
-        let samples = self.horizon.samples;
+        let (first, samples) = self.horizon.starts;
         let mut mean = vec![0.0; group.members.len()];
-        for sample in 0..samples {
+        for sample in first..first + samples {
             let busy = self.busy_shares(group, levels, sample)?;
             for ((mean, member), busy) in mean.iter_mut().zip(&group.members).zip(&*busy) {
                 *mean += self.slowdown_of(*member, *busy) / f64::from(samples);
@@ -331,7 +349,8 @@ impl<'a> GroupEvaluator<'a> {
 struct SimulatedHorizon {
     window: MeasureWindow,
     model: EvaluationModel,
-    samples: u32,
+    /// First start, and how many.
+    starts: (u32, u32),
 }
 
 /// How a contention group is simulated.
@@ -368,9 +387,9 @@ impl SimulatedHorizon {
         Self {
             window: MeasureWindow { from: SETTLING_SHARE * seconds, until: seconds },
             model,
-            samples: match model {
-                EvaluationModel::Events => SAMPLES,
-                EvaluationModel::Steps => STEPPED_SAMPLES,
+            starts: match model {
+                EvaluationModel::Events => (0, SAMPLES),
+                EvaluationModel::Steps => (0, STEPPED_SAMPLES),
             },
         }
     }

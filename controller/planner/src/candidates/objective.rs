@@ -46,11 +46,17 @@ impl PlanObjective {
     /// Whether `next` is better than `best` by more than noise and a price: first by the floor,
     /// then by value.
     pub(super) fn is_better(self, next: DecisionValue, best: DecisionValue, price: f64) -> bool {
+        self.exceeds(next, best, best.value * LEAST_GAIN + price)
+    }
+
+    /// Whether `next` is better than `best` by this share: small steps of a search add up.
+    pub(super) fn is_step_up(self, next: DecisionValue, best: DecisionValue, share: f64) -> bool {
+        self.exceeds(next, best, best.value * share)
+    }
+
+    fn exceeds(self, next: DecisionValue, best: DecisionValue, gain: f64) -> bool {
         let (missed, missed_best) = (self.missed_floor(next), self.missed_floor(best));
-        if missed < missed_best {
-            return true;
-        }
-        missed <= missed_best && next.value > best.value * (1.0 + LEAST_GAIN) + price
+        missed < missed_best || (missed <= missed_best && next.value > best.value + gain)
     }
 
     /// Whether some job is too slow.

@@ -112,6 +112,17 @@ pub(super) struct CandidatePaths {
     pub(super) levels: Vec<(LevelOrigin, Vec<u8>)>,
 }
 
+impl CandidatePaths {
+    /// What a search found.
+    pub(super) fn searched(found: SearchResult) -> Self {
+        Self {
+            origin: PathOrigin::Searched,
+            paths: found.paths,
+            levels: vec![(LevelOrigin::Searched, found.levels)],
+        }
+    }
+}
+
 /// Which candidates come of the best paths drawn by hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DrawUse {
@@ -141,6 +152,11 @@ impl<'a> CandidateBuilder<'a> {
         Self { context, compared, unsearched, present: Vec::new(), hashed: Vec::new() }
     }
 
+    /// What path selection and ranking decided.
+    pub(super) fn unsearched(&self) -> &'a SearchResult {
+        self.unsearched
+    }
+
     /// The plan in force, if there is one, the paths of path selection, and those of TACCL\*.
     pub(super) fn present(&mut self) -> &[Rc<CandidatePaths>] {
         if self.present.is_empty() {
@@ -167,12 +183,7 @@ impl<'a> CandidateBuilder<'a> {
             })
             .collect();
         found.dedup();
-        let candidate = |found: SearchResult| CandidatePaths {
-            origin: PathOrigin::Searched,
-            paths: found.paths,
-            levels: vec![(LevelOrigin::Searched, found.levels)],
-        };
-        found.into_iter().rev().map(candidate).map(Rc::new).collect()
+        found.into_iter().rev().map(CandidatePaths::searched).map(Rc::new).collect()
     }
 
     /// One level on so many paths drawn by hash.

@@ -14,6 +14,9 @@ use crate::policy::to_level;
 use crate::search::contention_group::ContentionGroup;
 use crate::search::{self, LEAST_GAIN};
 
+/// A region of more flows is not searched: all paths of its flows are listed for that.
+const MAX_GUIDED_FLOWS: usize = 4_000;
+
 /// A candidate with its best levels and their value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ValuedCandidate {
@@ -68,6 +71,15 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
         self.region
     }
 
+    pub(super) fn context(&self) -> &'a PlanContext<'a> {
+        self.context
+    }
+
+    /// Throughput that each job of the region is guaranteed, as a share of that alone.
+    pub(super) fn guaranteed(&self) -> &[f64] {
+        self.evaluator.guaranteed()
+    }
+
     pub(super) fn objective(&self) -> PlanObjective {
         self.objective
     }
@@ -75,6 +87,15 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
     /// Whether the region is simulated in steps, because it is large.
     pub(super) fn is_stepped(&self) -> bool {
         self.evaluator.is_stepped()
+    }
+
+    /// Whether the model of mean rates searches the region: it has more jobs than the search of
+    /// small ones takes, and not so many flows that their paths fill memory.
+    pub(super) fn is_guided(&self) -> bool {
+        let jobs = &self.region.jobs;
+        let flows: usize = jobs.iter().map(|job| self.context.traffic.spans[*job].len()).sum();
+        let is_large = self.is_stepped() || jobs.len() > search::MAX_JOBS;
+        is_large && flows <= MAX_GUIDED_FLOWS
     }
 
     /// Events that searches and climbs in this region may cost.
@@ -123,7 +144,10 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
 
     /// The candidate with the best of its levels in each contention group; none if the model
     /// rejects a job.
-    fn value_candidate(&mut self, candidate: &Rc<CandidatePaths>) -> Option<ValuedCandidate> {
+    pub(super) fn value_candidate(
+        &mut self,
+        candidate: &Rc<CandidatePaths>,
+    ) -> Option<ValuedCandidate> {
         let mut valued = ValuedCandidate {
             candidate: Rc::clone(candidate),
             levels: vec![0; self.region.jobs.len()],

@@ -9,8 +9,11 @@ use super::search_space::{SearchPosition, SearchSpace, SearchedFlow, SearchedJob
 use crate::policy::{PathMethod, Policy, to_level};
 use crate::traffic::IndexedTraffic;
 
-/// A region of more jobs is left to the other phases.
-const MAX_JOBS: usize = 12;
+/// A region of more jobs is searched by a model that is cheaper than the fluid one.
+pub(crate) const MAX_JOBS: usize = 12;
+
+/// A region of more flows is not compared: even in steps, each simulation takes a second.
+const MAX_COMPARED_FLOWS: usize = 20_000;
 
 /// With a smaller share of the budget for each job, nothing is searched: it would find little.
 const MIN_EVENTS_PER_JOB: u64 = 8_000;
@@ -98,13 +101,15 @@ pub(crate) fn search_levels(
 }
 
 /// The regions in which candidates are compared: at least two jobs, which share links with no
-/// others.
+/// others, and not so many flows that a simulation would take seconds.
 pub(crate) fn comparable_regions(traffic: &IndexedTraffic<'_>, policy: &Policy) -> Vec<Vec<usize>> {
     if budget_per_job(traffic, policy) == 0 {
         return Vec::new();
     }
     let mut regions = regions::find_regions(traffic);
-    regions.retain(|region| region.len() > 1);
+    let flow_count =
+        |region: &[usize]| -> usize { region.iter().map(|job| traffic.spans[*job].len()).sum() };
+    regions.retain(|region| region.len() > 1 && flow_count(region) <= MAX_COMPARED_FLOWS);
     regions
 }
 
@@ -115,12 +120,12 @@ pub(crate) fn budget_per_job(traffic: &IndexedTraffic<'_>, policy: &Policy) -> u
 }
 
 /// One region with its search.
-struct RegionTask<'a> {
+pub(super) struct RegionTask<'a> {
     traffic: &'a IndexedTraffic<'a>,
     policy: &'a Policy,
     jobs: Vec<usize>,
     job_levels: Vec<u8>,
-    space: SearchSpace<'a>,
+    pub(super) space: SearchSpace<'a>,
     budget: u64,
 }
 
@@ -132,14 +137,23 @@ impl<'a> RegionTask<'a> {
         region: &[usize],
         events: u64,
     ) -> Option<Self> {
+        let jobs = region.len();
+        let is_searched = jobs <= MAX_JOBS && events / (jobs as u64) >= MIN_EVENTS_PER_JOB;
+        let task = Self::unlimited(traffic, policy, region);
+        is_searched.then_some(Self { budget: events, ..task })
+    }
+
+    /// The region whatever its size, without a budget.
+    pub(super) fn unlimited(
+        traffic: &'a IndexedTraffic<'a>,
+        policy: &'a Policy,
+        region: &[usize],
+    ) -> Self {
         let jobs = region.to_vec();
-        if jobs.len() > MAX_JOBS || events / (jobs.len() as u64) < MIN_EVENTS_PER_JOB {
-            return None;
-        }
         let job_levels = policy.job_levels();
         let searched = jobs.iter().map(|job| searched_job(traffic, policy, &job_levels, *job));
         let space = SearchSpace::new(traffic.fabric, searched.collect());
-        Some(Self { space, budget: events, traffic, policy, jobs, job_levels })
+        Self { space, budget: 0, traffic, policy, jobs, job_levels }
     }
 
     /// Ordinals of the flows by choice.
@@ -149,7 +163,7 @@ impl<'a> RegionTask<'a> {
     }
 
     /// `found` as a position; a flow without a path counts as on the first option.
-    fn position_of(&self, found: &SearchResult) -> SearchPosition {
+    pub(super) fn position_of(&self, found: &SearchResult) -> SearchPosition {
         SearchPosition {
             options: self
                 .chosen_flows()
@@ -192,7 +206,7 @@ impl<'a> RegionTask<'a> {
         search.search_from_scratch()
     }
 
-    fn apply_position(&self, position: &SearchPosition, found: &mut SearchResult) {
+    pub(super) fn apply_position(&self, position: &SearchPosition, found: &mut SearchResult) {
         let flows: Vec<usize> = self.chosen_flows().collect();
         for (flow, option) in flows.into_iter().zip(&position.options) {
             let route = &self.traffic.flows[flow];

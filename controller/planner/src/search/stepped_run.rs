@@ -10,6 +10,8 @@
 //! A job whose iterations are short against a step runs several as one. Times inside a step are
 //! kept: what a job sends in the rest of a step is credited to the next one.
 
+use std::ops::Range;
+
 use super::contention_group::{ContentionGroup, LinkService};
 use super::group_run::MeasureWindow;
 
@@ -25,7 +27,7 @@ const MAX_SENDING: f64 = 2.0;
 /// A contention group ready to run from given starts.
 #[derive(Clone, Debug)]
 pub(crate) struct SteppedRun {
-    links: Vec<LinkService>,
+    links: Vec<SteppedLink>,
     jobs: Vec<SteppedJob>,
     flows: Vec<SteppedFlow>,
     /// Links of all flows.
@@ -33,13 +35,30 @@ pub(crate) struct SteppedRun {
     /// Seconds of a step.
     step: f64,
     window: MeasureWindow,
-    /// Bytes per second that are left on each link in the present step.
-    left: Vec<f64>,
-    /// Flows that share them and have no rate yet, in flows.
-    sharing: Vec<f64>,
-    /// By link.
-    fifo: Vec<FifoShare>,
     rates_computed: u64,
+}
+
+/// A link in the present step; 64 bytes, so that a flow costs one cache line for each link.
+#[derive(Clone, Debug)]
+struct SteppedLink {
+    service: LinkService,
+    /// Bytes per second that are left.
+    left: f64,
+    /// Flows that share them and have no rate yet, in flows.
+    sharing: f64,
+    /// What a fifo link gives.
+    fifo: FifoShare,
+}
+
+impl SteppedLink {
+    fn new(service: LinkService) -> Self {
+        Self { service, left: 0.0, sharing: 0.0, fifo: FifoShare::default() }
+    }
+
+    /// Takes what a flow uses.
+    fn take_rate(&mut self, used: f64) {
+        self.left = (self.left - used).max(0.0);
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -51,7 +70,7 @@ struct SteppedJob {
     communication: f64,
     alone: f64,
     /// Positions of its flows.
-    flows: std::ops::Range<usize>,
+    flows: Range<usize>,
     /// Seconds since the start of the iteration; negative before the first one.
     elapsed: f64,
     /// Whether it has bytes left to send, and whether it has begun to.
@@ -66,7 +85,10 @@ struct SteppedJob {
 
 #[derive(Clone, Debug)]
 struct SteppedFlow {
-    hops: std::ops::Range<usize>,
+    /// Where its links are in [`SteppedRun::hops`]: the fifo ones, then the others.
+    first_hop: u32,
+    first_strict_hop: u32,
+    end_hop: u32,
     bytes: f64,
     left: f64,
     /// Bytes sent in the present step.
@@ -77,6 +99,18 @@ struct SteppedFlow {
 }
 
 impl SteppedFlow {
+    fn all_hops(&self) -> Range<usize> {
+        self.first_hop as usize..self.end_hop as usize
+    }
+
+    fn fifo_hops(&self) -> Range<usize> {
+        self.first_hop as usize..self.first_strict_hop as usize
+    }
+
+    fn strict_hops(&self) -> Range<usize> {
+        self.first_strict_hop as usize..self.end_hop as usize
+    }
+
     /// Sends so many bytes, or those that are left; returns how many.
     fn send_bytes(&mut self, most: f64) -> f64 {
         let bytes = most.min(self.left);
@@ -125,17 +159,13 @@ impl SteppedRun {
         let shortest = shortest.fold(f64::INFINITY, f64::min);
         let step = (shortest / STEPS_PER_ITERATION).max(window.until / MAX_STEPS);
         let step = step.min(window.until);
-        let links = group.links().to_vec();
         let mut run = Self {
-            left: vec![0.0; links.len()],
-            sharing: vec![0.0; links.len()],
-            links,
+            links: group.links().iter().copied().map(SteppedLink::new).collect(),
             jobs: Vec::new(),
             flows: Vec::new(),
             hops: Vec::new(),
             step,
             window,
-            fifo: vec![FifoShare::default(); group.links().len()],
             rates_computed: 0,
         };
         for ((job, alone), start) in group.fluid_jobs().iter().zip(alone).zip(starts) {
@@ -150,11 +180,16 @@ impl SteppedRun {
         let flow_start = job.overlap_from * job.compute_seconds;
         let first = self.flows.len();
         for flow in job.flows.iter().filter(|flow| flow.bytes > 0.0) {
-            let hops = self.hops.len()..self.hops.len() + flow.path.len();
-            self.hops.extend(&flow.path);
+            let first_hop = self.hops.len() as u32;
+            let is_fifo = |link: &u32| self.links[*link as usize].service.is_fifo;
+            self.hops.extend(flow.path.iter().filter(|link| is_fifo(link)));
+            let first_strict_hop = self.hops.len() as u32;
+            self.hops.extend(flow.path.iter().filter(|link| !is_fifo(link)));
             let bytes = merged * flow.bytes;
             self.flows.push(SteppedFlow {
-                hops,
+                first_hop,
+                first_strict_hop,
+                end_hop: self.hops.len() as u32,
                 bytes,
                 left: bytes,
                 sent: 0.0,
@@ -208,9 +243,7 @@ impl SteppedRun {
     }
 
     fn run_step(&mut self, by_level: &[&[usize]], is_reversed: bool) {
-        for (left, link) in self.left.iter_mut().zip(&self.links) {
-            *left = link.capacity;
-        }
+        self.links.iter_mut().for_each(|link| link.left = link.service.capacity);
         for job in 0..self.jobs.len() {
             self.jobs[job].begin_step(self.step);
         }
@@ -231,13 +264,14 @@ impl SteppedRun {
         }
     }
 
-    /// Counts the flows of a job on their links.
+    /// Counts the flows of a job on their strict links.
     fn count_flows(&mut self, job: usize) {
-        let SteppedJob { sending, ref flows, .. } = self.jobs[job];
-        if sending > 0.0 {
-            for flow in self.flows[flows.clone()].iter().filter(|flow| flow.left > 0.0) {
-                for link in &self.hops[flow.hops.clone()] {
-                    self.sharing[*link as usize] += sending;
+        let Self { jobs, flows, hops, links, .. } = self;
+        let SteppedJob { sending, flows: of, .. } = &jobs[job];
+        if *sending > 0.0 {
+            for flow in flows[of.clone()].iter().filter(|flow| flow.left > 0.0) {
+                for link in &hops[flow.strict_hops()] {
+                    links[*link as usize].sharing += sending;
                 }
             }
         }
@@ -246,45 +280,53 @@ impl SteppedRun {
     /// What a flow gets of each fifo link at most: an equal share of what those leave that another
     /// link limited in the step before.
     fn share_fifo_links(&mut self) {
-        let Self { jobs, flows, hops, fifo, .. } = self;
+        let Self { jobs, flows, hops, links, .. } = self;
         for job in jobs.iter().filter(|job| job.sending > 0.0) {
             for flow in flows[job.flows.clone()].iter().filter(|flow| flow.left > 0.0) {
-                for link in &hops[flow.hops.clone()] {
-                    fifo[*link as usize].add_flow(flow, *link, job.sending);
+                for link in &hops[flow.fifo_hops()] {
+                    links[*link as usize].fifo.add_flow(flow, *link, job.sending);
                 }
             }
         }
-        for (fifo, link) in fifo.iter_mut().zip(&self.links) {
-            fifo.divide_capacity(link.capacity);
+        for link in links.iter_mut().filter(|link| link.service.is_fifo) {
+            link.fifo.divide_capacity(link.service.capacity);
         }
     }
 
     /// Gives the flows of a job their rates.
     fn rate_flows(&mut self, job: usize) {
-        let Self { jobs, flows, hops, left, sharing, links, fifo, step, .. } = self;
-        let job = &jobs[job];
-        if job.sending <= 0.0 {
+        let Self { jobs, flows, hops, links, step, .. } = self;
+        let SteppedJob { sending, flows: of, .. } = &jobs[job];
+        let sending = *sending;
+        if sending <= 0.0 {
             return;
         }
-        for flow in flows[job.flows.clone()].iter_mut().filter(|flow| flow.left > 0.0) {
-            let path = hops[flow.hops.clone()].iter().map(|link| *link as usize);
-            (flow.rate, flow.limited_by) = (f64::INFINITY, u32::MAX);
-            for link in path.clone() {
-                let most = match links[link].is_fifo {
-                    true => fifo[link].share.min(left[link] / job.sending),
-                    false => {
-                        let share = left[link] / sharing[link].max(job.sending);
-                        share.min(links[link].capacity)
-                    }
-                };
-                if most < flow.rate {
-                    (flow.rate, flow.limited_by) = (most, link as u32);
+        let per_sending = 1.0 / sending;
+        for flow in flows[of.clone()].iter_mut().filter(|flow| flow.left > 0.0) {
+            let (mut rate, mut limited_by) = (f64::INFINITY, u32::MAX);
+            for number in &hops[flow.fifo_hops()] {
+                let link = &links[*number as usize];
+                let most = link.fifo.share.min(link.left * per_sending);
+                if most < rate {
+                    (rate, limited_by) = (most, *number);
                 }
             }
-            let used = flow.send_bytes(flow.rate * job.sending * *step) / *step;
-            for link in path {
-                left[link] = (left[link] - used).max(0.0);
-                sharing[link] = (sharing[link] - job.sending).max(0.0);
+            for number in &hops[flow.strict_hops()] {
+                let link = &links[*number as usize];
+                let most = (link.left / link.sharing.max(sending)).min(link.service.capacity);
+                if most < rate {
+                    (rate, limited_by) = (most, *number);
+                }
+            }
+            (flow.rate, flow.limited_by) = (rate, limited_by);
+            let used = flow.send_bytes(rate * sending * *step) / *step;
+            for link in &hops[flow.fifo_hops()] {
+                links[*link as usize].take_rate(used);
+            }
+            for link in &hops[flow.strict_hops()] {
+                let link = &mut links[*link as usize];
+                link.take_rate(used);
+                link.sharing = (link.sharing - sending).max(0.0);
             }
             self.rates_computed += 1;
         }
@@ -292,23 +334,27 @@ impl SteppedRun {
 
     /// Gives the flows of a job what others of the level left on strict links, and lets them send.
     fn raise_rates(&mut self, job: usize) {
-        let Self { jobs, flows, hops, left, links, fifo, step, .. } = self;
+        let Self { jobs, flows, hops, links, step, .. } = self;
         let job = &mut jobs[job];
         if job.sending <= 0.0 {
             return;
         }
         let begin = job.elapsed + (1.0 - job.sending) * *step;
+        let per_sending = 1.0 / job.sending;
         for flow in flows[job.flows.clone()].iter_mut().filter(|flow| flow.rate > 0.0) {
-            let path = hops[flow.hops.clone()].iter().map(|link| *link as usize);
-            let more = path.clone().map(|link| match links[link].is_fifo {
-                true => (fifo[link].share - flow.rate).max(0.0).min(left[link] / job.sending),
-                false => (left[link] / job.sending).min(links[link].capacity - flow.rate),
-            });
-            let more = more.fold(f64::INFINITY, f64::min);
+            let mut more = f64::INFINITY;
+            for link in hops[flow.all_hops()].iter().take_while(|_| flow.left > 0.0) {
+                let SteppedLink { service, left, fifo, .. } = &links[*link as usize];
+                let most =
+                    if service.is_fifo { fifo.share.max(flow.rate) } else { service.capacity };
+                more = more.min(left * per_sending).min(most - flow.rate);
+            }
             if more > 0.0 && flow.left > 0.0 {
                 flow.rate += more;
                 let used = flow.send_bytes(more * job.sending * *step) / *step;
-                path.for_each(|link| left[link] = (left[link] - used).max(0.0));
+                for link in &hops[flow.all_hops()] {
+                    links[*link as usize].take_rate(used);
+                }
             }
             if flow.left <= 0.0 {
                 job.last_arrival = job.last_arrival.max(begin + flow.sent / flow.rate);
@@ -431,7 +477,7 @@ mod tests {
                 let exact = exact.busy_shares(&levels, window, u64::MAX).unwrap().unwrap();
                 let mut stepped = SteppedRun::new(group, &starts, window);
                 let busy = stepped.busy_shares(&levels);
-                assert!(stepped.left.iter().all(|left| *left >= 0.0));
+                assert!(stepped.links.iter().all(|link| link.left >= 0.0));
                 assert!(busy.iter().all(|share| (0.0..=1.0).contains(share)));
                 let mean = |shares: &[f64]| shares.iter().sum::<f64>() / shares.len() as f64;
                 errors.push(mean(&busy) / mean(&exact) - 1.0);

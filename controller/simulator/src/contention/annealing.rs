@@ -13,6 +13,9 @@ use topology::{LinkPath, equal_cost_paths};
 /// end.
 const TEMPERATURES: [f64; 2] = [3e-3, 3e-5];
 
+/// Starts from which decisions are valued that they were not chosen by.
+pub const UNSEEN_STARTS: u32 = 16;
+
 /// Share of the moves that change a path.
 const PATH_SHARE: f64 = 0.5;
 
@@ -21,6 +24,8 @@ const PATH_SHARE: f64 = 0.5;
 pub struct AnnealedDecisions {
     /// What it is worth.
     pub value: PlanValue,
+    /// What it is worth from other starts than those that it was chosen by.
+    pub unseen: PlanValue,
     /// Moves that were tried.
     pub moves: u64,
 }
@@ -44,10 +49,14 @@ pub fn anneal_decisions(
     };
     let mut current = evaluate(&paths, &levels);
     let limit = slowdown_limit.max(current.worst_slowdown);
-    let mut best = AnnealedDecisions { value: current, moves: 0 };
+    let mut best = AnnealedDecisions { value: current, ..AnnealedDecisions::default() };
+    let mut found = (paths.clone(), levels.clone());
     loop {
         let spent = time_spent();
         if spent >= 1.0 {
+            let (paths, levels) = found;
+            best.unseen =
+                RoutedInput::new(input, paths).evaluate_from_other_starts(&levels, UNSEEN_STARTS);
             return best;
         }
         best.moves += 1;
@@ -71,6 +80,7 @@ pub fn anneal_decisions(
         current = next;
         if current.gpu_utilization > best.value.gpu_utilization {
             best.value = current;
+            found = (paths.clone(), levels.clone());
         }
     }
 }

@@ -1,0 +1,72 @@
+//! Better paths and levels for a large region, found by a search that the model of mean rates
+//! guides ([`GuidedSearch`]) and simulations judge.
+
+use std::rc::Rc;
+
+use super::objective::PlanObjective;
+use super::origins::{CandidateBuilder, CandidatePaths};
+use super::region_evaluation::{RegionEvaluation, ValuedCandidate};
+use crate::search::{GuidedSearch, ProposalOutcome, SearchResult, SimulatedJobs};
+
+/// Share of the largest slowdown under the floor that the model is asked for: a job that it finds
+/// at the limit is beyond it half of the time.
+const WANTED_SLOWDOWN: f64 = 0.6;
+
+/// A proposal is the best so far if it gains this share.
+const LEAST_STEP: f64 = 1e-4;
+
+/// The best candidate that the search finds from `start` for so many `events`; none if no proposal
+/// is better.
+pub(super) fn search_guided(
+    evaluation: &mut RegionEvaluation<'_, '_>,
+    candidates: &CandidateBuilder<'_>,
+    start: &ValuedCandidate,
+    events: u64,
+) -> Option<ValuedCandidate> {
+    let (context, region) = (evaluation.context(), &evaluation.region().jobs[..]);
+    let mut decisions: SearchResult = candidates.unsearched().clone();
+    let levels = start.levels.iter().copied();
+    decisions.adopt_decisions(context.traffic, region, levels, start.paths());
+    let (seconds, longest) = (evaluation.iteration_seconds(start), wanted_seconds(evaluation));
+    let jobs = SimulatedJobs { seconds: &seconds, longest: &longest };
+    let mut search = GuidedSearch::new(context.traffic, context.policy, region, &decisions, jobs);
+    let objective = evaluation.objective();
+    let began = evaluation.event_cost();
+    let mut best: Option<ValuedCandidate> = None;
+    while evaluation.event_cost() - began + search.event_cost() < events {
+        let proposal = CandidatePaths::searched(search.propose_decisions(&decisions));
+        let next = evaluation.value_candidate(&Rc::new(proposal))?;
+        let outcome = judge_proposal(objective, &next, best.as_ref().unwrap_or(start));
+        search.learn_from(&evaluation.iteration_seconds(&next), outcome);
+        if outcome == ProposalOutcome::Better {
+            best = Some(next);
+        }
+    }
+    best
+}
+
+fn judge_proposal(
+    objective: PlanObjective,
+    next: &ValuedCandidate,
+    best: &ValuedCandidate,
+) -> ProposalOutcome {
+    if objective.is_step_up(next.value, best.value, LEAST_STEP) {
+        ProposalOutcome::Better
+    } else if next.value.value > best.value.value {
+        ProposalOutcome::Starving
+    } else {
+        ProposalOutcome::Worse
+    }
+}
+
+/// Seconds of an iteration that each job of the region is wanted not to exceed.
+fn wanted_seconds(evaluation: &RegionEvaluation<'_, '_>) -> Vec<f64> {
+    let limit = evaluation.objective().slowdown_limit().unwrap_or(f64::INFINITY);
+    let routes = &evaluation.context().traffic.routes;
+    let jobs = evaluation.region().jobs.iter().zip(evaluation.guaranteed());
+    jobs.map(|(job, guaranteed)| {
+        let slowdown = limit.min(1.0 / guaranteed) * WANTED_SLOWDOWN;
+        slowdown.max(1.0) * routes[*job].demand.iteration_seconds
+    })
+    .collect()
+}
