@@ -6,6 +6,7 @@ pub(crate) mod cert;
 pub(crate) mod cluster;
 mod comparison_table;
 pub(crate) mod completions;
+pub(crate) mod config;
 pub(crate) mod context;
 pub(crate) mod controller;
 pub(crate) mod drain;

@@ -13,8 +13,8 @@ use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use command_io::CommandError;
 use commands::{
-    agent, audit, cert, cluster, completions, context, controller, drain, events, fabric, flows,
-    init, jobs, man, plan, policy, replay_incident, schema, state, status, switch, top,
+    agent, audit, cert, cluster, completions, config, context, controller, drain, events, fabric,
+    flows, init, jobs, man, plan, policy, replay_incident, schema, state, status, switch, top,
 };
 
 /// Schedules the traffic of GPU training jobs on a Clos fabric.
@@ -46,6 +46,8 @@ enum CruxCommand {
     #[command(subcommand)]
     Fabric(fabric::FabricCommand),
     Controller(controller::ControllerArgs),
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
     #[command(subcommand)]
     Context(context::ContextCommand),
     Init(init::InitArgs),
@@ -92,6 +94,7 @@ fn main() -> ExitCode {
         CruxCommand::Lab(command) => command.run(),
         CruxCommand::Fabric(command) => fabric::run_fabric(&command),
         CruxCommand::Controller(args) => controller::run_controller(&args),
+        CruxCommand::Config(command) => config::run_config(&command),
         CruxCommand::Context(command) => context::run_context(&command),
         CruxCommand::Init(args) => init::run_init(&args),
         CruxCommand::Cert(command) => cert::run_cert(&command),

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
+use ::controller::Config;
 use ::controller::northbound::service::{PolicyFile, parse_policy};
 use ::controller::private_file::read_private;
 use planner::{DocumentFieldError, Job, JobsDocument, Policy, PolicyDocument};
@@ -24,6 +25,12 @@ pub fn parse_document<T: DeserializeOwned>(name: &str) -> Result<T, CommandError
 pub fn read_fabric(name: &str) -> Result<Fabric, CommandError> {
     let format = DocumentFormat::from_file_name(name).map_err(CommandError::document)?;
     spec::parse_fabric(&read_text(name)?, format, name).map_err(CommandError::document)
+}
+
+/// Reads the configuration of a controller.
+pub fn read_configuration(name: &str) -> Result<Config, CommandError> {
+    let format = DocumentFormat::from_file_name(name).map_err(CommandError::document)?;
+    Config::parse_text(&read_text(name)?, format, name).map_err(CommandError::document)
 }
 
 /// Reads a policy document, or takes the defaults without one, which `change` may change before it

@@ -5,9 +5,12 @@
 //! are defined here, so that the effective configuration logged at start determines the daemon's
 //! behaviour; nothing reads the environment later.
 
+use std::error::Error;
 use std::num::{NonZeroU32, NonZeroUsize};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
+
+use topology::document::{self, DocumentError, DocumentFormat};
 
 mod audit;
 mod counters;
@@ -47,12 +50,9 @@ pub use recorder::{RawRecorder, RecordingConfig};
 /// The most levels of `fabric.p4`: its level has three bits.
 const MAX_LEVELS: u8 = 8;
 
-/// A configuration that cannot be used.
+/// A configuration with a value that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The file cannot be read, or has unknown fields or values of the wrong type.
-    #[error("cannot read the configuration")]
-    Read(#[from] config::ConfigError),
     /// A file that the configuration names cannot be read.
     #[error("{field}: cannot read {}", .path.display())]
     File {
@@ -82,6 +82,31 @@ pub enum ConfigError {
         /// The values that are valid.
         wanted: &'static str,
     },
+}
+
+impl ConfigError {
+    /// The field at fault, as `deadlines.rpc_ms`.
+    pub fn field(&self) -> &'static str {
+        match self {
+            Self::File { field, .. }
+            | Self::MissingPartner { field, .. }
+            | Self::Invalid { field, .. } => field,
+        }
+    }
+
+    /// The error as one of the text that the configuration was read from, with its line.
+    fn in_document(&self, text: &str, format: DocumentFormat, file: &str) -> DocumentError {
+        let field = self.field();
+        let cause = self.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+        let whole = format!("{self}{cause}");
+        let problem = whole.strip_prefix(field).and_then(|rest| rest.strip_prefix(": "));
+        DocumentError::Invalid {
+            file: file.to_owned(),
+            line: document::line_of_field(text, format, field),
+            field: field.to_owned(),
+            problem: problem.unwrap_or(&whole).to_owned(),
+        }
+    }
 }
 
 /// A configuration whose values are all valid.
@@ -176,19 +201,53 @@ pub struct SouthboundConfig {
 }
 
 impl Config {
-    /// Reads a TOML, YAML or JSON file; the extension selects the format.
+    /// The configuration in a text; `file` is its name in errors.
     ///
     /// # Errors
-    /// The file cannot be read, or has an unknown field or an invalid value.
-    pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let file = config::File::from(path);
-        let raw = config::Config::builder().add_source(file).build()?;
-        raw.try_deserialize::<RawConfig>()?.try_into()
+    /// The text has an unknown field or an invalid value. The error has the line, the field, and the
+    /// name that was probably meant.
+    pub fn parse_text(
+        text: &str,
+        format: DocumentFormat,
+        file: &str,
+    ) -> Result<Self, DocumentError> {
+        let source = config::File::from_str(text, file_format(format));
+        let built = config::Config::builder().add_source(source).build();
+        let raw = built.and_then(config::Config::try_deserialize::<RawConfig>);
+        let raw = raw.map_err(|error| locate_error(&error, text, format, file))?;
+        Self::try_from(raw).map_err(|error| error.in_document(text, format, file))
     }
 
     /// The effective configuration in the form of a file, for printing.
     pub fn effective_raw(&self) -> &RawConfig {
         &self.raw
+    }
+}
+
+fn file_format(format: DocumentFormat) -> config::FileFormat {
+    match format {
+        DocumentFormat::Toml => config::FileFormat::Toml,
+        DocumentFormat::Yaml => config::FileFormat::Yaml,
+        DocumentFormat::Json => config::FileFormat::Json,
+    }
+}
+
+/// What is wrong with a refused text. The library `config` knows no lines, so the text is read once
+/// more by the reader of documents, which does; where that one accepts it, the refusal stands alone.
+fn locate_error(
+    refused: &config::ConfigError,
+    text: &str,
+    format: DocumentFormat,
+    file: &str,
+) -> DocumentError {
+    match document::parse_document::<RawConfig>(text, format, file) {
+        Err(located) => located,
+        Ok(_) => DocumentError::Invalid {
+            file: file.to_owned(),
+            line: None,
+            field: String::new(),
+            problem: refused.to_string(),
+        },
     }
 }
 
@@ -348,10 +407,48 @@ fn positive_rate(field: &'static str, found: u32) -> Result<NonZeroU32, ConfigEr
 mod tests {
     use super::*;
 
-    fn parse(toml: &str) -> Result<Config, ConfigError> {
-        let source = config::File::from_str(toml, config::FileFormat::Toml);
-        let raw = config::Config::builder().add_source(source).build()?;
-        raw.try_deserialize::<RawConfig>()?.try_into()
+    fn parse(toml: &str) -> Result<Config, DocumentError> {
+        Config::parse_text(toml, DocumentFormat::Toml, "crux.toml")
+    }
+
+    #[test]
+    fn errors_have_the_line_the_field_and_a_suggestion() {
+        let cases = [
+            (
+                DocumentFormat::Toml,
+                "[store]\n\n[northbond]\n",
+                "crux:3: northbond: unknown field `northbond`; did you mean `northbound`?",
+            ),
+            (
+                DocumentFormat::Toml,
+                "[northbound]\nlisten = '127.0.0.1:9300'\nanyon = true\n",
+                "crux:3: northbound.anyon: unknown field `anyon`; did you mean `anyone`?",
+            ),
+            (
+                DocumentFormat::Toml,
+                "[reconcile]\nforeign = 'reprot'\n",
+                "crux:2: reconcile.foreign: unknown variant `reprot`; did you mean `report`?",
+            ),
+            (
+                DocumentFormat::Toml,
+                "# levels\n[switches]\nlevels = 9\n",
+                "crux:3: switches.levels: must be 1 to 8, found 9",
+            ),
+            (
+                DocumentFormat::Yaml,
+                "deadlines:\n  rpc_ms: 0\n",
+                "crux:2: deadlines.rpc_ms: must be above 0 ms, found 0",
+            ),
+            (
+                DocumentFormat::Json,
+                "{\"tls\":\n {\"cert\":\n \"a.pem\"}}",
+                "crux:3: tls.cert: requires tls.key; set both or neither",
+            ),
+        ];
+        for (format, text, expected) in cases {
+            let error = Config::parse_text(text, format, "crux").unwrap_err().to_string();
+            assert_eq!(error, expected, "{text}");
+        }
     }
 
     #[test]
@@ -409,9 +506,7 @@ mod tests {
             ("[etcd]\nendpoints = ['a:1']\n[store]\npath = 'x'", "store.path"),
         ];
         for (toml, field) in cases {
-            let error = parse(toml).unwrap_err();
-            let source = std::error::Error::source(&error).map(ToString::to_string);
-            let text = format!("{error} {}", source.unwrap_or_default());
+            let text = parse(toml).unwrap_err().to_string();
             assert!(text.contains(field), "{toml}: {text}");
         }
     }
@@ -443,9 +538,7 @@ mod tests {
             // Fields of etcd are checked where there are servers.
             let servers = if section == "etcd" { "endpoints = ['a:1']\n" } else { "" };
             let below = format!("[{section}]\n{servers}{name} = {}", least - 1);
-            let error = parse(&below).expect_err(&below);
-            let source = std::error::Error::source(&error).map(ToString::to_string);
-            let text = format!("{error} {}", source.unwrap_or_default());
+            let text = parse(&below).expect_err(&below).to_string();
             // A negative number is refused by the type, which names its value.
             let is_named = text.contains(&format!("{section}.{name}")) || least == 0;
             assert!(is_named, "{below}: {text}");

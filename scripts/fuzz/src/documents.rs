@@ -4,8 +4,8 @@
 
 use std::sync::LazyLock;
 
+use controller::Config;
 use controller::pipelines::FabricWiring;
-use controller::{Config, RawConfig};
 use planner::{Job, JobsDocument, PlanInput, Policy, PolicyDocument, check_plan, plan};
 use simulator::trace::{JobTrace, LingjunWorkers, TraceReader, TraceSelection};
 use topology::document::{DocumentFormat, parse_document};
@@ -121,15 +121,7 @@ fn plan_and_lower(fabric: Fabric, policy: &Policy, jobs: Vec<Job>) {
 /// The configuration of a controller.
 pub(crate) fn configurations(data: &[u8]) -> Option<()> {
     let (format, text) = split_format(data)?;
-    let format = match format {
-        DocumentFormat::Toml => config::FileFormat::Toml,
-        DocumentFormat::Yaml => config::FileFormat::Yaml,
-        DocumentFormat::Json => config::FileFormat::Json,
-    };
-    let source = config::File::from_str(text, format);
-    let built = config::Config::builder().add_source(source).build();
-    let raw = built.and_then(config::Config::try_deserialize::<RawConfig>).ok()?;
-    Config::try_from(raw).ok().map(drop)
+    Config::parse_text(text, format, "crux").ok().map(drop)
 }
 
 /// Traces of clusters.

@@ -11,8 +11,10 @@ const INTRODUCTION: &str = "\
 # Configuration of the controller
 
 `crux controller --config FILE` reads TOML, YAML or JSON. Every field has a default, so a file sets
-only what differs. An unknown field or a value out of its range is refused with the path of the
-field. At start, `--log info` prints the effective configuration.
+only what differs. `crux config check FILE` checks a file as the controller does, and lists what it
+sets: an error names file, line and field, and the name that was probably meant. `crux config print`
+prints a file with every field, its meaning and its default as comments; `crux init` writes one.
+At start, `--log info` prints the effective configuration.
 [schemas/configuration.schema.json](schemas/configuration.schema.json) is the JSON Schema for
 editors (`crux schema configuration`).
 

@@ -8,9 +8,8 @@ mod carrier_monitor;
 mod service_manager;
 mod stall_watchdog;
 
-use std::error::Error;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ::controller::liveness::{FabricPart, PartHealth};
@@ -19,9 +18,7 @@ use ::controller::northbound::service::ServiceError;
 use ::controller::northbound::{self, ApiServer, local_token};
 use ::controller::policy_history::{PolicyContent, RevisionMetadata, UnixMs};
 use ::controller::southbound::write_permit::WritePermit;
-use ::controller::{
-    Config, ConfigError, Controller, ControllerError, ControllerHandle, StateEvent,
-};
+use ::controller::{Config, Controller, ControllerError, ControllerHandle, StateEvent};
 use planner::{Job, Policy};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
@@ -58,7 +55,7 @@ Signals:  SIGHUP reads --jobs and --policy again; SIGINT and SIGTERM end it")]
 pub(crate) struct ControllerArgs {
     /// Configuration of the daemon (.toml, .yaml, .json); without one, the defaults
     #[arg(long)]
-    config: Option<PathBuf>,
+    config: Option<String>,
     /// Fabric document, with the P4Runtime address of every switch
     #[arg(long, required_unless_present = "switch")]
     fabric: Option<String>,
@@ -123,7 +120,7 @@ fn read_jobs(file: &str, fabric: &Fabric) -> Result<Vec<Job>, CommandError> {
 
 pub(crate) fn run_controller(args: &ControllerArgs) -> Result<(), CommandError> {
     let config = match &args.config {
-        Some(file) => Config::load(file).map_err(|error| config_error(file, &error))?,
+        Some(file) => files::read_configuration(file)?,
         None => Config::default(),
     };
     let (config, fabric) = match &args.fabric {
@@ -140,12 +137,6 @@ fn with_learning(config: &Config) -> Result<Config, CommandError> {
     let mut raw = config.effective_raw().clone();
     (raw.discovery.enabled, raw.discovery.learn) = (true, true);
     Config::try_from(raw).map_err(|error| CommandError::input("--switch", error))
-}
-
-/// An invalid configuration, with its cause.
-fn config_error(file: &Path, error: &ConfigError) -> CommandError {
-    let why = error.source().map(|why| format!(": {why}")).unwrap_or_default();
-    CommandError::input(file.display(), format_args!("{error}{why}"))
 }
 
 async fn serve_controller(

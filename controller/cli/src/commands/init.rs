@@ -7,9 +7,11 @@ use command_io::output::{self, FormatArg, OutputFormat};
 use command_io::{CommandError, files};
 use controller::hexadecimal::{encode_hex, random_secret};
 use serde::Serialize;
+use serde_json::json;
 use sha2::{Digest, Sha256};
 use topology::Fabric;
 
+use super::config::commented_configuration;
 use super::identity_folder::{AUTHORITY, IdentityFolder, IssuedCertificate};
 
 /// Days that a certificate is valid.
@@ -78,7 +80,7 @@ pub(crate) fn run_init(args: &InitArgs) -> Result<(), CommandError> {
         folder.issue_certificate(certificate, args.days).map_err(CommandError::failed)?;
     }
     let digests = [create_token(&folder, "operator")?, create_token(&folder, "report")?];
-    let configuration = configuration_text(&root, args.listen, &digests);
+    let configuration = configuration_text(&root, args.listen, &digests)?;
     folder.write_file("controller.toml", configuration.as_bytes()).map_err(CommandError::failed)?;
     print_made(
         args.output,
@@ -117,42 +119,27 @@ fn create_token(folder: &IdentityFolder, name: &str) -> Result<String, CommandEr
     Ok(encode_hex(&Sha256::digest(&token)))
 }
 
-/// The configuration that uses all of it.
-fn configuration_text(root: &Path, listen: SocketAddr, digests: &[String; 2]) -> String {
-    let file = |name: &str| toml::Value::from(root.join(name).display().to_string());
+/// The configuration that uses all of it, with every other field as a comment.
+fn configuration_text(
+    root: &Path,
+    listen: SocketAddr,
+    digests: &[String; 2],
+) -> Result<String, CommandError> {
+    let file = |name: &str| root.join(name).display().to_string();
+    let (certificate, key) = (file("controller.pem"), file("controller.key.pem"));
     let [operator, report] = digests;
-    format!(
-        "\
-[store]
-path = {store}
-
-[northbound]
-listen = \"{listen}\"
-
-[northbound.tls]
-certificate = {certificate}
-key = {key}
-
-[[northbound.tokens]]
-name = \"operator\"
-role = \"write\"
-sha256 = \"{operator}\"
-
-[[northbound.tokens]]
-name = \"report\"
-role = \"report\"
-sha256 = \"{report}\"
-
-[tls]
-ca = {roots}
-cert = {certificate}
-key = {key}
-",
-        store = file("store"),
-        certificate = file("controller.pem"),
-        key = file("controller.key.pem"),
-        roots = file(AUTHORITY),
-    )
+    commented_configuration(&json!({
+        "store": { "path": file("store") },
+        "northbound": {
+            "listen": listen,
+            "tls": { "certificate": &certificate, "key": &key },
+            "tokens": [
+                { "name": "operator", "role": "write", "sha256": operator },
+                { "name": "report", "role": "report", "sha256": report },
+            ],
+        },
+        "tls": { "ca": file(AUTHORITY), "cert": &certificate, "key": &key },
+    }))
 }
 
 fn print_made(format: FormatArg, made: &MadeFiles) -> Result<(), CommandError> {

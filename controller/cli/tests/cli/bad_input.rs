@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use super::support::{Files, lab, refused};
+use super::support::{Files, lab, printed, refused};
 
 /// Two leaves that no spine joins: hosts `a` and `b` cannot reach each other.
 const SPLIT: &str = r#"{
@@ -105,4 +105,46 @@ fn a_flow_between_unconnected_hosts_is_a_finding() {
     assert!(findings.contains("job j") && findings.contains("path"), "{findings}");
     let output = files.crux(&["fabric", "check", "split.json"]);
     assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn configurations_are_refused_with_line_field_and_suggestion() {
+    let cases = [
+        (
+            "[recncile]\n",
+            "crux.toml:1: recncile: unknown field `recncile`; did you mean `reconcile`?",
+        ),
+        (
+            "\n[reconcile]\nbatchs = 1\n",
+            "crux.toml:3: reconcile.batchs: unknown field `batchs`; did you mean `batch`?",
+        ),
+        ("[switches]\nlevels = 9\n", "crux.toml:2: switches.levels: must be 1 to 8, found 9"),
+        ("[tls]\nca = 'gone.pem'\n", "crux.toml:2: tls.ca: cannot read gone.pem"),
+        (
+            "[northbound]\nlisten = '10.0.0.1'\n",
+            "crux.toml:2: northbound.listen: invalid socket address",
+        ),
+    ];
+    for (text, expect) in cases {
+        let files = Files::with(&[("crux.toml", text.as_bytes())]);
+        refused(&files.crux(&["config", "check", "crux.toml"]), &[expect]);
+        let start = ["controller", "--config", "crux.toml", "--fabric", "lab.toml"];
+        refused(&files.crux(&start), &[expect]);
+    }
+}
+
+#[test]
+fn a_checked_configuration_lists_what_it_sets() {
+    let text = b"[reconcile]\nbatch = 7\n[store]\npath = 'x'\n";
+    let files = Files::with(&[("crux.toml", text)]);
+    let table = printed_text(&files, &["config", "check", "crux.toml"]);
+    assert!(table.contains("reconcile.batch") && table.contains("500"), "{table}");
+    let commented = printed_text(&files, &["config", "print", "crux.toml"]);
+    assert!(commented.contains("\nbatch = 7\n") && commented.contains("\n#readers = 4\n"));
+    files.write("again.toml", &commented);
+    assert_eq!(printed_text(&files, &["config", "print", "again.toml"]), commented);
+}
+
+fn printed_text(files: &Files, arguments: &[&str]) -> String {
+    printed(&files.crux(arguments)).to_owned()
 }

@@ -16,6 +16,16 @@ use super::support::{Files, json, lab, printed, refused};
 
 const INIT: [&str; 7] = ["init", "--folder", "id", "--fabric", "fabric.json", "--format", "json"];
 
+/// The configuration that `crux init` made: explained, and accepted by `crux config check`.
+fn made_configuration(files: &Files) -> Config {
+    let checked = json(&files.crux(&["config", "check", "id/controller.toml", "--format", "json"]));
+    let changed = checked["changed"].as_array().unwrap();
+    assert!(changed.iter().any(|field| field["field"] == "northbound.listen"), "{checked}");
+    let text = files.text("id/controller.toml");
+    assert!(text.contains("\n# Updates in one write request."), "{text}");
+    Config::parse_text(&text, DocumentFormat::Toml, "controller.toml").unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_fabric_is_closed_and_its_parts_trust_each_other() {
     let text = lab(1, 200.0, 400.0);
@@ -58,7 +68,7 @@ async fn a_new_fabric_is_closed_and_its_parts_trust_each_other() {
             ServiceOptions { tls: Some(tls), roles: roles.clone(), ..ServiceOptions::default() };
         servers.push(serve(listener, handle.device(device), options).await.unwrap());
     }
-    let config = Config::load(&files.path("id/controller.toml")).unwrap();
+    let config = made_configuration(&files);
     let started = Controller::start(config.clone(), fabric, Policy::default());
     let controller = started.await.unwrap();
     let generation = controller.desired_tables().generation;
