@@ -7,6 +7,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -136,7 +137,8 @@ impl IdentityFolder {
     /// Writes a file that only its owner can read; it must not exist.
     pub(super) fn write_secret(&self, name: &str, content: &[u8]) -> Result<(), IdentityError> {
         let path = self.path.join(name);
-        write_private_once(&path, content).map(drop).map_err(|source| file_error(&path, source))
+        let written = write_private_once(&path, content).and_then(|_| self.give_to_owner(&path));
+        written.map_err(|source| file_error(&path, source))
     }
 
     fn replace_secret(&self, name: &str, content: &[u8]) -> Result<(), IdentityError> {
@@ -151,8 +153,19 @@ impl IdentityFolder {
     pub(super) fn write_file(&self, name: &str, content: &[u8]) -> Result<(), IdentityError> {
         let path = self.path.join(name);
         let draft = self.path.join(format!("{name}.new"));
-        let written = fs::write(&draft, content).and_then(|()| fs::rename(&draft, &path));
+        let written = fs::write(&draft, content)
+            .and_then(|()| self.give_to_owner(&draft))
+            .and_then(|()| fs::rename(&draft, &path));
         written.map_err(|source| file_error(&path, source))
+    }
+
+    /// What root writes belongs to the owner of the folder, as a service without rights reads it.
+    fn give_to_owner(&self, path: &Path) -> io::Result<()> {
+        let (folder, file) = (fs::metadata(&self.path)?, fs::metadata(path)?);
+        match (folder.uid(), file.uid()) {
+            (owner, 0) if owner != 0 => chown(path, Some(owner), Some(folder.gid())),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! `crux init`: everything that a first fabric needs to be closed to others.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use command_io::output::{self, FormatArg, OutputFormat};
@@ -9,7 +9,8 @@ use controller::hexadecimal::{encode_hex, random_secret};
 use serde::Serialize;
 use serde_json::json;
 use sha2::{Digest, Sha256};
-use topology::Fabric;
+use topology::document::{self, DocumentFormat};
+use topology::{Fabric, Switch, spec};
 
 use super::config::commented_configuration;
 use super::identity_folder::{AUTHORITY, IdentityFolder, IssuedCertificate};
@@ -20,6 +21,11 @@ pub(super) const CERTIFICATE_DAYS: u64 = 365;
 /// The name of the controller in its certificate, for `crux switch --allow-role =NAME`.
 const CONTROLLER_NAME: &str = "controller.crux";
 
+/// The folder of the packaged services.
+const SERVICE_FOLDER: &str = "/etc/crux";
+/// The store of the packaged controller.
+const SERVICE_STATE: &str = "/var/lib/crux/state.redb";
+
 /// Make an authority, certificates, tokens and a configuration for a fabric.
 ///
 /// The folder gets an authority of its own (`ca.pem`), certificates for the controller and for
@@ -27,19 +33,27 @@ const CONTROLLER_NAME: &str = "controller.crux";
 /// `report` for hosts, and `controller.toml`, which uses them. Private keys and tokens are readable
 /// by their owner alone. Copy to a switch its own certificate and key and `ca.pem`, and nothing
 /// else.
+///
+/// With --service the folder is that of the packaged services, /etc/crux: it also gets the fabric
+/// document and the flags of every embedded switch (`switch-NAME.conf`), the controller keeps its
+/// state in /var/lib/crux, and all files belong to the owner of the folder.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   crux init --folder /etc/crux --fabric lab.toml --name controller.example --name 10.0.0.1
   crux init --folder ./identity --fabric lab.toml --listen 127.0.0.1:9300 --format json
+  crux init --service --fabric lab.toml --name controller.example
 
 Then:
   crux controller --config /etc/crux/controller.toml --fabric lab.toml
   crux jobs --controller controller.example:9300 --ca ca.pem --token-file operator.token")]
 pub(crate) struct InitArgs {
     /// The folder; it must not have an authority yet
+    #[arg(long, required_unless_present = "service")]
+    folder: Option<PathBuf>,
+    /// Prepare the services of the Debian package
     #[arg(long)]
-    folder: PathBuf,
+    service: bool,
     /// Fabric document, with the P4Runtime address of every switch
     #[arg(long)]
     fabric: String,
@@ -67,12 +81,13 @@ struct MadeFiles {
 
 pub(crate) fn run_init(args: &InitArgs) -> Result<(), CommandError> {
     let fabric = files::read_fabric(&args.fabric)?;
-    std::fs::create_dir_all(&args.folder).map_err(CommandError::failed)?;
-    let root = args.folder.canonicalize().map_err(CommandError::failed)?;
+    let folder = args.folder.as_deref().unwrap_or(Path::new(SERVICE_FOLDER));
+    std::fs::create_dir_all(folder).map_err(CommandError::failed)?;
+    let root = folder.canonicalize().map_err(CommandError::failed)?;
     let folder = IdentityFolder::new(&root);
     if folder.has_authority() {
         let what = "there is an authority already; `crux cert renew` issues its certificates anew";
-        return Err(CommandError::input(args.folder.display(), what));
+        return Err(CommandError::input(root.display(), what));
     }
     let certificates = wanted_certificates(&fabric, &args.names);
     folder.create_authority(&certificates).map_err(CommandError::failed)?;
@@ -80,8 +95,12 @@ pub(crate) fn run_init(args: &InitArgs) -> Result<(), CommandError> {
         folder.issue_certificate(certificate, args.days).map_err(CommandError::failed)?;
     }
     let digests = [create_token(&folder, "operator")?, create_token(&folder, "report")?];
-    let configuration = configuration_text(&root, args.listen, &digests)?;
+    let store = if args.service { PathBuf::from(SERVICE_STATE) } else { root.join("store") };
+    let configuration = configuration_text(&root, &store, args.listen, &digests)?;
     folder.write_file("controller.toml", configuration.as_bytes()).map_err(CommandError::failed)?;
+    if args.service {
+        write_service_files(&folder, &root, &fabric)?;
+    }
     print_made(
         args.output,
         &MadeFiles {
@@ -119,9 +138,48 @@ fn create_token(folder: &IdentityFolder, name: &str) -> Result<String, CommandEr
     Ok(encode_hex(&Sha256::digest(&token)))
 }
 
+/// The fabric document, and the flags of an embedded switch for every one that has an address.
+fn write_service_files(
+    folder: &IdentityFolder,
+    root: &Path,
+    fabric: &Fabric,
+) -> Result<(), CommandError> {
+    let document = spec::explicit_document(fabric);
+    let text = document::print_document(&document, DocumentFormat::Toml);
+    let text = text.map_err(CommandError::failed)?;
+    folder.write_file("fabric.toml", text.as_bytes()).map_err(CommandError::failed)?;
+    for switch in fabric.switches() {
+        let Some(flags) = switch_flags(root, switch) else {
+            continue;
+        };
+        let name = format!("switch-{}.conf", switch.name);
+        folder.write_file(&name, flags.as_bytes()).map_err(CommandError::failed)?;
+    }
+    Ok(())
+}
+
+/// Flags of `crux switch` that serve a switch to this fabric's controller alone.
+fn switch_flags(root: &Path, switch: &Switch) -> Option<String> {
+    let (host, port) = switch.p4runtime.as_ref()?.rsplit_once(':')?;
+    // A name is resolved where controllers are; the switch listens on all of its addresses.
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let host = if bare.parse::<IpAddr>().is_ok() { host } else { "0.0.0.0" };
+    let file = |name: &str| root.join(name).display().to_string();
+    let flags = [
+        format!("--no-p4 --device-id {} --priority-queues 8", switch.device_id),
+        format!("--grpc-server-addr {host}:{port} --grpc-server-ssl"),
+        format!("--grpc-server-cert {}", file(&format!("switch-{}.pem", switch.name))),
+        format!("--grpc-server-key {}", file(&format!("switch-{}.key.pem", switch.name))),
+        format!("--grpc-server-cacert {} --grpc-server-with-client-auth", file(AUTHORITY)),
+        format!("--allow-role ={CONTROLLER_NAME}"),
+    ];
+    Some(format!("# Add the ports: -i PORT@INTERFACE\nFLAGS=\"{}\"\n", flags.join(" ")))
+}
+
 /// The configuration that uses all of it, with every other field as a comment.
 fn configuration_text(
     root: &Path,
+    store: &Path,
     listen: SocketAddr,
     digests: &[String; 2],
 ) -> Result<String, CommandError> {
@@ -129,7 +187,7 @@ fn configuration_text(
     let (certificate, key) = (file("controller.pem"), file("controller.key.pem"));
     let [operator, report] = digests;
     commented_configuration(&json!({
-        "store": { "path": file("store") },
+        "store": { "path": store },
         "northbound": {
             "listen": listen,
             "tls": { "certificate": &certificate, "key": &key },

@@ -101,3 +101,23 @@ fn certificates_are_renewed_by_the_same_authority() {
     let unknown = files.crux(&["cert", "renew", "--folder", "id", "leaf9"]);
     refused(&unknown, &["no such certificate"]);
 }
+
+#[test]
+fn files_for_the_packaged_services_are_complete() {
+    let fabric = include_str!("../../../../scripts/packaging/examples/local.toml");
+    let files = Files::with(&[("local.toml", fabric.as_bytes())]);
+    let made = files.crux(&["init", "--service", "--folder", "etc", "--fabric", "local.toml"]);
+    printed(&made);
+    let text = files.text("etc/fabric.toml");
+    let copy = spec::parse_fabric(&text, DocumentFormat::Toml, "fabric.toml").unwrap();
+    let given = spec::parse_fabric(fabric, DocumentFormat::Toml, "local.toml").unwrap();
+    assert_eq!(copy, given);
+    assert!(files.text("etc/controller.toml").contains("path = \"/var/lib/crux/state.redb\""));
+    for switch in given.switches() {
+        let flags = files.text(&format!("etc/switch-{}.conf", switch.name));
+        assert!(
+            flags.contains(&format!("--grpc-server-addr {}", switch.p4runtime.as_ref().unwrap()))
+        );
+        assert!(flags.contains("--grpc-server-with-client-auth --allow-role =controller.crux"));
+    }
+}
