@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use fluid::{Engine, EngineOptions, FluidError, FluidNetwork, JobIndex, JobTally};
+use fluid::{Engine, EngineOptions, FluidError, FluidJob, FluidNetwork, JobIndex, JobTally};
 use planner::search::group_run::spread_starts;
-use planner::{Job, JobId, Plan};
-use topology::Fabric;
+use planner::{Job, JobId, Plan, PlanInput};
+use topology::{Fabric, LinkPath};
 
 /// Bytes on the wire for each byte of a job: RoCEv2 packets of 4096 bytes carry headers of
 /// Ethernet, IPv4, UDP and the transport, and an invariant checksum (14 + 20 + 8 + 12 + 4 bytes).
@@ -37,6 +37,9 @@ pub struct PlanForecast {
     pub iteration_seconds: BTreeMap<JobId, f64>,
 }
 
+/// Draws of ECMP's hash, each from another start of the jobs.
+const ECMP_DRAWS: u32 = 5;
+
 /// Forecasts `jobs` on `fabric` under `plan`, in the mean over some starts. A job with a flow
 /// without a path makes no progress.
 ///
@@ -47,26 +50,50 @@ pub fn forecast_plan(
     jobs: &[Job],
     plan: &Plan,
 ) -> Result<PlanForecast, FluidError> {
+    let routed: Vec<Option<FluidJob>> = jobs.iter().map(|job| planned_job(job, plan)).collect();
+    forecast_samples(fabric, jobs, plan, STARTS, |_| routed.clone())
+}
+
+/// Forecasts the jobs of `input` as they would run without a controller: paths by hash, in the mean
+/// over draws, and all on one level. `plan` says how long their iterations are, for the horizon.
+///
+/// # Errors
+/// As for [`forecast_plan`].
+pub fn forecast_ecmp(input: &PlanInput, plan: &Plan) -> Result<PlanForecast, FluidError> {
+    forecast_samples(&input.fabric, &input.jobs, plan, ECMP_DRAWS, |draw| {
+        let paths = planner::ecmp_paths(input, draw);
+        let routed = input.jobs.iter().map(|job| fluid_job(job, 0, paths.get(&job.id)?));
+        routed.collect()
+    })
+}
+
+/// The mean over samples, each with its own starts, of what `routed_jobs` gives for it.
+fn forecast_samples(
+    fabric: &Fabric,
+    jobs: &[Job],
+    plan: &Plan,
+    samples: u32,
+    routed_jobs: impl Fn(u32) -> Vec<Option<FluidJob>>,
+) -> Result<PlanForecast, FluidError> {
     let network = planner::fluid_network(fabric)?;
     let alone: Vec<f64> = jobs.iter().map(|job| seconds_alone(job, plan)).collect();
     let horizon = forecast_horizon(&alone);
-    let running: Vec<(&JobId, Option<fluid::FluidJob>)> =
-        jobs.iter().map(|job| (&job.id, fluid_job(job, plan))).collect();
     let mut passed: BTreeMap<&JobId, CountedProgress> = BTreeMap::new();
-    for sample in 0..STARTS {
+    for sample in 0..samples {
         let starts = spread_starts(alone.iter().enumerate(), sample);
+        let running: Vec<_> = jobs.iter().map(|job| &job.id).zip(routed_jobs(sample)).collect();
         for (id, found) in progress_from(&starts, &network, &running, horizon)? {
             passed.entry(id).or_default().add(found);
         }
     }
-    Ok(summarise_progress(jobs, &passed, horizon.counted * f64::from(STARTS)))
+    Ok(summarise_progress(jobs, &passed, horizon.counted * f64::from(samples)))
 }
 
 /// What each job does while it is counted, from these starts; seconds, one for each job.
 fn progress_from<'j>(
     starts: &[f64],
     network: &FluidNetwork,
-    jobs: &[(&'j JobId, Option<fluid::FluidJob>)],
+    jobs: &[(&'j JobId, Option<FluidJob>)],
     horizon: ForecastHorizon,
 ) -> Result<Vec<(&'j JobId, CountedProgress)>, FluidError> {
     let mut engine = Engine::new(network, EngineOptions::default())?;
@@ -75,7 +102,7 @@ fn progress_from<'j>(
         let Some(running) = running else {
             continue;
         };
-        match engine.add_job(&fluid::FluidJob { start: *start, ..running.clone() }) {
+        match engine.add_job(&FluidJob { start: *start, ..running.clone() }) {
             Err(FluidError::NothingToDo) => {}
             added => {
                 places.insert(*id, added?);
@@ -165,26 +192,34 @@ fn seconds_alone(job: &Job, plan: &Plan) -> f64 {
 }
 
 /// The job in the fluid model under a plan, if all its flows have paths.
-fn fluid_job(job: &Job, plan: &Plan) -> Option<fluid::FluidJob> {
+fn planned_job(job: &Job, plan: &Plan) -> Option<FluidJob> {
     let (position, planned) = plan.job(&job.id)?;
-    let pairs = job.flows.iter().zip(plan.flows_of(position));
-    let flows = pairs.map(|(flow, planned)| {
-        let path: Vec<u32> = planned.links.iter().map(|link| link.0).collect();
+    fluid_job(job, planned.level, plan.flows_of(position).map(|flow| &flow.links))
+}
+
+/// The job in the fluid model with a path for each of its flows, if none is empty.
+fn fluid_job<'p>(
+    job: &Job,
+    level: u8,
+    paths: impl IntoIterator<Item = &'p LinkPath>,
+) -> Option<FluidJob> {
+    let flows = job.flows.iter().zip(paths).map(|(flow, links)| {
+        let path: Vec<u32> = links.iter().map(|link| link.0).collect();
         let bytes = flow.bytes * WIRE_BYTES_PER_BYTE;
         (!path.is_empty()).then_some(fluid::FluidFlow { path, bytes })
     });
-    Some(fluid::FluidJob {
+    Some(FluidJob {
         compute_seconds: job.compute_seconds,
         overlap_from: job.overlap_from,
-        level: planned.level.into(),
+        level: level.into(),
         flows: flows.collect::<Option<_>>()?,
-        ..fluid::FluidJob::default()
+        ..FluidJob::default()
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use planner::{JobsDocument, PlanInput, Policy};
+    use planner::{JobsDocument, Policy};
     use simulator::{Scheduler, SimulationExperiment, simulate_experiment};
     use topology::document::{DocumentFormat, parse_document};
     use topology::spec;
@@ -245,5 +280,35 @@ flows = [{ src = 'h1', dst = 'h4', bytes = 0.9e6 }]
         }
         let (forecast, found) = (forecast.gpu_utilization, found.outcome.gpu_utilization);
         assert!(is_near(forecast, found), "{forecast} {found}");
+    }
+    #[test]
+    fn ecmp_collides_where_the_plan_does_not() {
+        let fabric = spec::parse_fabric(FABRIC, DocumentFormat::Toml, "lab.toml").unwrap();
+        let jobs = "
+[[jobs]]
+id = 'a'
+gpus = { h1 = 8, h3 = 8 }
+flop_per_iteration = 1e12
+compute_seconds = 0.01
+flows = [{ src = 'h1', dst = 'h3', bytes = 2.4e6 }]
+[[jobs]]
+id = 'b'
+gpus = { h2 = 8, h4 = 8 }
+flop_per_iteration = 1e12
+compute_seconds = 0.01
+flows = [{ src = 'h2', dst = 'h4', bytes = 2.4e6 }]
+";
+        let jobs: JobsDocument = parse_document(jobs, DocumentFormat::Toml, "jobs.toml").unwrap();
+        let jobs = jobs.resolve_jobs(&fabric, "jobs.toml").unwrap().jobs;
+        let input = PlanInput { fabric, jobs };
+        let (plan, _) = planner::plan(&input, &Policy::default(), None);
+        let planned = forecast_plan(&input.fabric, &input.jobs, &plan).unwrap();
+        let hashed = forecast_ecmp(&input, &plan).unwrap();
+        // Alone an iteration takes 10 ms and the 19.5 ms that its bytes need. Two flows and two
+        // spines: some of the draws share one, and then every iteration takes up to twice as long.
+        let alone = 0.01 / (0.01 + 2.4e6 * WIRE_BYTES_PER_BYTE * 8.0 / 1e9);
+        assert!((planned.gpu_utilization - alone).abs() < 1e-3, "{planned:?}");
+        assert!(hashed.gpu_utilization < 0.95 * alone, "{hashed:?}");
+        assert!(hashed.gpu_utilization > 0.5 * alone, "{hashed:?}");
     }
 }

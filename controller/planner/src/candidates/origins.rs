@@ -9,8 +9,8 @@ use topology::{LinkId, LinkPath};
 
 use crate::compression::balanced::balanced_levels;
 use crate::decision::PlanContext;
+use crate::hashed_paths::hashed_paths;
 use crate::job_ranking::JobRanking;
-use crate::least_loaded_path::LeastLoadedPath;
 use crate::levels::LevelScope;
 use crate::path_selection;
 use crate::policy::{CorrectionReference, Policy, to_level};
@@ -341,35 +341,4 @@ fn reserve_share(
 
 fn serves_levels(traffic: &IndexedTraffic<'_>, link: LinkId) -> bool {
     traffic.fabric.link(link).scheduler.serves_levels()
-}
-
-/// Paths of all flows as a hash might choose them, in one of several draws.
-fn hashed_paths(traffic: &IndexedTraffic<'_>, draw: u32) -> Vec<LinkPath> {
-    let mut finder = LeastLoadedPath::new(traffic.fabric.switches().len());
-    let flows = (0_u64..).zip(&traffic.flows);
-    flows
-        .map(|(number, flow)| {
-            let pair = traffic.leaf_pair(flow);
-            if !flow.has_path {
-                return LinkPath::EMPTY;
-            }
-            if !pair.crosses_fabric() {
-                return IndexedTraffic::full_path(flow, &[]);
-            }
-            // The least of drawn loads is a drawn path.
-            let seed = mix_bits(number << 8 | u64::from(draw));
-            let segment = finder.find_least_loaded(&traffic.tables, &pair.ends, |link| {
-                mix_bits(seed ^ link.index() as u64) >> 16
-            });
-            IndexedTraffic::full_path(flow, &segment)
-        })
-        .collect()
-}
-
-/// The finalizer of SplitMix64.
-fn mix_bits(value: u64) -> u64 {
-    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
 }
