@@ -32,6 +32,7 @@ mod report_ingest;
 mod request_budget;
 mod request_origin;
 pub mod service;
+pub mod utilization;
 
 use std::net::SocketAddr;
 use std::thread::available_parallelism;
@@ -52,6 +53,7 @@ use self::auth::AccessControl;
 use self::listener::ConnectionListener;
 use self::report_ingest::ReportIngest;
 use self::service::NorthboundService;
+use self::utilization::UtilizationTask;
 use crate::access::ControllerAccess;
 use crate::audit::AuditTrail;
 use crate::config::Config;
@@ -122,6 +124,8 @@ pub fn start_server(
     let reports = telemetry.summary_receiver();
     let service =
         NorthboundService::new(access.clone(), config).with_measurements(measured, reports);
+    let (utilization, samples) = UtilizationTask::new(service.clone());
+    let service = service.with_utilization(samples);
     let counters = service.limit_counters();
     let router = build_router(service, events, config, address.port(), access.audit_trail());
     let runtime = serving_runtime()?;
@@ -138,14 +142,16 @@ pub fn start_server(
         let _entered = threads.enter();
         supervisor.spawn_critical("northbound connections", connections.run(stop.clone()))
     };
-    let (telemetry_stop, reader_stop) = (stop.child_token(), stop.child_token());
+    let [telemetry_stop, reader_stop, utilization_stop] = [(); 3].map(|()| stop.child_token());
     let task = tokio::spawn(async move {
         let restarting = supervisor.clone();
         let telemetry = tokio::spawn(telemetry.run(restarting, telemetry_stop));
-        let reader = tokio::spawn(reader.run(supervisor, reader_stop));
+        let reader = tokio::spawn(reader.run(supervisor.clone(), reader_stop));
+        let utilization = tokio::spawn(utilization.run(supervisor, utilization_stop));
         drop(connections.await);
         drop(telemetry.await);
         drop(reader.await);
+        drop(utilization.await);
     });
     Ok(ApiServer { address, stop, task, _serving: serving })
 }

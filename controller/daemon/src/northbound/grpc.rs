@@ -20,6 +20,7 @@ use topology::one_line;
 use super::auth::CallerIdentity;
 use super::events::invalid_position;
 use super::service::{ListPolicyRevisionsRequest, NorthboundService, ServiceError};
+use super::utilization::UtilizationPage;
 use crate::event_log::{EventPage, EventPosition};
 
 /// An answer to an RPC.
@@ -68,6 +69,16 @@ impl Northbound for NorthboundService {
 
     async fn list_findings(&self, _: Request<()>) -> RpcResult<proto::ListFindingsResponse> {
         list_response("findings", &Self::list_findings(self).await.map_err(error_status)?)
+    }
+
+    async fn get_utilization(
+        &self,
+        request: Request<proto::GetUtilizationRequest>,
+    ) -> RpcResult<proto::JsonDocument> {
+        let proto::GetUtilizationRequest { samples, seconds } = *request.get_ref();
+        let page = UtilizationPage { samples, seconds };
+        let history = Self::get_utilization(self, &page).await.map_err(error_status)?;
+        rpc_response(&json_document(&history))
     }
 
     async fn list_audit_records(

@@ -10,6 +10,7 @@ use std::iter;
 use topology::{Fabric, LinkId, Severity, SwitchId};
 
 use super::controller_view::{ControllerView, JobRow};
+use super::utilization::{UtilizationHistory, UtilizationSeries};
 use crate::access::{LatencyHistogram, StageHistograms};
 use crate::learning::LearningCounts;
 use crate::southbound::ChangeTiming;
@@ -21,8 +22,11 @@ struct MetricFamily {
     name: &'static str,
     kind: &'static str,
     help: &'static str,
-    samples: Vec<(Vec<(&'static str, String)>, f64)>,
+    samples: Vec<MetricSample>,
 }
+
+/// Labels and a value.
+type MetricSample = (Vec<(&'static str, String)>, f64);
 
 /// All metrics as text.
 pub fn render_metrics(
@@ -56,6 +60,61 @@ pub(super) fn render_dropped_revisions(dropped: u64) -> String {
     );
     render_family(&family, &mut text);
     text
+}
+
+/// The latest sample of the utilisation.
+pub(super) fn render_utilization(history: &UtilizationHistory) -> String {
+    let UtilizationHistory { total, tenants, jobs, .. } = history;
+    let tenant_label = |series: &UtilizationSeries| vec![("tenant", series.name.clone())];
+    let job_labels = |series: &UtilizationSeries| {
+        let tenant = series.tenant.clone().unwrap_or_default();
+        vec![("job", series.name.clone()), ("tenant", tenant)]
+    };
+    let families = [
+        utilization_family(
+            "crux_gpu_utilization_ratio",
+            "Share of the jobs' GPU time that is computation: measured, forecast, under ECMP",
+            utilization_samples(total, &[]),
+        ),
+        utilization_family(
+            "crux_tenant_gpu_utilization_ratio",
+            "Share of the GPU time of a tenant's jobs that is computation",
+            tenants
+                .iter()
+                .flat_map(|series| utilization_samples(series, &tenant_label(series)))
+                .collect(),
+        ),
+        utilization_family(
+            "crux_job_gpu_utilization_ratio",
+            "Share of a job's GPU time that is computation",
+            jobs.iter()
+                .flat_map(|series| utilization_samples(series, &job_labels(series)))
+                .collect(),
+        ),
+    ];
+    let mut text = String::new();
+    families.iter().for_each(|family| render_family(family, &mut text));
+    text
+}
+
+fn utilization_family(
+    name: &'static str,
+    help: &'static str,
+    samples: Vec<MetricSample>,
+) -> MetricFamily {
+    MetricFamily { name, kind: "gauge", help, samples }
+}
+
+/// The values of a series that are known, each with its source as a label.
+fn utilization_samples(
+    series: &UtilizationSeries,
+    labels: &[(&'static str, String)],
+) -> Vec<MetricSample> {
+    let sources = ["measured", "forecast", "ecmp"].into_iter().zip(series.latest_values());
+    let known = sources.filter_map(|(source, value)| Some((source, value?)));
+    known
+        .map(|(source, value)| ([labels, &[("source", source.to_owned())]].concat(), value))
+        .collect()
 }
 
 /// How long the stages of all changes took, in the form that Prometheus has for it.

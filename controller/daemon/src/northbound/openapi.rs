@@ -23,6 +23,7 @@ use super::service::{
     ApplyPolicyRequest, ConfirmPolicyRequest, PolicyChangeResponse, PolicyRevisionDiff,
     PreviewPolicyRequest, RollbackPolicyRequest,
 };
+use super::utilization::UtilizationHistory;
 use crate::audit::AuditRecord;
 use crate::policy_history::PolicyRevision;
 use crate::preview::PolicyPreview;
@@ -59,6 +60,12 @@ fn schema_of<T: JsonSchema>(schemas: &mut SchemaGenerator) -> Schema {
 const REVISION_PAGE: &[(&str, &str)] = &[
     ("before", "Only revisions before this number: the lowest of the page before"),
     ("limit", "Revisions of the page, at most; 100 without it, and never more than 1,000"),
+];
+
+/// Which part of the utilisation's history.
+const UTILIZATION_PAGE: &[(&str, &str)] = &[
+    ("samples", "Samples at most; finer ones are merged. 240 without it"),
+    ("seconds", "Only the last so many seconds before the latest sample, which is always there"),
 ];
 
 /// The endpoints.
@@ -143,6 +150,15 @@ pub(super) const ENDPOINTS: &[HttpEndpoint] = &[
         takes: None,
         query: &[],
         gives: schema_of::<Vec<Finding>>,
+    },
+    HttpEndpoint {
+        path: "/v1/utilization",
+        handler: get_page!(get_utilization),
+        operation: "GetUtilization",
+        summary: "GPU utilisation over time, by job and tenant: measured, forecast, under ECMP",
+        takes: None,
+        query: UTILIZATION_PAGE,
+        gives: schema_of::<UtilizationHistory>,
     },
     HttpEndpoint {
         path: "/v1/audit-records",

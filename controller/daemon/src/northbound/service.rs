@@ -32,6 +32,7 @@ pub use super::policy_messages::{
     PolicyFile, PolicyRevisionDiff, PreviewPolicyRequest, RollbackPolicyRequest,
     TemporaryOverrideRequest,
 };
+use super::utilization::{UtilizationHistory, UtilizationLog, UtilizationPage};
 use crate::access::{ControllerAccess, ControllerError};
 use crate::audit::AuditRecord;
 use crate::config::Config;
@@ -76,6 +77,8 @@ pub struct NorthboundService {
     committer: PolicyCommitter,
     /// What switches count, and where reports differ; none where counters are not read.
     measured: Option<MeasurementReceivers>,
+    /// Samples of the utilisation; none where nothing is sampled.
+    utilization: Option<watch::Receiver<UtilizationLog>>,
     /// The caller, if a token identifies one.
     caller: Option<Arc<str>>,
     /// The warning that anyone may do everything, if so.
@@ -99,6 +102,7 @@ impl NorthboundService {
             committer: PolicyCommitter::new(access.clone(), config),
             access,
             measured: None,
+            utilization: None,
             caller: None,
             pool: PlanningPool::new(limits, limited.clone()),
             limited,
@@ -138,6 +142,12 @@ impl NorthboundService {
         reports: watch::Receiver<ReportSummary>,
     ) -> Self {
         Self { measured: Some((measured, reports)), ..self }
+    }
+
+    /// Adds the samples of the utilisation.
+    #[must_use]
+    pub(super) fn with_utilization(self, samples: watch::Receiver<UtilizationLog>) -> Self {
+        Self { utilization: Some(samples), ..self }
     }
 
     fn latest_measurements(&self) -> (Arc<MeasuredTraffic>, ReportSummary) {
@@ -238,6 +248,18 @@ impl NorthboundService {
         Ok(self.access.query_state(PlannerInput::from_state).await?)
     }
 
+    /// GPU utilisation over time: measured, forecast, and as ECMP would give it.
+    ///
+    /// # Errors
+    /// None.
+    pub async fn get_utilization(
+        &self,
+        page: &UtilizationPage,
+    ) -> Result<UtilizationHistory, ServiceError> {
+        let log = self.utilization.as_ref().map(|log| log.borrow().clone()).unwrap_or_default();
+        Ok(UtilizationHistory::from_log(&log, page))
+    }
+
     /// Findings that need the attention of an operator.
     ///
     /// # Errors
@@ -271,7 +293,10 @@ impl NorthboundService {
             &self.access.stage_histograms(),
         );
         let dropped = self.access.query_state(|state| state.policy_history().dropped_revisions());
-        Ok(text + &metrics::render_dropped_revisions(dropped.await?) + &self.limited.render())
+        let latest = UtilizationPage { samples: None, seconds: Some(UtilizationPage::LATEST) };
+        let utilization = metrics::render_utilization(&self.get_utilization(&latest).await?);
+        let dropped = metrics::render_dropped_revisions(dropped.await?);
+        Ok(text + &utilization + &dropped + &self.limited.render())
     }
 
     /// A backup of what the controller has stored.

@@ -102,6 +102,8 @@ async fn every_query_is_answered_as_over_http() {
     same!(at, "/v1/planner-input", None, grpc.get_planner_input(()), "");
     same!(at, "/v1/cluster", None, grpc.get_cluster(()), "");
     same!(at, "/v1/findings", None, grpc.list_findings(()), "findings");
+    let page = proto::GetUtilizationRequest { samples: Some(9), seconds: None };
+    same!(at, "/v1/utilization?samples=9", None, grpc.get_utilization(page), "");
     same!(at, "/v1/explanations/a", None, grpc.explain_job(name("a")), "");
     let unknown = grpc.explain_job(name("aa")).await.unwrap_err();
     assert_eq!(unknown.code(), Code::NotFound);

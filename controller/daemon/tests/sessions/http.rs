@@ -56,7 +56,7 @@ const ORDER: &str = r#"{"change": {"policy": {"file": "p.toml", "text": "fairnes
     "author": "ada", "confirm_within_seconds": 600}"#;
 
 /// A path, what is sent there, and what is in the answer.
-const CASES: [(&str, Option<&str>, &str); 21] = [
+const CASES: [(&str, Option<&str>, &str); 22] = [
     ("/v1/jobs", None, r#""id":"a""#),
     ("/v1/switches", None, r#""mastership":"primary""#),
     ("/v1/links", None, r#""link":"leaf1:"#),
@@ -67,6 +67,7 @@ const CASES: [(&str, Option<&str>, &str); 21] = [
     ("/v1/explanations/a", None, r#""contenders":["b"]"#),
     ("/v1/explanations/h1%3Eh3:50001", None, r#""chosen":true"#),
     ("/v1/findings", None, "northbound.anyone"),
+    ("/v1/utilization", None, r#""total":{"name":"""#),
     ("/v1/policy/preview", Some(WISH), "fairness: 0.0 -> 0.2"),
     ("/v1/policy/apply", Some(ORDER), r#""applied":true"#),
     ("/v1/policy", None, r#""number":2"#),

@@ -1,0 +1,90 @@
+//! The task that samples the controller's view and forecasts each plan once.
+//!
+//! The decision: a forecast is made on a thread of its own, one at a time, and for the plan that is
+//! in force when the thread is free. While plans change faster than that, samples have measured
+//! values alone.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use planner::PlanInput;
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use super::{SAMPLE_MS, UtilizationForecast, UtilizationLog, UtilizationSample};
+use crate::forecast::{forecast_ecmp, forecast_plan};
+use crate::northbound::controller_view::ControllerView;
+use crate::northbound::service::NorthboundService;
+use crate::supervision::TaskSupervisor;
+
+/// Samples the utilisation of all jobs.
+pub(in crate::northbound) struct UtilizationTask {
+    service: NorthboundService,
+    log: watch::Sender<UtilizationLog>,
+    forecast: Option<UtilizationForecast>,
+    /// A forecast that is being made.
+    running: Option<JoinHandle<Option<UtilizationForecast>>>,
+}
+
+impl UtilizationTask {
+    /// A task that reads views of `service`, and where to see its samples.
+    pub(in crate::northbound) fn new(
+        service: NorthboundService,
+    ) -> (Self, watch::Receiver<UtilizationLog>) {
+        let (log, samples) = watch::channel(UtilizationLog::default());
+        (Self { service, log, forecast: None, running: None }, samples)
+    }
+
+    /// Samples until `stop`.
+    pub(in crate::northbound) async fn run(
+        mut self,
+        supervisor: TaskSupervisor,
+        stop: CancellationToken,
+    ) {
+        let running =
+            supervisor.run_restarting("utilisation", &mut self, |task| task.take_samples().boxed());
+        stop.run_until_cancelled(running).await;
+    }
+
+    async fn take_samples(&mut self) {
+        let mut ticks = interval(Duration::from_millis(SAMPLE_MS));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            // Before the first plan, and on a member that does not lead, there is nothing to see.
+            let Ok(view) = self.service.current_view().await else {
+                continue;
+            };
+            self.follow_plan(&view).await;
+            let at_ms = self.service.access.clock().unix_now();
+            let sample = UtilizationSample::from_view(&view, at_ms, self.forecast.as_ref());
+            self.log.send_modify(|log| log.add_sample(sample));
+        }
+    }
+
+    /// Takes a forecast that is ready, and begins one if the plan in force has none.
+    async fn follow_plan(&mut self, view: &ControllerView) {
+        if let Some(running) = self.running.take_if(|running| running.is_finished()) {
+            self.forecast = running.await.ok().flatten();
+        }
+        let known = self.forecast.as_ref().map(|known| known.generation);
+        if self.running.is_none() && known != Some(view.rollout.generation) {
+            let view = view.clone();
+            self.running = Some(spawn_blocking(move || forecast_view(&view)));
+        }
+    }
+}
+
+/// What the model says of a view; none if it rejects a job.
+fn forecast_view(view: &ControllerView) -> Option<UtilizationForecast> {
+    let (fabric, plan) = (view.rollout.fabric.clone(), &view.rollout.plan);
+    let input = PlanInput { fabric, jobs: view.request.jobs.clone() };
+    let planned = forecast_plan(&input.fabric, &input.jobs, plan);
+    let forecasts = planned.and_then(|planned| Ok((planned, forecast_ecmp(&input, plan)?)));
+    let forecasts = forecasts.inspect_err(|error| debug!(%error, "no forecast"));
+    let (planned, ecmp) = forecasts.ok()?;
+    Some(UtilizationForecast { generation: view.rollout.generation, planned, ecmp })
+}
