@@ -11,6 +11,7 @@ mod connection_table;
 pub mod controller_view;
 pub mod events;
 pub mod explanation;
+pub mod fabric_map;
 mod grpc;
 mod http;
 pub mod learned_flow;

@@ -19,12 +19,12 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, post};
 use http_body_util::{BodyExt, Limited};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::time::{Instant, timeout};
 
 pub(super) use self::denial::{AccessDenied, RETRY_AFTER};
-use super::http::{build_response, parse_body};
+use super::http::{build_response, encode_body, parse_body};
 use super::limit_counters::LimitCounters;
 use super::listener::{ClientPeer, ConnectionHandle};
 use super::login::{self, LoginSessions};
@@ -116,6 +116,24 @@ struct LoginRequest {
     token: String,
 }
 
+/// Who a browser is.
+#[derive(Serialize)]
+struct SessionDocument {
+    /// The name of its token; none where none is required.
+    name: Option<String>,
+    /// read or write; none where it must log in.
+    role: Option<String>,
+}
+
+impl SessionDocument {
+    fn of_token(token: Option<&AccessToken>) -> Self {
+        Self {
+            name: token.map(|token| token.name.clone()),
+            role: token.map(|token| token.role.to_string()),
+        }
+    }
+}
+
 impl AccessControl {
     /// The access to a controller that is served at `port`.
     pub(super) fn new(
@@ -136,7 +154,7 @@ impl AccessControl {
 
     /// Where browsers log in and out.
     pub(super) fn session_router<S: Clone + Send + Sync + 'static>(&self) -> Router<S> {
-        let routes: MethodRouter<Self> = post(log_in).delete(log_out);
+        let routes: MethodRouter<Self> = post(log_in).get(show_session).delete(log_out);
         Router::new().route(login::PATH, routes.with_state(self.clone()))
     }
 
@@ -340,6 +358,22 @@ async fn log_in(
         }
     };
     set_cookie(access.sessions.open_session(token, peer.is_secured))
+}
+
+/// Says who a browser is logged in as, and what that allows; neither if it is not.
+async fn show_session(
+    State(access): State<AccessControl>,
+    Extension(ConnectInfo(peer)): Extension<ConnectInfo<ClientPeer>>,
+    headers: HeaderMap,
+) -> Response {
+    let session = if access.rules.needs_token() {
+        let token = access.sessions.find_token(&headers);
+        let token = token.or_else(|| access.find_certificate(peer.certificate?));
+        SessionDocument::of_token(token.as_ref())
+    } else {
+        SessionDocument { name: None, role: Some(AccessRole::Write.to_string()) }
+    };
+    build_response(encode_body(&session))
 }
 
 async fn log_out(

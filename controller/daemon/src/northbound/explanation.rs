@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use planner::{ComparisonDocument, FlowIdentity, JobId, JobOverride, PlannedRuleDocument};
+use planner::{
+    ComparisonDocument, FlowIdentity, JobId, JobOverride, PlannedFlow, PlannedRuleDocument,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::{LinkId, next_hops};
@@ -166,19 +168,26 @@ impl ControllerView {
                 busiest: busiest.map(|link| fabric.link_name(*link)),
             }
         });
-        let learned = self.rollout.learned.iter();
-        let ends = (flow.job, flow.src, flow.dst);
-        let connections = learned.filter(|seen| (seen.job, seen.src, seen.dst) == ends).count();
+        let (identity, connections) = self.flow_identity(flow);
         FlowExplanation {
             flow: self.flow_name(place),
-            identity: match (flow.identity(), connections) {
-                (FlowIdentity::Pair, 1..) => FlowIdentity::Learned,
-                (identity, _) => identity,
-            },
+            identity,
             connections,
             pinned: flow.pinned,
             candidates: candidates.collect(),
         }
+    }
+
+    /// How a flow is known, and how many connections its leaf has reported between its NICs.
+    pub(super) fn flow_identity(&self, flow: &PlannedFlow) -> (FlowIdentity, usize) {
+        let learned = self.rollout.learned.iter();
+        let ends = (flow.job, flow.src, flow.dst);
+        let connections = learned.filter(|seen| (seen.job, seen.src, seen.dst) == ends).count();
+        let identity = match (flow.identity(), connections) {
+            (FlowIdentity::Pair, 1..) => FlowIdentity::Learned,
+            (identity, _) => identity,
+        };
+        (identity, connections)
     }
 
     /// Load of every link, by index.

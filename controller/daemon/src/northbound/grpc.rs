@@ -51,6 +51,22 @@ impl Northbound for NorthboundService {
         rpc_response(&json_document(&Self::get_fabric(self).await.map_err(error_status)?))
     }
 
+    async fn get_fabric_graph(&self, _: Request<()>) -> RpcResult<proto::JsonDocument> {
+        rpc_response(&json_document(&Self::get_fabric_graph(self).await.map_err(error_status)?))
+    }
+
+    async fn get_link_loads(&self, _: Request<()>) -> RpcResult<proto::JsonDocument> {
+        rpc_response(&json_document(&Self::get_link_loads(self).await.map_err(error_status)?))
+    }
+
+    async fn list_job_flows(
+        &self,
+        request: Request<proto::ListJobFlowsRequest>,
+    ) -> RpcResult<proto::ListJobFlowsResponse> {
+        let name = &request.get_ref().name;
+        list_response("flows", &Self::list_job_flows(self, name).await.map_err(error_status)?)
+    }
+
     async fn get_plan(&self, _: Request<()>) -> RpcResult<proto::JsonDocument> {
         rpc_response(&json_document(&Self::get_plan(self).await.map_err(error_status)?))
     }

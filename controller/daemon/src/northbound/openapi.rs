@@ -14,6 +14,7 @@ use super::cluster::{ClusterStatus, TakeLeadRequest};
 use super::controller_view::{JobRow, LinkRow, SwitchRow};
 use super::events;
 use super::explanation::ExplainJobResponse;
+use super::fabric_map::{FabricGraph, JobFlowRow, LinkLoadTable};
 use super::http::{
     EndpointHandler, encode_body, get, get_by_name, get_page, parse_body, parse_query, post,
 };
@@ -114,6 +115,33 @@ pub(super) const ENDPOINTS: &[HttpEndpoint] = &[
         takes: None,
         query: &[],
         gives: schema_of::<FabricDocument>,
+    },
+    HttpEndpoint {
+        path: "/v1/fabric-graph",
+        handler: get!(get_fabric_graph),
+        operation: "GetFabricGraph",
+        summary: "The fabric as a graph of numbered nodes and cables, for maps",
+        takes: None,
+        query: &[],
+        gives: schema_of::<FabricGraph>,
+    },
+    HttpEndpoint {
+        path: "/v1/link-loads",
+        handler: get!(get_link_loads),
+        operation: "GetLinkLoads",
+        summary: "What links carry and which parts are not up, by their numbers in the graph",
+        takes: None,
+        query: &[],
+        gives: schema_of::<LinkLoadTable>,
+    },
+    HttpEndpoint {
+        path: "/v1/job-flows/{name}",
+        handler: get_by_name!(list_job_flows),
+        operation: "ListJobFlows",
+        summary: "The flows of a job, with their paths and how they are known",
+        takes: None,
+        query: &[],
+        gives: schema_of::<Vec<JobFlowRow>>,
     },
     HttpEndpoint {
         path: "/v1/plan",

@@ -19,6 +19,7 @@ use topology::{Finding, one_line};
 
 use super::controller_view::{ControllerView, JobRow, LinkRow, SwitchRow};
 use super::explanation::ExplainJobResponse;
+use super::fabric_map::{FabricGraph, JobFlowRow, LinkLoadTable};
 use super::learned_flow::{LearnedFlowRow, learned_flow_rows};
 use super::limit_counters::{LimitCounters, LimitReached};
 use super::metrics;
@@ -274,12 +275,33 @@ impl NorthboundService {
     /// There is neither; the error has the nearest name.
     pub async fn explain_job(&self, name: &str) -> Result<ExplainJobResponse, ServiceError> {
         let view = self.current_view().await?;
-        view.find_explanation(name).ok_or_else(|| {
-            let jobs = view.rollout.plan.jobs.iter().map(|job| job.id.as_str());
-            let nearest = document::nearest_name(name, jobs);
-            let hint = nearest.map_or_else(String::new, |job| format!("; did you mean `{job}`?"));
-            ServiceError::Unknown(format!("no job and no flow is called `{name}`{hint}"))
-        })
+        view.find_explanation(name).ok_or_else(|| unknown_job(&view, "job and no flow", name))
+    }
+
+    /// The flows of a job, with their paths and how they are known.
+    ///
+    /// # Errors
+    /// There is no such job; the error has the nearest name.
+    pub async fn list_job_flows(&self, name: &str) -> Result<Vec<JobFlowRow>, ServiceError> {
+        let view = self.current_view().await?;
+        view.job_flow_rows(name).ok_or_else(|| unknown_job(&view, "job", name))
+    }
+
+    /// The fabric as a graph, for maps of it.
+    ///
+    /// # Errors
+    /// The controller has no plan yet.
+    pub async fn get_fabric_graph(&self) -> Result<FabricGraph, ServiceError> {
+        let rollout = self.access.current_rollout().ok_or(ControllerError::Stopped)?;
+        Ok(FabricGraph::new(&rollout.fabric))
+    }
+
+    /// What the links carry, for maps of them.
+    ///
+    /// # Errors
+    /// As for [`NorthboundService::current_view`].
+    pub async fn get_link_loads(&self) -> Result<LinkLoadTable, ServiceError> {
+        Ok(self.current_view().await?.link_load_table())
     }
 
     /// Metrics as Prometheus reads them.
@@ -507,6 +529,14 @@ fn open_access_finding() -> Finding {
         "whoever reaches the address may do everything (northbound.anyone); remove it, or add \
          northbound.tokens",
     )
+}
+
+/// The error about a name that nothing has.
+fn unknown_job(view: &ControllerView, kind: &str, name: &str) -> ServiceError {
+    let jobs = view.rollout.plan.jobs.iter().map(|job| job.id.as_str());
+    let nearest = document::nearest_name(name, jobs);
+    let hint = nearest.map_or_else(String::new, |job| format!("; did you mean `{job}`?"));
+    ServiceError::Unknown(format!("no {kind} is called `{name}`{hint}"))
 }
 
 fn refuse_with(finding: Finding) -> ServiceError {

@@ -98,6 +98,10 @@ async fn every_query_is_answered_as_over_http() {
     same!(at, "/v1/switches", None, grpc.list_switches(()), "switches");
     same!(at, "/v1/learned-flows", None, grpc.list_learned_flows(()), "flows");
     same!(at, "/v1/fabric", None, grpc.get_fabric(()), "");
+    same!(at, "/v1/fabric-graph", None, grpc.get_fabric_graph(()), "");
+    same!(at, "/v1/link-loads", None, grpc.get_link_loads(()), "");
+    let flows_of = proto::ListJobFlowsRequest { name: "a".to_owned() };
+    same!(at, "/v1/job-flows/a", None, grpc.list_job_flows(flows_of), "flows");
     same!(at, "/v1/plan", None, grpc.get_plan(()), "");
     same!(at, "/v1/planner-input", None, grpc.get_planner_input(()), "");
     same!(at, "/v1/cluster", None, grpc.get_cluster(()), "");

@@ -56,11 +56,14 @@ const ORDER: &str = r#"{"change": {"policy": {"file": "p.toml", "text": "fairnes
     "author": "ada", "confirm_within_seconds": 600}"#;
 
 /// A path, what is sent there, and what is in the answer.
-const CASES: [(&str, Option<&str>, &str); 22] = [
+const CASES: [(&str, Option<&str>, &str); 25] = [
     ("/v1/jobs", None, r#""id":"a""#),
     ("/v1/switches", None, r#""mastership":"primary""#),
     ("/v1/links", None, r#""link":"leaf1:"#),
     ("/v1/fabric", None, r#""tier":"leaf""#),
+    ("/v1/fabric-graph", None, r#""tiers":["leaf""#),
+    ("/v1/link-loads", None, r#""jobs":["a","b"]"#),
+    ("/v1/job-flows/a", None, r#""identity":"announced""#),
     ("/v1/learned-flows", None, "[]"),
     ("/v1/planner-input", None, r#""down_links":[]"#),
     ("/v1/plan", None, r#""generation""#),
@@ -94,9 +97,10 @@ async fn every_endpoint_answers() {
     let documented = openapi::openapi_document();
     let documented: BTreeSet<String> =
         documented["paths"].as_object().unwrap().keys().cloned().collect();
-    let asked = CASES.iter().map(|(path, ..)| match path.starts_with("/v1/explanations") {
-        true => "/v1/explanations/{name}".to_owned(),
-        false => (*path).to_owned(),
+    let asked = CASES.iter().map(|(path, ..)| {
+        let by_name = ["/v1/explanations/", "/v1/job-flows/"];
+        let parent = by_name.into_iter().find(|parent| path.starts_with(parent));
+        parent.map_or_else(|| (*path).to_owned(), |parent| format!("{parent}{{name}}"))
     });
     let mut asked: BTreeSet<String> = asked.filter(|path| path.starts_with("/v1")).collect();
     // It needs a store.
