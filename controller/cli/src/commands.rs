@@ -22,6 +22,7 @@ pub(crate) mod man;
 pub(crate) mod plan;
 pub(crate) mod policy;
 pub(crate) mod replay_incident;
+pub(crate) mod report;
 pub(crate) mod schema;
 pub(crate) mod state;
 pub(crate) mod status;

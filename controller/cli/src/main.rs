@@ -14,7 +14,8 @@ use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use command_io::CommandError;
 use commands::{
     agent, audit, cert, cluster, completions, config, context, controller, drain, events, fabric,
-    flows, init, jobs, man, plan, policy, replay_incident, schema, state, status, switch, top,
+    flows, init, jobs, man, plan, policy, replay_incident, report, schema, state, status, switch,
+    top,
 };
 
 /// Schedules the traffic of GPU training jobs on a Clos fabric.
@@ -76,6 +77,7 @@ enum CruxCommand {
     #[command(subcommand)]
     State(state::StateCommand),
     ReplayIncident(replay_incident::ReplayIncidentArgs),
+    Report(report::ReportArgs),
     Switch(Box<switch::SwitchArgs>),
     Schema(schema::SchemaArgs),
     Completions(completions::CompletionsArgs),
@@ -114,6 +116,7 @@ fn main() -> ExitCode {
         CruxCommand::Policy(command) => policy::run_policy(&command),
         CruxCommand::State(command) => state::run_state(&command),
         CruxCommand::ReplayIncident(args) => replay_incident::run_replay_incident(&args),
+        CruxCommand::Report(args) => report::run_report(&args),
         CruxCommand::Switch(args) => switch::run_switch(&args),
         CruxCommand::Schema(args) => schema::run_schema(&args),
         CruxCommand::Completions(args) => completions::run_completions(&args),

@@ -1,13 +1,14 @@
 //! What every command of `crux` reads and prints, whichever crate implements it.
 //!
 //! Documents and policy files come in through [`files`] and [`InputDocumentArgs`], tables and JSON
-//! go out through [`output`], [`ControllerClient`] queries a running controller, and
+//! go out through [`output`] and [`html`], [`ControllerClient`] queries a running controller, and
 //! [`CommandError`] is how a command fails. The decision: this crate implements no command, so that
 //! the operator's commands (`crux`) and the laboratory (`lab`) share it without knowing each other.
 
 mod client;
 mod command_error;
 pub mod files;
+pub mod html;
 mod input_documents;
 pub mod output;
 

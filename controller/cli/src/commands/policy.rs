@@ -435,7 +435,7 @@ fn parse_assignment(text: &str) -> Result<PolicyEdit, String> {
 }
 
 /// A time as people write it: 30s, 5m, 1h.
-fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("invalid time `{text}`: write it as 30s, 5m or 1h");
     let split = text.len() - text.chars().next_back().map_or(0, char::len_utf8);
     let (number, unit) = text.split_at(split);

@@ -115,7 +115,7 @@ fn check(files: &Files, at: SocketAddr, cases: &[Case]) {
     }
 }
 
-const LOOKING: [Case; 12] = [
+const LOOKING: [Case; 14] = [
     ("jobs", 0, &["gpt", "bert", "document"]),
     ("switches", 0, &["leaf1", "primary"]),
     ("links --format json", 0, &["\"link\": \"leaf1:"]),
@@ -127,7 +127,9 @@ const LOOKING: [Case; 12] = [
     ("doctor", 0, &["no problems found"]),
     ("events", 0, &["job gpt arrived: level", "this controller leads"]),
     ("events --since 1 --json", 0, &["\"kind\":\"plan_adopted\""]),
-    ("top --once", 0, &["2 jobs", "gpt", "leaf1", "primary", "job bert arrived"]),
+    ("top --once", 0, &["2 jobs", "GPU use:", "leaf1", "primary", "job bert arrived"]),
+    ("report --output worth.html", 0, &["wrote worth.html"]),
+    ("report --last 1h --format json", 0, &["\"forecast_error\"", "\"jobs\": ["]),
 ];
 
 const STEERING: [Case; 12] = [
@@ -204,6 +206,7 @@ async fn commands_work_as_documented() {
     let stage = Stage::open(&config).await;
     let at = stage.server.local_addr();
     check(&files, at, &LOOKING);
+    assert!(files.text("worth.html").contains("<h1>GPU utilisation</h1>"));
     check(&files, at, &STEERING);
     check(&files, at, &ADOPTING);
     check(&files, at, &EDITING);

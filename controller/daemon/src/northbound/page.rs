@@ -1,9 +1,9 @@
-//! The web page: the fabric with what each link carries, jobs, events, and what a change of policy
-//! would do.
+//! The web page: the fabric with what each link carries, findings, jobs, what the plan is worth,
+//! events, and changes of policy.
 //!
 //! Files of `page/`, as they are in the tree: no build step, nothing from elsewhere. The decision:
-//! the page only asks. It has the endpoints of everybody and no others, so whatever it shows,
-//! `curl` can show; and it changes nothing.
+//! the page has the endpoints of everybody and no others, so whatever it shows or does, `curl` can
+//! do; and it changes something for those alone whose token may write.
 
 use axum::Router;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -28,16 +28,21 @@ macro_rules! file {
     };
 }
 
-const FILES: [PageFile; 9] = [
+const FILES: [PageFile; 14] = [
     file!("/", "index.html", "text/html; charset=utf-8"),
     file!("/page/style.css", "style.css", "text/css; charset=utf-8"),
     file!("/page/main.js", "main.js", "text/javascript; charset=utf-8"),
+    file!("/page/chart.js", "chart.js", "text/javascript; charset=utf-8"),
     file!("/page/controller.js", "controller.js", "text/javascript; charset=utf-8"),
-    file!("/page/fabric.js", "fabric.js", "text/javascript; charset=utf-8"),
-    file!("/page/map.js", "map.js", "text/javascript; charset=utf-8"),
     file!("/page/elements.js", "elements.js", "text/javascript; charset=utf-8"),
+    file!("/page/fabric.js", "fabric.js", "text/javascript; charset=utf-8"),
+    file!("/page/frames.js", "frames.js", "text/javascript; charset=utf-8"),
+    file!("/page/graph.js", "graph.js", "text/javascript; charset=utf-8"),
+    file!("/page/heat.js", "heat.js", "text/javascript; charset=utf-8"),
     file!("/page/panels.js", "panels.js", "text/javascript; charset=utf-8"),
     file!("/page/policy.js", "policy.js", "text/javascript; charset=utf-8"),
+    file!("/page/search.js", "search.js", "text/javascript; charset=utf-8"),
+    file!("/page/surface.js", "surface.js", "text/javascript; charset=utf-8"),
 ];
 
 /// Its files, each at its path.

@@ -7,6 +7,7 @@ pub(crate) use figures::scheduler_shade;
 
 use std::fmt::Write;
 
+use command_io::html::escape_html;
 use simulator::{LinkTier, SimulationExperiment, SimulationOutcome, Timeline};
 
 use super::{ComparedRuns, table};
@@ -240,8 +241,4 @@ pub(crate) fn legend_entry(name: &str, shade: ThemeShade) -> String {
 pub(crate) fn colour_chip(shade: ThemeShade) -> String {
     let light = shade.css_colour();
     format!("<i class=\"chip\" data-c=\"{light}\" style=\"--c:{light}\"></i>")
-}
-
-pub(crate) fn escape_html(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

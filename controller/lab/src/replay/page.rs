@@ -1,10 +1,11 @@
 //! Replays as one HTML page: a table, the cluster hour by hour, how jobs were slowed down.
 
+use command_io::html::escape_html;
 use simulator::replay::{HourlyUsage, ReplayComparison};
 
 use super::table::{HEADINGS, outcome_cells};
 use crate::compare::page::{
-    escape_html, full_figure, legend_entry, render_html, render_section, scheduler_shade,
+    full_figure, legend_entry, render_html, render_section, scheduler_shade,
 };
 use crate::figure::{FigureAxes, StepSeries, WIDE, draw_lines, round_end};
 

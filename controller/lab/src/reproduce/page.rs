@@ -2,11 +2,10 @@
 //! what was assumed.
 
 use super::report::{MeasureRow, PaperReproduction, format_figure as digits, rows_by_part};
-use crate::compare::page::{
-    colour_chip, escape_html, full_figure, legend_entry, render_html, render_section,
-};
+use crate::compare::page::{colour_chip, full_figure, legend_entry, render_html, render_section};
 use crate::figure::theme::{SERIES, ThemeShade};
 use crate::figure::{self, FigureAxes, draw_dots};
+use command_io::html::escape_html;
 
 /// Ours, and the paper's.
 const OURS: ThemeShade = SERIES[0];

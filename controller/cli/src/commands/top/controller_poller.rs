@@ -9,9 +9,14 @@ use std::time::Duration;
 
 use ::controller::event_log::{EventPage, EventPosition, OperatorEvent};
 use ::controller::northbound::controller_view::{JobRow, LinkRow, SwitchRow};
+use ::controller::northbound::utilization::{
+    UtilizationHistory, UtilizationPage, UtilizationSeries,
+};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use topology::Finding;
 
 use command_io::CommandError;
 use command_io::{ControllerClient, FrameStream};
@@ -31,13 +36,42 @@ const RETRY: Duration = Duration::from_secs(1);
 /// The state of the controller as last read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct TopSnapshot {
-    pub(super) jobs: Vec<JobRow>,
+    pub(super) jobs: Vec<UsedJob>,
     pub(super) links: Vec<LinkRow>,
     pub(super) switches: Vec<SwitchRow>,
+    pub(super) findings: Vec<Finding>,
+    /// The latest sample of the utilisation.
+    pub(super) worth: UtilizationHistory,
     /// In order, the latest last.
     pub(super) events: Vec<OperatorEvent>,
     /// Why the snapshot is stale, if it is.
     pub(super) trouble: Option<String>,
+}
+
+/// A job with its utilisation: measured, planned and under ECMP.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct UsedJob {
+    pub(super) row: JobRow,
+    pub(super) utilization: [Option<f64>; 3],
+}
+
+impl UsedJob {
+    /// A job of a snapshot, with what a history has of it.
+    pub(super) fn new(row: JobRow, worth: &UtilizationHistory) -> Self {
+        let series = worth.jobs.iter().find(|series| series.name == row.id);
+        Self { row, utilization: series.map_or([None; 3], UtilizationSeries::latest_values) }
+    }
+
+    /// The measured utilisation, else the planned one; unknown sorts last.
+    pub(super) fn used(&self) -> f64 {
+        let [measured, planned, _] = self.utilization;
+        measured.or(planned).unwrap_or(-1.0)
+    }
+
+    /// The utilisation under ECMP; unknown sorts last.
+    pub(super) fn ecmp(&self) -> f64 {
+        self.utilization[2].unwrap_or(-1.0)
+    }
 }
 
 impl TopSnapshot {
@@ -119,8 +153,13 @@ async fn refresh_snapshot(
     to: &ControllerClient,
     known: TopSnapshot,
 ) -> Result<TopSnapshot, CommandError> {
+    let latest = format!("/v1/utilization?seconds={}", UtilizationPage::LATEST);
+    let worth: UtilizationHistory = to.get_json_async(&latest).await?;
+    let jobs: Vec<JobRow> = to.get_json_async("/v1/jobs").await?;
     Ok(TopSnapshot {
-        jobs: to.get_json_async("/v1/jobs").await?,
+        jobs: jobs.into_iter().map(|row| UsedJob::new(row, &worth)).collect(),
+        findings: to.get_json_async("/v1/findings").await?,
+        worth,
         links: to.get_json_async("/v1/links").await?,
         switches: to.get_json_async("/v1/switches").await?,
         trouble: None,

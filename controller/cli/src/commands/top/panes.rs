@@ -6,20 +6,20 @@
 use std::cmp::Ordering;
 
 use ::controller::event_log::OperatorEvent;
-use ::controller::northbound::controller_view::{JobRow, LinkRow, SwitchRow};
+use ::controller::northbound::controller_view::{LinkRow, SwitchRow};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::Line;
+use ratatui::text::{Line, Text};
 use ratatui::widgets::{Block, Row, Table};
 use topology::Severity;
 
-use super::controller_poller::TopSnapshot;
+use super::controller_poller::{TopSnapshot, UsedJob};
 use super::screen::{PANES, PaneView, ScreenState, TopPane};
 use crate::commands::events::time_of_day;
 
 /// Columns and rows from which all panes are shown.
-const ROOM: (u16, u16) = (100, 24);
+const ROOM: (u16, u16) = (100, 22);
 
 /// Cells of the bar of a load.
 const BAR: usize = 6;
@@ -27,7 +27,7 @@ const BAR: usize = 6;
 /// The headings of a pane; it can be sorted by each.
 pub(super) fn pane_headings(pane: TopPane) -> &'static [&'static str] {
     match pane {
-        TopPane::Jobs => &["rank", "job", "level", "TFLOP/s", "GPUs", "alone s"],
+        TopPane::Jobs => &["rank", "job", "level", "TFLOP/s", "GPUs", "use %", "ECMP"],
         TopPane::Links => &["load", "link", "state", "counted", "", "jobs"],
         TopPane::Switches => &["switch", "state", "mastership", "holds", "drifted"],
         TopPane::Events => &["number", "time", "event"],
@@ -46,10 +46,12 @@ pub(super) fn row_count(known: &TopSnapshot, pane: TopPane) -> usize {
 
 /// Draws everything.
 pub(super) fn draw_screen(frame: &mut Frame<'_>, known: &TopSnapshot, screen: &ScreenState) {
+    let lines = if known.findings.is_empty() { 2 } else { 3 };
     let [head, body, foot] =
-        Layout::vertical([Constraint::Length(1), Constraint::Min(3), Constraint::Length(1)])
+        Layout::vertical([Constraint::Length(lines), Constraint::Min(3), Constraint::Length(1)])
             .areas(frame.area());
-    frame.render_widget(title_line(known), head);
+    let head_lines = [Some(title_line(known)), Some(worth_line(known)), finding_line(known)];
+    frame.render_widget(Text::from_iter(head_lines.into_iter().flatten()), head);
     frame.render_widget(key_help(), foot);
     let is_wide = body.width >= ROOM.0 && body.height >= ROOM.1;
     if !is_wide {
@@ -84,6 +86,44 @@ fn title_line(known: &TopSnapshot) -> Line<'_> {
             known.links.len()
         )),
     }
+}
+
+/// What the plan is worth now.
+fn worth_line(known: &TopSnapshot) -> Line<'static> {
+    let [measured, planned, ecmp] = known.worth.total.latest_values().map(percent_text);
+    Line::from(format!("GPU use: measured {measured}, planned {planned}, under ECMP {ecmp}"))
+}
+
+/// The worst finding, and how many there are.
+fn finding_line(known: &TopSnapshot) -> Option<Line<'static>> {
+    let worst = known.findings.iter().min_by_key(|found| severity_rank(found.severity))?;
+    let more = match known.findings.len() - 1 {
+        0 => String::new(),
+        more => format!(" (and {more} more: crux doctor)"),
+    };
+    let text = format!("{}: {}: {}{more}", worst.severity, worst.about, worst.text);
+    Some(Line::styled(text, severity_style(worst.severity)))
+}
+
+/// The worst first.
+fn severity_rank(severity: Severity) -> u8 {
+    match severity {
+        Severity::Error => 0,
+        Severity::Warning => 1,
+        Severity::Info => 2,
+    }
+}
+
+fn severity_style(severity: Severity) -> Style {
+    match severity {
+        Severity::Error => Style::new().fg(Color::Red),
+        Severity::Warning => Style::new().fg(Color::Yellow),
+        Severity::Info => Style::new(),
+    }
+}
+
+fn percent_text(share: Option<f64>) -> String {
+    share.map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", 100.0 * share))
 }
 
 fn key_help() -> Line<'static> {
@@ -125,7 +165,9 @@ fn draw_pane(
 fn column_widths(pane: TopPane) -> Vec<Constraint> {
     use Constraint::{Fill, Length};
     match pane {
-        TopPane::Jobs => vec![Length(4), Fill(1), Length(6), Length(9), Length(5), Length(8)],
+        TopPane::Jobs => {
+            vec![Length(4), Fill(1), Length(6), Length(9), Length(5), Length(6), Length(5)]
+        }
         TopPane::Links => {
             vec![Length(6), Fill(2), Length(7), Length(7), Length(BAR as u16), Fill(1)]
         }
@@ -150,13 +192,16 @@ fn table_rows<T>(
     order.into_iter().skip(way.top).take(shown).map(row).collect()
 }
 
-fn compare_jobs(a: &JobRow, b: &JobRow, column: usize) -> Ordering {
+fn compare_jobs(a: &UsedJob, b: &UsedJob, column: usize) -> Ordering {
+    let (used, ecmp) = (b.used().total_cmp(&a.used()), b.ecmp().total_cmp(&a.ecmp()));
+    let (a, b) = (&a.row, &b.row);
     let by = match column {
         1 => a.id.cmp(&b.id),
         2 => b.level.cmp(&a.level),
         3 => b.intensity.total_cmp(&a.intensity),
         4 => b.gpus.cmp(&a.gpus),
-        5 => b.alone_seconds.total_cmp(&a.alone_seconds),
+        5 => used,
+        6 => ecmp,
         _ => Ordering::Equal,
     };
     by.then(a.rank.cmp(&b.rank))
@@ -198,7 +243,15 @@ fn compare_events(a: &OperatorEvent, b: &OperatorEvent, column: usize) -> Orderi
     by.then(b.sequence.cmp(&a.sequence))
 }
 
-fn job_row(job: &JobRow) -> Row<'static> {
+fn job_row(job: &UsedJob) -> Row<'static> {
+    let [measured, planned, ecmp] = job.utilization;
+    let UsedJob { row: job, .. } = job;
+    // A forecast stands where nothing is measured, and says so.
+    let used = match (measured, planned) {
+        (Some(measured), _) => format!("{:.1}", 100.0 * measured),
+        (None, Some(planned)) => format!("~{:.1}", 100.0 * planned),
+        (None, None) => "-".to_owned(),
+    };
     let mark = if job.profiled { "*" } else { "" };
     Row::new([
         job.rank.to_string(),
@@ -206,7 +259,8 @@ fn job_row(job: &JobRow) -> Row<'static> {
         format!("{}{mark}", job.level),
         format!("{:.1}", job.intensity / 1e12),
         job.gpus.to_string(),
-        format!("{:.4}", job.alone_seconds),
+        used,
+        ecmp.map_or_else(|| "-".to_owned(), |ecmp| format!("{:.1}", 100.0 * ecmp)),
     ])
 }
 
@@ -243,11 +297,7 @@ fn switch_row(row: &SwitchRow) -> Row<'static> {
 }
 
 fn event_row(event: &OperatorEvent) -> Row<'static> {
-    let style = match event.severity {
-        Severity::Error => Style::new().fg(Color::Red),
-        Severity::Warning => Style::new().fg(Color::Yellow),
-        Severity::Info => Style::new(),
-    };
+    let style = severity_style(event.severity);
     Row::new([
         Line::from(event.sequence.to_string()),
         Line::from(time_of_day(event.at_ms)),

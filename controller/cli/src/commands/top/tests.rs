@@ -3,6 +3,10 @@
 use ::controller::northbound::controller_view::{JobRow, JobSource, LevelLoad, LinkRow, SwitchRow};
 use ratatui::crossterm::event::{KeyCode, KeyEvent};
 
+use ::controller::northbound::utilization::{UtilizationHistory, UtilizationSeries};
+use topology::Finding;
+
+use super::controller_poller::UsedJob;
 use super::screen::TopPane;
 use super::*;
 
@@ -26,6 +30,7 @@ fn known() -> TopSnapshot {
         forecast_seconds: None,
         reported_seconds: None,
     };
+    let used = |row, measured| UsedJob { row, utilization: [Some(measured), Some(0.8), Some(0.4)] };
     let link = |link: &str, load, state: &str| LinkRow {
         link: link.to_owned(),
         gbps: 400.0,
@@ -50,9 +55,19 @@ fn known() -> TopSnapshot {
         quarantined: false,
     };
     TopSnapshot {
-        jobs: vec![job("gpt", 1, 7, 16), job("bert", 2, 5, 32)],
+        jobs: vec![used(job("gpt", 1, 7, 16), 0.75), used(job("bert", 2, 5, 32), 0.5)],
         links: vec![link("leaf1:4>spine1:1", 0.25, "up"), link("leaf2:4>spine1:2", 0.9, "down")],
         switches: vec![switch("leaf1"), switch("spine1")],
+        findings: vec![Finding::info("job gpt", "fine"), Finding::error("leaf1", "broken")],
+        worth: UtilizationHistory {
+            total: UtilizationSeries {
+                measured: vec![Some(0.6)],
+                forecast: vec![Some(0.625)],
+                ecmp: vec![Some(0.4)],
+                ..UtilizationSeries::default()
+            },
+            ..UtilizationHistory::default()
+        },
         ..TopSnapshot::default()
     }
 }
@@ -79,8 +94,16 @@ fn a_wide_frame_has_all_panes_and_a_narrow_one_the_chosen_one() {
     let known = known();
     let mut screen = ScreenState::default();
     let wide = render_frame(&known, &screen, 120, 40).unwrap();
-    for text in ["2 of 2 switches hold generation 3", "1 jobs", "2 links", "3 switches", "4 events"]
-    {
+    for text in [
+        "GPU use: measured 60.0 %, planned 62.5 %, under ECMP 40.0 %",
+        "error: leaf1: broken (and 1 more: crux doctor)",
+        "75.0",
+        "2 of 2 switches hold generation 3",
+        "1 jobs",
+        "2 links",
+        "3 switches",
+        "4 events",
+    ] {
         place(&wide, text);
     }
     assert!(place(&wide, "leaf2:4>spine1:2") < place(&wide, "leaf1:4>spine1:1"), "{wide}");

@@ -10,6 +10,16 @@ export async function logIn(token) {
   await ask("/v1/session", { token });
 }
 
+/** Gives the cookie back. */
+export async function logOut() {
+  await request("/v1/session", "application/json", { method: "DELETE" });
+}
+
+/** Who is logged in, `{ name, role }`. */
+export function session() {
+  return ask("/v1/session");
+}
+
 /** Asks; that a login is wanted is heard as `locked`. */
 async function request(path, accept, init = {}) {
   const answer = await fetch(path, { ...init, headers: { accept, ...init.headers } });
@@ -19,12 +29,18 @@ async function request(path, accept, init = {}) {
 
 /** An answer of the controller, or an error that says in its words why there is none. */
 export async function ask(path, document) {
+  const text = await askText(path, document);
+  return text ? JSON.parse(text) : undefined;
+}
+
+/** As `ask`, the answer as it was sent. */
+export async function askText(path, document) {
   const init = document === undefined
     ? {}
     : { method: "POST", body: JSON.stringify(document), headers: { "content-type": "application/json" } };
   const answer = await request(path, "application/json", init);
   const text = await answer.text();
-  if (answer.ok) return text ? JSON.parse(text) : undefined;
+  if (answer.ok) return text;
   throw new Error(problem(text) ?? `${path}: ${answer.status}`);
 }
 

@@ -30,6 +30,7 @@ export function row(cells, act = {}) {
   for (const kind of ["pointerleave", "blur"]) made.addEventListener(kind, act.leave);
   if (act.choose) made.addEventListener("click", act.choose);
   made.addEventListener("keydown", (event) => {
+    if (event.target !== made) return;
     const beside = { ArrowDown: "nextElementSibling", ArrowUp: "previousElementSibling" }[event.key];
     if (beside) {
       event.preventDefault();
@@ -38,6 +39,31 @@ export function row(cells, act = {}) {
       event.preventDefault();
       act.choose?.();
     }
+  });
+  return made;
+}
+
+/** A button that asks once more before it does something. */
+export function sureButton(text, sure, work) {
+  const made = element("button", { type: "button", className: "small" }, text);
+  const calm = () => { made.textContent = text; made.classList.remove("sure"); };
+  made.addEventListener("blur", calm);
+  made.addEventListener("click", async (event) => {
+    event.stopPropagation();
+    if (made.textContent === text) {
+      made.textContent = sure;
+      made.classList.add("sure");
+      return;
+    }
+    made.disabled = true;
+    try {
+      await work();
+    } catch (error) {
+      made.title = error.message;
+      made.textContent = "refused";
+    }
+    made.disabled = false;
+    if (made.textContent === sure) calm();
   });
   return made;
 }
@@ -69,3 +95,5 @@ export function short(number) {
 }
 
 export const seconds = (number) => (number === null || number === undefined ? "-" : `${number.toFixed(4)} s`);
+
+export const percent = (share) => (share === null || share === undefined ? "-" : `${(100 * share).toFixed(1)} %`);

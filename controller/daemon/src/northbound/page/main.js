@@ -1,57 +1,100 @@
-// The page: one model of what the controller answers, the map and the panels that show it.
+// The page: one model of what the controller answers, the maps and the panels that show it.
 //
 // Events say when to ask again; what is shown is always a whole answer, never put together from
-// events, so a page that missed some is right again with the next.
+// events, so a page that missed some is right again with the next. An answer that has not changed
+// costs nothing, and one that has is taken in piece by piece, each in a frame of its own.
 
-import { ask, follow, logIn } from "./controller.js";
+import { ask, askText, follow, logIn, logOut, session } from "./controller.js";
 import { element } from "./elements.js";
-import { arrange, between, load, loadOf } from "./fabric.js";
-import { FabricMap } from "./map.js";
+import { arrange, between, fits, linksOf, stateOf, takeLoads } from "./fabric.js";
+import { inFrame, spend, spent } from "./frames.js";
+import { FabricGraph } from "./graph.js";
+import { HeatMap } from "./heat.js";
 import * as panels from "./panels.js";
 import * as policy from "./policy.js";
+import * as search from "./search.js";
 
 /** Whatever comes within this time is one reason to ask. */
 const GATHER_MS = 200;
+/** Between two looks at what changes without an event, by answer. */
+const AGAIN_MS = { loads: 2000, jobs: 4000, worth: 5000, switches: 10000, findings: 10000 };
+
+const PATHS = {
+  loads: "/v1/link-loads", jobs: "/v1/jobs", switches: "/v1/switches", findings: "/v1/findings",
+  worth: "/v1/utilization?samples=120",
+};
 
 const at = (id) => document.getElementById(id);
 
-const model = { fabric: undefined, links: [], jobs: [], switches: [], chosen: undefined, flows: undefined };
+const model = {
+  fabric: undefined, loads: undefined, jobs: [], switches: [], findings: [], events: [],
+  worth: undefined, chosen: undefined, flows: undefined, sought: undefined, canWrite: false,
+};
 
-const map = new FabricMap(at("canvas"), { over: pointAt });
+const maps = {
+  graph: new FabricGraph(at("graph"), { over: pointAt }),
+  heat: new HeatMap(at("heat"), { over: pointAt }),
+};
+let view = "graph";
+const map = () => maps[view];
 
 const act = {
   leave: () => point(undefined, ""),
-  pointJob: (id) => pointLegs(legsOf(model.links.filter((link) => link.jobs.includes(id))), `job ${id}`, false),
-  pointFlow: (flow) => pointLegs(flow.links.map((name) => model.fabric.byName.get(name)).filter(Boolean),
-    `${flow.src}>${flow.dst}${flow.udp_src_port ? `:${flow.udp_src_port}` : ""} of ${flow.job}, ${flow.pinned ? "pinned" : "left to ECMP"}\n${flow.path.join(" > ")}`, true),
+  pointJob: (id) => point({ links: linksOf(model.fabric, id) }, `job ${id}`),
+  pointFlow: (flow) => point({ links: flow.links, isPath: true },
+    `${flow.flow} of ${model.chosen}, ${flow.identity}, ${flow.pinned ? "pinned" : "left to ECMP"}\n${flow.path.join(" > ")}`),
   pointMove: ({ job, src, dst, path }) => {
-    const [was, legs] = [path.before, path.after].map((names) => between(model.fabric, names));
-    point({ legs, was, isPath: true }, `${src}>${dst} of ${job}\nnow ${path.before.join(" > ")}\nthen ${path.after.join(" > ")}`);
+    const [was, links] = [path.before, path.after].map((names) => between(model.fabric, names));
+    point({ links, was, isPath: true }, `${src}>${dst} of ${job}\nnow ${path.before.join(" > ")}\nthen ${path.after.join(" > ")}`);
   },
-  pointLink: (link) => pointLegs([model.fabric.byName.get(link.link)], panels.tell(link), true),
+  pointLink: (link) => point({ links: [link], isPath: true }, panels.tell(model.fabric, link)),
   pointNode: (node) => point({ nodes: [node] }, describe(node)),
   choose: async (id) => {
     model.chosen = model.chosen === id ? undefined : id;
     model.flows = undefined;
-    showJobs();
+    fill("jobs");
+    fill("worth");
     if (model.chosen) await readFlows();
+  },
+  /** Goes to whatever has this name. */
+  go: (found) => goTo(found),
+  drain: async (name, action) => {
+    await ask("/v1/policy/apply", { change: { edits: [{ action, name }] }, author: author(), reason: "from the page" });
+    refresh();
   },
 };
 
-function pointLegs(legs, text, isPath) {
-  point({ legs, isPath }, text);
+const author = () => (model.name ? "" : "page");
+
+/** Shows some links and nodes on the map, and says what they are. */
+function point(shown, text) {
+  map().point(shown ?? resting());
+  at("about").textContent = text || restingText() || "\u00a0";
 }
 
-function point(shown, text) {
-  map.point(shown);
-  at("about").textContent = text || "\u00a0";
+/** What is shown while nothing is pointed at: the job or the part that was chosen. */
+function resting() {
+  if (model.chosen && model.fabric) return { links: linksOf(model.fabric, model.chosen) };
+  return model.sought && { nodes: [model.sought] };
+}
+
+function restingText() {
+  if (model.chosen) return `job ${model.chosen}`;
+  return model.sought ? describe(model.sought) : "";
 }
 
 /** What the pointer is over on the map. */
 function pointAt(found) {
   if (!found) point(undefined, "");
   else if (found.node) act.pointNode(found.node);
-  else pointLegs([{ cable: found.cable }], [found.cable.forth, found.cable.back].map(panels.tell).join("\n"), true);
+  else point({ links: found.cables.flatMap(({ at: n }) => [2 * n, 2 * n + 1]), isPath: view === "graph" }, tellCables(found.cables));
+}
+
+function tellCables(cables) {
+  const { loads } = model.fabric;
+  const links = cables.flatMap((cable) => [2 * cable.at, 2 * cable.at + 1]).sort((a, b) => loads[b] - loads[a]);
+  const more = links.length > 3 ? [`and ${links.length - 3} more links, none busier`] : [];
+  return [...links.slice(0, 3).map((link) => panels.tell(model.fabric, link)), ...more].join("\n");
 }
 
 function describe(node) {
@@ -62,68 +105,140 @@ function describe(node) {
   return [parts.join(", "), ...(line?.problems ?? [])].join("\n");
 }
 
-const legsOf = (links) => links.map((link) => model.fabric.byName.get(link.link)).filter(Boolean);
-
-function showJobs() {
-  panels.jobs(at("jobs"), model, act);
+async function goTo({ kind, name }) {
+  model.sought = undefined;
+  if (kind === "job") {
+    tab("jobs");
+    if (model.chosen !== name) await act.choose(name);
+    point(undefined, "");
+    at("jobs").querySelector("tr.chosen")?.focus();
+    return;
+  }
+  if (model.chosen) await act.choose(model.chosen);
+  if (kind === "cable") {
+    const cable = model.fabric.cables.find(({ a, b }) => `${a.name}-${b.name}` === name);
+    tab("links");
+    model.soughtCable = cable;
+    fill("links");
+    act.pointLink(2 * cable.at);
+    return;
+  }
+  model.sought = model.fabric.byName.get(name);
+  if (kind === "switch") tab("switches");
+  fill("switches");
+  point(undefined, "");
 }
 
-function showLinks() {
-  panels.links(at("links"), model.links, (link) => loadOf(link, map.level), act);
+/** Fills a panel, if anybody sees it. */
+function fill(name) {
+  if (!model.fabric || at(name).hidden) return;
+  inFrame(`fill ${name}`, {
+    findings: () => panels.findings(at("findings"), model, act),
+    jobs: () => panels.jobs(at("jobs"), model, act),
+    worth: () => panels.worth(at("worth"), model, act),
+    links: () => panels.links(at("links"), model, map().level, act),
+    switches: () => panels.switches(at("switches"), model, act),
+    events: () => {},
+    policy: () => {},
+  }[name]);
 }
 
-function show() {
-  const { fabric, jobs, switches } = model;
-  load(fabric, model.links);
-  const generation = Math.max(0, ...switches.map((one) => one.verified_generation ?? 0));
-  const nodes = [...fabric.nodes.values()].filter((node) => node.tier !== "host");
-  for (const node of nodes) node.state = switches.find((one) => one.name === node.name)?.state ?? "up";
-  const verified = switches.filter((one) => one.verified_generation === generation).length;
-  at("facts").textContent = `${fabric.name}: ${nodes.length} switches, ${fabric.nodes.size - nodes.length} hosts, `
-    + `${jobs.length} ${jobs.length === 1 ? "job" : "jobs"}; ${generation ? `${verified} of ${switches.length} hold generation ${generation}` : "no switch holds a plan yet"}`;
-  map.show(fabric);
-  showLevels();
-  showJobs();
-  showLinks();
-  panels.switches(at("switches"), { nodes, rows: switches, generation }, act);
+/** What follows from a new answer. */
+const taken = {
+  loads: () => {
+    if (!fits(model.fabric, model.loads)) return readGraph();
+    takeLoads(model.fabric, model.loads);
+    showFacts();
+    showLevels();
+    map().show(model.fabric);
+    fill("links");
+    fill("switches");
+    return undefined;
+  },
+  jobs: () => { showFacts(); fill("jobs"); },
+  switches: () => fill("switches"),
+  findings: () => {
+    const bad = model.findings.filter((one) => one.severity !== "info");
+    const worst = model.findings.some((one) => one.severity === "error") ? "error" : bad.length ? "warning" : "";
+    at("tab-findings").replaceChildren("Findings", ...(bad.length ? [element("b", { className: worst }, ` ${bad.length}`)] : []));
+    fill("findings");
+  },
+  worth: () => fill("worth"),
+};
+
+function showFacts() {
+  const { fabric, jobs, loads } = model;
+  const holding = loads?.generation && loads.switches ? `; ${loads.verified} of ${loads.switches} hold generation ${loads.generation}` : "; no switch holds a plan yet";
+  at("facts").textContent = `${fabric.name}: ${fabric.switches.length} switches, ${fabric.hosts.length} hosts, `
+    + `${jobs.length} ${jobs.length === 1 ? "job" : "jobs"}${loads ? holding : ""}`;
 }
 
-/** The classes that carry something, to look at one of them. */
+/** The levels that carry something, to look at one of them. */
 function showLevels() {
-  const used = new Set(model.links.flatMap((link) => link.levels.map((one) => one.level)));
-  const levels = ["all", ...[...used].sort((a, b) => b - a)];
+  const levels = ["all", ...model.fabric.levels.keys()];
   const group = at("levels");
   if (group.dataset.levels === levels.join()) return;
   group.dataset.levels = levels.join();
-  if (!levels.includes(map.level)) map.of("all");
+  if (!levels.includes(map().level)) map().of("all");
   const choose = (level) => {
-    map.of(level);
-    for (const one of group.children) one.setAttribute("aria-checked", String(one.dataset.level === String(level)));
-    showLinks();
+    for (const one of Object.values(maps)) one.of(level);
+    check(group, (one) => one.dataset.level === String(level));
+    fill("links");
   };
   group.replaceChildren(...levels.map((level) => {
     const name = level === "all" ? "all levels" : `level ${level}`;
     const one = element("button", { type: "button", role: "radio", onclick: () => choose(level) }, name);
     one.dataset.level = level;
-    one.setAttribute("aria-checked", String(level === map.level));
     return one;
   }));
+  check(group, (one) => one.dataset.level === String(map().level));
 }
 
-async function read() {
-  const [links, jobs, switches] = await Promise.all(["/v1/links", "/v1/jobs", "/v1/switches"].map((path) => ask(path)));
-  if (!model.fabric || model.fabric.cables.length * 2 !== links.length) model.fabric = arrange(await ask("/v1/fabric"));
-  Object.assign(model, { links, jobs, switches });
-  show();
-  if (model.chosen) await readFlows();
+function check(group, isChosen) {
+  for (const one of group.children) one.setAttribute("aria-checked", String(isChosen(one)));
 }
+
+/** Draws the fabric as a graph or as a heat map. */
+function draw(as) {
+  view = as;
+  for (const [name, one] of Object.entries(maps)) one.canvas.hidden = name !== as;
+  check(at("views"), (one) => one.dataset.view === as);
+  map().show(model.fabric);
+}
+
+async function readGraph() {
+  const text = await askText("/v1/fabric-graph");
+  spend(() => {
+    model.fabric = arrange(JSON.parse(text));
+    if (model.loads && fits(model.fabric, model.loads)) takeLoads(model.fabric, model.loads);
+    draw(model.fabric.isLarge ? "heat" : "graph");
+  });
+  inFrame("facts", () => { showFacts(); showLevels(); });
+  for (const name of Object.keys(PATHS)) fill(name);
+}
+
+const texts = new Map();
+
+/** Reads an answer, and takes it in if it has changed. */
+async function read(name) {
+  const text = await askText(PATHS[name]);
+  readAt[name] = Date.now();
+  if (texts.get(name) === text) return;
+  texts.set(name, text);
+  inFrame(`read ${name}`, () => {
+    model[name] = JSON.parse(text);
+    if (model.fabric) inFrame(`take ${name}`, taken[name]);
+  });
+}
+
+const readAt = {};
 
 async function readFlows() {
   const id = model.chosen;
-  const plan = await ask("/v1/plan");
+  const flows = await ask(`/v1/job-flows/${encodeURIComponent(id)}`);
   if (model.chosen !== id) return;
-  model.flows = plan.flows.filter((flow) => flow.job === id);
-  showJobs();
+  model.flows = flows;
+  fill("jobs");
 }
 
 /** Asks again soon, once for all that asks for it, and never twice at a time. */
@@ -131,7 +246,8 @@ const refresh = (() => {
   let [waiting, again] = [false, false];
   const run = async () => {
     again = false;
-    await read().catch((error) => point(undefined, error.message));
+    const reads = [...Object.keys(PATHS).map(read), ...(model.chosen ? [readFlows()] : []), policy.refresh(at("policy"), model, act)];
+    await Promise.all(reads).catch((error) => point(undefined, error.message));
     waiting = false;
     if (again) ready();
   };
@@ -144,29 +260,42 @@ const refresh = (() => {
   return ready;
 })();
 
+/** Reads what is old, while anybody looks. */
+function keepFresh() {
+  if (document.hidden || at("live").dataset.state !== "live") return;
+  const old = Object.keys(AGAIN_MS).filter((name) => Date.now() - (readAt[name] ?? 0) >= AGAIN_MS[name]);
+  for (const name of old) {
+    readAt[name] = Date.now();
+    read(name).catch(() => {});
+  }
+}
+
+function tab(name) {
+  for (const one of document.querySelectorAll("[role=tab]")) {
+    const isChosen = one.getAttribute("aria-controls") === name;
+    one.setAttribute("aria-selected", String(isChosen));
+    one.tabIndex = isChosen ? 0 : -1;
+    at(one.getAttribute("aria-controls")).hidden = !isChosen;
+    if (isChosen) one.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }
+  fill(name);
+  if (name === "policy") policy.begin(at("policy"));
+}
+
 function tabs() {
   const all = [...document.querySelectorAll("[role=tab]")];
-  const begin = policy.open(at("policy"), act);
-  const choose = (tab) => {
-    for (const one of all) {
-      const isChosen = one === tab;
-      one.setAttribute("aria-selected", String(isChosen));
-      one.tabIndex = isChosen ? 0 : -1;
-      at(one.getAttribute("aria-controls")).hidden = !isChosen;
-    }
-    if (tab.id === "tab-policy") begin();
-  };
-  for (const [place, tab] of all.entries()) {
-    tab.addEventListener("click", () => choose(tab));
-    tab.addEventListener("keydown", (event) => {
+  for (const [place, one] of all.entries()) {
+    const name = one.getAttribute("aria-controls");
+    one.addEventListener("click", () => tab(name));
+    one.addEventListener("keydown", (event) => {
       const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
       if (!step) return;
       const next = all.at((place + step) % all.length);
       next.focus();
-      choose(next);
+      tab(next.getAttribute("aria-controls"));
     });
   }
-  choose(all[0]);
+  tab("findings");
 }
 
 function scale() {
@@ -182,7 +311,7 @@ function live(state, text) {
 /** A controller that has tokens wants one; the files of the page are open to everybody. */
 function lock() {
   const form = at("lock");
-  addEventListener("locked", () => { form.hidden = false; });
+  addEventListener("locked", () => { form.hidden = false; at("search").hidden = true; });
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     try {
@@ -194,19 +323,49 @@ function lock() {
   });
 }
 
+/** Who is logged in, and what that allows. */
+async function greet() {
+  const { name, role } = await session();
+  model.name = name;
+  model.canWrite = role === "write";
+  policy.allow(at("policy"), model);
+  fill("switches");
+  fill("links");
+  if (!name) return;
+  const out = element("button", { type: "button", onclick: () => logOut().then(() => location.reload()) }, "log out");
+  at("who").replaceChildren(`${name} (${role}) `, out);
+  at("who").hidden = false;
+}
+
 tabs();
 scale();
 lock();
-at("in").addEventListener("click", () => map.zoom(0.6));
-at("out").addEventListener("click", () => map.zoom(1 / 0.6));
-at("fit").addEventListener("click", () => map.all());
-refresh();
+policy.open(at("policy"), model, act);
+search.open(at("search"), model, goTo);
+at("in").addEventListener("click", () => map().zoom(0.6));
+at("out").addEventListener("click", () => map().zoom(1 / 0.6));
+at("fit").addEventListener("click", () => map().all());
+for (const one of at("views").children) one.addEventListener("click", () => draw(one.dataset.view));
+const begun = [readGraph(), read("loads")];
+Promise.all(begun).then(refresh, refresh);
+greet().catch(() => {});
+setInterval(keepFresh, 1000);
 follow({
   open: () => { live("live", "live"); refresh(); },
   closed: () => live("gone", "the controller is away"),
   missed: (count) => panels.missed(at("events"), count),
-  event: (happening) => { panels.event(at("events"), happening); refresh(); },
+  event: (event) => {
+    model.events.push(event);
+    if (model.events.length > 500) model.events.shift();
+    panels.event(at("events"), event);
+    refresh();
+  },
 });
 
 // For tests, and for whoever wants to know how long a frame takes.
-window.crux = { map, model };
+window.crux = {
+  maps, model, spent, stateOf,
+  get map() { return map(); },
+  /** Takes in all answers as if they had changed. */
+  again: () => { texts.clear(); return Promise.all(Object.keys(PATHS).map(read)); },
+};

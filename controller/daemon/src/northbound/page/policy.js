@@ -1,20 +1,18 @@
-// What a change of policy would do, before anybody makes it.
+// Changes of policy: what one would do, making it, and going back.
 //
-// The page only asks: nothing here changes anything. The document is one that can be pasted into a
-// file and given to `crux policy apply`.
+// Whatever this page applies can be on trial: the controller takes it back by itself unless it is
+// confirmed in time. The document is one that can be pasted into a file and given to
+// `crux policy apply`. Who may only read sees the same, without what changes something.
 
 import { ask } from "./controller.js";
-import { element, level, row, seconds, table } from "./elements.js";
+import { element, level, percent, row, seconds, sureButton, table, time } from "./elements.js";
 
 const MOST = 200;
+const REVISIONS = 50;
 
 /** Sets the form going; `act` points at flows on the map. */
-export function open(panel, act) {
+export function open(panel, model, act) {
   const [form, text] = [panel.querySelector("form"), panel.querySelector("textarea")];
-  const present = async () => {
-    const revision = await ask("/v1/policy");
-    text.value = JSON.stringify(revision.content.policy, null, 2);
-  };
   const failed = (error) => show(panel, element("p", { className: "error" }, error.message));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -23,13 +21,88 @@ export function open(panel, act) {
   text.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
   });
-  panel.querySelector("#present").addEventListener("click", () => present().catch(failed));
-  return () => (text.value ? undefined : present().catch(failed));
+  panel.querySelector("#present").addEventListener("click", () => present(panel).catch(failed));
+  const field = (id) => panel.querySelector(`#${id}`);
+  const apply = sureButton("Apply", "Apply: sure?", async () => {
+    const within = Number(field("within").value);
+    const change = { policy: { file: fileOf(text.value), text: text.value } };
+    await send(panel, model, act, "apply", { change, reason: field("reason").value, ...(within ? { confirm_within_seconds: within } : {}) });
+  });
+  apply.id = "apply";
+  apply.classList.remove("small");
+  field("apply").replaceWith(apply);
+}
+
+/** Shows what a role may do. */
+export function allow(panel, { canWrite }) {
+  panel.querySelector("#change").hidden = !canWrite;
+}
+
+/** Shows the policy in force to whoever opens the panel first. */
+export function begin(panel) {
+  if (!panel.querySelector("textarea").value) present(panel).catch(() => {});
+}
+
+async function present(panel) {
+  const revision = await ask("/v1/policy");
+  panel.querySelector("textarea").value = JSON.stringify(revision.content.policy, null, 2);
+}
+
+const fileOf = (text) => (text.trimStart().startsWith("{") ? "policy.json" : "policy.toml");
+
+/** Makes a change, and says what became of it. */
+async function send(panel, model, act, verb, request) {
+  const outcome = panel.querySelector("#outcome");
+  outcome.className = "info";
+  outcome.textContent = "asking";
+  try {
+    const done = await ask(`/v1/policy/${verb}`, { author: model.name ? "" : "page", ...request });
+    outcome.className = done.applied ? "good" : "error";
+    const trial = done.trial_until_ms ? `, on trial until ${time(done.trial_until_ms)}` : "";
+    outcome.textContent = [`revision ${done.revision} is in force${trial}`, ...done.findings.map((one) => one.text)].join("\n");
+  } catch (error) {
+    outcome.className = "error";
+    outcome.textContent = error.message;
+  }
+  await refresh(panel, model, act);
+}
+
+/** Shows the trial and the history again. */
+export async function refresh(panel, model, act) {
+  const revisions = await ask(`/v1/policy/revisions?limit=${REVISIONS}`);
+  showTrial(panel, revisions[0]?.revision, model, act);
+  if (document.activeElement?.closest("#history")) return;
+  const items = revisions.map(({ revision, changes }, at) => {
+    const { number, metadata } = revision;
+    const when = metadata.at_ms ? new Date(metadata.at_ms).toLocaleString([], { hour12: false }) : "at the start";
+    const item = element("li", {},
+      element("b", {}, `${number}`),
+      element("div", {}, element("span", { className: "faint" }, `${when}, ${metadata.author || "crux"}${metadata.reason ? `: ${metadata.reason}` : ""}`),
+        ...changes.map((change) => element("div", {}, change))));
+    item.dataset.revision = number;
+    const back = () => send(panel, model, act, "rollback", { revision: number, reason: `back to revision ${number}` });
+    if (at && model.canWrite) item.append(sureButton("roll back to this", "sure?", back));
+    return item;
+  });
+  panel.querySelector("#history").replaceChildren(element("ol", { className: "revisions" }, ...items));
+}
+
+function showTrial(panel, revision, model, act) {
+  const place = panel.querySelector("#trial");
+  if (place.contains(document.activeElement) && revision?.trial) return;
+  if (!revision?.trial) return place.replaceChildren();
+  const { until_ms: until, awaits_confirmation: awaits } = revision.trial;
+  const end = awaits ? `: it is taken back at ${time(until)} unless it is confirmed` : " until every switch holds it";
+  const buttons = model.canWrite && awaits
+    ? [["Confirm", "confirm"], ["Roll back", "rollback"]].map(([name, verb]) =>
+      element("button", { type: "button", onclick: () => send(panel, model, act, verb, {}) }, name))
+    : [];
+  place.replaceChildren(element("p", { className: "warning" }, `Revision ${revision.number} is on trial${end}. `, ...buttons));
 }
 
 async function preview(panel, text, act) {
   show(panel, element("p", { className: "info" }, "asking"));
-  const file = text.trimStart().startsWith("{") ? "policy.json" : "policy.toml";
+  const file = fileOf(text);
   const found = await ask("/v1/policy/preview", { policy: { file, text } });
   show(panel, ...parts(found, file, act));
 }
@@ -41,7 +114,6 @@ function show(panel, ...parts) {
 function parts(found, file, act) {
   const { policy, jobs, flows, switches, gpu_utilization: use, findings } = found;
   if (!policy.length) return [element("p", { className: "info" }, "This is what is in force.")];
-  const percent = (share) => `${(100 * share).toFixed(1)} %`;
   const entries = switches.reduce((sum, one) => sum + one.entries.length, 0);
   return [
     heading("What it says differently"),

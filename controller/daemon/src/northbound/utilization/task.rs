@@ -26,7 +26,7 @@ pub(in crate::northbound) struct UtilizationTask {
     log: watch::Sender<UtilizationLog>,
     forecast: Option<UtilizationForecast>,
     /// A forecast that is being made.
-    running: Option<JoinHandle<Option<UtilizationForecast>>>,
+    running: Option<JoinHandle<UtilizationForecast>>,
 }
 
 impl UtilizationTask {
@@ -53,23 +53,27 @@ impl UtilizationTask {
         let mut ticks = interval(Duration::from_millis(SAMPLE_MS));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            ticks.tick().await;
+            let running = &mut self.running;
+            tokio::select! {
+                _ = ticks.tick() => {}
+                forecast = forecast_done(running), if running.is_some() => {
+                    self.running = None;
+                    self.forecast = forecast;
+                }
+            }
             // Before the first plan, and on a member that does not lead, there is nothing to see.
             let Ok(view) = self.service.current_view().await else {
                 continue;
             };
-            self.follow_plan(&view).await;
+            self.begin_forecast(&view);
             let at_ms = self.service.access.clock().unix_now();
             let sample = UtilizationSample::from_view(&view, at_ms, self.forecast.as_ref());
             self.log.send_modify(|log| log.add_sample(sample));
         }
     }
 
-    /// Takes a forecast that is ready, and begins one if the plan in force has none.
-    async fn follow_plan(&mut self, view: &ControllerView) {
-        if let Some(running) = self.running.take_if(|running| running.is_finished()) {
-            self.forecast = running.await.ok().flatten();
-        }
+    /// Begins a forecast if the plan in force has none, and no other is being made.
+    fn begin_forecast(&mut self, view: &ControllerView) {
         let known = self.forecast.as_ref().map(|known| known.generation);
         if self.running.is_none() && known != Some(view.rollout.generation) {
             let view = view.clone();
@@ -78,13 +82,20 @@ impl UtilizationTask {
     }
 }
 
-/// What the model says of a view; none if it rejects a job.
-fn forecast_view(view: &ControllerView) -> Option<UtilizationForecast> {
+/// Waits for the forecast that is being made.
+async fn forecast_done(
+    running: &mut Option<JoinHandle<UtilizationForecast>>,
+) -> Option<UtilizationForecast> {
+    running.as_mut().expect("asked only if there is one").await.ok()
+}
+
+/// What the model says of a view: nothing if it rejects a job.
+fn forecast_view(view: &ControllerView) -> UtilizationForecast {
     let (fabric, plan) = (view.rollout.fabric.clone(), &view.rollout.plan);
     let input = PlanInput { fabric, jobs: view.request.jobs.clone() };
     let planned = forecast_plan(&input.fabric, &input.jobs, plan);
     let forecasts = planned.and_then(|planned| Ok((planned, forecast_ecmp(&input, plan)?)));
     let forecasts = forecasts.inspect_err(|error| debug!(%error, "no forecast"));
-    let (planned, ecmp) = forecasts.ok()?;
-    Some(UtilizationForecast { generation: view.rollout.generation, planned, ecmp })
+    let (planned, ecmp) = forecasts.unwrap_or_default();
+    UtilizationForecast { generation: view.rollout.generation, planned, ecmp }
 }

@@ -1,50 +1,22 @@
-// The fabric on a canvas: tiers one above the other, cables coloured by load.
+// A small fabric as a graph on a canvas: tiers one above the other, cables coloured by load.
 //
 // Only the width is zoomed, so that every tier stays in sight, and what is too small to be read is
-// left out: names first, then hosts. Each half of a cable is coloured by the direction that leaves
-// its end. Cables of one heat are one path, so that a thousand of them cost as much as one.
+// left out: names first, then hosts. Each half of a cable is coloured by the link that leaves its
+// end. Cables of one heat are one path, so that a thousand of them cost as much as one.
 
-import { loadOf } from "./fabric.js";
+import { loadsOf, stateOf } from "./fabric.js";
+import { Surface, heatOf } from "./surface.js";
 
-const HEATS = 7;
-/** A link this busy has the heat of its place here. */
-const STEPS = [0.001, 0.2, 0.4, 0.6, 0.8, 1.0];
 const WIDTHS = [0.6, 1, 1.4, 1.8, 2.4, 3, 3.6];
 const NEAR = 7;
 const MARGIN = 28;
 
-export const heatOf = (load) => STEPS.filter((step) => load > step + 1e-9).length;
-
-export class FabricMap {
+export class FabricGraph extends Surface {
   constructor(canvas, hear) {
-    this.canvas = canvas;
+    super(canvas);
     this.hear = hear;
-    this.fabric = undefined;
-    this.level = "all";
-    this.shown = undefined;
     this.view = { from: 0, to: 1 };
-    this.frames = [];
-    new ResizeObserver(() => this.wake()).observe(canvas);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.wake());
     this.listen();
-  }
-
-  /** Draws another fabric, or the same with other loads. */
-  show(fabric) {
-    this.fabric = fabric;
-    this.wake();
-  }
-
-  /** Draws the load of one class, or of all. */
-  of(level) {
-    this.level = level;
-    this.wake();
-  }
-
-  /** Draws some links and nodes above all others: `{ legs, nodes, was }`. */
-  point(shown) {
-    this.shown = shown;
-    this.wake();
   }
 
   /** Shows `factor` times as much of the width, around a share of the canvas. */
@@ -77,35 +49,12 @@ export class FabricMap {
   }
 
   count(tier) {
-    return [...this.fabric.nodes.values()].filter((node) => node.tier === tier).length;
+    return this.fabric.nodes.filter((node) => node.tier === tier).length;
   }
 
-  wake() {
-    if (this.asked) return;
-    this.asked = requestAnimationFrame(() => {
-      this.asked = undefined;
-      const start = performance.now();
-      this.draw();
-      this.frames.push(performance.now() - start);
-      if (this.fabric && !performance.getEntriesByName("drawn").length) performance.mark("drawn");
-      if (this.frames.length > 200) this.frames.shift();
-    });
-  }
-
-  draw() {
-    const { canvas } = this;
-    const [width, height] = [canvas.clientWidth, canvas.clientHeight];
-    const scale = devicePixelRatio || 1;
-    if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {
-      canvas.width = Math.round(width * scale);
-      canvas.height = Math.round(height * scale);
-    }
-    const pen = canvas.getContext("2d");
-    pen.setTransform(scale, 0, 0, scale, 0, 0);
-    pen.clearRect(0, 0, width, height);
-    if (!this.fabric || !width) return;
-    this.measure(width, height);
-    const ink = palette(canvas);
+  paint(pen, ink) {
+    this.loads = loadsOf(this.fabric, this.level);
+    this.measure();
     pen.globalAlpha = this.shown ? 0.3 : 1;
     this.drawCables(pen, ink);
     pen.globalAlpha = 1;
@@ -114,14 +63,14 @@ export class FabricMap {
   }
 
   /** Where everything is on the screen. */
-  measure(width, height) {
+  measure() {
     const { fabric, view } = this;
-    this.size = { width, height };
+    const { width, height } = this.size;
     const room = (width - 2 * MARGIN) / (view.to - view.from);
     const rows = fabric.tiers.length;
     const hosts = fabric.tiers.at(-1) === "host";
     this.gap = room / Math.max(1, this.count("leaf"));
-    for (const node of fabric.nodes.values()) {
+    for (const node of fabric.nodes) {
       const tier = fabric.tiers.indexOf(node.tier);
       const share = hosts ? (tier + 0.5) / (rows - 0.25) : (tier + 0.5) / rows;
       node.sx = MARGIN + (node.x - view.from) * room;
@@ -132,7 +81,7 @@ export class FabricMap {
   }
 
   space(tier) {
-    const places = [...this.fabric.nodes.values()]
+    const places = this.fabric.nodes
       .filter((node) => node.tier === tier && node.row === 0)
       .map((node) => node.sx)
       .sort((a, b) => a - b);
@@ -141,13 +90,13 @@ export class FabricMap {
   }
 
   drawCables(pen, ink) {
-    const paths = Array.from({ length: HEATS }, () => new Path2D());
+    const paths = ink.heat.map(() => new Path2D());
     for (const cable of this.fabric.cables) {
       if (!this.isSeen(cable)) continue;
       const { a, b } = cable;
       const [mx, my] = [(a.sx + b.sx) / 2, (a.sy + b.sy) / 2];
-      for (const [link, node] of [[cable.forth, a], [cable.back, b]]) {
-        const path = paths[heatOf(loadOf(link, this.level))];
+      for (const [side, node] of [a, b].entries()) {
+        const path = paths[heatOf(this.loads[2 * cable.at + side])];
         path.moveTo(node.sx, node.sy);
         path.lineTo(mx, my);
       }
@@ -163,6 +112,11 @@ export class FabricMap {
     if (!this.hasHosts()) this.drawHostLoads(pen, ink);
   }
 
+  /** The load of the busier link of a cable. */
+  loadOf({ at }) {
+    return Math.max(this.loads[2 * at], this.loads[2 * at + 1]);
+  }
+
   /** Whether hosts have room to be drawn one by one. */
   hasHosts() {
     return (this.spaces.get("host") ?? 0) >= 3;
@@ -171,10 +125,11 @@ export class FabricMap {
   /** The busiest link to a host of each leaf, as a bar below it, where hosts have no room. */
   drawHostLoads(pen, ink) {
     const most = new Map();
-    for (const { a, b, forth, back } of this.fabric.cables) {
+    for (const cable of this.fabric.cables) {
+      const { a, b } = cable;
       const leaf = a.tier === "host" ? b : b.tier === "host" ? a : undefined;
       if (!leaf) continue;
-      const load = Math.max(loadOf(forth, this.level), loadOf(back, this.level));
+      const load = this.loadOf(cable);
       most.set(leaf, Math.max(most.get(leaf) ?? 0, load));
     }
     const width = Math.max(1, this.gap * 0.7);
@@ -188,8 +143,7 @@ export class FabricMap {
   drawBroken(pen, ink) {
     const path = new Path2D();
     for (const cable of this.fabric.cables) {
-      const state = cable.forth?.state ?? "up";
-      if (state === "up" || !this.isSeen(cable)) continue;
+      if (stateOf(cable) === "up" || !this.isSeen(cable)) continue;
       path.moveTo(cable.a.sx, cable.a.sy);
       path.lineTo(cable.b.sx, cable.b.sy);
     }
@@ -201,13 +155,14 @@ export class FabricMap {
   }
 
   drawShown(pen, ink) {
-    const lines = (legs, dash, colour) => {
+    const lines = (links, dash, colour) => {
       pen.setLineDash(dash);
       for (const [width, style] of [[7, ink.paper], [3.5, colour]]) {
         pen.lineWidth = width;
         pen.strokeStyle = style;
         pen.beginPath();
-        for (const { cable } of legs ?? []) {
+        for (const link of links ?? []) {
+          const cable = this.fabric.cables[link >> 1];
           pen.moveTo(cable.a.sx, cable.a.sy);
           pen.lineTo(cable.b.sx, cable.b.sy);
         }
@@ -216,15 +171,14 @@ export class FabricMap {
       pen.setLineDash([]);
     };
     lines(this.shown.was, [6, 5], ink.faint);
-    lines(this.shown.legs, [], ink.accent);
+    lines(this.shown.links, [], ink.accent);
   }
 
   drawNodes(pen, ink) {
     pen.textAlign = "center";
     pen.textBaseline = "middle";
-    pen.font = "12px system-ui, sans-serif";
     const marked = this.marked();
-    for (const node of this.fabric.nodes.values()) {
+    for (const node of this.fabric.nodes) {
       const space = this.spaces.get(node.tier);
       if (node.sx < -40 || node.sx > this.size.width + 40) continue;
       if (node.tier === "host" && !this.hasHosts() && !marked.has(node)) continue;
@@ -260,7 +214,10 @@ export class FabricMap {
 
   marked() {
     const marked = new Set(this.shown?.nodes ?? []);
-    for (const { cable } of this.shown?.isPath ? this.shown.legs : []) marked.add(cable.a).add(cable.b);
+    for (const link of this.shown?.isPath ? this.shown.links : []) {
+      const { a, b } = this.fabric.cables[link >> 1];
+      marked.add(a).add(b);
+    }
     return marked;
   }
 
@@ -273,7 +230,7 @@ export class FabricMap {
   at(x, y) {
     if (!this.size) return undefined;
     const distance = (node) => Math.hypot(node.sx - x, node.sy - y);
-    const seen = [...this.fabric.nodes.values()]
+    const seen = this.fabric.nodes
       .filter((node) => node.tier !== "host" || this.hasHosts());
     const node = seen.reduce((a, b) => (a && distance(a) <= distance(b) ? a : b), undefined);
     if (node && (distance(node) < 9 || (Math.abs(node.sy - y) < 11 && Math.abs(node.sx - x) < 16))) {
@@ -284,10 +241,10 @@ export class FabricMap {
       if (!this.isSeen(one)) continue;
       const far = away(one.a, one.b, x, y);
       // Of two that are as near, the busier one is meant.
-      const bias = heatOf(Math.max(loadOf(one.forth, this.level), loadOf(one.back, this.level)));
+      const bias = heatOf(this.loadOf(one));
       if (far - bias * 0.4 < best) [best, cable] = [far - bias * 0.4, one];
     }
-    return cable && { cable };
+    return cable && { cables: [cable] };
   }
 
   listen() {
@@ -334,14 +291,4 @@ function away(a, b, x, y) {
   const along = ((x - a.sx) * dx + (y - a.sy) * dy) / (dx * dx + dy * dy || 1);
   const t = Math.min(1, Math.max(0, along));
   return Math.hypot(a.sx + t * dx - x, a.sy + t * dy - y);
-}
-
-function palette(canvas) {
-  const style = getComputedStyle(canvas);
-  const colour = (name) => style.getPropertyValue(`--${name}`).trim();
-  const named = ["ink", "faint", "paper", "line", "accent", "bad", "warn"];
-  return {
-    ...Object.fromEntries(named.map((name) => [name, colour(name)])),
-    heat: Array.from({ length: HEATS }, (_, heat) => colour(`heat-${heat}`)),
-  };
 }
