@@ -48,19 +48,7 @@ pub(super) enum RecordLine {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum RecordedEvent {
-    Started {
-        fabric: FabricRecord,
-        revisions: Vec<PolicyRevision>,
-        jobs: JobsDocument,
-        reported_jobs: ReportedJobsRecord,
-        /// The plan of the last run, in the ids of this fabric.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        plan: Option<PlanRecord>,
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        connections: Vec<LearnedConnection>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pin_room: Option<(SwitchId, usize)>,
-    },
+    Started(Box<StartRecord>),
     FabricLearned(FabricRecord),
     FabricChanged(AvailabilityChange),
     JobsChanged(JobsDocument),
@@ -97,6 +85,22 @@ pub(super) enum RecordedEvent {
     },
     /// A refused event, by its kind.
     Refused(String),
+}
+
+/// Everything that a controller starts with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct StartRecord {
+    fabric: FabricRecord,
+    revisions: Vec<PolicyRevision>,
+    jobs: JobsDocument,
+    reported_jobs: ReportedJobsRecord,
+    /// The plan of the last run, in the ids of this fabric.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    plan: Option<PlanRecord>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    connections: Vec<LearnedConnection>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pin_room: Option<(SwitchId, usize)>,
 }
 
 /// The outcome of a step.
@@ -145,10 +149,42 @@ impl RecordLine {
     }
 }
 
+impl StartRecord {
+    fn new(start: &StartingState) -> Self {
+        let StartingState { fabric, history, jobs, reported_jobs: reported, decisions } = start;
+        let (plan, basis) = decisions.clone().unzip();
+        let basis = basis.unwrap_or_default();
+        let history = history.revisions_with_changes().into_iter().rev();
+        Self {
+            fabric: FabricRecord::new(fabric),
+            revisions: history.map(|(revision, _)| revision.clone()).collect(),
+            jobs: jobs_document(fabric, jobs),
+            reported_jobs: ReportedJobsRecord::new(fabric, reported),
+            plan: plan.as_deref().map(PlanRecord::new),
+            connections: basis.connections,
+            pin_room: basis.pin_room,
+        }
+    }
+
+    fn to_state(&self) -> Result<StartingState, SnapshotError> {
+        let Self { fabric, revisions, jobs, reported_jobs, plan, connections, pin_room } = self;
+        let fabric = fabric.to_fabric()?;
+        let basis = PlanBasis { connections: connections.clone(), pin_room: *pin_room };
+        let plan = plan.as_ref().map(PlanRecord::to_plan).transpose()?;
+        Ok(StartingState {
+            history: history_from_revisions(revisions)?,
+            jobs: jobs_from_document(jobs, &fabric)?,
+            reported_jobs: reported_jobs.to_reported_jobs(&fabric)?,
+            decisions: plan.map(|plan| (Arc::new(plan), basis)),
+            fabric,
+        })
+    }
+}
+
 impl RecordedEvent {
     fn new(event: &StateEvent, fabric: &Fabric, whole: bool) -> Self {
         match event {
-            StateEvent::Started(start) => Self::from_start(start),
+            StateEvent::Started(start) => Self::Started(Box::new(StartRecord::new(start))),
             StateEvent::FabricLearned(fabric) => Self::FabricLearned(FabricRecord::new(fabric)),
             StateEvent::FabricChanged(change) => Self::FabricChanged(*change),
             StateEvent::JobsChanged(jobs) => Self::JobsChanged(jobs_document(fabric, jobs)),
@@ -180,29 +216,13 @@ impl RecordedEvent {
         }
     }
 
-    fn from_start(start: &StartingState) -> Self {
-        let StartingState { fabric, history, jobs, reported_jobs: reported, decisions } = start;
-        let (plan, basis) = decisions.clone().unzip();
-        let basis = basis.unwrap_or_default();
-        let history = history.revisions_with_changes().into_iter().rev();
-        Self::Started {
-            fabric: FabricRecord::new(fabric),
-            revisions: history.map(|(revision, _)| revision.clone()).collect(),
-            jobs: jobs_document(fabric, jobs),
-            reported_jobs: ReportedJobsRecord::new(fabric, reported),
-            plan: plan.as_deref().map(PlanRecord::new),
-            connections: basis.connections,
-            pin_room: basis.pin_room,
-        }
-    }
-
     /// The event; none for a refused one, or for a plan that the replay computes itself.
     ///
     /// # Errors
     /// The recorded event is invalid.
     pub(super) fn to_event(&self, fabric: &Fabric) -> Result<Option<StateEvent>, SnapshotError> {
         Ok(Some(match self {
-            Self::Started { .. } => StateEvent::Started(Box::new(self.to_start()?)),
+            Self::Started(start) => StateEvent::Started(Box::new(start.to_state()?)),
             Self::FabricLearned(fabric) => StateEvent::FabricLearned(fabric.to_fabric()?),
             Self::FabricChanged(change) => StateEvent::FabricChanged(*change),
             Self::JobsChanged(jobs) => StateEvent::JobsChanged(jobs_from_document(jobs, fabric)?),
@@ -245,28 +265,10 @@ impl RecordedEvent {
         }))
     }
 
-    fn to_start(&self) -> Result<StartingState, SnapshotError> {
-        let Self::Started { fabric, revisions, jobs, reported_jobs, plan, connections, pin_room } =
-            self
-        else {
-            return Err(SnapshotError::new("the start", "it is another event"));
-        };
-        let fabric = fabric.to_fabric()?;
-        let basis = PlanBasis { connections: connections.clone(), pin_room: *pin_room };
-        let plan = plan.as_ref().map(PlanRecord::to_plan).transpose()?;
-        Ok(StartingState {
-            history: history_from_revisions(revisions)?,
-            jobs: jobs_from_document(jobs, &fabric)?,
-            reported_jobs: reported_jobs.to_reported_jobs(&fabric)?,
-            decisions: plan.map(|plan| (Arc::new(plan), basis)),
-            fabric,
-        })
-    }
-
     /// A short text about the event, for people.
     pub(super) fn title(&self) -> String {
         match self {
-            Self::Started { jobs, .. } => format!("start with {} jobs", jobs.jobs.len()),
+            Self::Started(start) => format!("start with {} jobs", start.jobs.jobs.len()),
             Self::FabricLearned(_) => "a fabric".to_owned(),
             Self::FabricChanged(change) => format!("{change:?}"),
             Self::JobsChanged(jobs) => format!("{} jobs of a document", jobs.jobs.len()),
