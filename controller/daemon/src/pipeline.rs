@@ -135,4 +135,17 @@ pub enum WiringError {
         /// How many fit.
         max: usize,
     },
+    /// More equal-cost ports to all leaves together than the selector of the groups has members.
+    #[error(
+        "{switch} has {members} equal-cost ports to all other leaves together; the selector of its \
+         groups holds {max}: use fewer leaves, or fewer spines"
+    )]
+    TooManyMembers {
+        /// Name of the switch.
+        switch: String,
+        /// How many it has.
+        members: usize,
+        /// How many fit.
+        max: usize,
+    },
 }

@@ -16,6 +16,8 @@ use crate::pipeline::{SwitchReports, WiringError};
 
 /// The groups that the table `ecmp_group` holds.
 const ECMP_GROUPS: usize = 1024;
+/// The members of all groups together: the size of the action selector `ecmp_selector`.
+const ECMP_MEMBERS: usize = 4096;
 /// The most equal-cost ports that an `ecmp_group` of `fabric.p4` can have.
 const MAX_GROUP: usize = 64;
 
@@ -28,6 +30,8 @@ pub(crate) struct FabricNumbering {
     /// The port at which a link leaves a switch; `None` for links that leave a host.
     ports: Vec<Option<PortNumber>>,
     salts: Vec<NonZeroU32>,
+    /// How many NICs each switch can have paths of their own to.
+    nic_paths: Vec<usize>,
     /// What switches report.
     pub(super) reports: SwitchReports,
 }
@@ -55,7 +59,8 @@ impl FabricNumbering {
     pub(super) fn new(fabric: &Fabric) -> Result<Self, WiringError> {
         let fabric = without_failures(fabric);
         let leaves = number_leaves(&fabric)?;
-        check_groups(&fabric, &leaves)?;
+        let nic_paths = fabric.switch_ids().map(|switch| check_groups(&fabric, &leaves, switch));
+        let nic_paths = nic_paths.collect::<Result<_, _>>()?;
         let mut positions = vec![None; fabric.switches().len()];
         for (position, leaf) in leaves.iter().enumerate() {
             positions[leaf.switch.index()] = Some(position);
@@ -66,6 +71,7 @@ impl FabricNumbering {
             positions,
             ports: assign_ports(&fabric)?,
             salts: devices.map(hash_salt).collect(),
+            nic_paths,
             reports: SwitchReports::default(),
         })
     }
@@ -91,8 +97,8 @@ impl FabricNumbering {
     }
 
     /// How many NICs a switch can have paths of their own to.
-    pub(super) fn nic_paths_max(&self) -> usize {
-        ECMP_GROUPS.saturating_sub(self.leaves.len())
+    pub(super) fn nic_paths_max(&self, switch: SwitchId) -> usize {
+        self.nic_paths[switch.index()]
     }
 
     pub(super) fn salt(&self, switch: SwitchId) -> NonZeroU32 {
@@ -151,16 +157,23 @@ fn number_leaves(fabric: &Fabric) -> Result<Vec<LeafWiring>, WiringError> {
     Ok(leaves.collect())
 }
 
-fn check_groups(fabric: &Fabric, leaves: &[LeafWiring]) -> Result<(), WiringError> {
-    for (index, switch) in fabric.switches().iter().enumerate() {
-        let widths = leaves.iter().map(|leaf| leaf.choices.links_at(index.into()).len());
-        let ports = widths.max().unwrap_or(0);
-        if ports > MAX_GROUP {
-            let name = switch.name.clone();
-            return Err(WiringError::GroupTooLarge { switch: name, ports, max: MAX_GROUP });
-        }
+/// Checks the groups of a switch to all leaves; how many groups of single NICs fit beside them.
+fn check_groups(
+    fabric: &Fabric,
+    leaves: &[LeafWiring],
+    switch: SwitchId,
+) -> Result<usize, WiringError> {
+    let name = || fabric.switch(switch).name.clone();
+    let widths = || leaves.iter().map(|leaf| leaf.choices.links_at(switch).len());
+    let (ports, members) = (widths().max().unwrap_or(0), widths().sum());
+    if ports > MAX_GROUP {
+        return Err(WiringError::GroupTooLarge { switch: name(), ports, max: MAX_GROUP });
     }
-    Ok(())
+    if members > ECMP_MEMBERS {
+        return Err(WiringError::TooManyMembers { switch: name(), members, max: ECMP_MEMBERS });
+    }
+    let groups = ECMP_GROUPS.saturating_sub(leaves.len());
+    Ok(groups.min((ECMP_MEMBERS - members) / ports.max(1)))
 }
 
 /// A number that differs between switches and never changes for one: the finalizer of MurmurHash3,

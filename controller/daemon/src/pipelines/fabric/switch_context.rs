@@ -204,7 +204,7 @@ impl<'a> SwitchContext<'a> {
     }
 
     /// The NICs that this switch sends to by a path of the plan whatever the port of the sender,
-    /// those of the first jobs if the table has no room for all.
+    /// those of the first jobs if table or selector have no room for all.
     ///
     /// A pin needs a five-tuple, so this is the one way to choose a path for packets whose port is
     /// unknown. Where flows to one NIC have several links, packets are spread over these.
@@ -233,7 +233,7 @@ impl<'a> SwitchContext<'a> {
                 has_pins: pinned.contains(nic),
             })
         });
-        paths.take(self.shared.wiring.nic_paths_max()).collect()
+        paths.take(self.shared.wiring.nic_paths_max(self.switch)).collect()
     }
 
     /// The numbers of all jobs whose traffic enters the fabric here, or may through a rule.

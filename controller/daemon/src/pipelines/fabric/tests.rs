@@ -235,6 +235,21 @@ fn tiers_use_distinct_hash_bits_and_switches_distinct_salts() {
 }
 
 #[test]
+fn more_ecmp_members_than_the_selector_holds_are_refused() {
+    let wired = |leaves, spines| {
+        let spec = ClosSpec { leaves, spines, hosts_per_leaf: 1, ..ClosSpec::default() };
+        FabricWiring::new(&clos::build_clos("large", &spec).unwrap())
+    };
+    wired(342, 12).unwrap();
+    let error = wired(343, 12).unwrap_err();
+    let crate::pipeline::WiringError::TooManyMembers { members, max, .. } = error.clone() else {
+        panic!("{error}");
+    };
+    assert_eq!((members, max), (342 * 12, 4096));
+    assert!(error.to_string().contains("fewer leaves"), "{error}");
+}
+
+#[test]
 fn too_wide_ecmp_groups_are_refused() {
     let spec = ClosSpec { leaves: 2, spines: 65, ..ClosSpec::default() };
     let error = FabricWiring::new(&clos::build_clos("wide", &spec).unwrap()).unwrap_err();
