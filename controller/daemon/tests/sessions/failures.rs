@@ -19,7 +19,10 @@ fn uplink(lab: &Lab) -> LinkId {
 }
 
 /// Waits until something that the controller desires holds.
-async fn desired(controller: &ControllerHandle, what: impl Fn(&ControllerHandle) -> bool) {
+pub(crate) async fn desired(
+    controller: &ControllerHandle,
+    what: impl Fn(&ControllerHandle) -> bool,
+) {
     let mut changes = controller.status_board().subscribe();
     let holds = async {
         while !what(controller) {
@@ -29,7 +32,11 @@ async fn desired(controller: &ControllerHandle, what: impl Fn(&ControllerHandle)
     tokio::time::timeout(DEADLINE, holds).await.unwrap();
 }
 
-fn rows(controller: &ControllerHandle, switch: SwitchId, table: p4::entry::TableId) -> usize {
+pub(crate) fn rows(
+    controller: &ControllerHandle,
+    switch: SwitchId,
+    table: p4::entry::TableId,
+) -> usize {
     controller.desired_tables().tables[&switch].table_entries(table).count()
 }
 

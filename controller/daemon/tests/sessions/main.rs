@@ -52,6 +52,7 @@ mod restart;
 mod secured;
 #[cfg(test)]
 mod simple_switch;
+mod slow_computation;
 #[cfg(test)]
 mod telemetry;
 #[cfg(test)]
