@@ -29,8 +29,8 @@ pub use audit::{AuditConfig, RawAudit};
 pub use counters::{CountersConfig, RawCounters};
 pub use etcd::{EtcdConfig, EtcdUser, RawEtcd};
 pub use northbound::{
-    AccessRole, AccessToken, NorthboundConfig, NorthboundLimits, RawNorthbound,
-    RawNorthboundLimits, RawToken, TlsFiles,
+    AccessGrant, AccessRole, AccessToken, CertificateGrant, CertificateMatch, NorthboundConfig,
+    NorthboundLimits, RawCertificate, RawNorthbound, RawNorthboundLimits, RawToken, TlsFiles,
 };
 pub use telemetry::{RawTelemetry, TelemetryConfig};
 pub use tls::{RawTls, TlsConfig};

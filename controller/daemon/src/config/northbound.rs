@@ -25,7 +25,7 @@ pub struct NorthboundConfig {
     /// Where the token of this machine is kept, if not where `crux` looks.
     pub token_file: Option<PathBuf>,
     /// Access by client certificate.
-    pub certificates: Vec<AccessToken>,
+    pub certificates: Vec<CertificateGrant>,
     /// Files of the TLS server, if it serves over TLS.
     pub tls: Option<TlsFiles>,
     /// Names of this controller that clients without a token may use, besides addresses.
@@ -65,19 +65,44 @@ impl NorthboundConfig {
     }
 }
 
-/// A token or a client's certificate, which grants a role.
+/// A token, which grants a role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessToken {
+    /// SHA-256 of the token.
+    pub sha256: [u8; 32],
+    /// What it grants.
+    pub grants: AccessGrant,
+}
+
+/// What a token or a client certificate grants to its owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessGrant {
     /// The name of the owner.
     pub name: String,
-    /// The role that it grants.
+    /// The role.
     pub role: AccessRole,
-    /// SHA-256 of the token, or of the certificate in DER.
-    pub sha256: [u8; 32],
     /// Hosts whose jobs the owner may report; all, if empty.
     pub hosts: Vec<String>,
     /// Tenants whose jobs the owner may report; all, if empty.
     pub tenants: Vec<String>,
+}
+
+/// A client certificate that serves as a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateGrant {
+    /// Which certificate.
+    pub shown: CertificateMatch,
+    /// What it grants.
+    pub grants: AccessGrant,
+}
+
+/// How a client certificate is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CertificateMatch {
+    /// By the SHA-256 of it in DER.
+    Digest([u8; 32]),
+    /// By a DNS name that it is for, in lower case.
+    Name(String),
 }
 
 /// Files of a TLS server, in PEM, read when the controller begins to serve.
@@ -142,7 +167,7 @@ pub struct RawNorthbound {
     /// Access by client certificate. Apart from `tokens`, because whoever knows a certificate could
     /// send it; only its owner has the key.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub certificates: Vec<RawToken>,
+    pub certificates: Vec<RawCertificate>,
     /// Serve over TLS. With `client_roots`, clients need a certificate as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsFiles>,
@@ -165,7 +190,7 @@ pub struct RawNorthbound {
     pub requests_per_second: u32,
 }
 
-/// A token or a client certificate, with its role.
+/// A token with its role.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawToken {
@@ -173,10 +198,34 @@ pub struct RawToken {
     pub name: String,
     /// What the owner may do.
     pub role: AccessRole,
-    /// SHA-256 in hexadecimal digits: of the token (`printf %s TOKEN | sha256sum`), so that a
-    /// reader of the configuration does not learn it, or of the certificate (`openssl x509 -in CERT
-    /// -outform der | sha256sum`).
+    /// SHA-256 of the token in hexadecimal digits (`printf %s TOKEN | sha256sum`), so that a reader
+    /// of the configuration does not learn it.
     pub sha256: String,
+    /// Hosts whose jobs the owner may report, or beginnings of their names with `*` at the end;
+    /// all, if left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+    /// Tenants whose jobs the owner may report; all, if left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tenants: Vec<String>,
+}
+
+/// A client certificate with its role: the one with a digest, or all for a name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawCertificate {
+    /// Name of the owner, for people.
+    pub name: String,
+    /// What the owner may do.
+    pub role: AccessRole,
+    /// DNS name that the certificate is for (`subjectAltName`), letter by letter. A renewed
+    /// certificate for the name has the same role. Instead of `sha256`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dns_name: Option<String>,
+    /// SHA-256 of the certificate in hexadecimal digits (`openssl x509 -in CERT -outform der |
+    /// sha256sum`). Instead of `dns_name`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
     /// Hosts whose jobs the owner may report, or beginnings of their names with `*` at the end;
     /// all, if left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -208,8 +257,10 @@ impl TryFrom<&RawNorthbound> for NorthboundConfig {
     type Error = ConfigError;
 
     fn try_from(raw: &RawNorthbound) -> Result<Self, ConfigError> {
-        let tokens = parse_tokens("northbound.tokens.sha256", &raw.tokens)?;
-        let certificates = parse_tokens("northbound.certificates.sha256", &raw.certificates)?;
+        let tokens = raw.tokens.iter().map(AccessToken::try_from);
+        let tokens = tokens.collect::<Result<Vec<_>, _>>()?;
+        let certificates = raw.certificates.iter().map(CertificateGrant::try_from);
+        let certificates = certificates.collect::<Result<Vec<_>, _>>()?;
         let certified = raw.tls.as_ref().and_then(|tls| tls.client_roots.as_ref());
         let wanted =
             "left out without northbound.tls.client_roots, as clients then send no certificate";
@@ -241,23 +292,54 @@ impl TryFrom<&RawNorthbound> for NorthboundConfig {
     }
 }
 
-/// Parses the digests of tokens or certificates, which are in this field.
-fn parse_tokens(field: &'static str, raw: &[RawToken]) -> Result<Vec<AccessToken>, ConfigError> {
-    let tokens = raw.iter().map(|raw| {
-        let sha256 = parse_sha256(&raw.sha256).ok_or_else(|| ConfigError::Invalid {
-            field,
-            found: format!("{} digits for `{}`", raw.sha256.len(), raw.name),
-            wanted: "64 hexadecimal digits, as sha256sum prints them",
-        })?;
-        Ok(AccessToken {
-            name: raw.name.clone(),
-            role: raw.role,
-            sha256,
-            hosts: raw.hosts.clone(),
-            tenants: raw.tenants.clone(),
+impl TryFrom<&RawToken> for AccessToken {
+    type Error = ConfigError;
+
+    fn try_from(raw: &RawToken) -> Result<Self, ConfigError> {
+        let RawToken { name, role, sha256, hosts, tenants } = raw.clone();
+        Ok(Self {
+            sha256: checked_sha256("northbound.tokens.sha256", &sha256, &name)?,
+            grants: AccessGrant { name, role, hosts, tenants },
         })
-    });
-    tokens.collect()
+    }
+}
+
+impl TryFrom<&RawCertificate> for CertificateGrant {
+    type Error = ConfigError;
+
+    fn try_from(raw: &RawCertificate) -> Result<Self, ConfigError> {
+        let RawCertificate { name, role, dns_name, sha256, hosts, tenants } = raw.clone();
+        let shown = match (dns_name, sha256) {
+            (Some(dns_name), None) => {
+                let is_name = !dns_name.is_empty() && !dns_name.contains('*');
+                let wanted = "a DNS name without `*`";
+                check_field("northbound.certificates.dns_name", &dns_name, wanted, is_name)?;
+                CertificateMatch::Name(dns_name.to_ascii_lowercase())
+            }
+            (None, Some(sha256)) => {
+                let field = "northbound.certificates.sha256";
+                CertificateMatch::Digest(checked_sha256(field, &sha256, &name)?)
+            }
+            (dns_name, _) => {
+                let found = if dns_name.is_some() { "both" } else { "neither" };
+                return Err(ConfigError::Invalid {
+                    field: "northbound.certificates",
+                    found: format!("{found} for `{name}`"),
+                    wanted: "either dns_name or sha256",
+                });
+            }
+        };
+        Ok(Self { shown, grants: AccessGrant { name, role, hosts, tenants } })
+    }
+}
+
+/// The digest in a field of this owner.
+fn checked_sha256(field: &'static str, digits: &str, name: &str) -> Result<[u8; 32], ConfigError> {
+    parse_sha256(digits).ok_or_else(|| ConfigError::Invalid {
+        field,
+        found: format!("{} digits for `{name}`", digits.len()),
+        wanted: "64 hexadecimal digits, as sha256sum prints them",
+    })
 }
 
 fn parse_sha256(digits: &str) -> Option<[u8; 32]> {

@@ -26,7 +26,7 @@ use tokio::time::{Instant, timeout};
 pub(super) use self::denial::{AccessDenied, RETRY_AFTER};
 use super::http::{build_response, encode_body, parse_body};
 use super::limit_counters::LimitCounters;
-use super::listener::{ClientPeer, ConnectionHandle};
+use super::listener::{ClientPeer, ConnectionHandle, ShownCertificate};
 use super::login::{self, LoginSessions};
 use super::paced_body::PacedBody;
 use super::page;
@@ -34,7 +34,7 @@ use super::rate_limiter::RateLimiter;
 use super::request_budget::{BudgetOwner, RequestBudget};
 use super::request_origin::RequestOrigin;
 use crate::audit::AuditTrail;
-use crate::config::{AccessRole, AccessToken, NorthboundConfig};
+use crate::config::{AccessGrant, AccessRole, NorthboundConfig};
 use crate::telemetry::ReporterScope;
 
 /// The gRPC service that receives reports.
@@ -162,7 +162,7 @@ impl AccessControl {
     fn admit_request(
         &self,
         request: &Request,
-        peer: Option<ClientPeer>,
+        peer: Option<&ClientPeer>,
     ) -> Result<AdmittedRequest, AccessDenied> {
         let address = peer.map(|peer| peer.address.ip());
         let found = self.authorise_request(request, peer);
@@ -209,7 +209,7 @@ impl AccessControl {
     fn authorise_request(
         &self,
         request: &Request,
-        peer: Option<ClientPeer>,
+        peer: Option<&ClientPeer>,
     ) -> Result<Option<(CallerIdentity, ReporterScope)>, AccessDenied> {
         let sent = bearer_token(request.headers());
         let origin = RequestOrigin {
@@ -227,16 +227,16 @@ impl AccessControl {
         if !self.rules.needs_token() {
             return Ok(Some(Default::default()));
         }
-        let shown = peer.and_then(|peer| peer.certificate);
-        let token = match sent {
+        let shown = peer.and_then(|peer| peer.certificate.as_deref());
+        let grants = match sent {
             Some(sent) => self.find_token(sent)?,
             None => self
                 .sessions
-                .find_token(request.headers())
+                .find_grants(request.headers())
                 .or_else(|| self.find_certificate(shown?))
                 .ok_or(AccessDenied::MissingToken(needs))?,
         };
-        let AccessToken { name, role, hosts, tenants, .. } = token;
+        let AccessGrant { name, role, hosts, tenants } = grants;
         let scope = ReporterScope { hosts, tenants };
         match role.allows_role(needs) {
             true => Ok(Some((CallerIdentity(Some(name.into())), scope))),
@@ -244,16 +244,17 @@ impl AccessControl {
         }
     }
 
-    fn find_token(&self, sent: &str) -> Result<AccessToken, AccessDenied> {
+    fn find_token(&self, sent: &str) -> Result<AccessGrant, AccessDenied> {
         let digest: [u8; 32] = Sha256::digest(sent).into();
         let mut tokens = self.rules.tokens.iter();
         let token = tokens.find(|token| token.sha256 == digest);
-        token.cloned().ok_or(AccessDenied::UnknownToken)
+        token.map(|token| token.grants.clone()).ok_or(AccessDenied::UnknownToken)
     }
 
-    fn find_certificate(&self, shown: [u8; 32]) -> Option<AccessToken> {
+    fn find_certificate(&self, shown: &ShownCertificate) -> Option<AccessGrant> {
         let mut certificates = self.rules.certificates.iter();
-        certificates.find(|token| token.sha256 == shown).cloned()
+        let found = certificates.find(|listed| shown.is_match(&listed.shown));
+        found.map(|listed| listed.grants.clone())
     }
 
     /// Counts a request of a caller at an address against the rate limit.
@@ -288,7 +289,7 @@ impl AccessControl {
     /// Passes a request on within its budget.
     async fn run_request(&self, request: Request, next: Next) -> Result<Response, AccessDenied> {
         let peer = request.extensions().get::<ConnectInfo<ClientPeer>>();
-        let peer = peer.map(|ConnectInfo(peer)| *peer);
+        let peer = peer.map(|ConnectInfo(peer)| peer);
         let AdmittedRequest { caller, scope, owner } = self.admit_request(&request, peer)?;
         let is_stream = owner.is_none();
         let permit = match owner {
@@ -350,14 +351,14 @@ async fn log_in(
         Ok(request) => request,
         Err(refused) => return build_response(Err(refused)),
     };
-    let token = match access.find_token(token.trim()) {
-        Ok(token) => token,
+    let grants = match access.find_token(token.trim()) {
+        Ok(grants) => grants,
         Err(denied) => {
             access.audit.record_denial(&peer.address.ip().to_string(), &denied.to_string());
             return denied.into_response(false);
         }
     };
-    set_cookie(access.sessions.open_session(token, peer.is_secured))
+    set_cookie(access.sessions.open_session(grants, peer.is_secured))
 }
 
 /// Says who a browser is logged in as, and what that allows; neither if it is not.

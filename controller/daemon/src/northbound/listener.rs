@@ -34,12 +34,13 @@ use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 use tracing::{debug, warn};
+use webpki::EndEntityCert;
 
 use self::watched_stream::WatchedStream;
 use super::connection_table::{ConnectionAdmission, ConnectionId, ConnectionTable};
 use super::limit_counters::{LimitCounters, LimitReached};
 use super::paced_body::ResponseStall;
-use crate::config::{NorthboundConfig, NorthboundLimits, RetryBackoff};
+use crate::config::{CertificateMatch, NorthboundConfig, NorthboundLimits, RetryBackoff};
 
 /// How a record of TLS with a handshake begins (RFC 8446 §5.1).
 const HANDSHAKE: u8 = 22;
@@ -71,11 +72,11 @@ const NO_TLS: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json
 type ClientStream = Either<TcpStream, TlsStream<TcpStream>>;
 
 /// Who is at the other end of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct ClientPeer {
     pub(super) address: SocketAddr,
-    /// SHA-256 of the certificate that was shown and found good.
-    pub(super) certificate: Option<[u8; 32]>,
+    /// The certificate that was shown and found good.
+    pub(super) certificate: Option<Arc<ShownCertificate>>,
     /// Whether the connection is secured by TLS.
     pub(super) is_secured: bool,
 }
@@ -89,8 +90,39 @@ impl ClientPeer {
         let own = shown.and_then(<[CertificateDer<'_>]>::first);
         Self {
             address,
-            certificate: own.map(|certificate| Sha256::digest(certificate).into()),
+            certificate: own.map(|certificate| Arc::new(ShownCertificate::new(certificate))),
             is_secured: matches!(stream, Either::Right(_)),
+        }
+    }
+}
+
+/// A client's certificate, as the configuration may name it.
+#[derive(Clone, Debug)]
+pub(super) struct ShownCertificate {
+    sha256: [u8; 32],
+    /// The DNS names that it is for, in lower case.
+    dns_names: Vec<String>,
+}
+
+impl ShownCertificate {
+    fn new(certificate: &CertificateDer<'_>) -> Self {
+        // The handshake has parsed and verified it.
+        let parsed = EndEntityCert::try_from(certificate);
+        let names = |parsed: EndEntityCert<'_>| {
+            parsed.valid_dns_names().map(str::to_ascii_lowercase).collect()
+        };
+        Self {
+            sha256: Sha256::digest(certificate).into(),
+            dns_names: parsed.map(names).unwrap_or_default(),
+        }
+    }
+
+    /// Whether it is the one, or is for the name. Names are compared letter by letter: a wildcard
+    /// in a certificate stands for itself.
+    pub(super) fn is_match(&self, listed: &CertificateMatch) -> bool {
+        match listed {
+            CertificateMatch::Digest(sha256) => self.sha256 == *sha256,
+            CertificateMatch::Name(name) => self.dns_names.contains(name),
         }
     }
 }
@@ -304,7 +336,7 @@ async fn serve_connection(
     let peer = ClientPeer::of_stream(&stream, from);
     let service = service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(Body::new);
-        request.extensions_mut().insert(ConnectInfo(peer));
+        request.extensions_mut().insert(ConnectInfo(peer.clone()));
         request.extensions_mut().insert(handle.clone());
         router.clone().call(request)
     });

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use crate::config::{AccessRole, AccessToken, NorthboundConfig};
+use crate::config::{AccessGrant, AccessRole, AccessToken, NorthboundConfig};
 use crate::hexadecimal::random_secret;
 use crate::private_file::{read_private, write_private_once};
 
@@ -50,11 +50,13 @@ pub fn admit_file_owner(config: &mut NorthboundConfig, file: &Path) -> io::Resul
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the file is empty: delete it"));
     }
     config.tokens.push(AccessToken {
-        name: NAME.to_owned(),
-        role: AccessRole::Write,
         sha256: Sha256::digest(token).into(),
-        hosts: Vec::new(),
-        tenants: Vec::new(),
+        grants: AccessGrant {
+            name: NAME.to_owned(),
+            role: AccessRole::Write,
+            hosts: Vec::new(),
+            tenants: Vec::new(),
+        },
     });
     Ok(true)
 }
@@ -79,7 +81,7 @@ mod tests {
         };
         let tokens = admitted();
         assert_eq!(tokens, admitted());
-        assert_eq!((tokens.len(), tokens[0].role), (1, AccessRole::Write));
+        assert_eq!((tokens.len(), tokens[0].grants.role), (1, AccessRole::Write));
         let mut open = Config::default().northbound;
         open.anyone = true;
         assert!(!admit_file_owner(&mut open, &file).unwrap() && open.tokens.is_empty());

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use super::limit_counters::{LimitCounters, LimitReached};
-use crate::config::AccessToken;
+use crate::config::AccessGrant;
 use crate::hexadecimal::random_secret;
 
 /// Where a session begins (POST, with the token) and ends (DELETE).
@@ -37,8 +37,8 @@ pub(super) struct LoginSessions {
 /// One of them.
 #[derive(Clone, Debug)]
 struct LoginSession {
-    /// The token that it was opened with.
-    token: AccessToken,
+    /// What the token grants that it was opened with.
+    grants: AccessGrant,
     ends: Instant,
 }
 
@@ -48,7 +48,11 @@ impl LoginSessions {
     }
 
     /// Opens a session, and gives the header that sets its cookie; `None` without random numbers.
-    pub(super) fn open_session(&self, token: AccessToken, is_secured: bool) -> Option<HeaderValue> {
+    pub(super) fn open_session(
+        &self,
+        grants: AccessGrant,
+        is_secured: bool,
+    ) -> Option<HeaderValue> {
         let text = random_secret().ok()?;
         let now = Instant::now();
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -59,7 +63,7 @@ impl LoginSessions {
             first.map(|digest| open.remove(&digest));
             self.limited.count(LimitReached::SessionEvicted);
         }
-        let session = LoginSession { token, ends: now + SESSION_LENGTH };
+        let session = LoginSession { grants, ends: now + SESSION_LENGTH };
         open.insert(Sha256::digest(&text).into(), session);
         self.set_cookie(&text, SESSION_LENGTH, is_secured)
     }
@@ -71,12 +75,12 @@ impl LoginSessions {
         self.set_cookie("", Duration::ZERO, is_secured)
     }
 
-    /// The token of the session that a request has a cookie of.
-    pub(super) fn find_token(&self, headers: &HeaderMap) -> Option<AccessToken> {
+    /// What the session grants that a request has a cookie of.
+    pub(super) fn find_grants(&self, headers: &HeaderMap) -> Option<AccessGrant> {
         let digest = self.session_digest(headers)?;
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let session = open.get(&digest).filter(|session| session.ends > Instant::now())?;
-        Some(session.token.clone())
+        Some(session.grants.clone())
     }
 
     fn session_digest(&self, headers: &HeaderMap) -> Option<[u8; 32]> {
@@ -102,11 +106,10 @@ mod tests {
     use super::*;
     use crate::config::AccessRole;
 
-    fn token(name: &str) -> AccessToken {
-        AccessToken {
+    fn grants_of(name: &str) -> AccessGrant {
+        AccessGrant {
             name: name.to_owned(),
             role: AccessRole::Read,
-            sha256: [0; 32],
             hosts: Vec::new(),
             tenants: Vec::new(),
         }
@@ -122,20 +125,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_session_ends_by_itself_or_on_request() {
         let sessions = LoginSessions::new(9_300, LimitCounters::default());
-        let set = sessions.open_session(token("ada"), false).unwrap();
+        let set = sessions.open_session(grants_of("ada"), false).unwrap();
         let text = set.to_str().unwrap();
         assert!(text.contains("; HttpOnly; SameSite=Strict; Max-Age=43200"), "{text}");
         let ada = cookie(&set);
-        assert_eq!(sessions.find_token(&ada).unwrap().name, "ada");
-        assert_eq!(LoginSessions::new(9_301, LimitCounters::default()).find_token(&ada), None);
-        let bob = cookie(&sessions.open_session(token("bob"), true).unwrap());
+        assert_eq!(sessions.find_grants(&ada).unwrap().name, "ada");
+        assert_eq!(LoginSessions::new(9_301, LimitCounters::default()).find_grants(&ada), None);
+        let bob = cookie(&sessions.open_session(grants_of("bob"), true).unwrap());
         sessions.end_session(&ada, true).unwrap();
-        assert_eq!(sessions.find_token(&ada), None);
-        assert_eq!(sessions.find_token(&bob).unwrap().name, "bob");
+        assert_eq!(sessions.find_grants(&ada), None);
+        assert_eq!(sessions.find_grants(&bob).unwrap().name, "bob");
         tokio::time::advance(SESSION_LENGTH).await;
-        assert_eq!(sessions.find_token(&bob), None);
+        assert_eq!(sessions.find_grants(&bob), None);
         for _ in 0..=MAX_SESSIONS {
-            sessions.open_session(token("eve"), true).unwrap();
+            sessions.open_session(grants_of("eve"), true).unwrap();
         }
         assert_eq!(sessions.open.lock().unwrap().len(), MAX_SESSIONS);
     }

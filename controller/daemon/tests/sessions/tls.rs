@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use api::northbound as proto;
 use api::northbound::northbound_client::NorthboundClient;
-use controller::config::{AccessRole, TlsFiles};
+use controller::config::{AccessRole, RawCertificate, TlsFiles};
 use controller::northbound::{self, ApiServer};
 use controller::{Config, ControllerHandle, RawConfig};
 use tokio::net::TcpListener;
@@ -52,6 +52,16 @@ async fn client(
     let endpoint = Channel::from_shared(format!("https://{at}")).unwrap();
     let channel = endpoint.tls_config(tls)?.connect().await?;
     Ok(NorthboundClient::new(channel))
+}
+
+fn certified(
+    name: &str,
+    role: AccessRole,
+    dns_name: Option<String>,
+    sha256: Option<String>,
+) -> RawCertificate {
+    let name = name.to_owned();
+    RawCertificate { name, role, dns_name, sha256, hosts: Vec::new(), tenants: Vec::new() }
 }
 
 /// Whether a client gets an answer.
@@ -104,7 +114,8 @@ async fn a_configured_certificate_replaces_a_token() {
     let lab = Lab::new().await;
     let mut raw = raw(|files| files.client_roots = Some(file("roots.pem")));
     let certificate = CertificateDer::from_pem_file(file("controller.pem")).unwrap();
-    raw.northbound.certificates = vec![token("ada", AccessRole::Read, &certificate)];
+    let digest = Some(token("ada", AccessRole::Read, &certificate).sha256);
+    raw.northbound.certificates = vec![certified("ada", AccessRole::Read, None, digest)];
     let (controller, server) = served(&lab, &Config::try_from(raw).unwrap()).await;
     let server = server.unwrap();
     let at = server.local_addr();
@@ -119,6 +130,45 @@ async fn a_configured_certificate_replaces_a_token() {
     assert_eq!(missing.code(), Code::Unauthenticated, "{missing}");
     server.shutdown().await;
     controller.shutdown().await;
+}
+
+/// The certificates of both test clients are for `localhost`, under which they share a role.
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_have_the_role_of_their_name() {
+    let lab = Lab::new().await;
+    let mut raw = raw(|files| files.client_roots = Some(file("roots.pem")));
+    let named =
+        |name: &str, role, dns_name: &str| certified(name, role, Some(dns_name.to_owned()), None);
+    raw.northbound.certificates = vec![
+        named("ops", AccessRole::Write, "ops.crux"),
+        named("part", AccessRole::Write, "local"),
+        named("here", AccessRole::Read, "LocalHost"),
+    ];
+    let (controller, server) = served(&lab, &Config::try_from(raw).unwrap()).await;
+    let server = server.unwrap();
+    for own in ["controller", "switch"] {
+        let mut client = client(server.local_addr(), known_as(own)).await.unwrap();
+        client.list_jobs(()).await.unwrap();
+        let lacks = client.confirm_policy(proto::ConfirmPolicyRequest::default()).await;
+        let lacks = lacks.unwrap_err();
+        assert_eq!(lacks.code(), Code::PermissionDenied, "{lacks}");
+        assert!(lacks.message().contains("`here` may read"), "{lacks}");
+    }
+    server.shutdown().await;
+    controller.shutdown().await;
+}
+
+#[test]
+fn certificates_are_listed_by_name_or_digest() {
+    for (dns_name, sha256) in [(None, None), (Some("ops.crux"), Some("ab")), (Some("*.crux"), None)]
+    {
+        let mut raw = raw(|files| files.client_roots = Some(file("roots.pem")));
+        let [dns_name, sha256] =
+            [dns_name, sha256].map(|text: Option<&str>| text.map(str::to_owned));
+        raw.northbound.certificates = vec![certified("ada", AccessRole::Read, dns_name, sha256)];
+        let error = Config::try_from(raw).unwrap_err().to_string();
+        assert!(error.contains("northbound.certificates"), "{error}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
