@@ -22,7 +22,7 @@ mod origins;
 mod region_evaluation;
 
 pub use self::choice::{CandidateOutcome, PlanComparison, RegionComparison};
-pub(crate) use self::choice::{adopt_best, keep_in_force};
+pub(crate) use self::choice::{adopt_best, keep_in_force, keep_levels_in_force};
 pub use self::group_values::{EvaluationModel, PlanValue};
 pub(crate) use self::group_values::{
     evaluate_decisions, evaluate_from_one_start, evaluate_from_other_starts,

@@ -53,8 +53,6 @@ pub(crate) struct DecidedPlan {
     pub(crate) ranking: JobRanking,
     /// What was compared before it was adopted.
     pub(crate) comparison: PlanComparison,
-    /// Whether candidates were compared, so that paths may differ from those given.
-    pub(crate) is_compared: bool,
 }
 
 impl PlanContext<'_> {
@@ -72,14 +70,14 @@ impl PlanContext<'_> {
 
         // Beyond the paper: the fluid model evaluates paths and levels where jobs share links, and
         // nothing is adopted that it finds worse than an alternative.
+        let selected = paths.clone();
         let mut found = SearchResult::new(paths, levels);
         let comparison = self.decide_regions(&regions, &mut found);
-        let is_compared = !found.searched.is_empty();
         // Demands depend on the paths, so other paths ask for a new ranking.
-        if is_compared {
+        if found.paths != selected {
             ranking = JobRanking::new(traffic, &found.paths, policy, corrections);
-            ranking = ranking.with_searched(&found.levels, &found.searched);
         }
+        ranking = ranking.with_searched(&found.levels, &found.searched);
         let by_intensity = path_selection::order_by_intensity(ranking.demands.iter());
         let pinned = pins::assign_pins(traffic, &found.paths, &by_intensity, policy);
         let decisions = PhaseResults {
@@ -94,7 +92,7 @@ impl PlanContext<'_> {
         };
         let mut plan = decisions.build_plan(&pinned, policy.levels);
         plan.compared_inputs = ComparedInputs(comparison.digests().collect());
-        DecidedPlan { plan, ranking, comparison, is_compared }
+        DecidedPlan { plan, ranking, comparison }
     }
 
     /// The regions in which candidates are compared.
@@ -106,7 +104,7 @@ impl PlanContext<'_> {
         }
         let shared = SharedInputs::new(traffic, policy);
         let with_digest = |jobs: Vec<usize>| {
-            let digest = shared.digest_region(jobs.iter().map(|job| traffic.jobs[*job]));
+            let digest = shared.digest_region(jobs.iter().map(|job| traffic.routes[*job].digest));
             PlanRegion { jobs, digest }
         };
         regions.into_iter().map(with_digest).collect()
@@ -117,11 +115,13 @@ impl PlanContext<'_> {
     fn decide_regions(&self, regions: &[PlanRegion], found: &mut SearchResult) -> PlanComparison {
         let (compared, open): (Vec<&PlanRegion>, Vec<&PlanRegion>) =
             regions.iter().partition(|region| self.previous.was_compared(region.digest));
-        candidates::keep_in_force(self, &compared, found);
         let mut comparison = match self.depth {
-            PlanDepth::Full => candidates::adopt_best(self, &open, found),
+            PlanDepth::Full => {
+                candidates::keep_in_force(self, &compared, found);
+                candidates::adopt_best(self, &open, found)
+            }
             PlanDepth::Quick => {
-                candidates::keep_in_force(self, &open, found);
+                candidates::keep_levels_in_force(self, regions, found);
                 PlanComparison { is_provisional: !open.is_empty(), ..PlanComparison::default() }
             }
         };

@@ -19,9 +19,13 @@ use crate::path_tables::PathTables;
 use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::previous_plan::PreviousPlan;
-use crate::priority::CorrectionCache;
+use crate::priority::{self, CorrectionCache};
 use crate::report::PlanReport;
 use crate::traffic::{IndexedTraffic, JobRoutes, RouteFinder};
+
+/// Corrections that are kept for each job: against several references, so that one that departs and
+/// returns finds them.
+const CORRECTIONS_PER_JOB: usize = 4;
 
 /// An event that contradicts the present jobs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,6 +50,7 @@ pub struct IncrementalPlanner {
     plan: Plan,
     comparison: PlanComparison,
     previous: Option<Plan>,
+    depth: PlanDepth,
 }
 
 /// A present job with its routes and its slot in the assignment.
@@ -59,16 +64,27 @@ struct PresentJob {
 impl IncrementalPlanner {
     /// The plan for `input` under `policy`, `previous` being in force, ready for events.
     pub fn new(input: &PlanInput, policy: &Policy, previous: Option<&Plan>) -> Self {
+        Self::with_depth(input, policy, previous, PlanDepth::Full)
+    }
+
+    /// As [`IncrementalPlanner::new`], or quickly. The plans after events have this depth as well,
+    /// and [`IncrementalPlanner::compare_candidates`] makes up for what a quick one leaves out.
+    pub fn with_depth(
+        input: &PlanInput,
+        policy: &Policy,
+        previous: Option<&Plan>,
+        depth: PlanDepth,
+    ) -> Self {
         let traffic = IndexedTraffic::new(input);
         let in_force = PreviousPlan::new(&traffic, previous);
-        let assignment = path_selection::select_paths(&traffic, &in_force, policy);
+        let assignment = path_selection::select_paths(&traffic, &in_force, policy, depth);
         let corrections = CorrectionCache::default();
         let context = PlanContext {
             traffic: &traffic,
             policy,
             previous: &in_force,
             corrections: &corrections,
-            depth: PlanDepth::Full,
+            depth,
         };
         let decided = context.decide_plan(assignment.paths_of(0..traffic.jobs.len()));
         let members = traffic.jobs.iter().zip(&traffic.routes).enumerate();
@@ -86,8 +102,9 @@ impl IncrementalPlanner {
             comparison: decided.comparison,
             corrections,
             previous: previous.cloned(),
+            depth,
         };
-        planner.adopt_plan(decided.is_compared);
+        planner.adopt_plan();
         planner
     }
 
@@ -124,7 +141,7 @@ impl IncrementalPlanner {
         let job_slot = self.assignment.add_job(&job, &routes);
         let member = PresentJob { routes, job_slot, job };
         self.jobs.insert(member.job.id.clone(), member);
-        self.plan_next();
+        self.plan_next(self.depth);
         Ok(())
     }
 
@@ -135,19 +152,25 @@ impl IncrementalPlanner {
     pub fn remove_job(&mut self, id: &JobId) -> Result<(), JobEventError> {
         let member = self.jobs.remove(id).ok_or_else(|| JobEventError::Absent(id.clone()))?;
         self.assignment.remove_job(member.job_slot);
-        self.plan_next();
+        self.plan_next(self.depth);
         Ok(())
     }
 
+    /// Plans again with all candidates compared, and prepares for the departure of the job that all
+    /// others are corrected against.
+    pub fn compare_candidates(&mut self) {
+        self.plan_next(PlanDepth::Full);
+    }
+
     /// The next plan, after the jobs changed.
-    fn plan_next(&mut self) {
+    fn plan_next(&mut self, depth: PlanDepth) {
         let demands = self.jobs.values().map(|member| &member.routes.demand);
         let job_slots: Vec<usize> = self.jobs.values().map(|member| member.job_slot).collect();
         let order: Vec<usize> = path_selection::order_by_intensity(demands)
             .into_iter()
             .map(|ordinal| job_slots[ordinal])
             .collect();
-        path_selection::assign_and_improve(&mut self.assignment, &order, &self.policy);
+        path_selection::assign_and_improve(&mut self.assignment, &order, &self.policy, depth);
 
         let traffic = index_traffic(&self.fabric, &self.tables, &self.jobs);
         let in_force = PreviousPlan::new(&traffic, Some(&self.plan));
@@ -156,29 +179,30 @@ impl IncrementalPlanner {
             policy: &self.policy,
             previous: &in_force,
             corrections: &self.corrections,
-            depth: PlanDepth::Full,
+            depth,
         };
         let decided = context.decide_plan(self.assignment.paths_of(job_slots));
+        if depth == PlanDepth::Full {
+            let demands = &decided.ranking.demands;
+            priority::prepare_next_reference(&traffic, demands, &self.policy, &self.corrections);
+        }
         let plan = decided.plan.succeeding(Some(&self.plan));
         let earlier = std::mem::replace(&mut self.comparison, decided.comparison);
         self.comparison.keep_earlier(&plan, &self.plan, &earlier);
         self.previous = Some(std::mem::replace(&mut self.plan, plan));
-        self.adopt_plan(decided.is_compared);
+        self.adopt_plan();
     }
 
     /// Makes the state consistent with the plan in force.
-    fn adopt_plan(&mut self, is_compared: bool) {
-        self.corrections.evict_unused();
-        self.assignment.mark_all_running();
+    fn adopt_plan(&mut self) {
+        self.corrections.evict_unused(CORRECTIONS_PER_JOB * self.jobs.len());
         // A candidate with other paths than those assigned here may have been adopted.
-        if is_compared {
-            let members = self.jobs.values();
-            let mut flows = self.plan.flows.iter();
-            for member in members {
-                let paths = flows.by_ref().take(member.job.flows.len()).map(|flow| flow.links);
-                self.assignment.replace_paths(member.job_slot, paths);
-            }
+        let mut flows = self.plan.flows.iter();
+        for member in self.jobs.values() {
+            let paths = flows.by_ref().take(member.job.flows.len()).map(|flow| flow.links);
+            self.assignment.replace_paths(member.job_slot, paths);
         }
+        self.assignment.mark_all_running();
     }
 }
 

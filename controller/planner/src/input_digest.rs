@@ -36,11 +36,11 @@ impl SharedInputs {
         Self(hasher)
     }
 
-    /// The digest of the inputs of a region with these jobs; equal inputs have equal digests in
-    /// every run.
-    pub(crate) fn digest_region<'a>(&self, jobs: impl Iterator<Item = &'a Job>) -> u64 {
+    /// The digest of the inputs of a region with jobs of these digests ([`digest_job`]); equal
+    /// inputs have equal digests in every run.
+    pub(crate) fn digest_region(&self, jobs: impl Iterator<Item = u64>) -> u64 {
         let mut hasher = self.0.clone();
-        jobs.for_each(|job| hash_job(job, &mut hasher));
+        jobs.for_each(|job| job.hash(&mut hasher));
         hasher.finish()
     }
 }
@@ -59,12 +59,15 @@ pub(crate) fn digest_fabric(fabric: &Fabric) -> u64 {
     hasher.finish()
 }
 
-fn hash_job(job: &Job, hasher: &mut DefaultHasher) {
-    (&job.id, &job.tenant, &job.gpus).hash(hasher);
+/// The digest of a job; kept with its routes, since it is needed at every event.
+pub(crate) fn digest_job(job: &Job) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&job.id, &job.tenant, &job.gpus).hash(&mut hasher);
     let numbers =
         [job.flop_per_iteration, job.compute_seconds, job.overlap_from, job.recent_slowdown];
-    numbers.map(f64::to_bits).hash(hasher);
+    numbers.map(f64::to_bits).hash(&mut hasher);
     for flow in &job.flows {
-        (flow.src, flow.dst, flow.bytes.to_bits(), flow.udp_src_port).hash(hasher);
+        (flow.src, flow.dst, flow.bytes.to_bits(), flow.udp_src_port).hash(&mut hasher);
     }
+    hasher.finish()
 }

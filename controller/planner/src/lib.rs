@@ -99,7 +99,7 @@ pub fn plan_to_depth(
     let in_force = PreviousPlan::new(&traffic, previous);
 
     // Crux §4.1: the most intense job first takes the least congested paths.
-    let assignment = path_selection::select_paths(&traffic, &in_force, policy);
+    let assignment = path_selection::select_paths(&traffic, &in_force, policy, depth);
     let context = PlanContext {
         traffic: &traffic,
         policy,

@@ -15,10 +15,14 @@ pub(crate) use self::cheapest_path::CheapestPath;
 use topology::LinkPath;
 
 pub(crate) use self::path_assignment::PathAssignment;
+use crate::decision::PlanDepth;
 use crate::intensity::NetworkDemand;
 use crate::policy::{PathMethod, Policy};
 use crate::previous_plan::PreviousPlan;
 use crate::traffic::IndexedTraffic;
+
+/// Flows with several paths that a quick plan improves at most: more take too long.
+const MAX_QUICK_CHOICES: usize = 10_000;
 
 /// The order in which jobs choose: descending intensity, then id.
 pub(crate) fn order_by_intensity<'d>(
@@ -35,6 +39,7 @@ pub(crate) fn select_paths(
     traffic: &IndexedTraffic<'_>,
     previous: &PreviousPlan<'_>,
     policy: &Policy,
+    depth: PlanDepth,
 ) -> PathAssignment {
     let mut assignment = PathAssignment::new(traffic.fabric, &traffic.tables);
     for (ordinal, (job, routes)) in traffic.jobs.iter().zip(&traffic.routes).enumerate() {
@@ -44,7 +49,7 @@ pub(crate) fn select_paths(
         }
     }
     let order = order_by_intensity(traffic.routes.iter().map(|routes| &routes.demand));
-    assign_and_improve(&mut assignment, &order, policy);
+    assign_and_improve(&mut assignment, &order, policy, depth);
     assignment
 }
 
@@ -90,25 +95,35 @@ pub(crate) fn improve_given_paths(
         }
     }
     let order = order_by_intensity(traffic.routes.iter().map(|routes| &routes.demand));
-    assign_and_improve(&mut assignment, &order, policy);
+    assign_and_improve(&mut assignment, &order, policy, PlanDepth::Full);
     assignment.paths_of(0..traffic.jobs.len())
 }
 
 /// Assigns a path to every flow without one, if there is any, then improves the paths. `order` is
-/// the slots of all jobs in the order of choice.
+/// the slots of all jobs in the order of choice. A quick plan improves only the paths of jobs that
+/// do not run yet, unless these are too many.
 pub(crate) fn assign_and_improve(
     assignment: &mut PathAssignment,
     order: &[usize],
     policy: &Policy,
+    depth: PlanDepth,
 ) {
     for job_slot in order {
         assignment.assign_remaining(*job_slot);
     }
-    match policy.paths {
-        PathMethod::Greedy => {}
-        PathMethod::Improved => {
-            local_search::improve_paths(assignment, order, policy.move_gain_min);
+    let improved: Vec<usize> = match (policy.paths, depth) {
+        (PathMethod::Greedy, _) => Vec::new(),
+        (PathMethod::Improved, PlanDepth::Full) => order.to_vec(),
+        (PathMethod::Improved, PlanDepth::Quick) => {
+            let new = order.iter().copied().filter(|job_slot| !assignment.is_running(*job_slot));
+            let new: Vec<usize> = new.collect();
+            let choices: usize =
+                new.iter().map(|job_slot| assignment.job_at(*job_slot).choice_count()).sum();
+            if choices <= MAX_QUICK_CHOICES { new } else { Vec::new() }
         }
+    };
+    if !improved.is_empty() {
+        local_search::improve_paths(assignment, &improved, policy.move_gain_min);
     }
 }
 

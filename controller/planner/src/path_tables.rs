@@ -95,6 +95,42 @@ impl PathTables {
     }
 }
 
+/// Links that flows may share: one of a host, or those above a leaf or pod in one direction. Flows
+/// that leave a leaf have the same links to choose from, and so have those that enter it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LinkArea(u32);
+
+impl LinkArea {
+    pub(crate) fn of_host_link(link: LinkId) -> Self {
+        Self(link.index() as u32)
+    }
+
+    /// Its number, less than [`PathTables::area_count`].
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl PathTables {
+    /// Number of areas: each link, then each switch and each pod in both directions.
+    pub(crate) fn area_count(&self) -> usize {
+        self.capacities.len() + 2 * (self.switch_count() + self.pods.pod_count())
+    }
+
+    /// The areas that paths between two leaves cross.
+    pub(crate) fn for_each_area(&self, ends: &LeafEnds, mut visit: impl FnMut(LinkArea)) {
+        let first = self.capacities.len();
+        visit(LinkArea((first + 2 * ends.from.index()) as u32));
+        visit(LinkArea((first + 2 * ends.to.index() + 1) as u32));
+        if ends.distance > 2 {
+            let first = first + 2 * self.switch_count();
+            let [near, far] = [ends.from, ends.to].map(|leaf| self.pods.pod_of(leaf));
+            near.into_iter().for_each(|pod| visit(LinkArea((first + 2 * pod as usize) as u32)));
+            far.into_iter().for_each(|pod| visit(LinkArea((first + 2 * pod as usize + 1) as u32)));
+        }
+    }
+}
+
 /// A depth-first listing of all segments between two leaves.
 struct SegmentSearch<'a> {
     tables: &'a PathTables,

@@ -47,6 +47,24 @@ pub(crate) fn assign_priorities(
     weigh_priorities(traffic, demands, corrections, policy)
 }
 
+/// Computes the corrections against the job that is the next reference when the present one
+/// departs, for the cache.
+pub(crate) fn prepare_next_reference(
+    traffic: &IndexedTraffic<'_>,
+    demands: &[NetworkDemand],
+    policy: &Policy,
+    cache: &CorrectionCache,
+) {
+    let timings = iteration_timings(traffic, demands);
+    let ranked = jobs_by_traffic(traffic, demands);
+    let next = ranked.get(1).filter(|_| policy.reference == CorrectionReference::MostTraffic);
+    if let Some(reference) = next {
+        for job in (0..timings.len()).filter(|job| job != reference) {
+            cache.correction_of(&timings[*reference], &timings[job], policy.max_correction);
+        }
+    }
+}
+
 /// Jobs by descending priority, then id; the position is the rank.
 pub(crate) fn order_by_priority(priorities: &[JobPriority]) -> Vec<usize> {
     let mut jobs: Vec<usize> = (0..priorities.len()).collect();
@@ -68,11 +86,18 @@ pub(crate) fn most_traffic_job(
     traffic: &IndexedTraffic<'_>,
     demands: &[NetworkDemand],
 ) -> Option<usize> {
+    jobs_by_traffic(traffic, demands).first().copied()
+}
+
+/// Jobs by descending bytes, then intensity, then id.
+fn jobs_by_traffic(traffic: &IndexedTraffic<'_>, demands: &[NetworkDemand]) -> Vec<usize> {
     let bytes: Vec<f64> = (0..demands.len()).map(|job| job_bytes(traffic, job)).collect();
-    (0..demands.len()).max_by(|&a, &b| {
-        let by_intensity = demands[a].intensity.total_cmp(&demands[b].intensity);
-        bytes[a].total_cmp(&bytes[b]).then(by_intensity).then(b.cmp(&a))
-    })
+    let mut jobs: Vec<usize> = (0..demands.len()).collect();
+    jobs.sort_by(|&a, &b| {
+        let by_intensity = demands[b].intensity.total_cmp(&demands[a].intensity);
+        bytes[b].total_cmp(&bytes[a]).then(by_intensity).then(a.cmp(&b))
+    });
+    jobs
 }
 
 fn job_bytes(traffic: &IndexedTraffic<'_>, job: usize) -> f64 {
@@ -114,9 +139,15 @@ impl CorrectionCache {
         })
     }
 
-    /// Keeps the corrections used since the last eviction.
-    pub(crate) fn evict_unused(&mut self) {
-        self.cached = self.used.take();
+    /// Keeps the corrections used since the last eviction, and earlier ones while all together are
+    /// not more than `most`.
+    pub(crate) fn evict_unused(&mut self, most: usize) {
+        let used = self.used.take();
+        if self.cached.len() + used.len() > most {
+            self.cached = used;
+        } else {
+            self.cached.extend(used);
+        }
     }
 }
 

@@ -13,9 +13,10 @@ use topology::{Fabric, LinkId, LinkPath, SwitchId};
 
 use crate::bounds::LoadLowerBound;
 use crate::input::{Flow, Job, PlanInput};
+use crate::input_digest;
 use crate::intensity::NetworkDemand;
 use crate::least_loaded_path::{LeafEnds, LeastLoadedPath};
-use crate::path_tables::PathTables;
+use crate::path_tables::{LinkArea, PathTables};
 
 /// Jobs and flows of an input by ordinal, with the paths that each flow could take.
 #[derive(Debug)]
@@ -66,6 +67,10 @@ pub(crate) struct JobRoutes {
     pub(crate) largest_first: Vec<usize>,
     /// The demand on the best spread over all paths.
     pub(crate) demand: NetworkDemand,
+    /// Where the flows that send may share links with others, ascending.
+    pub(crate) areas: Vec<LinkArea>,
+    /// Digest of the job.
+    pub(crate) digest: u64,
 }
 
 /// Properties of a flow on any path.
@@ -196,6 +201,8 @@ impl<'a> RouteFinder<'a> {
             demand: NetworkDemand::new(job, self.lower_bound.max_load(), None),
             groups: movable_groups(job, &flows, &pairs),
             largest_first: largest_first(job),
+            areas: link_areas(job, &flows, &pairs, self.tables),
+            digest: input_digest::digest_job(job),
             flows,
             pairs,
         }
@@ -248,6 +255,29 @@ fn movable_groups(job: &Job, flows: &[FlowRoute], pairs: &[LeafPair]) -> Vec<Vec
     }
     groups.retain(|group| !group.is_empty());
     groups
+}
+
+/// Where the flows that send may share links.
+fn link_areas(
+    job: &Job,
+    flows: &[FlowRoute],
+    pairs: &[LeafPair],
+    tables: &PathTables,
+) -> Vec<LinkArea> {
+    let mut areas = Vec::new();
+    let mut is_used = vec![false; pairs.len()];
+    for (route, _) in flows.iter().zip(&job.flows).filter(|(_, flow)| flow.bytes > 0.0) {
+        areas.extend([route.up, route.down].map(LinkArea::of_host_link));
+        is_used[route.pair] |= route.has_path;
+    }
+    let used =
+        pairs.iter().zip(is_used).filter(|(pair, is_used)| *is_used && pair.crosses_fabric());
+    for LeafPair { ends, .. } in used.map(|(pair, _)| pair) {
+        tables.for_each_area(ends, |area| areas.push(area));
+    }
+    areas.sort_unstable();
+    areas.dedup();
+    areas
 }
 
 fn largest_first(job: &Job) -> Vec<usize> {

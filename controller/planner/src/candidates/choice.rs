@@ -139,6 +139,22 @@ pub(crate) fn keep_in_force(
     }
 }
 
+/// Puts the levels in force into `decided`, for all `regions`: what runs has kept its paths.
+pub(crate) fn keep_levels_in_force(
+    context: &PlanContext<'_>,
+    regions: &[PlanRegion],
+    decided: &mut SearchResult,
+) {
+    let PlanContext { traffic, policy, previous, .. } = context;
+    let jobs = decided.levels.iter().enumerate();
+    let levels =
+        context.permit_levels(jobs.map(|(job, new)| previous.job_level(job).unwrap_or(*new)));
+    for PlanRegion { jobs, .. } in regions {
+        jobs.iter().for_each(|job| decided.levels[*job] = levels[*job]);
+        decided.mark_searched(traffic, policy, jobs);
+    }
+}
+
 /// The result of a region.
 struct RegionDecision {
     adopted: ValuedCandidate,

@@ -43,6 +43,13 @@ pub(crate) struct AssignedJob {
     pub(super) examined_at: Vec<u32>,
 }
 
+impl AssignedJob {
+    /// Flows that have several paths.
+    pub(super) fn choice_count(&self) -> usize {
+        self.routes.groups.iter().map(Vec::len).sum()
+    }
+}
+
 impl PathAssignment {
     /// No jobs yet.
     pub(crate) fn new(fabric: &Fabric, tables: &Arc<PathTables>) -> Self {
@@ -102,13 +109,26 @@ impl PathAssignment {
         paths.flatten().copied().collect()
     }
 
-    /// Assigns other paths to the flows of a job; its groups count as never examined.
+    /// Assigns other paths to the flows of a job where they differ; its groups then count as never
+    /// examined.
     pub(crate) fn replace_paths(&mut self, job_slot: usize, paths: impl Iterator<Item = LinkPath>) {
+        let mut is_changed = false;
         for (flow, path) in paths.enumerate() {
-            self.unassign_path((job_slot, flow));
-            self.assign_path((job_slot, flow), path);
+            if self.job_at(job_slot).paths[flow] != path {
+                let had = self.unassign_path((job_slot, flow));
+                self.assign_path((job_slot, flow), path);
+                self.record_move(job_slot, had.without_host_links(), path.without_host_links());
+                is_changed = true;
+            }
         }
-        self.job_at_mut(job_slot).examined_at.fill(0);
+        if is_changed {
+            self.job_at_mut(job_slot).examined_at.fill(0);
+        }
+    }
+
+    /// Whether all flows of a job had their paths before this plan.
+    pub(super) fn is_running(&self, job_slot: usize) -> bool {
+        self.job_at(job_slot).was_running.iter().all(|was_running| *was_running)
     }
 
     /// Assigns its previous path to a flow, if that still is one of its equal-cost paths.

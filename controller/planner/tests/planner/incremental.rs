@@ -1,6 +1,8 @@
 //! Incremental planning: after each event the plan equals the one that `plan` makes of all jobs.
 
-use planner::{IncrementalPlanner, Job, JobEventError, JobId, Policy, check_plan, plan};
+use planner::{
+    IncrementalPlanner, Job, JobEventError, JobId, PlanDepth, Policy, check_plan, plan_to_depth,
+};
 use proptest::prelude::*;
 use topology::Fabric;
 
@@ -12,6 +14,7 @@ use crate::stability;
 struct Story {
     fabric: Fabric,
     policy: Policy,
+    depth: PlanDepth,
     first: Vec<Job>,
     events: Vec<Job>,
 }
@@ -19,8 +22,9 @@ struct Story {
 fn story() -> impl Strategy<Value = Story> {
     stability::fabric().prop_flat_map(|fabric| {
         let jobs = stability::jobs(&fabric, 6..14);
-        let parts = (stability::policy(), jobs, 0_usize..8, prop::bool::weighted(0.2));
-        parts.prop_flat_map(move |(policy, jobs, there, is_searched)| {
+        let depth = prop::sample::select(vec![PlanDepth::Full, PlanDepth::Quick]);
+        let parts = (stability::policy(), jobs, 0_usize..8, prop::bool::weighted(0.2), depth);
+        parts.prop_flat_map(move |(policy, jobs, there, is_searched, depth)| {
             let fabric = fabric.clone();
             let policy = Policy {
                 search_events: if is_searched { policy.search_events } else { 0 },
@@ -30,6 +34,7 @@ fn story() -> impl Strategy<Value = Story> {
             events.prop_map(move |events| Story {
                 fabric: fabric.clone(),
                 policy: policy.clone(),
+                depth,
                 first: jobs[..there.min(jobs.len())].to_vec(),
                 events,
             })
@@ -44,8 +49,9 @@ proptest! {
     fn events_give_the_plan_of_all_jobs(story in story()) {
         let mut jobs = story.first.clone();
         let first = input(&story.fabric, &jobs);
-        let mut planner = IncrementalPlanner::new(&first, &story.policy, None);
-        let (mut previous, mut earlier) = plan(&first, &story.policy, None);
+        let mut planner =
+            IncrementalPlanner::with_depth(&first, &story.policy, None, story.depth);
+        let (mut previous, mut earlier) = plan_to_depth(&first, &story.policy, None, story.depth);
         prop_assert_eq!(planner.plan(), &previous);
         for job in story.events {
             match jobs.iter().position(|other| other.id == job.id) {
@@ -59,7 +65,8 @@ proptest! {
                 }
             }
             let now = input(&story.fabric, &jobs);
-            let (expected, mut report) = plan(&now, &story.policy, Some(&previous));
+            let (expected, mut report) =
+                plan_to_depth(&now, &story.policy, Some(&previous), story.depth);
             report.comparison.keep_earlier(&expected, &previous, &earlier.comparison);
             prop_assert_eq!(planner.plan(), &expected);
             prop_assert_eq!(&planner.report(), &report);
@@ -67,6 +74,23 @@ proptest! {
             (previous, earlier) = (expected, report);
         }
     }
+}
+
+/// After quick events a comparison makes up for what they left out.
+#[test]
+fn a_comparison_after_quick_events_is_one_of_all_jobs() {
+    let fabric = clos(2, 2, 3);
+    let jobs = [ring(&fabric, "a", &[0, 3], 4e9), ring(&fabric, "b", &[1, 4], 4e9)];
+    let policy = Policy::default();
+    let first = input(&fabric, &jobs[..1]);
+    let mut planner = IncrementalPlanner::with_depth(&first, &policy, None, PlanDepth::Quick);
+    planner.add_job(jobs[1].clone()).unwrap();
+    let quick = planner.plan().clone();
+    assert!(planner.report().comparison.is_provisional);
+    planner.compare_candidates();
+    assert!(!planner.report().comparison.is_provisional);
+    let expected = plan_to_depth(&input(&fabric, &jobs), &policy, Some(&quick), PlanDepth::Full).0;
+    assert_eq!(planner.plan(), &expected);
 }
 
 #[test]
