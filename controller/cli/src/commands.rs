@@ -9,6 +9,7 @@ pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod context;
 pub(crate) mod controller;
+pub(crate) mod doctor;
 pub(crate) mod drain;
 pub(crate) mod events;
 pub(crate) mod fabric;

@@ -19,10 +19,12 @@ const PAGES: [(&str, &str); 10] = [
     ("web", include_str!("../../../docs/web.md")),
 ];
 
-/// The names of all commands that do something, depth first.
+/// The names of all commands that do something and whose help has no example, depth first.
 fn leaf_commands(name: &str, command: &Command, found: &mut Vec<String>) {
     let mut below = command.get_subcommands().peekable();
-    if below.peek().is_none() {
+    let lines = help_examples(command);
+    let has_example = lines.iter().any(|line| format!("{line} ").starts_with(&format!("{name} ")));
+    if below.peek().is_none() && !command.is_hide_set() && !has_example {
         found.push(name.to_owned());
     }
     for command in below {
@@ -88,10 +90,7 @@ fn every_example_parses_and_every_command_has_one() {
         .collect();
     let mut found = Vec::new();
     leaf_commands("crux", &CruxCli::command(), &mut found);
-    let missing = found.into_iter().filter(|name| {
-        !examples.iter().any(|line| format!("{line} ").starts_with(&format!("{name} ")))
-    });
-    complaints.extend(missing.map(|name| format!("{name} has no example")));
+    complaints.extend(found.into_iter().map(|name| format!("{name}: no example in its help")));
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }
 

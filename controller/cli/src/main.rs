@@ -13,9 +13,9 @@ use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use command_io::CommandError;
 use commands::{
-    agent, audit, cert, cluster, completions, config, context, controller, drain, events, fabric,
-    flows, init, jobs, man, plan, policy, replay_incident, report, schema, state, status, switch,
-    top,
+    agent, audit, cert, cluster, completions, config, context, controller, doctor, drain, events,
+    fabric, flows, init, jobs, man, plan, policy, replay_incident, report, schema, state, status,
+    switch, top,
 };
 
 /// Schedules the traffic of GPU training jobs on a Clos fabric.
@@ -36,6 +36,20 @@ struct CruxCli {
     // Without an order of its own, its place in every page is the number of commands.
     #[arg(long, global = true, default_value = "warn", value_name = "FILTER", display_order = 998)]
     log: String,
+    /// Write logs as lines of text or of JSON
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
+    #[arg(display_order = 999)]
+    log_format: LogFormat,
+}
+
+/// Forms of logs.
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+enum LogFormat {
+    /// For people
+    #[default]
+    Text,
+    /// An object a line, for programs
+    Json,
 }
 
 #[derive(Subcommand)]
@@ -57,14 +71,27 @@ enum CruxCommand {
     Agent(agent::AgentArgs),
     Jobs(jobs::JobsArgs),
     /// List the switches of a running controller, and what they hold
+    #[command(after_help = "\
+Examples:
+  crux switches
+  crux switches --format json")]
     Switches(status::StatusArgs),
     /// List the links of a running controller, with their planned load by level
+    #[command(after_help = "\
+Examples:
+  crux links
+  crux links --format json")]
     Links(status::StatusArgs),
     Flows(flows::FlowsArgs),
     /// Explain the level of a job and the paths of its flows
     Explain(status::ExplainArgs),
     /// Print the problems of a running controller
-    Doctor(status::StatusArgs),
+    #[command(after_help = "\
+Examples:
+  crux doctor
+  crux doctor --all
+  crux doctor --format json")]
+    Doctor(doctor::DoctorArgs),
     Audit(audit::AuditArgs),
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
@@ -90,7 +117,7 @@ fn main() -> ExitCode {
         Ok(command) => parse_arguments(command),
         Err(failure) => return failure.report(),
     };
-    let run = start_logging(&cli.log).and_then(|()| match cli.command {
+    let run = start_logging(&cli.log, cli.log_format).and_then(|()| match cli.command {
         CruxCommand::Plan(args) => plan::run_plan(&args),
         #[cfg(feature = "lab")]
         CruxCommand::Lab(command) => command.run(),
@@ -106,7 +133,7 @@ fn main() -> ExitCode {
         CruxCommand::Links(args) => status::print_links(&args),
         CruxCommand::Flows(args) => flows::run_flows(&args),
         CruxCommand::Explain(args) => status::print_explanation(&args),
-        CruxCommand::Doctor(args) => status::print_findings(&args),
+        CruxCommand::Doctor(args) => doctor::print_findings(&args),
         CruxCommand::Cluster(command) => cluster::run_cluster(&command),
         CruxCommand::Audit(args) => audit::run_audit(&args),
         CruxCommand::Events(args) => events::run_events(&args),
@@ -131,11 +158,14 @@ fn parse_arguments(mut command: Command) -> CruxCli {
     CruxCli::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command).exit())
 }
 
-fn start_logging(filter: &str) -> Result<(), CommandError> {
+fn start_logging(filter: &str, format: LogFormat) -> Result<(), CommandError> {
     let filter = tracing_subscriber::EnvFilter::try_new(filter)
         .map_err(|error| CommandError::input("--log", error))?;
     let is_seen = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(is_seen);
-    logs.with_writer(std::io::stderr).init();
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => logs.with_ansi(is_seen).init(),
+        LogFormat::Json => logs.json().flatten_event(true).with_current_span(true).init(),
+    }
     Ok(())
 }

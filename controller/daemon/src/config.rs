@@ -218,6 +218,16 @@ impl Config {
         Self::try_from(raw).map_err(|error| error.in_document(text, format, file))
     }
 
+    /// The effective configuration in one line of JSON, without the digests of tokens.
+    pub(crate) fn to_log_text(&self) -> String {
+        let mut raw = self.raw.clone();
+        let northbound = &mut raw.northbound;
+        for token in northbound.tokens.iter_mut().chain(&mut northbound.certificates) {
+            token.sha256 = "-".to_owned();
+        }
+        serde_json::to_string(&raw).unwrap_or_default()
+    }
+
     /// The effective configuration in the form of a file, for printing.
     pub fn effective_raw(&self) -> &RawConfig {
         &self.raw
@@ -454,6 +464,14 @@ mod tests {
     #[test]
     fn empty_file_gives_the_defaults() {
         assert_eq!(parse("").unwrap(), Config::default());
+    }
+
+    #[test]
+    fn logs_have_no_digests_of_tokens() {
+        let digest = "ab".repeat(32);
+        let token = format!("[[northbound.tokens]]\nname='a'\nrole='read'\nsha256='{digest}'");
+        let text = parse(&token).unwrap().to_log_text();
+        assert!(text.contains("\"name\":\"a\"") && !text.contains(&digest), "{text}");
     }
 
     #[test]

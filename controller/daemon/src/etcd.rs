@@ -20,4 +20,5 @@ pub use cluster_store::{
     ClusterNetwork, ClusterSnapshot, ClusterStore, GrantedLease, StoreChanges,
 };
 pub use lease_state::ElectedLeader;
+pub(crate) use lease_state::describe_term;
 pub(crate) use member::{ClusterMember, ClusterUpdate, MemberHandle, StoreClient};

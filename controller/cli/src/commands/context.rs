@@ -78,6 +78,10 @@ pub(crate) struct ContextNameArgs {
 
 /// Arguments of `list`.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  crux context list
+  crux context list --format json")]
 pub(crate) struct ContextListArgs {
     #[command(flatten)]
     output: FormatArg,

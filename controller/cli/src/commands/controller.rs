@@ -19,6 +19,7 @@ use ::controller::northbound::{self, ApiServer, local_token};
 use ::controller::policy_history::{PolicyContent, RevisionMetadata, UnixMs};
 use ::controller::southbound::write_permit::WritePermit;
 use ::controller::{Config, Controller, ControllerError, ControllerHandle, StateEvent};
+use clap::ArgGroup;
 use planner::{Job, Policy};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
@@ -44,6 +45,7 @@ use command_io::{files, output};
 /// and hosts by ARP. Tiers follow from where hosts are. Jobs of --jobs are planned for once their
 /// hosts are found.
 #[derive(clap::Args)]
+#[command(group = ArgGroup::new("inventory").required(true).multiple(true))]
 #[command(after_help = "\
 Examples:
   crux controller --fabric lab.toml
@@ -57,11 +59,11 @@ pub(crate) struct ControllerArgs {
     #[arg(long)]
     config: Option<String>,
     /// Fabric document, with the P4Runtime address of every switch
-    #[arg(long, required_unless_present = "switch")]
+    #[arg(long, group = "inventory")]
     fabric: Option<String>,
     /// A switch, its P4Runtime address and its device id, where there is no document
     #[arg(long, value_name = "NAME=HOST:PORT/ID", value_parser = switch_inventory::parse_switch)]
-    #[arg(conflicts_with = "fabric")]
+    #[arg(conflicts_with = "fabric", group = "inventory")]
     switch: Vec<Switch>,
     /// Jobs document; without one, the jobs that are stored
     #[arg(long)]

@@ -5,9 +5,10 @@ mod discover;
 mod export;
 mod import;
 
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
 use comfy_table::Table;
 use serde::Serialize;
+use topology::document::{self, DocumentFormat};
 use topology::{Fabric, Finding, Severity, Tier, spec};
 
 use command_io::CommandError;
@@ -28,12 +29,30 @@ pub(crate) enum FabricCommand {
 
 /// Print a fabric in the explicit form: every switch, host and link.
 #[derive(clap::Args)]
-#[command(after_help = "Example:  crux fabric expand lab.toml --format json > lab.json")]
+#[command(after_help = "\
+Examples:
+  crux fabric expand lab.toml --format json > lab.json
+  crux fabric expand lab.yaml --format toml > lab.toml")]
 pub(crate) struct FabricExpandArgs {
     /// Fabric document (.toml, .yaml, .json; - is JSON from standard input)
     fabric: String,
-    #[command(flatten)]
-    output: FormatArg,
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t)]
+    format: ExpandedFormat,
+}
+
+/// Forms of an expanded fabric.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum ExpandedFormat {
+    /// Cables, for people
+    #[default]
+    Table,
+    /// A fabric document in TOML
+    Toml,
+    /// A fabric document in YAML
+    Yaml,
+    /// A fabric document in JSON
+    Json,
 }
 
 /// Say what is wrong or odd about a fabric. Fails when a finding is an error.
@@ -58,13 +77,17 @@ pub(crate) fn run_fabric(command: &FabricCommand) -> Result<(), CommandError> {
 
 fn expand_fabric(args: &FabricExpandArgs) -> Result<(), CommandError> {
     let fabric = files::read_fabric(&args.fabric)?;
-    match args.output.format {
-        OutputFormat::Json => output::print_json(&spec::explicit_document(&fabric)),
-        OutputFormat::Table => {
+    let format = match args.format {
+        ExpandedFormat::Table => {
             output::print_line(fabric_summary(&fabric))?;
-            output::print_line(cable_table(&fabric))
+            return output::print_line(cable_table(&fabric));
         }
-    }
+        ExpandedFormat::Json => return output::print_json(&spec::explicit_document(&fabric)),
+        ExpandedFormat::Toml => DocumentFormat::Toml,
+        ExpandedFormat::Yaml => DocumentFormat::Yaml,
+    };
+    let text = document::print_document(&spec::explicit_document(&fabric), format);
+    output::print_line(text.map_err(CommandError::failed)?.trim_end())
 }
 
 /// What `crux fabric check --format json` prints.

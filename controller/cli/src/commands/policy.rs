@@ -1,12 +1,13 @@
 //! `crux policy`: what is in force, what a change would do, and changes that can be taken back.
 
+mod author;
 mod table;
 
 use std::time::Duration;
 
 use ::controller::northbound::service::{
-    ApplyPolicyRequest, ConfirmPolicyRequest, PolicyChangeResponse, PolicyRevisionDiff,
-    PreviewPolicyRequest, RollbackPolicyRequest, TemporaryOverrideRequest, parse_policy,
+    ApplyPolicyRequest, PolicyChangeResponse, PolicyRevisionDiff, PreviewPolicyRequest,
+    TemporaryOverrideRequest, parse_policy,
 };
 use ::controller::policy_history::{PolicyRevision, TemporaryOverride};
 use ::controller::preview::PolicyPreview;
@@ -18,6 +19,7 @@ use command_io::ControllerClient;
 use command_io::files;
 use command_io::output::{self, FormatArg, OutputFormat};
 
+pub(super) use self::author::ChangeAuthorArgs;
 use super::local_time::format_time;
 
 /// Look at the policy of a running controller, and change it.
@@ -38,6 +40,10 @@ pub(crate) enum PolicyCommand {
     /// Check a policy file, without a controller
     Check(PolicyCheckArgs),
     /// Show what is in force
+    #[command(after_help = "\
+Examples:
+  crux policy show
+  crux policy show > policy.toml")]
     Show(PolicyQueryArgs),
     /// Show what a change would do: levels, flows, entries, utilisation; nothing is written
     Diff(PolicyDiffArgs),
@@ -59,6 +65,10 @@ pub(crate) enum PolicyCommand {
 
 /// Arguments of `check`.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  crux policy check policy.toml
+  crux policy check policy.toml --fabric lab.toml")]
 pub(crate) struct PolicyCheckArgs {
     /// Policy document
     file: String,
@@ -95,15 +105,26 @@ pub(crate) struct PolicyHistoryArgs {
 
 /// Arguments of `diff`.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  crux policy diff policy.toml
+  crux policy diff policy.toml --all")]
 pub(crate) struct PolicyDiffArgs {
     /// Policy document
     file: String,
+    /// Print all entries of all switches
+    #[arg(long)]
+    all: bool,
     #[command(flatten)]
     plain: PolicyQueryArgs,
 }
 
 /// Arguments of `apply`.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  crux policy apply policy.toml --reason 'night batch'
+  crux policy apply policy.toml --confirm-within 5m")]
 pub(crate) struct PolicyApplyArgs {
     /// Policy document
     file: String,
@@ -162,6 +183,10 @@ struct PolicyEditArgs {
 
 /// Arguments of `confirm`.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  crux policy confirm
+  crux policy confirm --reason 'no job complains'")]
 pub(crate) struct PolicyConfirmArgs {
     #[command(flatten)]
     signature: ChangeAuthorArgs,
@@ -171,6 +196,10 @@ pub(crate) struct PolicyConfirmArgs {
 
 /// Arguments of `rollback`.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  crux policy rollback
+  crux policy rollback 3 --reason 'slower than before'")]
 pub(crate) struct PolicyRollbackArgs {
     /// Number of the revision to go back to, from crux policy history
     revision: Option<u64>,
@@ -182,6 +211,10 @@ pub(crate) struct PolicyRollbackArgs {
 
 /// Arguments of `override`.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  crux policy override 'gpt*' --level 7 --for 1h --reason deadline
+  crux policy override tenant:batch --max-level 2 --for 30m")]
 pub(crate) struct PolicyOverrideArgs {
     /// Glob over job ids and tenants; job:GLOB or tenant:GLOB for one of the two
     pattern: String,
@@ -207,33 +240,6 @@ pub(crate) struct PolicyOverrideArgs {
     signature: ChangeAuthorArgs,
     #[command(flatten)]
     plain: PolicyQueryArgs,
-}
-
-/// Author and reason of a change.
-#[derive(clap::Args)]
-pub(super) struct ChangeAuthorArgs {
-    /// Why, for the history
-    #[arg(long, default_value = "")]
-    pub(super) reason: String,
-    /// Who wants it, for the history; without it, the user's name
-    #[arg(long)]
-    author: Option<String>,
-}
-
-impl ChangeAuthorArgs {
-    pub(super) fn author_name(&self) -> String {
-        self.author
-            .clone()
-            .unwrap_or_else(|| std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned()))
-    }
-
-    fn confirm_request(&self) -> ConfirmPolicyRequest {
-        ConfirmPolicyRequest { author: self.author_name(), reason: self.reason.clone() }
-    }
-
-    fn rollback_request(&self, revision: Option<u64>) -> RollbackPolicyRequest {
-        RollbackPolicyRequest { author: self.author_name(), reason: self.reason.clone(), revision }
-    }
 }
 
 pub(crate) fn run_policy(command: &PolicyCommand) -> Result<(), CommandError> {
@@ -308,24 +314,26 @@ fn describe_temporary(temporary: &TemporaryOverride) -> Result<String, CommandEr
 }
 
 fn preview_policy(args: &PolicyDiffArgs) -> Result<(), CommandError> {
-    print_preview_of(&preview_request(&args.file)?, &args.plain)
+    let shown = if args.all { usize::MAX } else { table::SHOWN };
+    print_preview_of(&preview_request(&args.file)?, &args.plain, shown)
 }
 
 fn print_preview_of(
     change: &PreviewPolicyRequest,
     plain: &PolicyQueryArgs,
+    shown: usize,
 ) -> Result<(), CommandError> {
     let preview: PolicyPreview = plain.client.post_json("/v1/policy/preview", change)?;
     match plain.output.format {
         OutputFormat::Json => output::print_json(&preview),
-        OutputFormat::Table => table::print_preview(&preview),
+        OutputFormat::Table => table::print_preview(&preview, shown),
     }
 }
 
 fn edit_policy(edits: Vec<PolicyEdit>, terms: &PolicyEditArgs) -> Result<(), CommandError> {
     let change = PreviewPolicyRequest { edits, ..PreviewPolicyRequest::default() };
     if terms.preview {
-        return print_preview_of(&change, &terms.plain);
+        return print_preview_of(&change, &terms.plain, table::SHOWN);
     }
     let order = ApplyPolicyRequest {
         change,

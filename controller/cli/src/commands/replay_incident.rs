@@ -74,12 +74,13 @@ impl ReplayIncidentArgs {
                 happened.push(one.clone());
             }
         };
-        let replayed = replay_recording(&mut BufReader::new(opened), keep);
-        Ok(RecordingReport {
-            file: file.to_owned(),
-            replayed: replayed.map_err(|error| CommandError::input(file, error))?,
-            happened,
-        })
+        let replayed = replay_recording(&mut BufReader::new(opened), keep)
+            .map_err(|error| CommandError::input(file, error))?;
+        if replayed.steps == 0 {
+            let what = "there is no event to replay: the recording is empty or cut off";
+            return Err(CommandError::input(file, what));
+        }
+        Ok(RecordingReport { file: file.to_owned(), replayed, happened })
     }
 }
 

@@ -6,7 +6,6 @@ use ::controller::northbound::controller_view::{JobRow, JobSource, LevelLoad, Li
 use ::controller::northbound::explanation::{ExplainJobResponse, FlowExplanation};
 use comfy_table::Table;
 use serde::Serialize;
-use topology::{Finding, Severity};
 
 use super::comparison_table;
 use command_io::CommandError;
@@ -17,9 +16,9 @@ use command_io::output::{self, FormatArg, OutputFormat};
 #[derive(clap::Args)]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
-    client: ControllerClient,
+    pub(super) client: ControllerClient,
     #[command(flatten)]
-    output: FormatArg,
+    pub(super) output: FormatArg,
 }
 
 /// Arguments of `explain`.
@@ -132,21 +131,6 @@ fn format_levels(levels: &[LevelLoad]) -> String {
     levels.collect::<Vec<_>>().join(", ")
 }
 
-/// Exit status 1 where there is an error among the findings.
-pub(crate) fn print_findings(args: &StatusArgs) -> Result<(), CommandError> {
-    let findings: Vec<Finding> = args.client.get_json("/v1/findings")?;
-    match args.output.format {
-        OutputFormat::Json => output::print_json(&findings)?,
-        OutputFormat::Table if findings.is_empty() => output::print_line("no problems found")?,
-        OutputFormat::Table => findings.iter().try_for_each(output::print_line)?,
-    }
-    let errors = findings.iter().filter(|finding| finding.severity == Severity::Error);
-    match errors.count() {
-        0 => Ok(()),
-        count => Err(CommandError::Failed(format!("{count} errors"))),
-    }
-}
-
 pub(crate) fn print_explanation(args: &ExplainArgs) -> Result<(), CommandError> {
     // What a path of a URL cannot hold as it is.
     let name = args.name.replace('%', "%25").replace('>', "%3E").replace(' ', "%20");
@@ -212,7 +196,11 @@ fn explain_level(why: &ExplainJobResponse) -> String {
 
 /// Why the path.
 fn explain_path(flow: &FlowExplanation) -> String {
-    let pinning = if flow.pinned { "pinned" } else { "left to ECMP" };
+    let pinning = match (flow.pinned, flow.candidates.len()) {
+        (true, _) => "pinned",
+        (false, ..2) => "the only path",
+        (false, _) => "left to ECMP",
+    };
     let connections = match flow.connections {
         0 => String::new(),
         count => format!(", {count} learned connections"),
@@ -224,5 +212,27 @@ fn explain_path(flow: &FlowExplanation) -> String {
         let path = candidate.path.join(" > ");
         text += &format!("\n  {mark} {path}  others' load {:.3} on {busiest}", candidate.load);
     }
-    text
+    text + &explain_choice(flow)
+}
+
+/// Why the path is taken though others have less load now.
+fn explain_choice(flow: &FlowExplanation) -> String {
+    let Some(chosen) = flow.candidates.iter().find(|candidate| candidate.chosen) else {
+        return String::new();
+    };
+    let is_less = |a: f64, b: f64| a < b - 1e-9;
+    let candidates = flow.candidates.iter();
+    if !flow.pinned || !{ candidates.clone() }.any(|other| is_less(other.load, chosen.load)) {
+        return String::new();
+    }
+    let earlier = chosen.earlier_load;
+    match { candidates }.any(|other| is_less(other.earlier_load, earlier)) {
+        false => format!(
+            "\n    a path with less load is left: jobs choose in order of intensity, and by those \
+             above this one no path has less than {earlier:.3}; moving now would not gain enough"
+        ),
+        true => "\n    a path with less load is left: the flow keeps its path from an earlier \
+                 plan, as moving would not gain enough"
+            .to_owned(),
+    }
 }

@@ -145,6 +145,44 @@ fn a_checked_configuration_lists_what_it_sets() {
     assert_eq!(printed_text(&files, &["config", "print", "again.toml"]), commented);
 }
 
+#[test]
+fn a_controller_needs_a_fabric_or_switches() {
+    let files = Files::with(&[]);
+    refused(&files.crux(&["controller"]), &["--fabric <FABRIC>|--switch <NAME=HOST:PORT/ID>"]);
+}
+
+#[test]
+fn a_recording_without_events_is_no_success() {
+    let files = Files::with(&[("cut.jsonl", b"")]);
+    refused(&files.crux(&["replay-incident", "cut.jsonl"]), &["cut.jsonl"]);
+}
+
+#[test]
+fn a_trace_with_more_jobs_than_wanted_is_refused() {
+    let files = Files::with(&[("lab.toml", good().as_bytes())]);
+    let replay = ["replay", "--trace", "lingjun-like", "--fabric", "lab.toml", "--max-jobs", "800"];
+    refused(&files.crux(&replay), &["--max-jobs 800", "more than that"]);
+}
+
+#[test]
+fn an_expanded_fabric_is_a_document_in_every_language() {
+    let files = Files::with(&[("lab.toml", good().as_bytes())]);
+    let cables = printed_text(&files, &["fabric", "expand", "lab.toml"]);
+    for language in ["toml", "yaml", "json"] {
+        let text = printed_text(&files, &["fabric", "expand", "lab.toml", "--format", language]);
+        let name = format!("again.{language}");
+        files.write(&name, &text);
+        assert_eq!(printed_text(&files, &["fabric", "expand", &name]), cables, "{language}");
+    }
+}
+
+#[test]
+fn logs_are_lines_of_json_where_that_is_asked() {
+    let files = Files::with(&[("lab.toml", good().as_bytes())]);
+    let wrong = files.crux(&["--log-format", "xml", "fabric", "check", "lab.toml"]);
+    refused(&wrong, &["possible values: text, json"]);
+}
+
 fn printed_text(files: &Files, arguments: &[&str]) -> String {
     printed(&files.crux(arguments)).to_owned()
 }

@@ -15,6 +15,15 @@ use crate::southbound::write_permit::WritePermit;
 /// Terms of leaders are above those of all who are ready, whatever their revisions.
 const LEADER_TERMS: u64 = 1 << 63;
 
+/// A term for people. Those of elected leaders are revisions of etcd above a bit that sets them
+/// apart, which would make them numbers of 19 digits.
+pub(crate) fn describe_term(term: u64) -> String {
+    match term.checked_sub(LEADER_TERMS) {
+        Some(revision) => format!("elected at revision {revision} of etcd"),
+        None => format!("in term {term}"),
+    }
+}
+
 /// Who was found to lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ElectedLeader {

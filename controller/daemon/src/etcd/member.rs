@@ -255,7 +255,7 @@ impl<N: ClusterNetwork> ClusterMember<N> {
         self.write_permit.send_if_modified(|had| {
             let before = std::mem::replace(had, permit);
             if std::mem::discriminant(&before) != std::mem::discriminant(&permit) {
-                info!(?permit, "write permit");
+                info!("{}", permit.describe());
             }
             before != permit
         });

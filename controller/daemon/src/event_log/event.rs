@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::{Finding, Severity};
 
+use crate::etcd::describe_term;
 use crate::policy_history::UnixMs;
 use crate::preview::ValueChange;
 
@@ -196,6 +197,16 @@ impl EventKind {
     }
 }
 
+/// A count with its noun: `1 job`, `2 jobs`.
+pub fn count_noun(count: usize, noun: &str) -> String {
+    let plural = match (count, noun.ends_with("ch")) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{count} {noun}{plural}")
+}
+
 impl fmt::Display for EventKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -208,7 +219,9 @@ impl fmt::Display for EventKind {
             | Self::PolicyExpired { .. } => self.write_policy_event(f),
             Self::PlanAdopted { generation, jobs, flows, moved, .. } => write!(
                 f,
-                "generation {generation} is in force: {jobs} jobs, {flows} flows, {moved} moved"
+                "generation {generation} is in force: {}, {}, {moved} moved",
+                count_noun(*jobs, "job"),
+                count_noun(*flows, "flow"),
             ),
             Self::PlanVerified { generation, seconds } => write!(
                 f,
@@ -232,7 +245,7 @@ impl fmt::Display for EventKind {
             }
             Self::LeadershipChanged { is_leader, term } => {
                 let leads = if *is_leader { "leads" } else { "does not lead any more" };
-                write!(f, "this controller {leads}, in term {term}")
+                write!(f, "this controller {leads}, {}", describe_term(*term))
             }
         }
     }

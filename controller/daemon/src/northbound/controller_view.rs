@@ -16,7 +16,6 @@ use topology::{Finding, LinkId, SwitchId};
 use crate::learning::LearnedFlows;
 use crate::policy_history::PolicyTrial;
 use crate::southbound::SwitchStatus;
-use crate::southbound::arbitration::Mastership;
 use crate::state::DrainProgress;
 use crate::state::{PlanRequest, PlanRollout, ReportedJobs, State};
 use crate::telemetry::counter_aggregator::MeasuredTraffic;
@@ -238,7 +237,7 @@ impl ControllerView {
         let rows = self.switches.iter().map(|(switch, line)| SwitchRow {
             name: line.name.clone(),
             state: self.rollout.switch_state(*switch).to_owned(),
-            mastership: mastership_text(line.mastership).to_owned(),
+            mastership: line.mastership.name().to_owned(),
             verified_generation: line.verified.map(|verified| verified.generation),
             verified_entries: line.verified.map(|verified| verified.entries),
             verified_age_seconds: self.verified_age(line),
@@ -419,14 +418,4 @@ fn link_levels(loads: &BTreeMap<(LinkId, u8), f64>, link: LinkId) -> Vec<LevelLo
     let level =
         |((_, level), load): (&(LinkId, u8), &f64)| LevelLoad { level: *level, load: *load };
     levels.map(level).collect()
-}
-
-fn mastership_text(mastership: Mastership) -> &'static str {
-    match mastership {
-        Mastership::Disconnected => "disconnected",
-        Mastership::Candidate => "candidate",
-        Mastership::Backup { .. } => "backup",
-        Mastership::NoPrimary { .. } => "no_primary",
-        Mastership::Primary { .. } => "primary",
-    }
 }

@@ -81,6 +81,9 @@ pub struct PathCandidate {
     pub load: f64,
     /// Where that is.
     pub busiest: Option<String>,
+    /// The largest load of its links by jobs of higher intensity alone, which chose before.
+    #[serde(default)]
+    pub earlier_load: f64,
 }
 
 impl ControllerView {
@@ -102,9 +105,10 @@ impl ControllerView {
         let own = (0..plan.flows.len()).filter(|place| plan.flows[*place].job == position);
         let loads = self.link_loads();
         let rates: BTreeMap<usize, f64> = self.flow_rates().into_iter().collect();
+        let earlier = self.earlier_loads(job.intensity, &rates);
         let flows = own.filter(|place| is_asked(*place)).map(|place| {
             let rate = rates.get(&place).copied().unwrap_or(0.0);
-            self.explain_flow(place, rate, &loads)
+            self.explain_flow(place, rate, [&loads, &earlier])
         });
         ExplainJobResponse {
             id: job.id.to_string(),
@@ -144,7 +148,12 @@ impl ControllerView {
         rules.map(|rule| rule_text(&PlannedRuleDocument::new(fabric, plan, rule))).collect()
     }
 
-    fn explain_flow(&self, place: usize, rate: f64, loads: &[f64]) -> FlowExplanation {
+    fn explain_flow(
+        &self,
+        place: usize,
+        rate: f64,
+        [loads, earlier]: [&[f64]; 2],
+    ) -> FlowExplanation {
         let fabric = &self.rollout.fabric;
         let flow = &self.rollout.plan.flows[place];
         // The load by others: its own share would make the path it takes look the busiest.
@@ -166,6 +175,7 @@ impl ControllerView {
                 chosen: *flow.links == *path,
                 load: busiest.map_or(0.0, |link| others[link.index()]),
                 busiest: busiest.map(|link| fabric.link_name(*link)),
+                earlier_load: path.iter().map(|link| earlier[link.index()]).fold(0.0, f64::max),
             }
         });
         let (identity, connections) = self.flow_identity(flow);
@@ -188,6 +198,22 @@ impl ControllerView {
             (identity, _) => identity,
         };
         (identity, connections)
+    }
+
+    /// Load of every link by jobs above an intensity, by index.
+    fn earlier_loads(&self, intensity: f64, rates: &BTreeMap<usize, f64>) -> Vec<f64> {
+        let PlanRollout { fabric, plan, .. } = &self.rollout;
+        let mut loads = vec![0.0; fabric.links().len()];
+        for (place, rate) in rates {
+            let flow = &plan.flows[*place];
+            if plan.jobs[flow.job].intensity > intensity {
+                for link in flow.links.iter() {
+                    let capacity = fabric.link(*link).bandwidth.bytes_per_second();
+                    loads[link.index()] += rate / capacity;
+                }
+            }
+        }
+        loads
     }
 
     /// Load of every link, by index.

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::iter;
 
+use tokio::time::Instant;
 use topology::{Fabric, LinkId, Severity, SwitchId};
 
 use super::controller_view::{ControllerView, JobRow};
@@ -15,6 +16,7 @@ use crate::access::{LatencyHistogram, StageHistograms};
 use crate::learning::LearningCounts;
 use crate::southbound::ChangeTiming;
 use crate::southbound::SwitchStatus;
+use crate::southbound::write_permit::WritePermit;
 use crate::telemetry::counter_aggregator::MeasuredJob;
 
 /// A metric with its samples: labels and value.
@@ -115,6 +117,31 @@ fn utilization_samples(
     known
         .map(|(source, value)| ([labels, &[("source", source.to_owned())]].concat(), value))
         .collect()
+}
+
+/// Whether this controller leads, in which term, and how long its lease of etcd lasts.
+pub(super) fn render_leadership(permit: WritePermit, now: Instant) -> String {
+    let leads = matches!(permit, WritePermit::Open { term: 1.. }) || permit.is_leader(now);
+    let lease = permit.expires_at().map(|until| match until.checked_duration_since(now) {
+        Some(left) => left.as_secs_f64(),
+        None => 0.0,
+    });
+    let help = "Whether this controller may write, by election or because switches elect";
+    let leader = single_sample("crux_leader", "gauge", help, f64::from(u8::from(leads)));
+    let known = !matches!(permit, WritePermit::Unknown);
+    let help = "Whether it is known who leads; 0 for long means that etcd does not answer";
+    let settled = single_sample("crux_leader_known", "gauge", help, f64::from(u8::from(known)));
+    let lease = MetricFamily {
+        name: "crux_etcd_lease_seconds",
+        kind: "gauge",
+        help: "Time until the leader's lease of etcd ends unless it is renewed",
+        samples: lease.map(|seconds| (Vec::new(), seconds)).into_iter().collect(),
+    };
+    let mut text = String::new();
+    for family in [leader, settled, lease] {
+        render_family(&family, &mut text);
+    }
+    text
 }
 
 /// How long the stages of all changes took, in the form that Prometheus has for it.

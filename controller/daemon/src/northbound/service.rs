@@ -318,7 +318,9 @@ impl NorthboundService {
         let latest = UtilizationPage { samples: None, seconds: Some(UtilizationPage::LATEST) };
         let utilization = metrics::render_utilization(&self.get_utilization(&latest).await?);
         let dropped = metrics::render_dropped_revisions(dropped.await?);
-        Ok(text + &utilization + &dropped + &self.limited.render())
+        let permit = *self.access.watch_permit().borrow();
+        let leadership = metrics::render_leadership(permit, Instant::now());
+        Ok(text + &leadership + &utilization + &dropped + &self.limited.render())
     }
 
     /// A backup of what the controller has stored.

@@ -76,7 +76,7 @@ impl Controller {
         fabric: Fabric,
         policy: Policy,
     ) -> Result<ControllerHandle, ControllerError> {
-        info!(config = ?config.effective_raw(), fabric = fabric.name(), "starting");
+        info!(config = config.to_log_text(), fabric = fabric.name(), "starting");
         let archive = StateArchive::open(&config)?;
         config.term = archive.first_term(config.term);
         let clock = Clock::start();

@@ -88,6 +88,19 @@ pub enum Mastership {
 }
 
 impl Mastership {
+    /// Its name, as `crux switches` and logs have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Disconnected => "disconnected",
+            Self::Candidate => "candidate",
+            Self::Backup { .. } => "backup",
+            Self::NoPrimary { .. } => "no_primary",
+            Self::Primary { .. } => "primary",
+        }
+    }
+}
+
+impl Mastership {
     /// Whether the session may write.
     pub fn is_primary(self) -> bool {
         matches!(self, Self::Primary { .. })

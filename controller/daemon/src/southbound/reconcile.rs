@@ -187,7 +187,7 @@ impl<C: SwitchConnection> SwitchReconciler<'_, C> {
         match self.push_pipeline(ExistingEntries::Keep).await {
             Ok(()) => {}
             Err(ClientError::Call { code, message, .. }) => {
-                info!(?code, message, "the switch cannot keep its entries");
+                info!(%code, message, "the switch cannot keep its entries");
                 return Ok(false);
             }
             Err(error) => return Err(error),

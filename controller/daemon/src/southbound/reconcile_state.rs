@@ -20,7 +20,7 @@ use tracing::{debug, info, warn};
 use super::reconcile::ReconcileOutcome;
 use super::session_log::{SessionLog, shorten_text};
 use super::spot_check::CheckCursor;
-use super::status::{ENTRIES_SHOWN, StatusBoard, VerifiedTables};
+use super::status::{ENTRIES_SHOWN, StatusBoard, VerifiedTables, WriteCounts};
 use super::{DesiredTables, UnknownEntries};
 use crate::config::SouthboundConfig;
 use crate::pipelines::default_pipeline;
@@ -289,12 +289,25 @@ impl ReconcileState {
     fn log_outcome(&self, outcome: &ReconcileOutcome, p4info: &P4Info) {
         let (generation, missing) = (self.desired.generation, outcome.missing);
         if outcome.pass.updates == 0 {
-            debug!(generation, read = ?outcome.pass.read, "as it should be");
+            let read_ms = outcome.pass.read.as_millis() as u64;
+            debug!(generation, read_ms, "as it should be");
         } else {
-            let written = &outcome.written;
+            let WriteCounts { inserted, modified, deleted, refused, .. } = outcome.written;
+            let [read_ms, write_ms] =
+                [outcome.pass.read, outcome.pass.write].map(|time| time.as_millis() as u64);
             self.log.log_limited("written", |omitted| {
-                let pass = outcome.pass;
-                info!(generation, ?written, missing, ?pass, omitted, "wrote the difference");
+                info!(
+                    generation,
+                    inserted,
+                    modified,
+                    deleted,
+                    refused,
+                    missing,
+                    read_ms,
+                    write_ms,
+                    omitted,
+                    "wrote the difference"
+                );
             });
         }
         for failure in &outcome.failures {

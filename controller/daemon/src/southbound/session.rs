@@ -192,7 +192,7 @@ impl<N: SwitchNetwork> SwitchSession<N> {
     fn show_mastership(&mut self, mastership: Mastership) {
         if self.shown_mastership != mastership {
             self.log.log_limited("mastership", |omitted| {
-                info!(?mastership, omitted, "mastership");
+                info!(mastership = mastership.name(), omitted, "mastership");
             });
             self.shown_mastership = mastership;
             self.context.board.update_status(self.switch, |line| {

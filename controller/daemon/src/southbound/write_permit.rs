@@ -70,6 +70,19 @@ impl WritePermit {
         }
     }
 
+    /// What it allows, for people.
+    pub fn describe(self) -> String {
+        match self {
+            Self::Unknown => "writes nothing until it is known who leads".to_owned(),
+            Self::Open { term } => format!("bids at every switch in term {term}"),
+            Self::Leader { .. } => "was elected, and writes to the switches".to_owned(),
+            Self::Standby { leader: Some(number), .. } => {
+                format!("stands by: controller {number} leads")
+            }
+            Self::Standby { leader: None, .. } => "stands by: no controller leads".to_owned(),
+        }
+    }
+
     /// When it ends by itself.
     pub fn expires_at(self) -> Option<Instant> {
         match self {

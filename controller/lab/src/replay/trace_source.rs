@@ -56,6 +56,10 @@ impl TraceArgs {
         cluster_gpus: u32,
     ) -> Result<JobTrace, CommandError> {
         let mut trace = self.load_all(models, cluster_gpus)?;
+        if trace.jobs.len() > self.max_jobs {
+            let what = format!("the trace has {} jobs, more than that", trace.jobs.len());
+            return Err(CommandError::input(format_args!("--max-jobs {}", self.max_jobs), what));
+        }
         let Some(days) = self.days else {
             return Ok(trace);
         };

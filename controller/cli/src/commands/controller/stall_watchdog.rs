@@ -59,7 +59,7 @@ fn watch_answer(access: &ControllerAccess, runtime: &Handle) -> bool {
             Ok(is_running) => {
                 let silence = asked.elapsed();
                 if is_reported {
-                    warn!(?silence, "the event loop answers again");
+                    warn!(silence_ms = silence.as_millis() as u64, "the event loop answers again");
                 }
                 access.heartbeat().record_answer(tokio::time::Instant::now());
                 service_manager::announce_alive();
@@ -74,10 +74,14 @@ fn watch_answer(access: &ControllerAccess, runtime: &Handle) -> bool {
             StallAction::Wait => {}
             StallAction::Report => {
                 is_reported = true;
-                error!(silence = ?asked.elapsed(), "the event loop does not answer");
+                let silence_ms = asked.elapsed().as_millis() as u64;
+                error!(silence_ms, "the event loop does not answer");
             }
             StallAction::EndProcess => {
-                error!("the event loop has not answered for {END_AFTER:?}; the process ends");
+                error!(
+                    "the event loop has not answered for {} s; the process ends",
+                    END_AFTER.as_secs()
+                );
                 process::abort();
             }
         }

@@ -1,7 +1,8 @@
 //! Changes of policy as tables.
 
+use ::controller::event_log::count_noun;
 use ::controller::northbound::service::PolicyRevisionDiff;
-use ::controller::preview::{PolicyPreview, ValueChange};
+use ::controller::preview::{FlowChange, PolicyPreview, ValueChange};
 use comfy_table::Table;
 
 use command_io::CommandError;
@@ -9,32 +10,80 @@ use command_io::output;
 
 use crate::commands::local_time::format_time;
 
-/// Entries of a switch that a table shows.
-const SHOWN: usize = 8;
+/// Rows and entries that a table shows unless all are asked for.
+pub(super) const SHOWN: usize = 8;
 
-/// Everything that a change would do.
-pub(super) fn print_preview(preview: &PolicyPreview) -> Result<(), CommandError> {
+/// Everything that a change would do, the verdict first.
+pub(super) fn print_preview(preview: &PolicyPreview, shown: usize) -> Result<(), CommandError> {
     if preview.policy.is_empty() {
         return output::print_line("nothing changes");
     }
+    output::print_line(describe_verdict(preview))?;
+    preview.findings.iter().try_for_each(output::print_line)?;
+    output::print_line("")?;
     preview.policy.iter().try_for_each(output::print_line)?;
     output::print_line(format_args!("\n{}", job_table(preview)))?;
     if !preview.flows.is_empty() {
-        output::print_line(format_args!("\n{}", flow_table(preview)))?;
+        let flows = &preview.flows[..preview.flows.len().min(shown)];
+        output::print_line(format_args!("\n{}", flow_table(flows)))?;
+        print_left_out(preview.flows.len() - flows.len(), "flows")?;
     }
-    for switch in &preview.switches {
+    let switches = &preview.switches[..preview.switches.len().min(shown)];
+    for switch in switches {
         let entries = &switch.entries;
         output::print_line(format_args!("\n{}: {} entries", switch.name, entries.len()))?;
-        for entry in entries.iter().take(SHOWN) {
+        for entry in entries.iter().take(shown) {
             output::print_line(format_args!("  {entry}"))?;
         }
+        print_left_out(entries.len().saturating_sub(shown), "entries")?;
     }
+    print_left_out(preview.switches.len() - switches.len(), "switches")
+}
+
+fn print_left_out(count: usize, what: &str) -> Result<(), CommandError> {
+    match count {
+        0 => Ok(()),
+        count => output::print_line(format_args!(
+            "  and {count} more {what}, which crux policy diff --all prints"
+        )),
+    }
+}
+
+/// What changes in numbers, what it is forecast to bring, and what speaks against it.
+fn describe_verdict(preview: &PolicyPreview) -> String {
     let ValueChange { before, after } = preview.gpu_utilization;
     let (before, after) = (before * 100.0, after * 100.0);
-    output::print_line(format_args!(
-        "\nGPU utilisation {before:.2} % -> {after:.2} % (fluid model)"
-    ))?;
-    preview.findings.iter().try_for_each(output::print_line)
+    let relevelled = preview.jobs.iter().filter(|job| job.level.before != job.level.after);
+    let entries: usize = preview.switches.iter().map(|switch| switch.entries.len()).sum();
+    format!(
+        "forecast: GPU utilisation {before:.2} % -> {after:.2} % (fluid model)\n\
+         changes:  {}, {}, {} on {}\n\
+         risk:     {}",
+        count_noun(relevelled.count(), "job level"),
+        count_noun(preview.flows.len(), "flow path"),
+        count_noun(entries, "table update"),
+        count_noun(preview.switches.len(), "switch"),
+        describe_risk(preview),
+    )
+}
+
+/// Jobs that the forecast makes slower by more than a hundredth, the worst first.
+fn describe_risk(preview: &PolicyPreview) -> String {
+    let mut slower: Vec<(f64, &str)> = preview
+        .jobs
+        .iter()
+        .filter_map(|job| {
+            let ratio = job.iteration_seconds.after? / job.iteration_seconds.before?;
+            (ratio > 1.01).then_some((ratio, job.id.as_str()))
+        })
+        .collect();
+    slower.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+    let Some((ratio, worst)) = slower.first() else {
+        return "no job is forecast to become slower".to_owned();
+    };
+    let percent = (ratio - 1.0) * 100.0;
+    let count = count_noun(slower.len(), "job");
+    format!("{count} forecast to become slower, {worst} the most by {percent:.1} %")
 }
 
 fn job_table(preview: &PolicyPreview) -> Table {
@@ -53,9 +102,9 @@ fn job_table(preview: &PolicyPreview) -> Table {
     table
 }
 
-fn flow_table(preview: &PolicyPreview) -> Table {
+fn flow_table(flows: &[FlowChange]) -> Table {
     let mut table = output::new_table(["job", "UDP port", "from", "to"]);
-    for flow in &preview.flows {
+    for flow in flows {
         table.add_row([
             flow.job.clone(),
             flow.udp_src_port.map_or("any".to_owned(), |port| port.to_string()),

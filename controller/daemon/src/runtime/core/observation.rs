@@ -5,7 +5,7 @@
 //! reason of the wake-up does not matter.
 
 use tokio::time::Instant;
-use topology::{AvailabilityChange, Finding};
+use topology::{AvailabilityChange, Fabric, Finding};
 use tracing::warn;
 
 use super::Core;
@@ -75,7 +75,7 @@ impl<N: SwitchNetwork> Core<N> {
     ) -> Result<(), ComputationPanicked> {
         let mut all: Option<Effects> = None;
         for change in changes {
-            warn!(?change, "the fabric changed");
+            warn!("{}", describe_change(change, self.state.state().fabric()));
             let effects = self.step_state(StateEvent::FabricChanged(change));
             all = Some(match all {
                 Some(before) => before.followed_by(effects),
@@ -123,5 +123,22 @@ impl<N: SwitchNetwork> Core<N> {
         let term = self.cluster.choose_term(masterships, now);
         self.state.store_and_log(StoreRecord::Term(term)).await;
         self.cluster.permit_term(term);
+    }
+}
+
+/// A change of the fabric with the name of its part, for logs.
+fn describe_change(change: AvailabilityChange, fabric: &Fabric) -> String {
+    let switch = |switch| &fabric.switch(switch).name;
+    match change {
+        AvailabilityChange::LinkDown(link) => format!("{} failed", fabric.link_name(link)),
+        AvailabilityChange::LinkUp(link) => format!("{} works again", fabric.link_name(link)),
+        AvailabilityChange::DrainLink(link) => format!("{} is drained", fabric.link_name(link)),
+        AvailabilityChange::UndrainLink(link) => {
+            format!("{} is drained no more", fabric.link_name(link))
+        }
+        AvailabilityChange::SwitchDown(id) => format!("{} failed", switch(id)),
+        AvailabilityChange::SwitchUp(id) => format!("{} works again", switch(id)),
+        AvailabilityChange::DrainSwitch(id) => format!("{} is drained", switch(id)),
+        AvailabilityChange::UndrainSwitch(id) => format!("{} is drained no more", switch(id)),
     }
 }

@@ -1,0 +1,180 @@
+//! `crux doctor`: the problems of a running controller, causes first.
+//!
+//! The decision: a dead switch takes all of its links with it, so what follows from it is counted at
+//! its own line and not listed. What is left is grouped by what it says. JSON has every finding.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ::controller::event_log::count_noun;
+use command_io::CommandError;
+use command_io::output::{self, OutputFormat};
+use topology::{Finding, Severity};
+
+use super::status::StatusArgs;
+
+/// Lines of a summary.
+const LINES: usize = 10;
+/// Names of a line.
+const NAMES: usize = 3;
+/// Characters of a finding's text in a line.
+const TEXT: usize = 160;
+
+/// Print the problems of a running controller
+///
+/// Causes come first: what follows from a dead switch is counted at its line.
+#[derive(clap::Args)]
+pub(crate) struct DoctorArgs {
+    /// List every finding on a line of its own
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    status: StatusArgs,
+}
+
+/// Exit status 1 where there is an error among the findings.
+pub(crate) fn print_findings(args: &DoctorArgs) -> Result<(), CommandError> {
+    let findings: Vec<Finding> = args.status.client.get_json("/v1/findings")?;
+    match args.status.output.format {
+        OutputFormat::Json => output::print_json(&findings)?,
+        OutputFormat::Table if findings.is_empty() => output::print_line("no problems found")?,
+        OutputFormat::Table if args.all => findings.iter().try_for_each(output::print_line)?,
+        OutputFormat::Table => {
+            summarize_findings(&findings).into_iter().try_for_each(output::print_line)?;
+        }
+    }
+    let errors = findings.iter().filter(|finding| finding.severity == Severity::Error);
+    match errors.count() {
+        0 => Ok(()),
+        count => Err(CommandError::Failed(count_noun(count, "error"))),
+    }
+}
+
+/// At most [`LINES`] lines: switches that do not work with what follows from them, then the others.
+fn summarize_findings(findings: &[Finding]) -> Vec<String> {
+    let dead = dead_switches(findings);
+    let mut lines: Vec<String> = dead.iter().map(|name| describe_switch(name, findings)).collect();
+    let other = findings.iter().filter(|finding| !concerns_any(finding, &dead));
+    let mut groups: BTreeMap<(Severity, String), Vec<&Finding>> = BTreeMap::new();
+    for finding in other {
+        let key = (finding.severity, without_numbers(&finding.text));
+        groups.entry(key).or_default().push(finding);
+    }
+    lines.extend(groups.values().map(|group| describe_group(group)));
+    if lines.len() > LINES {
+        let left = lines.len() + 1 - LINES;
+        lines.truncate(LINES - 1);
+        lines.push(format!("{left} further kinds of findings: crux doctor --all"));
+    }
+    lines
+}
+
+/// Switches with an error of their own and a link that is down.
+fn dead_switches(findings: &[Finding]) -> BTreeSet<&str> {
+    let linked: BTreeSet<&str> =
+        findings.iter().flat_map(|finding| link_ends(&finding.about)).collect();
+    let own = findings.iter().filter(|finding| finding.severity == Severity::Error);
+    own.map(|finding| finding.about.as_str()).filter(|about| linked.contains(about)).collect()
+}
+
+/// The nodes at the ends of a link, `leaf1:4>spine1:1`; none of another name.
+fn link_ends(about: &str) -> impl Iterator<Item = &str> {
+    let ends = about.split_once('>').filter(|(from, to)| from.contains(':') && to.contains(':'));
+    let ends = ends.into_iter().flat_map(|(from, to)| [from, to]);
+    ends.filter_map(|end| end.split_once(':').map(|(node, _)| node))
+}
+
+fn concerns_any(finding: &Finding, switches: &BTreeSet<&str>) -> bool {
+    switches.contains(finding.about.as_str())
+        || link_ends(&finding.about).any(|node| switches.contains(node))
+}
+
+fn describe_switch(name: &str, findings: &[Finding]) -> String {
+    let own = findings.iter().filter(|finding| finding.about == name);
+    let worst = own.min_by_key(|finding| finding.severity);
+    let why = worst.map_or("", |finding| finding.text.as_str());
+    let links = findings.iter().filter(|finding| link_ends(&finding.about).any(|end| end == name));
+    let links = count_noun(links.count(), "link");
+    format!("error: {name}: {}; with it {links}. Repair it, or: crux drain {name}", shorten(why))
+}
+
+fn describe_group(group: &[&Finding]) -> String {
+    let Some(first) = group.first() else {
+        return String::new();
+    };
+    let names: Vec<&str> = group.iter().take(NAMES).map(|one| one.about.as_str()).collect();
+    let more = match group.len().saturating_sub(NAMES) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{}: {}{more}: {}", first.severity, names.join(", "), shorten(&first.text))
+}
+
+/// The text with `#` for every number, so that findings that differ by numbers alone are one kind.
+fn without_numbers(text: &str) -> String {
+    let mut kind = String::new();
+    for letter in text.chars() {
+        match letter.is_ascii_digit() {
+            false => kind.push(letter),
+            true if kind.ends_with('#') => {}
+            true => kind.push('#'),
+        }
+    }
+    kind
+}
+
+fn shorten(text: &str) -> String {
+    match text.char_indices().nth(TEXT) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a controller of 173 leaves and 16 spines finds where two spines are dead.
+    fn two_dead_spines() -> Vec<Finding> {
+        let mut findings = Vec::new();
+        for spine in ["spine3", "spine9"] {
+            findings.push(Finding::error(spine, "not verified: down and disconnected; refused"));
+            findings.push(Finding::warning(spine, "in quarantine: its calls fail"));
+            for leaf in 1..=173 {
+                let up = format!("leaf{leaf}:9>{spine}:{leaf}");
+                findings.push(Finding::warning(up, "down"));
+            }
+        }
+        for leaf in 1..=40 {
+            let text = format!("holds generation {leaf} of 42");
+            findings.push(Finding::warning(format!("leaf{leaf}"), text));
+        }
+        findings
+    }
+
+    #[test]
+    fn causes_come_first_in_few_lines() {
+        let findings = two_dead_spines();
+        let lines = summarize_findings(&findings);
+        assert!(findings.len() > 380 && lines.len() <= LINES, "{lines:?}");
+        assert_eq!(
+            lines,
+            [
+                "error: spine3: not verified: down and disconnected; refused; with it 173 links. \
+                 Repair it, or: crux drain spine3",
+                "error: spine9: not verified: down and disconnected; refused; with it 173 links. \
+                 Repair it, or: crux drain spine9",
+                "warning: leaf1, leaf2, leaf3 and 37 more: holds generation 1 of 42",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_left_out_is_counted() {
+        let kinds = "abcdefghijklmno".chars();
+        let findings: Vec<Finding> =
+            kinds.map(|kind| Finding::warning("leaf1", kind.to_string())).collect();
+        let lines = summarize_findings(&findings);
+        assert_eq!(lines.len(), LINES);
+        assert_eq!(lines[LINES - 1], "6 further kinds of findings: crux doctor --all");
+    }
+}
