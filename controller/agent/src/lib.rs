@@ -7,7 +7,7 @@
 //! prologs, in a folder    -> JobSpool        /
 //! pods of Kubernetes      -> PodWatcher -> JobSpool
 //! slurmrestd              -> SlurmRest  -> JobSpool
-//! queue pairs, cgroups    -> RdmaFlow (printed)
+//! queue pairs, cgroups    -> RdmaFlow -> QueuePairReporter -> ReportStream
 //! ```
 //!
 //! [`ByteSeries`] turns irregular readings of counters into equal intervals, and
@@ -27,6 +27,7 @@ pub mod nic_counters;
 pub mod period;
 pub mod process_job;
 pub mod process_message;
+pub mod queue_pair_reporter;
 pub mod queue_pairs;
 pub mod rdma_flows;
 pub mod report_json;

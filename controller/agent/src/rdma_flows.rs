@@ -3,9 +3,10 @@
 //! Joins the queue pairs that the kernel lists with the jobs of their processes. What is not known
 //! stays empty: a queue pair without a peer has no port yet, and the kernel does not list the
 //! address of a peer, so a connection names the numbers of both ends only. Numbers repeat between
-//! devices.
+//! devices. The addresses of a device are its GIDs.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -14,6 +15,11 @@ use crate::process_job::{self, SchedulerJob};
 use crate::queue_pairs::reader::{NldevSocket, has_known_ports};
 use crate::queue_pairs::{NldevError, QueuePair};
 use crate::source_port::source_port;
+
+/// Places of a device's table of GIDs that are read: an address has one for each version of RoCE.
+const MAX_GIDS: u32 = 32;
+/// Ports of a device; it has one or two.
+const MAX_PORTS: usize = 8;
 
 /// Where the facts about this host are.
 #[derive(Clone, Debug)]
@@ -42,7 +48,7 @@ pub struct RdmaFlow {
 }
 
 /// What this host knows about its connections.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RdmaFlows {
     /// Sorted by device and number.
     pub flows: Vec<RdmaFlow>,
@@ -51,6 +57,8 @@ pub struct RdmaFlows {
     /// The jobs of each GPU, where a prolog writes them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub gpu_jobs: BTreeMap<String, Vec<String>>,
+    /// The addresses of each device.
+    pub addresses: BTreeMap<String, Vec<IpAddr>>,
 }
 
 /// Reads all connections of this host.
@@ -59,9 +67,11 @@ pub struct RdmaFlows {
 /// The kernel has no RDMA, or refuses to list queue pairs.
 pub fn read_rdma_flows(paths: &HostPaths) -> Result<RdmaFlows, NldevError> {
     let mut socket = NldevSocket::open()?;
-    let mut found = RdmaFlows { flows: Vec::new(), dropped: 0, gpu_jobs: gpu_jobs(paths) };
+    let mut found = RdmaFlows { gpu_jobs: gpu_jobs(paths), ..RdmaFlows::default() };
     let mut owners = ProcessOwners::new(&paths.proc);
     for device in socket.read_devices()? {
+        let addresses = read_addresses(&paths.sys, &device.name);
+        found.addresses.insert(device.name.clone(), addresses);
         let has_ports = has_known_ports(&paths.sys, &device.name);
         let dump = socket.read_queue_pairs(&device)?;
         found.dropped += dump.dropped;
@@ -71,6 +81,24 @@ pub fn read_rdma_flows(paths: &HostPaths) -> Result<RdmaFlows, NldevError> {
         }));
     }
     Ok(found)
+}
+
+/// The IP addresses of a device: its GIDs of the first [`MAX_GIDS`] places of each port, without
+/// those that stand for no address of the fabric (unset, or local to the link). RoCEv2 writes IPv4
+/// as `::ffff:a.b.c.d`.
+fn read_addresses(sys: &Path, device: &str) -> Vec<IpAddr> {
+    let ports = sys.join("class/infiniband").join(device).join("ports");
+    let ports = std::fs::read_dir(ports).into_iter().flatten().flatten().take(MAX_PORTS);
+    let files = ports.flat_map(|port| {
+        (0..MAX_GIDS).map(move |place| port.path().join("gids").join(place.to_string()))
+    });
+    let gids = files.filter_map(|file| std::fs::read_to_string(file).ok()?.trim().parse().ok());
+    let usable =
+        gids.filter(|gid: &Ipv6Addr| !gid.is_unspecified() && !gid.is_unicast_link_local());
+    let mut addresses: Vec<IpAddr> = usable.map(|gid| IpAddr::V6(gid).to_canonical()).collect();
+    addresses.sort();
+    addresses.dedup();
+    addresses
 }
 
 fn gpu_jobs(paths: &HostPaths) -> BTreeMap<String, Vec<String>> {
@@ -122,6 +150,27 @@ mod tests {
         assert_eq!(port(true, None), None);
         assert_eq!(port(true, Some(0)), None);
         assert_eq!(port(false, Some(0x12)), None);
+    }
+
+    #[test]
+    fn addresses_of_a_device_are_its_gids() {
+        let sys = tempfile::tempdir().unwrap();
+        let gids = sys.path().join("class/infiniband/mlx5_0/ports/1/gids");
+        std::fs::create_dir_all(&gids).unwrap();
+        let texts = [
+            "fe80:0000:0000:0000:0a00:27ff:fe00:0001\n",
+            "0000:0000:0000:0000:0000:ffff:0a00:0101\n",
+            "0000:0000:0000:0000:0000:ffff:0a00:0101\n",
+            "0000:0000:0000:0000:0000:0000:0000:0000\n",
+            "fd00:0000:0000:0001:0000:0000:0000:0001\n",
+        ];
+        for (place, text) in texts.iter().enumerate() {
+            std::fs::write(gids.join(place.to_string()), text).unwrap();
+        }
+        let addresses: Vec<String> =
+            read_addresses(sys.path(), "mlx5_0").iter().map(ToString::to_string).collect();
+        assert_eq!(addresses, ["10.0.1.1", "fd00:0:0:1::1"]);
+        assert_eq!(read_addresses(sys.path(), "mlx5_1"), Vec::<IpAddr>::new());
     }
 
     #[test]

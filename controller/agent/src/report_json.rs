@@ -13,6 +13,7 @@ pub fn report_to_json(report: &Report) -> Value {
         }
         Report::Window(window) => json!({ "window": window_to_json(window) }),
         Report::End(end) => json!({ "end": { "job": end.job } }),
+        Report::QueuePairs(report) => json!({ "queue_pairs": host_to_json(report) }),
     }
 }
 
@@ -54,6 +55,20 @@ fn window_to_json(window: &proto::JobWindow) -> Value {
         ("flow_bytes", json!(window.flow_bytes)),
         ("bytes", json!(window.bytes)),
     ])
+}
+
+fn host_to_json(report: &proto::HostQueuePairs) -> Value {
+    let groups = report.groups.iter().map(|group| {
+        let pairs = group.queue_pairs.iter().map(|pair| {
+            json!({
+                "local_number": pair.local_number, "remote_number": pair.remote_number,
+                "udp_src_port": pair.udp_src_port,
+            })
+        });
+        let pairs: Vec<Value> = pairs.collect();
+        json!({ "addresses": group.addresses, "job": group.job, "queue_pairs": pairs })
+    });
+    json!({ "host": report.host, "groups": groups.collect::<Vec<Value>>() })
 }
 
 fn known_fields<const N: usize>(fields: [(&str, Value); N]) -> Value {

@@ -22,6 +22,7 @@ use crate::job_monitor::{JobMonitor, JobOwner, ReportLimits};
 use crate::job_spool::{JobSpool, RefusedFile, SpooledJobs};
 use crate::nic_counters::NicCounters;
 use crate::process_message::{ProcessMessage, ProcessReply};
+use crate::queue_pair_reporter::{ProcessJobs, QueuePairReader, QueuePairReporter};
 use crate::report_stream::{ControllerTarget, ReportStream, ReportStreamEvent};
 use crate::socket::{ProcessSocket, SocketEvent};
 
@@ -30,6 +31,8 @@ const ANNOUNCE_AGAIN: Duration = Duration::from_secs(5);
 /// Between two readings of the jobs of schedulers: a quarter of the second in which a new job is to
 /// be known.
 const SPOOL_SECONDS: f64 = 0.25;
+/// Between two listings of queue pairs, likewise.
+const QUEUE_PAIR_SECONDS: f64 = 0.25;
 
 /// What an agent reports, and where its inputs are.
 #[derive(Clone, Debug)]
@@ -162,7 +165,10 @@ pub struct HostAgent {
     /// NICs of each job that is watched.
     watched_nics: BTreeMap<String, Vec<NicCounters>>,
     gpus: Option<GpuCounters>,
+    queue_pairs: Option<QueuePairReporter>,
+    host: String,
     replies: BTreeMap<u64, mpsc::Sender<ProcessReply>>,
+    processes: ProcessJobs,
     limits: ReportLimits,
     since: Instant,
     /// When a refused job was announced again.
@@ -190,6 +196,9 @@ impl HostAgent {
             socket: socket.transpose()?,
             gpus: (!watched.is_empty()).then(open_gpus).flatten(),
             watched_nics: watched,
+            queue_pairs: None,
+            host: settings.host.clone(),
+            processes: ProcessJobs::default(),
             replies: BTreeMap::new(),
             limits,
             since: Instant::now(),
@@ -207,12 +216,20 @@ impl HostAgent {
         Ok(agent)
     }
 
+    /// The agent, which also reports the queue pairs that `reader` lists.
+    #[must_use]
+    pub fn with_queue_pairs(mut self, reader: QueuePairReader) -> Self {
+        self.queue_pairs = Some(QueuePairReporter::new(&self.host, reader));
+        self
+    }
+
     /// Samples and reports until `stop` is ready, then reports the end of all jobs.
     pub async fn run_until(mut self, stop: impl Future<Output = ()>) {
         let mut samples = tick_every(self.limits.sample_seconds);
         // A window is reported at most a quarter of its length late.
         let mut windows = tick_every(self.limits.window_seconds / 4.0);
         let mut spool = tick_every(SPOOL_SECONDS);
+        let mut queue_pairs = tick_every(QUEUE_PAIR_SECONDS);
         let mut read_at = self.elapsed_seconds();
         tokio::pin!(stop);
         loop {
@@ -224,6 +241,7 @@ impl HostAgent {
                     self.read_counters(&mut read_at);
                 }
                 _ = spool.tick(), if self.spool.is_some() => self.read_spool(),
+                _ = queue_pairs.tick(), if self.queue_pairs.is_some() => self.read_queue_pairs(),
                 _ = windows.tick() => {
                     for report in self.monitor.tick_windows(self.elapsed_seconds()) {
                         self.sink.send_report(report);
@@ -259,6 +277,14 @@ impl HostAgent {
         }
     }
 
+    fn read_queue_pairs(&mut self) {
+        let (now, jobs) = (self.elapsed_seconds(), self.processes.jobs_by_pid());
+        let reporter = self.queue_pairs.as_mut();
+        if let Some(report) = reporter.and_then(|reporter| reporter.poll_report(&jobs, now)) {
+            self.sink.send_report(report);
+        }
+    }
+
     fn read_counters(&mut self, read_at: &mut f64) {
         let now = self.elapsed_seconds();
         for (job, nics) in &self.watched_nics {
@@ -277,17 +303,20 @@ impl HostAgent {
 
     fn handle_socket_event(&mut self, event: SocketEvent) {
         match event {
-            SocketEvent::Connected(process, replies) => {
+            SocketEvent::Connected(process, pid, replies) => {
                 self.replies.insert(process, replies);
+                self.processes.add_process(process, pid);
             }
             SocketEvent::Disconnected(process) => {
                 self.replies.remove(&process);
+                self.processes.remove_process(process);
                 self.communicators.remove_process(process);
                 for report in self.monitor.remove_process(process) {
                     self.sink.send_report(report);
                 }
             }
             SocketEvent::Message(process, ProcessMessage::Communicator(traffic)) => {
+                self.processes.set_job(process, traffic.job.clone());
                 match self.communicators.record_traffic(process, &traffic) {
                     Ok(messages) => messages
                         .into_iter()
@@ -301,8 +330,12 @@ impl HostAgent {
 
     fn handle_job_message(&mut self, process: u64, message: ProcessMessage) {
         let job = message_job(&message);
+        let is_announcement = matches!(message, ProcessMessage::Job(_));
         match self.monitor.handle_message(process, message, self.elapsed_seconds()) {
-            Ok(Some(report)) => self.sink.send_report(report),
+            Ok(Some(report)) => {
+                self.processes.set_job(process, is_announcement.then_some(job));
+                self.sink.send_report(report);
+            }
             Ok(None) => {}
             Err(refusal) => self.send_error(process, job, &refusal),
         }
@@ -319,6 +352,7 @@ impl HostAgent {
                 for report in self.monitor.announcements() {
                     self.sink.send_report(report);
                 }
+                self.queue_pairs.iter_mut().for_each(QueuePairReporter::forget_sent);
                 return;
             }
             ReportStreamEvent::Feedback(feedback) => feedback,

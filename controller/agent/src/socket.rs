@@ -32,8 +32,9 @@ const REPLY_QUEUE: usize = 16;
 /// An event on the socket; processes are numbered.
 #[derive(Debug)]
 pub enum SocketEvent {
-    /// A process has connected; the sender takes replies to it.
-    Connected(u64, mpsc::Sender<ProcessReply>),
+    /// A process has connected: its process id, if the kernel tells it, and what takes replies to
+    /// it.
+    Connected(u64, Option<u32>, mpsc::Sender<ProcessReply>),
     /// A process sent a message.
     Message(u64, ProcessMessage),
     /// A process has disconnected.
@@ -107,9 +108,10 @@ async fn accept_processes(listener: UnixListener, to_agent: mpsc::Sender<SocketE
 
 /// Serves one process until it disconnects.
 async fn serve_process(number: u64, stream: UnixStream, to_agent: mpsc::Sender<SocketEvent>) {
+    let pid = stream.peer_cred().ok().and_then(|peer| u32::try_from(peer.pid()?).ok());
     let mut lines = Framed::new(stream, LinesCodec::new_with_max_length(MAX_LINE));
     let (replies, mut outgoing) = mpsc::channel(REPLY_QUEUE);
-    if to_agent.send(SocketEvent::Connected(number, replies)).await.is_err() {
+    if to_agent.send(SocketEvent::Connected(number, pid, replies)).await.is_err() {
         return;
     }
     loop {
@@ -168,7 +170,7 @@ mod tests {
         let stream = UnixStream::connect(&path).await.unwrap();
         let (read, mut write) = stream.into_split();
         let mut read = BufReader::new(read).lines();
-        let SocketEvent::Connected(number, replies) = socket.next_event().await else {
+        let SocketEvent::Connected(number, _, replies) = socket.next_event().await else {
             panic!("nobody came");
         };
         write.write_all(b"{\"end\": \"a\"}\nnonsense\n").await.unwrap();

@@ -19,7 +19,7 @@ use crate::audit::AuditTrail;
 use crate::clock::Clock;
 use crate::discovery::DiscoveryReport;
 use crate::event_log::EventRing;
-use crate::learning::LearnedFlows;
+use crate::learning::{HostQueuePairs, LearnedFlows};
 use crate::liveness::{FabricPart, PartHealth};
 use crate::southbound::write_permit::WritePermit;
 use crate::southbound::{ChangeTiming, DesiredTables, StatusBoard, SwitchStatus};
@@ -73,6 +73,8 @@ pub struct ControllerAccess {
     pub(crate) stages: watch::Receiver<StageHistograms>,
     pub(crate) discovered: watch::Receiver<Arc<DiscoveryReport>>,
     pub(crate) learned: watch::Receiver<Arc<LearnedFlows>>,
+    /// Where the queue pairs of hosts go; none if learning is disabled.
+    pub(crate) queue_pairs: Option<mpsc::Sender<HostQueuePairs>>,
     pub(crate) drains: watch::Receiver<DrainProgress>,
     pub(crate) recent_events: watch::Receiver<EventRing>,
     /// How long calls to a switch must fail before changes do not wait for it.
@@ -231,6 +233,11 @@ impl ControllerAccess {
     /// empty if discovery is disabled.
     pub fn watch_discovery(&self) -> watch::Receiver<Arc<DiscoveryReport>> {
         self.discovered.clone()
+    }
+
+    /// Where the queue pairs of hosts go; none if learning is disabled.
+    pub(crate) fn queue_pair_queue(&self) -> Option<&mpsc::Sender<HostQueuePairs>> {
+        self.queue_pairs.as_ref()
     }
 
     /// The flows that were learned from switches, as they change; empty if learning is disabled.

@@ -222,8 +222,11 @@ impl Config {
     pub(crate) fn to_log_text(&self) -> String {
         let mut raw = self.raw.clone();
         let northbound = &mut raw.northbound;
-        for token in northbound.tokens.iter_mut().chain(&mut northbound.certificates) {
+        for token in &mut northbound.tokens {
             token.sha256 = "-".to_owned();
+        }
+        for digest in northbound.certificates.iter_mut().filter_map(|shown| shown.sha256.as_mut()) {
+            *digest = "-".to_owned();
         }
         serde_json::to_string(&raw).unwrap_or_default()
     }

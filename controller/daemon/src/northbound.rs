@@ -28,11 +28,13 @@ mod planning_pool;
 pub mod policy_commit;
 mod policy_file;
 mod policy_messages;
+mod process_state;
 mod rate_limiter;
 mod report_ingest;
 mod request_budget;
 mod request_origin;
 pub mod service;
+mod service_error;
 pub mod utilization;
 
 use std::net::SocketAddr;

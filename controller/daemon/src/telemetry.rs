@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! gRPC stream -> TelemetryReport -> ReportedJobRegistry -> ReportedJobs -> State
+//!                               \-> QueuePairReporters -> learning
 //! ```
 //!
 //! ```text
@@ -21,6 +22,7 @@ mod flow_feedback;
 pub mod pin_hits;
 mod plausibility;
 mod profile;
+mod queue_pair_reporters;
 mod reported_jobs;
 mod reporter_identity;
 mod slowdown;
@@ -34,6 +36,7 @@ pub use self::plausibility::ImplausibleWindow;
 pub use self::profile::ReportedProfile;
 pub use self::reported_jobs::{ReportFeedback, ReportedJobRegistry};
 pub use self::reporter_identity::{ReporterIdentity, ReporterScope};
+use crate::learning::HostQueuePairs;
 
 /// One stream of reports, by a number that is given once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,6 +45,15 @@ pub struct ReporterId(pub u64);
 /// One message of a reporter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TelemetryReport {
+    /// About a job.
+    Job(JobReport),
+    /// All queue pairs of a host.
+    QueuePairs(HostQueuePairs),
+}
+
+/// What a reporter says of a job.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JobReport {
     /// A job is there; what is not known yet is left out.
     Announcement(Box<JobDocument>),
     /// What a job did.

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use topology::{Fabric, HostId, NicId};
 
 /// Name of a job, unique among the jobs of an input; orders ties everywhere.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
 pub struct JobId(Arc<str>);
 
 impl JobId {
@@ -25,6 +26,18 @@ impl JobId {
 impl From<&str> for JobId {
     fn from(name: &str) -> Self {
         Self(name.into())
+    }
+}
+
+impl From<String> for JobId {
+    fn from(name: String) -> Self {
+        Self(name.into())
+    }
+}
+
+impl From<JobId> for String {
+    fn from(id: JobId) -> Self {
+        id.as_str().to_owned()
     }
 }
 

@@ -10,10 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use topology::{Fabric, HostId, LinkPath, NicId, SwitchId, next_hops};
 
+use crate::input::JobId;
 use crate::plan::{Plan, PlannedFlow};
 
-/// A RoCEv2 connection that was seen where it enters the fabric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// A RoCEv2 connection that was seen where it enters the fabric, or that its hosts report.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LearnedConnection {
     /// NIC that sends it.
     pub src: NicId,
@@ -24,6 +25,9 @@ pub struct LearnedConnection {
     /// Its place among the connections between these NICs. It stays while the connection lives, so
     /// that a new connection moves no other.
     pub ordinal: u32,
+    /// The job of its processes, where its hosts report that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobId>,
 }
 
 /// Whose a connection is.
@@ -42,13 +46,15 @@ pub enum ConnectionOwner {
 pub struct NicOwners {
     by_nic: BTreeMap<NicId, BTreeSet<usize>>,
     by_host: BTreeMap<HostId, BTreeSet<usize>>,
+    by_id: BTreeMap<JobId, usize>,
 }
 
 impl NicOwners {
     /// The owners by the flows of a plan. A NIC that no flow uses belongs to the jobs of its host:
     /// a library may use more NICs than a job announces.
     pub fn new(fabric: &Fabric, plan: &Plan) -> Self {
-        let mut owners = Self::default();
+        let ids = plan.jobs.iter().enumerate().map(|(index, job)| (job.id.clone(), index));
+        let mut owners = Self { by_id: ids.collect(), ..Self::default() };
         for flow in &plan.flows {
             for nic in [flow.src, flow.dst] {
                 owners.by_nic.entry(nic).or_default().insert(flow.job);
@@ -72,6 +78,41 @@ impl NicOwners {
         }
     }
 
+    /// Whose a connection between two NICs is, if their hosts may have stated the job of its
+    /// processes: that job's, if it has both hosts. Otherwise it cannot be meant, and the NICs
+    /// decide.
+    pub fn find_stated_owner(
+        &self,
+        fabric: &Fabric,
+        [src, dst]: [NicId; 2],
+        stated: Option<&JobId>,
+    ) -> ConnectionOwner {
+        let stated = stated.and_then(|job| self.by_id.get(job).copied());
+        match stated.filter(|job| [src, dst].iter().all(|nic| self.has_host(fabric, *nic, *job))) {
+            Some(job) => ConnectionOwner::Job(job),
+            None => self.find_owner(fabric, src, dst),
+        }
+    }
+
+    /// The job at whose hosts a NIC is: `job` if it is one of them, or without a name the only one
+    /// that uses the NIC.
+    pub fn job_at(&self, fabric: &Fabric, nic: NicId, job: Option<&JobId>) -> Option<usize> {
+        match job {
+            Some(job) => {
+                let known = self.by_id.get(job).copied();
+                known.filter(|job| self.has_host(fabric, nic, *job))
+            }
+            None => {
+                let own = self.jobs_of(fabric, nic)?;
+                own.first().copied().filter(|_| own.len() == 1)
+            }
+        }
+    }
+
+    fn has_host(&self, fabric: &Fabric, nic: NicId, job: usize) -> bool {
+        self.by_host.get(&fabric.nic(nic).host).is_some_and(|jobs| jobs.contains(&job))
+    }
+
     fn jobs_of(&self, fabric: &Fabric, nic: NicId) -> Option<&BTreeSet<usize>> {
         self.by_nic.get(&nic).or_else(|| self.by_host.get(&fabric.nic(nic).host))
     }
@@ -93,12 +134,15 @@ pub fn place_learned_flows(
     let mut owned: Vec<(usize, &LearnedConnection)> = connections
         .iter()
         .filter(|connection| !paths.announced.contains(&connection_key(connection)))
-        .filter_map(|seen| match owners.find_owner(fabric, seen.src, seen.dst) {
-            ConnectionOwner::Job(job) => Some((job, seen)),
-            ConnectionOwner::Ambiguous(_) | ConnectionOwner::Unknown => None,
+        .filter_map(|seen| {
+            let owner = owners.find_stated_owner(fabric, [seen.src, seen.dst], seen.job.as_ref());
+            match owner {
+                ConnectionOwner::Job(job) => Some((job, seen)),
+                ConnectionOwner::Ambiguous(_) | ConnectionOwner::Unknown => None,
+            }
         })
         .collect();
-    owned.sort_by_key(|(job, seen)| (plan.jobs[*job].rank, seen.ordinal, **seen));
+    owned.sort_by_key(|(job, seen)| (plan.jobs[*job].rank, seen.ordinal, *seen));
     let mut room = PinRoom::new(fabric, plan, pins_max);
     let flows = owned.into_iter().map(|(job, seen)| {
         let links = paths.path_of(fabric, job, seen);

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use api::telemetry as proto;
 use controller::Config;
+use controller::learning::QueuePairTable;
 use controller::telemetry::{ReportedJobRegistry, ReporterId, ReporterIdentity, TelemetryReport};
+use planner::NicOwners;
 use prost::Message;
 use tokio::time::Instant;
 
@@ -19,6 +21,7 @@ const REPORTS: usize = 16;
 /// message with its length before it.
 pub(crate) fn telemetry_reports(mut data: &[u8]) -> Option<()> {
     let mut registry = ReportedJobRegistry::new(Config::default().telemetry);
+    let mut queue_pairs = QueuePairTable::new(Config::default().learning);
     let (fabric, mut now) = (small_fabric(), Instant::now());
     for stream in 0..STREAMS {
         registry.open_stream(ReporterId(stream.into()), ReporterIdentity::default());
@@ -38,14 +41,20 @@ pub(crate) fn telemetry_reports(mut data: &[u8]) -> Option<()> {
         let Ok(report) = proto::JobReport::decode_length_delimited(&mut data) else {
             break;
         };
-        if let Ok(report) = TelemetryReport::try_from(report) {
-            let _feedback = registry.ingest_report(reporter, report, fabric, now);
+        match TelemetryReport::try_from(report) {
+            Ok(TelemetryReport::Job(report)) => {
+                let _feedback = registry.ingest_report(reporter, report, fabric, now);
+            }
+            Ok(TelemetryReport::QueuePairs(report)) => queue_pairs.replace_host(report, now),
+            Err(_) => {}
         }
+        queue_pairs.expire_hosts(now);
         let _feedback = registry.advance_time(now);
     }
     let reported = registry.reported_jobs();
     let numbers = reported.jobs.iter().map(|job| job.flop_per_iteration);
     assert!(numbers.into_iter().all(f64::is_finite), "{:?}", reported.jobs);
     let _iterations = registry.reported_iterations();
+    let _ends = queue_pairs.resolve_ends(fabric, &NicOwners::default());
     (!reported.jobs.is_empty()).then_some(())
 }

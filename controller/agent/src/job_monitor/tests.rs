@@ -88,6 +88,7 @@ fn jobs_of_schedulers_come_and_go_and_a_process_takes_one_over() {
             Report::Announcement(job) => format!("+{}", job.job),
             Report::Window(window) => format!("={}", window.job),
             Report::End(end) => format!("-{}", end.job),
+            Report::QueuePairs(report) => format!("?{}", report.host),
         };
         reports.iter().map(kind).collect()
     };

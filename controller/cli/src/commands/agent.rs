@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use agent::rdma_flows::{self, HostPaths};
@@ -92,6 +93,9 @@ pub(crate) struct AgentArgs {
     /// Read the counters for some seconds, print their period as JSON, and exit
     #[arg(long, conflicts_with = "dry_run")]
     once: bool,
+    /// Do not report the RoCEv2 connections of this host
+    #[arg(long)]
+    no_queue_pairs: bool,
     /// Print the RoCEv2 connections of this host as JSON, with UDP source ports and jobs, and exit
     #[arg(long, conflicts_with_all = ["dry_run", "once"])]
     queue_pairs: bool,
@@ -163,8 +167,11 @@ pub(crate) fn run_agent(args: &AgentArgs) -> Result<(), CommandError> {
     runtime.block_on(async {
         match (args.once, args.dry_run) {
             (true, _) => print_counters(&settings, args.seconds).await,
-            (_, true) => print_reports(settings).await,
-            _ => report_to_controller(settings, controller, &credentials).await,
+            (_, true) => print_reports(settings, !args.no_queue_pairs).await,
+            _ => {
+                let reports_queue_pairs = !args.no_queue_pairs;
+                report_to_controller(settings, controller, &credentials, reports_queue_pairs).await
+            }
         }
     })
 }
@@ -216,22 +223,25 @@ async fn report_to_controller(
     settings: AgentSettings,
     controller: Option<String>,
     credentials: &ClientCredentials,
+    reports_queue_pairs: bool,
 ) -> Result<(), CommandError> {
     let controller = controller.ok_or_else(|| {
         CommandError::input("--controller", "missing; give the address of the controller")
     })?;
     let contact = credentials.report_endpoint(&controller)?;
     let outlet = ReportSink::for_controller(&contact).map_err(|error| agent_error(&error))?;
-    let agent = HostAgent::open(settings, outlet).map_err(|error| agent_error(&error))?;
+    let agent = open_agent(settings, outlet, reports_queue_pairs)?;
     agent.run_until(stop_signal()?).await;
     Ok(())
 }
 
 /// Prints what would be sent.
-async fn print_reports(settings: AgentSettings) -> Result<(), CommandError> {
+async fn print_reports(
+    settings: AgentSettings,
+    reports_queue_pairs: bool,
+) -> Result<(), CommandError> {
     let (to_printer, mut reports) = mpsc::unbounded_channel();
-    let agent = HostAgent::open(settings, ReportSink::Local(to_printer))
-        .map_err(|error| agent_error(&error))?;
+    let agent = open_agent(settings, ReportSink::Local(to_printer), reports_queue_pairs)?;
     let printing = async {
         while let Some(report) = reports.recv().await {
             output::print_line(report_json::report_to_json(&report))?;
@@ -257,9 +267,24 @@ async fn print_counters(settings: &AgentSettings, seconds: u32) -> Result<(), Co
     })
 }
 
+fn open_agent(
+    settings: AgentSettings,
+    sink: ReportSink,
+    reports_queue_pairs: bool,
+) -> Result<HostAgent, CommandError> {
+    let agent = HostAgent::open(settings, sink).map_err(|error| agent_error(&error))?;
+    Ok(match reports_queue_pairs {
+        true => agent.with_queue_pairs(Arc::new(|| rdma_flows::read_rdma_flows(&own_paths(None)))),
+        false => agent,
+    })
+}
+
+fn own_paths(gpu_jobs: Option<PathBuf>) -> HostPaths {
+    HostPaths { sys: PathBuf::from("/sys"), proc: PathBuf::from("/proc"), gpu_jobs }
+}
+
 fn print_queue_pairs(gpu_jobs: Option<PathBuf>) -> Result<(), CommandError> {
-    let paths = HostPaths { sys: PathBuf::from("/sys"), proc: PathBuf::from("/proc"), gpu_jobs };
-    let flows = rdma_flows::read_rdma_flows(&paths);
+    let flows = rdma_flows::read_rdma_flows(&own_paths(gpu_jobs));
     output::print_json(&flows.map_err(|error| CommandError::Failed(error_chain(&error)))?)
 }
 

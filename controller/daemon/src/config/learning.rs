@@ -30,6 +30,10 @@ pub struct LearningConfig {
     pub refresh: Duration,
     /// After so long without a report, a flow is forgotten.
     pub expire_after: Duration,
+    /// Queue pairs that are kept of one host.
+    pub host_queue_pairs_max: NonZeroUsize,
+    /// Queue pairs that are kept of all hosts.
+    pub queue_pairs_max: NonZeroUsize,
 }
 
 /// Learning of RoCEv2 flows that no job has announced.
@@ -51,6 +55,13 @@ pub struct RawLearning {
     /// Time without a report after which a flow is forgotten; at least three `refresh_ms`.
     #[schemars(range(min = 1))]
     pub expire_ms: u64,
+    /// Queue pairs that are kept of one host. A report of more is refused.
+    #[schemars(range(min = 1))]
+    pub host_queue_pairs_max: usize,
+    /// Queue pairs that are kept of all hosts. Above, the host with the most loses its own for one
+    /// with fewer.
+    #[schemars(range(min = 1))]
+    pub queue_pairs_max: usize,
 }
 
 impl Default for RawLearning {
@@ -61,6 +72,8 @@ impl Default for RawLearning {
             flows_max: 65_536,
             refresh_ms: 10_000,
             expire_ms: 60_000,
+            host_queue_pairs_max: 8_192,
+            queue_pairs_max: 131_072,
         }
     }
 }
@@ -90,6 +103,11 @@ impl TryFrom<&RawLearning> for LearningConfig {
             flows_max: positive_count("learning.flows_max", raw.flows_max)?,
             refresh: positive_duration("learning.refresh_ms", raw.refresh_ms)?,
             expire_after: positive_duration("learning.expire_ms", raw.expire_ms)?,
+            host_queue_pairs_max: positive_count(
+                "learning.host_queue_pairs_max",
+                raw.host_queue_pairs_max,
+            )?,
+            queue_pairs_max: positive_count("learning.queue_pairs_max", raw.queue_pairs_max)?,
         })
     }
 }

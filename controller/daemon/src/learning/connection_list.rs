@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use planner::{ConnectionOwner, LearnedConnection, NicOwners};
+use planner::{ConnectionOwner, JobId, LearnedConnection, NicOwners};
 use topology::{Fabric, NicId};
 
 use super::LearnedFlow;
@@ -14,59 +14,80 @@ use super::LearnedFlow;
 /// Source, destination and UDP source port.
 type ConnectionKey = (NicId, NicId, u16);
 
+/// A connection of a job.
+#[derive(Clone, Debug)]
+struct OwnedConnection {
+    ordinal: u32,
+    /// The job that its hosts state, if they do.
+    stated: Option<JobId>,
+}
+
 /// The connections of jobs that live.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectionList {
-    ordinals: BTreeMap<ConnectionKey, u32>,
+    known: BTreeMap<ConnectionKey, OwnedConnection>,
 }
 
 impl ConnectionList {
     /// The list that was known in an earlier run.
     pub fn from_connections(connections: &[LearnedConnection]) -> Self {
-        let known = connections.iter();
-        Self {
-            ordinals: known
-                .map(|seen| ((seen.src, seen.dst, seen.udp_src_port), seen.ordinal))
-                .collect(),
-        }
+        let known = connections.iter().map(|seen| {
+            let owned = OwnedConnection { ordinal: seen.ordinal, stated: seen.job.clone() };
+            ((seen.src, seen.dst, seen.udp_src_port), owned)
+        });
+        Self { known: known.collect() }
     }
 
     /// Follows the flows that are known now; those of no job, or of one of several, are left out.
     pub fn follow_flows(&mut self, flows: &[LearnedFlow], fabric: &Fabric, owners: &NicOwners) {
-        let seen: BTreeSet<ConnectionKey> =
-            flows.iter().filter_map(|flow| owned_connection(flow, fabric, owners)).collect();
-        self.ordinals.retain(|key, _| seen.contains(key));
-        for key @ (src, dst, _) in seen {
-            if !self.ordinals.contains_key(&key) {
-                let of_pair = self.ordinals.range((src, dst, 0)..=(src, dst, u16::MAX));
-                let used: BTreeSet<u32> = of_pair.map(|(_, ordinal)| *ordinal).collect();
-                let free = (0..).find(|ordinal| !used.contains(ordinal));
-                self.ordinals.insert(key, free.unwrap_or(u32::MAX));
+        let seen = find_owned(flows, fabric, owners);
+        self.known.retain(|key, _| seen.contains_key(key));
+        for (key @ (src, dst, _), stated) in seen {
+            if let Some(known) = self.known.get_mut(&key) {
+                known.stated = stated;
+                continue;
             }
+            let of_pair = self.known.range((src, dst, 0)..=(src, dst, u16::MAX));
+            let used: BTreeSet<u32> = of_pair.map(|(_, known)| known.ordinal).collect();
+            let free = (0..).find(|ordinal| !used.contains(ordinal));
+            let ordinal = free.unwrap_or(u32::MAX);
+            self.known.insert(key, OwnedConnection { ordinal, stated });
         }
     }
 
     /// All connections, by NICs and port.
     pub fn connections(&self) -> Vec<LearnedConnection> {
-        let all = self.ordinals.iter().map(|((src, dst, port), ordinal)| LearnedConnection {
+        let all = self.known.iter().map(|((src, dst, port), known)| LearnedConnection {
             src: *src,
             dst: *dst,
             udp_src_port: *port,
-            ordinal: *ordinal,
+            ordinal: known.ordinal,
+            job: known.stated.clone(),
         });
         all.collect()
     }
 }
 
-fn owned_connection(
-    flow: &LearnedFlow,
+/// The flows that have an owner, each with the job that its hosts state. Queue pairs of two jobs may
+/// share a port, and their packets cannot be told apart: these are left out.
+fn find_owned(
+    flows: &[LearnedFlow],
     fabric: &Fabric,
     owners: &NicOwners,
-) -> Option<ConnectionKey> {
-    let src = fabric.nic_with_ip(flow.tuple.src)?;
-    let dst = fabric.nic_with_ip(flow.tuple.dst)?;
-    let owner = owners.find_owner(fabric, src, dst);
-    matches!(owner, ConnectionOwner::Job(_)).then_some((src, dst, flow.tuple.udp_src_port))
+) -> BTreeMap<ConnectionKey, Option<JobId>> {
+    let mut jobs: BTreeMap<ConnectionKey, (BTreeSet<usize>, Option<JobId>)> = BTreeMap::new();
+    for flow in flows {
+        let [src, dst] = [flow.tuple.src, flow.tuple.dst].map(|ip| fabric.nic_with_ip(ip));
+        let (Some(src), Some(dst)) = (src, dst) else { continue };
+        let owner = owners.find_stated_owner(fabric, [src, dst], flow.stated_job.as_ref());
+        if let ConnectionOwner::Job(job) = owner {
+            let entry = jobs.entry((src, dst, flow.tuple.udp_src_port)).or_default();
+            entry.0.insert(job);
+            entry.1 = entry.1.take().or_else(|| flow.stated_job.clone());
+        }
+    }
+    let own = jobs.into_iter().filter(|(_, (jobs, _))| jobs.len() == 1);
+    own.map(|(key, (_, stated))| (key, stated)).collect()
 }
 
 #[cfg(test)]
@@ -84,7 +105,7 @@ mod tests {
         let tuple = p4::codec::RoceTuple { src, dst, udp_src_port: port, dest_qp: 1 };
         let at = SwitchPort { switch: SwitchId(0), port: 1 };
         let now = Instant::now();
-        LearnedFlow { at, tuple, first_seen: now, last_seen: now, bytes: None }
+        LearnedFlow { at, tuple, first_seen: now, last_seen: now, bytes: None, stated_job: None }
     }
 
     /// One job between the first two NICs.
@@ -134,7 +155,7 @@ mod tests {
         list.follow_flows(&[flows.clone(), vec![foreign]].concat(), &fabric, &owners);
         assert_eq!(ordinals(&list), [(7, 0), (8, 1), (9, 2)]);
         // The second is made again from another port.
-        let again = [flows[0], flows[2], seen(&fabric, [0, 1], 3)];
+        let again = [flows[0].clone(), flows[2].clone(), seen(&fabric, [0, 1], 3)];
         list.follow_flows(&again, &fabric, &owners);
         assert_eq!(ordinals(&list), [(3, 1), (7, 0), (9, 2)]);
     }

@@ -9,13 +9,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use p4::codec::RoceTuple;
+use planner::JobId;
 use tokio::time::Instant;
 
+use super::queue_pair_join::QueuePairCounts;
 use crate::config::LearningConfig;
 use crate::discovery::SwitchPort;
 
 /// A flow that no job has announced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LearnedFlow {
     /// The port by which it enters the fabric.
     pub at: SwitchPort,
@@ -27,6 +29,8 @@ pub struct LearnedFlow {
     pub last_seen: Instant,
     /// Bytes that its pin has counted; none where it has no pin.
     pub bytes: Option<u64>,
+    /// The job of its processes, where its hosts report that.
+    pub stated_job: Option<JobId>,
 }
 
 /// What became of reports, since the start.
@@ -44,6 +48,8 @@ pub struct LearningCounts {
     pub malformed: u64,
     /// Lists of digests that found the queue full.
     pub dropped_lists: u64,
+    /// Reports of queue pairs for which there was no room.
+    pub refused_hosts: u64,
 }
 
 /// All learned flows at one instant.
@@ -53,6 +59,8 @@ pub struct LearnedFlows {
     pub flows: Vec<LearnedFlow>,
     /// What became of reports.
     pub counts: LearningCounts,
+    /// What became of the queue pairs that hosts report now.
+    pub queue_pairs: QueuePairCounts,
 }
 
 /// What the pin of a connection has counted.
@@ -104,9 +112,14 @@ impl LearnedFlowTable {
         }
     }
 
-    /// Takes in the report of a flow.
+    /// Takes in the report of a flow by its leaf.
     pub fn record_flow(&mut self, at: SwitchPort, tuple: RoceTuple, now: Instant) {
         self.counts.reports += 1;
+        self.keep_flow(at, tuple, now);
+    }
+
+    /// Takes in a flow: a new one if there is room, or one more sign of life.
+    pub fn keep_flow(&mut self, at: SwitchPort, tuple: RoceTuple, now: Instant) {
         if let Some(known) = self.ports.get_mut(&at).and_then(|flows| flows.get_mut(&tuple)) {
             known.last = now;
             return;
@@ -122,12 +135,6 @@ impl LearnedFlowTable {
             .insert(tuple, ReportTimes { first: now, last: now, bytes: None });
         self.resize_port(at, size);
         self.check_invariant();
-    }
-
-    /// Takes in a flow of an earlier run as if it had just been seen. It lives while its pin counts.
-    pub fn restore_flow(&mut self, at: SwitchPort, tuple: RoceTuple, now: Instant) {
-        self.record_flow(at, tuple, now);
-        self.counts.reports -= 1;
     }
 
     /// Takes in what the pin of some flows has counted: it is no more reported, so it lives as long
@@ -184,10 +191,11 @@ impl LearnedFlowTable {
                 first_seen: times.first,
                 last_seen: times.last,
                 bytes: times.bytes,
+                stated_job: None,
             })
         });
         let counts = LearningCounts { dropped_lists, ..self.counts };
-        LearnedFlows { flows: flows.collect(), counts }
+        LearnedFlows { flows: flows.collect(), counts, ..LearnedFlows::default() }
     }
 
     /// Whether a port may have another flow; the port with the most flows may lose one for it.
@@ -284,13 +292,14 @@ mod tests {
         table.record_flow(port(1), tuple(2), start);
         table.record_flow(port(1), tuple(1), start + 30 * SECOND);
         table.expire_flows(start + 60 * SECOND);
-        let LearnedFlows { flows, counts } = table.all_flows(7);
+        let LearnedFlows { flows, counts, .. } = table.all_flows(7);
         let expected = LearnedFlow {
             at: port(1),
             tuple: tuple(1),
             first_seen: start,
             last_seen: start + 30 * SECOND,
             bytes: None,
+            stated_job: None,
         };
         assert_eq!(flows, [expected]);
         let expected =
@@ -334,7 +343,7 @@ mod tests {
         let (mut table, now) = (table(4, 8), Instant::now());
         table.record_flow(port(1), tuple(1), now);
         table.clear_flows();
-        let LearnedFlows { flows, counts } = table.all_flows(0);
+        let LearnedFlows { flows, counts, .. } = table.all_flows(0);
         assert_eq!((flows.len(), counts.reports), (0, 1));
     }
 

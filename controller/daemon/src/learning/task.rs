@@ -16,8 +16,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use topology::Fabric;
 
+use super::queue_pair_flows::QueuePairFlows;
 use super::{
-    AckSchedule, ConnectionList, CountedConnection, LearnedFlowTable, LearnedFlows, pin_reader,
+    AckSchedule, ConnectionList, CountedConnection, HostQueuePairs, LearnedFlowTable, LearnedFlows,
+    pin_reader,
 };
 use crate::config::{LearningConfig, SouthboundConfig};
 use crate::discovery::SwitchPort;
@@ -35,6 +37,9 @@ const QUEUED_LISTS: usize = 1_024;
 /// Acknowledgements that may wait for their time, of all switches.
 const WAITING_ACKS: usize = 65_536;
 
+/// Reports of queue pairs that may wait for the task; each has a bounded number of bytes.
+const QUEUED_HOSTS: usize = 64;
+
 /// A list to be acknowledged on a stream.
 type DueAck = (mpsc::Sender<OutgoingMessage>, u64);
 
@@ -43,6 +48,11 @@ pub(crate) struct FlowLearner {
     is_enabled: bool,
     received: mpsc::Receiver<ReceivedDigests>,
     queue: DigestQueue,
+    hosts: mpsc::Receiver<HostQueuePairs>,
+    to_hosts: mpsc::Sender<HostQueuePairs>,
+    queue_pairs: QueuePairFlows,
+    /// When joined flows are kept alive again.
+    next_keeping: Instant,
     table: LearnedFlowTable,
     acks: AckSchedule<DueAck>,
     published: watch::Sender<Arc<LearnedFlows>>,
@@ -76,10 +86,15 @@ impl FlowLearner {
         southbound: &SouthboundConfig,
     ) -> (Self, DigestQueue) {
         let (queue, received) = DigestQueue::new(QUEUED_LISTS);
+        let (to_hosts, hosts) = mpsc::channel(QUEUED_HOSTS);
         let learner = Self {
             is_enabled: limits.is_enabled,
             received,
             queue: queue.clone(),
+            hosts,
+            to_hosts,
+            queue_pairs: QueuePairFlows::new(limits),
+            next_keeping: Instant::now(),
             table: LearnedFlowTable::new(*limits),
             acks: AckSchedule::new(limits.refresh, WAITING_ACKS),
             published: watch::Sender::default(),
@@ -98,6 +113,11 @@ impl FlowLearner {
     /// The learned flows, as they change.
     pub(crate) fn flow_receiver(&self) -> watch::Receiver<Arc<LearnedFlows>> {
         self.published.subscribe()
+    }
+
+    /// The queue for the queue pairs of hosts; none if learning is disabled.
+    pub(crate) fn host_queue(&self) -> Option<mpsc::Sender<HostQueuePairs>> {
+        self.is_enabled.then(|| self.to_hosts.clone())
     }
 
     /// Learns until `stop`, if learning is enabled.
@@ -127,12 +147,16 @@ impl FlowLearner {
                     let now = Instant::now();
                     let is_new = self.follow_rollout(&mut rollout);
                     self.follow_pins(&rollout, now).await;
-                    self.advance_time(now);
-                    self.submit_connections(&rollout, is_new, &events);
+                    let is_joined = self.join_queue_pairs(&rollout, now);
+                    self.advance_time(&rollout, now);
+                    self.submit_connections(&rollout, is_new | is_joined, &events);
                 }
                 Some(digests) = self.received.recv() => {
                     self.follow_rollout(&mut rollout);
                     self.record_digests(digests, Instant::now());
+                }
+                Some(report) = self.hosts.recv() => {
+                    self.queue_pairs.replace_host(report, Instant::now());
                 }
             }
         }
@@ -222,13 +246,31 @@ impl FlowLearner {
         self.acks.add_ack((stream, list.list_id), now);
     }
 
-    fn advance_time(&mut self, now: Instant) {
+    /// Takes in the flows that hosts report both ends of, when they are new and in intervals;
+    /// whether they are new.
+    fn join_queue_pairs(
+        &mut self,
+        rollout: &watch::Receiver<Option<PlanRollout>>,
+        now: Instant,
+    ) -> bool {
+        let Some(rollout) = &*rollout.borrow() else { return false };
+        let is_new = self.queue_pairs.follow_rollout(rollout, now);
+        if is_new || now >= self.next_keeping {
+            self.next_keeping = now + self.read_interval;
+            for (at, tuple) in self.queue_pairs.joined_tuples(&rollout.fabric) {
+                self.table.keep_flow(at, tuple, now);
+            }
+        }
+        is_new
+    }
+
+    fn advance_time(&mut self, rollout: &watch::Receiver<Option<PlanRollout>>, now: Instant) {
         for (stream, list) in self.acks.take_due_acks(now) {
             // Where the stream is closed or full, the switch goes on after its timeout.
             drop(stream.try_send(OutgoingMessage::DigestAck(list)));
         }
         self.table.expire_flows(now);
-        let learned = self.table.all_flows(self.queue.dropped_lists());
+        let learned = self.learned_flows(rollout.borrow().as_ref());
         self.published.send_if_modified(|published| {
             let is_new = **published != learned;
             if is_new {
@@ -236,6 +278,19 @@ impl FlowLearner {
             }
             is_new
         });
+    }
+
+    /// All flows, with the jobs that hosts state.
+    fn learned_flows(&self, rollout: Option<&PlanRollout>) -> LearnedFlows {
+        let mut learned = self.table.all_flows(self.queue.dropped_lists());
+        learned.counts.refused_hosts = self.queue_pairs.refused_hosts();
+        learned.queue_pairs = self.queue_pairs.counts();
+        for flow in &mut learned.flows {
+            let stated = rollout
+                .and_then(|rollout| self.queue_pairs.stated_job(&rollout.fabric, &flow.tuple));
+            flow.stated_job = stated.cloned();
+        }
+        learned
     }
 }
 
@@ -250,6 +305,6 @@ fn restore_flows(fabric: &Fabric, known: &[LearnedConnection], table: &mut Learn
         };
         let [src, dst] = [seen.src, seen.dst].map(|nic| fabric.nic(nic).ip);
         let tuple = RoceTuple { src, dst, udp_src_port: seen.udp_src_port, dest_qp: 0 };
-        table.restore_flow(at, tuple, now);
+        table.keep_flow(at, tuple, now);
     }
 }

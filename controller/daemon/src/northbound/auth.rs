@@ -126,10 +126,10 @@ struct SessionDocument {
 }
 
 impl SessionDocument {
-    fn of_token(token: Option<&AccessToken>) -> Self {
+    fn of_grants(grants: Option<&AccessGrant>) -> Self {
         Self {
-            name: token.map(|token| token.name.clone()),
-            role: token.map(|token| token.role.to_string()),
+            name: grants.map(|grants| grants.name.clone()),
+            role: grants.map(|grants| grants.role.to_string()),
         }
     }
 }
@@ -368,9 +368,9 @@ async fn show_session(
     headers: HeaderMap,
 ) -> Response {
     let session = if access.rules.needs_token() {
-        let token = access.sessions.find_token(&headers);
-        let token = token.or_else(|| access.find_certificate(peer.certificate?));
-        SessionDocument::of_token(token.as_ref())
+        let grants = access.sessions.find_grants(&headers);
+        let grants = grants.or_else(|| access.find_certificate(peer.certificate.as_deref()?));
+        SessionDocument::of_grants(grants.as_ref())
     } else {
         SessionDocument { name: None, role: Some(AccessRole::Write.to_string()) }
     };

@@ -41,7 +41,7 @@ pub struct LearnedFlowRow {
     /// When it was last reported, in milliseconds of Unix time. A flow that goes on is reported
     /// once in each `learning.refresh_ms`.
     pub last_seen_ms: u64,
-    /// The job that has both NICs; absent if none has, or if several have.
+    /// The job that its hosts state, or that alone has both NICs; absent if there is no such job.
     #[serde(default)]
     pub job: Option<String>,
     /// The jobs that have both NICs, where there are several: nobody can say whose it is.
@@ -105,7 +105,7 @@ fn build_row(
 fn flow_owner(flow: &LearnedFlow, fabric: &Fabric, owners: &NicOwners) -> ConnectionOwner {
     let [src, dst] = [flow.tuple.src, flow.tuple.dst].map(|ip| fabric.nic_with_ip(ip));
     match src.zip(dst) {
-        Some((src, dst)) => owners.find_owner(fabric, src, dst),
+        Some((src, dst)) => owners.find_stated_owner(fabric, [src, dst], flow.stated_job.as_ref()),
         None => ConnectionOwner::Unknown,
     }
 }

@@ -5,7 +5,6 @@
 //! prints and nothing is counted twice.
 
 use std::collections::BTreeMap;
-use std::iter;
 
 use tokio::time::Instant;
 use topology::{Fabric, LinkId, Severity, SwitchId};
@@ -14,6 +13,7 @@ use super::controller_view::{ControllerView, JobRow};
 use super::utilization::{UtilizationHistory, UtilizationSeries};
 use crate::access::{LatencyHistogram, StageHistograms};
 use crate::learning::LearningCounts;
+use crate::learning::queue_pair_join::QueuePairCounts;
 use crate::southbound::ChangeTiming;
 use crate::southbound::SwitchStatus;
 use crate::southbound::write_permit::WritePermit;
@@ -369,7 +369,7 @@ fn job_families(view: &ControllerView) -> Vec<MetricFamily> {
 
 type LearningMetric = (&'static str, &'static str, fn(&LearningCounts) -> u64);
 
-const OF_LEARNING: [LearningMetric; 6] = [
+const OF_LEARNING: [LearningMetric; 7] = [
     ("crux_learned_flow_reports_total", "Reports of unannounced flows", |counts| counts.reports),
     ("crux_learned_flows_refused_total", "New flows beyond the limit of their port", |counts| {
         counts.refused
@@ -381,6 +381,9 @@ const OF_LEARNING: [LearningMetric; 6] = [
     ("crux_digests_malformed_total", "Digests that do not decode", |counts| counts.malformed),
     ("crux_digest_lists_dropped_total", "Lists of digests that found the queue full", |counts| {
         counts.dropped_lists
+    }),
+    ("crux_queue_pair_reports_refused_total", "Reports of queue pairs without room", |counts| {
+        counts.refused_hosts
     }),
 ];
 
@@ -402,7 +405,19 @@ fn learning_families(view: &ControllerView) -> Vec<MetricFamily> {
     let counts = OF_LEARNING.map(|(name, help, value)| {
         single_sample(name, "counter", help, value(&view.learned.counts) as f64)
     });
-    iter::once(kept).chain(counts).collect()
+    [kept, queue_pair_family(view)].into_iter().chain(counts).collect()
+}
+
+fn queue_pair_family(view: &ControllerView) -> MetricFamily {
+    let QueuePairCounts { reported, joined, ambiguous } = view.learned.queue_pairs;
+    let states = [("reported", reported), ("joined", joined), ("ambiguous", ambiguous)];
+    let samples = states.map(|(state, count)| (vec![("state", state.to_owned())], count as f64));
+    MetricFamily {
+        name: "crux_queue_pairs",
+        kind: "gauge",
+        help: "Queue pairs that hosts report, by what became of them",
+        samples: samples.into(),
+    }
 }
 
 fn single_sample(

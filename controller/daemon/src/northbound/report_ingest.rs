@@ -27,7 +27,7 @@ use super::rate_limiter::RateLimiter;
 use crate::config::TelemetryConfig;
 use crate::telemetry::task::StreamEvent;
 use crate::telemetry::{
-    ReportFeedback, ReporterId, ReporterIdentity, ReporterScope, TelemetryReport,
+    JobReport, ReportFeedback, ReporterId, ReporterIdentity, ReporterScope, TelemetryReport,
 };
 
 /// Feedback that is queued for one reporter; more is dropped.
@@ -122,8 +122,9 @@ impl proto::telemetry_server::Telemetry for ReportIngest {
         let address = peer.map(|ConnectInfo(peer)| peer.address.ip());
         let CallerIdentity(caller) = request.extensions().get().cloned().unwrap_or_default();
         let lease = request.metadata().get(LEASE).map(|lease| Sha256::digest(lease.as_bytes()));
-        let identity = ReporterIdentity { caller, address, lease: lease.map(Into::into) };
-        let scope = request.extensions().get().cloned().unwrap_or_default();
+        let scope: ReporterScope = request.extensions().get().cloned().unwrap_or_default();
+        let lease = lease.map(Into::into);
+        let identity = ReporterIdentity { caller, address, lease, scope: scope.clone() };
         let guest = self
             .streams
             .admit_stream(address, &self.limits)
@@ -216,9 +217,10 @@ impl StreamReader {
 
     fn check_scope(&self, report: &TelemetryReport) -> Result<(), String> {
         match report {
-            TelemetryReport::Announcement(job) => self.scope.check_job(job),
+            TelemetryReport::Job(JobReport::Announcement(job)) => self.scope.check_job(job),
             // Of jobs that this stream has announced.
-            TelemetryReport::Window(_) | TelemetryReport::End(_) => Ok(()),
+            TelemetryReport::Job(JobReport::Window(_) | JobReport::End(_)) => Ok(()),
+            TelemetryReport::QueuePairs(report) => self.scope.check_host(&report.host),
         }
     }
 
@@ -278,7 +280,7 @@ mod tests {
             limiter: RateLimiter::new(1, Instant::now()),
             limited: limited.clone(),
         };
-        let report = || TelemetryReport::End("gpt".to_owned());
+        let report = || TelemetryReport::Job(JobReport::End("gpt".to_owned()));
         reader.queue_report(report(), 3).await.unwrap();
         assert!(limited.render().contains("{limit=\"report_queue\"} 0"));
         let waits = timeout(Duration::from_secs(60), reader.queue_report(report(), 3)).await;

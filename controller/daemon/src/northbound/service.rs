@@ -8,14 +8,13 @@
 //! whole.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use planner::{DocumentFieldError, PlanDocument};
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
+use topology::Finding;
 use topology::document;
 use topology::spec::{self, FabricDocument};
-use topology::{Finding, one_line};
 
 use super::controller_view::{ControllerView, JobRow, LinkRow, SwitchRow};
 use super::explanation::ExplainJobResponse;
@@ -33,43 +32,20 @@ pub use super::policy_messages::{
     PolicyFile, PolicyRevisionDiff, PreviewPolicyRequest, RollbackPolicyRequest,
     TemporaryOverrideRequest,
 };
+pub use super::service_error::ServiceError;
 use super::utilization::{UtilizationHistory, UtilizationLog, UtilizationPage};
 use crate::access::{ControllerAccess, ControllerError};
 use crate::audit::AuditRecord;
 use crate::config::Config;
 use crate::policy_history::{PolicyContent, PolicyRevision, RevisionMetadata, TemporaryOverride};
 use crate::preview::{PolicyPreview, preview_policy};
-use crate::store::StateBackup;
 use crate::telemetry::counter_aggregator::MeasuredTraffic;
 use crate::telemetry::task::ReportSummary;
 
 /// Bytes of the name of an author.
 const AUTHOR_BYTES: usize = 128;
-/// Silence of the event loop after which it counts as stuck; its watchdog asks every second.
-const SILENT_AFTER: Duration = Duration::from_secs(5);
-
 /// Bytes of a reason.
 const REASON_BYTES: usize = 1_024;
-
-/// Why there is no answer.
-#[derive(Debug, thiserror::Error)]
-pub enum ServiceError {
-    /// The request is invalid or refused, for these reasons.
-    #[error("{}", one_line(.0))]
-    Refused(Vec<Finding>),
-    /// There is nothing of this name.
-    #[error("{0}")]
-    Unknown(String),
-    /// The caller has too much of this in progress.
-    #[error("more than {0} in progress; try again later")]
-    TooMany(&'static str),
-    /// All callers together have too much of this in progress.
-    #[error("the controller is busy: {0} are in progress; try again later")]
-    Overloaded(&'static str),
-    /// The controller has no answer now.
-    #[error(transparent)]
-    Controller(#[from] ControllerError),
-}
 
 /// Answers the queries and commands of operators, whatever protocol they use.
 #[derive(Clone, Debug)]
@@ -117,17 +93,6 @@ impl NorthboundService {
     #[must_use]
     pub(super) fn with_caller(&self, caller: Option<Arc<str>>) -> Self {
         Self { caller, ..self.clone() }
-    }
-
-    /// Whether the event loop answers its watchdog, if it has one.
-    pub(super) fn is_alive(&self) -> bool {
-        let silence = self.access.heartbeat().silence(Instant::now());
-        silence.is_none_or(|silence| silence < SILENT_AFTER)
-    }
-
-    /// Whether a plan is in force, at a standby too.
-    pub(super) fn is_ready(&self) -> bool {
-        self.access.current_rollout().is_some()
     }
 
     /// Counts of the limits that callers reach.
@@ -321,20 +286,6 @@ impl NorthboundService {
         let permit = *self.access.watch_permit().borrow();
         let leadership = metrics::render_leadership(permit, Instant::now());
         Ok(text + &leadership + &utilization + &dropped + &self.limited.render())
-    }
-
-    /// A backup of what the controller has stored.
-    ///
-    /// # Errors
-    /// The controller has no store of its own, or it cannot be read.
-    pub async fn get_state_backup(&self) -> Result<StateBackup, ServiceError> {
-        let Some(store) = self.access.store.clone() else {
-            let text = "the controller has no store (store.path); etcd is backed up by `etcdctl`";
-            return Err(ServiceError::Unknown(text.to_owned()));
-        };
-        let backup = tokio::task::spawn_blocking(move || store.create_backup()).await;
-        let backup = backup.map_err(|_| ControllerError::Stopped)?;
-        Ok(backup.map_err(ControllerError::Store)?)
     }
 
     /// The latest records of the audit trail, the latest first.

@@ -139,6 +139,7 @@ fn spawn_tasks<N: SwitchNetwork>(
         stages: core.publisher.meter().watch_stages(),
         discovered: discovery.report_receiver(),
         learned: learner.flow_receiver(),
+        queue_pairs: learner.host_queue(),
         drains: core.observer.watch_drains(),
         recent_events: event_log.event_receiver(),
         quarantine_after: config.quarantine_after,

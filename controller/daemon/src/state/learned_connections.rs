@@ -26,7 +26,7 @@ impl State {
         let known = |seen: &&LearnedConnection| {
             [seen.src, seen.dst].iter().all(|nic| nic.index() < self.fabric.nics().len())
         };
-        let seen = self.basis.connections.iter().filter(known).copied();
+        let seen = self.basis.connections.iter().filter(known).cloned();
         let seen: Vec<LearnedConnection> = seen.collect();
         let room = self.basis.pin_room.map_or(usize::MAX, |(_, pins)| pins);
         let room = self.policy.max_pins_per_switch.min(room);

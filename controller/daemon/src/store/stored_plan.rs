@@ -5,7 +5,7 @@
 //! nothing has changed. The decision: all of it is one document of names, written together, so a
 //! run never continues from parts of two plans.
 
-use planner::{ComparedInputs, LearnedConnection, Plan, PlanDocument};
+use planner::{ComparedInputs, JobId, LearnedConnection, Plan, PlanDocument};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::{AvailabilityChange, Fabric, Finding, NicId, SwitchId};
@@ -37,9 +37,10 @@ pub struct StoredPlan {
     failed_switches: Vec<String>,
 }
 
-/// A connection: host and NIC index of both ends, UDP source port, ordinal.
+/// A connection: host and NIC index of both ends, UDP source port, ordinal, and the job that its
+/// hosts state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-struct StoredConnection([(String, u32); 2], u16, u32);
+struct StoredConnection([(String, u32); 2], u16, u32, Option<String>);
 
 impl StoredPlan {
     /// The document of a plan on `fabric` with its failed parts.
@@ -88,15 +89,21 @@ impl StoredConnection {
             let nic = fabric.nic(nic);
             (fabric.host(nic.host).name.clone(), nic.index)
         });
-        Self(ends, seen.udp_src_port, seen.ordinal)
+        let job = seen.job.as_ref().map(ToString::to_string);
+        Self(ends, seen.udp_src_port, seen.ordinal, job)
     }
 
     fn resolve(&self, fabric: &Fabric) -> Option<LearnedConnection> {
-        let Self([src, dst], udp_src_port, ordinal) = self;
+        let Self([src, dst], udp_src_port, ordinal, job) = self;
         let nic = |(host, index): &(String, u32)| -> Option<NicId> {
             fabric.nic_of(fabric.host_named(host)?, *index)
         };
-        let (udp_src_port, ordinal) = (*udp_src_port, *ordinal);
-        Some(LearnedConnection { src: nic(src)?, dst: nic(dst)?, udp_src_port, ordinal })
+        Some(LearnedConnection {
+            src: nic(src)?,
+            dst: nic(dst)?,
+            udp_src_port: *udp_src_port,
+            ordinal: *ordinal,
+            job: job.as_deref().map(JobId::from),
+        })
     }
 }

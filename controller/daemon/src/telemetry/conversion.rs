@@ -3,13 +3,16 @@
 //! The decision: an announcement is a job of a jobs document, so names and numbers are checked
 //! where those of documents are, and only what is specific to messages is checked here.
 
+use std::net::IpAddr;
+
 use api::telemetry as proto;
-use planner::{CollectiveDocument, CollectiveKind, FlowDocument, JobDocument};
+use planner::{CollectiveDocument, CollectiveKind, FlowDocument, JobDocument, JobId};
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::Error;
 
-use super::{ReportWindow, TelemetryReport};
+use super::{JobReport, ReportWindow, TelemetryReport};
+use crate::learning::{HostQueuePairs, QueuePairGroup, ReportedQueuePair};
 
 /// Iterations in one window; more are more than a window needs.
 const MAX_STARTS: usize = 10_000;
@@ -20,13 +23,22 @@ const MAX_FLOWS: usize = 65_536;
 /// A name, or another text of an announcement, in bytes.
 const MAX_TEXT: usize = 256;
 
+/// Devices and jobs of one host, at most so many combinations.
+const MAX_GROUPS: usize = 4_096;
+
+/// Addresses of one device.
+const MAX_ADDRESSES: usize = 64;
+
+/// Queue pair numbers have 24 bits.
+const MAX_QUEUE_PAIR: u32 = (1 << 24) - 1;
+
 /// What names have besides letters and digits.
 const NAME_MARKS: &str = " -_.,:;/@+#=~()[]<>";
 
 /// A report that cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidReport {
-    /// No announcement, window or end.
+    /// Nothing that is known here.
     #[error("a report without anything in it")]
     Empty,
     /// Text or a list that is too long.
@@ -46,6 +58,12 @@ pub enum InvalidReport {
     /// A port outside of its range.
     #[error("udp_src_port: {0} is no port")]
     InvalidPort(u32),
+    /// Text that is no IP address.
+    #[error("addresses: `{0}` is no IP address")]
+    InvalidAddress(String),
+    /// A number that no queue pair has.
+    #[error("queue_pairs: {0} is no number of a queue pair; they have 24 bits")]
+    InvalidQueuePair(u32),
     /// A collective that does not exist.
     #[error("collective.kind: {0}")]
     UnknownCollective(String),
@@ -58,13 +76,15 @@ impl TryFrom<proto::JobReport> for TelemetryReport {
         use proto::job_report::Report;
         match report.report.ok_or(InvalidReport::Empty)? {
             Report::Announcement(announcement) => {
-                Ok(Self::Announcement(Box::new(decode_announcement(announcement)?)))
+                let document = Box::new(decode_announcement(announcement)?);
+                Ok(Self::Job(JobReport::Announcement(document)))
             }
-            Report::Window(window) => Ok(Self::Window(decode_window(window)?)),
+            Report::Window(window) => Ok(Self::Job(JobReport::Window(decode_window(window)?))),
             Report::End(end) => {
                 check_name("job", &end.job)?;
-                Ok(Self::End(end.job))
+                Ok(Self::Job(JobReport::End(end.job)))
             }
+            Report::QueuePairs(report) => Ok(Self::QueuePairs(decode_host(report)?)),
         }
     }
 }
@@ -136,6 +156,46 @@ fn decode_window(window: proto::JobWindow) -> Result<ReportWindow, InvalidReport
         communication_seconds: window.communication_seconds,
         flow_bytes: window.flow_bytes,
         bytes: window.bytes,
+    })
+}
+
+fn decode_host(report: proto::HostQueuePairs) -> Result<HostQueuePairs, InvalidReport> {
+    check_name("host", &report.host)?;
+    check_limit("groups", report.groups.len(), MAX_GROUPS)?;
+    let groups: Result<Vec<_>, _> = report.groups.into_iter().map(decode_group).collect();
+    Ok(HostQueuePairs { host: report.host, groups: groups? })
+}
+
+fn decode_group(group: proto::QueuePairGroup) -> Result<QueuePairGroup, InvalidReport> {
+    check_limit("addresses", group.addresses.len(), MAX_ADDRESSES)?;
+    check_limit("queue_pairs", group.queue_pairs.len(), MAX_FLOWS)?;
+    if !group.job.is_empty() {
+        check_name("job", &group.job)?;
+    }
+    let addresses = group.addresses.into_iter();
+    let addresses: Result<Vec<IpAddr>, _> = addresses.map(decode_address).collect();
+    let queue_pairs: Result<Vec<_>, _> = group.queue_pairs.iter().map(decode_queue_pair).collect();
+    Ok(QueuePairGroup {
+        addresses: addresses?,
+        job: Some(group.job).filter(|job| !job.is_empty()).map(JobId::from),
+        queue_pairs: queue_pairs?,
+    })
+}
+
+fn decode_address(text: String) -> Result<IpAddr, InvalidReport> {
+    check_limit("addresses", text.len(), MAX_TEXT)?;
+    text.parse().map_err(|_| InvalidReport::InvalidAddress(text))
+}
+
+fn decode_queue_pair(pair: &proto::QueuePair) -> Result<ReportedQueuePair, InvalidReport> {
+    let numbers = [pair.local_number, pair.remote_number];
+    if let Some(number) = numbers.into_iter().find(|number| *number > MAX_QUEUE_PAIR) {
+        return Err(InvalidReport::InvalidQueuePair(number));
+    }
+    Ok(ReportedQueuePair {
+        local: pair.local_number,
+        remote: pair.remote_number,
+        udp_src_port: pair.udp_src_port.map(decode_port).transpose()?,
     })
 }
 

@@ -23,8 +23,9 @@ use super::announced_job::{is_complete, resolve_announcement};
 use super::counter_aggregator::ReportedIteration;
 use super::plausibility;
 use super::profile::{ReportedProfile, UNKNOWN_FLOP, UNKNOWN_SECONDS, profile_differs};
+use super::reporter_identity::ReportOwner;
 use super::slowdown::SlowdownEstimate;
-use super::{ReportWindow, ReporterId, ReporterIdentity, TelemetryReport, job_finding};
+use super::{JobReport, ReportWindow, ReporterId, ReporterIdentity, job_finding};
 use crate::config::TelemetryConfig;
 use crate::forecast::WIRE_BYTES_PER_BYTE;
 use crate::state::ReportedJobs;
@@ -54,10 +55,7 @@ pub struct ReportedJobRegistry {
 /// A reported job and its profiling.
 #[derive(Debug)]
 struct ReportedJob {
-    /// The stream it belongs to; none once that has closed, or after a restart.
-    owner: Option<ReporterId>,
-    /// Who had the stream that has closed.
-    kept_for: Option<ReporterIdentity>,
+    owner: ReportOwner,
     /// Every field given, every port chosen.
     document: JobDocument,
     /// The document resolved to ids of the fabric.
@@ -110,7 +108,7 @@ impl ReportedJobRegistry {
             }
             Err(finding) => {
                 let job = name.clone();
-                let to = entry.owner;
+                let to = entry.owner.stream;
                 feedback.push(ReportFeedback { to, job, finding });
                 false
             }
@@ -123,21 +121,21 @@ impl ReportedJobRegistry {
     pub fn ingest_report(
         &mut self,
         from: ReporterId,
-        report: TelemetryReport,
+        report: JobReport,
         fabric: &Fabric,
         now: Instant,
     ) -> Option<ReportFeedback> {
         let job = match &report {
-            TelemetryReport::Announcement(document) => document.id.clone(),
-            TelemetryReport::Window(window) => window.job.clone(),
-            TelemetryReport::End(job) => job.clone(),
+            JobReport::Announcement(document) => document.id.clone(),
+            JobReport::Window(window) => window.job.clone(),
+            JobReport::End(job) => job.clone(),
         };
         let announcement = match report {
-            TelemetryReport::Announcement(document) => {
+            JobReport::Announcement(document) => {
                 self.announce_job(from, &document, fabric, now).map(Some)
             }
-            TelemetryReport::Window(window) => self.add_window(from, window, fabric, now),
-            TelemetryReport::End(job) => self.end_job(from, &job),
+            JobReport::Window(window) => self.add_window(from, window, fabric, now),
+            JobReport::End(job) => self.end_job(from, &job),
         };
         let finding = announcement.unwrap_or_else(Some)?;
         let to = Some(from);
@@ -152,9 +150,8 @@ impl ReportedJobRegistry {
     /// A stream has closed: its jobs stay, for the same reporter, as long as jobs may be silent.
     pub fn close_stream(&mut self, reporter: ReporterId) {
         let identity = self.streams.remove(&reporter);
-        for entry in self.jobs.values_mut().filter(|entry| entry.owner == Some(reporter)) {
-            entry.owner = None;
-            entry.kept_for.clone_from(&identity);
+        for entry in self.jobs.values_mut() {
+            entry.owner.close_stream(reporter, identity.as_ref());
         }
     }
 
@@ -218,6 +215,11 @@ impl ReportedJobRegistry {
         known.map(|entry| (entry.job.id.clone(), entry.reported_iteration())).collect()
     }
 
+    /// The tenant of a reported job, if it has one.
+    pub fn tenant_of(&self, job: &JobId) -> Option<String> {
+        self.jobs.get(job.as_str())?.document.tenant.clone()
+    }
+
     /// Feedback for the reporter of the job that a finding is about.
     pub fn feedback_for(&self, job: &JobId, finding: Finding) -> Option<ReportFeedback> {
         let entry = self.jobs.get(job.as_str())?;
@@ -243,7 +245,7 @@ impl ReportedJobRegistry {
             false => ProfilingStage::Waiting,
         };
         let mut entry = ReportedJob::new(document, job, stage, now);
-        entry.owner = Some(from);
+        entry.owner = ReportOwner::of_stream(from);
         if let Some(had) = self.jobs.remove(&name) {
             entry.keep_profile(had);
         }
@@ -262,14 +264,7 @@ impl ReportedJobRegistry {
         let Some(entry) = self.jobs.get(name) else {
             return Ok(());
         };
-        let identity = self.streams.get(&from);
-        let may_take = match (entry.owner, &entry.kept_for) {
-            (Some(owner), _) => owner == from,
-            (None, Some(kept_for)) => identity.is_some_and(|from| kept_for.yields_to(from)),
-            // Of an earlier run of the controller, which had the identity.
-            (None, None) => true,
-        };
-        match may_take {
+        match entry.owner.may_report(from, self.streams.get(&from)) {
             true => Ok(()),
             false => Err(refusal(name, "another reporter has a job of this name")),
         }
@@ -279,7 +274,7 @@ impl ReportedJobRegistry {
         if self.jobs.contains_key(name) {
             return Ok(());
         }
-        let own = self.jobs.values().filter(|entry| entry.owner == Some(from));
+        let own = self.jobs.values().filter(|entry| entry.owner.stream == Some(from));
         let (own, own_most) = (own.count(), self.limits.jobs_per_reporter.get());
         let (all, most) = (self.jobs.len(), self.limits.jobs.get());
         match (own < own_most, all < most) {
@@ -309,7 +304,7 @@ impl ReportedJobRegistry {
         now: Instant,
     ) -> Result<Option<Finding>, Finding> {
         let name = &window.job.clone();
-        let entry = self.jobs.get_mut(name).filter(|entry| entry.owner == Some(from));
+        let entry = self.jobs.get_mut(name).filter(|entry| entry.owner.stream == Some(from));
         let Some(entry) = entry else {
             let text = "not this reporter's; announce it first";
             return Err(job_finding(name, Finding::error, text));
@@ -345,7 +340,7 @@ impl ReportedJobRegistry {
     }
 
     fn end_job(&mut self, from: ReporterId, name: &str) -> Result<Option<Finding>, Finding> {
-        let is_own = self.jobs.get(name).is_some_and(|entry| entry.owner == Some(from));
+        let is_own = self.jobs.get(name).is_some_and(|entry| entry.owner.stream == Some(from));
         if !is_own {
             return Err(job_finding(name, Finding::error, "not this reporter's; it stays"));
         }
@@ -388,8 +383,7 @@ impl ReportedJobRegistry {
 impl ReportedJob {
     fn new(document: JobDocument, job: Job, stage: ProfilingStage, now: Instant) -> Self {
         Self {
-            owner: None,
-            kept_for: None,
+            owner: ReportOwner::default(),
             document,
             job,
             last_report: now,
@@ -415,8 +409,8 @@ impl ReportedJob {
         self.slowdown = had.slowdown;
         self.job.recent_slowdown = had.slowdown.published();
         if self.stage == ProfilingStage::Waiting && is_same {
-            *self =
-                Self { owner: self.owner, kept_for: None, last_report: self.last_report, ..had };
+            let owner = std::mem::take(&mut self.owner);
+            *self = Self { owner, last_report: self.last_report, ..had };
         }
     }
 
@@ -455,7 +449,7 @@ impl ReportedJob {
     }
 
     fn feedback(&self, finding: Finding) -> ReportFeedback {
-        ReportFeedback { to: self.owner, job: self.document.id.clone(), finding }
+        ReportFeedback { to: self.owner.stream, job: self.document.id.clone(), finding }
     }
 }
 

@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use planner::JobDocument;
 
+use super::ReporterId;
+
 /// What the owner of a token may report; empty lists bind nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReporterScope {
@@ -27,11 +29,47 @@ pub struct ReporterIdentity {
     pub address: Option<IpAddr>,
     /// SHA-256 of the secret with which a job is taken again after its stream broke.
     pub lease: Option<[u8; 32]>,
+    /// What it may report.
+    pub scope: ReporterScope,
+}
+
+/// Who may report something: the open stream that has it or, once that has closed, whoever it is
+/// kept for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ReportOwner {
+    /// The stream it belongs to; none once that has closed, or after a restart.
+    pub(super) stream: Option<ReporterId>,
+    /// Who had the stream that has closed.
+    kept_for: Option<ReporterIdentity>,
+}
+
+impl ReportOwner {
+    /// An open stream.
+    pub(super) fn of_stream(stream: ReporterId) -> Self {
+        Self { stream: Some(stream), kept_for: None }
+    }
+
+    /// Whether a stream of this reporter may report it.
+    pub(super) fn may_report(&self, from: ReporterId, identity: Option<&ReporterIdentity>) -> bool {
+        match (self.stream, &self.kept_for) {
+            (Some(owner), _) => owner == from,
+            (None, Some(kept_for)) => identity.is_some_and(|from| kept_for.yields_to(from)),
+            // Of an earlier run of the controller, which had the identity.
+            (None, None) => true,
+        }
+    }
+
+    /// A stream of `identity` has closed.
+    pub(super) fn close_stream(&mut self, stream: ReporterId, identity: Option<&ReporterIdentity>) {
+        if self.stream == Some(stream) {
+            *self = Self { stream: None, kept_for: identity.cloned() };
+        }
+    }
 }
 
 impl ReporterIdentity {
     /// Whether `other` may take the jobs of a broken stream of this one.
-    pub(super) fn yields_to(&self, other: &Self) -> bool {
+    fn yields_to(&self, other: &Self) -> bool {
         match self.lease {
             Some(lease) => other.lease == Some(lease),
             None => (&self.caller, self.address) == (&other.caller, other.address),
@@ -45,11 +83,9 @@ impl ReporterScope {
     /// # Errors
     /// The host or the tenant that is not.
     pub fn check_job(&self, job: &JobDocument) -> Result<(), String> {
-        if !self.tenants.is_empty() {
+        if !self.has_tenant(job.tenant.as_deref()) {
             let tenant = job.tenant.as_deref().unwrap_or_default();
-            if !self.tenants.iter().any(|own| own == tenant) {
-                return Err(format!("this token reports no jobs of tenant `{tenant}`"));
-            }
+            return Err(format!("this token reports no jobs of tenant `{tenant}`"));
         }
         let flows = job.flows.iter().flatten();
         let ends = flows.flat_map(|flow| [flow.src.as_str(), flow.dst.as_str()]);
@@ -58,6 +94,21 @@ impl ReporterScope {
             Some(host) => Err(format!("this token reports no jobs of host `{host}`")),
             None => Ok(()),
         }
+    }
+
+    /// Whether the queue pairs of a host are within the scope.
+    ///
+    /// # Errors
+    /// They are not.
+    pub fn check_host(&self, host: &str) -> Result<(), String> {
+        let text = || format!("this token reports no queue pairs of host `{host}`");
+        self.has_host(host).then_some(()).ok_or_else(text)
+    }
+
+    /// Whether jobs of a tenant are within the scope.
+    pub(super) fn has_tenant(&self, tenant: Option<&str>) -> bool {
+        let is_own = |tenant: &str| self.tenants.iter().any(|own| own == tenant);
+        self.tenants.is_empty() || tenant.is_some_and(is_own)
     }
 
     fn has_host(&self, host: &str) -> bool {
@@ -89,14 +140,17 @@ mod tests {
         let refused = |scope: ReporterScope| scope.check_job(&job).unwrap_err();
         assert!(refused(scope(&["rack1-h1"], &[])).contains("host `rack1-h2`"));
         assert!(refused(scope(&[], &["blue"])).contains("tenant `red`"));
+        assert_eq!(scope(&["rack1-*"], &[]).check_host("rack1-h7"), Ok(()));
+        let refused = scope(&["rack1-*"], &[]).check_host("rack2-h1").unwrap_err();
+        assert!(refused.contains("host `rack2-h1`"));
     }
 
     #[test]
     fn a_lease_or_the_same_owner_takes_a_job_again() {
         let identity = |caller: &str, lease| ReporterIdentity {
             caller: Some(caller.into()),
-            address: None,
             lease,
+            ..ReporterIdentity::default()
         };
         let (ada, eve) = (identity("ada", None), identity("eve", None));
         assert!(ada.yields_to(&ada) && !ada.yields_to(&eve));

@@ -19,9 +19,11 @@ use tracing::{info, warn};
 
 use super::counter_aggregator::MeasuredTraffic;
 use super::flow_feedback::FlowFeedback;
+use super::queue_pair_reporters::{self, QueuePairReporters};
 use super::{ReportFeedback, ReportedJobRegistry, ReporterId, ReporterIdentity, TelemetryReport};
 use crate::access::{ControllerAccess, ControllerError};
 use crate::config::{Config, TelemetryConfig};
+use crate::learning::HostQueuePairs;
 use crate::pipelines::FabricWiring;
 use crate::state::{PlanRollout, StateEvent};
 use crate::supervision::TaskSupervisor;
@@ -55,9 +57,10 @@ pub(crate) struct TelemetryTask {
     limits: TelemetryConfig,
     events: mpsc::Receiver<StreamEvent>,
     registry: ReportedJobRegistry,
+    hosts: QueuePairReporters,
     flow_feedback: FlowFeedback,
     rollout: watch::Receiver<Option<PlanRollout>>,
-    streams: BTreeMap<ReporterId, mpsc::Sender<ReportFeedback>>,
+    streams: BTreeMap<ReporterId, (ReporterIdentity, mpsc::Sender<ReportFeedback>)>,
     /// The fabric in which the registry resolves jobs.
     fabric: Option<(Arc<FabricWiring>, Fabric)>,
     /// What switches count, and where reports are published beside it.
@@ -85,6 +88,7 @@ impl TelemetryTask {
             access,
             events,
             registry: ReportedJobRegistry::new(limits.clone()),
+            hosts: QueuePairReporters::new(limits.grace),
             flow_feedback: FlowFeedback::default(),
             limits: limits.clone(),
             streams: BTreeMap::new(),
@@ -157,11 +161,13 @@ impl TelemetryTask {
     fn handle_stream_event(&mut self, event: StreamEvent) {
         match event {
             StreamEvent::Opened(reporter, identity, feedback) => {
-                self.registry.open_stream(reporter, identity);
-                self.streams.insert(reporter, feedback);
+                self.registry.open_stream(reporter, identity.clone());
+                self.streams.insert(reporter, (identity, feedback));
             }
             StreamEvent::Closed(reporter) => {
-                self.streams.remove(&reporter);
+                if let Some((identity, _)) = self.streams.remove(&reporter) {
+                    self.hosts.close_stream(reporter, &identity);
+                }
                 self.registry.close_stream(reporter);
             }
             StreamEvent::Reported(reporter, report, share) => {
@@ -171,11 +177,50 @@ impl TelemetryTask {
                 let Some((_, fabric)) = &self.fabric else {
                     return;
                 };
-                let feedback =
-                    self.registry.ingest_report(reporter, report, fabric, Instant::now());
+                let now = Instant::now();
+                let feedback = match report {
+                    TelemetryReport::Job(report) => {
+                        self.registry.ingest_report(reporter, report, fabric, now)
+                    }
+                    TelemetryReport::QueuePairs(report) => {
+                        let finding = self.pass_queue_pairs(reporter, report).unwrap_or_else(Some);
+                        let (to, job) = (Some(reporter), String::new());
+                        finding.map(|finding| ReportFeedback { to, job, finding })
+                    }
+                };
                 self.send_feedback(feedback);
             }
         }
+    }
+
+    /// Passes the queue pairs of a host on to learning, where its reporter may report them. A full
+    /// queue loses the report; the next one has all of it again.
+    fn pass_queue_pairs(
+        &mut self,
+        from: ReporterId,
+        mut report: HostQueuePairs,
+    ) -> Result<Option<Finding>, Finding> {
+        let known = self.streams.get(&from).zip(self.fabric.as_ref());
+        let Some(((identity, _), (_, fabric))) = known else {
+            return Ok(None);
+        };
+        queue_pair_reporters::check_host(&report.host, fabric)?;
+        let is_first = self.hosts.claim_host(&report.host, (from, identity), Instant::now())?;
+        let tenant_of = |job: &JobId| self.registry.tenant_of(job);
+        let foreign =
+            queue_pair_reporters::leave_out_foreign(&mut report, &identity.scope, tenant_of);
+        let subject = format!("queue pairs of {}", report.host);
+        let text = match self.access.queue_pair_queue() {
+            None => "not used: learning.enabled of the controller is false".to_owned(),
+            Some(queue) => {
+                drop(queue.try_send(report));
+                format!(
+                    "joined with those of other hosts; {foreign} groups left out, of jobs that \
+                     this token may not report"
+                )
+            }
+        };
+        Ok(is_first.then(|| Finding::info(subject, text)))
     }
 
     /// Moves the registry to the fabric in force, if that has changed. Failures and drains in a
@@ -260,7 +305,7 @@ impl TelemetryTask {
                 log_feedback(&reply);
             }
             let stream = reply.to.and_then(|reporter| self.streams.get(&reporter));
-            if let Some(stream) = stream {
+            if let Some((_, stream)) = stream {
                 // A reporter that does not read its feedback loses it; the task must not wait.
                 drop(stream.try_send(reply));
             }

@@ -29,14 +29,14 @@ const JOBS: &str = r#"{ "jobs": [
                { "src": "h4", "dst": "h2", "bytes": 4e9, "udp_src_port": 9 } ] } ] }"#;
 
 /// Sender, receiver, UDP source port.
-type Connection = (u32, u32, u16);
+pub(crate) type Connection = (u32, u32, u16);
 
-async fn lab() -> Lab {
+pub(crate) async fn lab() -> Lab {
     cabled_lab(|_| ServiceOptions::default(), Box::new(SilentHosts)).await
 }
 
 /// Sends a packet of each connection; the time of the network, which may be behind the clock's.
-async fn send(lab: &Lab, connections: Vec<Connection>) -> Duration {
+pub(crate) async fn send(lab: &Lab, connections: Vec<Connection>) -> Duration {
     let fabric = lab.fabric.clone();
     let hosts = lab.switches.devices.endpoint(EndpointIndex(0));
     let sent = hosts.with_endpoint(move |_: &mut SilentHosts, now, out| {
@@ -49,7 +49,7 @@ async fn send(lab: &Lab, connections: Vec<Connection>) -> Duration {
 }
 
 /// The learned flows in force, with the names of their jobs.
-fn learned_jobs(controller: &ControllerHandle) -> BTreeMap<Connection, String> {
+pub(crate) fn learned_jobs(controller: &ControllerHandle) -> BTreeMap<Connection, String> {
     let rollout = controller.current_rollout().unwrap();
     let flows = rollout.learned.iter().map(|flow| {
         let job = rollout.plan.jobs[flow.job].id.to_string();
@@ -65,7 +65,7 @@ fn pins(controller: &ControllerHandle) -> BTreeMap<EntryKey, EntryValue> {
     rows.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-fn difference(after: LevelCounts, before: &LevelCounts) -> Vec<(u32, u8, u64)> {
+pub(crate) fn difference(after: LevelCounts, before: &LevelCounts) -> Vec<(u32, u8, u64)> {
     let cells = after.into_iter().map(|(cell, count)| {
         let ((port, level), had) = (cell, before.get(&cell).copied().unwrap_or(0));
         (u32::from(port.number()), level.number(), count - had)

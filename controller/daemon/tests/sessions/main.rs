@@ -45,6 +45,8 @@ mod policy;
 #[cfg(test)]
 mod program;
 #[cfg(test)]
+mod queue_pairs;
+#[cfg(test)]
 mod recorder;
 #[cfg(test)]
 mod restart;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use controller::config::RawLearning;
 use controller::pipelines::fabric::port_level_counts;
 use controller::southbound::SwitchTarget;
 use controller::{Controller, ControllerHandle, StateEvent};
@@ -81,9 +82,21 @@ async fn burst_counts(lab: &Lab, ends: [NicId; 2]) -> LevelCounts {
 }
 
 pub(crate) async fn controller_of(lab: &Lab, jobs: &str) -> ControllerHandle {
+    learning_controller(lab, jobs, |_| {}).await
+}
+
+/// A controller that learns flows, with these settings.
+pub(crate) async fn learning_controller(
+    lab: &Lab,
+    jobs: &str,
+    change: impl Fn(&mut RawLearning),
+) -> ControllerHandle {
     // Level 0 is that of unknown traffic here, so that a counter tells one from the other.
     let policy = Policy { reserved_levels: [0].into(), ..Policy::default() };
-    let learning = config(|raw| raw.learning.enabled = true);
+    let learning = config(|raw| {
+        raw.learning.enabled = true;
+        change(&mut raw.learning);
+    });
     let controller = Controller::start(learning, lab.fabric.clone(), policy).await.unwrap();
     let jobs: JobsDocument = serde_json::from_str(jobs).unwrap();
     let jobs = jobs.resolve_jobs(&lab.fabric, "jobs.json").unwrap().jobs;

@@ -17,7 +17,7 @@ fn planned() -> (Fabric, Plan) {
 
 fn connection(src: u32, dst: u32, ordinal: u32) -> LearnedConnection {
     let udp_src_port = 50_000 + ordinal as u16;
-    LearnedConnection { src: NicId(src), dst: NicId(dst), udp_src_port, ordinal }
+    LearnedConnection { src: NicId(src), dst: NicId(dst), udp_src_port, ordinal, job: None }
 }
 
 #[test]
@@ -36,6 +36,11 @@ fn a_connection_belongs_to_the_one_job_that_has_both_nics() {
     let ambiguous = ConnectionOwner::Ambiguous(vec![0, 1]);
     assert_eq!(owners.find_owner(&fabric, NicId(0), NicId(3)), ambiguous);
     assert_eq!(place_learned_flows(&fabric, &shared, &[connection(0, 3, 0)], 100), []);
+    // Unless its hosts say whose process has it; a job without these hosts cannot be meant.
+    let stated = |job: &str| LearnedConnection { job: Some(job.into()), ..connection(0, 3, 0) };
+    assert_eq!(place_learned_flows(&fabric, &shared, &[stated("b")], 100)[0].job, 1);
+    assert_eq!(place_learned_flows(&fabric, &shared, &[stated("c")], 100), []);
+    assert_eq!(place_learned_flows(&fabric, &plan, &[stated("b")], 100)[0].job, 0);
 }
 
 #[test]

@@ -30,18 +30,18 @@ impl Town {
         }
     }
 
-    fn report(&mut self, from: u64, report: TelemetryReport) -> String {
+    fn report(&mut self, from: u64, report: JobReport) -> String {
         let feedback =
             self.registry.ingest_report(ReporterId(from), report, &self.fabric, self.now);
         feedback.map_or(String::new(), |feedback| feedback.finding.to_string())
     }
 
     fn announce(&mut self, from: u64, name: &str) -> String {
-        self.report(from, TelemetryReport::Announcement(Box::new(job(name))))
+        self.report(from, JobReport::Announcement(Box::new(job(name))))
     }
 
     fn window(&mut self, from: u64, name: &str) -> String {
-        self.report(from, TelemetryReport::Window(window(name)))
+        self.report(from, JobReport::Window(window(name)))
     }
 
     /// Names of jobs, those that are profiled with a star.
@@ -105,8 +105,8 @@ fn a_job_is_profiled_planned_and_gone() {
     assert_eq!(lab.window(1, "a"), "");
     assert!(!lab.registry.take_change());
     let more = ReportWindow { flop: 1e16, ..window("a") };
-    assert!(lab.report(1, TelemetryReport::Window(more)).contains("planned anew"));
-    assert!(lab.report(1, TelemetryReport::End("a".into())).contains("ended"));
+    assert!(lab.report(1, JobReport::Window(more)).contains("planned anew"));
+    assert!(lab.report(1, JobReport::End("a".into())).contains("ended"));
     assert!(lab.reported().is_empty());
 }
 
@@ -117,9 +117,9 @@ fn total_bytes_are_split_as_announced() {
     let first = two.flows.as_mut().unwrap();
     first[0].bytes = 3.0;
     first.push(FlowDocument { udp_src_port: Some(7), bytes: 1.0, ..first[0].clone() });
-    lab.report(1, TelemetryReport::Announcement(Box::new(two)));
+    lab.report(1, JobReport::Announcement(Box::new(two)));
     let together = ReportWindow { flow_bytes: Vec::new(), bytes: Some(20e9), ..window("a") };
-    lab.report(1, TelemetryReport::Window(together));
+    lab.report(1, JobReport::Window(together));
     let bytes = |lab: &Town| {
         let reported = lab.registry.reported_jobs();
         let flows = reported.jobs[0].flows.iter();
@@ -128,7 +128,7 @@ fn total_bytes_are_split_as_announced() {
     assert_eq!(bytes(&lab), [3e9, 1e9]);
     // What says nothing of bytes leaves them as they are.
     let silent = ReportWindow { flow_bytes: Vec::new(), flop: 1e16, ..window("a") };
-    assert!(lab.report(1, TelemetryReport::Window(silent)).contains("planned anew"));
+    assert!(lab.report(1, JobReport::Window(silent)).contains("planned anew"));
     assert_eq!(bytes(&lab), [3e9, 1e9]);
     let claim = lab.registry.reported_iterations()[&"a".into()];
     assert_eq!((claim.seconds, claim.bytes), (Some(0.2), 4e9));
@@ -145,8 +145,8 @@ fn few_are_profiled_at_a_time_and_none_for_long() {
     for _ in 0..12 {
         lab.pass(5 * SECOND);
         let idle = |name: &str| ReportWindow { iteration_starts: Vec::new(), ..window(name) };
-        lab.report(1, TelemetryReport::Window(idle("a")));
-        lab.report(2, TelemetryReport::Window(idle("b")));
+        lab.report(1, JobReport::Window(idle("a")));
+        lab.report(2, JobReport::Window(idle("b")));
     }
     let feedback = lab.pass(SECOND);
     assert_eq!(lab.reported(), ["a", "b*"], "{feedback:?}");
@@ -172,7 +172,7 @@ fn a_reporter_has_only_its_own_jobs_and_a_limited_number() {
     lab.announce(1, "a");
     assert!(lab.announce(2, "a").contains("another reporter"));
     assert!(lab.window(2, "a").contains("not this reporter's"));
-    assert!(lab.report(2, TelemetryReport::End("a".into())).contains("it stays"));
+    assert!(lab.report(2, JobReport::End("a".into())).contains("it stays"));
     // The sum of its letters is that of "bc".
     lab.announce(2, "bc");
     assert!(lab.announce(3, "cb").contains("has one of its connections"));
@@ -201,7 +201,7 @@ fn implausible_windows_are_refused() {
     let mut lab = Town::new();
     lab.announce(1, "a");
     for (window, text) in cases {
-        let feedback = lab.report(1, TelemetryReport::Window(window));
+        let feedback = lab.report(1, JobReport::Window(window));
         assert!(feedback.contains("not believed") && feedback.contains(text), "{feedback}");
     }
     assert_eq!(lab.reported(), ["a*"]);
@@ -228,7 +228,7 @@ fn impossible_announcements_are_refused() {
         let mut job = job("a");
         (job.flop_per_iteration, job.compute_seconds) = (Some(flop), Some(seconds));
         job.flows.as_mut().unwrap()[0].bytes = bytes;
-        lab.report(1, TelemetryReport::Announcement(Box::new(job)))
+        lab.report(1, JobReport::Announcement(Box::new(job)))
     };
     assert!(announced(&mut lab, 1e30, 1e-9, 1e9).contains("no GPU does"));
     assert!(announced(&mut lab, 1e15, 1e7, 1e9).contains("at most 3600"));
@@ -278,10 +278,10 @@ fn slowdown_is_measured_against_the_planned_paths() {
         communication_seconds: seconds - 0.5,
         ..window("a")
     };
-    lab.report(1, TelemetryReport::Window(slow.clone()));
+    lab.report(1, JobReport::Window(slow.clone()));
     assert!(lab.registry.take_change());
     assert!((slowdown(&lab) - 1.0).abs() < 0.05, "{}", slowdown(&lab));
     // Once more is no news.
-    lab.report(1, TelemetryReport::Window(slow));
+    lab.report(1, JobReport::Window(slow));
     assert!(!lab.registry.take_change());
 }

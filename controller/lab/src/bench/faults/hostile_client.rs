@@ -9,7 +9,7 @@ use controller::northbound::service::{
     NorthboundService, PolicyFile, PreviewPolicyRequest, ServiceError,
 };
 use controller::telemetry::{
-    ReportedJobRegistry, ReporterId, ReporterIdentity, ReporterScope, TelemetryReport,
+    JobReport, ReportedJobRegistry, ReporterId, ReporterIdentity, ReporterScope, TelemetryReport,
 };
 use controller::{Config, ControllerAccess, ReportedJobs};
 use futures::future::join_all;
@@ -188,7 +188,7 @@ impl ReporterGroup {
 
     /// The honest reporter ends its job.
     pub(super) fn close(&mut self) {
-        let end = TelemetryReport::End(HONEST_JOB.to_owned());
+        let end = JobReport::End(HONEST_JOB.to_owned());
         self.registry.ingest_report(HONEST_STREAM, end, &self.fabric, Instant::now());
         self.assumed = ReportedJobs::default();
     }
@@ -225,7 +225,10 @@ impl ReporterGroup {
         scope: &ReporterScope,
     ) -> Result<(), String> {
         let report = TelemetryReport::try_from(message).map_err(|error| error.to_string())?;
-        if let TelemetryReport::Announcement(job) = &report {
+        let TelemetryReport::Job(report) = report else {
+            return Err("no report of a job".to_owned());
+        };
+        if let JobReport::Announcement(job) = &report {
             scope.check_job(job)?;
         }
         let feedback = self.registry.ingest_report(stream, report, &self.fabric, Instant::now());
@@ -237,7 +240,8 @@ impl ReporterGroup {
 
     /// Takes over the job of an announcement as it is.
     fn assume_report(&mut self, message: proto::JobReport) {
-        let Ok(TelemetryReport::Announcement(job)) = TelemetryReport::try_from(message) else {
+        let report = TelemetryReport::try_from(message);
+        let Ok(TelemetryReport::Job(JobReport::Announcement(job))) = report else {
             return;
         };
         let document = JobsDocument { jobs: vec![*job] };
