@@ -2,11 +2,12 @@
 //!
 //! [`Controller`] assembles it. Inputs arrive through a bounded queue; `core` steps the
 //! [`State`](crate::State) and applies the [`Effects`](crate::Effects): the planner computes plans,
-//! the publisher lowers them and gives the tables to the sessions over a `watch`, the observer
-//! derives from the [`StatusBoard`](crate::southbound::StatusBoard) what failed and which
+//! the lowering makes tables of them, the publisher gives these to the sessions over a `watch`, the
+//! observer derives from the [`StatusBoard`](crate::southbound::StatusBoard) what failed and which
 //! generation is held, the cluster decides who may write. The decision: the loop computes nothing
-//! that takes long. Planning and lowering run on the blocking pool, planning in parallel, so that a
-//! failure is repaired while the planner is busy, and the state has one owner at any time.
+//! that takes long and waits for nothing that does. Planning and lowering run on the blocking pool,
+//! their results are inputs, so that a failure is repaired and a query answered meanwhile, and the
+//! state has one owner at any time.
 
 mod archive;
 mod assemble;
