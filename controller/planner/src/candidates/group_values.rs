@@ -15,9 +15,7 @@ use crate::input::Job;
 use crate::policy::Policy;
 use crate::search::contention_group::{ContentionGroup, LinkService, RoutedJob, contention_groups};
 use crate::search::find_regions;
-use crate::search::group_run::{
-    GroupRun, MeasureWindow, RATES_PER_EVENT, compute_share, spread_starts,
-};
+use crate::search::group_run::{GroupRun, MeasureWindow, compute_share, spread_starts};
 use crate::search::stepped_run::SteppedRun;
 use crate::traffic::IndexedTraffic;
 
@@ -43,6 +41,9 @@ const SETTLING_SHARE: f64 = 0.2;
 
 /// Flows of a region for which an event costs another one in rates.
 const FLOWS_PER_EVENT_COST: f64 = 16.0;
+
+/// Rates in steps that cost as much as an event of the exact model.
+const STEPPED_RATES_PER_EVENT: u64 = 12;
 
 /// The slowdown of a job that gets nothing: more is not told apart in the simulated time.
 const MAX_SLOWDOWN: f64 = 1_000.0;
@@ -332,7 +333,7 @@ impl<'a> GroupEvaluator<'a> {
         if self.is_stepped() {
             let mut run = SteppedRun::new(group, &starts, self.horizon.window);
             let busy = run.busy_shares(levels);
-            self.cost += run.rates_computed() / RATES_PER_EVENT;
+            self.cost += run.rates_computed() / STEPPED_RATES_PER_EVENT;
             return Some(busy);
         }
         // What the fluid model rejects has no value: the caller keeps what it has.

@@ -10,7 +10,7 @@ use fluid::{Engine, EngineOptions, FluidError, FluidNetwork, JobIndex};
 use super::contention_group::ContentionGroup;
 
 /// Rates that cost as much as the rest of an event.
-pub(crate) const RATES_PER_EVENT: u64 = 8;
+const RATES_PER_EVENT: u64 = 8;
 
 /// The measured part of a run, in seconds; the time before it is warm-up.
 #[derive(Clone, Copy, Debug, PartialEq)]

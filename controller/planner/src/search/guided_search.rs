@@ -42,7 +42,7 @@ const PATH_CHANGES: usize = 8;
 const LEVEL_CHANGES: usize = 5;
 
 /// Visits of links by the model that cost as much as an event of the fluid model.
-const VISITS_PER_EVENT: u64 = 128;
+const VISITS_PER_EVENT: u64 = 192;
 
 /// What simulations say of the jobs of a region, by position in it.
 #[derive(Clone, Copy, Debug)]
