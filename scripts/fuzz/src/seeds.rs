@@ -107,6 +107,22 @@ fn stream_seed() -> Vec<u8> {
     messages.iter().flat_map(Message::encode_length_delimited_to_vec).collect()
 }
 
+/// A queue pair of a job at its first host.
+fn queue_pairs() -> proto::HostQueuePairs {
+    proto::HostQueuePairs {
+        host: "h1".to_owned(),
+        groups: vec![proto::QueuePairGroup {
+            addresses: vec!["10.0.1.1".to_owned(), "fd00::1".to_owned()],
+            job: "gpt".to_owned(),
+            queue_pairs: vec![proto::QueuePair {
+                local_number: 0x11,
+                remote_number: 0x12,
+                udp_src_port: Some(50_000),
+            }],
+        }],
+    }
+}
+
 /// An announcement with flows, one with a collective, windows of it, and the end.
 fn report_seeds() -> SeedInputs {
     use proto::job_report::Report;
@@ -149,18 +165,6 @@ fn report_seeds() -> SeedInputs {
         ..proto::JobWindow::default()
     };
     let end = proto::JobEnd { job: "gpt".to_owned() };
-    let queue_pairs = proto::HostQueuePairs {
-        host: "h1".to_owned(),
-        groups: vec![proto::QueuePairGroup {
-            addresses: vec!["10.0.1.1".to_owned(), "fd00::1".to_owned()],
-            job: "gpt".to_owned(),
-            queue_pairs: vec![proto::QueuePair {
-                local_number: 0x11,
-                remote_number: 0x12,
-                udp_src_port: Some(50_000),
-            }],
-        }],
-    };
     let sequence = |reports: &[(u8, Report)]| {
         let report = |(choice, report): &(u8, Report)| {
             let report = proto::JobReport { report: Some(report.clone()) };
@@ -176,6 +180,6 @@ fn report_seeds() -> SeedInputs {
             (17, Report::Window(window)),
         ]),
         [sequence(&[(0, Report::Announcement(announced.clone()))]), vec![3, 3]].concat(),
-        sequence(&[(0, Report::Announcement(announced)), (4, Report::QueuePairs(queue_pairs))]),
+        sequence(&[(0, Report::Announcement(announced)), (4, Report::QueuePairs(queue_pairs()))]),
     ]
 }
