@@ -140,7 +140,12 @@ async fn the_page_is_served_and_loads_nothing_from_elsewhere() {
         seen += 1;
         let (status, text) = ask(at, &path, None).await;
         assert_eq!(status, 200, "{path}");
-        assert!(!text.contains("http://") || path.ends_with("elements.js") || path.ends_with("chart.js"), "{path}");
+        assert!(
+            !text.contains("http://")
+                || path.ends_with("elements.js")
+                || path.ends_with("chart.js"),
+            "{path}"
+        );
         let imported = text.split("from \"./").skip(1);
         let imported = imported.filter_map(|text| text.split('"').next());
         for name in imported {

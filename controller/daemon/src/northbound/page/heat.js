@@ -2,8 +2,8 @@
 //
 // A cell is the cables between one leaf and one spine, with the heat of the busiest link. The row
 // below has the links to the hosts of each leaf, the column on the left those of each spine to the
-// cores. A switch that is not up is a mark on its row or column, not a hundred broken cables. All
-// cells of one heat are one path.
+// cores. A switch that is not up is a mark on its row or column, not a hundred broken cables.
+// Cells are drawn heat by heat.
 
 import { loadsOf } from "./fabric.js";
 import { Surface, heatOf } from "./surface.js";
@@ -111,22 +111,23 @@ export class HeatMap extends Surface {
   }
 
   drawCells(pen, ink, isShown) {
-    const paths = ink.heat.map(() => [new Path2D(), new Path2D()]);
+    const heats = ink.heat.map(() => [[], []]);
     const gap = this.cell.w > 6 && this.cell.h > 6 ? 1 : this.cell.w > 3 ? 0.4 : 0;
     for (const one of this.blocks) {
       for (const cell of one.cells) {
         const [x, y, w, h] = this.box(one, cell);
         if (x > this.size.width || y > this.size.height || x + w < 0 || y + h < 0) continue;
         const strong = !isShown || isShown(cell);
-        paths[heatOf(this.loadOf(cell))][strong ? 1 : 0].rect(x, y, w - gap, h - gap);
+        heats[heatOf(this.loadOf(cell))][strong ? 1 : 0].push(x, y);
       }
     }
-    paths.forEach(([weak, strong], heat) => {
+    const [w, h] = [this.cell.w - gap, this.cell.h - gap];
+    heats.forEach(([weak, strong], heat) => {
       pen.fillStyle = ink.heat[heat];
       pen.globalAlpha = 0.22;
-      pen.fill(weak);
+      for (let at = 0; at < weak.length; at += 2) pen.fillRect(weak[at], weak[at + 1], w, h);
       pen.globalAlpha = 1;
-      pen.fill(strong);
+      for (let at = 0; at < strong.length; at += 2) pen.fillRect(strong[at], strong[at + 1], w, h);
     });
   }
 
