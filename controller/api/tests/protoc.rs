@@ -1,6 +1,8 @@
 //! Reports as other languages exchange them: `protoc`, where it is installed, compiles
 //! `telemetry.proto`, reads what this crate encodes, and encodes what this crate reads.
 
+#![allow(clippy::unwrap_used, reason = "a test fails where its own set-up fails")]
+
 use std::io::Write;
 use std::process::{Command, Stdio};
 

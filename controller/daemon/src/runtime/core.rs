@@ -84,11 +84,11 @@ impl<N: SwitchNetwork> Core<N> {
 
     /// Waits for the next input.
     ///
-    /// The order is a contract. Stopping comes before everything. Lowered tables and a finished plan
-    /// come before new submissions, so that a stream of events cannot keep them from the switches. Submissions
-    /// come before what the cluster and the sessions report: those are level-triggered and read
-    /// whole, so they lose nothing by waiting, while a failure waits in the queue to be repaired.
-    /// Deadlines are last, because an input may move them.
+    /// The order is a contract. Stopping comes before everything. Lowered tables and a finished
+    /// plan come before new submissions, so that a stream of events cannot keep them from the
+    /// switches. Submissions come before what the cluster and the sessions report: those are
+    /// level-triggered and read whole, so they lose nothing by waiting, while a failure waits in
+    /// the queue to be repaired. Deadlines are last, because an input may move them.
     async fn next_wake(
         &mut self,
         queue: &mut mpsc::Receiver<EventSubmission>,
