@@ -47,6 +47,14 @@ pub(crate) struct PlanRegion {
     pub(crate) digest: u64,
 }
 
+/// The regions of a plan.
+pub(crate) struct PlanRegions {
+    /// Those that are compared.
+    comparable: Vec<PlanRegion>,
+    /// Whether a plan of full depth may differ from a quick one.
+    is_open: bool,
+}
+
 /// A plan with the ranking of its jobs.
 pub(crate) struct DecidedPlan {
     pub(crate) plan: Plan,
@@ -57,14 +65,13 @@ pub(crate) struct DecidedPlan {
 
 impl PlanContext<'_> {
     /// The plan on `paths`, by flow; its generation is for [`Plan::succeeding`].
-    pub(crate) fn decide_plan(&self, paths: Vec<LinkPath>) -> DecidedPlan {
+    pub(crate) fn decide_plan(&self, regions: &PlanRegions, paths: Vec<LinkPath>) -> DecidedPlan {
         let Self { traffic, policy, previous, corrections, .. } = *self;
         // Crux §4.2 and §4.3: the corrected intensity on those paths is the priority; then few
         // levels for many priorities, separated where it matters most.
         let mut ranking = JobRanking::new(traffic, &paths, policy, corrections);
-        let regions = self.comparable_regions();
         let compared: Vec<usize> =
-            regions.iter().flat_map(|region| &region.jobs).copied().collect();
+            regions.comparable.iter().flat_map(|region| &region.jobs).copied().collect();
         let scope = LevelScope { compared: &compared, ..LevelScope::ALL };
         let levels = ranking.assign_levels(traffic, policy, previous, scope);
 
@@ -72,7 +79,7 @@ impl PlanContext<'_> {
         // nothing is adopted that it finds worse than an alternative.
         let selected = paths.clone();
         let mut found = SearchResult::new(paths, levels);
-        let comparison = self.decide_regions(&regions, &mut found);
+        let comparison = self.decide_regions(regions, &mut found);
         // Demands depend on the paths, so other paths ask for a new ranking.
         if found.paths != selected {
             ranking = JobRanking::new(traffic, &found.paths, policy, corrections);
@@ -95,34 +102,51 @@ impl PlanContext<'_> {
         DecidedPlan { plan, ranking, comparison }
     }
 
-    /// The regions in which candidates are compared.
-    fn comparable_regions(&self) -> Vec<PlanRegion> {
+    /// How deep the search of paths goes: all of it where no plan of full depth follows.
+    pub(crate) fn path_depth(&self, regions: &PlanRegions) -> PlanDepth {
+        if regions.is_open { self.depth } else { PlanDepth::Full }
+    }
+
+    /// The regions in which jobs are decided together.
+    pub(crate) fn find_regions(&self) -> PlanRegions {
+        let (comparable, has_oversized) = self.comparable_regions();
+        let is_new = |region: &PlanRegion| !self.previous.was_compared(region.digest);
+        PlanRegions { is_open: has_oversized || comparable.iter().any(is_new), comparable }
+    }
+
+    /// The regions in which candidates are compared, and whether there are others that are too
+    /// large for that.
+    fn comparable_regions(&self) -> (Vec<PlanRegion>, bool) {
         let Self { traffic, policy, .. } = *self;
-        let regions = search::comparable_regions(traffic, policy);
+        let mut regions = search::comparable_regions(traffic, policy);
+        let all = regions.len();
+        regions.retain(|region| !search::is_oversized(traffic, region));
+        let has_oversized = regions.len() < all;
         if regions.is_empty() {
-            return Vec::new();
+            return (Vec::new(), has_oversized);
         }
         let shared = SharedInputs::new(traffic, policy);
         let with_digest = |jobs: Vec<usize>| {
             let digest = shared.digest_region(jobs.iter().map(|job| traffic.routes[*job].digest));
             PlanRegion { jobs, digest }
         };
-        regions.into_iter().map(with_digest).collect()
+        (regions.into_iter().map(with_digest).collect(), has_oversized)
     }
 
     /// Decides all `regions` and says what was compared: those that were compared for these very
     /// inputs stay as they are.
-    fn decide_regions(&self, regions: &[PlanRegion], found: &mut SearchResult) -> PlanComparison {
+    fn decide_regions(&self, regions: &PlanRegions, found: &mut SearchResult) -> PlanComparison {
+        let comparable = &regions.comparable;
         let (compared, open): (Vec<&PlanRegion>, Vec<&PlanRegion>) =
-            regions.iter().partition(|region| self.previous.was_compared(region.digest));
-        let mut comparison = match self.depth {
+            comparable.iter().partition(|region| self.previous.was_compared(region.digest));
+        let mut comparison = match self.path_depth(regions) {
             PlanDepth::Full => {
                 candidates::keep_in_force(self, &compared, found);
                 candidates::adopt_best(self, &open, found)
             }
             PlanDepth::Quick => {
-                candidates::keep_levels_in_force(self, regions, found);
-                PlanComparison { is_provisional: !open.is_empty(), ..PlanComparison::default() }
+                candidates::keep_levels_in_force(self, comparable, found);
+                PlanComparison { is_provisional: true, ..PlanComparison::default() }
             }
         };
         comparison.compared = compared.into_iter().map(|region| region.digest).collect();

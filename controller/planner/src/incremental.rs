@@ -77,7 +77,6 @@ impl IncrementalPlanner {
     ) -> Self {
         let traffic = IndexedTraffic::new(input);
         let in_force = PreviousPlan::new(&traffic, previous);
-        let assignment = path_selection::select_paths(&traffic, &in_force, policy, depth);
         let corrections = CorrectionCache::default();
         let context = PlanContext {
             traffic: &traffic,
@@ -86,7 +85,10 @@ impl IncrementalPlanner {
             corrections: &corrections,
             depth,
         };
-        let decided = context.decide_plan(assignment.paths_of(0..traffic.jobs.len()));
+        let regions = context.find_regions();
+        let path_depth = context.path_depth(&regions);
+        let assignment = path_selection::select_paths(&traffic, &in_force, policy, path_depth);
+        let decided = context.decide_plan(&regions, assignment.paths_of(0..traffic.jobs.len()));
         let members = traffic.jobs.iter().zip(&traffic.routes).enumerate();
         let jobs = members.map(|(job_slot, (job, routes))| {
             let member = PresentJob { job: (*job).clone(), routes: Arc::clone(routes), job_slot };
@@ -170,7 +172,6 @@ impl IncrementalPlanner {
             .into_iter()
             .map(|ordinal| job_slots[ordinal])
             .collect();
-        path_selection::assign_and_improve(&mut self.assignment, &order, &self.policy, depth);
 
         let traffic = index_traffic(&self.fabric, &self.tables, &self.jobs);
         let in_force = PreviousPlan::new(&traffic, Some(&self.plan));
@@ -181,7 +182,10 @@ impl IncrementalPlanner {
             corrections: &self.corrections,
             depth,
         };
-        let decided = context.decide_plan(self.assignment.paths_of(job_slots));
+        let regions = context.find_regions();
+        let path_depth = context.path_depth(&regions);
+        path_selection::assign_and_improve(&mut self.assignment, &order, &self.policy, path_depth);
+        let decided = context.decide_plan(&regions, self.assignment.paths_of(job_slots));
         if depth == PlanDepth::Full {
             let demands = &decided.ranking.demands;
             priority::prepare_next_reference(&traffic, demands, &self.policy, &self.corrections);

@@ -98,8 +98,6 @@ pub fn plan_to_depth(
     let traffic = IndexedTraffic::new(input);
     let in_force = PreviousPlan::new(&traffic, previous);
 
-    // Crux §4.1: the most intense job first takes the least congested paths.
-    let assignment = path_selection::select_paths(&traffic, &in_force, policy, depth);
     let context = PlanContext {
         traffic: &traffic,
         policy,
@@ -107,7 +105,12 @@ pub fn plan_to_depth(
         corrections: &CorrectionCache::default(),
         depth,
     };
-    let decided = context.decide_plan(assignment.paths_of(0..traffic.jobs.len()));
+    let regions = context.find_regions();
+
+    // Crux §4.1: the most intense job first takes the least congested paths.
+    let path_depth = context.path_depth(&regions);
+    let assignment = path_selection::select_paths(&traffic, &in_force, policy, path_depth);
+    let decided = context.decide_plan(&regions, assignment.paths_of(0..traffic.jobs.len()));
     let plan = decided.plan.succeeding(previous);
     let report = context.build_report(&plan, &decided.ranking, decided.comparison);
     (plan, report)

@@ -29,7 +29,8 @@ use evaluation::{EvaluationPrecision, PositionEvaluator};
 pub(crate) use guided_search::{GuidedSearch, ProposalOutcome, SimulatedJobs};
 use hill_climb::{ClimbFreedom, ClimbResult, ValuedPosition, climb_position};
 pub(crate) use refinement::{
-    MAX_JOBS, SearchResult, budget_per_job, comparable_regions, search_levels, search_region,
+    MAX_JOBS, SearchResult, budget_per_job, comparable_regions, is_oversized, search_levels,
+    search_region,
 };
 pub(crate) use regions::find_regions;
 use search_space::{SearchPosition, SearchSpace};

@@ -12,7 +12,7 @@ use crate::traffic::IndexedTraffic;
 /// A region of more jobs is searched by a model that is cheaper than the fluid one.
 pub(crate) const MAX_JOBS: usize = 12;
 
-/// A region of more flows is not compared: even in steps, each simulation takes a second.
+/// Flows of a region that is compared, at most.
 const MAX_COMPARED_FLOWS: usize = 20_000;
 
 /// With a smaller share of the budget for each job, nothing is searched: it would find little.
@@ -101,16 +101,21 @@ pub(crate) fn search_levels(
 }
 
 /// The regions in which candidates are compared: at least two jobs, which share links with no
-/// others, and not so many flows that a simulation would take seconds.
+/// others.
 pub(crate) fn comparable_regions(traffic: &IndexedTraffic<'_>, policy: &Policy) -> Vec<Vec<usize>> {
     if budget_per_job(traffic, policy) == 0 {
         return Vec::new();
     }
     let mut regions = regions::find_regions(traffic);
-    let flow_count =
-        |region: &[usize]| -> usize { region.iter().map(|job| traffic.spans[*job].len()).sum() };
-    regions.retain(|region| region.len() > 1 && flow_count(region) <= MAX_COMPARED_FLOWS);
+    regions.retain(|region| region.len() > 1);
     regions
+}
+
+/// Whether a region has so many flows that it is not compared after all: even in steps, each
+/// simulation takes a second.
+pub(crate) fn is_oversized(traffic: &IndexedTraffic<'_>, region: &[usize]) -> bool {
+    let flows: usize = region.iter().map(|job| traffic.spans[*job].len()).sum();
+    flows > MAX_COMPARED_FLOWS
 }
 
 /// Events for each job. A power of two divides them, so that a job that comes or goes seldom
