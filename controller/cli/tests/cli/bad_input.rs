@@ -159,7 +159,10 @@ fn a_recording_without_events_is_no_success() {
 
 #[test]
 fn a_trace_with_more_jobs_than_wanted_is_refused() {
-    let files = Files::with(&[("lab.toml", good().as_bytes())]);
+    let files = Files::with(&[(
+        "lab.toml",
+        include_bytes!("../../../../topology/fabrics/crux-clos-173x16.toml"),
+    )]);
     let replay = ["replay", "--trace", "lingjun-like", "--fabric", "lab.toml", "--max-jobs", "800"];
     refused(&files.crux(&replay), &["--max-jobs 800", "more than that"]);
 }
