@@ -98,7 +98,7 @@ fn reports_failures_repairs_and_moved_flows() {
     let uplink = links[1];
     let events = test.apply(StateEvent::FabricChanged(Change::LinkDown(uplink)));
     assert!(contains(&events, " is down, was up"), "{events:?}");
-    assert!(contains(&events, "1 flows, 1 moved"), "{events:?}");
+    assert!(contains(&events, "1 flow, 1 moved"), "{events:?}");
     let events = test.apply(StateEvent::FabricChanged(Change::LinkUp(uplink)));
     // It is not used before every switch holds tables with it.
     assert!(contains(&events, " is returning, was down"), "{events:?}");
