@@ -16,12 +16,12 @@ PATIENCE = 60
 class Controller:
     """`crux controller`, its documents and what it says."""
 
-    def __init__(self, crux, folder, fabric):
+    def __init__(self, crux, folder, fabric, settings=""):
         self.jobs, self.policy = folder / "controller-jobs.json", folder / "policy.json"
         self.tell({"jobs": []}, {})
         self.log = open(folder / "controller.log", "wb")
         config = folder / "controller.toml"
-        config.write_text('[northbound]\nlisten = "127.0.0.1:0"\n')
+        config.write_text('[northbound]\nlisten = "127.0.0.1:0"\n' + settings)
         command = [crux, "--log", "info", "controller", "--fabric", str(fabric)]
         command += ["--config", str(config)]
         command += ["--jobs", str(self.jobs), "--policy", str(self.policy), "--carriers"]

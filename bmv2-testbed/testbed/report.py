@@ -69,6 +69,8 @@ def phase_lines(phase, slower):
         f"{processors['saturated_share'] * 100:.0f} % of the time; switches used "
         f"{phase['switch_cpu_seconds']:.1f} s of processor"
     ]
+    if "scheduled" in phase:
+        lines.append(scheduled_line(phase["scheduled"]))
     beside = phase.get("embedded", {}).get("jobs", [None] * len(phase["jobs"]))
     for event, (begin, end) in zip(phase["events"], spans(phase["events"])):
         at = event["at_seconds"]
@@ -79,6 +81,16 @@ def phase_lines(phase, slower):
             )
             lines.append(f"    {job['id']}: {before} before, {after} after")
     return lines
+
+
+def scheduled_line(judged):
+    return (
+        f"  {judged['connections']} connections between leaves: "
+        f"{judged['share_as_planned'] * 100:.3f} % of {judged['bytes'] / 1e6:.1f} MB on the planned "
+        f"path and level, {judged['packets_elsewhere_after_1_s']} packets elsewhere after 1 s, "
+        f"{judged['packets_at_level_0']} at level 0; {judged['flows_learned']} flows learned, "
+        f"{judged['wrong_owners']} with a wrong owner"
+    )
 
 
 def spans(events):

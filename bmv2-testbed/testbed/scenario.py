@@ -6,7 +6,7 @@ import pathlib
 import subprocess
 import tomllib
 
-from . import documents
+from . import documents, scheduled
 
 
 @dataclasses.dataclass
@@ -32,6 +32,8 @@ class Phase:
     jobs_known: bool
     # Whether the jobs report themselves to the controller.
     reported: bool
+    # Whether a scheduler announces their hosts, and nothing else.
+    scheduled: bool
     event: list
 
 
@@ -48,15 +50,23 @@ class Scenario:
         self.phases = [phase(entry) for entry in text["phase"]]
         self.fabric, self.jobs = read_documents(text, file.parent, crux, options)
         self.jobs["jobs"] = self.jobs["jobs"][: options.jobs]
+        if "connections" in text:
+            scheduled.split_flows(self.jobs, text["connections"], self.seed)
         documents.shrink(self.fabric, self.jobs, self.rate_scale, self.slower)
         documents.give_addresses(self.fabric, options.first_port)
 
     def problems(self, kind):
         """What a kind of switch cannot do of it."""
+        if kind == "bmv2" and self.is_scheduled():
+            return ["only the recordings of crux switch are read"]
         fails = any(event.link_down for phase in self.phases for event in phase.event)
         if kind == "bmv2" and fails:
             return ["simple_switch_grpc stops forwarding when one of its interfaces goes down"]
         return []
+
+    def is_scheduled(self):
+        """Whether a scheduler announces the jobs of a phase."""
+        return any(phase.scheduled for phase in self.phases)
 
     def write(self, folder):
         """Writes what all programs read; returns the two files."""
@@ -69,7 +79,8 @@ class Scenario:
 def phase(entry):
     events = [Event(**event) for event in entry.get("event", [])]
     events = sorted(events, key=lambda e: e.after_seconds)
-    return Phase(entry["name"], entry["jobs_known"], entry.get("reported", False), events)
+    reported, by_scheduler = entry.get("reported", False), entry.get("scheduled", False)
+    return Phase(entry["name"], entry["jobs_known"], reported, by_scheduler, events)
 
 
 def read_documents(text, folder, crux, options):
