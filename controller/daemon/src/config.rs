@@ -204,8 +204,8 @@ impl Config {
     /// The configuration in a text; `file` is its name in errors.
     ///
     /// # Errors
-    /// The text has an unknown field or an invalid value. The error has the line, the field, and the
-    /// name that was probably meant.
+    /// The text has an unknown field or an invalid value. The error has the line, the field, and
+    /// the name that was probably meant.
     pub fn parse_text(
         text: &str,
         format: DocumentFormat,
@@ -245,8 +245,9 @@ fn file_format(format: DocumentFormat) -> config::FileFormat {
     }
 }
 
-/// What is wrong with a refused text. The library `config` knows no lines, so the text is read once
-/// more by the reader of documents, which does; where that one accepts it, the refusal stands alone.
+/// What is wrong with a refused text. The library `config` knows no lines, so the text is read
+/// once more by the reader of documents, which does; where that one accepts it, the refusal stands
+/// alone.
 fn locate_error(
     refused: &config::ConfigError,
     text: &str,

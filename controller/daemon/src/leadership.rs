@@ -7,8 +7,8 @@
 //! alone decides. Terms rise only where a switch has no primary, so controllers do not outbid each
 //! other in turns. A switch without a primary is a reason to lead only if the primary has left most
 //! switches, or does not return in time: a broken connection is no succession. A controller that
-//! starts bids in term 0, in which nobody writes: whoever leads goes on leading, whatever the number
-//! of the newcomer.
+//! starts bids in term 0, in which nobody writes: whoever leads goes on leading, whatever the
+//! number of the newcomer.
 
 use std::time::Duration;
 

@@ -7,8 +7,9 @@
 //! connections between NICs of one job, which the state puts on the paths of the plan, and
 //! `FlowLearner` is the task around them. Hosts may report their queue pairs besides:
 //! [`QueuePairTable`] keeps them within bounds, and [`queue_pair_join`] makes flows of them, which
-//! are then known before their first packet, and whose they are where jobs share NICs. The decision: a host decides what its flows are called,
-//! so every bound is one of its port, and no flow of another port is lost to them.
+//! are then known before their first packet, and whose they are where jobs share NICs. The
+//! decision: a host decides what its flows are called, so every bound is one of its port, and no
+//! flow of another port is lost to them.
 
 mod ack_schedule;
 mod connection_list;

@@ -1,7 +1,8 @@
 //! `crux config`: the file that `crux controller --config` reads.
 //!
-//! The decision: the check reads the file exactly as the controller does, so what it accepts starts;
-//! it then says which fields differ from the defaults, as a field that was meant to is then missed.
+//! The decision: the check reads the file exactly as the controller does, so what it accepts
+//! starts; it then says which fields differ from the defaults, as a field that was meant to is then
+//! missed.
 
 mod commented;
 

@@ -1,7 +1,7 @@
 //! `crux doctor`: the problems of a running controller, causes first.
 //!
-//! The decision: a dead switch takes all of its links with it, so what follows from it is counted at
-//! its own line and not listed. What is left is grouped by what it says. JSON has every finding.
+//! The decision: a dead switch takes all of its links with it, so what follows from it is counted
+//! at its own line and not listed. What is left is grouped by what it says. JSON has every finding.
 
 use std::collections::{BTreeMap, BTreeSet};
 

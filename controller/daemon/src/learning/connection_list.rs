@@ -68,8 +68,8 @@ impl ConnectionList {
     }
 }
 
-/// The flows that have an owner, each with the job that its hosts state. Queue pairs of two jobs may
-/// share a port, and their packets cannot be told apart: these are left out.
+/// The flows that have an owner, each with the job that its hosts state. Queue pairs of two jobs
+/// may share a port, and their packets cannot be told apart: these are left out.
 fn find_owned(
     flows: &[LearnedFlow],
     fabric: &Fabric,

@@ -2,10 +2,10 @@
 //!
 //! The kernel of a host lists the numbers of both ends of a queue pair and not the address of the
 //! other end, and numbers repeat between NICs. Pure. The decision: ends are joined within one job,
-//! once all its hosts report, and only where nothing else is possible. The ends of a job that have one
-//! pair of numbers are joined if there are two; where there are more, only NICs between which the
-//! plan has a flow count, and each end must have one partner; otherwise none is joined. They stay
-//! pairs, and their leaves report them.
+//! once all its hosts report, and only where nothing else is possible. The ends of a job that have
+//! one pair of numbers are joined if there are two; where there are more, only NICs between which
+//! the plan has a flow count, and each end must have one partner; otherwise none is joined. They
+//! stay pairs, and their leaves report them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

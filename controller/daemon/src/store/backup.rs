@@ -1,4 +1,4 @@
-//! Everything that a store has, as one document: for backups, for a look at it, for another version.
+//! Everything that a store has, as one document: for backups, for people, for another version.
 //!
 //! The decision: a backup is a document and no copy of the file. It can be taken while a controller
 //! runs, read by a person, and restored by a version that stores otherwise. Its digest tells a
@@ -20,11 +20,11 @@ use crate::policy_history::PolicyRevision;
 pub struct StateBackup {
     /// SHA-256 of the other fields, in hexadecimal.
     pub digest: String,
-    /// What was stored.
+    /// The stored values.
     pub state: BackedUpState,
 }
 
-/// What was stored.
+/// The stored values, by name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BackedUpState {

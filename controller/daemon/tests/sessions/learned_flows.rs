@@ -135,7 +135,7 @@ async fn connections_of_a_job_without_ports_take_over_from_their_pair_without_a_
     controller.shutdown().await;
 }
 
-/// A pinned connection is not reported again, so a run that did not know it would take its pin away.
+/// A pinned connection is not reported again: a run that did not know it would take its pin away.
 #[tokio::test]
 async fn learned_connections_keep_their_pins_over_a_restart() {
     let lab = lab().await;

@@ -126,7 +126,7 @@ async fn flows_of_jobs_that_share_nics_have_their_level_and_path_before_their_fi
     let lab = lab().await;
     let controller = learning_controller(&lab, JOBS, |_| {}).await;
     let server = served(&controller).await;
-    // Numbers repeat between the NICs: 0x11 is a queue pair of one job at h1, and of the other at h3.
+    // Numbers repeat between NICs: 0x11 is a queue pair of one job at h1, and of the other at h3.
     let (one, three) = (KernelList::default(), KernelList::default());
     let agents = [("h1", &one), ("h3", &three)]
         .map(|(host, list)| RunningAgent::start(&lab, &server, host, list));

@@ -18,7 +18,7 @@ pub(super) fn print_preview(preview: &PolicyPreview, shown: usize) -> Result<(),
     if preview.policy.is_empty() {
         return output::print_line("nothing changes");
     }
-    output::print_line(describe_verdict(preview))?;
+    output::print_line(describe_outcome(preview))?;
     preview.findings.iter().try_for_each(output::print_line)?;
     output::print_line("")?;
     preview.policy.iter().try_for_each(output::print_line)?;
@@ -50,7 +50,7 @@ fn print_left_out(count: usize, what: &str) -> Result<(), CommandError> {
 }
 
 /// What changes in numbers, what it is forecast to bring, and what speaks against it.
-fn describe_verdict(preview: &PolicyPreview) -> String {
+fn describe_outcome(preview: &PolicyPreview) -> String {
     let ValueChange { before, after } = preview.gpu_utilization;
     let (before, after) = (before * 100.0, after * 100.0);
     let relevelled = preview.jobs.iter().filter(|job| job.level.before != job.level.after);

@@ -40,11 +40,11 @@ pub(super) fn render_page(report: &UtilizationReport) -> String {
 }
 
 const METHOD: &str = "<h2>How to read it</h2>\n<p class=\"quiet\">Utilisation is the time in which \
-    the GPUs of a job compute, as a share of all of its time: its computation time over the time of \
-    an iteration. Measured: iterations as jobs report them, else as switches count them. Planned: \
-    by the fluid model under the plan in force. ECMP: by that model with paths by hash, the mean of \
-    several draws, and one level. Measured and planned values are compared over the jobs that are \
-    measured.</p>\n";
+    the GPUs of a job compute, as a share of all of its time: its computation time over the time \
+    of an iteration. Measured: iterations as jobs report them, else as switches count them. \
+    Planned: by the fluid model under the plan in force. ECMP: by that model with paths by hash, \
+    the mean of several draws, and one level. Measured and planned values are compared over the \
+    jobs that are measured.</p>\n";
 
 /// The result in a few lines.
 pub(super) fn summary_lines(report: &UtilizationReport) -> Vec<String> {

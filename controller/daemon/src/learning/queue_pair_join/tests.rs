@@ -1,3 +1,5 @@
+//! Ends of queue pairs of random numbers are joined to the right flows or to none.
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
