@@ -195,8 +195,14 @@ impl ScenarioRun {
         if self.controllers.contains_key(&controller) {
             return Ok(());
         }
-        let used = lock_mutex(&self.testbed).terms.get(&controller).copied();
-        let config = controller_config(controller, used.unwrap_or_default() + 1, self.led)?;
+        let term = {
+            // A store has the term of a run before the run bids.
+            let mut testbed = lock_mutex(&self.testbed);
+            let used = testbed.terms.entry(controller).or_default();
+            *used += 1;
+            *used
+        };
+        let config = controller_config(controller, term, self.led)?;
         let rig = FakeNetwork::new(Arc::clone(&self.testbed), controller, self.planted_bug);
         let (fabric, policy) = (self.fabric.clone(), self.facts.policy.clone());
         let handle = Controller::start_on(rig, config, fabric, policy)
