@@ -18,6 +18,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use topology::HostId;
 
 use super::{
     ClusterState, GpuCluster, GpusByHost, PlacementDecision, PlacementPolicy, PlacementRequest,
@@ -111,6 +112,24 @@ impl HivedPolicy {
         }
     }
 
+    /// Counts the GPUs of running jobs that it did not place. Only where all tenants share one
+    /// virtual cluster: in a quota they have no place.
+    fn adopt_running(&mut self, state: &ClusterState<'_>) {
+        let Some(cells) = self.tenants.get_mut("").filter(|_| self.shared) else {
+            return;
+        };
+        for job in state.running {
+            if self.jobs.contains_key(&job.request.job) {
+                continue;
+            }
+            let mut held = Vec::new();
+            for (host, gpus) in &job.gpus {
+                held.extend(cells.hold_gpus(*host, *gpus, &self.levels, &mut self.buddies));
+            }
+            self.jobs.insert(job.request.job, (String::new(), held));
+        }
+    }
+
     fn start_job(&mut self, tenant: &str, request: &PlacementRequest) -> Option<GpusByHost> {
         let cells = self.tenants.get_mut(tenant)?;
         let chosen = cells.take_gpus(request.gpus as usize, &self.levels, &mut self.buddies)?;
@@ -127,6 +146,7 @@ impl HivedPolicy {
 impl PlacementPolicy for HivedPolicy {
     fn make_decisions(&mut self, state: &ClusterState<'_>) -> Vec<PlacementDecision> {
         self.release_finished(state);
+        self.adopt_running(state);
         let mut blocked = BTreeSet::new();
         let mut decisions = Vec::new();
         for request in state.waiting {
@@ -298,6 +318,36 @@ impl VirtualCluster {
             self.used[*gpu] = true;
         }
         Some(taken)
+    }
+
+    /// Takes the first free GPUs of a host, and binds its cell to a virtual one if none has it.
+    fn hold_gpus(
+        &mut self,
+        host: HostId,
+        count: u32,
+        levels: &CellLevels,
+        buddies: &mut BuddyAllocator,
+    ) -> Vec<usize> {
+        let Some(first) = levels.hosts.iter().position(|of| *of == host) else {
+            return Vec::new();
+        };
+        let (top, physical) = (levels.top_level(), first / levels.sizes[levels.top_level()]);
+        let bound = self.cells.iter().position(|cell| cell.bound == Some(physical));
+        let Some(cell) = bound.or_else(|| self.cells.iter().position(|cell| cell.bound.is_none()))
+        else {
+            return Vec::new();
+        };
+        if bound.is_none() {
+            buddies.take_this_cell(top, physical);
+            self.cells[cell].bound = Some(physical);
+        }
+        let offset = first - levels.gpu_range(top, physical).start;
+        let of_host = levels.hosts.iter().filter(|of| **of == host).count();
+        let start = self.cells[cell].block.start + offset;
+        let free = (start..start + of_host).filter(|gpu| !self.used[*gpu]);
+        let held: Vec<usize> = free.take(count as usize).collect();
+        held.iter().for_each(|gpu| self.used[*gpu] = true);
+        held
     }
 
     fn return_gpus(&mut self, gpus: &[usize], buddies: &mut BuddyAllocator) {

@@ -107,6 +107,11 @@ impl BuddyAllocator {
         Some(parts.start)
     }
 
+    /// Takes this cell, if it is free as a whole.
+    pub(super) fn take_this_cell(&mut self, level: usize, cell: usize) {
+        self.free[level].remove(&cell);
+    }
+
     /// Gives a cell back.
     pub(super) fn return_cell(&mut self, level: usize, cell: usize) {
         self.free[level].insert(cell);

@@ -61,6 +61,31 @@ fn jobs_are_packed_into_the_smallest_block_with_room() {
     );
 }
 
+/// As `crux place` asks about a running cluster: nothing of what runs was placed by this policy.
+#[test]
+fn jobs_that_others_placed_keep_their_gpus() {
+    let mut cluster_jobs = ClusterJobs::new(cluster());
+    let others = [(0, vec![(1, 8)]), (1, vec![(2, 8), (3, 5)]), (2, vec![(0, 2)])];
+    for (job, hosts) in &others {
+        let count = hosts.iter().map(|(_, gpus)| gpus).sum();
+        cluster_jobs.submit_job(request(*job, count, "")).unwrap();
+        let gpus = hosts.iter().map(|(host, gpus)| (HostId(*host), *gpus)).collect();
+        cluster_jobs.apply_decision(&StartDecision::new(*job, gpus).into()).unwrap();
+    }
+    let mut policy = HivedPolicy::new(&cluster(), &BTreeMap::new()).unwrap();
+    let mut place = |job, gpus| {
+        cluster_jobs.submit_job(request(job, gpus, "")).unwrap();
+        let decisions = policy.make_decisions(&cluster_jobs.state_at(0.0));
+        decisions.iter().for_each(|decision| cluster_jobs.apply_decision(decision).unwrap());
+        let state = cluster_jobs.state_at(0.0);
+        let found = state.running.iter().find(|running| running.request.job == job);
+        found.map(|running| running.gpus.iter().map(|(host, gpus)| (host.0, *gpus)).collect())
+    };
+    assert_eq!(place(3, 3), Some(vec![(3, 3)]));
+    assert_eq!(place(4, 6), Some(vec![(0, 6)]));
+    assert_eq!(place(5, 1), None);
+}
+
 #[test]
 fn a_tenant_finds_its_cells_whatever_others_do() {
     let mut policy = HivedPolicy::new(&cluster(), &quotas(&[("a", &[(16, 1)]), ("b", &[(8, 2)])]));
