@@ -237,7 +237,7 @@ const PROTECTED: [Case; 9] = [
     (
         "place --ca roots.pem --token-file token --gpus 8 --model gpt-24l/A100 --placement hived",
         0,
-        &["hived", "nobody is delayed"],
+        &["hived", "it waits: too few GPUs"],
     ),
     ("policy apply policy.toml --ca roots.pem --token-file token", 0, &["revision 2 is in force"]),
     ("policy history --ca roots.pem --token-file token", 0, &["ops (says ada)"]),
