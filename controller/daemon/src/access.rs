@@ -21,6 +21,7 @@ use crate::discovery::DiscoveryReport;
 use crate::event_log::EventRing;
 use crate::learning::{HostQueuePairs, LearnedFlows};
 use crate::liveness::{FabricPart, PartHealth};
+use crate::replication::{FollowedLeader, FollowerTable};
 use crate::southbound::write_permit::WritePermit;
 use crate::southbound::{ChangeTiming, DesiredTables, StatusBoard, SwitchStatus};
 use crate::standing_findings::StandingFindings;
@@ -83,6 +84,14 @@ pub struct ControllerAccess {
     pub(crate) audit: AuditTrail,
     pub(crate) supervisor: TaskSupervisor,
     pub(crate) heartbeat: LoopHeartbeat,
+    /// Whether the switches elect, without etcd.
+    pub(crate) is_switch_led: bool,
+    /// Whether the fabric is learned by discovery.
+    pub(crate) learns_fabric: bool,
+    /// Who follows this controller.
+    pub(crate) followers: FollowerTable,
+    /// The leader that this controller follows, if it may follow one.
+    pub(crate) followed: Option<watch::Receiver<Option<FollowedLeader>>>,
     /// The store of this controller, if it has one.
     pub(crate) store: Option<Arc<EmbeddedStore>>,
 }
@@ -108,6 +117,24 @@ impl ControllerAccess {
         receipt.await.map_err(|_| ControllerError::Stopped)
     }
 
+    /// The term in which this controller leads where the switches elect: most of them have it for
+    /// their primary.
+    pub(crate) fn leading_term(&self) -> Option<u64> {
+        let WritePermit::Open { term } = *self.write_permit.borrow() else {
+            return None;
+        };
+        if self.followed.is_some() {
+            // The permit was given by their majority.
+            return (term > 0).then_some(term);
+        }
+        let (mut primary, mut switches) = (0, 0);
+        self.board.for_each_status(|_, status| {
+            switches += 1;
+            primary += usize::from(status.mastership.term() == Some(term));
+        });
+        (term > 0 && 2 * primary > switches).then_some(term)
+    }
+
     /// The number of this controller.
     pub fn controller_number(&self) -> u32 {
         self.controller
@@ -119,6 +146,16 @@ impl ControllerAccess {
     /// The controller has stopped.
     pub async fn take_lead(&self) -> Result<Option<Finding>, ControllerError> {
         let (submission, refusal) = EventSubmission::lead();
+        self.send_submission(submission).await?;
+        refusal.await.map_err(|_| ControllerError::Stopped)
+    }
+
+    /// Has this controller leave the lead to another one; the refusal if none can take it.
+    ///
+    /// # Errors
+    /// The controller has stopped.
+    pub async fn step_down(&self) -> Result<Option<Finding>, ControllerError> {
+        let (submission, refusal) = EventSubmission::step_down();
         self.send_submission(submission).await?;
         refusal.await.map_err(|_| ControllerError::Stopped)
     }

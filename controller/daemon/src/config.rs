@@ -16,6 +16,7 @@ mod audit;
 mod counters;
 mod discovery;
 mod etcd;
+mod follow;
 mod learning;
 mod liveness;
 mod northbound;
@@ -28,6 +29,7 @@ mod traces;
 pub use audit::{AuditConfig, RawAudit};
 pub use counters::{CountersConfig, RawCounters};
 pub use etcd::{EtcdConfig, EtcdUser, RawEtcd};
+pub use follow::{FollowConfig, RawFollow};
 pub use northbound::{
     AccessGrant, AccessRole, AccessToken, CertificateGrant, CertificateMatch, NorthboundConfig,
     NorthboundLimits, RawCertificate, RawNorthbound, RawNorthboundLimits, RawToken, TlsFiles,
@@ -128,6 +130,8 @@ pub struct Config {
     pub recording: Option<RecordingConfig>,
     /// etcd, if it elects the leader.
     pub etcd: Option<EtcdConfig>,
+    /// The other controllers, if this one follows whichever of them leads.
+    pub follow: Option<FollowConfig>,
     /// Events that may wait for the state.
     pub event_queue: NonZeroUsize,
     /// Bounds and timing of the sessions with switches.
@@ -290,6 +294,7 @@ impl TryFrom<RawConfig> for Config {
             audit: raw.audit.load_audit(raw.store.path.as_ref())?,
             recording: raw.recorder.load_recorder()?,
             etcd: raw.etcd.load_etcd(&raw)?,
+            follow: raw.follow.load_follow(&raw)?,
             event_queue: positive_count("queues.events", raw.queues.events)?,
             southbound: SouthboundConfig::try_from(&raw)?,
             liveness: LivenessTimeouts::try_from(&raw.liveness)?,

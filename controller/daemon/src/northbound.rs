@@ -35,6 +35,7 @@ mod request_budget;
 mod request_origin;
 pub mod service;
 mod service_error;
+pub mod state_feed;
 pub mod utilization;
 
 use std::net::SocketAddr;

@@ -310,7 +310,8 @@ impl PolicyHistory {
         page
     }
 
-    fn revisions(&self) -> impl Iterator<Item = &PolicyRevision> {
+    /// All known revisions, the latest first.
+    pub fn revisions(&self) -> impl Iterator<Item = &PolicyRevision> {
         std::iter::once(&self.latest).chain(self.earlier.values().rev())
     }
 

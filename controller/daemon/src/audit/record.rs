@@ -33,6 +33,8 @@ pub enum AuditAction {
     PolicyExpired,
     /// A controller was told to lead.
     LeadTaken,
+    /// An operator had the controller leave the lead.
+    LeadLeft,
 }
 
 impl fmt::Display for AuditAction {
@@ -47,6 +49,7 @@ impl fmt::Display for AuditAction {
             Self::PolicyRefused => "policy refused",
             Self::PolicyExpired => "policy expired",
             Self::LeadTaken => "lead taken",
+            Self::LeadLeft => "lead left",
         })
     }
 }

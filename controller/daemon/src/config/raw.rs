@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    MAX_LEVELS, RawAudit, RawCounters, RawDiscovery, RawEtcd, RawLearning, RawLiveness,
+    MAX_LEVELS, RawAudit, RawCounters, RawDiscovery, RawEtcd, RawFollow, RawLearning, RawLiveness,
     RawNorthbound, RawRecorder, RawTelemetry, RawTls, RawTraces,
 };
 
@@ -28,6 +28,8 @@ pub struct RawConfig {
     pub recorder: RawRecorder,
     /// etcd, which elects the leader and holds what all controllers share.
     pub etcd: RawEtcd,
+    /// The other controllers of the fabric, where no etcd elects the leader.
+    pub follow: RawFollow,
     /// Capabilities of the switches.
     pub switches: RawSwitches,
     /// Bounds of queues, in messages.

@@ -44,6 +44,8 @@ pub(crate) struct MemberHandle {
     pub(crate) prepared: watch::Sender<Option<u64>>,
     /// The highest term by which switches refuse this controller as the leader.
     pub(crate) seen_term: watch::Sender<Option<u64>>,
+    /// How often this controller was asked to leave the lead.
+    pub(crate) resignations: watch::Sender<u64>,
     /// Where records go.
     pub(crate) store: StoreClient,
 }
@@ -85,6 +87,9 @@ pub(crate) struct ClusterMember<N: ClusterNetwork> {
     updates: watch::Sender<Option<Arc<ClusterUpdate>>>,
     prepared: watch::Receiver<Option<u64>>,
     seen_term: watch::Receiver<Option<u64>>,
+    resignations: watch::Receiver<u64>,
+    /// Until when it leaves the lead to others, unless one has taken it.
+    resigned_until: Option<Instant>,
     requests: mpsc::Receiver<StoreRequest>,
     /// While connected.
     store: Option<N::Store>,
@@ -102,6 +107,7 @@ impl<N: ClusterNetwork> ClusterMember<N> {
         let (updates, to_runtime) = watch::channel(None);
         let (prepared, from_runtime) = watch::channel(None);
         let (seen_term, from_switches) = watch::channel(None);
+        let (resignations, from_operators) = watch::channel(0);
         let member = Self {
             network,
             config: config.clone(),
@@ -111,6 +117,8 @@ impl<N: ClusterNetwork> ClusterMember<N> {
             updates,
             prepared: from_runtime,
             seen_term: from_switches,
+            resignations: from_operators,
+            resigned_until: None,
             requests: queue,
             store: None,
         };
@@ -118,6 +126,7 @@ impl<N: ClusterNetwork> ClusterMember<N> {
             updates: to_runtime,
             prepared,
             seen_term,
+            resignations,
             store: StoreClient { requests, deadline: 2 * config.deadline },
         };
         (member, handle)
@@ -170,13 +179,15 @@ impl<N: ClusterNetwork> ClusterMember<N> {
                 biased;
                 () = sleep_until(renewal) => {
                     // A lease that was lost took the leadership with it.
-                    if self.renew_lease(&calls).await? == LeaseRenewal::New {
+                    let is_new = self.renew_lease(&calls).await? == LeaseRenewal::New;
+                    if is_new || self.is_resignation_over() {
                         self.publish_snapshot(calls.read_snapshot().await?, &calls).await?;
                     }
                 }
                 // The runtime may be gone; then nothing is prepared any more.
                 Ok(()) = self.prepared.changed() => self.record_prepared(),
                 Ok(()) = self.seen_term.changed() => self.record_seen_term(),
+                Ok(()) = self.resignations.changed() => self.resign_lead(&calls).await?,
                 changed = changes.next() => {
                     changed.ok_or(EtcdError::WatchEnded)??;
                     self.publish_snapshot(calls.read_snapshot().await?, &calls).await?;
@@ -213,7 +224,10 @@ impl<N: ClusterNetwork> ClusterMember<N> {
         mut snapshot: ClusterSnapshot,
         calls: &N::Store,
     ) -> Result<(), EtcdError> {
-        if let (None, Some(lease)) = (snapshot.leader, self.lease_state.lease_id()) {
+        self.resigned_until.take_if(|until| snapshot.leader.is_some() || *until <= Instant::now());
+        if let (None, Some(lease), None) =
+            (snapshot.leader, self.lease_state.lease_id(), self.resigned_until)
+        {
             calls.stand_for_election(self.controller, lease).await?;
             snapshot = calls.read_snapshot().await?;
         }
@@ -224,6 +238,26 @@ impl<N: ClusterNetwork> ClusterMember<N> {
             elected: self.lease_state.elected_revision(),
         })));
         Ok(())
+    }
+
+    /// Ends the lease, with the leadership that hangs on it, and begins another one. Others follow
+    /// at once; if none does, this controller stands again after a lease.
+    async fn resign_lead(&mut self, calls: &N::Store) -> Result<(), EtcdError> {
+        let Some(lease) = self.lease_state.lease_id() else {
+            return Ok(());
+        };
+        // No write may follow the end of the lease.
+        self.lease_state.record_renewal(Instant::now(), None);
+        self.publish_permit();
+        self.resigned_until = Some(Instant::now() + self.config.lease);
+        calls.revoke_lease(lease).await?;
+        self.renew_lease(calls).await?;
+        self.publish_snapshot(calls.read_snapshot().await?, calls).await
+    }
+
+    /// Whether it left the lead to others and nobody has taken it.
+    fn is_resignation_over(&self) -> bool {
+        self.resigned_until.is_some_and(|until| until <= Instant::now())
     }
 
     fn record_prepared(&mut self) {

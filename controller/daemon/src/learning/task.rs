@@ -21,10 +21,11 @@ use super::{
     AckSchedule, ConnectionList, CountedConnection, HostQueuePairs, LearnedFlowTable, LearnedFlows,
     pin_reader,
 };
-use crate::config::{LearningConfig, SouthboundConfig};
+use crate::config::{Config, SouthboundConfig};
 use crate::discovery::SwitchPort;
 use crate::pipelines::FabricWiring;
 use crate::southbound::connection::OutgoingMessage;
+use crate::southbound::write_permit::WritePermit;
 use crate::southbound::{DigestQueue, ReceivedDigests};
 use crate::state::{EventSubmission, PlanRollout, StateEvent};
 use crate::supervision::TaskSupervisor;
@@ -68,6 +69,8 @@ pub(crate) struct FlowLearner {
     next_reading: Instant,
     read_interval: Duration,
     southbound: SouthboundConfig,
+    /// Whether this controller leads.
+    permit: watch::Receiver<WritePermit>,
 }
 
 /// What the task follows and reports to.
@@ -82,9 +85,10 @@ pub(crate) struct LearnerInputs {
 impl FlowLearner {
     /// A task, and the queue of its sessions.
     pub(crate) fn new(
-        limits: &LearningConfig,
-        southbound: &SouthboundConfig,
+        config: &Config,
+        permit: watch::Receiver<WritePermit>,
     ) -> (Self, DigestQueue) {
+        let limits = &config.learning;
         let (queue, received) = DigestQueue::new(QUEUED_LISTS);
         let (to_hosts, hosts) = mpsc::channel(QUEUED_HOSTS);
         let learner = Self {
@@ -105,7 +109,8 @@ impl FlowLearner {
             reading: None,
             next_reading: Instant::now(),
             read_interval: limits.refresh,
-            southbound: southbound.clone(),
+            southbound: config.southbound.clone(),
+            permit,
         };
         (learner, queue)
     }
@@ -184,8 +189,10 @@ impl FlowLearner {
             self.submitted.clear();
             self.switches = switches;
         }
-        if let Some(rollout) = rollout.as_ref().filter(|_| is_first) {
-            // Those of an earlier run, which switches do not report again while they are pinned.
+        let is_standby = !self.permit.borrow().may_write(Instant::now());
+        if let Some(rollout) = rollout.as_ref().filter(|_| is_first || is_standby) {
+            // Those of an earlier run or of the leader, which switches do not report again while
+            // they are pinned.
             let known = &rollout.basis.connections;
             restore_flows(&rollout.fabric, known, &mut self.table);
             self.connections = ConnectionList::from_connections(known);

@@ -40,9 +40,13 @@ use crate::telemetry::ReporterScope;
 /// The gRPC service that receives reports.
 const REPORTS: &str = "/crux.telemetry.v1.Telemetry/";
 
-/// What changes something: the ends of HTTP paths and of gRPC methods.
-const CHANGES: [&str; 8] = [
+/// The gRPC method that a follower streams to.
+const REPLICATION: &str = "/crux.northbound.v1.Northbound/ReplicateState";
+
+/// What changes something, or may do everything: the ends of HTTP paths and of gRPC methods.
+const CHANGES: [&str; 11] = [
     "/v1/cluster/lead",
+    "/v1/cluster/step-down",
     "/v1/policy/apply",
     "/v1/policy/confirm",
     "/v1/policy/rollback",
@@ -50,6 +54,8 @@ const CHANGES: [&str; 8] = [
     "/ConfirmPolicy",
     "/RollbackPolicy",
     "/TakeLead",
+    "/StepDown",
+    REPLICATION,
 ];
 
 /// Queries that are sent as POST because they carry a document.
@@ -64,7 +70,7 @@ const GRPC: [&str; 2] =
     ["/crux.northbound.v1.Northbound/", "/grpc.reflection.v1.ServerReflection/"];
 
 /// gRPC services whose requests are streams, which have limits of their own.
-const STREAMED: [&str; 2] = [REPORTS, "/grpc.reflection.v1.ServerReflection/"];
+const STREAMED: [&str; 3] = [REPORTS, REPLICATION, "/grpc.reflection.v1.ServerReflection/"];
 
 /// Answers that the controller is there, and nothing else.
 pub(super) const HEALTH: &str = "/health";
@@ -438,6 +444,7 @@ mod tests {
             ("GET", "/v1/audit-records", AccessRole::Write),
             ("POST", "/crux.northbound.v1.Northbound/ListJobs", AccessRole::Read),
             ("POST", "/crux.northbound.v1.Northbound/ApplyPolicy", AccessRole::Write),
+            ("POST", "/crux.northbound.v1.Northbound/ReplicateState", AccessRole::Write),
             ("POST", "/crux.telemetry.v1.Telemetry/StreamReports", AccessRole::Report),
             ("POST", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", AccessRole::Read),
             ("POST", "/crux.other.v1.Other/Look", AccessRole::Write),

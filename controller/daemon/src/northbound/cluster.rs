@@ -1,13 +1,16 @@
 //! Who leads, as this controller sees it, and the request that this one does.
 //!
 //! The decision: nothing but an operator's request has a controller take the lead from one that
-//! works. It is recorded in the audit trail like a change of the policy.
+//! works, or leave it. Both are recorded in the audit trail like a change of the policy.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use super::service::{NorthboundService, ServiceError};
+use crate::access::ControllerAccess;
 use crate::audit::AuditAction;
+use crate::replication::{FollowedLeader, FollowerStatus};
 use crate::southbound::arbitration::Mastership;
 use crate::southbound::write_permit::WritePermit;
 
@@ -43,9 +46,28 @@ pub struct ClusterStatus {
     pub vacant: usize,
     /// Switches that do not answer.
     pub disconnected: usize,
+    /// The controllers that follow this one while it leads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub followers: Vec<FollowerStatus>,
+    /// The leader that this one follows, if one answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follows: Option<FollowedLeaderStatus>,
 }
 
-/// This controller is to lead.
+/// The leader that a controller follows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FollowedLeaderStatus {
+    /// Its address for people and programs.
+    pub address: String,
+    /// Its number.
+    pub controller: u32,
+    /// The term in which it leads.
+    pub term: u64,
+    /// Milliseconds since it was last heard.
+    pub silent_ms: u64,
+}
+
+/// This controller is to lead, or to leave the lead.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TakeLeadRequest {
@@ -62,10 +84,23 @@ impl NorthboundService {
     /// # Errors
     /// None.
     pub async fn get_cluster(&self) -> Result<ClusterStatus, ServiceError> {
-        let permit = *self.access.watch_permit().borrow();
-        let mut masterships = Vec::new();
-        self.access.status_board().for_each_status(|_, line| masterships.push(line.mastership));
-        Ok(ClusterStatus::new(self.access.controller_number(), permit, &masterships))
+        Ok(ClusterStatus::new(&self.access, Instant::now()))
+    }
+
+    /// Has this controller leave the lead to a follower, or to another one that etcd elects.
+    ///
+    /// # Errors
+    /// It does not lead, nobody can take the lead, or the request has no author.
+    pub async fn step_down(
+        &self,
+        request: &TakeLeadRequest,
+    ) -> Result<ClusterStatus, ServiceError> {
+        let by = self.sign_change(&request.author, &request.reason)?;
+        if let Some(refusal) = self.access.step_down().await? {
+            return Err(ServiceError::Refused(vec![refusal]));
+        }
+        self.access.audit_trail().record_action(AuditAction::LeadLeft, &by.author, &by.reason, "");
+        self.get_cluster().await
     }
 
     /// Has this controller take the lead from the one that has it; switches then refuse the other.
@@ -86,35 +121,48 @@ impl NorthboundService {
 }
 
 impl ClusterStatus {
-    fn new(controller: u32, permit: WritePermit, masterships: &[Mastership]) -> Self {
+    fn new(access: &ControllerAccess, now: Instant) -> Self {
+        let permit = *access.watch_permit().borrow();
+        let mut masterships = Vec::new();
+        access.status_board().for_each_status(|_, line| masterships.push(line.mastership));
         let count = |is_such: fn(&Mastership) -> bool| {
             masterships.iter().filter(|mastership| is_such(mastership)).count()
         };
-        let primary = count(|mastership| mastership.is_primary());
-        let (mode, leads, term, elected) = match permit {
-            WritePermit::Open { term } => {
-                (ElectionMode::Switches, 2 * primary > masterships.len(), term, None)
-            }
-            WritePermit::Unknown => (ElectionMode::Etcd, false, 0, None),
-            WritePermit::Leader { term, .. } => (ElectionMode::Etcd, true, term, Some(controller)),
-            WritePermit::Standby { term, leader } => (ElectionMode::Etcd, false, term, leader),
+        let controller = access.controller_number();
+        let (term, elected) = match permit {
+            WritePermit::Unknown | WritePermit::Resigned => (0, None),
+            WritePermit::Open { term } => (term, None),
+            WritePermit::Leader { term, .. } => (term, Some(controller)),
+            WritePermit::Standby { term, leader } => (term, leader),
         };
+        let follows = access.followed.as_ref().and_then(|followed| followed.borrow().clone());
+        let leads = access.leading_term().is_some() || permit.is_leader(now);
         let seen = masterships.iter().find_map(|mastership| match mastership {
             Mastership::Backup { primary } => Some(primary.controller()),
             _ => None,
         });
         Self {
             controller,
-            mode,
+            mode: if access.is_switch_led { ElectionMode::Switches } else { ElectionMode::Etcd },
             leads,
             term,
             leader: if leads { Some(controller) } else { elected.or(seen) },
-            primary,
+            primary: count(|mastership| mastership.is_primary()),
             backup: count(|mastership| matches!(mastership, Mastership::Backup { .. })),
             vacant: count(|mastership| matches!(mastership, Mastership::NoPrimary { .. })),
             disconnected: count(|mastership| {
                 matches!(mastership, Mastership::Disconnected | Mastership::Candidate)
             }),
+            followers: access.followers.list_followers(now),
+            follows: follows.map(|leader| FollowedLeaderStatus::new(leader, now)),
         }
+    }
+}
+
+impl FollowedLeaderStatus {
+    fn new(leader: FollowedLeader, now: Instant) -> Self {
+        let FollowedLeader { address, controller, term, heard, .. } = leader;
+        let silent_ms = now.saturating_duration_since(heard).as_millis() as u64;
+        Self { address, controller, term, silent_ms }
     }
 }

@@ -121,7 +121,7 @@ fn utilization_samples(
 
 /// Whether this controller leads, in which term, and how long its lease of etcd lasts.
 pub(super) fn render_leadership(permit: WritePermit, now: Instant) -> String {
-    let leads = matches!(permit, WritePermit::Open { term: 1.. }) || permit.is_leader(now);
+    let leads = permit.may_write(now);
     let lease = permit.expires_at().map(|until| match until.checked_duration_since(now) {
         Some(left) => left.as_secs_f64(),
         None => 0.0,

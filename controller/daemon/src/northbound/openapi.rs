@@ -216,6 +216,15 @@ pub(super) const ENDPOINTS: &[HttpEndpoint] = &[
         gives: schema_of::<ClusterStatus>,
     },
     HttpEndpoint {
+        path: "/v1/cluster/step-down",
+        handler: post!(step_down),
+        operation: "StepDown",
+        summary: "Has this controller leave the lead to another one",
+        takes: Some(schema_of::<TakeLeadRequest>),
+        query: &[],
+        gives: schema_of::<ClusterStatus>,
+    },
+    HttpEndpoint {
         path: "/v1/state-backup",
         handler: get!(get_state_backup),
         operation: "GetStateBackup",

@@ -68,6 +68,7 @@ pub(super) enum RecordedEvent {
     PinRoomLearned(SwitchId, usize),
     GenerationHeld(u64),
     ElectionWon(u64),
+    PlanFollowed(Box<FollowedPlanRecord>),
     FlowsLearned(Vec<LearnedConnection>),
     /// A plan was computed: the inputs of its request, and its digest. The whole plan if the
     /// request is in an earlier file.
@@ -100,6 +101,14 @@ pub(super) struct StartRecord {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     connections: Vec<LearnedConnection>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pin_room: Option<(SwitchId, usize)>,
+}
+
+/// The plan of the leader, in the ids of the fabric, with what its tables follow from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct FollowedPlanRecord {
+    plan: PlanRecord,
+    connections: Vec<LearnedConnection>,
     pin_room: Option<(SwitchId, usize)>,
 }
 
@@ -205,6 +214,14 @@ impl RecordedEvent {
             StateEvent::PinRoomLearned(switch, pins) => Self::PinRoomLearned(*switch, *pins),
             StateEvent::GenerationHeld(generation) => Self::GenerationHeld(*generation),
             StateEvent::ElectionWon(spent) => Self::ElectionWon(*spent),
+            StateEvent::PlanFollowed(decisions) => {
+                let (plan, basis) = &**decisions;
+                Self::PlanFollowed(Box::new(FollowedPlanRecord {
+                    plan: PlanRecord::new(plan),
+                    connections: basis.connections.clone(),
+                    pin_room: basis.pin_room,
+                }))
+            }
             StateEvent::FlowsLearned(seen) => Self::FlowsLearned(seen.clone()),
             StateEvent::Planned(result) => Self::Planned {
                 inputs: result.inputs(),
@@ -250,6 +267,14 @@ impl RecordedEvent {
             Self::PinRoomLearned(switch, pins) => StateEvent::PinRoomLearned(*switch, *pins),
             Self::GenerationHeld(generation) => StateEvent::GenerationHeld(*generation),
             Self::ElectionWon(spent) => StateEvent::ElectionWon(*spent),
+            Self::PlanFollowed(followed) => {
+                let basis = PlanBasis {
+                    connections: followed.connections.clone(),
+                    pin_room: followed.pin_room,
+                };
+                let plan = Arc::new(followed.plan.to_plan()?);
+                StateEvent::PlanFollowed(Box::new((plan, basis)))
+            }
             Self::FlowsLearned(seen) => StateEvent::FlowsLearned(seen.clone()),
             Self::Planned { inputs, is_refined, is_provisional, plan, .. } => {
                 let Some(plan) = plan else { return Ok(None) };
@@ -282,6 +307,7 @@ impl RecordedEvent {
             Self::PinRoomLearned(_, pins) => format!("room for {pins} pins"),
             Self::GenerationHeld(generation) => format!("generation {generation} is held"),
             Self::ElectionWon(_) => "elected".to_owned(),
+            Self::PlanFollowed(_) => "the plan of the leader".to_owned(),
             Self::FlowsLearned(seen) => format!("{} learned flows", seen.len()),
             Self::Planned { inputs, is_refined: true, .. } => {
                 format!("a refined plan for {inputs} events")

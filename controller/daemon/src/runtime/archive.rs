@@ -18,12 +18,12 @@ use crate::etcd::StoreClient;
 use crate::policy_history::{PolicyHistory, PolicyRevision, UnixMs};
 use crate::southbound::error_chain;
 use crate::state::{ReportedJobs, StartingState, State, StateEvent};
-use crate::store::{EmbeddedStore, StoreError, StoreRecord, StoredPlan, StoredState};
+use crate::store::{
+    EmbeddedStore, GENERATION_BLOCK, StoreError, StoreRecord, StoredPlan, StoredState,
+};
 
 /// How long after a failed write the records in force are stored again.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
-/// Generations that are reserved together.
-const GENERATION_BLOCK: u64 = 1_000;
 
 /// Where changes are stored.
 #[derive(Clone, Debug, Default)]
@@ -134,6 +134,11 @@ impl StateArchive {
         Some(Finding::error("store", text))
     }
 
+    /// The term in which the restored state was in force; 0 without any.
+    pub(super) fn state_term(&self) -> u64 {
+        self.stored.state_term
+    }
+
     /// The last generation of earlier runs; new ones follow it.
     pub(super) fn used_generation(&self) -> u64 {
         self.used_generation
@@ -142,9 +147,21 @@ impl StateArchive {
     /// The stored fabric of these switches, with the addresses of `inventory`. None if discovery
     /// found nothing beyond the inventory.
     pub(super) fn learned_fabric(&self, inventory: &Fabric) -> Result<Option<Fabric>, String> {
-        let Some(found) = self.stored.fabric.as_ref().filter(|_| self.learns_fabric) else {
+        match &self.stored.fabric {
+            Some(found) => self.learned_fabric_of(found, inventory),
+            None => Ok(None),
+        }
+    }
+
+    /// As [`StateArchive::learned_fabric`], of a fabric that was found.
+    pub(super) fn learned_fabric_of(
+        &self,
+        found: &FabricDocument,
+        inventory: &Fabric,
+    ) -> Result<Option<Fabric>, String> {
+        if !self.learns_fabric {
             return Ok(None);
-        };
+        }
         let known = spec::explicit_document(inventory);
         let whole = merge_inventory(&known, found)?;
         let fabric = Fabric::try_from(&whole).map_err(|error| error.to_string())?;
@@ -326,9 +343,10 @@ pub(super) fn event_from_record(
             jobs: resolve_jobs(stored, fabric, "the stored jobs of telemetry")?,
             ..ReportedJobs::default()
         })),
-        StoreRecord::Term(_) | StoreRecord::Generation(_) | StoreRecord::Fabric(_) => {
-            Err("not a document on a fabric".to_owned())
-        }
+        StoreRecord::Term(_)
+        | StoreRecord::StateTerm(_)
+        | StoreRecord::Generation(_)
+        | StoreRecord::Fabric(_) => Err("not a document on a fabric".to_owned()),
     }
 }
 

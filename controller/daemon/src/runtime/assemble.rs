@@ -32,6 +32,7 @@ use crate::learning::{FlowLearner, LearnerInputs};
 use crate::pipeline::SwitchReports;
 use crate::pipelines::default_pipeline;
 use crate::recorder::FlightRecorder;
+use crate::replication::LeaderNetwork;
 use crate::southbound::connection::SwitchNetwork;
 use crate::southbound::session::SessionContext;
 use crate::southbound::{
@@ -70,7 +71,7 @@ impl Controller {
     ///
     /// # Errors
     /// As for [`Controller::start`].
-    pub async fn start_on<N: ClusterNetwork>(
+    pub async fn start_on<N: ClusterNetwork + LeaderNetwork>(
         network: N,
         mut config: Config,
         fabric: Fabric,
@@ -85,12 +86,12 @@ impl Controller {
         let recorder = FlightRecorder::open(config.recording.as_ref())?;
         let meter = ChangeMeter::new(trace_exporter(&config, clock)?);
         let (discovery, packet_io) = LinkDiscovery::new(&config.discovery, QUEUED_PACKETS);
-        let (learner, digests) = FlowLearner::new(&config.learning, &config.southbound);
         let stop = CancellationToken::new();
         let findings = StandingFindings::default();
         report_loss(&archive, &findings);
         let supervisor = TaskSupervisor::new(findings.clone(), stop.clone());
-        let cluster = Cluster::join(&network, &config, &supervisor);
+        let cluster = Cluster::join(&network, &config, archive.state_term(), &supervisor);
+        let (learner, digests) = FlowLearner::new(&config, cluster.watch_permit());
         let config = Arc::new(config);
         let messages = (packet_io, digests);
         let (desired, context) = session_context(network.clone(), &config, &cluster, messages);
@@ -147,6 +148,10 @@ fn spawn_tasks<N: SwitchNetwork>(
         audit: core.audit.clone(),
         supervisor: core.publisher.supervisor().clone(),
         heartbeat: LoopHeartbeat::default(),
+        is_switch_led: core.cluster.is_switch_led(),
+        learns_fabric: core.state.archive().learns_fabric(),
+        followers: core.cluster.followers(),
+        followed: core.cluster.watch_followed(),
         store: core.state.archive().embedded_store(),
     };
     let inputs = DiscoveryInputs {

@@ -1,16 +1,19 @@
 //! Leadership among the controllers of a fabric: elected by the switches or through etcd.
 //!
 //! Where etcd is configured, the [`ClusterMembership`] decides the write permit; else the switches
-//! elect, and the permit only carries the term to bid in.
+//! elect. Alone, a controller's permit only carries the term to bid in. With other members
+//! ([`Following`]), it is given by the majority of the switches.
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 use topology::Finding;
 
+use super::following::Following;
 use super::membership::{ClusterMembership, ClusterWake};
 use crate::config::Config;
 use crate::etcd::ClusterNetwork;
 use crate::leadership::{LeaderElection, etcd_elects};
+use crate::replication::{FollowedLeader, FollowerTable, LeaderNetwork};
 use crate::southbound::arbitration::Mastership;
 use crate::southbound::write_permit::WritePermit;
 use crate::state::StateEvent;
@@ -19,22 +22,36 @@ use crate::supervision::TaskSupervisor;
 /// Leadership of this controller, and its write permit.
 pub(super) struct Cluster {
     membership: Option<ClusterMembership>,
+    following: Option<Following>,
     election: LeaderElection,
     write_permit: watch::Sender<WritePermit>,
+    /// The permit by the latest choice.
+    chosen: WritePermit,
+    followers: FollowerTable,
 }
 
 impl Cluster {
-    /// Joins the cluster, if the configuration names an etcd.
-    pub(super) fn join<N: ClusterNetwork>(
+    /// Joins the cluster, if the configuration names an etcd or other members. `state_term` is the
+    /// term in which the state that was restored was in force.
+    pub(super) fn join<N: ClusterNetwork + LeaderNetwork>(
         network: &N,
         config: &Config,
+        state_term: u64,
         supervisor: &TaskSupervisor,
     ) -> Self {
         let write_permit = watch::Sender::new(WritePermit::Open { term: 0 });
+        let followers = FollowerTable::default();
+        let membership =
+            ClusterMembership::join_cluster(network, config, &write_permit, supervisor);
+        let following =
+            Following::join_members(network, config, (state_term, followers.clone()), supervisor);
         Self {
-            membership: ClusterMembership::join_cluster(network, config, &write_permit, supervisor),
+            membership,
+            following,
             election: LeaderElection::new(config.term, config.primary_grace),
             write_permit,
+            chosen: WritePermit::Open { term: 0 },
+            followers,
         }
     }
 
@@ -42,8 +59,22 @@ impl Cluster {
         self.write_permit.subscribe()
     }
 
+    /// Who follows this controller.
+    pub(super) fn followers(&self) -> FollowerTable {
+        self.followers.clone()
+    }
+
+    /// The leader that this controller follows, if it may follow one.
+    pub(super) fn watch_followed(&self) -> Option<watch::Receiver<Option<FollowedLeader>>> {
+        self.following.as_ref().map(Following::watch_leader)
+    }
+
     pub(super) fn membership_mut(&mut self) -> Option<&mut ClusterMembership> {
         self.membership.as_mut()
+    }
+
+    pub(super) fn following_mut(&mut self) -> Option<&mut Following> {
+        self.following.as_mut()
     }
 
     /// Whether the switches elect, without etcd.
@@ -54,23 +85,33 @@ impl Cluster {
     /// Whether this controller may change what all share.
     pub(super) fn may_decide(&self) -> bool {
         self.membership.as_ref().is_none_or(ClusterMembership::is_leader)
+            && (self.following.is_none() || self.is_permitted())
+    }
+
+    fn is_permitted(&self) -> bool {
+        matches!(*self.write_permit.borrow(), WritePermit::Open { term: 1.. })
     }
 
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.election.next_due()
     }
 
-    /// Waits for an update from etcd; for ever without one.
+    /// Waits for an update from etcd or from a leader; for ever where there is neither.
     pub(super) async fn wait_for_update(&mut self) -> ClusterWake {
-        match &mut self.membership {
-            Some(membership) => membership.wait_for_update().await,
-            None => std::future::pending().await,
+        match (&mut self.membership, &mut self.following) {
+            (Some(membership), _) => membership.wait_for_update().await,
+            (None, Some(following)) => following.wait_for_update().await,
+            (None, None) => std::future::pending().await,
         }
     }
 
     /// Why this controller refuses an event, if another one leads.
     pub(super) fn refusal_for(&self, event: &StateEvent) -> Option<Finding> {
-        self.membership.as_ref()?.refusal_for(event)
+        match (&self.membership, &self.following) {
+            (Some(membership), _) => membership.refusal_for(event),
+            (None, Some(following)) if !self.is_permitted() => following.refusal_for(event),
+            _ => None,
+        }
     }
 
     /// Has this controller lead, whoever leads now; the refusal where etcd elects.
@@ -82,9 +123,47 @@ impl Cluster {
         None
     }
 
-    /// The term to bid in, by this controller's mastership at all switches.
+    /// Has this controller leave the lead; the refusal where nobody can take it.
+    pub(super) fn step_down(&mut self, now: Instant) -> Option<Finding> {
+        if let Some(membership) = &self.membership {
+            return membership.step_down();
+        }
+        let refuse = |text| Some(Finding::error("cluster", text));
+        if !self.may_decide() || self.following.is_none() {
+            return refuse("refused: this controller follows nobody or does not lead");
+        }
+        if !self.followers.has_current_follower() {
+            return refuse("refused: no follower has everything; see `crux cluster show`");
+        }
+        self.election.resign(now);
+        None
+    }
+
+    /// The term to bid in, by this controller's mastership at all switches. The permit for it
+    /// follows with [`Cluster::permit_chosen`].
     pub(super) fn choose_term(&mut self, masterships: &[Mastership], now: Instant) -> u64 {
-        self.election.choose_term(masterships, now)
+        let Some(following) = &mut self.following else {
+            let term = self.election.choose_term(masterships, now);
+            self.chosen = WritePermit::Open { term };
+            return term;
+        };
+        let standing = following.standing(now);
+        let choice = self.election.choose_by_majority(masterships, standing, now);
+        following.note_choice(choice, self.election.sees_vacancy());
+        self.chosen = match (self.election.is_resigned(), following.leads()) {
+            (true, _) => WritePermit::Resigned,
+            (false, true) => WritePermit::Open { term: choice.term },
+            (false, false) => {
+                WritePermit::Standby { term: choice.term, leader: following.leader_number() }
+            }
+        };
+        choice.term
+    }
+
+    /// Lets sessions bid, and write, as was chosen last.
+    pub(super) fn permit_chosen(&self) {
+        let permit = self.chosen;
+        self.write_permit.send_if_modified(|had| std::mem::replace(had, permit) != permit);
     }
 
     /// As [`ClusterMembership::outbid_refusals`]; nothing where the switches elect.
@@ -92,17 +171,13 @@ impl Cluster {
         self.membership.as_mut()?.outbid_refusals(masterships)
     }
 
-    /// Lets sessions bid in a term.
-    pub(super) fn permit_term(&self, term: u64) {
-        let permit = WritePermit::Open { term };
-        self.write_permit.send_if_modified(|had| std::mem::replace(had, permit) != permit);
-    }
-
     /// Accepts an election once everything stored before it is planned for.
-    pub(super) fn confirm_prepared(&mut self, planned: u64) {
+    /// True if the switches have elected it and it may begin to write.
+    pub(super) fn confirm_prepared(&mut self, planned: u64) -> bool {
         if let Some(membership) = &mut self.membership {
             membership.confirm_prepared(planned);
         }
+        self.following.as_mut().is_some_and(|following| following.confirm_prepared(planned))
     }
 
     /// Leaves the cluster and releases the leadership.

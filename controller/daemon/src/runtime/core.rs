@@ -9,6 +9,7 @@
 
 mod cluster_sync;
 mod effects;
+mod following_sync;
 mod observation;
 
 use tokio::sync::{mpsc, watch};
@@ -20,7 +21,7 @@ use tracing::error;
 use super::cluster::Cluster;
 use super::lowering::{LoweredRollout, RolloutLowering};
 use super::membership::ClusterWake;
-use super::observer::Observer;
+use super::observer::{Observer, SwitchObservations};
 use super::planner::{AdoptedPlan, PlanWaiter, Planner};
 use super::publisher::Publisher;
 use super::state_driver::StateDriver;
@@ -153,6 +154,10 @@ impl<N: SwitchNetwork> Core<N> {
                 answer.send(self.cluster.request_lead()).ok();
                 return self.observe_switches().await;
             }
+            SubmittedItem::StepDown(answer) => {
+                answer.send(self.cluster.step_down(received)).ok();
+                return self.observe_switches().await;
+            }
             SubmittedItem::Query(query) => {
                 query.run(self.state.state());
                 return Ok(());
@@ -244,15 +249,19 @@ impl<N: SwitchNetwork> Core<N> {
             findings: effects.findings.clone(),
         });
         self.apply_effects_since(effects, origin).await?;
-        self.answer_published();
+        self.answer_published().await;
         Ok(())
     }
 
     /// Sends the receipts of the events whose plans are published.
-    fn answer_published(&mut self) {
-        if let Some(planned) = self.planner.answer_published(&self.publisher.in_force()) {
-            // Leadership is confirmed only now: what was stored before the election is planned for.
-            self.cluster.confirm_prepared(planned);
+    async fn answer_published(&mut self) {
+        let Some(planned) = self.planner.answer_published(&self.publisher.in_force()) else {
+            return;
+        };
+        // Leadership is confirmed only now: what was stored before the election is planned for.
+        if self.cluster.confirm_prepared(planned) {
+            let seen = SwitchObservations::read(self.publisher.board());
+            self.permit_by_election(&seen.masterships, Instant::now()).await;
         }
     }
 }

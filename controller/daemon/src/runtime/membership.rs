@@ -115,11 +115,7 @@ impl ClusterMembership {
 
     /// Why this controller refuses an event: only the leader stores what all controllers share.
     pub(super) fn refusal_for(&self, event: &StateEvent) -> Option<Finding> {
-        let about = match event {
-            StateEvent::JobsChanged(_) | StateEvent::JobsReported(_) => "jobs",
-            event if event.changes_policy() => "policy",
-            _ => return None,
-        };
+        let about = event.shared_subject()?;
         let leader = match *self.write_permit.borrow() {
             permit if permit.is_leader(Instant::now()) => return None,
             WritePermit::Standby { leader, .. } => leader,
@@ -151,6 +147,15 @@ impl ClusterMembership {
         self.outbids_left -= 1;
         self.member.seen_term.send_replace(Some(seen));
         Some(seen)
+    }
+
+    /// Has this controller leave the lead to another one; the refusal if it does not lead.
+    pub(super) fn step_down(&self) -> Option<Finding> {
+        if !self.is_leader() {
+            return Some(Finding::error("cluster", "refused: this controller does not lead"));
+        }
+        self.member.resignations.send_modify(|count| *count += 1);
+        None
     }
 
     /// Whether this controller leads.

@@ -19,6 +19,8 @@ pub enum WritePermit {
         /// The term to bid in; 0 before there is a reason to lead.
         term: u64,
     },
+    /// This controller has left the lead to others: it holds no switch.
+    Resigned,
     /// This controller was elected to write to all switches, and nobody else was.
     Leader {
         /// The term of that election, which no other won.
@@ -43,6 +45,7 @@ impl WritePermit {
             Self::Open { term } | Self::Standby { term, .. } => {
                 Some(ArbitrationInput::TermChosen(term))
             }
+            Self::Resigned => Some(ArbitrationInput::LeadResigned),
             Self::Leader { term, .. } => Some(ArbitrationInput::ElectionWon(term)),
         }
     }
@@ -50,10 +53,15 @@ impl WritePermit {
     /// Whether a session that is primary with this election id may write at `now`.
     pub fn allows_write(self, election: ElectionId, now: Instant) -> bool {
         match self {
-            Self::Unknown | Self::Standby { .. } => false,
+            Self::Unknown | Self::Resigned | Self::Standby { .. } => false,
             Self::Open { .. } => true,
             Self::Leader { term, until } => election.term() == term && now < until,
         }
+    }
+
+    /// Whether this controller may write where it is primary at `now`.
+    pub fn may_write(self, now: Instant) -> bool {
+        matches!(self, Self::Open { term: 1.. }) || self.is_leader(now)
     }
 
     /// Whether this controller was elected and still is at `now`.
@@ -64,7 +72,7 @@ impl WritePermit {
     /// Whether it is known who writes, this controller or another.
     pub fn is_settled(self) -> bool {
         match self {
-            Self::Unknown => false,
+            Self::Unknown | Self::Resigned => false,
             Self::Open { .. } | Self::Leader { .. } => true,
             Self::Standby { leader, .. } => leader.is_some(),
         }
@@ -75,6 +83,7 @@ impl WritePermit {
         match self {
             Self::Unknown => "writes nothing until it is known who leads".to_owned(),
             Self::Open { term } => format!("bids at every switch in term {term}"),
+            Self::Resigned => "leaves the lead to another controller".to_owned(),
             Self::Leader { .. } => "was elected, and writes to the switches".to_owned(),
             Self::Standby { leader: Some(number), .. } => {
                 format!("stands by: controller {number} leads")

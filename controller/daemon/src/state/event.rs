@@ -50,6 +50,9 @@ pub enum StateEvent {
     GenerationHeld(u64),
     /// This controller is elected; earlier leaders may have used generations up to this one.
     ElectionWon(u64),
+    /// The plan that the leader has in force, with what its tables follow from: the next plan
+    /// starts from it.
+    PlanFollowed(Box<(Arc<Plan>, PlanBasis)>),
     /// All connections that switches have reported and that live.
     FlowsLearned(Vec<LearnedConnection>),
     /// The result of the latest plan request.
@@ -73,8 +76,17 @@ impl StateEvent {
             Self::PinRoomLearned(..) => "room for pins",
             Self::GenerationHeld(_) => "a generation held",
             Self::ElectionWon(_) => "an election",
+            Self::PlanFollowed(_) => "the plan of the leader",
             Self::FlowsLearned(_) => "learned flows",
             Self::Planned(_) => "a plan",
+        }
+    }
+
+    /// What it changes of that which all controllers of a fabric share, if it does.
+    pub(crate) fn shared_subject(&self) -> Option<&'static str> {
+        match self {
+            Self::JobsChanged(_) | Self::JobsReported(_) => Some("jobs"),
+            event => event.changes_policy().then_some("policy"),
         }
     }
 

@@ -72,6 +72,12 @@ impl EventSubmission {
         (Self::received_now(SubmittedItem::Lead(refused)), answer)
     }
 
+    /// The request that this controller leaves the lead, and the receiver of its refusal.
+    pub(crate) fn step_down() -> (Self, oneshot::Receiver<Option<Finding>>) {
+        let (refused, answer) = oneshot::channel();
+        (Self::received_now(SubmittedItem::StepDown(refused)), answer)
+    }
+
     fn received_now(item: SubmittedItem) -> Self {
         let now = Instant::now();
         Self { item, first_reported: now, received: now }
@@ -86,6 +92,8 @@ pub(crate) enum SubmittedItem {
     Query(StateQuery),
     /// This controller is to lead; answered with the refusal, if it does not.
     Lead(oneshot::Sender<Option<Finding>>),
+    /// This controller is to leave the lead; answered with the refusal, if it does not.
+    StepDown(oneshot::Sender<Option<Finding>>),
 }
 
 /// A closure that reads the state between two events.

@@ -69,7 +69,7 @@ impl<N: SwitchNetwork> Core<N> {
             self.publish_tables(tables, rollout).await;
         }
         self.lowering.start_waiting();
-        self.answer_published();
+        self.answer_published().await;
         Ok(())
     }
 

@@ -35,7 +35,8 @@ impl<N: SwitchNetwork> Core<N> {
         self.observer.check_drains(held, seen.has_primary(), now);
         self.release_returning(held, now).await?;
         if self.cluster.is_switch_led() {
-            self.choose_term(&seen.masterships, now).await;
+            self.permit_by_election(&seen.masterships, now).await;
+            self.prepare_succession(now).await?;
         }
         self.outbid_refusals(&seen.masterships);
         if self.policy_due().is_some_and(|due| due <= now) {
@@ -117,12 +118,13 @@ impl<N: SwitchNetwork> Core<N> {
         }
     }
 
-    /// Chooses the term to bid in at all switches. It is stored before any session may bid in it,
-    /// so that no later run of this controller bids in it again.
-    async fn choose_term(&mut self, masterships: &[Mastership], now: Instant) {
+    /// Permits sessions what the switches have elected this controller to do. The term to bid in is
+    /// stored before any session may bid in it, so that no later run bids in it again.
+    pub(super) async fn permit_by_election(&mut self, masterships: &[Mastership], now: Instant) {
         let term = self.cluster.choose_term(masterships, now);
         self.state.store_and_log(StoreRecord::Term(term)).await;
-        self.cluster.permit_term(term);
+        self.store_state_term().await;
+        self.cluster.permit_chosen();
     }
 }
 

@@ -1,0 +1,221 @@
+//! The leader's side of a stream: what one follower is sent.
+//!
+//! The decision: a feed looks at the state when it has changed and sends what differs from what it
+//! has sent, so a slow follower costs no memory and gets the latest at once. Between two looks is a
+//! pause in proportion to what a look cost the event loop.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use planner::JobsDocument;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio_stream::wrappers::ReceiverStream;
+use topology::{Finding, spec};
+
+use super::service::ServiceError;
+use crate::access::{ControllerAccess, ControllerError};
+use crate::policy_history::PolicyRevision;
+use crate::replication::{FollowerReport, FollowerTable, ReplicatedDocuments, StateUpdate};
+use crate::southbound::write_permit::WritePermit;
+use crate::state::{PlanRollout, State};
+use crate::store::GENERATION_BLOCK;
+
+/// The pause after a look at the state, in multiples of what it took.
+const PAUSE: u32 = 10;
+/// The longest time between two updates; also what a follower's takeover waits for at most where
+/// nothing else is published.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// What one follower is sent.
+struct StateFeed {
+    access: ControllerAccess,
+    rollouts: watch::Receiver<Option<PlanRollout>>,
+    revisions: watch::Receiver<(u64, bool)>,
+    permit: watch::Receiver<WritePermit>,
+    /// What the follower has been sent so far.
+    sent: ReplicatedDocuments,
+    sent_rollout: Option<PlanRollout>,
+    number: u64,
+    /// The term in which this controller led last.
+    term: u64,
+    /// When to look again at the earliest.
+    look_at: Instant,
+}
+
+/// A copy of what is replicated.
+struct StateCopy {
+    revisions: Vec<PolicyRevision>,
+    jobs: JobsDocument,
+    reported_jobs: JobsDocument,
+    fabric: Option<spec::FabricDocument>,
+    generation: u64,
+}
+
+/// The updates for one follower, whose reports are recorded, until its stream or the lead of this
+/// controller ends.
+///
+/// # Errors
+/// This controller does not lead.
+pub fn replicate_state(
+    access: &ControllerAccess,
+    reports: BoxStream<'static, FollowerReport>,
+) -> Result<BoxStream<'static, StateUpdate>, ServiceError> {
+    if access.leading_term().is_none() {
+        let text = "this controller does not lead; see `crux cluster show`";
+        return Err(ServiceError::Refused(vec![Finding::error("cluster", text)]));
+    }
+    let (to_follower, updates) = mpsc::channel(1);
+    let (feed, followers) = (StateFeed::new(access), access.followers.clone());
+    tokio::spawn(async move {
+        let (made, mut follower) = (AtomicU64::new(0), None);
+        tokio::select! {
+            () = send_updates(feed, &made, &to_follower) => {}
+            () = record_reports(reports, &followers, &made, &mut follower) => {}
+            () = to_follower.closed() => {}
+        }
+        follower.into_iter().for_each(|number| followers.forget_follower(number));
+    });
+    Ok(ReceiverStream::new(updates).boxed())
+}
+
+async fn send_updates(
+    mut feed: StateFeed,
+    made: &AtomicU64,
+    to_follower: &mpsc::Sender<StateUpdate>,
+) {
+    while let Ok(Some(update)) = feed.next_update().await {
+        made.store(update.number, Ordering::Relaxed);
+        if to_follower.send(update).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn record_reports(
+    mut reports: BoxStream<'static, FollowerReport>,
+    followers: &FollowerTable,
+    made: &AtomicU64,
+    follower: &mut Option<u32>,
+) {
+    while let Some(report) = reports.next().await {
+        *follower = Some(report.controller);
+        followers.record_report(report, made.load(Ordering::Relaxed), Instant::now());
+    }
+}
+
+impl StateFeed {
+    /// A feed that begins with everything.
+    fn new(access: &ControllerAccess) -> Self {
+        Self {
+            rollouts: access.watch_rollout(),
+            revisions: access.watch_revision(),
+            permit: access.watch_permit(),
+            access: access.clone(),
+            sent: ReplicatedDocuments::default(),
+            sent_rollout: None,
+            number: 0,
+            term: 0,
+            look_at: Instant::now(),
+        }
+    }
+
+    /// The next update; none once this controller does not lead any more.
+    ///
+    /// # Errors
+    /// The controller has stopped.
+    async fn next_update(&mut self) -> Result<Option<StateUpdate>, ControllerError> {
+        if self.number > 0 {
+            sleep_until(self.look_at).await;
+            drop(timeout_at(self.look_at + INTERVAL, self.wait_for_change()).await);
+        }
+        let permit = *self.permit.borrow_and_update();
+        let is_leaving = permit == WritePermit::Resigned && self.number > 0;
+        let Some(term) = self.access.leading_term().or(is_leaving.then_some(self.term)) else {
+            return Ok(None);
+        };
+        self.term = term;
+        let begun = Instant::now();
+        let rollout = self.rollouts.borrow_and_update().clone();
+        self.revisions.borrow_and_update();
+        let learns_fabric = self.access.learns_fabric;
+        let copy = self.access.query_state(move |state| StateCopy::new(state, learns_fabric));
+        let copy = copy.await?;
+        self.look_at = Instant::now() + PAUSE * begun.elapsed();
+        self.number += 1;
+        Ok(Some(StateUpdate {
+            number: self.number,
+            leader: self.access.controller_number(),
+            term,
+            generation: copy.generation,
+            is_leaving,
+            documents: self.documents_to_send(copy, rollout),
+        }))
+    }
+
+    async fn wait_for_change(&mut self) {
+        tokio::select! {
+            _ = self.rollouts.changed() => {}
+            _ = self.revisions.changed() => {}
+            _ = self.permit.changed() => {}
+        }
+    }
+
+    /// What differs from what was sent, which it then counts as.
+    fn documents_to_send(
+        &mut self,
+        copy: StateCopy,
+        rollout: Option<PlanRollout>,
+    ) -> ReplicatedDocuments {
+        let same = copy.revisions.iter().zip(&self.sent.policy_revisions);
+        let same = same.take_while(|(now, sent)| now == sent).count();
+        let update = ReplicatedDocuments {
+            policy_revisions: copy.revisions[same..].to_vec(),
+            fabric: copy.fabric.clone().filter(|_| copy.fabric != self.sent.fabric),
+            jobs: Some(&copy.jobs).filter(|jobs| self.sent.jobs.as_ref() != Some(jobs)).cloned(),
+            reported_jobs: Some(&copy.reported_jobs)
+                .filter(|jobs| self.sent.reported_jobs.as_ref() != Some(jobs))
+                .cloned(),
+            plan: rollout
+                .as_ref()
+                .filter(|rollout| !self.has_sent(rollout))
+                .map(PlanRollout::stored_plan),
+        };
+        self.sent = ReplicatedDocuments {
+            policy_revisions: copy.revisions,
+            fabric: copy.fabric,
+            jobs: Some(copy.jobs),
+            reported_jobs: Some(copy.reported_jobs),
+            plan: None,
+        };
+        self.sent_rollout = rollout;
+        update
+    }
+
+    fn has_sent(&self, rollout: &PlanRollout) -> bool {
+        self.sent_rollout.as_ref().is_some_and(|sent| {
+            Arc::ptr_eq(&sent.plan, &rollout.plan)
+                && sent.basis == rollout.basis
+                && sent.fabric == rollout.fabric
+        })
+    }
+}
+
+impl StateCopy {
+    fn new(state: &State, learns_fabric: bool) -> Self {
+        let history = state.policy_history();
+        let mut revisions: Vec<PolicyRevision> = history.revisions().cloned().collect();
+        revisions.reverse();
+        let (jobs, reported_jobs) = state.job_documents();
+        Self {
+            revisions,
+            jobs,
+            reported_jobs,
+            fabric: learns_fabric.then(|| spec::explicit_document(state.fabric())),
+            generation: state.generation() + GENERATION_BLOCK,
+        }
+    }
+}
