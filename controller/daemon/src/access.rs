@@ -88,6 +88,8 @@ pub struct ControllerAccess {
     pub(crate) is_switch_led: bool,
     /// Whether the fabric is learned by discovery.
     pub(crate) learns_fabric: bool,
+    /// The term in which the state of this controller was in force, if it follows others.
+    pub(crate) state_term: watch::Receiver<u64>,
     /// Who follows this controller.
     pub(crate) followers: FollowerTable,
     /// The leader that this controller follows, if it may follow one.

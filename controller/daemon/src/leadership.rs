@@ -58,6 +58,10 @@ pub fn etcd_elects() -> Finding {
 pub struct ReplicaStanding {
     /// The term in which the state that it has was in force; 0 if it has none.
     pub state_term: u64,
+    /// The latest such term of the other members that answer.
+    pub member_term: u64,
+    /// Whether all other members answer.
+    pub do_all_answer: bool,
     /// Whether the leader that it follows has said that it leaves.
     pub is_leader_leaving: bool,
     /// Whether a follower has confirmed lately that it follows.
@@ -90,10 +94,22 @@ pub struct LeaderElection {
     forced_term: Option<u64>,
     /// The term in which most switches had this controller for their primary.
     majority_term: u64,
+    /// The latest term in which most switches had another controller for their primary. Those that
+    /// arbitrate like bmv2 forget it with that primary.
+    succeeded_term: u64,
     /// Until when it leaves the lead to others, unless one has taken it.
     resigned_until: Option<Instant>,
     /// When to choose again although no mastership changes.
     check_at: Option<Instant>,
+}
+
+impl ReplicaStanding {
+    /// Whether nobody can have a later state. Switches have seen terms up to `highest`, but those
+    /// that begin anew know of none, so whoever has no state asks all others.
+    fn has_latest_state(&self, highest: u64) -> bool {
+        let is_latest = self.state_term >= self.member_term;
+        is_latest && (self.do_all_answer || self.state_term > 0 && self.state_term >= highest)
+    }
 }
 
 impl LeaderElection {
@@ -107,6 +123,7 @@ impl LeaderElection {
             is_requested: false,
             forced_term: None,
             majority_term: 0,
+            succeeded_term: 0,
             resigned_until: None,
             check_at: None,
         }
@@ -122,11 +139,6 @@ impl LeaderElection {
         self.resigned_until = Some(now + RESIGNATION * self.primary_grace);
     }
 
-    /// Whether it leaves the lead to others.
-    pub fn is_resigned(&self) -> bool {
-        self.resigned_until.is_some()
-    }
-
     /// Whether most switches lack a primary, so that this controller may soon lead.
     pub fn sees_vacancy(&self) -> bool {
         self.without_primary.is_some()
@@ -136,7 +148,10 @@ impl LeaderElection {
     pub fn choose_term(&mut self, masterships: &[Mastership], now: Instant) -> u64 {
         self.note_won_terms(masterships);
         self.take_request(masterships);
-        let vacancies = vacant_terms(masterships);
+        let vacancies = masterships.iter().filter_map(|mastership| match mastership {
+            Mastership::NoPrimary { highest } => Some(highest.term()),
+            _ => None,
+        });
         // Cut off from most switches, a controller sees few vacancies and must not take over.
         let is_succession = is_majority(vacancies.clone().count(), masterships);
         self.note_vacancies(vacancies.max(), now);
@@ -145,48 +160,75 @@ impl LeaderElection {
         {
             self.lead_above(highest);
         }
+        self.check_at = self.without_primary.map(|(since, _)| since + self.primary_grace);
         self.term
     }
 
     /// As [`LeaderElection::choose_term`], where controllers replicate the state of their leader.
     ///
     /// The switches are the voters, so only a controller that most of them have for their primary
-    /// writes; one that has lost them goes on while a follower confirms that it follows. It leads
-    /// if most switches have no primary for some time and no later term than that of its state was
-    /// seen, so a newcomer without state never leads where another has led.
+    /// writes; one that has lost them goes on while a follower confirms that it follows, and else
+    /// begins anew in term 0. It leads if most switches have no primary for some time and neither
+    /// they nor other members know a later term than that of its state, so a newcomer without state
+    /// never leads where another has led.
     pub fn choose_by_majority(
         &mut self,
         masterships: &[Mastership],
         standing: ReplicaStanding,
         now: Instant,
     ) -> ElectionChoice {
-        self.check_at = None;
         if self.stays_resigned(masterships, now) {
+            self.check_at = self.resigned_until;
             return ElectionChoice { term: 0, may_write: false };
         }
-        self.note_won_terms(masterships);
+        self.note_successor(masterships);
         if self.take_request(masterships) {
             self.forced_term = Some(self.term);
         }
-        let vacancies = vacant_terms(masterships);
-        let is_succession = is_majority(vacancies.clone().count(), masterships);
+        // A primary in term 0 writes nothing: it has no more right to lead than this controller.
+        let vacancies = masterships.iter().filter_map(|mastership| match mastership {
+            Mastership::NoPrimary { highest: id } => Some(id.term()),
+            Mastership::Backup { primary: id } if id.term() == 0 => Some(0),
+            _ => None,
+        });
+        // Switches that it has won already are nobody else's.
+        let won = primary_count(masterships, self.term);
+        let is_succession = is_majority(vacancies.clone().count() + won, masterships);
         self.note_vacancies(vacancies.max().filter(|_| is_succession), now);
         if let Some((since, highest)) = self.without_primary {
             // Nobody has led yet, or the leader has gone: nothing to wait for.
             let is_free = standing.is_leader_leaving || highest.max(standing.state_term) == 0;
             let is_due = is_free || now.duration_since(since) >= self.primary_grace;
-            if is_due && standing.state_term >= highest {
+            if is_due && standing.has_latest_state(highest.max(self.succeeded_term)) {
                 self.lead_above(highest.max(standing.state_term));
             }
         }
-        let may_write = self.may_write(masterships, standing, now);
+        if self.majority_term != self.term
+            && self.forced_term != Some(self.term)
+            && standing.member_term > standing.state_term
+        {
+            // A member with a later state has answered since.
+            self.term = 0;
+        }
+        let may_write = self.may_write(masterships, standing);
+        let is_lost = self.majority_term == self.term && !may_write;
+        if is_lost || standing.state_term > self.term {
+            // Some switches let whoever is there write again in an earlier term.
+            self.term = 0;
+        }
+        let primary = primary_count(masterships, self.term);
+        // A vacancy may last, and followers may stop confirming.
+        let vacancy = self.without_primary.map(|(since, _)| since + self.primary_grace);
+        let confirmation = now + self.primary_grace / 4;
+        let is_conditional = may_write && !is_majority(primary, masterships);
+        let dues = [vacancy, Some(confirmation).filter(|_| is_conditional)];
+        self.check_at = dues.into_iter().flatten().filter(|due| *due > now).min();
         ElectionChoice { term: self.term, may_write }
     }
 
     /// When to choose a term again although no mastership changes.
     pub fn next_due(&self) -> Option<Instant> {
-        let vacancy = self.without_primary.map(|(since, _)| since + self.primary_grace);
-        [vacancy, self.resigned_until, self.check_at].into_iter().flatten().min()
+        self.check_at
     }
 
     fn note_won_terms(&mut self, masterships: &[Mastership]) {
@@ -218,44 +260,47 @@ impl LeaderElection {
         self.without_primary = highest.map(|highest| (since, highest));
     }
 
+    /// Gives up a term once most switches have another controller for their primary in a later one:
+    /// some would let this one write in it again when the other has left.
+    fn note_successor(&mut self, masterships: &[Mastership]) {
+        let own = self.term.max(1);
+        let later = masterships.iter().filter_map(|mastership| match mastership {
+            Mastership::Backup { primary } => Some(primary.term()).filter(|term| *term >= own),
+            _ => None,
+        });
+        if is_majority(later.clone().count(), masterships) {
+            self.succeeded_term = self.succeeded_term.max(later.min().unwrap_or(0));
+            self.term = 0;
+        }
+    }
+
     fn stays_resigned(&mut self, masterships: &[Mastership], now: Instant) -> bool {
         let Some(until) = self.resigned_until else {
             return false;
         };
-        let is_succeeded =
-            masterships.iter().any(|mastership| matches!(mastership, Mastership::Backup { .. }));
+        let is_succeeded = masterships.iter().any(
+            |mastership| matches!(mastership, Mastership::Backup { primary } if primary.term() > 0),
+        );
         let stays = !is_succeeded && now < until;
         (self.term, self.without_primary) = (0, None);
         self.resigned_until.take_if(|_| !stays);
         stays
     }
 
-    fn may_write(
-        &mut self,
-        masterships: &[Mastership],
-        standing: ReplicaStanding,
-        now: Instant,
-    ) -> bool {
-        let primary = masterships.iter().filter(|one| one.term() == Some(self.term)).count();
-        if is_majority(primary, masterships) {
+    fn may_write(&mut self, masterships: &[Mastership], standing: ReplicaStanding) -> bool {
+        let is_elected = is_majority(primary_count(masterships, self.term), masterships);
+        if is_elected {
             (self.majority_term, self.forced_term) = (self.term, None);
         }
         let leads_on = self.majority_term == self.term && standing.is_followed;
         let is_forced = self.forced_term == Some(self.term);
-        if self.term > 0 && leads_on && !is_majority(primary, masterships) {
-            // Its followers may stop confirming.
-            self.check_at = Some(now + self.primary_grace / 4);
-        }
-        self.term > 0 && (is_majority(primary, masterships) || leads_on || is_forced)
+        self.term > 0 && (is_elected || leads_on || is_forced)
     }
 }
 
-/// The highest terms that switches without a primary have seen.
-fn vacant_terms(masterships: &[Mastership]) -> impl Iterator<Item = u64> + Clone {
-    masterships.iter().filter_map(|mastership| match mastership {
-        Mastership::NoPrimary { highest } => Some(highest.term()),
-        _ => None,
-    })
+/// At how many switches this controller is primary in a term.
+fn primary_count(masterships: &[Mastership], term: u64) -> usize {
+    masterships.iter().filter(|mastership| mastership.term() == Some(term)).count()
 }
 
 fn is_majority(count: usize, masterships: &[Mastership]) -> bool {
@@ -339,6 +384,125 @@ mod tests {
         assert_eq!(leadership.choose_term(&[backup(), no_primary(u64::MAX)], now), 8);
         let later = Mastership::Backup { primary: ElectionId::new(20, 9, 1) };
         assert_eq!(leadership.choose_term(&[later, later], now), 8);
+    }
+
+    fn primary(term: u64) -> Mastership {
+        Mastership::Primary { election: ElectionId::new(term, 9, 1) }
+    }
+
+    fn standing(state_term: u64) -> ReplicaStanding {
+        ReplicaStanding { state_term, ..ReplicaStanding::default() }
+    }
+
+    #[test]
+    fn a_follower_leads_where_most_switches_have_no_leader_and_its_state_is_the_latest() {
+        let vacant = [no_primary(7), no_primary(7), backup()];
+        let new = [no_primary(0), no_primary(0)];
+        let asked = |state_term, member_term| ReplicaStanding {
+            member_term,
+            do_all_answer: true,
+            ..standing(state_term)
+        };
+        let partly = ReplicaStanding { do_all_answer: false, ..asked(7, 8) };
+        let leaving = ReplicaStanding { is_leader_leaving: true, ..standing(7) };
+        let few = [no_primary(7), backup(), Mastership::Disconnected];
+        let cases: [(&[Mastership], ReplicaStanding, [u64; 2]); 11] = [
+            (&vacant, standing(7), [0, 8]),
+            // Another one has led since, as switches or members know.
+            (&vacant, standing(6), [0, 0]),
+            (&vacant, partly, [0, 0]),
+            (&vacant, asked(7, 8), [0, 0]),
+            (&vacant, standing(0), [0, 0]),
+            // Whoever knew more is there no more, or begins anew.
+            (&vacant, asked(6, 6), [0, 8]),
+            // The leader is gone for good.
+            (&vacant, leaving, [8, 8]),
+            // Few switches are no reason.
+            (&few, standing(7), [0, 0]),
+            // Nobody has ever led, as all members say.
+            (&new, asked(0, 0), [3, 3]),
+            (&new, asked(0, 2), [0, 0]),
+            (&new, standing(0), [0, 0]),
+        ];
+        for (masterships, standing, terms) in cases {
+            let mut election = LeaderElection::new(3, GRACE);
+            let now = Instant::now();
+            for (at, term) in [now, now + GRACE].into_iter().zip(terms) {
+                let choice = election.choose_by_majority(masterships, standing, at);
+                assert_eq!(choice, ElectionChoice { term, may_write: false }, "{masterships:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_leader_without_most_switches_writes_only_while_it_is_followed() {
+        let mut election = LeaderElection::new(3, GRACE);
+        let lost = [primary(5), Mastership::Disconnected, Mastership::Disconnected];
+        let most = [primary(5), primary(5), Mastership::Disconnected];
+        let followed = |state| ReplicaStanding { is_followed: true, ..standing(state) };
+        let leaving = ReplicaStanding { is_leader_leaving: true, ..standing(4) };
+        let cases: [(&[Mastership], ReplicaStanding, u64, bool); 6] = [
+            (&[no_primary(4), no_primary(4), backup()], leaving, 5, false),
+            // A follower of its own does not make it the leader.
+            (&lost, followed(4), 5, false),
+            (&most, standing(5), 5, true),
+            (&lost, followed(5), 5, true),
+            // It begins anew, as another one may have led when switches are back.
+            (&lost, standing(5), 0, false),
+            (&most, standing(5), 0, false),
+        ];
+        let now = Instant::now();
+        for (masterships, standing, term, may_write) in cases {
+            let choice = election.choose_by_majority(masterships, standing, now);
+            assert_eq!(choice, ElectionChoice { term, may_write }, "{masterships:?}");
+        }
+    }
+
+    #[test]
+    fn a_candidate_that_lost_does_not_lead_where_switches_forget() {
+        let mut election = LeaderElection::new(3, GRACE);
+        let leaving = ReplicaStanding { is_leader_leaving: true, ..standing(4) };
+        let vacant = [no_primary(4), no_primary(4), backup()];
+        let now = Instant::now();
+        assert_eq!(election.choose_by_majority(&vacant, leaving, now).term, 5);
+        assert_eq!(election.choose_by_majority(&[backup(); 3], standing(4), now).term, 0);
+        // The other one leaves, and a switch promotes whoever is there.
+        let promoted = [primary(5), primary(5), no_primary(0)];
+        for (state_term, term) in [(4, 0), (7, 8)] {
+            let mut election = election.clone();
+            election.choose_by_majority(&promoted, standing(state_term), now);
+            let vacant = [no_primary(0); 3];
+            election.choose_by_majority(&vacant, standing(state_term), now);
+            let choice = election.choose_by_majority(&vacant, standing(state_term), now + GRACE);
+            assert_eq!(choice, ElectionChoice { term, may_write: false });
+        }
+    }
+
+    #[test]
+    fn a_controller_that_resigned_leads_again_only_if_nobody_does() {
+        let mut election = LeaderElection::new(3, GRACE);
+        let now = Instant::now();
+        election.resign(now);
+        let vacant = [no_primary(5), no_primary(5)];
+        let cases = [
+            (vacant, Duration::ZERO, 0),
+            (vacant, 5 * GRACE, 0),
+            (vacant, RESIGNATION * GRACE, 0),
+            (vacant, (RESIGNATION + 1) * GRACE, 6),
+        ];
+        for (masterships, after, term) in cases {
+            let choice = election.choose_by_majority(&masterships, standing(5), now + after);
+            assert_eq!(choice.term, term, "{after:?}");
+        }
+    }
+
+    #[test]
+    fn an_operator_has_a_newcomer_lead_before_most_switches_have_it_for_their_primary() {
+        let mut election = LeaderElection::new(3, GRACE);
+        let now = Instant::now();
+        election.request_lead();
+        let choice = election.choose_by_majority(&[no_primary(7), backup()], standing(0), now);
+        assert_eq!(choice, ElectionChoice { term: 8, may_write: true });
     }
 
     #[test]

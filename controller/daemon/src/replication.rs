@@ -47,7 +47,9 @@ pub struct ReplicatedDocuments {
 pub struct StateUpdate {
     /// Its number on this stream, from 1.
     pub number: u64,
-    /// The number of the leader.
+    /// Whether the sender leads. If not, there is only the term of its state.
+    pub leads: bool,
+    /// The number of the sender.
     pub leader: u32,
     /// The term in which it leads.
     pub term: u64,
@@ -79,7 +81,10 @@ pub enum ReplicationError {
     /// No connection.
     #[error("cannot connect")]
     Connect(#[source] tonic::transport::Error),
-    /// It does not lead, or refuses the token.
+    /// It does not lead.
+    #[error("it does not lead")]
+    NoLeader,
+    /// It refuses the token.
     #[error("{0}")]
     Refused(String),
     /// The stream ended.

@@ -1,4 +1,4 @@
-//! `crux cluster`: who leads, and having a controller lead.
+//! `crux cluster`: who leads and who follows, and handing the lead over.
 
 use ::controller::northbound::cluster::{ClusterStatus, ElectionMode, TakeLeadRequest};
 use comfy_table::Table;
@@ -7,20 +7,24 @@ use command_io::{CommandError, ControllerClient};
 
 use super::policy::ChangeAuthorArgs;
 
-/// Show who leads the switches, and have a controller lead
+/// Show who leads the switches, and hand the lead over
 ///
 /// Without etcd the switches elect: a controller that starts leaves the lead to the one that has
-/// it, and follows when that one has left most switches.
+/// it, and succeeds it when that one has left most switches. With `follow.members` it has the
+/// leader's jobs, policy and plan by then.
 #[derive(clap::Subcommand)]
 #[command(after_help = "\
 Examples:
   crux cluster show
+  crux cluster step-down --reason 'upgrade'
   crux cluster lead --controller 10.0.0.6:9300 --reason 'maintenance of the first'")]
 pub(crate) enum ClusterCommand {
     /// Show who leads, as a controller sees it
     Show(ClusterShowArgs),
     /// Have the controller that is asked take the lead from the one that has it
     Lead(ClusterLeadArgs),
+    /// Have the leader that is asked leave the lead to a follower, or to another one through etcd
+    StepDown(ClusterStepDownArgs),
 }
 
 /// Arguments of `show`.
@@ -50,17 +54,40 @@ pub(crate) struct ClusterLeadArgs {
     output: FormatArg,
 }
 
+/// Arguments of `step-down`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  crux cluster step-down --reason 'upgrade'
+  crux cluster step-down --controller 10.0.0.5:9300 --reason 'new disk'")]
+pub(crate) struct ClusterStepDownArgs {
+    #[command(flatten)]
+    client: ControllerClient,
+    #[command(flatten)]
+    signature: ChangeAuthorArgs,
+    #[command(flatten)]
+    output: FormatArg,
+}
+
 pub(crate) fn run_cluster(command: &ClusterCommand) -> Result<(), CommandError> {
     match command {
         ClusterCommand::Show(args) => {
             print_status(&args.client.get_json("/v1/cluster")?, args.output.format)
         }
         ClusterCommand::Lead(args) => {
-            let (author, reason) = (args.signature.author_name(), args.signature.reason.clone());
-            let request = TakeLeadRequest { author, reason };
+            let request = signed_request(&args.signature);
             print_status(&args.client.post_json("/v1/cluster/lead", &request)?, args.output.format)
         }
+        ClusterCommand::StepDown(args) => {
+            let request = signed_request(&args.signature);
+            let status = args.client.post_json("/v1/cluster/step-down", &request)?;
+            print_status(&status, args.output.format)
+        }
     }
+}
+
+fn signed_request(signature: &ChangeAuthorArgs) -> TakeLeadRequest {
+    TakeLeadRequest { author: signature.author_name(), reason: signature.reason.clone() }
 }
 
 fn print_status(status: &ClusterStatus, format: OutputFormat) -> Result<(), CommandError> {
@@ -93,6 +120,18 @@ fn status_table(status: &ClusterStatus) -> Table {
     ];
     for (what, now) in rows {
         table.add_row([what.to_owned(), now]);
+    }
+    if let Some(leader) = &status.follows {
+        let (number, silent) = (leader.controller, leader.silent_ms);
+        let now = format!("controller {number} at {}, heard {silent} ms ago", leader.address);
+        table.add_row(["follows".to_owned(), now]);
+    }
+    for follower in &status.followers {
+        let now = match follower.updates_behind {
+            0 => format!("has everything, heard {} ms ago", follower.silent_ms),
+            behind => format!("{behind} updates behind, heard {} ms ago", follower.silent_ms),
+        };
+        table.add_row([format!("follower {}", follower.controller), now]);
     }
     table
 }

@@ -52,6 +52,7 @@ Examples:
   crux controller --config crux.toml --fabric lab.toml --jobs jobs.json --policy policy.toml
   crux --log info controller --fabric lab.toml --jobs jobs.json
   crux controller --switch s1=10.0.0.1:9559/1 --switch s2=10.0.0.2:9559/2
+  crux controller --config second.toml --fabric lab.toml --follow 10.0.0.5:9300
 
 Signals:  SIGHUP reads --jobs and --policy again; SIGINT and SIGTERM end it")]
 pub(crate) struct ControllerArgs {
@@ -77,6 +78,9 @@ pub(crate) struct ControllerArgs {
     /// How long tables may take before the switches that miss them are named on standard error
     #[arg(long = "patience", default_value_t = 30, value_name = "SECONDS")]
     verify_timeout: u64,
+    /// Another controller of the fabric, to follow while it leads (follow.members); repeatable
+    #[arg(long, value_name = "HOST:PORT")]
+    follow: Vec<String>,
     /// Where the fabric is emulated on this machine: take the carrier of its interfaces
     /// SWITCH-ethPORT for the state of cables
     #[arg(long, conflicts_with = "switch")]
@@ -125,6 +129,7 @@ pub(crate) fn run_controller(args: &ControllerArgs) -> Result<(), CommandError> 
         Some(file) => files::read_configuration(file)?,
         None => Config::default(),
     };
+    let config = with_followed_members(config, &args.follow)?;
     let (config, fabric) = match &args.fabric {
         Some(file) => (config, files::read_fabric(file)?),
         None => (with_learning(&config)?, switch_inventory::undiscovered_fabric(&args.switch)),
@@ -132,6 +137,16 @@ pub(crate) fn run_controller(args: &ControllerArgs) -> Result<(), CommandError> 
     let wanted = OperatorDocuments::read_documents(args, &fabric)?;
     let runtime = tokio::runtime::Runtime::new().map_err(CommandError::failed)?;
     runtime.block_on(serve_controller(args, config, fabric, wanted))
+}
+
+/// The configuration with these members added to those that the controller follows.
+fn with_followed_members(config: Config, members: &[String]) -> Result<Config, CommandError> {
+    if members.is_empty() {
+        return Ok(config);
+    }
+    let mut raw = config.effective_raw().clone();
+    raw.follow.members.extend_from_slice(members);
+    Config::try_from(raw).map_err(|error| CommandError::input("--follow", error))
 }
 
 /// The configuration with discovery and learning enabled.

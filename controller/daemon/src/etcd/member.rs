@@ -85,9 +85,7 @@ pub(crate) struct ClusterMember<N: ClusterNetwork> {
     lease_state: LeaseState,
     write_permit: watch::Sender<WritePermit>,
     updates: watch::Sender<Option<Arc<ClusterUpdate>>>,
-    prepared: watch::Receiver<Option<u64>>,
-    seen_term: watch::Receiver<Option<u64>>,
-    resignations: watch::Receiver<u64>,
+    runtime: RuntimeInputs,
     /// Until when it leaves the lead to others, unless one has taken it.
     resigned_until: Option<Instant>,
     requests: mpsc::Receiver<StoreRequest>,
@@ -115,9 +113,11 @@ impl<N: ClusterNetwork> ClusterMember<N> {
             lease_state: LeaseState::default(),
             write_permit: permit,
             updates,
-            prepared: from_runtime,
-            seen_term: from_switches,
-            resignations: from_operators,
+            runtime: RuntimeInputs {
+                prepared: from_runtime,
+                seen_term: from_switches,
+                resignations: from_operators,
+            },
             resigned_until: None,
             requests: queue,
             store: None,
@@ -185,9 +185,7 @@ impl<N: ClusterNetwork> ClusterMember<N> {
                     }
                 }
                 // The runtime may be gone; then nothing is prepared any more.
-                Ok(()) = self.prepared.changed() => self.record_prepared(),
-                Ok(()) = self.seen_term.changed() => self.record_seen_term(),
-                Ok(()) = self.resignations.changed() => self.resign_lead(&calls).await?,
+                input = self.runtime.next_input() => self.apply_input(input, &calls).await?,
                 changed = changes.next() => {
                     changed.ok_or(EtcdError::WatchEnded)??;
                     self.publish_snapshot(calls.read_snapshot().await?, &calls).await?;
@@ -260,18 +258,18 @@ impl<N: ClusterNetwork> ClusterMember<N> {
         self.resigned_until.is_some_and(|until| until <= Instant::now())
     }
 
-    fn record_prepared(&mut self) {
-        if let Some(revision) = *self.prepared.borrow_and_update() {
-            self.lease_state.record_prepared(revision);
+    async fn apply_input(
+        &mut self,
+        input: RuntimeInput,
+        calls: &N::Store,
+    ) -> Result<(), EtcdError> {
+        match input {
+            RuntimeInput::Prepared(revision) => self.lease_state.record_prepared(revision),
+            RuntimeInput::TermSeen(term) => self.lease_state.record_seen_term(term),
+            RuntimeInput::Resigned => self.resign_lead(calls).await?,
         }
         self.publish_permit();
-    }
-
-    fn record_seen_term(&mut self) {
-        if let Some(term) = *self.seen_term.borrow_and_update() {
-            self.lease_state.record_seen_term(term);
-        }
-        self.publish_permit();
+        Ok(())
     }
 
     async fn store_request(&self, request: StoreRequest, calls: &N::Store) {
@@ -293,6 +291,44 @@ impl<N: ClusterNetwork> ClusterMember<N> {
             }
             before != permit
         });
+    }
+}
+
+/// What the runtime tells the member.
+struct RuntimeInputs {
+    prepared: watch::Receiver<Option<u64>>,
+    seen_term: watch::Receiver<Option<u64>>,
+    resignations: watch::Receiver<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum RuntimeInput {
+    /// Everything stored before the election at this revision is planned for.
+    Prepared(u64),
+    /// Switches refuse the leader by this term.
+    TermSeen(u64),
+    /// An operator has it leave the lead.
+    Resigned,
+}
+
+impl RuntimeInputs {
+    /// Waits for the next; for ever once the runtime is gone.
+    async fn next_input(&mut self) -> RuntimeInput {
+        loop {
+            let input = tokio::select! {
+                Ok(()) = self.prepared.changed() => {
+                    (*self.prepared.borrow_and_update()).map(RuntimeInput::Prepared)
+                }
+                Ok(()) = self.seen_term.changed() => {
+                    (*self.seen_term.borrow_and_update()).map(RuntimeInput::TermSeen)
+                }
+                Ok(()) = self.resignations.changed() => Some(RuntimeInput::Resigned),
+                else => std::future::pending().await,
+            };
+            if let Some(input) = input {
+                return input;
+            }
+        }
     }
 }
 

@@ -130,7 +130,8 @@ impl ClusterStatus {
         };
         let controller = access.controller_number();
         let (term, elected) = match permit {
-            WritePermit::Unknown | WritePermit::Resigned => (0, None),
+            WritePermit::Unknown => (0, None),
+            WritePermit::Follower { leader } => (0, leader),
             WritePermit::Open { term } => (term, None),
             WritePermit::Leader { term, .. } => (term, Some(controller)),
             WritePermit::Standby { term, leader } => (term, leader),

@@ -139,7 +139,6 @@ impl Northbound for NorthboundService {
         let reports = request.into_inner().map_while(|report| report.ok());
         let reports = reports.map(|report| report_from_message(&report));
         let updates = state_feed::replicate_state(&self.access, Box::pin(reports));
-        let updates = updates.map_err(error_status)?;
         Ok(Response::new(Box::pin(updates.map(|update| Ok(message_from_update(&update))))))
     }
 

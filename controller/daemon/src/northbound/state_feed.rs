@@ -9,14 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
-use futures::stream::BoxStream;
+use futures::stream::{self, BoxStream};
 use planner::JobsDocument;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_stream::wrappers::ReceiverStream;
-use topology::{Finding, spec};
+use topology::spec;
 
-use super::service::ServiceError;
 use crate::access::{ControllerAccess, ControllerError};
 use crate::policy_history::PolicyRevision;
 use crate::replication::{FollowerReport, FollowerTable, ReplicatedDocuments, StateUpdate};
@@ -56,17 +55,18 @@ struct StateCopy {
 }
 
 /// The updates for one follower, whose reports are recorded, until its stream or the lead of this
-/// controller ends.
-///
-/// # Errors
-/// This controller does not lead.
+/// controller ends. One that does not lead sends the term of its state, and nothing else.
 pub fn replicate_state(
     access: &ControllerAccess,
     reports: BoxStream<'static, FollowerReport>,
-) -> Result<BoxStream<'static, StateUpdate>, ServiceError> {
+) -> BoxStream<'static, StateUpdate> {
     if access.leading_term().is_none() {
-        let text = "this controller does not lead; see `crux cluster show`";
-        return Err(ServiceError::Refused(vec![Finding::error("cluster", text)]));
+        let update = StateUpdate {
+            leader: access.controller_number(),
+            term: *access.state_term.borrow(),
+            ..StateUpdate::default()
+        };
+        return stream::iter([update]).boxed();
     }
     let (to_follower, updates) = mpsc::channel(1);
     let (feed, followers) = (StateFeed::new(access), access.followers.clone());
@@ -79,7 +79,7 @@ pub fn replicate_state(
         }
         follower.into_iter().for_each(|number| followers.forget_follower(number));
     });
-    Ok(ReceiverStream::new(updates).boxed())
+    ReceiverStream::new(updates).boxed()
 }
 
 async fn send_updates(
@@ -133,7 +133,7 @@ impl StateFeed {
             drop(timeout_at(self.look_at + INTERVAL, self.wait_for_change()).await);
         }
         let permit = *self.permit.borrow_and_update();
-        let is_leaving = permit == WritePermit::Resigned && self.number > 0;
+        let is_leaving = matches!(permit, WritePermit::Follower { .. }) && self.number > 0;
         let Some(term) = self.access.leading_term().or(is_leaving.then_some(self.term)) else {
             return Ok(None);
         };
@@ -148,6 +148,7 @@ impl StateFeed {
         self.number += 1;
         Ok(Some(StateUpdate {
             number: self.number,
+            leads: true,
             leader: self.access.controller_number(),
             term,
             generation: copy.generation,

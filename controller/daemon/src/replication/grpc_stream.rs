@@ -68,11 +68,14 @@ async fn open_stream(
         let bearer = bearer.map_err(|error| ReplicationError::Refused(error.to_string()))?;
         request.metadata_mut().insert("authorization", bearer);
     }
-    let updates = client.replicate_state(request).await.map_err(refusal)?.into_inner();
-    Ok(updates.map(|update| update.map_err(refusal).and_then(update_from_message)).boxed())
+    let updates =
+        client.replicate_state(request).await.map_err(|status| refusal(&status))?.into_inner();
+    Ok(updates
+        .map(|update| update.map_err(|status| refusal(&status)).and_then(update_from_message))
+        .boxed())
 }
 
-fn refusal(status: Status) -> ReplicationError {
+fn refusal(status: &Status) -> ReplicationError {
     ReplicationError::Refused(status.message().to_owned())
 }
 
@@ -91,6 +94,7 @@ fn update_from_message(message: proto::StateUpdate) -> Result<StateUpdate, Repli
     let documents = message.documents.unwrap_or_default().json;
     Ok(StateUpdate {
         number: message.number,
+        leads: message.leads,
         leader: message.leader,
         term: message.term,
         generation: message.generation,
@@ -104,6 +108,7 @@ pub(crate) fn message_from_update(update: &StateUpdate) -> proto::StateUpdate {
     let json = serde_json::to_string(&update.documents).expect("documents have text for keys");
     proto::StateUpdate {
         number: update.number,
+        leads: update.leads,
         leader: update.leader,
         term: update.term,
         generation: update.generation,

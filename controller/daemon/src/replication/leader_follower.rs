@@ -4,6 +4,7 @@
 //! confirms them, and the reports of the event loop to the leader, also those that do not change,
 //! as silence means that nobody follows.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -63,6 +64,8 @@ pub(crate) struct FollowerHandle {
     pub(crate) leads: watch::Sender<bool>,
     /// The leader that it follows, if one answers.
     pub(crate) followed: watch::Receiver<Option<FollowedLeader>>,
+    /// The terms of the states of other members, by address, as far as they answer.
+    pub(crate) member_terms: watch::Receiver<BTreeMap<String, u64>>,
 }
 
 /// Keeps a stream to the leader.
@@ -75,6 +78,7 @@ pub(crate) struct LeaderFollower<N> {
     report: watch::Receiver<FollowerReport>,
     leads: watch::Receiver<bool>,
     followed: watch::Sender<Option<FollowedLeader>>,
+    member_terms: watch::Sender<BTreeMap<String, u64>>,
     /// The last failure, which is not logged again.
     failure: String,
 }
@@ -95,6 +99,7 @@ impl<N: LeaderNetwork> LeaderFollower<N> {
         });
         let (leads, is_leading) = watch::channel(false);
         let (followed, to_watch) = watch::channel(None);
+        let (member_terms, terms) = watch::channel(BTreeMap::new());
         let follower = Self {
             network,
             config: config.clone(),
@@ -103,9 +108,17 @@ impl<N: LeaderNetwork> LeaderFollower<N> {
             report: reported,
             leads: is_leading,
             followed,
+            member_terms,
             failure: String::new(),
         };
-        (follower, FollowerHandle { updates: to_runtime, report, leads, followed: to_watch })
+        let handle = FollowerHandle {
+            updates: to_runtime,
+            report,
+            leads,
+            followed: to_watch,
+            member_terms: terms,
+        };
+        (follower, handle)
     }
 
     /// Follows until `stop`, one member after the other until one of them leads.
@@ -125,6 +138,9 @@ impl<N: LeaderNetwork> LeaderFollower<N> {
                 _ = leads.wait_for(|leads| *leads) => continue,
             };
             self.followed.send_replace(None);
+            if !matches!(ended, ReplicationError::NoLeader) {
+                self.member_terms.send_if_modified(|terms| terms.remove(&member).is_some());
+            }
             self.log_failure(&member, &ended);
             failures = failures.wrapping_add(1);
             sleep(self.config.backoff.wait_after(1)).await;
@@ -145,6 +161,12 @@ impl<N: LeaderNetwork> LeaderFollower<N> {
                 Some(Err(error)) => return error,
                 None => return ReplicationError::Ended,
             };
+            self.member_terms.send_if_modified(|terms| {
+                terms.insert(member.to_owned(), update.term) != Some(update.term)
+            });
+            if !update.leads {
+                return ReplicationError::NoLeader;
+            }
             self.note_leader(member, &update);
             if self.updates.send(update).await.is_err() {
                 return ReplicationError::Ended;

@@ -150,6 +150,7 @@ fn spawn_tasks<N: SwitchNetwork>(
         heartbeat: LoopHeartbeat::default(),
         is_switch_led: core.cluster.is_switch_led(),
         learns_fabric: core.state.archive().learns_fabric(),
+        state_term: core.cluster.watch_state_term(),
         followers: core.cluster.followers(),
         followed: core.cluster.watch_followed(),
         store: core.state.archive().embedded_store(),

@@ -69,6 +69,12 @@ impl Cluster {
         self.following.as_ref().map(Following::watch_leader)
     }
 
+    /// The term in which the state of this controller was in force, as it changes, if it follows.
+    pub(super) fn watch_state_term(&self) -> watch::Receiver<u64> {
+        let none = || watch::Sender::new(0).subscribe();
+        self.following.as_ref().map_or_else(none, Following::watch_state_term)
+    }
+
     pub(super) fn membership_mut(&mut self) -> Option<&mut ClusterMembership> {
         self.membership.as_mut()
     }
@@ -150,12 +156,10 @@ impl Cluster {
         let standing = following.standing(now);
         let choice = self.election.choose_by_majority(masterships, standing, now);
         following.note_choice(choice, self.election.sees_vacancy());
-        self.chosen = match (self.election.is_resigned(), following.leads()) {
-            (true, _) => WritePermit::Resigned,
-            (false, true) => WritePermit::Open { term: choice.term },
-            (false, false) => {
-                WritePermit::Standby { term: choice.term, leader: following.leader_number() }
-            }
+        self.chosen = match choice.term {
+            0 => WritePermit::Follower { leader: following.leader_number() },
+            term if following.leads() => WritePermit::Open { term },
+            term => WritePermit::Standby { term, leader: None },
         };
         choice.term
     }

@@ -5,6 +5,7 @@
 //! decision: a follower plans from the documents of the leader and from its plan, so that a
 //! takeover changes no table.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -20,6 +21,9 @@ use crate::replication::{
 use crate::state::StateEvent;
 use crate::supervision::TaskSupervisor;
 
+/// How long the farewell of a leader counts, in multiples of the time in which followers confirm.
+const FAREWELL: u32 = 4;
+
 /// The runtime's handle of following.
 pub(super) struct Following {
     handle: FollowerHandle,
@@ -29,10 +33,13 @@ pub(super) struct Following {
     /// The update that woke the event loop.
     waiting: Option<StateUpdate>,
     /// The term in which the state of this controller was in force.
-    state_term: u64,
+    state_term: watch::Sender<u64>,
+    /// How many other members there are.
+    members: usize,
     /// The highest generation that a leader may have used.
     spent_generation: u64,
-    is_leader_leaving: bool,
+    /// Until when the farewell of a leader counts: it may come back, or another one lead.
+    leaving_until: Option<Instant>,
     choice: ElectionChoice,
     /// The term for which everything received is planned.
     prepared_term: u64,
@@ -58,9 +65,10 @@ impl Following {
             followers,
             lately: grace / 2,
             waiting: None,
-            state_term,
+            state_term: watch::Sender::new(state_term),
+            members: follow.members.iter().collect::<BTreeSet<_>>().len(),
             spent_generation: 0,
-            is_leader_leaving: false,
+            leaving_until: None,
             choice: ElectionChoice { term: 0, may_write: false },
             prepared_term: 0,
             awaited: None,
@@ -79,11 +87,19 @@ impl Following {
 
     /// What this controller knows beside the masterships.
     pub(super) fn standing(&self, now: Instant) -> ReplicaStanding {
+        let terms = self.handle.member_terms.borrow();
         ReplicaStanding {
-            state_term: self.state_term,
-            is_leader_leaving: self.is_leader_leaving,
+            state_term: *self.state_term.borrow(),
+            member_term: terms.values().copied().max().unwrap_or(0),
+            do_all_answer: terms.len() == self.members,
+            is_leader_leaving: self.leaving_until.is_some_and(|until| now < until),
             is_followed: self.followers.is_followed(now, self.lately),
         }
+    }
+
+    /// The term in which the state of this controller was in force, as it changes.
+    pub(super) fn watch_state_term(&self) -> watch::Receiver<u64> {
+        self.state_term.subscribe()
     }
 
     /// Records what was chosen; the leader is told whether this controller goes on following.
@@ -123,35 +139,43 @@ impl Following {
 
     /// The term in which this controller leads, if its state was in force in an earlier one.
     pub(super) fn take_state_term(&mut self) -> Option<u64> {
-        let term = Some(self.choice.term).filter(|term| self.leads() && *term > self.state_term);
-        self.state_term = term.unwrap_or(self.state_term);
+        let known = *self.state_term.borrow();
+        let term = Some(self.choice.term).filter(|term| self.leads() && *term > known);
+        if let Some(term) = term {
+            self.state_term.send_replace(term);
+        }
         term
     }
 
-    /// Waits for an update of the leader.
+    /// Waits for an update of the leader, or for another member that answers.
     pub(super) async fn wait_for_update(&mut self) -> ClusterWake {
-        if self.waiting.is_none() {
-            match self.handle.updates.recv().await {
-                Some(update) => self.waiting = Some(update),
-                // The task has ended with the controller.
-                None => std::future::pending().await,
-            }
+        if self.waiting.is_some() {
+            return ClusterWake::Updated;
         }
-        ClusterWake::Updated
+        tokio::select! {
+            biased;
+            Some(update) = self.handle.updates.recv() => {
+                self.waiting = Some(update);
+                ClusterWake::Updated
+            }
+            Ok(()) = self.handle.member_terms.changed() => ClusterWake::TermChanged,
+            // The task has ended with the controller.
+            else => std::future::pending().await,
+        }
     }
 
     /// The update to apply; one of an earlier term than that of this controller's state is not.
     pub(super) fn take_update(&mut self) -> Option<StateUpdate> {
         let update = self.waiting.take()?;
-        (!self.leads() && update.term >= self.state_term).then_some(update)
+        (!self.leads() && update.term >= *self.state_term.borrow()).then_some(update)
     }
 
     /// Records that an update is applied, and confirms it to the leader. True if its term is new.
     pub(super) fn confirm_update(&mut self, update: &StateUpdate) -> bool {
-        let is_new = update.term > self.state_term;
-        self.state_term = update.term;
+        let is_new = self.state_term.send_replace(update.term) < update.term;
         self.spent_generation = self.spent_generation.max(update.generation);
-        self.is_leader_leaving = update.is_leaving;
+        let farewell = Instant::now() + FAREWELL * self.lately;
+        self.leaving_until = Some(farewell).filter(|_| update.is_leaving);
         self.handle.report.send_modify(|report| report.applied = update.number);
         is_new
     }

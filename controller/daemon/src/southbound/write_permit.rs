@@ -19,8 +19,11 @@ pub enum WritePermit {
         /// The term to bid in; 0 before there is a reason to lead.
         term: u64,
     },
-    /// This controller has left the lead to others: it holds no switch.
-    Resigned,
+    /// This controller leads in no term: it holds no switch and follows whoever leads.
+    Follower {
+        /// The number of the leader that it follows, if one answers.
+        leader: Option<u32>,
+    },
     /// This controller was elected to write to all switches, and nobody else was.
     Leader {
         /// The term of that election, which no other won.
@@ -45,7 +48,7 @@ impl WritePermit {
             Self::Open { term } | Self::Standby { term, .. } => {
                 Some(ArbitrationInput::TermChosen(term))
             }
-            Self::Resigned => Some(ArbitrationInput::LeadResigned),
+            Self::Follower { .. } => Some(ArbitrationInput::LeadResigned),
             Self::Leader { term, .. } => Some(ArbitrationInput::ElectionWon(term)),
         }
     }
@@ -53,7 +56,7 @@ impl WritePermit {
     /// Whether a session that is primary with this election id may write at `now`.
     pub fn allows_write(self, election: ElectionId, now: Instant) -> bool {
         match self {
-            Self::Unknown | Self::Resigned | Self::Standby { .. } => false,
+            Self::Unknown | Self::Follower { .. } | Self::Standby { .. } => false,
             Self::Open { .. } => true,
             Self::Leader { term, until } => election.term() == term && now < until,
         }
@@ -72,9 +75,9 @@ impl WritePermit {
     /// Whether it is known who writes, this controller or another.
     pub fn is_settled(self) -> bool {
         match self {
-            Self::Unknown | Self::Resigned => false,
+            Self::Unknown => false,
             Self::Open { .. } | Self::Leader { .. } => true,
-            Self::Standby { leader, .. } => leader.is_some(),
+            Self::Follower { leader } | Self::Standby { leader, .. } => leader.is_some(),
         }
     }
 
@@ -83,7 +86,8 @@ impl WritePermit {
         match self {
             Self::Unknown => "writes nothing until it is known who leads".to_owned(),
             Self::Open { term } => format!("bids at every switch in term {term}"),
-            Self::Resigned => "leaves the lead to another controller".to_owned(),
+            Self::Follower { leader: Some(number) } => format!("follows controller {number}"),
+            Self::Follower { leader: None } => "follows nobody: no controller leads".to_owned(),
             Self::Leader { .. } => "was elected, and writes to the switches".to_owned(),
             Self::Standby { leader: Some(number), .. } => {
                 format!("stands by: controller {number} leads")

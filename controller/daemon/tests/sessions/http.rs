@@ -56,7 +56,7 @@ const ORDER: &str = r#"{"change": {"policy": {"file": "p.toml", "text": "fairnes
     "author": "ada", "confirm_within_seconds": 600}"#;
 
 /// A path, what is sent there, and what is in the answer.
-const CASES: [(&str, Option<&str>, &str); 25] = [
+const CASES: [(&str, Option<&str>, &str); 26] = [
     ("/v1/jobs", None, r#""id":"a""#),
     ("/v1/switches", None, r#""mastership":"primary""#),
     ("/v1/links", None, r#""link":"leaf1:"#),
@@ -79,6 +79,7 @@ const CASES: [(&str, Option<&str>, &str); 25] = [
     ("/v1/policy/revisions", None, "fairness: 0.2 -> 0.0"),
     ("/v1/cluster", None, r#""leads":true"#),
     ("/v1/cluster/lead", Some(r#"{"author": "ada"}"#), r#""controller":1"#),
+    ("/v1/cluster/step-down", Some(r#"{"author": "ada"}"#), "follows nobody"),
     ("/v1/audit-records", None, r#""action":"policy_confirmed""#),
     ("/v1/events", None, r#""kind":"job_arrived""#),
     ("/openapi.json", None, r#""openapi": "3.1.0""#),

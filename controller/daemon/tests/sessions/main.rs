@@ -24,6 +24,7 @@ mod etcd;
 mod events;
 #[cfg(test)]
 mod failures;
+#[cfg(test)]
 mod follower;
 #[cfg(test)]
 mod grpc;

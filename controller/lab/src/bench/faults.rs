@@ -2,7 +2,7 @@
 //!
 //! Each schedule runs in a testbed of its own on a virtual clock. [`fake_switch`] and [`fake_etcd`]
 //! stand for the devices, [`fault_testbed`] holds them and the random streams, [`fake_network`]
-//! carries messages, [`fault_schedule`] draws what fails and when, [`scenario_run`] executes it and
+//! carries messages and [`leader_stream`] those between controllers, [`fault_schedule`] draws what fails and when, [`scenario_run`] executes it and
 //! checks the final state, [`policy_change`] applies a policy meanwhile. In [`hostile_phase`]
 //! switches lie ([`lying_switch`]) and clients attack ([`hostile_client`]). The decision: the
 //! controllers are the real ones, and only what they would reach over gRPC is replaced, at the
@@ -16,6 +16,7 @@ mod fault_schedule;
 mod fault_testbed;
 mod hostile_client;
 mod hostile_phase;
+mod leader_stream;
 mod lying_switch;
 mod planted_bug;
 mod policy_change;

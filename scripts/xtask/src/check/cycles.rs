@@ -45,6 +45,7 @@ const DAEMON_FLOORS: &[(&str, u32)] = &[
     ("store", 2),
     ("state", 3),
     ("leadership", 3),
+    ("replication", 3),
     ("etcd", 3),
     ("trace_export", 3),
     ("discovery", 4),

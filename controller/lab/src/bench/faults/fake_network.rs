@@ -241,7 +241,7 @@ impl FakeConnection {
         let (controller, switch) = (self.network.controller, self.switch);
         let is_primary = *lock_mutex(&self.is_primary);
         let mut world = self.network.lock_testbed();
-        let leads = world.led == LeadershipMode::BySwitches
+        let leads = world.led != LeadershipMode::Etcd
             || world.cluster.is_led_by(controller, Instant::now());
         let why = match (is_primary, leads) {
             (true, true) => return,
@@ -250,6 +250,23 @@ impl FakeConnection {
         };
         let what = format!("controller {controller} calls {call} of switch {switch} {why}");
         world.violations.push(what);
+    }
+
+    /// Records a violation if a controller writes after another one has written in a later term,
+    /// where most switches elect the one that writes.
+    fn check_one_writer(&self, election: ElectionId) {
+        let mut world = self.network.lock_testbed();
+        let (latest, writer) = world.written_term;
+        let is_other = writer != self.network.controller && election.term() < latest;
+        if world.led == LeadershipMode::Followers && is_other {
+            let (controller, term) = (self.network.controller, election.term());
+            let what = format!(
+                "controller {controller} writes in term {term} after controller {writer} has \
+                 written in term {latest}"
+            );
+            world.violations.push(what);
+        }
+        world.written_term = world.written_term.max((election.term(), self.network.controller));
     }
 
     /// Another handle of this connection, for tasks beside its calls.

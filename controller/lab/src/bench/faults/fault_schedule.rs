@@ -93,17 +93,19 @@ pub(super) enum FaultStep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeadershipMode {
     /// The switches, by their elections.
-    BySwitches,
+    Switches,
+    /// The switches, and controllers follow the leader: most switches elect it.
+    Followers,
     /// etcd, by its leases.
-    ByEtcd,
+    Etcd,
 }
 
 impl LeadershipMode {
     /// The factor by which steps are slower than where switches elect: a lease lasts seconds.
     fn time_factor(self) -> u64 {
         match self {
-            Self::BySwitches => 1,
-            Self::ByEtcd => 4,
+            Self::Switches | Self::Followers => 1,
+            Self::Etcd => 4,
         }
     }
 }
@@ -133,8 +135,8 @@ impl FaultSchedule {
             false => ArbitrationDialect::Bmv2,
         };
         let led = match random.random_ratio(1, 3) {
-            true => LeadershipMode::ByEtcd,
-            false => LeadershipMode::BySwitches,
+            true => LeadershipMode::Etcd,
+            false => LeadershipMode::Switches,
         };
         let count = random.random_range(STEPS);
         let beats = led.time_factor() * BEAT_MS;
@@ -150,6 +152,11 @@ impl FaultSchedule {
         random.set_stream(HOSTILE_STREAM);
         let is_hostile = random.random_ratio(1, 2);
         let count = random.random_range(HOSTILE_STEPS);
+        // Drawn from here, so that earlier schedules stay as they are.
+        let led = match led == LeadershipMode::Switches && random.random_ratio(1, 2) {
+            true => LeadershipMode::Followers,
+            false => led,
+        };
         let hostile = draw_steps(count, || {
             (beats * random.random_range(0..CHANGE_BEATS), draw_hostile_step(&mut random))
         });

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use controller::ControllerAccess;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use switch::p4runtime::election::ArbitrationDialect;
@@ -39,6 +40,10 @@ pub(super) struct FaultTestbed {
     pub(super) is_lossy: bool,
     /// The latest term in which each controller bid, as its store would record it.
     pub(super) terms: BTreeMap<u32, u64>,
+    /// The controllers that run, where they follow each other.
+    pub(super) members: BTreeMap<u32, ControllerAccess>,
+    /// The latest term in which a controller has written, and which one it was.
+    pub(super) written_term: (u64, u32),
     /// Violations of invariants that hold at all times.
     pub(super) violations: Vec<String>,
     /// A hash over everything that was written.
@@ -71,6 +76,8 @@ impl FaultTestbed {
             cut_changes: watch::Sender::default(),
             is_lossy: true,
             terms: BTreeMap::new(),
+            members: BTreeMap::new(),
+            written_term: (0, 0),
             violations: Vec::new(),
             trace: seed,
             seed,

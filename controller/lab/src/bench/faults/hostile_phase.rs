@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use topology::SwitchId;
 
 use super::fake_network::lock_mutex;
-use super::fault_schedule::{FaultStep, SWITCHES};
+use super::fault_schedule::{FaultStep, LeadershipMode, SWITCHES};
 use super::hostile_client::{FalseReport, HONEST_JOB, PreviewFlood, ReporterGroup};
 use super::scenario_run::{CALM, POLL_INTERVAL, ScenarioRun, controller_config};
 
@@ -84,23 +84,27 @@ impl ScenarioRun {
         self.submit_reported().await
     }
 
-    async fn submit_reported(&self) -> Result<(), String> {
-        match &self.parties.reporters {
-            Some(reporters) => {
-                self.submit_event(|_| StateEvent::JobsReported(reporters.reported_jobs())).await
-            }
-            None => Ok(()),
-        }
+    /// Sends the jobs that reporters report; none before there are reporters, and after them.
+    pub(super) async fn submit_reported(&self) -> Result<(), String> {
+        let reporters = self.parties.reporters.as_ref();
+        let reported = || reporters.map(ReporterGroup::reported_jobs).unwrap_or_default();
+        self.submit_event(|_| StateEvent::JobsReported(reported())).await
     }
 
     /// Waits until honest switches hold the plan, although others lie.
     async fn await_honest(&self) -> Result<(), String> {
+        let is_outvoted = 2 * self.honest_switches().len() <= SWITCHES;
+        if self.led == LeadershipMode::Followers && is_outvoted {
+            // Nobody leads without most switches.
+            return Ok(());
+        }
         let deadline = Instant::now() + HONEST_TIMEOUT;
         while let Err(why) = self.check_honest() {
             if Instant::now() >= deadline {
                 return Err(format!("beside liars: {why}"));
             }
             sleep(POLL_INTERVAL).await;
+            self.have_newcomer_lead().await?;
             self.submit_jobs().await?;
             self.submit_reported().await?;
         }

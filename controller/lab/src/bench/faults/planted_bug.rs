@@ -36,12 +36,14 @@ pub(super) enum PlantedBug {
     BelievesReporters,
     /// Every call of a client has a queue of previews of its own.
     PreviewsWithoutQueue,
+    /// A leader takes a follower that it heard once for one that follows for ever.
+    FollowedForEver,
 }
 
 impl PlantedBug {
     /// All of them.
     #[cfg(test)]
-    pub(super) const PLANTED: [Self; 14] = [
+    pub(super) const PLANTED: [Self; 15] = [
         Self::ForgetsDeletions,
         Self::RemembersTables,
         Self::ReusesElectionIds,
@@ -56,5 +58,6 @@ impl PlantedBug {
         Self::TrustsAcknowledgements,
         Self::BelievesReporters,
         Self::PreviewsWithoutQueue,
+        Self::FollowedForEver,
     ];
 }

@@ -140,6 +140,9 @@ impl ScenarioRun {
                 (Err(why), _) if Instant::now() >= deadline => return Err(why),
                 (Err(_), _) => calm = None,
             }
+            if self.have_newcomer_lead().await? {
+                self.submit_jobs().await?;
+            }
             sleep(POLL_INTERVAL).await;
         }
     }
@@ -195,7 +198,7 @@ impl ScenarioRun {
     ) -> Result<(), String> {
         let (leader, _) = self.find_leader()?;
         let in_force = match self.led {
-            LeadershipMode::ByEtcd => {
+            LeadershipMode::Etcd => {
                 let mut all = Vec::new();
                 for number in self.controllers.keys() {
                     all.push(self.policy_in_force(change, *number).await?);
@@ -205,8 +208,9 @@ impl ScenarioRun {
                 }
                 self.policy_in_force(change, leader).await?
             }
-            LeadershipMode::BySwitches if survives => self.policy_in_force(change, asked).await?,
-            LeadershipMode::BySwitches => return Ok(()),
+            LeadershipMode::Switches if survives => self.policy_in_force(change, asked).await?,
+            // A change that no follower had received is lost with the leader.
+            LeadershipMode::Switches | LeadershipMode::Followers => return Ok(()),
         };
         match (answer, in_force == change.new) {
             (OperatorAnswer::Applied, false) => {

@@ -5,6 +5,7 @@
 //! final state is read from the switches, not from the controllers: each holds exactly what the one
 //! leader desires, and the leader's plan follows from the facts.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -78,6 +79,8 @@ pub(super) struct ScenarioRun {
     pub(super) parties: HostileParties,
     pub(super) facts: ScenarioFacts,
     pub(super) controllers: BTreeMap<u32, ControllerHandle>,
+    /// When an operator may have a controller lead again.
+    request_at: Cell<Option<Instant>>,
 }
 
 impl ScenarioRun {
@@ -95,6 +98,7 @@ impl ScenarioRun {
                 cables: BTreeMap::new(),
             },
             controllers: BTreeMap::new(),
+            request_at: Cell::new(None),
         })
     }
 
@@ -133,7 +137,7 @@ impl ScenarioRun {
                 lock_mutex(&self.testbed).devices[switch].refuse_updates(updates, code);
             }
             FaultStep::Intrude { switch, kind } => self.inject_entry(switch, kind),
-            FaultStep::Kill { controller } => drop(self.controllers.remove(&controller)),
+            FaultStep::Kill { controller } => self.kill_controller(controller),
             FaultStep::Start { controller } => self.start_controller(controller).await?,
             FaultStep::Jobs { jobs } => {
                 self.facts.jobs = (0..jobs).map(build_job).collect();
@@ -166,6 +170,16 @@ impl ScenarioRun {
             }
         }
         Ok(())
+    }
+
+    fn kill_controller(&mut self, controller: u32) {
+        let mut testbed = lock_mutex(&self.testbed);
+        testbed.members.remove(&controller);
+        // Whoever leads next need not know of a term that nobody is in.
+        let ended = testbed.written_term.1 == controller;
+        testbed.written_term = if ended { (0, 0) } else { testbed.written_term };
+        drop(testbed);
+        drop(self.controllers.remove(&controller));
     }
 
     fn cut_connections(&self, controller: u32, switches: Range<usize>) {
@@ -208,6 +222,8 @@ impl ScenarioRun {
         let handle = Controller::start_on(rig, config, fabric, policy)
             .await
             .map_err(|error| error.to_string())?;
+        let access = handle.access().clone();
+        lock_mutex(&self.testbed).members.insert(controller, access);
         self.controllers.insert(controller, handle);
         self.submit_jobs().await?;
         self.report_cables().await
@@ -283,9 +299,11 @@ impl ScenarioRun {
                 return Err(why);
             }
             sleep(POLL_INTERVAL).await;
-            // A controller that leads by etcd may not have led when the facts were sent.
-            if self.led == LeadershipMode::ByEtcd {
+            // The controller that leads may not have led when the facts were sent.
+            if self.led != LeadershipMode::Switches {
+                self.have_newcomer_lead().await?;
                 self.submit_jobs().await?;
+                self.submit_reported().await?;
                 self.submit_policy().await?;
             }
         }
@@ -295,6 +313,21 @@ impl ScenarioRun {
             self.check_converged().map_err(|why| format!("not stable: {why}"))?;
         }
         Ok(())
+    }
+
+    /// Has a controller lead as an operator does, where none leads of those that follow each other:
+    /// those that have begun anew have no state. Whether controllers follow each other.
+    pub(super) async fn have_newcomer_lead(&self) -> Result<bool, String> {
+        let leads = |one: &ControllerHandle| one.watch_permit().borrow().may_write(Instant::now());
+        let follows = self.led == LeadershipMode::Followers;
+        let is_led = self.controllers.values().any(leads);
+        let is_due = self.request_at.get().is_none_or(|at| at <= Instant::now());
+        let first = self.controllers.values().next();
+        if let Some(first) = first.filter(|_| follows && !is_led && is_due) {
+            self.request_at.set(Some(Instant::now() + CALM));
+            first.access().take_lead().await.map_err(|error| error.to_string())?;
+        }
+        Ok(follows)
     }
 
     /// Checks what no controller may do at any time; the hash over everything that was written.
@@ -320,7 +353,15 @@ impl ScenarioRun {
             .collect();
         let mut leaders = self.controllers.iter().zip(&leading);
         let leader = leaders.find(|(_, led)| **led == SWITCHES);
-        let (leader, _) = leader.ok_or_else(|| format!("switches led: {leading:?}"))?;
+        let (leader, _) = leader.ok_or_else(|| {
+            let seen = self.controllers.iter().map(|(number, controller)| {
+                let lines = controller.status_board().all_statuses();
+                let masterships: Vec<_> = lines.values().map(|line| line.mastership).collect();
+                let permit = *controller.watch_permit().borrow();
+                format!("; controller {number}: {permit:?}, {masterships:?}")
+            });
+            format!("switches led: {leading:?}{}", seen.collect::<String>())
+        })?;
         let total: usize = leading.iter().sum();
         match total == SWITCHES {
             true => Ok((*leader.0, leader.1)),
@@ -424,10 +465,14 @@ pub(super) fn controller_config(
     led: LeadershipMode,
 ) -> Result<Config, String> {
     let mut raw = RawConfig::default();
-    if led == LeadershipMode::ByEtcd {
+    if led == LeadershipMode::Etcd {
         raw.etcd.endpoints = vec!["etcd".to_owned()];
         raw.etcd.lease_s = 2;
         raw.etcd.deadline_ms = 16 * SLOTS;
+    }
+    if led == LeadershipMode::Followers {
+        let others = (1..=CONTROLLERS).filter(|other| *other != controller);
+        raw.follow.members = others.map(|other| format!("controller:{other}")).collect();
     }
     raw.northbound.limits.planning_queue = 2;
     raw.election.controller = controller;

@@ -39,6 +39,7 @@ impl SwitchConnection for FakeConnection {
     ) -> Result<(), ClientError> {
         let call = "SetForwardingPipelineConfig";
         self.check_mastership(call);
+        self.check_one_writer(election);
         self.send_one_way(call).await?;
         self.with_switch(|device| {
             device.authorize_write(election)?;
@@ -91,6 +92,7 @@ impl SwitchConnection for FakeConnection {
         election: ElectionId,
     ) -> Result<Result<(), WriteError>, ClientError> {
         self.check_mastership("Write");
+        self.check_one_writer(election);
         self.await_answer("Write").await?;
         let forgets = self.network.planted_bug == PlantedBug::ForgetsDeletions;
         let sent: Vec<TableUpdate> = updates
