@@ -8,6 +8,7 @@
 
 mod denial_counter;
 mod record;
+mod syslog;
 mod trail;
 mod trail_file;
 

@@ -26,7 +26,7 @@ mod telemetry;
 mod tls;
 mod traces;
 
-pub use audit::{AuditConfig, RawAudit};
+pub use audit::{AuditConfig, AuditFiles, RawAudit};
 pub use counters::{CountersConfig, RawCounters};
 pub use etcd::{EtcdConfig, EtcdUser, RawEtcd};
 pub use follow::{FollowConfig, RawFollow};
@@ -124,8 +124,8 @@ pub struct Config {
     pub levels: u8,
     /// File of the embedded store; without one, nothing survives a restart.
     pub store: Option<PathBuf>,
-    /// The files of the audit trail, if it has any.
-    pub audit: Option<AuditConfig>,
+    /// Where the audit trail goes.
+    pub audit: AuditConfig,
     /// The flight recorder, if it is enabled.
     pub recording: Option<RecordingConfig>,
     /// etcd, if it elects the leader.

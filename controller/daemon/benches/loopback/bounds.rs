@@ -3,13 +3,11 @@
 //! Four times the same measurements are taken: repairs after a cable has failed, and the answer to
 //! a reader of jobs. First nobody else calls; then 600 clients ask for previews, three send nested
 //! YAML, and 4,000 connections are half-open or slow, while switches restart. The decision: the
-//! controller, its northbound address and the clients are in this process, the switches in another
-//! ([`Fleet`]). The clients' share of its memory is counted as the controller's.
+//! controller, its northbound address and the reader are in this process, the switches in another
+//! ([`Fleet`]), and the attackers in a third ([`AttackProcess`]), so that no runtime but the
+//! controller's own is measured. All of them share the processors.
 
-use std::cell::RefCell;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use controller::config::{AccessRole, RawToken};
@@ -18,12 +16,10 @@ use controller::liveness::{FabricPart, PartHealth};
 use controller::{Config, ControllerHandle, RawConfig, StateEvent, northbound};
 use planner::{Flow, Job};
 use sha2::{Digest, Sha256};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
-use topology::{Fabric, HostId, LinkId, SwitchId, Tier};
+use topology::{Fabric, FabricNode, HostId, LinkId, SwitchId, Tier};
 
+use crate::attack::{AttackKind, AttackProcess, exchange};
 use crate::fleet::{self, Fleet};
 use crate::lab::{control, job};
 use crate::samples::Samples;
@@ -33,10 +29,6 @@ use crate::{DEADLINE, Failed};
 const ATTACK: Duration = Duration::from_secs(60);
 /// How long everything else is measured.
 const QUIET: Duration = Duration::from_secs(20);
-/// Clients that ask for previews.
-const PREVIEWS: usize = 600;
-/// Connections of each kind.
-const CONNECTIONS: usize = 2_000;
 /// Between two requests of the reader, and between two repairs.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Longer than a plan for all switches takes.
@@ -56,42 +48,19 @@ pub(crate) async fn measure() -> Result<(), Failed> {
     );
     let measured = Measured { controller: &controller, fabric: &fleet.fabric.clone(), at };
 
-    measured.watch("nobody else calls", QUIET, Attack::default()).await?;
-    let attack = Attack::default();
-    for client in 0..PREVIEWS {
-        attack.spawn(preview_again(at, client));
-    }
-    measured.watch("600 clients ask for previews", ATTACK, attack).await?;
-    let attack = Attack::default();
-    for _ in 0..3 {
-        attack.spawn(send_yaml(at, attack.longest_us.clone()));
-    }
-    measured.watch("three clients send 400 kB of nested YAML", QUIET, attack).await?;
-    let attack = Attack::default();
-    for number in 0..2 * CONNECTIONS {
-        attack.spawn(hold_connection(at, number));
-    }
+    measured.watch("nobody else calls", QUIET, None).await?;
+    let previews = AttackProcess::start(at, AttackKind::Previews).await?;
+    measured.watch("600 clients ask for previews", ATTACK, Some(previews)).await?;
+    let nested = AttackProcess::start(at, AttackKind::NestedYaml).await?;
+    measured.watch("three clients send 400 kB of nested YAML", QUIET, Some(nested)).await?;
+    let held = AttackProcess::start(at, AttackKind::HeldConnections).await?;
     let restarts = restart_switches(&mut fleet, &controller);
     let what = "2,000 half-open and 2,000 slow connections, and leaves restart";
-    let (watched, restarted) = tokio::join!(measured.watch(what, ATTACK, attack), restarts);
+    let (watched, restarted) = tokio::join!(measured.watch(what, ATTACK, Some(held)), restarts);
     watched?;
     restarted?.print("  a leaf that restarts, until it is verified again");
     controller.shutdown().await;
     Ok(())
-}
-
-/// Tasks of attackers, which end when they are dropped.
-#[derive(Default)]
-struct Attack {
-    tasks: RefCell<JoinSet<()>>,
-    /// The longest that an attacker waited for a refusal, microseconds.
-    longest_us: Arc<AtomicU64>,
-}
-
-impl Attack {
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.borrow_mut().spawn(task);
-    }
 }
 
 struct Measured<'a> {
@@ -102,48 +71,64 @@ struct Measured<'a> {
 
 impl Measured<'_> {
     /// Measures while an attack goes on, and prints the figures.
-    async fn watch(&self, what: &str, lasts: Duration, attack: Attack) -> Result<(), Failed> {
+    async fn watch(
+        &self,
+        what: &str,
+        lasts: Duration,
+        attack: Option<AttackProcess>,
+    ) -> Result<(), Failed> {
         println!("{what}");
         let ends = Instant::now() + lasts;
         let (repairs, reads, memory) =
             tokio::join!(self.repair_until(ends), self.read_until(ends), peak_memory(ends));
-        repairs?.print("  a cable that fails, until its ports are out of use");
+        repairs?.print("  a cable that fails, until its ports are verified out of use");
         reads?.print("  GET /v1/jobs of another caller");
         println!("  resident memory at most {} MiB", memory?);
-        let longest = attack.longest_us.load(Ordering::Relaxed);
-        if longest > 0 {
-            println!("  refused after {:.2} ms at most", longest as f64 / 1e3);
+        if let Some(attack) = attack {
+            let refusals = attack.end().await?;
+            if !refusals.is_empty() {
+                refusals.print("  an attacker, until it is refused");
+            }
         }
         Ok(())
     }
 
+    /// One cable fails after the other, of leaves that do not restart.
     async fn repair_until(&self, ends: Instant) -> Result<Samples, Failed> {
-        let leaves = self.fabric.switches_of_tier(Tier::Leaf);
+        let leaves = self.fabric.switches_of_tier(Tier::Leaf).take(10);
         let cables: Vec<LinkId> =
-            leaves.map(|leaf| self.fabric.up_links(leaf)[0]).take(10).collect();
+            leaves.flat_map(|leaf| self.fabric.up_links(leaf).iter().copied()).collect();
         let mut samples = Samples::default();
         for cable in cables.iter().cycle() {
             if Instant::now() >= ends {
                 break;
             }
-            let generation = self.controller.desired_tables().generation;
-            let begun = Instant::now();
-            self.controller.report_health(FabricPart::Cable(*cable), PartHealth::Down).await?;
-            let ports = self.controller.await_verified(generation + 1, DEADLINE).await?;
-            samples.push(ports.verified - begun);
+            samples.push(self.repair_cable(*cable).await?);
             self.controller.report_health(FabricPart::Cable(*cable), PartHealth::Up).await?;
-            self.settle().await?;
+            sleep(PAUSE).await;
         }
         Ok(samples)
     }
 
-    /// Waits until everything so far is planned and verified.
-    async fn settle(&self) -> Result<(), Failed> {
-        sleep(PAUSE).await;
-        let policy = planner::Policy::default();
-        let receipt = self.controller.submit_event(StateEvent::PolicyChanged(policy)).await?;
-        self.controller.await_verified(receipt.generation, PLAN_DEADLINE).await?;
-        Ok(())
+    /// How long it takes from the report that a cable has failed until the switches at both ends
+    /// are verified not to use it.
+    async fn repair_cable(&self, cable: LinkId) -> Result<Duration, Failed> {
+        let in_use = self.controller.await_rollout(|rollout| rollout.fabric.is_usable(cable));
+        timeout(DEADLINE, in_use).await??;
+        let begun = Instant::now();
+        self.controller.report_health(FabricPart::Cable(cable), PartHealth::Down).await?;
+        let protected = self.controller.await_rollout(|rollout| !rollout.fabric.is_up(cable));
+        let generation = timeout(DEADLINE, protected).await??.generation;
+        let link = self.fabric.link(cable);
+        let ends = [link.from, link.to].map(|end| end.node);
+        let board = self.controller.status_board();
+        let verified = board.wait_until(|statuses| {
+            let at_ends =
+                statuses.iter().filter(|(id, _)| ends.contains(&FabricNode::Switch(**id)));
+            at_ends.filter(|(_, status)| status.holds_generation(generation)).count() == ends.len()
+        });
+        timeout(DEADLINE, verified).await?;
+        Ok(begun.elapsed())
     }
 
     async fn read_until(&self, ends: Instant) -> Result<Samples, Failed> {
@@ -199,80 +184,6 @@ fn closed() -> RawConfig {
     });
     raw.northbound.tokens = tokens.to_vec();
     raw
-}
-
-/// The response to a request from the loopback address `from`.
-async fn exchange(
-    at: SocketAddr,
-    from: u8,
-    what: &str,
-    token: &str,
-    body: &str,
-) -> Result<String, Failed> {
-    let mut stream = connect(at, from).await?;
-    let length = body.len();
-    let request = format!(
-        "{what} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
-         content-type: application/json\r\nauthorization: Bearer {token}\r\n\
-         content-length: {length}\r\n\r\n{body}"
-    );
-    stream.write_all(request.as_bytes()).await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
-    Ok(answer)
-}
-
-async fn connect(at: SocketAddr, from: u8) -> Result<TcpStream, Failed> {
-    let socket = TcpSocket::new_v4()?;
-    socket.bind(SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, from)), 0))?;
-    Ok(socket.connect(at).await?)
-}
-
-/// Asks for a preview, and again after every answer.
-async fn preview_again(at: SocketAddr, client: usize) {
-    let body = r#"{"policy": {"file": "p.toml", "text": "fairness = 0.2"}}"#;
-    let token = format!("previewer{}", client % 3);
-    loop {
-        let from = 2 + (client % 3) as u8;
-        let answer = exchange(at, from, "POST /v1/policy/preview", &token, body).await;
-        if !answer.is_ok_and(|answer| answer.starts_with("HTTP/1.1 200")) {
-            // What `Retry-After` says.
-            sleep(Duration::from_secs(1)).await;
-        }
-    }
-}
-
-/// Sends nested YAML, and again after every refusal.
-async fn send_yaml(at: SocketAddr, longest_us: Arc<AtomicU64>) {
-    let text = "[".repeat(400_000);
-    let body = format!(r#"{{"policy": {{"file": "p.yaml", "text": "{text}"}}}}"#);
-    loop {
-        let begun = Instant::now();
-        let answer = exchange(at, 5, "POST /v1/policy/preview", "nester", &body).await;
-        if answer.is_ok_and(|answer| answer.starts_with("HTTP/1.1 422")) {
-            longest_us.fetch_max(begun.elapsed().as_micros() as u64, Ordering::Relaxed);
-        }
-        sleep(PAUSE).await;
-    }
-}
-
-/// Holds a connection that sends nothing, or a byte of its headers a second; opens another one when
-/// it is closed.
-async fn hold_connection(at: SocketAddr, number: usize) {
-    let from = 10 + (number % 10) as u8;
-    loop {
-        if let Ok(mut stream) = connect(at, from).await {
-            if number.is_multiple_of(2) {
-                drop(stream.read(&mut [0; 1]).await);
-            } else {
-                drop(stream.write_all(b"GET /v1/jobs HTTP/1.1\r\nx-slow: ").await);
-                while stream.write_all(b"x").await.is_ok() {
-                    sleep(Duration::from_secs(1)).await;
-                }
-            }
-        }
-        sleep(Duration::from_secs(1)).await;
-    }
 }
 
 /// Restarts one leaf after the other; how long each takes until it is verified again.

@@ -6,6 +6,7 @@
 //! [`events_since`], [`bounds`]. The decision: the whole controller is measured, from its public
 //! interface, and where a rate is compared with another one, both are taken in turn in one run.
 
+mod attack;
 mod bare;
 mod bmv2;
 mod bounds;
@@ -36,6 +37,9 @@ fn main() -> Result<(), Failed> {
     let runtime = tokio::runtime::Runtime::new()?;
     if arguments.iter().any(|argument| argument == fleet::SERVE_FLEET) {
         return runtime.block_on(fleet::serve());
+    }
+    if arguments.iter().any(|argument| argument == attack::ATTACK) {
+        return runtime.block_on(attack::attack(&arguments));
     }
     // Cargo says so when it measures; as a test there is nothing to do.
     if !arguments.iter().any(|argument| argument == "--bench") {

@@ -11,6 +11,10 @@ impl Samples {
         self.0.push(sample);
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(crate) fn extend(&mut self, samples: impl IntoIterator<Item = Duration>) {
         self.0.extend(samples);
     }

@@ -12,6 +12,7 @@ use tracing::{error, info};
 
 use super::denial_counter::{ADMISSION_WINDOW, DENIAL_WINDOW, RepeatCounter, RepeatedKind};
 use super::record::{AuditAction, AuditEntry, AuditRecord, verify_chain};
+use super::syslog::SyslogSender;
 use super::trail_file::{TrailFile, read_trail};
 use crate::clock::Clock;
 use crate::config::AuditConfig;
@@ -36,6 +37,8 @@ struct TrailState {
     next_sequence: u64,
     last_hash: String,
     file: Option<TrailFile>,
+    /// Where each record is sent as well.
+    syslog: Option<SyslogSender>,
     denials: RepeatCounter,
     admissions: RepeatCounter,
     /// What was wrong with the trail when it was opened, or with its file since.
@@ -47,19 +50,27 @@ impl AuditTrail {
     ///
     /// # Errors
     /// A file cannot be read or created.
-    pub fn open(config: Option<&AuditConfig>, clock: Clock) -> io::Result<Self> {
+    pub fn open(config: &AuditConfig, clock: Clock) -> io::Result<Self> {
         let mut state = TrailState {
             latest: VecDeque::new(),
             next_sequence: 1,
             last_hash: AuditRecord::first_hash(),
             file: None,
+            syslog: None,
             denials: RepeatCounter::new(DENIAL_WINDOW),
             admissions: RepeatCounter::new(ADMISSION_WINDOW),
             damage: None,
         };
-        if let Some(config) = config {
-            state.file = Some(TrailFile::open(config)?);
-            state.restore_records(read_trail(&config.path));
+        if let Some(files) = &config.files {
+            state.file = Some(TrailFile::open(files)?);
+            state.restore_records(read_trail(&files.path));
+        }
+        if let Some(target) = &config.syslog {
+            match SyslogSender::open(target) {
+                Ok(syslog) => state.syslog = Some(syslog),
+                // A collector that is away at the start is no reason not to control a fabric.
+                Err(error) => state.damage = Some(format!("no syslog at {target}: {error}")),
+            }
         }
         Ok(Self { clock, state: Arc::new(Mutex::new(state)) })
     }
@@ -172,6 +183,8 @@ impl TrailState {
         let record = AuditRecord::following(self.last_hash.clone(), entry);
         let written = self.file.as_mut().map_or(Ok(()), |file| file.append_record(&record));
         self.note_write(written);
+        let sent = self.syslog.as_ref().map_or(Ok(()), |syslog| syslog.send_record(&record));
+        self.note_sent(sent);
         self.next_sequence += 1;
         self.last_hash.clone_from(&record.hash);
         self.latest.push_back(record);
@@ -190,6 +203,15 @@ impl TrailState {
     fn sync_file(&mut self) {
         let synced = self.file.as_ref().map_or(Ok(()), TrailFile::sync);
         self.note_write(synced);
+    }
+
+    fn note_sent(&mut self, sent: io::Result<()>) {
+        if let Err(error) = sent
+            && self.damage.is_none()
+        {
+            error!(%error, "cannot send the audit trail to syslog");
+            self.damage = Some(format!("the audit trail cannot be sent to syslog: {error}"));
+        }
     }
 
     fn note_write(&mut self, written: io::Result<()>) {
@@ -221,24 +243,63 @@ fn shorten(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::AuditFiles;
 
     fn config(folder: &Path, file_bytes: u64) -> AuditConfig {
-        AuditConfig { path: folder.join("audit"), file_bytes, files: 3 }
+        let files = AuditFiles { path: folder.join("audit"), file_bytes, count: 3 };
+        AuditConfig { files: Some(files), syslog: None }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_collector_receives_every_record_and_may_be_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("log");
+        let away = AuditConfig { files: None, syslog: Some(socket.to_str().unwrap().to_owned()) };
+        let trail = AuditTrail::open(&away, Clock::start()).unwrap();
+        trail.record_action(AuditAction::Started, "crux", "", "");
+        assert!(trail.damage_finding().unwrap().text.contains("no syslog"));
+
+        let local = std::os::unix::net::UnixDatagram::bind(&socket).unwrap();
+        let remote = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = remote.local_addr().unwrap().to_string();
+        for target in [socket.to_str().unwrap(), &address] {
+            let config = AuditConfig { files: None, syslog: Some(target.to_owned()) };
+            let trail = AuditTrail::open(&config, Clock::start()).unwrap();
+            trail.record_action(AuditAction::PolicyApplied, "ada", "night", "revision 2");
+            trail.record_denial("10.0.0.9", "unknown token");
+            assert_eq!(trail.damage_finding(), None);
+        }
+        let mut messages = Vec::new();
+        for _ in 0..2 {
+            let mut buffer = [0; 2_048];
+            let length = local.recv(&mut buffer).unwrap();
+            messages.push(String::from_utf8_lossy(&buffer[..length]).into_owned());
+            let length = remote.recv(&mut buffer).unwrap();
+            messages.push(String::from_utf8_lossy(&buffer[..length]).into_owned());
+        }
+        let sent: Vec<AuditRecord> = messages
+            .iter()
+            .map(|message| serde_json::from_str(&message[message.find('{').unwrap()..]).unwrap())
+            .collect();
+        assert!(messages.iter().all(|message| message.contains(" crux ")), "{messages:?}");
+        let over = |way: usize| sent.iter().skip(way).step_by(2);
+        assert_eq!([verify_chain(over(0)), verify_chain(over(1))], [Ok(()), Ok(())]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_chain_goes_on_over_restarts_and_files() {
         let folder = tempfile::tempdir().unwrap();
         let config = config(folder.path(), 4_096);
+        let path = folder.path().join("audit");
         for _ in 0..3 {
-            let trail = AuditTrail::open(Some(&config), Clock::start()).unwrap();
+            let trail = AuditTrail::open(&config, Clock::start()).unwrap();
             assert_eq!(trail.damage_finding(), None);
             for number in 0..20 {
                 let detail = format!("revision {number}");
                 trail.record_action(AuditAction::PolicyApplied, "ada", "a test", &detail);
             }
         }
-        let records = AuditTrail::read_files(&config.path).unwrap();
+        let records = AuditTrail::read_files(&path).unwrap();
         assert_eq!(verify_chain(&records), Ok(()));
         let last = records.last().unwrap().entry.sequence;
         assert!(last == 60 && records.len() < 60, "the oldest file was dropped");
@@ -249,23 +310,24 @@ mod tests {
     async fn a_changed_file_is_found_and_a_torn_line_is_not_damage() {
         let folder = tempfile::tempdir().unwrap();
         let config = config(folder.path(), 1 << 20);
-        let trail = AuditTrail::open(Some(&config), Clock::start()).unwrap();
+        let path = folder.path().join("audit");
+        let trail = AuditTrail::open(&config, Clock::start()).unwrap();
         for reason in ["night", "day"] {
             trail.record_action(AuditAction::PolicyConfirmed, "ada", reason, "revision 2");
         }
         drop(trail);
-        let text = std::fs::read_to_string(&config.path).unwrap();
-        std::fs::write(&config.path, format!("{text}{{\"entry\":")).unwrap();
-        let trail = AuditTrail::open(Some(&config), Clock::start()).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, format!("{text}{{\"entry\":")).unwrap();
+        let trail = AuditTrail::open(&config, Clock::start()).unwrap();
         assert_eq!((trail.damage_finding(), trail.latest_records().len()), (None, 2));
-        std::fs::write(&config.path, text.replace("night", "sleep")).unwrap();
-        let trail = AuditTrail::open(Some(&config), Clock::start()).unwrap();
+        std::fs::write(&path, text.replace("night", "sleep")).unwrap();
+        let trail = AuditTrail::open(&config, Clock::start()).unwrap();
         assert!(trail.damage_finding().unwrap().text.contains("record 1 was changed"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_flood_of_refusals_is_a_few_records() {
-        let trail = AuditTrail::open(None, Clock::start()).unwrap();
+        let trail = AuditTrail::open(&AuditConfig::default(), Clock::start()).unwrap();
         for _ in 0..10_000 {
             trail.record_denial("10.0.0.9", "unknown token");
             trail.record_admission("ada", "10.0.0.1");

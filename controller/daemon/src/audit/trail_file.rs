@@ -5,20 +5,20 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use super::record::AuditRecord;
-use crate::config::AuditConfig;
+use crate::config::AuditFiles;
 use crate::private_file::ensure_private;
 
 /// The file that is appended to; earlier ones have a number after its name.
 #[derive(Debug)]
 pub(super) struct TrailFile {
-    config: AuditConfig,
+    config: AuditFiles,
     file: File,
     length: u64,
 }
 
 impl TrailFile {
     /// Opens the file, and cuts off a last line that a crash left half written.
-    pub(super) fn open(config: &AuditConfig) -> io::Result<Self> {
+    pub(super) fn open(config: &AuditFiles) -> io::Result<Self> {
         ensure_private(&config.path)?;
         let content = fs::read(&config.path)?;
         let whole = content.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1) as u64;
@@ -50,7 +50,7 @@ impl TrailFile {
     fn begin_next_file(&mut self) -> io::Result<()> {
         self.file.sync_data()?;
         let path = &self.config.path;
-        let earlier = self.config.files.saturating_sub(1);
+        let earlier = self.config.count.saturating_sub(1);
         for number in (1..earlier).rev() {
             let from = numbered_path(path, number);
             if from.exists() {

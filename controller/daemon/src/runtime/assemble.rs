@@ -202,7 +202,7 @@ fn session_context<N: SwitchNetwork>(
 
 /// Opens the audit trail with a record of the start.
 fn open_audit(config: &Config, clock: Clock) -> Result<AuditTrail, ControllerError> {
-    let audit = AuditTrail::open(config.audit.as_ref(), clock).map_err(ControllerError::Audit)?;
+    let audit = AuditTrail::open(&config.audit, clock).map_err(ControllerError::Audit)?;
     let detail = format!("controller {}, version {}", config.controller, env!("CARGO_PKG_VERSION"));
     audit.record_action(AuditAction::Started, "crux", "", &detail);
     Ok(audit)
