@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -259,6 +260,31 @@ async fn no_port_speaks_in_the_clear_or_with_weak_versions_and_ciphers() {
     let audit = ["audit", "--verify", "--file", "id/store.audit", "--format", "json"];
     assert!(json(&installation.files.crux(&audit)).to_string().contains("started"));
     assert_eq!(installation.controller.listening_ports().len(), 1, "still one");
+}
+
+/// Files of an installation that anybody may read: certificates, their list, the configuration.
+fn is_public(name: &str) -> bool {
+    let is_certificate = name.ends_with(".pem") && !name.ends_with(".key.pem");
+    is_certificate || name.ends_with(".toml") || name == "certificates.json"
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_default_installation_writes_is_its_own() {
+    let installation = InitializedFabric::start();
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir(installation.files.path("id")).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        let metadata = entry.metadata().unwrap();
+        let forbidden = if is_public(&name) { 0o022 } else { 0o077 };
+        let mode = metadata.permissions().mode() & 0o777;
+        assert_eq!(mode & forbidden, 0, "{name} has mode {mode:o}");
+        found.insert(name);
+    }
+    // Keys, tokens, the store with its mark, and the trail are among them.
+    for name in ["ca.key.pem", "controller.key.pem", "operator.token", "store", "store.audit"] {
+        assert!(found.iter().any(|known| known.starts_with(name)), "{name}: {found:?}");
+    }
 }
 
 /// The certificate that a server presents.
