@@ -132,7 +132,7 @@ impl ControllerAccess {
         let (mut primary, mut switches) = (0, 0);
         self.board.for_each_status(|_, status| {
             switches += 1;
-            primary += usize::from(status.mastership.term() == Some(term));
+            primary += usize::from(status.mastership.is_primary());
         });
         (term > 0 && 2 * primary > switches).then_some(term)
     }

@@ -115,8 +115,8 @@ pub enum StoreRecord {
 pub struct StoredState {
     /// The last term used; 0 if none was.
     pub term: u64,
-    /// The term in which this state was last in force; that of the last run where none is stored.
-    pub state_term: u64,
+    /// The term in which this state was last in force, if that is stored.
+    pub state_term: Option<u64>,
     /// The highest generation that may be used.
     pub generation: u64,
     /// The policy revision in force.
@@ -134,7 +134,7 @@ impl StoredState {
     pub fn holds_record(&self, record: &StoreRecord) -> bool {
         match record {
             StoreRecord::Term(term) => self.term >= *term,
-            StoreRecord::StateTerm(term) => self.state_term >= *term,
+            StoreRecord::StateTerm(term) => self.state_term >= Some(*term),
             StoreRecord::Generation(generation) => self.generation >= *generation,
             StoreRecord::Policy(policy) => self.policy.as_ref() == Some(&**policy),
             StoreRecord::Jobs(jobs) => self.jobs.as_ref() == Some(jobs),
@@ -166,7 +166,7 @@ impl StoredState {
     pub fn apply_record(&mut self, record: StoreRecord) {
         match record {
             StoreRecord::Term(term) => self.term = term,
-            StoreRecord::StateTerm(term) => self.state_term = term,
+            StoreRecord::StateTerm(term) => self.state_term = Some(term),
             StoreRecord::Generation(generation) => self.generation = generation,
             StoreRecord::Policy(policy) => self.policy = Some(*policy),
             StoreRecord::Jobs(jobs) => self.jobs = Some(jobs),
@@ -241,10 +241,9 @@ impl EmbeddedStore {
     /// # Errors
     /// The store cannot be read.
     pub fn read_state(&self) -> Result<StoredState, StoreError> {
-        let term = self.read_fact(TERM)?.unwrap_or_default();
         Ok(StoredState {
-            term,
-            state_term: self.read_fact(STATE_TERM)?.unwrap_or(term),
+            term: self.read_fact(TERM)?.unwrap_or_default(),
+            state_term: self.read_fact(STATE_TERM)?,
             generation: self.read_fact(GENERATION)?.unwrap_or_default(),
             policy: self.policy_revisions()?.pop(),
             jobs: self.read_fact(JOBS)?,

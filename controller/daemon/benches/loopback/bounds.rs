@@ -10,19 +10,23 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use api::telemetry as proto;
 use controller::config::{AccessRole, RawToken};
 use controller::hexadecimal::encode_hex;
 use controller::liveness::{FabricPart, PartHealth};
 use controller::{Config, ControllerHandle, RawConfig, StateEvent, northbound};
 use planner::{Flow, Job};
 use sha2::{Digest, Sha256};
+use switch::p4runtime::ServiceOptions;
 use tokio::time::{Instant, sleep, timeout};
 use topology::{Fabric, FabricNode, HostId, LinkId, SwitchId, Tier};
 
 use crate::attack::{AttackKind, AttackProcess, exchange};
 use crate::fleet::{self, Fleet};
-use crate::lab::{control, job};
+use crate::lab::{Lab, control, job};
+use crate::protection::ConnectionSecurity;
 use crate::samples::Samples;
+use crate::telemetry::{ReportStream, announcement, window};
 use crate::{DEADLINE, Failed};
 
 /// How long previews are asked for, and connections are held.
@@ -36,6 +40,7 @@ const PLAN_DEADLINE: Duration = Duration::from_secs(300);
 const JOBS: u32 = 100;
 
 pub(crate) async fn measure() -> Result<(), Failed> {
+    measure_long_names().await?;
     let mut fleet = Fleet::start().await?;
     let controller = start_controller(&fleet.fabric).await?;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
@@ -59,6 +64,47 @@ pub(crate) async fn measure() -> Result<(), Failed> {
     let (watched, restarted) = tokio::join!(measured.watch(what, ATTACK, Some(held)), restarts);
     watched?;
     restarted?.print("  a leaf that restarts, until it is verified again");
+    controller.shutdown().await;
+    Ok(())
+}
+
+/// What reporters with long names cost a controller of 32 switches, and whether an honest job stays.
+async fn measure_long_names() -> Result<(), Failed> {
+    let lab = Lab::large(ServiceOptions::default()).await?;
+    let controller = control(&lab.fabric, |_| {}).await?;
+    let mut raw = RawConfig::default();
+    raw.northbound.anyone = true;
+    let config = Config::try_from(raw)?;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let server = northbound::start_server(listener, controller.access(), &config)?;
+    let at = server.local_addr();
+    let mut honest = ReportStream::open_at(&at.to_string(), ConnectionSecurity::Clear).await?;
+    let report = |report| proto::JobReport { report: Some(report) };
+    honest.send_report(report(announcement(&lab.fabric, 1))).await?;
+    honest.next_feedback().await?;
+    let before = resident_mib()?;
+    let attack = AttackProcess::start(at, AttackKind::LongNames).await?;
+    let ends = Instant::now() + QUIET;
+    let mut waits = Samples::default();
+    let reporting = async {
+        while Instant::now() < ends {
+            let begun = Instant::now();
+            honest.send_report(report(window(1, 1e12))).await?;
+            honest.next_feedback().await?;
+            waits.push(begun.elapsed());
+            sleep(PAUSE).await;
+        }
+        Ok::<_, Failed>(())
+    };
+    let (reported, memory) = tokio::join!(reporting, peak_memory(ends));
+    reported?;
+    drop(attack.end().await?);
+    println!("63 reporters send names of 1.9 MB");
+    waits.print("  feedback to an honest reporter");
+    println!("  resident memory {before} MiB before, {} MiB at most", memory?);
+    let jobs = controller.current_rollout().map_or(0, |rollout| rollout.plan.jobs.len());
+    println!("  honest jobs in the plan: {jobs} of 1");
+    server.shutdown().await;
     controller.shutdown().await;
     Ok(())
 }

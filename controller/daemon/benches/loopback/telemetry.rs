@@ -95,14 +95,21 @@ async fn serve(
 }
 
 /// A reporter's end of a stream.
-struct ReportStream {
+pub(crate) struct ReportStream {
     sender: mpsc::Sender<proto::JobReport>,
     feedback: Streaming<proto::ReportFeedback>,
 }
 
 impl ReportStream {
     async fn open((server, protection): ServedController<'_>) -> Result<Self, Failed> {
-        let channel = protection.connect(&server.local_addr().to_string()).await?;
+        Self::open_at(&server.local_addr().to_string(), protection).await
+    }
+
+    pub(crate) async fn open_at(
+        server: &str,
+        protection: ConnectionSecurity,
+    ) -> Result<Self, Failed> {
+        let channel = protection.connect(server).await?;
         let mut client = TelemetryClient::new(channel);
         let (sender, reports) = mpsc::channel(4);
         let mut request = Request::new(ReceiverStream::new(reports));
@@ -117,13 +124,17 @@ impl ReportStream {
         Ok(self.sender.send(proto::JobReport { report: Some(report) }).await?)
     }
 
-    async fn next_feedback(&mut self) -> Result<String, Failed> {
+    pub(crate) async fn send_report(&self, report: proto::JobReport) -> Result<(), Failed> {
+        Ok(self.sender.send(report).await?)
+    }
+
+    pub(crate) async fn next_feedback(&mut self) -> Result<String, Failed> {
         let feedback = timeout(DEADLINE, self.feedback.message()).await??;
         Ok(feedback.ok_or("the stream has ended")?.text)
     }
 }
 
-fn announcement(fabric: &Fabric, number: u32) -> Report {
+pub(crate) fn announcement(fabric: &Fabric, number: u32) -> Report {
     let hosts = fabric.hosts();
     let host = |step: usize| hosts[(number as usize * 7 + step * 20) % hosts.len()].name.clone();
     let flow = |step| proto::JobFlow {
@@ -140,7 +151,7 @@ fn announcement(fabric: &Fabric, number: u32) -> Report {
     })
 }
 
-fn window(number: u32, flop: f64) -> Report {
+pub(crate) fn window(number: u32, flop: f64) -> Report {
     Report::Window(proto::JobWindow {
         job: format!("told{number}"),
         seconds: 1.0,

@@ -282,7 +282,7 @@ impl ClusterStore for EtcdClient {
             generation.map(|value| parse_value("generation", &value)).transpose()?;
         let stored = StoredState {
             // A leader prepares from all that is stored; a term of the state is for followers.
-            state_term: 0,
+            state_term: None,
             term: 0,
             generation: stored_generation.unwrap_or(0),
             policy: policy.map(|value| parse_value("policy", &value)).transpose()?,

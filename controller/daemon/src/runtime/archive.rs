@@ -69,6 +69,8 @@ impl StateArchive {
         let lost_progress = store.lost_progress()?;
         let mut stored = store.read_state()?;
         let used_generation = stored.generation;
+        // Versions that followed nobody stored their own term only.
+        stored.state_term.get_or_insert(stored.term);
         stored.term = config.term.max(store.highest_term()? + 1);
         stored.generation += GENERATION_BLOCK;
         let term = StoreRecord::Term(stored.term);
@@ -136,7 +138,7 @@ impl StateArchive {
 
     /// The term in which the restored state was in force; 0 without any.
     pub(super) fn state_term(&self) -> u64 {
-        self.stored.state_term
+        self.stored.state_term.unwrap_or(0)
     }
 
     /// The last generation of earlier runs; new ones follow it.

@@ -139,6 +139,7 @@ fn record(number: u64, kind: u8) -> StoreRecord {
         })),
         3 => StoreRecord::Jobs(jobs(number)),
         4 => StoreRecord::ReportedJobs(jobs(number)),
+        5 => StoreRecord::StateTerm(number),
         _ => StoreRecord::Fabric(FabricDocument {
             name: format!("fabric{number}"),
             ..FabricDocument::default()
@@ -186,7 +187,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
     #[test]
     fn the_last_acknowledged_change_survives_a_power_failure_at_any_byte(
-        kinds in prop::collection::vec(0u8..6, 1..6),
+        kinds in prop::collection::vec(0u8..7, 1..6),
         at in any::<prop::sample::Index>(),
         kept in 1usize..4,
     ) {

@@ -91,6 +91,8 @@ fn request() -> TakeLeadRequest {
 async fn leader_and_follower(lab: &Lab) -> (Member, Member) {
     let ((first, first_listener), (second, second_listener)) = (listen().await, listen().await);
     let leader = Member::start(lab, 1, &[&second], (first_listener, |_| {})).await;
+    // The other member does not answer yet, so nobody knows whether it has a later state.
+    leader.service().take_lead(&request()).await.unwrap();
     leader.leads().await;
     leader.submit_jobs(lab, 2).await;
     let policy = Policy { drained: vec!["spine1".into()], ..Policy::default() };
@@ -119,6 +121,25 @@ async fn follows(follower: &Member, leader: &Member) {
         }
     };
     timeout(DEADLINE, current).await.unwrap();
+}
+
+#[tokio::test]
+async fn of_two_new_members_one_leads_and_the_other_follows() {
+    let lab = Lab::new().await;
+    let ((first, first_listener), (second, second_listener)) = (listen().await, listen().await);
+    let members = [
+        Member::start(&lab, 1, &[&second], (first_listener, |_| {})).await,
+        Member::start(&lab, 2, &[&first], (second_listener, |_| {})).await,
+    ];
+    // Both may bid; within a term the higher number wins.
+    let [leader, follower] = tokio::select! {
+        () = follows(&members[1], &members[0]) => [&members[0], &members[1]],
+        () = follows(&members[0], &members[1]) => [&members[1], &members[0]],
+    };
+    all_hold(&leader.controller).await;
+    leader.submit_jobs(&lab, 2).await;
+    follower.has_plan_of(leader).await;
+    assert_eq!(written(&follower.controller), 0);
 }
 
 #[tokio::test]
@@ -177,6 +198,7 @@ async fn a_leader_that_comes_back_follows_and_forgets_what_nobody_received() {
     let ((first, listener), (second, second_listener)) = (listen().await, listen().await);
     let stored = |raw: &mut RawConfig| raw.store.path = Some(store.clone());
     let leader = Member::start(&lab, 1, &[&second], (listener, stored)).await;
+    leader.service().take_lead(&request()).await.unwrap();
     leader.leads().await;
     leader.submit_jobs(&lab, 1).await;
     leader.die().await;

@@ -93,7 +93,9 @@ async fn every_endpoint_answers() {
 
     for (path, body, expected) in CASES {
         let (status, answer) = ask(at, path, body).await;
-        assert!(status == 200 && answer.contains(expected), "{path}: {status} {answer}");
+        // Nobody follows this controller.
+        let wanted = if path == "/v1/cluster/step-down" { 422 } else { 200 };
+        assert!(status == wanted && answer.contains(expected), "{path}: {status} {answer}");
     }
     let documented = openapi::openapi_document();
     let documented: BTreeSet<String> =

@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn a_bug_that_is_planted_is_found() {
         for planted_bug in PlantedBug::PLANTED {
-            let found = (1..=120).find(|seed| schedule_diverges(*seed, planted_bug, false));
+            let found = (1..=240).find(|seed| schedule_diverges(*seed, planted_bug, false));
             println!("{planted_bug:?}: schedule {}", found.unwrap_or_default());
             assert!(found.is_some(), "{planted_bug:?} goes unnoticed");
         }

@@ -13,6 +13,8 @@ use controller::replication::{
 };
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt};
+use tokio::sync::mpsc;
+use tokio::time::sleep;
 
 use super::fake_network::FakeNetwork;
 use super::fault_schedule::ETCD as MEMBERS;
@@ -21,6 +23,8 @@ use super::planted_bug::PlantedBug;
 
 /// How long a message waits for its receiver.
 const DEADLINE: Duration = Duration::from_millis(256);
+/// Between two reports of a follower that a planted bug invents.
+const REPORT_INTERVAL: Duration = Duration::from_millis(16);
 
 impl LeaderNetwork for FakeNetwork {
     fn follow_leader(
@@ -45,19 +49,59 @@ async fn open_stream(
     }
     let access = network.lock_testbed().members.get(&leader).cloned();
     let access = access.ok_or(ReplicationError::Ended)?;
-    let carried =
-        stream::unfold((network.clone(), reports), move |(network, mut reports)| async move {
-            let report = reports.next().await?;
-            let arrives = network.carry_to_member(leader).await;
-            match network.planted_bug() {
-                PlantedBug::FollowedForEver => {
-                    Some((FollowerReport { follows: true, ..report }, (network, reports)))
-                }
-                _ => arrives.then_some((report, (network, reports))),
-            }
-        });
-    let updates = replicate_state(&access, carried.boxed());
-    Ok(carry_updates(network, leader, updates))
+    let reports = match network.planted_bug() {
+        PlantedBug::FollowedForEver => {
+            repeat_report(reports).await.ok_or(ReplicationError::Ended)?
+        }
+        _ => carry_reports(network.clone(), leader, reports),
+    };
+    let updates = replicate_state(&access, reports);
+    Ok(match network.planted_bug() {
+        PlantedBug::FollowedForEver => carry_updates(network, leader, receive_for_ever(updates)),
+        _ => carry_updates(network, leader, updates),
+    })
+}
+
+/// A follower that has once confirmed that it follows, as a leader hears it that never forgets one.
+async fn repeat_report(
+    mut reports: BoxStream<'static, FollowerReport>,
+) -> Option<BoxStream<'static, FollowerReport>> {
+    let first = FollowerReport { follows: true, ..reports.next().await? };
+    let repeated = stream::unfold((), move |()| async move {
+        sleep(REPORT_INTERVAL).await;
+        Some((first, ()))
+    });
+    Some(repeated.boxed())
+}
+
+/// The updates, of which a leader never notices that nobody receives them.
+fn receive_for_ever(
+    mut updates: BoxStream<'static, StateUpdate>,
+) -> BoxStream<'static, StateUpdate> {
+    let (forward, received) = mpsc::unbounded_channel::<StateUpdate>();
+    tokio::spawn(async move {
+        while let Some(update) = updates.next().await {
+            // Nobody may receive it.
+            forward.send(update).ok();
+        }
+    });
+    stream::unfold(received, |mut received| async move {
+        let update = received.recv().await?;
+        Some((update, received))
+    })
+    .boxed()
+}
+
+fn carry_reports(
+    network: FakeNetwork,
+    leader: u32,
+    reports: BoxStream<'static, FollowerReport>,
+) -> BoxStream<'static, FollowerReport> {
+    let carried = stream::unfold((network, reports), move |(network, mut reports)| async move {
+        let report = reports.next().await?;
+        network.carry_to_member(leader).await.then_some((report, (network, reports)))
+    });
+    carried.boxed()
 }
 
 fn carry_updates(
@@ -67,9 +111,7 @@ fn carry_updates(
 ) -> StateUpdates {
     let carried = stream::unfold((network, updates), move |(network, mut updates)| async move {
         let update = updates.next().await?;
-        let arrives = network.carry_to_member(leader).await
-            || network.planted_bug() == PlantedBug::FollowedForEver;
-        arrives.then_some((Ok(update), (network, updates)))
+        network.carry_to_member(leader).await.then_some((Ok(update), (network, updates)))
     });
     carried.boxed()
 }
