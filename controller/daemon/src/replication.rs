@@ -1,6 +1,6 @@
 //! What a controller receives from the one that leads, where no etcd has the state of all.
 //!
-//! A follower opens a stream to the leader ([`LeaderFollower`]); the leader answers with everything
+//! A follower opens a stream to the leader (`leader_follower`); the leader answers with everything
 //! that it knows and then with what changes. The follower confirms each update
 //! ([`FollowerTable`]). The decision: updates are the documents of the [`store`](crate::store), by
 //! names, so an update that comes twice changes nothing, and a stream that breaks is simply opened

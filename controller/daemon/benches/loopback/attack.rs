@@ -1,8 +1,8 @@
 //! Hostile callers of a controller, in a process of their own.
 //!
 //! The process is this benchmark again, with [`ATTACK`] as its argument, the kind of the attack and
-//! the address of the controller. It attacks until its standard input ends, and then writes how long
-//! each refusal took, in microseconds, to its standard output.
+//! the address of the controller. It attacks until its standard input ends, and then writes how
+//! long each refusal took, in microseconds, to its standard output.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Stdio;

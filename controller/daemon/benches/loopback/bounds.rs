@@ -68,7 +68,7 @@ pub(crate) async fn measure() -> Result<(), Failed> {
     Ok(())
 }
 
-/// What reporters with long names cost a controller of 32 switches, and whether an honest job stays.
+/// What reporters with long names cost a controller of 32 switches; whether an honest job stays.
 async fn measure_long_names() -> Result<(), Failed> {
     let lab = Lab::large(ServiceOptions::default()).await?;
     let controller = control(&lab.fabric, |_| {}).await?;

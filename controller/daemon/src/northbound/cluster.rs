@@ -162,8 +162,8 @@ impl ClusterStatus {
 
 impl FollowedLeaderStatus {
     fn new(leader: FollowedLeader, now: Instant) -> Self {
-        let FollowedLeader { address, controller, term, heard, .. } = leader;
-        let silent_ms = now.saturating_duration_since(heard).as_millis() as u64;
+        let FollowedLeader { address, controller, term, received, .. } = leader;
+        let silent_ms = now.saturating_duration_since(received).as_millis() as u64;
         Self { address, controller, term, silent_ms }
     }
 }

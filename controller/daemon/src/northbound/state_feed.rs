@@ -42,7 +42,7 @@ struct StateFeed {
     /// The term in which this controller led last.
     term: u64,
     /// When to look again at the earliest.
-    look_at: Instant,
+    read_at: Instant,
 }
 
 /// A copy of what is replicated.
@@ -119,7 +119,7 @@ impl StateFeed {
             sent_rollout: None,
             number: 0,
             term: 0,
-            look_at: Instant::now(),
+            read_at: Instant::now(),
         }
     }
 
@@ -129,8 +129,8 @@ impl StateFeed {
     /// The controller has stopped.
     async fn next_update(&mut self) -> Result<Option<StateUpdate>, ControllerError> {
         if self.number > 0 {
-            sleep_until(self.look_at).await;
-            drop(timeout_at(self.look_at + INTERVAL, self.wait_for_change()).await);
+            sleep_until(self.read_at).await;
+            drop(timeout_at(self.read_at + INTERVAL, self.wait_for_change()).await);
         }
         let permit = *self.permit.borrow_and_update();
         let is_leaving = matches!(permit, WritePermit::Follower { .. }) && self.number > 0;
@@ -144,7 +144,7 @@ impl StateFeed {
         let learns_fabric = self.access.learns_fabric;
         let copy = self.access.query_state(move |state| StateCopy::new(state, learns_fabric));
         let copy = copy.await?;
-        self.look_at = Instant::now() + PAUSE * begun.elapsed();
+        self.read_at = Instant::now() + PAUSE * begun.elapsed();
         self.number += 1;
         Ok(Some(StateUpdate {
             number: self.number,

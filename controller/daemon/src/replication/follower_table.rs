@@ -27,7 +27,7 @@ pub struct FollowerTable(Arc<Mutex<BTreeMap<u32, FollowerEntry>>>);
 
 #[derive(Clone, Copy, Debug)]
 struct FollowerEntry {
-    heard: Instant,
+    received: Instant,
     report: FollowerReport,
     sent: u64,
 }
@@ -35,7 +35,7 @@ struct FollowerEntry {
 impl FollowerTable {
     /// Records the report of a follower, which was sent this many updates.
     pub fn record_report(&self, report: FollowerReport, sent: u64, now: Instant) {
-        let entry = FollowerEntry { heard: now, report, sent };
+        let entry = FollowerEntry { received: now, report, sent };
         self.lock().insert(report.controller, entry);
     }
 
@@ -48,7 +48,7 @@ impl FollowerTable {
     pub fn is_followed(&self, now: Instant, lately: Duration) -> bool {
         let table = self.lock();
         table.values().any(|entry| {
-            entry.report.follows && now.saturating_duration_since(entry.heard) <= lately
+            entry.report.follows && now.saturating_duration_since(entry.received) <= lately
         })
     }
 
@@ -64,7 +64,7 @@ impl FollowerTable {
         let rows = table.values().map(|entry| FollowerStatus {
             controller: entry.report.controller,
             updates_behind: entry.sent.saturating_sub(entry.report.applied),
-            silent_ms: now.saturating_duration_since(entry.heard).as_millis() as u64,
+            silent_ms: now.saturating_duration_since(entry.received).as_millis() as u64,
         });
         rows.collect()
     }

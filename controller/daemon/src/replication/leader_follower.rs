@@ -50,7 +50,7 @@ pub struct FollowedLeader {
     /// Whether it has said that it leaves the lead.
     pub is_leaving: bool,
     /// When it last sent something.
-    pub heard: Instant,
+    pub received: Instant,
 }
 
 /// The runtime's side of following.
@@ -180,7 +180,7 @@ impl<N: LeaderNetwork> LeaderFollower<N> {
             controller: update.leader,
             term: update.term,
             is_leaving: update.is_leaving,
-            heard: Instant::now(),
+            received: Instant::now(),
         };
         let before = self.followed.send_replace(Some(leader));
         if before.is_none() {

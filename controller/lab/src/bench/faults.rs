@@ -2,18 +2,20 @@
 //!
 //! Each schedule runs in a testbed of its own on a virtual clock. [`fake_switch`] and [`fake_etcd`]
 //! stand for the devices, [`fault_testbed`] holds them and the random streams, [`fake_network`]
-//! carries messages and [`leader_stream`] those between controllers, [`fault_schedule`] draws what fails and when, [`scenario_run`] executes it and
-//! checks the final state, [`policy_change`] applies a policy meanwhile. In [`hostile_phase`]
-//! switches lie ([`lying_switch`]) and clients attack ([`hostile_client`]). The decision: the
-//! controllers are the real ones, and only what they would reach over gRPC is replaced, at the
-//! traits that sessions and cluster members have for it. A seed always gives the same run, so a
-//! failing one can be repeated alone.
+//! carries messages and [`leader_stream`] those between controllers, [`fault_schedule`] draws what
+//! fails and when, [`scenario_run`] executes it and checks the final state, [`policy_change`]
+//! applies a policy meanwhile. In [`hostile_phase`] switches lie ([`lying_switch`]) and clients
+//! attack ([`hostile_client`]); [`follower_group`] is about controllers that follow each other. The
+//! decision: the controllers are the real ones, and only what they would reach over gRPC is
+//! replaced, at the traits that sessions and cluster members have for it. A seed always gives the
+//! same run, so a failing one can be repeated alone.
 
 mod fake_etcd;
 mod fake_network;
 mod fake_switch;
 mod fault_schedule;
 mod fault_testbed;
+mod follower_group;
 mod hostile_client;
 mod hostile_phase;
 mod leader_stream;
