@@ -22,7 +22,7 @@ import tempfile
 import time
 import urllib.request
 
-from playwright.sync_api import sync_playwright, expect
+from playwright.sync_api import Error, expect, sync_playwright
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SIZES = {"desk": (1280, 800), "phone": (390, 844)}
@@ -168,8 +168,13 @@ def drawn(page):
 def until(page, what):
     """Waits for an expression to hold. The page's rules forbid playwright's own way, which is eval."""
     for _ in range(PATIENCE_MS // 50):
-        if page.evaluate(what):
-            return
+        try:
+            if page.evaluate(what):
+                return
+        except Error as error:
+            # The page loads itself anew after a login; the next one is asked.
+            if "context was destroyed" not in str(error):
+                raise
         page.wait_for_timeout(50)
     raise AssertionError(f"never: {what}")
 
