@@ -147,7 +147,7 @@ impl LeaderElection {
     /// The term to bid in at every switch, from the masterships at all of them at `now`.
     pub fn choose_term(&mut self, masterships: &[Mastership], now: Instant) -> u64 {
         self.note_won_terms(masterships);
-        self.take_request(masterships);
+        self.take_request(masterships, 0);
         let vacancies = masterships.iter().filter_map(|mastership| match mastership {
             Mastership::NoPrimary { highest } => Some(highest.term()),
             _ => None,
@@ -182,7 +182,7 @@ impl LeaderElection {
             return ElectionChoice { term: 0, may_write: false };
         }
         self.note_successor(masterships);
-        if self.take_request(masterships) {
+        if self.take_request(masterships, standing.state_term) {
             self.forced_term = Some(self.term);
         }
         // A primary in term 0 writes nothing: it has no more right to lead than this controller.
@@ -223,7 +223,7 @@ impl LeaderElection {
         let is_conditional = may_write && !is_majority(primary, masterships);
         let dues = [vacancy, Some(confirmation).filter(|_| is_conditional)];
         self.check_at = dues.into_iter().flatten().filter(|due| *due > now).min();
-        ElectionChoice { term: self.term, may_write }
+        ElectionChoice { term: self.term, may_write: may_write && self.term > 0 }
     }
 
     /// When to choose a term again although no mastership changes.
@@ -236,15 +236,15 @@ impl LeaderElection {
         self.term = won.fold(self.term, u64::max);
     }
 
-    /// Leads above all terms seen, if an operator wants it. Before most switches have answered, the
-    /// term to lead above is not known.
-    fn take_request(&mut self, masterships: &[Mastership]) -> bool {
+    /// Leads above `state_term` and all terms seen, if an operator wants it. Before most switches
+    /// have answered, the term to lead above is not known.
+    fn take_request(&mut self, masterships: &[Mastership], state_term: u64) -> bool {
         let seen = masterships.iter().filter_map(|mastership| mastership.highest_term());
         if !self.is_requested || !is_majority(seen.clone().count(), masterships) {
             return false;
         }
         self.is_requested = false;
-        self.lead_above(seen.filter(|term| *term < TERM_LIMIT).max().unwrap_or(0));
+        self.lead_above(seen.filter(|term| *term < TERM_LIMIT).fold(state_term, u64::max));
         true
     }
 
@@ -503,6 +503,29 @@ mod tests {
         election.request_lead();
         let choice = election.choose_by_majority(&[no_primary(7), backup()], standing(0), now);
         assert_eq!(choice, ElectionChoice { term: 8, may_write: true });
+    }
+
+    #[test]
+    fn an_operator_has_a_controller_lead_above_the_term_of_its_state() {
+        let mut election = LeaderElection::new(3, GRACE);
+        election.request_lead();
+        // The switches began anew.
+        let vacant = [no_primary(0), no_primary(0)];
+        let choice = election.choose_by_majority(&vacant, standing(7), Instant::now());
+        assert_eq!(choice, ElectionChoice { term: 8, may_write: true });
+    }
+
+    #[test]
+    fn a_term_before_that_of_its_state_gives_no_right_to_write() {
+        let mut election = LeaderElection::new(3, GRACE);
+        let vacant = [no_primary(0); 3];
+        let leaving =
+            ReplicaStanding { is_leader_leaving: true, do_all_answer: true, ..standing(0) };
+        let now = Instant::now();
+        assert_eq!(election.choose_by_majority(&vacant, leaving, now).term, 3);
+        // Another member's state of term 7 has arrived since.
+        let choice = election.choose_by_majority(&[primary(3); 3], standing(7), now);
+        assert_eq!(choice, ElectionChoice { term: 0, may_write: false });
     }
 
     #[test]
