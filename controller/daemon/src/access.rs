@@ -25,7 +25,9 @@ use crate::replication::{FollowedLeader, FollowerTable};
 use crate::southbound::write_permit::WritePermit;
 use crate::southbound::{ChangeTiming, DesiredTables, StatusBoard, SwitchStatus};
 use crate::standing_findings::StandingFindings;
-use crate::state::{DrainProgress, EventSubmission, PlanRollout, State, StateEvent, SubmitReceipt};
+use crate::state::{
+    DrainProgress, EventSubmission, LeadChange, PlanRollout, State, StateEvent, SubmitReceipt,
+};
 use crate::store::{EmbeddedStore, StoreError};
 use crate::supervision::{LoopHeartbeat, TaskSupervisor};
 
@@ -142,22 +144,16 @@ impl ControllerAccess {
         self.controller
     }
 
-    /// Has this controller lead, whoever leads now; the refusal where etcd elects.
+    /// Has this controller lead, whoever leads now, which is refused where etcd elects; or leave the
+    /// lead, which is refused where nobody can take it. The refusal, if any.
     ///
     /// # Errors
     /// The controller has stopped.
-    pub async fn take_lead(&self) -> Result<Option<Finding>, ControllerError> {
-        let (submission, refusal) = EventSubmission::lead();
-        self.send_submission(submission).await?;
-        refusal.await.map_err(|_| ControllerError::Stopped)
-    }
-
-    /// Has this controller leave the lead to another one; the refusal if none can take it.
-    ///
-    /// # Errors
-    /// The controller has stopped.
-    pub async fn step_down(&self) -> Result<Option<Finding>, ControllerError> {
-        let (submission, refusal) = EventSubmission::step_down();
+    pub async fn change_lead(
+        &self,
+        change: LeadChange,
+    ) -> Result<Option<Finding>, ControllerError> {
+        let (submission, refusal) = EventSubmission::lead(change);
         self.send_submission(submission).await?;
         refusal.await.map_err(|_| ControllerError::Stopped)
     }

@@ -50,6 +50,6 @@ pub use pipelines::lower_plan;
 pub use runtime::{Controller, ControllerHandle};
 pub use southbound::ChangeTiming;
 pub use state::{
-    DrainProgress, Effects, PlanRequest, PlanResult, PlanRollout, PolicyProposal, ReportedJobs,
-    State, StateEvent, SubmitReceipt,
+    DrainProgress, Effects, LeadChange, PlanRequest, PlanResult, PlanRollout, PolicyProposal,
+    ReportedJobs, State, StateEvent, SubmitReceipt,
 };

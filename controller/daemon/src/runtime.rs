@@ -16,7 +16,7 @@ mod cluster;
 mod core;
 mod drains;
 mod event_log_task;
-mod following;
+mod follower_membership;
 mod handle;
 mod log;
 mod lowering;

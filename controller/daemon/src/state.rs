@@ -40,8 +40,8 @@ pub(crate) use self::snapshot::{
     jobs_from_document,
 };
 pub use self::snapshot::{SnapshotError, StateSnapshot};
-pub use self::submission::SubmitReceipt;
 pub(crate) use self::submission::{EventSubmission, SubmittedItem};
+pub use self::submission::{LeadChange, SubmitReceipt};
 use crate::pipeline::SwitchReports;
 use crate::pipelines::FabricWiring;
 use crate::policy_history::{PolicyContent, PolicyHistory, PolicyRevision, RevisionMetadata};

@@ -22,9 +22,16 @@ pub(crate) enum ClusterCommand {
     /// Show who leads, as a controller sees it
     Show(ClusterShowArgs),
     /// Have the controller that is asked take the lead from the one that has it
-    Lead(ClusterLeadArgs),
+    #[command(after_help = "\
+Examples:
+  crux cluster lead --controller 10.0.0.6:9300 --reason 'maintenance of the first'")]
+    Lead(LeadChangeArgs),
     /// Have the leader that is asked leave the lead to a follower, or to another one through etcd
-    StepDown(ClusterStepDownArgs),
+    #[command(after_help = "\
+Examples:
+  crux cluster step-down --reason 'upgrade'
+  crux cluster step-down --controller 10.0.0.5:9300 --reason 'new disk'")]
+    StepDown(LeadChangeArgs),
 }
 
 /// Arguments of `show`.
@@ -40,27 +47,9 @@ pub(crate) struct ClusterShowArgs {
     output: FormatArg,
 }
 
-/// Arguments of `lead`.
+/// Arguments of `lead` and `step-down`.
 #[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  crux cluster lead --controller 10.0.0.6:9300 --reason 'maintenance of the first'")]
-pub(crate) struct ClusterLeadArgs {
-    #[command(flatten)]
-    client: ControllerClient,
-    #[command(flatten)]
-    signature: ChangeAuthorArgs,
-    #[command(flatten)]
-    output: FormatArg,
-}
-
-/// Arguments of `step-down`.
-#[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  crux cluster step-down --reason 'upgrade'
-  crux cluster step-down --controller 10.0.0.5:9300 --reason 'new disk'")]
-pub(crate) struct ClusterStepDownArgs {
+pub(crate) struct LeadChangeArgs {
     #[command(flatten)]
     client: ControllerClient,
     #[command(flatten)]
@@ -74,20 +63,15 @@ pub(crate) fn run_cluster(command: &ClusterCommand) -> Result<(), CommandError> 
         ClusterCommand::Show(args) => {
             print_status(&args.client.get_json("/v1/cluster")?, args.output.format)
         }
-        ClusterCommand::Lead(args) => {
-            let request = signed_request(&args.signature);
-            print_status(&args.client.post_json("/v1/cluster/lead", &request)?, args.output.format)
-        }
-        ClusterCommand::StepDown(args) => {
-            let request = signed_request(&args.signature);
-            let status = args.client.post_json("/v1/cluster/step-down", &request)?;
-            print_status(&status, args.output.format)
-        }
+        ClusterCommand::Lead(args) => change_lead(args, "/v1/cluster/lead"),
+        ClusterCommand::StepDown(args) => change_lead(args, "/v1/cluster/step-down"),
     }
 }
 
-fn signed_request(signature: &ChangeAuthorArgs) -> TakeLeadRequest {
-    TakeLeadRequest { author: signature.author_name(), reason: signature.reason.clone() }
+fn change_lead(args: &LeadChangeArgs, path: &str) -> Result<(), CommandError> {
+    let (author, reason) = (args.signature.author_name(), args.signature.reason.clone());
+    let request = TakeLeadRequest { author, reason };
+    print_status(&args.client.post_json(path, &request)?, args.output.format)
 }
 
 fn print_status(status: &ClusterStatus, format: OutputFormat) -> Result<(), CommandError> {

@@ -34,12 +34,12 @@ pub(crate) async fn measure() -> Result<(), Failed> {
 }
 
 /// A controller that others can follow.
-struct Member {
+struct ReplicatedController {
     controller: ControllerHandle,
     _server: ApiServer,
 }
 
-impl Member {
+impl ReplicatedController {
     /// Starts a member that listens at `own` and follows whoever leads at `other`.
     async fn start(fabric: &Fabric, number: u32, [own, other]: [&str; 2]) -> Result<Self, Failed> {
         let members = vec![other.to_owned()];
@@ -71,8 +71,8 @@ async fn measure_followers() -> Result<(), Failed> {
     let [first, second] = [&addresses[0], &addresses[1]].map(String::as_str);
     let (mut elected, mut verified) = (Samples::default(), Samples::default());
     let mut entries = 0;
-    let mut follower = Member::start(&lab.fabric, 1, [first, second]).await?;
-    let mut leader = Member::start(&lab.fabric, 2, [second, first]).await?;
+    let mut follower = ReplicatedController::start(&lab.fabric, 1, [first, second]).await?;
+    let mut leader = ReplicatedController::start(&lab.fabric, 2, [second, first]).await?;
     tokio::select! {
         led = leader.leads() => led?,
         led = follower.leads() => {
@@ -100,7 +100,7 @@ async fn measure_followers() -> Result<(), Failed> {
         entries += written(&follower.controller) - before;
         let addresses = if number == 1 { [first, second] } else { [second, first] };
         leader = follower;
-        follower = Member::start(&lab.fabric, number, addresses).await?;
+        follower = ReplicatedController::start(&lab.fabric, number, addresses).await?;
     }
     elected.print("follower, from the end of the leader until it leads");
     verified.print("follower, from the end of the leader until all is verified");

@@ -62,10 +62,10 @@ impl SyslogSender {
         Ok(Self { socket, host: if host.is_empty() { "-".to_owned() } else { host } })
     }
 
-    /// Sends a record, or drops it where the socket takes none now.
+    /// Sends a record.
     ///
     /// # Errors
-    /// Nobody receives it.
+    /// Nobody receives it, or the socket takes none now. The record is lost there.
     pub(super) fn send_record(&self, record: &AuditRecord) -> io::Result<()> {
         let message = syslog_message(record, &self.host);
         match &self.socket {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::tls::{self, RawTls, TlsConfig, missing_partner, read_secret};
+use super::tls::{self, RawTls, TlsConfig, missing_partner, read_secret_line};
 use super::{ConfigError, RawConfig, RetryBackoff, check_field, positive_duration};
 
 /// etcd as files spell it: who of several controllers leads and what they share, instead of the
@@ -125,11 +125,8 @@ impl RawEtcd {
         match (&self.user, &self.password) {
             (None, None) => Ok(None),
             (Some(name), Some(path)) => {
-                let text = String::from_utf8_lossy(&read_secret(field, path)?).into_owned();
-                let password = text.lines().next().unwrap_or_default().to_owned();
-                let found = path.display();
                 let wanted = "a file with the password in its first line";
-                check_field(field, &found, wanted, !password.is_empty())?;
+                let password = read_secret_line(field, path, wanted)?;
                 Ok(Some(EtcdUser { name: name.clone(), password }))
             }
             (Some(_), None) => Err(missing_partner("etcd.user", field)),

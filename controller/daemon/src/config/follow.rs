@@ -10,8 +10,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::tls::{self, RawTls, TlsConfig, read_secret};
-use super::{ConfigError, RawConfig, RetryBackoff, check_field};
+use super::tls::{self, RawTls, TlsConfig, read_secret_line};
+use super::{ConfigError, RawConfig, RetryBackoff, check_field, positive_duration};
 
 /// The other controllers of the fabric, as files spell them. With them, this controller replicates
 /// the state of the one that leads, and leads when most switches have no leader.
@@ -55,13 +55,10 @@ impl RawFollow {
     pub(super) fn load_follow(&self, of: &RawConfig) -> Result<Option<FollowConfig>, ConfigError> {
         let tls = self.tls.load_files(&tls::FOLLOW)?;
         let token = self.token.as_ref().map(|path| {
-            let text = String::from_utf8_lossy(&read_secret("follow.token", path)?).into_owned();
-            let token = text.lines().next().unwrap_or_default().trim().to_owned();
             let wanted = "a file with a token in its first line";
-            check_field("follow.token", &path.display(), wanted, !token.is_empty())?;
-            Ok(token)
+            read_secret_line("follow.token", path, wanted)
         });
-        let token = token.transpose()?;
+        let token = token.transpose()?.map(|line| line.trim().to_owned());
         let count = self.members.len();
         let wanted = "empty with etcd.endpoints, as etcd then elects the leader";
         check_field("follow.members", &count, wanted, count == 0 || of.etcd.endpoints.is_empty())?;
@@ -69,7 +66,7 @@ impl RawFollow {
         if let Some(member) = malformed {
             check_field("follow.members", member, "host:port", false)?;
         }
-        let connect_deadline = Duration::from_millis(of.deadlines.connect_ms);
+        let connect_deadline = positive_duration("deadlines.connect_ms", of.deadlines.connect_ms)?;
         let backoff = RetryBackoff::try_from(&of.reconcile)?;
         Ok((count > 0).then(|| FollowConfig {
             members: self.members.clone(),

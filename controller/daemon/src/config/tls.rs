@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Error, Identity};
 
-use super::ConfigError;
+use super::{ConfigError, check_field};
 use crate::private_file::read_private;
 
 /// TLS of a client. Without `ca`, connections are not secured.
@@ -140,6 +140,18 @@ pub(super) fn read_file(field: &'static str, path: &Path) -> Result<Vec<u8>, Con
 /// The content of a secret file that a field names; others must not be able to read it.
 pub(super) fn read_secret(field: &'static str, path: &Path) -> Result<Vec<u8>, ConfigError> {
     read_private(path).map_err(|source| ConfigError::File { field, path: path.to_owned(), source })
+}
+
+/// The first line of a secret file that a field names, not blank; `wanted` says what it has to be.
+pub(super) fn read_secret_line(
+    field: &'static str,
+    path: &Path,
+    wanted: &'static str,
+) -> Result<String, ConfigError> {
+    let text = String::from_utf8_lossy(&read_secret(field, path)?).into_owned();
+    let line = text.lines().next().unwrap_or_default().to_owned();
+    check_field(field, &path.display(), wanted, !line.trim().is_empty())?;
+    Ok(line)
 }
 
 /// The error that a field requires another one.

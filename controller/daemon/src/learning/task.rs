@@ -190,9 +190,12 @@ impl FlowLearner {
             self.switches = switches;
         }
         let is_standby = !self.permit.borrow().may_write(Instant::now());
-        if let Some(rollout) = rollout.as_ref().filter(|_| is_first || is_standby) {
-            // Those of an earlier run or of the leader, which switches do not report again while
-            // they are pinned.
+        // Those of an earlier run or of the leader, which switches do not report again while they are
+        // pinned.
+        let restored = rollout.as_ref().filter(|rollout| {
+            is_first || is_standby && rollout.basis.connections != self.submitted
+        });
+        if let Some(rollout) = restored {
             let known = &rollout.basis.connections;
             restore_flows(&rollout.fabric, known, &mut self.table);
             self.connections = ConnectionList::from_connections(known);

@@ -13,6 +13,7 @@ use crate::audit::AuditAction;
 use crate::replication::{FollowedLeader, FollowerStatus};
 use crate::southbound::arbitration::Mastership;
 use crate::southbound::write_permit::WritePermit;
+use crate::state::LeadChange;
 
 /// Who elects the leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -87,22 +88,6 @@ impl NorthboundService {
         Ok(ClusterStatus::new(&self.access, Instant::now()))
     }
 
-    /// Has this controller leave the lead to a follower, or to another one that etcd elects.
-    ///
-    /// # Errors
-    /// It does not lead, nobody can take the lead, or the request has no author.
-    pub async fn step_down(
-        &self,
-        request: &TakeLeadRequest,
-    ) -> Result<ClusterStatus, ServiceError> {
-        let by = self.sign_change(&request.author, &request.reason)?;
-        if let Some(refusal) = self.access.step_down().await? {
-            return Err(ServiceError::Refused(vec![refusal]));
-        }
-        self.access.audit_trail().record_action(AuditAction::LeadLeft, &by.author, &by.reason, "");
-        self.get_cluster().await
-    }
-
     /// Has this controller take the lead from the one that has it; switches then refuse the other.
     ///
     /// # Errors
@@ -111,11 +96,31 @@ impl NorthboundService {
         &self,
         request: &TakeLeadRequest,
     ) -> Result<ClusterStatus, ServiceError> {
+        self.change_lead(request, LeadChange::Take, AuditAction::LeadTaken).await
+    }
+
+    /// Has this controller leave the lead to a follower, or to another one that etcd elects.
+    ///
+    /// # Errors
+    /// It does not lead, nobody can take the lead, or the request has no author.
+    pub async fn step_down(
+        &self,
+        request: &TakeLeadRequest,
+    ) -> Result<ClusterStatus, ServiceError> {
+        self.change_lead(request, LeadChange::Leave, AuditAction::LeadLeft).await
+    }
+
+    async fn change_lead(
+        &self,
+        request: &TakeLeadRequest,
+        change: LeadChange,
+        action: AuditAction,
+    ) -> Result<ClusterStatus, ServiceError> {
         let by = self.sign_change(&request.author, &request.reason)?;
-        if let Some(refusal) = self.access.take_lead().await? {
+        if let Some(refusal) = self.access.change_lead(change).await? {
             return Err(ServiceError::Refused(vec![refusal]));
         }
-        self.access.audit_trail().record_action(AuditAction::LeadTaken, &by.author, &by.reason, "");
+        self.access.audit_trail().record_action(action, &by.author, &by.reason, "");
         self.get_cluster().await
     }
 }

@@ -4,7 +4,6 @@
 //! has sent, so a slow follower costs no memory and gets the latest at once. Between two looks is a
 //! pause in proportion to what a look cost the event loop.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -35,9 +34,8 @@ struct StateFeed {
     rollouts: watch::Receiver<Option<PlanRollout>>,
     revisions: watch::Receiver<(u64, bool)>,
     permit: watch::Receiver<WritePermit>,
-    /// What the follower has been sent so far.
-    sent: ReplicatedDocuments,
-    sent_rollout: Option<PlanRollout>,
+    /// What the follower was sent last of each kind.
+    sent: SentState,
     number: u64,
     /// The term in which this controller led last.
     term: u64,
@@ -45,8 +43,19 @@ struct StateFeed {
     read_at: Instant,
 }
 
+/// What a follower was sent last.
+#[derive(Default)]
+struct SentState {
+    revision: Option<PolicyRevision>,
+    jobs: Option<JobsDocument>,
+    reported_jobs: Option<JobsDocument>,
+    fabric: Option<spec::FabricDocument>,
+    rollout: Option<PlanRollout>,
+}
+
 /// A copy of what is replicated.
 struct StateCopy {
+    /// Ascending, from the latest that the follower was sent.
     revisions: Vec<PolicyRevision>,
     jobs: JobsDocument,
     reported_jobs: JobsDocument,
@@ -115,8 +124,7 @@ impl StateFeed {
             revisions: access.watch_revision(),
             permit: access.watch_permit(),
             access: access.clone(),
-            sent: ReplicatedDocuments::default(),
-            sent_rollout: None,
+            sent: SentState::default(),
             number: 0,
             term: 0,
             read_at: Instant::now(),
@@ -142,8 +150,9 @@ impl StateFeed {
         let rollout = self.rollouts.borrow_and_update().clone();
         self.revisions.borrow_and_update();
         let learns_fabric = self.access.learns_fabric;
-        let copy = self.access.query_state(move |state| StateCopy::new(state, learns_fabric));
-        let copy = copy.await?;
+        let known = self.sent.revision.as_ref().map_or(0, |revision| revision.number);
+        let copy = move |state: &State| StateCopy::new(state, known, learns_fabric);
+        let copy = self.access.query_state(copy).await?;
         self.read_at = Instant::now() + PAUSE * begun.elapsed();
         self.number += 1;
         Ok(Some(StateUpdate {
@@ -171,44 +180,41 @@ impl StateFeed {
         copy: StateCopy,
         rollout: Option<PlanRollout>,
     ) -> ReplicatedDocuments {
-        let same = copy.revisions.iter().zip(&self.sent.policy_revisions);
-        let same = same.take_while(|(now, sent)| now == sent).count();
+        let sent = &self.sent;
+        let is_new = |revision: &&PolicyRevision| Some(*revision) != sent.revision.as_ref();
+        let had_plan = |rollout: &&PlanRollout| {
+            sent.rollout.as_ref().is_some_and(|sent| sent.has_plan_of(rollout))
+        };
         let update = ReplicatedDocuments {
-            policy_revisions: copy.revisions[same..].to_vec(),
-            fabric: copy.fabric.clone().filter(|_| copy.fabric != self.sent.fabric),
-            jobs: Some(&copy.jobs).filter(|jobs| self.sent.jobs.as_ref() != Some(jobs)).cloned(),
+            policy_revisions: copy.revisions.iter().filter(is_new).cloned().collect(),
+            fabric: copy.fabric.clone().filter(|_| copy.fabric != sent.fabric),
+            jobs: Some(&copy.jobs).filter(|jobs| sent.jobs.as_ref() != Some(jobs)).cloned(),
             reported_jobs: Some(&copy.reported_jobs)
-                .filter(|jobs| self.sent.reported_jobs.as_ref() != Some(jobs))
+                .filter(|jobs| sent.reported_jobs.as_ref() != Some(jobs))
                 .cloned(),
             plan: rollout
                 .as_ref()
-                .filter(|rollout| !self.has_sent(rollout))
+                .filter(|rollout| !had_plan(rollout))
                 .map(PlanRollout::stored_plan),
         };
-        self.sent = ReplicatedDocuments {
-            policy_revisions: copy.revisions,
-            fabric: copy.fabric,
+        self.sent = SentState {
+            revision: copy.revisions.into_iter().last(),
             jobs: Some(copy.jobs),
             reported_jobs: Some(copy.reported_jobs),
-            plan: None,
+            fabric: copy.fabric,
+            rollout,
         };
-        self.sent_rollout = rollout;
         update
-    }
-
-    fn has_sent(&self, rollout: &PlanRollout) -> bool {
-        self.sent_rollout.as_ref().is_some_and(|sent| {
-            Arc::ptr_eq(&sent.plan, &rollout.plan)
-                && sent.basis == rollout.basis
-                && sent.fabric == rollout.fabric
-        })
     }
 }
 
 impl StateCopy {
-    fn new(state: &State, learns_fabric: bool) -> Self {
-        let history = state.policy_history();
-        let mut revisions: Vec<PolicyRevision> = history.revisions().cloned().collect();
+    /// Revisions are only appended, and only the latest changes, when a trial is confirmed: those
+    /// before the number `known` are left out.
+    fn new(state: &State, known: u64, learns_fabric: bool) -> Self {
+        let revisions = state.policy_history().revisions();
+        let recent = revisions.take_while(|revision| revision.number >= known);
+        let mut revisions: Vec<PolicyRevision> = recent.cloned().collect();
         revisions.reverse();
         let (jobs, reported_jobs) = state.job_documents();
         Self {

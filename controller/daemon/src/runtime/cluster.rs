@@ -2,13 +2,13 @@
 //!
 //! Where etcd is configured, the [`ClusterMembership`] decides the write permit; else the switches
 //! elect. Alone, a controller's permit only carries the term to bid in. With other members
-//! ([`Following`]), it is given by the majority of the switches.
+//! ([`FollowerMembership`]), it is given by the majority of the switches.
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 use topology::Finding;
 
-use super::following::Following;
+use super::follower_membership::FollowerMembership;
 use super::membership::{ClusterMembership, ClusterWake};
 use crate::config::Config;
 use crate::etcd::ClusterNetwork;
@@ -22,7 +22,7 @@ use crate::supervision::TaskSupervisor;
 /// Leadership of this controller, and its write permit.
 pub(super) struct Cluster {
     membership: Option<ClusterMembership>,
-    following: Option<Following>,
+    follower: Option<FollowerMembership>,
     election: LeaderElection,
     write_permit: watch::Sender<WritePermit>,
     /// The permit by the latest choice.
@@ -43,11 +43,15 @@ impl Cluster {
         let followers = FollowerTable::default();
         let membership =
             ClusterMembership::join_cluster(network, config, &write_permit, supervisor);
-        let following =
-            Following::join_members(network, config, (state_term, followers.clone()), supervisor);
+        let follower = FollowerMembership::join_members(
+            network,
+            config,
+            (state_term, followers.clone()),
+            supervisor,
+        );
         Self {
             membership,
-            following,
+            follower,
             election: LeaderElection::new(config.term, config.primary_grace),
             write_permit,
             chosen: WritePermit::Open { term: 0 },
@@ -66,21 +70,21 @@ impl Cluster {
 
     /// The leader that this controller follows, if it may follow one.
     pub(super) fn watch_followed(&self) -> Option<watch::Receiver<Option<FollowedLeader>>> {
-        self.following.as_ref().map(Following::watch_leader)
+        self.follower.as_ref().map(FollowerMembership::watch_leader)
     }
 
     /// The term in which the state of this controller was in force, as it changes, if it follows.
     pub(super) fn watch_state_term(&self) -> watch::Receiver<u64> {
         let none = || watch::Sender::new(0).subscribe();
-        self.following.as_ref().map_or_else(none, Following::watch_state_term)
+        self.follower.as_ref().map_or_else(none, FollowerMembership::watch_state_term)
     }
 
     pub(super) fn membership_mut(&mut self) -> Option<&mut ClusterMembership> {
         self.membership.as_mut()
     }
 
-    pub(super) fn following_mut(&mut self) -> Option<&mut Following> {
-        self.following.as_mut()
+    pub(super) fn follower_mut(&mut self) -> Option<&mut FollowerMembership> {
+        self.follower.as_mut()
     }
 
     /// Whether the switches elect, without etcd.
@@ -91,7 +95,7 @@ impl Cluster {
     /// Whether this controller may change what all share.
     pub(super) fn may_decide(&self) -> bool {
         self.membership.as_ref().is_none_or(ClusterMembership::is_leader)
-            && (self.following.is_none() || self.is_permitted())
+            && (self.follower.is_none() || self.is_permitted())
     }
 
     fn is_permitted(&self) -> bool {
@@ -104,18 +108,18 @@ impl Cluster {
 
     /// Waits for an update from etcd or from a leader; for ever where there is neither.
     pub(super) async fn wait_for_update(&mut self) -> ClusterWake {
-        match (&mut self.membership, &mut self.following) {
+        match (&mut self.membership, &mut self.follower) {
             (Some(membership), _) => membership.wait_for_update().await,
-            (None, Some(following)) => following.wait_for_update().await,
+            (None, Some(follower)) => follower.wait_for_update().await,
             (None, None) => std::future::pending().await,
         }
     }
 
     /// Why this controller refuses an event, if another one leads.
     pub(super) fn refusal_for(&self, event: &StateEvent) -> Option<Finding> {
-        match (&self.membership, &self.following) {
+        match (&self.membership, &self.follower) {
             (Some(membership), _) => membership.refusal_for(event),
-            (None, Some(following)) if !self.is_permitted() => following.refusal_for(event),
+            (None, Some(follower)) if !self.is_permitted() => follower.refusal_for(event),
             _ => None,
         }
     }
@@ -135,7 +139,7 @@ impl Cluster {
             return membership.step_down();
         }
         let refuse = |text| Some(Finding::error("cluster", text));
-        if !self.may_decide() || self.following.is_none() {
+        if !self.may_decide() || self.follower.is_none() {
             return refuse("refused: this controller follows nobody or does not lead");
         }
         if !self.followers.has_current_follower() {
@@ -148,17 +152,17 @@ impl Cluster {
     /// The term to bid in, by this controller's mastership at all switches. The permit for it
     /// follows with [`Cluster::permit_chosen`].
     pub(super) fn choose_term(&mut self, masterships: &[Mastership], now: Instant) -> u64 {
-        let Some(following) = &mut self.following else {
+        let Some(follower) = &mut self.follower else {
             let term = self.election.choose_term(masterships, now);
             self.chosen = WritePermit::Open { term };
             return term;
         };
-        let standing = following.standing(now);
+        let standing = follower.standing(now);
         let choice = self.election.choose_by_majority(masterships, standing, now);
-        following.note_choice(choice, self.election.sees_vacancy());
+        follower.note_choice(choice, self.election.sees_vacancy());
         self.chosen = match choice.term {
-            0 => WritePermit::Follower { leader: following.leader_number() },
-            term if following.leads() => WritePermit::Open { term },
+            0 => WritePermit::Follower { leader: follower.leader_number() },
+            term if follower.leads() => WritePermit::Open { term },
             term => WritePermit::Standby { term, leader: None },
         };
         choice.term
@@ -181,7 +185,7 @@ impl Cluster {
         if let Some(membership) = &mut self.membership {
             membership.confirm_prepared(planned);
         }
-        self.following.as_mut().is_some_and(|following| following.confirm_prepared(planned))
+        self.follower.as_mut().is_some_and(|follower| follower.confirm_prepared(planned))
     }
 
     /// Leaves the cluster and releases the leadership.

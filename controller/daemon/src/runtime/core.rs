@@ -9,7 +9,7 @@
 
 mod cluster_sync;
 mod effects;
-mod following_sync;
+mod follower_sync;
 mod observation;
 
 use tokio::sync::{mpsc, watch};
@@ -29,7 +29,7 @@ use crate::audit::AuditTrail;
 use crate::southbound::ChangeOrigin;
 use crate::southbound::connection::{ComputationPanicked, SwitchNetwork};
 use crate::standing_findings::StandingFindings;
-use crate::state::{Effects, EventSubmission, PlanResult, StateEvent, SubmittedItem};
+use crate::state::{Effects, EventSubmission, LeadChange, PlanResult, StateEvent, SubmittedItem};
 use crate::store::StoreRecord;
 
 /// The running controller, one task.
@@ -149,13 +149,13 @@ impl<N: SwitchNetwork> Core<N> {
                 let change = self.observer.observe_part(part, health, received);
                 return self.apply_changes(change, received).await;
             }
-            SubmittedItem::Lead(answer) => {
+            SubmittedItem::Lead(change, answer) => {
+                let refusal = match change {
+                    LeadChange::Take => self.cluster.request_lead(),
+                    LeadChange::Leave => self.cluster.step_down(received),
+                };
                 // The caller may have stopped waiting.
-                answer.send(self.cluster.request_lead()).ok();
-                return self.observe_switches().await;
-            }
-            SubmittedItem::StepDown(answer) => {
-                answer.send(self.cluster.step_down(received)).ok();
+                answer.send(refusal).ok();
                 return self.observe_switches().await;
             }
             SubmittedItem::Query(query) => {

@@ -24,8 +24,8 @@ use crate::supervision::TaskSupervisor;
 /// How long the farewell of a leader counts, in multiples of the time in which followers confirm.
 const FAREWELL: u32 = 4;
 
-/// The runtime's handle of following.
-pub(super) struct Following {
+/// The runtime's side of a controller that follows or is followed, without etcd.
+pub(super) struct FollowerMembership {
     handle: FollowerHandle,
     followers: FollowerTable,
     /// How recently a follower must have confirmed that it follows.
@@ -47,7 +47,7 @@ pub(super) struct Following {
     awaited: Option<(u64, u64)>,
 }
 
-impl Following {
+impl FollowerMembership {
     /// Begins to follow whichever other member leads, if the configuration names any.
     pub(super) fn join_members<N: LeaderNetwork>(
         network: &N,

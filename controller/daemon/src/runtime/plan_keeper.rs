@@ -55,7 +55,9 @@ impl PlanKeeper {
 
     async fn store_latest(&mut self) {
         let latest = self.rollouts.borrow_and_update().clone();
-        let Some(rollout) = latest.filter(|latest| !self.is_stored(latest)) else {
+        let Some(rollout) = latest.filter(|latest| {
+            !self.stored.as_ref().is_some_and(|stored| stored.has_plan_of(latest))
+        }) else {
             return;
         };
         let (store, writing) = (Arc::clone(&self.store), rollout.clone());
@@ -64,15 +66,6 @@ impl PlanKeeper {
             |written: Result<(), StoreError>| written.map_err(|error| error_chain(&error)),
         ));
         self.stored = Some(rollout);
-    }
-
-    /// Whether the document of this rollout is stored already. Generations are no part of it.
-    fn is_stored(&self, latest: &PlanRollout) -> bool {
-        self.stored.as_ref().is_some_and(|stored| {
-            Arc::ptr_eq(&stored.plan, &latest.plan)
-                && stored.basis == latest.basis
-                && stored.fabric == latest.fabric
-        })
     }
 
     fn report_outcome(&self, written: Result<(), String>) {

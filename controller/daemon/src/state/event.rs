@@ -208,6 +208,13 @@ impl PlanRollout {
         }
     }
 
+    /// Whether both have one [`PlanRollout::stored_plan`]. Generations are no part of it.
+    pub(crate) fn has_plan_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.plan, &other.plan)
+            && self.basis == other.basis
+            && self.fabric == other.fabric
+    }
+
     /// What the next run of the controller continues from.
     pub(crate) fn stored_plan(&self) -> StoredPlan {
         StoredPlan::new(&self.fabric, &self.plan, &self.basis)

@@ -66,16 +66,10 @@ impl EventSubmission {
         (Self::received_now(SubmittedItem::Query(query)), answer)
     }
 
-    /// The request that this controller leads, and the receiver of its refusal.
-    pub(crate) fn lead() -> (Self, oneshot::Receiver<Option<Finding>>) {
+    /// The request that this controller takes or leaves the lead, and the receiver of its refusal.
+    pub(crate) fn lead(change: LeadChange) -> (Self, oneshot::Receiver<Option<Finding>>) {
         let (refused, answer) = oneshot::channel();
-        (Self::received_now(SubmittedItem::Lead(refused)), answer)
-    }
-
-    /// The request that this controller leaves the lead, and the receiver of its refusal.
-    pub(crate) fn step_down() -> (Self, oneshot::Receiver<Option<Finding>>) {
-        let (refused, answer) = oneshot::channel();
-        (Self::received_now(SubmittedItem::StepDown(refused)), answer)
+        (Self::received_now(SubmittedItem::Lead(change, refused)), answer)
     }
 
     fn received_now(item: SubmittedItem) -> Self {
@@ -90,10 +84,17 @@ pub(crate) enum SubmittedItem {
     Event(Box<StateEvent>, oneshot::Sender<SubmitReceipt>),
     Health(FabricPart, PartHealth),
     Query(StateQuery),
-    /// This controller is to lead; answered with the refusal, if it does not.
-    Lead(oneshot::Sender<Option<Finding>>),
-    /// This controller is to leave the lead; answered with the refusal, if it does not.
-    StepDown(oneshot::Sender<Option<Finding>>),
+    /// This controller is to take or leave the lead; answered with the refusal, if it does not.
+    Lead(LeadChange, oneshot::Sender<Option<Finding>>),
+}
+
+/// What an operator wants of a controller in the election.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeadChange {
+    /// It is to lead, whoever leads now.
+    Take,
+    /// It is to leave the lead to another one.
+    Leave,
 }
 
 /// A closure that reads the state between two events.

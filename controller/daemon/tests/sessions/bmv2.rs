@@ -1,9 +1,9 @@
 //! The same promises on bmv2's `simple_switch_grpc`, where it is installed: a switch that shares no
 //! code with ours ends with the tables that are desired, and holds what it is read to hold.
 
-use controller::StateEvent;
 use controller::southbound::SwitchStatus;
 use controller::southbound::arbitration::Mastership;
+use controller::{LeadChange, StateEvent};
 use p4::{ForwardingPipeline, diff_tables};
 
 use crate::lab::{Lab, first_leaf, verified, written};
@@ -73,7 +73,7 @@ async fn a_second_controller_takes_simple_switch_over_and_gives_it_back() {
 
     // An operator wants it, and it is of the same mind.
     let second = lab.control(|raw| raw.election.controller = 2).await;
-    assert_eq!(second.take_lead().await.unwrap(), None);
+    assert_eq!(second.change_lead(LeadChange::Take).await.unwrap(), None);
     verified(&lab, &second).await;
     let lines = second.status_board().all_statuses();
     let pushed = lines.values().map(|line| line.written.pipelines);

@@ -11,7 +11,7 @@ use controller::northbound::service::{
 use controller::southbound::SwitchStatus;
 use controller::southbound::arbitration::Mastership;
 use controller::southbound::write_permit::WritePermit;
-use controller::{Controller, ControllerHandle, StateEvent};
+use controller::{Controller, ControllerHandle, LeadChange, StateEvent};
 use planner::Policy;
 use tokio::io::copy_bidirectional;
 use tokio::net::TcpStream;
@@ -173,6 +173,36 @@ async fn the_successor_of_a_leader_has_the_whole_state() {
     verified(&lab, &third).await;
     assert_eq!(written(&third), 0);
     third.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_leader_that_etcd_elected_steps_down_and_another_one_leads() {
+    let Some(etcd) = Etcd::start().await else {
+        return;
+    };
+    let lab = Lab::new().await;
+    let first = member(&lab, 1, &etcd.client).await;
+    until(&first, leads).await;
+    let second = member(&lab, 2, &etcd.client).await;
+    until(&second, stands_by).await;
+    assert!(submit_jobs(&lab, &first, 2).await);
+    knows(&second, 2).await;
+    is_ready(&second).await;
+    verified(&lab, &first).await;
+    let refused = second.change_lead(LeadChange::Leave).await.unwrap();
+    assert!(refused.unwrap().text.contains("refused"), "it has no lead to leave");
+
+    let leaving = Instant::now();
+    assert_eq!(first.change_lead(LeadChange::Leave).await.unwrap(), None);
+    until(&second, leads).await;
+    assert!(leaving.elapsed() < Duration::from_secs(LEASE_S), "given back");
+    verified(&lab, &second).await;
+    assert_eq!(written(&second), 0);
+    until(&first, stands_by).await;
+    assert!(submit_jobs(&lab, &second, 3).await);
+    knows(&first, 3).await;
+    first.shutdown().await;
+    second.shutdown().await;
 }
 
 #[tokio::test]

@@ -19,7 +19,7 @@ use crate::cluster::until;
 use crate::lab::{DEADLINE, Lab, all_hold, config, open_config, verified, written};
 
 /// A controller that others can follow.
-struct Member {
+struct ReplicatedController {
     controller: ControllerHandle,
     server: ApiServer,
 }
@@ -30,7 +30,7 @@ async fn listen() -> (String, TcpListener) {
     (listener.local_addr().unwrap().to_string(), listener)
 }
 
-impl Member {
+impl ReplicatedController {
     /// A controller with this number that follows whoever leads at `others`.
     async fn start(
         lab: &Lab,
@@ -88,9 +88,9 @@ fn request() -> TakeLeadRequest {
 }
 
 /// A leader with two jobs and a policy, and a member that follows it and has everything.
-async fn leader_and_follower(lab: &Lab) -> (Member, Member) {
+async fn leader_and_follower(lab: &Lab) -> (ReplicatedController, ReplicatedController) {
     let ((first, first_listener), (second, second_listener)) = (listen().await, listen().await);
-    let leader = Member::start(lab, 1, &[&second], (first_listener, |_| {})).await;
+    let leader = ReplicatedController::start(lab, 1, &[&second], (first_listener, |_| {})).await;
     // The other member does not answer yet, so nobody knows whether it has a later state.
     leader.service().take_lead(&request()).await.unwrap();
     leader.leads().await;
@@ -98,14 +98,14 @@ async fn leader_and_follower(lab: &Lab) -> (Member, Member) {
     let policy = Policy { drained: vec!["spine1".into()], ..Policy::default() };
     leader.controller.submit_event(StateEvent::PolicyChanged(policy)).await.unwrap();
     verified(lab, &leader.controller).await;
-    let follower = Member::start(lab, 2, &[&first], (second_listener, |_| {})).await;
+    let follower = ReplicatedController::start(lab, 2, &[&first], (second_listener, |_| {})).await;
     follower.has_plan_of(&leader).await;
     follows(&follower, &leader).await;
     (leader, follower)
 }
 
 /// Waits until the leader knows that a follower has everything.
-async fn follows(follower: &Member, leader: &Member) {
+async fn follows(follower: &ReplicatedController, leader: &ReplicatedController) {
     let current = async {
         loop {
             let status = leader.service().get_cluster().await.unwrap();
@@ -128,8 +128,8 @@ async fn of_two_new_members_one_leads_and_the_other_follows() {
     let lab = Lab::new().await;
     let ((first, first_listener), (second, second_listener)) = (listen().await, listen().await);
     let members = [
-        Member::start(&lab, 1, &[&second], (first_listener, |_| {})).await,
-        Member::start(&lab, 2, &[&first], (second_listener, |_| {})).await,
+        ReplicatedController::start(&lab, 1, &[&second], (first_listener, |_| {})).await,
+        ReplicatedController::start(&lab, 2, &[&first], (second_listener, |_| {})).await,
     ];
     // Both may bid; within a term the higher number wins.
     let [leader, follower] = tokio::select! {
@@ -197,14 +197,14 @@ async fn a_leader_that_comes_back_follows_and_forgets_what_nobody_received() {
     let store = folder.path().join("crux.redb");
     let ((first, listener), (second, second_listener)) = (listen().await, listen().await);
     let stored = |raw: &mut RawConfig| raw.store.path = Some(store.clone());
-    let leader = Member::start(&lab, 1, &[&second], (listener, stored)).await;
+    let leader = ReplicatedController::start(&lab, 1, &[&second], (listener, stored)).await;
     leader.service().take_lead(&request()).await.unwrap();
     leader.leads().await;
     leader.submit_jobs(&lab, 1).await;
     leader.die().await;
 
     // Nobody has told this one anything, so it leads only where an operator wants it.
-    let newcomer = Member::start(&lab, 2, &[&first], (second_listener, |_| {})).await;
+    let newcomer = ReplicatedController::start(&lab, 2, &[&first], (second_listener, |_| {})).await;
     let vacant = |line: &SwitchStatus| matches!(line.mastership, Mastership::NoPrimary { .. });
     let all_vacant = |lines: &BTreeMap<_, SwitchStatus>| lines.values().all(vacant);
     timeout(DEADLINE, newcomer.controller.status_board().wait_until(all_vacant)).await.unwrap();
@@ -216,7 +216,7 @@ async fn a_leader_that_comes_back_follows_and_forgets_what_nobody_received() {
     verified(&lab, &newcomer.controller).await;
 
     let (_, listener) = listen().await;
-    let back = Member::start(&lab, 1, &[&second], (listener, stored)).await;
+    let back = ReplicatedController::start(&lab, 1, &[&second], (listener, stored)).await;
     back.has_plan_of(&newcomer).await;
     assert_eq!(written(&back.controller), 0);
     newcomer.die().await;

@@ -70,9 +70,9 @@ mod unannounced_ports;
 
 use std::collections::BTreeMap;
 
-use controller::StateEvent;
 use controller::southbound::arbitration::Mastership;
 use controller::southbound::{SwitchAddress, SwitchClient, SwitchStatus};
+use controller::{LeadChange, StateEvent};
 use lab::{DEADLINE, Lab, all_hold, first_leaf, written};
 use planner::Policy;
 use switch::p4runtime::ServiceOptions;
@@ -285,7 +285,7 @@ async fn losing_mastership_stops_all_writes() {
     let first = lab.control(|raw| raw.reconcile.interval_ms = 5).await;
     all_hold(&first).await;
     let second = lab.control(|raw| raw.election.controller = 9).await;
-    assert_eq!(second.take_lead().await.unwrap(), None);
+    assert_eq!(second.change_lead(LeadChange::Take).await.unwrap(), None);
     all_hold(&second).await;
 
     let lost = |line: &SwitchStatus| matches!(line.mastership, Mastership::Backup { .. });

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use topology::Finding;
 
 use super::Core;
+use crate::policy_history::PolicyRevision;
 use crate::replication::{ReplicatedDocuments, StateUpdate};
 use crate::runtime::archive::{event_from_record, or_finding};
 use crate::runtime::log::log_finding;
@@ -19,10 +20,10 @@ use crate::store::StoreRecord;
 impl<N: SwitchNetwork> Core<N> {
     /// Applies the update that woke the loop, and confirms it.
     pub(super) async fn sync_following(&mut self) -> Result<(), ComputationPanicked> {
-        let Some(following) = self.cluster.following_mut() else {
+        let Some(follower) = self.cluster.follower_mut() else {
             return Ok(());
         };
-        let Some(update) = following.take_update() else {
+        let Some(update) = follower.take_update() else {
             return Ok(());
         };
         let mut findings = Vec::new();
@@ -49,13 +50,14 @@ impl<N: SwitchNetwork> Core<N> {
                 self.step_followed(event, now).await?;
             }
         }
-        let known = self.state.state().policy_history().revisions().cloned().collect::<Vec<_>>();
-        let revisions = documents.policy_revisions.iter();
-        let changed = revisions.filter(|revision| !known.contains(revision));
-        let policies = changed.cloned().map(Box::new).map(StoreRecord::Policy);
+        let history = self.state.state().policy_history();
+        let is_known = |sent: &PolicyRevision| history.revisions().any(|known| known == sent);
+        let revisions = documents.policy_revisions.iter().filter(|sent| !is_known(sent));
+        let policies: Vec<StoreRecord> =
+            revisions.map(|sent| StoreRecord::Policy(Box::new(sent.clone()))).collect();
         let jobs = documents.jobs.clone().map(StoreRecord::Jobs);
         let reported = documents.reported_jobs.clone().map(StoreRecord::ReportedJobs);
-        for record in policies.chain(jobs).chain(reported) {
+        for record in policies.into_iter().chain(jobs).chain(reported) {
             let event = event_from_record(&record, self.state.state().fabric());
             if let Some(event) = or_finding(event, findings) {
                 self.step_followed(event, now).await?;
@@ -80,8 +82,8 @@ impl<N: SwitchNetwork> Core<N> {
     }
 
     async fn confirm_update(&mut self, update: &StateUpdate) {
-        let following = self.cluster.following_mut();
-        if following.is_some_and(|following| following.confirm_update(update)) {
+        let follower = self.cluster.follower_mut();
+        if follower.is_some_and(|follower| follower.confirm_update(update)) {
             self.state.store_and_log(StoreRecord::StateTerm(update.term)).await;
         }
     }
@@ -92,22 +94,22 @@ impl<N: SwitchNetwork> Core<N> {
         &mut self,
         now: Instant,
     ) -> Result<(), ComputationPanicked> {
-        let unprepared = self.cluster.following_mut().and_then(|one| one.take_unprepared());
+        let unprepared = self.cluster.follower_mut().and_then(|one| one.take_unprepared());
         let Some(spent) = unprepared else {
             return Ok(());
         };
         self.end_abandoned_trial(now).await?;
         let effects = self.step_state(StateEvent::ElectionWon(spent));
         let inputs = self.state.state().inputs();
-        if let Some(following) = self.cluster.following_mut() {
-            following.await_inputs(inputs);
+        if let Some(follower) = self.cluster.follower_mut() {
+            follower.await_inputs(inputs);
         }
         self.apply_effects(effects, now).await
     }
 
     /// Stores the term in which this controller leads, once it does.
     pub(super) async fn store_state_term(&mut self) {
-        let term = self.cluster.following_mut().and_then(|one| one.take_state_term());
+        let term = self.cluster.follower_mut().and_then(|one| one.take_state_term());
         if let Some(term) = term {
             self.state.store_and_log(StoreRecord::StateTerm(term)).await;
         }

@@ -3,7 +3,7 @@
 
 use tokio::time::Instant;
 
-use controller::ControllerHandle;
+use controller::{ControllerHandle, LeadChange};
 
 use super::fake_network::lock_mutex;
 use super::fault_schedule::LeadershipMode;
@@ -30,7 +30,11 @@ impl ScenarioRun {
         let first = self.controllers.values().next();
         if let Some(first) = first.filter(|_| follows && !is_led && is_due) {
             self.request_at.set(Some(Instant::now() + CALM));
-            first.access().take_lead().await.map_err(|error| error.to_string())?;
+            first
+                .access()
+                .change_lead(LeadChange::Take)
+                .await
+                .map_err(|error| error.to_string())?;
         }
         Ok(follows)
     }
