@@ -454,7 +454,7 @@ impl State {
         self.refinement.is_due = result.report.comparison.is_provisional;
         self.planned = result.inputs;
         self.resumed.take_if(|(inputs, _)| *inputs <= result.inputs);
-        let findings = result.report.findings.clone();
+        let findings = self.new_findings(&result.report);
         let fabric = self.usable_fabric(&self.policy);
         // A plan equal to the one in force uses no generation, unless an earlier leader may have
         // used the present one: switches that it wrote must be written again.
@@ -471,6 +471,14 @@ impl State {
             had.report = Arc::clone(&result.report);
         }
         Effects { rollout, findings, ..Effects::default() }
+    }
+
+    /// The findings of a report that the plan in force does not have: one that lasts over a thousand
+    /// plans is told once.
+    fn new_findings(&self, report: &PlanReport) -> Vec<Finding> {
+        let had = self.rollout.as_ref().map(|had| had.report.findings.iter());
+        let had: BTreeSet<&Finding> = had.into_iter().flatten().collect();
+        report.findings.iter().filter(|finding| !had.contains(finding)).cloned().collect()
     }
 
     /// Puts a plan in force on the present fabric, under the next generation.

@@ -120,8 +120,11 @@ impl Measured<'_> {
     ) -> Result<(), Failed> {
         println!("{what}");
         let ends = Instant::now() + lasts;
-        let (repairs, reads, memory) =
-            tokio::join!(self.repair_until(ends), self.read_until(ends), peak_memory(ends));
+        let (repairs, reads, memory) = tokio::join!(
+            repair_until(self.controller, self.fabric, ends),
+            self.read_until(ends),
+            peak_memory(ends)
+        );
         repairs?.print("  a cable that fails, until its ports are verified out of use");
         reads?.print("  GET /v1/jobs of another caller");
         println!("  resident memory at most {} MiB", memory?);
@@ -132,44 +135,6 @@ impl Measured<'_> {
             }
         }
         Ok(())
-    }
-
-    /// One cable fails after the other, of leaves that do not restart.
-    async fn repair_until(&self, ends: Instant) -> Result<Samples, Failed> {
-        let leaves = self.fabric.switches_of_tier(Tier::Leaf).take(10);
-        let cables: Vec<LinkId> =
-            leaves.flat_map(|leaf| self.fabric.up_links(leaf).iter().copied()).collect();
-        let mut samples = Samples::default();
-        for cable in cables.iter().cycle() {
-            if Instant::now() >= ends {
-                break;
-            }
-            samples.push(self.repair_cable(*cable).await?);
-            self.controller.report_health(FabricPart::Cable(*cable), PartHealth::Up).await?;
-            sleep(PAUSE).await;
-        }
-        Ok(samples)
-    }
-
-    /// How long it takes from the report that a cable has failed until the switches at both ends
-    /// are verified not to use it.
-    async fn repair_cable(&self, cable: LinkId) -> Result<Duration, Failed> {
-        let in_use = self.controller.await_rollout(|rollout| rollout.fabric.is_usable(cable));
-        timeout(DEADLINE, in_use).await??;
-        let begun = Instant::now();
-        self.controller.report_health(FabricPart::Cable(cable), PartHealth::Down).await?;
-        let protected = self.controller.await_rollout(|rollout| !rollout.fabric.is_up(cable));
-        let generation = timeout(DEADLINE, protected).await??.generation;
-        let link = self.fabric.link(cable);
-        let ends = [link.from, link.to].map(|end| end.node);
-        let board = self.controller.status_board();
-        let verified = board.wait_until(|statuses| {
-            let at_ends =
-                statuses.iter().filter(|(id, _)| ends.contains(&FabricNode::Switch(**id)));
-            at_ends.filter(|(_, status)| status.holds_generation(generation)).count() == ends.len()
-        });
-        timeout(DEADLINE, verified).await?;
-        Ok(begun.elapsed())
     }
 
     async fn read_until(&self, ends: Instant) -> Result<Samples, Failed> {
@@ -185,6 +150,51 @@ impl Measured<'_> {
         }
         Ok(samples)
     }
+}
+
+/// One cable fails after the other, of the first ten leaves.
+pub(crate) async fn repair_until(
+    controller: &ControllerHandle,
+    fabric: &Fabric,
+    ends: Instant,
+) -> Result<Samples, Failed> {
+    let leaves = fabric.switches_of_tier(Tier::Leaf).take(10);
+    let cables: Vec<LinkId> =
+        leaves.flat_map(|leaf| fabric.up_links(leaf).iter().copied()).collect();
+    let mut samples = Samples::default();
+    for cable in cables.iter().cycle() {
+        if Instant::now() >= ends {
+            break;
+        }
+        samples.push(repair_cable(controller, fabric, *cable).await?);
+        controller.report_health(FabricPart::Cable(*cable), PartHealth::Up).await?;
+        sleep(PAUSE).await;
+    }
+    Ok(samples)
+}
+
+/// How long it takes from the report that a cable has failed until the switches at both ends
+/// are verified not to use it.
+async fn repair_cable(
+    controller: &ControllerHandle,
+    fabric: &Fabric,
+    cable: LinkId,
+) -> Result<Duration, Failed> {
+    let in_use = controller.await_rollout(|rollout| rollout.fabric.is_usable(cable));
+    timeout(DEADLINE, in_use).await??;
+    let begun = Instant::now();
+    controller.report_health(FabricPart::Cable(cable), PartHealth::Down).await?;
+    let protected = controller.await_rollout(|rollout| !rollout.fabric.is_up(cable));
+    let generation = timeout(DEADLINE, protected).await??.generation;
+    let link = fabric.link(cable);
+    let ends = [link.from, link.to].map(|end| end.node);
+    let board = controller.status_board();
+    let verified = board.wait_until(|statuses| {
+        let at_ends = statuses.iter().filter(|(id, _)| ends.contains(&FabricNode::Switch(**id)));
+        at_ends.filter(|(_, status)| status.holds_generation(generation)).count() == ends.len()
+    });
+    timeout(DEADLINE, verified).await?;
+    Ok(begun.elapsed())
 }
 
 async fn start_controller(fabric: &Fabric) -> Result<ControllerHandle, Failed> {
@@ -253,7 +263,7 @@ async fn restart_switches(
 }
 
 /// The most resident memory of this process until then, MiB.
-async fn peak_memory(ends: Instant) -> Result<u64, Failed> {
+pub(crate) async fn peak_memory(ends: Instant) -> Result<u64, Failed> {
     let mut peak = 0;
     while Instant::now() < ends {
         peak = peak.max(resident_mib()?);
@@ -262,7 +272,7 @@ async fn peak_memory(ends: Instant) -> Result<u64, Failed> {
     Ok(peak)
 }
 
-fn resident_mib() -> Result<u64, Failed> {
+pub(crate) fn resident_mib() -> Result<u64, Failed> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).ok_or("no VmRSS")?;

@@ -3,7 +3,7 @@
 //! `cargo bench -p controller --bench loopback [-- CASE...]` prints one line for each figure; what
 //! it printed is kept in `controller/daemon/benches/results/`. Each case is a module:
 //! [`apply_start`], [`repair`], [`takeover`], [`policy`], [`writes`], [`report_ingest`],
-//! [`events_since`], [`bounds`]. The decision: the whole controller is measured, from its public
+//! [`events_since`], [`bounds`], [`lying`]. The decision: the whole controller is measured, from its public
 //! interface, and where a rate is compared with another one, both are taken in turn in one run.
 
 mod attack;
@@ -13,6 +13,9 @@ mod bounds;
 mod events;
 mod fleet;
 mod lab;
+#[path = "../../tests/sessions/liar.rs"]
+mod liar;
+mod lying;
 mod policy;
 mod protection;
 mod repair;
@@ -37,6 +40,9 @@ fn main() -> Result<(), Failed> {
     let runtime = tokio::runtime::Runtime::new()?;
     if arguments.iter().any(|argument| argument == fleet::SERVE_FLEET) {
         return runtime.block_on(fleet::serve());
+    }
+    if arguments.iter().any(|argument| argument == lying::SERVE_LIARS) {
+        return runtime.block_on(lying::serve());
     }
     if arguments.iter().any(|argument| argument == attack::ATTACK) {
         return runtime.block_on(attack::attack(&arguments));
@@ -83,6 +89,9 @@ fn main() -> Result<(), Failed> {
         }
         if is_asked("bounds") {
             bounds::measure().await?;
+        }
+        if is_asked("lying") {
+            lying::measure().await?;
         }
         Ok::<(), Failed>(())
     })?;

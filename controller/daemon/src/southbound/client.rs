@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::sync::LazyLock;
 
 use futures::{StreamExt, TryStreamExt, future};
 use p4::codec::{self, CounterValue, DecodeError, DigestTiming, WriteError};
@@ -103,11 +104,31 @@ pub struct SwitchClient {
 /// The most entities of one read, more than the program's tables and counters have room for.
 const READ_ENTITIES: usize = 200_000;
 
-/// What a read has returned so far. A switch decides how much it sends, so it is bounded here.
+/// How often a read may return each entry: with its table, and as it is asked for by itself.
+const COPIES: u64 = 2;
+
+/// What a read has returned so far. A switch decides how much it sends, so it is bounded here: in
+/// all, and each table by the room that the program gives it.
 #[derive(Debug, Default)]
 pub struct ReadTotal {
     entities: Vec<p4rt::Entity>,
     bytes: usize,
+    rows: BTreeMap<u32, u64>,
+}
+
+/// The name of each table of the program, by its id, and the most entries of it in one read.
+static TABLE_ROOM: LazyLock<BTreeMap<u32, (String, u64)>> = LazyLock::new(|| {
+    let program = default_pipeline().program();
+    let tables = program.p4info.tables();
+    tables.map(|table| (table.id.0, (table.name.clone(), COPIES * table.size))).collect()
+});
+
+/// The table of an entity, if it is an entry of one.
+fn entry_table(entity: &p4rt::Entity) -> Option<u32> {
+    match &entity.entity {
+        Some(p4rt::entity::Entity::TableEntry(entry)) => Some(entry.table_id),
+        _ => None,
+    }
 }
 
 impl ReadTotal {
@@ -126,6 +147,16 @@ impl ReadTotal {
             return Err(format!(
                 "the switch sends more than {READ_ENTITIES} entities or {bytes_max} bytes \
                  (messages.read_max)"
+            ));
+        }
+        for table in answer.entities.iter().filter_map(entry_table) {
+            *self.rows.entry(table).or_default() += 1;
+        }
+        let room = |table| TABLE_ROOM.get(table).map_or(u64::MAX, |(_, room)| *room);
+        if let Some((table, rows)) = self.rows.iter().find(|(table, rows)| **rows > room(table)) {
+            let name = TABLE_ROOM.get(table).map_or("", |(name, _)| name);
+            return Err(format!(
+                "the switch sends {rows} entries of {name}, which has no such room"
             ));
         }
         self.entities.extend(answer.entities);

@@ -125,6 +125,10 @@ fn pin_room_limits_plans_until_the_policy_changes() {
     let is_reported = |text: &str| effects.findings.iter().any(|f| f.text.contains(text));
     assert!(is_reported("holds 2 pins") && is_reported("1 flows"), "{effects:?}");
     assert_eq!(pins(effects), 2);
+    // The next plan has that finding as well; it was told.
+    let change = StateEvent::JobsChanged(vec![job("a", 9), job("b", 10), job("d", 11)]);
+    let effects = settle(&mut state, change);
+    assert_eq!(effects.findings, []);
     let policy = StateEvent::PolicyChanged(Policy::default());
     assert_eq!(pins(settle(&mut state, policy)), 3);
 }

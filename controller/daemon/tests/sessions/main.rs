@@ -40,6 +40,7 @@ mod lab;
 mod learned_flows;
 #[cfg(test)]
 mod learning;
+mod liar;
 #[cfg(test)]
 mod lying_switch;
 #[cfg(test)]
