@@ -144,8 +144,8 @@ impl ControllerAccess {
         self.controller
     }
 
-    /// Has this controller lead, whoever leads now, which is refused where etcd elects; or leave the
-    /// lead, which is refused where nobody can take it. The refusal, if any.
+    /// Has this controller lead, whoever leads now, which is refused where etcd elects; or leave
+    /// the lead, which is refused where nobody can take it. The refusal, if any.
     ///
     /// # Errors
     /// The controller has stopped.

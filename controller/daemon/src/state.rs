@@ -473,8 +473,7 @@ impl State {
         Effects { rollout, findings, ..Effects::default() }
     }
 
-    /// The findings of a report that the plan in force does not have: one that lasts over a thousand
-    /// plans is told once.
+    /// The findings that the plan in force does not have: one that lasts is told once.
     fn new_findings(&self, report: &PlanReport) -> Vec<Finding> {
         let had = self.rollout.as_ref().map(|had| had.report.findings.iter());
         let had: BTreeSet<&Finding> = had.into_iter().flatten().collect();

@@ -1,9 +1,9 @@
 //! What switches that lie cost a controller of 32 switches, and the switches that do not.
 //!
 //! Cables of ten leaves fail one after the other, first while the last five leaves are away, then
-//! while one of them tells one lie of [`LIES`], and then while each does. The decision: the liars are served by a
-//! process of their own, which is this benchmark again with [`SERVE_LIARS`] as its argument, so the
-//! memory is that of the controller and of the 27 switches beside it.
+//! while one of them tells one lie of [`LIES`], and then while each does. The decision: the liars
+//! are served by a process of their own, which is this benchmark again with [`SERVE_LIARS`] as its
+//! argument, so the memory is that of the controller and of the 27 switches beside it.
 
 use std::process::Stdio;
 use std::time::Duration;

@@ -190,8 +190,8 @@ impl FlowLearner {
             self.switches = switches;
         }
         let is_standby = !self.permit.borrow().may_write(Instant::now());
-        // Those of an earlier run or of the leader, which switches do not report again while they are
-        // pinned.
+        // Those of an earlier run or of the leader, which switches do not report again while they
+        // are pinned.
         let restored = rollout.as_ref().filter(|rollout| {
             is_first || is_standby && rollout.basis.connections != self.submitted
         });
