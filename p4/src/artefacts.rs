@@ -1,42 +1,83 @@
-//! The program and what p4c made of it, embedded.
+//! The programs and what p4c made of them, embedded.
 //!
-//! [`ForwardingPipeline::embedded_fabric`](crate::ForwardingPipeline::embedded_fabric) loads them.
-//! The decision: the compiled artefacts are committed, so that nobody needs p4c to build or run;
-//! `fabric.lock` records of which source and by which compiler they were made, and a test compares.
+//! [`ForwardingPipeline::embedded_fabric`](crate::ForwardingPipeline::embedded_fabric) loads
+//! `fabric.p4`. The decision: the compiled artefacts are committed, so that nobody needs p4c to
+//! build or run; a lock file records of which source and by which compiler they were made, and a
+//! test compares.
 
 use std::process::Output;
 
 use sha2::{Digest, Sha256};
 
-/// Source of the program, `fabric.p4`.
-pub const SOURCE: &str = include_str!("../fabric.p4");
+/// A program and what p4c made of it.
+#[derive(Clone, Copy, Debug)]
+pub struct CompiledProgram {
+    /// Its name: the stem of its four files.
+    pub name: &'static str,
+    /// Its folder, relative to that of this crate.
+    pub folder: &'static str,
+    /// Its source.
+    pub source: &'static str,
+    /// The program for BMv2 and for the embedded switch.
+    pub json: &'static str,
+    /// Its interface, as text.
+    pub p4info: &'static str,
+    /// The record of their compilation.
+    pub record: &'static str,
+}
 
-/// `fabric.json`, the program for BMv2 and for the embedded switch.
-pub const JSON: &str = include_str!("../fabric.json");
+/// `fabric.p4`, the program of our own tables.
+pub const FABRIC: CompiledProgram = CompiledProgram {
+    name: "fabric",
+    folder: ".",
+    source: include_str!("../fabric.p4"),
+    json: include_str!("../fabric.json"),
+    p4info: include_str!("../fabric.p4info.txtpb"),
+    record: include_str!("../fabric.lock"),
+};
 
-/// `fabric.p4info.txtpb`, the program's interface.
-pub const P4INFO: &str = include_str!("../fabric.p4info.txtpb");
+/// `sai.p4`, the fixed tables of SAI P4 with ACL tables of our own.
+pub const SAI: CompiledProgram = CompiledProgram {
+    name: "sai",
+    folder: "sai",
+    source: include_str!("../sai/sai.p4"),
+    json: include_str!("../sai/sai.json"),
+    p4info: include_str!("../sai/sai.p4info.txtpb"),
+    record: include_str!("../sai/sai.lock"),
+};
 
-/// `fabric.lock`, the record that belongs to them.
-pub const RECORD: &str = include_str!("../fabric.lock");
+/// All programs.
+pub const PROGRAMS: [CompiledProgram; 2] = [FABRIC, SAI];
 
-/// The compiler's arguments, to be run in the folder of the source: no path gets into the
-/// artefacts.
-pub const COMPILE: [&str; 7] = [
-    "--std",
-    "p4-16",
-    "--p4runtime-files",
-    "fabric.p4info.txtpb",
-    "-o",
-    "fabric.json",
-    "fabric.p4",
-];
+impl CompiledProgram {
+    /// The names of its source, JSON and P4Info.
+    pub fn file_names(&self) -> [String; 3] {
+        ["p4", "json", "p4info.txtpb"].map(|extension| format!("{}.{extension}", self.name))
+    }
 
-/// The record of a compilation: the compiler's version and the SHA-256 of source and artefacts.
-pub fn compilation_record(compiler: &str, [source, json, p4info]: [&str; 3]) -> String {
-    let files = [("fabric.p4", source), ("fabric.json", json), ("fabric.p4info.txtpb", p4info)];
-    let hashes = files.map(|(name, text)| format!("{:x}  {name}\n", Sha256::digest(text)));
-    format!("{compiler}\n{}", hashes.concat())
+    /// The compiler's arguments, to be run in the folder of the source: no path gets into the
+    /// artefacts.
+    pub fn compiler_arguments(&self) -> [String; 7] {
+        let [source, json, p4info] = self.file_names();
+        let option = str::to_owned;
+        [
+            option("--std"),
+            option("p4-16"),
+            option("--p4runtime-files"),
+            p4info,
+            option("-o"),
+            json,
+            source,
+        ]
+    }
+
+    /// The record of a compilation of these files: the compiler's version and the SHA-256 of
+    /// source, JSON and P4Info.
+    pub fn compilation_record(&self, compiler: &str, files: [&str; 3]) -> String {
+        let hashes = self.file_names().into_iter().zip(files);
+        let hashes = hashes.map(|(name, text)| format!("{:x}  {name}\n", Sha256::digest(text)));
+        format!("{compiler}\n{}", hashes.collect::<String>())
+    }
 }
 
 /// The compiler that a record names.

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::artefacts;
+use crate::artefacts::FABRIC;
 use crate::p4info::{P4Info, P4InfoError};
 
 /// The action that core.p4 defines outside of every control.
@@ -73,7 +73,7 @@ impl ForwardingPipeline {
 
     /// `fabric.p4`, from the embedded artefacts.
     pub fn embedded_fabric() -> Self {
-        Self::new(artefacts::P4INFO, artefacts::JSON).expect("a test loads the same artefacts")
+        Self::new(FABRIC.p4info, FABRIC.json).expect("a test loads the same artefacts")
     }
 }
 
@@ -201,8 +201,8 @@ mod tests {
     use super::*;
 
     fn check(from: &str, to: &str, expected: &[&str]) {
-        let json = artefacts::JSON.replace(from, to);
-        let found = match ForwardingPipeline::new(artefacts::P4INFO, &json) {
+        let json = FABRIC.json.replace(from, to);
+        let found = match ForwardingPipeline::new(FABRIC.p4info, &json) {
             Err(PipelineError::Mismatch(found)) => found,
             other => panic!("{other:?}"),
         };
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn the_embedded_artefacts_fit_together() {
-        let pipeline = ForwardingPipeline::new(artefacts::P4INFO, artefacts::JSON).unwrap();
+        let pipeline = ForwardingPipeline::new(FABRIC.p4info, FABRIC.json).unwrap();
         assert_eq!(pipeline.p4info.tables().count(), 31);
         assert_ne!(pipeline.cookie, 0);
     }

@@ -111,7 +111,7 @@ impl Routes {
 
 /// Loads the program and writes the entries of every switch; host `h` sends at `levels[h]`.
 async fn route(testbed: &EmulatedTestbed, fabric: &Fabric, levels: &[u128]) {
-    let program = Arc::new(Program::from_json(p4::artefacts::JSON.as_bytes()).unwrap());
+    let program = Arc::new(Program::from_json(p4::artefacts::FABRIC.json.as_bytes()).unwrap());
     for switch in fabric.switch_ids() {
         let (program, routes) = (Arc::clone(&program), Routes::for_switch(fabric, switch, levels));
         let write = move |device: &mut Device| {

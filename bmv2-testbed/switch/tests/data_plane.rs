@@ -24,6 +24,8 @@ mod queues;
 mod real_ports;
 #[path = "data_plane/robustness.rs"]
 mod robustness;
+#[path = "data_plane/sai.rs"]
+mod sai;
 #[path = "data_plane/support.rs"]
 mod support;
 #[path = "data_plane/tables.rs"]

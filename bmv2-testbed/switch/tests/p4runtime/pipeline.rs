@@ -135,6 +135,17 @@ async fn artefacts_that_disagree_are_refused_by_name() {
     assert_eq!(garbled.await, why);
 }
 
+/// The ids of sai.p4 are strings: its P4Info has no widths for them.
+#[tokio::test]
+async fn a_program_with_translated_ids_is_committed() {
+    let bench = Bench::start(ServiceOptions::default()).await;
+    let mut controller = bench.controller(1).await;
+    let json = include_bytes!("../../../../p4/sai/sai.json");
+    let config = config_of(json, include_str!("../../../../p4/sai/sai.p4info.txtpb"));
+    controller.set(Action::VerifyAndCommit, Some(config)).await.unwrap();
+    assert_eq!(entry_count(&mut controller).await, 0);
+}
+
 /// Sets `state.p4` with its P4Info edited.
 async fn set_state_program(edit: impl FnOnce(&mut P4Info)) -> (Bench, Controller) {
     let bench = Bench::start(ServiceOptions::default()).await;
