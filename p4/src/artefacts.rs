@@ -46,7 +46,7 @@ pub const SAI: CompiledProgram = CompiledProgram {
     record: include_str!("../sai/sai.lock"),
 };
 
-/// All programs.
+/// What the compile example compiles and the tests of artefacts compare with their records.
 pub const PROGRAMS: [CompiledProgram; 2] = [FABRIC, SAI];
 
 impl CompiledProgram {
