@@ -26,25 +26,25 @@ pub struct CompiledProgram {
     pub record: &'static str,
 }
 
+/// Embeds the four files of the program of this name in this folder.
+macro_rules! compiled_program {
+    ($folder:literal, $name:literal) => {
+        CompiledProgram {
+            name: $name,
+            folder: $folder,
+            source: include_str!(concat!("../", $folder, "/", $name, ".p4")),
+            json: include_str!(concat!("../", $folder, "/", $name, ".json")),
+            p4info: include_str!(concat!("../", $folder, "/", $name, ".p4info.txtpb")),
+            record: include_str!(concat!("../", $folder, "/", $name, ".lock")),
+        }
+    };
+}
+
 /// `fabric.p4`, the program of our own tables.
-pub const FABRIC: CompiledProgram = CompiledProgram {
-    name: "fabric",
-    folder: ".",
-    source: include_str!("../fabric.p4"),
-    json: include_str!("../fabric.json"),
-    p4info: include_str!("../fabric.p4info.txtpb"),
-    record: include_str!("../fabric.lock"),
-};
+pub const FABRIC: CompiledProgram = compiled_program!(".", "fabric");
 
 /// `sai.p4`, the fixed tables of SAI P4 with ACL tables of our own.
-pub const SAI: CompiledProgram = CompiledProgram {
-    name: "sai",
-    folder: "sai",
-    source: include_str!("../sai/sai.p4"),
-    json: include_str!("../sai/sai.json"),
-    p4info: include_str!("../sai/sai.p4info.txtpb"),
-    record: include_str!("../sai/sai.lock"),
-};
+pub const SAI: CompiledProgram = compiled_program!("sai", "sai");
 
 /// What the compile example compiles and the tests of artefacts compare with their records.
 pub const PROGRAMS: [CompiledProgram; 2] = [FABRIC, SAI];
@@ -59,16 +59,7 @@ impl CompiledProgram {
     /// artefacts.
     pub fn compiler_arguments(&self) -> [String; 7] {
         let [source, json, p4info] = self.file_names();
-        let option = str::to_owned;
-        [
-            option("--std"),
-            option("p4-16"),
-            option("--p4runtime-files"),
-            p4info,
-            option("-o"),
-            json,
-            source,
-        ]
+        ["--std", "p4-16", "--p4runtime-files", &p4info, "-o", &json, &source].map(str::to_owned)
     }
 
     /// The record of a compilation of these files: the compiler's version and the SHA-256 of
