@@ -252,6 +252,11 @@ impl Fabric {
         fabric
     }
 
+    /// What it was built from, in which a fabric that differs in some part begins.
+    pub fn parts(&self) -> &FabricParts {
+        &self.structure.parts
+    }
+
     /// Name of the fabric.
     pub fn name(&self) -> &str {
         &self.structure.parts.name

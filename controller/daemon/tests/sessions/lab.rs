@@ -179,14 +179,7 @@ pub(crate) fn config(change: impl FnOnce(&mut RawConfig)) -> Config {
 /// The fabric of every lab, before its switches have addresses.
 pub(crate) fn parts() -> FabricParts {
     let spec = ClosSpec { leaves: 2, spines: 2, hosts_per_leaf: 2, ..ClosSpec::default() };
-    let fabric = clos::build_clos("lab", &spec).unwrap();
-    FabricParts {
-        name: fabric.name().to_owned(),
-        hosts: fabric.hosts().to_vec(),
-        nics: fabric.nics().to_vec(),
-        switches: fabric.switches().to_vec(),
-        links: fabric.links().to_vec(),
-    }
+    clos::build_clos("lab", &spec).unwrap().parts().clone()
 }
 
 /// Waits until all switches that are not down were seen to hold what is desired now, as far as they

@@ -261,13 +261,7 @@ fn too_wide_ecmp_groups_are_refused() {
 /// What the tables limit of a switch that reports: the documented ports, and all others.
 #[test]
 fn every_port_is_limited_where_switches_report() {
-    let mut parts = FabricParts {
-        name: "sparse".to_owned(),
-        hosts: small().hosts().to_vec(),
-        nics: small().nics().to_vec(),
-        switches: small().switches().to_vec(),
-        links: small().links().to_vec(),
-    };
+    let mut parts = FabricParts { name: "sparse".to_owned(), ..small().parts().clone() };
     // One host is at a port that no default covers.
     let (far, uplink) = (300, parts.nics[0].uplink);
     parts.links[uplink.index()].to.port = far;

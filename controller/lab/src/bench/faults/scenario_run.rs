@@ -18,7 +18,7 @@ use planner::{Flow, Job, Policy};
 use tokio::time::{Instant, sleep, sleep_until};
 use tonic::Code;
 use topology::clos::{self, ClosSpec};
-use topology::{AvailabilityChange, Fabric, FabricParts, HostId, LinkId, NicId, SwitchId, Tier};
+use topology::{AvailabilityChange, Fabric, HostId, LinkId, NicId, SwitchId, Tier};
 
 use super::fake_network::{FakeNetwork, lock_mutex};
 use super::fault_schedule::{
@@ -420,17 +420,11 @@ impl ScenarioRun {
 fn build_fabric() -> Result<Fabric, String> {
     let spec = ClosSpec { leaves: 2, spines: 2, hosts_per_leaf: 2, ..ClosSpec::default() };
     let fabric = clos::build_clos("world", &spec).map_err(|error| error.to_string())?;
-    let mut switches = fabric.switches().to_vec();
-    for (number, switch) in switches.iter_mut().enumerate() {
+    let mut parts = fabric.parts().clone();
+    for (number, switch) in parts.switches.iter_mut().enumerate() {
         switch.p4runtime = Some(number.to_string());
     }
-    Ok(Fabric::new(FabricParts {
-        name: fabric.name().to_owned(),
-        hosts: fabric.hosts().to_vec(),
-        nics: fabric.nics().to_vec(),
-        switches,
-        links: fabric.links().to_vec(),
-    }))
+    Ok(Fabric::new(parts))
 }
 
 /// The configuration of a controller with short timeouts, multiples of the slots of its switches.

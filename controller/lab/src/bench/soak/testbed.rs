@@ -12,7 +12,7 @@ use switch::{
 };
 use tokio::net::TcpListener;
 use topology::clos::{self, ClosSpec};
-use topology::{Fabric, FabricNode, FabricParts, HostId, LinkEndpoint, LinkId, SwitchId};
+use topology::{Fabric, FabricNode, HostId, LinkEndpoint, LinkId, SwitchId};
 
 use super::traffic::{LostPacket, SoakTraffic, TrafficCounts};
 use command_io::CommandError;
@@ -91,17 +91,11 @@ impl SoakTestbed {
             addresses.push(server.local_addr().to_string());
             self.servers.push(server);
         }
-        let mut switches = self.fabric.switches().to_vec();
-        for (switch, address) in switches.iter_mut().zip(addresses) {
+        let mut parts = self.fabric.parts().clone();
+        for (switch, address) in parts.switches.iter_mut().zip(addresses) {
             switch.p4runtime = Some(address);
         }
-        self.fabric = Fabric::new(FabricParts {
-            name: self.fabric.name().to_owned(),
-            hosts: self.fabric.hosts().to_vec(),
-            nics: self.fabric.nics().to_vec(),
-            switches,
-            links: self.fabric.links().to_vec(),
-        });
+        self.fabric = Fabric::new(parts);
         Ok(())
     }
 
