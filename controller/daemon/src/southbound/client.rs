@@ -150,14 +150,15 @@ impl ReadTotal {
             ));
         }
         for table in answer.entities.iter().filter_map(entry_table) {
-            *self.rows.entry(table).or_default() += 1;
-        }
-        let room = |table| TABLE_ROOM.get(table).map_or(u64::MAX, |(_, room)| *room);
-        if let Some((table, rows)) = self.rows.iter().find(|(table, rows)| **rows > room(table)) {
-            let name = TABLE_ROOM.get(table).map_or("", |(name, _)| name);
-            return Err(format!(
-                "the switch sends {rows} entries of {name}, which has no such room"
-            ));
+            let rows = self.rows.entry(table).or_default();
+            *rows += 1;
+            if let Some((name, room)) = TABLE_ROOM.get(&table)
+                && *rows > *room
+            {
+                return Err(format!(
+                    "the switch sends {rows} entries of {name}, which has no such room"
+                ));
+            }
         }
         self.entities.extend(answer.entities);
         Ok(())

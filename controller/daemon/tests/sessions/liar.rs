@@ -1,13 +1,14 @@
 //! A P4Runtime server that lies: reads without an end, floods of messages, streams that die,
 //! answers for others. Tests and benchmarks serve it in the place of a switch.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::{Stream, StreamExt, stream};
+use p4::entry::TableId;
+use p4::fabric::table;
 use p4::{ForwardingPipeline, TableUpdate, UpdateKind, codec};
 use p4rt::p4_runtime_server::{P4Runtime, P4RuntimeServer};
 use p4rt::stream_message_request::Update as ToSwitch;
@@ -17,13 +18,14 @@ use p4runtime_proto::v1 as p4rt;
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Request, Response, Status, Streaming};
-use tracing::span;
 
-/// What a switch lies about.
+/// How a switch departs from P4Runtime.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Lie {
-    /// A read that never ends.
+pub(crate) enum ProtocolViolation {
+    /// A read of one table that never ends.
     EndlessRead,
+    /// A read that never ends, of tables with much room in turn.
+    EndlessReadOfManyTables,
     /// Errors on the stream without an end.
     ErrorFlood,
     /// Another primary in every message.
@@ -34,16 +36,16 @@ pub(crate) enum Lie {
     OtherDevice,
 }
 
-/// A server that tells one lie.
+/// A server that departs from P4Runtime in one way.
 #[derive(Clone, Debug)]
 pub(crate) struct LyingSwitch {
-    lie: Lie,
+    violation: ProtocolViolation,
     streams: Arc<AtomicU64>,
 }
 
 impl LyingSwitch {
-    pub(crate) fn new(lie: Lie) -> Self {
-        Self { lie, streams: Arc::default() }
+    pub(crate) fn new(violation: ProtocolViolation) -> Self {
+        Self { violation, streams: Arc::default() }
     }
 
     /// How many streams it has been asked for so far.
@@ -69,8 +71,20 @@ impl LyingSwitch {
     }
 }
 
-type Messages = Pin<Box<dyn Stream<Item = Result<p4rt::StreamMessageResponse, Status>> + Send>>;
-type Reads = Pin<Box<dyn Stream<Item = Result<p4rt::ReadResponse, Status>> + Send>>;
+/// Together they have more room than a read may return.
+const LARGE_TABLES: [TableId; 7] = [
+    table::FLOW_PIN,
+    table::FLOW_PIN6,
+    table::QP_PIN,
+    table::QP_PIN6,
+    table::TRANSIT_PIN6,
+    table::TRANSIT_QP_PIN6,
+    table::PATH,
+];
+
+type StreamMessageResponses =
+    Pin<Box<dyn Stream<Item = Result<p4rt::StreamMessageResponse, Status>> + Send>>;
+type ReadResponses = Pin<Box<dyn Stream<Item = Result<p4rt::ReadResponse, Status>> + Send>>;
 
 fn arbitration(bid: &p4rt::MasterArbitrationUpdate, code: i32) -> p4rt::StreamMessageResponse {
     let update = p4rt::MasterArbitrationUpdate {
@@ -87,8 +101,8 @@ fn stream_error() -> p4rt::StreamMessageResponse {
 
 #[tonic::async_trait]
 impl P4Runtime for LyingSwitch {
-    type ReadStream = Reads;
-    type StreamChannelStream = Messages;
+    type ReadStream = ReadResponses;
+    type StreamChannelStream = StreamMessageResponses;
 
     async fn write(
         &self,
@@ -97,13 +111,24 @@ impl P4Runtime for LyingSwitch {
         Ok(Response::new(Default::default()))
     }
 
-    async fn read(&self, _: Request<p4rt::ReadRequest>) -> Result<Response<Reads>, Status> {
+    async fn read(&self, _: Request<p4rt::ReadRequest>) -> Result<Response<ReadResponses>, Status> {
+        let tables: &[TableId] = match self.violation {
+            ProtocolViolation::EndlessReadOfManyTables => &LARGE_TABLES,
+            _ => &[table::PORT_DOWN],
+        };
         let row = p4::fabric::port_down(p4::fabric::PortNumber::CPU);
         let update = codec::encode_update(&TableUpdate { kind: UpdateKind::Insert, entry: row });
-        let message = p4rt::ReadResponse {
-            entities: vec![update.entity.expect("an update has an entity"); 1_000],
-        };
-        Ok(Response::new(stream::repeat(message).map(Ok).boxed()))
+        let mut entity = update.entity.expect("an update has an entity");
+        let messages: Vec<p4rt::ReadResponse> = tables
+            .iter()
+            .map(|table| {
+                if let Some(p4rt::entity::Entity::TableEntry(entry)) = &mut entity.entity {
+                    entry.table_id = table.0;
+                }
+                p4rt::ReadResponse { entities: vec![entity.clone(); 1_000] }
+            })
+            .collect();
+        Ok(Response::new(stream::iter(messages.into_iter().cycle()).map(Ok).boxed()))
     }
 
     async fn set_forwarding_pipeline_config(
@@ -124,14 +149,14 @@ impl P4Runtime for LyingSwitch {
     async fn stream_channel(
         &self,
         request: Request<Streaming<p4rt::StreamMessageRequest>>,
-    ) -> Result<Response<Messages>, Status> {
+    ) -> Result<Response<StreamMessageResponses>, Status> {
         self.streams.fetch_add(1, Ordering::Relaxed);
         let mut requests = request.into_inner();
         let first = requests.message().await?.and_then(|first| first.update);
         let Some(ToSwitch::Arbitration(mut bid)) = first else {
             return Err(Status::invalid_argument("no bid"));
         };
-        if self.lie == Lie::OtherDevice {
+        if self.violation == ProtocolViolation::OtherDevice {
             bid.device_id += 1;
         }
         let answer = stream::iter([arbitration(&bid, 0)]);
@@ -143,11 +168,15 @@ impl P4Runtime for LyingSwitch {
             let bid = p4rt::MasterArbitrationUpdate { device_id: device, ..bid };
             std::future::ready(Some(arbitration(&bid, 0)))
         });
-        let messages = match self.lie {
-            Lie::DyingStream => answer.boxed(),
-            Lie::EndlessRead | Lie::OtherDevice => answer.chain(further).boxed(),
-            Lie::ErrorFlood => answer.chain(stream::repeat_with(stream_error)).boxed(),
-            Lie::FlippingMastership => {
+        let messages = match self.violation {
+            ProtocolViolation::DyingStream => answer.boxed(),
+            ProtocolViolation::EndlessRead
+            | ProtocolViolation::EndlessReadOfManyTables
+            | ProtocolViolation::OtherDevice => answer.chain(further).boxed(),
+            ProtocolViolation::ErrorFlood => {
+                answer.chain(stream::repeat_with(stream_error)).boxed()
+            }
+            ProtocolViolation::FlippingMastership => {
                 let flips = (0..).map(move |turn: i32| arbitration(&bid, turn % 2 * 6));
                 stream::iter(flips).boxed()
             }
@@ -161,43 +190,4 @@ impl P4Runtime for LyingSwitch {
     ) -> Result<Response<p4rt::CapabilitiesResponse>, Status> {
         Ok(Response::new(Default::default()))
     }
-}
-
-/// Counts the lines that a controller logs at `info` or above where it subscribes.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct LineCounter(Arc<Mutex<LinesByPlace>>);
-
-/// How many lines each place in the source has logged.
-pub(crate) type LinesByPlace = BTreeMap<String, u64>;
-
-impl LineCounter {
-    /// The lines since it was asked last.
-    pub(crate) fn take_lines(&self) -> LinesByPlace {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl tracing::Subscriber for LineCounter {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        metadata.target().starts_with("controller") && *metadata.level() <= tracing::Level::INFO
-    }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-
-    fn event(&self, event: &tracing::Event<'_>) {
-        let metadata = event.metadata();
-        let file = metadata.file().unwrap_or_default().rsplit('/').next().unwrap_or_default();
-        let place = format!("{file}:{}", metadata.line().unwrap_or_default());
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(place).or_default() += 1;
-    }
-
-    fn enter(&self, _: &span::Id) {}
-
-    fn exit(&self, _: &span::Id) {}
 }

@@ -41,6 +41,7 @@ mod learned_flows;
 #[cfg(test)]
 mod learning;
 mod liar;
+mod line_counter;
 #[cfg(test)]
 mod lying_switch;
 #[cfg(test)]
