@@ -23,7 +23,7 @@ use topology::{Fabric, FabricNode, HostId, LinkId, SwitchId, Tier};
 
 use crate::attack::{AttackKind, AttackProcess, exchange};
 use crate::fleet::{self, Fleet};
-use crate::lab::{Lab, control, job};
+use crate::lab::{Lab, control, job, without_hold_down};
 use crate::protection::ConnectionSecurity;
 use crate::samples::Samples;
 use crate::telemetry::{ReportStream, announcement, window};
@@ -200,8 +200,7 @@ async fn repair_cable(
 async fn start_controller(fabric: &Fabric) -> Result<ControllerHandle, Failed> {
     let fast = |raw: &mut RawConfig| {
         *raw = closed();
-        raw.liveness.hold_down_ms = 1;
-        raw.liveness.hold_down_longest_ms = 1;
+        without_hold_down(raw);
     };
     let controller = control(fabric, fast).await?;
     let jobs = (0..JOBS).map(|number| pair_job(fabric, number)).collect();

@@ -7,16 +7,14 @@
 //! addresses to its standard output, reads from its standard input the number of each switch that
 //! it shall restart, and ends with it.
 
-use std::process::Stdio;
-
 use switch::p4runtime::ServiceOptions;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::process::{Child, ChildStdin, Command};
 use topology::clos::ClosSpec;
 use topology::{Fabric, Switch, SwitchId, Tier};
 
 use crate::Failed;
 use crate::lab::{Lab, parts};
+use crate::serving_process::ServingProcess;
 
 /// The argument of the process that serves the switches.
 pub(crate) const SERVE_FLEET: &str = "--serve-fleet";
@@ -36,33 +34,23 @@ fn is_served(switch: &Switch) -> bool {
 /// The switches, while they are served.
 pub(crate) struct Fleet {
     pub(crate) fabric: Fabric,
-    commands: ChildStdin,
-    _process: Child,
+    process: ServingProcess,
 }
 
 impl Fleet {
     pub(crate) async fn start() -> Result<Self, Failed> {
-        let mut process = Command::new(std::env::current_exe()?)
-            .arg(SERVE_FLEET)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
-        let commands = process.stdin.take().ok_or("no standard input")?;
-        let output = process.stdout.take().ok_or("no standard output")?;
-        let line = BufReader::new(output).lines().next_line().await?;
-        let line = line.ok_or("the switches are not served")?;
+        let process = ServingProcess::start(SERVE_FLEET).await?;
         let mut parts = parts(&spec())?;
         let served = parts.switches.iter_mut().filter(|switch| is_served(switch));
-        for (switch, address) in served.zip(line.split(',')) {
-            switch.p4runtime = Some(address.to_owned());
+        for (switch, address) in served.zip(&process.addresses) {
+            switch.p4runtime = Some(address.clone());
         }
-        Ok(Self { fabric: Fabric::new(parts), commands, _process: process })
+        Ok(Self { fabric: Fabric::new(parts), process })
     }
 
     /// Has a switch restart, empty.
     pub(crate) async fn restart_switch(&mut self, switch: SwitchId) -> Result<(), Failed> {
-        Ok(self.commands.write_all(format!("{}\n", switch.index()).as_bytes()).await?)
+        Ok(self.process.commands.write_all(format!("{}\n", switch.index()).as_bytes()).await?)
     }
 }
 

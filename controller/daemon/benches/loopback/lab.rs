@@ -71,18 +71,11 @@ pub(crate) fn small() -> ClosSpec {
 
 /// A fabric whose switches have no addresses yet.
 pub(crate) fn parts(spec: &ClosSpec) -> Result<FabricParts, Failed> {
-    let fabric = clos::build_clos("loopback", spec)?;
-    let mut switches = fabric.switches().to_vec();
-    for switch in &mut switches {
+    let mut parts = clos::build_clos("loopback", spec)?.parts().clone();
+    for switch in &mut parts.switches {
         switch.p4runtime = None;
     }
-    Ok(FabricParts {
-        name: fabric.name().to_owned(),
-        hosts: fabric.hosts().to_vec(),
-        nics: fabric.nics().to_vec(),
-        switches,
-        links: fabric.links().to_vec(),
-    })
+    Ok(parts)
 }
 
 /// A controller with the defaults, but for what `change` changes.
@@ -94,6 +87,12 @@ pub(crate) async fn control(
     change(&mut raw);
     let config = Config::try_from(raw)?;
     Ok(Controller::start(config, fabric.clone(), Policy::default()).await?)
+}
+
+/// A cable that works again may be used at once, so that it can fail again.
+pub(crate) fn without_hold_down(raw: &mut RawConfig) {
+    raw.liveness.hold_down_ms = 1;
+    raw.liveness.hold_down_longest_ms = 1;
 }
 
 /// Entries written to all switches so far.

@@ -16,11 +16,14 @@ mod fleet;
 mod lab;
 #[path = "../../tests/sessions/liar.rs"]
 mod liar;
+#[path = "../../tests/sessions/line_counter.rs"]
+mod line_counter;
 mod lying;
 mod policy;
 mod protection;
 mod repair;
 mod samples;
+mod serving_process;
 mod start;
 mod takeover;
 mod telemetry;

@@ -6,7 +6,7 @@ use switch::p4runtime::ServiceOptions;
 use tokio::time::Instant;
 use topology::{LinkId, Tier};
 
-use crate::lab::{Lab, control, jobs, written};
+use crate::lab::{Lab, control, jobs, without_hold_down, written};
 use crate::samples::Samples;
 use crate::{DEADLINE, Failed};
 
@@ -15,11 +15,7 @@ const REPAIR: u64 = 2;
 
 pub(crate) async fn measure() -> Result<(), Failed> {
     let lab = Lab::large(ServiceOptions::default()).await?;
-    let fast = |raw: &mut controller::RawConfig| {
-        raw.liveness.hold_down_ms = 1;
-        raw.liveness.hold_down_longest_ms = 1;
-    };
-    let controller = control(&lab.fabric, fast).await?;
+    let controller = control(&lab.fabric, without_hold_down).await?;
     let jobs = StateEvent::JobsChanged(jobs(&lab.fabric));
     let generation = controller.submit_event(jobs).await?.generation;
     controller.await_verified(generation, DEADLINE).await?;
