@@ -13,8 +13,8 @@ mod packets;
 mod write_error;
 
 pub use decode::{
-    CounterValue, DecodeError, decode_counter_cells, decode_entry, decode_row_counters,
-    decode_tables,
+    CounterValue, DecodeError, decode_counter_cell, decode_entry, decode_row_counter,
+    decode_table_entity, decode_tables,
 };
 pub use digests::{
     DigestList, DigestTiming, RoceFlowDigest, RoceTuple, decode_digest_list, decode_digest_refusal,

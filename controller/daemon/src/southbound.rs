@@ -6,6 +6,7 @@
 //! receive is tables with a generation.
 
 pub mod arbitration;
+mod bounded_read;
 mod call_health;
 mod client;
 pub mod connection;
@@ -30,9 +31,10 @@ use p4::SwitchTables;
 use tokio::time::Instant;
 use topology::{Fabric, SwitchId};
 
+pub use bounded_read::{ReadBudget, ReadError};
 pub use call_health::CallHealth;
 pub use client::{
-    ClientError, CounterReading, GrpcNetwork, ReadTotal, SwitchAddress, SwitchClient,
+    ClientError, CounterReading, GrpcNetwork, SwitchAddress, SwitchClient,
 };
 pub(crate) use digest_queue::{DigestQueue, ReceivedDigests};
 pub use mastership_status::MastershipStatus;

@@ -19,6 +19,7 @@ mod conversion;
 pub mod counter_aggregator;
 pub(crate) mod counter_reader;
 mod flow_feedback;
+mod measured_iteration;
 pub mod pin_hits;
 mod plausibility;
 mod profile;
@@ -32,6 +33,7 @@ use planner::JobDocument;
 use topology::Finding;
 
 pub use self::conversion::InvalidReport;
+pub use self::measured_iteration::MeasuredIteration;
 pub use self::plausibility::ImplausibleWindow;
 pub use self::profile::ReportedProfile;
 pub use self::reported_jobs::{ReportFeedback, ReportedJobRegistry};

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use p4rt::action_profile_action::WatchKind;
 use p4rt::entity::Entity as Kind;
@@ -51,6 +50,14 @@ pub enum DecodeError {
         /// The number.
         value: i64,
     },
+    /// More of something than the program has.
+    #[error("{count} {what}, more than the program has")]
+    TooMany {
+        /// What there are too many of.
+        what: &'static str,
+        /// How many there are.
+        count: usize,
+    },
     /// A kind of match that P4Runtime leaves to extensions.
     #[error("match field {0} is of an unknown kind")]
     UnknownMatch(u32),
@@ -65,39 +72,47 @@ pub fn decode_tables<'a>(
     p4info: &P4Info,
     entities: impl IntoIterator<Item = &'a p4rt::Entity>,
 ) -> Result<SwitchTables, DecodeError> {
-    table_entries(entities)
-        .filter(|entry| !entry.is_const)
-        .map(|entry| decode_controller_entry(p4info, entry))
-        .filter_map(Result::transpose)
-        .collect()
+    let entries = entities.into_iter().map(|entity| decode_table_entity(p4info, entity));
+    entries.filter_map(Result::transpose).collect()
 }
 
-/// What rows have counted, by key, from answers to
-/// [`encode_table_counter_read`](super::encode_table_counter_read).
-pub fn decode_row_counters<'a>(
-    entities: impl IntoIterator<Item = &'a p4rt::Entity>,
-) -> Result<BTreeMap<EntryKey, CounterValue>, DecodeError> {
-    let counted = table_entries(entities).filter(|entry| !entry.is_default_action);
-    let counted = counted.filter_map(|entry| Some((entry, entry.counter_data.as_ref()?)));
-    counted.map(|(entry, data)| Ok((decode_key(entry)?, decode_counter_data(data)?))).collect()
+/// The entry of a controller that an entity of an answer describes; `None` for other entities, and
+/// for what is the program's own.
+pub fn decode_table_entity(
+    p4info: &P4Info,
+    entity: &p4rt::Entity,
+) -> Result<Option<TableEntry>, DecodeError> {
+    match &entity.entity {
+        Some(Kind::TableEntry(entry)) if !entry.is_const => decode_controller_entry(p4info, entry),
+        _ => Ok(None),
+    }
 }
 
-/// What the cells of a counter have counted, by index, from answers to
-/// [`encode_counter_read`](super::encode_counter_read).
-pub fn decode_counter_cells<'a>(
-    entities: impl IntoIterator<Item = &'a p4rt::Entity>,
-) -> Result<BTreeMap<u32, CounterValue>, DecodeError> {
-    let cells = entities.into_iter().filter_map(|entity| match &entity.entity {
-        Some(Kind::CounterEntry(cell)) => Some(cell),
-        _ => None,
-    });
-    cells
-        .map(|cell| {
-            let index = cell.index.as_ref().ok_or(DecodeError::Missing("index"))?.index;
-            let data = cell.data.as_ref().ok_or(DecodeError::Missing("data"))?;
-            Ok((convert_in_range("counter index", index)?, decode_counter_data(data)?))
-        })
-        .collect()
+/// What a row has counted, with its key, from an entity of an answer to
+/// [`encode_table_counter_read`](super::encode_table_counter_read); `None` for other entities.
+pub fn decode_row_counter(
+    entity: &p4rt::Entity,
+) -> Result<Option<(EntryKey, CounterValue)>, DecodeError> {
+    match &entity.entity {
+        Some(Kind::TableEntry(entry)) if !entry.is_default_action => {
+            let data = entry.counter_data.as_ref();
+            data.map(|data| Ok((decode_key(entry)?, decode_counter_data(data)?))).transpose()
+        }
+        _ => Ok(None),
+    }
+}
+
+/// What a cell of a counter has counted, with its index, from an entity of an answer to
+/// [`encode_counter_read`](super::encode_counter_read); `None` for other entities.
+pub fn decode_counter_cell(
+    entity: &p4rt::Entity,
+) -> Result<Option<(u32, CounterValue)>, DecodeError> {
+    let Some(Kind::CounterEntry(cell)) = &entity.entity else {
+        return Ok(None);
+    };
+    let index = cell.index.as_ref().ok_or(DecodeError::Missing("index"))?.index;
+    let data = cell.data.as_ref().ok_or(DecodeError::Missing("data"))?;
+    Ok(Some((convert_in_range("counter index", index)?, decode_counter_data(data)?)))
 }
 
 /// A table entry, whoever wrote it.
@@ -122,15 +137,6 @@ fn decode_meter(config: &p4rt::MeterConfig) -> Result<MeterRates, DecodeError> {
     })
 }
 
-pub(super) fn table_entries<'a>(
-    entities: impl IntoIterator<Item = &'a p4rt::Entity>,
-) -> impl Iterator<Item = &'a p4rt::TableEntry> {
-    entities.into_iter().filter_map(|entity| match &entity.entity {
-        Some(Kind::TableEntry(entry)) => Some(entry),
-        _ => None,
-    })
-}
-
 /// `None` for a default action that is the program's own.
 fn decode_controller_entry(
     p4info: &P4Info,
@@ -141,7 +147,16 @@ fn decode_controller_entry(
     if entry.is_default_action && entry.action.is_none() {
         return Ok(None);
     }
+    if entry.r#match.len() > table.fields.len() {
+        return Err(DecodeError::TooMany { what: "match fields", count: entry.r#match.len() });
+    }
     let entry = decode_entry(entry)?;
+    for call in entry.value.action.action_calls() {
+        let params = p4info.action(call.action).map_or(0, |action| action.params.len());
+        if call.params.len() > params {
+            return Err(DecodeError::TooMany { what: "parameters", count: call.params.len() });
+        }
+    }
     Ok((!is_program_default(table, &entry)).then_some(entry))
 }
 

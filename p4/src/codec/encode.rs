@@ -78,7 +78,7 @@ pub fn encode_scope_read(p4info: &P4Info, of: &TableScope) -> Vec<p4rt::Entity> 
 }
 
 /// What to read to know how much the rows of a table counted; see
-/// [`decode_row_counters`](super::decode_row_counters).
+/// [`decode_row_counter`](super::decode_row_counter).
 pub fn encode_table_counter_read(table: TableId) -> p4rt::Entity {
     let counter_data = Some(p4rt::CounterData::default());
     wrap_entity(Kind::TableEntry(p4rt::TableEntry { counter_data, ..table_wildcard(table) }))
@@ -101,7 +101,7 @@ pub fn encode_cell_read(counter_id: u32, index: u32) -> p4rt::Entity {
 }
 
 /// What to read to know all cells of an indexed counter; see
-/// [`decode_counter_cells`](super::decode_counter_cells).
+/// [`decode_counter_cell`](super::decode_counter_cell).
 pub fn encode_counter_read(counter_id: u32) -> p4rt::Entity {
     wrap_entity(Kind::CounterEntry(p4rt::CounterEntry { counter_id, ..Default::default() }))
 }

@@ -1,7 +1,5 @@
 //! Cases of the codec: what is encoded, what is decoded, and what is refused by name.
 
-use std::collections::BTreeMap;
-
 use p4rt::entity::Entity as Kind;
 use p4rt::field_match::FieldMatchType;
 use p4rt::table_action::Type as TableActionType;
@@ -9,7 +7,6 @@ use p4runtime_proto::{rpc, v1 as p4rt};
 use prost::Message;
 use tonic::{Code, Status};
 
-use super::decode::table_entries;
 use super::encode::wrap_entity;
 use super::*;
 use crate::entry::{ActionCall, EntryKey, TableEntry, TableId, TableRow};
@@ -36,6 +33,15 @@ fn padded(entry: &TableEntry) -> p4rt::TableEntry {
 fn entities(entries: impl IntoIterator<Item = p4rt::TableEntry>) -> Vec<p4rt::Entity> {
     let entities = entries.into_iter().map(Kind::TableEntry);
     entities.map(wrap_entity).collect()
+}
+
+fn table_entries<'a>(
+    entities: impl IntoIterator<Item = &'a p4rt::Entity>,
+) -> impl Iterator<Item = &'a p4rt::TableEntry> {
+    entities.into_iter().filter_map(|entity| match &entity.entity {
+        Some(Kind::TableEntry(entry)) => Some(entry),
+        _ => None,
+    })
 }
 
 fn samples() -> impl Iterator<Item = TableEntry> {
@@ -117,6 +123,14 @@ fn nonsense_is_refused_by_name() {
     };
     check(&|entry| entry.action = None, "action is missing");
     check(&|entry| entry.table_id = 7, "table 0x7 is not in the program");
+    let fields = |entry: &mut p4rt::TableEntry| entry.r#match = vec![entry.r#match[0].clone(); 15];
+    check(&fields, "15 match fields, more than the program has");
+    let calls = |entry: &mut p4rt::TableEntry| {
+        let action = entry.action.as_mut().and_then(|action| action.r#type.as_mut());
+        let Some(TableActionType::Action(call)) = action else { panic!("{entry:?}") };
+        call.params = vec![p4rt::action::Param { param_id: 1, value: vec![1] }; 9];
+    };
+    check(&calls, "9 parameters, more than the program has");
     check(&|entry| entry.priority = -1, "priority -1 is out of range");
     check(&|entry| entry.r#match[3].field_match_type = None, "field_match_type is missing");
     let empty = p4rt::field_match::Exact { value: vec![] };
@@ -132,15 +146,15 @@ fn counters_are_read_by_key_and_by_index() {
     let data = p4rt::CounterData { byte_count: 1500, packet_count: 2 };
     let counted = p4rt::TableEntry { counter_data: Some(data), ..encode_entry(&pin) };
     let count = CounterValue { packets: 2, bytes: 1500 };
-    let read = decode_row_counters(&entities([counted])).unwrap();
-    assert_eq!(read, BTreeMap::from([((*pin.key).clone(), count)]));
+    let read = decode_row_counter(&entities([counted])[0]);
+    assert_eq!(read, Ok(Some(((*pin.key).clone(), count))));
 
     let cell = wrap_entity(Kind::CounterEntry(p4rt::CounterEntry {
         counter_id: fabric::PORT_LEVEL,
         index: Some(p4rt::Index { index: 9 }),
         data: Some(data),
     }));
-    assert_eq!(decode_counter_cells(&[cell]), Ok(BTreeMap::from([(9, count)])));
+    assert_eq!(decode_counter_cell(&cell), Ok(Some((9, count))));
 }
 
 #[test]

@@ -46,8 +46,10 @@ pub(crate) fn switch_messages(data: &[u8]) -> Option<()> {
 
 fn decode_read(bytes: &[u8]) -> Option<()> {
     let response = p4rt::ReadResponse::decode(bytes).ok()?;
-    let _refused = codec::decode_row_counters(&response.entities);
-    let _refused = codec::decode_counter_cells(&response.entities);
+    for entity in &response.entities {
+        let _refused = codec::decode_row_counter(entity);
+        let _refused = codec::decode_counter_cell(entity);
+    }
     let info = &fabric_pipeline().p4info;
     let tables = codec::decode_tables(info, &response.entities).ok()?;
     let updates = p4::diff_tables(info, &tables, &p4::SwitchTables::default());

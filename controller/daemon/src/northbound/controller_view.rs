@@ -190,6 +190,7 @@ impl ControllerView {
                 Some(job) => (&job.tenant, JobSource::Document),
                 None => (&self.adoption_rule(&planned.id)?.tenant, JobSource::Rule),
             };
+            let iteration = self.reports.iterations.get(&planned.id);
             let counted = self.measured.jobs.get(&planned.id);
             let measured = counted.filter(|counted| counted.bytes_per_second > 0.0);
             let period = measured.and_then(|measured| measured.period);
@@ -205,7 +206,7 @@ impl ControllerView {
                 intensity: planned.intensity,
                 alone_seconds: why.iteration_seconds,
                 forecast_seconds: self.forecast_seconds(&planned.id),
-                reported_seconds: self.reports.iteration_seconds.get(&planned.id).copied(),
+                reported_seconds: iteration.map(|iteration| iteration.seconds),
                 flows: job.map_or(0, |job| job.flows.len()),
                 source,
                 measured_bytes_per_second: measured.map(|measured| measured.bytes_per_second),
@@ -321,7 +322,7 @@ impl ControllerView {
             findings.push(Finding::info(format!("job {}", job.id), "being profiled"));
         }
         findings.extend(self.reports.disputes.iter().cloned());
-        findings.extend(self.job_rows().iter().filter_map(JobRow::forecast_finding));
+        findings.extend(self.job_rows().iter().filter_map(|job| self.forecast_finding(job)));
         findings.extend(self.open_access.clone());
         findings.extend(self.standing.iter().cloned());
         findings.extend(self.trial.iter().map(|(number, trial)| trial_finding(*number, trial)));
@@ -331,6 +332,15 @@ impl ControllerView {
         findings.extend(self.unowned_finding());
         findings.sort();
         findings
+    }
+
+    /// The warning that iterations are not what the plan was chosen for. What was measured under
+    /// an earlier plan, that expected something else, is no evidence.
+    fn forecast_finding(&self, job: &JobRow) -> Option<Finding> {
+        let reported = self.reports.iterations.get(&JobId::from(job.id.as_str()));
+        let is_evidence =
+            reported.is_none_or(|reported| reported.forecast_seconds == job.forecast_seconds);
+        job.forecast_finding().filter(|_| is_evidence)
     }
 
     /// Load by link and class.

@@ -6,9 +6,8 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::LazyLock;
 
-use futures::{StreamExt, TryStreamExt, future};
+use futures::{StreamExt, future};
 use p4::codec::{self, CounterValue, DecodeError, DigestTiming, WriteError};
 use p4::entry::EntryKey;
 use p4::{ForwardingPipeline, SwitchTables, TableScope, TableUpdate, UpdateKind};
@@ -18,13 +17,13 @@ use p4rt::stream_message_request::Update as ToSwitch;
 use p4rt::stream_message_response::Update as FromSwitch;
 use p4runtime_proto::v1 as p4rt;
 use p4runtime_proto::v1::p4_runtime_client::P4RuntimeClient;
-use prost::Message as _;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
 use super::arbitration::ElectionId;
+use super::bounded_read::{ReadError, read_switch};
 use super::connection::{
     ExistingEntries, IncomingMessage, OutgoingMessage, StreamChannel, SwitchConnection,
     SwitchNetwork,
@@ -96,74 +95,18 @@ pub enum ClientError {
 /// One connection to one switch.
 #[derive(Clone, Debug)]
 pub struct SwitchClient {
+    channel: Channel,
     calls: P4RuntimeClient<Channel>,
     device_id: u64,
     limits: SouthboundConfig,
 }
 
-/// The most entities of one read, more than the program's tables and counters have room for.
-const READ_ENTITIES: usize = 200_000;
+/// The call that reads, in errors.
+const READ: &str = "Read";
 
-/// How often a read may return each entry: with its table, and as it is asked for by itself.
-const COPIES: u64 = 2;
-
-/// What a read has returned so far. A switch decides how much it sends, so it is bounded here: in
-/// all, and each table by the room that the program gives it.
-#[derive(Debug, Default)]
-pub struct ReadTotal {
-    entities: Vec<p4rt::Entity>,
-    bytes: usize,
-    rows: BTreeMap<u32, u64>,
-}
-
-/// The name of each table of the program, by its id, and the most entries of it in one read.
-static TABLE_ROOM: LazyLock<BTreeMap<u32, (String, u64)>> = LazyLock::new(|| {
-    let program = default_pipeline().program();
-    let tables = program.p4info.tables();
-    tables.map(|table| (table.id.0, (table.name.clone(), COPIES * table.size))).collect()
-});
-
-/// The table of an entity, if it is an entry of one.
-fn entry_table(entity: &p4rt::Entity) -> Option<u32> {
-    match &entity.entity {
-        Some(p4rt::entity::Entity::TableEntry(entry)) => Some(entry.table_id),
-        _ => None,
-    }
-}
-
-impl ReadTotal {
-    /// Adds a message of a read of at most `bytes_max` bytes.
-    ///
-    /// # Errors
-    /// The bound that the message exceeds; the read is of no more use.
-    pub fn add_message(
-        &mut self,
-        answer: p4rt::ReadResponse,
-        bytes_max: usize,
-    ) -> Result<(), String> {
-        self.bytes = self.bytes.saturating_add(answer.encoded_len());
-        let count = self.entities.len() + answer.entities.len();
-        if self.bytes > bytes_max || count > READ_ENTITIES {
-            return Err(format!(
-                "the switch sends more than {READ_ENTITIES} entities or {bytes_max} bytes \
-                 (messages.read_max)"
-            ));
-        }
-        for table in answer.entities.iter().filter_map(entry_table) {
-            let rows = self.rows.entry(table).or_default();
-            *rows += 1;
-            if let Some((name, room)) = TABLE_ROOM.get(&table)
-                && *rows > *room
-            {
-                return Err(format!(
-                    "the switch sends {rows} entries of {name}, which has no such room"
-                ));
-            }
-        }
-        self.entities.extend(answer.entities);
-        Ok(())
-    }
-}
+/// The most bytes of a message of the stream; larger ones are of no use, and decoded they would
+/// take a multiple.
+const STREAM_MESSAGE_BYTES: usize = 256 << 10;
 
 /// Switches that serve P4Runtime over gRPC.
 #[derive(Clone, Copy, Debug, Default)]
@@ -203,8 +146,10 @@ impl SwitchClient {
         let connecting = tokio::time::timeout(limits.connect_deadline, endpoint.connect());
         let connected = connecting.await.map_err(|_| ClientError::Deadline("connect"))?;
         let channel = connected.map_err(ClientError::Connect)?;
+        let calls = P4RuntimeClient::new(channel.clone());
         Ok(Self {
-            calls: P4RuntimeClient::new(channel).max_decoding_message_size(limits.receive_max),
+            channel,
+            calls: calls.max_decoding_message_size(limits.receive_max),
             device_id: address.device_id,
             limits: limits.clone(),
         })
@@ -229,8 +174,7 @@ impl SwitchClient {
     pub async fn read_pin_counts(&self) -> Result<BTreeMap<EntryKey, CounterValue>, ClientError> {
         let tables = default_pipeline().counted_pin_tables().iter();
         let reads = tables.map(|table| codec::encode_table_counter_read(*table));
-        let answer = self.read_entities(reads.collect()).await?;
-        codec::decode_row_counters(&answer).map_err(decode_error)
+        self.read_counters(reads.collect()).await.map(|reading| reading.pins)
     }
 
     /// All cells of the port and level counter, by index.
@@ -239,8 +183,7 @@ impl SwitchClient {
     /// As for [`SwitchClient::read_all_tables`].
     pub async fn read_port_level_cells(&self) -> Result<BTreeMap<u32, CounterValue>, ClientError> {
         let counter = codec::encode_counter_read(default_pipeline().port_level_counter());
-        let answer = self.read_entities(vec![counter]).await?;
-        codec::decode_counter_cells(&answer).map_err(decode_error)
+        self.read_counters(vec![counter]).await.map(|reading| reading.cells)
     }
 
     /// What some pins and some cells of the port and level counter have counted; pins that the
@@ -256,30 +199,40 @@ impl SwitchClient {
         let counter = default_pipeline().port_level_counter();
         let pin_reads = pins.iter().map(codec::encode_row_counter_read);
         let cell_reads = cells.iter().map(|index| codec::encode_cell_read(counter, *index));
-        let answer = self.read_entities(pin_reads.chain(cell_reads).collect()).await?;
-        Ok(CounterReading {
-            pins: codec::decode_row_counters(&answer).map_err(decode_error)?,
-            cells: codec::decode_counter_cells(&answer).map_err(decode_error)?,
-        })
+        self.read_counters(pin_reads.chain(cell_reads).collect()).await
     }
 
+    async fn read_counters(
+        &self,
+        entities: Vec<p4rt::Entity>,
+    ) -> Result<CounterReading, ClientError> {
+        let mut reading = CounterReading::default();
+        self.read_entities(entities, |entity| {
+            reading.pins.extend(codec::decode_row_counter(&entity)?);
+            reading.cells.extend(codec::decode_counter_cell(&entity)?);
+            Ok(())
+        })
+        .await?;
+        Ok(reading)
+    }
+
+    /// Gives each entity of the answer to `take`.
     async fn read_entities(
         &self,
         entities: Vec<p4rt::Entity>,
-    ) -> Result<Vec<p4rt::Entity>, ClientError> {
+        take: impl FnMut(p4rt::Entity) -> Result<(), DecodeError>,
+    ) -> Result<(), ClientError> {
         let request =
             p4rt::ReadRequest { device_id: self.device_id, entities, ..Default::default() };
-        let mut calls = self.calls.clone();
-        let bytes_max = self.limits.read_max;
-        let whole = async move {
-            let mut answers = calls.read(request).await?.into_inner();
-            let mut read = ReadTotal::default();
-            while let Some(answer) = answers.try_next().await? {
-                read.add_message(answer, bytes_max).map_err(Status::resource_exhausted)?;
+        let reading = read_switch(self.channel.clone(), &self.limits, request, take);
+        let in_time = tokio::time::timeout(self.limits.rpc_deadline, reading).await;
+        in_time.map_err(|_| ClientError::Deadline(READ))?.map_err(|error| match error {
+            ReadError::Bound(message) => {
+                ClientError::Call { call: READ, code: Code::ResourceExhausted, message }
             }
-            Ok(read.entities)
-        };
-        self.call_within_deadline("Read", whole).await
+            ReadError::Call(status) => call_error(READ, &status),
+            ReadError::Entity(source) => ClientError::Decode { call: READ, source },
+        })
     }
 
     async fn call_within_deadline<T>(
@@ -300,7 +253,7 @@ impl SwitchConnection for SwitchClient {
         let device_id = self.device_id;
         let messages =
             ReceiverStream::new(queue).map(move |message| encode_message(device_id, message));
-        let mut calls = self.calls.clone();
+        let mut calls = self.calls.clone().max_decoding_message_size(STREAM_MESSAGE_BYTES);
         let answer = self.call_within_deadline("StreamChannel", calls.stream_channel(messages));
         let answers = answer.await?.into_inner();
         let incoming = answers.filter_map(move |answer| {
@@ -361,9 +314,15 @@ impl SwitchConnection for SwitchClient {
         pipeline: &ForwardingPipeline,
         of: &TableScope,
     ) -> Result<SwitchTables, ClientError> {
-        let entities = self.read_entities(codec::encode_scope_read(&pipeline.p4info, of)).await?;
-        let tables = codec::decode_tables(&pipeline.p4info, &entities);
-        tables.map(|tables| tables.restricted_to(of)).map_err(decode_error)
+        let mut tables = SwitchTables::default();
+        self.read_entities(codec::encode_scope_read(&pipeline.p4info, of), |entity| {
+            if let Some(entry) = codec::decode_table_entity(&pipeline.p4info, &entity)? {
+                tables.insert(entry);
+            }
+            Ok(())
+        })
+        .await?;
+        Ok(tables.restricted_to(of))
     }
 
     async fn write_updates(
@@ -476,9 +435,4 @@ fn decode_message(
 
 fn call_error(call: &'static str, status: &Status) -> ClientError {
     ClientError::Call { call, code: status.code(), message: shorten_text(status.message()) }
-}
-
-fn decode_error(source: DecodeError) -> ClientError {
-    let call = "Read";
-    ClientError::Decode { call, source }
 }

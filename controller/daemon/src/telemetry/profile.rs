@@ -68,11 +68,6 @@ impl ReportedProfile {
         shown
     }
 
-    /// Seconds of an iteration, if any began.
-    pub fn iteration_seconds(&self) -> Option<f64> {
-        (self.iterations > 0).then(|| self.seconds / self.iterations as f64)
-    }
-
     /// Whether no work was reported.
     pub fn lacks_work(&self) -> bool {
         self.flop == 0.0
@@ -137,6 +132,5 @@ mod tests {
         // Windows without bytes leave those that are known.
         profile.add_window(&ReportWindow { flow_bytes: Vec::new(), ..window });
         assert_eq!(profile.apply_to(&job).flows.unwrap()[0].bytes, 4e9);
-        assert_eq!(profile.iteration_seconds(), Some(2.0));
     }
 }

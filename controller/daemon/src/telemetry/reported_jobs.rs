@@ -15,12 +15,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use planner::{Job, JobDocument, JobId, Plan};
+use planner::{Job, JobDocument, JobId, Plan, PlanReport};
 use tokio::time::Instant;
 use topology::{Fabric, Finding, NicId, Severity};
 
 use super::announced_job::{is_complete, resolve_announcement};
 use super::counter_aggregator::ReportedIteration;
+use super::measured_iteration::{ExpectedIteration, IterationMeasurement, MeasuredIteration};
 use super::plausibility;
 use super::profile::{ReportedProfile, UNKNOWN_FLOP, UNKNOWN_SECONDS, profile_differs};
 use super::reporter_identity::ReportOwner;
@@ -64,8 +65,7 @@ struct ReportedJob {
     stage: ProfilingStage,
     /// Windows since something was last concluded from them.
     profile: ReportedProfile,
-    /// Seconds of an iteration by the windows before those.
-    iteration_seconds: Option<f64>,
+    measurement: IterationMeasurement,
     slowdown: SlowdownEstimate,
     /// The latest feedback; repetitions are not logged, so that no reporter can fill the log.
     last_feedback: Option<Finding>,
@@ -197,16 +197,25 @@ impl ReportedJobRegistry {
         self.jobs.values().filter(|entry| matches!(entry.stage, ProfilingStage::Profiled(_)))
     }
 
-    /// Takes over what an iteration of each planned job takes alone on its paths.
-    pub fn follow_plan(&mut self, plan: &Plan) {
+    /// Takes over what a plan that comes into force expects of each job.
+    pub fn follow_plan(&mut self, plan: &Plan, report: &PlanReport, now: Instant) {
         for entry in self.jobs.values_mut() {
-            // Another plan, other iterations.
-            entry.iteration_seconds = None;
             let planned = plan.job(&entry.job.id);
-            entry.slowdown.follow_plan(planned.map(|(_, planned)| {
+            let alone = planned.map(|(_, planned)| {
                 entry.job.iteration_seconds(planned.bottleneck_seconds * WIRE_BYTES_PER_BYTE)
-            }));
+            });
+            entry.slowdown.follow_plan(alone);
+            let expected = ExpectedIteration::of_plan((plan, report), &entry.job.id, alone);
+            entry.measurement.follow_plan(expected, now);
         }
+    }
+
+    /// What known jobs report of their iterations, beside what was expected of them.
+    pub fn measured_iterations(&self) -> BTreeMap<JobId, MeasuredIteration> {
+        let known = self.jobs.values().filter(|entry| entry.stage == ProfilingStage::Known);
+        known
+            .filter_map(|entry| Some((entry.job.id.clone(), entry.measurement.concluded()?)))
+            .collect()
     }
 
     /// Reported iterations of known jobs, since the plan in force.
@@ -316,6 +325,7 @@ impl ReportedJobRegistry {
             job_finding(name, Finding::warning, format!("not believed: {error}"))
         })?;
         entry.profile.add_window(&window);
+        entry.measurement.add_window(&window, now);
         if entry.stage == ProfilingStage::Waiting
             || entry.profile.iterations() < self.limits.profile_iterations
         {
@@ -389,7 +399,7 @@ impl ReportedJob {
             last_report: now,
             stage,
             profile: ReportedProfile::default(),
-            iteration_seconds: None,
+            measurement: IterationMeasurement::default(),
             slowdown: SlowdownEstimate::default(),
             last_feedback: None,
         }
@@ -397,7 +407,7 @@ impl ReportedJob {
 
     fn reported_iteration(&self) -> ReportedIteration {
         ReportedIteration {
-            seconds: self.iteration_seconds,
+            seconds: self.measurement.concluded().map(|measured| measured.seconds),
             bytes: self.job.flows.iter().map(|flow| flow.bytes).sum(),
         }
     }
@@ -433,7 +443,7 @@ impl ReportedJob {
 
     /// Applies the profile of the windows if it differs from the job; whether it does.
     fn apply_profile_if_changed(&mut self, share: f64) -> bool {
-        self.iteration_seconds = self.profile.iteration_seconds();
+        let measured = self.measurement.conclude();
         let shown = self.profile.apply_to(&self.document);
         let differs =
             self.stage != ProfilingStage::Known || profile_differs(&shown, &self.document, share);
@@ -442,7 +452,7 @@ impl ReportedJob {
         }
         self.profile = ReportedProfile::default();
         // What a job that has just changed would take alone is known with its next plan.
-        let measured = self.iteration_seconds.filter(|_| !differs);
+        let measured = measured.filter(|_| !differs);
         let is_slower = measured.is_some_and(|seconds| self.slowdown.add_measurement(seconds));
         self.job.recent_slowdown = self.slowdown.published();
         differs || is_slower

@@ -19,6 +19,7 @@ use tracing::{info, warn};
 
 use super::counter_aggregator::MeasuredTraffic;
 use super::flow_feedback::FlowFeedback;
+use super::measured_iteration::MeasuredIteration;
 use super::queue_pair_reporters::{self, QueuePairReporters};
 use super::{ReportFeedback, ReportedJobRegistry, ReporterId, ReporterIdentity, TelemetryReport};
 use crate::access::{ControllerAccess, ControllerError};
@@ -47,8 +48,8 @@ pub(crate) type QueueShare = [OwnedSemaphorePermit; 2];
 pub(crate) struct ReportSummary {
     /// Where they differ from what switches count.
     pub(crate) disputes: Vec<Finding>,
-    /// Seconds of an iteration, of jobs whose reports say so under the plan in force.
-    pub(crate) iteration_seconds: BTreeMap<JobId, f64>,
+    /// Iterations of jobs whose reports tell of them, under the plan in force.
+    pub(crate) iterations: BTreeMap<JobId, MeasuredIteration>,
 }
 
 /// Applies reports to the registry and submits its changes to the controller.
@@ -233,8 +234,8 @@ impl TelemetryTask {
         let Some(rollout) = &rollout else {
             return;
         };
-        let PlanRollout { wiring, fabric, plan, .. } = rollout.clone();
-        self.registry.follow_plan(&plan);
+        let PlanRollout { wiring, fabric, plan, report, .. } = rollout.clone();
+        self.registry.follow_plan(&plan, &report, Instant::now());
         let outcomes = self.flow_feedback.follow_rollout(rollout);
         let outcomes: Vec<ReportFeedback> = outcomes
             .into_iter()
@@ -270,11 +271,10 @@ impl TelemetryTask {
     }
 
     fn publish_iterations(&mut self) {
-        let reported = self.registry.reported_iterations().into_iter();
-        let seconds = reported.filter_map(|(id, reported)| Some((id, reported.seconds?))).collect();
+        let iterations = self.registry.measured_iterations();
         self.summary.send_if_modified(|summary| {
-            let is_new = summary.iteration_seconds != seconds;
-            summary.iteration_seconds = seconds;
+            let is_new = summary.iterations != iterations;
+            summary.iterations = iterations;
             is_new
         });
     }

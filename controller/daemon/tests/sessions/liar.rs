@@ -3,16 +3,18 @@
 
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::{Stream, StreamExt, stream};
 use p4::entry::TableId;
 use p4::fabric::table;
-use p4::{ForwardingPipeline, TableUpdate, UpdateKind, codec};
+use p4::{ForwardingPipeline, P4Info, codec};
+use p4rt::field_match::FieldMatchType;
 use p4rt::p4_runtime_server::{P4Runtime, P4RuntimeServer};
 use p4rt::stream_message_request::Update as ToSwitch;
 use p4rt::stream_message_response::Update as FromSwitch;
+use p4rt::table_action::Type as TableActionType;
 use p4runtime_proto::rpc;
 use p4runtime_proto::v1 as p4rt;
 use tokio::net::TcpListener;
@@ -99,6 +101,34 @@ fn stream_error() -> p4rt::StreamMessageResponse {
     p4rt::StreamMessageResponse { update: Some(FromSwitch::Error(error)) }
 }
 
+static P4INFO: LazyLock<P4Info> = LazyLock::new(|| ForwardingPipeline::embedded_fabric().p4info);
+
+/// A row of a table with as much as it may have, and unlike the rows of other `index`es.
+fn invent_row(table: TableId, index: u32) -> p4rt::Entity {
+    let table = P4INFO.table(table).expect("it is a table of the program");
+    let exact = |value: u32| {
+        let value = value.to_be_bytes().to_vec();
+        FieldMatchType::Exact(p4rt::field_match::Exact { value })
+    };
+    let fields = table.fields.iter().map(|field| p4rt::FieldMatch {
+        field_id: field.info.id,
+        field_match_type: Some(exact(index)),
+    });
+    let action = P4INFO.action(table.row_actions[0]).expect("it is an action of the program");
+    let params = action.params.iter().map(|param| p4rt::action::Param {
+        param_id: param.id,
+        value: index.to_be_bytes().to_vec(),
+    });
+    let call = p4rt::Action { action_id: action.id.0, params: params.collect() };
+    let entry = p4rt::TableEntry {
+        table_id: table.id.0,
+        r#match: fields.collect(),
+        action: Some(p4rt::TableAction { r#type: Some(TableActionType::Action(call)) }),
+        ..Default::default()
+    };
+    p4rt::Entity { entity: Some(p4rt::entity::Entity::TableEntry(entry)) }
+}
+
 #[tonic::async_trait]
 impl P4Runtime for LyingSwitch {
     type ReadStream = ReadResponses;
@@ -116,19 +146,11 @@ impl P4Runtime for LyingSwitch {
             ProtocolViolation::EndlessReadOfManyTables => &LARGE_TABLES,
             _ => &[table::PORT_DOWN],
         };
-        let row = p4::fabric::port_down(p4::fabric::PortNumber::CPU);
-        let update = codec::encode_update(&TableUpdate { kind: UpdateKind::Insert, entry: row });
-        let mut entity = update.entity.expect("an update has an entity");
-        let messages: Vec<p4rt::ReadResponse> = tables
-            .iter()
-            .map(|table| {
-                if let Some(p4rt::entity::Entity::TableEntry(entry)) = &mut entity.entity {
-                    entry.table_id = table.0;
-                }
-                p4rt::ReadResponse { entities: vec![entity.clone(); 1_000] }
-            })
-            .collect();
-        Ok(Response::new(stream::iter(messages.into_iter().cycle()).map(Ok).boxed()))
+        let messages = (0..).zip(tables.iter().cycle()).map(|(turn, table)| {
+            let rows = (0..1_000_u32).map(|row| invent_row(*table, 1_000 * turn + row));
+            p4rt::ReadResponse { entities: rows.collect() }
+        });
+        Ok(Response::new(stream::iter(messages).map(Ok).boxed()))
     }
 
     async fn set_forwarding_pipeline_config(

@@ -398,7 +398,8 @@ async fn a_token_reports_jobs_of_its_hosts_only() {
     controller.shutdown().await;
 }
 
-/// Five iterations of so many seconds each; alone they take 0.13, of which 0.08 are communication.
+/// Five iterations of so many seconds each; alone they take 0.0065, of which 0.004 are
+/// communication.
 fn busy_window(job: &str, flop: f64, iteration_seconds: f64) -> Report {
     let seconds = 5.0 * iteration_seconds;
     Report::Window(proto::JobWindow {
@@ -406,9 +407,9 @@ fn busy_window(job: &str, flop: f64, iteration_seconds: f64) -> Report {
         seconds,
         iteration_starts: (0..5).map(|number| f64::from(number) * iteration_seconds).collect(),
         flop,
-        compute_seconds: 0.25,
-        communication_seconds: seconds - 0.25,
-        flow_bytes: vec![10e9],
+        compute_seconds: 0.0125,
+        communication_seconds: seconds - 0.0125,
+        flow_bytes: vec![0.5e9],
         bytes: None,
     })
 }
@@ -420,11 +421,11 @@ async fn measured_slowdown_changes_levels_under_a_fair_policy() {
     let controller = Controller::start(config(|_| {}), lab.fabric.clone(), policy).await.unwrap();
     let server = served(&controller).await;
     let mut line = ReportStream::open(&server).await;
-    let jobs = [("weak", 50_000, "h1", 1, 1e12), ("strong", 50_001, "h2", 7, 1e14)];
+    let jobs = [("weak", 50_000, "h1", 1, 5e10), ("strong", 50_001, "h2", 7, 5e12)];
     for (job, port, src, gpus, flop) in jobs {
         line.send(announcement_from(src, gpus, job, port)).await;
         assert_eq!(line.next_feedback().await, "profiled in the highest class");
-        line.send(busy_window(job, flop, 0.14)).await;
+        line.send(busy_window(job, flop, 0.007)).await;
         assert_eq!(line.next_feedback().await, "profile complete");
     }
     let level = |plan: &planner::Plan, job: &str| plan.job(&job.into()).map(|(_, job)| job.level);
@@ -437,8 +438,8 @@ async fn measured_slowdown_changes_levels_under_a_fair_policy() {
     // From here on the strong job is nearly as fast as alone, and the weak one is not.
     let reports = async {
         loop {
-            line.send(busy_window("weak", 1e12, 1.5)).await;
-            line.send(busy_window("strong", 1e14, 0.14)).await;
+            line.send(busy_window("weak", 5e10, 0.075)).await;
+            line.send(busy_window("strong", 5e12, 0.007)).await;
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
     };
@@ -462,12 +463,12 @@ async fn iterations_unlike_their_forecast_are_a_finding() {
     for (job, port, src) in [("slow", 50_000, "h1"), ("steady", 50_001, "h2")] {
         line.send(announcement_from(src, 1, job, port)).await;
         assert_eq!(line.next_feedback().await, "profiled in the highest class");
-        line.send(busy_window(job, 1e12, 0.14)).await;
+        line.send(busy_window(job, 5e10, 0.007)).await;
         assert_eq!(line.next_feedback().await, "profile complete");
     }
     let find = async {
         loop {
-            line.send(busy_window("slow", 1e12, 1.5)).await;
+            line.send(busy_window("slow", 5e10, 0.075)).await;
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
             let (_, findings) = ask(server.local_addr(), "/v1/findings", None).await;
             if findings.contains("longer than the") {
@@ -476,10 +477,10 @@ async fn iterations_unlike_their_forecast_are_a_finding() {
         }
     };
     let findings = tokio::time::timeout(DEADLINE, find).await.unwrap();
-    assert!(findings.contains("iterations take 1.5000 s"), "{findings}");
+    assert!(findings.contains("iterations take 0.0750 s"), "{findings}");
     assert!(!findings.contains("job steady"), "{findings}");
     let (_, jobs) = ask(server.local_addr(), "/v1/jobs", None).await;
-    assert!(jobs.contains("\"reported_seconds\":1.5"), "{jobs}");
+    assert!(jobs.contains("\"reported_seconds\":0.075"), "{jobs}");
     server.shutdown().await;
     controller.shutdown().await;
 }

@@ -3,12 +3,14 @@
 //! [`fake_network`](super::fake_network) asks here what a lying switch returns. The decision: a lie
 //! concerns what a switch says, never what it forwards, so that the tables of the testbed remain
 //! the truth by which a run is judged. Bounds that the controller's gRPC client would apply are
-//! applied by its own code, [`ReadTotal`].
+//! applied by its own code, [`ReadBudget`].
 
-use controller::southbound::{ClientError, ReadTotal};
+use controller::southbound::{ClientError, ReadBudget, ReadError};
 use p4::fabric::{PortNumber, port_down};
 use p4::{SwitchTables, TableEntry, TableScope};
 use p4runtime_proto::v1 as p4rt;
+use prost::Message as _;
+use prost::bytes::Bytes;
 use tonic::Code;
 
 use super::planted_bug::PlantedBug;
@@ -17,8 +19,10 @@ use super::planted_bug::PlantedBug;
 pub(super) const FLOOD_BURST: u32 = 64;
 /// Messages of a flood that a controller may take from one stream, several times its bound.
 pub(super) const FLOOD_MAX: u32 = 1_000;
-/// Bytes of a message of a read without an end.
-const MESSAGE_BYTES: usize = 1 << 20;
+/// Bytes of an entity of a read without an end.
+const ENTITY_BYTES: usize = 32 << 10;
+/// Entities of a message of such a read.
+const MESSAGE_ENTITIES: usize = 32;
 /// Messages after which a read that goes on counts as one without a bound.
 const READ_MESSAGES: usize = 64;
 
@@ -72,18 +76,19 @@ pub(super) fn read_endlessly(
     bytes_max: usize,
     planted_bug: PlantedBug,
 ) -> Result<ClientError, String> {
-    let row = p4rt::TableEntry { metadata: vec![0; MESSAGE_BYTES], ..Default::default() };
+    let row = p4rt::TableEntry { metadata: vec![0; ENTITY_BYTES], ..Default::default() };
     let entity = p4rt::Entity { entity: Some(p4rt::entity::Entity::TableEntry(row)) };
-    let mut total = ReadTotal::default();
+    let message = p4rt::ReadResponse { entities: vec![entity; MESSAGE_ENTITIES] };
+    let message = Bytes::from(message.encode_to_vec());
+    let mut budget = ReadBudget::new(bytes_max);
     for _ in 0..READ_MESSAGES {
-        let message = p4rt::ReadResponse { entities: vec![entity.clone()] };
-        let bounded = total.add_message(message, bytes_max);
+        let bounded = budget.take_message(message.clone(), &mut |_| Ok(()));
         if planted_bug == PlantedBug::ReadsWithoutEnd {
             continue;
         }
-        if let Err(message) = bounded {
+        if let Err(ReadError::Bound(message)) = bounded {
             return Ok(ClientError::Call { call: "Read", code: Code::ResourceExhausted, message });
         }
     }
-    Err(format!("{} MiB of one read were taken", (READ_MESSAGES * MESSAGE_BYTES) >> 20))
+    Err(format!("{} MiB of one read were taken", (READ_MESSAGES * message.len()) >> 20))
 }

@@ -1,0 +1,178 @@
+//! The answers to a read of a switch, entity by entity.
+//!
+//! A switch decides how much it sends, and two bytes of a message can become a structure of a
+//! hundred times their size. The decision: messages are received as bytes, and entities are taken
+//! from them and decoded one at a time, each of at most [`ENTITY_BYTES`]. So a read costs the bytes
+//! of one message and what its caller keeps; [`ReadBudget`] bounds both, in all and for each table
+//! by the room that the program gives it.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use futures::TryStreamExt;
+use p4::codec::DecodeError;
+use p4runtime_proto::v1 as p4rt;
+use prost::Message as _;
+use prost::bytes::{Buf, Bytes};
+use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder};
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::Channel;
+use tonic::{Request, Status};
+use tonic_prost::{ProstCodec, ProstEncoder};
+
+use crate::config::SouthboundConfig;
+use crate::pipelines::default_pipeline;
+
+/// The most entities of one read, more than the program's tables and counters have room for.
+const READ_ENTITIES: usize = 200_000;
+/// How often a read may return each entry: with its table, and as it is asked for by itself.
+const COPIES: u64 = 2;
+/// The most bytes of one entity. An entry with a group of 512 members has 20,000.
+const ENTITY_BYTES: usize = 64 << 10;
+/// The key of `ReadResponse.entities`: field 1, with a length.
+const ENTITIES_KEY: u8 = 0x0a;
+const READ_PATH: &str = "/p4.v1.P4Runtime/Read";
+
+/// Why a read is given up.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The switch sends more than it may, or what is no answer to a read.
+    #[error("{0}")]
+    Bound(String),
+    /// The call failed.
+    #[error("the call failed")]
+    Call(#[from] Status),
+    /// An entity cannot be understood.
+    #[error("an entity cannot be understood")]
+    Entity(#[from] DecodeError),
+}
+
+/// What a read has returned so far, and may return.
+#[derive(Debug)]
+pub struct ReadBudget {
+    bytes: usize,
+    bytes_max: usize,
+    entities: usize,
+    rows: BTreeMap<u32, u64>,
+}
+
+/// The name of each table of the program, by its id, and the most entries of it in one read.
+static TABLE_ROOM: LazyLock<BTreeMap<u32, (String, u64)>> = LazyLock::new(|| {
+    let program = default_pipeline().program();
+    let tables = program.p4info.tables();
+    tables.map(|table| (table.id.0, (table.name.clone(), COPIES * table.size))).collect()
+});
+
+impl ReadBudget {
+    /// The budget of a read of at most `bytes_max` bytes.
+    pub fn new(bytes_max: usize) -> Self {
+        Self { bytes: 0, bytes_max, entities: 0, rows: BTreeMap::new() }
+    }
+
+    /// Takes the entities of one encoded `ReadResponse`.
+    ///
+    /// # Errors
+    /// The bound that the message exceeds, or what `take` returns; the read is of no more use.
+    pub fn take_message(
+        &mut self,
+        mut message: Bytes,
+        take: &mut impl FnMut(p4rt::Entity) -> Result<(), DecodeError>,
+    ) -> Result<(), ReadError> {
+        self.bytes = self.bytes.saturating_add(message.len());
+        while message.has_remaining() {
+            let entity = split_entity(&mut message)?;
+            self.count_entity(&entity).map_err(ReadError::Bound)?;
+            take(entity)?;
+        }
+        Ok(())
+    }
+
+    fn count_entity(&mut self, entity: &p4rt::Entity) -> Result<(), String> {
+        self.entities += 1;
+        if self.bytes > self.bytes_max || self.entities > READ_ENTITIES {
+            return Err(format!(
+                "the switch sends more than {READ_ENTITIES} entities or {} bytes \
+                 (messages.read_max)",
+                self.bytes_max
+            ));
+        }
+        let Some(p4rt::entity::Entity::TableEntry(entry)) = &entity.entity else {
+            return Ok(());
+        };
+        let rows = self.rows.entry(entry.table_id).or_default();
+        *rows += 1;
+        match TABLE_ROOM.get(&entry.table_id) {
+            Some((name, room)) if *rows > *room => {
+                Err(format!("the switch sends {rows} entries of {name}, which has no such room"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Takes the next entity from what is left of a message.
+fn split_entity(message: &mut Bytes) -> Result<p4rt::Entity, ReadError> {
+    let malformed = |what: &str| ReadError::Bound(format!("the switch sends {what}"));
+    if message.get_u8() != ENTITIES_KEY {
+        return Err(malformed("something else than entities as an answer to a read"));
+    }
+    let length = prost::decode_length_delimiter(&mut *message).ok();
+    let length = length.filter(|length| *length <= message.remaining());
+    let length = length.ok_or_else(|| malformed("an entity that ends outside of its message"))?;
+    if length > ENTITY_BYTES {
+        return Err(malformed(&format!("an entity of {length} bytes; at most {ENTITY_BYTES}")));
+    }
+    let entity = p4rt::Entity::decode(message.split_to(length));
+    entity.map_err(|error| malformed(&format!("an entity that is none: {error}")))
+}
+
+/// Asks a switch for entities, and gives each one of its answer to `take`.
+pub(super) async fn read_switch(
+    channel: Channel,
+    limits: &SouthboundConfig,
+    request: p4rt::ReadRequest,
+    mut take: impl FnMut(p4rt::Entity) -> Result<(), DecodeError>,
+) -> Result<(), ReadError> {
+    let mut calls =
+        tonic::client::Grpc::new(channel).max_decoding_message_size(limits.receive_max);
+    calls.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
+    let path = PathAndQuery::from_static(READ_PATH);
+    let answers = calls.server_streaming(Request::new(request), path, EncodedAnswers).await?;
+    let mut answers = answers.into_inner();
+    let mut budget = ReadBudget::new(limits.read_max);
+    while let Some(message) = answers.try_next().await? {
+        budget.take_message(message, &mut take)?;
+    }
+    Ok(())
+}
+
+/// Sends a request as usual, and leaves the answers as they arrive.
+#[derive(Clone, Copy, Debug)]
+struct EncodedAnswers;
+
+impl Codec for EncodedAnswers {
+    type Encode = p4rt::ReadRequest;
+    type Decode = Bytes;
+    type Encoder = ProstEncoder<p4rt::ReadRequest>;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self::Encoder {
+        ProstCodec::<p4rt::ReadRequest, ()>::raw_encoder(BufferSettings::default())
+    }
+
+    fn decoder(&mut self) -> Self::Decoder {
+        *self
+    }
+}
+
+impl Decoder for EncodedAnswers {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, message: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(message.copy_to_bytes(message.remaining())))
+    }
+}
+
+#[cfg(test)]
+mod tests;
