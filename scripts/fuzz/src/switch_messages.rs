@@ -4,11 +4,13 @@ use std::sync::LazyLock;
 
 use controller::discovery::parse_sender;
 use controller::discovery::probe::{LinkProbe, ProbeKey};
+use controller::southbound::ReadBudget;
 use p4::ForwardingPipeline;
 use p4::codec;
 use p4runtime_proto::config_v1::P4Info;
 use p4runtime_proto::v1 as p4rt;
 use prost::Message;
+use prost::bytes::Bytes;
 use tonic::{Code, Status};
 
 /// The key that probes are signed with.
@@ -45,13 +47,22 @@ pub(crate) fn switch_messages(data: &[u8]) -> Option<()> {
 }
 
 fn decode_read(bytes: &[u8]) -> Option<()> {
-    let response = p4rt::ReadResponse::decode(bytes).ok()?;
-    for entity in &response.entities {
+    let mut entities = Vec::new();
+    let mut budget = ReadBudget::new(bytes.len());
+    let taken = budget.take_message(Bytes::copy_from_slice(bytes), &mut |entity| {
+        entities.push(entity);
+        Ok(())
+    });
+    taken.ok()?;
+    if let Ok(whole) = p4rt::ReadResponse::decode(bytes) {
+        assert_eq!(entities, whole.entities);
+    }
+    for entity in &entities {
         let _refused = codec::decode_row_counter(entity);
         let _refused = codec::decode_counter_cell(entity);
     }
     let info = &fabric_pipeline().p4info;
-    let tables = codec::decode_tables(info, &response.entities).ok()?;
+    let tables = codec::decode_tables(info, &entities).ok()?;
     let updates = p4::diff_tables(info, &tables, &p4::SwitchTables::default());
     assert_eq!(updates.len(), tables.len());
     Some(())

@@ -40,7 +40,6 @@ const PLAN_DEADLINE: Duration = Duration::from_secs(300);
 const JOBS: u32 = 100;
 
 pub(crate) async fn measure() -> Result<(), Failed> {
-    measure_long_names().await?;
     let mut fleet = Fleet::start().await?;
     let controller = start_controller(&fleet.fabric).await?;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
@@ -69,7 +68,7 @@ pub(crate) async fn measure() -> Result<(), Failed> {
 }
 
 /// What reporters with long names cost a controller of 32 switches; whether an honest job stays.
-async fn measure_long_names() -> Result<(), Failed> {
+pub(crate) async fn measure_long_names() -> Result<(), Failed> {
     let lab = Lab::large(ServiceOptions::default()).await?;
     let controller = control(&lab.fabric, |_| {}).await?;
     let mut raw = RawConfig::default();

@@ -91,6 +91,9 @@ fn main() -> Result<(), Failed> {
         if is_asked("memory") {
             telemetry::watch_memory().await?;
         }
+        if is_asked("long-names") {
+            bounds::measure_long_names().await?;
+        }
         if is_asked("bounds") {
             bounds::measure().await?;
         }
