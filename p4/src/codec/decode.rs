@@ -174,9 +174,13 @@ fn decode_key(entry: &p4rt::TableEntry) -> Result<EntryKey, DecodeError> {
     if entry.is_default_action {
         return Ok(EntryKey::for_default(table));
     }
-    let fields = entry.r#match.iter().map(decode_field).filter_map(Result::transpose);
+    // Collected, they would have room for eight where there are five, in every row of a switch.
+    let mut fields = Vec::with_capacity(entry.r#match.len());
+    for field in &entry.r#match {
+        fields.extend(decode_field(field)?);
+    }
     let priority = convert_in_range("priority", entry.priority.into())?;
-    Ok(EntryKey::for_row(table, fields.collect::<Result<_, _>>()?, priority))
+    Ok(EntryKey::for_row(table, fields, priority))
 }
 
 /// `None` for a field that matches everything, which need not be written down.
@@ -234,12 +238,12 @@ fn decode_weighted_action(
 }
 
 fn decode_action_call(call: &p4rt::Action) -> Result<ActionCall, DecodeError> {
-    let params = call.params.iter().map(|param| {
+    let mut params = Vec::with_capacity(call.params.len());
+    for param in &call.params {
         let id = param.param_id;
         let value = decode_field_value("parameter", id, &param.value)?;
-        Ok(ActionParam { id, value })
-    });
-    let mut params: Vec<_> = params.collect::<Result<_, _>>()?;
+        params.push(ActionParam { id, value });
+    }
     params.sort_unstable();
     let action = ActionId(call.action_id);
     Ok(ActionCall { action, params })

@@ -48,7 +48,7 @@ pub(crate) fn switch_messages(data: &[u8]) -> Option<()> {
 
 fn decode_read(bytes: &[u8]) -> Option<()> {
     let mut entities = Vec::new();
-    let mut budget = ReadBudget::new(bytes.len());
+    let mut budget = ReadBudget::new(bytes.len(), &[]);
     let taken = budget.take_message(Bytes::copy_from_slice(bytes), &mut |entity| {
         entities.push(entity);
         Ok(())

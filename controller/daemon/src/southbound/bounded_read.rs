@@ -25,8 +25,6 @@ use crate::pipelines::default_pipeline;
 
 /// The most entities of one read, more than the program's tables and counters have room for.
 const READ_ENTITIES: usize = 200_000;
-/// How often a read may return each entry: with its table, and as it is asked for by itself.
-const COPIES: u64 = 2;
 /// The most bytes of one entity. An entry with a group of 512 members has 20,000.
 const ENTITY_BYTES: usize = 64 << 10;
 /// The key of `ReadResponse.entities`: field 1, with a length.
@@ -53,20 +51,27 @@ pub struct ReadBudget {
     bytes: usize,
     bytes_max: usize,
     entities: usize,
-    rows: BTreeMap<u32, u64>,
+    /// By table, how many rows may still come.
+    room: BTreeMap<u32, u64>,
 }
 
-/// The name of each table of the program, by its id, and the most entries of it in one read.
-static TABLE_ROOM: LazyLock<BTreeMap<u32, (String, u64)>> = LazyLock::new(|| {
+/// The name of each table of the program, by its id, and how many rows it holds, with its default.
+static TABLES: LazyLock<BTreeMap<u32, (String, u64)>> = LazyLock::new(|| {
     let program = default_pipeline().program();
     let tables = program.p4info.tables();
-    tables.map(|table| (table.id.0, (table.name.clone(), COPIES * table.size))).collect()
+    tables.map(|table| (table.id.0, (table.name.clone(), table.size + 1))).collect()
 });
 
 impl ReadBudget {
-    /// The budget of a read of at most `bytes_max` bytes.
-    pub fn new(bytes_max: usize) -> Self {
-        Self { bytes: 0, bytes_max, entities: 0, rows: BTreeMap::new() }
+    /// The budget of a read of at most `bytes_max` bytes. A row that is asked for may come a second
+    /// time, with its table.
+    pub fn new(bytes_max: usize, asked: &[p4rt::Entity]) -> Self {
+        let mut room: BTreeMap<u32, u64> =
+            TABLES.iter().map(|(table, (_, room))| (*table, *room)).collect();
+        for entry in asked.iter().filter_map(table_entry) {
+            *room.entry(entry.table_id).or_default() += 1;
+        }
+        Self { bytes: 0, bytes_max, entities: 0, room }
     }
 
     /// Takes the entities of one encoded `ReadResponse`.
@@ -96,17 +101,28 @@ impl ReadBudget {
                 self.bytes_max
             ));
         }
-        let Some(p4rt::entity::Entity::TableEntry(entry)) = &entity.entity else {
+        let Some(entry) = table_entry(entity) else {
             return Ok(());
         };
-        let rows = self.rows.entry(entry.table_id).or_default();
-        *rows += 1;
-        match TABLE_ROOM.get(&entry.table_id) {
-            Some((name, room)) if *rows > *room => {
-                Err(format!("the switch sends {rows} entries of {name}, which has no such room"))
+        match self.room.get_mut(&entry.table_id) {
+            Some(0) => {
+                let name = TABLES.get(&entry.table_id).map_or("a table", |(name, _)| name);
+                Err(format!("the switch sends more entries of {name} than it holds"))
             }
-            _ => Ok(()),
+            Some(room) => {
+                *room -= 1;
+                Ok(())
+            }
+            // Decoding refuses it.
+            None => Ok(()),
         }
+    }
+}
+
+fn table_entry(entity: &p4rt::Entity) -> Option<&p4rt::TableEntry> {
+    match &entity.entity {
+        Some(p4rt::entity::Entity::TableEntry(entry)) => Some(entry),
+        _ => None,
     }
 }
 
@@ -133,13 +149,12 @@ pub(super) async fn read_switch(
     request: p4rt::ReadRequest,
     mut take: impl FnMut(p4rt::Entity) -> Result<(), DecodeError>,
 ) -> Result<(), ReadError> {
-    let mut calls =
-        tonic::client::Grpc::new(channel).max_decoding_message_size(limits.receive_max);
+    let mut calls = tonic::client::Grpc::new(channel).max_decoding_message_size(limits.receive_max);
     calls.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
     let path = PathAndQuery::from_static(READ_PATH);
+    let mut budget = ReadBudget::new(limits.read_max, &request.entities);
     let answers = calls.server_streaming(Request::new(request), path, EncodedAnswers).await?;
     let mut answers = answers.into_inner();
-    let mut budget = ReadBudget::new(limits.read_max);
     while let Some(message) = answers.try_next().await? {
         budget.take_message(message, &mut take)?;
     }

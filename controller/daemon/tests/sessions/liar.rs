@@ -3,8 +3,8 @@
 
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, LazyLock};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use futures::{Stream, StreamExt, stream};
 use p4::entry::TableId;
@@ -73,7 +73,7 @@ impl LyingSwitch {
     }
 }
 
-/// Together they have more room than a read may return.
+/// The tables with the most room.
 const LARGE_TABLES: [TableId; 7] = [
     table::FLOW_PIN,
     table::FLOW_PIN6,

@@ -1,9 +1,10 @@
 //! Messages within the bounds of a read, and beyond each.
 
 use p4::codec;
+use p4::fabric::table::PORT_DOWN;
 use p4::fabric::{PortNumber, port_down};
-use prost::bytes::BufMut;
 use proptest::prelude::*;
+use prost::bytes::BufMut;
 
 use super::*;
 
@@ -21,7 +22,7 @@ fn encode(entities: Vec<p4rt::Entity>) -> Bytes {
 
 /// The entities that are taken from messages, or why they are refused.
 fn take_all(messages: impl IntoIterator<Item = Bytes>) -> Result<Vec<p4rt::Entity>, String> {
-    let mut budget = ReadBudget::new(BYTES_MAX);
+    let mut budget = ReadBudget::new(BYTES_MAX, &[]);
     let mut taken = Vec::new();
     for message in messages {
         let mut take = |entity| {
@@ -52,12 +53,22 @@ fn a_message_beyond_a_bound_is_refused() {
     let long = table_entity(7, vec![0; 60_000]);
     check(vec![encode(vec![long; 300])], "messages.read_max");
     check(vec![encode(vec![table_entity(7, vec![0; ENTITY_BYTES])])], "an entity of 65");
-    let table = p4::fabric::table::PORT_DOWN.0;
-    let rows = encode(vec![table_entity(table, Vec::new()); 1_000]);
-    check(vec![rows; 2], "entries of port_down, which has no such room");
+    let rows = encode(vec![table_entity(PORT_DOWN.0, Vec::new()); 514]);
+    check(vec![rows], "than it holds");
     check(vec![Bytes::from_static(&[0x12, 0])], "something else than entities");
     check(vec![Bytes::from_static(&[ENTITIES_KEY, 9, 1])], "ends outside of its message");
     check(vec![Bytes::from_static(&[ENTITIES_KEY, 1, 0xff])], "an entity that is none");
+}
+
+#[test]
+fn a_row_that_is_asked_for_may_come_with_its_table() {
+    let row = table_entity(PORT_DOWN.0, Vec::new());
+    let answer = |asked: usize, rows: usize| {
+        let mut budget = ReadBudget::new(BYTES_MAX, &vec![row.clone(); asked]);
+        budget.take_message(encode(vec![row.clone(); rows]), &mut |_| Ok(())).is_ok()
+    };
+    assert!(answer(0, 513) && !answer(0, 514), "512 rows and a default");
+    assert!(answer(3, 516) && !answer(3, 517));
 }
 
 proptest! {

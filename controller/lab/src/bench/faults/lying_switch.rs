@@ -80,7 +80,7 @@ pub(super) fn read_endlessly(
     let entity = p4rt::Entity { entity: Some(p4rt::entity::Entity::TableEntry(row)) };
     let message = p4rt::ReadResponse { entities: vec![entity; MESSAGE_ENTITIES] };
     let message = Bytes::from(message.encode_to_vec());
-    let mut budget = ReadBudget::new(bytes_max);
+    let mut budget = ReadBudget::new(bytes_max, &[]);
     for _ in 0..READ_MESSAGES {
         let bounded = budget.take_message(message.clone(), &mut |_| Ok(()));
         if planted_bug == PlantedBug::ReadsWithoutEnd {
