@@ -196,6 +196,22 @@ async fn a_leader_that_steps_down_follows_its_successor() {
 }
 
 #[tokio::test]
+async fn a_leader_that_ends_waits_until_its_follower_leads() {
+    let lab = Lab::new().await;
+    let (leader, follower) = leader_and_follower(&lab).await;
+    let flows = leader.flows();
+    assert!(!follower.controller.hand_over_lead(DEADLINE).await, "it does not lead");
+    assert!(leader.controller.hand_over_lead(DEADLINE).await);
+    leader.die().await;
+    follower.leads().await;
+    all_hold(&follower.controller).await;
+    assert_eq!((written(&follower.controller), follower.flows()), (0, flows));
+    let begun = std::time::Instant::now();
+    assert!(!follower.controller.hand_over_lead(DEADLINE).await, "nobody is left");
+    assert!(begun.elapsed() < DEADLINE);
+}
+
+#[tokio::test]
 async fn a_leader_that_comes_back_follows_and_forgets_what_nobody_received() {
     let lab = Lab::new().await;
     let folder = TempDir::new().unwrap();
