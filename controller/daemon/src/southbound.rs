@@ -33,9 +33,7 @@ use topology::{Fabric, SwitchId};
 
 pub use bounded_read::{ReadBudget, ReadError};
 pub use call_health::CallHealth;
-pub use client::{
-    ClientError, CounterReading, GrpcNetwork, SwitchAddress, SwitchClient,
-};
+pub use client::{ClientError, CounterReading, GrpcNetwork, SwitchAddress, SwitchClient};
 pub(crate) use digest_queue::{DigestQueue, ReceivedDigests};
 pub use mastership_status::MastershipStatus;
 pub(crate) use packet_io::{PacketIo, PacketOutRound, SwitchPacket};

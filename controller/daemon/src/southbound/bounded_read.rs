@@ -133,8 +133,7 @@ pub(super) async fn read_switch(
     request: p4rt::ReadRequest,
     mut take: impl FnMut(p4rt::Entity) -> Result<(), DecodeError>,
 ) -> Result<(), ReadError> {
-    let mut calls =
-        tonic::client::Grpc::new(channel).max_decoding_message_size(limits.receive_max);
+    let mut calls = tonic::client::Grpc::new(channel).max_decoding_message_size(limits.receive_max);
     calls.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
     let path = PathAndQuery::from_static(READ_PATH);
     let answers = calls.server_streaming(Request::new(request), path, EncodedAnswers).await?;

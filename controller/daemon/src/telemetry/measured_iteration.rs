@@ -99,8 +99,7 @@ mod tests {
     fn a_window_counts_for_the_plan_that_was_in_force_all_the_time() {
         let begin = Instant::now();
         let at = |seconds: f64| begin + Duration::from_secs_f64(seconds);
-        let expect =
-            |forecast| ExpectedIteration { alone: Some(1.0), forecast: Some(forecast) };
+        let expect = |forecast| ExpectedIteration { alone: Some(1.0), forecast: Some(forecast) };
         let mut measurement = IterationMeasurement::default();
         measurement.add_window(&window(4.0), at(0.0));
         assert_eq!(measurement.conclude(), None, "there was no plan");

@@ -3,8 +3,8 @@
 
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, LazyLock};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use futures::{Stream, StreamExt, stream};
 use p4::entry::TableId;

@@ -2,8 +2,8 @@
 
 use p4::codec;
 use p4::fabric::{PortNumber, port_down};
-use prost::bytes::BufMut;
 use proptest::prelude::*;
+use prost::bytes::BufMut;
 
 use super::*;
 
