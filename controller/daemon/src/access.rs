@@ -158,6 +158,21 @@ impl ControllerAccess {
         refusal.await.map_err(|_| ControllerError::Stopped)
     }
 
+    /// Leaves the lead to a follower that has everything, if this controller leads without etcd and
+    /// there is one, and waits at most `within` until most switches have another primary. Whether
+    /// they have: a controller that ends does so first, and its switches are not without one.
+    pub async fn hand_over_lead(&self, within: Duration) -> bool {
+        let can_leave = self.followed.is_some() && self.leading_term().is_some();
+        if !can_leave || !matches!(self.change_lead(LeadChange::Leave).await, Ok(None)) {
+            return false;
+        }
+        let succeeded = self.board.wait_until(|statuses| {
+            let others = statuses.values().filter(|status| status.mastership.is_of_another());
+            2 * others.count() > statuses.len()
+        });
+        timeout(within, succeeded).await.is_ok()
+    }
+
     /// When the event loop last answered its watchdog.
     pub fn heartbeat(&self) -> &LoopHeartbeat {
         &self.heartbeat

@@ -34,6 +34,9 @@ use crate::switch_inventory;
 use command_io::CommandError;
 use command_io::{files, output};
 
+/// How long a controller that ends waits until its follower leads.
+const HAND_OVER: Duration = Duration::from_secs(2);
+
 /// Keep the switches of a fabric at the plan, until interrupted.
 ///
 /// Plans for the jobs, programs every switch that the fabric document gives a P4Runtime address
@@ -213,6 +216,9 @@ async fn serve_controller(
         }
     }
     service_manager::announce_end();
+    if controller.hand_over_lead(HAND_OVER).await {
+        info!("a follower leads now");
+    }
     if let Some(northbound) = northbound {
         northbound.shutdown().await;
     }

@@ -16,6 +16,7 @@ use topology::{Finding, LinkId, SwitchId};
 use crate::learning::LearnedFlows;
 use crate::policy_history::PolicyTrial;
 use crate::southbound::SwitchStatus;
+use crate::southbound::arbitration::Mastership;
 use crate::state::DrainProgress;
 use crate::state::{PlanRequest, PlanRollout, ReportedJobs, State};
 use crate::telemetry::counter_aggregator::MeasuredTraffic;
@@ -323,6 +324,7 @@ impl ControllerView {
         }
         findings.extend(self.reports.disputes.iter().cloned());
         findings.extend(self.job_rows().iter().filter_map(|job| self.forecast_finding(job)));
+        findings.extend(self.vacancy_finding());
         findings.extend(self.open_access.clone());
         findings.extend(self.standing.iter().cloned());
         findings.extend(self.trial.iter().map(|(number, trial)| trial_finding(*number, trial)));
@@ -332,6 +334,21 @@ impl ControllerView {
         findings.extend(self.unowned_finding());
         findings.sort();
         findings
+    }
+
+    /// The error that nobody leads: most switches have no primary.
+    fn vacancy_finding(&self) -> Option<Finding> {
+        let is_vacant =
+            |line: &&SwitchStatus| matches!(line.mastership, Mastership::NoPrimary { .. });
+        let (vacant, all) = (self.switches.values().filter(is_vacant).count(), self.switches.len());
+        (2 * vacant > all).then(|| {
+            let text = format!(
+                "nobody leads: {vacant} of {all} switches have no primary, so no failure is \
+                 repaired and no change is written; start the controllers that are away, or see \
+                 who has the latest state (crux cluster show) and have it lead (crux cluster lead)"
+            );
+            Finding::error("cluster", text)
+        })
     }
 
     /// The warning that iterations are not what the plan was chosen for. What was measured under

@@ -105,9 +105,12 @@ impl Mastership {
     pub fn is_primary(self) -> bool {
         matches!(self, Self::Primary { .. })
     }
-}
 
-impl Mastership {
+    /// Whether another session may write.
+    pub(crate) fn is_of_another(self) -> bool {
+        matches!(self, Self::Backup { .. })
+    }
+
     /// The highest term that the switch is known to have seen.
     pub fn highest_term(self) -> Option<u64> {
         match self {

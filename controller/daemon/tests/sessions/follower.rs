@@ -16,6 +16,7 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 use crate::cluster::until;
+use crate::http::ask;
 use crate::lab::{DEADLINE, Lab, all_hold, config, open_config, verified, written};
 
 /// A controller that others can follow.
@@ -196,6 +197,22 @@ async fn a_leader_that_steps_down_follows_its_successor() {
 }
 
 #[tokio::test]
+async fn a_leader_that_ends_waits_until_its_follower_leads() {
+    let lab = Lab::new().await;
+    let (leader, follower) = leader_and_follower(&lab).await;
+    let flows = leader.flows();
+    assert!(!follower.controller.hand_over_lead(DEADLINE).await, "it does not lead");
+    assert!(leader.controller.hand_over_lead(DEADLINE).await);
+    leader.die().await;
+    follower.leads().await;
+    all_hold(&follower.controller).await;
+    assert_eq!((written(&follower.controller), follower.flows()), (0, flows));
+    let begun = std::time::Instant::now();
+    assert!(!follower.controller.hand_over_lead(DEADLINE).await, "nobody is left");
+    assert!(begun.elapsed() < DEADLINE);
+}
+
+#[tokio::test]
 async fn a_leader_that_comes_back_follows_and_forgets_what_nobody_received() {
     let lab = Lab::new().await;
     let folder = TempDir::new().unwrap();
@@ -215,8 +232,11 @@ async fn a_leader_that_comes_back_follows_and_forgets_what_nobody_received() {
     timeout(DEADLINE, newcomer.controller.status_board().wait_until(all_vacant)).await.unwrap();
     tokio::time::sleep(std::time::Duration::from_millis(600)).await;
     assert!(all_vacant(&newcomer.controller.status_board().all_statuses()));
+    let findings = async || ask(newcomer.server.local_addr(), "/v1/findings", None).await.1;
+    assert!(findings().await.contains("nobody leads: 4 of 4 switches"));
     newcomer.service().take_lead(&request()).await.unwrap();
     newcomer.leads().await;
+    assert!(!findings().await.contains("nobody leads"));
     newcomer.submit_jobs(&lab, 3).await;
     verified(&lab, &newcomer.controller).await;
 
