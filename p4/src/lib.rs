@@ -9,6 +9,7 @@
 pub mod artefacts;
 pub mod bytes;
 pub mod codec;
+pub mod constraint;
 pub mod display;
 pub mod entry;
 pub mod fabric;

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use p4runtime_proto::config_v1 as p4config;
 
+use crate::constraint::{Constraint, ConstraintError};
 use crate::entry::{ActionCall, ActionId, TableId};
 
 /// A compiled program's tables, actions, counters and packet headers.
@@ -58,6 +59,8 @@ pub struct TableInfo {
     pub metered: bool,
     /// How many rows it can hold.
     pub size: u64,
+    /// What its rows must satisfy (`@entry_restriction`).
+    pub restriction: Option<Constraint>,
     /// Its place in the write order: greater than that of every table it refers to.
     pub rank: usize,
 }
@@ -143,6 +146,8 @@ pub struct ActionInfo {
     pub full_name: String,
     /// Its parameters, ascending by id.
     pub params: Vec<FieldInfo>,
+    /// What its calls must satisfy (`@action_restriction`).
+    pub restriction: Option<Constraint>,
 }
 
 /// An indexed counter of the program.
@@ -186,6 +191,14 @@ pub enum P4InfoError {
     /// A value wider than 128 bits, or of no width.
     #[error("`{0}` is not between 1 and 128 bits wide")]
     Width(String),
+    /// A restriction that is not in the language of constraints.
+    #[error("cannot read the restriction of `{name}`")]
+    Restriction {
+        /// The table or action.
+        name: String,
+        /// What is wrong with it.
+        source: ConstraintError,
+    },
     /// A string in a field that has parts of values, such as a prefix.
     #[error("field `{field}` of table `{table}` is a string, which can match as a whole only")]
     PartialString {

@@ -6,12 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use p4runtime_proto::config_v1 as p4config;
 use p4runtime_proto::config_v1::p4_ids::Prefix;
 
-use super::field_reader::{FieldReader, RawField};
+use super::field_reader::{FieldReader, RawField, annotation_arguments};
 use super::{
     ActionInfo, CounterInfo, DefaultAction, FieldInfo, MatchField, MatchKind, P4Info, P4InfoError,
     StringFields, TableInfo, ValueType,
 };
 use crate::bytes;
+use crate::constraint::{Constraint, Scope};
 use crate::entry::{ActionCall, ActionId, ActionParam, TableId};
 use crate::sdn_string::{FieldValue, SdnString};
 
@@ -89,11 +90,15 @@ fn read_action(
             annotations: &param.annotations,
         })
     });
+    let params = sort_by_id(params.collect::<Result<Vec<_>, _>>()?, |slot| slot.id);
+    let scope = Scope::for_action(&params);
+    let restriction = read_restriction(preamble, "action_restriction", &scope)?;
     Ok(ActionInfo {
         id: ActionId(preamble.id),
         name: preamble.alias.clone(),
         full_name: preamble.name.clone(),
-        params: sort_by_id(params.collect::<Result<_, _>>()?, |slot| slot.id),
+        params,
+        restriction,
     })
 }
 
@@ -114,11 +119,15 @@ fn read_table(
         }
     }
     let (default_only, row_actions) = scoped_actions(raw);
+    let fields =
+        sort_by_id(fields.collect::<Result<Vec<_>, _>>()?, |field: &MatchField| field.info.id);
+    let scope = Scope::for_table(&fields);
+    let restriction = read_restriction(preamble, "entry_restriction", &scope)?;
     Ok(TableInfo {
         id: TableId(preamble.id),
         name: preamble.alias.clone(),
         full_name: preamble.name.clone(),
-        fields: sort_by_id(fields.collect::<Result<_, _>>()?, |field: &MatchField| field.info.id),
+        fields,
         row_actions,
         default_only,
         default: read_default_action(raw, actions)?,
@@ -126,8 +135,21 @@ fn read_table(
         counted: has_direct_resource(raw, Prefix::DirectCounter),
         metered: has_direct_resource(raw, Prefix::DirectMeter),
         size: u64::try_from(raw.size).unwrap_or(0),
+        restriction,
         rank: 0,
     })
+}
+
+/// The restriction of a table or action, whose text is a quoted string.
+fn read_restriction(
+    preamble: &p4config::Preamble,
+    annotation: &str,
+    scope: &Scope<'_>,
+) -> Result<Option<Constraint>, P4InfoError> {
+    let text = annotation_arguments(&preamble.annotations, annotation).next();
+    let parsed = text.map(|text| Constraint::parse(text.trim().trim_matches('"'), scope));
+    let name = &preamble.alias;
+    parsed.transpose().map_err(|source| P4InfoError::Restriction { name: name.clone(), source })
 }
 
 /// Whether rows have a resource of their own whose ids begin like this.
