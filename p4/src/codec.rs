@@ -2,8 +2,8 @@
 //!
 //! Sessions write with [`encode_update`], read with [`encode_scope_read`] and [`decode_tables`],
 //! and explain a refused batch with [`decode_write_error`]. The decision: decoding brings
-//! everything to the one form in which we compare (numbers instead of byte strings, sorted fields,
-//! groups and arguments), and leaves out what belongs to the program rather than to a controller:
+//! everything to the one form in which we compare (numbers instead of byte strings where the
+//! program has numbers, sorted fields, groups and arguments), and leaves out what belongs to the program rather than to a controller:
 //! const entries and default actions that are still the program's own.
 
 mod decode;
@@ -27,5 +27,7 @@ pub use encode::{
 pub use packets::{PacketIn, PacketOut, PacketOutTarget, decode_packet_in, encode_packet_out};
 pub use write_error::{RefusedUpdate, WriteError, decode_write_error};
 
+#[cfg(test)]
+mod proptests;
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,7 @@ use crate::entry::{
     RowField, TableEntry, TableRow,
 };
 use crate::p4info::{FieldInfo, P4Info, ValueFormat};
+use crate::sdn_string::FieldValue;
 use crate::{TableUpdate, UpdateKind};
 
 /// Something together with the program whose names it is shown with.
@@ -128,7 +129,7 @@ impl Display for P4InfoDisplay<'_, ActionCall> {
         write_separated(f, ["(", ", ", ")"], params, |f, param| {
             let slot = known.and_then(|known| known.param(param.id));
             write_name(f, param.id, slot)?;
-            write_value(f, param.value, slot)
+            write_value(f, &param.value, slot)
         })
     }
 }
@@ -139,21 +140,21 @@ impl Display for FieldDisplay<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self(field, slot) = *self;
         write_name(f, field.id, slot)?;
-        match field.matches {
+        match &field.matches {
             FieldMatch::Exact(value) | FieldMatch::Optional(value) => write_value(f, value, slot),
             FieldMatch::Lpm { value, prefix_len } => {
-                write_value(f, value, slot)?;
+                write_number(f, *value, slot)?;
                 write!(f, "/{prefix_len}")
             }
             FieldMatch::Ternary { value, mask } => {
-                write_value(f, value, slot)?;
-                let whole = slot.is_some_and(|slot| mask == u128::MAX >> (128 - slot.width));
+                write_number(f, *value, slot)?;
+                let whole = slot.and_then(FieldInfo::max_number) == Some(*mask);
                 if whole { Ok(()) } else { write!(f, "&{mask:#x}") }
             }
             FieldMatch::Range { low, high } => {
-                write_value(f, low, slot)?;
+                write_number(f, *low, slot)?;
                 f.write_str("..=")?;
-                write_value(f, high, slot)
+                write_number(f, *high, slot)
             }
         }
     }
@@ -166,8 +167,15 @@ fn write_name(f: &mut Formatter<'_>, id: u32, slot: Option<&FieldInfo>) -> fmt::
     }
 }
 
+fn write_value(f: &mut Formatter<'_>, value: &FieldValue, slot: Option<&FieldInfo>) -> fmt::Result {
+    match value {
+        FieldValue::Number(number) => write_number(f, *number, slot),
+        FieldValue::Text(text) => write!(f, "{text}"),
+    }
+}
+
 /// A value that exceeds what its format can hold is shown as a number.
-fn write_value(f: &mut Formatter<'_>, value: u128, slot: Option<&FieldInfo>) -> fmt::Result {
+fn write_number(f: &mut Formatter<'_>, value: u128, slot: Option<&FieldInfo>) -> fmt::Result {
     let format = slot.map_or(ValueFormat::Number, |slot| slot.format);
     match (format, u32::try_from(value), value.to_be_bytes()) {
         (ValueFormat::Ipv4, Ok(address), _) => write!(f, "{}", Ipv4Addr::from_bits(address)),

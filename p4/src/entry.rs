@@ -3,11 +3,13 @@
 //! [`tables`](crate::tables) holds and compares them, [`fabric`](crate::fabric)
 //! constructs those of `fabric.p4`, [`codec`](crate::codec) translates them to and from P4Runtime,
 //! and [`P4Info::display`](crate::P4Info::display) prints them with their names. The decision: an
-//! entry holds ids and `u128` values, never names or byte strings, so that two entries that mean
-//! the same are equal, cheap to compare, and have one encoding.
+//! entry holds ids and [`FieldValue`]s, never names of fields or padded byte strings, so that two
+//! entries that mean the same are equal, cheap to compare, and have one encoding.
 
 use std::borrow::Cow;
 use std::sync::Arc;
+
+use crate::sdn_string::FieldValue;
 
 /// The metadata of rows that a controller of ours wrote. The same in all of them: a number that
 /// rose with every plan would turn each plan into a rewrite of every row.
@@ -55,7 +57,7 @@ pub enum TableRow {
 }
 
 /// One match field of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowField {
     /// The id of the field within its table.
     pub id: u32,
@@ -63,11 +65,12 @@ pub struct RowField {
     pub matches: FieldMatch,
 }
 
-/// The values of one field that match.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The values of one field that match. Strings match as a whole: only exact and optional fields
+/// have them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FieldMatch {
     /// Exactly this value.
-    Exact(u128),
+    Exact(FieldValue),
     /// Values that begin like this one.
     Lpm {
         /// The prefix, zero behind its length.
@@ -90,7 +93,7 @@ pub enum FieldMatch {
         high: u128,
     },
     /// Exactly this value; a row without the field matches all.
-    Optional(u128),
+    Optional(FieldValue),
 }
 
 /// What an entry does.
@@ -142,12 +145,12 @@ pub struct ActionCall {
 }
 
 /// An argument of an action.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ActionParam {
     /// The id of the parameter within its action.
     pub id: u32,
     /// Its value.
-    pub value: u128,
+    pub value: FieldValue,
 }
 
 /// One action of a one-shot group.
@@ -158,7 +161,7 @@ pub struct WeightedAction {
     /// Its share of the traffic relative to the others; at least 1.
     pub weight: u32,
     /// The port whose failure takes the action out of the group, if the switch shall watch one.
-    pub watch_port: Option<u128>,
+    pub watch_port: Option<FieldValue>,
 }
 
 impl EntryKey {
@@ -240,8 +243,14 @@ impl EntryValue {
 
 impl RowField {
     /// A field that must equal `value`.
-    pub fn exact(id: u32, value: impl Into<u128>) -> Self {
+    pub fn exact(id: u32, value: impl Into<FieldValue>) -> Self {
         let matches = FieldMatch::Exact(value.into());
+        Self { id, matches }
+    }
+
+    /// A field that must equal `value`, in a table where a row may leave it out.
+    pub fn optional(id: u32, value: impl Into<FieldValue>) -> Self {
+        let matches = FieldMatch::Optional(value.into());
         Self { id, matches }
     }
 
@@ -263,7 +272,7 @@ impl RowField {
 
 impl ActionCall {
     /// An action with its arguments, numbered from 1 as p4c does.
-    pub fn new<const N: usize>(action: ActionId, arguments: [u128; N]) -> Self {
+    pub fn new<const N: usize>(action: ActionId, arguments: [FieldValue; N]) -> Self {
         let params = (1..).zip(arguments).map(|(id, value)| ActionParam { id, value });
         let params = params.collect();
         Self { action, params }

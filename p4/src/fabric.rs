@@ -84,13 +84,13 @@ pub fn neighbour_answer(prefix: IpPrefix, mac: [u8; 6]) -> TableEntry {
     let action = versioned(version, action::ANSWER_ARP, action::ANSWER_ND);
     let table = versioned(version, table::ARP_ANSWER, table::ND_ANSWER);
     EntryKey::for_row(table, prefix.lpm_field(1).into_iter().collect(), 0)
-        .with_action(ActionCall::new(action, [mac_bits(mac)]).into())
+        .with_action(ActionCall::new(action, [mac_bits(mac).into()]).into())
 }
 
 /// `local_host`: a host of this leaf, the port it is at, and its Ethernet address.
 pub fn local_host(host: IpAddr, port: PortNumber, mac: [u8; 6]) -> TableEntry {
     let table = versioned(IpVersion::of(host), table::LOCAL_HOST, table::LOCAL_HOST6);
-    let action = ActionCall::new(action::TO_HOST, [port.into(), mac_bits(mac)]);
+    let action = ActionCall::new(action::TO_HOST, [port.into(), mac_bits(mac).into()]);
     exact_entry(table, [address_bits(host)], action)
 }
 

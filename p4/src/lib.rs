@@ -9,16 +9,19 @@
 pub mod artefacts;
 pub mod bytes;
 pub mod codec;
+pub mod constraint;
 pub mod display;
 pub mod entry;
 pub mod fabric;
 pub mod p4info;
 pub mod pipeline;
+pub mod sdn_string;
 pub mod tables;
 
 pub use entry::{EntryKey, EntryValue, TableEntry};
 pub use p4info::P4Info;
 pub use pipeline::ForwardingPipeline;
+pub use sdn_string::{FieldValue, SdnString};
 pub use tables::{
     EntryPool, SwitchTables, TableScope, TableUpdate, UpdateKind, apply_updates, diff_tables,
 };

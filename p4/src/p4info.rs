@@ -4,12 +4,14 @@
 //! write them, [`display`](crate::display) what things are called. The decision: P4Info is read
 //! once into plain values, so nothing else depends on the protobufs that describe programs.
 
+mod field_reader;
 mod index_builder;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use p4runtime_proto::config_v1 as p4config;
 
+use crate::constraint::{Constraint, ConstraintError};
 use crate::entry::{ActionCall, ActionId, TableId};
 
 /// A compiled program's tables, actions, counters and packet headers.
@@ -20,6 +22,16 @@ pub struct P4Info {
     actions: BTreeMap<ActionId, ActionInfo>,
     counters: BTreeMap<u32, CounterInfo>,
     headers: BTreeMap<String, Vec<FieldInfo>>,
+    pub(crate) strings: StringFields,
+}
+
+/// The fields whose values are strings; none in most programs, which makes it fast to ask.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StringFields {
+    pub(crate) match_fields: BTreeSet<(TableId, u32)>,
+    pub(crate) params: BTreeSet<(ActionId, u32)>,
+    /// Whether the ports that groups watch are strings, as `packet_in.ingress_port` is.
+    pub(crate) ports: bool,
 }
 
 /// A match-action table of the program.
@@ -47,6 +59,8 @@ pub struct TableInfo {
     pub metered: bool,
     /// How many rows it can hold.
     pub size: u64,
+    /// What its rows must satisfy (`@entry_restriction`).
+    pub restriction: Option<Constraint>,
     /// Its place in the write order: greater than that of every table it refers to.
     pub rank: usize,
 }
@@ -76,12 +90,21 @@ pub struct FieldInfo {
     pub id: u32,
     /// Its name.
     pub name: String,
-    /// Its width in bits.
-    pub width: u32,
+    /// Which values it has.
+    pub value_type: ValueType,
     /// How people write its values.
     pub format: ValueFormat,
     /// The names of the tables in which its value must occur, from `@refers_to`.
     pub refers_to: Vec<String>,
+}
+
+/// Which values a field has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueType {
+    /// Numbers of so many bits, 1 to 128.
+    Bits(u32),
+    /// Strings that the switch translates (`sdn_string`).
+    Text,
 }
 
 /// How a field matches.
@@ -123,6 +146,8 @@ pub struct ActionInfo {
     pub full_name: String,
     /// Its parameters, ascending by id.
     pub params: Vec<FieldInfo>,
+    /// What its calls must satisfy (`@action_restriction`).
+    pub restriction: Option<Constraint>,
 }
 
 /// An indexed counter of the program.
@@ -166,6 +191,22 @@ pub enum P4InfoError {
     /// A value wider than 128 bits, or of no width.
     #[error("`{0}` is not between 1 and 128 bits wide")]
     Width(String),
+    /// A restriction that is not in the language of constraints.
+    #[error("cannot read the restriction of `{name}`")]
+    Restriction {
+        /// The table or action.
+        name: String,
+        /// What is wrong with it.
+        source: ConstraintError,
+    },
+    /// A string in a field that has parts of values, such as a prefix.
+    #[error("field `{field}` of table `{table}` is a string, which can match as a whole only")]
+    PartialString {
+        /// The table's name.
+        table: String,
+        /// The field's name.
+        field: String,
+    },
     /// Tables that refer to each other.
     #[error("tables refer to each other in a circle: {}", .0.join(", "))]
     ReferenceCycle(Vec<String>),
@@ -231,6 +272,16 @@ impl P4Info {
     /// The place of a table in the write order; unknown tables come last.
     pub(crate) fn write_rank(&self, id: TableId) -> usize {
         self.table(id).map_or(usize::MAX, |table| table.rank)
+    }
+}
+
+impl FieldInfo {
+    /// Its greatest number; `None` for a string.
+    pub fn max_number(&self) -> Option<u128> {
+        match self.value_type {
+            ValueType::Bits(width) => Some(u128::MAX >> (128 - width)),
+            ValueType::Text => None,
+        }
     }
 }
 

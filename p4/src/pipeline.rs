@@ -9,11 +9,13 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::artefacts::FABRIC;
-use crate::p4info::{P4Info, P4InfoError};
+use crate::artefacts::{FABRIC, SAI};
+use crate::p4info::{FieldInfo, MatchKind, P4Info, P4InfoError, ValueType};
 
 /// The action that core.p4 defines outside of every control.
 const NO_ACTION: &str = "NoAction";
+/// The type of a parameter that the switch translates.
+const STRING: &str = "string";
 
 /// A compiled program that can be pushed to a switch.
 #[derive(Clone, Debug)]
@@ -71,6 +73,11 @@ impl ForwardingPipeline {
         Ok(Self { p4info, device_config, cookie })
     }
 
+    /// `sai.p4`, from the embedded artefacts.
+    pub fn embedded_sai() -> Self {
+        Self::new(SAI.p4info, SAI.json).expect("a test loads the same artefacts")
+    }
+
     /// `fabric.p4`, from the embedded artefacts.
     pub fn embedded_fabric() -> Self {
         Self::new(FABRIC.p4info, FABRIC.json).expect("a test loads the same artefacts")
@@ -104,7 +111,7 @@ fn compute_cookie(p4info: &str, json: &str) -> u64 {
 }
 
 fn compare_artefacts(p4info: &P4Info, json: &Value) -> Vec<ArtefactDifference> {
-    let (interface, code) = (interface_facts(p4info), code_facts(json));
+    let (interface, code) = (interface_facts(p4info), code_facts(json, p4info));
     let only = |these: &BTreeSet<String>, those: &BTreeSet<String>, only_in| {
         let what = these.difference(those).cloned();
         what.map(|what| ArtefactDifference { what, only_in }).collect::<Vec<_>>()
@@ -117,14 +124,14 @@ fn compare_artefacts(p4info: &P4Info, json: &Value) -> Vec<ArtefactDifference> {
 fn interface_facts(p4info: &P4Info) -> BTreeSet<String> {
     let tables = p4info.tables().map(|table| {
         let fields = table.fields.iter();
-        let key = fields.map(|field| format!("{} {}", field.info.name, field.kind));
+        let key = fields.map(|field| format!("{} {}", field.info.name, code_kind(field.kind)));
         let actions = table.row_actions.iter().chain(&table.default_only);
         let actions = actions.filter_map(|id| Some(p4info.action(*id)?.full_name.as_str()));
         table_fact(&table.full_name, &key.collect::<Vec<_>>(), actions.collect(), table.size)
     });
     let actions = p4info.actions().map(|action| {
         let params = action.params.iter();
-        let params = params.map(|param| (param.name.as_str(), param.width.into()));
+        let params = params.map(|param| (param.name.as_str(), parameter_type(param)));
         action_fact(&action.full_name, params)
     });
     let counters = p4info.counters();
@@ -132,8 +139,17 @@ fn interface_facts(p4info: &P4Info) -> BTreeSet<String> {
     tables.chain(actions).chain(counters).collect()
 }
 
+/// The kind of match that the code has for one of the interface: BMv2 has no optional fields.
+fn code_kind(kind: MatchKind) -> MatchKind {
+    match kind {
+        MatchKind::Optional => MatchKind::Ternary,
+        kind => kind,
+    }
+}
+
 /// The compiler adds tables and actions of its own; only those of the source stand in a control.
-fn code_facts(json: &Value) -> BTreeSet<String> {
+/// Strings have a width in the code alone, so it is not compared.
+fn code_facts(json: &Value, p4info: &P4Info) -> BTreeSet<String> {
     let pipelines =
         json_items(&json["pipelines"]).flat_map(|pipeline| json_items(&pipeline["tables"]));
     let tables = pipelines.filter(|table| is_source_object(table)).map(|table| {
@@ -153,9 +169,14 @@ fn code_facts(json: &Value) -> BTreeSet<String> {
     let actions = actions
         .filter(|action| is_source_object(action) || json_text(&action["name"]) == NO_ACTION);
     let actions = actions.map(|action| {
-        let params = json_items(&action["runtime_data"]);
-        let params =
-            params.map(|param| (json_text(&param["name"]), json_number(&param["bitwidth"])));
+        let known = p4info.action_named(json_text(&action["name"]));
+        let params = json_items(&action["runtime_data"]).map(|param| {
+            let name = json_text(&param["name"]);
+            let declared = known.and_then(|known| known.params.iter().find(|it| it.name == name));
+            let is_text = declared.is_some_and(|it| it.value_type == ValueType::Text);
+            let width = json_number(&param["bitwidth"]);
+            (name, if is_text { STRING.to_owned() } else { format!("bit<{width}>") })
+        });
         action_fact(json_text(&action["name"]), params)
     });
     let counters =
@@ -175,8 +196,15 @@ fn table_fact(name: &str, key: &[String], mut actions: Vec<&str>, size: u64) -> 
     format!("table {name} with key ({key}), actions ({actions}), {size} rows")
 }
 
-fn action_fact<'a>(name: &str, params: impl Iterator<Item = (&'a str, u64)>) -> String {
-    let params: Vec<_> = params.map(|(name, width)| format!("bit<{width}> {name}")).collect();
+fn parameter_type(param: &FieldInfo) -> String {
+    match param.value_type {
+        ValueType::Bits(width) => format!("bit<{width}>"),
+        ValueType::Text => STRING.to_owned(),
+    }
+}
+
+fn action_fact<'a>(name: &str, params: impl Iterator<Item = (&'a str, String)>) -> String {
+    let params: Vec<_> = params.map(|(name, kind)| format!("{kind} {name}")).collect();
     format!("action {name}({})", params.join(", "))
 }
 
@@ -201,8 +229,11 @@ mod tests {
     use super::*;
 
     fn check(from: &str, to: &str, expected: &[&str]) {
-        let json = FABRIC.json.replace(from, to);
-        let found = match ForwardingPipeline::new(FABRIC.p4info, &json) {
+        check_program(FABRIC.p4info, &FABRIC.json.replace(from, to), expected);
+    }
+
+    fn check_program(p4info: &str, json: &str, expected: &[&str]) {
+        let found = match ForwardingPipeline::new(p4info, json) {
             Err(PipelineError::Mismatch(found)) => found,
             other => panic!("{other:?}"),
         };
@@ -215,6 +246,17 @@ mod tests {
         let pipeline = ForwardingPipeline::new(FABRIC.p4info, FABRIC.json).unwrap();
         assert_eq!(pipeline.p4info.tables().count(), 31);
         assert_ne!(pipeline.cookie, 0);
+        assert_eq!(ForwardingPipeline::embedded_sai().p4info.tables().count(), 11);
+    }
+
+    #[test]
+    fn a_string_has_a_width_in_the_code_alone() {
+        let json = SAI.json.replace("\"qos_queue\"", "\"queue\"");
+        let expected = [
+            "only P4Info has action IngressImpl.acl_trap(string qos_queue)",
+            "only the JSON has action IngressImpl.acl_trap(bit<8> queue)",
+        ];
+        check_program(SAI.p4info, &json, &expected);
     }
 
     #[test]

@@ -17,7 +17,8 @@ use crate::entry::{
     ActionCall, ActionId, ActionParam, ActionSpec, CONTROLLER_METADATA, EntryKey, EntryValue,
     FieldMatch, MeterRates, RowField, TableEntry, TableId, TableRow, WeightedAction,
 };
-use crate::p4info::{DefaultAction, P4Info, TableInfo};
+use crate::p4info::{DefaultAction, P4Info, StringFields, TableInfo};
+use crate::sdn_string::{FieldValue, SdnString};
 
 /// What a counter has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,6 +38,14 @@ pub enum DecodeError {
     /// A byte string that is empty or longer than any field.
     #[error("{what} {id} has no value of 1 to 128 bits")]
     Value {
+        /// What the value belongs to.
+        what: &'static str,
+        /// The id of that.
+        id: u32,
+    },
+    /// A string that is too long or no UTF-8.
+    #[error("{what} {id} is no UTF-8 string of at most {max} bytes", max = SdnString::MAX_BYTES)]
+    Text {
         /// What the value belongs to.
         what: &'static str,
         /// The id of that.
@@ -89,14 +98,17 @@ pub fn decode_table_entity(
 }
 
 /// What a row has counted, with its key, from an entity of an answer to
-/// [`encode_table_counter_read`](super::encode_table_counter_read); `None` for other entities.
+/// [`encode_table_counter_read`](super::encode_table_counter_read); `None` for other entities. The
+/// match fields of its table are numbers.
 pub fn decode_row_counter(
     entity: &p4rt::Entity,
 ) -> Result<Option<(EntryKey, CounterValue)>, DecodeError> {
     match &entity.entity {
         Some(Kind::TableEntry(entry)) if !entry.is_default_action => {
             let data = entry.counter_data.as_ref();
-            data.map(|data| Ok((decode_key(entry)?, decode_counter_data(data)?))).transpose()
+            let numbers = StringFields::default();
+            data.map(|data| Ok((decode_key(entry, &numbers)?, decode_counter_data(data)?)))
+                .transpose()
         }
         _ => Ok(None),
     }
@@ -116,16 +128,17 @@ pub fn decode_counter_cell(
 }
 
 /// A table entry, whoever wrote it.
-pub fn decode_entry(entry: &p4rt::TableEntry) -> Result<TableEntry, DecodeError> {
+pub fn decode_entry(p4info: &P4Info, entry: &p4rt::TableEntry) -> Result<TableEntry, DecodeError> {
     let action = entry.action.as_ref().and_then(|action| action.r#type.as_ref());
-    let action = decode_action(action.ok_or(DecodeError::Missing("action"))?)?;
+    let strings = &p4info.strings;
+    let action = decode_action(action.ok_or(DecodeError::Missing("action"))?, strings)?;
     let metadata = match &entry.metadata[..] {
         CONTROLLER_METADATA => Cow::Borrowed(CONTROLLER_METADATA),
         other => Cow::Owned(other.to_vec()),
     };
     let meter = entry.meter_config.as_ref().map(decode_meter).transpose()?.map(Box::new);
     let value = EntryValue { action, metadata, meter };
-    Ok(TableEntry { key: Arc::new(decode_key(entry)?), value: Arc::new(value) })
+    Ok(TableEntry { key: Arc::new(decode_key(entry, strings)?), value: Arc::new(value) })
 }
 
 fn decode_meter(config: &p4rt::MeterConfig) -> Result<MeterRates, DecodeError> {
@@ -150,7 +163,7 @@ fn decode_controller_entry(
     if entry.r#match.len() > table.fields.len() {
         return Err(DecodeError::TooMany { what: "match fields", count: entry.r#match.len() });
     }
-    let entry = decode_entry(entry)?;
+    let entry = decode_entry(p4info, entry)?;
     for call in entry.value.action.action_calls() {
         let params = p4info.action(call.action).map_or(0, |action| action.params.len());
         if call.params.len() > params {
@@ -169,7 +182,7 @@ fn is_program_default(table: &TableInfo, entry: &TableEntry) -> bool {
     initial.clone().map(ActionSpec::Direct).as_ref() == Some(&entry.value.action)
 }
 
-fn decode_key(entry: &p4rt::TableEntry) -> Result<EntryKey, DecodeError> {
+fn decode_key(entry: &p4rt::TableEntry, strings: &StringFields) -> Result<EntryKey, DecodeError> {
     let table = TableId(entry.table_id);
     if entry.is_default_action {
         return Ok(EntryKey::for_default(table));
@@ -177,19 +190,27 @@ fn decode_key(entry: &p4rt::TableEntry) -> Result<EntryKey, DecodeError> {
     // Collected, they would have room for eight where there are five, in every row of a switch.
     let mut fields = Vec::with_capacity(entry.r#match.len());
     for field in &entry.r#match {
-        fields.extend(decode_field(field)?);
+        fields.extend(decode_field(table, field, strings)?);
     }
     let priority = convert_in_range("priority", entry.priority.into())?;
     Ok(EntryKey::for_row(table, fields, priority))
 }
 
 /// `None` for a field that matches everything, which need not be written down.
-fn decode_field(field: &p4rt::FieldMatch) -> Result<Option<RowField>, DecodeError> {
+fn decode_field(
+    table: TableId,
+    field: &p4rt::FieldMatch,
+    strings: &StringFields,
+) -> Result<Option<RowField>, DecodeError> {
     let id = field.field_id;
-    let number = |bytes: &[u8]| decode_field_value("match field", id, bytes);
+    let number = |bytes: &[u8]| decode_number("match field", id, bytes);
+    let value = |bytes: &[u8]| match strings.match_fields.contains(&(table, id)) {
+        true => decode_text("match field", id, bytes),
+        false => number(bytes).map(FieldValue::Number),
+    };
     let kind = field.field_match_type.as_ref();
     let matches = match kind.ok_or(DecodeError::Missing("field_match_type"))? {
-        FieldMatchType::Exact(exact) => FieldMatch::Exact(number(&exact.value)?),
+        FieldMatchType::Exact(exact) => FieldMatch::Exact(value(&exact.value)?),
         FieldMatchType::Lpm(lpm) => FieldMatch::Lpm {
             value: number(&lpm.value)?,
             prefix_len: convert_in_range("prefix length", lpm.prefix_len.into())?,
@@ -200,20 +221,24 @@ fn decode_field(field: &p4rt::FieldMatch) -> Result<Option<RowField>, DecodeErro
         FieldMatchType::Range(range) => {
             FieldMatch::Range { low: number(&range.low)?, high: number(&range.high)? }
         }
-        FieldMatchType::Optional(optional) => FieldMatch::Optional(number(&optional.value)?),
+        FieldMatchType::Optional(optional) => FieldMatch::Optional(value(&optional.value)?),
         FieldMatchType::Other(_) => return Err(DecodeError::UnknownMatch(id)),
     };
     let everything = matches!(matches, FieldMatch::Lpm { prefix_len: 0, .. });
     Ok((!everything).then_some(RowField { id, matches }))
 }
 
-fn decode_action(action: &TableActionType) -> Result<ActionSpec, DecodeError> {
+fn decode_action(
+    action: &TableActionType,
+    strings: &StringFields,
+) -> Result<ActionSpec, DecodeError> {
     match action {
-        TableActionType::Action(call) => decode_action_call(call).map(ActionSpec::Direct),
+        TableActionType::Action(call) => decode_action_call(call, strings).map(ActionSpec::Direct),
         TableActionType::ActionProfileMemberId(id) => Ok(ActionSpec::Member(*id)),
         TableActionType::ActionProfileGroupId(id) => Ok(ActionSpec::Group(*id)),
         TableActionType::ActionProfileActionSet(set) => {
-            let group = set.action_profile_actions.iter().map(decode_weighted_action);
+            let group = set.action_profile_actions.iter();
+            let group = group.map(|weighted| decode_weighted_action(weighted, strings));
             let group: Vec<_> = group.collect::<Result<_, _>>()?;
             Ok(ActionSpec::one_shot(group))
         }
@@ -222,6 +247,7 @@ fn decode_action(action: &TableActionType) -> Result<ActionSpec, DecodeError> {
 
 fn decode_weighted_action(
     weighted: &p4rt::ActionProfileAction,
+    strings: &StringFields,
 ) -> Result<WeightedAction, DecodeError> {
     let call = weighted.action.as_ref().ok_or(DecodeError::Missing("action"))?;
     // The older field `watch` (an int32) is deprecated, and we never write it.
@@ -229,23 +255,33 @@ fn decode_weighted_action(
         Some(WatchKind::WatchPort(port)) if !port.is_empty() => Some(port),
         _ => None,
     };
-    let watch_port = watch_port.map(|port| decode_field_value("action's watch port", 1, port));
+    let what = "action's watch port";
+    let watch_port = watch_port.map(|port| match strings.ports {
+        true => decode_text(what, 1, port),
+        false => decode_number(what, 1, port).map(FieldValue::Number),
+    });
     Ok(WeightedAction {
-        call: decode_action_call(call)?,
+        call: decode_action_call(call, strings)?,
         weight: convert_in_range("weight", weighted.weight.into())?,
         watch_port: watch_port.transpose()?,
     })
 }
 
-fn decode_action_call(call: &p4rt::Action) -> Result<ActionCall, DecodeError> {
+fn decode_action_call(
+    call: &p4rt::Action,
+    strings: &StringFields,
+) -> Result<ActionCall, DecodeError> {
+    let action = ActionId(call.action_id);
     let mut params = Vec::with_capacity(call.params.len());
     for param in &call.params {
         let id = param.param_id;
-        let value = decode_field_value("parameter", id, &param.value)?;
+        let value = match strings.params.contains(&(action, id)) {
+            true => decode_text("parameter", id, &param.value)?,
+            false => decode_number("parameter", id, &param.value)?.into(),
+        };
         params.push(ActionParam { id, value });
     }
     params.sort_unstable();
-    let action = ActionId(call.action_id);
     Ok(ActionCall { action, params })
 }
 
@@ -256,7 +292,12 @@ fn decode_counter_data(data: &p4rt::CounterData) -> Result<CounterValue, DecodeE
     })
 }
 
-pub(super) fn decode_field_value(
+fn decode_text(what: &'static str, id: u32, bytes: &[u8]) -> Result<FieldValue, DecodeError> {
+    let text = SdnString::from_bytes(bytes).ok_or(DecodeError::Text { what, id })?;
+    Ok(text.into())
+}
+
+pub(super) fn decode_number(
     what: &'static str,
     id: u32,
     bytes: &[u8],

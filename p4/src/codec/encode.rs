@@ -13,6 +13,7 @@ use crate::entry::{
     TableRow, WeightedAction,
 };
 use crate::p4info::{DefaultAction, P4Info};
+use crate::sdn_string::FieldValue;
 use crate::{ForwardingPipeline, TableScope, TableUpdate, UpdateKind};
 
 /// The program as a switch takes it.
@@ -139,19 +140,23 @@ fn encode_key(key: &EntryKey) -> p4rt::TableEntry {
 fn encode_field(field: &RowField) -> p4rt::FieldMatch {
     use p4rt::field_match::{Exact, Lpm, Optional, Range, Ternary};
     let text = bytes::encode_value;
-    let matches = match field.matches {
-        FieldMatch::Exact(value) => FieldMatchType::Exact(Exact { value: text(value) }),
+    let matches = match &field.matches {
+        FieldMatch::Exact(value) => {
+            FieldMatchType::Exact(Exact { value: encode_field_value(value) })
+        }
         FieldMatch::Lpm { value, prefix_len } => FieldMatchType::Lpm(Lpm {
-            value: text(value),
-            prefix_len: i32::try_from(prefix_len).unwrap_or(i32::MAX),
+            value: text(*value),
+            prefix_len: i32::try_from(*prefix_len).unwrap_or(i32::MAX),
         }),
         FieldMatch::Ternary { value, mask } => {
-            FieldMatchType::Ternary(Ternary { value: text(value), mask: text(mask) })
+            FieldMatchType::Ternary(Ternary { value: text(*value), mask: text(*mask) })
         }
         FieldMatch::Range { low, high } => {
-            FieldMatchType::Range(Range { low: text(low), high: text(high) })
+            FieldMatchType::Range(Range { low: text(*low), high: text(*high) })
         }
-        FieldMatch::Optional(value) => FieldMatchType::Optional(Optional { value: text(value) }),
+        FieldMatch::Optional(value) => {
+            FieldMatchType::Optional(Optional { value: encode_field_value(value) })
+        }
     };
     p4rt::FieldMatch { field_id: field.id, field_match_type: Some(matches) }
 }
@@ -173,7 +178,7 @@ fn encode_action(action: &ActionSpec) -> p4rt::TableAction {
 }
 
 fn encode_weighted_action(weighted: &WeightedAction) -> p4rt::ActionProfileAction {
-    let port = weighted.watch_port.map(bytes::encode_value);
+    let port = weighted.watch_port.as_ref().map(encode_field_value);
     p4rt::ActionProfileAction {
         action: Some(encode_action_call(&weighted.call)),
         weight: i32::try_from(weighted.weight).unwrap_or(i32::MAX),
@@ -184,7 +189,15 @@ fn encode_weighted_action(weighted: &WeightedAction) -> p4rt::ActionProfileActio
 fn encode_action_call(call: &ActionCall) -> p4rt::Action {
     let params = call.params.iter().map(|param| p4rt::action::Param {
         param_id: param.id,
-        value: bytes::encode_value(param.value),
+        value: encode_field_value(&param.value),
     });
     p4rt::Action { action_id: call.action.0, params: params.collect() }
+}
+
+/// A string is its own encoding: no byte of it is padding.
+fn encode_field_value(value: &FieldValue) -> Vec<u8> {
+    match value {
+        FieldValue::Number(number) => bytes::encode_value(*number),
+        FieldValue::Text(text) => text.as_str().as_bytes().to_vec(),
+    }
 }

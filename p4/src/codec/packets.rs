@@ -3,7 +3,7 @@
 
 use p4runtime_proto::v1 as p4rt;
 
-use super::decode::{DecodeError, convert_in_range, decode_field_value};
+use super::decode::{DecodeError, convert_in_range, decode_number};
 use crate::bytes;
 use crate::fabric::{OutOfRange, PortNumber};
 
@@ -60,7 +60,7 @@ pub fn encode_packet_out(packet: PacketOut) -> p4rt::PacketOut {
 pub fn decode_packet_in(packet: p4rt::PacketIn) -> Result<PacketIn, DecodeError> {
     let port = packet.metadata.iter().find(|field| field.metadata_id == INGRESS_PORT);
     let port = port.ok_or(DecodeError::Missing("ingress_port"))?;
-    let number = decode_field_value("packet_in field", INGRESS_PORT, &port.value)?;
+    let number = decode_number("packet_in field", INGRESS_PORT, &port.value)?;
     let number = i64::try_from(number).unwrap_or(i64::MAX);
     let ingress_port = PortNumber::new(convert_in_range("port", number)?)
         .map_err(|OutOfRange { what, .. }| DecodeError::Range { what, value: number })?;

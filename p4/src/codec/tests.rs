@@ -52,8 +52,8 @@ fn samples() -> impl Iterator<Item = TableEntry> {
 fn written_documents_read_back_unchanged() {
     let p4info = ForwardingPipeline::embedded_fabric().p4info;
     for entry in samples() {
-        assert_eq!(decode_entry(&encode_entry(&entry)), Ok(entry.clone()));
-        assert_eq!(decode_entry(&padded(&entry)), Ok(entry.clone()));
+        assert_eq!(decode_entry(&p4info, &encode_entry(&entry)), Ok(entry.clone()));
+        assert_eq!(decode_entry(&p4info, &padded(&entry)), Ok(entry.clone()));
         let read = decode_tables(&p4info, &entities([padded(&entry)]));
         assert_eq!(read, Ok(SwitchTables::from_iter([entry])));
     }
@@ -67,7 +67,7 @@ fn entries_and_defaults_of_the_program_are_not_read() {
     let default_of = |table: TableId, action: ActionCall| {
         encode_entry(&EntryKey::for_default(table).with_action(action.into()))
     };
-    let no_salt = ActionCall::new(fabric::action::SET_SALT, [0, 0]);
+    let no_salt = ActionCall::new(fabric::action::SET_SALT, [0_u32.into(), 0_u32.into()]);
     let drop = ActionCall::new(fabric::action::DROP, []);
     let programs_own = entities([
         constant,

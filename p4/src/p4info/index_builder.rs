@@ -6,23 +6,57 @@ use std::collections::{BTreeMap, BTreeSet};
 use p4runtime_proto::config_v1 as p4config;
 use p4runtime_proto::config_v1::p4_ids::Prefix;
 
+use super::field_reader::{FieldReader, RawField, annotation_arguments};
 use super::{
-    ActionInfo, CounterInfo, DefaultAction, MatchField, MatchKind, P4Info, P4InfoError, ValueFormat,
+    ActionInfo, CounterInfo, DefaultAction, FieldInfo, MatchField, MatchKind, P4Info, P4InfoError,
+    StringFields, TableInfo, ValueType,
 };
-use super::{FieldInfo, TableInfo};
 use crate::bytes;
+use crate::constraint::{Constraint, Scope};
 use crate::entry::{ActionCall, ActionId, ActionParam, TableId};
+use crate::sdn_string::{FieldValue, SdnString};
+
+/// The header of packets to the controller, and its field with the port they came in by.
+const PACKET_IN: &str = "packet_in";
+const INGRESS_PORT: &str = "ingress_port";
 
 /// The index of a message.
 pub(super) fn build_index(message: p4config::P4Info) -> Result<P4Info, P4InfoError> {
-    let actions = index_by_key(&message.actions, read_action, |action| action.id)?;
-    let mut tables =
-        index_by_key(&message.tables, |raw| read_table(raw, &actions), |table| table.id)?;
+    let fields = FieldReader::new(&message);
+    let actions =
+        index_by_key(&message.actions, |raw| read_action(raw, &fields), |action| action.id)?;
+    let read_table = |raw: &p4config::Table| read_table(raw, &fields, &actions);
+    let mut tables = index_by_key(&message.tables, read_table, |table| table.id)?;
     assign_ranks(&mut tables, &actions)?;
     let counters = index_by_key(&message.counters, read_counter, |counter| counter.id)?;
-    let headers = message.controller_packet_metadata.iter().map(read_packet_header);
-    let headers = headers.collect::<Result<_, _>>()?;
-    Ok(P4Info { message, tables, actions, counters, headers })
+    let headers = message.controller_packet_metadata.iter();
+    let headers = headers.map(|raw| read_packet_header(raw, &fields));
+    let headers: BTreeMap<_, _> = headers.collect::<Result<_, _>>()?;
+    let strings = index_strings(&tables, &actions, &headers);
+    Ok(P4Info { message, tables, actions, counters, headers, strings })
+}
+
+fn index_strings(
+    tables: &BTreeMap<TableId, TableInfo>,
+    actions: &BTreeMap<ActionId, ActionInfo>,
+    headers: &BTreeMap<String, Vec<FieldInfo>>,
+) -> StringFields {
+    let is_text = |field: &FieldInfo| field.value_type == ValueType::Text;
+    let match_fields = tables.values().flat_map(|table| {
+        let strings = table.fields.iter().filter(|field| is_text(&field.info));
+        strings.map(|field| (table.id, field.info.id))
+    });
+    let params = actions.values().flat_map(|action| {
+        let strings = action.params.iter().filter(|param| is_text(param));
+        strings.map(|param| (action.id, param.id))
+    });
+    let packet_in = headers.get(PACKET_IN).into_iter().flatten();
+    let mut ports = packet_in.filter(|field| field.name == INGRESS_PORT);
+    StringFields {
+        match_fields: match_fields.collect(),
+        params: params.collect(),
+        ports: ports.any(is_text),
+    }
 }
 
 fn index_by_key<Raw, T, K: Ord>(
@@ -41,26 +75,41 @@ fn checked_preamble<'a>(
         .ok_or(P4InfoError::MissingPreamble(what))
 }
 
-fn read_action(raw: &p4config::Action) -> Result<ActionInfo, P4InfoError> {
+fn read_action(
+    raw: &p4config::Action,
+    fields: &FieldReader<'_>,
+) -> Result<ActionInfo, P4InfoError> {
     let preamble = checked_preamble(raw.preamble.as_ref(), "action")?;
     let params = raw.params.iter();
-    let params = params
-        .map(|param| read_field_info(param.id, &param.name, param.bitwidth, &param.annotations));
+    let params = params.map(|param| {
+        fields.read_field(&RawField {
+            id: param.id,
+            name: &param.name,
+            width: param.bitwidth,
+            type_name: param.type_name.as_ref(),
+            annotations: &param.annotations,
+        })
+    });
+    let params = sort_by_id(params.collect::<Result<Vec<_>, _>>()?, |slot| slot.id);
+    let scope = Scope::for_action(&params);
+    let restriction = read_restriction(preamble, "action_restriction", &scope)?;
     Ok(ActionInfo {
         id: ActionId(preamble.id),
         name: preamble.alias.clone(),
         full_name: preamble.name.clone(),
-        params: sort_by_id(params.collect::<Result<_, _>>()?, |slot| slot.id),
+        params,
+        restriction,
     })
 }
 
 fn read_table(
     raw: &p4config::Table,
+    reader: &FieldReader<'_>,
     actions: &BTreeMap<ActionId, ActionInfo>,
 ) -> Result<TableInfo, P4InfoError> {
     let preamble = checked_preamble(raw.preamble.as_ref(), "table")?;
     let fields = raw.match_fields.iter();
-    let fields = fields.map(|field| read_match_field(&preamble.alias, field));
+    let fields = fields.map(|field| read_match_field(&preamble.alias, field, reader));
     for reference in &raw.action_refs {
         if !actions.contains_key(&ActionId(reference.id)) {
             return Err(P4InfoError::UnknownAction {
@@ -70,20 +119,37 @@ fn read_table(
         }
     }
     let (default_only, row_actions) = scoped_actions(raw);
+    let fields =
+        sort_by_id(fields.collect::<Result<Vec<_>, _>>()?, |field: &MatchField| field.info.id);
+    let scope = Scope::for_table(&fields);
+    let restriction = read_restriction(preamble, "entry_restriction", &scope)?;
     Ok(TableInfo {
         id: TableId(preamble.id),
         name: preamble.alias.clone(),
         full_name: preamble.name.clone(),
-        fields: sort_by_id(fields.collect::<Result<_, _>>()?, |field: &MatchField| field.info.id),
+        fields,
         row_actions,
         default_only,
-        default: read_default_action(raw)?,
+        default: read_default_action(raw, actions)?,
         profile: Some(raw.implementation_id).filter(|id| *id != 0),
         counted: has_direct_resource(raw, Prefix::DirectCounter),
         metered: has_direct_resource(raw, Prefix::DirectMeter),
         size: u64::try_from(raw.size).unwrap_or(0),
+        restriction,
         rank: 0,
     })
+}
+
+/// The restriction of a table or action, whose text is a quoted string.
+fn read_restriction(
+    preamble: &p4config::Preamble,
+    annotation: &str,
+    scope: &Scope<'_>,
+) -> Result<Option<Constraint>, P4InfoError> {
+    let text = annotation_arguments(&preamble.annotations, annotation).next();
+    let parsed = text.map(|text| Constraint::parse(text.trim().trim_matches('"'), scope));
+    let name = &preamble.alias;
+    parsed.transpose().map_err(|source| P4InfoError::Restriction { name: name.clone(), source })
 }
 
 /// Whether rows have a resource of their own whose ids begin like this.
@@ -104,17 +170,29 @@ fn scoped_actions(raw: &p4config::Table) -> (Vec<ActionId>, Vec<ActionId>) {
 }
 
 /// A table with a selector has no default action that could be set (dataplane notes on bmv2).
-fn read_default_action(raw: &p4config::Table) -> Result<DefaultAction, P4InfoError> {
+fn read_default_action(
+    raw: &p4config::Table,
+    actions: &BTreeMap<ActionId, ActionInfo>,
+) -> Result<DefaultAction, P4InfoError> {
     if raw.const_default_action_id != 0 || raw.implementation_id != 0 {
         return Ok(DefaultAction::Const);
     }
     let initial = raw.initial_default_action.as_ref();
-    Ok(DefaultAction::Initial(initial.map(read_initial_call).transpose()?))
+    let initial =
+        initial.map(|call| read_initial_call(call, actions.get(&ActionId(call.action_id))));
+    Ok(DefaultAction::Initial(initial.transpose()?))
 }
 
-fn read_initial_call(raw: &p4config::TableActionCall) -> Result<ActionCall, P4InfoError> {
+fn read_initial_call(
+    raw: &p4config::TableActionCall,
+    action: Option<&ActionInfo>,
+) -> Result<ActionCall, P4InfoError> {
     let params = raw.arguments.iter().map(|argument| {
-        let value = bytes::decode_value(&argument.value);
+        let param = action.and_then(|action| action.param(argument.param_id));
+        let value = match param.map(|param| param.value_type) {
+            Some(ValueType::Text) => SdnString::from_bytes(&argument.value).map(FieldValue::Text),
+            _ => bytes::decode_value(&argument.value).map(FieldValue::Number),
+        };
         let value = value.ok_or_else(|| P4InfoError::Width("initial_default_action".into()))?;
         Ok(ActionParam { id: argument.param_id, value })
     });
@@ -124,13 +202,27 @@ fn read_initial_call(raw: &p4config::TableActionCall) -> Result<ActionCall, P4In
     })
 }
 
-fn read_match_field(table: &str, raw: &p4config::MatchField) -> Result<MatchField, P4InfoError> {
+fn read_match_field(
+    table: &str,
+    raw: &p4config::MatchField,
+    reader: &FieldReader<'_>,
+) -> Result<MatchField, P4InfoError> {
     let kind = read_match_kind(raw).ok_or_else(|| P4InfoError::UnknownMatch {
         table: table.into(),
         field: raw.name.clone(),
     })?;
-    let slot = read_field_info(raw.id, &raw.name, raw.bitwidth, &raw.annotations)?;
-    Ok(MatchField { info: slot, kind })
+    let info = reader.read_field(&RawField {
+        id: raw.id,
+        name: &raw.name,
+        width: raw.bitwidth,
+        type_name: raw.type_name.as_ref(),
+        annotations: &raw.annotations,
+    })?;
+    let is_partial = !matches!(kind, MatchKind::Exact | MatchKind::Optional);
+    if is_partial && info.value_type == ValueType::Text {
+        return Err(P4InfoError::PartialString { table: table.into(), field: info.name });
+    }
+    Ok(MatchField { info, kind })
 }
 
 fn read_match_kind(raw: &p4config::MatchField) -> Option<MatchKind> {
@@ -148,47 +240,6 @@ fn read_match_kind(raw: &p4config::MatchField) -> Option<MatchKind> {
     }
 }
 
-fn read_field_info(
-    id: u32,
-    name: &str,
-    width: i32,
-    notes: &[String],
-) -> Result<FieldInfo, P4InfoError> {
-    let width = u32::try_from(width).ok().filter(|width| (1..=128).contains(width));
-    Ok(FieldInfo {
-        id,
-        name: name.to_owned(),
-        width: width.ok_or_else(|| P4InfoError::Width(name.to_owned()))?,
-        format: annotation_arguments(notes, "format")
-            .next()
-            .map_or(ValueFormat::Number, parse_format),
-        refers_to: annotation_arguments(notes, "refers_to").map(referred_table).collect(),
-    })
-}
-
-/// What stands between the parentheses of every annotation with this name.
-fn annotation_arguments<'a>(notes: &'a [String], name: &str) -> impl Iterator<Item = &'a str> {
-    notes.iter().filter_map(move |note| {
-        let rest = note.strip_prefix('@')?.strip_prefix(name)?;
-        rest.trim().strip_prefix('(')?.strip_suffix(')')
-    })
-}
-
-fn parse_format(argument: &str) -> ValueFormat {
-    match argument.trim() {
-        "MAC_ADDRESS" => ValueFormat::Mac,
-        "IPV4_ADDRESS" => ValueFormat::Ipv4,
-        "IPV6_ADDRESS" => ValueFormat::Ipv6,
-        _ => ValueFormat::Number,
-    }
-}
-
-/// `@refers_to(table, field)`: the order of writes needs only the table.
-fn referred_table(arguments: &str) -> String {
-    let table = arguments.split(',').next().unwrap_or_default();
-    table.trim().to_owned()
-}
-
 fn read_counter(raw: &p4config::Counter) -> Result<CounterInfo, P4InfoError> {
     let preamble = checked_preamble(raw.preamble.as_ref(), "counter")?;
     Ok(CounterInfo {
@@ -201,13 +252,22 @@ fn read_counter(raw: &p4config::Counter) -> Result<CounterInfo, P4InfoError> {
 
 fn read_packet_header(
     raw: &p4config::ControllerPacketMetadata,
+    reader: &FieldReader<'_>,
 ) -> Result<(String, Vec<FieldInfo>), P4InfoError> {
     let preamble = checked_preamble(raw.preamble.as_ref(), "controller packet header")?;
     let fields = raw
         .metadata
         .iter()
         .filter(|field| !field.annotations.iter().any(|note| note == "@padding"))
-        .map(|field| read_field_info(field.id, &field.name, field.bitwidth, &field.annotations));
+        .map(|field| {
+            reader.read_field(&RawField {
+                id: field.id,
+                name: &field.name,
+                width: field.bitwidth,
+                type_name: field.type_name.as_ref(),
+                annotations: &field.annotations,
+            })
+        });
     Ok((preamble.name.clone(), fields.collect::<Result<_, _>>()?))
 }
 
@@ -290,6 +350,17 @@ mod tests {
             &table(1, "path", &field(129, "match_type: EXACT")),
             "`port` is not between 1 and 128 bits wide",
         );
+        let strings = "type_info { new_types { key: 'id_t' value { translated_type { \
+                       sdn_string { } } } } }";
+        let of_strings = |kind: &str| {
+            let field = format!("type_name {{ name: 'id_t' }} match_type: {kind}");
+            table(1, "path", &format!("match_fields {{ id: 1 name: 'port' {field} }}")) + strings
+        };
+        check(
+            &of_strings("LPM"),
+            "field `port` of table `path` is a string, which can match as a whole only",
+        );
+        assert!(P4Info::parse(&of_strings("OPTIONAL")).is_ok());
         let to = |name: &str| {
             let reference = format!("match_type: EXACT annotations: '@refers_to({name} , port)'");
             field(9, &reference)

@@ -13,9 +13,11 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, stream};
 use p4::codec::{RefusedUpdate, WriteError};
 use p4::{
-    ForwardingPipeline, SwitchTables, TableEntry, TableScope, TableUpdate, UpdateKind, diff_tables,
+    ForwardingPipeline, P4Info, SwitchTables, TableEntry, TableScope, TableUpdate, UpdateKind,
+    diff_tables,
 };
 use tokio::time::Instant;
+use tonic::Code;
 use tracing::info;
 
 use super::UnknownEntries;
@@ -138,11 +140,14 @@ impl<C: SwitchConnection> SwitchReconciler<'_, C> {
         let begun = Instant::now();
         outcome.first_write = Some(begun);
         outcome.pass.updates = updates.len();
+        let touched = TableScope::from_updates(&updates, desired);
+        let (updates, violations) = refuse_violations(&self.pipeline.p4info, updates);
+        outcome.written.refused += violations.len() as u64;
+        outcome.refusals.extend(violations);
         for stage in split_stages(&updates) {
             self.write_stage(stage, &mut outcome).await?;
         }
         outcome.pass.write = begun.elapsed();
-        let touched = TableScope::from_updates(&updates, desired);
         let actual = self.read_entries(desired, &touched).await?;
         let wanted = desired.entries_within(&touched);
         outcome.missing = diff_tables(&self.pipeline.p4info, &wanted, &actual.ours).len();
@@ -253,6 +258,28 @@ impl ReconcileOutcome {
     }
 }
 
+/// The updates that the program allows, and the others. A switch need not check its restrictions,
+/// and one that does may refuse the whole batch.
+fn refuse_violations(
+    p4info: &P4Info,
+    updates: Vec<TableUpdate>,
+) -> (Vec<TableUpdate>, Vec<RefusedUpdate>) {
+    let mut refused = Vec::new();
+    let mut allowed = Vec::with_capacity(updates.len());
+    for (position, update) in updates.into_iter().enumerate() {
+        let is_deletion = update.kind == UpdateKind::Delete;
+        match p4info.check_constraints(&update.entry) {
+            Err(violation) if !is_deletion => {
+                let message = violation.to_string();
+                let code = Code::InvalidArgument;
+                refused.push(RefusedUpdate { position, update, code, message });
+            }
+            _ => allowed.push(update),
+        }
+    }
+    (allowed, refused)
+}
+
 /// Runs of updates: batches within a run may overtake each other, runs may not. A new run begins
 /// after a table with insertions, since later entries may refer to those, and after a table with
 /// deletions. Modified entries exist before and after, so they need no order.
@@ -272,6 +299,7 @@ fn split_stages(updates: &[TableUpdate]) -> impl Iterator<Item = &[TableUpdate]>
 mod tests {
     use super::*;
     use UpdateKind::{Delete, Insert, Modify};
+    use p4::entry::{ActionCall, EntryKey, RowField};
     use p4::fabric::{self, PortNumber};
 
     /// Tables by letter, and the runs that these updates make.
@@ -286,6 +314,31 @@ mod tests {
         let updates: Vec<TableUpdate> = updates.iter().map(update).collect();
         let lengths: Vec<usize> = split_stages(&updates).map(<[TableUpdate]>::len).collect();
         assert_eq!(lengths, runs, "{updates:?}");
+    }
+
+    #[test]
+    fn rows_that_violate_a_restriction_are_not_written() {
+        let program = ForwardingPipeline::embedded_fabric();
+        let table = program.p4info.table(fabric::table::ACL_PUNT).unwrap();
+        let ttl = table.fields.iter().find(|field| field.info.name == "ttl").unwrap();
+        let ttl = RowField::ternary(ttl.info.id, 1, 0xff).unwrap();
+        let punt = ActionCall::new(fabric::action::PUNT, []);
+        let without_type = EntryKey::for_row(table.id, vec![ttl], 1).with_action(punt.into());
+        let updates = [
+            (Insert, fabric::port_down(PortNumber::CPU)),
+            (Insert, without_type.clone()),
+            (Delete, without_type.clone()),
+        ];
+        let updates = updates.map(|(kind, entry)| TableUpdate { kind, entry }).to_vec();
+        let (allowed, refused) = refuse_violations(&program.p4info, updates.clone());
+        assert_eq!(allowed, [updates[0].clone(), updates[2].clone()]);
+        let expected = RefusedUpdate {
+            position: 1,
+            update: updates[1].clone(),
+            code: Code::InvalidArgument,
+            message: "`acl_punt` requires ttl::mask != 0 -> ether_type == 0x0800".to_owned(),
+        };
+        assert_eq!(refused, [expected]);
     }
 
     #[test]

@@ -57,6 +57,6 @@ pub(super) fn protected_groups(
 fn group_ports(tables: &SwitchTables, id: u16) -> BTreeSet<PortNumber> {
     let key = EntryKey::for_row(table::ECMP_GROUP, vec![RowField::exact(1, id)], 0);
     let calls = tables.get(&key).into_iter().flat_map(|value| value.action.action_calls());
-    let ports = calls.filter_map(|call| u32::try_from(call.params.first()?.value).ok());
+    let ports = calls.filter_map(|call| u32::try_from(call.params.first()?.value.number()?).ok());
     ports.filter_map(|port| PortNumber::new(port).ok()).collect()
 }

@@ -224,13 +224,13 @@ fn tiers_use_distinct_hash_bits_and_switches_distinct_salts() {
     for (switch, tables) in lowered(&fabric, &plan(&fabric, &[])) {
         let (_, value) = tables.table_entries(table::SWITCH_SALT).next().unwrap();
         let params = &value.action.action_calls().next().unwrap().params;
-        let shift = match fabric.switch(switch).tier {
+        let shift: u32 = match fabric.switch(switch).tier {
             Tier::Leaf => 0,
             Tier::Spine => 8,
             Tier::Core => 16,
         };
-        assert_eq!(params[1].value, shift);
-        salts.insert(params[0].value);
+        assert_eq!(params[1].value, shift.into());
+        salts.insert(params[0].value.clone());
     }
     assert_eq!(salts.len(), fabric.switches().len());
 }

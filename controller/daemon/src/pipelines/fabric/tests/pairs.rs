@@ -128,7 +128,9 @@ fn classes_without_room_are_those_of_the_last_jobs() {
     let tables = lowered(&fabric, &plan);
     let rows = tables[&SwitchId(0)].table_entries(table::JOB_CLASSIFY);
     let jobs: Vec<u128> = rows
-        .map(|(_, value)| value.action.action_calls().next().unwrap().params[0].value)
+        .map(|(_, value)| {
+            value.action.action_calls().next().unwrap().params[0].value.number().unwrap()
+        })
         .collect();
     assert_eq!(jobs.len(), 512);
     assert!(jobs.iter().all(|number| *number == u128::from(plan.jobs[1].number)));

@@ -6,8 +6,8 @@ use super::*;
 pub(super) fn check_references(tables: &SwitchTables) -> Result<(), TestCaseError> {
     let keys = |table, field: usize| -> BTreeSet<u128> {
         let exact = |key: &p4::entry::EntryKey| match &key.row {
-            p4::entry::TableRow::Match { fields, .. } => match fields[field].matches {
-                p4::entry::FieldMatch::Exact(value) => Some(value),
+            p4::entry::TableRow::Match { fields, .. } => match &fields[field].matches {
+                p4::entry::FieldMatch::Exact(value) => value.number(),
                 _ => None,
             },
             p4::entry::TableRow::Default => None,
@@ -16,7 +16,7 @@ pub(super) fn check_references(tables: &SwitchTables) -> Result<(), TestCaseErro
     };
     let params = |table, param: usize| -> BTreeSet<u128> {
         let calls = tables.table_entries(table).flat_map(|(_, value)| value.action.action_calls());
-        calls.map(|call| call.params[param].value).collect()
+        calls.map(|call| call.params[param].value.number().unwrap()).collect()
     };
     let leaves = keys(table::ECMP_GROUP, 0);
     prop_assert!(keys(table::PATH, 0).is_subset(&leaves));

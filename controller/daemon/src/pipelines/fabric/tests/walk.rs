@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use p4::SwitchTables;
-use p4::entry::{ActionSpec, EntryKey, EntryValue, FieldMatch, RowField, TableId, TableRow};
+use p4::entry::{
+    ActionParam, ActionSpec, EntryKey, EntryValue, FieldMatch, RowField, TableId, TableRow,
+};
 use p4::fabric::table;
 use topology::{Fabric, FabricNode, LinkEndpoint, LinkId, NicId, SwitchId};
 
@@ -130,7 +132,7 @@ impl PacketView<'_> {
     fn ecmp(&self, leaf: u128, choice: usize) -> Option<u128> {
         let key = EntryKey::for_row(table::ECMP_GROUP, vec![RowField::exact(1, leaf)], 0);
         match &self.tables.get(&key)?.action {
-            ActionSpec::OneShot(group) => Some(group[choice % group.len()].call.params[0].value),
+            ActionSpec::OneShot(group) => Some(number(&group[choice % group.len()].call.params[0])),
             other => panic!("{other:?}"),
         }
     }
@@ -138,10 +140,11 @@ impl PacketView<'_> {
     fn leaf(&self) -> Option<u128> {
         let rows = self.tables.table_entries(self.pick(table::DST_LEAF, table::DST_LEAF6));
         let width = if self.dst.is_ipv4() { 32 } else { 128 };
-        let matching = rows.filter_map(|(key, value)| match fields(key)[0].matches {
+        let matching = rows.filter_map(|(key, value)| match &fields(key)[0].matches {
             FieldMatch::Lpm { value: prefix, prefix_len } => {
                 let free = width - prefix_len;
-                (prefix >> free == bits(self.dst) >> free).then_some((prefix_len, params(value)[0]))
+                (prefix >> free == bits(self.dst) >> free)
+                    .then_some((*prefix_len, params(value)[0]))
             }
             other => panic!("{other:?}"),
         });
@@ -150,8 +153,8 @@ impl PacketView<'_> {
 
     fn classified(&self) -> Option<u128> {
         let value_of = |id| [bits(self.src), bits(self.dst), 4791, self.sport][id as usize - 1];
-        let matches = |field: &RowField| match field.matches {
-            FieldMatch::Ternary { value, mask } => value_of(field.id) & mask == value,
+        let matches = |field: &RowField| match &field.matches {
+            FieldMatch::Ternary { value, mask } => value_of(field.id) & mask == *value,
             other => panic!("{other:?}"),
         };
         let rows = self.tables.table_entries(self.pick(table::JOB_CLASSIFY, table::JOB_CLASSIFY6));
@@ -185,7 +188,11 @@ fn fields(key: &EntryKey) -> &[RowField] {
 
 fn params(value: &EntryValue) -> Vec<u128> {
     match &value.action {
-        ActionSpec::Direct(call) => call.params.iter().map(|param| param.value).collect(),
+        ActionSpec::Direct(call) => call.params.iter().map(number).collect(),
         other => panic!("{other:?}"),
     }
+}
+
+fn number(param: &ActionParam) -> u128 {
+    param.value.number().unwrap()
 }
