@@ -321,6 +321,7 @@ impl ControllerView {
             findings.push(Finding::info(format!("job {}", job.id), "being profiled"));
         }
         findings.extend(self.reports.disputes.iter().cloned());
+        findings.extend(self.reports.host_findings.iter().cloned());
         findings.extend(self.job_rows().iter().filter_map(JobRow::forecast_finding));
         findings.extend(self.open_access.clone());
         findings.extend(self.standing.iter().cloned());
