@@ -16,6 +16,7 @@ use proto::job_report::Report;
 use crate::announcement::{self, sent_share};
 use crate::process_message::{FinishedIteration, ProcessMessage};
 use crate::traffic_observer::TrafficObserver;
+use crate::unreported_jobs::UnreportedJobs;
 
 /// Length of the window that only keeps a job alive, seconds.
 const PRESENCE_SECONDS: f64 = 1e-3;
@@ -68,6 +69,7 @@ pub enum ReportRefusal {
 pub struct JobMonitor {
     limits: ReportLimits,
     jobs: BTreeMap<String, MonitoredJob>,
+    unreported: UnreportedJobs,
 }
 
 #[derive(Debug)]
@@ -89,7 +91,7 @@ enum IterationSource {
 impl JobMonitor {
     /// A monitor that has no jobs yet.
     pub fn new(limits: ReportLimits) -> Self {
-        Self { limits, jobs: BTreeMap::new() }
+        Self { limits, jobs: BTreeMap::new(), unreported: UnreportedJobs::default() }
     }
 
     /// Adds a job that no process reports; its traffic is that of `host`.
@@ -109,7 +111,8 @@ impl JobMonitor {
     }
 
     /// Makes the jobs of schedulers those in `started`: new ones are announced, absent ones end. A
-    /// job that a process reports stays with the process.
+    /// job that a process reports stays with the process. One that exceeds the limit of jobs is
+    /// counted, and announced when there is room.
     pub fn sync_scheduled_jobs(&mut self, started: Vec<JobDocument>, now: f64) -> Vec<Report> {
         let is_ended = |(name, job): &(&String, &MonitoredJob)| {
             job.owner == JobOwner::Scheduler && !started.iter().any(|other| other.id == **name)
@@ -117,13 +120,19 @@ impl JobMonitor {
         let ended: Vec<String> =
             self.jobs.iter().filter(is_ended).map(|(name, _)| name.clone()).collect();
         let mut reports: Vec<Report> = ended.iter().filter_map(|name| self.end_job(name)).collect();
+        self.unreported.clear_scheduled();
         for document in started {
             let known = self.jobs.get(&document.id);
             let is_new = known
                 .is_none_or(|job| job.owner == JobOwner::Scheduler && job.document != document);
             if is_new {
-                let source = IterationSource::Reported(None);
-                reports.extend(self.add_job(JobOwner::Scheduler, document, source, now).ok());
+                let (name, source) = (document.id.clone(), IterationSource::Reported(None));
+                match self.add_job(JobOwner::Scheduler, document, source, now) {
+                    Ok(report) => reports.push(report),
+                    Err(ReportRefusal::TooManyJobs(_)) => self.unreported.add_scheduled(&name),
+                    // A process has it, and reports it.
+                    Err(ReportRefusal::OtherOwner | ReportRefusal::UnknownJob) => {}
+                }
             }
         }
         reports
@@ -143,10 +152,16 @@ impl JobMonitor {
         let owner = JobOwner::Process(from);
         match message {
             ProcessMessage::Job(document) => {
-                self.add_job(owner, *document, IterationSource::Reported(None), now).map(Some)
+                let (name, source) = (document.id.clone(), IterationSource::Reported(None));
+                let added = self.add_job(owner, *document, source, now);
+                if let Err(ReportRefusal::TooManyJobs(_)) = added {
+                    self.unreported.add_announced(from, &name);
+                }
+                added.map(Some)
             }
             ProcessMessage::Iteration(iteration) => self.add_iteration(owner, &iteration, now),
             ProcessMessage::End(job) => {
+                self.unreported.remove_announced(from, &job);
                 self.owned_job(&job, owner).map(drop).map(|()| self.end_job(&job))
             }
             ProcessMessage::Communicator(_) => Ok(None),
@@ -155,6 +170,7 @@ impl JobMonitor {
 
     /// Ends the jobs of a process that has disconnected.
     pub fn remove_process(&mut self, process: u64) -> Vec<Report> {
+        self.unreported.remove_process(process);
         let owner = JobOwner::Process(process);
         let own = self.jobs.iter().filter(|(_, job)| job.owner == owner);
         let own: Vec<String> = own.map(|(name, _)| name.clone()).collect();
@@ -171,6 +187,16 @@ impl JobMonitor {
     pub fn announcements(&self) -> impl Iterator<Item = Report> {
         let documents = self.jobs.values().map(|job| &job.document);
         documents.map(|document| Report::Announcement(announcement::announce_job(document)))
+    }
+
+    /// So many jobs of schedulers are there that nobody has read.
+    pub fn set_unread_jobs(&mut self, unread: usize) {
+        self.unreported.unread = unread;
+    }
+
+    /// How many jobs of this host are not reported, because the limit of jobs is reached.
+    pub fn unreported_jobs(&self) -> usize {
+        self.unreported.count()
     }
 
     /// The owner of a job, if the job is known.
@@ -237,6 +263,7 @@ impl JobMonitor {
             }
             _ => {}
         }
+        self.unreported.remove_job(&document.id);
         let report = Report::Announcement(announcement::announce_job(&document));
         let job = MonitoredJob { owner, reported_at: now, source, document };
         self.jobs.insert(job.document.id.clone(), job);

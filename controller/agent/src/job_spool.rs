@@ -31,6 +31,8 @@ pub struct SpooledJobs {
     pub jobs: Vec<JobDocument>,
     /// Files that are no jobs, and why.
     pub refused: Vec<RefusedFile>,
+    /// Files that were not read, since there are too many.
+    pub unread: usize,
 }
 
 /// What became different in a folder.
@@ -123,12 +125,12 @@ impl JobSpool {
             Err(error) => return Err(error),
         };
         let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-        let mut paths: Vec<PathBuf> = paths
-            .filter(|path| path.extension().is_some_and(|suffix| suffix == SUFFIX))
-            .take(MAX_JOBS)
-            .collect();
+        let mut paths: Vec<PathBuf> =
+            paths.filter(|path| path.extension().is_some_and(|suffix| suffix == SUFFIX)).collect();
         paths.sort();
-        let mut found = SpooledJobs::default();
+        let unread = paths.len().saturating_sub(MAX_JOBS);
+        paths.truncate(MAX_JOBS);
+        let mut found = SpooledJobs { unread, ..SpooledJobs::default() };
         for path in paths {
             match read_job(&path) {
                 Ok(Some(job)) => found.jobs.push(job),

@@ -18,6 +18,7 @@ use tracing::{debug, info};
 use crate::process_job::SchedulerJob;
 use crate::queue_pairs::{NldevError, QueuePairService, QueuePairState};
 use crate::rdma_flows::{RdmaFlow, RdmaFlows};
+use crate::repeated_report::RepeatedReport;
 
 /// Queue pairs in one report: half of what the longest report of a controller's default takes.
 const MAX_REPORTED: usize = 16_384;
@@ -33,7 +34,7 @@ pub struct QueuePairReporter {
     /// None where this kernel has no RDMA.
     reader: Option<QueuePairReader>,
     reading: Option<JoinHandle<Result<RdmaFlows, NldevError>>>,
-    sent: Option<(proto::HostQueuePairs, f64)>,
+    sent: RepeatedReport<proto::HostQueuePairs>,
 }
 
 impl fmt::Debug for QueuePairReporter {
@@ -45,7 +46,8 @@ impl fmt::Debug for QueuePairReporter {
 impl QueuePairReporter {
     /// A reporter for the host of this name.
     pub fn new(host: &str, reader: QueuePairReader) -> Self {
-        Self { host: host.to_owned(), reader: Some(reader), reading: None, sent: None }
+        let sent = RepeatedReport::new(REPEAT_SECONDS);
+        Self { host: host.to_owned(), reader: Some(reader), reading: None, sent }
     }
 
     /// Takes in what the kernel has listed meanwhile and asks it again. Returns the report that is
@@ -58,7 +60,11 @@ impl QueuePairReporter {
         };
         self.reading = self.reader.clone().map(|read| tokio::task::spawn_blocking(move || read()));
         match listed?.ok()? {
-            Ok(flows) => self.due_report(report_flows(&self.host, &flows, jobs), now),
+            Ok(flows) => {
+                let report = report_flows(&self.host, &flows, jobs);
+                let is_empty = report.groups.is_empty();
+                self.sent.take_due(report, is_empty, now).map(Report::QueuePairs)
+            }
             Err(NldevError::NoRdma) => {
                 info!("this kernel has no RDMA, so no queue pairs are reported");
                 (self.reader, self.reading) = (None, None);
@@ -73,22 +79,7 @@ impl QueuePairReporter {
 
     /// A controller has just connected, which knows nothing yet.
     pub fn forget_sent(&mut self) {
-        self.sent = None;
-    }
-
-    /// A report that is new or old enough; one without queue pairs is sent only to say that they
-    /// have gone.
-    fn due_report(&mut self, report: proto::HostQueuePairs, now: f64) -> Option<Report> {
-        let is_due = match &self.sent {
-            None => !report.groups.is_empty(),
-            Some((sent, at)) => {
-                *sent != report || !report.groups.is_empty() && now - at >= REPEAT_SECONDS
-            }
-        };
-        is_due.then(|| {
-            self.sent = Some((report.clone(), now));
-            Report::QueuePairs(report)
-        })
+        self.sent.forget_sent();
     }
 }
 

@@ -14,6 +14,12 @@ pub fn report_to_json(report: &Report) -> Value {
         Report::Window(window) => json!({ "window": window_to_json(window) }),
         Report::End(end) => json!({ "end": { "job": end.job } }),
         Report::QueuePairs(report) => json!({ "queue_pairs": host_to_json(report) }),
+        Report::HostStatus(status) => json!({
+            "host_status": {
+                "host": status.host, "unreported_jobs": status.unreported_jobs,
+                "max_jobs": status.max_jobs,
+            }
+        }),
     }
 }
 

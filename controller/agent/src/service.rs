@@ -10,7 +10,6 @@ use std::time::Duration;
 use api::telemetry as proto;
 use planner::JobDocument;
 use proto::job_report::Report;
-use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 use tracing::{debug, info, warn};
@@ -18,6 +17,7 @@ use tracing::{debug, info, warn};
 use crate::announcement::reporting_host;
 use crate::communicator_jobs::CommunicatorJobs;
 use crate::gpu_counters::GpuCounters;
+use crate::host_status::HostStatusReporter;
 use crate::job_monitor::{JobMonitor, JobOwner, ReportLimits};
 use crate::job_spool::{JobSpool, RefusedFile, SpooledJobs};
 use crate::nic_counters::NicCounters;
@@ -135,23 +135,6 @@ impl ReportSink {
     }
 }
 
-/// What the counters of one NIC showed.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct NicObservation {
-    /// Its name.
-    pub nic: String,
-    /// Whether it counts RDMA.
-    pub rdma: bool,
-    /// Bytes sent during the observation.
-    pub bytes: u64,
-    /// Seconds of one iteration, if the traffic is periodic.
-    pub period_seconds: Option<f64>,
-    /// Bytes of an iteration.
-    pub period_bytes: Option<f64>,
-    /// How much iterations resemble each other, 1 if they are the same.
-    pub clarity: Option<f64>,
-}
-
 /// The agent of one host; see [`HostAgent::run_until`].
 #[derive(Debug)]
 pub struct HostAgent {
@@ -166,6 +149,9 @@ pub struct HostAgent {
     watched_nics: BTreeMap<String, Vec<NicCounters>>,
     gpus: Option<GpuCounters>,
     queue_pairs: Option<QueuePairReporter>,
+    status: HostStatusReporter,
+    /// Whether the log has that jobs are not reported.
+    has_unreported: bool,
     host: String,
     replies: BTreeMap<u64, mpsc::Sender<ProcessReply>>,
     processes: ProcessJobs,
@@ -197,6 +183,8 @@ impl HostAgent {
             gpus: (!watched.is_empty()).then(open_gpus).flatten(),
             watched_nics: watched,
             queue_pairs: None,
+            status: HostStatusReporter::new(&settings.host, limits.presence_seconds),
+            has_unreported: false,
             host: settings.host.clone(),
             processes: ProcessJobs::default(),
             replies: BTreeMap::new(),
@@ -246,6 +234,7 @@ impl HostAgent {
                     for report in self.monitor.tick_windows(self.elapsed_seconds()) {
                         self.sink.send_report(report);
                     }
+                    self.report_status();
                 }
             }
         }
@@ -264,7 +253,7 @@ impl HostAgent {
     /// A folder that cannot be read ends no job: it may be back in a moment.
     fn read_spool(&mut self) {
         let Some(found) = self.spool.as_ref().map(JobSpool::read_jobs) else { return };
-        let SpooledJobs { jobs, refused } = match found {
+        let SpooledJobs { jobs, refused, unread } = match found {
             Ok(found) => found,
             Err(error) => return debug!(%error, "cannot read the jobs of schedulers now"),
         };
@@ -273,6 +262,21 @@ impl HostAgent {
         }
         self.refused_files = refused;
         for report in self.monitor.sync_scheduled_jobs(jobs, self.elapsed_seconds()) {
+            self.sink.send_report(report);
+        }
+        self.monitor.set_unread_jobs(unread);
+    }
+
+    fn report_status(&mut self) {
+        let (unreported, most) = (self.monitor.unreported_jobs(), self.limits.jobs);
+        let now = self.elapsed_seconds();
+        if (unreported > 0) != std::mem::replace(&mut self.has_unreported, unreported > 0) {
+            match unreported {
+                0 => info!("all jobs of this host are reported again"),
+                _ => warn!(jobs = unreported, "not reported: beyond --max-jobs {most}"),
+            }
+        }
+        if let Some(report) = self.status.due_report(unreported, most, now) {
             self.sink.send_report(report);
         }
     }
@@ -353,6 +357,7 @@ impl HostAgent {
                     self.sink.send_report(report);
                 }
                 self.queue_pairs.iter_mut().for_each(QueuePairReporter::forget_sent);
+                self.status.forget_sent();
                 return;
             }
             ReportStreamEvent::Feedback(feedback) => feedback,
@@ -384,45 +389,6 @@ impl HostAgent {
     }
 }
 
-/// Samples the counters of this host for some time and estimates the period of each NIC.
-///
-/// # Errors
-/// sysfs is not mounted.
-pub async fn observe_nics(
-    sys: &Path,
-    limits: &ReportLimits,
-    time: Duration,
-) -> Result<Vec<NicObservation>, AgentError> {
-    let nics = open_all_nics(sys)?;
-    let intervals = (time.as_secs_f64() / limits.sample_seconds).ceil() as usize;
-    let series = crate::ByteSeries::new(limits.sample_seconds, intervals.max(1));
-    let mut seen: Vec<_> = nics.into_iter().map(|nic| (nic, series.clone(), (None, 0))).collect();
-    let mut samples = tick_every(limits.sample_seconds);
-    let began = Instant::now();
-    while began.elapsed() < time {
-        samples.tick().await;
-        for (nic, series, (first, last)) in &mut seen {
-            let Ok(sent) = nic.sent_bytes() else { continue };
-            series.record_counter(began.elapsed().as_secs_f64(), sent);
-            first.get_or_insert(sent);
-            *last = sent;
-        }
-    }
-    let row =
-        |(nic, series, (first, last)): (NicCounters, crate::ByteSeries, (Option<u64>, u64))| {
-            let period = series.period();
-            NicObservation {
-                rdma: nic.has_rdma(),
-                nic: nic.name,
-                bytes: last.saturating_sub(first.unwrap_or(last)),
-                period_seconds: period.map(|period| period.seconds),
-                period_bytes: period.map(|period| period.bytes),
-                clarity: period.map(|period| period.clarity),
-            }
-        };
-    Ok(seen.into_iter().map(row).collect())
-}
-
 /// The NICs of every job for which this host reports.
 fn open_watched_nics(
     settings: &AgentSettings,
@@ -450,7 +416,7 @@ fn open_nic(sys: &Path, name: &str) -> Result<NicCounters, AgentError> {
     NicCounters::open_interface(sys, name).map_err(|source| nic_error(sys, name, source))
 }
 
-fn open_all_nics(sys: &Path) -> Result<Vec<NicCounters>, AgentError> {
+pub(crate) fn open_all_nics(sys: &Path) -> Result<Vec<NicCounters>, AgentError> {
     NicCounters::open_all(sys).map_err(|source| nic_error(sys, "this host", source))
 }
 
@@ -480,7 +446,7 @@ fn message_job(message: &ProcessMessage) -> String {
     }
 }
 
-fn tick_every(seconds: f64) -> Interval {
+pub(crate) fn tick_every(seconds: f64) -> Interval {
     let mut ticks = interval(Duration::from_secs_f64(seconds.max(1e-3)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     ticks

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! gRPC stream -> TelemetryReport -> ReportedJobRegistry -> ReportedJobs -> State
-//!                               \-> QueuePairReporters -> learning
+//!                               \-> HostReporters -> learning
 //! ```
 //!
 //! ```text
@@ -19,11 +19,12 @@ mod conversion;
 pub mod counter_aggregator;
 pub(crate) mod counter_reader;
 mod flow_feedback;
+mod host_reporters;
+mod host_statuses;
 mod measured_iteration;
 pub mod pin_hits;
 mod plausibility;
 mod profile;
-mod queue_pair_reporters;
 mod reported_jobs;
 mod reporter_identity;
 mod slowdown;
@@ -51,6 +52,19 @@ pub enum TelemetryReport {
     Job(JobReport),
     /// All queue pairs of a host.
     QueuePairs(HostQueuePairs),
+    /// What the reporter of a host cannot do for it.
+    HostStatus(HostStatus),
+}
+
+/// What the reporter of a host cannot do for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostStatus {
+    /// Name of the host.
+    pub host: String,
+    /// Jobs that it knows of and does not report.
+    pub unreported_jobs: u32,
+    /// Jobs that it reports at a time.
+    pub max_jobs: u32,
 }
 
 /// What a reporter says of a job.

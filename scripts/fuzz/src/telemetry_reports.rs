@@ -46,7 +46,7 @@ pub(crate) fn telemetry_reports(mut data: &[u8]) -> Option<()> {
                 let _feedback = registry.ingest_report(reporter, report, fabric, now);
             }
             Ok(TelemetryReport::QueuePairs(report)) => queue_pairs.replace_host(report, now),
-            Err(_) => {}
+            Ok(TelemetryReport::HostStatus(_)) | Err(_) => {}
         }
         queue_pairs.expire_hosts(now);
         let _feedback = registry.advance_time(now);

@@ -88,17 +88,21 @@ fn jobs_of_schedulers_come_and_go_and_a_process_takes_one_over() {
             Report::Announcement(job) => format!("+{}", job.job),
             Report::Window(window) => format!("={}", window.job),
             Report::End(end) => format!("-{}", end.job),
-            Report::QueuePairs(report) => format!("?{}", report.host),
+            Report::QueuePairs(_) | Report::HostStatus(_) => "?".to_owned(),
         };
         reports.iter().map(kind).collect()
     };
     assert_eq!(kinds(watch.sync_scheduled_jobs(vec![job("a"), job("b")], 0.0)), ["+a", "+b"]);
     assert!(watch.sync_scheduled_jobs(vec![job("a"), job("b")], 0.1).is_empty());
-    // One job too many is not announced.
+    // One job too many is not announced, but counted.
     assert!(watch.sync_scheduled_jobs(vec![job("a"), job("b"), job("c")], 0.2).is_empty());
+    assert_eq!(watch.unreported_jobs(), 1);
     assert_eq!(kinds(watch.tick_windows(3.0)), ["=a", "=b"]);
     watch.handle_message(1, announced("a"), 3.1).unwrap();
     assert_eq!(watch.owner("a"), Some(JobOwner::Process(1)));
+    // A job that a process reports is not left out.
+    assert!(watch.sync_scheduled_jobs(vec![job("a"), job("b")], 3.1).is_empty());
+    assert_eq!(watch.unreported_jobs(), 0);
     assert_eq!(kinds(watch.sync_scheduled_jobs(vec![job("a")], 3.2)), ["-b"]);
     // The process ends before the job does.
     assert_eq!(kinds(watch.remove_process(1)), ["-a"]);
@@ -106,6 +110,33 @@ fn jobs_of_schedulers_come_and_go_and_a_process_takes_one_over() {
     let longer = JobDocument { tenant: Some("t".to_owned()), ..job("a") };
     assert_eq!(kinds(watch.sync_scheduled_jobs(vec![longer], 3.4)), ["+a"]);
     assert_eq!(kinds(watch.sync_scheduled_jobs(vec![], 3.5)), ["-a"]);
+}
+
+#[test]
+fn jobs_beyond_the_limit_are_counted_until_there_is_room() {
+    let mut watch = JobMonitor::new(LIMITS);
+    let jobs = |names: &[&str]| names.iter().map(|name| job(name)).collect();
+    watch.sync_scheduled_jobs(jobs(&["a", "b", "c", "d"]), 0.0);
+    assert_eq!(watch.unreported_jobs(), 2);
+    // A process names one of them, and another one.
+    for name in ["d", "e"] {
+        let refused = watch.handle_message(1, announced(name), 0.1);
+        assert_eq!(refused, Err(ReportRefusal::TooManyJobs(2)));
+    }
+    assert_eq!(watch.unreported_jobs(), 3);
+    assert_eq!(watch.handle_message(1, ProcessMessage::End("e".into()), 0.2).ok(), None);
+    assert_eq!(watch.unreported_jobs(), 2);
+    // One ends: the next has its place.
+    assert_eq!(watch.sync_scheduled_jobs(jobs(&["a", "c", "d"]), 0.3).len(), 2);
+    assert_eq!((watch.owner("c"), watch.unreported_jobs()), (Some(JobOwner::Scheduler), 1));
+    assert_eq!(watch.sync_scheduled_jobs(jobs(&["a"]), 0.4).len(), 1);
+    // The process still has one that it announced in vain.
+    assert_eq!(watch.unreported_jobs(), 1);
+    watch.handle_message(1, announced("d"), 0.5).unwrap();
+    assert_eq!(watch.unreported_jobs(), 0);
+    watch.handle_message(1, announced("f"), 0.6).unwrap_err();
+    watch.remove_process(1);
+    assert_eq!(watch.unreported_jobs(), 0);
 }
 
 #[test]

@@ -9,8 +9,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::nic_observation::{self, NicObservation};
 use agent::rdma_flows::{self, HostPaths};
-use agent::service::{self, HostAgent, NicObservation, ReportSink};
+use agent::service::{HostAgent, ReportSink};
 use agent::{AgentError, AgentSettings, ReportLimits, report_json};
 use planner::{JobDocument, JobsDocument};
 use serde::{Deserialize, Serialize};
@@ -254,7 +255,7 @@ async fn print_reports(
 
 async fn print_counters(settings: &AgentSettings, seconds: u32) -> Result<(), CommandError> {
     let time = Duration::from_secs(seconds.into());
-    let nics = service::observe_nics(&settings.sys, &settings.limits, time).await;
+    let nics = nic_observation::observe_nics(&settings.sys, &settings.limits, time).await;
     let gpus = match agent::gpu_counters::GpuCounters::open() {
         Ok(gpus) => GpuCounterReport::Counted { count: gpus.count(), busy: gpus.busy_share() },
         Err(why) => GpuCounterReport::Absent { why: why.to_string() },

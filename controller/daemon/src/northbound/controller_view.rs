@@ -323,6 +323,7 @@ impl ControllerView {
             findings.push(Finding::info(format!("job {}", job.id), "being profiled"));
         }
         findings.extend(self.reports.disputes.iter().cloned());
+        findings.extend(self.reports.host_findings.iter().cloned());
         findings.extend(self.job_rows().iter().filter_map(|job| self.forecast_finding(job)));
         findings.extend(self.vacancy_finding());
         findings.extend(self.open_access.clone());

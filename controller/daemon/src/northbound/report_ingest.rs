@@ -221,6 +221,7 @@ impl StreamReader {
             // Of jobs that this stream has announced.
             TelemetryReport::Job(JobReport::Window(_) | JobReport::End(_)) => Ok(()),
             TelemetryReport::QueuePairs(report) => self.scope.check_host(&report.host),
+            TelemetryReport::HostStatus(status) => self.scope.check_host(&status.host),
         }
     }
 

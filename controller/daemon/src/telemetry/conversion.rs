@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::Error;
 
-use super::{JobReport, ReportWindow, TelemetryReport};
+use super::{HostStatus, JobReport, ReportWindow, TelemetryReport};
 use crate::learning::{HostQueuePairs, QueuePairGroup, ReportedQueuePair};
 
 /// Iterations in one window; more are more than a window needs.
@@ -85,6 +85,7 @@ impl TryFrom<proto::JobReport> for TelemetryReport {
                 Ok(Self::Job(JobReport::End(end.job)))
             }
             Report::QueuePairs(report) => Ok(Self::QueuePairs(decode_host(report)?)),
+            Report::HostStatus(status) => Ok(Self::HostStatus(decode_status(status)?)),
         }
     }
 }
@@ -164,6 +165,12 @@ fn decode_host(report: proto::HostQueuePairs) -> Result<HostQueuePairs, InvalidR
     check_limit("groups", report.groups.len(), MAX_GROUPS)?;
     let groups: Result<Vec<_>, _> = report.groups.into_iter().map(decode_group).collect();
     Ok(HostQueuePairs { host: report.host, groups: groups? })
+}
+
+fn decode_status(status: proto::HostStatus) -> Result<HostStatus, InvalidReport> {
+    check_name("host", &status.host)?;
+    let proto::HostStatus { host, unreported_jobs, max_jobs } = status;
+    Ok(HostStatus { host, unreported_jobs, max_jobs })
 }
 
 fn decode_group(group: proto::QueuePairGroup) -> Result<QueuePairGroup, InvalidReport> {

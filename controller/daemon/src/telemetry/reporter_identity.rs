@@ -96,12 +96,12 @@ impl ReporterScope {
         }
     }
 
-    /// Whether the queue pairs of a host are within the scope.
+    /// Whether reports about a host are within the scope.
     ///
     /// # Errors
     /// They are not.
     pub fn check_host(&self, host: &str) -> Result<(), String> {
-        let text = || format!("this token reports no queue pairs of host `{host}`");
+        let text = || format!("this token reports nothing of host `{host}`");
         self.has_host(host).then_some(()).ok_or_else(text)
     }
 

@@ -19,9 +19,12 @@ use tracing::{info, warn};
 
 use super::counter_aggregator::MeasuredTraffic;
 use super::flow_feedback::FlowFeedback;
+use super::host_reporters::{self, HostReporters};
+use super::host_statuses::HostStatuses;
 use super::measured_iteration::MeasuredIteration;
-use super::queue_pair_reporters::{self, QueuePairReporters};
-use super::{ReportFeedback, ReportedJobRegistry, ReporterId, ReporterIdentity, TelemetryReport};
+use super::{
+    HostStatus, ReportFeedback, ReportedJobRegistry, ReporterId, ReporterIdentity, TelemetryReport,
+};
 use crate::access::{ControllerAccess, ControllerError};
 use crate::config::{Config, TelemetryConfig};
 use crate::learning::HostQueuePairs;
@@ -48,6 +51,8 @@ pub(crate) type QueueShare = [OwnedSemaphorePermit; 2];
 pub(crate) struct ReportSummary {
     /// Where they differ from what switches count.
     pub(crate) disputes: Vec<Finding>,
+    /// What reporters of hosts cannot do for them.
+    pub(crate) host_findings: Vec<Finding>,
     /// Iterations of jobs whose reports tell of them, under the plan in force.
     pub(crate) iterations: BTreeMap<JobId, MeasuredIteration>,
 }
@@ -58,7 +63,8 @@ pub(crate) struct TelemetryTask {
     limits: TelemetryConfig,
     events: mpsc::Receiver<StreamEvent>,
     registry: ReportedJobRegistry,
-    hosts: QueuePairReporters,
+    hosts: HostReporters,
+    host_statuses: HostStatuses,
     flow_feedback: FlowFeedback,
     rollout: watch::Receiver<Option<PlanRollout>>,
     streams: BTreeMap<ReporterId, (ReporterIdentity, mpsc::Sender<ReportFeedback>)>,
@@ -89,7 +95,8 @@ impl TelemetryTask {
             access,
             events,
             registry: ReportedJobRegistry::new(limits.clone()),
-            hosts: QueuePairReporters::new(limits.grace),
+            hosts: HostReporters::new(limits.grace),
+            host_statuses: HostStatuses::new(limits.grace),
             flow_feedback: FlowFeedback::default(),
             limits: limits.clone(),
             streams: BTreeMap::new(),
@@ -135,6 +142,7 @@ impl TelemetryTask {
                     let feedback = self.registry.advance_time(Instant::now());
                     self.send_feedback(feedback);
                     self.publish_iterations();
+                    self.publish_host_findings();
                     self.compare_measurements();
                 }
                 changed = wait_for_change(&mut permit) => {
@@ -168,6 +176,7 @@ impl TelemetryTask {
             StreamEvent::Closed(reporter) => {
                 if let Some((identity, _)) = self.streams.remove(&reporter) {
                     self.hosts.close_stream(reporter, &identity);
+                    self.host_statuses.close_stream(reporter, &identity);
                 }
                 self.registry.close_stream(reporter);
             }
@@ -188,10 +197,24 @@ impl TelemetryTask {
                         let (to, job) = (Some(reporter), String::new());
                         finding.map(|finding| ReportFeedback { to, job, finding })
                     }
+                    TelemetryReport::HostStatus(status) => {
+                        let finding = self.keep_status(reporter, status).err();
+                        let (to, job) = (Some(reporter), String::new());
+                        finding.map(|finding| ReportFeedback { to, job, finding })
+                    }
                 };
                 self.send_feedback(feedback);
             }
         }
+    }
+
+    fn keep_status(&mut self, from: ReporterId, status: HostStatus) -> Result<(), Finding> {
+        let known = self.streams.get(&from).zip(self.fabric.as_ref());
+        let Some(((identity, _), (_, fabric))) = known else {
+            return Ok(());
+        };
+        host_reporters::check_host(&status.host, fabric)?;
+        self.host_statuses.set_status((from, identity), status, Instant::now())
     }
 
     /// Passes the queue pairs of a host on to learning, where its reporter may report them. A full
@@ -205,11 +228,10 @@ impl TelemetryTask {
         let Some(((identity, _), (_, fabric))) = known else {
             return Ok(None);
         };
-        queue_pair_reporters::check_host(&report.host, fabric)?;
+        host_reporters::check_host(&report.host, fabric)?;
         let is_first = self.hosts.claim_host(&report.host, (from, identity), Instant::now())?;
         let tenant_of = |job: &JobId| self.registry.tenant_of(job);
-        let foreign =
-            queue_pair_reporters::leave_out_foreign(&mut report, &identity.scope, tenant_of);
+        let foreign = host_reporters::leave_out_foreign(&mut report, &identity.scope, tenant_of);
         let subject = format!("queue pairs of {}", report.host);
         let text = match self.access.queue_pair_queue() {
             None => "not used: learning.enabled of the controller is false".to_owned(),
@@ -276,6 +298,19 @@ impl TelemetryTask {
             let is_new = summary.iterations != iterations;
             summary.iterations = iterations;
             is_new
+        });
+    }
+
+    /// Publishes the findings of hosts; a host that had none is logged.
+    fn publish_host_findings(&mut self) {
+        let findings = self.host_statuses.current_findings(Instant::now());
+        self.summary.send_if_modified(|summary| {
+            let before = std::mem::replace(&mut summary.host_findings, findings);
+            let is_known = |about: &str| before.iter().any(|finding| finding.about == about);
+            for finding in summary.host_findings.iter().filter(|new| !is_known(&new.about)) {
+                warn!(about = finding.about, "{}", finding.text);
+            }
+            before != summary.host_findings
         });
     }
 

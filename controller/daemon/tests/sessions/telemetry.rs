@@ -484,3 +484,47 @@ async fn iterations_unlike_their_forecast_are_a_finding() {
     server.shutdown().await;
     controller.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_that_an_agent_leaves_out_are_a_finding_until_there_is_room() {
+    let lab = Lab::new().await;
+    let controller = lab.control(|_| {}).await;
+    let server = served(&controller).await;
+    let spool = tempfile::tempdir().unwrap();
+    let path = |job: &str| spool.path().join(format!("{job}.json"));
+    for job in ["a", "b", "c"] {
+        let document = serde_json::json!({ "id": job, "gpus": { "h1": 1, "h3": 1 } });
+        std::fs::write(path(job), document.to_string()).unwrap();
+    }
+    let target = ControllerTarget::from_address(&server.local_addr().to_string());
+    let mut settings = settings(Path::new("unused"));
+    (settings.socket, settings.spool) = (None, Some(spool.path().to_owned()));
+    settings.limits.jobs = 1;
+    let agent = HostAgent::open(settings, ReportSink::for_controller(&target).unwrap()).unwrap();
+    let stop = CancellationToken::new();
+    let agent = tokio::spawn(agent.run_until(stop.clone().cancelled_owned()));
+    let findings = async || ask(server.local_addr(), "/v1/findings", None).await.1;
+    let until = async |what: &dyn Fn(&str) -> bool| {
+        let wait = async {
+            loop {
+                let found = findings().await;
+                if what(&found) {
+                    return found;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, wait).await.unwrap()
+    };
+    let found = until(&|found| found.contains("host h1")).await;
+    assert!(found.contains("2 jobs of this host not reported"), "{found}");
+    assert!(found.contains("agent reports 1 at most; raise --max-jobs"), "{found}");
+    std::fs::remove_file(path("a")).unwrap();
+    until(&|found| found.contains("1 job of this host not reported")).await;
+    std::fs::remove_file(path("b")).unwrap();
+    until(&|found| !found.contains("host h1")).await;
+    stop.cancel();
+    agent.await.unwrap();
+    server.shutdown().await;
+    controller.shutdown().await;
+}

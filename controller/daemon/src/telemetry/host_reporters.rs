@@ -1,4 +1,4 @@
-//! Who reports the queue pairs of each host.
+//! Who reports what a host does: its queue pairs, and its status.
 //!
 //! Sans-IO. The decision: as with jobs, a host belongs to the stream that reports it until that is
 //! closed, so nobody else can say what it sends. What a token may not report is left out.
@@ -13,9 +13,9 @@ use super::ReporterId;
 use super::reporter_identity::{ReportOwner, ReporterIdentity, ReporterScope};
 use crate::learning::HostQueuePairs;
 
-/// The hosts whose queue pairs are reported.
+/// The hosts that report, each with its reporter.
 #[derive(Debug)]
-pub(super) struct QueuePairReporters {
+pub(super) struct HostReporters {
     hosts: BTreeMap<String, HostReporter>,
     /// A host is kept for so long for the reporter whose stream broke.
     grace: Duration,
@@ -27,7 +27,7 @@ struct HostReporter {
     last_report: Instant,
 }
 
-impl QueuePairReporters {
+impl HostReporters {
     pub(super) fn new(grace: Duration) -> Self {
         Self { hosts: BTreeMap::new(), grace }
     }
@@ -90,7 +90,7 @@ pub(super) fn leave_out_foreign(
 }
 
 fn host_finding(host: &str, why: &str) -> Finding {
-    Finding::error(format!("queue pairs of {host}"), format!("refused: {why}"))
+    Finding::error(format!("host {host}"), format!("refused: {why}"))
 }
 
 #[cfg(test)]
@@ -106,10 +106,10 @@ mod tests {
 
     #[test]
     fn a_host_belongs_to_one_stream_and_is_kept_for_its_reporter() {
-        let mut reporters = QueuePairReporters::new(Duration::from_secs(10));
+        let mut reporters = HostReporters::new(Duration::from_secs(10));
         let (ada, eve) = (identity("ada"), identity("eve"));
         let start = Instant::now();
-        let claim = |reporters: &mut QueuePairReporters, (stream, who), seconds| {
+        let claim = |reporters: &mut HostReporters, (stream, who), seconds| {
             let at = start + Duration::from_secs(seconds);
             reporters.claim_host("h1", (ReporterId(stream), who), at)
         };
