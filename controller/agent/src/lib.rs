@@ -8,6 +8,7 @@
 //! pods of Kubernetes      -> PodWatcher -> JobSpool
 //! slurmrestd              -> SlurmRest  -> JobSpool
 //! queue pairs, cgroups    -> RdmaFlow -> QueuePairReporter -> ReportStream
+//! ReportStream -> HostLevels -> DscpRules -> KernelDscp
 //! ```
 //!
 //! [`ByteSeries`] turns irregular readings of counters into equal intervals, and
@@ -19,10 +20,13 @@
 pub mod announcement;
 mod byte_series;
 pub mod communicator_jobs;
+pub mod dscp_rules;
 pub mod gpu_counters;
+mod host_levels;
 mod host_status;
 mod job_monitor;
 pub mod job_spool;
+pub mod kernel_dscp;
 pub mod kubernetes;
 pub mod nic_counters;
 pub mod nic_observation;

@@ -86,7 +86,7 @@ pub fn read_rdma_flows(paths: &HostPaths) -> Result<RdmaFlows, NldevError> {
 /// The IP addresses of a device: its GIDs of the first [`MAX_GIDS`] places of each port, without
 /// those that stand for no address of the fabric (unset, or local to the link). RoCEv2 writes IPv4
 /// as `::ffff:a.b.c.d`.
-fn read_addresses(sys: &Path, device: &str) -> Vec<IpAddr> {
+pub(crate) fn read_addresses(sys: &Path, device: &str) -> Vec<IpAddr> {
     let ports = sys.join("class/infiniband").join(device).join("ports");
     let ports = std::fs::read_dir(ports).into_iter().flatten().flatten().take(MAX_PORTS);
     let files = ports.flat_map(|port| {

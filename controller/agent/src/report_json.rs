@@ -14,12 +14,7 @@ pub fn report_to_json(report: &Report) -> Value {
         Report::Window(window) => json!({ "window": window_to_json(window) }),
         Report::End(end) => json!({ "end": { "job": end.job } }),
         Report::QueuePairs(report) => json!({ "queue_pairs": host_to_json(report) }),
-        Report::HostStatus(status) => json!({
-            "host_status": {
-                "host": status.host, "unreported_jobs": status.unreported_jobs,
-                "max_jobs": status.max_jobs,
-            }
-        }),
+        Report::HostStatus(status) => json!({ "host_status": status_to_json(status) }),
     }
 }
 
@@ -75,6 +70,18 @@ fn host_to_json(report: &proto::HostQueuePairs) -> Value {
         json!({ "addresses": group.addresses, "job": group.job, "queue_pairs": pairs })
     });
     json!({ "host": report.host, "groups": groups.collect::<Vec<Value>>() })
+}
+
+fn status_to_json(status: &proto::HostStatus) -> Value {
+    let levels = status.levels.as_ref();
+    let levels =
+        levels.map(|levels| json!({ "revision": levels.revision, "problem": levels.problem }));
+    known_fields([
+        ("host", json!(status.host)),
+        ("unreported_jobs", json!(status.unreported_jobs)),
+        ("max_jobs", json!(status.max_jobs)),
+        ("levels", json!(levels)),
+    ])
 }
 
 fn known_fields<const N: usize>(fields: [(&str, Value); N]) -> Value {

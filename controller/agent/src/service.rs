@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::telemetry as proto;
@@ -17,9 +18,11 @@ use tracing::{debug, info, warn};
 use crate::announcement::reporting_host;
 use crate::communicator_jobs::CommunicatorJobs;
 use crate::gpu_counters::GpuCounters;
+use crate::host_levels::LevelKeeper;
 use crate::host_status::HostStatusReporter;
 use crate::job_monitor::{JobMonitor, JobOwner, ReportLimits};
 use crate::job_spool::{JobSpool, RefusedFile, SpooledJobs};
+use crate::kernel_dscp::DscpSetter;
 use crate::nic_counters::NicCounters;
 use crate::process_message::{ProcessMessage, ProcessReply};
 use crate::queue_pair_reporter::{ProcessJobs, QueuePairReader, QueuePairReporter};
@@ -149,6 +152,7 @@ pub struct HostAgent {
     watched_nics: BTreeMap<String, Vec<NicCounters>>,
     gpus: Option<GpuCounters>,
     queue_pairs: Option<QueuePairReporter>,
+    levels: Option<LevelKeeper>,
     status: HostStatusReporter,
     /// Whether the log has that jobs are not reported.
     has_unreported: bool,
@@ -183,6 +187,7 @@ impl HostAgent {
             gpus: (!watched.is_empty()).then(open_gpus).flatten(),
             watched_nics: watched,
             queue_pairs: None,
+            levels: None,
             status: HostStatusReporter::new(&settings.host, limits.presence_seconds),
             has_unreported: false,
             host: settings.host.clone(),
@@ -208,6 +213,13 @@ impl HostAgent {
     #[must_use]
     pub fn with_queue_pairs(mut self, reader: QueuePairReader) -> Self {
         self.queue_pairs = Some(QueuePairReporter::new(&self.host, reader));
+        self
+    }
+
+    /// The agent, which also sets the levels of jobs in what the host sends.
+    #[must_use]
+    pub fn with_dscp(mut self, setter: Arc<dyn DscpSetter>) -> Self {
+        self.levels = Some(LevelKeeper::new(setter));
         self
     }
 
@@ -240,6 +252,9 @@ impl HostAgent {
         }
         for report in self.monitor.end_all() {
             self.sink.send_report(report);
+        }
+        if let Some(levels) = self.levels {
+            levels.undo().await;
         }
         if let ReportSink::Controller(stream) = self.sink {
             stream.close().await;
@@ -276,7 +291,9 @@ impl HostAgent {
                 _ => warn!(jobs = unreported, "not reported: beyond --max-jobs {most}"),
             }
         }
-        if let Some(report) = self.status.due_report(unreported, most, now) {
+        self.levels.iter_mut().for_each(|levels| levels.poll_setting(now));
+        let levels = self.levels.as_ref().map(LevelKeeper::status);
+        if let Some(report) = self.status.due_report((unreported, most), levels, now) {
             self.sink.send_report(report);
         }
     }
@@ -362,7 +379,11 @@ impl HostAgent {
             }
             ReportStreamEvent::Feedback(feedback) => feedback,
         };
-        let proto::ReportFeedback { job, severity, text } = feedback;
+        let proto::ReportFeedback { job, severity, text, levels } = feedback;
+        if let Some(levels) = levels {
+            self.levels.iter_mut().for_each(|keeper| keeper.want_levels(levels.clone()));
+            return self.report_status();
+        }
         match severity.as_str() {
             "info" => info!(job, "{text}"),
             _ => warn!(job, "{text}"),

@@ -53,6 +53,9 @@ pub trait SwitchPipeline: Debug + Send + Sync {
     /// without a port.
     fn entry_pin(&self, fabric: &Fabric, flow: &PlannedFlow) -> Option<EntryKey>;
 
+    /// The DSCP that stands for a level in packets; none where the program has no such mapping.
+    fn level_dscp(&self, level: u8) -> Option<u8>;
+
     /// The P4Info id of the counter that counts by port and level.
     fn port_level_counter(&self) -> u32;
 

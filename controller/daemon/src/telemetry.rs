@@ -19,6 +19,7 @@ mod conversion;
 pub mod counter_aggregator;
 pub(crate) mod counter_reader;
 mod flow_feedback;
+mod host_levels;
 mod host_reporters;
 mod host_statuses;
 mod measured_iteration;
@@ -30,10 +31,13 @@ mod reporter_identity;
 mod slowdown;
 pub(crate) mod task;
 
+use std::sync::Arc;
+
 use planner::JobDocument;
 use topology::Finding;
 
 pub use self::conversion::InvalidReport;
+use self::host_levels::HostLevels;
 pub use self::measured_iteration::MeasuredIteration;
 pub use self::plausibility::ImplausibleWindow;
 pub use self::profile::ReportedProfile;
@@ -52,11 +56,11 @@ pub enum TelemetryReport {
     Job(JobReport),
     /// All queue pairs of a host.
     QueuePairs(HostQueuePairs),
-    /// What the reporter of a host cannot do for it.
+    /// What the reporter of a host does and cannot do for it.
     HostStatus(HostStatus),
 }
 
-/// What the reporter of a host cannot do for it.
+/// What the reporter of a host does and cannot do for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostStatus {
     /// Name of the host.
@@ -65,6 +69,26 @@ pub struct HostStatus {
     pub unreported_jobs: u32,
     /// Jobs that it reports at a time.
     pub max_jobs: u32,
+    /// Which levels it has set in what the host sends, if it sets any.
+    pub levels: Option<LevelStatus>,
+}
+
+/// Which levels the reporter of a host has set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LevelStatus {
+    /// Stands for their contents.
+    pub revision: u64,
+    /// What it cannot set; empty if nothing.
+    pub problem: String,
+}
+
+/// What a reporter is sent.
+#[derive(Clone, Debug)]
+pub(crate) enum ReporterReply {
+    /// About a report.
+    Feedback(ReportFeedback),
+    /// The levels of its host.
+    Levels(Arc<HostLevels>),
 }
 
 /// What a reporter says of a job.

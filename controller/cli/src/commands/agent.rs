@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::kernel_dscp::KernelDscp;
 use agent::nic_observation::{self, NicObservation};
 use agent::rdma_flows::{self, HostPaths};
 use agent::service::{HostAgent, ReportSink};
@@ -41,6 +42,7 @@ Examples:
   crux agent --controller 10.0.0.1:9300
   crux agent --config /etc/crux/agent.toml
   crux agent --controller 10.0.0.1:9300 --host h1 --jobs jobs.toml
+  crux agent --controller 10.0.0.1:9300 --set-dscp
   crux agent --host h1 --jobs jobs.toml --dry-run
   crux agent --once --seconds 20
   crux agent --queue-pairs --gpu-jobs /run/dcgm-jobs
@@ -55,6 +57,7 @@ A configuration file:
   jobs = \"/etc/crux/jobs.toml\"
   window_ms = 1000
   sample_ms = 10
+  set_dscp = true
   [nics]
   gpt = [\"eth0\", \"eth1\"]")]
 pub(crate) struct AgentArgs {
@@ -88,6 +91,10 @@ pub(crate) struct AgentArgs {
     /// Time between two readings of counters; an iteration needs about ten [default: 10]
     #[arg(long, value_name = "MS")]
     sample_ms: Option<u32>,
+    /// Set the DSCP of each job's level in what this host sends, as the controller says; needs root
+    /// (CAP_NET_ADMIN) and iptables, and takes it back at the end
+    #[arg(long, conflicts_with_all = ["dry_run", "once", "queue_pairs"])]
+    set_dscp: bool,
     /// Print each report as a line of JSON instead of sending it
     #[arg(long)]
     dry_run: bool,
@@ -124,7 +131,17 @@ struct AgentDocument {
     max_jobs: Option<u32>,
     window_ms: Option<u32>,
     sample_ms: Option<u32>,
+    set_dscp: bool,
     nics: BTreeMap<String, Vec<String>>,
+}
+
+/// What an agent does beside reporting jobs.
+#[derive(Clone, Copy)]
+struct AgentTasks {
+    /// Reports queue pairs.
+    queue_pairs: bool,
+    /// Sets the DSCP of levels.
+    dscp: bool,
 }
 
 /// What `--once` prints.
@@ -160,6 +177,10 @@ pub(crate) fn run_agent(args: &AgentArgs) -> Result<(), CommandError> {
         key: document.key.take(),
     };
     let credentials = args.credentials.clone().with_fallback(written);
+    let tasks = AgentTasks {
+        queue_pairs: !args.no_queue_pairs,
+        dscp: args.set_dscp || document.set_dscp && !args.dry_run,
+    };
     let settings = resolve_settings(args, document)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -168,11 +189,8 @@ pub(crate) fn run_agent(args: &AgentArgs) -> Result<(), CommandError> {
     runtime.block_on(async {
         match (args.once, args.dry_run) {
             (true, _) => print_counters(&settings, args.seconds).await,
-            (_, true) => print_reports(settings, !args.no_queue_pairs).await,
-            _ => {
-                let reports_queue_pairs = !args.no_queue_pairs;
-                report_to_controller(settings, controller, &credentials, reports_queue_pairs).await
-            }
+            (_, true) => print_reports(settings, tasks).await,
+            _ => report_to_controller(settings, controller, &credentials, tasks).await,
         }
     })
 }
@@ -224,25 +242,22 @@ async fn report_to_controller(
     settings: AgentSettings,
     controller: Option<String>,
     credentials: &ClientCredentials,
-    reports_queue_pairs: bool,
+    tasks: AgentTasks,
 ) -> Result<(), CommandError> {
     let controller = controller.ok_or_else(|| {
         CommandError::input("--controller", "missing; give the address of the controller")
     })?;
     let contact = credentials.report_endpoint(&controller)?;
     let outlet = ReportSink::for_controller(&contact).map_err(|error| agent_error(&error))?;
-    let agent = open_agent(settings, outlet, reports_queue_pairs)?;
+    let agent = open_agent(settings, outlet, tasks)?;
     agent.run_until(stop_signal()?).await;
     Ok(())
 }
 
 /// Prints what would be sent.
-async fn print_reports(
-    settings: AgentSettings,
-    reports_queue_pairs: bool,
-) -> Result<(), CommandError> {
+async fn print_reports(settings: AgentSettings, tasks: AgentTasks) -> Result<(), CommandError> {
     let (to_printer, mut reports) = mpsc::unbounded_channel();
-    let agent = open_agent(settings, ReportSink::Local(to_printer), reports_queue_pairs)?;
+    let agent = open_agent(settings, ReportSink::Local(to_printer), tasks)?;
     let printing = async {
         while let Some(report) = reports.recv().await {
             output::print_line(report_json::report_to_json(&report))?;
@@ -271,12 +286,17 @@ async fn print_counters(settings: &AgentSettings, seconds: u32) -> Result<(), Co
 fn open_agent(
     settings: AgentSettings,
     sink: ReportSink,
-    reports_queue_pairs: bool,
+    tasks: AgentTasks,
 ) -> Result<HostAgent, CommandError> {
-    let agent = HostAgent::open(settings, sink).map_err(|error| agent_error(&error))?;
-    Ok(match reports_queue_pairs {
-        true => agent.with_queue_pairs(Arc::new(|| rdma_flows::read_rdma_flows(&own_paths(None)))),
-        false => agent,
+    let setter = tasks.dscp.then(|| Arc::new(KernelDscp::new(&settings.sys)));
+    let mut agent = HostAgent::open(settings, sink).map_err(|error| agent_error(&error))?;
+    if tasks.queue_pairs {
+        let read = || rdma_flows::read_rdma_flows(&own_paths(None));
+        agent = agent.with_queue_pairs(Arc::new(read));
+    }
+    Ok(match setter {
+        Some(setter) => agent.with_dscp(setter),
+        None => agent,
     })
 }
 

@@ -18,7 +18,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, sleep_until};
 use tokio_stream::{Stream, StreamExt, wrappers::ReceiverStream};
 use tonic::{Code, Request, Response, Status, Streaming};
-use topology::{Finding, Severity};
+use topology::Finding;
 
 use super::auth::CallerIdentity;
 use super::limit_counters::{LimitCounters, LimitReached};
@@ -27,7 +27,8 @@ use super::rate_limiter::RateLimiter;
 use crate::config::TelemetryConfig;
 use crate::telemetry::task::StreamEvent;
 use crate::telemetry::{
-    JobReport, ReportFeedback, ReporterId, ReporterIdentity, ReporterScope, TelemetryReport,
+    JobReport, ReportFeedback, ReporterId, ReporterIdentity, ReporterReply, ReporterScope,
+    TelemetryReport,
 };
 
 /// Feedback that is queued for one reporter; more is dropped.
@@ -146,11 +147,11 @@ impl proto::telemetry_server::Telemetry for ReportIngest {
             drop(guest);
         });
         let limited = self.limited.clone();
-        let outgoing = ReceiverStream::new(outgoing).map(move |feedback| {
-            if feedback.finding.severity == Severity::Error {
+        let outgoing = ReceiverStream::new(outgoing).map(move |reply: ReporterReply| {
+            if matches!(&reply, ReporterReply::Feedback(feedback) if feedback.is_refusal()) {
                 limited.count(LimitReached::ReportRefused);
             }
-            Ok(feedback.into())
+            Ok(reply.into())
         });
         Ok(Response::new(Box::pin(outgoing)))
     }
@@ -160,7 +161,7 @@ impl proto::telemetry_server::Telemetry for ReportIngest {
 struct StreamReader {
     reporter: ReporterId,
     events: mpsc::Sender<StreamEvent>,
-    feedback: mpsc::Sender<ReportFeedback>,
+    feedback: mpsc::Sender<ReporterReply>,
     /// What it may report.
     scope: ReporterScope,
     /// Bytes of reports that may wait, of all streams and of this one.
@@ -245,16 +246,22 @@ impl StreamReader {
             job: String::new(),
             finding: Finding::error("report", format!("refused: {why}")),
         };
-        drop(self.feedback.try_send(feedback));
+        drop(self.feedback.try_send(ReporterReply::Feedback(feedback)));
     }
 }
 
-impl From<ReportFeedback> for proto::ReportFeedback {
-    fn from(feedback: ReportFeedback) -> Self {
-        Self {
-            job: feedback.job,
-            severity: feedback.finding.severity.to_string(),
-            text: feedback.finding.text,
+impl From<ReporterReply> for proto::ReportFeedback {
+    fn from(reply: ReporterReply) -> Self {
+        match reply {
+            ReporterReply::Feedback(feedback) => Self {
+                job: feedback.job,
+                severity: feedback.finding.severity.to_string(),
+                text: feedback.finding.text,
+                levels: None,
+            },
+            ReporterReply::Levels(levels) => {
+                Self { levels: Some(levels.as_ref().into()), ..Self::default() }
+            }
         }
     }
 }

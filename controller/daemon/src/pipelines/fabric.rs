@@ -137,6 +137,10 @@ impl SwitchPipeline for FabricPipeline {
         PORT_LEVEL
     }
 
+    fn level_dscp(&self, level: u8) -> Option<u8> {
+        PriorityLevel::new(level.into()).ok().map(PriorityLevel::dscp)
+    }
+
     fn port_level_cells(&self, fabric: &Fabric, levels: u8) -> Vec<PortLevelCell> {
         counters::port_level_cells(fabric, levels)
     }

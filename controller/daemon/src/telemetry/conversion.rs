@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::Error;
 
-use super::{HostStatus, JobReport, ReportWindow, TelemetryReport};
+use super::{HostStatus, JobReport, LevelStatus, ReportWindow, TelemetryReport};
 use crate::learning::{HostQueuePairs, QueuePairGroup, ReportedQueuePair};
 
 /// Iterations in one window; more are more than a window needs.
@@ -169,8 +169,18 @@ fn decode_host(report: proto::HostQueuePairs) -> Result<HostQueuePairs, InvalidR
 
 fn decode_status(status: proto::HostStatus) -> Result<HostStatus, InvalidReport> {
     check_name("host", &status.host)?;
-    let proto::HostStatus { host, unreported_jobs, max_jobs } = status;
-    Ok(HostStatus { host, unreported_jobs, max_jobs })
+    let proto::HostStatus { host, unreported_jobs, max_jobs, levels } = status;
+    let levels = levels.map(|levels| LevelStatus {
+        revision: levels.revision,
+        problem: printable_text(&levels.problem),
+    });
+    Ok(HostStatus { host, unreported_jobs, max_jobs, levels })
+}
+
+/// The beginning of a text without characters that a terminal or a page could take for more.
+fn printable_text(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_graphic() || c.is_alphanumeric() || c == ' ';
+    text.chars().take(MAX_TEXT).map(|c| if is_plain(c) { c } else { '?' }).collect()
 }
 
 fn decode_group(group: proto::QueuePairGroup) -> Result<QueuePairGroup, InvalidReport> {

@@ -43,6 +43,13 @@ pub struct ReportFeedback {
     pub finding: Finding,
 }
 
+impl ReportFeedback {
+    /// Whether a report was refused.
+    pub(crate) fn is_refusal(&self) -> bool {
+        self.finding.severity == Severity::Error
+    }
+}
+
 /// All jobs that are known from reports.
 #[derive(Debug)]
 pub struct ReportedJobRegistry {

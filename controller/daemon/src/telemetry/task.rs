@@ -14,16 +14,18 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
-use topology::{Fabric, Finding, Severity};
+use topology::{Fabric, Finding, HostId, Severity};
 use tracing::{info, warn};
 
 use super::counter_aggregator::MeasuredTraffic;
 use super::flow_feedback::FlowFeedback;
+use super::host_levels::{LevelFeedback, levels_of_hosts};
 use super::host_reporters::{self, HostReporters};
 use super::host_statuses::HostStatuses;
 use super::measured_iteration::MeasuredIteration;
 use super::{
-    HostStatus, ReportFeedback, ReportedJobRegistry, ReporterId, ReporterIdentity, TelemetryReport,
+    HostStatus, ReportFeedback, ReportedJobRegistry, ReporterId, ReporterIdentity, ReporterReply,
+    TelemetryReport,
 };
 use crate::access::{ControllerAccess, ControllerError};
 use crate::config::{Config, TelemetryConfig};
@@ -36,7 +38,7 @@ use crate::supervision::TaskSupervisor;
 #[derive(Debug)]
 pub(crate) enum StreamEvent {
     /// A stream begins; feedback goes there, and is lost while the queue is full.
-    Opened(ReporterId, ReporterIdentity, mpsc::Sender<ReportFeedback>),
+    Opened(ReporterId, ReporterIdentity, mpsc::Sender<ReporterReply>),
     /// The stream received a report, which keeps its share of the queue until it is processed.
     Reported(ReporterId, TelemetryReport, QueueShare),
     /// The stream has ended.
@@ -65,9 +67,10 @@ pub(crate) struct TelemetryTask {
     registry: ReportedJobRegistry,
     hosts: HostReporters,
     host_statuses: HostStatuses,
+    level_feedback: LevelFeedback,
     flow_feedback: FlowFeedback,
     rollout: watch::Receiver<Option<PlanRollout>>,
-    streams: BTreeMap<ReporterId, (ReporterIdentity, mpsc::Sender<ReportFeedback>)>,
+    streams: BTreeMap<ReporterId, (ReporterIdentity, mpsc::Sender<ReporterReply>)>,
     /// The fabric in which the registry resolves jobs.
     fabric: Option<(Arc<FabricWiring>, Fabric)>,
     /// What switches count, and where reports are published beside it.
@@ -96,7 +99,8 @@ impl TelemetryTask {
             events,
             registry: ReportedJobRegistry::new(limits.clone()),
             hosts: HostReporters::new(limits.grace),
-            host_statuses: HostStatuses::new(limits.grace),
+            host_statuses: HostStatuses::new(limits.grace, Instant::now()),
+            level_feedback: LevelFeedback::default(),
             flow_feedback: FlowFeedback::default(),
             limits: limits.clone(),
             streams: BTreeMap::new(),
@@ -143,6 +147,7 @@ impl TelemetryTask {
                     self.send_feedback(feedback);
                     self.publish_iterations();
                     self.publish_host_findings();
+                    self.send_levels();
                     self.compare_measurements();
                 }
                 changed = wait_for_change(&mut permit) => {
@@ -214,7 +219,45 @@ impl TelemetryTask {
             return Ok(());
         };
         host_reporters::check_host(&status.host, fabric)?;
-        self.host_statuses.set_status((from, identity), status, Instant::now())
+        let (host, levels) = (status.host.clone(), status.levels.clone());
+        self.host_statuses.set_status((from, identity), status, Instant::now())?;
+        let behind =
+            levels.and_then(|levels| self.level_feedback.levels_after(&host, levels.revision));
+        if let Some(levels) = behind {
+            self.send_reply(from, ReporterReply::Levels(levels));
+        }
+        Ok(())
+    }
+
+    /// Sends the levels in force to the hosts that set them and do not have them yet.
+    fn send_levels(&mut self) {
+        let rollout = self.rollout.borrow().clone();
+        let Some(rollout) = rollout.filter(|_| self.level_feedback.take_stale()) else {
+            return;
+        };
+        let setters = self
+            .host_statuses
+            .level_setters()
+            .filter_map(|(host, reporter)| Some((rollout.fabric.host_named(host)?, reporter)));
+        let setters: BTreeMap<HostId, ReporterId> = setters.collect();
+        let is_visible = |host: HostId, job: &JobId| {
+            let scope = setters.get(&host).and_then(|reporter| self.streams.get(reporter));
+            scope.is_some_and(|(identity, _)| {
+                let scope = &identity.scope;
+                scope.has_tenant(None) || scope.has_tenant(self.registry.tenant_of(job).as_deref())
+            })
+        };
+        let hosts = setters.keys().copied().collect();
+        let found = levels_of_hosts(&rollout, &hosts, is_visible);
+        let reporters: BTreeMap<String, ReporterId> = found
+            .iter()
+            .filter_map(|(host, levels)| Some((levels.host.clone(), *setters.get(host)?)))
+            .collect();
+        for levels in self.level_feedback.replace_levels(found.into_values()) {
+            if let Some(reporter) = reporters.get(&levels.host) {
+                self.send_reply(*reporter, ReporterReply::Levels(levels));
+            }
+        }
     }
 
     /// Passes the queue pairs of a host on to learning, where its reporter may report them. A full
@@ -258,6 +301,7 @@ impl TelemetryTask {
         };
         let PlanRollout { wiring, fabric, plan, report, .. } = rollout.clone();
         self.registry.follow_plan(&plan, &report, Instant::now());
+        self.level_feedback.mark_stale();
         let outcomes = self.flow_feedback.follow_rollout(rollout);
         let outcomes: Vec<ReportFeedback> = outcomes
             .into_iter()
@@ -268,6 +312,7 @@ impl TelemetryTask {
         if settled.is_some_and(|(settled, _)| Arc::ptr_eq(settled, &wiring)) {
             return;
         }
+        self.host_statuses.set_fabric(&fabric);
         let feedback = self.registry.move_to_fabric(&fabric);
         if self.fabric.replace((wiring, fabric)).is_some() {
             self.send_feedback(feedback);
@@ -339,11 +384,16 @@ impl TelemetryTask {
             if self.registry.is_new_feedback(&reply) {
                 log_feedback(&reply);
             }
-            let stream = reply.to.and_then(|reporter| self.streams.get(&reporter));
-            if let Some((_, stream)) = stream {
-                // A reporter that does not read its feedback loses it; the task must not wait.
-                drop(stream.try_send(reply));
+            if let Some(reporter) = reply.to {
+                self.send_reply(reporter, ReporterReply::Feedback(reply));
             }
+        }
+    }
+
+    /// A reporter that does not read its feedback loses it; the task must not wait.
+    fn send_reply(&self, to: ReporterId, reply: ReporterReply) {
+        if let Some((_, stream)) = self.streams.get(&to) {
+            drop(stream.try_send(reply));
         }
     }
 }

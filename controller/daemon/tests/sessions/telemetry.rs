@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
+use agent::dscp_rules::DscpRules;
+use agent::kernel_dscp::DscpSetter;
 use agent::report_stream::ControllerTarget;
 use agent::service::{HostAgent, ReportSink};
 use agent::{AgentSettings, ReportLimits};
 use api::telemetry as proto;
 use controller::config::AccessRole;
 use controller::northbound::{self, ApiServer};
-use controller::{Controller, ControllerHandle};
+use controller::{Controller, ControllerHandle, StateEvent};
 use proto::job_report::Report;
 use proto::telemetry_client::TelemetryClient;
 use tokio::io::AsyncWriteExt;
@@ -398,6 +401,102 @@ async fn a_token_reports_jobs_of_its_hosts_only() {
     controller.shutdown().await;
 }
 
+/// The findings, once they are as expected.
+async fn await_findings(server: &ApiServer, is_expected: impl Fn(&str) -> bool) -> String {
+    let find = async {
+        loop {
+            let (_, found) = ask(server.local_addr(), "/v1/findings", None).await;
+            if is_expected(&found) {
+                return found;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, find).await.unwrap()
+}
+
+/// A setter of an agent that remembers the rules in force.
+#[derive(Debug, Default)]
+struct RememberedRules(Mutex<Option<DscpRules>>);
+
+impl DscpSetter for RememberedRules {
+    fn apply_rules(&self, rules: &DscpRules) -> Vec<String> {
+        *self.0.lock().unwrap() = Some(rules.clone());
+        vec!["no program iptables".to_owned()]
+    }
+
+    fn undo_rules(&self) -> Vec<String> {
+        *self.0.lock().unwrap() = None;
+        Vec::new()
+    }
+}
+
+/// Waits until the host of this setter sends one pair, and with this DSCP.
+async fn set_at_host(setter: &RememberedRules, dscp: u8) {
+    let is_set = || {
+        let rules = setter.0.lock().unwrap();
+        let pairs = rules.as_ref().map(|rules| rules.pairs.values().copied().collect::<Vec<_>>());
+        pairs.is_some_and(|pairs| pairs == [dscp])
+    };
+    let wait = async {
+        while !is_set() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, wait).await.unwrap_or_else(|_| panic!("{setter:?}"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_host_of_a_job_sets_its_level_and_follows_it() {
+    let lab = Lab::new().await;
+    let controller = lab.control(|_| {}).await;
+    let server = served(&controller).await;
+    let stop = CancellationToken::new();
+    let start_agent = |host: &str| {
+        let target = ControllerTarget::from_address(&server.local_addr().to_string());
+        let sink = ReportSink::for_controller(&target).unwrap();
+        let mut settings = settings(Path::new("unused"));
+        (settings.host, settings.socket) = (host.to_owned(), None);
+        let setter = Arc::new(RememberedRules::default());
+        let agent = HostAgent::open(settings, sink).unwrap();
+        let agent = agent.with_dscp(Arc::clone(&setter) as Arc<dyn DscpSetter>);
+        (setter, tokio::spawn(agent.run_until(stop.clone().cancelled_owned())))
+    };
+    let agents = [start_agent("h1"), start_agent("h3")];
+    // Neither of them reports the job.
+    let mut reporter = ReportStream::open(&server).await;
+    let Report::Announcement(mut job) = announcement("gpt", 50_000) else { unreachable!() };
+    let back = proto::JobFlow { src: "h3".into(), dst: "h1".into(), ..job.flows[0].clone() };
+    job.flows.push(back);
+    (job.flop_per_iteration, job.compute_seconds) = (Some(1e12), Some(0.1));
+    reporter.send(Report::Announcement(job)).await;
+    assert_eq!(reporter.next_feedback().await, "planned by what is known of it");
+    for (setter, _) in &agents {
+        set_at_host(setter, 56).await;
+    }
+    // A policy gives the job another level.
+    let fixed = planner::Policy {
+        overrides: vec![planner::JobOverride::fixing_level("job:gpt", Some(2))],
+        ..planner::Policy::default()
+    };
+    controller.submit_event(StateEvent::PolicyChanged(fixed)).await.unwrap();
+    for (setter, _) in &agents {
+        set_at_host(setter, 16).await;
+    }
+    let is_said = |findings: &str| {
+        ["h1", "h3"].iter().all(|host| findings.contains(&format!("levels at host {host}")))
+    };
+    let findings = await_findings(&server, is_said).await;
+    assert!(findings.contains("at the host: no program iptables"), "{findings}");
+    stop.cancel();
+    for (setter, agent) in agents {
+        agent.await.unwrap();
+        assert_eq!(*setter.0.lock().unwrap(), None);
+    }
+    server.shutdown().await;
+    controller.shutdown().await;
+}
+
 /// Five iterations of so many seconds each; alone they take 0.0065, of which 0.004 are
 /// communication.
 fn busy_window(job: &str, flop: f64, iteration_seconds: f64) -> Report {
@@ -503,26 +602,13 @@ async fn jobs_that_an_agent_leaves_out_are_a_finding_until_there_is_room() {
     let agent = HostAgent::open(settings, ReportSink::for_controller(&target).unwrap()).unwrap();
     let stop = CancellationToken::new();
     let agent = tokio::spawn(agent.run_until(stop.clone().cancelled_owned()));
-    let findings = async || ask(server.local_addr(), "/v1/findings", None).await.1;
-    let until = async |what: &dyn Fn(&str) -> bool| {
-        let wait = async {
-            loop {
-                let found = findings().await;
-                if what(&found) {
-                    return found;
-                }
-                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-            }
-        };
-        tokio::time::timeout(DEADLINE, wait).await.unwrap()
-    };
-    let found = until(&|found| found.contains("host h1")).await;
+    let found = await_findings(&server, |found| found.contains("host h1")).await;
     assert!(found.contains("2 jobs of this host not reported"), "{found}");
     assert!(found.contains("agent reports 1 at most; raise --max-jobs"), "{found}");
     std::fs::remove_file(path("a")).unwrap();
-    until(&|found| found.contains("1 job of this host not reported")).await;
+    await_findings(&server, |found| found.contains("1 job of this host not reported")).await;
     std::fs::remove_file(path("b")).unwrap();
-    until(&|found| !found.contains("host h1")).await;
+    await_findings(&server, |found| !found.contains("host h1")).await;
     stop.cancel();
     agent.await.unwrap();
     server.shutdown().await;
