@@ -1,8 +1,8 @@
 //! Keeps the DSCP of what this host sends at the levels that the controller last sent.
 //!
-//! Setting may take a while and happens on a thread of its own, one setting at a time. The decision:
-//! only the newest levels count, and what could not be set is tried again in intervals, since
-//! whatever is missing may be installed meanwhile.
+//! Setting may take a while and happens on a thread of its own, one setting at a time. The
+//! decision: only the newest levels count, and what could not be set is tried again in intervals,
+//! since whatever is missing may be installed meanwhile.
 
 use std::sync::Arc;
 

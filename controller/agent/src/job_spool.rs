@@ -198,6 +198,15 @@ mod tests {
     }
 
     #[test]
+    fn files_beyond_the_bound_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..MAX_JOBS + 2 {
+            fs::write(folder.path().join(format!("{number}.json")), "").unwrap();
+        }
+        assert_eq!(JobSpool::new(folder.path()).read_jobs().unwrap().unread, 2);
+    }
+
+    #[test]
     fn a_scheduler_changes_its_own_jobs_only() {
         let folder = tempfile::tempdir().unwrap();
         let spool = JobSpool::new(folder.path());

@@ -3,6 +3,8 @@
 //! Each test has a network namespace of its own, which belongs to its thread. It needs root and
 //! `iptables`; without them it says so and passes.
 
+#![allow(clippy::unwrap_used, reason = "a test fails where its own set-up fails")]
+
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;

@@ -483,10 +483,10 @@ async fn every_host_of_a_job_sets_its_level_and_follows_it() {
     for (setter, _) in &agents {
         set_at_host(setter, 16).await;
     }
-    let is_said = |findings: &str| {
+    let is_reported = |findings: &str| {
         ["h1", "h3"].iter().all(|host| findings.contains(&format!("levels at host {host}")))
     };
-    let findings = await_findings(&server, is_said).await;
+    let findings = await_findings(&server, is_reported).await;
     assert!(findings.contains("at the host: no program iptables"), "{findings}");
     stop.cancel();
     for (setter, agent) in agents {
