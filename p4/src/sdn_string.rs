@@ -31,7 +31,7 @@ impl SdnString {
     /// how much memory a row takes.
     pub const MAX_BYTES: usize = 255;
 
-    /// The identifier.
+    /// As it is on the wire, without quotes.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -215,6 +215,12 @@ async fn serve_controller(
             }
         }
     }
+    end_service(controller, northbound).await;
+    Ok(())
+}
+
+/// Hands the lead over where a follower can take it, and ends.
+async fn end_service(controller: ControllerHandle, northbound: Option<ApiServer>) {
     service_manager::announce_end();
     if controller.hand_over_lead(HAND_OVER).await {
         info!("a follower leads now");
@@ -223,7 +229,6 @@ async fn serve_controller(
         northbound.shutdown().await;
     }
     controller.shutdown().await;
-    Ok(())
 }
 
 /// Gives the controller what the operator's documents say.

@@ -55,54 +55,59 @@ fn main() -> Result<(), Failed> {
     if !arguments.iter().any(|argument| argument == "--bench") {
         return Ok(());
     }
-    let is_asked = |case: &str| {
-        let mut named = arguments.iter().filter(|argument| !argument.starts_with('-'));
-        named.clone().next().is_none() || named.any(|argument| argument == case)
-    };
     println!("load average before: {}", load()?);
-    runtime.block_on(async {
-        if is_asked("start") {
-            start::measure().await?;
-        }
-        if is_asked("repair") {
-            repair::measure().await?;
-        }
-        if is_asked("takeover") {
-            takeover::measure().await?;
-        }
-        if is_asked("policy") {
-            policy::measure().await?;
-        }
-        if is_asked("writes") {
-            writes::measure(ConnectionSecurity::Clear).await?;
-        }
-        if is_asked("secured-writes") {
-            writes::measure(ConnectionSecurity::Secured).await?;
-        }
-        if is_asked("telemetry") {
-            telemetry::measure(ConnectionSecurity::Clear).await?;
-        }
-        if is_asked("secured-telemetry") {
-            telemetry::measure(ConnectionSecurity::Secured).await?;
-        }
-        if is_asked("events") {
-            events::measure().await?;
-        }
-        if is_asked("memory") {
-            telemetry::watch_memory().await?;
-        }
-        if is_asked("long-names") {
-            bounds::measure_long_names().await?;
-        }
-        if is_asked("bounds") {
-            bounds::measure().await?;
-        }
-        if is_asked("lying") {
-            lying::measure().await?;
-        }
-        Ok::<(), Failed>(())
-    })?;
+    let named: Vec<&str> = arguments
+        .iter()
+        .map(String::as_str)
+        .filter(|argument| !argument.starts_with('-'))
+        .collect();
+    runtime.block_on(measure_cases(&named))?;
     println!("load average after: {}", load()?);
+    Ok(())
+}
+
+/// Measures the cases with these names, or all.
+async fn measure_cases(named: &[&str]) -> Result<(), Failed> {
+    let is_asked = |case: &str| named.is_empty() || named.contains(&case);
+    if is_asked("start") {
+        start::measure().await?;
+    }
+    if is_asked("repair") {
+        repair::measure().await?;
+    }
+    if is_asked("takeover") {
+        takeover::measure().await?;
+    }
+    if is_asked("policy") {
+        policy::measure().await?;
+    }
+    if is_asked("writes") {
+        writes::measure(ConnectionSecurity::Clear).await?;
+    }
+    if is_asked("secured-writes") {
+        writes::measure(ConnectionSecurity::Secured).await?;
+    }
+    if is_asked("telemetry") {
+        telemetry::measure(ConnectionSecurity::Clear).await?;
+    }
+    if is_asked("secured-telemetry") {
+        telemetry::measure(ConnectionSecurity::Secured).await?;
+    }
+    if is_asked("events") {
+        events::measure().await?;
+    }
+    if is_asked("memory") {
+        telemetry::watch_memory().await?;
+    }
+    if is_asked("long-names") {
+        bounds::measure_long_names().await?;
+    }
+    if is_asked("bounds") {
+        bounds::measure().await?;
+    }
+    if is_asked("lying") {
+        lying::measure().await?;
+    }
     Ok(())
 }
 

@@ -194,7 +194,8 @@ pub struct RawMessages {
     /// All responses of one read together. A switch that sends more is disconnected.
     #[schemars(range(min = 4194304))]
     pub read_max: usize,
-    /// Largest response; messages of the stream have at most 256 KiB. bmv2 returns a read of 100,000 entries in one message of 3.9 MB.
+    /// Largest response; messages of the stream have at most 256 KiB. bmv2 returns a read of
+    /// 100,000 entries in one message of 3.9 MB.
     #[schemars(range(min = 4194304))]
     pub receive_max: usize,
     /// Largest headers. They carry a batch's errors.
