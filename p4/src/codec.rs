@@ -3,8 +3,9 @@
 //! Sessions write with [`encode_update`], read with [`encode_scope_read`] and [`decode_tables`],
 //! and explain a refused batch with [`decode_write_error`]. The decision: decoding brings
 //! everything to the one form in which we compare (numbers instead of byte strings where the
-//! program has numbers, sorted fields, groups and arguments), and leaves out what belongs to the program rather than to a controller:
-//! const entries and default actions that are still the program's own.
+//! program has numbers, sorted fields, groups and arguments), and leaves out what belongs to the
+//! program rather than to a controller: const entries and default actions that are still the
+//! program's own.
 
 mod decode;
 mod digests;

@@ -31,14 +31,26 @@ impl SdnString {
     /// how much memory a row takes.
     pub const MAX_BYTES: usize = 255;
 
-    /// The identifier.
+    /// The characters, without quotes or escapes.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The identifier of a numbered thing, after a short prefix.
+    pub(crate) fn numbered(prefix: &'static str, number: u32) -> Self {
+        Self(format!("{prefix}{number}").into())
     }
 
     /// The identifier with these bytes; `None` if they are too many or not UTF-8.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         Self::try_from(std::str::from_utf8(bytes).ok()?).ok()
+    }
+}
+
+impl Default for SdnString {
+    /// The empty string.
+    fn default() -> Self {
+        Self("".into())
     }
 }
 

@@ -82,8 +82,8 @@ pub fn decode_tables<'a>(
 }
 
 /// What rows have counted, by key, from answers to
-/// [`encode_table_counter_read`](super::encode_table_counter_read). The match fields of their tables
-/// are numbers.
+/// [`encode_table_counter_read`](super::encode_table_counter_read). The match fields of their
+/// tables are numbers.
 pub fn decode_row_counters<'a>(
     entities: impl IntoIterator<Item = &'a p4rt::Entity>,
 ) -> Result<BTreeMap<EntryKey, CounterValue>, DecodeError> {

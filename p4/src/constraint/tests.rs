@@ -136,7 +136,7 @@ fn errors_have_positions() {
         ("t < 3", "the types do not fit, at byte 5 of `t < 3`"),
         ("true < false", "the types do not fit, at byte 12 of `true < false`"),
         ("-e == 0", "the types do not fit, at byte 3 of `-e == 0`"),
-        ("1 == 1 == 1", "brackets are needed here, at byte 9 of `1 == 1 == 1`"),
+        ("1 == 1 == 1", "brackets are needed here, at byte 10 of `1 == 1 == 1`"),
         ("true -> true -> true", "brackets are needed here, at byte 13 of `true -> true -> true`"),
         ("true true", "expected ;, at byte 5 of `true true`"),
         ("(true", "expected ), at byte 5 of `(true`"),
