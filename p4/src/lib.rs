@@ -13,8 +13,10 @@ pub mod constraint;
 pub mod display;
 pub mod entry;
 pub mod fabric;
+mod ids;
 pub mod p4info;
 pub mod pipeline;
+pub mod sai;
 pub mod sdn_string;
 pub mod tables;
 

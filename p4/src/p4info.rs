@@ -61,6 +61,8 @@ pub struct TableInfo {
     pub size: u64,
     /// What its rows must satisfy (`@entry_restriction`).
     pub restriction: Option<Constraint>,
+    /// Whether rows of others refer to its rows.
+    pub is_referred_to: bool,
     /// Its place in the write order: greater than that of every table it refers to.
     pub rank: usize,
 }
@@ -267,6 +269,14 @@ impl P4Info {
     /// header.
     pub fn packet_header(&self, name: &str) -> &[FieldInfo] {
         self.headers.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether a table cannot hold so many rows and is one whose old rows can be deleted before new
+    /// ones come: no other refers to it, and it classifies packets rather than routes them.
+    pub(crate) fn gives_up_old_rows(&self, id: TableId, rows: u64) -> bool {
+        self.table(id).is_some_and(|table| {
+            rows > table.size && !table.is_referred_to && table.needs_priority()
+        })
     }
 
     /// The place of a table in the write order; unknown tables come last.

@@ -36,9 +36,21 @@ impl SdnString {
         &self.0
     }
 
+    /// The identifier of a numbered thing, after a short prefix.
+    pub(crate) fn numbered(prefix: &'static str, number: u32) -> Self {
+        Self(format!("{prefix}{number}").into())
+    }
+
     /// The identifier with these bytes; `None` if they are too many or not UTF-8.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         Self::try_from(std::str::from_utf8(bytes).ok()?).ok()
+    }
+}
+
+impl Default for SdnString {
+    /// The empty string.
+    fn default() -> Self {
+        Self("".into())
     }
 }
 

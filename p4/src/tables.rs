@@ -4,8 +4,9 @@
 //! [`diff_tables`] is what a session writes. The decision: a change is a list of updates in the
 //! order in which they can be written one by one. First what is new or different, every table after
 //! those it refers to; then what has to go, in the reverse order. So no row ever points to nothing,
-//! and traffic moves before its old way is taken away. Keys and values are shared: the tables of
-//! hundreds of leaves have the same paths to each other leaf, which an [`EntryPool`] keeps once.
+//! and traffic moves before its old way is taken away. A table of classifiers (ACL) without room
+//! for old and new rows at once gives up its old rows first. Keys and values are shared: the tables
+//! of hundreds of leaves have the same paths to each other leaf, which an [`EntryPool`] keeps once.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -198,7 +199,9 @@ pub fn diff_tables(
     actual: &SwitchTables,
 ) -> Vec<TableUpdate> {
     let (mut writes, mut deletions) = (Vec::new(), Vec::new());
+    let mut rows: BTreeMap<TableId, u64> = BTreeMap::new();
     for (key, wanted, held) in join_by_key(desired, actual) {
+        *rows.entry(key.table).or_default() += 1;
         match (wanted, held) {
             (Some(wanted), None) => writes.push(make_update(UpdateKind::Insert, key, wanted)),
             (Some(wanted), Some(held)) if wanted != held => {
@@ -211,6 +214,15 @@ pub fn diff_tables(
     // Referenced tables first: a row may refer only to rows that exist (`@refers_to`). Deletions in
     // the reverse order and last, so that no row loses what it refers to.
     let rank = |update: &TableUpdate| p4info.write_rank(update.entry.key.table);
+    let is_tight = |update: &TableUpdate| {
+        let table = update.entry.key.table;
+        rows.get(&table).is_some_and(|rows| p4info.gives_up_old_rows(table, *rows))
+    };
+    let (mut first, mut deletions): (Vec<_>, Vec<_>) =
+        deletions.into_iter().partition(|update| is_tight(update));
+    // Stable: of one table, what goes stands before what comes.
+    first.append(&mut writes);
+    let mut writes = first;
     writes.sort_by_key(rank);
     deletions.sort_by_key(|update| Reverse(rank(update)));
     writes.append(&mut deletions);

@@ -5,6 +5,7 @@
 //! here, so that a second program changes the choice and nothing else.
 
 pub mod fabric;
+pub mod sai;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! The ids of `fabric.p4`, as its `@id` annotations give them.
 
 use crate::entry::{ActionId, TableId};
+use crate::ids::ids;
 
 /// The counter of packets and bytes that left, by port and level; see
 /// [`port_level_index`](super::port_level_index).
@@ -9,23 +10,6 @@ pub const PORT_LEVEL: u32 = 0x1200_0001;
 /// The digest of RoCEv2 connections that no row knows. p4c chooses the number by the name of the
 /// type.
 pub const ROCE_FLOW_DIGEST: u32 = 0x171a_253f;
-
-macro_rules! ids {
-    ($(#[$doc:meta])* $module:ident: $kind:ident { $($name:ident = $id:literal,)* }) => {
-        $(#[$doc])*
-        pub mod $module {
-            use super::$kind;
-
-            $(
-                #[doc = concat!("`", stringify!($name), "`, in lower case.")]
-                pub const $name: $kind = $kind($id);
-            )*
-
-            /// All of them with their names.
-            pub const ALL: &[($kind, &str)] = &[$(($name, stringify!($name))),*];
-        }
-    };
-}
 
 ids!(
     /// Tables.

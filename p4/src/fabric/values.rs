@@ -225,7 +225,7 @@ impl IpPrefix {
         IpVersion::of(self.address)
     }
 
-    pub(super) fn lpm_field(self, id: u32) -> Option<RowField> {
+    pub(crate) fn lpm_field(self, id: u32) -> Option<RowField> {
         let width = self.version().bits().into();
         RowField::lpm(id, address_bits(self.address), self.length.into(), width)
     }

@@ -136,6 +136,7 @@ fn read_table(
         metered: has_direct_resource(raw, Prefix::DirectMeter),
         size: u64::try_from(raw.size).unwrap_or(0),
         restriction,
+        is_referred_to: false,
         rank: 0,
     })
 }
@@ -277,12 +278,20 @@ fn sort_by_id<T, K: Ord>(mut values: Vec<T>, key: impl Fn(&T) -> K) -> Vec<T> {
 }
 
 /// Puts every table behind those it refers to, layer by layer.
+///
+/// A table whose rows do nothing but exist, such as that of VRFs, names a scope: whoever sends
+/// packets into it comes after the tables that have rows in it, or the packets would find none.
 fn assign_ranks(
     tables: &mut BTreeMap<TableId, TableInfo>,
     actions: &BTreeMap<ActionId, ActionInfo>,
 ) -> Result<(), P4InfoError> {
     let mut waiting: BTreeMap<TableId, BTreeSet<String>> =
-        tables.values().map(|table| (table.id, referenced_tables(table, actions))).collect();
+        tables.values().map(|table| (table.id, preceding_tables(table, tables, actions))).collect();
+    let referred: BTreeSet<String> =
+        tables.values().flat_map(|table| referenced_tables(table, actions)).collect();
+    for table in tables.values_mut() {
+        table.is_referred_to = referred.contains(&table.name);
+    }
     for rank in 0.. {
         let names: BTreeSet<_> = waiting.keys().map(|id| tables[id].name.clone()).collect();
         if names.is_empty() {
@@ -301,6 +310,27 @@ fn assign_ranks(
         }
     }
     Ok(())
+}
+
+/// The tables that must be written before this one.
+fn preceding_tables(
+    table: &TableInfo,
+    tables: &BTreeMap<TableId, TableInfo>,
+    actions: &BTreeMap<ActionId, ActionInfo>,
+) -> BTreeSet<String> {
+    let params = table.row_actions.iter().flat_map(|id| &actions[id].params);
+    let entered = params.flat_map(|param| &param.refers_to);
+    let is_scope = |scope: &&String| {
+        let mut named = tables.values().filter(|table| table.name == **scope);
+        named.any(|table| table.row_actions.iter().all(|id| actions[id].params.is_empty()))
+    };
+    let scopes: BTreeSet<&String> = entered.filter(is_scope).collect();
+    let is_inside = |other: &&TableInfo| {
+        let mut fields = other.fields.iter().flat_map(|field| &field.info.refers_to);
+        other.id != table.id && fields.any(|scope| scopes.contains(scope))
+    };
+    let contents = tables.values().filter(is_inside).map(|other| other.name.clone());
+    referenced_tables(table, actions).into_iter().chain(contents).collect()
 }
 
 /// The other tables that rows of this one refer to.

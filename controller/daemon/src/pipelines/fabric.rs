@@ -190,4 +190,4 @@ impl PipelineWiring for FabricNumbering {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

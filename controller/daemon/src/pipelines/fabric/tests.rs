@@ -2,7 +2,7 @@
 
 mod pairs;
 mod references;
-mod walk;
+pub(in crate::pipelines) mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use crate::pipelines::{FabricWiring, lower_plan};
 
 /// A job named by its number, with flows between NICs: (source, destination, UDP source port, 0 for
 /// none).
-fn job(number: usize, flows: &[(usize, usize, u16)]) -> Job {
+pub(in crate::pipelines) fn job(number: usize, flows: &[(usize, usize, u16)]) -> Job {
     let flow = |&(src, dst, udp_src_port): &(usize, usize, u16)| Flow {
         src: NicId::from(src),
         dst: NicId::from(dst),
@@ -43,7 +43,11 @@ fn plan(fabric: &Fabric, jobs: &[Job]) -> Plan {
     plan_adopting(fabric, jobs, &[])
 }
 
-fn plan_adopting(fabric: &Fabric, jobs: &[Job], rules: &[AdoptionRule]) -> Plan {
+pub(in crate::pipelines) fn plan_adopting(
+    fabric: &Fabric,
+    jobs: &[Job],
+    rules: &[AdoptionRule],
+) -> Plan {
     let input = PlanInput { fabric: fabric.clone(), jobs: jobs.to_vec() };
     let policy = Policy { adopt: rules.to_vec(), ..Policy::default() };
     let (input, policy) = policy.with_adopted_jobs(input);
@@ -68,7 +72,10 @@ fn rule(number: usize, src: &[usize], dst: &[usize], fabric: &Fabric) -> Adoptio
     }
 }
 
-fn lowered(fabric: &Fabric, plan: &Plan) -> BTreeMap<SwitchId, SwitchTables> {
+pub(in crate::pipelines) fn lowered(
+    fabric: &Fabric,
+    plan: &Plan,
+) -> BTreeMap<SwitchId, SwitchTables> {
     lower_plan(&FabricWiring::new(fabric).unwrap(), fabric, plan)
 }
 
@@ -314,12 +321,12 @@ fn fabrics() -> impl Strategy<Value = Fabric> {
 
 /// A fabric, jobs on it, and what of it fails or is drained, as positions to be taken modulo.
 #[derive(Debug)]
-struct Case {
-    fabric: Fabric,
-    jobs: Vec<Job>,
+pub(in crate::pipelines) struct Case {
+    pub(in crate::pipelines) fabric: Fabric,
+    pub(in crate::pipelines) jobs: Vec<Job>,
     rules: Vec<AdoptionRule>,
-    changes: Vec<AvailabilityChange>,
-    choice: usize,
+    pub(in crate::pipelines) changes: Vec<AvailabilityChange>,
+    pub(in crate::pipelines) choice: usize,
 }
 
 /// Rules by positions of hosts, to be taken modulo; none for any.
@@ -328,7 +335,7 @@ fn rules() -> impl Strategy<Value = Vec<[Vec<usize>; 2]>> {
     proptest::collection::vec((hosts(), hosts()).prop_map(|(src, dst)| [src, dst]), 0..3)
 }
 
-fn cases() -> impl Strategy<Value = Case> {
+pub(in crate::pipelines) fn cases() -> impl Strategy<Value = Case> {
     let flows = proptest::collection::vec((0usize..64, 0usize..64), 1..12);
     let jobs = proptest::collection::vec(flows, 0..4);
     let changes = proptest::collection::vec((0usize..4, 0usize..200), 0..4);

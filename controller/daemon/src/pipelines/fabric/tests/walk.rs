@@ -13,22 +13,22 @@ use topology::{Fabric, FabricNode, LinkEndpoint, LinkId, NicId, SwitchId};
 
 /// Where a packet went and what it was on arrival.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Walk {
-    pub(super) links: Vec<LinkId>,
+pub(in crate::pipelines) struct Walk {
+    pub(in crate::pipelines) links: Vec<LinkId>,
     /// The level at which each switch sent it on.
-    pub(super) levels: Vec<u128>,
+    pub(in crate::pipelines) levels: Vec<u128>,
 }
 
-pub(super) struct Packet {
-    pub(super) src: NicId,
-    pub(super) dst: NicId,
-    pub(super) sport: u16,
+pub(in crate::pipelines) struct Packet {
+    pub(in crate::pipelines) src: NicId,
+    pub(in crate::pipelines) dst: NicId,
+    pub(in crate::pipelines) sport: u16,
     /// That of an answer, if it is one.
-    pub(super) answer: Option<u8>,
+    pub(in crate::pipelines) answer: Option<u8>,
 }
 
 /// Sends a RoCEv2 packet; of the ports of an ECMP group it takes the `choice`-th, round and round.
-pub(super) fn walk(
+pub(in crate::pipelines) fn walk(
     fabric: &Fabric,
     tables: &BTreeMap<SwitchId, SwitchTables>,
     packet: &Packet,

@@ -1,0 +1,142 @@
+//! The job of the packets that enter at each port, and the levels of jobs.
+//!
+//! A switch tells jobs apart by ingress port and by destination: where jobs share both, their
+//! packets have the highest level of them. The decision: VRFs come first, since pins depend on
+//! them; then jobs take rows in the order of their ranks.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+use std::num::NonZeroU32;
+
+use p4::entry::TableEntry;
+use p4::sai::{self, Vrf};
+use planner::{Plan, PlannedJob};
+use topology::{Fabric, Finding, NicId, SwitchId};
+
+use super::pins::{SwitchPins, entry_port};
+use super::{SaiBudget, table_level};
+
+/// The rows of one leaf about jobs; none at other switches.
+#[derive(Debug, Default)]
+pub(super) struct PortClasses {
+    rows: BTreeMap<ClassKey, PortClass>,
+    /// Positions of the jobs with a level.
+    levels: BTreeSet<usize>,
+    /// Positions of the jobs of which some packets have no row.
+    spilled: BTreeSet<usize>,
+}
+
+/// An ingress port, and an address where that matters.
+type ClassKey = (u32, Option<Ipv4Addr>);
+
+#[derive(Clone, Copy, Debug)]
+struct PortClass {
+    vrf: Vrf,
+    job: Option<NonZeroU32>,
+}
+
+/// A row that a leaf should have.
+struct WantedClass {
+    key: ClassKey,
+    /// Position of the job.
+    job: usize,
+    /// What stands for it in tables; the planner gives none that is 0.
+    number: Option<NonZeroU32>,
+    rank: u32,
+}
+
+impl PortClasses {
+    pub(super) fn new(
+        fabric: &Fabric,
+        plan: &Plan,
+        switch: SwitchId,
+        pins: &SwitchPins,
+        budget: &SaiBudget,
+    ) -> Self {
+        let mut classes = Self::default();
+        for port in pins.vrf_ports() {
+            let class = PortClass { vrf: pins.vrf_of(port), job: None };
+            classes.rows.insert((port, None), class);
+        }
+        for wanted in wanted_classes(fabric, plan, switch) {
+            classes.add_class(&wanted, pins, budget);
+        }
+        classes
+    }
+
+    fn add_class(&mut self, wanted: &WantedClass, pins: &SwitchPins, budget: &SaiBudget) {
+        let WantedClass { key, job, number, .. } = *wanted;
+        let has_level = self.levels.contains(&job) || self.levels.len() < budget.job_levels;
+        let has_row = self.rows.contains_key(&key) || self.rows.len() < budget.port_classes;
+        if has_level && has_row && number.is_some() {
+            self.levels.insert(job);
+            self.rows.insert(key, PortClass { vrf: pins.vrf_of(key.0), job: number });
+        } else {
+            self.spilled.insert(job);
+        }
+    }
+
+    pub(super) fn rows(&self, plan: &Plan) -> Vec<TableEntry> {
+        let classes = self.rows.iter();
+        let classes =
+            classes.map(|(&(port, dst), class)| sai::port_class(port, dst, class.vrf, class.job));
+        let levels = self.levels.iter().filter_map(|job| {
+            let job = plan.jobs.get(*job)?;
+            Some(sai::job_level(NonZeroU32::new(job.number)?, table_level(job.level)?))
+        });
+        classes.chain(levels).collect()
+    }
+
+    /// A finding that names the jobs without room.
+    pub(super) fn findings(
+        &self,
+        fabric: &Fabric,
+        plan: &Plan,
+        switch: SwitchId,
+    ) -> Option<Finding> {
+        let jobs = self.spilled.iter().filter_map(|job| plan.jobs.get(*job));
+        let names: Vec<String> = jobs.map(|job| job.id.to_string()).collect();
+        let text = format!("no room for levels, packets keep another one: {}", names.join(", "));
+        let about = fabric.switch(switch).name.clone();
+        (!names.is_empty()).then(|| Finding::warning(about, text))
+    }
+}
+
+/// The job of each port of a leaf, and of addresses where another job sends to them, in the order
+/// in which they take rows.
+fn wanted_classes(fabric: &Fabric, plan: &Plan, switch: SwitchId) -> Vec<WantedClass> {
+    let mut of_pairs: BTreeMap<NicId, BTreeMap<NicId, usize>> = BTreeMap::new();
+    for flow in plan.flows.iter().filter(|flow| fabric.leaf_of(flow.src) == switch) {
+        let jobs = of_pairs.entry(flow.src).or_default();
+        let job = jobs.entry(flow.dst).or_insert(flow.job);
+        *job = higher_job(plan, *job, flow.job);
+    }
+    let make_class = |key: ClassKey, job: usize| {
+        let PlannedJob { number, rank, .. } = plan.jobs[job];
+        WantedClass { key, job, number: NonZeroU32::new(number), rank }
+    };
+    let mut wanted = Vec::new();
+    for (nic, jobs) in of_pairs {
+        let port = entry_port(fabric, nic);
+        let Some(of_port) = jobs.values().copied().reduce(|a, b| higher_job(plan, a, b)) else {
+            continue;
+        };
+        wanted.push(make_class((port, None), of_port));
+        for (dst, job) in jobs.into_iter().filter(|(_, job)| *job != of_port) {
+            // The table matches no address of IPv6: such packets have the level of the port.
+            if let IpAddr::V4(address) = fabric.nic(dst).ip {
+                wanted.push(make_class((port, Some(address)), job));
+            }
+        }
+    }
+    // Ports go before addresses, since a row of a port is the fallback of its addresses.
+    wanted.sort_by_key(|class| (class.key.1.is_some(), class.rank));
+    wanted
+}
+
+/// Of two jobs that share packets, the one with the higher level; of equals the first by rank.
+fn higher_job(plan: &Plan, one: usize, other: usize) -> usize {
+    let order = |job: &PlannedJob| (job.level, Reverse(job.rank));
+    if order(&plan.jobs[other]) > order(&plan.jobs[one]) { other } else { one }
+}

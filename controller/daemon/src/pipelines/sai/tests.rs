@@ -1,0 +1,260 @@
+//! Lowered tables of `sai.p4`: goldens, and properties of packets and of writes over random plans.
+
+mod walk;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+use p4::entry::FieldMatch;
+use p4::{FieldValue, ForwardingPipeline, apply_updates, diff_tables};
+use proptest::prelude::*;
+use topology::clos::{self, ClosSpec};
+
+use self::walk::{fields, walk_sai};
+use super::*;
+use crate::pipelines::fabric::tests::walk::{Packet, walk};
+use crate::pipelines::fabric::tests::{Case, cases, job, lowered, plan_adopting};
+
+static P4INFO: LazyLock<P4Info> = LazyLock::new(|| ForwardingPipeline::embedded_sai().p4info);
+
+fn mac_number(mac: [u8; 6]) -> u128 {
+    mac.iter().fold(0, |bits, byte| bits << 8 | u128::from(*byte))
+}
+
+fn shown(fabric: &Fabric, lowered: &LoweredPlan, switch: &str) -> Vec<String> {
+    let tables = &lowered.tables[&fabric.switch_named(switch).unwrap()];
+    let ports = [table::ROUTER_INTERFACE, table::NEIGHBOR, table::NEXTHOP];
+    let rows = tables.iter().filter(|(key, _)| !ports.contains(&key.table));
+    rows.map(|row| P4INFO.display(&TableEntry::from(row)).to_string()).collect()
+}
+
+fn small() -> Fabric {
+    let spec = ClosSpec { leaves: 2, spines: 2, hosts_per_leaf: 1, ..ClosSpec::default() };
+    clos::build_clos("small", &spec).unwrap()
+}
+
+#[test]
+fn a_leaf_pins_a_pair_by_a_route_and_another_path_by_five_tuple() {
+    let fabric = small();
+    let jobs = [job(0, &[(0, 1, 50_000), (0, 1, 50_001)])];
+    let mut plan = plan_adopting(&fabric, &jobs, &[]);
+    // Both uplinks, whatever the planner prefers.
+    let mut links: BTreeSet<_> = plan.flows.iter().map(|flow| flow.links).collect();
+    assert_eq!(links.len(), 2, "{plan:?}");
+    for flow in &mut plan.flows {
+        flow.links = links.pop_first().unwrap();
+    }
+    let lowered = lower_plan(&fabric, &plan, &SaiBudget::from_program(&P4INFO)).unwrap();
+    let expected = [
+        "wcmp_group_table wcmp_group_id=\"group-2\" -> \
+         [1xset_nexthop_id(nexthop_id=\"port-2\"), 1xset_nexthop_id(nexthop_id=\"port-3\")]",
+        "ipv4_table vrf_id=\"\" ipv4_dst=10.0.1.1/32 -> set_nexthop_id(nexthop_id=\"port-1\")",
+        "ipv4_table vrf_id=\"\" ipv4_dst=10.0.2.0/24 -> \
+         set_wcmp_group_id(wcmp_group_id=\"group-2\")",
+        "ipv4_table vrf_id=\"vrf-1\" ipv4_dst=10.0.1.1/32 -> set_nexthop_id(nexthop_id=\"port-1\")",
+        "ipv4_table vrf_id=\"vrf-1\" ipv4_dst=10.0.2.0/24 -> \
+         set_wcmp_group_id(wcmp_group_id=\"group-2\")",
+        "ipv4_table vrf_id=\"vrf-1\" ipv4_dst=10.0.2.1/32 -> set_nexthop_id(nexthop_id=\"port-2\")",
+        "l3_admit_table dst_mac=02:00:00:00:00:fe priority=1 -> admit_to_l3()",
+        "vrf_table vrf_id=\"vrf-1\" -> no_action()",
+        "acl_ingress_table is_ipv4=1 src_ip=10.0.1.1 dst_ip=10.0.2.1 ip_protocol=17 \
+         l4_dst_port=4791 l4_src_port=50001 priority=1 -> \
+         redirect_to_nexthop(nexthop_id=\"port-3\")",
+        "acl_pre_ingress_table in_port=\"1\" priority=1 -> \
+         set_vrf_and_acl_metadata(vrf_id=\"vrf-1\", acl_metadata=1)",
+        "acl_ingress_qos_table acl_metadata=1 priority=1 -> \
+         set_tc_and_dscp(traffic_class=7, dscp=56)",
+    ];
+    assert_eq!(shown(&fabric, &lowered, "leaf1"), expected);
+    assert_eq!(lowered.findings, []);
+}
+
+#[test]
+fn what_does_not_fit_is_named_and_the_least_intense_spills_first() {
+    let fabric = small();
+    // Job 1 is the more intense one.
+    let jobs = [job(0, &[(0, 1, 50_000)]), job(1, &[(0, 1, 50_001)])];
+    let plan = plan_adopting(&fabric, &jobs, &[]);
+    let mut budget = SaiBudget { vrfs: 0, redirects: 1, ..SaiBudget::from_program(&P4INFO) };
+    let lowered = |budget| lower_plan(&fabric, &plan, &budget).unwrap();
+    let texts = |lowered: &LoweredPlan| -> Vec<String> {
+        lowered.findings.iter().map(ToString::to_string).collect()
+    };
+    let first = lowered(budget);
+    assert_eq!(first.spilled, [0]);
+    let pins = "leaf1: no room for pins, left to ECMP: h1>h2:50000";
+    assert_eq!(texts(&first), [format!("warning: {pins}")]);
+    budget.job_levels = 0;
+    let levels = "leaf1: no room for levels, packets keep another one: job1";
+    assert_eq!(texts(&lowered(budget))[1], format!("warning: {levels}"));
+    budget.groups = 0;
+    let error = lower_plan(&fabric, &plan, &budget).unwrap_err();
+    assert_eq!(error.to_string(), "leaf1 needs 1 groups of next hops; it holds 0");
+}
+
+/// The plan of a case, of some of its jobs, for a part of its budgets.
+fn lower_case(
+    case: &Case,
+    fabric: &Fabric,
+    jobs: usize,
+    budget: &SaiBudget,
+) -> (Plan, LoweredPlan) {
+    let jobs = &case.jobs[..jobs.min(case.jobs.len())];
+    let plan = plan_adopting(fabric, jobs, &[]);
+    let lowered = lower_plan(fabric, &plan, budget).unwrap();
+    (plan, lowered)
+}
+
+/// No row violates a restriction, refers to what is not there, or is one too many.
+fn check_tables(tables: &SwitchTables, budget: &SaiBudget) -> Result<(), TestCaseError> {
+    for row in tables.iter() {
+        let row = TableEntry::from(row);
+        prop_assert_eq!(P4INFO.check_constraints(&row), Ok(()));
+    }
+    let rows = |table| tables.table_entries(table).count();
+    prop_assert!(rows(table::VRF) <= budget.vrfs);
+    prop_assert!(rows(table::ACL_PRE_INGRESS) <= budget.port_classes);
+    prop_assert!(rows(table::ACL_INGRESS) <= budget.redirects);
+    prop_assert!(rows(table::ACL_INGRESS_QOS) <= budget.job_levels);
+    check_references(tables)
+}
+
+/// Every value that `@refers_to` a table is in a key of that table; the default VRF always is.
+fn check_references(tables: &SwitchTables) -> Result<(), TestCaseError> {
+    let mut keys: BTreeMap<&str, BTreeSet<&FieldValue>> = BTreeMap::new();
+    let mut references: Vec<(&str, &FieldValue)> = Vec::new();
+    for (key, value) in tables.iter() {
+        let table = P4INFO.table(key.table).unwrap();
+        for field in fields(key) {
+            let FieldMatch::Exact(exact) = &field.matches else { continue };
+            keys.entry(&table.name).or_default().insert(exact);
+            let info = &table.field(field.id).unwrap().info;
+            references.extend(info.refers_to.iter().map(|to| (to.as_str(), exact)));
+        }
+        for call in value.action.action_calls() {
+            let action = P4INFO.action(call.action).unwrap();
+            for param in &call.params {
+                let info = action.param(param.id).unwrap();
+                references.extend(info.refers_to.iter().map(|to| (to.as_str(), &param.value)));
+            }
+        }
+    }
+    for (to, value) in references {
+        let is_default = value.text().is_some_and(|text| text.as_str().is_empty());
+        let is_there = keys.get(to).is_some_and(|keys| keys.contains(value));
+        prop_assert!(is_there || is_default && to == "vrf_table", "{to} has no {value:?}");
+    }
+    Ok(())
+}
+
+/// Pinned flows with room take the links that the other pipeline gives them, all others arrive;
+/// all have the level of their job, or the highest of the jobs that they share packets with.
+fn check_walks(
+    fabric: &Fabric,
+    plan: &Plan,
+    sai: &LoweredPlan,
+    choice: usize,
+) -> Result<(), TestCaseError> {
+    let fabric_tables = lowered(fabric, plan);
+    for (position, flow) in plan.flows.iter().enumerate().filter(|(_, flow)| !flow.links.is_empty())
+    {
+        let sport = flow.udp_src_port.unwrap_or(7);
+        let packet = Packet { src: flow.src, dst: flow.dst, sport, answer: None };
+        let walked = walk_sai(fabric, &sai.tables, &packet, choice).map_err(TestCaseError::fail)?;
+        let level_of = |flow: &planner::PlannedFlow| u128::from(plan.jobs[flow.job].level);
+        let of_pair =
+            plan.flows.iter().filter(|other| (other.src, other.dst) == (flow.src, flow.dst));
+        let of_port = plan.flows.iter().filter(|other| other.src == flow.src);
+        let highest = match fabric.nic(flow.src).ip.is_ipv4() {
+            true => of_pair.map(level_of).max(),
+            false => of_port.map(level_of).max(),
+        };
+        prop_assert!(walked.levels.iter().all(|level| Some(*level) == highest), "{walked:?}");
+        if flow.pinned && !sai.spilled.contains(&position) {
+            prop_assert_eq!(&walked.links[..], &flow.links[..]);
+            if flow.udp_src_port.is_some() {
+                let other = walk(fabric, &fabric_tables, &packet, choice);
+                prop_assert_eq!(&walked.links, &other.map_err(TestCaseError::fail)?.links);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The program with ACL tables of a few rows.
+static TIGHT: LazyLock<P4Info> = LazyLock::new(|| {
+    let text = p4::artefacts::SAI.p4info.replacen("size: 254", "size: 4", 1);
+    P4Info::parse(&text.replacen("size: 255", "size: 2", 1)).unwrap()
+});
+
+/// A program, and budgets from nothing to all that it has room for.
+fn budgets() -> impl Strategy<Value = (&'static P4Info, SaiBudget)> {
+    (any::<bool>(), prop_oneof![0..4_usize, Just(64)]).prop_map(|(is_tight, vrfs)| {
+        let program: &P4Info = if is_tight { &TIGHT } else { &P4INFO };
+        (program, SaiBudget { vrfs, ..SaiBudget::from_program(program) })
+    })
+}
+
+#[test]
+fn tight_tables_are_tight() {
+    let budget = SaiBudget::from_program(&TIGHT);
+    assert_eq!((budget.port_classes, budget.redirects, budget.job_levels), (4, 2, 255));
+}
+
+/// Every prefix of the writes from one plan to another delivers all packets, switch after switch.
+fn check_writes(
+    fabric: &Fabric,
+    from: &LoweredPlan,
+    to: &LoweredPlan,
+    (plan, (program, budget), choice): (&Plan, (&P4Info, SaiBudget), usize),
+) -> Result<(), TestCaseError> {
+    let mut tables = from.tables.clone();
+    for (switch, desired) in &to.tables {
+        for update in diff_tables(program, desired, &from.tables[switch]) {
+            let before = tables.remove(switch).unwrap_or_default();
+            tables.insert(*switch, apply_updates(before, [&update]));
+            check_tables(&tables[switch], &budget)?;
+            for flow in plan.flows.iter().filter(|flow| !flow.links.is_empty()) {
+                let sport = flow.udp_src_port.unwrap_or(7);
+                let packet = Packet { src: flow.src, dst: flow.dst, sport, answer: None };
+                let walked = walk_sai(fabric, &tables, &packet, choice);
+                prop_assert!(walked.is_ok(), "{walked:?} after {}", P4INFO.display(&update));
+            }
+        }
+        prop_assert_eq!(&tables[switch], desired);
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn both_pipelines_forward_alike(case in cases(), (_, budget) in budgets()) {
+        let enough = SaiBudget::from_program(&P4INFO);
+        for fabric in [case.fabric.clone(), case.fabric.with_changes(case.changes.clone())] {
+            let (plan, sai) = lower_case(&case, &fabric, usize::MAX, &enough);
+            check_walks(&fabric, &plan, &sai, case.choice)?;
+            let (plan, sai) = lower_case(&case, &fabric, usize::MAX, &budget);
+            for flow in plan.flows.iter().filter(|flow| !flow.links.is_empty()) {
+                let sport = flow.udp_src_port.unwrap_or(7);
+                let packet = Packet { src: flow.src, dst: flow.dst, sport, answer: None };
+                prop_assert!(walk_sai(&fabric, &sai.tables, &packet, case.choice).is_ok());
+            }
+            for tables in sai.tables.values() {
+                check_tables(tables, &budget)?;
+            }
+        }
+    }
+
+    #[test]
+    fn every_prefix_of_the_writes_forwards(
+        case in cases(),
+        setup in budgets(),
+        jobs in 0..3_usize,
+    ) {
+        let fabric = case.fabric.with_changes(case.changes.clone());
+        let (plan, some) = lower_case(&case, &fabric, jobs, &setup.1);
+        let (all_plan, all) = lower_case(&case, &fabric, usize::MAX, &setup.1);
+        check_writes(&fabric, &some, &all, (&all_plan, setup, case.choice))?;
+        check_writes(&fabric, &all, &some, (&plan, setup, case.choice))?;
+    }
+}
