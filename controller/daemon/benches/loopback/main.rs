@@ -36,6 +36,23 @@ use std::time::Duration;
 /// Why a case cannot be measured.
 type Failed = Box<dyn Error + Send + Sync>;
 
+/// What can be measured, in this order.
+const CASES: [&str; 13] = [
+    "start",
+    "repair",
+    "takeover",
+    "policy",
+    "writes",
+    "secured-writes",
+    "telemetry",
+    "secured-telemetry",
+    "events",
+    "memory",
+    "long-names",
+    "bounds",
+    "lying",
+];
+
 /// Longer than anything here takes.
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -68,47 +85,32 @@ fn main() -> Result<(), Failed> {
 
 /// Measures the cases with these names, or all.
 async fn measure_cases(named: &[&str]) -> Result<(), Failed> {
-    let is_asked = |case: &str| named.is_empty() || named.contains(&case);
-    if is_asked("start") {
-        start::measure().await?;
+    if let Some(unknown) = named.iter().find(|name| !CASES.contains(name)) {
+        return Err(format!("there is no case `{unknown}`; there are {}", CASES.join(", ")).into());
     }
-    if is_asked("repair") {
-        repair::measure().await?;
-    }
-    if is_asked("takeover") {
-        takeover::measure().await?;
-    }
-    if is_asked("policy") {
-        policy::measure().await?;
-    }
-    if is_asked("writes") {
-        writes::measure(ConnectionSecurity::Clear).await?;
-    }
-    if is_asked("secured-writes") {
-        writes::measure(ConnectionSecurity::Secured).await?;
-    }
-    if is_asked("telemetry") {
-        telemetry::measure(ConnectionSecurity::Clear).await?;
-    }
-    if is_asked("secured-telemetry") {
-        telemetry::measure(ConnectionSecurity::Secured).await?;
-    }
-    if is_asked("events") {
-        events::measure().await?;
-    }
-    if is_asked("memory") {
-        telemetry::watch_memory().await?;
-    }
-    if is_asked("long-names") {
-        bounds::measure_long_names().await?;
-    }
-    if is_asked("bounds") {
-        bounds::measure().await?;
-    }
-    if is_asked("lying") {
-        lying::measure().await?;
+    for case in CASES.into_iter().filter(|case| named.is_empty() || named.contains(case)) {
+        measure_case(case).await?;
     }
     Ok(())
+}
+
+async fn measure_case(case: &str) -> Result<(), Failed> {
+    match case {
+        "start" => start::measure().await,
+        "repair" => repair::measure().await,
+        "takeover" => takeover::measure().await,
+        "policy" => policy::measure().await,
+        "writes" => writes::measure(ConnectionSecurity::Clear).await,
+        "secured-writes" => writes::measure(ConnectionSecurity::Secured).await,
+        "telemetry" => telemetry::measure(ConnectionSecurity::Clear).await,
+        "secured-telemetry" => telemetry::measure(ConnectionSecurity::Secured).await,
+        "events" => events::measure().await,
+        "memory" => telemetry::watch_memory().await,
+        "long-names" => bounds::measure_long_names().await,
+        "bounds" => bounds::measure().await,
+        "lying" => lying::measure().await,
+        other => unreachable!("{other} is none of CASES"),
+    }
 }
 
 /// Processes that want a processor, averaged over 1, 5 and 15 minutes.
