@@ -39,6 +39,7 @@ pub mod rdma_flows;
 mod repeated_report;
 pub mod report_json;
 pub mod report_stream;
+pub mod reporter_lease;
 pub mod rest_client;
 pub mod scheduler_hints;
 pub mod service;

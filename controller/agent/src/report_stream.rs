@@ -3,11 +3,11 @@
 //! The decision: reports that cannot be sent are dropped. After a reconnection the controller gets
 //! the announcements of all jobs and then current windows; older windows would not match its clock.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use api::telemetry as proto;
 use proto::telemetry_client::TelemetryClient;
-use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -18,6 +18,7 @@ use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 use tracing::{info, warn};
 
 use crate::AgentError;
+use crate::reporter_lease::load_lease;
 
 /// Reports that may be queued; further ones are dropped.
 const REPORT_QUEUE: usize = 1_024;
@@ -37,6 +38,8 @@ pub struct ControllerTarget {
     pub token: Option<String>,
     /// TLS settings; without them the connection is neither encrypted nor authenticated.
     pub tls: Option<ClientTlsConfig>,
+    /// Where the lease of this reporter is kept; without it, every stream task has its own.
+    pub lease_file: Option<PathBuf>,
 }
 
 impl ControllerTarget {
@@ -94,7 +97,8 @@ impl ReportStream {
         let authorization = contact.authorization_header()?;
         let (reports, incoming) = mpsc::channel(REPORT_QUEUE);
         let (outgoing, events) = mpsc::channel(EVENT_QUEUE);
-        let lease = new_lease();
+        let lease = load_lease(contact.lease_file.as_deref());
+        let lease = lease.and_then(|lease| lease.parse().ok());
         let connection = StreamConnection { endpoint, authorization, lease, events: outgoing };
         let task = tokio::spawn(connection.keep_connected(incoming));
         Ok(Self { reports, events, task })
@@ -127,14 +131,6 @@ impl ReportStream {
 
 /// The metadata with the lease, as the controller expects it.
 const LEASE: &str = "crux-lease";
-
-/// A random secret; none if the system has no random numbers.
-fn new_lease() -> Option<AsciiMetadataValue> {
-    let mut secret = [0; 16];
-    SystemRandom::new().fill(&mut secret).ok()?;
-    let text: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
-    text.parse().ok()
-}
 
 /// How long to wait between attempts.
 #[derive(Clone, Copy, Debug)]

@@ -12,6 +12,8 @@ use std::time::Duration;
 use agent::kernel_dscp::KernelDscp;
 use agent::nic_observation::{self, NicObservation};
 use agent::rdma_flows::{self, HostPaths};
+use agent::report_stream::ControllerTarget;
+use agent::reporter_lease::lease_file;
 use agent::service::{HostAgent, ReportSink};
 use agent::{AgentError, AgentSettings, ReportLimits, report_json};
 use planner::{JobDocument, JobsDocument};
@@ -247,7 +249,8 @@ async fn report_to_controller(
     let controller = controller.ok_or_else(|| {
         CommandError::input("--controller", "missing; give the address of the controller")
     })?;
-    let contact = credentials.report_endpoint(&controller)?;
+    let lease_file = lease_file(settings.socket.as_deref(), settings.spool.as_deref());
+    let contact = ControllerTarget { lease_file, ..credentials.report_endpoint(&controller)? };
     let outlet = ReportSink::for_controller(&contact).map_err(|error| agent_error(&error))?;
     let agent = open_agent(settings, outlet, tasks)?;
     agent.run_until(stop_signal()?).await;
