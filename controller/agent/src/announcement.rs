@@ -20,6 +20,7 @@ pub fn announce_job(job: &JobDocument) -> proto::JobAnnouncement {
         flop_per_iteration: job.flop_per_iteration,
         compute_seconds: job.compute_seconds,
         overlap_from: job.overlap_from,
+        pods: job.pods.clone(),
     }
 }
 

@@ -152,13 +152,13 @@ fn is_connected(flow: &RdmaFlow) -> bool {
         && pair.remote_number.is_some_and(|remote| remote != 0)
 }
 
-/// The job as the process announces it, else as Slurm's jobs are announced. The controller knows no
-/// job by the UID of a pod.
+/// The job as the process announces it, else as Slurm's jobs are announced, else by its pod.
 fn job_name(flow: &RdmaFlow, jobs: &BTreeMap<u32, String>) -> String {
     let announced = flow.queue_pair.pid.and_then(|pid| jobs.get(&pid)).cloned();
     let scheduled = match &flow.owner {
         Some(SchedulerJob::Slurm(number)) => Some(format!("slurm-{number}")),
-        Some(SchedulerJob::KubernetesPod(_)) | None => None,
+        Some(SchedulerJob::KubernetesPod(uid)) => Some(format!("pod-{uid}")),
+        None => None,
     };
     announced.or(scheduled).unwrap_or_default()
 }
@@ -192,7 +192,10 @@ mod tests {
         let mut datagrams = flow(4, 1, ready);
         datagrams.queue_pair.service = QueuePairService::UnreliableDatagram;
         let unconnected = flow(5, 1, QueuePairState::Initialized);
-        let flows = listed(vec![flow(3, 1, ready), flow(2, 2, ready), datagrams, unconnected]);
+        let mut of_pod = flow(6, 3, ready);
+        of_pod.owner = Some(SchedulerJob::KubernetesPod("2dd1-0".to_owned()));
+        let flows =
+            listed(vec![flow(3, 1, ready), flow(2, 2, ready), datagrams, unconnected, of_pod]);
         let jobs = [(2, "gpt".to_owned())].into();
         let report = report_flows("h1", &flows, &jobs);
         let shown: Vec<_> = report
@@ -202,8 +205,10 @@ mod tests {
                 (group.addresses.join(" "), group.job.clone(), group.queue_pairs[0].local_number)
             })
             .collect();
-        let address = || "10.0.1.1".to_owned();
-        assert_eq!(shown, [(address(), "gpt".to_owned(), 2), (address(), "slurm-1".to_owned(), 3)]);
+        let expected = [("gpt", 2), ("pod-2dd1-0", 6), ("slurm-1", 3)];
+        let expected =
+            expected.map(|(job, number)| ("10.0.1.1".to_owned(), job.to_owned(), number));
+        assert_eq!(shown, expected);
     }
 
     #[tokio::test]

@@ -35,6 +35,7 @@ fn announcement_to_json(announcement: &proto::JobAnnouncement) -> Value {
         ("flop_per_iteration", json!(announcement.flop_per_iteration)),
         ("compute_seconds", json!(announcement.compute_seconds)),
         ("overlap_from", json!(announcement.overlap_from)),
+        ("pods", json!(announcement.pods)),
     ])
 }
 

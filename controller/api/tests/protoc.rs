@@ -48,6 +48,7 @@ fn reports() -> [JobReport; 3] {
         flop_per_iteration: Some(1.5e15),
         compute_seconds: Some(0.25),
         overlap_from: Some(0.5),
+        pods: vec!["2dd1b5c4-1f7e-4b7a-9f0e-8a1c5f6b7d8e".to_owned()],
     };
     let window = JobWindow {
         job: "bert".to_owned(),

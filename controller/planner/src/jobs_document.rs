@@ -63,6 +63,9 @@ pub struct JobDocument {
     /// Instead of `flows`: the collective operation from which they are derived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collective: Option<CollectiveDocument>,
+    /// UIDs of its Kubernetes pods, by which the agents of hosts know its processes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pods: Vec<String>,
 }
 
 /// A flow in the document.

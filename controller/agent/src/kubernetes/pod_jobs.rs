@@ -58,6 +58,7 @@ impl PodSet {
             });
             let count = job.gpus.entry(host.to_owned()).or_default();
             *count = count.saturating_add(gpus);
+            job.pods.push(pod.metadata.uid.clone());
             if let Err(problem) = read_annotations(pod, job) {
                 problems.insert(name, problem);
             }
@@ -136,6 +137,7 @@ mod tests {
         pods.add_pod(parse(pod("a", "1", "h1.example.org", "Failed")));
         pods.add_pod(parse(pod("c", "3", "h2", "Succeeded")));
         assert_eq!(hosts(&pods), gpt(&[("h1", 4)]));
+        assert_eq!(pods.jobs(&naming()).jobs[0].pods, ["2"]);
         pods.remove_pod(&parse(pod("b", "2", "h1.example.org", "Running")));
         assert_eq!(hosts(&pods), []);
     }

@@ -38,6 +38,7 @@ pub(super) fn resolve_announcement(
     let resolved =
         resolved.map_err(|error| job_finding(name, Finding::error, error.to_string()))?;
     let known = jobs_document(fabric, &resolved.jobs).jobs.pop();
+    let known = known.map(|known| JobDocument { pods: announcement.pods.clone(), ..known });
     let both = known.zip(resolved.jobs.into_iter().next());
     both.ok_or_else(|| job_finding(name, Finding::error, "refused: it resolves to nothing"))
 }

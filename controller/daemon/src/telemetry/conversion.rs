@@ -101,6 +101,10 @@ fn decode_announcement(announcement: proto::JobAnnouncement) -> Result<JobDocume
     check_limit("gpus", announcement.gpus.len(), MAX_FLOWS)?;
     let hosts = announcement.gpus.keys().map(String::len).max();
     check_limit("gpus", hosts.unwrap_or(0), MAX_TEXT)?;
+    check_limit("pods", announcement.pods.len(), MAX_FLOWS)?;
+    for uid in &announcement.pods {
+        check_name("pods", uid)?;
+    }
     let collective = announcement.collective.as_ref().map(decode_collective).transpose()?;
     let flows: Result<Vec<_>, _> = announcement.flows.into_iter().map(decode_flow).collect();
     Ok(JobDocument {
@@ -115,6 +119,7 @@ fn decode_announcement(announcement: proto::JobAnnouncement) -> Result<JobDocume
         profile: announcement.profile,
         flows: Some(flows?).filter(|_| collective.is_none()),
         collective,
+        pods: announcement.pods,
     })
 }
 

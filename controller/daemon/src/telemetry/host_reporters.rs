@@ -74,6 +74,19 @@ pub(super) fn check_host(host: &str, fabric: &Fabric) -> Result<(), Finding> {
     is_known.then_some(()).ok_or_else(|| host_finding(host, "the fabric has no such host"))
 }
 
+/// What a reporter calls the job of a pod begins with this; the UID of the pod follows.
+const POD: &str = "pod-";
+
+/// Gives queue pairs that are named by a pod the job of that pod; none where it is not known.
+pub(super) fn name_pods(report: &mut HostQueuePairs, job_of_pod: impl Fn(&str) -> Option<JobId>) {
+    for group in &mut report.groups {
+        let uid = group.job.as_ref().and_then(|job| job.as_str().strip_prefix(POD));
+        if let Some(uid) = uid {
+            group.job = job_of_pod(uid);
+        }
+    }
+}
+
 /// Removes what a token may not report: queue pairs of jobs of other tenants. How many groups that
 /// were.
 pub(super) fn leave_out_foreign(
@@ -135,6 +148,17 @@ mod tests {
         let red = ReporterScope { tenants: vec!["red".to_owned()], ..ReporterScope::default() };
         assert_eq!(leave_out_foreign(&mut report, &red, tenant_of), 2);
         assert_eq!(report.groups, [group("red-1")]);
+    }
+
+    #[test]
+    fn queue_pairs_of_a_pod_are_of_its_job() {
+        let group = |job: &str| QueuePairGroup { job: Some(job.into()), ..Default::default() };
+        let groups = vec![group("pod-1"), group("pod-2"), group("podium"), group("slurm-1")];
+        let mut report = HostQueuePairs { host: "h1".to_owned(), groups };
+        name_pods(&mut report, |uid| (uid == "1").then(|| "k8s.ml.gpt".into()));
+        let unknown = QueuePairGroup::default();
+        let named = [group("k8s.ml.gpt"), unknown, group("podium"), group("slurm-1")];
+        assert_eq!(report.groups, named);
     }
 
     #[test]

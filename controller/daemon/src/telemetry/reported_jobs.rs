@@ -236,6 +236,13 @@ impl ReportedJobRegistry {
         self.jobs.get(job.as_str())?.document.tenant.clone()
     }
 
+    /// The job that has announced a pod, if only one has.
+    pub fn job_of_pod(&self, uid: &str) -> Option<JobId> {
+        let has_pod = |entry: &&ReportedJob| entry.document.pods.iter().any(|pod| pod == uid);
+        let mut found = self.jobs.values().filter(has_pod);
+        found.next().filter(|_| found.next().is_none()).map(|entry| entry.job.id.clone())
+    }
+
     /// Feedback for the reporter of the job that a finding is about.
     pub fn feedback_for(&self, job: &JobId, finding: Finding) -> Option<ReportFeedback> {
         let entry = self.jobs.get(job.as_str())?;

@@ -273,6 +273,7 @@ impl TelemetryTask {
         };
         host_reporters::check_host(&report.host, fabric)?;
         let is_first = self.hosts.claim_host(&report.host, (from, identity), Instant::now())?;
+        host_reporters::name_pods(&mut report, |uid| self.registry.job_of_pod(uid));
         let tenant_of = |job: &JobId| self.registry.tenant_of(job);
         let foreign = host_reporters::leave_out_foreign(&mut report, &identity.scope, tenant_of);
         let subject = format!("queue pairs of {}", report.host);

@@ -111,6 +111,28 @@ fn a_job_is_profiled_planned_and_gone() {
 }
 
 #[test]
+fn a_pod_is_of_the_one_job_that_has_announced_it() {
+    let mut lab = Town::new();
+    let with_pods = |name: &str, pods: &[&str]| {
+        let pods = pods.iter().map(|uid| (*uid).to_owned()).collect();
+        JobReport::Announcement(Box::new(JobDocument { pods, ..job(name) }))
+    };
+    lab.report(1, with_pods("a", &["1", "2"]));
+    lab.report(1, with_pods("b", &["3"]));
+    let owners = |lab: &Town| {
+        ["1", "2", "3", "4"].map(|uid| lab.registry.job_of_pod(uid).map(|job| job.to_string()))
+    };
+    let shown =
+        |owners: [&str; 4]| owners.map(|job| Some(job.to_owned()).filter(|j| !j.is_empty()));
+    assert_eq!(owners(&lab), shown(["a", "a", "b", ""]));
+    // A pod that two jobs claim is nobody's; one that was replaced is gone.
+    lab.report(1, with_pods("b", &["2", "4"]));
+    assert_eq!(owners(&lab), shown(["a", "", "", "b"]));
+    lab.report(1, JobReport::End("a".into()));
+    assert_eq!(owners(&lab), shown(["", "b", "", "b"]));
+}
+
+#[test]
 fn total_bytes_are_split_as_announced() {
     let mut lab = Town::new();
     let mut two = job("a");
