@@ -2,21 +2,23 @@
 """Crux beside a real Slurm: its topology, and jobs that its prologs and epilogs record.
 
 Starts slurmctld and a slurmd for each of 12 hosts on this machine, with the topology that
-`crux fabric export slurm` prints, and an agent that announces what the prologs record. Then:
+`crux fabric export slurm` prints, a `crux switch` for each switch of the fabric, a controller, and
+an agent that announces what the prologs record. Then, by what the controller answers:
 
 * `scontrol show topology` is the fabric;
-* every job is announced with its hosts in less than a second after its prolog began, and ends in
-  less than a second after its epilog began;
-* an agent and a slurmctld that are killed with signal 9 lose no job;
+* every job is known with its NICs in less than a second after its prolog began, and gone in less
+  than a second after its epilog began;
+* an agent, a slurmctld and a controller that are killed with signal 9 lose no job;
 * with `--source rest`, prologs and epilogs record nothing: all of that holds for what
   `crux jobs slurm sync --rest` reads from slurmrestd, which is killed with slurmctld;
 * a job of several hosts runs where `crux place` says, by the example job_submit.lua.
 
+It prints as well when all switches held the tables with a job's NICs.
+
     scripts/check-slurm.py target/release/crux [--jobs 200] [--source rest]
 
 Needs slurmctld, slurmd and scontrol (Debian: slurmctld, slurmd, slurm-client), for `--source rest`
-slurmrestd, and root. The controller is not part of it: what the agent would send to one is read
-instead.
+slurmrestd, and root.
 """
 
 import argparse
@@ -25,11 +27,13 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import urllib.request
 
 FABRIC = pathlib.Path(__file__).parent.parent / "topology/fabrics/lab.toml"
 PROGRAMS = ("slurmctld", "slurmd", "scontrol", "sbatch", "sinfo", "squeue")
@@ -65,6 +69,16 @@ NodeName=h[1-{hosts}] NodeHostname=localhost NodeAddr=127.0.0.1 Port=[17001-{las
 PartitionName=all Nodes=ALL Default=YES State=UP
 {plugins}"""
 
+# One client asks for the plan fifty times a second.
+CONTROLLER = """[northbound]
+listen = "127.0.0.1:{port}"
+anyone = true
+requests_per_second = 1000
+[store]
+path = "{folder}/crux.redb"
+"""
+ASK_SECONDS = 0.02
+
 # A job that Slurm does not know keeps h1 and h2, which Slurm would give away first.
 JOBS = """{"jobs": [{"id": "gpt", "gpus": {"h1": 8, "h2": 8}, "profile": "gpt-24l/A100",
 "flows": [{"src": "h1", "dst": "h2", "bytes": 2.4e6}]}]}"""
@@ -79,15 +93,109 @@ date +%s.%N > {folder}/times/$SLURM_JOB_ID.{name}
 RECORD = "PATH={binaries}:$PATH CRUX_SPOOL={folder}/spool {script}"
 
 
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Controller:
+    """A controller with switches of its own, and what it says of jobs.
+
+    A thread asks for the plan all the time. By job of Slurm: `known`, when it was first in the plan
+    with all its NICs, and these; `held`, when all switches were verified to hold that; `gone`, when
+    it was no longer in the plan; `returned`, those that were in the plan again after that.
+    """
+
+    def __init__(self, folder, crux):
+        self.folder, self.crux, self.port = folder, crux, free_port()
+        expand = [crux, "fabric", "expand", FABRIC, "--format", "json"]
+        fabric = json.loads(subprocess.run(expand, check=True, capture_output=True).stdout)
+        self.processes = []
+        for number, switch in enumerate(fabric["switches"], 1):
+            address = f"127.0.0.1:{free_port()}"
+            switch |= {"p4runtime": address, "device_id": number}
+            command = [crux, "switch", "--no-p4", "--device-id", str(number)]
+            command += ["--", "--grpc-server-addr", address]
+            self.processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
+        (folder / "fabric.json").write_text(json.dumps(fabric))
+        (folder / "crux.toml").write_text(CONTROLLER.format(port=self.port, folder=folder))
+        self.process, self.is_stopped = None, False
+        self.forget()
+        self.start()
+        threading.Thread(target=self.follow, daemon=True).start()
+
+    def start(self):
+        command = [self.crux, "--log", "warn", "controller", "--config", self.folder / "crux.toml"]
+        command += ["--fabric", self.folder / "fabric.json"]
+        with open(self.folder / "controller.log", "a") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def follow(self):
+        while not self.is_stopped:
+            try:
+                plan, now = self.ask("/v1/plan"), time.time()
+                self.follow_plan(plan, now)
+                if self.known.keys() - self.held.keys() - self.gone.keys():
+                    self.follow_tables()
+            except OSError:
+                pass
+            time.sleep(ASK_SECONDS)
+
+    def follow_tables(self):
+        """A job in the plan is in the tables of that generation or an earlier one."""
+        generation = self.ask("/v1/link-loads")["generation"]
+        for job in self.known:
+            self.needed.setdefault(job, generation)
+        switches, now = self.ask("/v1/switches"), time.time()
+        held = min(switch["verified_generation"] or 0 for switch in switches)
+        for job in self.known.keys() - self.held.keys():
+            if held >= self.needed[job]:
+                self.held[job] = now
+
+    def follow_plan(self, plan, now):
+        nics = {job["id"]: set() for job in plan["jobs"]}
+        for flow in plan["flows"]:
+            nics[flow["job"]] |= {(flow[end], flow[f"{end}_nic"]) for end in ("src", "dst")}
+        for job, ends in nics.items():
+            # Slurm starts a job anew after a crash, perhaps on other hosts.
+            if self.known.get(job, (0, None))[1] != ends or job in self.gone:
+                self.known[job] = (now, ends)
+                self.needed.pop(job, None), self.held.pop(job, None)
+            if self.gone.pop(job, None):
+                self.returned.add(job)
+        for job in self.known.keys() - nics.keys() - self.gone.keys():
+            self.gone[job] = now
+
+    def ask(self, path):
+        url = f"http://127.0.0.1:{self.port}{path}"
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return json.loads(answer.read())
+
+    def forget(self):
+        self.known, self.held, self.gone, self.needed, self.returned = {}, {}, {}, {}, set()
+
+    def stop(self):
+        self.is_stopped = True
+        for process in (self.process, *self.processes):
+            process.kill()
+            process.wait()
+
+
 class Cluster:
-    """Slurm's daemons and the agent in a folder."""
+    """Slurm's daemons, the controller and the agent in a folder."""
 
     def __init__(self, folder, crux, source):
         self.folder, self.crux, self.source, self.processes = folder, crux, source, []
         path = f"{folder}/bin:{os.environ['PATH']}"
         self.environment = {**os.environ, "SLURM_CONF": f"{folder}/slurm.conf", "PATH": path,
                             "CRUX_PLACE_CONF": f"{folder}/place.conf"}
-        for name in ("state", "times", "spool", "bin", "rest", *(f"h{n}" for n in range(1, HOSTS + 1))):
+        hosts = [f"h{n}" for n in range(1, HOSTS + 1)]
+        for name in ("state", "times", "spool", "bin", "rest", *hosts):
             (folder / name).mkdir()
         (folder / "bin/crux").symlink_to(crux)
         scripts = FABRIC.parent.parent.parent / "controller/agent/slurm"
@@ -111,8 +219,7 @@ class Cluster:
         exported = [crux, "fabric", "export", "slurm", FABRIC]
         self.topology = subprocess.run(exported, check=True, capture_output=True, text=True).stdout
         (folder / "topology.conf").write_text(self.topology)
-        # By job: when it was announced and with which hosts, and when it ended.
-        self.announced, self.ended, self.agent = {}, {}, None
+        self.crux_controller, self.agent = Controller(folder, crux), None
 
     def spawn(self, *command, log=None, **options):
         output = open(self.folder / log, "a") if log else subprocess.PIPE
@@ -140,7 +247,8 @@ class Cluster:
         socket = self.folder / "rest/socket"
         socket.unlink(missing_ok=True)
         plugins = sorted(LIBRARY.glob("openapi_v*.so"))
-        plugins = [f"openapi/{path.stem.removeprefix('openapi_').replace('_', '.')}" for path in plugins]
+        versions = [path.stem.removeprefix("openapi_").replace("_", ".") for path in plugins]
+        plugins = [f"openapi/{version}" for version in versions]
         self.rest = self.spawn("slurmrestd", "-a", "rest_auth/local", "-s", ",".join(plugins),
                                "-u", "slurm", f"unix:{socket}", log="slurmrestd.log")
 
@@ -154,22 +262,9 @@ class Cluster:
             self.spawn("slurmd", "-D", "-N", f"h{number}", log=f"h{number}.log")
 
     def start_agent(self):
-        command = (self.crux, "agent", "--dry-run", "--host", "head", "--spool")
-        self.agent = self.spawn(*command, f"{self.folder}/spool", text=True)
-        threading.Thread(target=self.read_reports, args=(self.agent,), daemon=True).start()
-
-    def read_reports(self, agent):
-        for line in agent.stdout:
-            report, now = json.loads(line), time.time()
-            if "announcement" in report:
-                job = report["announcement"]
-                known = (now, sorted(job["gpus"]))
-                # A job that Slurm starts anew after a crash may have other hosts; a restarted
-                # agent repeats what it finds.
-                if self.announced.get(job["job"], (0, None))[1] != known[1]:
-                    self.announced[job["job"]] = known
-            elif "end" in report and agent.poll() is None:
-                self.ended[report["end"]["job"]] = now
+        address = f"127.0.0.1:{self.crux_controller.port}"
+        command = (self.crux, "agent", "--controller", address, "--host", "head")
+        self.agent = self.spawn(*command, "--spool", f"{self.folder}/spool", log="agent.log")
 
     def ask(self, *command):
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True)
@@ -195,6 +290,7 @@ class Cluster:
         self.wait(lambda: run().returncode == 0, "squeue does not answer")
 
     def stop(self):
+        self.crux_controller.stop()
         for process in self.processes:
             process.kill()
 
@@ -221,24 +317,33 @@ def check_topology(cluster):
 
 
 def run_jobs(cluster, count):
-    """Submits jobs of one to three hosts and kills both sides in between."""
-    for number in range(count):
-        hosts = 1 + number % 3
-        cluster.ask("sbatch", f"--nodes={hosts}", "--output=/dev/null", "--wrap", "sleep 2")
+    """Submits jobs of two or three hosts and kills all sides in between. One runs all the while."""
+    sbatch = ("sbatch", "--parsable", "--output=/dev/null")
+    submit = lambda hosts, seconds: cluster.ask(
+        *sbatch, f"--nodes={hosts}", "--wrap", f"sleep {seconds}"
+    ).strip()
+    known, lasting = cluster.crux_controller, submit(2, 3600)
+    cluster.wait(lambda: f"slurm-{lasting}" in known.known, "no job is known")
+    for number in range(count - 1):
+        submit(2 + number % 2, 2)
     killed = []
-    for part in (1, 2):
+    for part, kill in enumerate((kill_reader, kill_controller, kill_slurm), 1):
         ended = lambda: len(list((cluster.folder / "times").glob("*.epilog")))
-        cluster.wait(lambda: ended() >= part * count // 3, "too few jobs have ended", 60 + count)
+        cluster.wait(lambda: ended() >= part * count // 4, "too few jobs have ended", 60 + count)
         began = time.time()
-        if part == 1:
-            kill_reader(cluster)
-        else:
-            kill_slurm(cluster)
+        kill(cluster)
         # What ended just before had no time to be reported.
         killed.append((began - LIMIT_SECONDS, time.time() + 3.0))
-    is_empty = lambda: not cluster.ask("squeue", "--noheader").strip()
+    left = lambda: cluster.ask("squeue", "--noheader", "--format", "%i").split()
     # A job that was starting when slurmctld was killed is queued again after cred_expire seconds.
-    cluster.wait(is_empty, "not every job has ended", 300 + count)
+    cluster.wait(lambda: left() == [lasting], "not every job has ended", 300 + count)
+    is_alone = lambda: len(known.known) - len(known.gone) == 1
+    cluster.wait(is_alone, "jobs are left at the controller", 15)
+    was_away = f"slurm-{lasting}" in known.returned | known.gone.keys()
+    assert not was_away, f"slurm-{lasting} was not in the plan for a while"
+    print("kill -9 of every side: the job that ran all the while was always in the plan")
+    cluster.ask("scancel", lasting)
+    cluster.wait(lambda: not left(), "the last job has not ended")
     time.sleep(1.5)
     cluster.sync()
     return killed
@@ -252,6 +357,12 @@ def kill_reader(cluster):
     cluster.start_agent()
     if cluster.source == "rest":
         cluster.start_sync()
+
+
+def kill_controller(cluster):
+    cluster.crux_controller.kill()
+    time.sleep(0.3)
+    cluster.crux_controller.start()
 
 
 def kill_slurm(cluster):
@@ -285,46 +396,46 @@ def check_placement(cluster):
     cluster.wait_idle()
     # It is none of the jobs that are counted below.
     time.sleep(LIMIT_SECONDS)
-    cluster.announced.clear()
-    cluster.ended.clear()
+    cluster.crux_controller.forget()
     for path in (cluster.folder / "times").iterdir():
         path.unlink()
     print(f"placement: job_submit.lua gave a job of two hosts {hosts}, as crux place says")
 
 
 def check_jobs(cluster, count, killed):
-    """Latencies of jobs that began or ended while nothing was killed; hosts of all."""
-    times, starts, ends, unseen = cluster.folder / "times", [], [], []
+    """Latencies of jobs that began or ended while nothing was killed; NICs of all."""
+    times, controller, unseen = cluster.folder / "times", cluster.crux_controller, []
+    seconds = {"known with its NICs": [], "in the tables of all switches": [], "gone": []}
+    known, held, gone = seconds.values()
+    quiet = lambda at: not any(first <= at <= last for first, last in killed)
     for path in times.glob("*.prolog"):
         number = path.stem
         job, hosts = f"slurm-{number}", (times / f"{number}.hosts").read_text().strip()
         began, (down, up) = float(path.read_text()), killed[-1]
-        if cluster.source == "rest" and job not in cluster.announced and down <= began <= up:
+        if cluster.source == "rest" and job not in controller.known and down <= began <= up:
             unseen.append(job)
             continue
-        assert job in cluster.announced, f"{job} was never announced"
-        announced, known = cluster.announced[job]
-        actual = sorted(cluster.ask("scontrol", "show", "hostnames", hosts).split())
-        assert known == actual, f"{job} runs on {actual}, announced were {known}"
+        assert job in controller.known, f"{job} was never known"
+        first, nics = controller.known[job]
+        actual = set(cluster.ask("scontrol", "show", "hostnames", hosts).split())
+        assert nics == {(host, 0) for host in actual}, f"{job} runs on {actual}, known were {nics}"
         # An epilog that was killed with slurmctld has no time.
         ended = times / f"{number}.epilog"
-        ended = float((ended.exists() and ended.read_text()) or killed[-1][0])
-        quiet = lambda at: not any(first <= at <= last for first, last in killed)
+        ended = float((ended.exists() and ended.read_text()) or down)
         if quiet(began):
-            starts.append(announced - began)
+            known.append(first - began)
+            held += [controller.held[job] - began] if job in controller.held else []
         if quiet(ended):
-            assert job in cluster.ended, f"the end of {job} was never reported"
-            ends.append(cluster.ended[job] - ended)
+            gone.append(controller.gone[job] - ended)
     left = list((cluster.folder / "spool").glob("*.json"))
     assert not left, f"records of ended jobs are left: {left}"
-    known = len(cluster.announced) + len(unseen)
-    assert known == count, f"{len(cluster.announced)} jobs were announced"
+    assert len(controller.known) + len(unseen) == count, f"{len(controller.known)} jobs were known"
     if unseen:
         print(f"began and ended around the kill of slurmctld and slurmrestd, unseen: {unseen}")
-    for what, seconds in (("announced", starts), ("ended", ends)):
-        seconds.sort()
-        median, most = seconds[len(seconds) // 2], seconds[-1]
-        print(f"{what}: {len(seconds)} jobs, median {median:.3f} s, at most {most:.3f} s")
+    for what, measured in seconds.items():
+        measured.sort()
+        median, most = measured[len(measured) // 2], measured[-1]
+        print(f"{what}: {len(measured)} jobs, median {median:.3f} s, at most {most:.3f} s")
         assert most < LIMIT_SECONDS, f"{what} after {most:.3f} s"
 
 
