@@ -143,6 +143,16 @@ pub fn job_classify(
     priority: NonZeroU16,
     job: NonZeroU32,
 ) -> Option<TableEntry> {
+    class_row(matches, priority, job.get())
+}
+
+/// `job_classify`: traffic of no job, which is counted and otherwise treated as without this row:
+/// job 0 means none, and has no [`job_qos`].
+pub fn count_unclassified(matches: &JobMatch, priority: NonZeroU16) -> Option<TableEntry> {
+    class_row(matches, priority, 0)
+}
+
+fn class_row(matches: &JobMatch, priority: NonZeroU16, job: u32) -> Option<TableEntry> {
     let version = matches.version;
     let mut networks = [matches.src, matches.dst].into_iter().flatten();
     if networks.any(|network| network.version() != version) {
@@ -150,7 +160,7 @@ pub fn job_classify(
     }
     let table = versioned(version, table::JOB_CLASSIFY, table::JOB_CLASSIFY6);
     let action = versioned(version, action::SET_JOB, action::SET_JOB6);
-    let action = ActionCall::new(action, [job.get().into()]);
+    let action = ActionCall::new(action, [job.into()]);
     Some(prioritised_entry(table, matches.match_fields(), priority, action))
 }
 

@@ -15,7 +15,7 @@ use p4::codec::PacketOut;
 use p4::entry::{EntryKey, TableEntry, TableId};
 use p4::{ForwardingPipeline, SwitchTables};
 use planner::{Plan, PlannedFlow, SwitchCapabilities};
-use topology::{Fabric, LinkId, SwitchId};
+use topology::{Fabric, LinkId, NicId, SwitchId};
 
 /// A P4 program, as far as the controller depends on it.
 pub trait SwitchPipeline: Debug + Send + Sync {
@@ -52,6 +52,10 @@ pub trait SwitchPipeline: Debug + Send + Sync {
     /// The entry that pins a flow at the leaf where it enters, and counts it; none for a flow
     /// without a port.
     fn entry_pin(&self, fabric: &Fabric, flow: &PlannedFlow) -> Option<EntryKey>;
+
+    /// The entry that counts what is sent from one NIC to another without a pin, at the leaf where
+    /// it enters, if that has one for this pair.
+    fn pair_entry(&self, fabric: &Fabric, pair: (NicId, NicId)) -> Option<EntryKey>;
 
     /// The DSCP that stands for a level in packets; none where the program has no such mapping.
     fn level_dscp(&self, level: u8) -> Option<u8>;

@@ -9,7 +9,10 @@ use std::sync::Arc;
 
 use fluid::FluidError;
 use p4::SwitchTables;
-use planner::{JobId, Plan, PlanDocument, PlannedFlow, PlannedFlowDocument, with_learned_flows};
+use planner::{
+    JobId, Plan, PlanDocument, PlannedFlow, PlannedFlowDocument, find_counted_pairs,
+    with_learned_flows,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::{Fabric, Finding, SwitchId};
@@ -100,7 +103,8 @@ pub fn preview_policy(
     let before = PlanDocument::new(&present.fabric, &present.plan, &present.report);
     let after = PlanDocument::new(&fabric, &result.plan, &result.report);
     let learned = learned_under(present, &result.plan);
-    let lowered_plan = with_learned_flows(&result.plan, &learned);
+    let counted = find_counted_pairs(&fabric, &result.plan, &present.basis.connections);
+    let lowered_plan = with_learned_flows(&result.plan, &learned, &counted);
     let lowered = lower_plan(&present.wiring, &fabric, &lowered_plan);
     let (jobs, unchanged) = job_changes(&present.plan, &result.plan, &now, &then);
     let mut findings = result.report.findings.clone();

@@ -13,15 +13,16 @@ use topology::{Fabric, HostId, LinkPath, NicId, SwitchId, next_hops};
 use crate::input::JobId;
 use crate::plan::{Plan, PlannedFlow};
 
-/// A RoCEv2 connection that was seen where it enters the fabric, or that its hosts report.
+/// A RoCEv2 connection that was seen where it enters the fabric, or that its hosts report; without
+/// a port, all connections of no job between two NICs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LearnedConnection {
     /// NIC that sends it.
     pub src: NicId,
     /// NIC that receives it.
     pub dst: NicId,
-    /// UDP source port.
-    pub udp_src_port: u16,
+    /// UDP source port; none for what is of no job between these NICs, which is only counted.
+    pub udp_src_port: Option<u16>,
     /// Its place among the connections between these NICs. It stays while the connection lives, so
     /// that a new connection moves no other.
     pub ordinal: u32,
@@ -133,7 +134,7 @@ pub fn place_learned_flows(
     let paths = PairPaths::new(plan);
     let mut owned: Vec<(usize, &LearnedConnection)> = connections
         .iter()
-        .filter(|connection| !paths.announced.contains(&connection_key(connection)))
+        .filter(|seen| connection_key(seen).is_some_and(|key| !paths.announced.contains(&key)))
         .filter_map(|seen| {
             let owner = owners.find_stated_owner(fabric, [seen.src, seen.dst], seen.job.as_ref());
             match owner {
@@ -150,7 +151,7 @@ pub fn place_learned_flows(
             job,
             src: seen.src,
             dst: seen.dst,
-            udp_src_port: Some(seen.udp_src_port),
+            udp_src_port: seen.udp_src_port,
             links,
             pinned: links.len() > 2 && room.take_path(fabric, &links),
         }
@@ -158,15 +159,37 @@ pub fn place_learned_flows(
     flows.collect()
 }
 
-/// `plan` with learned flows among its own, for lowering and counting.
-pub fn with_learned_flows(plan: &Plan, learned: &[PlannedFlow]) -> Plan {
+/// The pairs of NICs whose flows of no job are counted, ascending: those of the connections without
+/// a port that no job has.
+pub fn find_counted_pairs(
+    fabric: &Fabric,
+    plan: &Plan,
+    connections: &[LearnedConnection],
+) -> Vec<(NicId, NicId)> {
+    let owners = NicOwners::new(fabric, plan);
+    let open = connections.iter().filter(|seen| seen.udp_src_port.is_none());
+    let pairs = open.map(|seen| (seen.src, seen.dst)).filter(|(src, dst)| {
+        !matches!(owners.find_owner(fabric, *src, *dst), ConnectionOwner::Job(_))
+    });
+    let pairs: BTreeSet<(NicId, NicId)> = pairs.collect();
+    pairs.into_iter().collect()
+}
+
+/// `plan` with learned flows among its own and the pairs whose flows of no job are counted, for
+/// lowering and counting.
+pub fn with_learned_flows(
+    plan: &Plan,
+    learned: &[PlannedFlow],
+    counted_pairs: &[(NicId, NicId)],
+) -> Plan {
     let mut plan = plan.clone();
     plan.flows.extend_from_slice(learned);
+    plan.counted_pairs = counted_pairs.to_vec();
     plan
 }
 
-fn connection_key(seen: &LearnedConnection) -> (NicId, NicId, u16) {
-    (seen.src, seen.dst, seen.udp_src_port)
+fn connection_key(seen: &LearnedConnection) -> Option<(NicId, NicId, u16)> {
+    Some((seen.src, seen.dst, seen.udp_src_port?))
 }
 
 /// The paths of a plan by job and pair of NICs, and the five-tuples that have pins already.

@@ -57,7 +57,8 @@ pub use jobs_document::{
     ResolvedJobs,
 };
 pub use learned_flows::{
-    ConnectionOwner, LearnedConnection, NicOwners, place_learned_flows, with_learned_flows,
+    ConnectionOwner, LearnedConnection, NicOwners, find_counted_pairs, place_learned_flows,
+    with_learned_flows,
 };
 pub use model_profiles::{ModelProfile, builtin_profiles};
 pub use name_matching::DocumentFieldError;

@@ -83,6 +83,17 @@ pub struct PlannedRule {
     pub dport: Option<u16>,
 }
 
+impl PlannedRule {
+    /// Whether it gives its job what is sent from one NIC to another between these ports.
+    pub fn adopts(&self, [src, dst]: [NicId; 2], sport: u16, dport: u16) -> bool {
+        let names = |nics: &[NicId], nic| nics.is_empty() || nics.binary_search(&nic).is_ok();
+        names(&self.senders, src)
+            && names(&self.receivers, dst)
+            && self.sport.is_none_or(|port| port == sport)
+            && self.dport.is_none_or(|port| port == dport)
+    }
+}
+
 /// Every decision for one input.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
@@ -98,6 +109,9 @@ pub struct Plan {
     pub rules: Vec<PlannedRule>,
     /// The inputs for which it was compared with its alternatives.
     pub compared_inputs: ComparedInputs,
+    /// Pairs of NICs whose flows of no job are counted, ascending. Observed and not decided: empty
+    /// but in what is lowered ([`with_learned_flows`](crate::with_learned_flows)).
+    pub counted_pairs: Vec<(NicId, NicId)>,
 }
 
 impl Plan {
@@ -157,6 +171,7 @@ impl PhaseResults<'_> {
                 .collect(),
             rules: self.rules.clone(),
             compared_inputs: ComparedInputs::default(),
+            counted_pairs: Vec::new(),
         }
     }
 

@@ -275,7 +275,8 @@ impl PlanDocument {
         // Whoever restores a plan may have edited it: it is compared again.
         let compared_inputs = ComparedInputs::default();
         let generation = self.generation;
-        (Plan { generation, levels, jobs, flows, rules, compared_inputs }, findings)
+        let counted_pairs = Vec::new();
+        (Plan { generation, levels, jobs, flows, rules, compared_inputs, counted_pairs }, findings)
     }
 }
 

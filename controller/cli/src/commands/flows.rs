@@ -19,8 +19,9 @@ const ROCE_PORT: u16 = 4791;
 
 /// List the RoCEv2 connections that no job has announced, as the leaves report them
 ///
-/// Those of no job come first, the longest known first. A connection between two NICs of one job
-/// has the path and the level of that job.
+/// Those of no job come first, the pairs of NICs that send the most first: switches count all
+/// connections of no job between two NICs together (GB OF PAIR), of the first eight receivers of
+/// each NIC. A connection between two NICs of one job has the path and the level of that job.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "\
@@ -116,13 +117,22 @@ fn adopt_flows(args: &FlowsAdoptArgs) -> Result<(), CommandError> {
 }
 
 fn flow_table(rows: &[LearnedFlowRow]) -> Table {
-    let headings =
-        ["job", "leaf", "from", "to", "UDP port", "queue pair", "known for", "last seen", "GB"];
+    let headings = [
+        "job",
+        "leaf",
+        "from",
+        "to",
+        "UDP port",
+        "queue pair",
+        "known for",
+        "last seen",
+        "GB",
+        "GB of pair",
+    ];
     let mut table = output::new_table(headings);
     // Times of the controller are compared with each other, whatever the clock is here.
     let latest = rows.iter().map(|row| row.last_seen_ms).max().unwrap_or_default();
     for row in rows {
-        let counted = row.bytes.map(|bytes| format!("{:.3}", bytes as f64 / 1e9));
         table.add_row([
             format_owner(row),
             format!("{}:{}", row.leaf, row.port),
@@ -132,7 +142,8 @@ fn flow_table(rows: &[LearnedFlowRow]) -> Table {
             format!("{:#x}", row.dest_qp),
             format_seconds(row.last_seen_ms.saturating_sub(row.first_seen_ms)),
             format!("-{}", format_seconds(latest.saturating_sub(row.last_seen_ms))),
-            counted.unwrap_or_else(|| "-".to_owned()),
+            format_gigabytes(row.bytes),
+            format_gigabytes(row.pair_bytes),
         ]);
     }
     table
@@ -140,6 +151,7 @@ fn flow_table(rows: &[LearnedFlowRow]) -> Table {
 
 fn format_owner(row: &LearnedFlowRow) -> String {
     match (&row.job, &row.candidates[..]) {
+        (Some(job), _) if row.adopted => format!("{job}, by rule"),
         (Some(job), _) => job.clone(),
         (None, []) => "unknown".to_owned(),
         (None, jobs) => format!("one of {}", jobs.join(", ")),
@@ -152,6 +164,10 @@ fn format_nic(nic: Option<&str>, address: IpAddr) -> String {
         Some(nic) => format!("{nic} ({address})"),
         None => address.to_string(),
     }
+}
+
+fn format_gigabytes(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "-".to_owned(), |bytes| format!("{:.3}", bytes as f64 / 1e9))
 }
 
 fn format_seconds(milliseconds: u64) -> String {

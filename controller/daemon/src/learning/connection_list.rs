@@ -1,15 +1,22 @@
-//! The learned connections of jobs, each with an ordinal that it keeps.
+//! The learned connections of jobs, each with an ordinal that it keeps, and the pairs of NICs whose
+//! flows of no job are counted.
 //!
 //! Pure. The decision: a connection has the lowest ordinal that is free between its NICs when it is
 //! first seen, and keeps it. So connections spread evenly over the paths of their pair, one that is
-//! made again takes the place of the one that went, and none is moved by another.
+//! made again takes the place of the one that went, and none is moved by another. And a NIC has a
+//! few counted pairs, which it keeps while they have flows: a host that invents flows to all NICs
+//! takes a few rows of its own leaf.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use planner::{ConnectionOwner, JobId, LearnedConnection, NicOwners};
+use tokio::time::Instant;
 use topology::{Fabric, NicId};
 
 use super::LearnedFlow;
+
+/// Receivers of one NIC whose flows of no job are counted, those that were seen first.
+const COUNTED_RECEIVERS: usize = 8;
 
 /// Source, destination and UDP source port.
 type ConnectionKey = (NicId, NicId, u16);
@@ -26,16 +33,21 @@ struct OwnedConnection {
 #[derive(Clone, Debug, Default)]
 pub struct ConnectionList {
     known: BTreeMap<ConnectionKey, OwnedConnection>,
+    counted: BTreeSet<(NicId, NicId)>,
 }
 
 impl ConnectionList {
     /// The list that was known in an earlier run.
     pub fn from_connections(connections: &[LearnedConnection]) -> Self {
-        let known = connections.iter().map(|seen| {
+        let mut list = Self::default();
+        for seen in connections {
             let owned = OwnedConnection { ordinal: seen.ordinal, stated: seen.job.clone() };
-            ((seen.src, seen.dst, seen.udp_src_port), owned)
-        });
-        Self { known: known.collect() }
+            match seen.udp_src_port {
+                Some(port) => drop(list.known.insert((seen.src, seen.dst, port), owned)),
+                None => drop(list.counted.insert((seen.src, seen.dst))),
+            }
+        }
+        list
     }
 
     /// Follows the flows that are known now; those of no job, or of one of several, are left out.
@@ -55,16 +67,36 @@ impl ConnectionList {
         }
     }
 
-    /// All connections, by NICs and port.
+    /// Follows the pairs of NICs that have flows of no job now.
+    pub fn follow_unowned(&mut self, flows: &[LearnedFlow], fabric: &Fabric, owners: &NicOwners) {
+        let mut unowned: Vec<_> = find_unowned(flows, fabric, owners).into_iter().collect();
+        self.counted.retain(|pair| unowned.iter().any(|(seen, _)| seen == pair));
+        unowned.sort_by_key(|(pair, first_seen)| (*first_seen, *pair));
+        for (pair @ (src, _), _) in unowned {
+            let of_nic = self.counted.range((src, NicId(0))..=(src, NicId(u32::MAX)));
+            if of_nic.count() < COUNTED_RECEIVERS {
+                self.counted.insert(pair);
+            }
+        }
+    }
+
+    /// All connections, by NICs and port, and counted pairs as connections without a port.
     pub fn connections(&self) -> Vec<LearnedConnection> {
-        let all = self.known.iter().map(|((src, dst, port), known)| LearnedConnection {
+        let owned = self.known.iter().map(|((src, dst, port), known)| LearnedConnection {
             src: *src,
             dst: *dst,
-            udp_src_port: *port,
+            udp_src_port: Some(*port),
             ordinal: known.ordinal,
             job: known.stated.clone(),
         });
-        all.collect()
+        let counted = self.counted.iter().map(|(src, dst)| LearnedConnection {
+            src: *src,
+            dst: *dst,
+            udp_src_port: None,
+            ordinal: 0,
+            job: None,
+        });
+        owned.chain(counted).collect()
     }
 }
 
@@ -90,10 +122,28 @@ fn find_owned(
     own.map(|(key, (_, stated))| (key, stated)).collect()
 }
 
+/// The pairs of NICs with flows that belong to no job, and when one was first reported.
+fn find_unowned(
+    flows: &[LearnedFlow],
+    fabric: &Fabric,
+    owners: &NicOwners,
+) -> BTreeMap<(NicId, NicId), Instant> {
+    let mut first_seen: BTreeMap<(NicId, NicId), Instant> = BTreeMap::new();
+    for flow in flows {
+        let [src, dst] = [flow.tuple.src, flow.tuple.dst].map(|ip| fabric.nic_with_ip(ip));
+        let (Some(src), Some(dst)) = (src, dst) else { continue };
+        let owner = owners.find_stated_owner(fabric, [src, dst], flow.stated_job.as_ref());
+        if !matches!(owner, ConnectionOwner::Job(_)) {
+            let seen = first_seen.entry((src, dst)).or_insert(flow.first_seen);
+            *seen = flow.first_seen.min(*seen);
+        }
+    }
+    first_seen
+}
+
 #[cfg(test)]
 mod tests {
     use planner::{Plan, PlannedFlow, PlannedJob};
-    use tokio::time::Instant;
     use topology::clos::{ClosSpec, build_clos};
     use topology::{LinkPath, SwitchId};
 
@@ -105,7 +155,15 @@ mod tests {
         let tuple = p4::codec::RoceTuple { src, dst, udp_src_port: port, dest_qp: 1 };
         let at = SwitchPort { switch: SwitchId(0), port: 1 };
         let now = Instant::now();
-        LearnedFlow { at, tuple, first_seen: now, last_seen: now, bytes: None, stated_job: None }
+        LearnedFlow {
+            at,
+            tuple,
+            first_seen: now,
+            last_seen: now,
+            bytes: None,
+            pair_bytes: None,
+            stated_job: None,
+        }
     }
 
     /// One job between the first two NICs.
@@ -135,6 +193,7 @@ mod tests {
             flows: vec![flow],
             rules: Vec::new(),
             compared_inputs: planner::ComparedInputs::default(),
+            counted_pairs: Vec::new(),
         };
         NicOwners::new(fabric, &plan)
     }
@@ -147,7 +206,7 @@ mod tests {
         let mut list = ConnectionList::default();
         let ordinals = |list: &ConnectionList| -> Vec<(u16, u32)> {
             let all = list.connections().into_iter();
-            all.map(|seen| (seen.udp_src_port, seen.ordinal)).collect()
+            all.map(|seen| (seen.udp_src_port.unwrap(), seen.ordinal)).collect()
         };
         // The one from the third NIC is of no job.
         let flows: Vec<_> = [7, 8, 9].map(|port| seen(&fabric, [0, 1], port)).into();
@@ -158,5 +217,29 @@ mod tests {
         let again = [flows[0].clone(), flows[2].clone(), seen(&fabric, [0, 1], 3)];
         list.follow_flows(&again, &fabric, &owners);
         assert_eq!(ordinals(&list), [(3, 1), (7, 0), (9, 2)]);
+    }
+    #[test]
+    fn a_nic_has_a_few_counted_pairs_and_keeps_them_while_they_have_flows() {
+        let spec = ClosSpec { leaves: 2, hosts_per_leaf: 8, ..ClosSpec::default() };
+        let fabric = build_clos("sixteen", &spec).unwrap();
+        let owners = owners(&fabric);
+        let mut list = ConnectionList::default();
+        let counted = |list: &ConnectionList| -> Vec<(u32, u32)> {
+            list.connections().into_iter().map(|seen| (seen.src.0, seen.dst.0)).collect()
+        };
+        let flows = |receivers: std::ops::Range<u32>| -> Vec<LearnedFlow> {
+            receivers.map(|dst| seen(&fabric, [2, dst], 7)).collect()
+        };
+        // Those of a job are not counted, however many connections there are of a pair.
+        let other = [seen(&fabric, [0, 1], 7), seen(&fabric, [3, 9], 7), seen(&fabric, [3, 9], 8)];
+        list.follow_unowned(&[flows(8..12), other.into()].concat(), &fabric, &owners);
+        assert_eq!(counted(&list), [(2, 8), (2, 9), (2, 10), (2, 11), (3, 9)]);
+        list.follow_unowned(&flows(3..14), &fabric, &owners);
+        let first: Vec<_> = (3..7).chain(8..12).map(|dst| (2, dst)).collect();
+        assert_eq!(counted(&list), first);
+        list.follow_unowned(&flows(9..16), &fabric, &owners);
+        assert_eq!(counted(&list), (9..16).map(|dst| (2, dst)).collect::<Vec<_>>());
+        let again = ConnectionList::from_connections(&list.connections());
+        assert_eq!(counted(&again), counted(&list));
     }
 }

@@ -29,6 +29,9 @@ pub struct LearnedFlow {
     pub last_seen: Instant,
     /// Bytes that its pin has counted; none where it has no pin.
     pub bytes: Option<u64>,
+    /// Bytes that all flows of no job between its NICs were counted for; none where nothing counts
+    /// them.
+    pub pair_bytes: Option<u64>,
     /// The job of its processes, where its hosts report that.
     pub stated_job: Option<JobId>,
 }
@@ -63,7 +66,7 @@ pub struct LearnedFlows {
     pub queue_pairs: QueuePairCounts,
 }
 
-/// What the pin of a connection has counted.
+/// What the pin of a connection has counted, or the row of a pair of NICs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountedConnection {
     /// The port by which it enters the fabric.
@@ -72,8 +75,8 @@ pub struct CountedConnection {
     pub src: IpAddr,
     /// The receiver.
     pub dst: IpAddr,
-    /// The sender's UDP port.
-    pub udp_src_port: u16,
+    /// The sender's UDP port; none for all flows of no job between these addresses.
+    pub udp_src_port: Option<u16>,
     /// Bytes so far; none where nothing counts them.
     pub bytes: Option<u64>,
 }
@@ -84,6 +87,7 @@ struct ReportTimes {
     first: Instant,
     last: Instant,
     bytes: Option<u64>,
+    pair_bytes: Option<u64>,
 }
 
 /// Learned flows within bounds.
@@ -132,21 +136,25 @@ impl LearnedFlowTable {
         self.ports
             .entry(at)
             .or_default()
-            .insert(tuple, ReportTimes { first: now, last: now, bytes: None });
+            .insert(tuple, ReportTimes { first: now, last: now, bytes: None, pair_bytes: None });
         self.resize_port(at, size);
         self.check_invariant();
     }
 
     /// Takes in what the pin of some flows has counted: it is no more reported, so it lives as long
-    /// as it is counted.
+    /// as it is counted. What the row of a pair counts is of no single flow, and keeps none alive.
     pub fn record_bytes(&mut self, counted: &CountedConnection, now: Instant) {
         let flows = self.ports.get_mut(&counted.at);
+        let ends = (counted.src, counted.dst);
         for (tuple, times) in flows.into_iter().flatten() {
-            let ends = (tuple.src, tuple.dst, tuple.udp_src_port);
-            if ends == (counted.src, counted.dst, counted.udp_src_port)
-                && (counted.bytes.is_none() || times.bytes != counted.bytes)
-            {
-                (times.last, times.bytes) = (now, counted.bytes);
+            match counted.udp_src_port {
+                _ if (tuple.src, tuple.dst) != ends => (),
+                None => times.pair_bytes = counted.bytes,
+                Some(port) if port != tuple.udp_src_port => (),
+                Some(_) if counted.bytes.is_none() || times.bytes != counted.bytes => {
+                    (times.last, times.bytes) = (now, counted.bytes);
+                }
+                Some(_) => (),
             }
         }
     }
@@ -191,6 +199,7 @@ impl LearnedFlowTable {
                 first_seen: times.first,
                 last_seen: times.last,
                 bytes: times.bytes,
+                pair_bytes: times.pair_bytes,
                 stated_job: None,
             })
         });
@@ -299,6 +308,7 @@ mod tests {
             first_seen: start,
             last_seen: start + 30 * SECOND,
             bytes: None,
+            pair_bytes: None,
             stated_job: None,
         };
         assert_eq!(flows, [expected]);

@@ -1,4 +1,5 @@
-//! Reads what the pins of learned connections have counted.
+//! Reads what the pins of learned connections have counted, and the rows of pairs with flows of no
+//! job.
 //!
 //! A pinned connection is not reported any more, so its counter says whether it lives. The
 //! decision: one reading at a time, switch by switch, over TCP connections of its own; a switch
@@ -8,7 +9,7 @@ use std::collections::BTreeMap;
 
 use p4::entry::EntryKey;
 use planner::PlannedFlow;
-use topology::{Fabric, SwitchId};
+use topology::{Fabric, NicId, SwitchId};
 use tracing::debug;
 
 use super::CountedConnection;
@@ -18,14 +19,15 @@ use crate::pipelines::default_pipeline;
 use crate::southbound::{ClientError, SwitchClient, SwitchTarget};
 use crate::state::PlanRollout;
 
-/// What all pins of learned connections have counted, and the learned connections without a pin.
+/// What all pins of learned connections and the rows of counted pairs have counted, and the learned
+/// connections without a pin.
 pub(super) async fn read_pins(
     rollout: PlanRollout,
     southbound: SouthboundConfig,
 ) -> Vec<CountedConnection> {
     let mut of_switches: BTreeMap<SwitchId, BTreeMap<EntryKey, CountedConnection>> =
         BTreeMap::new();
-    for (key, connection) in learned_pins(&rollout) {
+    for (key, connection) in learned_pins(&rollout).into_iter().chain(counted_pairs(&rollout)) {
         of_switches.entry(connection.at.switch).or_default().insert(key, connection);
     }
     // A class row has no counter for each of them; they live as long as their job has both NICs.
@@ -67,13 +69,28 @@ fn learned_pins(rollout: &PlanRollout) -> Vec<(EntryKey, CountedConnection)> {
     pins.collect()
 }
 
+/// The rows that count flows of no job.
+fn counted_pairs(rollout: &PlanRollout) -> Vec<(EntryKey, CountedConnection)> {
+    let fabric = &rollout.fabric;
+    let rows = rollout.counted_pairs().into_iter().filter_map(|(src, dst)| {
+        let key = default_pipeline().pair_entry(fabric, (src, dst))?;
+        Some((key, counted_between(fabric, [src, dst])?))
+    });
+    rows.collect()
+}
+
 fn connection_of(fabric: &Fabric, flow: &PlannedFlow) -> Option<CountedConnection> {
-    let entry = fabric.link(fabric.nic(flow.src).uplink).to;
+    let udp_src_port = Some(flow.udp_src_port?);
+    Some(CountedConnection { udp_src_port, ..counted_between(fabric, [flow.src, flow.dst])? })
+}
+
+fn counted_between(fabric: &Fabric, [src, dst]: [NicId; 2]) -> Option<CountedConnection> {
+    let entry = fabric.link(fabric.nic(src).uplink).to;
     Some(CountedConnection {
         at: SwitchPort::at_endpoint(entry)?,
-        src: fabric.nic(flow.src).ip,
-        dst: fabric.nic(flow.dst).ip,
-        udp_src_port: flow.udp_src_port?,
+        src: fabric.nic(src).ip,
+        dst: fabric.nic(dst).ip,
+        udp_src_port: None,
         bytes: None,
     })
 }

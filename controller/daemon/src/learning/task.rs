@@ -67,6 +67,11 @@ pub(crate) struct FlowLearner {
     /// A reading of pins under way, and when the next one is due.
     reading: Option<JoinHandle<Vec<CountedConnection>>>,
     next_reading: Instant,
+    /// When the pairs whose flows of no job are counted may change: what hosts invent must not
+    /// cause more than one change of tables in this time.
+    next_counting: Instant,
+    /// Whether flows have changed since these pairs were last followed.
+    is_uncounted: bool,
     read_interval: Duration,
     southbound: SouthboundConfig,
     /// Whether this controller leads.
@@ -108,6 +113,8 @@ impl FlowLearner {
             wiring: None,
             reading: None,
             next_reading: Instant::now(),
+            next_counting: Instant::now(),
+            is_uncounted: false,
             read_interval: limits.refresh,
             southbound: config.southbound.clone(),
             permit,
@@ -212,11 +219,17 @@ impl FlowLearner {
         is_new: bool,
         events: &mpsc::Sender<EventSubmission>,
     ) {
-        let is_changed = self.table.take_change() | is_new;
-        if let Some(rollout) = rollout.borrow().as_ref().filter(|_| is_changed) {
+        let (is_changed, now) = (self.table.take_change() | is_new, Instant::now());
+        self.is_uncounted |= is_changed;
+        let is_due = self.is_uncounted && now >= self.next_counting;
+        if let Some(rollout) = rollout.borrow().as_ref().filter(|_| is_changed || is_due) {
             let owners = NicOwners::new(&rollout.fabric, &rollout.plan);
             let flows = Arc::clone(&self.published.borrow());
             self.connections.follow_flows(&flows.flows, &rollout.fabric, &owners);
+            if is_due {
+                (self.is_uncounted, self.next_counting) = (false, now + self.read_interval);
+                self.connections.follow_unowned(&flows.flows, &rollout.fabric, &owners);
+            }
         }
         let connections = self.connections.connections();
         if connections != self.submitted {
@@ -238,7 +251,10 @@ impl FlowLearner {
         if self.reading.is_some() || now < self.next_reading {
             return;
         }
-        let learned = rollout.borrow().clone().filter(|rollout| !rollout.learned.is_empty());
+        let learned = rollout
+            .borrow()
+            .clone()
+            .filter(|rollout| !rollout.learned.is_empty() || !rollout.basis.connections.is_empty());
         if let Some(rollout) = learned {
             self.next_reading = now + self.read_interval;
             let southbound = self.southbound.clone();
@@ -310,11 +326,12 @@ fn restore_flows(fabric: &Fabric, known: &[LearnedConnection], table: &mut Learn
     let now = Instant::now();
     for seen in known {
         let end = fabric.link(fabric.nic(seen.src).uplink).to;
-        let Some(at) = SwitchPort::at_endpoint(end) else {
+        let (Some(at), Some(udp_src_port)) = (SwitchPort::at_endpoint(end), seen.udp_src_port)
+        else {
             continue;
         };
         let [src, dst] = [seen.src, seen.dst].map(|nic| fabric.nic(nic).ip);
-        let tuple = RoceTuple { src, dst, udp_src_port: seen.udp_src_port, dest_qp: 0 };
+        let tuple = RoceTuple { src, dst, udp_src_port, dest_qp: 0 };
         table.keep_flow(at, tuple, now);
     }
 }

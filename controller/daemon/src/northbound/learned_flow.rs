@@ -1,5 +1,6 @@
 //! A learned flow as a row of names and numbers, with its owner.
 
+use std::cmp::Reverse;
 use std::net::IpAddr;
 
 use planner::{ConnectionOwner, NicOwners};
@@ -41,9 +42,13 @@ pub struct LearnedFlowRow {
     /// When it was last reported, in milliseconds of Unix time. A flow that goes on is reported
     /// once in each `learning.refresh_ms`.
     pub last_seen_ms: u64,
-    /// The job that its hosts state, or that alone has both NICs; absent if there is no such job.
+    /// The job that its hosts state, that alone has both NICs, or to which a rule of the policy
+    /// gives it; absent if there is no such job.
     #[serde(default)]
     pub job: Option<String>,
+    /// Whether a rule of the policy gives it to its job.
+    #[serde(default)]
+    pub adopted: bool,
     /// The jobs that have both NICs, where there are several: nobody can say whose it is.
     #[serde(default)]
     pub candidates: Vec<String>,
@@ -53,10 +58,14 @@ pub struct LearnedFlowRow {
     /// Bytes that its pin has counted; absent without one.
     #[serde(default)]
     pub bytes: Option<u64>,
+    /// Bytes that switches have counted of all flows of no job between its NICs, for a flow of no
+    /// job; absent where they do not count them.
+    #[serde(default)]
+    pub pair_bytes: Option<u64>,
 }
 
-/// The rows of learned flows: first those of nobody, the longest known first, for they need a
-/// person.
+/// The rows of learned flows: first those of nobody, for they need a person; the NICs that send the
+/// most first, then the longest known.
 pub(super) fn learned_flow_rows(
     flows: &[LearnedFlow],
     rollout: &PlanRollout,
@@ -65,7 +74,7 @@ pub(super) fn learned_flow_rows(
     let owners = NicOwners::new(&rollout.fabric, &rollout.plan);
     let rows = flows.iter().filter_map(|flow| build_row(flow, rollout, &owners, clock));
     let mut rows: Vec<LearnedFlowRow> = rows.collect();
-    rows.sort_by_key(|row| (row.job.is_some(), row.first_seen_ms));
+    rows.sort_by_key(|row| (row.job.is_some(), Reverse(row.pair_bytes), row.first_seen_ms));
     rows
 }
 
@@ -78,11 +87,13 @@ fn build_row(
 ) -> Option<LearnedFlowRow> {
     let fabric = &rollout.fabric;
     let owner = flow_owner(flow, fabric, owners);
-    let (job, candidates) = match &owner {
-        ConnectionOwner::Job(job) => (Some(rollout.plan.jobs[*job].id.to_string()), Vec::new()),
-        ConnectionOwner::Ambiguous(jobs) => (None, job_names(rollout, jobs)),
-        ConnectionOwner::Unknown => (None, Vec::new()),
+    let adopter = adopting_job(flow, rollout, &owner);
+    let (job, candidates) = match owner {
+        ConnectionOwner::Job(job) => (Some(job), Vec::new()),
+        ConnectionOwner::Ambiguous(jobs) if adopter.is_none() => (None, job_names(rollout, &jobs)),
+        ConnectionOwner::Ambiguous(_) | ConnectionOwner::Unknown => (adopter, Vec::new()),
     };
+    let job = job.map(|job| rollout.plan.jobs[job].id.to_string());
     Some(LearnedFlowRow {
         leaf: fabric.switches().get(flow.at.switch.index())?.name.clone(),
         port: flow.at.port,
@@ -96,7 +107,9 @@ fn build_row(
         first_seen_ms: clock.unix_time(flow.first_seen),
         last_seen_ms: clock.unix_time(flow.last_seen),
         pinned: job.is_some() && flow.bytes.is_some(),
+        pair_bytes: flow.pair_bytes.filter(|_| job.is_none()),
         job,
+        adopted: adopter.is_some(),
         candidates,
         bytes: flow.bytes,
     })
@@ -110,19 +123,33 @@ fn flow_owner(flow: &LearnedFlow, fabric: &Fabric, owners: &NicOwners) -> Connec
     }
 }
 
+/// The job of the first rule of the policy that gives it a flow without an owner.
+fn adopting_job(
+    flow: &LearnedFlow,
+    rollout: &PlanRollout,
+    owner: &ConnectionOwner,
+) -> Option<usize> {
+    let [src, dst] = [flow.tuple.src, flow.tuple.dst].map(|ip| rollout.fabric.nic_with_ip(ip));
+    let (ends, sport) = ([src?, dst?], flow.tuple.udp_src_port);
+    let mut rules = rollout.plan.rules.iter();
+    let rule = rules.find(|rule| rule.adopts(ends, sport, ROCE_PORT))?;
+    (!matches!(owner, ConnectionOwner::Job(_))).then_some(rule.job)
+}
+
 impl ControllerView {
     /// How many learned flows belong to nobody, and what to do about them.
     pub(super) fn unowned_finding(&self) -> Option<Finding> {
         let PlanRollout { fabric, plan, .. } = &self.rollout;
         let owners = NicOwners::new(fabric, plan);
-        let unowned =
-            self.learned.flows.iter().filter(|flow| {
-                !matches!(flow_owner(flow, fabric, &owners), ConnectionOwner::Job(_))
-            });
+        let unowned = self.learned.flows.iter().filter(|flow| {
+            let owner = flow_owner(flow, fabric, &owners);
+            let is_owned = matches!(owner, ConnectionOwner::Job(_));
+            !is_owned && adopting_job(flow, &self.rollout, &owner).is_none()
+        });
         let count = unowned.count();
         let text = format!(
-            "{count} RoCEv2 flows belong to no job and have level 0; crux flows lists them, and \
-             crux flows adopt gives them to a job"
+            "{count} RoCEv2 flows belong to no job; crux flows lists them, those that send most \
+             first, and crux flows adopt gives them to a job"
         );
         (count > 0).then(|| Finding::info("learned flows", text))
     }

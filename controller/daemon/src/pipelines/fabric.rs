@@ -34,7 +34,7 @@ pub(crate) use p4::fabric::{ETHERTYPE_ARP, ETHERTYPE_PROBE};
 use p4::fabric::{PORT_LEVEL, PortNumber, PriorityLevel, table};
 use p4::{EntryPool, ForwardingPipeline, SwitchTables};
 use planner::{PinGranularity, Plan, PlannedFlow, SwitchCapabilities};
-use topology::{Fabric, SwitchId};
+use topology::{Fabric, NicId, SwitchId};
 
 pub use self::counters::port_level_counts;
 use self::numbering::FabricNumbering;
@@ -131,6 +131,10 @@ impl SwitchPipeline for FabricPipeline {
 
     fn entry_pin(&self, fabric: &Fabric, flow: &PlannedFlow) -> Option<EntryKey> {
         flow_pin::entry_pin_key(fabric, flow)
+    }
+
+    fn pair_entry(&self, fabric: &Fabric, pair: (NicId, NicId)) -> Option<EntryKey> {
+        job_classify::pair_key(fabric, pair)
     }
 
     fn port_level_counter(&self) -> u32 {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use planner::{Job, LearnedConnection, Plan, PlanDocument, PlanReport, PlannedFlow, Policy};
-use topology::{AvailabilityChange, Fabric, Finding, SwitchId};
+use topology::{AvailabilityChange, Fabric, Finding, NicId, SwitchId};
 
 use super::plan_request::{PlanRequest, PlanResult};
 use super::reported_jobs::ReportedJobs;
@@ -200,12 +200,18 @@ pub struct PlanRollout {
 }
 
 impl PlanRollout {
-    /// The plan with the learned flows, as switches get it.
+    /// The plan with what switches have reported, as they get it.
     pub fn lowered_plan(&self) -> Arc<Plan> {
-        match self.learned.is_empty() {
+        let counted = self.counted_pairs();
+        match self.learned.is_empty() && counted.is_empty() {
             true => Arc::clone(&self.plan),
-            false => Arc::new(planner::with_learned_flows(&self.plan, &self.learned)),
+            false => Arc::new(planner::with_learned_flows(&self.plan, &self.learned, &counted)),
         }
+    }
+
+    /// Pairs of NICs whose flows of no job are counted.
+    pub fn counted_pairs(&self) -> Vec<(NicId, NicId)> {
+        planner::find_counted_pairs(&self.fabric, &self.plan, &self.basis.connections)
     }
 
     /// Whether both have one [`PlanRollout::stored_plan`]. Generations are no part of it.

@@ -183,6 +183,7 @@ impl PlanRecord {
             flows: self.flows.iter().map(PlannedFlowRecord::to_flow).collect::<Result<_, _>>()?,
             rules: self.rules.iter().map(PlannedRuleRecord::to_rule).collect(),
             compared_inputs: ComparedInputs(self.compared_regions.iter().copied().collect()),
+            counted_pairs: Vec::new(),
         })
     }
 }

@@ -37,10 +37,10 @@ pub struct StoredPlan {
     failed_switches: Vec<String>,
 }
 
-/// A connection: host and NIC index of both ends, UDP source port, ordinal, and the job that its
-/// hosts state.
+/// A connection: host and NIC index of both ends, UDP source port (none where only bytes of no job
+/// are counted), ordinal, and the job that its hosts state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-struct StoredConnection([(String, u32); 2], u16, u32, Option<String>);
+struct StoredConnection([(String, u32); 2], Option<u16>, u32, Option<String>);
 
 impl StoredPlan {
     /// The document of a plan on `fabric` with its failed parts.

@@ -69,6 +69,8 @@ mod traces;
 mod traffic;
 #[cfg(test)]
 mod unannounced_ports;
+#[cfg(test)]
+mod unowned_flows;
 
 use std::collections::BTreeMap;
 

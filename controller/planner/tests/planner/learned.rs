@@ -16,7 +16,7 @@ fn planned() -> (Fabric, Plan) {
 }
 
 fn connection(src: u32, dst: u32, ordinal: u32) -> LearnedConnection {
-    let udp_src_port = 50_000 + ordinal as u16;
+    let udp_src_port = Some(50_000 + ordinal as u16);
     LearnedConnection { src: NicId(src), dst: NicId(dst), udp_src_port, ordinal, job: None }
 }
 
@@ -59,8 +59,7 @@ fn a_connection_has_the_path_of_its_pair_and_pins_go_to_the_first() {
     let fewer = place_learned_flows(&fabric, &plan, &all[..1], 4);
     assert_eq!(fewer[0], placed[0]);
     // What the plan pins already is not learned.
-    let known =
-        LearnedConnection { udp_src_port: planned.udp_src_port.unwrap(), ..connection(0, 3, 9) };
+    let known = LearnedConnection { udp_src_port: planned.udp_src_port, ..connection(0, 3, 9) };
     assert_eq!(place_learned_flows(&fabric, &plan, &[known], 100), []);
 }
 

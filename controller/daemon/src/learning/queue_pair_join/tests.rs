@@ -56,6 +56,7 @@ fn plan_of(jobs: &[Vec<(NicId, NicId)>]) -> Plan {
             .collect(),
         rules: Vec::new(),
         compared_inputs: ComparedInputs::default(),
+        counted_pairs: Vec::new(),
     }
 }
 

@@ -9,14 +9,18 @@
 //! its own, so that no job is below its level. An adoption rule
 //! has a row for each pair of NICs that it names, at a lower priority than all others; where it
 //! could match a flow with a port as well, rows with ports come first.
+//!
+//! What is left of the table counts traffic of no job, by pairs of NICs: such a row changes no
+//! packet.
 
 pub(crate) mod adoption_rules;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::num::{NonZeroU16, NonZeroU32};
+use std::sync::Arc;
 
-use p4::entry::{TableEntry, TableId};
+use p4::entry::{EntryKey, TableEntry, TableId};
 use p4::fabric::{self, IpVersion, JobMatch};
 use planner::Plan;
 use topology::{Fabric, NicId};
@@ -121,13 +125,73 @@ pub(in crate::pipelines::fabric) fn class_rows(
         let left = room.entry(row.entry.key.table).or_insert(ROWS_MAX);
         *left = left.saturating_sub(1);
     }
-    rows.retain(|row| {
+    let mut has_room = |row: &ClassRow| {
         let left = room.entry(row.entry.key.table).or_insert(ROWS_MAX);
         let fits = *left > 0;
         *left = left.saturating_sub(1);
         fits
+    };
+    rows.retain(&mut has_room);
+    let counting = counting_rows(fabric, plan, sent, nics).filter(|row| {
+        let is_there = rows.iter().any(|other| other.entry.key == row.entry.key);
+        !is_there && has_room(row)
     });
+    let counting: Vec<ClassRow> = counting.collect();
+    rows.extend(counting);
     rows
+}
+
+/// The rows that count flows of no job from these NICs. They give packets what these have without
+/// them: nothing, or the job of the row of a NIC that sends for it alone. Rules adopt and count
+/// what they match by rows of their own.
+fn counting_rows<'a>(
+    fabric: &'a Fabric,
+    plan: &'a Plan,
+    sent: &'a BTreeMap<NicId, Vec<SentFlow>>,
+    nics: &'a [NicId],
+) -> impl Iterator<Item = ClassRow> + 'a {
+    let pairs = plan.counted_pairs.iter().filter(|(nic, to)| {
+        let is_adopted =
+            plan.rules.iter().any(|rule| adoption_rules::takes_between(rule, *nic, *to));
+        nics.contains(nic) && !is_adopted
+    });
+    pairs.filter_map(|(nic, to)| {
+        let flows = sent.get(nic).map_or(&[][..], Vec::as_slice);
+        let is_adopted = plan.rules.iter().any(|rule| adoption_rules::takes_from(rule, *nic));
+        let job = only_job(flows).filter(|_| !is_adopted).map(|flow| flow.job);
+        let matches = pair_match(fabric, *nic, *to);
+        let entry = match job {
+            Some(job) => fabric::job_classify(&matches, OF_PAIR, job),
+            None => fabric::count_unclassified(&matches, OF_PAIR),
+        };
+        let (owner, to, rank) = (None, Some(*to), u32::MAX);
+        Some(ClassRow { owner, to, is_for_pair: false, is_spare: true, rank, entry: entry? })
+    })
+}
+
+/// The row of a pair of NICs, at the leaf where its packets enter: of a job, or one that counts.
+pub(in crate::pipelines::fabric) fn pair_key(
+    fabric: &Fabric,
+    (nic, to): (NicId, NicId),
+) -> Option<EntryKey> {
+    let row = fabric::count_unclassified(&pair_match(fabric, nic, to), OF_PAIR)?;
+    Some(Arc::unwrap_or_clone(row.key))
+}
+
+/// All RoCEv2 packets from a NIC.
+fn nic_match(fabric: &Fabric, nic: NicId) -> JobMatch {
+    let address = fabric.nic(nic).ip;
+    JobMatch {
+        version: IpVersion::of(address),
+        src: Some(address.into()),
+        dport: Some(ROCE),
+        ..JobMatch::default()
+    }
+}
+
+/// All RoCEv2 packets from a NIC to another.
+fn pair_match(fabric: &Fabric, nic: NicId, to: NicId) -> JobMatch {
+    JobMatch { dst: Some(fabric.nic(to).ip.into()), ..nic_match(fabric, nic) }
 }
 
 /// The flows that jobs send from one NIC.
@@ -144,7 +208,8 @@ impl NicClasses<'_> {
         let is_adopted =
             self.plan.rules.iter().any(|rule| adoption_rules::takes_from(rule, self.nic));
         if let Some(job) = only_job(self.flows).filter(|_| !is_adopted) {
-            let row = self.shared_row(self.nic_match(), OF_NIC, &job, self.flows);
+            let matches = nic_match(self.fabric, self.nic);
+            let row = self.shared_row(matches, OF_NIC, &job, self.flows);
             return row.map(|row| ClassRow { to: None, ..row }).into_iter().collect();
         }
         let mut pairs: BTreeMap<NicId, Vec<SentFlow>> = BTreeMap::new();
@@ -158,8 +223,7 @@ impl NicClasses<'_> {
     /// The rows for one receiver: one for the packets of all ports that no flow states, and where
     /// several jobs have flows, one for each port.
     fn rows_of_pair(&self, to: NicId, flows: &[SentFlow]) -> Vec<ClassRow> {
-        let dst = Some(self.fabric.nic(to).ip.into());
-        let pair = JobMatch { dst, ..self.nic_match() };
+        let pair = pair_match(self.fabric, self.nic, to);
         let is_adopted =
             self.plan.rules.iter().any(|rule| adoption_rules::takes_between(rule, self.nic, to));
         let open: Vec<SentFlow> =
@@ -198,16 +262,6 @@ impl NicClasses<'_> {
             self.class_row(JobMatch { sport: flow.udp_src_port, ..pair }, OF_FLOW, flow)
         });
         rows.collect()
-    }
-
-    fn nic_match(&self) -> JobMatch {
-        let address = self.fabric.nic(self.nic).ip;
-        JobMatch {
-            version: IpVersion::of(address),
-            src: Some(address.into()),
-            dport: Some(ROCE),
-            ..JobMatch::default()
-        }
     }
 
     fn class_row(

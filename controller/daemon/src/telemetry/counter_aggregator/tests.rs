@@ -136,6 +136,28 @@ fn pins_show_the_period_and_volume_of_a_job() {
 }
 
 #[test]
+fn a_pin_that_counts_nothing_for_ten_seconds_is_named() {
+    let mut ground = Ground::new();
+    let leaves = ground.leaves();
+    let text = |ground: &Ground| ground.aggregator.measured_traffic().pin_hits.finding();
+    for step in 0..=105_u32 {
+        let at = f64::from(step) * 0.1;
+        assert!(at > 9.9 || text(&ground).is_none(), "after {at} s");
+        for (leaf, packets) in leaves.iter().zip([u64::from(step), 0]) {
+            let pins = ground.aggregator.counters_to_read(*leaf).pins.into_iter();
+            let count = CounterValue { packets, bytes: packets * 4096 };
+            let pins = pins.map(|key| (key, count)).collect();
+            let counted = CounterReading { pins, ..CounterReading::default() };
+            ground.aggregator.record_reading(*leaf, at, &counted);
+        }
+    }
+    let missed = ground.rollout.plan.flows[1].name_in(&ground.rollout.fabric);
+    let found = text(&ground).unwrap().text;
+    let expected = format!("pins hit: 1 of 2; nothing is counted of {missed} of gpt.");
+    assert!(found.starts_with(&expected), "{found}");
+}
+
+#[test]
 fn traffic_of_no_job_is_unattributed() {
     let mut ground = Ground::new();
     ground.count_beside();

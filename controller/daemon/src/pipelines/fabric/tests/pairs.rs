@@ -135,3 +135,55 @@ fn classes_without_room_are_those_of_the_last_jobs() {
     assert_eq!(jobs.len(), 512);
     assert!(jobs.iter().all(|number| *number == u128::from(plan.jobs[1].number)));
 }
+
+/// Rows of `job_classify` at the first leaf, as people see them.
+fn class_rows_of(fabric: &Fabric, plan: &Plan) -> Vec<String> {
+    let rows = shown(fabric, &lowered(fabric, plan), "leaf1").into_iter();
+    rows.filter(|row| row.starts_with("job_classify")).collect()
+}
+
+#[test]
+fn flows_of_no_job_are_counted_by_rows_that_change_no_packet() {
+    let spec = ClosSpec { leaves: 2, spines: 2, hosts_per_leaf: 2, ..ClosSpec::default() };
+    let fabric = clos::build_clos("four", &spec).unwrap();
+    let plan = plan_adopting(&fabric, &[job(0, &[(0, 2, 0)])], &[rule(0, &[1], &[2], &fabric)]);
+    let without = class_rows_of(&fabric, &plan);
+    // From the NIC of the job, from one without, and what the rule adopts and counts already.
+    let counted_pairs = [(0, 3), (1, 2), (1, 3)].map(|(src, dst)| (NicId(src), NicId(dst)));
+    let counted = Plan { counted_pairs: counted_pairs.to_vec(), ..plan.clone() };
+    let mut added = class_rows_of(&fabric, &counted);
+    added.retain(|row| !without.contains(row));
+    let number = plan.jobs[0].number;
+    let row = |src: &str, job: u32| {
+        let ends = format!("src={src} dst=10.0.2.2 dport=4791");
+        format!("job_classify {ends} priority=66 -> set_job(job={job})")
+    };
+    assert_eq!(added, [row("10.0.1.1", number), row("10.0.1.2", 0)]);
+    let levels = |plan: &Plan, src: u32, dst: u32| {
+        let packet = Packet { src: NicId(src), dst: NicId(dst), sport: 0xC001, answer: None };
+        walk(&fabric, &lowered(&fabric, plan), &packet, 0).unwrap().levels
+    };
+    for (src, dst) in [(0, 2), (0, 3), (1, 2), (1, 3)] {
+        assert_eq!(levels(&counted, src, dst), levels(&plan, src, dst), "{src} > {dst}");
+    }
+    let pipeline = crate::pipelines::default_pipeline();
+    assert_eq!(
+        pipeline.attributed_entries(&fabric, &counted),
+        pipeline.attributed_entries(&fabric, &plan)
+    );
+}
+
+#[test]
+fn rows_that_count_take_no_room_from_jobs() {
+    let spec = ClosSpec { leaves: 2, spines: 1, hosts_per_leaf: 40, ..ClosSpec::default() };
+    let fabric = clos::build_clos("wide", &spec).unwrap();
+    // Two jobs between 250 pairs: 500 rows, and room for 12.
+    let flows: Vec<_> = (0..25).flat_map(|src| (40..50).map(move |dst| (src, dst, 0))).collect();
+    let other: Vec<_> = (0..25).flat_map(|src| (50..60).map(move |dst| (src, dst, 0))).collect();
+    let plan = plan(&fabric, &[job(0, &flows), job(1, &other)]);
+    let pairs = (0..20).map(|src| (NicId(src), NicId(70)));
+    let counted = Plan { counted_pairs: pairs.collect(), ..plan.clone() };
+    let (rows, all) = (class_rows_of(&fabric, &plan), class_rows_of(&fabric, &counted));
+    assert_eq!((rows.len(), all.len()), (500, 512));
+    assert!(rows.iter().all(|row| all.contains(row)));
+}

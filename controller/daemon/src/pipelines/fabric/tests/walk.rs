@@ -90,7 +90,8 @@ impl PacketView<'_> {
             Some(params) => params.get(1).copied(),
             None => self.classified(),
         };
-        if let (true, Some(job)) = (is_guarded, job) {
+        // Job 0 means none.
+        if let (true, Some(job)) = (is_guarded, job.filter(|job| *job != 0)) {
             let class = self.exact(table::JOB_QOS, &[job]).expect("a job that is named has a row");
             (level, *dscp) = (class[0], class[1]);
         }
