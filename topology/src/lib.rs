@@ -3,6 +3,7 @@
 //!
 //! Pure: no I/O, no clock, no randomness; text and seeds are arguments.
 
+mod buffer_dependencies;
 mod check;
 pub mod clos;
 pub mod document;
@@ -19,6 +20,7 @@ mod paths;
 pub mod spec;
 mod units;
 
+pub use buffer_dependencies::{BufferCycle, BufferDependencyGraph, is_valley_free};
 pub use check::check_fabric;
 pub use fabric::{
     AddressPrefix, AvailabilityChange, Fabric, FabricParts, Host, Link, LinkEndpoint,

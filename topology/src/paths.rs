@@ -7,9 +7,17 @@
 //! climbs, and each tier can be solved from tiers already solved. That makes all next hops towards
 //! one destination one pass over the links; they are made per destination, when wanted.
 //!
+//! Above the destination is whoever would be while nothing has failed: a spine that has lost its
+//! own cable to a leaf has no way to it, although a core may have one. Switches are written one
+//! after the other, so a core may still send it what it would send back up: a loop, and under
+//! priority flow control a deadlock. With this rule no mix of routes of any failures has either
+//! (docs/algorithms/deadlock.md).
+//!
 //! Whoever chooses one path among many wants neither the list of all paths nor the next hops at
 //! every switch. [`UpwardHops`] (the ways up, for a whole fabric) and [`DownwardHops`] (the ways
 //! down to one leaf) are the same rule in two small tables that all pairs of leaves share.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::fabric::{Fabric, Tier};
 use crate::ids::{LinkId, SwitchId};
@@ -77,22 +85,29 @@ pub struct UpwardHops {
     /// The part of `hops` that belongs to each switch.
     first: Vec<u32>,
     hops: Vec<SwitchHop>,
+    /// Where a link up cannot be used: by switch, where all its links up lead, ascending.
+    cabled: BTreeMap<SwitchId, Vec<SwitchId>>,
 }
 
 impl UpwardHops {
     /// Those of `fabric` as it is.
     pub fn new(fabric: &Fabric) -> Self {
-        let (mut first, mut hops) = (vec![0], Vec::new());
+        let (mut first, mut hops, mut cabled) = (vec![0], Vec::new(), BTreeMap::new());
         for switch in fabric.switch_ids() {
-            let links = fabric.up_links(switch).iter().copied();
-            let usable = links.filter(|link| fabric.is_usable(*link));
+            let links = fabric.up_links(switch);
+            let start = hops.len();
+            let usable = links.iter().copied().filter(|link| fabric.is_usable(*link));
             hops.extend(usable.filter_map(|link| {
                 let to = fabric.switch_after(link)?;
                 Some(SwitchHop { link, to })
             }));
+            if hops.len() - start < links.len() {
+                let above = links.iter().filter_map(|link| fabric.switch_after(*link));
+                cabled.insert(switch, above.collect::<BTreeSet<_>>().into_iter().collect());
+            }
             first.push(hops.len() as u32);
         }
-        Self { first, hops }
+        Self { first, hops, cabled }
     }
 
     /// The links up from a switch, ascending.
@@ -102,7 +117,8 @@ impl UpwardHops {
     }
 }
 
-/// The shortest ways down to one leaf, from every switch that stands above it.
+/// The shortest ways down to one leaf, from every switch that stands above it; a spine that has
+/// lost its own cable to the leaf is there without a way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DownwardHops {
     to: SwitchId,
@@ -128,6 +144,7 @@ impl DownwardHops {
             lower = descents.add_next_tier(climbs, &lower, distance);
             distance += 1;
         }
+        descents.add_cut_off(climbs);
         descents
     }
 
@@ -161,6 +178,22 @@ impl DownwardHops {
             found.ok()
         })?;
         Some((self.upper[place].distance, self.hops_at(place)))
+    }
+
+    /// Adds the switches with a cable to the leaf that have no way down: they must not climb either.
+    fn add_cut_off(&mut self, climbs: &UpwardHops) {
+        let Some(cabled) = climbs.cabled.get(&self.to) else {
+            return;
+        };
+        let has_way = |switch: &SwitchId| self.upper.iter().any(|above| above.switch == *switch);
+        let cut_off: Vec<SwitchId> =
+            cabled.iter().copied().filter(|switch| !has_way(switch)).collect();
+        if cut_off.is_empty() {
+            return;
+        }
+        let without_hops = |switch| UpperSwitch { switch, distance: 1, hops: 0..0 };
+        self.upper.extend(cut_off.into_iter().map(without_hops));
+        self.upper.sort_by_key(|above| (above.distance, above.switch));
     }
 
     /// Adds the switches one link above `lower` that are not nearer; they are the answer.
@@ -269,8 +302,14 @@ pub fn next_hops(fabric: &Fabric, to: SwitchId) -> NextHops {
     for tier in [Tier::Spine, Tier::Core] {
         hops.solve_tier(fabric, tier, Fabric::down_links);
     }
+    // Those with a cable to the destination only descend, even if it cannot be used.
+    let descending: BTreeSet<SwitchId> =
+        fabric.up_links(to).iter().filter_map(|link| fabric.switch_after(*link)).collect();
     for tier in [Tier::Spine, Tier::Leaf] {
-        hops.solve_tier(fabric, tier, Fabric::up_links);
+        hops.solve_tier(fabric, tier, |fabric, switch| match descending.contains(&switch) {
+            true => &[],
+            false => fabric.up_links(switch),
+        });
     }
     hops
 }
@@ -289,7 +328,7 @@ impl NextHops {
         &mut self,
         fabric: &Fabric,
         tier: Tier,
-        candidates: for<'a> fn(&'a Fabric, SwitchId) -> &'a [LinkId],
+        candidates: impl for<'a> Fn(&'a Fabric, SwitchId) -> &'a [LinkId],
     ) {
         for switch in fabric.switches_of_tier(tier) {
             if self.distance(switch).is_some() {
@@ -368,6 +407,22 @@ mod tests {
         let cable = fabric.links_named("leaf2-spine1")[0];
         let detour = fabric.with_changes([AvailabilityChange::LinkDown(cable)]);
         assert_eq!(ways(&detour, "leaf1", "leaf2"), ["spine2 leaf2"]);
+    }
+
+    #[test]
+    fn a_spine_that_lost_its_cable_to_a_leaf_does_not_climb_instead() {
+        let spec = ClosSpec { pods: 2, cores: 2, ..ClosSpec::default() };
+        let fabric = clos::build_clos("three", &spec).unwrap();
+        let cut = |names: &[&str]| {
+            let cables = names.iter().map(|name| fabric.links_named(name)[0]);
+            fabric.with_changes(cables.map(AvailabilityChange::LinkDown))
+        };
+        let [spine1, leaf2] = ["spine1", "leaf2"].map(|name| fabric.switch_named(name).unwrap());
+        let hops = next_hops(&cut(&["leaf2-spine1"]), leaf2);
+        assert_eq!((hops.distance(spine1), hops.links_at(spine1)), (None, &[][..]));
+        // Two failures leave leaf1 only the spine that a core would have to help out.
+        assert!(ways(&cut(&["leaf2-spine1", "leaf1-spine2"]), "leaf1", "leaf2").is_empty());
+        assert_eq!(ways(&cut(&["leaf2-spine1"]), "leaf6", "leaf2").len(), 4);
     }
 
     #[test]

@@ -9,8 +9,8 @@ use topology::document::{self, DocumentFormat};
 use topology::export::{self, ContainerlabImages, FabricTree, NetboxTable};
 use topology::import::{self, InventoryAssumptions, NetboxTables, TierAssumptions};
 use topology::{
-    AvailabilityChange, Fabric, LinkId, LinkScheduler, SwitchId, Tier, check_fabric, next_hops,
-    spec,
+    AvailabilityChange, BufferDependencyGraph, Fabric, LinkId, LinkScheduler, SwitchId, Tier,
+    check_fabric, is_valley_free, next_hops, spec,
 };
 
 prop_compose! {
@@ -97,7 +97,7 @@ fn broken(fabric: &Fabric, choices: &[(u8, prop::sample::Index)]) -> Fabric {
 }
 
 /// All valley-free paths over usable links, the slow and plain way: from every switch on the way,
-/// up while nothing but up was taken, and down.
+/// up while nothing but up was taken and no cable leads down to the destination, and down.
 fn all_paths(fabric: &Fabric, from: SwitchId, to: SwitchId) -> Vec<Vec<LinkId>> {
     let mut found = Vec::new();
     let mut open = vec![(from, Vec::new(), true)];
@@ -111,13 +111,81 @@ fn all_paths(fabric: &Fabric, from: SwitchId, to: SwitchId) -> Vec<Vec<LinkId>> 
                 continue;
             };
             let up = fabric.switch(next).tier > fabric.switch(at).tier;
-            if !up || climbing {
+            let is_above =
+                fabric.up_links(to).iter().any(|up| fabric.switch_after(*up) == Some(at));
+            if !up || (climbing && !is_above) {
                 open.push((next, [&path[..], &[link]].concat(), up));
             }
         }
     }
     found.sort();
     found
+}
+
+/// The waits between the buffers of `fabrics`, one cabling with different failures: every switch may
+/// have the routes of any of them.
+fn waits_under_any_mix(fabrics: &[Fabric]) -> BufferDependencyGraph {
+    let mut graph = BufferDependencyGraph::default();
+    for leaf in fabrics[0].switches_of_tier(Tier::Leaf) {
+        let routes: Vec<_> = fabrics.iter().map(|fabric| next_hops(fabric, leaf)).collect();
+        graph.add_routes(&fabrics[0], &routes.iter().collect::<Vec<_>>());
+    }
+    graph
+}
+
+/// Down from one switch to the leaf `over` and up again to another one, or the other way round; none
+/// if the leaf has no two switches above it.
+fn valley(fabric: &Fabric, over: SwitchId, is_reversed: bool) -> Option<[LinkId; 2]> {
+    let ups = fabric.up_links(over);
+    let other = ups.iter().find(|up| fabric.switch_after(**up) != fabric.switch_after(ups[0]))?;
+    Some(match is_reversed {
+        false => [ups[0].reverse(), *other],
+        true => [other.reverse(), ups[0]],
+    })
+}
+
+proptest! {
+    // 10,000: PROPTEST_CASES=10000 cargo test -p topology --test properties buffers
+    #![proptest_config(ProptestConfig {
+        cases: ProptestConfig::default().cases.max(300),
+        ..ProptestConfig::default()
+    })]
+
+    /// Whatever fails, and whichever switches have been written since, no buffer waits for itself.
+    #[test]
+    fn buffers_have_no_cycle_under_any_mix_of_routes(
+        fabric in fabrics(),
+        failures in prop::collection::vec((any::<u8>(), any::<prop::sample::Index>()), 0..4),
+    ) {
+        let states = (0..=failures.len()).map(|count| broken(&fabric, &failures[..count]));
+        let states: Vec<Fabric> = states.collect();
+        let graph = waits_under_any_mix(&states);
+        prop_assert_eq!(graph.find_cycle().map(|cycle| cycle.name_in(&fabric)), None);
+    }
+
+    /// Two valleys over two leaves, in opposite directions between the same two switches, are a
+    /// cycle, and one of them is not.
+    #[test]
+    fn planted_valleys_are_a_cycle_of_buffers(
+        spec in clos_specs().prop_filter("two leaves and spines", |spec| {
+            spec.leaves > 1 && spec.spines > 1
+        }),
+        choice in any::<prop::sample::Index>(),
+    ) {
+        let fabric = clos::build_clos("any", &spec).unwrap();
+        let leaves: Vec<SwitchId> = fabric.switches_of_tier(Tier::Leaf).collect();
+        let pod = choice.index(spec.pods as usize) * spec.leaves as usize;
+        let mut graph = waits_under_any_mix(std::slice::from_ref(&fabric));
+        let down_up = valley(&fabric, leaves[pod], false).unwrap();
+        let up_down = valley(&fabric, leaves[pod + 1], true).unwrap();
+        graph.add_path(&down_up);
+        prop_assert_eq!(graph.find_cycle(), None);
+        graph.add_path(&up_down);
+        let cycle = graph.find_cycle().expect("both valleys wait for each other");
+        prop_assert!(cycle.has_turn(down_up[0], down_up[1]));
+        prop_assert!(cycle.has_turn(up_down[0], up_down[1]));
+        prop_assert!(!is_valley_free(&fabric, &down_up) && !is_valley_free(&fabric, &up_down));
+    }
 }
 
 proptest! {

@@ -18,7 +18,7 @@ use crate::priority::{self, CorrectionCache};
 use crate::report::{PlanReport, ReportInputs};
 use crate::search::{self, SearchResult};
 use crate::traffic::IndexedTraffic;
-use crate::{path_selection, pins};
+use crate::{buffer_cycles, path_selection, pins};
 
 /// How much a plan may cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,7 +79,8 @@ impl PlanContext<'_> {
         // nothing is adopted that it finds worse than an alternative.
         let selected = paths.clone();
         let mut found = SearchResult::new(paths, levels);
-        let comparison = self.decide_regions(regions, &mut found);
+        let mut comparison = self.decide_regions(regions, &mut found);
+        comparison.refused_cycles = buffer_cycles::refuse_cycles(traffic, &mut found);
         // Demands depend on the paths, so other paths ask for a new ranking.
         if found.paths != selected {
             ranking = JobRanking::new(traffic, &found.paths, policy, corrections);

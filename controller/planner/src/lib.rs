@@ -5,6 +5,7 @@
 //! the same plan, and planning again from a plan's own result changes nothing.
 
 mod bounds;
+mod buffer_cycles;
 mod candidates;
 mod capabilities;
 pub mod compression;

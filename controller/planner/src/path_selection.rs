@@ -85,6 +85,23 @@ pub(crate) fn improve_given_paths(
     paths: &[LinkPath],
     policy: &Policy,
 ) -> Vec<LinkPath> {
+    let mut assignment = assign_given_paths(traffic, paths);
+    let order = order_by_intensity(traffic.routes.iter().map(|routes| &routes.demand));
+    assign_and_improve(&mut assignment, &order, policy, PlanDepth::Full);
+    assignment.paths_of(0..traffic.jobs.len())
+}
+
+/// `paths`, by flow, with the least congested one for every flow that has none.
+pub(crate) fn complete_paths(traffic: &IndexedTraffic<'_>, paths: &[LinkPath]) -> Vec<LinkPath> {
+    let mut assignment = assign_given_paths(traffic, paths);
+    for job_slot in order_by_intensity(traffic.routes.iter().map(|routes| &routes.demand)) {
+        assignment.assign_remaining(job_slot);
+    }
+    assignment.paths_of(0..traffic.jobs.len())
+}
+
+/// All flows on `paths`, by flow; the slot of a job is its ordinal.
+fn assign_given_paths(traffic: &IndexedTraffic<'_>, paths: &[LinkPath]) -> PathAssignment {
     let mut assignment = PathAssignment::new(traffic.fabric, &traffic.tables);
     for (ordinal, (job, routes)) in traffic.jobs.iter().zip(&traffic.routes).enumerate() {
         let job_slot = assignment.add_job(job, routes);
@@ -94,9 +111,7 @@ pub(crate) fn improve_given_paths(
             }
         }
     }
-    let order = order_by_intensity(traffic.routes.iter().map(|routes| &routes.demand));
-    assign_and_improve(&mut assignment, &order, policy, PlanDepth::Full);
-    assignment.paths_of(0..traffic.jobs.len())
+    assignment
 }
 
 /// Assigns a path to every flow without one, if there is any, then improves the paths. `order` is

@@ -6,6 +6,7 @@
 
 use std::sync::OnceLock;
 
+use crate::buffer_cycles::LinkSlopes;
 use crate::input_digest;
 use crate::least_loaded_path::LeafEnds;
 use topology::{DownwardHops, Fabric, LinkId, SwitchHop, SwitchId, Tier, UpwardHops};
@@ -21,6 +22,7 @@ pub(crate) struct PathTables {
     /// Bytes per second of the usable links up, by switch.
     capacities_up: Vec<f64>,
     pods: PodTable,
+    slopes: LinkSlopes,
     fabric_digest: OnceLock<u64>,
 }
 
@@ -32,6 +34,7 @@ impl PathTables {
         let capacities: Vec<f64> = links.map(|link| link.bandwidth.bytes_per_second()).collect();
         Self {
             pods: PodTable::new(fabric),
+            slopes: LinkSlopes::new(fabric),
             descents: vec![OnceLock::new(); fabric.switches().len()],
             capacities_up: (0..fabric.switches().len())
                 .map(|switch| {
@@ -87,6 +90,11 @@ impl PathTables {
     /// Bytes per second that the usable links up from a switch carry.
     pub(crate) fn capacity_up(&self, switch: SwitchId) -> f64 {
         self.capacities_up[switch.index()]
+    }
+
+    /// Which links climb.
+    pub(crate) fn slopes(&self) -> &LinkSlopes {
+        &self.slopes
     }
 
     /// The pods.

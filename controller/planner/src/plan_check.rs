@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use topology::{Fabric, FabricNode, Finding, LinkId, NicId, SwitchId};
+use topology::{BufferDependencyGraph, Fabric, FabricNode, Finding, LinkId, NicId, SwitchId, Tier};
 
 use crate::input::{Job, PlanInput};
 use crate::plan::{Plan, PlannedFlow};
@@ -19,6 +19,7 @@ pub fn check_plan(input: &PlanInput, policy: &Policy, plan: &Plan) -> Vec<Findin
         findings.extend(check_paths(&input.fabric, plan));
         findings.extend(check_order_on_links(input, policy, plan));
         findings.extend(check_pin_budget(&input.fabric, policy, plan));
+        findings.extend(check_buffer_cycles(&input.fabric, plan));
     }
     findings
 }
@@ -161,6 +162,27 @@ fn check_pin_budget(fabric: &Fabric, policy: &Policy, plan: &Plan) -> Vec<Findin
         Finding::error(&fabric.switch(leaf).name, format!("holds {count} pins"))
     })
     .collect()
+}
+
+/// At no level do buffers wait for each other in a cycle: of pins at that level, and of packets
+/// without one, which may take every equal-cost path at any level.
+fn check_buffer_cycles(fabric: &Fabric, plan: &Plan) -> Vec<Finding> {
+    if plan.flows.iter().all(|flow| topology::is_valley_free(fabric, &flow.links)) {
+        return Vec::new();
+    }
+    let mut routes = BufferDependencyGraph::default();
+    for leaf in fabric.switches_of_tier(Tier::Leaf) {
+        routes.add_routes(fabric, &[&topology::next_hops(fabric, leaf)]);
+    }
+    let levels: BTreeSet<u8> = plan.jobs.iter().map(|job| job.level).collect();
+    let cycles = levels.into_iter().filter_map(|level| {
+        let mut graph = routes.clone();
+        let of_level = plan.flows.iter().filter(|flow| plan.jobs[flow.job].level == level);
+        of_level.for_each(|flow| graph.add_path(&flow.links));
+        let cycle = graph.find_cycle()?.name_in(fabric);
+        Some(Finding::error("plan", format!("at level {level}, buffers wait in a cycle: {cycle}")))
+    });
+    cycles.collect()
 }
 
 fn job_finding(id: &str, text: &str) -> Finding {

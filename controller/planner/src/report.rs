@@ -109,8 +109,8 @@ impl ReportInputs<'_> {
             links,
             compression: self.compression_report(plan),
             bounds: LoadBounds { max_load, max_load_lower_bound },
+            findings: self.collect_findings(plan, &comparison),
             comparison,
-            findings: self.collect_findings(plan),
             moved: self.moved_flows(plan),
             rationales: (0..plan.jobs.len())
                 .map(|job| self.explain_job(plan, job, reference))
@@ -177,12 +177,13 @@ impl ReportInputs<'_> {
         }
     }
 
-    fn collect_findings(&self, plan: &Plan) -> Vec<Finding> {
+    fn collect_findings(&self, plan: &Plan, comparison: &PlanComparison) -> Vec<Finding> {
         let mut findings: Vec<Finding> =
             (0..plan.jobs.len()).filter_map(|job| self.pathless_finding(plan, job)).collect();
         let pinned: Vec<bool> = plan.flows.iter().map(|flow| flow.pinned).collect();
         findings.extend(pins::pin_findings(self.traffic, &pinned, self.policy));
         findings.extend(self.unmatched_overrides());
+        findings.extend(comparison.refused_cycles.iter().cloned());
         findings
     }
 

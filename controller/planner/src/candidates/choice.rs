@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use topology::LinkPath;
+use topology::{Finding, LinkPath};
 
 use super::group_values::GroupEvaluator;
 use super::guided_choice::search_guided;
@@ -63,6 +63,8 @@ pub struct PlanComparison {
     pub compared: Vec<u64>,
     /// Whether there are regions that were not compared yet: a plan of full depth may be better.
     pub is_provisional: bool,
+    /// Cycles of waiting buffers that the decisions would have had, and whose flows went elsewhere.
+    pub refused_cycles: Vec<Finding>,
 }
 
 impl PlanComparison {

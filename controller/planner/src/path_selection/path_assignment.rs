@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use topology::{Fabric, LinkId, LinkPath, Tier};
+use topology::{Fabric, LinkId, LinkPath, SwitchId, Tier};
 
 use super::mean_rate;
 use crate::input::Job;
@@ -237,7 +237,7 @@ pub(super) fn is_usable_path(
 }
 
 /// Whether `links` lead from one leaf to the other over usable links, as many as the ends are
-/// apart, and never up again after going down.
+/// apart, up and then down, and never up from a switch with a cable to the second leaf.
 fn is_valid_segment(fabric: &Fabric, ends: &LeafEnds, links: &[LinkId]) -> bool {
     let mut at = ends.from;
     let mut descends = false;
@@ -246,13 +246,21 @@ fn is_valid_segment(fabric: &Fabric, ends: &LeafEnds, links: &[LinkId]) -> bool 
         let Some(next) = is_known.then(|| fabric.switch_after(*link)).flatten() else {
             return false;
         };
-        let goes_down = fabric.switch(next).tier < fabric.switch(at).tier;
-        if fabric.link(*link).from.node.switch() != Some(at) || (descends && !goes_down) {
+        let (here, there) = (fabric.switch(at).tier, fabric.switch(next).tier);
+        let (goes_up, goes_down) = (there > here, there < here);
+        let is_allowed = goes_down || (goes_up && !descends && !is_cabled_to(fabric, at, ends));
+        if fabric.link(*link).from.node.switch() != Some(at) || !is_allowed {
             return false;
         }
         (at, descends) = (next, goes_down);
     }
     at == ends.to && links.len() == usize::from(ends.distance)
+}
+
+/// Whether a switch above the first leaf has a cable to the second one, usable or not.
+fn is_cabled_to(fabric: &Fabric, switch: SwitchId, ends: &LeafEnds) -> bool {
+    let mut above = fabric.up_links(ends.to).iter().filter_map(|link| fabric.switch_after(*link));
+    switch != ends.from && above.any(|above| above == switch)
 }
 
 /// Share of a link's time that some flows of one job take together, computed once for each speed.

@@ -125,9 +125,8 @@ pub(super) struct ReachableLeaf<'a> {
     /// Links that may be used towards it, ascending, at least one. If all are drained, those that
     /// work: draining the last path must not disconnect the leaf.
     pub(super) usable: &'a [LinkId],
-    /// Links that packets without a pin take. A spine whose own cable to the leaf is drained keeps
-    /// using it: it gets packets for the leaf only from switches without the drain yet, and a
-    /// detour over a core could bring them back.
+    /// Links that packets without a pin take. A core whose own cable to the leaf is drained keeps
+    /// using it: it gets packets for the leaf only from switches without the drain yet.
     pub(super) spread: &'a [LinkId],
     /// Links that work towards it, drained or not, ascending.
     pub(super) standing: &'a [LinkId],

@@ -11,7 +11,10 @@ use p4::{ForwardingPipeline, SwitchTables};
 use planner::{AdoptionRule, Flow, Job, Plan, PlanDepth, PlanInput, Policy};
 use proptest::prelude::*;
 use topology::clos::{self, ClosSpec};
-use topology::{AvailabilityChange, Fabric, FabricParts, HostId, LinkId, NicId, SwitchId, Tier};
+use topology::{
+    AvailabilityChange, BufferDependencyGraph, Fabric, FabricParts, HostId, LinkId, NicId,
+    SwitchId, Tier,
+};
 
 use self::walk::{Packet, walk};
 use crate::pipeline::SwitchReports;
@@ -413,6 +416,19 @@ fn check_adopted(fabric: &Fabric, plan: &Plan, choice: usize) -> Result<(), Test
     Ok(())
 }
 
+/// The packets of every planned flow with and without its pin, over several links of each group.
+fn packets_of(fabric: &Fabric, plan: &Plan) -> Vec<(Packet, usize)> {
+    let choices = fabric.switches().len().min(4);
+    let packets = plan.flows.iter().flat_map(|flow| {
+        let ports = [flow.udp_src_port.unwrap_or(0xD000), 1];
+        ports.map(|sport| (flow.src, flow.dst, sport))
+    });
+    let chosen = packets.flat_map(|(src, dst, sport)| {
+        (0..choices).map(move |choice| (Packet { src, dst, sport, answer: None }, choice))
+    });
+    chosen.collect()
+}
+
 /// Answers arrive, at the highest level.
 fn check_answers(fabric: &Fabric, plan: &Plan, choice: usize) -> Result<(), TestCaseError> {
     let tables = lowered(fabric, plan);
@@ -490,6 +506,41 @@ proptest! {
                 let packet = Packet { src, dst, sport, answer: None };
                 walk(&case.fabric, &mixed, &packet, case.choice).map_err(TestCaseError::fail)?;
             }
+        }
+    }
+
+    /// At no level do buffers wait for each other in a cycle, whatever failed and whichever switches
+    /// have been written since: pins, their backups, and packets without one on any equal-cost link.
+    #[test]
+    fn tables_have_no_cycle_of_waiting_buffers(case in cases(), updated in any::<u64>()) {
+        let failed = case.fabric.with_changes(case.changes.iter().copied());
+        let old = plan(&case.fabric, &case.jobs);
+        let new = plan(&failed, &case.jobs);
+        // The plan from before on the fabric after it is what path rows alone repair.
+        let states = [
+            lowered(&case.fabric, &old), lowered(&failed, &old), lowered(&failed, &new),
+        ];
+        let mut waits: BTreeMap<u128, BufferDependencyGraph> = BTreeMap::new();
+        for shift in [0, 1, 7, 13] {
+            let tables = case.fabric.switch_ids().map(|switch| {
+                let state = updated.rotate_right(shift * switch.0) % states.len() as u64;
+                (switch, states[state as usize][&switch].clone())
+            });
+            let tables = tables.collect();
+            for (packet, choice) in packets_of(&case.fabric, &old) {
+                let walk = walk(&case.fabric, &tables, &packet, choice);
+                // A switch may have no row for a leaf that another still sends to.
+                let Ok(walk) = walk else {
+                    let error = walk.unwrap_err();
+                    prop_assert!(error.starts_with("dropped"), "{error}");
+                    continue;
+                };
+                waits.entry(walk.levels[0]).or_default().add_path(&walk.links);
+            }
+        }
+        for (level, waits) in waits {
+            let cycle = waits.find_cycle().map(|cycle| cycle.name_in(&case.fabric));
+            prop_assert_eq!(cycle, None, "level {}", level);
         }
     }
 
