@@ -99,7 +99,7 @@ mod tests {
         let id = changed(|lab| lab.switches[1].device_id = 1);
         assert_eq!(id, ["warning: leaf1 and leaf2: have the same device id, 1"]);
         let address = changed(|lab| lab.switches[1].p4runtime = lab.switches[0].p4runtime.clone());
-        let text = "warning: leaf1 and leaf2: have the same p4runtime address, 127.0.0.1:50001";
+        let text = "warning: leaf1 and leaf2: have the same p4runtime address, 127.0.0.1:20001";
         assert_eq!(address, [text]);
     }
 

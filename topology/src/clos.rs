@@ -312,7 +312,7 @@ mod tests {
         }
         let devices: Vec<u64> = lab.switches().iter().map(|switch| switch.device_id).collect();
         assert_eq!(devices, [1, 2, 3, 4, 11, 12]);
-        assert_eq!(lab.switches()[4].p4runtime.as_deref(), Some("127.0.0.1:50011"));
+        assert_eq!(lab.switches()[4].p4runtime.as_deref(), Some("127.0.0.1:20011"));
     }
 
     #[test]

@@ -22,8 +22,9 @@ pub(crate) const MAX_NICS_PER_LEAF: u64 = 254;
 pub(crate) const MAX_SWITCHES_PER_TIER: u64 = 65_535;
 /// Cables of the largest fabric that is built: 80 bytes each, 160 MB.
 pub(crate) const MAX_CABLES: u64 = 2_000_000;
-/// TCP port of the P4Runtime server of device 0; device n listens n ports above it.
-const P4RUNTIME_BASE_PORT: u64 = 50_000;
+/// TCP port of the P4Runtime server of device 0; device n listens n ports above it. Below the ports
+/// that Linux gives to clients (32768 and above), one of which could be taken at any time.
+const P4RUNTIME_BASE_PORT: u64 = 20_000;
 
 /// A host and the addresses of its NICs, by NIC index.
 pub(crate) struct DraftHost {

@@ -183,7 +183,7 @@ mod tests {
     const GOOD: &str = r#"
         { "name": "lab",
           "switches": [
-            {"name": "leaf1", "tier": "leaf", "device_id": 1, "p4runtime": "127.0.0.1:50001"},
+            {"name": "leaf1", "tier": "leaf", "device_id": 1, "p4runtime": "127.0.0.1:20001"},
             {"name": "leaf2", "tier": "leaf", "device_id": 2},
             {"name": "spine1", "tier": "spine", "device_id": 11} ],
           "hosts": [

@@ -34,7 +34,7 @@ use command_io::{files, output};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  crux switch --no-p4 --device-id 1 -i 1@veth1 -i 2@veth2 -- --grpc-server-addr 127.0.0.1:50001
+  crux switch --no-p4 --device-id 1 -i 1@veth1 -i 2@veth2 -- --grpc-server-addr 127.0.0.1:20001
   crux switch fabric.json -i 1@veth1 -i 2@veth2 --priority-queues 8 --port-rate 2=100M
   crux switch fabric.json -i 1@a -i 2@b --use-files 0     # a_in.pcap, b_in.pcap -> *_out.pcap
   crux switch fabric.json -i 1@a --allow-role =controller.crux --allow-role tests")]
