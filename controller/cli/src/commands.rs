@@ -4,6 +4,7 @@ pub(crate) mod agent;
 pub(crate) mod audit;
 pub(crate) mod cert;
 pub(crate) mod cluster;
+mod command_reference;
 mod comparison_table;
 pub(crate) mod completions;
 pub(crate) mod config;

@@ -23,6 +23,8 @@ mod identity;
 mod kubernetes;
 #[path = "cli/operations.rs"]
 mod operations;
+#[path = "cli/pages.rs"]
+mod pages;
 #[path = "cli/port_scan.rs"]
 mod port_scan;
 #[path = "cli/replay.rs"]

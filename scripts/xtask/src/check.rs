@@ -5,6 +5,9 @@ mod cycles;
 mod dependencies;
 mod floors;
 mod layout;
+mod messages;
+mod page_commands;
+mod pages;
 mod supply_chain;
 mod words;
 
@@ -19,11 +22,14 @@ pub(crate) type RuleViolations = Vec<String>;
 type RuleCheck = fn(&Path) -> Result<RuleViolations, String>;
 
 /// The rules that read the tree, by the name they are reported under.
-const RULES: [(&str, RuleCheck); 8] = [
+const RULES: [(&str, RuleCheck); 11] = [
     ("layout", layout::check_layout),
     ("floors", floors::check_floors),
     ("cycles", cycles::check_cycles),
     ("words", words::check_words),
+    ("pages", pages::check_pages),
+    ("page commands", page_commands::check_page_commands),
+    ("messages", messages::check_messages),
     ("budgets", budgets::check_budgets),
     ("dependencies", dependencies::check_dependencies),
     ("supply chain", supply_chain::check_supply_chain),

@@ -1,5 +1,5 @@
 //! Files that the program itself writes: JSON Schemas of its documents, the OpenAPI document of the
-//! controller, and its man pages.
+//! controller, its man pages and the page of its commands.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -70,6 +70,10 @@ fn generate_files(root: &Path) -> Result<Vec<GeneratedFile>, String> {
     files.push(GeneratedFile {
         path: "docs/openapi.json".to_owned(),
         text: run_crux(root, &["schema", "openapi"])?,
+    });
+    files.push(GeneratedFile {
+        path: "docs/commands.md".to_owned(),
+        text: run_crux(root, &["man", "--markdown"])?,
     });
     for page in run_crux(root, &["man", "--list"])?.lines() {
         let text = run_crux(root, &["man", page])?;

@@ -5,11 +5,13 @@
 //! its violations and is also a test, so `cargo test --workspace` holds the same rules.
 
 mod bill_of_materials;
+mod book;
 mod check;
 mod configuration_page;
 mod fuzz;
 mod generate;
 mod libraries;
+mod page_text;
 mod source;
 mod tree;
 
@@ -20,7 +22,8 @@ usage: cargo xtask COMMAND
 
   check      formatting, lints, floors, budgets, documentation and generated files
   generate   write the generated files again: docs/schemas, docs/man,
-             docs/openapi.json, docs/configuration.md
+             docs/openapi.json, docs/configuration.md, docs/commands.md
+  book       build the documentation as a site in target/book (needs mdbook)
   sbom       print the bill of materials (CycloneDX, JSON)
   fuzz [EXECUTIONS [SECONDS]] [TARGET...]
              fuzz the targets of scripts/fuzz, or those that are named, in turns of so many
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["check"] => check::run_checks(&root),
         ["generate"] => generate::write_generated(&root),
+        ["book"] => book::build_book(&root),
         ["sbom"] => bill_of_materials::print_bill(&root),
         ["fuzz", bounds @ ..] => fuzz::run_fuzzing(&root, bounds),
         ["--help" | "-h" | "help"] => {

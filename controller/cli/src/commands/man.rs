@@ -1,8 +1,9 @@
-//! `crux man`: the man pages, from the definition of the command line. `cargo xtask generate`
-//! writes them to docs/man.
+//! `crux man`: the man pages and the page of all commands, from the definition of the command line.
+//! `cargo xtask generate` writes them to docs/man and docs/commands.md.
 
 use clap::{Command, CommandFactory};
 
+use super::command_reference::render_reference;
 use crate::CruxCli;
 use command_io::CommandError;
 use command_io::output;
@@ -12,15 +13,21 @@ use command_io::output;
 #[command(after_help = "Example:  crux man crux-plan | man -l -")]
 pub(crate) struct ManArgs {
     /// The page, for example crux-plan
-    #[arg(required_unless_present = "list")]
+    #[arg(required_unless_present_any = ["list", "markdown"])]
     page: Option<String>,
     /// Print the names of all pages
     #[arg(long)]
     list: bool,
+    /// Print all commands as one page in Markdown
+    #[arg(long, conflicts_with_all = ["page", "list"])]
+    markdown: bool,
 }
 
 pub(crate) fn run_man(args: &ManArgs) -> Result<(), CommandError> {
-    let pages = man_pages();
+    let mut pages = man_pages();
+    if args.markdown {
+        return output::print_line(render_reference(&mut pages).trim_end());
+    }
     let Some(wanted) = &args.page else {
         let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
         return output::print_line(names.join("\n"));

@@ -17,7 +17,7 @@ use topology::{Fabric, document, spec};
 
 use super::support::{Files, lab, printed, refused};
 
-const JOBS: &str = "
+pub(crate) const JOBS: &str = "
 [[jobs]]
 id = 'gpt'
 gpus = { h1 = 8, h3 = 8 }
@@ -33,7 +33,7 @@ flows = [{ src = 'h2', dst = 'h4', bytes = 1e9, udp_src_port = 50001 }]
 ";
 
 /// Switches, a controller and its server.
-struct Stage {
+pub(crate) struct Stage {
     _switches: Vec<ServerHandle>,
     _devices: EmulatedNetworkHandle,
     controller: ControllerHandle,
@@ -41,7 +41,7 @@ struct Stage {
 }
 
 impl Stage {
-    async fn open(config: &Config) -> Self {
+    pub(crate) async fn open(config: &Config) -> Self {
         let fabric =
             spec::parse_fabric(&lab(2, 200.0, 400.0), DocumentFormat::Toml, "lab.toml").unwrap();
         let mut explicit = spec::explicit_document(&fabric);
@@ -71,6 +71,15 @@ impl Stage {
             _devices: handle,
             controller,
         }
+    }
+
+    /// Where the controller listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.server.local_addr()
+    }
+
+    pub(crate) async fn close(self) {
+        self.controller.shutdown().await;
     }
 }
 

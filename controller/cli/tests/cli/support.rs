@@ -43,9 +43,22 @@ impl Files {
 
     /// `crux`, to be run here.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut program = Command::new(env!("CARGO_BIN_EXE_crux"));
-        program.args(arguments).current_dir(self.0.path()).env("XDG_STATE_HOME", self.0.path());
-        // Whatever the machine that runs the tests has.
+        let mut program = self.program(env!("CARGO_BIN_EXE_crux"));
+        program.args(arguments);
+        program
+    }
+
+    /// A line for a shell, to be run here.
+    pub(crate) fn shell(&self, line: &str) -> Command {
+        let mut shell = self.program("bash");
+        shell.args(["-c", line]).env("HOME", self.0.path());
+        shell
+    }
+
+    /// A program that finds nothing of what the machine has that runs the tests.
+    fn program(&self, name: &str) -> Command {
+        let mut program = Command::new(name);
+        program.current_dir(self.0.path()).env("XDG_STATE_HOME", self.0.path());
         program.env("XDG_CONFIG_HOME", self.0.path());
         for variable in ["CONTEXT", "CONTROLLER", "CA", "CERT", "KEY", "TOKEN_FILE"] {
             program.env_remove(format!("CRUX_{variable}"));

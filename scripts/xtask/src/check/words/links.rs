@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::WordViolation;
+use crate::page_text::{heading_names, page_links, resolve_path};
 use crate::tree::SourceFile;
 
 /// Links to files or headings that do not exist.
@@ -44,49 +45,8 @@ fn link_problem(
         return Some(format!("{target} leads to {path}, which does not exist"));
     }
     let linked = pages.get(path.as_str()).filter(|_| !heading.is_empty())?;
-    let has_heading = headings(&linked.text).any(|slug| slug == heading);
+    let has_heading = heading_names(&linked.text).any(|slug| slug == heading);
     (!has_heading).then(|| format!("{target} leads to a heading that {path} does not have"))
-}
-
-/// Line and target of each `[text](target)` outside of code blocks.
-fn page_links(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    prose_lines(text).flat_map(|(number, line)| {
-        line.split("](").skip(1).filter_map(move |rest| Some((number, rest.split_once(')')?.0)))
-    })
-}
-
-/// Lines outside of code blocks, with their numbers.
-fn prose_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let mut is_code = false;
-    (1..).zip(text.lines()).filter(move |(_, line)| {
-        let is_fence = line.trim_start().starts_with("```");
-        is_code ^= is_fence;
-        !is_code && !is_fence
-    })
-}
-
-/// The names under which headings are linked to: lower case, words joined by hyphens.
-fn headings(text: &str) -> impl Iterator<Item = String> {
-    let lines = prose_lines(text).filter(|(_, line)| line.starts_with('#'));
-    lines.map(|(_, line)| {
-        let title = line.trim_start_matches('#').trim().to_lowercase();
-        let kept = title.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
-        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
-    })
-}
-
-/// The path from the root that `target` means on the page `from`.
-fn resolve_path(from: &str, target: &str) -> String {
-    let mut parts: Vec<&str> = from.split('/').collect();
-    parts.pop();
-    for part in target.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => drop(parts.pop()),
-            part => parts.push(part),
-        }
-    }
-    parts.join("/")
 }
 
 #[cfg(test)]
