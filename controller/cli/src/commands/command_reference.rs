@@ -68,10 +68,8 @@ fn render_argument(arg: &Arg) -> String {
     };
     let flags = [arg.get_short().map(|flag| format!("-{flag}")), arg.get_long().map(long_flag)];
     let flags: Vec<String> = flags.into_iter().flatten().collect();
-    let shown = [flags.join(", "), values.join(" ")];
-    let shown = shown.iter().filter(|part| !part.is_empty()).map(String::as_str);
-    let shown = shown.collect::<Vec<_>>().join(" ");
-    format!("| `{shown}` | {} |\n", cell(&argument_meaning(arg)))
+    let name = format!("{} {}", flags.join(", "), values.join(" "));
+    format!("| `{}` | {} |\n", name.trim(), cell(&argument_meaning(arg)))
 }
 
 fn long_flag(name: &str) -> String {

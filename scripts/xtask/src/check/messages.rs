@@ -105,7 +105,7 @@ fn makes_finding(body: &[Token<'_>]) -> bool {
     })
 }
 
-fn literals<'a>(tokens: &[Token<'a>]) -> impl Iterator<Item = String> {
+fn literals(tokens: &[Token<'_>]) -> impl Iterator<Item = String> {
     let strings = tokens.iter().filter(|token| token.kind == TokenKind::Literal);
     let texts: Vec<String> = strings.filter_map(|token| message_text(token.text)).collect();
     texts.into_iter()

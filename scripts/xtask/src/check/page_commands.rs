@@ -40,8 +40,9 @@ fn command_problem(
     let words: Vec<&str> = command.split_whitespace().filter(|word| *word != "sudo").collect();
     match words.as_slice() {
         ["cargo", "xtask", name, ..] => {
-            let known = USAGE.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
-            let is_known = known.into_iter().any(|one| one == *name);
+            let mut known =
+                USAGE.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+            let is_known = known.any(|one| one == *name);
             (!is_known).then(|| format!("cargo xtask has no command {name}"))
         }
         ["cargo", ..] => {
