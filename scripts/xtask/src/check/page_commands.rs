@@ -1,6 +1,5 @@
-//! Commands of pages that call what this tree has, and not `crux`, call what exists: scripts by
-//! their paths, `cargo` with known crates, and `cargo xtask` with known commands. Commands of `crux`
-//! are tests of the crate `crux`.
+//! Commands of pages that call this tree, and not `crux`, name what exists: scripts by their paths,
+//! `cargo` with known crates, `cargo xtask` with known commands. The crate `crux` tests its own.
 
 use std::collections::BTreeSet;
 use std::path::Path;
