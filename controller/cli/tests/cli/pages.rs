@@ -35,7 +35,7 @@ enum NotRun {
 const RUN: [&str; 3] = ["crux ", "sed ", "curl "];
 
 /// Beginnings of commands that are not run.
-const NOT_RUN: [(&str, NotRun); 22] = [
+const NOT_RUN: [(&str, NotRun); 23] = [
     ("crux agent --controller", NotRun::Endless),
     ("crux agent --host h1 --jobs jobs.toml --dry-run", NotRun::Endless),
     ("crux agent --once --seconds 20", NotRun::Minutes),
@@ -52,6 +52,7 @@ const NOT_RUN: [(&str, NotRun); 22] = [
     ("crux replay --trace", NotRun::OutsideData),
     ("crux state restore", NotRun::AnotherTest),
     ("curl -s --cacert", NotRun::AnotherTest),
+    ("curl -sN", NotRun::Endless),
     ("crux audit --file", NotRun::AnotherTest),
     ("crux top", NotRun::AnotherTest),
     ("crux switch", NotRun::Privileges),
@@ -145,7 +146,7 @@ fn run_line(files: &Files, at: SocketAddr, line: &str) -> Result<(), String> {
         ("/var/lib/crux", "state"),
         ("~/.local/state", "."),
         // A refusal is a failure.
-        ("curl -s", "curl -s --fail-with-body"),
+        ("curl -s ", "curl -s --fail-with-body "),
     ];
     let moved = moved.iter().fold(line.to_owned(), |line, (from, to)| line.replace(from, to));
     let line = &moved;
