@@ -10,6 +10,7 @@ mod command_error;
 pub mod files;
 pub mod html;
 mod input_documents;
+pub mod interface_names;
 pub mod output;
 
 pub use client::{ClientCredentials, ControllerClient, EventFrame, FrameStream};

@@ -15,6 +15,12 @@ mod rehearse;
 mod run_result;
 mod scripted_event;
 
+use std::path::{Path, PathBuf};
+
+#[cfg(test)]
+pub(crate) use self::run_result::MeasuredJobResult;
+pub(crate) use self::run_result::{AppliedEvent, JobRunResult};
+pub(crate) use self::scripted_event::{EventAction, ScriptedEvent};
 use crate::demo::DemoScenario;
 use command_io::CommandError;
 use command_io::files;
@@ -54,6 +60,47 @@ impl RunDocumentArgs {
         planner::choose_source_ports(&mut jobs);
         let seed = self.seed;
         Ok(DemoScenario { fabric, jobs, seed })
+    }
+}
+
+/// A run of jobs that another command makes: on hosts that have the same documents, and on the
+/// embedded fabric.
+#[derive(Clone, Debug)]
+pub(crate) struct JobRun {
+    fabric: PathBuf,
+    jobs: PathBuf,
+    iterations: u16,
+}
+
+impl JobRun {
+    /// A run with these documents; `iterations` of the slowest job are measured.
+    pub(crate) fn new(fabric: &Path, jobs: &Path, iterations: u16) -> Self {
+        Self { fabric: fabric.to_owned(), jobs: jobs.to_owned(), iterations }
+    }
+
+    /// Leads the hosts that connect to a Unix socket; reports the jobs to `controller`, if they are
+    /// to be known.
+    pub(crate) fn lead_hosts(
+        &self,
+        socket: &Path,
+        controller: Option<String>,
+    ) -> Result<JobRunResult, CommandError> {
+        let listen = protocol::LeadAddress::Unix(socket.to_owned());
+        lead::LeadArgs::for_run(self.documents(), listen, controller, self.iterations).measure_run()
+    }
+
+    /// Makes the run on the embedded fabric, with events at their instants.
+    pub(crate) fn rehearse(
+        &self,
+        events: &[ScriptedEvent],
+        is_planned: bool,
+    ) -> Result<JobRunResult, CommandError> {
+        rehearse::rehearse_run(&self.documents(), self.iterations, events, is_planned)
+    }
+
+    fn documents(&self) -> RunDocumentArgs {
+        let [fabric, jobs] = [&self.fabric, &self.jobs].map(|file| file.display().to_string());
+        RunDocumentArgs { fabric, jobs, seed: 1 }
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! `demo` runs the whole system on emulated switches, `simulate`, `compare` and `replay` use the
 //! fluid model, `place` and `reproduce` apply placement policies, `bench` tests what the system
-//! promises, and `job` emulates training on real hosts. The binary mounts them all with
+//! promises, `job` emulates training on real hosts, and `lab` runs a whole fabric in network
+//! namespaces. The binary mounts them all with
 //! [`LabCommand`]. The decision: this crate is behind a default feature of the binary, so that a
 //! packaged daemon contains no paused clock, no plotting and no planted bug
 //! (docs/decisions/0010-lab-crate.md).
@@ -13,6 +14,7 @@ mod demo;
 mod figure;
 mod job;
 mod models;
+mod namespace_lab;
 mod place;
 mod progress;
 mod replay;
@@ -38,6 +40,8 @@ enum LabSubcommand {
     Bench(bench::BenchCommand),
     #[command(subcommand)]
     Job(job::JobCommand),
+    #[command(subcommand, name = "lab")]
+    NamespaceLab(namespace_lab::NamespaceLabCommand),
 }
 
 impl LabCommand {
@@ -55,6 +59,7 @@ impl LabCommand {
             LabSubcommand::Reproduce(args) => reproduce::run_reproduce(args),
             LabSubcommand::Bench(command) => bench::run_bench(command),
             LabSubcommand::Job(command) => job::run_job(command),
+            LabSubcommand::NamespaceLab(command) => namespace_lab::run_namespace_lab(command),
         }
     }
 }

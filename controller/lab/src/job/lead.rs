@@ -16,12 +16,15 @@ use super::protocol::{
     HostMessage, LeadAddress, LeadListener, LeadMessage, MessageWriter, PacketCounts,
 };
 use super::run_result::JobRunResult;
+use crate::demo::DemoScenario;
 use command_io::ClientCredentials;
 use command_io::CommandError;
-use command_io::output::FormatArg;
+use command_io::output::{FormatArg, OutputFormat};
 
 /// Messages of hosts that can wait.
 const REPORT_QUEUE: usize = 1024;
+/// How long a run may take unless another time is given.
+const RUN_TIMEOUT: Duration = Duration::from_secs(600);
 /// The interval at which reports to a controller are checked.
 const TICK: Duration = Duration::from_millis(250);
 
@@ -46,8 +49,11 @@ pub(crate) struct LeadArgs {
     /// Iterations of the slowest job that are measured, after one that is not
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     iterations: u16,
+    /// Train until interrupted, and print nothing
+    #[arg(long, conflicts_with_all = ["iterations", "run_timeout"])]
+    endless: bool,
     /// Give up after so long
-    #[arg(long = "patience", default_value_t = 600, value_name = "SECONDS")]
+    #[arg(long = "patience", default_value_t = RUN_TIMEOUT.as_secs(), value_name = "SECONDS")]
     run_timeout: u64,
     #[command(flatten)]
     output: FormatArg,
@@ -58,12 +64,49 @@ pub(super) fn run_lead(args: &LeadArgs) -> Result<(), CommandError> {
         .enable_all()
         .build()
         .map_err(CommandError::failed)?;
-    runtime.block_on(lead_run(args))?.print_result(args.output.format)
+    let scenario = args.documents.read_scenario()?;
+    if args.endless {
+        return runtime.block_on(lead_forever(args, &scenario));
+    }
+    runtime.block_on(lead_run(args, &scenario))?.print_result(args.output.format)
 }
 
-async fn lead_run(args: &LeadArgs) -> Result<JobRunResult, CommandError> {
-    let scenario = args.documents.read_scenario()?;
-    let deadline = Instant::now() + Duration::from_secs(args.run_timeout);
+impl LeadArgs {
+    /// The arguments of a run that another command leads.
+    pub(super) fn for_run(
+        documents: RunDocumentArgs,
+        listen: LeadAddress,
+        controller: Option<String>,
+        iterations: u16,
+    ) -> Self {
+        Self {
+            documents,
+            listen,
+            controller,
+            credentials: ClientCredentials::default(),
+            iterations,
+            endless: false,
+            run_timeout: RUN_TIMEOUT.as_secs(),
+            output: FormatArg { format: OutputFormat::Table },
+        }
+    }
+
+    /// Leads the run.
+    pub(super) fn measure_run(&self) -> Result<JobRunResult, CommandError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(CommandError::failed)?;
+        runtime.block_on(lead_run(self, &self.documents.read_scenario()?))
+    }
+}
+
+/// Gathers the hosts, connects to the controller and lets the jobs begin.
+async fn begin_run(
+    args: &LeadArgs,
+    scenario: &DemoScenario,
+    deadline: Instant,
+) -> Result<RunCoordinator, CommandError> {
     let mut lead =
         RunCoordinator::gather_hosts(args, &scenario.fabric, &scenario.jobs, deadline).await?;
     if let Some(at) = &args.controller {
@@ -74,6 +117,21 @@ async fn lead_run(args: &LeadArgs) -> Result<JobRunResult, CommandError> {
     for (index, start) in scenario.start_seconds().into_iter().enumerate() {
         lead.timers.insert((duration_nanos(Duration::from_secs_f64(start)), index));
     }
+    Ok(lead)
+}
+
+/// Trains until a host fails or the process is ended.
+async fn lead_forever(args: &LeadArgs, scenario: &DemoScenario) -> Result<(), CommandError> {
+    let deadline = Instant::now() + RUN_TIMEOUT;
+    let mut lead = begin_run(args, scenario, deadline).await?;
+    loop {
+        lead.process_next().await?;
+    }
+}
+
+async fn lead_run(args: &LeadArgs, scenario: &DemoScenario) -> Result<JobRunResult, CommandError> {
+    let deadline = Instant::now() + Duration::from_secs(args.run_timeout);
+    let mut lead = begin_run(args, scenario, deadline).await?;
     let began = unix_seconds(lead.since);
     let range = MeasuredIterations { skipped: Vec::new(), measured: usize::from(args.iterations) };
     let scale =

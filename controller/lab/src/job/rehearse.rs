@@ -51,26 +51,47 @@ pub(crate) struct RehearseArgs {
 pub(super) fn run_rehearse(args: &RehearseArgs) -> Result<(), CommandError> {
     let scenario = args.documents.read_scenario()?;
     let runtime = tokio::runtime::Runtime::new().map_err(CommandError::failed)?;
-    let training = TrainingOptions {
-        scale: TimeScale::new(1.0)
-            .ok_or_else(|| CommandError::Failed("invalid time scale".to_owned()))?,
-        iterations: usize::from(args.iterations),
-    };
+    let training = training_options(args.iterations)?;
     if let Some(file) = &args.change {
         let transition = PolicyTransition::from_default(files::read_policy_to_send(file)?);
         let changing = measure_change(&scenario, transition, training);
         return runtime.block_on(changing)?.print_report(args.output);
     }
-    let telling = match args.ecmp {
-        true => JobVisibility::Hidden,
-        false => JobVisibility::Reported,
-    };
     let events = match &args.events {
         Some(file) => scripted_event::read_events(file, &scenario.fabric)?,
         None => Vec::new(),
     };
+    let telling = job_visibility(!args.ecmp);
     let rehearsed = runtime.block_on(train_with_events(&scenario, telling, training, &events))?;
     rehearsed.print_result(args.output.format)
+}
+
+/// The run of another command, on the embedded fabric.
+pub(super) fn rehearse_run(
+    documents: &RunDocumentArgs,
+    iterations: u16,
+    events: &[ScriptedEvent],
+    is_planned: bool,
+) -> Result<JobRunResult, CommandError> {
+    let scenario = documents.read_scenario()?;
+    let runtime = tokio::runtime::Runtime::new().map_err(CommandError::failed)?;
+    let events = scripted_event::resolve_events("events", events.to_vec(), &scenario.fabric)?;
+    let training = training_options(iterations)?;
+    let telling = job_visibility(is_planned);
+    runtime.block_on(train_with_events(&scenario, telling, training, &events))
+}
+
+fn training_options(iterations: u16) -> Result<TrainingOptions, CommandError> {
+    let scale =
+        TimeScale::new(1.0).ok_or_else(|| CommandError::Failed("invalid time scale".to_owned()))?;
+    Ok(TrainingOptions { scale, iterations: usize::from(iterations) })
+}
+
+fn job_visibility(is_planned: bool) -> JobVisibility {
+    match is_planned {
+        true => JobVisibility::Reported,
+        false => JobVisibility::Hidden,
+    }
 }
 
 /// Trains on the converged network, and applies events at their instants.

@@ -8,42 +8,49 @@ use command_io::output::{self, OutputFormat};
 
 /// The result of a run.
 #[derive(Debug, Serialize)]
-pub(super) struct JobRunResult {
-    pub(super) jobs: Vec<MeasuredJobResult>,
+pub(crate) struct JobRunResult {
+    pub(crate) jobs: Vec<MeasuredJobResult>,
     /// Share of the jobs' GPU time in which they computed.
-    pub(super) gpu_utilization: f64,
+    pub(crate) gpu_utilization: f64,
     /// The length of the measurement.
-    pub(super) window_seconds: f64,
+    pub(crate) window_seconds: f64,
     /// The events that were applied, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) events: Vec<AppliedEvent>,
+    pub(crate) events: Vec<AppliedEvent>,
     /// The Unix time at which the run began, in seconds; a virtual clock has none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) began_unix_seconds: Option<f64>,
+    pub(crate) began_unix_seconds: Option<f64>,
     /// Packets sent again, since the start.
-    pub(super) retransmitted: u64,
+    pub(crate) retransmitted: u64,
     /// Packets that hosts could not read or that were for others.
-    pub(super) unreadable: u64,
+    pub(crate) unreadable: u64,
 }
 
 /// One job of a run.
 #[derive(Debug, Serialize)]
-pub(super) struct MeasuredJobResult {
-    id: String,
-    gpus: u32,
-    iterations: usize,
-    mean_iteration_seconds: Option<f64>,
-    gpu_busy_fraction: f64,
+pub(crate) struct MeasuredJobResult {
+    pub(crate) id: String,
+    pub(crate) gpus: u32,
+    pub(crate) iterations: usize,
+    pub(crate) mean_iteration_seconds: Option<f64>,
+    pub(crate) gpu_busy_fraction: f64,
     /// When each iteration began, since the run began; the last had not ended at its end.
-    begun_seconds: Vec<f64>,
+    pub(crate) begun_seconds: Vec<f64>,
 }
 
 /// An event that was applied during a run.
 #[derive(Debug, Serialize)]
-pub(super) struct AppliedEvent {
-    pub(super) name: String,
+pub(crate) struct AppliedEvent {
+    pub(crate) name: String,
     /// Since the run began.
-    pub(super) at_seconds: f64,
+    pub(crate) at_seconds: f64,
+}
+
+impl AppliedEvent {
+    /// The event in the time of jobs that were slowed down.
+    pub(crate) fn in_own_time(&self, slower: f64) -> Self {
+        Self { name: self.name.clone(), at_seconds: self.at_seconds / slower }
+    }
 }
 
 impl JobRunResult {

@@ -34,12 +34,12 @@ struct EventsDocument {
 }
 
 /// An event; exactly one of the fields after the name is given.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ScriptedEvent {
+pub(crate) struct ScriptedEvent {
     /// Seconds after the jobs began.
-    pub(super) after_seconds: f64,
-    pub(super) name: String,
+    pub(crate) after_seconds: f64,
+    pub(crate) name: String,
     /// The policy to apply.
     policy: Option<PolicyDocument>,
     /// The cable that fails, as `leaf1-spine1`.
@@ -55,13 +55,32 @@ pub(super) enum ScriptedEffect {
     Cables(Vec<LinkId>, WireState),
 }
 
+/// What an event asks for, where someone other than the embedded fabric does it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum EventAction {
+    /// Put a policy in force.
+    ApplyPolicy(Box<PolicyDocument>),
+    /// Take cables down.
+    CutCables(Vec<LinkId>),
+    /// Take cables up again.
+    RestoreCables(Vec<LinkId>),
+}
+
 /// Reads events, in the order of their times.
 pub(super) fn read_events(
     file: &str,
     fabric: &Fabric,
 ) -> Result<Vec<(ScriptedEvent, ScriptedEffect)>, CommandError> {
     let document: EventsDocument = files::parse_document(file)?;
-    let mut events = document.event;
+    resolve_events(file, document.event, fabric)
+}
+
+/// Events with their effects, in the order of their times; `file` is their document in errors.
+pub(super) fn resolve_events(
+    file: &str,
+    mut events: Vec<ScriptedEvent>,
+    fabric: &Fabric,
+) -> Result<Vec<(ScriptedEvent, ScriptedEffect)>, CommandError> {
     events.sort_by(|a, b| a.after_seconds.total_cmp(&b.after_seconds));
     let whats = events.into_iter().map(|event| {
         let what = event.resolve_effect(fabric);
@@ -72,6 +91,31 @@ pub(super) fn read_events(
 }
 
 impl ScriptedEvent {
+    /// The event at another instant.
+    pub(crate) fn happening_at(self, after_seconds: f64) -> Self {
+        Self { after_seconds, ..self }
+    }
+
+    /// What the event asks for; `file` is its document in errors.
+    ///
+    /// # Errors
+    /// Its time or what it names is wrong.
+    pub(crate) fn resolve_action(
+        &self,
+        file: &str,
+        fabric: &Fabric,
+    ) -> Result<EventAction, CommandError> {
+        let effect = self.resolve_effect(fabric);
+        let effect = effect.map_err(|why| {
+            CommandError::input(file, format_args!("event {:?}: {why}", self.name))
+        })?;
+        Ok(match effect {
+            ScriptedEffect::Policy(policy) => EventAction::ApplyPolicy(policy),
+            ScriptedEffect::Cables(links, WireState::Down) => EventAction::CutCables(links),
+            ScriptedEffect::Cables(links, WireState::Up) => EventAction::RestoreCables(links),
+        })
+    }
+
     fn resolve_effect(&self, fabric: &Fabric) -> Result<ScriptedEffect, String> {
         if !(0.0..1e9).contains(&self.after_seconds) {
             return Err("after_seconds: from 0 to a thousand million".to_owned());

@@ -1,7 +1,7 @@
 //! The carrier of interfaces as the state of cables, for a fabric that is emulated on this machine.
 //!
 //! P4Runtime has no port events. Where the ports of switches are interfaces of this machine, named
-//! `SWITCH-ethPORT` as Mininet does, rtnetlink has. A change of carrier reaches the controller as
+//! `SWITCH-ethPORT` as Mininet does ([`port_interface`]), rtnetlink has. A change of carrier reaches the controller as
 //! an observation like any other. The decision: a cable works while both of its ends have carrier,
 //! so the order in which the ends are reported does not matter.
 
@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::{io, thread};
 
 use ::controller::liveness::{FabricPart, PartHealth};
+use command_io::interface_names::port_interface;
 use switch::ports::{LinkMonitor, LinkUpdate, PortState};
 use tokio::sync::mpsc;
 use topology::{Fabric, LinkId};
@@ -71,10 +72,9 @@ fn watch_links(
 
 impl InterfaceCables {
     fn from_fabric(fabric: &Fabric) -> Self {
-        let switches = fabric.switches().iter();
-        let named = switches.flat_map(|switch| {
-            let ports = switch.ports.iter();
-            ports.map(|(port, link)| (interface_name(&switch.name, *port), cable_id(*link)))
+        let named = fabric.switch_ids().flat_map(|switch| {
+            let ports = fabric.switch(switch).ports.iter();
+            ports.map(move |(port, link)| (port_interface(fabric, switch, *port), cable_id(*link)))
         });
         Self { by_name: named.collect(), without_carrier: BTreeSet::new() }
     }
@@ -98,11 +98,6 @@ impl InterfaceCables {
     }
 }
 
-/// Mininet's name for the port of a switch.
-fn interface_name(switch: &str, port: u32) -> String {
-    format!("{switch}-eth{port}")
-}
-
 /// One id for both directions of a cable.
 fn cable_id(link: LinkId) -> LinkId {
     link.min(link.reverse())
@@ -110,6 +105,7 @@ fn cable_id(link: LinkId) -> LinkId {
 
 #[cfg(test)]
 mod tests {
+    use topology::SwitchId;
     use topology::clos::{self, ClosSpec};
 
     use super::*;
@@ -120,8 +116,8 @@ mod tests {
         let (port, link) = fabric.switches()[0].ports.last_key_value().unwrap();
         let far = fabric.link(*link).to;
         let names = [
-            interface_name(&fabric.switches()[0].name, *port),
-            interface_name(fabric.node_name(far.node), far.port),
+            port_interface(&fabric, SwitchId(0), *port),
+            port_interface(&fabric, far.node.switch().unwrap(), far.port),
         ];
         let mut cables = InterfaceCables::from_fabric(&fabric);
         let mut receive = |name: &str, state| {
