@@ -8,6 +8,7 @@ mod fabric_tree;
 pub(crate) mod facts;
 mod kueue;
 pub(crate) mod netbox;
+mod p4utils;
 mod slurm;
 mod topograph;
 
@@ -15,6 +16,7 @@ pub use containerlab::{ContainerlabImages, export_containerlab};
 pub use fabric_tree::{FabricTree, LeafGroup, PodGroup};
 pub use kueue::export_kueue;
 pub use netbox::{NetboxTable, export_netbox};
+pub use p4utils::export_p4utils;
 pub use slurm::{export_slurm_conf, export_slurm_yaml};
 pub use topograph::export_topograph;
 

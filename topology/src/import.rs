@@ -11,6 +11,7 @@ mod csv_table;
 mod inventory;
 mod lingjun;
 mod netbox;
+mod p4utils;
 mod tier_assumptions;
 mod topograph;
 
@@ -19,6 +20,7 @@ pub use containerlab::import_containerlab;
 pub use inventory::InventoryAssumptions;
 pub use lingjun::import_lingjun;
 pub use netbox::{NetboxTables, import_netbox};
+pub use p4utils::import_p4utils;
 pub use tier_assumptions::TierAssumptions;
 pub use topograph::import_topograph;
 

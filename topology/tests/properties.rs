@@ -255,6 +255,10 @@ proptest! {
         let imported = import::import_containerlab(&text, &assumptions).expect("what is exported");
         prop_assert_eq!(&imported.fabric, &fabric);
         prop_assert!(imported.assumptions.is_empty(), "{:?}", imported.assumptions);
+        let text = export::export_p4utils(&fabric, "fabric.p4");
+        let imported = import::import_p4utils(&text, &assumptions).expect("what is exported");
+        prop_assert_eq!(&imported.fabric, &fabric);
+        prop_assert!(imported.assumptions.is_empty(), "{:?}", imported.assumptions);
         let table = |table| export::export_netbox(&fabric, table);
         let [devices, interfaces, cables, addresses] = [
             NetboxTable::Devices, NetboxTable::Interfaces, NetboxTable::Cables,
@@ -290,6 +294,7 @@ proptest! {
         let _ = import::import_topograph(&text, &options);
         let assumptions = InventoryAssumptions::default();
         let _ = import::import_containerlab(&text, &assumptions);
+        let _ = import::import_p4utils(&text, &assumptions);
         let tables = NetboxTables {
             devices: &text, interfaces: &text, cables: &text, addresses: Some(&text),
         };

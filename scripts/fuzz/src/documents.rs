@@ -62,6 +62,7 @@ fn import_inventory(which: u8, text: &str) -> Option<()> {
     let (tiers, inventory) = (TierAssumptions::default(), InventoryAssumptions::default());
     let imported = match which {
         b'l' => import::import_containerlab(text, &inventory),
+        b'p' => import::import_p4utils(text, &inventory),
         b't' => import::import_topograph(text, &tiers),
         _ => {
             let mut tables = text.split("----\n");

@@ -38,6 +38,7 @@ fn texts_are_those_that_were_reviewed() {
         (export_kueue(&fabric), include_str!("goldens/kueue.yaml")),
         (export_topograph(&fabric), include_str!("goldens/topograph.yaml")),
         (export_containerlab(&fabric, &images), include_str!("goldens/small.clab.yml")),
+        (export_p4utils(&fabric, "fabric.p4"), include_str!("goldens/p4app.json")),
         (export_netbox(&fabric, NetboxTable::Devices), include_str!("goldens/devices.csv")),
         (export_netbox(&fabric, NetboxTable::Interfaces), include_str!("goldens/interfaces.csv")),
         (export_netbox(&fabric, NetboxTable::Cables), include_str!("goldens/cables.csv")),

@@ -165,3 +165,60 @@ fn a_model_is_a_tree_of_leaves_and_pods() {
         assert!(error.contains(expected), "{bad}: {error}");
     }
 }
+
+/// As the P4 tutorials have it: ports in the names of ends, no tiers, a delay behind a link.
+const TUTORIAL: &str = r#"{
+  "hosts": {
+    "h1": {"ip": "10.0.1.1/24", "mac": "08:00:00:00:01:11", "commands": ["route add default"]},
+    "h2": {"ip": "10.0.2.2/24", "mac": "08:00:00:00:02:22"}
+  },
+  "switches": {"s1": {"runtime_json": "s1.json"}, "s2": {}, "s3": {}, "s4": {}},
+  "links": [["h1", "s1-p1"], ["h2", "s2-p1", "0", 0.5], ["s1-p3", "s3-p1"], ["s2-p3", "s3-p2"],
+            ["s3-p9", "s4-p1"]]
+}"#;
+
+fn app(text: &str) -> Result<ImportedFabric, ImportError> {
+    import_p4utils(text, &InventoryAssumptions::default())
+}
+
+#[test]
+fn a_topology_of_the_tutorials_has_its_tiers_from_its_hosts() {
+    let ImportedFabric { fabric, assumptions, .. } = app(TUTORIAL).unwrap();
+    let tiers: Vec<Tier> = fabric.switches().iter().map(|switch| switch.tier).collect();
+    assert_eq!(tiers, [Tier::Leaf, Tier::Leaf, Tier::Spine, Tier::Core]);
+    let names: Vec<String> = fabric.cables().map(|cable| fabric.link_name(cable)).collect();
+    assert_eq!(names, ["h1:0>s1:1", "h2:0>s2:1", "s1:3>s3:1", "s2:3>s3:2", "s3:9>s4:1"]);
+    assert_eq!(fabric.nics()[0].ip.to_string(), "10.0.1.1");
+    assert_eq!(fabric.nics()[0].mac.to_string(), "08:00:00:00:01:11");
+    assert!(assumptions.contains(&"tiers by where hosts are of 4 switches".to_owned()));
+}
+
+#[test]
+fn a_topology_of_p4_utils_has_rates_and_free_ports() {
+    let text = r#"{"p4_src": "x.p4", "topology": {
+        "assignment_strategy": "l2",
+        "hosts": {"h1": {}, "h2": {}},
+        "switches": {"s1": {}, "s2": {"crux.tier": "spine"}},
+        "links": [["h1", "s1", {"bw": 100}], ["s1", "h2", {"port1": 1}], ["s1", "s2"]]
+    }}"#;
+    let fabric = app(text).unwrap().fabric;
+    let names: Vec<String> = fabric.cables().map(|cable| fabric.link_name(cable)).collect();
+    assert_eq!(names, ["h1:0>s1:2", "s1:1>h2:0", "s1:3>s2:1"]);
+    let gbps: Vec<f64> = fabric.cables().map(|cable| fabric.link(cable).bandwidth.gbps()).collect();
+    assert_eq!(gbps, [0.1, 400.0, 400.0]);
+    assert_eq!(fabric.nics()[0].ip.to_string(), "10.0.1.1");
+}
+
+#[test]
+fn what_p4_utils_cannot_mean_is_named() {
+    for (from, to, expected) in [
+        ("\"s1-p3\"", "\"s9-p3\"", "topology.links[2]: \"s9-p3\" is neither among hosts"),
+        ("[\"h1\", \"s1-p1\"]", "[\"h1\"]", "topology.links[0]: a link has the names of two nodes"),
+        ("\"s2\": {}", "\"s2\": {\"crux.tier\": \"top\"}", "crux.tier \"top\" is none"),
+        ("10.0.1.1/24", "10.0.1.x", "topology.hosts.h1"),
+    ] {
+        assert!(TUTORIAL.contains(from), "{from}");
+        let error = app(&TUTORIAL.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(error.contains(expected), "{expected}: {error}");
+    }
+}

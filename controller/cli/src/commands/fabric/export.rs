@@ -14,6 +14,7 @@ pub(crate) enum ExportCommand {
     Kueue(KueueExportArgs),
     Topograph(TopographExportArgs),
     Containerlab(ContainerlabExportArgs),
+    P4utils(P4utilsExportArgs),
     Netbox(NetboxExportArgs),
 }
 
@@ -65,6 +66,19 @@ pub(crate) struct ContainerlabExportArgs {
     host_image: String,
 }
 
+/// Print a topology of p4-utils (p4app.json).
+///
+/// Keys that begin with crux. say what p4-utils has no fields for.
+#[derive(clap::Args)]
+#[command(after_help = "Example:  crux fabric export p4utils lab.toml > p4app.json")]
+pub(crate) struct P4utilsExportArgs {
+    #[command(flatten)]
+    fabric: FabricFile,
+    /// P4 source that the switches run
+    #[arg(long, default_value = "fabric.p4", value_name = "FILE")]
+    program: String,
+}
+
 /// Print a table for the bulk import of NetBox (CSV).
 ///
 /// Import devices, then interfaces, cables and addresses. A site with the name of the fabric must
@@ -110,6 +124,7 @@ pub(crate) fn run_export(command: &ExportCommand) -> Result<(), CommandError> {
             let images = ContainerlabImages { switch, host };
             export::export_containerlab(&args.fabric.read()?, &images)
         }
+        ExportCommand::P4utils(args) => export::export_p4utils(&args.fabric.read()?, &args.program),
         ExportCommand::Netbox(args) => {
             let table = match args.table {
                 NetboxTableName::Devices => NetboxTable::Devices,

@@ -14,6 +14,7 @@ pub(crate) enum ImportCommand {
     Lingjun(LingjunImportArgs),
     Topograph(TopographImportArgs),
     Containerlab(ContainerlabImportArgs),
+    P4utils(P4utilsImportArgs),
     Netbox(NetboxImportArgs),
 }
 
@@ -52,6 +53,20 @@ pub(crate) struct TopographImportArgs {
 #[command(after_help = "Example:  crux fabric import containerlab lab.clab.yml > fabric.json")]
 pub(crate) struct ContainerlabImportArgs {
     /// Topology file (.clab.yml)
+    file: String,
+    #[command(flatten)]
+    assumed: InventoryOptions,
+}
+
+/// Import a topology of p4-utils (p4app.json) or of the P4 tutorials (topology.json).
+///
+/// Switches with hosts are leaves, those beside leaves are spines, all others are cores; the key
+/// crux.tier of a switch states another tier. What crux fabric export p4utils writes is read in
+/// full; what else is missing is assumed, and said.
+#[derive(clap::Args)]
+#[command(after_help = "Example:  crux fabric import p4utils p4app.json > fabric.json")]
+pub(crate) struct P4utilsImportArgs {
+    /// Topology file (JSON)
     file: String,
     #[command(flatten)]
     assumed: InventoryOptions,
@@ -154,6 +169,10 @@ pub(crate) fn run_import(command: &ImportCommand) -> Result<(), CommandError> {
         ImportCommand::Containerlab(ContainerlabImportArgs { file, assumed }) => {
             let text = files::read_text(file)?;
             print_imported(file, import::import_containerlab(&text, &assumed.assumptions()))
+        }
+        ImportCommand::P4utils(P4utilsImportArgs { file, assumed }) => {
+            let text = files::read_text(file)?;
+            print_imported(file, import::import_p4utils(&text, &assumed.assumptions()))
         }
         ImportCommand::Netbox(args) => import_netbox(args),
     }
