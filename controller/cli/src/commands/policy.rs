@@ -1,6 +1,8 @@
 //! `crux policy`: what is in force, what a change would do, and changes that can be taken back.
 
 mod author;
+mod policy_search;
+mod suggest;
 mod table;
 
 use std::time::Duration;
@@ -33,6 +35,7 @@ Examples:
   crux policy apply policy.toml --reason 'night batch' --confirm-within 60s
   crux policy confirm
   crux policy set fairness=0.4 --confirm-within 5m
+  crux policy suggest
   crux policy override 'gpt*' --level 7 --for 1h --reason deadline
   crux policy history
   crux policy rollback 3")]
@@ -53,6 +56,7 @@ Examples:
     Set(PolicySetArgs),
     /// Give single fields their defaults and leave the rest as it is
     Unset(PolicyUnsetArgs),
+    Suggest(suggest::PolicySuggestArgs),
     /// Confirm the change that is on trial
     Confirm(PolicyConfirmArgs),
     /// Roll back the change on trial, the latest change, or to any revision
@@ -255,6 +259,7 @@ pub(crate) fn run_policy(command: &PolicyCommand) -> Result<(), CommandError> {
             let edits = fields.map(|name| PolicyEdit { action, name, value: None });
             edit_policy(edits.collect(), &args.terms)
         }
+        PolicyCommand::Suggest(args) => suggest::suggest_policy(args),
         PolicyCommand::Confirm(args) => {
             let done = args
                 .plain

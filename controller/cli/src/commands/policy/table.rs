@@ -123,7 +123,8 @@ pub(super) fn history_table(chapters: &[PolicyRevisionDiff]) -> Table {
         let trial = revision.trial.as_ref().map_or("", |_| " (on trial)");
         table.add_row([
             format!("{}{trial}", revision.number),
-            format_time(metadata.at_ms),
+            // What was in force from the start has no time.
+            if metadata.at_ms == 0 { "-".to_owned() } else { format_time(metadata.at_ms) },
             metadata.author.clone(),
             metadata.reason.clone(),
             changes.join("\n"),
