@@ -46,6 +46,7 @@ use command_io::output::{self, FormatArg, OutputFormat};
 #[command(after_help = "\
 Examples:
   crux demo
+  crux demo --html demo.html
   crux demo --seeds 5 --format json
   crux demo --comm-scale 1.5
   crux demo --comm-scale 1.5 --change policy.toml
@@ -84,6 +85,9 @@ pub(crate) struct DemoArgs {
     /// measured, before and after
     #[arg(long, value_name = "POLICY")]
     change: Option<String>,
+    /// Also write a page with plots to this file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["change", "calibrate", "documents"])]
+    html: Option<String>,
     #[command(flatten)]
     output: FormatArg,
 }
@@ -138,6 +142,7 @@ pub(crate) fn run_demo(args: &DemoArgs) -> Result<(), CommandError> {
     }
     let runs = runtime.block_on(all_runs(args, training))?;
     let report = DemoReport::new(args, &runs)?;
+    files::write_requested(args.html.as_deref(), || report.render_page())?;
     match args.output.format {
         OutputFormat::Json => output::print_json(&report)?,
         OutputFormat::Table => output::print_line(&report)?,

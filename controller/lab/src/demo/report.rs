@@ -3,6 +3,8 @@
 //! JSON and table show the same figures. Changes are relative: -0.18 is 18 % less than under ECMP.
 //! Where the paper gives a figure for the same scenario, it stands beside ours.
 
+mod page;
+
 use std::fmt;
 
 use comfy_table::Table;
@@ -280,6 +282,13 @@ fn flow_reports(plan: &PlanDocument) -> Vec<FlowPathReport> {
         .collect()
 }
 
+impl DemoReport {
+    /// The page of the result.
+    pub(super) fn render_page(&self) -> String {
+        page::render_page(self)
+    }
+}
+
 impl fmt::Display for DemoReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, iterations, time_scale, comm_scale, .. } = self;
@@ -300,9 +309,14 @@ impl fmt::Display for DemoReport {
             self.calibration.bert_all_reduce_bytes,
             self.calibration.source
         )?;
+        writeln!(f, "{}\n", self.path_table())?;
+        writeln!(f, "{}\n", self.link_table())?;
+        writeln!(f, "{}\n", self.evidence_text())?;
         writeln!(f, "{}\n", self.job_table())?;
+        self.write_seeds(f)?;
         let utilization = &self.gpu_utilization;
-        writeln!(
+        // The result is the last line, which stays on a terminal.
+        write!(
             f,
             "GPU utilisation: alone {:.1} %, ECMP {:.1} %, Crux {:.1} %: {} vs ECMP (paper {})",
             utilization.alone * 100.0,
@@ -310,11 +324,7 @@ impl fmt::Display for DemoReport {
             utilization.crux * 100.0,
             format_percent(self.gpu_utilization_change.ours),
             format_percent(self.gpu_utilization_change.paper),
-        )?;
-        self.write_seeds(f)?;
-        writeln!(f, "\n{}\n", self.link_table())?;
-        writeln!(f, "{}\n", self.path_table())?;
-        self.write_evidence(f)
+        )
     }
 }
 
@@ -382,22 +392,21 @@ impl DemoReport {
         table
     }
 
-    fn write_evidence(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
+    fn evidence_text(&self) -> String {
+        format!(
             "{} entries written, {} held, {} differ; {} flows pinned, {} astray; {} ms from \
-             telemetry to the last verified write",
+             telemetry to the last verified write\n\
+             packets dropped: ECMP {}, Crux {}; sent again: ECMP {}, Crux {}",
             self.entries_written,
             self.entries,
             self.different_entries,
             self.pins,
             self.strays.len(),
             self.telemetry_to_verified_ms.round(),
-        )?;
-        write!(
-            f,
-            "packets dropped: ECMP {}, Crux {}; sent again: ECMP {}, Crux {}",
-            self.drops.ecmp, self.drops.crux, self.retransmitted.ecmp, self.retransmitted.crux
+            self.drops.ecmp,
+            self.drops.crux,
+            self.retransmitted.ecmp,
+            self.retransmitted.crux,
         )
     }
 }
@@ -406,4 +415,68 @@ fn format_percent(change: f64) -> String {
     // Adding zero makes a negative zero positive.
     let rounded = (change * 1000.0).round() / 10.0 + 0.0;
     format!("{rounded:+.1} %")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> DemoReport {
+        let times = ThreeRunFigures { alone: 1.5, ecmp: 2.3, crux: 1.5 };
+        let change = |ours, paper| ChangeFromEcmp { ours, paper };
+        let link = |name: &str| BusyLinkReport { link: name.to_owned(), busy_fraction: 0.5 };
+        let seed = |seed| DemoSeedReport {
+            seed,
+            gpu_utilization: TwoRunFigures { ecmp: 0.76, crux: 1.0 },
+            gpu_utilization_change: 0.31,
+            iteration_changes: vec![-0.33],
+        };
+        DemoReport {
+            seed: 1,
+            time_scale: 1000.0,
+            comm_scale: 1.0,
+            iterations: 10,
+            calibration: VolumeSource::from_calibration(),
+            jobs: vec![DemoJobReport {
+                id: "gpt".to_owned(),
+                gpus: 48,
+                level: 5,
+                iteration_seconds: times,
+                iteration_change: change(-0.33, -0.18),
+            }],
+            gpu_utilization: ThreeRunFigures { alone: 1.0, ecmp: 0.762, crux: 1.0 },
+            gpu_utilization_change: change(0.312, 0.139),
+            seeds: vec![seed(1), seed(2)],
+            busiest_links: BusiestLinks { ecmp: vec![link("a")], crux: vec![link("b")] },
+            flows: Vec::new(),
+            switches: 8,
+            entries_written: 5,
+            entries: 5,
+            different_entries: 0,
+            pins: 1,
+            strays: Vec::new(),
+            verified: true,
+            telemetry_to_verified_ms: 12.4,
+            drops: TwoRunFigures { ecmp: 0, crux: 0 },
+            retransmitted: TwoRunFigures { ecmp: 0, crux: 0 },
+        }
+    }
+
+    #[test]
+    fn the_last_line_is_the_result() {
+        let text = report().to_string();
+        let last = text.lines().next_back().unwrap();
+        assert!(last.starts_with("GPU utilisation: alone 100.0 %, ECMP 76.2 %, Crux 100.0 %"));
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    }
+
+    #[test]
+    fn the_page_has_plots_and_the_figures_of_the_text() {
+        let page = report().render_page();
+        assert_eq!(page.matches("<svg").count(), 6, "{page}");
+        for expected in ["+31.2 %", "76.2&nbsp;%", "2.3000", "5 entries written", "seed 2"] {
+            assert!(page.contains(expected), "{expected}");
+        }
+        assert!(!page.contains("NaN"), "{page}");
+    }
 }
