@@ -26,11 +26,15 @@ const SERVICE_FOLDER: &str = "/etc/crux";
 /// The store of the packaged controller.
 const SERVICE_STATE: &str = "/var/lib/crux/state.redb";
 
+/// The tokens and their roles.
+const TOKENS: [(&str, &str); 3] =
+    [("operator", "write"), ("report", "report"), ("monitor", "read")];
+
 /// Make an authority, certificates, tokens and a configuration for a fabric.
 ///
 /// The folder gets an authority of its own (`ca.pem`), certificates for the controller and for
-/// every switch of the fabric document, a token of role `write` for operators and one of role
-/// `report` for hosts, and `controller.toml`, which uses them. Private keys and tokens are readable
+/// every switch of the fabric document, tokens of the roles `write` for operators, `report` for hosts
+/// and `read` for Prometheus, and `controller.toml`, which uses them. Private keys and tokens are readable
 /// by their owner alone. Copy to a switch its own certificate and key and `ca.pem`, and nothing
 /// else.
 ///
@@ -43,6 +47,7 @@ Examples:
   crux init --folder /etc/crux --fabric lab.toml --name controller.example --name 10.0.0.1
   crux init --folder ./identity --fabric lab.toml --listen 127.0.0.1:9300 --format json
   crux init --service --fabric lab.toml --name controller.example
+  crux init --service --folder etc --mounted-at /etc/crux --fabric lab.toml --name crux
 
 Then:
   crux controller --config /etc/crux/controller.toml --fabric lab.toml
@@ -54,6 +59,9 @@ pub(crate) struct InitArgs {
     /// Prepare the services of the Debian package
     #[arg(long)]
     service: bool,
+    /// The folder as the services see it, where it is mounted elsewhere, as in a container
+    #[arg(long, value_name = "FOLDER", requires = "folder")]
+    mounted_at: Option<PathBuf>,
     /// Fabric document, with the P4Runtime address of every switch
     #[arg(long)]
     fabric: String,
@@ -75,7 +83,7 @@ pub(crate) struct InitArgs {
 struct MadeFiles {
     folder: PathBuf,
     certificates: Vec<IssuedCertificate>,
-    tokens: [&'static str; 2],
+    tokens: [&'static str; 3],
     configuration: PathBuf,
 }
 
@@ -94,12 +102,17 @@ pub(crate) fn run_init(args: &InitArgs) -> Result<(), CommandError> {
     for certificate in &certificates {
         folder.issue_certificate(certificate, args.days).map_err(CommandError::failed)?;
     }
-    let digests = [create_token(&folder, "operator")?, create_token(&folder, "report")?];
-    let store = if args.service { PathBuf::from(SERVICE_STATE) } else { root.join("store") };
-    let configuration = configuration_text(&root, &store, args.listen, &digests)?;
+    let mut tokens = Vec::new();
+    for (name, role) in TOKENS {
+        let sha256 = create_token(&folder, name)?;
+        tokens.push(json!({ "name": name, "role": role, "sha256": sha256 }));
+    }
+    let seen = args.mounted_at.as_deref().unwrap_or(&root);
+    let store = if args.service { PathBuf::from(SERVICE_STATE) } else { seen.join("store") };
+    let configuration = configuration_text(seen, &store, args.listen, &tokens)?;
     folder.write_file("controller.toml", configuration.as_bytes()).map_err(CommandError::failed)?;
     if args.service {
-        write_service_files(&folder, &root, &fabric)?;
+        write_service_files(&folder, seen, &fabric)?;
     }
     print_made(
         args.output,
@@ -107,7 +120,7 @@ pub(crate) fn run_init(args: &InitArgs) -> Result<(), CommandError> {
             configuration: root.join("controller.toml"),
             folder: root,
             certificates,
-            tokens: ["operator.token", "report.token"],
+            tokens: ["operator.token", "report.token", "monitor.token"],
         },
     )
 }
@@ -181,20 +194,16 @@ fn configuration_text(
     root: &Path,
     store: &Path,
     listen: SocketAddr,
-    digests: &[String; 2],
+    tokens: &[serde_json::Value],
 ) -> Result<String, CommandError> {
     let file = |name: &str| root.join(name).display().to_string();
     let (certificate, key) = (file("controller.pem"), file("controller.key.pem"));
-    let [operator, report] = digests;
     commented_configuration(&json!({
         "store": { "path": store },
         "northbound": {
             "listen": listen,
             "tls": { "certificate": &certificate, "key": &key },
-            "tokens": [
-                { "name": "operator", "role": "write", "sha256": operator },
-                { "name": "report", "role": "report", "sha256": report },
-            ],
+            "tokens": tokens,
         },
         "tls": { "ca": file(AUTHORITY), "cert": &certificate, "key": &key },
     }))
@@ -212,6 +221,7 @@ fn print_made(format: FormatArg, made: &MadeFiles) -> Result<(), CommandError> {
     }
     table.add_row(["operator.token", "token of role write"]);
     table.add_row(["report.token", "token of role report"]);
+    table.add_row(["monitor.token", "token of role read"]);
     table.add_row(["controller.toml", "configuration of the controller"]);
     output::print_line(format_args!("{}:\n{table}", made.folder.display()))
 }
