@@ -161,7 +161,8 @@ fn parse_arguments(mut command: Command) -> CruxCli {
 fn start_logging(filter: &str, format: LogFormat) -> Result<(), CommandError> {
     let filter = tracing_subscriber::EnvFilter::try_new(filter)
         .map_err(|error| CommandError::input("--log", error))?;
-    let is_seen = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let is_unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let is_seen = std::io::stderr().is_terminal() && !is_unwanted;
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match format {
         LogFormat::Text => logs.with_ansi(is_seen).init(),

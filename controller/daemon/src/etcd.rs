@@ -19,6 +19,5 @@ pub use client::{EtcdClient, EtcdError};
 pub use cluster_store::{
     ClusterNetwork, ClusterSnapshot, ClusterStore, GrantedLease, StoreChanges,
 };
-pub use lease_state::ElectedLeader;
-pub(crate) use lease_state::describe_term;
+pub use lease_state::{ElectedLeader, describe_term};
 pub(crate) use member::{ClusterMember, ClusterUpdate, MemberHandle, StoreClient};

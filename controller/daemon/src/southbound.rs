@@ -18,7 +18,7 @@ mod read_limiter;
 mod reconcile;
 mod reconcile_state;
 pub(crate) mod session;
-mod session_log;
+pub(crate) mod session_log;
 mod spot_check;
 mod status;
 mod timing;

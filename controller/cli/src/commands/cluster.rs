@@ -1,5 +1,6 @@
 //! `crux cluster`: who leads and who follows, and handing the lead over.
 
+use ::controller::etcd::describe_term;
 use ::controller::northbound::cluster::{ClusterStatus, ElectionMode, TakeLeadRequest};
 use comfy_table::Table;
 use command_io::output::{self, FormatArg, OutputFormat};
@@ -96,7 +97,7 @@ fn status_table(status: &ClusterStatus) -> Table {
         ("this controller", status.controller.to_string()),
         ("elected by", elects.to_owned()),
         ("leader", leader),
-        ("term", status.term.to_string()),
+        ("term", describe_term(status.term)),
         ("switches that take its writes", status.primary.to_string()),
         ("switches that take another's", status.backup.to_string()),
         ("switches that take nobody's", status.vacant.to_string()),

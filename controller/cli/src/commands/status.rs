@@ -93,7 +93,7 @@ pub(crate) fn print_switches(args: &StatusArgs) -> Result<(), CommandError> {
                 row.state.clone(),
                 row.mastership.clone(),
                 verified,
-                row.verified_age_seconds.map_or("-".to_owned(), |age| format!("-{age:.1} s")),
+                row.verified_age_seconds.map_or("-".to_owned(), |age| format!("{age:.1} s ago")),
                 entries,
                 row.entries_drifted.to_string(),
                 row.problems.join("\n"),

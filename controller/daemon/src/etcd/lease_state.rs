@@ -17,7 +17,7 @@ const LEADER_TERMS: u64 = 1 << 63;
 
 /// A term for people. Those of elected leaders are revisions of etcd above a bit that sets them
 /// apart, which would make them numbers of 19 digits.
-pub(crate) fn describe_term(term: u64) -> String {
+pub fn describe_term(term: u64) -> String {
     match term.checked_sub(LEADER_TERMS) {
         Some(revision) => format!("elected at revision {revision} of etcd"),
         None => format!("in term {term}"),

@@ -20,6 +20,7 @@ use super::cluster_store::{ClusterNetwork, ClusterSnapshot, ClusterStore};
 use super::lease_state::LeaseState;
 use crate::config::EtcdConfig;
 use crate::southbound::error_chain;
+use crate::southbound::session_log::SessionLog;
 use crate::southbound::write_permit::WritePermit;
 use crate::store::{StoreRecord, StoredState};
 
@@ -91,6 +92,7 @@ pub(crate) struct ClusterMember<N: ClusterNetwork> {
     requests: mpsc::Receiver<StoreRequest>,
     /// While connected.
     store: Option<N::Store>,
+    log: SessionLog,
 }
 
 impl<N: ClusterNetwork> ClusterMember<N> {
@@ -121,6 +123,7 @@ impl<N: ClusterNetwork> ClusterMember<N> {
             resigned_until: None,
             requests: queue,
             store: None,
+            log: SessionLog::default(),
         };
         let handle = MemberHandle {
             updates: to_runtime,
@@ -154,7 +157,10 @@ impl<N: ClusterNetwork> ClusterMember<N> {
             self.store = None;
             failures = failures.wrapping_add(1);
             let error = error_chain(&error);
-            warn!(error, server, "the connection to etcd failed; the lease runs on");
+            // Retries are short, since the lease waits for none.
+            self.log.log_limited("connection", |omitted| {
+                warn!(error, server, omitted, "the connection to etcd failed; the lease runs on");
+            });
             let again = Instant::now() + self.config.backoff.wait_after(1);
             while let Ok(request) = tokio::select! {
                 request = self.requests.recv() => request.ok_or(()),

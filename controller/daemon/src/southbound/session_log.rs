@@ -59,12 +59,12 @@ impl LineLimiter {
 /// The limiter of one session, for both halves of it: what receives and what reconciles. They are
 /// polled by one task, so nobody ever waits for the lock; it is there because both keep a handle.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SessionLog(Arc<Mutex<LineLimiter>>);
+pub(crate) struct SessionLog(Arc<Mutex<LineLimiter>>);
 
 impl SessionLog {
     /// Logs a line unless its cause has had enough of them; `write` gets the number of lines that
     /// were omitted before it.
-    pub(super) fn log_limited(&self, cause: &'static str, write: impl FnOnce(u64)) {
+    pub(crate) fn log_limited(&self, cause: &'static str, write: impl FnOnce(u64)) {
         let mut limiter = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let admitted = limiter.admit_line(cause, Instant::now());
         drop(limiter);

@@ -268,7 +268,9 @@ impl PolicyFields<'_> {
         }
         self.check_bounds_agree(&field("level"), rule)?;
         let weight = rule.weight.unwrap_or(1.0);
-        self.check_range(&field("weight"), weight, f64::MIN_POSITIVE, f64::MAX)?;
+        if !(weight.is_finite() && weight > 0.0) {
+            return Err(self.field_error(&field("weight"), format!("{weight} is not above 0")));
+        }
         let min_throughput = rule.min_throughput;
         self.check_range(&field("min_throughput"), min_throughput.unwrap_or(0.0), 0.0, 1.0)?;
         Ok(JobOverride {

@@ -209,3 +209,20 @@ fn a_policy_survives_its_own_document() {
     let again = planner::PolicyDocument::from(&policy).to_policy("policy");
     assert_eq!(again.unwrap(), policy);
 }
+
+#[test]
+fn a_weight_is_above_zero_and_its_error_is_short() {
+    for weight in ["-1", "0", "1e999"] {
+        let text =
+            format!("[[job]]\nmatch = \"gpt\"\nweight = {weight}.0\n").replace("1e999.0", "inf");
+        let document: planner::PolicyDocument = toml_document(&text);
+        let error = document.to_policy("policy.toml").unwrap_err().to_string();
+        assert!(error.contains("job[0].weight") && error.contains("is not above 0"), "{error}");
+        assert!(error.len() < 80, "{error}");
+    }
+}
+
+fn toml_document(text: &str) -> planner::PolicyDocument {
+    let format = topology::document::DocumentFormat::Toml;
+    topology::document::parse_document(text, format, "policy.toml").unwrap()
+}

@@ -2,7 +2,7 @@
 //!
 //! Pure: a report goes in, text comes out.
 
-use ::controller::event_log::OperatorEvent;
+use ::controller::event_log::{OperatorEvent, count_noun};
 use ::controller::northbound::utilization::{UtilizationMeans, UtilizationSeries};
 use topology::Finding;
 
@@ -57,7 +57,12 @@ pub(super) fn summary_lines(report: &UtilizationReport) -> Vec<String> {
         forecast_error.map_or_else(String::new, |error| format!(" ({:+.1} %)", 100.0 * error));
     let gain = gain_points.map_or_else(String::new, |gain| format!(" ({gain:+.1} points)"));
     vec![
-        format!("{} to {}, {} jobs", format_time(*from), format_time(*to), history.jobs.len()),
+        format!(
+            "{} to {}, {}",
+            format_time(*from),
+            format_time(*to),
+            count_noun(history.jobs.len(), "job")
+        ),
         format!(
             "GPU utilisation measured {}, planned {}{error}",
             percent(measured),

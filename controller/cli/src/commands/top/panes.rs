@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use ::controller::event_log::OperatorEvent;
+use ::controller::event_log::{OperatorEvent, count_noun};
 use ::controller::northbound::controller_view::{LinkRow, SwitchRow};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -81,9 +81,9 @@ fn title_line(known: &TopSnapshot) -> Line<'_> {
     match &known.trouble {
         Some(trouble) => Line::styled(trouble.as_str(), Style::new().fg(Color::Red)),
         None => Line::from(format!(
-            "crux: {} jobs, {} links{holding}",
-            known.jobs.len(),
-            known.links.len()
+            "crux: {}, {}{holding}",
+            count_noun(known.jobs.len(), "job"),
+            count_noun(known.links.len(), "link"),
         )),
     }
 }
