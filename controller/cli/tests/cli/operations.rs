@@ -141,7 +141,7 @@ const LOOKING: [Case; 14] = [
     ("report --last 1h --format json", 0, &["\"forecast_error\"", "\"jobs\": ["]),
 ];
 
-const STEERING: [Case; 12] = [
+const STEERING: [Case; 14] = [
     ("policy diff idle.toml", 0, &["the override `gtp` matches no job; did you mean `gpt`?"]),
     ("policy check policy.toml", 0, &["ok"]),
     ("policy check bad.toml", 2, &["bad.toml:3: fairness: 2 is not"]),
@@ -155,6 +155,12 @@ const STEERING: [Case; 12] = [
     ("policy apply policy.toml", 2, &["on trial; confirm it"]),
     ("policy confirm", 0, &["revision 2 is in force\n"]),
     ("policy rollback 1", 0, &["revision 3 is in force\n"]),
+    (
+        "policy suggest --goal slowest --output better.toml",
+        0,
+        &["in force", "fairness=0.2", "nothing is forecast to be better"],
+    ),
+    ("policy override job:bert --weight=-1 --for 1h", 2, &["job[0].weight: -1 is not above 0"]),
     ("policy override job:bert --max-level 1 --for 1h", 0, &["revision 4 is in force\n"]),
     ("policy show", 0, &["# revision 4", "# until 20", "max_level = 1", "fairness = 0.0"]),
     ("policy history", 0, &["local (says ada)", "test", "temporary"]),

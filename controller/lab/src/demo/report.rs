@@ -304,7 +304,7 @@ impl fmt::Display for DemoReport {
         )?;
         writeln!(
             f,
-            "volumes: GPT {:.2e} B, BERT {:.2e} B per all-reduce, {}\n",
+            "volumes: GPT {:.2e} B, BERT {:.2e} B per all-reduce,\n{}\n",
             self.calibration.gpt_all_reduce_bytes,
             self.calibration.bert_all_reduce_bytes,
             self.calibration.source
@@ -394,8 +394,8 @@ impl DemoReport {
 
     fn evidence_text(&self) -> String {
         format!(
-            "{} entries written, {} held, {} differ; {} flows pinned, {} astray; {} ms from \
-             telemetry to the last verified write\n\
+            "{} entries written, {} held, {} differ; {} flows pinned, {} astray\n\
+             {} ms from telemetry to the last verified write\n\
              packets dropped: ECMP {}, Crux {}; sent again: ECMP {}, Crux {}",
             self.entries_written,
             self.entries,

@@ -4,6 +4,7 @@
 //! [`remove_lab`] takes it away. The decision: a start that fails removes what it made.
 
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -217,7 +218,6 @@ impl LabNetwork {
     fn start_program(&self, mut command: Command, name: &str) -> Result<Child, CommandError> {
         let folder = &self.plan.folder;
         mark_program(&mut command, folder.path());
-        use std::os::unix::process::CommandExt;
         command
             .process_group(0)
             .stdin(Stdio::null())

@@ -239,10 +239,14 @@ name = "two by two"
 leaves = 2
 spines = 2
 hosts_per_leaf = 2
+gpus_per_host = 8
+host_gbps = 200.0
+uplink_gbps = 200.0
 [[jobs]]
 id = "a"
 gpus = { h1 = 8, h3 = 8 }
 profile = "bert-large/A100"
+collective = { kind = "ring_all_reduce", bytes = 1e9 }
 [[event]]
 after_seconds = 2.0
 name = "a cable fails"

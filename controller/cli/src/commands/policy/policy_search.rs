@@ -143,17 +143,17 @@ pub(super) fn search_policies(
 }
 
 /// Policies that differ from one in a single field, with what changes.
-type Dimension =
-    fn(&PolicyDocument, &PolicyScore, &BTreeMap<String, Option<String>>) -> Vec<Candidate>;
-type Candidate = (String, PolicyDocument);
+type PolicyDimension =
+    fn(&PolicyDocument, &PolicyScore, &BTreeMap<String, Option<String>>) -> Vec<PolicyCandidate>;
+type PolicyCandidate = (String, PolicyDocument);
 
-const DIMENSIONS: [Dimension; 4] = [fairness_values, level_counts, search_budgets, floors];
+const DIMENSIONS: [PolicyDimension; 4] = [fairness_values, level_counts, search_budgets, floors];
 
 fn fairness_values(
     policy: &PolicyDocument,
     _: &PolicyScore,
     _: &BTreeMap<String, Option<String>>,
-) -> Vec<Candidate> {
+) -> Vec<PolicyCandidate> {
     let others = FAIRNESS.into_iter().filter(|value| value.total_cmp(&policy.fairness).is_ne());
     let change =
         |fairness| (format!("fairness={fairness}"), PolicyDocument { fairness, ..policy.clone() });
@@ -165,7 +165,7 @@ fn level_counts(
     policy: &PolicyDocument,
     _: &PolicyScore,
     _: &BTreeMap<String, Option<String>>,
-) -> Vec<Candidate> {
+) -> Vec<PolicyCandidate> {
     let is_possible = |levels: &u8| {
         *levels < policy.levels && policy.reserved_levels.iter().all(|level| level < levels)
     };
@@ -178,7 +178,7 @@ fn search_budgets(
     policy: &PolicyDocument,
     _: &PolicyScore,
     _: &BTreeMap<String, Option<String>>,
-) -> Vec<Candidate> {
+) -> Vec<PolicyCandidate> {
     let larger = SEARCH_FACTORS.into_iter().filter_map(|factor| {
         let search_events =
             policy.search_events.checked_mul(factor).filter(|events| *events > 0)?;
@@ -194,7 +194,7 @@ fn floors(
     policy: &PolicyDocument,
     score: &PolicyScore,
     tenants: &BTreeMap<String, Option<String>>,
-) -> Vec<Candidate> {
+) -> Vec<PolicyCandidate> {
     let Some((job, _)) = score.slowest().filter(|(_, slowdown)| *slowdown > FLOOR_FROM) else {
         return Vec::new();
     };

@@ -3,6 +3,7 @@
 //! Pure: a report goes in, text comes out. The decision: the figures are those of the JSON.
 
 use command_io::html::escape_html;
+use controller::event_log::count_noun;
 
 use super::{BusyLinkReport, DemoReport, format_percent};
 use crate::compare::page::{full_figure, legend_entry, render_html, render_section};
@@ -18,10 +19,10 @@ const ALONE: ThemeShade = SERIES[4];
 pub(super) fn render_page(report: &DemoReport) -> String {
     let title = "Crux against ECMP on the testbed of the paper";
     let heading = format!(
-        "<h1>{title}</h1>\n<p class=\"lead\">{} jobs on 96 GPUs and {} embedded switches; seed {}, \
+        "<h1>{title}</h1>\n<p class=\"lead\">{} on 96 GPUs and {} embedded switches; seed {}, \
          {} iterations of the slowest job measured. GPU utilisation {:.1}&nbsp;% under Crux, \
          {:.1}&nbsp;% under ECMP: {} (paper {}).</p>\n",
-        report.jobs.len(),
+        count_noun(report.jobs.len(), "job"),
         report.switches,
         report.seed,
         report.iterations,
