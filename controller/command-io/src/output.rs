@@ -1,7 +1,7 @@
 //! What commands print: tables for people, JSON for programs.
 //!
-//! The decision: terminals alone see colours and lines broken to their width; what goes to a file or
-//! a pipe is the same everywhere.
+//! The decision: terminals alone see colours and lines broken to their width; what goes to a file
+//! or a pipe is the same everywhere.
 
 use std::borrow::Cow;
 use std::io::{self, ErrorKind, IsTerminal, Write};

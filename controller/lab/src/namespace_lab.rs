@@ -2,9 +2,9 @@
 //! training jobs.
 //!
 //! [`network_layout`] and [`scaling`] say what a fabric is here, [`lab_network`] makes and removes
-//! it, [`scenario_run`] runs a [`scenario`] in it. The decision: nothing but the kernel and iproute2
-//! is needed, and a lab can be removed whatever was killed, since all of it has names that follow
-//! from the documents in its folder.
+//! it, [`scenario_run`] runs a [`scenario`] in it. The decision: nothing but the kernel and
+//! iproute2 is needed, and a lab can be removed whatever was killed, since all of it has names that
+//! follow from the documents in its folder.
 
 mod graph;
 mod ip_tool;
@@ -24,6 +24,7 @@ use std::{env, thread};
 
 use command_io::CommandError;
 use command_io::{files, output};
+use controller::event_log::count_noun;
 use planner::{Job, PolicyDocument};
 use topology::spec::{self, FabricDocument};
 use topology::{Fabric, LinkId};
@@ -37,8 +38,8 @@ const DEFAULT_LISTEN: &str = "127.0.0.1:9300";
 
 /// Run a fabric in network namespaces of this machine: switches, a controller, training jobs
 ///
-/// Needs Linux, root and iproute2. Rates are divided and times multiplied, so that a few cores carry
-/// it; `up` prints by how much.
+/// Needs Linux, root and iproute2. Rates are divided and times multiplied, so that a few cores
+/// carry it; `up` prints by how much.
 #[derive(clap::Subcommand)]
 #[command(after_help = "\
 Examples:
@@ -270,12 +271,12 @@ fn start_lab(args: &LabUpArgs) -> Result<(), CommandError> {
         false => format!(" --controller {controller}"),
     };
     output::print_line(format_args!(
-        "lab {}: {switches} switches, {hosts} hosts, {} jobs; the controller serves on {controller}\n\
+        "lab {}: {switches} switches, {hosts} hosts, {}; the controller serves on {controller}\n\
          rates are divided by {:.0} and times multiplied by {:.1}\n\
          logs and documents: {}\n\
          try: crux doctor{ask}, crux top{ask}, crux lab shell {} -- ip address",
         folder.name,
-        jobs.len(),
+        count_noun(jobs.len(), "job"),
         scale.rate,
         scale.slower,
         folder.path().display(),

@@ -11,17 +11,17 @@ use crate::fabric::Fabric;
 
 /// The whole file.
 #[derive(Serialize)]
-struct AppDocument<'a> {
+struct ExportedApp<'a> {
     p4_src: &'a str,
     cli: bool,
     #[serde(rename = "crux.name")]
     name: &'a str,
-    topology: AppTopology,
+    topology: ExportedTopology,
 }
 
 /// Nodes and links.
 #[derive(Serialize)]
-struct AppTopology {
+struct ExportedTopology {
     assignment_strategy: &'static str,
     links: Vec<Value>,
     hosts: NamedNodes,
@@ -66,11 +66,11 @@ pub fn export_p4utils(fabric: &Fabric, program: &str) -> String {
         own.insert("port2".to_owned(), link.to.port.into());
         json!([fabric.node_name(link.from.node), fabric.node_name(link.to.node), own])
     });
-    let document = AppDocument {
+    let document = ExportedApp {
         p4_src: program,
         cli: true,
         name: fabric.name(),
-        topology: AppTopology {
+        topology: ExportedTopology {
             assignment_strategy: "manual",
             links: links.collect(),
             hosts: NamedNodes(hosts.collect()),

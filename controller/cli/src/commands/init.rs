@@ -33,10 +33,10 @@ const TOKENS: [(&str, &str); 3] =
 /// Make an authority, certificates, tokens and a configuration for a fabric.
 ///
 /// The folder gets an authority of its own (`ca.pem`), certificates for the controller and for
-/// every switch of the fabric document, tokens of the roles `write` for operators, `report` for hosts
-/// and `read` for Prometheus, and `controller.toml`, which uses them. Private keys and tokens are readable
-/// by their owner alone. Copy to a switch its own certificate and key and `ca.pem`, and nothing
-/// else.
+/// every switch of the fabric document, tokens of the roles `write` for operators, `report` for
+/// hosts and `read` for Prometheus, and `controller.toml`, which uses them. Private keys and tokens
+/// are readable by their owner alone. Copy to a switch its own certificate and key and `ca.pem`,
+/// and nothing else.
 ///
 /// With --service the folder is that of the packaged services, /etc/crux: it also gets the fabric
 /// document and the flags of every embedded switch (`switch-NAME.conf`), the controller keeps its

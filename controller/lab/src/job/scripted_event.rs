@@ -92,7 +92,7 @@ pub(super) fn resolve_events(
 
 impl ScriptedEvent {
     /// The event at another instant.
-    pub(crate) fn happening_at(self, after_seconds: f64) -> Self {
+    pub(crate) fn rescheduled_to(self, after_seconds: f64) -> Self {
         Self { after_seconds, ..self }
     }
 

@@ -1,7 +1,8 @@
 //! Offloads of interfaces, which would hand a switch packets as they never are on a wire.
 //!
 //! A veth pair passes packets on with unfinished checksums and merged segments. The kernel's
-//! `ethtool` family of generic netlink turns that off, so the program ethtool need not be installed.
+//! `ethtool` family of generic netlink turns that off, so the program ethtool need not be
+//! installed.
 //! The decision: what a kernel does not have is refused, which is as good as off.
 
 use std::io;

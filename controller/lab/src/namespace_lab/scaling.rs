@@ -1,9 +1,9 @@
-//! How much a fabric and its jobs are slowed down, so that namespaces on a few cores can carry them.
+//! How much a fabric and its jobs are slowed down, so that namespaces on a few cores carry them.
 //!
-//! Pure. Rates and sizes are divided by one factor and times multiplied by another: jobs share links
-//! in the same proportions, and an iteration lasts `slower` times as long. Controller, switches and
-//! hosts read the scaled documents. The decision: the factors follow from the fabric and the
-//! processors, so that a document needs no change to be tried here.
+//! Pure. Rates and sizes are divided by one factor and times multiplied by another: jobs share
+//! links in the same proportions, and an iteration lasts `slower` times as long. Controller,
+//! switches and hosts read the scaled documents. The decision: the factors follow from the fabric
+//! and the processors, so that a document needs no change to be tried here.
 
 use planner::Job;
 use serde::{Deserialize, Serialize};

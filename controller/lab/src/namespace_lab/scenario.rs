@@ -1,8 +1,8 @@
 //! A scenario of one's own: a fabric, its jobs, events at instants, and what is expected.
 //!
-//! One file in TOML, YAML or JSON has all of it; fabric and jobs may be in files of their own beside
-//! it. The decision: times are those of the jobs, before they are slowed down, in events as in
-//! expectations.
+//! One file in TOML, YAML or JSON has all of it; fabric and jobs may be in files of their own
+//! beside it. The decision: times are those of the jobs, before they are slowed down, in events as
+//! in expectations.
 
 use std::path::Path;
 

@@ -228,7 +228,7 @@ fn apply_policy(
 /// The events at the instants at which they happened here.
 fn events_as_happened(scenario: &LabScenario, here: &JobRunResult) -> Vec<ScriptedEvent> {
     let events = scenario.events.iter().zip(&here.events);
-    events.map(|((event, _), applied)| event.clone().happening_at(applied.at_seconds)).collect()
+    events.map(|((event, _), applied)| event.clone().rescheduled_to(applied.at_seconds)).collect()
 }
 
 fn unix_seconds() -> f64 {

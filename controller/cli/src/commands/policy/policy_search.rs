@@ -2,7 +2,8 @@
 //!
 //! Pure: the caller says what a policy is forecast to bring. The decision: coordinate ascent over a
 //! few values of each field, since a preview plans the whole fabric and an operator must be able to
-//! follow what was tried. A proposal is only made for a gain that is more than the forecast's noise.
+//! follow what was tried. A proposal is only made for a gain that is more than the noise of the
+//! forecast.
 
 use std::collections::BTreeMap;
 
