@@ -181,6 +181,7 @@ fn build_router(
     http.merge(page::page_router())
         .merge(access_control.session_router())
         .merge(grpc.into_axum_router())
+        .fallback(http::serve_unknown_path)
         .layer(from_fn_with_state(access_control, auth::enforce_access))
 }
 

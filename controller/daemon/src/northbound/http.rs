@@ -11,11 +11,12 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{Extension, Path, RawQuery, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tonic::Status;
 use topology::Finding;
 
 use super::auth::{CallerIdentity, HEALTH, READINESS, RETRY_AFTER};
@@ -64,6 +65,17 @@ pub(super) fn build_router(service: NorthboundService) -> Router {
         .route(READINESS, routing::get(serve_readiness))
         .route(events::PATH, routing::get(events::handle_request))
         .with_state(service)
+}
+
+/// The error of a path that is none, in the form that the caller reads: tonic by itself answers
+/// status 200 without a body, which programs that speak no gRPC take for success.
+pub(super) async fn serve_unknown_path(uri: Uri, headers: HeaderMap) -> Response {
+    let content = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    if content.is_some_and(|content| content.starts_with("application/grpc")) {
+        return Status::unimplemented("there is no such method").into_http();
+    }
+    let text = format!("there is no {}; /openapi.json lists what there is", uri.path());
+    build_response(Err(ServiceError::Unknown(text)))
 }
 
 async fn serve_openapi() -> Response {

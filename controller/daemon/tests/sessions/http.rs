@@ -163,6 +163,18 @@ async fn the_page_is_served_and_loads_nothing_from_elsewhere() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_path_that_is_none_is_an_error() {
+    let lab = Lab::new().await;
+    let served = lab.served(&open_config()).await;
+    for path in ["/nonsense", "/healthz", "/v1/job"] {
+        let (status, text) = ask(served.at, path, None).await;
+        let expected = format!("there is no {path}; /openapi.json lists");
+        assert!(status == 404 && text.contains(&expected), "{status} {text}");
+    }
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn monitoring_uses_existing_metrics() {
     let lab = Lab::new().await;
     let served = lab.served(&open_config()).await;
