@@ -10,6 +10,7 @@ mod bounded_read;
 mod call_health;
 mod client;
 pub mod connection;
+mod connection_error;
 mod digest_queue;
 mod foreign_entries;
 mod mastership_status;

@@ -28,6 +28,7 @@ use super::connection::{
     ExistingEntries, IncomingMessage, OutgoingMessage, StreamChannel, SwitchConnection,
     SwitchNetwork,
 };
+use super::connection_error::is_without_tls;
 use super::mastership_status::MastershipStatus;
 use super::session_log::shorten_text;
 use crate::config::{SouthboundConfig, TlsConfig};
@@ -60,6 +61,12 @@ pub enum ClientError {
     /// No connection.
     #[error("cannot connect")]
     Connect(#[source] tonic::transport::Error),
+    /// The switch answers something else than TLS.
+    #[error(
+        "{0} does not use TLS: start the switch with a certificate (crux switch: \
+         --grpc-server-ssl), or remove `tls` from the configuration"
+    )]
+    WithoutTls(String),
     /// The switch did not answer in time.
     #[error("no answer to {0} within the deadline")]
     Deadline(&'static str),
@@ -145,7 +152,10 @@ impl SwitchClient {
             .tcp_nodelay(true);
         let connecting = tokio::time::timeout(limits.connect_deadline, endpoint.connect());
         let connected = connecting.await.map_err(|_| ClientError::Deadline("connect"))?;
-        let channel = connected.map_err(ClientError::Connect)?;
+        let channel = connected.map_err(|error| match is_without_tls(&error) {
+            true => ClientError::WithoutTls(address.p4runtime.clone()),
+            false => ClientError::Connect(error),
+        })?;
         let calls = P4RuntimeClient::new(channel.clone());
         Ok(Self {
             channel,

@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
 use topology::SwitchId;
-use tracing::{Instrument, info, info_span, warn};
+use tracing::{Instrument, error_span, info, warn};
 
 use super::arbitration::{
     ArbitrationInput, ArbitrationOutput, ElectionId, Mastership, MastershipArbitration,
@@ -109,7 +109,8 @@ impl<N: SwitchNetwork> SwitchSession<N> {
 
     /// Runs until `stop`. Entries stay on the switch when it ends.
     pub(crate) async fn run_session(mut self, supervisor: TaskSupervisor, stop: CancellationToken) {
-        let span = info_span!("session", switch = %self.name);
+        // Of the highest level, so that every line names the switch, whatever the filter.
+        let span = error_span!("session", switch = %self.name);
         let name = format!("session {}", self.name);
         let running = supervisor
             .run_restarting(&name, &mut self, |session| session.reconnect_forever().boxed());

@@ -1,0 +1,33 @@
+//! Why a connection to a switch failed, where more can be said than that.
+//!
+//! Pure. A mismatch of TLS shows as a message that cannot be read; who runs the fabric needs to know
+//! which side to change.
+
+use std::error::Error;
+use std::{io, iter};
+
+use tokio_rustls::rustls;
+
+/// Whether a connection failed since the other side does not speak TLS.
+pub(super) fn is_without_tls(error: &(dyn Error + 'static)) -> bool {
+    iter::successors(Some(error), |cause| cause.source()).any(|cause| {
+        let inner = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        let found = cause
+            .downcast_ref()
+            .or_else(|| inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()));
+        matches!(found, Some(rustls::Error::InvalidMessage(_)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_is_not_of_tls_is_recognised_wherever_it_is() {
+        let invalid = || rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType);
+        assert!(is_without_tls(&invalid()));
+        assert!(is_without_tls(&io::Error::new(io::ErrorKind::InvalidData, invalid())));
+        assert!(!is_without_tls(&io::Error::from(io::ErrorKind::ConnectionRefused)));
+    }
+}
