@@ -4,19 +4,22 @@
 //! which side to change.
 
 use std::error::Error;
-use std::{io, iter};
+use std::io;
 
 use tokio_rustls::rustls;
 
 /// Whether a connection failed since the other side does not speak TLS.
 pub(super) fn is_without_tls(error: &(dyn Error + 'static)) -> bool {
-    iter::successors(Some(error), |cause| cause.source()).any(|cause| {
+    let mut next = Some(error);
+    while let Some(cause) = next {
         let inner = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        let found = cause
-            .downcast_ref()
-            .or_else(|| inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()));
-        matches!(found, Some(rustls::Error::InvalidMessage(_)))
-    })
+        let inner = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        if let Some(rustls::Error::InvalidMessage(_)) = cause.downcast_ref().or(inner) {
+            return true;
+        }
+        next = cause.source();
+    }
+    false
 }
 
 #[cfg(test)]
