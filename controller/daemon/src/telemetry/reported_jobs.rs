@@ -15,7 +15,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use planner::{Job, JobDocument, JobId, Plan, PlanReport};
+use planner::{Flow, FlowDocument, Job, JobDocument, JobId, Plan, PlanReport};
 use tokio::time::Instant;
 use topology::{Fabric, Finding, NicId, Severity};
 
@@ -433,8 +433,17 @@ impl ReportedJob {
         self.slowdown = had.slowdown;
         self.job.recent_slowdown = had.slowdown.published();
         if self.stage == ProfilingStage::Waiting && is_same {
-            let owner = std::mem::take(&mut self.owner);
+            let (owner, pods) = (self.owner.clone(), self.document.pods.clone());
+            let (flows, documents) = (self.job.flows.clone(), self.document.flows.clone());
             *self = Self { owner, last_report: self.last_report, ..had };
+            // Connections and pods are those of now; what they send was measured.
+            self.document.pods = pods;
+            for (had, now) in self.job.flows.iter_mut().zip(flows) {
+                *had = Flow { bytes: had.bytes, ..now };
+            }
+            let had = self.document.flows.iter_mut().flatten();
+            had.zip(documents.into_iter().flatten())
+                .for_each(|(had, now)| *had = FlowDocument { bytes: had.bytes, ..now });
         }
     }
 

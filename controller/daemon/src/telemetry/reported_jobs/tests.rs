@@ -132,6 +132,27 @@ fn a_pod_is_of_the_one_job_that_has_announced_it() {
     assert_eq!(owners(&lab), shown(["", "b", "", "b"]));
 }
 
+/// Connections are made again after a fault, from other ports.
+#[test]
+fn a_job_that_is_announced_from_other_ports_keeps_what_was_measured() {
+    let mut lab = Town::new();
+    lab.announce(1, "a");
+    lab.window(1, "a");
+    let mut again = job("a");
+    again.flows.as_mut().unwrap()[0].udp_src_port = Some(61_000);
+    lab.report(1, JobReport::Announcement(Box::new(again)));
+    let reported = lab.registry.reported_jobs();
+    let flow = &reported.jobs[0].flows[0];
+    assert_eq!((flow.udp_src_port, flow.bytes), (Some(61_000), 2e8));
+    assert_eq!(reported.jobs[0].flop_per_iteration, 1e15);
+    assert!(reported.profiled.is_empty());
+    // Its old connection is anybody's.
+    let mut other = job("b");
+    other.flows.as_mut().unwrap()[0].udp_src_port = job("a").flows.unwrap()[0].udp_src_port;
+    let announced = lab.report(2, JobReport::Announcement(Box::new(other)));
+    assert!(!announced.contains("refused"), "{announced}");
+}
+
 #[test]
 fn total_bytes_are_split_as_announced() {
     let mut lab = Town::new();
