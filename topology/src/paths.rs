@@ -180,7 +180,7 @@ impl DownwardHops {
         Some((self.upper[place].distance, self.hops_at(place)))
     }
 
-    /// Adds the switches with a cable to the leaf that have no way down: they must not climb either.
+    /// Adds the switches with a cable to the leaf that have no way down: they must not climb.
     fn add_cut_off(&mut self, climbs: &UpwardHops) {
         let Some(cabled) = climbs.cabled.get(&self.to) else {
             return;

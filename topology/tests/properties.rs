@@ -122,8 +122,8 @@ fn all_paths(fabric: &Fabric, from: SwitchId, to: SwitchId) -> Vec<Vec<LinkId>> 
     found
 }
 
-/// The waits between the buffers of `fabrics`, one cabling with different failures: every switch may
-/// have the routes of any of them.
+/// The waits between the buffers of `fabrics`, one cabling with different failures: every switch
+/// may have the routes of any of them.
 fn waits_under_any_mix(fabrics: &[Fabric]) -> BufferDependencyGraph {
     let mut graph = BufferDependencyGraph::default();
     for leaf in fabrics[0].switches_of_tier(Tier::Leaf) {
@@ -133,8 +133,8 @@ fn waits_under_any_mix(fabrics: &[Fabric]) -> BufferDependencyGraph {
     graph
 }
 
-/// Down from one switch to the leaf `over` and up again to another one, or the other way round; none
-/// if the leaf has no two switches above it.
+/// Down from one switch to the leaf `over` and up again to another one, or the other way round;
+/// none if the leaf has no two switches above it.
 fn valley(fabric: &Fabric, over: SwitchId, is_reversed: bool) -> Option<[LinkId; 2]> {
     let ups = fabric.up_links(over);
     let other = ups.iter().find(|up| fabric.switch_after(**up) != fabric.switch_after(ups[0]))?;

@@ -1,5 +1,5 @@
-//! Refuses paths whose buffers would wait for each other in a cycle, which priority flow control can
-//! turn into a deadlock.
+//! Refuses paths whose buffers would wait for each other in a cycle, which priority flow control
+//! can turn into a deadlock.
 //!
 //! Paths that climb and then descend cannot make one (`docs/algorithms/deadlock.md`), and no phase
 //! makes others. This module relies on none of them: it looks at the paths that a plan is about to

@@ -509,8 +509,8 @@ proptest! {
         }
     }
 
-    /// At no level do buffers wait for each other in a cycle, whatever failed and whichever switches
-    /// have been written since: pins, their backups, and packets without one on any equal-cost link.
+    /// At no level do buffers wait for each other in a cycle, whatever failed and whichever
+    /// switches have been written since: pins, their backups, and packets without one.
     #[test]
     fn tables_have_no_cycle_of_waiting_buffers(case in cases(), updated in any::<u64>()) {
         let failed = case.fabric.with_changes(case.changes.iter().copied());
