@@ -334,7 +334,14 @@ def run_jobs(cluster, count):
         kill(cluster)
         # What ended just before had no time to be reported.
         killed.append((began - LIMIT_SECONDS, time.time() + 3.0))
-    left = lambda: cluster.ask("squeue", "--noheader", "--format", "%i").split()
+    def left():
+        rows = cluster.ask("squeue", "--noheader", "--format", "%i %r").splitlines()
+        jobs = [row.split(maxsplit=1) for row in rows]
+        # Slurm holds a job whose launch failed as slurmctld was killed.
+        for job in (job for job, reason in jobs if "held" in reason):
+            cluster.ask("scontrol", "release", job)
+        return [job for job, _ in jobs]
+
     # A job that was starting when slurmctld was killed is queued again after cred_expire seconds.
     cluster.wait(lambda: left() == [lasting], "not every job has ended", 300 + count)
     is_alone = lambda: len(known.known) - len(known.gone) == 1
