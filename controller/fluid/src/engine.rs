@@ -46,6 +46,10 @@ pub(crate) struct GroupProgress {
     updated_at: Ticks,
     /// Time from sending to arrival.
     latency: Ticks,
+    /// While it waits: when it was last served, or began.
+    waiting_since: Ticks,
+    /// The longest that it has waited for service with bytes left, so far.
+    longest_wait: Ticks,
 }
 
 /// A network and the jobs on it at one instant, with their totals so far.
@@ -238,7 +242,7 @@ impl Engine {
             let group = &mut self.group_progress[id as usize];
             // With the old rate, which held until now.
             group.advance_to(self.now);
-            group.rate = rate;
+            group.set_rate(rate, self.now);
             let end = group.end_time();
             self.event_queue.set_time(ScheduledEvent::FlowGroup(id).to_id(), end);
         }
@@ -251,6 +255,21 @@ impl Engine {
 const GRACE: f64 = 1e-9;
 
 impl GroupProgress {
+    /// Takes another rate; a wait begins with a rate of 0 and ends with any other.
+    fn set_rate(&mut self, rate: f64, now: Ticks) {
+        if self.rate > 0.0 {
+            self.waiting_since = now;
+        } else if rate > 0.0 {
+            self.longest_wait = self.longest_wait.max(self.wait_at(now));
+        }
+        self.rate = rate;
+    }
+
+    /// How long it has been waiting.
+    fn wait_at(&self, now: Ticks) -> Ticks {
+        Ticks(now.0.saturating_sub(self.waiting_since.0))
+    }
+
     /// Updates the bytes left, before the rate changes.
     fn advance_to(&mut self, now: Ticks) {
         let left = self.bytes_left_at(now);

@@ -9,6 +9,7 @@ mod packets;
 mod parallel_cases;
 mod period;
 mod robustness;
+mod service_bound;
 mod soak;
 
 use clap::Subcommand;
@@ -26,6 +27,7 @@ pub(crate) enum BenchCommand {
     Packets(packets::PacketsArgs),
     Period(period::PeriodArgs),
     Robustness(robustness::RobustnessArgs),
+    ServiceBound(service_bound::ServiceBoundArgs),
     Soak(soak::SoakArgs),
 }
 
@@ -39,6 +41,7 @@ pub(crate) fn run_bench(command: &BenchCommand) -> Result<(), CommandError> {
         BenchCommand::Packets(args) => packets::run_packets(args),
         BenchCommand::Period(args) => period::run_period(args),
         BenchCommand::Robustness(args) => robustness::run_robustness(args),
+        BenchCommand::ServiceBound(args) => service_bound::run_service_bound(args),
         BenchCommand::Soak(args) => soak::run_soak(args),
     }
 }

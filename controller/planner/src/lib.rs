@@ -70,8 +70,9 @@ pub use plan_document::{
     PlannedFlowDocument, PlannedJobDocument, PlannedLink, PlannedRuleDocument,
 };
 pub use policy::{
-    AdoptionDocument, AdoptionRule, CompressionMethod, CorrectionReference, JobOverride, MAX_RULES,
-    OverrideDocument, PathMethod, Policy, PolicyDocument, PolicyEdit, PolicyEditAction,
+    AdoptionDocument, AdoptionRule, CompressionMethod, ConnectionTimeout, CorrectionReference,
+    JobOverride, MAX_RULES, OverrideDocument, PathMethod, Policy, PolicyDocument, PolicyEdit,
+    PolicyEditAction,
 };
 pub use report::{CompressionReport, JobRationale, LinkLoad, LoadBounds, PlanReport};
 pub use source_ports::choose_source_ports;

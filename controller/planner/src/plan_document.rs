@@ -56,6 +56,10 @@ pub struct ComparisonDocument {
     /// How many times slower than alone a job may be at most; none if no job came near it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slowdown_limit: Option<f64>,
+    /// Share of the jobs' GPUs that the adopted candidate gives up so that no flow waits longer for
+    /// service than policy allows; none if that excluded nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound_cost: Option<f64>,
 }
 
 /// Where the decisions of a candidate come from, and what they are worth.
@@ -71,6 +75,9 @@ pub struct CandidateDocument {
     pub gpu_utilization: f64,
     /// Forecast of how many times slower than alone the worst job is.
     pub worst_slowdown: f64,
+    /// Forecast of the longest that a flow waits for service, seconds.
+    #[serde(default)]
+    pub worst_wait_seconds: f64,
 }
 
 impl ComparisonDocument {
@@ -81,12 +88,14 @@ impl ComparisonDocument {
             levels: of.levels.iter().map(ToString::to_string).collect(),
             gpu_utilization: of.gpu_utilization,
             worst_slowdown: of.worst_slowdown,
+            worst_wait_seconds: of.worst_wait_seconds,
         };
         Self {
             jobs: region.jobs.iter().map(|job| plan.jobs[*job].id.to_string()).collect(),
             candidates: region.candidates.iter().map(candidate).collect(),
             ecmp_utilization: region.ecmp_utilization,
             slowdown_limit: region.slowdown_limit,
+            bound_cost: region.bound_cost,
         }
     }
 }

@@ -108,6 +108,34 @@ impl JobOverride {
     }
 }
 
+/// When a reliable connection of RDMA gives up: after a transport timer of `4.096 us * 2^timeout`
+/// (InfiniBand §9.7.6.1.3) has run out once more than it may retry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionTimeout {
+    /// The exponent of the timer, 1..=31 (`NCCL_IB_TIMEOUT`).
+    pub ib_timeout: u8,
+    /// How often it is retried, 0..=7 (`NCCL_IB_RETRY_CNT`).
+    pub ib_retry_count: u8,
+}
+
+impl Default for ConnectionTimeout {
+    /// Those of NCCL since 2.23: a timer of 4.3 s, and 7 retries.
+    fn default() -> Self {
+        Self { ib_timeout: 20, ib_retry_count: 7 }
+    }
+}
+
+impl ConnectionTimeout {
+    /// Seconds without an answer after which a connection has failed.
+    pub fn timeout_seconds(self) -> f64 {
+        let timer = 4.096e-6 * f64::from(self.ib_timeout).exp2();
+        timer * f64::from(self.ib_retry_count + 1)
+    }
+}
+
+/// Part of a connection's timeout that a flow may wait for service.
+const SERVICE_SHARE: f64 = 0.1;
+
 /// An operator's decisions, valid.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
@@ -132,6 +160,11 @@ pub struct Policy {
     /// Cost of searches and climbs for a plan, in events of the fluid model; 0 is the phases of the
     /// paper alone, nothing compared.
     pub search_events: u64,
+    /// When the connections of jobs give up.
+    pub connection: ConnectionTimeout,
+    /// The longest that a flow may wait for service, seconds; a tenth of the connection's timeout
+    /// if not given.
+    pub service_bound_seconds: Option<f64>,
     /// Switches by name, cables as `switch-switch`, that new traffic must avoid.
     pub drained: Vec<String>,
     /// Overrides; the first that matches a job is the one that counts.
@@ -153,6 +186,8 @@ impl Default for Policy {
             max_pins_per_switch: 16_000,
             max_correction: 64.0,
             search_events: 2_000_000,
+            connection: ConnectionTimeout::default(),
+            service_bound_seconds: None,
             drained: Vec::new(),
             overrides: Vec::new(),
             adopt: Vec::new(),
@@ -164,6 +199,12 @@ impl Policy {
     /// The levels that jobs may have, ascending; never empty.
     pub fn job_levels(&self) -> Vec<u8> {
         (0..self.levels).filter(|level| !self.reserved_levels.contains(level)).collect()
+    }
+
+    /// The longest that a flow may wait for service, seconds.
+    pub fn service_bound(&self) -> f64 {
+        let default = || SERVICE_SHARE * self.connection.timeout_seconds();
+        self.service_bound_seconds.unwrap_or_else(default)
     }
 
     /// The override that counts for `job`.

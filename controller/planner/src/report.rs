@@ -87,6 +87,22 @@ pub struct JobRationale {
     pub rule: Option<String>,
 }
 
+impl PlanReport {
+    /// Adds what was compared for regions of an earlier plan that `plan` keeps as they were, with
+    /// the findings about it.
+    pub fn keep_earlier(
+        &mut self,
+        plan: &Plan,
+        policy: &Policy,
+        earlier_plan: &Plan,
+        earlier: &PlanComparison,
+    ) {
+        let new = self.comparison.regions.len();
+        self.comparison.keep_earlier(plan, earlier_plan, earlier);
+        self.findings.extend(self.comparison.wait_findings(plan, policy, new));
+    }
+}
+
 /// Input of a report.
 pub(crate) struct ReportInputs<'a> {
     pub(crate) traffic: &'a IndexedTraffic<'a>,
@@ -184,6 +200,7 @@ impl ReportInputs<'_> {
         findings.extend(pins::pin_findings(self.traffic, &pinned, self.policy));
         findings.extend(self.unmatched_overrides());
         findings.extend(comparison.refused_cycles.iter().cloned());
+        findings.extend(comparison.wait_findings(plan, self.policy, 0));
         findings
     }
 

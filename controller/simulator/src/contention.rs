@@ -50,6 +50,19 @@ pub struct ContendedResult {
     pub slowdown_limit: f64,
 }
 
+/// Longest waits of flows for service, seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PlannedWaits {
+    /// Under the default plan, from the starts that it was chosen by.
+    pub bounded: f64,
+    /// Under the default plan, from other starts.
+    pub unseen: f64,
+    /// Under the plan without a service bound, from the starts that it was chosen by.
+    pub unbounded: f64,
+    /// GPU utilisation of the default plan, and of the one without a bound.
+    pub utilization: [f64; 2],
+}
+
 impl ContendedResult {
     /// Whether an alternative holds the floor that the planner had.
     pub fn holds_floor(&self, alternative: usize) -> bool {
@@ -109,6 +122,22 @@ pub fn examine_contended_case(
     }
 }
 
+/// The longest waits under the plan of `policy`, and under that of the same policy without a service
+/// bound.
+pub fn examine_waits(input: &PlanInput, policy: &Policy) -> PlannedWaits {
+    let free = Policy { service_bound_seconds: Some(f64::MAX), ..policy.clone() };
+    let (bounded, unbounded) =
+        (planner::plan(input, policy, None).0, planner::plan(input, &free, None).0);
+    let (with, without) =
+        (value_of_decisions(input, &bounded), value_of_decisions(input, &unbounded));
+    PlannedWaits {
+        bounded: with.worst_wait_seconds,
+        unseen: value_from_other_starts(input, &bounded).worst_wait_seconds,
+        unbounded: without.worst_wait_seconds,
+        utilization: [with.gpu_utilization, without.gpu_utilization],
+    }
+}
+
 /// What the decisions of a plan are worth.
 pub fn value_of_decisions(input: &PlanInput, plan: &Plan) -> PlanValue {
     let (routed, levels) = routed_plan(input, plan);
@@ -157,6 +186,7 @@ fn mean_over_hashes(input: &PlanInput, routes: &EqualCostRoutes) -> PlanValue {
     hashed.fold(PlanValue::default(), |mean, value| PlanValue {
         gpu_utilization: mean.gpu_utilization + share * value.gpu_utilization,
         worst_slowdown: mean.worst_slowdown + share * value.worst_slowdown,
+        worst_wait_seconds: mean.worst_wait_seconds.max(value.worst_wait_seconds),
     })
 }
 
@@ -204,6 +234,26 @@ mod tests {
             assert!(values[1] >= values[0] * 0.999, "seed {seed}: {values:?}");
         }
         assert!(searched > 0, "no search found anything");
+    }
+
+    /// Six cases of seed 1 in which a flow waits too long without the bound, with how long they are
+    /// planned: a bound of 0.2 s, as their iterations are short.
+    #[test]
+    fn no_flow_waits_longer_than_the_service_bound() {
+        let bound = 0.2;
+        let policy = Policy {
+            search_events: 20_000,
+            service_bound_seconds: Some(bound),
+            ..Policy::default()
+        };
+        let mut late = 0;
+        for number in 0..6 {
+            let input = generate_contended_case(1, number);
+            let waits = examine_waits(&input, &policy);
+            assert!(waits.bounded <= bound, "case {number}: {waits:?}");
+            late += u32::from(waits.unbounded > bound);
+        }
+        assert!(late > 0, "the bound was never needed");
     }
 
     #[test]

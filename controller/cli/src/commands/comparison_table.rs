@@ -7,7 +7,8 @@ use command_io::output;
 
 /// Prints the candidates for some jobs, the adopted one first.
 pub(crate) fn print_comparison(comparison: &ComparisonDocument) -> Result<(), CommandError> {
-    let headings = ["candidate paths", "levels", "GPU utilisation %", "worst slowdown"];
+    let headings =
+        ["candidate paths", "levels", "GPU utilisation %", "worst slowdown", "longest wait, s"];
     let mut table = output::new_table(headings);
     for (place, candidate) in comparison.candidates.iter().enumerate() {
         let adopted = if place == 0 { " (adopted)" } else { "" };
@@ -16,6 +17,7 @@ pub(crate) fn print_comparison(comparison: &ComparisonDocument) -> Result<(), Co
             candidate.levels.join(", "),
             format!("{:.2}", candidate.gpu_utilization * 100.0),
             format!("{:.2}", candidate.worst_slowdown),
+            format!("{:.3}", candidate.worst_wait_seconds),
         ]);
     }
     let jobs = comparison.jobs.join(", ");
@@ -26,6 +28,12 @@ pub(crate) fn print_comparison(comparison: &ComparisonDocument) -> Result<(), Co
     if let Some(limit) = comparison.slowdown_limit {
         output::print_line(format_args!(
             "no job may be more than {limit:.2} times slower than alone, twice the worst under ECMP"
+        ))?;
+    }
+    if let Some(cost) = comparison.bound_cost {
+        output::print_line(format_args!(
+            "the bound on waits without service (service_bound_seconds) costs {:.2} % of the GPUs",
+            cost * 100.0
         ))?;
     }
     Ok(())

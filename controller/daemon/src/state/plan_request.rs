@@ -54,7 +54,7 @@ impl PlanRequest {
         let (plan, mut report) =
             planner::plan_to_depth(&input, &policy, previous.as_deref(), depth);
         if let Some((plan_in_force, earlier)) = in_force {
-            report.comparison.keep_earlier(&plan, &plan_in_force, &earlier.comparison);
+            report.keep_earlier(&plan, &policy, &plan_in_force, &earlier.comparison);
         }
         PlanResult { inputs, depth, plan: Arc::new(plan), report: Arc::new(report) }
     }

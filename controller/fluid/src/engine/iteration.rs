@@ -95,6 +95,7 @@ impl Engine {
             let group = &mut self.group_progress[id as usize];
             if group.bytes > 0.0 {
                 (group.bytes_left, group.rate, group.updated_at) = (group.bytes, 0.0, now);
+                group.waiting_since = now;
                 running.sending_groups += 1;
                 self.rate_allocator.start_group(id);
             } else {

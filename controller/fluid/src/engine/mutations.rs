@@ -154,6 +154,7 @@ impl Engine {
         self.finished_jobs.clear();
         for group in &mut self.group_progress {
             (group.bytes_left, group.rate, group.updated_at) = (0.0, 0.0, Ticks(0));
+            (group.waiting_since, group.longest_wait) = (Ticks(0), Ticks(0));
         }
         for (id, job) in (0..).zip(&mut self.jobs) {
             if let Some(running) = job {
@@ -195,10 +196,13 @@ impl Engine {
 
     /// A new group of the job on `path` with the progress of `like`, without flows yet.
     fn split_group(&mut self, job: JobIndex, like: u32, path: &[u32]) -> Result<u32, FluidError> {
-        let GroupProgress { bytes, bytes_left: left, .. } = self.group_progress[like as usize];
+        let progress = self.group_progress[like as usize].clone();
+        let bytes = progress.bytes;
         let level = self.find_job(job)?.level;
         let to = self.add_group(job, level, &FluidFlow { path: path.to_vec(), bytes });
-        self.group_progress[to as usize].bytes_left = left;
+        let new = &mut self.group_progress[to as usize];
+        new.bytes_left = progress.bytes_left;
+        (new.waiting_since, new.longest_wait) = (progress.waiting_since, progress.longest_wait);
         self.job_mut(job)?.groups.push(to);
         self.event_queue.reserve(2 * self.group_progress.len());
         Ok(to)
@@ -240,6 +244,8 @@ impl Engine {
             rate: 0.0,
             updated_at: self.now,
             latency: Ticks(self.hop_latency.0.saturating_mul(flow.path.len() as u64)),
+            waiting_since: self.now,
+            longest_wait: Ticks(0),
         };
         match self.group_progress.get_mut(id as usize) {
             Some(place) => *place = group,
@@ -256,7 +262,7 @@ impl Engine {
             self.rate_allocator.stop_group(id);
             let group = &mut self.group_progress[id as usize];
             group.advance_to(self.now);
-            group.rate = 0.0;
+            group.set_rate(0.0, self.now);
             self.event_queue.remove(ScheduledEvent::FlowGroup(id).to_id());
         }
         sending

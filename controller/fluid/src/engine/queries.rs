@@ -40,6 +40,47 @@ impl Engine {
         Ok(self.group_progress[group as usize].bytes_left_at(self.now))
     }
 
+    /// The longest time that one flow of a job has waited without service while it had bytes to
+    /// send, in all iterations so far, seconds; a wait that is not over counts up to now. A flow is
+    /// served at any rate above zero.
+    ///
+    /// # Errors
+    /// [`FluidError::UnknownJob`] or [`FluidError::UnknownFlow`].
+    pub fn flow_longest_wait(&self, job: JobIndex, flow: u32) -> Result<f64, FluidError> {
+        let group = self.group_of_flow(job, flow)?;
+        let longest = self.group_progress[group as usize].longest_wait.as_seconds();
+        Ok(longest.max(self.open_wait_of_group(group)))
+    }
+
+    /// The longest wait of any flow of a job ([`Engine::flow_longest_wait`]), seconds; 0 for a job
+    /// without flows.
+    ///
+    /// # Errors
+    /// [`FluidError::UnknownJob`].
+    pub fn job_longest_wait(&self, job: JobIndex) -> Result<f64, FluidError> {
+        let waits = self.find_job(job)?.groups.iter().map(|group| {
+            let longest = self.group_progress[*group as usize].longest_wait.as_seconds();
+            longest.max(self.open_wait_of_group(*group))
+        });
+        Ok(waits.fold(0.0, f64::max))
+    }
+
+    /// For how long the flow of a job that waits longest now has been waiting, seconds; 0 if all
+    /// that have bytes to send are served.
+    ///
+    /// # Errors
+    /// [`FluidError::UnknownJob`].
+    pub fn job_open_wait(&self, job: JobIndex) -> Result<f64, FluidError> {
+        let waits = self.find_job(job)?.groups.iter().map(|group| self.open_wait_of_group(*group));
+        Ok(waits.fold(0.0, f64::max))
+    }
+
+    fn open_wait_of_group(&self, group: u32) -> f64 {
+        let progress = &self.group_progress[group as usize];
+        let waits = self.rate_allocator.is_sending(group) && progress.rate <= 0.0;
+        if waits { progress.wait_at(self.now).as_seconds() } else { 0.0 }
+    }
+
     pub(super) fn find_job(&self, job: JobIndex) -> Result<&EngineJob, FluidError> {
         let place = self.jobs.get(job.0 as usize).and_then(Option::as_ref);
         place.ok_or(FluidError::UnknownJob(job))

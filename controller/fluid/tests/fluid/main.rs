@@ -11,3 +11,4 @@ mod proptests;
 mod rates;
 mod reference;
 mod scenario;
+mod waits;

@@ -12,6 +12,7 @@ use super::origins::{self, CandidateBuilder, CandidatePaths, DrawUse, LevelOrigi
 use super::region_evaluation::{EcmpExpectation, RegionEvaluation, ValuedCandidate};
 use crate::decision::{PlanContext, PlanRegion};
 use crate::plan::Plan;
+use crate::policy::Policy;
 use crate::search::SearchResult;
 
 /// Draws of paths by hash that stand for what ECMP may do, and fewer of them in a large region.
@@ -33,8 +34,14 @@ pub struct RegionComparison {
     /// Seconds of an iteration of each of these jobs under the adopted candidate, the mean over all
     /// starts that were simulated; infinite for a job that gets nothing.
     pub iteration_seconds: Vec<f64>,
+    /// The longest that a flow of each of these jobs waits for service under the adopted candidate,
+    /// seconds.
+    pub wait_seconds: Vec<f64>,
     /// What was compared, the adopted one first.
     pub candidates: Vec<CandidateOutcome>,
+    /// Share of the GPU worth that the adopted candidate gives up for the service bound; none if
+    /// the bound excluded nothing.
+    pub bound_cost: Option<f64>,
     /// Mean utilisation under ECMP, over draws of its hash; none if it was not needed.
     pub ecmp_utilization: Option<f64>,
     /// No job may be slower than alone by more than this factor; none if no job came near it.
@@ -52,6 +59,9 @@ pub struct CandidateOutcome {
     pub gpu_utilization: f64,
     /// How many times longer than alone an iteration of the worst job takes.
     pub worst_slowdown: f64,
+    /// The longest that a flow waits for service, seconds, as far as it was followed: what is
+    /// longer than the service bound may be longer still.
+    pub worst_wait_seconds: f64,
 }
 
 /// What was compared for a plan.
@@ -76,6 +86,29 @@ impl PlanComparison {
             let place = region.jobs.iter().position(|member| *member == job)?;
             region.iteration_seconds.get(place).copied()
         })
+    }
+
+    /// A finding for each job whose flows may wait longer for service than `policy` allows, of the
+    /// regions from that position on.
+    pub(crate) fn wait_findings(
+        &self,
+        plan: &Plan,
+        policy: &Policy,
+        first_region: usize,
+    ) -> Vec<Finding> {
+        let bound = policy.service_bound();
+        let regions = self.regions[first_region..].iter();
+        let waits = regions.flat_map(|region| region.jobs.iter().zip(&region.wait_seconds));
+        let late = waits.filter(|(_, wait)| **wait > bound);
+        late.map(|(job, wait)| {
+            let text = format!(
+                "its flows may wait {wait:.1} s or longer without service, and policy allows \
+                 {bound:.1} s; no plan that was compared holds that: let the planner choose more \
+                 levels, or give the connections more time (NCCL_IB_TIMEOUT, `ib_timeout`)"
+            );
+            Finding::warning(format!("job {}", plan.jobs[*job].id), text)
+        })
+        .collect()
     }
 
     /// Of all regions that were compared, now or earlier.
@@ -182,15 +215,29 @@ fn decide_region(
         improve_best(&mut evaluation, candidates, &unbounded, &mut valued);
     }
     let adopted = choose_adopted(&evaluation, &valued)?.clone();
+    let bound_cost = cost_of_bound(&mut evaluation, candidates.present(), &adopted);
     let comparison = RegionComparison {
         digest: evaluation.region().digest,
         jobs: evaluation.region().jobs.clone(),
         iteration_seconds: evaluation.iteration_seconds(&adopted),
+        wait_seconds: evaluation.wait_seconds(&adopted),
+        bound_cost,
         candidates: list_outcomes(&evaluation, &adopted, &valued),
         ecmp_utilization: ecmp.map(|expected| evaluation.utilization(expected.mean_value)),
         slowdown_limit: evaluation.objective().slowdown_limit(),
     };
     Some(RegionDecision { adopted, comparison })
+}
+
+/// Share of the worth that `adopted` gives up for the service bound, against the best of the
+/// candidates that do not depend on it; none if the bound excluded nothing.
+fn cost_of_bound(
+    evaluation: &mut RegionEvaluation<'_, '_>,
+    present: &[Rc<CandidatePaths>],
+    adopted: &ValuedCandidate,
+) -> Option<f64> {
+    let free = evaluation.value_without_bound(present)?;
+    Some(evaluation.utilization((free.value - adopted.value.value).max(0.0)))
 }
 
 /// Values all candidates, those drawn by hash among them, under the floor that ECMP sets: other
@@ -326,6 +373,7 @@ fn list_outcomes(
         levels: candidate.level_origins.clone(),
         gpu_utilization: evaluation.utilization(candidate.value.value),
         worst_slowdown: candidate.value.worst_slowdown,
+        worst_wait_seconds: candidate.value.worst_wait,
     };
     let others = valued.iter().filter(|candidate| *candidate != adopted);
     std::iter::once(adopted).chain(others).map(outcome).collect()

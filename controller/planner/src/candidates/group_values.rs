@@ -64,8 +64,28 @@ pub(super) struct GroupEvaluator<'a> {
     horizon: SimulatedHorizon,
     /// Cost of all simulations so far, in events.
     cost: u64,
-    /// Share of time that each member computes.
-    known: BTreeMap<GroupKey, Rc<[f64]>>,
+    /// The longest wait that is followed, seconds.
+    wait_limit: f64,
+    /// What became of the members.
+    known: BTreeMap<GroupKey, Rc<[MemberOutcome]>>,
+}
+
+/// What became of a job in a simulation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct MemberOutcome {
+    /// Share of time that it computed.
+    busy: f64,
+    /// The longest that a flow of it waited for service, seconds.
+    wait: f64,
+}
+
+/// What became of a job over all starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct MemberExpectation {
+    /// How many times longer than alone an iteration takes, the mean.
+    pub(super) slowdown: f64,
+    /// The longest that a flow of it waits for service, seconds.
+    pub(super) wait: f64,
 }
 
 /// What some decisions are worth to some jobs.
@@ -78,6 +98,8 @@ pub(super) struct DecisionValue {
     /// Of the jobs with a guaranteed throughput, the largest slowdown as a share of the one that
     /// the guarantee allows; 0 without such jobs.
     pub(super) worst_guarantee: f64,
+    /// The longest that a flow waits for service while it has bytes to send, seconds.
+    pub(super) worst_wait: f64,
 }
 
 /// What a plan is worth.
@@ -87,6 +109,9 @@ pub struct PlanValue {
     pub gpu_utilization: f64,
     /// How many times longer than alone an iteration of the worst job takes.
     pub worst_slowdown: f64,
+    /// The longest that a flow waits for service while it has bytes to send, seconds, from any of
+    /// the starts; followed up to the timeout of a connection.
+    pub worst_wait_seconds: f64,
 }
 
 /// The value of `paths`, by flow of the plan, with `levels`, by job, if all jobs count alike.
@@ -137,6 +162,7 @@ fn sum_over_regions(
     for region in find_regions(traffic) {
         let mut evaluator = GroupEvaluator::new(traffic, &policy, &region);
         evaluator.horizon = horizon(evaluator.horizon);
+        evaluator.wait_limit = policy.connection.timeout_seconds();
         for group in evaluator.contention_groups(paths) {
             let members = group.members.iter();
             let levels: Vec<u8> = members.map(|member| levels[region[*member]]).collect();
@@ -148,12 +174,14 @@ fn sum_over_regions(
     PlanValue {
         gpu_utilization: if total > 0.0 { sum.value / total } else { 0.0 },
         worst_slowdown: sum.worst_slowdown,
+        worst_wait_seconds: sum.worst_wait,
     }
 }
 
 impl DecisionValue {
     /// No jobs.
-    pub(super) const NOTHING: Self = Self { value: 0.0, worst_slowdown: 1.0, worst_guarantee: 0.0 };
+    pub(super) const NOTHING: Self =
+        Self { value: 0.0, worst_slowdown: 1.0, worst_guarantee: 0.0, worst_wait: 0.0 };
 
     /// Both together, for jobs that have nothing to do with each other.
     pub(super) fn combine(self, other: Self) -> Self {
@@ -161,6 +189,7 @@ impl DecisionValue {
             value: self.value + other.value,
             worst_slowdown: self.worst_slowdown.max(other.worst_slowdown),
             worst_guarantee: self.worst_guarantee.max(other.worst_guarantee),
+            worst_wait: self.worst_wait.max(other.worst_wait),
         }
     }
 }
@@ -178,6 +207,7 @@ impl<'a> GroupEvaluator<'a> {
                 .collect(),
             horizon: SimulatedHorizon::of_region(traffic, jobs),
             cost: 0,
+            wait_limit: policy.service_bound().min(policy.connection.timeout_seconds()),
             known: BTreeMap::new(),
         }
     }
@@ -225,30 +255,32 @@ impl<'a> GroupEvaluator<'a> {
         levels: &[u8],
         sample: u32,
     ) -> Option<DecisionValue> {
-        let busy = self.busy_shares(group, levels, sample)?;
-        Some(self.value_of(&group.members, &busy))
+        let outcomes = self.member_outcomes(group, levels, sample)?;
+        Some(self.value_of(&group.members, &outcomes))
     }
 
-    /// Share of time that each member computes.
-    fn busy_shares(
+    /// What becomes of each member.
+    fn member_outcomes(
         &mut self,
         group: &ContentionGroup,
         levels: &[u8],
         sample: u32,
-    ) -> Option<Rc<[f64]>> {
+    ) -> Option<Rc<[MemberOutcome]>> {
         if let ([job], [seconds]) = (&group.members[..], &group.alone_seconds()[..]) {
-            return Some([compute_share(self.job_at(*job).compute_seconds, *seconds)].into());
+            // Flows of one level share every link, so none waits.
+            let busy = compute_share(self.job_at(*job).compute_seconds, *seconds);
+            return Some([MemberOutcome { busy, wait: 0.0 }].into());
         }
         let key = (group.signature().to_vec(), group.level_relations(levels), sample);
         if let Some(known) = self.known.get(&key) {
             return Some(Rc::clone(known));
         }
-        let busy: Rc<[f64]> = self.simulate_group(group, levels, sample)?.into();
-        self.known.insert(key, Rc::clone(&busy));
-        Some(busy)
+        let outcomes: Rc<[MemberOutcome]> = self.simulate_group(group, levels, sample)?.into();
+        self.known.insert(key, Rc::clone(&outcomes));
+        Some(outcomes)
     }
 
-    /// The mean over all starts.
+    /// The mean over all starts, and the longest wait from any.
     pub(super) fn mean_value(
         &mut self,
         group: &ContentionGroup,
@@ -261,6 +293,7 @@ impl<'a> GroupEvaluator<'a> {
             mean.value += of.value / f64::from(samples);
             mean.worst_slowdown += of.worst_slowdown / f64::from(samples);
             mean.worst_guarantee += of.worst_guarantee / f64::from(samples);
+            mean.worst_wait = mean.worst_wait.max(of.worst_wait);
         }
         Some(mean)
     }
@@ -275,22 +308,22 @@ impl<'a> GroupEvaluator<'a> {
         self.horizon.model == EvaluationModel::Steps
     }
 
-    /// Slowdown of each member relative to alone, the mean over all starts; none if the model
-    /// rejects a job.
-    pub(super) fn member_slowdowns(
+    /// What becomes of each member over all starts; none if the model rejects a job.
+    pub(super) fn expect_members(
         &mut self,
         group: &ContentionGroup,
         levels: &[u8],
-    ) -> Option<Vec<f64>> {
+    ) -> Option<Vec<MemberExpectation>> {
         let (first, samples) = self.horizon.starts;
-        let mut mean = vec![0.0; group.members.len()];
+        let mut expected = vec![MemberExpectation::default(); group.members.len()];
         for sample in first..first + samples {
-            let busy = self.busy_shares(group, levels, sample)?;
-            for ((mean, member), busy) in mean.iter_mut().zip(&group.members).zip(&*busy) {
-                *mean += self.slowdown_of(*member, *busy) / f64::from(samples);
+            let outcomes = self.member_outcomes(group, levels, sample)?;
+            for ((of, member), outcome) in expected.iter_mut().zip(&group.members).zip(&*outcomes) {
+                of.slowdown += self.slowdown_of(*member, outcome.busy) / f64::from(samples);
+                of.wait = of.wait.max(outcome.wait);
             }
         }
-        Some(mean)
+        Some(expected)
     }
 
     /// How many times longer than alone an iteration of a job takes that computes for this share of
@@ -300,14 +333,15 @@ impl<'a> GroupEvaluator<'a> {
         if alone > 0.0 { (alone / busy).min(MAX_SLOWDOWN) } else { 1.0 }
     }
 
-    /// The value of shares of time that `members` compute.
-    fn value_of(&self, members: &[usize], busy: &[f64]) -> DecisionValue {
+    /// The value of what became of `members`.
+    fn value_of(&self, members: &[usize], outcomes: &[MemberOutcome]) -> DecisionValue {
         let mut sum = DecisionValue::NOTHING;
-        for (job, busy) in members.iter().zip(busy) {
+        for (job, MemberOutcome { busy, wait }) in members.iter().zip(outcomes) {
             sum.value += self.worth[*job] * busy;
             let slowdown = self.slowdown_of(*job, *busy);
             sum.worst_slowdown = sum.worst_slowdown.max(slowdown);
             sum.worst_guarantee = sum.worst_guarantee.max(slowdown * self.guaranteed[*job]);
+            sum.worst_wait = sum.worst_wait.max(*wait);
         }
         sum
     }
@@ -326,22 +360,28 @@ impl<'a> GroupEvaluator<'a> {
         group: &ContentionGroup,
         levels: &[u8],
         sample: u32,
-    ) -> Option<Vec<f64>> {
+    ) -> Option<Vec<MemberOutcome>> {
         let alone = group.alone_seconds();
         let numbers = group.members.iter().map(|member| self.jobs[*member]);
         let starts = spread_starts(numbers.zip(&alone), sample);
         if self.is_stepped() {
             let mut run = SteppedRun::new(group, &starts, self.horizon.window);
             let busy = run.busy_shares(levels);
+            let waits = run.longest_waits(levels, self.wait_limit);
             self.cost += run.rates_computed() / STEPPED_RATES_PER_EVENT;
-            return Some(busy);
+            return Some(join_outcomes(busy, waits));
         }
         // What the fluid model rejects has no value: the caller keeps what it has.
         let mut run = GroupRun::new(group, &starts).ok()?;
         let busy = run.busy_shares(levels, self.horizon.window, u64::MAX).ok()??;
+        let waits = run.longest_waits(self.wait_limit).ok()?;
         self.cost += run.event_cost();
-        Some(busy)
+        Some(join_outcomes(busy, waits))
     }
+}
+
+fn join_outcomes(busy: Vec<f64>, waits: Vec<f64>) -> Vec<MemberOutcome> {
+    busy.into_iter().zip(waits).map(|(busy, wait)| MemberOutcome { busy, wait }).collect()
 }
 
 /// How a region is simulated. It depends on the jobs alone, so that values are comparable whatever

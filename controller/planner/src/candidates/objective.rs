@@ -2,6 +2,7 @@
 //! throughput that policy guarantees to single jobs.
 
 use super::group_values::DecisionValue;
+use crate::policy::Policy;
 use crate::search::LEAST_GAIN;
 
 /// After the first start, candidates worse than the best by this share are not simulated again,
@@ -22,20 +23,34 @@ const FLOOR_TOLERANCE: f64 = 0.02;
 pub(super) struct PlanObjective {
     /// The largest slowdown that the floor allows.
     limit: f64,
+    /// The longest that a flow may wait for service, seconds.
+    service_bound: f64,
 }
 
 impl PlanObjective {
-    /// Value under guarantees alone.
-    pub(super) const WITHOUT_FLOOR: Self = Self { limit: f64::INFINITY };
-
-    /// No job much slower than the slowest under ECMP.
-    pub(super) fn above_ecmp(worst_slowdown: f64) -> Self {
-        Self { limit: ECMP_SLOWDOWN_FACTOR * worst_slowdown }
+    /// Value under guarantees and the service bound of the policy, without a floor.
+    pub(super) fn without_floor(policy: &Policy) -> Self {
+        Self { limit: f64::INFINITY, service_bound: policy.service_bound() }
     }
 
-    /// Whether a job with this slowdown misses the floor.
-    pub(super) fn is_starving(self, slowdown: f64) -> bool {
-        slowdown > self.limit
+    /// No job much slower than the slowest under ECMP.
+    pub(super) fn above_ecmp(self, worst_slowdown: f64) -> Self {
+        Self { limit: ECMP_SLOWDOWN_FACTOR * worst_slowdown, ..self }
+    }
+
+    /// The same for flows that may wait for any time.
+    pub(super) fn without_service_bound(self) -> Self {
+        Self { service_bound: f64::INFINITY, ..self }
+    }
+
+    /// Whether a job with this slowdown misses the floor, or with this wait the service bound.
+    pub(super) fn is_starving(self, slowdown: f64, wait: f64) -> bool {
+        slowdown > self.limit || wait > self.service_bound
+    }
+
+    /// Whether some flow waits longer than the service bound allows.
+    pub(super) fn misses_service_bound(self, value: DecisionValue) -> bool {
+        value.worst_wait > self.service_bound
     }
 
     /// The largest slowdown, if there is a floor.
@@ -43,8 +58,8 @@ impl PlanObjective {
         self.limit.is_finite().then_some(self.limit)
     }
 
-    /// Whether `next` is better than `best` by more than noise and a price: first by the floor,
-    /// then by value.
+    /// Whether `next` is better than `best` by more than noise and a price: first by the service
+    /// bound, then by the floor, then by value.
     pub(super) fn is_better(self, next: DecisionValue, best: DecisionValue, price: f64) -> bool {
         self.exceeds(next, best, best.value * LEAST_GAIN + price)
     }
@@ -55,24 +70,37 @@ impl PlanObjective {
     }
 
     fn exceeds(self, next: DecisionValue, best: DecisionValue, gain: f64) -> bool {
-        let (missed, missed_best) = (self.missed_floor(next), self.missed_floor(best));
+        let missed = |value| (self.missed_bound(value), self.missed_floor(value));
+        let (missed, missed_best) = (missed(next), missed(best));
         missed < missed_best || (missed <= missed_best && next.value > best.value + gain)
     }
 
-    /// Whether some job is too slow.
+    /// Whether some job is too slow, or waits too long.
     pub(super) fn misses_floor(self, value: DecisionValue) -> bool {
-        self.missed_floor(value) > 0
+        self.missed_floor(value) > 0 || self.misses_service_bound(value)
     }
 
     /// The value below which a candidate cannot become the best from other starts.
     pub(super) fn race_limit(self, firsts: impl Iterator<Item = DecisionValue>) -> f64 {
-        let holding = firsts.filter(|first| self.excess(*first) <= 0.0);
+        let holding =
+            firsts.filter(|first| self.excess(*first) <= 0.0 && !self.misses_service_bound(*first));
         holding.map(|first| first.value).fold(0.0, f64::max) * (1.0 - RACE_MARGIN)
     }
 
     /// Whether a candidate may be the best in the mean over all starts.
     pub(super) fn stays_in_race(self, first: DecisionValue, least: f64) -> bool {
-        first.value >= least && self.excess(first) <= RACE_SLOWDOWN - 1.0
+        first.value >= least
+            && self.excess(first) <= RACE_SLOWDOWN - 1.0
+            && !self.misses_service_bound(first)
+    }
+
+    /// By what factor the service bound is missed, in steps of the noise; 0 if it is held.
+    fn missed_bound(self, value: DecisionValue) -> u32 {
+        if !self.misses_service_bound(value) {
+            return 0;
+        }
+        let excess = value.worst_wait / self.service_bound - 1.0;
+        (excess / FLOOR_TOLERANCE).ceil().clamp(1.0, f64::from(u32::MAX)) as u32
     }
 
     /// By what factor the floor or a guarantee is missed, in steps of the noise; 0 if all are held.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use topology::LinkPath;
 
-use super::group_values::{DecisionValue, GroupEvaluator};
+use super::group_values::{DecisionValue, GroupEvaluator, MemberExpectation};
 use super::level_climb::{LevelClimb, ValuedLevels, climb_levels};
 use super::objective::PlanObjective;
 use super::origins::{CandidatePaths, LevelOrigin, PathOrigin};
@@ -55,6 +55,8 @@ pub(super) struct RegionEvaluation<'a, 'e> {
     region: &'a PlanRegion,
     evaluator: &'e mut GroupEvaluator<'a>,
     objective: PlanObjective,
+    /// Whether the service bound has excluded anything.
+    excluded_by_bound: bool,
 }
 
 impl<'a, 'e> RegionEvaluation<'a, 'e> {
@@ -64,7 +66,8 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
         region: &'a PlanRegion,
         evaluator: &'e mut GroupEvaluator<'a>,
     ) -> Self {
-        Self { context, region, evaluator, objective: PlanObjective::WITHOUT_FLOOR }
+        let objective = PlanObjective::without_floor(context.policy);
+        Self { context, region, evaluator, objective, excluded_by_bound: false }
     }
 
     pub(super) fn region(&self) -> &'a PlanRegion {
@@ -111,12 +114,32 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
 
     /// From here on, no job may be much slower than the slowest under ECMP.
     pub(super) fn set_floor(&mut self, ecmp: &EcmpExpectation) {
-        self.objective = PlanObjective::above_ecmp(ecmp.worst_slowdown);
+        self.objective = self.objective.above_ecmp(ecmp.worst_slowdown);
+    }
+
+    /// The value of the best of `candidates` if flows could wait for any time; none if the service
+    /// bound has excluded nothing. What was simulated is not simulated again.
+    pub(super) fn value_without_bound(
+        &mut self,
+        candidates: &[Rc<CandidatePaths>],
+    ) -> Option<DecisionValue> {
+        if !self.excluded_by_bound {
+            return None;
+        }
+        let bounded = self.objective;
+        self.objective = bounded.without_service_bound();
+        let valued = self.value_candidates(candidates);
+        let objective = std::mem::replace(&mut self.objective, bounded);
+        valued
+            .into_iter()
+            .map(|candidate| candidate.value)
+            .reduce(|best, next| if objective.is_better(next, best, 0.0) { next } else { best })
     }
 
     /// Whether every job is as fast as alone.
     pub(super) fn is_optimal(&self, candidate: &ValuedCandidate) -> bool {
         candidate.value.value >= self.evaluator.upper_bound() * (1.0 - LEAST_GAIN)
+            && !self.objective.misses_service_bound(candidate.value)
     }
 
     /// A value as a share of the region's worth.
@@ -181,6 +204,7 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
         for (origin, levels) in tried {
             let levels = self.member_levels(group, levels);
             let first = self.evaluator.evaluate_levels(group, &levels, 0)?;
+            self.excluded_by_bound |= self.objective.misses_service_bound(first);
             racers.push((*origin, levels, first));
         }
         let objective = self.objective;
@@ -196,6 +220,7 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
         let mut chosen: Option<(LevelOrigin, Vec<u8>, DecisionValue)> = None;
         for (origin, levels, _) in racers {
             let value = self.evaluator.mean_value(group, &levels)?;
+            self.excluded_by_bound |= objective.misses_service_bound(value);
             if chosen.as_ref().is_none_or(|best| objective.is_better(value, best.2, 0.0)) {
                 chosen = Some((origin, levels, value));
             }
@@ -206,16 +231,36 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
     /// Seconds of an iteration of each job of the region under a candidate.
     pub(super) fn iteration_seconds(&mut self, candidate: &ValuedCandidate) -> Vec<f64> {
         let mut seconds = vec![f64::INFINITY; self.region.jobs.len()];
+        self.for_each_member(candidate, |member, expected, alone| {
+            seconds[member] = expected.slowdown * alone;
+        });
+        seconds
+    }
+
+    /// The longest that a flow of each job of the region waits for service under a candidate,
+    /// seconds.
+    pub(super) fn wait_seconds(&mut self, candidate: &ValuedCandidate) -> Vec<f64> {
+        let mut waits = vec![0.0; self.region.jobs.len()];
+        self.for_each_member(candidate, |member, expected, _| waits[member] = expected.wait);
+        waits
+    }
+
+    /// Visits the jobs of the region, with what becomes of each under a candidate and the seconds
+    /// of its iteration alone.
+    fn for_each_member(
+        &mut self,
+        candidate: &ValuedCandidate,
+        mut visit: impl FnMut(usize, MemberExpectation, f64),
+    ) {
         for group in self.evaluator.contention_groups(candidate.paths()) {
             let members = group.members.iter();
             let levels: Vec<u8> = members.clone().map(|member| candidate.levels[*member]).collect();
-            let slowdowns = self.evaluator.member_slowdowns(&group, &levels);
-            for (member, slowdown) in members.zip(slowdowns.into_iter().flatten()) {
+            let expected = self.evaluator.expect_members(&group, &levels);
+            for (member, expected) in members.zip(expected.into_iter().flatten()) {
                 let routes = &self.context.traffic.routes[self.region.jobs[*member]];
-                seconds[*member] = slowdown * routes.demand.iteration_seconds;
+                visit(*member, expected, routes.demand.iteration_seconds);
             }
         }
-        seconds
     }
 
     fn member_levels(&self, group: &ContentionGroup, levels: &[u8]) -> Vec<u8> {
@@ -249,10 +294,10 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
         self.change_levels(start, LevelOrigin::Raised, |evaluator, group, allowed, levels| {
             let mut levels = levels.to_vec();
             for _ in 0..=job_levels.len().ilog2() {
-                let slowdowns = evaluator.member_slowdowns(group, &levels)?;
+                let expected = evaluator.expect_members(group, &levels)?;
                 let earlier = levels.clone();
-                for ((level, allowed), slowdown) in levels.iter_mut().zip(allowed).zip(slowdowns) {
-                    if objective.is_starving(slowdown) && *level < *allowed.end() {
+                for ((level, allowed), of) in levels.iter_mut().zip(allowed).zip(expected) {
+                    if objective.is_starving(of.slowdown, of.wait) && *level < *allowed.end() {
                         *level += (*allowed.end() - *level).div_ceil(2);
                     }
                 }

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AdoptionRule, CompressionMethod, CorrectionReference, JobOverride, MAX_RULES, PathMethod,
-    Policy,
+    AdoptionRule, CompressionMethod, ConnectionTimeout, CorrectionReference, JobOverride,
+    MAX_RULES, PathMethod, Policy,
 };
 use crate::input::JobId;
 use crate::name_matching::DocumentFieldError;
@@ -40,6 +40,15 @@ pub struct PolicyDocument {
     /// Cost of searches and climbs for a plan, in events of the fluid model; 0 is the phases of the
     /// paper alone, nothing compared.
     pub search_events: u64,
+    /// Exponent of the transport timer of connections, 1..=31, as `NCCL_IB_TIMEOUT`: it runs for
+    /// 4.096 us * 2^`ib_timeout`.
+    pub ib_timeout: u8,
+    /// How often connections retry, 0..=7, as `NCCL_IB_RETRY_CNT`.
+    pub ib_retry_count: u8,
+    /// The longest that a flow may wait for service, seconds; if not given, a tenth of the time
+    /// after which a connection gives up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_bound_seconds: Option<f64>,
     /// Switches by name, cables as `switch-switch`, that traffic must avoid.
     pub drained: Vec<String>,
     /// Overrides by job id or tenant; the first that matches counts.
@@ -124,6 +133,9 @@ impl From<&Policy> for PolicyDocument {
             max_pins_per_switch: policy.max_pins_per_switch,
             max_correction: policy.max_correction,
             search_events: policy.search_events,
+            ib_timeout: policy.connection.ib_timeout,
+            ib_retry_count: policy.connection.ib_retry_count,
+            service_bound_seconds: policy.service_bound_seconds,
             drained: policy.drained.clone(),
             jobs: policy.overrides.iter().map(OverrideDocument::from).collect(),
             adopt: policy.adopt.iter().map(AdoptionDocument::from).collect(),
@@ -170,6 +182,7 @@ impl PolicyDocument {
         fields.check_range("fairness", self.fairness, 0.0, 1.0)?;
         fields.check_range("move_gain_min", self.move_gain_min, 0.0, f64::MAX)?;
         fields.check_range("max_correction", self.max_correction, 1.0, f64::MAX)?;
+        fields.check_connection()?;
         let overrides =
             self.jobs.iter().enumerate().map(|(index, rule)| fields.resolve_override(index, rule));
         if self.adopt.len() > MAX_RULES {
@@ -189,6 +202,11 @@ impl PolicyDocument {
             max_pins_per_switch: self.max_pins_per_switch,
             max_correction: self.max_correction,
             search_events: self.search_events,
+            connection: ConnectionTimeout {
+                ib_timeout: self.ib_timeout,
+                ib_retry_count: self.ib_retry_count,
+            },
+            service_bound_seconds: self.service_bound_seconds,
             drained: self.drained.clone(),
             overrides: overrides.collect::<Result<_, _>>()?,
             adopt: adopt.collect::<Result<_, _>>()?,
@@ -224,6 +242,14 @@ impl PolicyFields<'_> {
             format!("a number from {low} to {high}")
         };
         Err(self.field_error(field, format!("{value} is not {range}")))
+    }
+
+    fn check_connection(&self) -> Result<(), DocumentFieldError> {
+        let PolicyDocument { ib_timeout, ib_retry_count, service_bound_seconds, .. } = self.policy;
+        self.check_range("ib_timeout", f64::from(*ib_timeout), 1.0, 31.0)?;
+        self.check_range("ib_retry_count", f64::from(*ib_retry_count), 0.0, 7.0)?;
+        let bound = service_bound_seconds.unwrap_or(1.0);
+        self.check_range("service_bound_seconds", bound, 1e-6, f64::MAX)
     }
 
     fn check_levels(&self) -> Result<(), DocumentFieldError> {

@@ -12,6 +12,9 @@ use super::contention_group::ContentionGroup;
 /// Rates that cost as much as the rest of an event.
 const RATES_PER_EVENT: u64 = 8;
 
+/// Events after a run for which waits that are not over are followed.
+const MAX_FOLLOWED_EVENTS: u64 = 100_000;
+
 /// The measured part of a run, in seconds; the time before it is warm-up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MeasureWindow {
@@ -77,6 +80,37 @@ impl GroupRun {
         Ok(Some(
             before.iter().zip(&after).map(|(before, after)| (after - before) / seconds).collect(),
         ))
+    }
+
+    /// The longest time that a flow of each job has waited for service since the start of the run,
+    /// seconds. A wait at its end is followed until it is over or longer than `limit`.
+    ///
+    /// # Errors
+    /// None after a run that had none.
+    pub fn longest_waits(&mut self, limit: f64) -> Result<Vec<f64>, FluidError> {
+        let most = self.engine.event_count() + MAX_FOLLOWED_EVENTS;
+        let mut open = self.longest_open_wait()?;
+        while open > 0.0 && open <= limit && self.engine.event_count() < most {
+            if !self.engine.step_until(fluid::MAX_SECONDS)? {
+                break;
+            }
+            open = self.longest_open_wait()?;
+        }
+        let longest = |job: &JobIndex| -> Result<f64, FluidError> {
+            let is_cut_short = open <= limit && self.engine.job_open_wait(*job)? > 0.0;
+            // As good as for ever.
+            let least = if is_cut_short { limit.next_up() } else { 0.0 };
+            Ok(self.engine.job_longest_wait(*job)?.max(least))
+        };
+        self.jobs.iter().map(longest).collect()
+    }
+
+    fn longest_open_wait(&self) -> Result<f64, FluidError> {
+        let mut longest: f64 = 0.0;
+        for job in &self.jobs {
+            longest = longest.max(self.engine.job_open_wait(*job)?);
+        }
+        Ok(longest)
     }
 
     /// Seconds that each job has computed by then; none if that costs more than `most` events.

@@ -69,6 +69,30 @@ fn no_path_is_a_finding_and_not_an_error() {
     assert_eq!(plan.jobs[0].intensity, 0.0);
 }
 
+/// Three jobs send 20 s at a time over a link that carries two of them.
+#[test]
+fn no_flow_waits_longer_than_policy_allows_unless_overrides_say_so() {
+    let fabric = clos(2, 1, 3);
+    let jobs =
+        [("a", 0), ("b", 1), ("c", 2)].map(|(name, at)| ring(&fabric, name, &[at, at + 3], 5e11));
+    let input = input(&fabric, &jobs);
+    let bound = Policy::default().service_bound();
+    assert!((3.4..3.5).contains(&bound), "{bound}");
+    let (_, report) = planned(&input, &Policy::default());
+    let region = &report.comparison.regions[0];
+    assert!(region.wait_seconds.iter().all(|wait| *wait <= bound), "{region:?}");
+    // Strict levels were excluded, and it says what that cost.
+    assert!(region.bound_cost.is_some_and(|cost| (0.0..1.0).contains(&cost)), "{region:?}");
+    assert_eq!(report.findings, []);
+
+    let fixed = |name, level| JobOverride::fixing_level(name, Some(level));
+    let overrides = vec![fixed("a", 7), fixed("b", 6), fixed("c", 0)];
+    let (_, report) = planned(&input, &Policy { overrides, ..Policy::default() });
+    let [finding] = &report.findings[..] else { panic!("{:?}", report.findings) };
+    assert_eq!(finding.about, "job c");
+    assert!(finding.text.contains("without service, and policy allows 3.4 s"), "{finding}");
+}
+
 #[test]
 fn a_drained_spine_loses_its_pins() {
     let fabric = clos(2, 2, 3);

@@ -1,0 +1,158 @@
+//! `crux bench service-bound`: whether a flow waits longer for service than policy allows.
+//!
+//! Cases are those of `crux bench contention`, each planned with the bound and without.
+
+use planner::Policy;
+use schemars::JsonSchema;
+use serde::Serialize;
+use simulator::contention::{PlannedWaits, examine_waits, generate_contended_case};
+
+use super::parallel_cases;
+use command_io::CommandError;
+use command_io::files;
+use command_io::output::{self, FormatArg, OutputFormat};
+
+/// Compare the longest waits of flows without service with what policy allows.
+///
+/// Cases of 2 to 12 jobs that share hosts, NICs and uplinks are drawn from a seed. Each is planned
+/// with the service bound and without, and both plans are simulated in the fluid model from the
+/// starts that they were chosen by, and the first from four others. A connection times out where a
+/// flow waits for the whole timeout. One to three seconds of processor for a case.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  crux bench service-bound --cases 200
+  crux bench service-bound --cases 10000 --search-events 20000 --raw waits.json --format json")]
+pub(crate) struct ServiceBoundArgs {
+    /// Cases to draw
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
+    cases: u32,
+    /// Draws the cases
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Number of the first case
+    #[arg(long, default_value_t = 0, value_name = "NUMBER")]
+    first: u32,
+    /// The bound in seconds; a tenth of the timeout of connections if not given
+    #[arg(long, value_name = "SECONDS")]
+    bound: Option<f64>,
+    /// Budget of the search for a plan
+    #[arg(long, default_value_t = 2_000_000, value_name = "EVENTS")]
+    search_events: u64,
+    /// Also write the figures of every single case to this file (JSON)
+    #[arg(long, value_name = "FILE")]
+    raw: Option<String>,
+    #[command(flatten)]
+    output: FormatArg,
+}
+
+/// What came of all cases.
+#[derive(Serialize, JsonSchema)]
+struct ServiceBoundSummary {
+    /// Number of cases.
+    cases: usize,
+    /// What they were drawn from.
+    seed: u64,
+    /// The bound, seconds.
+    bound_seconds: f64,
+    /// After so long without service a connection has failed, seconds.
+    timeout_seconds: f64,
+    /// Cases in which a flow waits longer than the bound under the plan, from the starts that it
+    /// was chosen by.
+    late: usize,
+    /// The same from other starts.
+    late_unseen: usize,
+    /// Cases in which a flow waits longer than the bound under the plan without a bound.
+    late_without_bound: usize,
+    /// Cases in which a connection times out under the plan without a bound.
+    timed_out_without_bound: usize,
+    /// The longest wait under the plan, seconds, from the starts that it was chosen by.
+    longest_wait: f64,
+    /// The same from other starts.
+    longest_wait_unseen: f64,
+    /// Mean GPU utilisation under the plan.
+    utilization: f64,
+    /// Mean GPU utilisation under the plan without a bound.
+    utilization_without_bound: f64,
+}
+
+pub(crate) fn run_service_bound(args: &ServiceBoundArgs) -> Result<(), CommandError> {
+    let policy = Policy {
+        service_bound_seconds: args.bound,
+        search_events: args.search_events,
+        ..Policy::default()
+    };
+    let waits = parallel_cases::run_cases(args.cases, |number| {
+        let input = generate_contended_case(args.seed, args.first.saturating_add(number));
+        examine_waits(&input, &policy)
+    });
+    files::write_requested(args.raw.as_deref(), || raw_json(&waits))?;
+    let summary = ServiceBoundSummary::new(args.seed, &policy, &waits);
+    match args.output.format {
+        OutputFormat::Json => output::print_json(&summary),
+        OutputFormat::Table => summary.print_lines(),
+    }
+}
+
+fn raw_json(waits: &[PlannedWaits]) -> String {
+    let cases = waits.iter().map(|case| {
+        serde_json::json!({
+            "bounded": case.bounded,
+            "unseen": case.unseen,
+            "unbounded": case.unbounded,
+            "utilization": case.utilization,
+        })
+    });
+    serde_json::Value::Array(cases.collect()).to_string()
+}
+
+impl ServiceBoundSummary {
+    fn new(seed: u64, policy: &Policy, waits: &[PlannedWaits]) -> Self {
+        let (bound, timeout) = (policy.service_bound(), policy.connection.timeout_seconds());
+        let count = |wait: fn(&PlannedWaits) -> f64, limit: f64| {
+            waits.iter().filter(|case| wait(case) > limit).count()
+        };
+        let longest = |wait: fn(&PlannedWaits) -> f64| waits.iter().map(wait).fold(0.0, f64::max);
+        let mean = |place: usize| {
+            let sum: f64 = waits.iter().map(|case| case.utilization[place]).sum();
+            sum / waits.len().max(1) as f64
+        };
+        Self {
+            cases: waits.len(),
+            seed,
+            bound_seconds: bound,
+            timeout_seconds: timeout,
+            late: count(|case| case.bounded, bound),
+            late_unseen: count(|case| case.unseen, bound),
+            late_without_bound: count(|case| case.unbounded, bound),
+            timed_out_without_bound: count(|case| case.unbounded, timeout),
+            longest_wait: longest(|case| case.bounded),
+            longest_wait_unseen: longest(|case| case.unseen),
+            utilization: mean(0),
+            utilization_without_bound: mean(1),
+        }
+    }
+
+    fn print_lines(&self) -> Result<(), CommandError> {
+        output::print_line(format_args!(
+            "{} cases of seed {}; a flow may wait {:.3} s, and a connection fails after {:.1} s",
+            self.cases, self.seed, self.bound_seconds, self.timeout_seconds
+        ))?;
+        output::print_line(format_args!(
+            "with the bound: {} cases with a longer wait, {} from other starts; the longest wait \
+             is {:.3} s, {:.3} s from other starts; GPU utilisation {:.2} %",
+            self.late,
+            self.late_unseen,
+            self.longest_wait,
+            self.longest_wait_unseen,
+            self.utilization * 100.0
+        ))?;
+        output::print_line(format_args!(
+            "without: {} cases with a longer wait, and in {} of them a connection times out; GPU \
+             utilisation {:.2} %",
+            self.late_without_bound,
+            self.timed_out_without_bound,
+            self.utilization_without_bound * 100.0
+        ))
+    }
+}
