@@ -367,7 +367,8 @@ impl<'a> GroupEvaluator<'a> {
         if self.is_stepped() {
             let mut run = SteppedRun::new(group, &starts, self.horizon.window);
             let busy = run.busy_shares(levels);
-            let waits = run.longest_waits(levels, self.wait_limit);
+            // A step is too long to tell a wait from the order in which flows get their shares.
+            let waits = vec![0.0; busy.len()];
             self.cost += run.rates_computed() / STEPPED_RATES_PER_EVENT;
             return Some(join_outcomes(busy, waits));
         }

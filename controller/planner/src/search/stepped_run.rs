@@ -21,12 +21,6 @@ const MAX_STEPS: f64 = 500.0;
 /// Steps of an undisturbed iteration at least.
 const STEPS_PER_ITERATION: f64 = 8.0;
 
-/// Steps after a run for which waits that are not over are followed.
-const MAX_FOLLOWED_STEPS: u32 = 2_000;
-
-/// A rate below this part of a link is the residue of rounding, and no service.
-const RESIDUE: f64 = 1e-9;
-
 /// Sending time, in steps, that a job may use in one step: the step and the rest of the last one.
 const MAX_SENDING: f64 = 2.0;
 
@@ -102,9 +96,6 @@ struct SteppedFlow {
     /// Bytes per second in the last step, and the link that allowed no more.
     rate: f64,
     limited_by: u32,
-    /// Seconds that it has waited for service, and the longest that it has.
-    wait: f64,
-    longest_wait: f64,
 }
 
 impl SteppedFlow {
@@ -204,8 +195,6 @@ impl SteppedRun {
                 sent: 0.0,
                 rate: 0.0,
                 limited_by: u32::MAX,
-                wait: 0.0,
-                longest_wait: 0.0,
             });
         }
         let communicates = self.flows.len() > first;
@@ -248,34 +237,6 @@ impl SteppedRun {
         done.map(|busy| busy.clamp(0.0, 1.0)).collect()
     }
 
-    /// The longest time that a flow of each job has waited for service, in whole steps, seconds. A
-    /// wait at the end of the run is followed until it is over or longer than `limit`.
-    pub(crate) fn longest_waits(&mut self, levels: &[u8], limit: f64) -> Vec<f64> {
-        let mut order: Vec<usize> = (0..self.jobs.len()).collect();
-        order.sort_by_key(|job| std::cmp::Reverse(levels[*job]));
-        let by_level: Vec<&[usize]> = order.chunk_by(|a, b| levels[*a] == levels[*b]).collect();
-        let mut number = 0_u32;
-        loop {
-            let open = self.flows.iter().map(|flow| flow.wait).fold(0.0, f64::max);
-            if open <= 0.0 || open > limit {
-                break;
-            }
-            if number == MAX_FOLLOWED_STEPS {
-                // As good as for ever.
-                let late = self.flows.iter_mut().filter(|flow| flow.wait > 0.0);
-                late.for_each(|flow| flow.longest_wait = limit.next_up());
-                break;
-            }
-            self.run_step(&by_level, number % 2 == 1);
-            number += 1;
-        }
-        let waits = |job: &SteppedJob| {
-            let flows = self.flows[job.flows.clone()].iter();
-            flows.map(|flow| flow.longest_wait).fold(0.0, f64::max)
-        };
-        self.jobs.iter().map(waits).collect()
-    }
-
     /// Rates that were computed so far.
     pub(crate) fn rates_computed(&self) -> u64 {
         self.rates_computed
@@ -298,26 +259,8 @@ impl SteppedRun {
                 false => jobs.iter().rev().for_each(|job| self.raise_rates(*job)),
             }
         }
-        self.note_waits();
         for job in &mut self.jobs {
             job.end_step(&mut self.flows, self.step);
-        }
-    }
-
-    /// Adds the step to the waits of flows that have bytes left and were not served.
-    fn note_waits(&mut self) {
-        let Self { jobs, flows, links, step, .. } = self;
-        for job in jobs.iter().filter(|job| job.sending > 0.0) {
-            for flow in &mut flows[job.flows.clone()] {
-                let link = links.get(flow.limited_by as usize);
-                let least = link.map_or(0.0, |link| RESIDUE * link.service.capacity);
-                if flow.left > 0.0 && flow.rate <= least {
-                    flow.wait += job.sending.min(1.0) * *step;
-                    flow.longest_wait = flow.longest_wait.max(flow.wait);
-                } else {
-                    flow.wait = 0.0;
-                }
-            }
         }
     }
 
