@@ -122,8 +122,8 @@ pub fn examine_contended_case(
     }
 }
 
-/// The longest waits under the plan of `policy`, and under that of the same policy without a service
-/// bound.
+/// The longest waits under the plan of `policy`, and under that of the same policy without a
+/// service bound.
 pub fn examine_waits(input: &PlanInput, policy: &Policy) -> PlannedWaits {
     let free = Policy { service_bound_seconds: Some(f64::MAX), ..policy.clone() };
     let (bounded, unbounded) =
