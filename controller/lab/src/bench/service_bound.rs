@@ -60,7 +60,7 @@ struct ServiceBoundSummary {
     /// Cases in which a flow waits longer than the bound under the plan, from the starts that it
     /// was chosen by.
     late: usize,
-    /// The same from other starts.
+    /// Cases in which a flow waits longer than the bound under the plan, from other starts.
     late_unseen: usize,
     /// Cases in which a flow waits longer than the bound under the plan without a bound.
     late_without_bound: usize,
@@ -68,7 +68,7 @@ struct ServiceBoundSummary {
     timed_out_without_bound: usize,
     /// The longest wait under the plan, seconds, from the starts that it was chosen by.
     longest_wait: f64,
-    /// The same from other starts.
+    /// The longest wait under the plan, seconds, from other starts.
     longest_wait_unseen: f64,
     /// Mean GPU utilisation under the plan.
     utilization: f64,

@@ -38,7 +38,7 @@ impl PlanObjective {
         Self { limit: ECMP_SLOWDOWN_FACTOR * worst_slowdown, ..self }
     }
 
-    /// The same for flows that may wait for any time.
+    /// This objective for flows that may wait for any time.
     pub(super) fn without_service_bound(self) -> Self {
         Self { service_bound: f64::INFINITY, ..self }
     }
