@@ -157,6 +157,12 @@ impl P4Info {
         entry.value.action.action_calls().try_for_each(|call| self.check_call(call))
     }
 
+    /// Whether any table or action of the program has a restriction.
+    pub fn has_constraints(&self) -> bool {
+        self.tables().any(|table| table.restriction.is_some())
+            || self.actions().any(|action| action.restriction.is_some())
+    }
+
     fn check_call(&self, call: &ActionCall) -> Result<(), ConstraintViolation> {
         let Some(action) = self.action(call.action) else {
             return Ok(());

@@ -56,7 +56,10 @@ impl TableScope {
 
     /// What updates towards `desired` have touched: their entries, or the whole table where these
     /// are many.
-    pub fn from_updates(updates: &[TableUpdate], desired: &SwitchTables) -> Self {
+    pub fn from_updates<'a>(
+        updates: impl IntoIterator<Item = &'a TableUpdate>,
+        desired: &SwitchTables,
+    ) -> Self {
         let mut keys: BTreeMap<TableId, Vec<&EntryKey>> = BTreeMap::new();
         for update in updates {
             let key = &*update.entry.key;

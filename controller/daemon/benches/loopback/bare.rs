@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use p4::{TableUpdate, UpdateKind, codec};
 use p4runtime_proto::v1 as p4rt;
 use p4runtime_proto::v1::p4_runtime_client::P4RuntimeClient;
@@ -10,8 +11,8 @@ use p4runtime_proto::v1::stream_message_request::Update as ToSwitch;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Streaming;
 use tonic::transport::Channel;
+use tonic::{Status, Streaming};
 use topology::Switch;
 
 use crate::Failed;
@@ -58,7 +59,8 @@ impl Bare {
         outstanding: usize,
     ) -> Result<Duration, Failed> {
         let requests: Vec<_> = self.batches(updates, batch).map(|it| self.request(it)).collect();
-        self.send_requests(requests.into_iter(), outstanding).await
+        let writes = requests.into_iter().map(|request| self.send_request(request).boxed());
+        time_writes(writes.collect(), outstanding).await
     }
 
     /// Writes them with requests that are made when they are sent.
@@ -68,8 +70,26 @@ impl Bare {
         batch: usize,
         outstanding: usize,
     ) -> Result<Duration, Failed> {
-        let requests = self.batches(updates, batch).map(|it| self.request(it));
-        self.send_requests(requests, outstanding).await
+        let write = |updates| async move { self.send_request(self.request(updates)).await }.boxed();
+        time_writes(self.batches(updates, batch).map(write).collect(), outstanding).await
+    }
+
+    /// Reads all entries of all tables, as the controller does after it has written. A switch whose
+    /// memory a read has gone through removes entries more slowly.
+    pub(crate) async fn read_tables(&self) -> Result<(), Failed> {
+        let everything = p4rt::entity::Entity::TableEntry(p4rt::TableEntry::default());
+        let request = p4rt::ReadRequest {
+            device_id: self.device_id,
+            entities: vec![p4rt::Entity { entity: Some(everything) }],
+            ..Default::default()
+        };
+        let mut answer = self.calls.clone().read(request).await?.into_inner();
+        while answer.message().await?.is_some() {}
+        Ok(())
+    }
+
+    async fn send_request(&self, request: p4rt::WriteRequest) -> Result<(), Status> {
+        self.calls.clone().write(request).await.map(|_| ())
     }
 
     fn batches<'a>(
@@ -83,21 +103,6 @@ impl Bare {
         stages.flat_map(move |stage| stage.chunks(batch))
     }
 
-    async fn send_requests(
-        &self,
-        requests: impl Iterator<Item = p4rt::WriteRequest>,
-        outstanding: usize,
-    ) -> Result<Duration, Failed> {
-        let begun = Instant::now();
-        let write = |request| {
-            let mut calls = self.calls.clone();
-            async move { calls.write(request).await }
-        };
-        let answers = stream::iter(requests.map(write));
-        answers.buffered(outstanding).try_for_each(|_| async { Ok(()) }).await?;
-        Ok(begun.elapsed())
-    }
-
     fn request(&self, updates: &[TableUpdate]) -> p4rt::WriteRequest {
         p4rt::WriteRequest {
             device_id: self.device_id,
@@ -106,4 +111,15 @@ impl Bare {
             ..Default::default()
         }
     }
+}
+
+/// How long it takes until all are answered, so many at a time.
+async fn time_writes(
+    writes: Vec<BoxFuture<'_, Result<(), Status>>>,
+    outstanding: usize,
+) -> Result<Duration, Failed> {
+    let begun = Instant::now();
+    let answers = stream::iter(writes).buffered(outstanding);
+    answers.try_for_each(|()| async { Ok(()) }).await?;
+    Ok(begun.elapsed())
 }

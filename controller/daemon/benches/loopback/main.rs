@@ -65,6 +65,10 @@ fn main() -> Result<(), Failed> {
     if arguments.iter().any(|argument| argument == lying::SERVE_LIARS) {
         return runtime.block_on(lying::serve());
     }
+    let served = writes::SERVE_LEAF.iter().find(|(name, _)| arguments.iter().any(|a| a == name));
+    if let Some((_, protection)) = served {
+        return runtime.block_on(writes::serve(*protection));
+    }
     if arguments.iter().any(|argument| argument == attack::ATTACK) {
         return runtime.block_on(attack::attack(&arguments));
     }

@@ -4,21 +4,25 @@
 //! In each round both add some thousand pins to the one switch and take them away again, in turn.
 //! The controller's time is that of the pass from its first write to its last answer, without the
 //! reads around it; encoding is in it. The bare client writes twice: with requests that were made
-//! beforehand, and with requests that it makes when it sends them, as the controller does.
+//! beforehand, and with requests that it makes when it sends them, as the controller does. The
+//! decision: the switch is a process of its own, and both clients are tasks of one runtime, so that
+//! neither shares its threads with the switch.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use controller::southbound::ReconcilePass;
 use controller::{ControllerHandle, RawConfig, StateEvent};
-use p4::{ForwardingPipeline, SwitchTables};
+use p4::{ForwardingPipeline, SwitchTables, TableUpdate};
 use planner::{Flow, Job};
+use tokio::io::AsyncReadExt;
 use topology::{Fabric, HostId, SwitchId};
 
 use crate::bare::Bare;
 use crate::bmv2::SimpleSwitch;
-use crate::lab::{Lab, control, job};
+use crate::lab::{Lab, control, job, parts, small};
 use crate::protection::ConnectionSecurity;
+use crate::serving_process::ServingProcess;
 use crate::{DEADLINE, Failed};
 
 const ROUNDS: u64 = 41;
@@ -27,10 +31,16 @@ const BATCH: usize = 500;
 const OUTSTANDING: usize = 4;
 const LEAF: SwitchId = SwitchId(0);
 
+/// The argument of the process that serves one leaf, and that of one whose connections are secured.
+pub(crate) const SERVE_LEAF: [(&str, ConnectionSecurity); 2] = [
+    ("--serve-leaf", ConnectionSecurity::Clear),
+    ("--serve-secured-leaf", ConnectionSecurity::Secured),
+];
+
 pub(crate) async fn measure(protection: ConnectionSecurity) -> Result<(), Failed> {
-    let lab = Lab::of_one_leaf(protection.service_options()?).await?;
+    let (fabric, _process) = start_leaf(protection).await?;
     let switch = format!("embedded switch{}", protection.label());
-    compare(&switch, &lab.fabric, protection).await?;
+    compare(&switch, &fabric, protection).await?;
     if protection == ConnectionSecurity::Secured {
         return Ok(());
     }
@@ -41,6 +51,25 @@ pub(crate) async fn measure(protection: ConnectionSecurity) -> Result<(), Failed
             Ok(())
         }
     }
+}
+
+/// A fabric of which one leaf is served, by a process of its own.
+async fn start_leaf(protection: ConnectionSecurity) -> Result<(Fabric, ServingProcess), Failed> {
+    let argument = SERVE_LEAF.iter().find(|(_, served)| *served == protection);
+    let (argument, _) = argument.ok_or("no process serves such a leaf")?;
+    let process = ServingProcess::start(argument).await?;
+    let mut parts = parts(&small())?;
+    let leaf = parts.switches.get_mut(LEAF.index()).ok_or("the fabric has no leaf")?;
+    leaf.p4runtime = process.addresses.first().cloned();
+    Ok((Fabric::new(parts), process))
+}
+
+/// What the process of the leaf does, until its standard input ends.
+pub(crate) async fn serve(protection: ConnectionSecurity) -> Result<(), Failed> {
+    let lab = Lab::of_one_leaf(protection.service_options()?).await?;
+    println!("{}", lab.fabric.switch(LEAF).p4runtime.as_deref().unwrap_or_default());
+    tokio::io::stdin().read_to_end(&mut Vec::new()).await?;
+    Ok(())
 }
 
 /// Seconds that it took to add and to remove, round by round.
@@ -76,18 +105,33 @@ async fn compare(
         let p4info = ForwardingPipeline::embedded_fabric().p4info;
         let [add, remove] = [(&with, &without), (&without, &with)]
             .map(|(wanted, held)| p4::diff_tables(&p4info, wanted, held));
-        let client = Bare::connect(fabric.switch(LEAF), 2 * round + 1, protection);
-        let client = client.await?;
-        let added = client.write_prepared(&add, BATCH, OUTSTANDING).await?;
-        let removed = client.write_prepared(&remove, BATCH, OUTSTANDING).await?;
+        let client = Bare::connect(fabric.switch(LEAF), 2 * round + 1, protection).await?;
+        // A task, as the controller's session is: what runs on the main thread has a thread more.
+        let written = tokio::spawn(write_twice(client, add, remove)).await?;
+        let [(added, removed), (bare_added, bare_removed)] = written?;
         prepared.push(added, removed);
-        let added = client.write(&add, BATCH, OUTSTANDING).await?;
-        let removed = client.write(&remove, BATCH, OUTSTANDING).await?;
-        bare.push(added, removed);
+        bare.push(bare_added, bare_removed);
     }
     print(what, "add", updates, [&ours.added, &prepared.added, &bare.added]);
     print(what, "remove", updates, [&ours.removed, &prepared.removed, &bare.removed]);
     Ok(())
+}
+
+/// Adds and removes with requests that were made beforehand, and again with others; reads between,
+/// as the controller does, are not timed.
+async fn write_twice(
+    client: Bare,
+    add: Vec<TableUpdate>,
+    remove: Vec<TableUpdate>,
+) -> Result<[(Duration, Duration); 2], Failed> {
+    let added = client.write_prepared(&add, BATCH, OUTSTANDING).await?;
+    client.read_tables().await?;
+    let prepared = (added, client.write_prepared(&remove, BATCH, OUTSTANDING).await?);
+    client.read_tables().await?;
+    let added = client.write(&add, BATCH, OUTSTANDING).await?;
+    client.read_tables().await?;
+    let made = (added, client.write(&remove, BATCH, OUTSTANDING).await?);
+    Ok([prepared, made])
 }
 
 /// Medians, and the median of the ratios of each round.

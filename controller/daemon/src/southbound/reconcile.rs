@@ -140,14 +140,15 @@ impl<C: SwitchConnection> SwitchReconciler<'_, C> {
         let begun = Instant::now();
         outcome.first_write = Some(begun);
         outcome.pass.updates = updates.len();
-        let touched = TableScope::from_updates(&updates, desired);
-        let (updates, violations) = refuse_violations(&self.pipeline.p4info, updates);
+        let (allowed, violations) = refuse_violations(&self.pipeline.p4info, updates);
         outcome.written.refused += violations.len() as u64;
-        outcome.refusals.extend(violations);
-        for stage in split_stages(&updates) {
+        for stage in split_stages(&allowed) {
             self.write_stage(stage, &mut outcome).await?;
         }
         outcome.pass.write = begun.elapsed();
+        let refused = violations.iter().map(|refusal| &refusal.update);
+        let touched = TableScope::from_updates(allowed.iter().chain(refused), desired);
+        outcome.refusals.extend(violations);
         let actual = self.read_entries(desired, &touched).await?;
         let wanted = desired.entries_within(&touched);
         outcome.missing = diff_tables(&self.pipeline.p4info, &wanted, &actual.ours).len();
@@ -264,6 +265,9 @@ fn refuse_violations(
     p4info: &P4Info,
     updates: Vec<TableUpdate>,
 ) -> (Vec<TableUpdate>, Vec<RefusedUpdate>) {
+    if !p4info.has_constraints() {
+        return (updates, Vec::new());
+    }
     let mut refused = Vec::new();
     let mut allowed = Vec::with_capacity(updates.len());
     for (position, update) in updates.into_iter().enumerate() {
