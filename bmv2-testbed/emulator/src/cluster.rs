@@ -10,17 +10,16 @@
 
 use std::fmt;
 
-use planner::{Flow, Job};
-use switch::{EndpointOutbox, Nanos, NetworkEndpoint};
+use planner::Job;
+use switch::{EndpointOutbox, LevelPause, Nanos, NetworkEndpoint, NicPause};
 use topology::{Fabric, NicId};
 
+use crate::connection::{HostSettings, RoceConnection};
 use crate::job::{IterationSpec, TrainingEffect, TrainingJob};
 use crate::nic::NicScheduler;
-use crate::roce::{self, FlowAddresses, PacketBody};
+use crate::roce::{self, PacketBody};
 use crate::scale::TimeScale;
-use crate::transport::{
-    MessageSegment, TransportReceiver, TransportReply, TransportSender, TransportSettings,
-};
+use crate::transport::{MessageSegment, TransportReply, TransportSender};
 
 /// Faults that hosts detected, and the retransmissions that followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +32,34 @@ pub struct HostErrorCounts {
     pub retransmitted: u64,
 }
 
+/// What congestion did to the hosts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostCongestionCounts {
+    /// Packets that arrived with a mark.
+    pub marked: u64,
+    /// Congestion notifications that receivers sent.
+    pub notifications: u64,
+    /// Times that a switch paused a NIC.
+    pub pauses: u64,
+    /// How long, summed over NICs, over the pauses that have ended.
+    pub paused_ns: Nanos,
+    /// Timeouts of connections.
+    pub timeouts: u64,
+    /// Connections that are lost because their retries were exhausted.
+    pub lost_connections: u64,
+}
+
+/// A connection whose retries were exhausted, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LostConnection {
+    /// The job, by its position; it has ended with the connection.
+    pub job: usize,
+    /// The flow, counted over all jobs.
+    pub flow: usize,
+    /// When.
+    pub at: Nanos,
+}
+
 /// The hosts of a fabric with their jobs.
 pub struct HostCluster {
     jobs: Vec<EmulatedJob>,
@@ -40,6 +67,9 @@ pub struct HostCluster {
     /// By [`NicId`].
     nics: Vec<NicScheduler>,
     errors: HostErrorCounts,
+    /// Packets that arrived with a mark.
+    marked: u64,
+    lost: Vec<LostConnection>,
     /// Set by [`HostCluster::stop_new_flows`].
     flows_stopped: bool,
     /// Buffer of the packet that is written.
@@ -52,18 +82,12 @@ struct EmulatedJob {
     connections: std::ops::Range<usize>,
 }
 
-/// One flow of a job; its position in [`HostCluster::connections`] is the queue pair of both ends.
-struct RoceConnection {
-    job: usize,
-    bytes: u64,
-    source: NicId,
-    destination: NicId,
-    forward: FlowAddresses,
-    backward: FlowAddresses,
-    sender: TransportSender,
-    receiver: TransportReceiver,
-    /// The timer that is set for the connection; at most one is set at a time.
-    timer: Option<Nanos>,
+/// A data packet that has arrived.
+#[derive(Clone, Copy, Debug)]
+struct ArrivedSegment {
+    psn: u32,
+    last: bool,
+    marked: bool,
 }
 
 /// What a timer is for, packed into the token of the emulated network.
@@ -72,8 +96,11 @@ enum TimerToken {
     Job(usize),
     Connection(usize),
     Nic(usize),
+    Rate(usize),
 }
 
+/// The class selector with which hosts send.
+const HOST_PRIORITY: u8 = 0;
 /// Tokens are kind and index, the kind above this bit.
 const INDEX_BITS: u32 = 32;
 
@@ -83,6 +110,7 @@ impl TimerToken {
             Self::Job(index) => (0, index),
             Self::Connection(index) => (1, index),
             Self::Nic(index) => (2, index),
+            Self::Rate(index) => (3, index),
         };
         kind << INDEX_BITS | index as u64
     }
@@ -92,25 +120,23 @@ impl TimerToken {
         match token >> INDEX_BITS {
             0 => Self::Job(index),
             1 => Self::Connection(index),
-            _ => Self::Nic(index),
+            2 => Self::Nic(index),
+            _ => Self::Rate(index),
         }
     }
 }
 
 impl HostCluster {
     /// The hosts of `fabric` with `jobs`, whose sizes and times are divided by `scale`.
-    pub fn new(
-        fabric: &Fabric,
-        jobs: &[Job],
-        scale: TimeScale,
-        settings: TransportSettings,
-    ) -> Self {
+    pub fn new(fabric: &Fabric, jobs: &[Job], scale: TimeScale, settings: HostSettings) -> Self {
         let nics = fabric.nics().iter();
         let mut cluster = Self {
             jobs: Vec::new(),
             connections: Vec::new(),
             nics: nics.map(|nic| NicScheduler::new(fabric.link(nic.uplink).bandwidth)).collect(),
             errors: HostErrorCounts::default(),
+            marked: 0,
+            lost: Vec::new(),
             flows_stopped: false,
             packet: Vec::new(),
         };
@@ -135,9 +161,41 @@ impl HostCluster {
         self.flows_stopped = true;
     }
 
-    /// Whether every started flow has ended.
+    /// Whether every started flow has ended, or is lost.
     pub fn all_flows_done(&self) -> bool {
-        self.connections.iter().all(|connection| connection.sender.is_done())
+        let mut senders = self.connections.iter().map(|connection| &connection.sender);
+        senders.all(|sender| sender.is_done() || sender.is_lost())
+    }
+
+    /// Connections that are lost, in the order in which that happened.
+    pub fn lost_connections(&self) -> &[LostConnection] {
+        &self.lost
+    }
+
+    /// When each message of each flow was acknowledged; flows are counted over all jobs.
+    pub fn flow_completions(&self) -> impl Iterator<Item = &[Nanos]> {
+        self.connections.iter().map(|connection| connection.completions.as_slice())
+    }
+
+    /// The rate that congestion control allows each flow at `now`, in bits per second; none where
+    /// only the window limits it.
+    pub fn allowed_rates(&mut self, now: Nanos) -> Vec<Option<f64>> {
+        let pacers = self.connections.iter_mut().map(|connection| connection.pacer.as_mut());
+        pacers.map(|pacer| pacer.map(|pacer| pacer.reaction().rate_at(now))).collect()
+    }
+
+    /// What congestion did to the hosts since the start.
+    pub fn congestion_counts(&self) -> HostCongestionCounts {
+        let pauses = self.nics.iter().map(NicScheduler::pauses);
+        let connections = || self.connections.iter();
+        HostCongestionCounts {
+            marked: self.marked,
+            notifications: connections().map(|one| one.notification.sent()).sum(),
+            pauses: pauses.clone().map(|pauses| pauses.count).sum(),
+            paused_ns: pauses.map(|pauses| pauses.paused_ns).sum(),
+            timeouts: connections().map(|one| one.sender.timeouts()).sum(),
+            lost_connections: self.lost.len() as u64,
+        }
     }
 
     /// The jobs, in the order given.
@@ -152,27 +210,19 @@ impl HostCluster {
         HostErrorCounts { retransmitted, ..self.errors }
     }
 
-    fn add_job(
-        &mut self,
-        fabric: &Fabric,
-        job: &Job,
-        scale: TimeScale,
-        settings: TransportSettings,
-    ) {
+    fn add_job(&mut self, fabric: &Fabric, job: &Job, scale: TimeScale, settings: HostSettings) {
         let compute_ns = scale.shrink_seconds(job.compute_seconds);
         let first = self.connections.len();
         for flow in &job.flows {
-            let queue_pair = self.connections.len() as u32;
-            self.connections.push(RoceConnection {
-                job: self.jobs.len(),
-                bytes: scale.shrink_bytes(flow.bytes),
-                source: flow.src,
-                destination: flow.dst,
-                forward: flow_addresses(fabric, flow.src, flow.dst, flow, queue_pair),
-                backward: flow_addresses(fabric, flow.dst, flow.src, flow, queue_pair),
-                sender: TransportSender::new(settings),
-                receiver: TransportReceiver::new(settings),
-                timer: None,
+            let index = self.connections.len();
+            let connection = RoceConnection::new(fabric, flow, index as u32, settings.transport);
+            let link_bps = fabric.link(fabric.nic(flow.src).uplink).bandwidth.gbps() * 1e9;
+            let control = settings.congestion.map(|control| control.parameters(link_bps, scale));
+            let (job, bytes) = (self.jobs.len(), scale.shrink_bytes(flow.bytes));
+            let connection = RoceConnection { job, bytes, ..connection };
+            self.connections.push(match control {
+                Some(parameters) => connection.with_dcqcn(parameters, link_bps),
+                None => connection,
             });
         }
         self.jobs.push(EmulatedJob {
@@ -207,15 +257,38 @@ impl HostCluster {
         }
     }
 
-    /// Gives a data packet to its receiver and sends the reply.
-    fn receive_data(&mut self, index: usize, psn: u32, last: bool, out: &mut EndpointOutbox) {
+    /// Gives a data packet to its receiver and sends the replies.
+    fn receive_data(
+        &mut self,
+        index: usize,
+        segment: ArrivedSegment,
+        now: Nanos,
+        out: &mut EndpointOutbox,
+    ) {
         let connection = &mut self.connections[index];
-        let answer = match connection.receiver.receive_segment(psn, last) {
-            TransportReply::NoReply => return,
-            TransportReply::Ack(psn) => PacketBody::Ack { psn },
-            TransportReply::Nak(psn) => PacketBody::Nak { psn },
-        };
-        roce::write_packet(&connection.backward, answer, &mut self.packet);
+        if segment.marked {
+            self.marked += 1;
+            let interval = connection.notification_interval_ns;
+            if connection.pacer.is_some() && connection.notification.handle_mark(interval, now) {
+                self.send_reply(index, PacketBody::CongestionNotification, out);
+            }
+        }
+        let receiver = &mut self.connections[index].receiver;
+        match receiver.receive_segment(segment.psn, segment.last) {
+            TransportReply::NoReply => {}
+            TransportReply::Ack(psn) => self.send_reply(index, PacketBody::Ack { psn }, out),
+            TransportReply::Nak(psn) => self.send_reply(index, PacketBody::Nak { psn }, out),
+            TransportReply::Missing(first, count) => {
+                for psn in (0..count).map(|more| first.wrapping_add(more) & roce::PSN_MASK) {
+                    self.send_reply(index, PacketBody::Nak { psn }, out);
+                }
+            }
+        }
+    }
+
+    fn send_reply(&mut self, index: usize, reply: PacketBody, out: &mut EndpointOutbox) {
+        let connection = &self.connections[index];
+        roce::write_packet(&connection.backward, reply, &mut self.packet);
         out.send_packet(connection.destination.0, &self.packet);
     }
 
@@ -232,9 +305,13 @@ impl HostCluster {
         match answer {
             PacketBody::Ack { psn } => connection.sender.handle_ack(psn, now),
             PacketBody::Nak { psn } => connection.sender.handle_nak(psn, now),
+            PacketBody::CongestionNotification => {
+                connection.pacer.iter_mut().for_each(|pacer| pacer.handle_notification(now));
+            }
             PacketBody::Data { .. } => {}
         }
         let is_done = connection.sender.is_done();
+        connection.completions.extend((is_done && !was_done).then_some(now));
         self.request_transmission(index, now, out);
         if !was_done && is_done {
             let effects = self.jobs[job].training.handle_flow_done(now);
@@ -258,10 +335,25 @@ impl HostCluster {
         }
     }
 
+    /// A connection is lost: its job ends, with all its connections.
+    fn end_job(&mut self, index: usize, now: Nanos) {
+        let job = self.connections[index].job;
+        self.lost.push(LostConnection { job, flow: index, at: now });
+        for connection in &mut self.connections[self.jobs[job].connections.clone()] {
+            connection.sender.abandon();
+        }
+    }
+
     /// Sends packets while the link of a NIC is free.
     fn transmit_packets(&mut self, nic: usize, now: Nanos, out: &mut EndpointOutbox) {
         while let Some(index) = self.nics[nic].next_connection(now) {
             let connection = &mut self.connections[index];
+            if let Some(due) = connection.wait_until(now) {
+                if !std::mem::replace(&mut connection.is_paced, true) {
+                    out.set_timer(due, TimerToken::Rate(index).to_bits());
+                }
+                continue;
+            }
             let segment = connection.sender.next_segment();
             let Some(MessageSegment { psn, payload, first, last }) = segment else {
                 continue;
@@ -269,8 +361,9 @@ impl HostCluster {
             let body = PacketBody::Data { psn, payload, first, last };
             roce::write_packet(&connection.forward, body, &mut self.packet);
             out.send_packet(nic as u32, &self.packet);
-            let overhead = roce::overhead_from(connection.forward.source.1);
-            self.nics[nic].occupy_link(payload + overhead, now);
+            let bytes = payload + roce::overhead_from(connection.forward.source.1);
+            connection.pacer.iter_mut().for_each(|pacer| pacer.handle_sent(bytes, now));
+            self.nics[nic].occupy_link(bytes, now);
             if connection.sender.can_send() {
                 self.nics[nic].enqueue_connection(index);
             }
@@ -290,11 +383,16 @@ impl NetworkEndpoint for HostCluster {
         let index = queue_pair as usize;
         let end = self.connections.get(index).map(|connection| match body {
             PacketBody::Data { .. } => connection.destination,
-            PacketBody::Ack { .. } | PacketBody::Nak { .. } => connection.source,
+            PacketBody::Ack { .. }
+            | PacketBody::Nak { .. }
+            | PacketBody::CongestionNotification => connection.source,
         });
         match body {
             _ if end != Some(NicId(nic)) => self.errors.misdelivered += 1,
-            PacketBody::Data { psn, last, .. } => self.receive_data(index, psn, last, out),
+            PacketBody::Data { psn, last, .. } => {
+                let marked = roce::is_marked(packet);
+                self.receive_data(index, ArrivedSegment { psn, last, marked }, now, out);
+            }
             answer => self.receive_reply(index, answer, now, out),
         }
     }
@@ -305,11 +403,35 @@ impl NetworkEndpoint for HostCluster {
             TimerToken::Connection(index) => {
                 let connection = &mut self.connections[index];
                 connection.timer = None;
+                let was_lost = connection.sender.is_lost();
                 connection.sender.handle_timeout(now);
+                if connection.sender.is_lost() && !was_lost {
+                    return self.end_job(index, now);
+                }
+                self.request_transmission(index, now, out);
+            }
+            TimerToken::Rate(index) => {
+                self.connections[index].is_paced = false;
                 self.request_transmission(index, now, out);
             }
             TimerToken::Nic(nic) => {
                 self.nics[nic].clear_wake();
+                self.transmit_packets(nic, now, out);
+            }
+        }
+    }
+
+    fn handle_pause(&mut self, pause: NicPause, now: Nanos, out: &mut EndpointOutbox) {
+        // Hosts send everything with class selector 0; replies do not wait, as the group that a
+        // pause names is that of data.
+        if pause.priority != HOST_PRIORITY {
+            return;
+        }
+        let nic = pause.nic as usize;
+        match pause.pause {
+            LevelPause::Begins => self.nics[nic].begin_pause(now),
+            LevelPause::Ends => {
+                self.nics[nic].end_pause(now);
                 self.transmit_packets(nic, now, out);
             }
         }
@@ -319,25 +441,6 @@ impl NetworkEndpoint for HostCluster {
 impl fmt::Debug for HostCluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "HostCluster of {} jobs, {} connections", self.jobs.len(), self.connections.len())
-    }
-}
-
-/// Addresses of one direction of a flow. Replies carry the UDP source port of the flow, so that the
-/// five-tuple identifies their flow to a switch.
-fn flow_addresses(
-    fabric: &Fabric,
-    from: NicId,
-    to: NicId,
-    flow: &Flow,
-    queue_pair: u32,
-) -> FlowAddresses {
-    let (from, to) = (fabric.nic(from), fabric.nic(to));
-    FlowAddresses {
-        source: (from.mac, from.ip),
-        destination: (to.mac, to.ip),
-        // A host that states no port still sends from one.
-        udp_src_port: flow.udp_src_port.unwrap_or(roce::FIRST_SOURCE_PORT),
-        queue_pair,
     }
 }
 
@@ -353,6 +456,7 @@ mod tests {
             TimerToken::Connection(0),
             TimerToken::Connection(77),
             TimerToken::Nic(3),
+            TimerToken::Rate(5),
         ] {
             assert_eq!(TimerToken::from_bits(token.to_bits()), token);
         }

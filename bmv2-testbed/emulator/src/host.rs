@@ -101,6 +101,8 @@ impl EmulatedHost {
         let is_ours = match body {
             PacketBody::Data { .. } => self.incoming.contains_key(&index),
             PacketBody::Ack { .. } | PacketBody::Nak { .. } => self.outgoing.contains_key(&index),
+            // The kernel does not say which datagrams were marked, so nobody sends these.
+            PacketBody::CongestionNotification => return false,
         };
         match body {
             PacketBody::Data { psn, last, .. } => self.reply_to_data(flow, psn, last),
@@ -161,7 +163,7 @@ impl EmulatedHost {
         let body = match receiver.receive_segment(psn, last) {
             TransportReply::NoReply => return,
             TransportReply::Ack(psn) => PacketBody::Ack { psn },
-            TransportReply::Nak(psn) => PacketBody::Nak { psn },
+            TransportReply::Nak(psn) | TransportReply::Missing(psn, _) => PacketBody::Nak { psn },
         };
         self.packets.push_back(HostPacket { flow, body });
     }
@@ -175,7 +177,7 @@ impl EmulatedHost {
         match answer {
             PacketBody::Ack { psn } => outgoing.sender.handle_ack(psn, now),
             PacketBody::Nak { psn } => outgoing.sender.handle_nak(psn, now),
-            PacketBody::Data { .. } => {}
+            PacketBody::Data { .. } | PacketBody::CongestionNotification => {}
         }
         if !was_done && outgoing.sender.is_done() {
             self.finished.push_back(flow);

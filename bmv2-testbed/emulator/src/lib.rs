@@ -1,7 +1,8 @@
 //! Emulated hosts and training jobs on the emulated network, on its virtual clock.
 //!
 //! Jobs iterate as in the fluid model ([`job`]). Their flows are RoCEv2 packets ([`roce`]) carried
-//! by a window-limited reliable transport ([`transport`]) from host NICs through real switches. All
+//! by a reliable transport ([`transport`]), with the congestion control of NICs ([`dcqcn`]) or
+//! limited by a window alone, from host NICs through real switches. All
 //! hosts together are one endpoint ([`HostCluster`]). [`EmulatedTestbed`] connects it to the
 //! devices of a [`topology::Fabric`] and runs it; [`EmulationOutcome`] holds the iteration times
 //! that result.
@@ -13,19 +14,26 @@
 //! Only the [`TimeScale`] of sizes and computation shortens a run; link rates and packets stay
 //! real.
 
+pub mod dcqcn;
 pub mod job;
 pub mod roce;
 pub mod transport;
 
 mod cluster;
+mod connection;
 mod host;
+mod host_settings;
 mod nic;
+mod options;
 mod outcome;
 mod scale;
 mod testbed;
 
-pub use cluster::{HostCluster, HostErrorCounts};
+pub use cluster::{HostCluster, HostCongestionCounts, HostErrorCounts, LostConnection};
+pub use connection::{CongestionControl, HostSettings};
 pub use host::{EmulatedHost, HostPacket};
+pub use host_settings::transport_settings;
+pub use options::{DcqcnOptions, HostTransport, RetrySettings, SwitchQueues, TestbedOptions};
 pub use outcome::{EmulatedJobOutcome, EmulationOutcome, MeasuredIterations};
 pub use scale::TimeScale;
-pub use testbed::{EmulatedTestbed, TestbedError, TestbedOptions, transport_settings};
+pub use testbed::{EmulatedTestbed, TestbedError};

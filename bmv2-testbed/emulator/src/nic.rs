@@ -21,6 +21,18 @@ pub(crate) struct NicScheduler {
     free_at_ps: u64,
     waiting: VecDeque<usize>,
     wake_scheduled: bool,
+    /// Since when the switch has paused it.
+    paused_since: Option<Nanos>,
+    pauses: NicPauses,
+}
+
+/// Pauses of a NIC by its switch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NicPauses {
+    /// How many.
+    pub(crate) count: u64,
+    /// How long, over those that have ended.
+    pub(crate) paused_ns: Nanos,
 }
 
 const PICOS_PER_NANO: u64 = 1000;
@@ -33,7 +45,28 @@ impl NicScheduler {
             free_at_ps: 0,
             waiting: VecDeque::new(),
             wake_scheduled: false,
+            paused_since: None,
+            pauses: NicPauses::default(),
         }
+    }
+
+    /// The switch pauses data of this NIC.
+    pub(crate) fn begin_pause(&mut self, now: Nanos) {
+        if self.paused_since.is_none() {
+            self.paused_since = Some(now);
+            self.pauses.count += 1;
+        }
+    }
+
+    /// The pause is over.
+    pub(crate) fn end_pause(&mut self, now: Nanos) {
+        if let Some(since) = self.paused_since.take() {
+            self.pauses.paused_ns += now.saturating_sub(since);
+        }
+    }
+
+    pub(crate) fn pauses(&self) -> NicPauses {
+        self.pauses
     }
 
     /// A connection has something to send; it keeps its turn if it waits already.
@@ -43,11 +76,11 @@ impl NicScheduler {
         }
     }
 
-    /// The connection whose turn it is, if the link is free.
+    /// The connection whose turn it is, if the link is free and not paused.
     pub(crate) fn next_connection(&mut self, now: Nanos) -> Option<usize> {
         // A link that becomes free within this nanosecond counts as free: timers cannot be finer.
         let is_free = self.free_at_ps < (now + 1) * PICOS_PER_NANO;
-        if is_free { self.waiting.pop_front() } else { None }
+        if is_free && self.paused_since.is_none() { self.waiting.pop_front() } else { None }
     }
 
     /// Occupies the link with a packet of `bytes`.
@@ -58,7 +91,8 @@ impl NicScheduler {
 
     /// The time of the next call; none while no connection waits or a wake-up is scheduled.
     pub(crate) fn take_next_wake(&mut self) -> Option<Nanos> {
-        let needed = !self.wake_scheduled && !self.waiting.is_empty();
+        let can_send = !self.waiting.is_empty() && self.paused_since.is_none();
+        let needed = !self.wake_scheduled && can_send;
         self.wake_scheduled |= needed;
         needed.then_some(self.free_at_ps / PICOS_PER_NANO)
     }
@@ -89,6 +123,18 @@ mod tests {
         }
         assert_eq!(order[..4], [7, 8, 7, 8]);
         assert_eq!(now, 1000 * 4154 * 40 / 1000);
+    }
+
+    #[test]
+    fn a_paused_nic_sends_nothing_and_wakes_nobody() {
+        let mut nic = NicScheduler::new(Bandwidth::from_gbps(200.0).unwrap());
+        nic.enqueue_connection(1);
+        nic.begin_pause(10);
+        assert_eq!((nic.next_connection(20), nic.take_next_wake()), (None, None));
+        nic.begin_pause(30);
+        nic.end_pause(50);
+        assert_eq!(nic.next_connection(50), Some(1));
+        assert_eq!(nic.pauses(), NicPauses { count: 1, paused_ns: 40 });
     }
 
     #[test]

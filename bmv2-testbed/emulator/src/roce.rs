@@ -29,6 +29,16 @@ const UDP: usize = 8;
 const BTH: usize = 12;
 const ICRC: usize = 4;
 const AETH: usize = 4;
+/// Reserved bytes of a congestion notification (InfiniBand annex A17.9.3).
+const CNP_CONTENT: usize = 16;
+/// Opcode of a congestion notification.
+const OPCODE_CNP: u8 = 0x81;
+/// Backward congestion, in the byte before the queue pair.
+const BECN: u32 = 0x4000_0000;
+/// The two bits of ECN in a traffic class: none, a sender that takes part, and congestion (RFC
+/// 3168).
+const ECN_BITS: u8 = 0b11;
+const ECN_CAPABLE: u8 = 0b10;
 const TTL: u8 = 64;
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86DD;
@@ -50,6 +60,18 @@ pub struct FlowAddresses {
     pub udp_src_port: u16,
     /// Queue pair of the receiver, `0..2^24`.
     pub queue_pair: u32,
+    /// Whether switches may mark the packets (ECN) or leave them as they are.
+    pub marking: CongestionMarking,
+}
+
+/// Whether a sender takes part in explicit congestion notification.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CongestionMarking {
+    /// It does not.
+    #[default]
+    Off,
+    /// It does: packets carry ECT(0).
+    Capable,
 }
 
 /// The transport part of a packet: data or a reply.
@@ -76,6 +98,8 @@ pub enum PacketBody {
         /// The number that was expected.
         psn: u32,
     },
+    /// A packet arrived marked: send slower (a congestion notification packet, CNP).
+    CongestionNotification,
 }
 
 /// Why bytes are not a RoCEv2 packet of an emulated host.
@@ -144,12 +168,14 @@ fn write_transport_header(queue_pair: u32, body: PacketBody, bytes: &mut Vec<u8>
     bytes.push(operation);
     bytes.push(pad << 4);
     bytes.extend(DEFAULT_PARTITION.to_be_bytes());
-    bytes.extend((queue_pair & PSN_MASK).to_be_bytes());
+    let congestion = if operation == OPCODE_CNP { BECN } else { 0 };
+    bytes.extend((queue_pair & PSN_MASK | congestion).to_be_bytes());
     bytes.extend((psn & PSN_MASK).to_be_bytes());
     match body {
         PacketBody::Data { .. } => bytes.resize(bytes.len() + content, 0),
         PacketBody::Ack { .. } => bytes.extend([SYNDROME_ACK, 0, 0, 0]),
         PacketBody::Nak { .. } => bytes.extend([SYNDROME_SEQUENCE_ERROR, 0, 0, 0]),
+        PacketBody::CongestionNotification => bytes.extend([0; CNP_CONTENT]),
     }
 }
 
@@ -176,6 +202,15 @@ pub fn read_packet(bytes: &[u8]) -> Result<(u32, PacketBody), PacketError> {
     let transport = &packet[ip_header + UDP..];
     let body = read_body(transport, &packet[body_start..body_end])?;
     Ok((read_u24(transport, 5), body))
+}
+
+/// Whether a switch has marked a packet: "congestion experienced" in its traffic class.
+pub fn is_marked(bytes: &[u8]) -> bool {
+    match bytes.get(12..16) {
+        Some([0x08, 0x00, _, traffic_class]) => traffic_class & ECN_BITS == ECN_BITS,
+        Some([0x86, 0xDD, _, class_and_label]) => class_and_label >> 4 & ECN_BITS == ECN_BITS,
+        _ => false,
+    }
 }
 
 /// Length of the IP header, and of the packet with it.
@@ -218,6 +253,9 @@ fn read_body(header: &[u8], content: &[u8]) -> Result<PacketBody, PacketError> {
                 _ => Err(PacketError::UnknownOpcode(0x11)),
             };
         }
+        OPCODE_CNP if content.len() == CNP_CONTENT => {
+            return Ok(PacketBody::CongestionNotification);
+        }
         other => return Err(PacketError::UnknownOpcode(other)),
     };
     let pad = usize::from(header[1] >> 4 & 0b11);
@@ -239,6 +277,7 @@ fn opcode_and_psn(body: PacketBody) -> (u8, u32) {
             (send, psn)
         }
         PacketBody::Ack { psn } | PacketBody::Nak { psn } => (0x11, psn),
+        PacketBody::CongestionNotification => (OPCODE_CNP, 0),
     }
 }
 
@@ -251,6 +290,7 @@ fn content_length(body: PacketBody) -> (usize, u8) {
             (padded, (padded - payload) as u8)
         }
         PacketBody::Ack { .. } | PacketBody::Nak { .. } => (AETH, 0),
+        PacketBody::CongestionNotification => (CNP_CONTENT, 0),
     }
 }
 
@@ -265,12 +305,16 @@ fn write_ethernet(bytes: &mut Vec<u8>, route: &FlowAddresses) {
 fn write_ip(bytes: &mut Vec<u8>, route: &FlowAddresses, length: usize) -> usize {
     let start = bytes.len();
     let addresses = [route.source.1, route.destination.1];
+    let ecn = match route.marking {
+        CongestionMarking::Off => 0,
+        CongestionMarking::Capable => ECN_CAPABLE,
+    };
     if addresses[0].is_ipv4() {
-        bytes.extend([0x45, 0]);
+        bytes.extend([0x45, ecn]);
         bytes.extend(((IPV4 + length) as u16).to_be_bytes());
         bytes.extend([0, 0, 0x40, 0, TTL, PROTO_UDP, 0, 0]);
     } else {
-        bytes.extend([0x60, 0, 0, 0]);
+        bytes.extend([0x60, ecn << 4, 0, 0]);
         bytes.extend((length as u16).to_be_bytes());
         bytes.extend([PROTO_UDP, TTL]);
     }
@@ -348,6 +392,7 @@ mod tests {
             destination: (MacAddress([2, 0, 10, 0, 2, 1]), dst.parse().unwrap()),
             udp_src_port: 0xC123,
             queue_pair: 0x12_3456,
+            marking: CongestionMarking::Off,
         };
         [route("10.0.1.1", "10.0.2.1"), route("fd00:0:0:1::1", "fd00:0:0:2::1")]
     }
@@ -370,6 +415,7 @@ mod tests {
             data(4095, true, true),
             PacketBody::Ack { psn: 7 },
             PacketBody::Nak { psn: 8 },
+            PacketBody::CongestionNotification,
         ];
         for body in bodies {
             for packet in written(body) {
@@ -411,6 +457,25 @@ mod tests {
     }
 
     #[test]
+    fn marks_of_switches_are_read_and_change_no_checksum() {
+        for route in routes() {
+            let route = FlowAddresses { marking: CongestionMarking::Capable, ..route };
+            let mut packet = Vec::new();
+            write_packet(&route, PacketBody::Ack { psn: 1 }, &mut packet);
+            assert!(!is_marked(&packet));
+            let is_ipv4 = route.source.1.is_ipv4();
+            packet[15] |= if is_ipv4 { 0b11 } else { 0b11_0000 };
+            if is_ipv4 {
+                packet[24..26].fill(0);
+                let checksum = !ones_complement_sum(&packet[14..34]);
+                packet[24..26].copy_from_slice(&checksum.to_be_bytes());
+            }
+            assert!(is_marked(&packet));
+            assert_eq!(read_packet(&packet), Ok((0x12_3456, PacketBody::Ack { psn: 1 })));
+        }
+    }
+
+    #[test]
     fn damaged_packets_do_not_panic() {
         for sent in written(PacketBody::Ack { psn: 1 }) {
             for length in 0..sent.len() {
@@ -436,5 +501,6 @@ mod tests {
         let packet: Vec<u8> = (0..words.len()).step_by(2).map(byte).collect();
         let (covered, icrc) = packet.split_at(packet.len() - ICRC);
         assert_eq!(invariant_checksum(&covered[ETHERNET..], IPV4).to_le_bytes(), *icrc);
+        assert_eq!(read_packet(&packet), Ok((0x118, PacketBody::CongestionNotification)));
     }
 }

@@ -1,51 +1,32 @@
 //! An emulated network of switches and hosts, built from a [`topology::Fabric`]: a control plane
 //! programs it while the clock is held, then it runs until enough iterations are measured.
 //!
-//! At first the switches run no program and hold no entry; the owner of the
-//! [device handles](EmulatedTestbed::device) writes them, over P4Runtime or directly. The decision:
-//! queues are so large that nothing is lost. Each queue holds the windows of all flows together,
-//! because lossless RoCE fabrics hold back senders instead of dropping; drops are counted anyway.
+//! At first the switches run no program and hold no entry; the owner of the [device
+//! handles](EmulatedTestbed::device) writes them, over P4Runtime or directly. The decision: nothing
+//! is lost. Where hosts send by windows, each queue holds the windows of all flows together; under
+//! DCQCN a switch has one buffer and pauses who fills it, as lossless RoCE fabrics do. Drops are
+//! counted anyway.
 
 use planner::Job;
 use switch::{
-    DeviceConfig, DeviceHandle, DeviceIndex, EmulatedNetworkBuilder, EmulatedNetworkError,
-    EmulatedNetworkHandle, EndpointHandle, EndpointIndex, Nanos, OwnerStopped, QueueLimits,
-    WireEnd, WireIndex, WireSpec,
+    BufferCounts, DeviceConfig, DeviceHandle, DeviceIndex, EmulatedNetworkBuilder,
+    EmulatedNetworkError, EmulatedNetworkHandle, EndpointHandle, EndpointIndex, Nanos,
+    OwnerStopped, QueueCounts, WireEnd, WireIndex, WireSpec,
 };
-use topology::{Fabric, FabricNode, Link, LinkId, SwitchId, Tier};
+use topology::{Fabric, FabricNode, Link, LinkId, SwitchId};
 
-use crate::cluster::{HostCluster, HostErrorCounts};
+use crate::cluster::{HostCluster, HostCongestionCounts, HostErrorCounts, LostConnection};
+use crate::host_settings::{host_settings, queue_limits};
 use crate::job::TrainingJob;
+use crate::options::{HostTransport, TestbedOptions};
 use crate::outcome::{EmulationOutcome, MeasuredIterations};
 use crate::roce::{MTU, OVERHEAD};
 use crate::scale::TimeScale;
-use crate::transport::TransportSettings;
 
 /// The port of a switch that leads to its controller; `CPU_PORT` of the P4 program.
 const CPU_PORT: u16 = 255;
-/// Windows are this many bandwidth-delay products: one to fill the path, the others for packets and
-/// acknowledgements that wait while other flows have their turn.
-const WINDOW_BDPS: u64 = 4;
-/// Acknowledgements in a window.
-const ACKS_PER_WINDOW: u32 = 8;
 /// A job that takes longer than this many times the computation of its iterations has stalled.
 const STALL_FACTOR: u64 = 20;
-
-/// Properties of a testbed that neither fabric nor jobs determine.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct TestbedOptions {
-    /// Delay of every cable, including that of the switch behind it.
-    pub delay_ns: Nanos,
-    /// Priority levels of every port, 1 to 8.
-    pub levels: u8,
-}
-
-impl Default for TestbedOptions {
-    /// 200 ns (40 m of fibre, or a shorter cable and a part of a switch) and eight levels.
-    fn default() -> Self {
-        Self { delay_ns: 200, levels: 8 }
-    }
-}
 
 /// Why a testbed cannot be built, or its jobs did not train.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +40,21 @@ pub enum TestbedError {
     /// The network was stopped during the call.
     #[error("the emulated network stopped")]
     Stopped(#[from] OwnerStopped),
+    /// A connection is lost, and its job with it.
+    #[error(
+        "job {job} ended at {seconds:.3} s: flow {flow} was not acknowledged through {retries} \
+         retries; raise the share of its level, or NCCL_IB_TIMEOUT"
+    )]
+    ConnectionLost {
+        /// The job.
+        job: String,
+        /// The flow, counted within the job.
+        flow: usize,
+        /// Retries that a connection has.
+        retries: u32,
+        /// When, in real seconds.
+        seconds: f64,
+    },
     /// A job makes no progress: its packets do not arrive.
     #[error(
         "job {job} completed {iterations} of {requested} iterations; check its paths and drops"
@@ -79,6 +75,7 @@ pub struct EmulatedTestbed {
     fabric: Fabric,
     jobs: Vec<Job>,
     scale: TimeScale,
+    options: TestbedOptions,
     network: EmulatedNetworkHandle,
     devices: Vec<DeviceIndex>,
     host_endpoint: EndpointIndex,
@@ -98,36 +95,35 @@ impl EmulatedTestbed {
         scale: TimeScale,
         options: TestbedOptions,
     ) -> Result<Self, TestbedError> {
-        let settings = transport_settings(fabric, jobs, scale, options);
+        let settings = host_settings(fabric, jobs, scale, options);
         let mut builder = EmulatedNetworkBuilder::new();
-        let mut devices = Vec::new();
-        for switch in fabric.switches() {
-            let (device_id, levels) = (switch.device_id, options.levels);
-            devices.push(builder.add_device(DeviceConfig {
-                device_id,
-                cpu_port: CPU_PORT,
-                levels,
-            }));
-        }
+        let switches = fabric.switches().iter();
+        let devices: Vec<DeviceIndex> =
+            switches.map(|switch| add_device(&mut builder, switch.device_id, options)).collect();
         let cluster = HostCluster::new(fabric, jobs, scale, settings);
         let hosts = builder.add_endpoint(Box::new(cluster));
         let ends = CableEnds { fabric, devices: &devices, hosts };
-        let flows: usize = jobs.iter().map(|job| job.flows.len()).sum();
-        let window_bytes = u64::from(settings.window * (MTU + OVERHEAD));
+        let queue = queue_limits(jobs, settings.transport, options);
         let mut cables = Vec::new();
         for link in fabric.cables().map(|cable| fabric.link(cable)) {
             let wire = WireSpec {
                 bits_per_second: (link.bandwidth.gbps() * 1e9) as u64,
                 delay_ns: options.delay_ns,
-                queue: QueueLimits::of_bytes(window_bytes * flows.max(1) as u64),
+                queue,
             };
             let (a, b) = ends.link_ends(link)?;
             cables.push(builder.connect_wire(a, b, wire).map_err(TestbedError::Build)?);
+            if let HostTransport::Dcqcn(dcqcn) = options.transport {
+                let ramp = dcqcn.queues.ramp(link.bandwidth.gbps(), MTU + OVERHEAD);
+                let ramps = vec![Some(ramp); usize::from(options.levels)];
+                [a, b].into_iter().for_each(|end| builder.mark_port(end, &ramps));
+            }
         }
         Ok(Self {
             fabric: fabric.clone(),
             jobs: jobs.to_vec(),
             scale,
+            options,
             network: builder.spawn().map_err(TestbedError::Build)?,
             devices,
             host_endpoint: hosts,
@@ -232,6 +228,7 @@ impl EmulatedTestbed {
             if let Some(outcome) = self.measure_outcome(&skipped, iterations).await? {
                 return Ok(outcome);
             }
+            self.check_connections().await?;
         }
         Err(self.unfinished_error(iterations).await?)
     }
@@ -286,6 +283,61 @@ impl EmulatedTestbed {
             .collect())
     }
 
+    /// Fails if a connection is lost.
+    async fn check_connections(&self) -> Result<(), TestbedError> {
+        let lost = self
+            .host_cluster()
+            .with_endpoint(|cluster: &mut HostCluster, _, _| {
+                cluster.lost_connections().first().copied()
+            })
+            .await?;
+        let Some(LostConnection { job, flow, at }) = lost else {
+            return Ok(());
+        };
+        let before: usize = self.jobs[..job].iter().map(|job| job.flows.len()).sum();
+        let retries = match self.options.transport {
+            HostTransport::Window => 0,
+            HostTransport::Dcqcn(dcqcn) => dcqcn.retries.retry_count,
+        };
+        let (job, seconds) = (self.jobs[job].id.to_string(), self.scale.real_seconds(at));
+        Err(TestbedError::ConnectionLost { job, flow: flow - before, retries, seconds })
+    }
+
+    /// What congestion did to the hosts.
+    ///
+    /// # Errors
+    /// The network was stopped.
+    pub async fn host_congestion(&self) -> Result<HostCongestionCounts, OwnerStopped> {
+        self.host_cluster()
+            .with_endpoint(|cluster: &mut HostCluster, _, _| cluster.congestion_counts())
+            .await
+    }
+
+    /// What the queues of each link have seen, by [`LinkId`], from level 0.
+    ///
+    /// # Errors
+    /// The network was stopped.
+    pub async fn queue_counts(&self) -> Result<Vec<Vec<QueueCounts>>, OwnerStopped> {
+        let mut counts = Vec::new();
+        for cable in &self.cables {
+            let directions = self.network.wire_counts(*cable).await?;
+            counts.extend(directions.into_iter().map(|direction| direction.levels));
+        }
+        Ok(counts)
+    }
+
+    /// What the shared buffer of each switch has seen; none of a testbed without.
+    ///
+    /// # Errors
+    /// The network was stopped.
+    pub async fn buffer_counts(&self) -> Result<Vec<BufferCounts>, OwnerStopped> {
+        let mut counts = Vec::new();
+        for device in &self.devices {
+            counts.extend(self.network.buffer_counts(*device).await?);
+        }
+        Ok(counts)
+    }
+
     /// Packets that queues had no room for.
     ///
     /// # Errors
@@ -321,7 +373,8 @@ impl EmulatedTestbed {
         longest.max().unwrap_or(1).max(1)
     }
 
-    fn host_cluster(&self) -> EndpointHandle {
+    /// All hosts and jobs.
+    pub fn host_cluster(&self) -> EndpointHandle {
         self.network.endpoint(self.host_endpoint)
     }
 
@@ -383,31 +436,18 @@ impl CableEnds<'_> {
     }
 }
 
-/// A window of `WINDOW_BDPS` bandwidth-delay products of the longest path, and a timeout above the
-/// longest time for which strict priority may delay a flow: two iterations of the slowest job.
-pub fn transport_settings(
-    fabric: &Fabric,
-    jobs: &[Job],
-    scale: TimeScale,
+/// A switch without a program, with the queues that the transport needs.
+fn add_device(
+    builder: &mut EmulatedNetworkBuilder,
+    device_id: u64,
     options: TestbedOptions,
-) -> TransportSettings {
-    let has_cores = fabric.switches_of_tier(Tier::Core).next().is_some();
-    let hops: u64 = if has_cores { 6 } else { 4 };
-    let rates = fabric.nics().iter().map(|nic| fabric.link(nic.uplink).bandwidth);
-    let bytes_per_ns = rates.map(|rate| rate.bytes_per_second() / 1e9).fold(0.0, f64::max);
-    let packet = f64::from(MTU + OVERHEAD);
-    let round_trip_ns =
-        2.0 * (hops * options.delay_ns) as f64 + hops as f64 * packet / bytes_per_ns;
-    let packets = WINDOW_BDPS as f64 * round_trip_ns * bytes_per_ns / packet;
-    let window = (packets.ceil() as u32).next_multiple_of(ACKS_PER_WINDOW).max(ACKS_PER_WINDOW);
-    let longest = jobs.iter().map(|job| {
-        let bytes = job.flows.iter().map(|flow| flow.bytes).fold(0.0, f64::max);
-        let alone_ns = scale.shrink_bytes(bytes) as f64 / bytes_per_ns;
-        scale.shrink_seconds(job.compute_seconds) + alone_ns as Nanos
-    });
-    TransportSettings {
-        window,
-        ack_every: window / ACKS_PER_WINDOW,
-        timeout_ns: 2 * longest.max().unwrap_or(0) + 1_000_000,
+) -> DeviceIndex {
+    let config = DeviceConfig { device_id, cpu_port: CPU_PORT, levels: options.levels };
+    match options.transport {
+        HostTransport::Window => builder.add_device(config),
+        HostTransport::Dcqcn(dcqcn) => {
+            let traffic = dcqcn.queues.traffic_settings(options.levels, device_id);
+            builder.add_device_with_traffic(config, traffic)
+        }
     }
 }

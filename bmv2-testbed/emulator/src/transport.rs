@@ -1,15 +1,18 @@
-//! The reliable transport of one connection, as RoCE NICs do it: a fixed window, cumulative
-//! acknowledgements, go-back-N on a sequence error, and a timeout for all other losses.
+//! The reliable transport of one connection, as RoCE NICs do it: a window, cumulative
+//! acknowledgements, go-back-N or selective repeat on a sequence error, and a timeout for all other
+//! losses, after so many of which the connection is lost.
 //!
 //! Sans-IO: a [`TransportSender`] takes acknowledgements and times and gives segments; a
-//! [`TransportReceiver`] turns each segment into a reply. Memory is constant: neither keeps
-//! packets, since a segment can be made again from its number.
+//! [`TransportReceiver`] turns each segment into a reply. Neither keeps packets, since a segment
+//! can be made again from its number.
 //!
-//! The decision: no congestion control. Real RoCE fabrics are lossless by PFC; here the window, a
-//! small multiple of the bandwidth-delay product, bounds what a connection can have queued, so the
-//! queues of the fabric can be sized to lose nothing and equal windows share a link equally.
+//! The decision: no congestion control here. [`crate::dcqcn`] says when a connection may send what
+//! its window allows. Without it the window, a small multiple of the bandwidth-delay product,
+//! bounds what a connection can have queued, so the queues of the fabric can be sized to lose
+//! nothing and equal windows share a link equally.
 
 use std::cmp::Ordering;
+use std::collections::{BTreeMap, VecDeque};
 
 use switch::Nanos;
 
@@ -22,8 +25,24 @@ pub struct TransportSettings {
     pub window: u32,
     /// The receiver acknowledges every `ack_every` packets, and the last of a message.
     pub ack_every: u32,
-    /// Time without progress after which the sender goes back; doubles at each timeout in a row.
+    /// Time without progress after which the sender repeats.
     pub timeout_ns: Nanos,
+    /// What it repeats.
+    pub recovery: LossRecovery,
+    /// Timeouts in a row that a connection survives, each as long as the first, as InfiniBand's
+    /// transport does (`NCCL_IB_RETRY_CNT`); without it any number, each twice as long as the one
+    /// before.
+    pub retries: Option<u32>,
+}
+
+/// What a sender repeats after a loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossRecovery {
+    /// Everything from the first packet that is missing: what follows a gap is thrown away.
+    GoBackN,
+    /// What is missing: the receiver keeps what follows a gap and names each packet of it (as IRN,
+    /// Mittal et al., SIGCOMM 2018, but with one message for each).
+    SelectiveRepeat,
 }
 
 /// A part of a message, to be sent in one packet.
@@ -56,6 +75,10 @@ pub struct TransportSender {
     deadline: Option<Nanos>,
     consecutive_timeouts: u32,
     retransmitted: u64,
+    timeouts: u64,
+    /// Positions to send again before anything new, under selective repeat.
+    repeats: VecDeque<u64>,
+    is_lost: bool,
 }
 
 impl TransportSender {
@@ -72,6 +95,9 @@ impl TransportSender {
             deadline: None,
             consecutive_timeouts: 0,
             retransmitted: 0,
+            timeouts: 0,
+            repeats: VecDeque::new(),
+            is_lost: false,
         }
     }
 
@@ -89,13 +115,18 @@ impl TransportSender {
     /// Whether [`TransportSender::next_segment`] has a segment.
     pub fn can_send(&self) -> bool {
         let window_end = self.acknowledged + u64::from(self.settings.window);
-        self.next < self.end.min(window_end)
+        let has_next = self.next < self.end.min(window_end);
+        !self.is_lost && (has_next || !self.repeats.is_empty())
     }
 
     /// The next segment that the window allows to be sent now.
     pub fn next_segment(&mut self) -> Option<MessageSegment> {
         if !self.can_send() {
             return None;
+        }
+        if let Some(position) = self.repeats.pop_front() {
+            self.retransmitted += 1;
+            return Some(self.segment_at(position));
         }
         let segment = self.segment_at(self.next);
         // After going back, positions below `sent` are sent a second time.
@@ -112,27 +143,65 @@ impl TransportSender {
         if position > self.acknowledged && position <= self.sent {
             self.acknowledged = position;
             self.next = self.next.max(position);
+            self.repeats.retain(|repeat| *repeat >= position);
             self.restart_timer(now);
         }
     }
 
-    /// The receiver lacks `psn` and has everything before it: the sender goes back there.
+    /// The receiver lacks `psn`. Under go-back-N it has everything before it, and the sender goes
+    /// back there; under selective repeat the sender repeats that packet alone.
     pub fn handle_nak(&mut self, psn: u32, now: Nanos) {
         let position = self.position_of(psn);
-        if position >= self.acknowledged && position < self.next {
-            self.acknowledged = position;
-            self.next = position;
-            self.restart_timer(now);
+        if position < self.acknowledged || position >= self.next {
+            return;
         }
+        match self.settings.recovery {
+            LossRecovery::GoBackN => {
+                self.acknowledged = position;
+                self.next = position;
+            }
+            LossRecovery::SelectiveRepeat if self.repeats.contains(&position) => {}
+            LossRecovery::SelectiveRepeat => self.repeats.push_back(position),
+        }
+        self.restart_timer(now);
     }
 
-    /// Sends everything unacknowledged again if the deadline has passed.
+    /// Repeats what is unacknowledged if the deadline has passed, or loses the connection if that
+    /// has happened too often.
     pub fn handle_timeout(&mut self, now: Nanos) {
-        if self.deadline.is_some_and(|deadline| deadline <= now) {
-            self.next = self.acknowledged;
-            self.consecutive_timeouts = (self.consecutive_timeouts + 1).min(6);
-            self.deadline = Some(now + (self.settings.timeout_ns << self.consecutive_timeouts));
+        if self.deadline.is_none_or(|deadline| deadline > now) {
+            return;
         }
+        self.timeouts += 1;
+        self.consecutive_timeouts += 1;
+        if self.settings.retries.is_some_and(|retries| self.consecutive_timeouts > retries) {
+            return self.abandon();
+        }
+        // Under selective repeat too: the sender does not know what the receiver keeps.
+        self.next = self.acknowledged;
+        self.repeats.clear();
+        let doublings = match self.settings.retries {
+            Some(_) => 0,
+            None => self.consecutive_timeouts.min(6),
+        };
+        self.deadline = Some(now + (self.settings.timeout_ns << doublings));
+    }
+
+    /// Ends the connection; it sends nothing more.
+    pub fn abandon(&mut self) {
+        self.is_lost = true;
+        self.deadline = None;
+        self.repeats.clear();
+    }
+
+    /// Whether the connection has ended because its retries were exhausted, or was abandoned.
+    pub fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    /// Timeouts since the start of the connection.
+    pub fn timeouts(&self) -> u64 {
+        self.timeouts
     }
 
     /// The latest time for [`TransportSender::handle_timeout`]; none while nothing is outstanding.
@@ -180,12 +249,20 @@ pub enum TransportReply {
     Ack(u32),
     /// This sequence number is missing.
     Nak(u32),
+    /// So many sequence numbers from this one on are missing: one message for each.
+    Missing(u32, u32),
 }
 
-/// The receiving end of a connection: accepts segments in order only.
+/// The receiving end of a connection: accepts segments in order, and keeps those that follow a gap
+/// under selective repeat.
 #[derive(Clone, Debug)]
 pub struct TransportReceiver {
     ack_every: u32,
+    recovery: LossRecovery,
+    /// What has arrived behind a gap: position, and whether it ends a message.
+    early: BTreeMap<u64, bool>,
+    /// One above the highest position that has arrived.
+    highest: u64,
     expected: u64,
     unacknowledged: u32,
     /// One sequence error is reported once; the next in-order segment clears it.
@@ -197,6 +274,9 @@ impl TransportReceiver {
     pub fn new(settings: TransportSettings) -> Self {
         Self {
             ack_every: settings.ack_every,
+            recovery: settings.recovery,
+            early: BTreeMap::new(),
+            highest: 0,
             expected: 0,
             unacknowledged: 0,
             error_reported: false,
@@ -210,6 +290,9 @@ impl TransportReceiver {
             Ordering::Equal => self.accept_segment(last),
             // A duplicate: acknowledged again, because the first acknowledgement may be lost.
             Ordering::Less => TransportReply::Ack(sequence_number(self.expected - 1)),
+            Ordering::Greater if self.recovery == LossRecovery::SelectiveRepeat => {
+                self.keep_early(position, last)
+            }
             Ordering::Greater if self.error_reported => TransportReply::NoReply,
             Ordering::Greater => {
                 self.error_reported = true;
@@ -218,11 +301,29 @@ impl TransportReceiver {
         }
     }
 
+    /// Keeps what follows a gap; names what is missing since the last that arrived.
+    fn keep_early(&mut self, position: u64, last: bool) -> TransportReply {
+        let first = self.highest.max(self.expected);
+        self.highest = self.highest.max(position + 1);
+        self.early.insert(position, last);
+        match position.saturating_sub(first) {
+            0 => TransportReply::NoReply,
+            missing => TransportReply::Missing(sequence_number(first), missing as u32),
+        }
+    }
+
     fn accept_segment(&mut self, last: bool) -> TransportReply {
         self.expected += 1;
-        self.error_reported = false;
         self.unacknowledged += 1;
-        if !last && self.unacknowledged < self.ack_every {
+        let mut ends_message = last;
+        while let Some(last) = self.early.remove(&self.expected) {
+            self.expected += 1;
+            self.unacknowledged += 1;
+            ends_message |= last;
+        }
+        self.error_reported = false;
+        self.highest = self.highest.max(self.expected);
+        if !ends_message && self.unacknowledged < self.ack_every {
             return TransportReply::NoReply;
         }
         self.unacknowledged = 0;
@@ -251,8 +352,15 @@ fn nearest_position(reference: u64, psn: u32) -> u64 {
 mod tests {
     use super::*;
 
-    const SETTINGS: TransportSettings =
-        TransportSettings { window: 8, ack_every: 3, timeout_ns: 1000 };
+    const SETTINGS: TransportSettings = TransportSettings {
+        window: 8,
+        ack_every: 3,
+        timeout_ns: 1000,
+        recovery: LossRecovery::GoBackN,
+        retries: None,
+    };
+    const SELECTIVE: TransportSettings =
+        TransportSettings { recovery: LossRecovery::SelectiveRepeat, ..SETTINGS };
 
     /// What the network does with the n-th segment that is sent.
     type Fate = fn(usize) -> Delivery;
@@ -267,9 +375,9 @@ mod tests {
 
     /// Sends messages of the given packet counts over a network of that kind; gives the packets
     /// sent again, and fails if a message is not delivered once and in order.
-    fn run(messages: &[u64], fate: Fate) -> u64 {
+    fn run(settings: TransportSettings, messages: &[u64], fate: Fate) -> u64 {
         let (mut sender, mut receiver) =
-            (TransportSender::new(SETTINGS), TransportReceiver::new(SETTINGS));
+            (TransportSender::new(settings), TransportReceiver::new(settings));
         let (mut now, mut sent) = (0, 0);
         for packets in messages {
             sender.begin_message(packets * u64::from(MTU), now);
@@ -293,6 +401,9 @@ mod tests {
                     match receiver.receive_segment(segment.psn, segment.last) {
                         TransportReply::Ack(psn) => sender.handle_ack(psn, now),
                         TransportReply::Nak(psn) => sender.handle_nak(psn, now),
+                        TransportReply::Missing(first, count) => {
+                            (first..first + count).for_each(|psn| sender.handle_nak(psn, now));
+                        }
                         TransportReply::NoReply => {}
                     }
                 }
@@ -308,11 +419,36 @@ mod tests {
 
     #[test]
     fn messages_arrive_whatever_the_network_does() {
-        let retransmitted = |fate: Fate| run(&[1, 8, 9, 100, 2], fate);
-        assert_eq!(retransmitted(|n| pick(n, 20, Delivery::Duplicate)), 0);
-        assert!(retransmitted(|n| pick(n, 20, Delivery::Lose)) > 0);
-        assert!(retransmitted(|n| pick(n, 20, Delivery::Late)) > 0);
-        assert!(retransmitted(|n| pick(n, 50, Delivery::Lose)) > 0);
+        for settings in [SETTINGS, SELECTIVE] {
+            let retransmitted = |fate: Fate| run(settings, &[1, 8, 9, 100, 2], fate);
+            assert_eq!(retransmitted(|n| pick(n, 20, Delivery::Duplicate)), 0);
+            assert!(retransmitted(|n| pick(n, 20, Delivery::Lose)) > 0);
+            assert!(retransmitted(|n| pick(n, 20, Delivery::Late)) > 0);
+            assert!(retransmitted(|n| pick(n, 50, Delivery::Lose)) > 0);
+        }
+    }
+
+    #[test]
+    fn selective_repeat_sends_what_is_missing_and_go_back_n_what_follows_it() {
+        // One loss in a window of eight.
+        let one_lost: Fate = |n| if n == 2 { Delivery::Lose } else { Delivery::Deliver };
+        assert_eq!(run(SELECTIVE, &[8], one_lost), 1);
+        assert_eq!(run(SETTINGS, &[8], one_lost), 6);
+    }
+
+    #[test]
+    fn a_connection_is_lost_after_its_retries() {
+        let settings = TransportSettings { retries: Some(2), ..SETTINGS };
+        let mut sender = TransportSender::new(settings);
+        sender.begin_message(1, 0);
+        for retry in 1..=2 {
+            sender.next_segment();
+            sender.handle_timeout(retry * 1000);
+            assert_eq!((sender.is_lost(), sender.deadline()), (false, Some((retry + 1) * 1000)));
+        }
+        sender.handle_timeout(3000);
+        assert_eq!((sender.is_lost(), sender.timeouts(), sender.deadline()), (true, 3, None));
+        assert!(!sender.can_send());
     }
 
     /// `fate` in so many per cent of the cases, spread without a period.

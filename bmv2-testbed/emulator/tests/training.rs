@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use emulator::{
-    EmulatedTestbed, EmulationOutcome, HostErrorCounts, TestbedError, TestbedOptions, TimeScale,
+    DcqcnOptions, EmulatedTestbed, EmulationOutcome, HostCongestionCounts, HostErrorCounts,
+    HostTransport, RetrySettings, TestbedError, TestbedOptions, TimeScale,
 };
 use planner::{Flow, Job};
 use switch::{ActionCall, Device, KeyField, MatchKey, Program, TableAction, WireState};
@@ -124,15 +125,29 @@ async fn route(testbed: &EmulatedTestbed, fabric: &Fabric, levels: &[u128]) {
 
 /// Trains `jobs` for five iterations; host `h` sends at `levels[h]`.
 async fn train(jobs: &[Job], levels: &[u128]) -> (EmulationOutcome, HostErrorCounts) {
+    let (outcome, faults, _) = train_over(TestbedOptions::default(), jobs, levels).await;
+    (outcome, faults)
+}
+
+async fn train_over(
+    options: TestbedOptions,
+    jobs: &[Job],
+    levels: &[u128],
+) -> (EmulationOutcome, HostErrorCounts, HostCongestionCounts) {
     let fabric = fabric(levels.len() as u32 / 2);
     let scale = TimeScale::new(500.0).unwrap();
-    let testbed = EmulatedTestbed::build(&fabric, jobs, scale, TestbedOptions::default()).unwrap();
+    let testbed = EmulatedTestbed::build(&fabric, jobs, scale, options).unwrap();
     route(&testbed, &fabric, levels).await;
     let outcome = testbed.train_jobs(&vec![0; jobs.len()], 5).await.unwrap();
     assert_eq!(testbed.dropped_packets().await.unwrap(), 0);
     let faults = testbed.host_errors().await.unwrap();
+    let congestion = testbed.host_congestion().await.unwrap();
     testbed.stop().await;
-    (outcome, faults)
+    (outcome, faults, congestion)
+}
+
+fn dcqcn(options: DcqcnOptions) -> TestbedOptions {
+    TestbedOptions { transport: HostTransport::Dcqcn(options), ..TestbedOptions::default() }
 }
 
 /// Checks iteration times within 3 %: latency does not scale.
@@ -178,6 +193,44 @@ async fn the_higher_level_is_served_first() {
     let jobs = [job("a", 0, 2, 2.5e9), job("b", 1, 3, 2.5e9)];
     let (outcome, _) = train(&jobs, &[5, 2, 5, 2]).await;
     check(&outcome, &[0.150, 0.300]);
+}
+
+#[tokio::test]
+async fn rates_under_dcqcn_follow_the_fluid_model() {
+    let options = dcqcn(DcqcnOptions::default());
+    let alone = [job("a", 0, 2, 2.5e9)];
+    let (outcome, faults, congestion) = train_over(options, &alone, &[0; 4]).await;
+    check(&outcome, &[0.150]);
+    assert_eq!(faults, HostErrorCounts::default());
+    assert_eq!((congestion.notifications, congestion.timeouts), (0, 0));
+    // Two flows of one link: 250 ms as with windows, within what convergence costs.
+    let jobs = [job("a", 0, 2, 2.5e9), job("b", 1, 3, 2.5e9)];
+    let (outcome, faults, congestion) = train_over(options, &jobs, &[0; 4]).await;
+    for job in &outcome.jobs {
+        let found = job.mean_iteration_seconds.unwrap();
+        assert!((found / 0.250 - 1.0).abs() < 0.08, "{}: {found}", job.id);
+    }
+    assert_eq!((faults.retransmitted, congestion.timeouts), (0, 0));
+    assert!(congestion.notifications > 0 && congestion.marked >= congestion.notifications);
+}
+
+#[tokio::test]
+async fn a_connection_without_retries_left_ends_its_job() {
+    let (fabric, jobs) = (fabric(1), [job("a", 0, 1, 2.5e9)]);
+    let retries = RetrySettings { ib_timeout: 14, retry_count: 2 };
+    let options = dcqcn(DcqcnOptions { retries, ..DcqcnOptions::default() });
+    let scale = TimeScale::new(500.0).unwrap();
+    let testbed = EmulatedTestbed::build(&fabric, &jobs, scale, options).unwrap();
+    route(&testbed, &fabric, &[0; 2]).await;
+    let cable = testbed.cable_wire(LinkId(0));
+    testbed.network_handle().set_wire_state(cable, WireState::Down).await.unwrap();
+    let ended = testbed.train_jobs(&[0], 1).await;
+    let Err(TestbedError::ConnectionLost { job, flow: 0, retries: 2, seconds }) = ended else {
+        panic!("{ended:?}");
+    };
+    // Flows start after 50 ms; three timeouts of 67.1 ms follow.
+    assert_eq!(job, "a");
+    assert!((seconds - 0.050 - 3.0 * 0.0671).abs() < 0.001, "{seconds}");
 }
 
 #[tokio::test]

@@ -26,6 +26,7 @@ use crate::run::program::Program;
 use crate::run::table::MatchTable;
 use crate::scheduler::QueueWait;
 use crate::time::Nanos;
+use crate::traffic::shared_buffer::PriorityGroup;
 use packet_run::{BufferedPacket, PacketRun, Recirculation};
 
 /// Fixed properties of a device.
@@ -81,6 +82,8 @@ pub struct QueuedPacket {
     pub port: u16,
     /// Its priority level, below [`DeviceConfig::levels`].
     pub level: u8,
+    /// Where it counts in the shared buffer, if the device has one.
+    pub(crate) group: PriorityGroup,
     buffered: Box<BufferedPacket>,
 }
 

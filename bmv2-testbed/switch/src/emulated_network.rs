@@ -9,17 +9,19 @@
 //! result. One device without wires is an emulated network too.
 
 mod endpoint;
+mod flow_control;
 mod handle;
 mod network_thread;
 mod state;
 
-pub use endpoint::{EndpointOutbox, NetworkEndpoint};
+pub use endpoint::{EndpointOutbox, NetworkEndpoint, NicPause};
 pub use handle::{ClockPace, EmulatedNetworkHandle, EndpointHandle};
 pub use state::{EmulatedNetworkCounts, WireCounts, WireState};
 
 use crate::device::{Device, DeviceConfig};
 use crate::scheduler::QueueLimits;
 use crate::time::Nanos;
+use crate::traffic::{MarkingRamp, TrafficSettings};
 use state::NetworkState;
 
 /// The number of a device in its network, in the order of addition.
@@ -86,6 +88,17 @@ impl EmulatedNetworkBuilder {
         self.state.add_device(Device::new(config))
     }
 
+    /// Adds a switch whose queues do more than strict priority.
+    pub fn add_device_with_traffic(
+        &mut self,
+        config: DeviceConfig,
+        traffic: TrafficSettings,
+    ) -> DeviceIndex {
+        let device = self.state.add_device(Device::new(config));
+        self.state.set_traffic(device, traffic);
+        device
+    }
+
     /// Adds something that is not a switch.
     pub fn add_endpoint(&mut self, endpoint: Box<dyn NetworkEndpoint>) -> EndpointIndex {
         self.state.add_endpoint(endpoint)
@@ -111,6 +124,13 @@ impl EmulatedNetworkBuilder {
             return Err(EmulatedNetworkError::EndTaken(b));
         }
         Ok(self.state.connect_wire(a, b, wire))
+    }
+
+    /// Gives a port that has a wire its own marks, from level 0, instead of those of its device's
+    /// [`TrafficSettings`]: thresholds follow the rate of a port. Ends without a wire, NICs, and
+    /// devices without settings are left as they are.
+    pub fn mark_port(&mut self, end: WireEnd, ramps: &[Option<MarkingRamp>]) {
+        self.state.mark_port(end, ramps);
     }
 
     /// Starts the thread that owns everything; the clock is held at 0.

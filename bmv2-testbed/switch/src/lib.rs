@@ -5,10 +5,11 @@
 //! the P4Runtime protobufs alone: it checks independently what the controller wrote.
 //!
 //! A module uses only modules named before it in this list: `ids`, `spec` (what a program declares)
-//! and `time`; `run` (what happens to a packet); `compile` (JSON to [`Program`]) and `scheduler`;
-//! `device` ([`Device`], one switch as a synchronous state machine); `emulated_network` (devices
-//! and endpoints on a virtual clock) and `ports` (a device on the machine's interfaces); `testing`;
-//! `p4runtime`, the server, which reaches a device through its [`DeviceHandle`].
+//! and `time`; `run` (what happens to a packet); `compile` (JSON to [`Program`]), `traffic` (marks,
+//! shares, buffer and pauses) and `scheduler`; `device` ([`Device`], one switch as a synchronous
+//! state machine); `emulated_network` (devices and endpoints on a virtual clock) and `ports` (a
+//! device on the machine's interfaces); `testing`; `p4runtime`, the server, which reaches a device
+//! through its [`DeviceHandle`].
 
 mod compile;
 mod device;
@@ -21,6 +22,7 @@ mod scheduler;
 mod spec;
 pub mod testing;
 mod time;
+mod traffic;
 
 pub use compile::LoadError;
 pub use device::handle::{DeviceHandle, OwnerStopped};
@@ -31,7 +33,7 @@ pub use device::{
 pub use emulated_network::{
     ClockPace, DeviceIndex, EmulatedNetworkBuilder, EmulatedNetworkCounts, EmulatedNetworkError,
     EmulatedNetworkHandle, EndpointHandle, EndpointIndex, EndpointOutbox, NetworkEndpoint,
-    WireCounts, WireEnd, WireIndex, WireSpec, WireState,
+    NicPause, WireCounts, WireEnd, WireIndex, WireSpec, WireState,
 };
 pub use ids::{
     ActionIndex, CounterIndex, GroupId, LearnListIndex, MemberId, MeterIndex, ProfileIndex,
@@ -42,7 +44,9 @@ pub use run::counter::CounterData;
 pub use run::meter::MeterConfig;
 pub use run::program::Program;
 pub use run::table::EntryView;
-pub use scheduler::{DequeueOutcome, PortScheduler, QueueCounts, QueueLimits, QueueWait};
+pub use scheduler::{
+    DequeueOutcome, LevelPause, PortScheduler, QueueCounts, QueueLimits, QueueWait,
+};
 pub use spec::entry::{
     ActionCall, ControlError, GroupMember, KeyField, MatchKey, Replica, TableAction,
 };
@@ -51,3 +55,7 @@ pub use spec::{
     MatchKind, MeterSpec, MeterUnit, ProfileSpec, RegisterSpec, TableSpec, ValueSetSpec,
 };
 pub use time::Nanos;
+pub use traffic::{
+    BufferCounts, BufferSettings, LevelShares, MarkingRamp, PauseFrame, PauseFrameError,
+    TrafficSettings, headroom_bytes,
+};

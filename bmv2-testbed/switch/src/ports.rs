@@ -11,6 +11,7 @@
 
 mod capture;
 mod driver;
+mod flow_control;
 mod links;
 mod packet_socket;
 mod port;
@@ -31,6 +32,7 @@ use crate::device::handle::{
 use crate::device::{Device, DeviceCounts};
 use crate::run::counter::CounterData;
 use crate::scheduler::{QueueCounts, QueueLimits};
+use crate::traffic::{BufferCounts, TrafficSettings};
 use driver::PortsDriver;
 pub use links::{LinkMonitor, LinkUpdate};
 pub use packet_socket::{FrameBatch, PacketSocket, SendStatus};
@@ -90,6 +92,9 @@ pub struct PortsOptions {
     pub record: Option<PathBuf>,
     /// How long to wait before packets are read from files.
     pub replay_after: Duration,
+    /// What queues do beyond strict priority; with a buffer, frames of priority-based flow control
+    /// (IEEE 802.1Qbb) pause neighbours, and theirs are obeyed and not given to the program.
+    pub traffic: Option<TrafficSettings>,
 }
 
 /// Whether a port can carry packets.
@@ -101,6 +106,17 @@ pub enum PortState {
     Down,
     /// There is no such interface. The port attaches again when there is one.
     Absent,
+}
+
+/// Frames of MAC control of a port whose device has a shared buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PauseFrameCounts {
+    /// Pauses, repetitions of pauses and ends of pauses that were sent.
+    pub sent: u64,
+    /// The same, received.
+    pub received: u64,
+    /// Received, and not of priority-based flow control or too short.
+    pub refused: u64,
 }
 
 /// A port and what has happened to its packets.
@@ -116,6 +132,8 @@ pub struct PortStatus {
     pub received: CounterData,
     /// Received and refused: longer than the longest frame. Offloads of the sender are on.
     pub oversized: u64,
+    /// Frames of priority-based flow control.
+    pub pause_frames: PauseFrameCounts,
     /// Taken by the interface.
     pub sent: CounterData,
     /// Lost because the port was not up or the interface refused them.
@@ -223,6 +241,11 @@ impl PortsHandle {
     /// All ports, by number.
     pub async fn status(&self) -> Result<Vec<PortStatus>, OwnerStopped> {
         self.commands.run_command(|driver| driver.port_statuses()).await
+    }
+
+    /// What the shared buffer has seen; none without one.
+    pub async fn buffer_counts(&self) -> Result<Option<BufferCounts>, OwnerStopped> {
+        self.commands.run_command(|driver| driver.buffer_counts()).await
     }
 
     /// What has become of the device's packets, apart from its P4 counters.

@@ -1,17 +1,22 @@
-//! The queues of one port: strict priority over one shared rate.
+//! The queues of one port: strict priority over one shared rate, and what [`TrafficSettings`] add.
 //!
 //! The owner enqueues what is to leave a device or an endpoint and dequeues it when the wire is
 //! free. Sans I/O: times come in, the time of the next dequeue goes out. A level is served only
 //! while all higher ones are empty, and a packet on the wire is never interrupted. Rates count the
 //! bytes of the frame alone, without preamble, FCS and gap, as BMv2's counters do. The decision:
 //! queued items are of any type, and their length on the wire is given only when they are dequeued,
-//! because a switch's egress changes a packet after its queue.
+//! because a switch's egress changes a packet after its queue. Marks by a ramp, shares and pauses
+//! are in `scheduler/port_features.rs`; a port without them passes one test for each packet.
+
+mod port_features;
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 
 use crate::run::counter::CounterData;
 use crate::time::Nanos;
+use crate::traffic::{MarkingRamp, TrafficSettings};
+use port_features::PortFeatures;
 
 /// Bits per byte times nanoseconds per second: bytes times this, over bits per second, is time.
 const BIT_NANOS_PER_BYTE: u128 = 8 * 1_000_000_000;
@@ -28,6 +33,8 @@ pub struct PortScheduler<T> {
     free_at: Nanos,
     /// What `free_at` is rounded down by, in nanoseconds over `bits_per_second`.
     remainder: u128,
+    /// Marks by a ramp, shares and pauses, once there are any.
+    features: Option<Box<PortFeatures>>,
 }
 
 /// How much may wait in each queue.
@@ -54,12 +61,18 @@ pub struct QueueCounts {
     pub sent: CounterData,
     /// Packets refused because the queue was full.
     pub dropped: CounterData,
-    /// Packets that found more waiting than [`QueueLimits::mark_from`].
+    /// Packets that were marked because of what they found waiting.
     pub marked: u64,
     /// What waits now.
     pub depth: CounterData,
     /// The most bytes that have ever waited.
     pub deepest: u64,
+    /// How often the level was paused by the neighbour.
+    pub pauses: u64,
+    /// How long, over the pauses that have ended.
+    pub paused_ns: Nanos,
+    /// Packets dropped because a pause lasted too long; among `dropped` too.
+    pub storm_drops: u64,
 }
 
 /// How a packet has waited.
@@ -71,7 +84,7 @@ pub struct QueueWait {
     pub found: u32,
     /// How many wait now that it has gone.
     pub left: u32,
-    /// Whether its queue was longer than [`QueueLimits::mark_from`].
+    /// Whether it is marked for the length of its queue.
     pub marked: bool,
 }
 
@@ -102,7 +115,7 @@ pub enum DequeueOutcome<T> {
     Next(T, QueueWait),
     /// The wire is busy until then.
     Busy(Nanos),
-    /// Nothing waits.
+    /// Nothing waits that is not paused.
     Empty,
 }
 
@@ -116,6 +129,19 @@ impl<T> PortScheduler<T> {
             waiting: 0,
             free_at: 0,
             remainder: 0,
+            features: None,
+        }
+    }
+
+    /// Adds marks by ramps and shares; `stream` tells the random streams of ports apart.
+    pub fn set_traffic(&mut self, settings: &TrafficSettings, stream: u64) {
+        self.features = Some(Box::new(PortFeatures::new(self.queues.len(), settings, stream)));
+    }
+
+    /// Replaces the ramps of all levels, from level 0, of a port with features.
+    pub fn set_marking(&mut self, ramps: &[Option<MarkingRamp>]) {
+        if let Some(features) = &mut self.features {
+            features.set_ramps(ramps);
         }
     }
 
@@ -133,12 +159,17 @@ impl<T> PortScheduler<T> {
             return Err(item);
         }
         let threshold = self.limits.mark_from.map_or(u64::MAX, u64::from);
-        let wait = QueueWait {
-            since: now,
-            found: self.waiting,
-            left: 0,
-            marked: queue.counts.depth.bytes >= threshold,
-        };
+        let depth = queue.counts.depth.bytes;
+        let mut marked = depth >= threshold;
+        if let Some(features) = &mut self.features {
+            if features.discards(level.min(highest as u8)) {
+                queue.counts.storm_drops += 1;
+                queue.counts.dropped.add_packet(bytes);
+                return Err(item);
+            }
+            marked |= features.marks(level.min(highest as u8), depth);
+        }
+        let wait = QueueWait { since: now, found: self.waiting, left: 0, marked };
         self.waiting += 1;
         queue.push_item(QueuedItem { item, bytes, wait });
         Ok(())
@@ -152,8 +183,12 @@ impl<T> PortScheduler<T> {
         if now < self.free_at {
             return DequeueOutcome::Busy(self.free_at);
         }
-        // Strict priority: queues are in ascending order of level, the highest goes first.
-        match self.queues.iter_mut().rev().find_map(PacketQueue::pop_item) {
+        let first = match &mut self.features {
+            // Strict priority: queues are in ascending order of level, the highest goes first.
+            None => self.queues.iter_mut().rev().find_map(PacketQueue::pop_item),
+            Some(features) => features.pop_item(&mut self.queues),
+        };
+        match first {
             None => DequeueOutcome::Empty,
             Some(QueuedItem { item, wait, .. }) => {
                 self.waiting -= 1;
@@ -177,6 +212,11 @@ impl<T> PortScheduler<T> {
         self.free_at
     }
 
+    /// The rate that all levels share.
+    pub fn bits_per_second(&self) -> u64 {
+        self.bits_per_second
+    }
+
     /// When the wire is free again.
     pub fn free_at(&self) -> Nanos {
         self.free_at
@@ -187,10 +227,69 @@ impl<T> PortScheduler<T> {
         self.waiting == 0
     }
 
+    /// Whether something waits that may go once the wire is free.
+    pub fn has_eligible(&self) -> bool {
+        match &self.features {
+            None => self.waiting > 0,
+            Some(features) => features.has_eligible(&self.queues),
+        }
+    }
+
+    /// Bytes that wait at a level.
+    pub fn queued_bytes(&self, level: u8) -> u64 {
+        let highest = self.queues.len() - 1;
+        self.queues[usize::from(level).min(highest)].counts.depth.bytes
+    }
+
+    /// Counts a packet that the owner refuses for this port.
+    pub fn count_refused(&mut self, level: u8, bytes: u64) {
+        let highest = self.queues.len() - 1;
+        self.queues[usize::from(level).min(highest)].counts.dropped.add_packet(bytes);
+    }
+
+    /// The neighbour pauses a level from `now` on, or ends that; the number of the pause that
+    /// begins or goes on.
+    pub fn set_pause(&mut self, level: u8, pause: LevelPause, now: Nanos) -> u64 {
+        let levels = self.queues.len();
+        let features = self.features.get_or_insert_with(|| {
+            Box::new(PortFeatures::new(levels, &TrafficSettings::default(), 0))
+        });
+        let level = usize::from(level).min(levels - 1);
+        features.set_pause(level, pause, now, &mut self.queues[level].counts)
+    }
+
+    /// Empties a level that has been in the pause of this number ever since, if packets wait, and
+    /// drops what comes until it ends: what the owner is to discard.
+    pub fn break_pause(&mut self, level: u8, number: u64) -> Vec<T> {
+        let level = usize::from(level).min(self.queues.len() - 1);
+        let queue = &mut self.queues[level];
+        let waits = !queue.items.is_empty();
+        let is_stuck = |features: &mut PortFeatures| features.break_pause(level, number);
+        if !waits || !self.features.as_deref_mut().is_some_and(is_stuck) {
+            return Vec::new();
+        }
+        let dropped: Vec<QueuedItem<T>> = queue.items.drain(..).collect();
+        self.waiting -= dropped.len() as u32;
+        queue.counts.dropped.packets += queue.counts.depth.packets;
+        queue.counts.dropped.bytes += queue.counts.depth.bytes;
+        queue.counts.storm_drops += dropped.len() as u64;
+        queue.counts.depth = CounterData::default();
+        dropped.into_iter().map(|waiting| waiting.item).collect()
+    }
+
     /// What each level has seen, from level 0.
     pub fn queue_counts(&self) -> impl Iterator<Item = QueueCounts> {
         self.queues.iter().map(|queue| queue.counts)
     }
+}
+
+/// Whether a neighbour holds a level back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LevelPause {
+    /// It does (XOFF).
+    Begins,
+    /// It no longer does (XON).
+    Ends,
 }
 
 impl<T> PacketQueue<T> {

@@ -4,6 +4,8 @@
 
 #[path = "data_plane/bmv2_json.rs"]
 mod bmv2_json;
+#[path = "data_plane/flow_control.rs"]
+mod flow_control;
 #[path = "data_plane/forwarding.rs"]
 mod forwarding;
 #[path = "data_plane/frames.rs"]

@@ -8,6 +8,7 @@ mod large_groups;
 mod packets;
 mod parallel_cases;
 mod period;
+mod queues;
 mod robustness;
 mod service_bound;
 mod soak;
@@ -26,6 +27,7 @@ pub(crate) enum BenchCommand {
     LargeGroups(large_groups::LargeGroupsArgs),
     Packets(packets::PacketsArgs),
     Period(period::PeriodArgs),
+    Queues(queues::QueuesArgs),
     Robustness(robustness::RobustnessArgs),
     ServiceBound(service_bound::ServiceBoundArgs),
     Soak(soak::SoakArgs),
@@ -40,6 +42,7 @@ pub(crate) fn run_bench(command: &BenchCommand) -> Result<(), CommandError> {
         BenchCommand::LargeGroups(args) => large_groups::run_large_groups(args),
         BenchCommand::Packets(args) => packets::run_packets(args),
         BenchCommand::Period(args) => period::run_period(args),
+        BenchCommand::Queues(args) => queues::run_queues(args),
         BenchCommand::Robustness(args) => robustness::run_robustness(args),
         BenchCommand::ServiceBound(args) => service_bound::run_service_bound(args),
         BenchCommand::Soak(args) => soak::run_soak(args),

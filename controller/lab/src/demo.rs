@@ -3,11 +3,13 @@
 //! The testbed of Crux §6.1 on the embedded fabric, or a case in which levels decide. [`scenario`]
 //! defines jobs and placement, [`emulated_run`] makes one run with a controller over real gRPC,
 //! [`switch_audit`] reads tables and counters from the switches, [`calibration`] fits the volumes
-//! that the paper withholds, [`policy_change`] measures a change of policy, and [`report`]
-//! compares the runs. The decision: only runs of one scenario on one virtual clock are compared, so
-//! every figure but the wall-clock ones is the same on every machine.
+//! that the paper withholds, [`policy_change`] measures a change of policy, [`congestion`] has what
+//! queues and rate control did, and [`report`] compares the runs. The decision: only runs of one
+//! scenario on one virtual clock are compared, so every figure but the wall-clock ones is the same
+//! on every machine.
 
 mod calibration;
+mod congestion;
 mod documents;
 mod emulated_run;
 mod policy_change;
@@ -33,6 +35,7 @@ use tokio::task::JoinHandle;
 
 use self::emulated_run::EmulatedRun;
 use self::report::DemoReport;
+use crate::transport_flags::TransportFlags;
 use command_io::CommandError;
 use command_io::files;
 use command_io::output::{self, FormatArg, OutputFormat};
@@ -50,7 +53,8 @@ Examples:
   crux demo --seeds 5 --format json
   crux demo --comm-scale 1.5
   crux demo --comm-scale 1.5 --change policy.toml
-  crux demo --scenario shared-uplinks")]
+  crux demo --scenario shared-uplinks
+  crux demo --transport dcqcn --levels 4")]
 pub(crate) struct DemoArgs {
     /// The fabric and its jobs
     #[arg(long, value_enum, default_value_t, value_name = "NAME")]
@@ -89,6 +93,8 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["change", "calibrate", "documents"])]
     html: Option<String>,
     #[command(flatten)]
+    transport: TransportFlags,
+    #[command(flatten)]
     output: FormatArg,
 }
 
@@ -101,11 +107,12 @@ impl DemoArgs {
 
     /// The change of policy that is measured, if one is: the file's, or from one level to eight.
     fn policy_transition(&self) -> Result<Option<PolicyTransition>, CommandError> {
+        let levels = self.transport.levels;
         Ok(match (&self.change, self.scenario) {
             (Some(file), _) => {
-                Some(PolicyTransition::from_default(files::read_policy_to_send(file)?))
+                Some(PolicyTransition::from_default(files::read_policy_to_send(file)?, levels))
             }
-            (None, ScenarioChoice::SharedUplinks) => Some(PolicyTransition::from_one_level()),
+            (None, ScenarioChoice::SharedUplinks) => Some(PolicyTransition::from_one_level(levels)),
             (None, ScenarioChoice::Testbed) => None,
         })
     }
@@ -129,8 +136,11 @@ pub(crate) fn run_demo(args: &DemoArgs) -> Result<(), CommandError> {
         return documents::write_documents(&scenario, folder);
     }
     let runtime = tokio::runtime::Runtime::new().map_err(CommandError::failed)?;
-    let training =
-        TrainingOptions { scale: args.time_scale, iterations: usize::from(args.iterations) };
+    let training = TrainingOptions {
+        scale: args.time_scale,
+        iterations: usize::from(args.iterations),
+        testbed: args.transport.testbed_options()?,
+    };
     if args.calibrate {
         let case = runtime.block_on(calibration::fit_volumes(training))?;
         return output::print_json(&case);

@@ -21,6 +21,7 @@ mod replay;
 mod reproduce;
 pub mod schema;
 mod simulate;
+mod transport_flags;
 
 use clap::{ArgMatches, Command, FromArgMatches, Subcommand};
 use command_io::CommandError;

@@ -63,6 +63,10 @@ pub(crate) fn packets(data: &[u8]) -> Option<()> {
     let [which, port, packet @ ..] = data else {
         return None;
     };
+    // What an interface reads before the program: whatever is a frame of flow control is one again.
+    if let Ok(frame) = switch::PauseFrame::parse(packet) {
+        assert_eq!(switch::PauseFrame::parse(&frame.to_bytes()), Ok(frame));
+    }
     DEVICES.with_borrow_mut(|(devices, out)| {
         let which = usize::from(*which) % devices.len();
         devices[which].process_packet(u16::from(*port), packet, 0, out);

@@ -27,6 +27,7 @@ use crate::run::table::MatchTable;
 use crate::scheduler::QueueWait;
 use crate::spec::entry::Replica;
 use crate::time::Nanos;
+use crate::traffic::shared_buffer::PriorityGroup;
 
 /// Copies and recirculations between one arrival or instant and the next.
 const PASS_LIMIT: u32 = 4096;
@@ -282,7 +283,8 @@ impl PacketRun<'_> {
             self.counts.dropped_by_priority += 1;
             return self.recycle_packet(body);
         }
-        self.out.queued.push_back(QueuedPacket { port, level, buffered: body });
+        let group = PriorityGroup::NONE;
+        self.out.queued.push_back(QueuedPacket { port, level, group, buffered: body });
     }
 
     /// From the queue to the port, or round to ingress.

@@ -5,6 +5,7 @@
 
 use std::any::Any;
 
+use crate::scheduler::LevelPause;
 use crate::time::Nanos;
 
 /// Something at the end of one or more wires.
@@ -14,6 +15,21 @@ pub trait NetworkEndpoint: Any + Send {
 
     /// Handles a timer that is due; `token` is the one with which [`EndpointOutbox`] set it.
     fn handle_timer(&mut self, token: u64, now: Nanos, out: &mut EndpointOutbox);
+
+    /// The switch at a NIC pauses a priority or ends that. What was handed over already is sent. An
+    /// endpoint that does nothing here sends on, and what the switch has no headroom for is lost.
+    fn handle_pause(&mut self, _nic: NicPause, _now: Nanos, _out: &mut EndpointOutbox) {}
+}
+
+/// A pause, or its end, at a NIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NicPause {
+    /// Which NIC.
+    pub nic: u32,
+    /// Packets of this priority (their class selector) are meant.
+    pub priority: u8,
+    /// Whether it begins or ends.
+    pub pause: LevelPause,
 }
 
 /// Packets and timers that an endpoint requests.

@@ -16,6 +16,7 @@ use crate::device::handle::{
     DeviceChannel, DeviceCommand, DeviceHandle, OwnerStopped, PendingCommand,
 };
 use crate::time::Nanos;
+use crate::traffic::BufferCounts;
 
 /// Commands that may wait for the owner before senders wait in turn.
 pub(super) const COMMAND_LIMIT: usize = 1024;
@@ -106,6 +107,14 @@ impl EmulatedNetworkHandle {
     /// unknown wire.
     pub async fn wire_counts(&self, wire: WireIndex) -> Result<Vec<WireCounts>, OwnerStopped> {
         self.run_command(move |owner| owner.state.wire_counts(wire)).await
+    }
+
+    /// What the shared buffer of a device has seen; none without one.
+    pub async fn buffer_counts(
+        &self,
+        device: DeviceIndex,
+    ) -> Result<Option<BufferCounts>, OwnerStopped> {
+        self.run_command(move |owner| owner.state.buffer_counts(device)).await
     }
 
     /// Packets that never got onto a wire.

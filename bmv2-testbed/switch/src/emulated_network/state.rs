@@ -10,13 +10,15 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use tokio::sync::mpsc;
 
+use super::flow_control::DeviceTraffic;
 use super::{
     DeviceIndex, EmulatedNetworkError, EndpointIndex, EndpointOutbox, NetworkEndpoint, WireEnd,
     WireIndex, WireSpec,
 };
 use crate::device::{Device, DeviceOutputs, QueuedPacket};
-use crate::scheduler::{DequeueOutcome, PortScheduler, QueueCounts, QueueWait};
+use crate::scheduler::{DequeueOutcome, LevelPause, PortScheduler, QueueCounts, QueueWait};
 use crate::time::Nanos;
+use crate::traffic::shared_buffer::PriorityGroup;
 
 /// Whether a wire carries packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,27 +50,29 @@ pub struct EmulatedNetworkCounts {
 /// Everything in an emulated network.
 #[derive(Debug, Default)]
 pub(super) struct NetworkState {
-    now: Nanos,
+    pub(super) now: Nanos,
     sequence: u64,
     events: BinaryHeap<Reverse<NetworkEvent>>,
-    devices: Vec<DeviceNode>,
-    endpoints: Vec<EndpointNode>,
+    pub(super) devices: Vec<DeviceNode>,
+    pub(super) endpoints: Vec<EndpointNode>,
     /// Wire `w` is lanes `2w` (from its first port) and `2w + 1`.
-    directions: Vec<WireDirection>,
+    pub(super) directions: Vec<WireDirection>,
     counts: EmulatedNetworkCounts,
-    outputs: DeviceOutputs,
-    outbox: EndpointOutbox,
+    pub(super) outputs: DeviceOutputs,
+    pub(super) outbox: EndpointOutbox,
 }
 
 #[derive(Debug)]
-struct DeviceNode {
-    device: Device,
-    directions: Vec<Option<u32>>,
+pub(super) struct DeviceNode {
+    pub(super) device: Device,
+    pub(super) directions: Vec<Option<u32>>,
     packet_ins: Option<mpsc::Sender<Vec<u8>>>,
+    /// What its queues do beyond strict priority.
+    pub(super) traffic: Option<Box<DeviceTraffic>>,
 }
 
-struct EndpointNode {
-    endpoint: Box<dyn NetworkEndpoint>,
+pub(super) struct EndpointNode {
+    pub(super) endpoint: Box<dyn NetworkEndpoint>,
     directions: Vec<Option<u32>>,
 }
 
@@ -80,10 +84,10 @@ impl std::fmt::Debug for EndpointNode {
 
 /// One direction of a wire.
 #[derive(Debug)]
-struct WireDirection {
-    scheduler: PortScheduler<WaitingPacket>,
-    from: WireEnd,
-    delay: Nanos,
+pub(super) struct WireDirection {
+    pub(super) scheduler: PortScheduler<WaitingPacket>,
+    pub(super) from: WireEnd,
+    pub(super) delay: Nanos,
     to: WireEnd,
     in_flight: VecDeque<InFlightPacket>,
     /// Whether a `Free` event is in the heap.
@@ -94,7 +98,7 @@ struct WireDirection {
 
 /// What waits to be sent.
 #[derive(Debug)]
-enum WaitingPacket {
+pub(super) enum WaitingPacket {
     /// A packet of an endpoint.
     Packet(Vec<u8>),
     /// A packet of a device, by its number, before egress.
@@ -117,7 +121,7 @@ struct NetworkEvent {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum NetworkEventKind {
+pub(super) enum NetworkEventKind {
     /// The first packet in flight of a wire direction arrives.
     Arrival(u32),
     /// A wire is free in one direction and packets wait.
@@ -125,6 +129,18 @@ enum NetworkEventKind {
     Timer {
         endpoint: u32,
         token: u64,
+    },
+    /// A pause frame takes effect at the sending end of a wire direction.
+    Pause {
+        direction: u32,
+        level: u8,
+        pause: LevelPause,
+    },
+    /// The pause of this number has lasted for as long as it may.
+    PauseLimit {
+        direction: u32,
+        level: u8,
+        number: u64,
     },
 }
 
@@ -156,13 +172,19 @@ impl NetworkState {
                 self.directions[lane as usize].wake_scheduled = false;
                 self.transmit_queued(lane);
                 if let WireEnd::Device(device, _) = self.directions[lane as usize].from {
-                    self.deliver_departures(device.0);
+                    self.deliver_departures(device.0, PriorityGroup::NONE);
                 }
             }
             NetworkEventKind::Timer { endpoint, token } => {
                 let Self { endpoints, outbox, now, .. } = self;
                 endpoints[endpoint as usize].endpoint.handle_timer(token, *now, outbox);
                 self.deliver_outbox(endpoint);
+            }
+            NetworkEventKind::Pause { direction, level, pause } => {
+                self.apply_pause(direction, level, pause);
+            }
+            NetworkEventKind::PauseLimit { direction, level, number } => {
+                self.break_pause(direction, level, number);
             }
         }
     }
@@ -181,7 +203,7 @@ impl NetworkState {
         let mut buffer = self.outputs.take_buffer();
         buffer.extend_from_slice(packet);
         node.device.receive_packet(port, buffer, self.now, &mut self.outputs);
-        self.deliver_departures(device.0);
+        self.deliver_departures(device.0, PriorityGroup::NONE);
     }
 
     /// Sends the device's packets for the controller here from now on.
@@ -250,8 +272,12 @@ impl NetworkState {
         match to {
             WireEnd::Device(device, port) => {
                 let node = &mut self.devices[device.0 as usize];
+                let group = match &node.traffic {
+                    None => PriorityGroup::NONE,
+                    Some(_) => PriorityGroup::of_frame(port, &flight.packet),
+                };
                 node.device.receive_packet(port, flight.packet, self.now, &mut self.outputs);
-                self.deliver_departures(device.0);
+                self.deliver_departures(device.0, group);
             }
             WireEnd::Nic(endpoint, nic) => {
                 let node = &mut self.endpoints[endpoint.0 as usize];
@@ -262,8 +288,9 @@ impl NetworkState {
         }
     }
 
-    /// Queues the departing packets of a device, and those that their egress makes.
-    fn deliver_departures(&mut self, device: u32) {
+    /// Queues the departing packets of a device, and those that their egress makes; `group` is
+    /// where the arriving packet counts that has made them.
+    pub(super) fn deliver_departures(&mut self, device: u32, group: PriorityGroup) {
         while let Some(departure) = self.outputs.queued.pop_front() {
             let node = &self.devices[device as usize];
             if departure.port == node.device.config().cpu_port {
@@ -272,7 +299,12 @@ impl NetworkState {
             }
             let direction = node.directions.get(usize::from(departure.port)).copied().flatten();
             let (level, bytes) = (departure.level, departure.queued_bytes());
-            self.enqueue_packet(direction, level, bytes, WaitingPacket::Queued(device, departure));
+            let is_counted = node.traffic.is_some();
+            let waiting = WaitingPacket::Queued(device, departure);
+            match direction {
+                Some(lane) if is_counted => self.enqueue_counted(lane, group, waiting),
+                direction => self.enqueue_packet(direction, level, bytes, waiting),
+            }
         }
     }
 
@@ -286,7 +318,7 @@ impl NetworkState {
         }
     }
 
-    fn deliver_outbox(&mut self, endpoint: u32) {
+    pub(super) fn deliver_outbox(&mut self, endpoint: u32) {
         let mut outbox = std::mem::take(&mut self.outbox);
         for (nic, packet) in outbox.sends.drain(..) {
             let lanes = &self.endpoints[endpoint as usize].directions;
@@ -301,7 +333,13 @@ impl NetworkState {
         self.outbox = outbox;
     }
 
-    fn enqueue_packet(&mut self, lane: Option<u32>, level: u8, bytes: u64, waiting: WaitingPacket) {
+    pub(super) fn enqueue_packet(
+        &mut self,
+        lane: Option<u32>,
+        level: u8,
+        bytes: u64,
+        waiting: WaitingPacket,
+    ) {
         let Some(lane) = lane else {
             self.counts.unwired += 1;
             // Egress counts a packet whether or not there is a wire, as in bmv2.
@@ -318,10 +356,11 @@ impl NetworkState {
     }
 
     /// Keeps the buffers of what is not sent.
-    fn discard_packet(&mut self, waiting: WaitingPacket) {
+    pub(super) fn discard_packet(&mut self, waiting: WaitingPacket) {
         match waiting {
             WaitingPacket::Packet(packet) => self.outputs.recycle_buffer(packet),
             WaitingPacket::Queued(device, departure) => {
+                self.release_buffer(device, &departure);
                 let device = &mut self.devices[device as usize].device;
                 device.discard_packet(departure, &mut self.outputs);
             }
@@ -330,7 +369,7 @@ impl NetworkState {
 
     /// Puts the next packet on the wire if it is free, and schedules the next attempt.
     /// What egress sends elsewhere is left among the departures of the outputs.
-    fn transmit_queued(&mut self, lane: u32) {
+    pub(super) fn transmit_queued(&mut self, lane: u32) {
         if self.directions[lane as usize].wake_scheduled {
             return;
         }
@@ -342,7 +381,7 @@ impl NetworkState {
             }
         }
         let line = &mut self.directions[lane as usize];
-        if !line.scheduler.is_empty() {
+        if line.scheduler.has_eligible() {
             line.wake_scheduled = true;
             let free_at = line.scheduler.free_at();
             self.schedule_event(free_at, NetworkEventKind::WireFree(lane));
@@ -354,6 +393,7 @@ impl NetworkState {
         match waiting {
             WaitingPacket::Packet(packet) => Some(packet),
             WaitingPacket::Queued(device, departure) => {
+                self.release_buffer(device, &departure);
                 let device = &mut self.devices[device as usize].device;
                 device.run_egress(departure, wait, self.now, &mut self.outputs)
             }
@@ -376,7 +416,7 @@ impl NetworkState {
         line.in_flight.push_back(InFlightPacket { arrives, sequence, packet });
     }
 
-    fn schedule_event(&mut self, time: Nanos, what: NetworkEventKind) {
+    pub(super) fn schedule_event(&mut self, time: Nanos, what: NetworkEventKind) {
         self.sequence += 1;
         self.events.push(Reverse(NetworkEvent { time, sequence: self.sequence, kind: what }));
     }
@@ -385,7 +425,8 @@ impl NetworkState {
 /// Building.
 impl NetworkState {
     pub(super) fn add_device(&mut self, device: Device) -> DeviceIndex {
-        self.devices.push(DeviceNode { device, directions: Vec::new(), packet_ins: None });
+        let (directions, packet_ins, traffic) = (Vec::new(), None, None);
+        self.devices.push(DeviceNode { device, directions, packet_ins, traffic });
         DeviceIndex(self.devices.len() as u32 - 1)
     }
 
@@ -445,6 +486,7 @@ impl NetworkState {
                 lanes.resize(at + 1, None);
             }
             lanes[at] = Some(lane);
+            self.apply_traffic(lane, wire);
         }
         WireIndex(first / 2)
     }

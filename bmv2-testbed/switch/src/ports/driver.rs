@@ -19,6 +19,7 @@ use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, watch};
 
 use super::capture::CaptureReplay;
+use super::flow_control::FlowControl;
 use super::links::{LinkMonitor, LinkUpdate};
 use super::packet_socket::{BATCH, FrameBatch, SendStatus};
 use super::port::{DeviceEgress, DevicePort, PortChange};
@@ -28,6 +29,8 @@ use super::{
 use crate::device::{Device, DeviceOutputs, QueuedPacket};
 use crate::scheduler::QueueWait;
 use crate::time::Nanos;
+use crate::traffic::shared_buffer::PriorityGroup;
+use crate::traffic::{BufferCounts, PauseFrame};
 
 /// Ports have nine bits.
 const PORT_LIMIT: u16 = 512;
@@ -53,6 +56,8 @@ pub(super) struct PortsDriver {
     packet_ins: Option<mpsc::Sender<Vec<u8>>>,
     /// Sent to a controller that did not take them in time, or to none.
     packet_ins_lost: u64,
+    /// What queues do beyond strict priority.
+    flow_control: Option<FlowControl>,
     replay: CaptureReplay,
     options: PortsOptions,
     states: watch::Sender<Vec<(u16, PortState)>>,
@@ -80,6 +85,7 @@ impl PortsDriver {
             outputs: DeviceOutputs::default(),
             packet_ins: None,
             packet_ins_lost: 0,
+            flow_control: options.traffic.as_ref().map(FlowControl::new),
             replay: CaptureReplay::default(),
             options: options.clone(),
             states: watch::Sender::new(Vec::new()),
@@ -118,7 +124,11 @@ impl PortsDriver {
             self.replay.add_file(number, input)?;
         }
         let levels = self.device.config().levels;
-        let port = DevicePort::open(config, levels, self.options.record.as_deref())?;
+        let mut port = DevicePort::open(config, levels, self.options.record.as_deref())?;
+        if let Some(flow_control) = &mut self.flow_control {
+            flow_control.add_port(number, config.shape);
+            port.set_traffic(flow_control.settings());
+        }
         let listened =
             port.as_fd().map_or(Ok(()), |fd| register_fd(&self.epoll, fd, u64::from(number)));
         listened.map_err(|errno| PortsError::Start(errno.into()))?;
@@ -216,13 +226,29 @@ impl PortsDriver {
             return;
         };
         let count = port.receive_batch(batch);
+        let limit = self.flow_control.as_ref().and_then(|flow| flow.settings().pause_limit_ns);
+        let is_lossless = self.flow_control.as_ref().is_some_and(FlowControl::is_lossless);
         for frame in batch.frames(count) {
             match frame {
+                Some(frame) if is_lossless && PauseFrame::is_mac_control(frame) => {
+                    let mut egress = DeviceEgress {
+                        device: &mut self.device,
+                        outputs: &mut self.outputs,
+                        flow_control: self.flow_control.as_mut(),
+                    };
+                    port.receive_control(frame, limit, self.now, &mut egress);
+                }
                 Some(frame) => {
                     port.count_received(frame);
+                    let before = self.outputs.queued.len();
                     let mut buffer = self.outputs.take_buffer();
                     buffer.extend_from_slice(frame);
                     self.device.receive_packet(number, buffer, self.now, &mut self.outputs);
+                    if is_lossless {
+                        let group = PriorityGroup::of_frame(number, frame);
+                        let made = self.outputs.queued.range_mut(before..);
+                        made.for_each(|departure| departure.group = group);
+                    }
                 }
                 None => port.count_oversized(),
             }
@@ -238,13 +264,55 @@ impl PortsDriver {
                 self.send_packet_in(departure);
                 continue;
             }
-            let mut egress = DeviceEgress { device: &mut self.device, outputs: &mut self.outputs };
-            match self.ports.get_mut(usize::from(departure.port)) {
-                Some(Some(port)) => port.enqueue_packet(departure, self.now, &mut egress),
+            let Some(Some(port)) = self.ports.get_mut(usize::from(departure.port)) else {
                 // Egress counts a packet whether or not there is an interface, as in bmv2.
-                _ => egress.finish_unattached(departure, self.now),
+                let now = self.now;
+                self.device_egress().finish_unattached(departure, now);
+                continue;
+            };
+            let (level, bytes) = (departure.level, departure.queued_bytes());
+            let admits = self
+                .flow_control
+                .as_mut()
+                .is_none_or(|flow| flow.admit(&departure, port.queued_bytes(level)));
+            let mut egress = DeviceEgress {
+                device: &mut self.device,
+                outputs: &mut self.outputs,
+                flow_control: self.flow_control.as_mut(),
+            };
+            if admits {
+                port.enqueue_packet(departure, self.now, &mut egress);
+            } else {
+                port.count_refused(level, bytes);
+                self.device.discard_packet(departure, &mut self.outputs);
             }
         }
+        self.send_pauses();
+    }
+
+    fn device_egress(&mut self) -> DeviceEgress<'_> {
+        DeviceEgress {
+            device: &mut self.device,
+            outputs: &mut self.outputs,
+            flow_control: self.flow_control.as_mut(),
+        }
+    }
+
+    /// Sends the pauses that the buffer asks for.
+    fn send_pauses(&mut self) {
+        let Some(flow_control) = &mut self.flow_control else {
+            return;
+        };
+        for (number, frame) in flow_control.take_frames(self.now) {
+            if let Some(Some(port)) = self.ports.get_mut(usize::from(number)) {
+                port.send_pause(&frame);
+            }
+        }
+    }
+
+    /// What the shared buffer has seen, if there is one.
+    pub(super) fn buffer_counts(&self) -> Option<BufferCounts> {
+        self.flow_control.as_ref().and_then(FlowControl::buffer_counts)
     }
 
     /// The controller's port has no queue.
@@ -266,7 +334,11 @@ impl PortsDriver {
                 continue;
             }
             let before = port.send_status();
-            let mut egress = DeviceEgress { device: &mut self.device, outputs: &mut self.outputs };
+            let mut egress = DeviceEgress {
+                device: &mut self.device,
+                outputs: &mut self.outputs,
+                flow_control: self.flow_control.as_mut(),
+            };
             port.send_due_packets(self.now, &mut egress);
             if let (true, Some(fd)) = (port.send_status() != before, port.as_fd()) {
                 let mut event =
@@ -352,7 +424,8 @@ impl PortsDriver {
         let ports = self.numbers.iter().filter_map(|n| self.ports[usize::from(*n)].as_ref());
         let replay =
             (!self.replay.is_finished()).then(|| duration_nanos(self.options.replay_after));
-        ports.filter_map(DevicePort::next_deadline).chain(replay).min()
+        let pauses = self.flow_control.as_ref().and_then(FlowControl::next_deadline);
+        ports.filter_map(DevicePort::next_deadline).chain(replay).chain(pauses).min()
     }
 
     fn arm_timer(&self, due: Nanos) -> io::Result<()> {

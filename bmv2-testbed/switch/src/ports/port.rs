@@ -5,14 +5,17 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::capture::CaptureWriter;
+use super::flow_control::{self, FlowControl, PortPauses};
 use super::links::LinkUpdate;
 use super::packet_socket::{FrameBatch, PacketSocket, SendStatus};
 use super::transmitter::{self, EgressItem, PortTransmitter};
-use super::{PortConfig, PortMedium, PortState, PortStatus, PortsError};
+use super::{PauseFrameCounts, PortConfig, PortMedium, PortState, PortStatus, PortsError};
 use crate::device::{Device, DeviceOutputs, QueuedPacket};
 use crate::run::counter::CounterData;
-use crate::scheduler::QueueWait;
+use crate::scheduler::{LevelPause, QueueWait};
 use crate::time::Nanos;
+use crate::traffic::pause_frame::quanta_nanos;
+use crate::traffic::{PauseFrame, TrafficSettings};
 
 /// A port of the device.
 #[derive(Debug)]
@@ -20,6 +23,9 @@ pub(super) struct DevicePort {
     status: PortStatus,
     transmitter: PortTransmitter<QueuedPacket>,
     output: PortOutput,
+    pauses: PortPauses,
+    /// The rate at which quanta of pauses count.
+    quanta_rate: u64,
     send_status: SendStatus,
     capture: Option<InterfaceCapture>,
     /// What a call has sent and refused, kept for its buffers.
@@ -51,6 +57,8 @@ pub(super) struct DeviceEgress<'a> {
     pub(super) device: &'a mut Device,
     /// Where buffers go back to, and what egress sends elsewhere.
     pub(super) outputs: &'a mut DeviceOutputs,
+    /// Where a packet's room in the shared buffer goes back to.
+    pub(super) flow_control: Option<&'a mut FlowControl>,
 }
 
 impl transmitter::PacketEgress<QueuedPacket> for DeviceEgress<'_> {
@@ -60,10 +68,16 @@ impl transmitter::PacketEgress<QueuedPacket> for DeviceEgress<'_> {
         wait: QueueWait,
         now: Nanos,
     ) -> Option<Vec<u8>> {
+        if let Some(flow_control) = &mut self.flow_control {
+            flow_control.release(&departure);
+        }
         self.device.run_egress(departure, wait, now, self.outputs)
     }
 
     fn discard_packet(&mut self, departure: QueuedPacket) {
+        if let Some(flow_control) = &mut self.flow_control {
+            flow_control.release(&departure);
+        }
         self.device.discard_packet(departure, self.outputs);
     }
 }
@@ -114,12 +128,15 @@ impl DevicePort {
                 state: PortState::Up,
                 received: CounterData::default(),
                 oversized: 0,
+                pause_frames: PauseFrameCounts::default(),
                 sent: CounterData::default(),
                 lost: 0,
                 levels: Vec::new(),
             },
             transmitter: PortTransmitter::new(levels, config.shape),
             output: exit,
+            pauses: PortPauses::default(),
+            quanta_rate: flow_control::quanta_rate(config.shape),
             send_status: SendStatus::All,
             capture: recorders,
             sent: Vec::new(),
@@ -192,8 +209,78 @@ impl DevicePort {
         self.transmitter.enqueue_packet(packet, now, egress);
     }
 
+    /// Adds what its queues do beyond strict priority.
+    pub(super) fn set_traffic(&mut self, settings: &TrafficSettings) {
+        self.transmitter.set_traffic(settings, self.status.number.into());
+    }
+
+    /// Bytes that wait at a level.
+    pub(super) fn queued_bytes(&mut self, level: u8) -> u64 {
+        self.transmitter.scheduler().queued_bytes(level)
+    }
+
+    /// Counts a packet for which the shared buffer has no room.
+    pub(super) fn count_refused(&mut self, level: u8, bytes: u64) {
+        self.transmitter.scheduler().count_refused(level, bytes);
+    }
+
+    /// Sends a pause, or its end, to the neighbour.
+    pub(super) fn send_pause(&mut self, frame: &PauseFrame) {
+        self.status.pause_frames.sent += 1;
+        self.transmitter.send_control(frame.to_bytes());
+    }
+
+    /// Handles a frame of MAC control from the neighbour.
+    pub(super) fn receive_control(
+        &mut self,
+        frame: &[u8],
+        limit_ns: Option<Nanos>,
+        now: Nanos,
+        egress: &mut DeviceEgress<'_>,
+    ) {
+        let Ok(frame) = PauseFrame::parse(frame) else {
+            self.status.pause_frames.refused += 1;
+            return;
+        };
+        self.status.pause_frames.received += 1;
+        for (level, quanta) in (0..).zip(frame.quanta) {
+            match quanta {
+                None => {}
+                Some(0) => self.end_pause(level, now, egress),
+                Some(quanta) => {
+                    let scheduler = self.transmitter.scheduler();
+                    let number = scheduler.set_pause(level, LevelPause::Begins, now);
+                    let until = now.saturating_add(quanta_nanos(quanta, self.quanta_rate));
+                    let limit = limit_ns.map(|limit| (now.saturating_add(limit), number));
+                    self.pauses.begin(level, until, limit);
+                }
+            }
+        }
+    }
+
+    fn end_pause(&mut self, level: u8, now: Nanos, egress: &mut DeviceEgress<'_>) {
+        self.pauses.end(level);
+        self.transmitter.scheduler().set_pause(level, LevelPause::Ends, now);
+        self.transmitter.resume(now, egress);
+    }
+
+    /// Ends pauses whose quanta have passed, and breaks those that last too long.
+    fn expire_pauses(&mut self, now: Nanos, egress: &mut DeviceEgress<'_>) {
+        for (level, number) in self.pauses.take_broken(now) {
+            for departure in self.transmitter.scheduler().break_pause(level, number) {
+                transmitter::PacketEgress::discard_packet(egress, departure);
+            }
+        }
+        for level in self.pauses.ended(now) {
+            self.end_pause(level, now, egress);
+        }
+    }
+
     /// Whether [`Port::send_due_packets`] has something to do.
     pub(super) fn has_due_packets(&self, now: Nanos) -> bool {
+        if self.pauses.next_deadline().is_some_and(|due| due <= now) {
+            return true;
+        }
         let is_blocked = self.send_status == SendStatus::Full;
         !is_blocked
             && (self.transmitter.has_ready()
@@ -202,15 +289,17 @@ impl DevicePort {
 
     /// When it will have, if nothing else happens.
     pub(super) fn next_deadline(&self) -> Option<Nanos> {
-        match self.send_status {
+        let of_packets = match self.send_status {
             SendStatus::Full => None,
             SendStatus::All if self.transmitter.has_ready() => Some(0),
             SendStatus::All => self.transmitter.next_deadline(),
-        }
+        };
+        of_packets.into_iter().chain(self.pauses.next_deadline()).min()
     }
 
     /// Lets out what has left the wire by `now`.
     pub(super) fn send_due_packets(&mut self, now: Nanos, egress: &mut DeviceEgress<'_>) {
+        self.expire_pauses(now, egress);
         self.transmitter.advance_to(now, egress);
         while self.transmitter.has_ready() {
             self.send_ready();

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use super::PortShape;
 use crate::scheduler::{DequeueOutcome, PortScheduler, QueueCounts, QueueWait};
 use crate::time::Nanos;
+use crate::traffic::TrafficSettings;
 
 /// Packets that may be ready at once. More stay in the queues, where a higher level overtakes.
 pub(super) const READY_LIMIT: usize = 64;
@@ -51,6 +52,28 @@ impl<T> PortTransmitter<T> {
             scheduler: PortScheduler::new(levels, rate, shape.queue),
             on_wire: None,
             ready: VecDeque::new(),
+        }
+    }
+
+    /// Adds marks by ramps and shares.
+    pub(super) fn set_traffic(&mut self, settings: &TrafficSettings, stream: u64) {
+        self.scheduler.set_traffic(settings, stream);
+    }
+
+    /// The queues.
+    pub(super) fn scheduler(&mut self) -> &mut PortScheduler<T> {
+        &mut self.scheduler
+    }
+
+    /// Sends a frame before all others; it takes no time on the wire.
+    pub(super) fn send_control(&mut self, frame: Vec<u8>) {
+        self.ready.push_front(frame);
+    }
+
+    /// Starts the next packet if the wire is idle: a level is no longer paused.
+    pub(super) fn resume(&mut self, now: Nanos, exit: &mut impl PacketEgress<T>) {
+        if self.on_wire.is_none() {
+            self.start_next(now, exit);
         }
     }
 

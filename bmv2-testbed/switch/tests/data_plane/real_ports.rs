@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io;
+use std::num::NonZeroU64;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -15,7 +16,9 @@ use switch::ports::{
     self, FrameBatch, PacketSocket, PortConfig, PortMedium, PortShape, PortState, PortStatus,
     PortsError, PortsHandle, PortsOptions,
 };
-use switch::{Device, DeviceCounts, Program};
+use switch::{
+    BufferSettings, Device, DeviceCounts, PauseFrame, Program, QueueLimits, TrafficSettings,
+};
 
 use super::support::{ByName, CPU, FLOW, HERE, THERE, device, exact};
 
@@ -278,6 +281,75 @@ fn frames_keep_their_vlan_tags() {
         received.extend(batch.frames(count).map(|frame| frame.unwrap().to_vec()));
     }
     assert_eq!(received, frames);
+}
+
+/// A switch with a small buffer between a fast host and a slow port of 1 Mbit/s: it pauses the
+/// host by frames, and obeys those of the other host.
+#[tokio::test]
+async fn interfaces_are_paused_by_frames_and_obey_them() {
+    let Some(cables) = Cables::lay("e") else {
+        return;
+    };
+    let slow = PortShape {
+        bits_per_second: NonZeroU64::new(1_000_000),
+        queue: QueueLimits::of_bytes(u64::MAX),
+    };
+    let ports = [1, 2]
+        .map(|number| PortConfig { shape: slow, ..interface(number, &cables.switch(number)) });
+    let buffer = BufferSettings {
+        bytes: 60_000,
+        reserve_bytes: 0,
+        xon_offset_bytes: 1_000,
+        mtu_bytes: 1_000,
+        ..BufferSettings::lossless_levels(1)
+    };
+    let traffic = TrafficSettings { buffer: Some(buffer), ..TrafficSettings::default() };
+    let options = PortsOptions { traffic: Some(traffic), ..options(ports.to_vec()) };
+    let switch = ports::spawn_ports(switch_of_two_hosts(), &options).unwrap();
+    let [fast, far] = [1, 2].map(|number| PacketSocket::open(&cables.host(number)).unwrap());
+    let send = |socket: &PacketSocket, frames: Vec<Vec<u8>>| {
+        let (mut sent, mut refused) = (Vec::new(), Vec::new());
+        socket.send_packets(&mut frames.into(), &mut sent, &mut refused);
+        sent.len()
+    };
+    // Ten milliseconds each on the slow port; the threshold is less than 8 kB.
+    let data = vec![FLOW.packet(1_250); 8];
+    assert_eq!(send(&fast, data), 8);
+    let pauses = await_pause_frames(&fast);
+    assert!(matches!(pauses.quanta[0], Some(1..)), "{pauses:?}");
+    // The other host pauses level 0 for 65,535 quanta: half a minute at this rate.
+    let source = [2, 0, 0, 0, 0, 9];
+    assert_eq!(send(&far, vec![PauseFrame::for_level(source, 0, u16::MAX).to_bytes()]), 1);
+    let seen = await_ports(&switch, |ports| ports[1].pause_frames.received == 1).await;
+    assert_eq!((seen[1].levels[0].pauses, seen[1].received.packets), (1, 0));
+    // A packet may be on the wire; after that nothing leaves.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let paused = switch.status().await.unwrap()[1].sent.packets;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(switch.status().await.unwrap()[1].sent.packets, paused);
+    assert!(paused < 8);
+    assert_eq!(send(&far, vec![PauseFrame::for_level(source, 0, 0).to_bytes()]), 1);
+    await_ports(&switch, |ports| ports[1].sent.packets == 8).await;
+    // The buffer is empty: the fast host may go on.
+    let resumed = await_pause_frames(&fast);
+    assert_eq!(resumed.quanta[0], Some(0));
+    let counts = switch.buffer_counts().await.unwrap().unwrap();
+    assert!(counts.pauses[&(1, 0)] == 1 && counts.refused.is_empty(), "{counts:?}");
+    switch.stop().await;
+}
+
+/// The next frame of flow control that an interface receives.
+fn await_pause_frames(socket: &PacketSocket) -> PauseFrame {
+    let mut batch = FrameBatch::default();
+    let started = std::time::Instant::now();
+    while started.elapsed() < TIMEOUT {
+        let count = socket.receive_batch(&mut batch).unwrap();
+        let mut frames = batch.frames(count).flatten();
+        if let Some(frame) = frames.find_map(|frame| PauseFrame::parse(frame).ok()) {
+            return frame;
+        }
+    }
+    panic!("no frame of flow control arrived");
 }
 
 #[tokio::test]

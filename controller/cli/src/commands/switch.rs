@@ -5,6 +5,7 @@
 //! anything else that it does not know is an error.
 
 mod port_flags;
+mod queue_flags;
 mod tls_flags;
 
 use std::net::SocketAddr;
@@ -21,6 +22,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::port_flags::{PortAttachment, PortRate};
+use self::queue_flags::QueueFlags;
 use self::tls_flags::TlsFlags;
 use super::file_watch::FileWatch;
 use command_io::CommandError;
@@ -36,6 +38,7 @@ use command_io::{files, output};
 Examples:
   crux switch --no-p4 --device-id 1 -i 1@veth1 -i 2@veth2 -- --grpc-server-addr 127.0.0.1:20001
   crux switch fabric.json -i 1@veth1 -i 2@veth2 --priority-queues 8 --port-rate 2=100M
+  crux switch fabric.json -i 1@a -i 2@b --priority-queues 8 --lossless 3,4
   crux switch fabric.json -i 1@a -i 2@b --use-files 0     # a_in.pcap, b_in.pcap -> *_out.pcap
   crux switch fabric.json -i 1@a --allow-role =controller.crux --allow-role tests")]
 pub(crate) struct SwitchArgs {
@@ -74,6 +77,8 @@ pub(crate) struct SwitchArgs {
     /// experienced", if their sender takes part; without it nothing is marked
     #[arg(long, value_name = "BYTES")]
     ecn_threshold: Option<NonZeroU64>,
+    #[command(flatten)]
+    queues: QueueFlags,
     /// A role that may use this switch, and the DNS name that its client's certificate must be for;
     /// may be given many times. The role without a name is that of full access. Without this, every
     /// role may
@@ -159,7 +164,7 @@ impl SwitchArgs {
         line.map(|line| line.target).map_err(|error| CommandError::input("flags after --", error))
     }
 
-    fn ports_options(&self) -> Result<PortsOptions, CommandError> {
+    fn ports_options(&self, levels: u8) -> Result<PortsOptions, CommandError> {
         let queue = QueueLimits { bytes: self.queue_bytes, mark_from: self.ecn_threshold };
         let shapes = port_flags::PortShapes::new(&self.port_rates, queue);
         let files = self.use_files.is_some();
@@ -180,6 +185,7 @@ impl SwitchArgs {
             ports,
             record: self.pcap.clone(),
             replay_after: Duration::from_secs(self.use_files.unwrap_or_default()),
+            traffic: self.queues.traffic_settings(levels)?,
         })
     }
 
@@ -248,7 +254,8 @@ async fn serve_switch(
         tls: target.tls.load_tls()?,
         ..ServiceOptions::default()
     };
-    let ports = ports::spawn_ports(device, &args.ports_options()?).map_err(CommandError::failed)?;
+    let port_options = args.ports_options(target.priority_queues)?;
+    let ports = ports::spawn_ports(device, &port_options).map_err(CommandError::failed)?;
     let tls = &target.tls;
     let served = match p4runtime::serve(listener, ports.device(), options).await {
         Ok(server) => serve_until_stopped(args.device_id, server, tls, signals).await,
@@ -309,8 +316,25 @@ async fn log_port_counts(ports: &PortsHandle) {
             sent = port.sent.packets,
             lost = port.lost,
             dropped,
+            pause_frames_sent = port.pause_frames.sent,
+            pause_frames_received = port.pause_frames.received,
             "port"
         );
+        for (level, counts) in port.levels.iter().enumerate() {
+            let is_quiet = counts.marked == 0 && counts.pauses == 0 && counts.dropped.packets == 0;
+            if !is_quiet {
+                tracing::info!(
+                    port = port.number,
+                    level,
+                    marked = counts.marked,
+                    pauses = counts.pauses,
+                    paused_us = counts.paused_ns / 1_000,
+                    dropped = counts.dropped.packets,
+                    storm_drops = counts.storm_drops,
+                    "queue"
+                );
+            }
+        }
     }
 }
 

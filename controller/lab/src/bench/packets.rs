@@ -14,6 +14,7 @@ use crate::demo::{
     DemoScenario, ForecastErrors, MeasuredChange, PolicyTransition, TrainingOptions,
     measure_change, parse_time_scale,
 };
+use crate::transport_flags::TransportFlags;
 use command_io::CommandError;
 use command_io::files;
 use command_io::output::{self, FormatArg, OutputFormat};
@@ -28,7 +29,8 @@ use command_io::output::{self, FormatArg, OutputFormat};
 Examples:
   crux bench packets --cases 200
   crux bench packets --cases 1 --seed 1 --first 17 --format json
-  crux bench packets --cases 200 --raw cases.json")]
+  crux bench packets --cases 200 --raw cases.json
+  crux bench packets --cases 200 --transport dcqcn")]
 pub(crate) struct PacketsArgs {
     /// Cases to draw
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
@@ -48,6 +50,8 @@ pub(crate) struct PacketsArgs {
     /// Also write the figures of every single case to this file (JSON)
     #[arg(long, value_name = "FILE")]
     raw: Option<String>,
+    #[command(flatten)]
+    transport: TransportFlags,
     #[command(flatten)]
     output: FormatArg,
 }
@@ -103,10 +107,14 @@ fn measure_case(args: &PacketsArgs, number: u32) -> Result<PacketCase, CommandEr
     let input = generate_packet_case(args.seed, number);
     let seed = args.seed.wrapping_add(number.into());
     let scenario = DemoScenario { fabric: input.fabric, jobs: input.jobs, seed };
-    let training =
-        TrainingOptions { scale: args.time_scale, iterations: usize::from(args.iterations) };
+    let training = TrainingOptions {
+        scale: args.time_scale,
+        iterations: usize::from(args.iterations),
+        testbed: args.transport.testbed_options()?,
+    };
     let runtime = tokio::runtime::Runtime::new().map_err(CommandError::failed)?;
-    let measured = measure_change(&scenario, PolicyTransition::from_one_level(), training);
+    let transition = PolicyTransition::from_one_level(training.testbed.levels);
+    let measured = measure_change(&scenario, transition, training);
     let change = runtime.block_on(measured)?;
     let errors = change.forecast_errors();
     Ok(PacketCase { number, one_level: errors.before, eight_levels: errors.after, change })

@@ -138,8 +138,12 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn the_volumes_give_the_times_of_the_paper() {
         let scale = TimeScale::new(4000.0).unwrap();
-        let case =
-            measure_case(CALIBRATED, TrainingOptions { scale, iterations: 4 }).await.unwrap();
+        let case = measure_case(
+            CALIBRATED,
+            TrainingOptions { scale, iterations: 4, testbed: TestbedOptions::default() },
+        )
+        .await
+        .unwrap();
         assert!((case.gpt_alone_seconds / 1.53 - 1.0).abs() < 0.01, "{case:?}");
         assert!((case.gpt_shared_seconds / 1.70 - 1.0).abs() < 0.02, "{case:?}");
         assert!(case.bert_throughput_change < -0.05, "{case:?}");

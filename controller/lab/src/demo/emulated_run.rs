@@ -16,6 +16,7 @@ use tokio::time::{sleep, timeout};
 use topology::document::{self, DocumentFormat};
 use topology::{Fabric, FabricNode, LinkId, Severity, SwitchId, spec};
 
+use super::congestion::CongestionEvidence;
 use super::scenario::DemoScenario;
 use super::switch_audit::{SwitchAuditor, SwitchEvidence};
 use command_io::CommandError;
@@ -38,11 +39,12 @@ pub(crate) enum JobVisibility {
     Reported,
 }
 
-/// The time scale and length of training.
+/// The time scale and length of training, and the network that it uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TrainingOptions {
     pub(crate) scale: TimeScale,
     pub(crate) iterations: usize,
+    pub(crate) testbed: TestbedOptions,
 }
 
 /// The measurements of a run.
@@ -55,6 +57,7 @@ pub(crate) struct EmulatedRun {
     pub(crate) busiest: Vec<(String, f64)>,
     pub(crate) drops: u64,
     pub(crate) faults: HostErrorCounts,
+    pub(crate) congestion: CongestionEvidence,
     pub(crate) evidence: SwitchEvidence,
     pub(crate) entries_written: u64,
     /// From telemetry (or, without jobs, from the policy) to the last verified switch.
@@ -70,8 +73,7 @@ pub(crate) async fn run_emulated(
     telling: JobVisibility,
     training: TrainingOptions,
 ) -> Result<EmulatedRun, CommandError> {
-    let TrainingOptions { scale, iterations } = training;
-    let stage = ServedTestbed::start_servers(scenario, scale).await?;
+    let stage = ServedTestbed::start_servers(scenario, training).await?;
     let controller = stage.start_controller().await?;
     let telemetry_to_verified = stage.report_jobs(&controller, telling).await?;
     let written = controller.status_board().all_statuses();
@@ -81,13 +83,14 @@ pub(crate) async fn run_emulated(
 
     let witness = SwitchAuditor::new(&stage.fabric).await?;
     let different = witness.different_entries(&desired).await?;
-    let outcome = stage.train_jobs(iterations).await?;
+    let outcome = stage.train_jobs(training.iterations).await?;
     let busiest = stage.busiest_links().await?;
     stage.testbed.drain_flows().await.map_err(CommandError::failed)?;
     let evidence = stage.collect_evidence(&witness, different, &desired, realised.as_ref()).await?;
 
     let drops = stage.testbed.dropped_packets().await.map_err(CommandError::failed)?;
     let faults = stage.testbed.host_errors().await.map_err(CommandError::failed)?;
+    let congestion = CongestionEvidence::collect(&stage.testbed).await?;
     controller.shutdown().await;
     stage.close().await;
     Ok(EmulatedRun {
@@ -96,6 +99,7 @@ pub(crate) async fn run_emulated(
         busiest,
         drops,
         faults,
+        congestion,
         evidence,
         entries_written,
         telemetry_to_verified,
@@ -106,6 +110,7 @@ pub(crate) async fn run_emulated(
 pub(crate) struct ServedTestbed<'a> {
     scenario: &'a DemoScenario,
     scale: TimeScale,
+    levels: u8,
     testbed: EmulatedTestbed,
     fabric: Fabric,
     servers: Vec<ServerHandle>,
@@ -115,15 +120,11 @@ impl<'a> ServedTestbed<'a> {
     /// Builds the fabric with its jobs, and starts a server for every switch on a loopback port.
     pub(crate) async fn start_servers(
         scenario: &'a DemoScenario,
-        scale: TimeScale,
+        training: TrainingOptions,
     ) -> Result<Self, CommandError> {
-        let testbed = EmulatedTestbed::build(
-            &scenario.fabric,
-            &scenario.jobs,
-            scale,
-            TestbedOptions::default(),
-        )
-        .map_err(CommandError::failed)?;
+        let TrainingOptions { scale, testbed: options, .. } = training;
+        let testbed = EmulatedTestbed::build(&scenario.fabric, &scenario.jobs, scale, options)
+            .map_err(CommandError::failed)?;
         let mut servers = Vec::new();
         for switch in 0..scenario.fabric.switches().len() {
             let listener = TcpListener::bind("127.0.0.1:0").await.map_err(CommandError::failed)?;
@@ -132,7 +133,7 @@ impl<'a> ServedTestbed<'a> {
             servers.push(server.map_err(CommandError::failed)?);
         }
         let fabric = with_addresses(&scenario.fabric, &servers)?;
-        Ok(Self { scenario, scale, testbed, fabric, servers })
+        Ok(Self { scenario, scale, levels: options.levels, testbed, fabric, servers })
     }
 
     /// The fabric and its jobs.
@@ -178,12 +179,11 @@ impl<'a> ServedTestbed<'a> {
 
     /// Starts a controller of the fabric under the default policy.
     pub(crate) async fn start_controller(&self) -> Result<ControllerHandle, CommandError> {
-        let levels = TestbedOptions::default().levels;
-        self.start_controller_under(Policy { levels, ..Policy::default() }).await
+        self.start_controller_under(Policy { levels: self.levels, ..Policy::default() }).await
     }
 
     /// Starts a controller of the fabric under a policy.
-    pub(super) async fn start_controller_under(
+    pub(crate) async fn start_controller_under(
         &self,
         policy: Policy,
     ) -> Result<ControllerHandle, CommandError> {

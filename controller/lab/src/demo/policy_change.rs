@@ -10,7 +10,7 @@ use controller::northbound::service::{
     ApplyPolicyRequest, NorthboundService, PolicyFile, PreviewPolicyRequest,
 };
 use controller::preview::{JobChange, PolicyPreview, ValueChange};
-use emulator::{EmulationOutcome, TestbedOptions};
+use emulator::EmulationOutcome;
 use planner::Policy;
 use serde::Serialize;
 
@@ -70,14 +70,14 @@ pub(crate) struct PolicyTransition {
 }
 
 impl PolicyTransition {
-    /// From the default policy.
-    pub(crate) fn from_default(after: PolicyFile) -> Self {
-        Self { before: policy_of_levels(TestbedOptions::default().levels), after }
+    /// From the default policy on switches of so many levels.
+    pub(crate) fn from_default(after: PolicyFile, levels: u8) -> Self {
+        Self { before: policy_of_levels(levels), after }
     }
 
     /// From one level to those of the switches.
-    pub(crate) fn from_one_level() -> Self {
-        let text = format!("levels = {}\n", TestbedOptions::default().levels);
+    pub(crate) fn from_one_level(levels: u8) -> Self {
+        let text = format!("levels = {levels}\n");
         let after = PolicyFile { file: "policy.toml".to_owned(), text };
         Self { before: policy_of_levels(1), after }
     }
@@ -96,8 +96,8 @@ pub(crate) async fn measure_change(
     transition: PolicyTransition,
     training: TrainingOptions,
 ) -> Result<MeasuredChange, CommandError> {
-    let TrainingOptions { scale, iterations } = training;
-    let stage = ServedTestbed::start_servers(scenario, scale).await?;
+    let iterations = training.iterations;
+    let stage = ServedTestbed::start_servers(scenario, training).await?;
     let controller = stage.start_controller_under(transition.before).await?;
     stage.report_jobs(&controller, JobVisibility::Reported).await?;
     let service = NorthboundService::new(controller.access().clone(), &Config::default());
@@ -269,7 +269,7 @@ impl ForecastFigure {
 
 #[cfg(test)]
 mod tests {
-    use emulator::TimeScale;
+    use emulator::{TestbedOptions, TimeScale};
 
     use super::*;
     use crate::demo::CALIBRATED;
@@ -281,13 +281,14 @@ mod tests {
         let scenario =
             DemoScenario::of_choice(choice, p4::fabric::IpVersion::V4, CALIBRATED, 1).unwrap();
         let scale = TimeScale::new(8000.0).unwrap();
-        let training = TrainingOptions { scale, iterations: 5 };
+        let testbed = TestbedOptions::default();
+        let training = TrainingOptions { scale, iterations: 5, testbed };
         measure_change(&scenario, transition, training).await.unwrap()
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn levels_gain_what_the_forecast_says() {
-        let change = measure(PolicyTransition::from_one_level()).await;
+        let change = measure(PolicyTransition::from_one_level(8)).await;
         let ValueChange { before, after } = &change.gpu_utilization;
         let gain = after.measured.unwrap() - before.measured.unwrap();
         assert!(gain > 0.03, "{gain}");
@@ -299,7 +300,7 @@ mod tests {
     async fn min_throughput_is_held_from_the_eleventh_iteration() {
         let text = "[[job]]\nmatch = \"gpt-2\"\nmin_throughput = 0.8\n".to_owned();
         let file = PolicyFile { file: "policy.toml".to_owned(), text };
-        let change = measure(PolicyTransition::from_default(file)).await;
+        let change = measure(PolicyTransition::from_default(file, 8)).await;
         let job = change.jobs.iter().find(|job| job.id == "gpt-2").unwrap();
         // Half of 1.53 s of computation, then 42.84 GB and their headers at 400 Gb/s.
         let alone = 0.765 + 42.84e9 * (1.0 + 58.0 / 4096.0) / 50e9;

@@ -13,8 +13,10 @@ use planner::{JobId, PlanDocument};
 use serde::Serialize;
 
 use super::calibration::CALIBRATED;
+use super::congestion::{self, CongestionEvidence, ForecastComparison};
 use super::emulated_run::EmulatedRun;
 use super::{DemoArgs, DemoRuns, SeedComparison};
+use crate::transport_flags::TransportChoice;
 use command_io::CommandError;
 use command_io::output;
 
@@ -49,6 +51,10 @@ pub(super) struct DemoReport {
     telemetry_to_verified_ms: f64,
     drops: TwoRunFigures<u64>,
     retransmitted: TwoRunFigures<u64>,
+    levels: u8,
+    transport: &'static str,
+    congestion: TwoRunFigures<CongestionEvidence>,
+    forecast: ForecastComparison,
 }
 
 /// Where the communication volumes come from.
@@ -67,7 +73,7 @@ struct ThreeRunFigures {
 }
 
 #[derive(Debug, Serialize)]
-struct TwoRunFigures<T> {
+pub(super) struct TwoRunFigures<T> {
     ecmp: T,
     crux: T,
 }
@@ -168,6 +174,16 @@ impl DemoReport {
                 ecmp: first.ecmp.faults.retransmitted,
                 crux: first.crux.faults.retransmitted,
             },
+            levels: args.transport.levels,
+            transport: match args.transport.transport {
+                TransportChoice::Window => "window",
+                TransportChoice::Dcqcn => "dcqcn",
+            },
+            congestion: TwoRunFigures {
+                ecmp: first.ecmp.congestion.clone(),
+                crux: first.crux.congestion.clone(),
+            },
+            forecast: ForecastComparison::new(&runs.scenario, &first.crux)?,
         })
     }
 
@@ -300,7 +316,8 @@ impl fmt::Display for DemoReport {
         writeln!(
             f,
             "seed {seed}, {iterations} iterations of the slowest job, time scale {time_scale}, \
-             communication x {comm_scale}"
+             communication x {comm_scale}, transport {}, {} levels",
+            self.transport, self.levels
         )?;
         writeln!(
             f,
@@ -393,10 +410,10 @@ impl DemoReport {
     }
 
     fn evidence_text(&self) -> String {
-        format!(
+        let mut text = format!(
             "{} entries written, {} held, {} differ; {} flows pinned, {} astray\n\
              {} ms from telemetry to the last verified write\n\
-             packets dropped: ECMP {}, Crux {}; sent again: ECMP {}, Crux {}",
+             packets dropped: ECMP {}, Crux {}; sent again: ECMP {}, Crux {}\n{}",
             self.entries_written,
             self.entries,
             self.different_entries,
@@ -407,7 +424,14 @@ impl DemoReport {
             self.drops.crux,
             self.retransmitted.ecmp,
             self.retransmitted.crux,
-        )
+            self.forecast,
+        );
+        if self.transport == "dcqcn" {
+            let TwoRunFigures { ecmp, crux } = &self.congestion;
+            let table = congestion::table(&[("ECMP", ecmp), ("Crux", crux)]);
+            text.push_str(&format!("\n{table}"));
+        }
+        text
     }
 }
 

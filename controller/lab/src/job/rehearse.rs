@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use emulator::TimeScale;
+use emulator::{TestbedOptions, TimeScale};
 
 use super::RunDocumentArgs;
 use super::protocol::PacketCounts;
@@ -53,7 +53,8 @@ pub(super) fn run_rehearse(args: &RehearseArgs) -> Result<(), CommandError> {
     let runtime = tokio::runtime::Runtime::new().map_err(CommandError::failed)?;
     let training = training_options(args.iterations)?;
     if let Some(file) = &args.change {
-        let transition = PolicyTransition::from_default(files::read_policy_to_send(file)?);
+        let policy = files::read_policy_to_send(file)?;
+        let transition = PolicyTransition::from_default(policy, training.testbed.levels);
         let changing = measure_change(&scenario, transition, training);
         return runtime.block_on(changing)?.print_report(args.output);
     }
@@ -84,7 +85,8 @@ pub(super) fn rehearse_run(
 fn training_options(iterations: u16) -> Result<TrainingOptions, CommandError> {
     let scale =
         TimeScale::new(1.0).ok_or_else(|| CommandError::Failed("invalid time scale".to_owned()))?;
-    Ok(TrainingOptions { scale, iterations: usize::from(iterations) })
+    let iterations = usize::from(iterations);
+    Ok(TrainingOptions { scale, iterations, testbed: TestbedOptions::default() })
 }
 
 fn job_visibility(is_planned: bool) -> JobVisibility {
@@ -101,7 +103,7 @@ async fn train_with_events(
     training: TrainingOptions,
     events: &[(ScriptedEvent, ScriptedEffect)],
 ) -> Result<JobRunResult, CommandError> {
-    let stage = ServedTestbed::start_servers(scenario, training.scale).await?;
+    let stage = ServedTestbed::start_servers(scenario, training).await?;
     let controller = stage.start_controller().await?;
     stage.report_jobs(&controller, telling).await?;
     let began = stage.begin_training().await?;

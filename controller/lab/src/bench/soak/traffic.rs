@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use emulator::roce::{self, FlowAddresses, PacketBody};
+use emulator::roce::{self, CongestionMarking, FlowAddresses, PacketBody};
 use planner::Job;
 use switch::{EndpointOutbox, Nanos, NetworkEndpoint};
 use topology::{Fabric, NicId};
@@ -71,6 +71,7 @@ impl SoakTraffic {
                     destination,
                     udp_src_port: flow.udp_src_port.unwrap_or(roce::FIRST_SOURCE_PORT),
                     queue_pair: pair as u32,
+                    marking: CongestionMarking::Off,
                 },
                 next: 0,
                 newest: 0,

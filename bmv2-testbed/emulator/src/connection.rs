@@ -1,0 +1,121 @@
+//! One connection between two emulated hosts: addresses, both ends of the transport, and the rate
+//! control of the sender.
+
+use planner::Flow;
+use switch::Nanos;
+use topology::{Fabric, NicId};
+
+use crate::dcqcn::{DcqcnParameters, NotificationPoint, RatePacer, ReactionPoint};
+use crate::roce::{self, CongestionMarking, FlowAddresses};
+use crate::scale::TimeScale;
+use crate::transport::{TransportReceiver, TransportSender, TransportSettings};
+
+/// How hosts send.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HostSettings {
+    /// Window, acknowledgements and retries.
+    pub transport: TransportSettings,
+    /// The rate control of connections; without it only the window limits them.
+    pub congestion: Option<CongestionControl>,
+}
+
+/// The rate control of connections.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum CongestionControl {
+    /// DCQCN as published for the rate of each NIC.
+    PublishedDcqcn,
+    /// DCQCN with these parameters.
+    Dcqcn(DcqcnParameters),
+}
+
+impl CongestionControl {
+    /// The parameters of a connection from a NIC of this rate, under a time scale.
+    pub(crate) fn parameters(self, link_bps: f64, scale: TimeScale) -> DcqcnParameters {
+        let parameters = match self {
+            Self::PublishedDcqcn => DcqcnParameters::published(link_bps),
+            Self::Dcqcn(parameters) => parameters,
+        };
+        parameters.shrunk(scale.factor())
+    }
+}
+
+/// One flow of a job; its position in the cluster's list is the queue pair of both ends.
+pub(crate) struct RoceConnection {
+    pub(crate) job: usize,
+    pub(crate) bytes: u64,
+    pub(crate) source: NicId,
+    pub(crate) destination: NicId,
+    pub(crate) forward: FlowAddresses,
+    pub(crate) backward: FlowAddresses,
+    pub(crate) sender: TransportSender,
+    pub(crate) receiver: TransportReceiver,
+    /// The timer that is set for the connection; at most one is set at a time.
+    pub(crate) timer: Option<Nanos>,
+    pub(crate) notification: NotificationPoint,
+    /// How far notifications are apart at least.
+    pub(crate) notification_interval_ns: Nanos,
+    /// The rate, under congestion control.
+    pub(crate) pacer: Option<RatePacer>,
+    /// Whether a timer waits for the connection's turn by its rate.
+    pub(crate) is_paced: bool,
+    /// When each message was acknowledged.
+    pub(crate) completions: Vec<Nanos>,
+}
+
+impl RoceConnection {
+    pub(crate) fn new(
+        fabric: &Fabric,
+        flow: &Flow,
+        index: u32,
+        transport: TransportSettings,
+    ) -> Self {
+        Self {
+            job: 0,
+            bytes: 0,
+            source: flow.src,
+            destination: flow.dst,
+            forward: flow_addresses(fabric, flow.src, flow.dst, flow, index),
+            backward: flow_addresses(fabric, flow.dst, flow.src, flow, index),
+            sender: TransportSender::new(transport),
+            receiver: TransportReceiver::new(transport),
+            timer: None,
+            notification: NotificationPoint::default(),
+            notification_interval_ns: 0,
+            pacer: None,
+            is_paced: false,
+            completions: Vec::new(),
+        }
+    }
+
+    pub(crate) fn with_dcqcn(mut self, parameters: DcqcnParameters, link_bps: f64) -> Self {
+        self.forward.marking = CongestionMarking::Capable;
+        self.notification_interval_ns = parameters.notification_interval_ns;
+        self.pacer = Some(RatePacer::new(ReactionPoint::new(parameters, link_bps)));
+        self
+    }
+
+    /// When congestion control allows the next packet, if not now.
+    pub(crate) fn wait_until(&mut self, now: Nanos) -> Option<Nanos> {
+        self.pacer.as_mut().and_then(|pacer| pacer.wait_until(now))
+    }
+}
+
+/// Addresses of one direction of a flow. Replies carry the UDP source port of the flow, so that the
+/// five-tuple identifies their flow to a switch.
+fn flow_addresses(
+    fabric: &Fabric,
+    from: NicId,
+    to: NicId,
+    flow: &Flow,
+    queue_pair: u32,
+) -> FlowAddresses {
+    let (from, to) = (fabric.nic(from), fabric.nic(to));
+    FlowAddresses {
+        source: (from.mac, from.ip),
+        destination: (to.mac, to.ip),
+        // A host that states no port still sends from one.
+        udp_src_port: flow.udp_src_port.unwrap_or(roce::FIRST_SOURCE_PORT),
+        queue_pair,
+        marking: CongestionMarking::Off,
+    }
+}

@@ -1,0 +1,90 @@
+//! How hosts send on a fabric, from its rates and delays and from what its jobs send.
+
+use planner::Job;
+use switch::{Nanos, QueueLimits};
+use topology::{Fabric, Tier};
+
+use crate::connection::HostSettings;
+use crate::options::{HostTransport, TestbedOptions};
+use crate::roce::{MTU, OVERHEAD};
+use crate::scale::TimeScale;
+use crate::transport::{LossRecovery, TransportSettings};
+
+/// Windows are this many bandwidth-delay products: one to fill the path, the others for packets and
+/// acknowledgements that wait while other flows have their turn.
+const WINDOW_BDPS: u64 = 4;
+/// Acknowledgements in a window.
+const ACKS_PER_WINDOW: u32 = 8;
+/// Under DCQCN the rate limits a connection, and pauses what is queued; the window only keeps
+/// sequence numbers apart.
+const RATE_LIMITED_WINDOW: u32 = 1 << 22;
+/// Packets for each acknowledgement there: a quarter of a round trip at 400 Gb/s.
+const RATE_LIMITED_ACKS: u32 = 16;
+/// Room for all windows, or for as much as the shared buffer lets in.
+pub(crate) fn queue_limits(
+    jobs: &[Job],
+    transport: TransportSettings,
+    options: TestbedOptions,
+) -> QueueLimits {
+    let flows: usize = jobs.iter().map(|job| job.flows.len()).sum();
+    QueueLimits::of_bytes(match options.transport {
+        HostTransport::Window => {
+            u64::from(transport.window * (MTU + OVERHEAD)) * flows.max(1) as u64
+        }
+        HostTransport::Dcqcn(_) => u64::MAX,
+    })
+}
+
+/// How hosts send under these options.
+pub(crate) fn host_settings(
+    fabric: &Fabric,
+    jobs: &[Job],
+    scale: TimeScale,
+    options: TestbedOptions,
+) -> HostSettings {
+    let windows = transport_settings(fabric, jobs, scale, options);
+    match options.transport {
+        HostTransport::Window => HostSettings { transport: windows, congestion: None },
+        HostTransport::Dcqcn(dcqcn) => HostSettings {
+            transport: TransportSettings {
+                window: RATE_LIMITED_WINDOW,
+                ack_every: RATE_LIMITED_ACKS,
+                timeout_ns: dcqcn.retries.timeout_ns(scale),
+                recovery: dcqcn.recovery,
+                retries: Some(dcqcn.retries.retry_count),
+            },
+            congestion: Some(dcqcn.congestion_control()),
+        },
+    }
+}
+
+/// A window of `WINDOW_BDPS` bandwidth-delay products of the longest path, and a timeout above the
+/// longest time for which strict priority may delay a flow: two iterations of the slowest job.
+pub fn transport_settings(
+    fabric: &Fabric,
+    jobs: &[Job],
+    scale: TimeScale,
+    options: TestbedOptions,
+) -> TransportSettings {
+    let has_cores = fabric.switches_of_tier(Tier::Core).next().is_some();
+    let hops: u64 = if has_cores { 6 } else { 4 };
+    let rates = fabric.nics().iter().map(|nic| fabric.link(nic.uplink).bandwidth);
+    let bytes_per_ns = rates.map(|rate| rate.bytes_per_second() / 1e9).fold(0.0, f64::max);
+    let packet = f64::from(MTU + OVERHEAD);
+    let round_trip_ns =
+        2.0 * (hops * options.delay_ns) as f64 + hops as f64 * packet / bytes_per_ns;
+    let packets = WINDOW_BDPS as f64 * round_trip_ns * bytes_per_ns / packet;
+    let window = (packets.ceil() as u32).next_multiple_of(ACKS_PER_WINDOW).max(ACKS_PER_WINDOW);
+    let longest = jobs.iter().map(|job| {
+        let bytes = job.flows.iter().map(|flow| flow.bytes).fold(0.0, f64::max);
+        let alone_ns = scale.shrink_bytes(bytes) as f64 / bytes_per_ns;
+        scale.shrink_seconds(job.compute_seconds) + alone_ns as Nanos
+    });
+    TransportSettings {
+        window,
+        ack_every: window / ACKS_PER_WINDOW,
+        timeout_ns: 2 * longest.max().unwrap_or(0) + 1_000_000,
+        recovery: LossRecovery::GoBackN,
+        retries: None,
+    }
+}

@@ -1,0 +1,188 @@
+//! How a testbed's hosts send and what its switches' queues do.
+//!
+//! Every default has its source beside it. Sizes that follow the rate of a link are given for each
+//! gigabit per second, because the cables of a fabric differ.
+
+use switch::{BufferSettings, LevelShares, MarkingRamp, Nanos, TrafficSettings};
+
+use crate::connection::CongestionControl;
+use crate::dcqcn::DcqcnParameters;
+use crate::scale::TimeScale;
+use crate::transport::LossRecovery;
+
+/// Properties of a testbed that neither fabric nor jobs determine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TestbedOptions {
+    /// Delay of every cable, including that of the switch behind it.
+    pub delay_ns: Nanos,
+    /// Priority levels of every port, 1 to 8.
+    pub levels: u8,
+    /// How hosts send.
+    pub transport: HostTransport,
+}
+
+impl Default for TestbedOptions {
+    /// 200 ns (40 m of fibre, or a shorter cable and a part of a switch), eight levels, and
+    /// windows.
+    fn default() -> Self {
+        Self { delay_ns: 200, levels: 8, transport: HostTransport::Window }
+    }
+}
+
+/// How hosts send, and what switches do about their queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum HostTransport {
+    /// A fixed window for each connection; queues have room for all of them.
+    #[default]
+    Window,
+    /// DCQCN over lossless queues.
+    Dcqcn(DcqcnOptions),
+}
+
+/// DCQCN at the hosts, and marks, pauses and one shared buffer in the switches.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DcqcnOptions {
+    /// The parameters of all connections; without them those published, for the rate of each NIC.
+    pub parameters: Option<DcqcnParameters>,
+    /// What senders repeat.
+    pub recovery: LossRecovery,
+    /// When they repeat it, and how often.
+    pub retries: RetrySettings,
+    /// What switches do.
+    pub queues: SwitchQueues,
+}
+
+impl Default for DcqcnOptions {
+    /// Published parameters; go-back-N, which every RoCE adapter does; retries as NCCL sets them.
+    fn default() -> Self {
+        Self {
+            parameters: None,
+            recovery: LossRecovery::GoBackN,
+            retries: RetrySettings::default(),
+            queues: SwitchQueues::default(),
+        }
+    }
+}
+
+impl DcqcnOptions {
+    pub(crate) fn congestion_control(&self) -> CongestionControl {
+        self.parameters.map_or(CongestionControl::PublishedDcqcn, CongestionControl::Dcqcn)
+    }
+}
+
+/// When a connection repeats what is not acknowledged, and how often before it is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetrySettings {
+    /// `NCCL_IB_TIMEOUT`: a timeout is 4.096 us times two to this power (InfiniBand, Local ACK
+    /// Timeout), 1 to 31.
+    pub ib_timeout: u8,
+    /// `NCCL_IB_RETRY_CNT`: timeouts in a row that a connection survives.
+    pub retry_count: u32,
+}
+
+impl Default for RetrySettings {
+    /// 20 and 7, so that a connection is lost after 34 s (NCCL user guide, *Environment variables*:
+    /// 20 since NCCL 2.23, 18 before; 7).
+    fn default() -> Self {
+        Self { ib_timeout: 20, retry_count: 7 }
+    }
+}
+
+impl RetrySettings {
+    /// The timeout in seconds.
+    pub fn timeout_seconds(self) -> f64 {
+        4.096e-6 * f64::from(1_u32 << self.ib_timeout.min(31))
+    }
+
+    pub(crate) fn timeout_ns(self, scale: TimeScale) -> Nanos {
+        scale.shrink_seconds(self.timeout_seconds()).max(1)
+    }
+}
+
+/// What the queues of every switch do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SwitchQueues {
+    /// `Kmin` for each Gb/s of the link, in bytes.
+    pub kmin_bytes_per_gbps: f64,
+    /// `Kmax` for each Gb/s of the link, in bytes.
+    pub kmax_bytes_per_gbps: f64,
+    /// `Pmax`, 0 to 1.
+    pub pmax: f64,
+    /// The packet buffer of a switch, in bytes.
+    pub buffer_bytes: u64,
+    /// `alpha`: the part of the free buffer that a priority group may have.
+    pub buffer_alpha: f64,
+    /// The share of a port's rate that each level but the highest gets at least; 0 for strict
+    /// priority alone.
+    pub lower_share: f64,
+    /// A pause longer than this is broken; none for pauses without end.
+    pub pause_limit_ns: Option<Nanos>,
+    /// Draws the marks.
+    pub seed: u64,
+}
+
+impl Default for SwitchQueues {
+    /// `Kmin` = 5 kB, `Kmax` = 200 kB and `Pmax` = 1 % at 40 Gb/s (Zhu et al., SIGCOMM 2015, figure
+    /// 14), in proportion to the rate; 32 MB and `alpha` = 1/8 (HPCC's RoCE model,
+    /// `mix/config_doc.txt` and `third.cc`); no shares, no limit of pauses.
+    fn default() -> Self {
+        Self {
+            kmin_bytes_per_gbps: 125.0,
+            kmax_bytes_per_gbps: 5_000.0,
+            pmax: 0.01,
+            buffer_bytes: 32 << 20,
+            buffer_alpha: 0.125,
+            lower_share: 0.0,
+            pause_limit_ns: None,
+            seed: 1,
+        }
+    }
+}
+
+impl SwitchQueues {
+    /// The ramp of a link; no shorter than two packets, which every queue holds now and then.
+    pub fn ramp(&self, gbps: f64, packet_bytes: u32) -> MarkingRamp {
+        let least = 2.0 * f64::from(packet_bytes);
+        let kmin = (self.kmin_bytes_per_gbps * gbps).max(least);
+        let kmax = (self.kmax_bytes_per_gbps * gbps).max(kmin);
+        MarkingRamp { kmin_bytes: kmin as u64, kmax_bytes: kmax as u64, pmax: self.pmax }
+    }
+
+    /// What a switch of so many levels does; all of them are lossless.
+    pub(crate) fn traffic_settings(&self, levels: u8, stream: u64) -> TrafficSettings {
+        let buffer = BufferSettings {
+            bytes: self.buffer_bytes,
+            alpha: self.buffer_alpha,
+            ..BufferSettings::lossless_levels(levels)
+        };
+        let lower = vec![self.lower_share; usize::from(levels.saturating_sub(1))];
+        TrafficSettings {
+            marking: Vec::new(),
+            shares: LevelShares::new(lower).filter(|_| self.lower_share > 0.0),
+            buffer: Some(buffer),
+            pause_limit_ns: self.pause_limit_ns,
+            seed: self.seed.wrapping_mul(1_000_003).wrapping_add(stream),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_under_nccl_lives_for_half_a_minute() {
+        let retries = RetrySettings::default();
+        let lost_after = retries.timeout_seconds() * f64::from(retries.retry_count + 1);
+        assert!((lost_after - 34.36).abs() < 0.01, "{lost_after}");
+        let scale = TimeScale::new(1000.0).unwrap();
+        assert_eq!(retries.timeout_ns(scale), 4_294_967);
+    }
+
+    #[test]
+    fn ramps_follow_the_rate() {
+        let ramp = SwitchQueues::default().ramp(400.0, 4_154);
+        assert_eq!((ramp.kmin_bytes, ramp.kmax_bytes), (50_000, 2_000_000));
+        assert_eq!(SwitchQueues::default().ramp(40.0, 4_154).kmin_bytes, 8_308);
+    }
+}

@@ -1,0 +1,42 @@
+//! What the queues of a device do beyond strict priority, and how much of it: marks by queue
+//! length, shares of lower levels, one buffer for all ports, and pauses of who sends into it.
+//!
+//! Pure: settings and state machines; [`PortScheduler`](crate::PortScheduler) and the owners of
+//! devices (`emulated_network`, `ports`) call them. The decision: a device without
+//! [`TrafficSettings`] has none of it, and its packets pass one test each for that.
+
+pub(crate) mod marking;
+pub(crate) mod pause_frame;
+pub(crate) mod shared_buffer;
+pub(crate) mod shares;
+
+pub use marking::MarkingRamp;
+pub use pause_frame::{PauseFrame, PauseFrameError};
+pub use shared_buffer::{BufferCounts, BufferSettings, headroom_bytes};
+pub use shares::LevelShares;
+
+use crate::time::Nanos;
+
+/// What the queues of a device do beyond strict priority; the default is nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TrafficSettings {
+    /// When packets of each level are marked, from level 0; levels beyond the list never are.
+    pub marking: Vec<Option<MarkingRamp>>,
+    /// What lower levels get at least.
+    pub shares: Option<LevelShares>,
+    /// The buffer that all ports share; without it a queue has the room of its
+    /// [`QueueLimits`](crate::QueueLimits) and nobody is paused.
+    pub buffer: Option<BufferSettings>,
+    /// A queue that has been paused for so long while packets wait is emptied, and drops what comes
+    /// until the pause ends; without it a pause may last for ever.
+    pub pause_limit_ns: Option<Nanos>,
+    /// Draws which packets are marked between the ends of a ramp.
+    pub seed: u64,
+}
+
+impl TrafficSettings {
+    /// The ramp of a level.
+    pub(crate) fn ramp(&self, level: usize) -> Option<MarkingRamp> {
+        self.marking.get(level).copied().flatten()
+    }
+}
