@@ -10,7 +10,7 @@ use crate::roce::{self, CongestionMarking, FlowAddresses};
 use crate::scale::TimeScale;
 use crate::transport::{TransportReceiver, TransportSender, TransportSettings};
 
-/// How hosts send.
+/// The transport and the rate control of all connections.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HostSettings {
     /// Window, acknowledgements and retries.

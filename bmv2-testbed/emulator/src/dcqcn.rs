@@ -64,7 +64,7 @@ impl DcqcnParameters {
         }
     }
 
-    /// The same in an emulation whose sizes and computation are divided by `scale`: timers and byte
+    /// These parameters in an emulation whose sizes and computation are divided by `scale`: timers and byte
     /// counter shrink by it as far as feedback allows, and the steps of increase grow for the rest,
     /// so that a rate recovers over the same part of an iteration.
     pub fn shrunk(self, scale: f64) -> Self {
@@ -104,7 +104,7 @@ impl NotificationPoint {
         notifies
     }
 
-    /// Notifications so far.
+    /// How many notifications it has sent.
     pub fn sent(&self) -> u64 {
         self.sent
     }
@@ -191,7 +191,7 @@ impl ReactionPoint {
         self.increase_due.is_none()
     }
 
-    /// Notifications so far.
+    /// How many notifications have arrived.
     pub fn notifications(&self) -> u64 {
         self.notifications
     }
@@ -279,12 +279,12 @@ impl RatePacer {
         self.reaction.handle_notification(now);
     }
 
-    /// The reaction point.
+    /// What its rate comes from.
     pub fn reaction(&mut self) -> &mut ReactionPoint {
         &mut self.reaction
     }
 
-    /// Notifications so far.
+    /// How many notifications have arrived.
     pub fn notifications(&self) -> u64 {
         self.reaction.notifications()
     }

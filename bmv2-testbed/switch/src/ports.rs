@@ -113,7 +113,7 @@ pub enum PortState {
 pub struct PauseFrameCounts {
     /// Pauses, repetitions of pauses and ends of pauses that were sent.
     pub sent: u64,
-    /// The same, received.
+    /// Those that the neighbour sent.
     pub received: u64,
     /// Received, and not of priority-based flow control or too short.
     pub refused: u64,

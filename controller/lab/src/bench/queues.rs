@@ -12,7 +12,7 @@ use comfy_table::Table;
 use serde::Serialize;
 
 use self::case::QueueCase;
-use self::case_run::{CaseResult, CaseSettings, run_case};
+use self::case_run::{CaseOutcome, CaseSettings, run_case};
 use crate::transport_flags::DcqcnFlags;
 use command_io::CommandError;
 use command_io::files;
@@ -58,7 +58,7 @@ pub(crate) struct QueuesArgs {
 struct CaseRuns {
     case: String,
     about: &'static str,
-    runs: Vec<CaseResult>,
+    runs: Vec<CaseOutcome>,
 }
 
 pub(crate) fn run_queues(args: &QueuesArgs) -> Result<(), CommandError> {
@@ -127,7 +127,7 @@ fn summary_table(measured: &[CaseRuns]) -> Table {
         "timeouts",
     ]);
     for case in measured {
-        let mean = |of: &dyn Fn(&CaseResult) -> f64| {
+        let mean = |of: &dyn Fn(&CaseOutcome) -> f64| {
             case.runs.iter().map(of).sum::<f64>() / case.runs.len() as f64
         };
         let (last, fluid) = (mean(&|run| run.last_us()), mean(&|run| run.last_fluid_us()));

@@ -28,7 +28,7 @@ pub(super) struct CaseSettings {
 
 /// What happened.
 #[derive(Debug, Serialize)]
-pub(super) struct CaseResult {
+pub(super) struct CaseOutcome {
     pub(super) seed: u64,
     pub(super) flows: Vec<FlowResult>,
     /// Packets that queues of switches marked, and notifications that receivers sent.
@@ -57,12 +57,12 @@ pub(super) struct FlowResult {
     pub(super) bytes: u64,
     /// From the start of its job to the last acknowledgement.
     pub(super) completion_us: f64,
-    /// The same in the fluid model, for the last flow of the job.
+    /// When the last flow of the job ends in the fluid model, from its start.
     pub(super) fluid_us: f64,
     pub(super) goodput_gbps: f64,
 }
 
-impl CaseResult {
+impl CaseOutcome {
     pub(super) fn last_us(&self) -> f64 {
         self.flows.iter().map(|flow| flow.completion_us).fold(0.0, f64::max)
     }
@@ -88,7 +88,7 @@ struct CaseTrace {
 pub(super) async fn run_case(
     case: &QueueCase,
     settings: CaseSettings,
-) -> Result<CaseResult, CommandError> {
+) -> Result<CaseOutcome, CommandError> {
     let scenario =
         DemoScenario { fabric: case.fabric.clone(), jobs: case.jobs.clone(), seed: settings.seed };
     let queues = SwitchQueues { seed: settings.seed, ..settings.dcqcn.queues };
@@ -159,7 +159,7 @@ struct CaseReading<'a> {
 }
 
 impl CaseReading<'_> {
-    async fn collect(&self, trace: &CaseTrace) -> Result<CaseResult, CommandError> {
+    async fn collect(&self, trace: &CaseTrace) -> Result<CaseOutcome, CommandError> {
         let testbed = self.stage.testbed();
         let hosts = testbed.host_congestion().await.map_err(CommandError::failed)?;
         let counts = testbed.queue_counts().await.map_err(CommandError::failed)?;
@@ -173,7 +173,7 @@ impl CaseReading<'_> {
         let deepest_link = switch_links.iter().max_by_key(deepest).copied().unwrap_or(0);
         let paused_ns: u64 = levels().map(|level| level.paused_ns).sum();
         let flow_count = trace.rates.first().map_or(0, Vec::len);
-        Ok(CaseResult {
+        Ok(CaseOutcome {
             seed: self.seed,
             flows: self.flow_results().await?,
             marked: levels().map(|level| level.marked).sum(),

@@ -3,7 +3,7 @@
 use command_io::html::escape_html;
 
 use super::CaseRuns;
-use super::case_run::CaseResult;
+use super::case_run::CaseOutcome;
 use crate::compare::page::{full_figure, legend_entry, render_html, render_section};
 use crate::figure::theme::SERIES;
 use crate::figure::{FigureAxes, StepSeries, WIDE, draw_lines, round_end};
@@ -46,7 +46,7 @@ fn render_case(case: &CaseRuns) -> Option<String> {
     Some(render_section(&escape_html(&case.case), &about, &body))
 }
 
-fn flow_legend(run: &CaseResult) -> String {
+fn flow_legend(run: &CaseOutcome) -> String {
     let flows = run.flows.iter().zip(SERIES).take(MOST_FLOWS).enumerate();
     let entries: String = flows
         .map(|(index, (flow, shade))| {
@@ -56,7 +56,7 @@ fn flow_legend(run: &CaseResult) -> String {
     format!("<p class=\"legend\">{entries}</p>")
 }
 
-fn draw_series(run: &CaseResult, unit: &str, series: &[StepSeries]) -> String {
+fn draw_series(run: &CaseOutcome, unit: &str, series: &[StepSeries]) -> String {
     let most = series.iter().flat_map(|line| &line.values).copied().fold(1.0, f64::max);
     let steps = run.queue_bytes.len().max(1) as u64;
     let axes = FigureAxes {
