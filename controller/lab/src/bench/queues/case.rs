@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use planner::{Flow, Job};
+use planner::{Flow, Job, JobOverride};
 use topology::clos::{self, ClosSpec};
 use topology::{Fabric, HostId, NicId};
 
@@ -19,6 +19,16 @@ pub(super) struct QueueCase {
     pub(super) jobs: Vec<Job>,
     /// Levels of the plan.
     pub(super) levels: u8,
+}
+
+impl QueueCase {
+    /// Each job on a level of its own, the first on the highest, where there is more than one: a
+    /// plan that gains nothing by levels would put all on one.
+    pub(super) fn fixed_levels(&self) -> Vec<JobOverride> {
+        let levels = (0..self.levels).rev().filter(|_| self.levels > 1);
+        let jobs = self.jobs.iter().zip(levels);
+        jobs.map(|(job, level)| JobOverride::fixing_level(&job.id, Some(level))).collect()
+    }
 }
 
 /// Host, host and bytes of a flow.

@@ -98,7 +98,8 @@ pub(super) async fn run_case(
         TimeScale::new(1.0).ok_or_else(|| CommandError::Failed("invalid time scale".to_owned()))?;
     let training = TrainingOptions { scale, iterations: 1, testbed };
     let stage = ServedTestbed::start_servers(&scenario, training).await?;
-    let policy = Policy { levels: case.levels, ..Policy::default() };
+    let policy =
+        Policy { levels: case.levels, overrides: case.fixed_levels(), ..Policy::default() };
     let controller = stage.start_controller_under(policy).await?;
     stage.report_jobs(&controller, JobVisibility::Reported).await?;
     let rollout = controller
