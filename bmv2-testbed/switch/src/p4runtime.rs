@@ -22,6 +22,7 @@ mod entity_writer;
 mod error;
 mod p4info;
 mod packet;
+pub mod pins;
 mod pipeline;
 mod profile;
 #[cfg(test)]
@@ -55,10 +56,11 @@ use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::device::handle::{DeviceHandle, OwnerStopped};
-use crate::p4runtime::election::ElectionSettings;
+use crate::p4runtime::election::{ElectionSettings, SwitchDialect};
 use crate::p4runtime::p4info::PipelineSchema;
 use crate::testing::faults::FaultInjector;
 use background_task::spawn_restarting;
+use pins::PortNames;
 use pipeline::DevicePipelines;
 use request_budget::BudgetedService;
 pub use role_rules::{AllowedRole, RoleRules};
@@ -158,6 +160,7 @@ pub async fn serve(
         },
         arbitration_deadline: options.arbitration_deadline,
         roles: options.roles,
+        port_names: options.port_names,
         faults: Arc::new(Mutex::new(FaultInjector::new(options.faults))),
         counts: Arc::clone(&counts),
         commands: received,
@@ -225,6 +228,7 @@ struct ServerSupervisor {
     rules: ElectionSettings,
     arbitration_deadline: Duration,
     roles: RoleRules,
+    port_names: PortNames,
     faults: Arc<Mutex<FaultInjector>>,
     counts: Arc<PacketInCounts>,
     commands: mpsc::Receiver<ServerCommand>,
@@ -282,6 +286,8 @@ impl ServerSupervisor {
     fn new_instance(&self) -> SwitchInstance {
         SwitchInstance {
             device_id: self.rules.device_id,
+            dialect: self.rules.dialect,
+            port_names: self.port_names.clone(),
             device: self.device.clone(),
             pipelines: Arc::default(),
             schema: watch::Sender::new(None),
@@ -353,6 +359,8 @@ async fn run_server(
 #[derive(Debug)]
 struct SwitchInstance {
     device_id: u64,
+    dialect: SwitchDialect,
+    port_names: PortNames,
     device: DeviceHandle,
     /// Locked on the device's thread only.
     pipelines: Arc<Mutex<DevicePipelines>>,

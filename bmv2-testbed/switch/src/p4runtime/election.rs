@@ -25,15 +25,19 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// What happens to the role when its primary leaves.
+/// Whose P4Runtime server a switch behaves like. Here it decides what happens to a role when its
+/// primary leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ArbitrationDialect {
+pub enum SwitchDialect {
     /// P4Runtime 1.1 and later: no backup is promoted; the primary is the session with the highest
     /// election id the device has ever seen.
     #[default]
     Specification,
     /// `simple_switch_grpc`: the live session with the highest election id is promoted.
     Bmv2,
+    /// SONiC's P4RT application ([`pins`](super::pins)). It arbitrates as specified, and refuses
+    /// every stream while it has no device id.
+    Pins,
 }
 
 /// What stays fixed while a device lives.
@@ -42,7 +46,7 @@ pub struct ElectionSettings {
     /// The only device id this switch answers to.
     pub device_id: u64,
     /// What happens when the primary leaves.
-    pub dialect: ArbitrationDialect,
+    pub dialect: SwitchDialect,
     /// Streams open at once, over all roles.
     pub max_sessions: usize,
 }
@@ -111,6 +115,9 @@ pub enum ArbitrationError {
         /// The id of this switch.
         here: u64,
     },
+    /// FAILED_PRECONDITION.
+    #[error("this switch has no device id: configure one")]
+    NoDeviceId,
     /// FAILED_PRECONDITION.
     #[error("a stream cannot change its device from {here} to {asked}")]
     DeviceChanged {
@@ -282,6 +289,9 @@ impl ControllerElection {
         claim: &ArbitrationRequest,
     ) -> Result<(), ArbitrationError> {
         let (asked, here) = (claim.device_id, self.settings.device_id);
+        if self.settings.dialect == SwitchDialect::Pins && here == 0 {
+            return Err(ArbitrationError::NoDeviceId);
+        }
         match bound {
             None if asked != here => return Err(ArbitrationError::UnknownDevice { asked, here }),
             Some(_) if asked != here => {
@@ -336,16 +346,16 @@ impl ControllerElection {
 
 impl ControllerRole {
     /// The session that may write: the holder of the election id that the dialect announces.
-    fn primary_session(&self, dialect: ArbitrationDialect) -> Option<SessionId> {
+    fn primary_session(&self, dialect: SwitchDialect) -> Option<SessionId> {
         let winning = self.announced_election_id(dialect)?;
         self.members.iter().find(|(_, id)| **id == Some(winning)).map(|(&session, _)| session)
     }
 
     /// The election id to beat.
-    fn announced_election_id(&self, dialect: ArbitrationDialect) -> Option<u128> {
+    fn announced_election_id(&self, dialect: SwitchDialect) -> Option<u128> {
         match dialect {
-            ArbitrationDialect::Specification => self.highest,
-            ArbitrationDialect::Bmv2 => self.members.values().copied().max().flatten(),
+            SwitchDialect::Specification | SwitchDialect::Pins => self.highest,
+            SwitchDialect::Bmv2 => self.members.values().copied().max().flatten(),
         }
     }
 
@@ -355,7 +365,7 @@ impl ControllerRole {
 
     /// Notifies all sessions, the primary last: when it learns that it may write, every other
     /// session has been notified that it may not.
-    fn notify_all(&self, name: &str, dialect: ArbitrationDialect) -> Vec<ElectionAction> {
+    fn notify_all(&self, name: &str, dialect: SwitchDialect) -> Vec<ElectionAction> {
         let primary = self.primary_session(dialect);
         let others = self.members.keys().copied().filter(|&session| Some(session) != primary);
         others.chain(primary).map(|session| self.notify_session(session, name, dialect)).collect()
@@ -365,7 +375,7 @@ impl ControllerRole {
         &self,
         session: SessionId,
         name: &str,
-        dialect: ArbitrationDialect,
+        dialect: SwitchDialect,
     ) -> ElectionAction {
         let standing = match self.primary_session(dialect) {
             Some(primary) if primary == session => ArbitrationStatus::Primary,
@@ -397,7 +407,7 @@ mod tests {
 
     const DEVICE: u64 = 1;
 
-    fn election(dialect: ArbitrationDialect) -> ControllerElection {
+    fn election(dialect: SwitchDialect) -> ControllerElection {
         ControllerElection::new(ElectionSettings { device_id: DEVICE, dialect, max_sessions: 4 })
     }
 
@@ -412,7 +422,7 @@ mod tests {
 
     /// Runs the inputs, connecting each session first, and renders the outputs of the last one.
     fn last_outputs(
-        dialect: ArbitrationDialect,
+        dialect: SwitchDialect,
         sessions: u64,
         inputs: Vec<ElectionEvent>,
     ) -> Vec<String> {
@@ -439,7 +449,7 @@ mod tests {
     #[test]
     fn the_highest_election_id_wins_and_the_primary_is_notified_last() {
         let outputs = last_outputs(
-            ArbitrationDialect::Specification,
+            SwitchDialect::Specification,
             3,
             vec![claim(1, 5), claim(2, 3), claim(3, 9)],
         );
@@ -448,8 +458,7 @@ mod tests {
 
     #[test]
     fn a_backup_that_joins_is_notified_alone() {
-        let outputs =
-            last_outputs(ArbitrationDialect::Specification, 2, vec![claim(1, 5), claim(2, 3)]);
+        let outputs = last_outputs(SwitchDialect::Specification, 2, vec![claim(1, 5), claim(2, 3)]);
         assert_eq!(outputs, ["2: Backup 5"]);
     }
 
@@ -457,52 +466,44 @@ mod tests {
     fn by_the_specification_nobody_is_promoted_when_the_primary_leaves() {
         let leave = ElectionEvent::Disconnected(SessionId(1));
         let inputs = vec![claim(1, 5), claim(2, 3), leave];
-        let outputs = last_outputs(ArbitrationDialect::Specification, 2, inputs.clone());
+        let outputs = last_outputs(SwitchDialect::Specification, 2, inputs.clone());
         assert_eq!(outputs, ["2: NoPrimary 5"]);
         let again = [inputs, vec![claim(2, 4)]].concat();
         assert_eq!(
-            last_outputs(ArbitrationDialect::Specification, 2, again.clone()),
+            last_outputs(SwitchDialect::Specification, 2, again.clone()),
             ["2: NoPrimary 5"]
         );
         let at_last = [again, vec![claim(2, 5)]].concat();
-        assert_eq!(last_outputs(ArbitrationDialect::Specification, 2, at_last), ["2: Primary 5"]);
+        assert_eq!(last_outputs(SwitchDialect::Specification, 2, at_last), ["2: Primary 5"]);
     }
 
     #[test]
     fn bmv2_promotes_the_best_backup() {
         let leave = ElectionEvent::Disconnected(SessionId(1));
         let inputs = vec![claim(1, 5), claim(2, 3), claim(3, 4), leave];
-        assert_eq!(
-            last_outputs(ArbitrationDialect::Bmv2, 3, inputs),
-            ["2: Backup 4", "3: Primary 4"]
-        );
+        assert_eq!(last_outputs(SwitchDialect::Bmv2, 3, inputs), ["2: Backup 4", "3: Primary 4"]);
     }
 
     #[test]
     fn a_primary_may_step_down() {
         let inputs = vec![claim(1, 5), claim(2, 3), claim(1, 1)];
         assert_eq!(
-            last_outputs(ArbitrationDialect::Specification, 2, inputs.clone()),
+            last_outputs(SwitchDialect::Specification, 2, inputs.clone()),
             ["1: NoPrimary 5", "2: NoPrimary 5"]
         );
-        assert_eq!(
-            last_outputs(ArbitrationDialect::Bmv2, 2, inputs),
-            ["1: Backup 3", "2: Primary 3"]
-        );
+        assert_eq!(last_outputs(SwitchDialect::Bmv2, 2, inputs), ["1: Backup 3", "2: Primary 3"]);
     }
 
     #[test]
     fn an_election_id_in_use_closes_the_stream_and_leaves_the_primary_alone() {
-        let outputs =
-            last_outputs(ArbitrationDialect::Specification, 2, vec![claim(1, 5), claim(2, 5)]);
+        let outputs = last_outputs(SwitchDialect::Specification, 2, vec![claim(1, 5), claim(2, 5)]);
         let refused = "2: election id 5 is in use by another live controller of this role";
         assert_eq!(outputs, [refused]);
     }
 
     #[test]
     fn zero_never_becomes_primary() {
-        let outputs =
-            last_outputs(ArbitrationDialect::Specification, 2, vec![claim(1, 0), claim(2, 0)]);
+        let outputs = last_outputs(SwitchDialect::Specification, 2, vec![claim(1, 0), claim(2, 0)]);
         assert_eq!(outputs, ["2: NoPrimary 0"]);
     }
 
@@ -510,21 +511,21 @@ mod tests {
     fn a_stream_is_bound_to_its_device_and_role() {
         let elsewhere = ArbitrationRequest { device_id: 9, role: String::new(), election_id: None };
         let first = ElectionEvent::ArbitrationReceived(SessionId(1), elsewhere);
-        let outputs = last_outputs(ArbitrationDialect::Specification, 1, vec![first.clone()]);
+        let outputs = last_outputs(SwitchDialect::Specification, 1, vec![first.clone()]);
         assert_eq!(outputs, ["1: unknown device 9: this switch is device 1"]);
-        let outputs = last_outputs(ArbitrationDialect::Specification, 1, vec![claim(1, 5), first]);
+        let outputs = last_outputs(SwitchDialect::Specification, 1, vec![claim(1, 5), first]);
         assert_eq!(outputs, ["1: a stream cannot change its device from 1 to 9"]);
         let claim_role =
             ArbitrationRequest { device_id: DEVICE, role: "acl".into(), election_id: None };
         let inputs =
             vec![claim(1, 5), ElectionEvent::ArbitrationReceived(SessionId(1), claim_role)];
-        let outputs = last_outputs(ArbitrationDialect::Specification, 1, inputs);
+        let outputs = last_outputs(SwitchDialect::Specification, 1, inputs);
         assert_eq!(outputs, [r#"1: a stream cannot change its role from "" to "acl""#]);
     }
 
     #[test]
     fn the_number_of_sessions_is_bounded() {
-        let mut election = election(ArbitrationDialect::Specification);
+        let mut election = election(SwitchDialect::Specification);
         let connect = |n| ElectionEvent::Connected(SessionId(n));
         assert!((1..=4).all(|n| election.handle_event(connect(n)).is_empty()));
         let idle = ElectionAction::Close(SessionId(1), ArbitrationError::NoClaim);
@@ -541,7 +542,7 @@ mod tests {
 
     #[test]
     fn only_the_primary_may_write() {
-        let mut election = election(ArbitrationDialect::Specification);
+        let mut election = election(SwitchDialect::Specification);
         election.handle_event(ElectionEvent::Connected(SessionId(1)));
         election.handle_event(claim(1, 5));
         assert_eq!(election.authorize_write("", Some(5)), Ok(()));
@@ -578,8 +579,8 @@ mod tests {
             inputs in proptest::collection::vec(input(), 0..60),
         ) {
             let dialect = match bmv2 {
-                true => ArbitrationDialect::Bmv2,
-                false => ArbitrationDialect::Specification,
+                true => SwitchDialect::Bmv2,
+                false => SwitchDialect::Specification,
             };
             let mut election = election(dialect);
             let mut notified: BTreeMap<SessionId, ArbitrationStatus> = BTreeMap::new();

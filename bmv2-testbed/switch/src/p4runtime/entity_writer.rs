@@ -368,7 +368,7 @@ pub(super) fn no_idle_timeout_failure(table: &TableSchema) -> RequestFailure {
     RequestFailure::invalid_argument(format!("table {} has no idle timeout", table.name))
 }
 
-fn entry_action(entry: &p4rt::TableEntry) -> Result<&TableActionType, RequestFailure> {
+pub(super) fn entry_action(entry: &p4rt::TableEntry) -> Result<&TableActionType, RequestFailure> {
     let action = entry.action.as_ref().and_then(|action| action.r#type.as_ref());
     action.ok_or_else(|| RequestFailure::invalid_argument("the entry has no action"))
 }

@@ -100,9 +100,9 @@ impl From<ArbitrationError> for RequestFailure {
     fn from(refusal: ArbitrationError) -> Self {
         let code = match &refusal {
             ArbitrationError::UnknownDevice { .. } => Code::NotFound,
-            ArbitrationError::DeviceChanged { .. } | ArbitrationError::RoleChanged { .. } => {
-                Code::FailedPrecondition
-            }
+            ArbitrationError::NoDeviceId
+            | ArbitrationError::DeviceChanged { .. }
+            | ArbitrationError::RoleChanged { .. } => Code::FailedPrecondition,
             ArbitrationError::ElectionIdInUse(_) => Code::InvalidArgument,
             ArbitrationError::TooManySessions(_)
             | ArbitrationError::NoClaim

@@ -18,6 +18,7 @@ use crate::ids::{
     ActionIndex, CounterIndex, LearnListIndex, MeterIndex, ProfileIndex, RegisterIndex, TableIndex,
     ValueSetIndex,
 };
+use crate::p4runtime::pins::PinsSchema;
 use crate::spec::MatchKind;
 
 /// Why a P4Info cannot be used with a program.
@@ -77,6 +78,8 @@ pub(crate) struct PipelineSchema {
     pub(crate) packet_out: ControllerPacketHeader,
     /// Objects of the P4Info that cannot be used, and why.
     pub(crate) unusable: BTreeMap<u32, SchemaError>,
+    /// What a PINS switch enforces beyond this; none in other dialects.
+    pub(crate) pins: Option<PinsSchema>,
 }
 
 impl PipelineSchema {

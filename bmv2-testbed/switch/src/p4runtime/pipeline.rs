@@ -14,11 +14,12 @@ use tonic::Code;
 
 use super::controller_metadata::ControllerMetadata;
 use super::digests::{encode_digest, find_digest};
-use super::entity_reader::EntityReader;
+use super::entity_reader::{EntityReader, ReadResult};
 use super::entity_writer::EntityWriter;
 use super::error::RequestFailure;
 use crate::device::Device;
 use crate::p4runtime::p4info::PipelineSchema;
+use crate::p4runtime::pins::{PinsSchema, PinsState, PinsWriter, PortNames};
 use crate::run::program::Program;
 
 /// A configuration that passed verification.
@@ -34,6 +35,8 @@ pub(super) struct VerifiedPipeline {
 struct PipelineState {
     pipeline: VerifiedPipeline,
     metadata: ControllerMetadata,
+    /// Used where the schema is that of a PINS switch.
+    pins: PinsState,
 }
 
 /// A saved pipeline and the device without ports that runs it.
@@ -66,11 +69,35 @@ impl VerifiedPipeline {
         let schema = Arc::new(PipelineSchema::from_p4info(info, &program)?);
         Ok(Self { schema, program: Arc::new(program), config: Arc::new(config) })
     }
+
+    /// Checks a configuration for a PINS switch. Such a switch is built for its program, so that a
+    /// configuration without one is for the program that it has.
+    pub(super) fn verify_for_pins(
+        mut config: p4rt::ForwardingPipelineConfig,
+        built_in: Option<&Arc<Program>>,
+        port_names: PortNames,
+    ) -> Result<Self, RequestFailure> {
+        let mut verified = match built_in {
+            Some(program) if config.p4_device_config.is_empty() => {
+                let info = config.p4info.get_or_insert_default();
+                let schema = Arc::new(PipelineSchema::from_p4info(info, program)?);
+                Self { schema, program: Arc::clone(program), config: Arc::new(config) }
+            }
+            _ => Self::verify_config(config)?,
+        };
+        if let (Some(schema), Some(info)) =
+            (Arc::get_mut(&mut verified.schema), &verified.config.p4info)
+        {
+            schema.pins = Some(PinsSchema::from_p4info(info, schema, port_names)?);
+        }
+        Ok(verified)
+    }
 }
 
 impl PipelineState {
     fn new(pipeline: VerifiedPipeline) -> Self {
-        Self { pipeline, metadata: ControllerMetadata::default() }
+        let (metadata, pins) = (ControllerMetadata::default(), PinsState::default());
+        Self { pipeline, metadata, pins }
     }
 
     fn apply_update(
@@ -78,8 +105,52 @@ impl PipelineState {
         device: &mut Device,
         update: &p4rt::Update,
     ) -> Result<(), RequestFailure> {
-        let (schema, metadata) = (&*self.pipeline.schema, &mut self.metadata);
-        EntityWriter { schema, metadata, device }.apply_update(update)
+        match self.pins_writer(device, "") {
+            Some(mut writer) => writer.replay_update(update),
+            None => self.entity_writer(device).apply_update(update),
+        }
+    }
+
+    fn entity_writer<'a>(&'a mut self, device: &'a mut Device) -> EntityWriter<'a> {
+        EntityWriter { schema: &self.pipeline.schema, metadata: &mut self.metadata, device }
+    }
+
+    /// The writer of a PINS switch, if this is one.
+    fn pins_writer<'a>(
+        &'a mut self,
+        device: &'a mut Device,
+        role: &'a str,
+    ) -> Option<PinsWriter<'a>> {
+        let schema = &*self.pipeline.schema;
+        let pins = schema.pins.as_ref()?;
+        let writer = EntityWriter { schema, metadata: &mut self.metadata, device };
+        Some(PinsWriter { pins, state: &mut self.pins, writer, role })
+    }
+
+    /// Whether a new configuration of a PINS switch is the one it has but for its cookie, so that
+    /// nothing needs to be written again.
+    fn takes_config(&self, pipeline: &VerifiedPipeline) -> bool {
+        let (here, there) = (&self.pipeline.config, &pipeline.config);
+        self.pipeline.schema.pins.is_some()
+            && here.p4info == there.p4info
+            && here.p4_device_config == there.p4_device_config
+    }
+
+    /// Everything that was written, in an order in which it can be written again.
+    fn state_updates(&self, device: &Device) -> Result<Vec<p4rt::Update>, RequestFailure> {
+        let reader = self.entity_reader(device);
+        match &self.pipeline.schema.pins {
+            Some(pins) => self.pins.state_updates(pins, reader),
+            None => reader.state_updates(),
+        }
+    }
+
+    fn read_entity(&self, device: &Device, query: &p4rt::Entity, role: &str) -> ReadResult {
+        let reader = self.entity_reader(device);
+        match &self.pipeline.schema.pins {
+            Some(pins) => self.pins.read_entity(pins, reader, query, role),
+            None => reader.read_entity(query),
+        }
     }
 
     fn entity_reader<'a>(&'a self, device: &'a Device) -> EntityReader<'a> {
@@ -106,7 +177,7 @@ impl DevicePipelines {
     pub(super) fn commit_saved(&mut self, device: &mut Device) -> Result<(), RequestFailure> {
         let saved =
             self.saved.as_ref().ok_or_else(|| RequestFailure::not_found("no config is saved"))?;
-        let state = saved.state.entity_reader(&saved.device).state_updates()?;
+        let state = saved.state.state_updates(&saved.device)?;
         self.replace_pipeline(saved.state.pipeline.clone(), device);
         self.replay_updates(device, &state)
     }
@@ -118,7 +189,11 @@ impl DevicePipelines {
         device: &mut Device,
     ) -> Result<(), RequestFailure> {
         let state = match &self.running {
-            Some(running) => running.entity_reader(device).state_updates()?,
+            Some(running) if running.takes_config(&pipeline) => {
+                self.running.iter_mut().for_each(|running| running.pipeline = pipeline.clone());
+                return Ok(());
+            }
+            Some(running) => running.state_updates(device)?,
             None => Vec::new(),
         };
         let (mut trial, mut scratch_device) = (Self::default(), Device::new(device.config()));
@@ -143,6 +218,7 @@ impl DevicePipelines {
     pub(super) fn write_updates(
         &mut self,
         device: &mut Device,
+        role: &str,
         updates: &[p4rt::Update],
         mut refuse: impl FnMut(&str) -> Option<Code>,
     ) -> Result<Vec<Result<(), RequestFailure>>, RequestFailure> {
@@ -151,6 +227,9 @@ impl DevicePipelines {
             (None, Some(running)) => (running, device),
             (None, None) => return Err(no_pipeline_failure()),
         };
+        if let Some(mut writer) = plane.pins_writer(device, role) {
+            return Ok(writer.write_batch(updates, refuse));
+        }
         let mut results = Vec::new();
         for update in updates {
             let table = table_name(&plane.pipeline.schema, update);
@@ -162,18 +241,30 @@ impl DevicePipelines {
         Ok(results)
     }
 
-    /// Answers each query.
+    /// Answers each query of a role.
     pub(super) fn read_entities(
         &self,
         device: &Device,
         queries: &[p4rt::Entity],
-    ) -> Result<Vec<Result<Vec<p4rt::Entity>, RequestFailure>>, RequestFailure> {
-        let reader = match (&self.saved, &self.running) {
-            (Some(saved), _) => saved.state.entity_reader(&saved.device),
-            (None, Some(running)) => running.entity_reader(device),
+        role: &str,
+    ) -> Result<Vec<ReadResult>, RequestFailure> {
+        let (state, device) = match (&self.saved, &self.running) {
+            (Some(saved), _) => (&saved.state, &saved.device),
+            (None, Some(running)) => (running, device),
             (None, None) => return Err(no_pipeline_failure()),
         };
-        Ok(queries.iter().map(|query| reader.read_entity(query)).collect())
+        let mut answers: Vec<ReadResult> =
+            queries.iter().map(|query| state.read_entity(device, query, role)).collect();
+        // PINS answers all queries of a request or none.
+        if state.pipeline.schema.pins.is_some() && answers.iter().any(Result::is_err) {
+            answers.iter_mut().flatten().for_each(Vec::clear);
+        }
+        Ok(answers)
+    }
+
+    /// Whether a pipeline runs.
+    pub(super) fn is_running(&self) -> bool {
+        self.running.is_some()
     }
 
     /// The notifications for controllers since the last call: lists of digests, and idle entries.
@@ -250,7 +341,7 @@ impl DevicePipelines {
         &self,
         device: &Device,
     ) -> Result<Vec<p4rt::Update>, RequestFailure> {
-        self.running.as_ref().ok_or_else(no_pipeline_failure)?.entity_reader(device).state_updates()
+        self.running.as_ref().ok_or_else(no_pipeline_failure)?.state_updates(device)
     }
 
     /// The schema of the pipeline that handles packets.

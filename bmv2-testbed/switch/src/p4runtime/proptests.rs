@@ -45,7 +45,7 @@ impl TestSwitch {
     /// Whether the update was carried out.
     fn write_update(&mut self, update: &p4rt::Update) -> bool {
         let updates = std::slice::from_ref(update);
-        self.pipelines.write_updates(&mut self.device, updates, |_| None).unwrap()[0].is_ok()
+        self.pipelines.write_updates(&mut self.device, "", updates, |_| None).unwrap()[0].is_ok()
     }
 
     fn read_state(&self) -> Vec<p4rt::Update> {
@@ -223,7 +223,7 @@ proptest! {
                 prop_assert_eq!(&switch.read_state(), &before, "after {:?}", update);
             }
             let query = draw.to_entity(&pipeline.schema);
-            prop_assert!(switch.pipelines.read_entities(&switch.device, &[query]).is_ok());
+            prop_assert!(switch.pipelines.read_entities(&switch.device, &[query], "").is_ok());
         }
         let state = switch.read_state();
         let mut copy = TestSwitch::new(&pipeline);
@@ -249,7 +249,7 @@ proptest! {
         if let Ok(update) = p4rt::Update::decode(bytes.as_slice()) {
             switch.write_update(&update);
             let query = update.entity.unwrap_or_default();
-            prop_assert!(switch.pipelines.read_entities(&switch.device, &[query]).is_ok());
+            prop_assert!(switch.pipelines.read_entities(&switch.device, &[query], "").is_ok());
         }
         switch.read_state();
     }

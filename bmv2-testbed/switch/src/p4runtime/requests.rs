@@ -13,6 +13,7 @@ use super::error::{RequestFailure, batch_status};
 use super::pipeline::{DevicePipelines, VerifiedPipeline};
 use super::sessions::{SessionRegistry, from_uint128};
 use crate::device::Device;
+use crate::p4runtime::election::SwitchDialect;
 
 /// Entities per `ReadResponse`: a table entry takes about 100 bytes, so a message about 100 kB.
 const ENTITIES_PER_RESPONSE: usize = 1024;
@@ -68,11 +69,12 @@ impl SwitchInstance {
         }
         // Checked again, because the primary may have changed during the injected delay.
         let sessions = self.authorize_write(&request.role, request.election_id).await?;
-        let (updates, faults) = (request.updates, Arc::clone(&self.faults));
+        let (role, updates) = (request.role, request.updates);
+        let faults = Arc::clone(&self.faults);
         let results = self
             .on_device(move |pipelines, device| {
                 let mut injector = faults.lock().unwrap_or_else(PoisonError::into_inner);
-                pipelines.write_updates(device, &updates, |table| injector.on_update(table))
+                pipelines.write_updates(device, &role, &updates, |table| injector.on_update(table))
             })
             .await??;
         drop(sessions);
@@ -88,9 +90,9 @@ impl SwitchInstance {
         request: p4rt::ReadRequest,
     ) -> Result<ReadResponses, Status> {
         self.check_device(request.device_id)?;
-        let queries = request.entities;
+        let (queries, role) = (request.entities, request.role);
         let answers = self
-            .on_device(move |pipelines, device| pipelines.read_entities(device, &queries))
+            .on_device(move |pipelines, device| pipelines.read_entities(device, &queries, &role))
             .await??;
         let mut entities = Vec::new();
         let mut results = Vec::new();
@@ -114,6 +116,9 @@ impl SwitchInstance {
         self.check_device(request.device_id)?;
         let sessions = self.authorize_write(&request.role, request.election_id).await?;
         let action = request.action();
+        if self.dialect == SwitchDialect::Pins {
+            self.check_pins_action(action, request.config.is_some()).await?;
+        }
         let verified = match (action, request.config) {
             (Action::Unspecified, _) => {
                 return Err(RequestFailure::invalid_argument("no action is given").into());
@@ -122,7 +127,7 @@ impl SwitchInstance {
                 return Err(RequestFailure::invalid_argument("COMMIT takes no config").into());
             }
             (Action::Commit, None) => None,
-            (_, Some(config)) => Some(VerifiedPipeline::verify_config(config)?),
+            (_, Some(config)) => Some(self.verify_config(config).await?),
             (_, None) => return Err(RequestFailure::invalid_argument("no config is given").into()),
         };
         let schema = self
@@ -134,6 +139,41 @@ impl SwitchInstance {
         self.schema.send_replace(schema);
         drop(sessions);
         Ok(())
+    }
+
+    async fn verify_config(
+        &self,
+        config: p4rt::ForwardingPipelineConfig,
+    ) -> Result<VerifiedPipeline, RequestFailure> {
+        if self.dialect != SwitchDialect::Pins {
+            return VerifiedPipeline::verify_config(config);
+        }
+        let built_in = self.on_device(|_, device| device.program().cloned()).await?;
+        VerifiedPipeline::verify_for_pins(config, built_in.as_ref(), self.port_names.clone())
+    }
+
+    /// Refuses what PINS does not do with a configuration: it saves none for a later commit, and
+    /// never clears the state of one that runs.
+    async fn check_pins_action(
+        &self,
+        action: Action,
+        has_config: bool,
+    ) -> Result<(), RequestFailure> {
+        let is_running = self.on_device(|pipelines, _| pipelines.is_running()).await?;
+        match action {
+            Action::Unspecified | Action::VerifyAndSave => {
+                Err(RequestFailure::unimplemented(action.as_str_name()))
+            }
+            Action::VerifyAndCommit if is_running => {
+                let message = "clearing the state is not supported: use RECONCILE_AND_COMMIT";
+                Err(RequestFailure::new(Code::Unimplemented, message))
+            }
+            Action::Commit if !has_config => {
+                let message = "no config was saved: use RECONCILE_AND_COMMIT";
+                Err(RequestFailure::new(Code::FailedPrecondition, message))
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(super) async fn get_pipeline(

@@ -2,15 +2,18 @@
 
 use std::time::Duration;
 
-use super::election::ArbitrationDialect;
+use super::election::SwitchDialect;
+use super::pins::PortNames;
 use super::role_rules::RoleRules;
 use crate::testing::faults::FaultScript;
 
 /// Behaviour of the server.
 #[derive(Clone, Debug)]
 pub struct ServiceOptions {
-    /// What happens when a primary leaves.
-    pub dialect: ArbitrationDialect,
+    /// Whose P4Runtime server the switch behaves like.
+    pub dialect: SwitchDialect,
+    /// How ports are called by controllers of a PINS switch; other dialects number them.
+    pub port_names: PortNames,
     /// Streams open at once.
     pub max_sessions: usize,
     /// How long a stream may be open without an arbitration request.
@@ -40,7 +43,8 @@ impl Default for ServiceOptions {
     /// no faults, in the clear.
     fn default() -> Self {
         Self {
-            dialect: ArbitrationDialect::default(),
+            dialect: SwitchDialect::default(),
+            port_names: PortNames::default(),
             max_sessions: 16,
             arbitration_deadline: Duration::from_secs(10),
             roles: RoleRules::default(),

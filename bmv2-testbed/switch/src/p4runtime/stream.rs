@@ -147,7 +147,13 @@ impl SwitchInstance {
         let Some(schema) = self.schema.borrow().clone() else {
             return Err(no_pipeline_failure());
         };
-        let bytes = packet::encode_packet_out(&schema.packet_out, packet)?;
+        let bytes = match &schema.pins {
+            None => packet::encode_packet_out(&schema.packet_out, packet)?,
+            Some(pins) => {
+                let numbered = pins.number_packet_ports(packet.clone())?;
+                packet::encode_packet_out(&schema.packet_out, &numbered)?
+            }
+        };
         self.device.send_packet_out(bytes).await?;
         Ok(())
     }
@@ -155,7 +161,13 @@ impl SwitchInstance {
     /// Hands a packet from the device's CPU port to every primary.
     pub(super) async fn send_packet_in(&self, bytes: &[u8]) {
         let schema = self.schema.borrow().clone();
-        let packet = schema.and_then(|schema| packet::decode_packet_in(&schema.packet_in, bytes));
+        let packet = schema.and_then(|schema| {
+            let packet = packet::decode_packet_in(&schema.packet_in, bytes)?;
+            Some(match &schema.pins {
+                None => packet,
+                Some(pins) => pins.name_packet_ports(packet),
+            })
+        });
         let Some(packet) = packet else {
             return self.counts.drop_packet_in();
         };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use p4runtime_proto::v1 as p4rt;
 use switch::p4runtime::ServiceOptions;
-use switch::p4runtime::election::ArbitrationDialect;
+use switch::p4runtime::election::SwitchDialect;
 use tonic::Code;
 
 use crate::bench::{Bench, Controller, soon};
@@ -24,7 +24,7 @@ async fn only_the_primary_writes_and_backups_receive_its_election_id() {
 }
 
 /// What the remaining backup hears when the primary leaves, in each dialect.
-async fn status_after_the_primary_leaves(dialect: ArbitrationDialect) -> (Code, Option<u128>) {
+async fn status_after_the_primary_leaves(dialect: SwitchDialect) -> (Code, Option<u128>) {
     let options = ServiceOptions { dialect, ..ServiceOptions::default() };
     let bench = Bench::start(options).await;
     let mut backup = bench.controller(3).await;
@@ -36,9 +36,9 @@ async fn status_after_the_primary_leaves(dialect: ArbitrationDialect) -> (Code, 
 
 #[tokio::test]
 async fn a_vacancy_is_filled_by_bmv2_only() {
-    let specified = status_after_the_primary_leaves(ArbitrationDialect::Specification).await;
+    let specified = status_after_the_primary_leaves(SwitchDialect::Specification).await;
     assert_eq!(specified, (Code::NotFound, Some(5)));
-    let bmv2 = status_after_the_primary_leaves(ArbitrationDialect::Bmv2).await;
+    let bmv2 = status_after_the_primary_leaves(SwitchDialect::Bmv2).await;
     assert_eq!(bmv2, (Code::Ok, Some(3)));
 }
 

@@ -9,6 +9,7 @@ mod counters;
 mod entities;
 mod faults;
 mod packets;
+mod pins;
 mod pipeline;
 mod samples;
 mod selectors;

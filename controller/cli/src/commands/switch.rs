@@ -14,7 +14,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use switch::p4runtime::election::ArbitrationDialect;
+use switch::p4runtime::election::SwitchDialect;
+use switch::p4runtime::pins::PortNames;
 use switch::p4runtime::{self, AllowedRole, RoleRules, ServerHandle, ServiceOptions};
 use switch::ports::{self, PortState, PortsHandle, PortsOptions};
 use switch::{Device, DeviceConfig, Program, QueueLimits};
@@ -40,7 +41,8 @@ Examples:
   crux switch fabric.json -i 1@veth1 -i 2@veth2 --priority-queues 8 --port-rate 2=100M
   crux switch fabric.json -i 1@a -i 2@b --priority-queues 8 --lossless 3,4
   crux switch fabric.json -i 1@a -i 2@b --use-files 0     # a_in.pcap, b_in.pcap -> *_out.pcap
-  crux switch fabric.json -i 1@a --allow-role =controller.crux --allow-role tests")]
+  crux switch fabric.json -i 1@a --allow-role =controller.crux --allow-role tests
+  crux switch sai.json --dialect pins --device-id 1 -i 1@a --port-name 1=Ethernet0")]
 pub(crate) struct SwitchArgs {
     /// Program to run from the start, as compiled by p4c (BMv2 JSON)
     #[arg(required_unless_present = "no_p4", conflicts_with = "no_p4")]
@@ -84,10 +86,18 @@ pub(crate) struct SwitchArgs {
     /// role may
     #[arg(long = "allow-role", value_name = "ROLE[=CLIENT]", value_parser = parse_role)]
     allowed_roles: Vec<AllowedRole>,
-    /// When the primary leaves, promote the best backup as bmv2 does; the specification promotes
-    /// nobody
-    #[arg(long)]
+    /// Whose P4Runtime server this behaves like: as specified; as bmv2, which promotes the best
+    /// backup when the primary leaves; or as SONiC's, which needs a device id and names ports and
+    /// other ids by strings
+    #[arg(long, value_enum, default_value_t = DialectChoice::Specification)]
+    dialect: DialectChoice,
+    /// As --dialect bmv2
+    #[arg(long, conflicts_with = "dialect")]
     bmv2_arbitration: bool,
+    /// How controllers call a port with --dialect pins; may be given many times. Without any, ports
+    /// are called by their numbers, as with SONiC's --use_port_ids
+    #[arg(long = "port-name", value_name = "PORT=NAME", value_parser = parse_port_name)]
+    port_names: Vec<(u16, String)>,
     #[command(flatten)]
     ignored: IgnoredFlags,
     #[command(flatten)]
@@ -199,13 +209,36 @@ impl SwitchArgs {
         Ok(RoleRules(self.allowed_roles.clone()))
     }
 
-    fn arbitration_dialect(&self) -> ArbitrationDialect {
-        if self.bmv2_arbitration {
-            ArbitrationDialect::Bmv2
-        } else {
-            ArbitrationDialect::Specification
+    fn switch_dialect(&self) -> SwitchDialect {
+        match self.dialect {
+            _ if self.bmv2_arbitration => SwitchDialect::Bmv2,
+            DialectChoice::Specification => SwitchDialect::Specification,
+            DialectChoice::Bmv2 => SwitchDialect::Bmv2,
+            DialectChoice::Pins => SwitchDialect::Pins,
         }
     }
+
+    fn port_names(&self) -> Result<PortNames, CommandError> {
+        if !self.port_names.is_empty() && self.dialect != DialectChoice::Pins {
+            return Err(CommandError::input("--port-name", "only --dialect pins names ports"));
+        }
+        PortNames::new(self.port_names.iter().cloned())
+            .map_err(|error| CommandError::input("--port-name", error))
+    }
+}
+
+/// A dialect as `--dialect` names it.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum DialectChoice {
+    Specification,
+    Bmv2,
+    Pins,
+}
+
+fn parse_port_name(text: &str) -> Result<(u16, String), String> {
+    let (port, name) = text.split_once('=').ok_or("PORT=NAME is needed, as 1=Ethernet0")?;
+    let port = port.parse().map_err(|_| format!("`{port}` is no number of a port"))?;
+    Ok((port, name.to_owned()))
 }
 
 fn parse_role(text: &str) -> Result<AllowedRole, String> {
@@ -249,7 +282,8 @@ async fn serve_switch(
         device.load_program(program);
     }
     let options = ServiceOptions {
-        dialect: args.arbitration_dialect(),
+        dialect: args.switch_dialect(),
+        port_names: args.port_names()?,
         roles: args.role_rules(target)?,
         tls: target.tls.load_tls()?,
         ..ServiceOptions::default()

@@ -4,7 +4,7 @@ use controller::northbound::{self, ApiServer};
 use controller::southbound::arbitration::Mastership;
 use controller::{Config, ControllerHandle, RawConfig, StateEvent};
 use switch::p4runtime::ServiceOptions;
-use switch::p4runtime::election::ArbitrationDialect;
+use switch::p4runtime::election::SwitchDialect;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 use topology::Fabric;
@@ -16,7 +16,7 @@ use crate::{DEADLINE, Failed};
 const ROUNDS: u32 = 20;
 
 pub(crate) async fn measure() -> Result<(), Failed> {
-    for dialect in [ArbitrationDialect::Specification, ArbitrationDialect::Bmv2] {
+    for dialect in [SwitchDialect::Specification, SwitchDialect::Bmv2] {
         let options = ServiceOptions { dialect, ..ServiceOptions::default() };
         let lab = Lab::large(options).await?;
         let mut times = Times::default();
@@ -154,7 +154,7 @@ impl Times {
         Ok(())
     }
 
-    fn print(&self, dialect: ArbitrationDialect) {
+    fn print(&self, dialect: SwitchDialect) {
         self.first.print(&format!("take-over ({dialect:?}), first write"));
         self.each.print(&format!("take-over ({dialect:?}), first write to each switch"));
         self.verified.print(&format!("take-over ({dialect:?}), every switch verified"));

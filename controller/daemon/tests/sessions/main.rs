@@ -80,7 +80,7 @@ use controller::{LeadChange, StateEvent};
 use lab::{DEADLINE, Lab, all_hold, first_leaf, written};
 use planner::Policy;
 use switch::p4runtime::ServiceOptions;
-use switch::p4runtime::election::ArbitrationDialect;
+use switch::p4runtime::election::SwitchDialect;
 use switch::testing::faults::{FaultScript, InjectedFault};
 use tokio::time::timeout;
 use tonic::Code;
@@ -224,7 +224,7 @@ async fn a_switch_restarted_empty_is_restored() {
 
 #[tokio::test]
 async fn a_stale_second_controller_writes_nothing_and_takes_over_when_the_first_is_gone() {
-    for dialect in [ArbitrationDialect::Specification, ArbitrationDialect::Bmv2] {
+    for dialect in [SwitchDialect::Specification, SwitchDialect::Bmv2] {
         let options = |_| ServiceOptions { dialect, ..ServiceOptions::default() };
         let lab = Lab::with(options).await;
         let first = lab.control(|raw| raw.election.term = 5).await;
@@ -256,7 +256,7 @@ async fn a_stale_second_controller_writes_nothing_and_takes_over_when_the_first_
 /// It has a higher number, a later term, no jobs and another policy: none of that is a reason.
 #[tokio::test]
 async fn a_newcomer_leaves_the_leader_alone_and_follows_when_it_is_gone() {
-    for dialect in [ArbitrationDialect::Specification, ArbitrationDialect::Bmv2] {
+    for dialect in [SwitchDialect::Specification, SwitchDialect::Bmv2] {
         let options = |_| ServiceOptions { dialect, ..ServiceOptions::default() };
         let lab = Lab::with(options).await;
         let leader = lab.control(|_| {}).await;

@@ -21,11 +21,7 @@ impl PipelineSchema {
         info: &p4info::P4Info,
         program: &Program,
     ) -> Result<Self, SchemaError> {
-        let mut schema = Self {
-            packet_in: resolve_packet_header(info, "packet_in")?,
-            packet_out: resolve_packet_header(info, "packet_out")?,
-            ..Self::default()
-        };
+        let mut schema = Self::default();
         for table in &info.tables {
             let (id, name) = id_and_name(table.preamble.as_ref());
             match find_index(&program.names.tables, "table", &name) {
@@ -54,7 +50,37 @@ impl PipelineSchema {
             insert_once(&mut schema.counters, id, index, "counter")?;
         }
         schema.resolve_stateful_objects(info, program)?;
+        let widths = schema.type_widths(info);
+        schema.packet_in = resolve_packet_header(info, "packet_in", &widths)?;
+        schema.packet_out = resolve_packet_header(info, "packet_out", &widths)?;
         Ok(schema)
+    }
+
+    /// The widths that translated types have in the program. P4Info has none for them, but tables
+    /// whose keys or actions have the type do.
+    fn type_widths<'a>(&self, info: &'a p4info::P4Info) -> BTreeMap<&'a str, u32> {
+        let mut widths = BTreeMap::new();
+        for table in &info.tables {
+            let (id, _) = id_and_name(table.preamble.as_ref());
+            for field in &table.match_fields {
+                let known = self.tables.get(&id).map(|table| &table.fields);
+                let known = known.and_then(|known| known.iter().find(|known| known.id == field.id));
+                if let (Some(named), Some(known)) = (&field.type_name, known) {
+                    widths.insert(named.name.as_str(), known.bits);
+                }
+            }
+        }
+        for action in &info.actions {
+            let (id, _) = id_and_name(action.preamble.as_ref());
+            let known = self.tables.values().find_map(|table| table.actions.by_id.get(&id));
+            for (param, known) in action.params.iter().zip(known.iter().flat_map(|k| &k.parameters))
+            {
+                if let Some(named) = &param.type_name {
+                    widths.insert(named.name.as_str(), known.bits);
+                }
+            }
+        }
+        widths
     }
 
     /// A table that only the P4Info has is one that p4c found to be dead, unless the program has a
@@ -303,6 +329,7 @@ fn resolve_parameters(
 fn resolve_packet_header(
     info: &p4info::P4Info,
     name: &str,
+    widths: &BTreeMap<&str, u32>,
 ) -> Result<ControllerPacketHeader, SchemaError> {
     let headers = &info.controller_packet_metadata;
     let Some(header) = headers.iter().find(|h| id_and_name(h.preamble.as_ref()).1 == name) else {
@@ -310,8 +337,10 @@ fn resolve_packet_header(
     };
     let mut fields = Vec::new();
     for declared in &header.metadata {
-        let width = u32::try_from(declared.bitwidth).ok().filter(|bits| *bits <= 128);
-        let bits = width.ok_or_else(|| SchemaError::Unsupported {
+        let translated = declared.type_name.as_ref().map(|named| named.name.as_str());
+        let translated = translated.and_then(|name| widths.get(name).copied());
+        let width = translated.or_else(|| u32::try_from(declared.bitwidth).ok());
+        let bits = width.filter(|bits| *bits <= 128).ok_or_else(|| SchemaError::Unsupported {
             object: format!("header {name}, field {}", declared.name),
             feature: format!("a width of {} bits", declared.bitwidth),
         })?;

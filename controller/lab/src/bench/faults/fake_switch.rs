@@ -10,8 +10,8 @@ use controller::southbound::MastershipStatus;
 use controller::southbound::arbitration::ElectionId;
 use p4::{SwitchTables, TableEntry, TableUpdate, UpdateKind};
 use switch::p4runtime::election::{
-    ArbitrationDialect, ArbitrationError, ArbitrationNotice, ArbitrationRequest, ArbitrationStatus,
-    ControllerElection, ElectionAction, ElectionEvent, ElectionSettings, SessionId,
+    ArbitrationError, ArbitrationNotice, ArbitrationRequest, ArbitrationStatus, ControllerElection,
+    ElectionAction, ElectionEvent, ElectionSettings, SessionId, SwitchDialect,
 };
 use tokio::sync::mpsc;
 use tonic::Code;
@@ -37,14 +37,14 @@ pub(super) struct FakeSwitch {
     refusal: Code,
     /// Bids with an election id that another stream held.
     pub(super) ids_in_use: u32,
-    dialect: ArbitrationDialect,
+    dialect: SwitchDialect,
     election: ControllerElection,
     streams: BTreeMap<SessionId, mpsc::Sender<MastershipStatus>>,
     sessions: u64,
 }
 
 impl FakeSwitch {
-    pub(super) fn new(dialect: ArbitrationDialect) -> Self {
+    pub(super) fn new(dialect: SwitchDialect) -> Self {
         Self {
             is_on: true,
             incarnation: 0,
@@ -172,7 +172,7 @@ impl FakeSwitch {
     }
 }
 
-fn new_election(dialect: ArbitrationDialect) -> ControllerElection {
+fn new_election(dialect: SwitchDialect) -> ControllerElection {
     ControllerElection::new(ElectionSettings {
         device_id: DEVICE_ID,
         dialect,

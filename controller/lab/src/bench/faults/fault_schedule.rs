@@ -4,7 +4,7 @@ use std::fmt;
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use switch::p4runtime::election::ArbitrationDialect;
+use switch::p4runtime::election::SwitchDialect;
 use tonic::Code;
 
 use super::fault_testbed::SLOTS;
@@ -114,7 +114,7 @@ impl LeadershipMode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FaultSchedule {
     /// How switches arbitrate after the primary has left.
-    pub(super) dialect: ArbitrationDialect,
+    pub(super) dialect: SwitchDialect,
     /// What elects the leading controller.
     pub(super) led: LeadershipMode,
     /// Steps with their times in milliseconds, ascending.
@@ -131,8 +131,8 @@ impl FaultSchedule {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(STREAM);
         let dialect = match random.random() {
-            true => ArbitrationDialect::Specification,
-            false => ArbitrationDialect::Bmv2,
+            true => SwitchDialect::Specification,
+            false => SwitchDialect::Bmv2,
         };
         let led = match random.random_ratio(1, 3) {
             true => LeadershipMode::Etcd,

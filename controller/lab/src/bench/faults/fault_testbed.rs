@@ -11,7 +11,7 @@ use std::time::Duration;
 use controller::ControllerAccess;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use switch::p4runtime::election::ArbitrationDialect;
+use switch::p4runtime::election::SwitchDialect;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -67,7 +67,7 @@ pub(super) enum MessageFate {
 }
 
 impl FaultTestbed {
-    pub(super) fn new(seed: u64, dialect: ArbitrationDialect, led: LeadershipMode) -> Self {
+    pub(super) fn new(seed: u64, dialect: SwitchDialect, led: LeadershipMode) -> Self {
         Self {
             devices: (0..SWITCHES).map(|_| FakeSwitch::new(dialect)).collect(),
             cluster: FakeEtcd::default(),
