@@ -1,4 +1,4 @@
-"""Compares our P4Runtime protobufs with the descriptors inside the published package.
+"""Compares our P4Runtime and gNMI protobufs with the descriptors inside the published packages.
 
 Every message, field, oneof, enum and service becomes one line per fact; any line that only one
 side has is printed, and the exit status is 1. It installs nothing. To run it:
@@ -19,6 +19,8 @@ PUBLISHED = {
     "p4/config/v1/p4types.proto": "p4.config.v1.p4types_pb2",
     "p4/v1/p4data.proto": "p4.v1.p4data_pb2",
     "p4/v1/p4runtime.proto": "p4.v1.p4runtime_pb2",
+    "gnmi_ext.proto": "pygnmi.spec.v080.gnmi_ext_pb2",
+    "gnmi.proto": "pygnmi.spec.v080.gnmi_pb2",
 }
 EXAMPLE = ["cargo", "run", "--quiet", "-p", "p4runtime-proto", "--example", "descriptors"]
 

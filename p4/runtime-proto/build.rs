@@ -4,11 +4,11 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message;
 
-const SERVICE: &str = "p4/v1/p4runtime.proto";
+const SERVICES: [&str; 2] = ["p4/v1/p4runtime.proto", "gnmi.proto"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");
-    let descriptors = protox::compile([SERVICE], ["proto"])?;
+    let descriptors = protox::compile(SERVICES, ["proto"])?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
     // The text in the .proto files is for their readers: rustdoc would take it for Markdown.

@@ -11,6 +11,7 @@ mod control;
 pub(crate) mod handle;
 mod objects;
 mod packet_run;
+pub(crate) mod port_report;
 pub(crate) mod replication;
 mod standard_metadata;
 

@@ -9,11 +9,12 @@
 //! shares, buffer and pauses) and `scheduler`; `device` ([`Device`], one switch as a synchronous
 //! state machine); `emulated_network` (devices and endpoints on a virtual clock) and `ports` (a
 //! device on the machine's interfaces); `testing`; `p4runtime`, the server, which reaches a device
-//! through its [`DeviceHandle`].
+//! through its [`DeviceHandle`]; `gnmi`, which reports its ports the same way.
 
 mod compile;
 mod device;
 mod emulated_network;
+pub mod gnmi;
 mod ids;
 pub mod p4runtime;
 pub mod ports;
@@ -26,6 +27,7 @@ mod traffic;
 
 pub use compile::LoadError;
 pub use device::handle::{DeviceHandle, OwnerStopped};
+pub use device::port_report::{PortReport, PortState, PortStates};
 pub use device::replication::{CloneSession, ReplicationUpdate};
 pub use device::{
     Device, DeviceConfig, DeviceCounts, DeviceOutputs, Digest, OutputPacket, QueuedPacket,

@@ -66,7 +66,7 @@ use request_budget::BudgetedService;
 pub use role_rules::{AllowedRole, RoleRules};
 pub use service_options::{ServiceOptions, ServiceTls};
 use sessions::SessionRegistry;
-use tls_listener::{CurrentTls, accept_tls, tls_config};
+pub(crate) use tls_listener::{CurrentTls, accept_tls, tls_config};
 
 /// The version of the protocol, as `Capabilities` reports it.
 const API_VERSION: &str = "1.5.0";
@@ -302,7 +302,7 @@ impl ServerSupervisor {
 }
 
 /// What all incarnations have in common.
-fn server_builder() -> Server {
+pub(crate) fn server_builder() -> Server {
     Server::builder()
         .http2_max_header_list_size(MAX_HEADER_LIST_BYTES)
         .http2_keepalive_interval(Some(KEEPALIVE))
@@ -312,7 +312,9 @@ fn server_builder() -> Server {
 
 /// The connections of a listener. Where none can be accepted, for example because the process has
 /// no descriptors left, it waits instead of trying again at once.
-fn accept_connections(listener: TcpListener) -> impl Stream<Item = io::Result<TcpStream>> {
+pub(crate) fn accept_connections(
+    listener: TcpListener,
+) -> impl Stream<Item = io::Result<TcpStream>> {
     futures::stream::unfold(listener, |listener| async {
         let [mut backoff, longest] = ACCEPT_BACKOFF;
         loop {
@@ -323,7 +325,7 @@ fn accept_connections(listener: TcpListener) -> impl Stream<Item = io::Result<Tc
                     return Some((Ok(stream), listener));
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept a P4Runtime connection");
+                    tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(backoff).await;
                     backoff = (backoff * 2).min(longest);
                 }

@@ -27,8 +27,10 @@ use nix::sys::eventfd::EventFd;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::device::handle::{
-    DeviceChannel, DeviceCommand, DeviceHandle, OwnerStopped, PendingCommand,
+    DeviceChannel, DeviceCommand, DeviceHandle, OwnerStopped, PendingCommand, PendingResult,
 };
+pub use crate::device::port_report::PortState;
+use crate::device::port_report::{PortReport, PortStates};
 use crate::device::{Device, DeviceCounts};
 use crate::run::counter::CounterData;
 use crate::scheduler::{QueueCounts, QueueLimits};
@@ -97,17 +99,6 @@ pub struct PortsOptions {
     pub traffic: Option<TrafficSettings>,
 }
 
-/// Whether a port can carry packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PortState {
-    /// The interface is up and has carrier.
-    Up,
-    /// It is there and one of the two is missing. What is sent to it is lost.
-    Down,
-    /// There is no such interface. The port attaches again when there is one.
-    Absent,
-}
-
 /// Frames of MAC control of a port whose device has a shared buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PauseFrameCounts {
@@ -140,6 +131,19 @@ pub struct PortStatus {
     pub lost: u64,
     /// What each level has seen, from level 0.
     pub levels: Vec<QueueCounts>,
+}
+
+impl From<PortStatus> for PortReport {
+    fn from(status: PortStatus) -> Self {
+        Self {
+            number: status.number,
+            state: status.state,
+            received: status.received,
+            refused: status.oversized,
+            lost: status.lost,
+            queues: status.levels,
+        }
+    }
 }
 
 /// Ports that cannot be had.
@@ -301,5 +305,15 @@ impl DeviceChannel for PortsCommandSender {
 
     fn inject_packet(&self, port: u16, packet: Vec<u8>) -> PendingCommand<'_> {
         Box::pin(self.run_command(move |driver| driver.inject_packet(port, &packet)))
+    }
+
+    fn watch_port_states(&self) -> PendingResult<'_, watch::Receiver<PortStates>> {
+        Box::pin(self.run_command(|driver| driver.watch_states()))
+    }
+
+    fn port_reports(&self) -> PendingResult<'_, Vec<PortReport>> {
+        Box::pin(self.run_command(|driver| {
+            driver.port_statuses().into_iter().map(PortReport::from).collect()
+        }))
     }
 }

@@ -1,4 +1,4 @@
-//! P4Runtime v1.5 for prost and tonic: messages, client and server.
+//! P4Runtime v1.5 and gNMI 0.8 for prost and tonic: messages, clients and servers.
 //!
 //! The controller's side (`p4`, `controller`) and the embedded switch both speak through these
 //! types and share nothing else, so that each can be a witness of the other. The decision behind
@@ -14,6 +14,8 @@
 
 mod text;
 
+pub use generated::gnmi;
+pub use generated::gnmi_ext;
 pub use generated::google::rpc;
 pub use generated::p4::config::v1 as config_v1;
 pub use generated::p4::v1;
@@ -25,8 +27,14 @@ pub use text::TextError;
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 
 /// The tree of protobuf packages, as the generated code refers to it.
-#[allow(missing_docs, unreachable_pub, rust_2018_idioms, clippy::all, clippy::pedantic)]
+#[allow(missing_docs, deprecated, unreachable_pub, rust_2018_idioms, clippy::all, clippy::pedantic)]
 mod generated {
+    pub mod gnmi {
+        tonic::include_proto!("gnmi");
+    }
+    pub mod gnmi_ext {
+        tonic::include_proto!("gnmi_ext");
+    }
     pub mod google {
         pub mod rpc {
             tonic::include_proto!("google.rpc");

@@ -8,9 +8,10 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::Device;
+use super::port_report::{PortReport, PortStates};
 
 /// Packets that may wait for the controller before more are lost.
 const PACKET_IN_LIMIT: usize = 1024;
@@ -23,9 +24,12 @@ pub struct OwnerStopped;
 /// Something the owner does to the device between two events.
 pub(crate) type DeviceCommand = Box<dyn FnOnce(&mut Device) + Send>;
 
+/// An answer of the owner that is under way.
+pub(crate) type PendingResult<'a, T> =
+    Pin<Box<dyn Future<Output = Result<T, OwnerStopped>> + Send + 'a>>;
+
 /// A command on its way to the owner.
-pub(crate) type PendingCommand<'a> =
-    Pin<Box<dyn Future<Output = Result<(), OwnerStopped>> + Send + 'a>>;
+pub(crate) type PendingCommand<'a> = PendingResult<'a, ()>;
 
 /// The way to the owner of one device.
 pub(crate) trait DeviceChannel: fmt::Debug + Send + Sync {
@@ -37,6 +41,12 @@ pub(crate) trait DeviceChannel: fmt::Debug + Send + Sync {
 
     /// Gives the device a packet as if it had arrived on a port; ready once it has been processed.
     fn inject_packet(&self, port: u16, packet: Vec<u8>) -> PendingCommand<'_>;
+
+    /// The states of the device's ports, whenever one changes.
+    fn watch_port_states(&self) -> PendingResult<'_, watch::Receiver<PortStates>>;
+
+    /// The device's ports and what they have carried, by number.
+    fn port_reports(&self) -> PendingResult<'_, Vec<PortReport>>;
 }
 
 /// One device, of a running emulated network or behind ports of this machine.
@@ -76,6 +86,16 @@ impl DeviceHandle {
     pub async fn send_packet_out(&self, packet: Vec<u8>) -> Result<(), OwnerStopped> {
         let port = self.with_device(|device| device.config().cpu_port).await?;
         self.inject_packet(port, packet).await
+    }
+
+    /// The states of the device's ports, by number, whenever one changes.
+    pub async fn watch_port_states(&self) -> Result<watch::Receiver<PortStates>, OwnerStopped> {
+        self.channel.watch_port_states().await
+    }
+
+    /// The device's ports and what they have carried, by number.
+    pub async fn port_reports(&self) -> Result<Vec<PortReport>, OwnerStopped> {
+        self.channel.port_reports().await
     }
 
     /// Gives the device a packet as if it had arrived on a port.

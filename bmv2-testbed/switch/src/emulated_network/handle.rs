@@ -5,7 +5,7 @@
 //! result comes back through a one-shot channel. So no part of the network is shared or locked,
 //! and commands given while the clock is held have the same effect in every run.
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::network_thread::NetworkOwner;
 use super::{
@@ -13,8 +13,9 @@ use super::{
     WireIndex, WireState,
 };
 use crate::device::handle::{
-    DeviceChannel, DeviceCommand, DeviceHandle, OwnerStopped, PendingCommand,
+    DeviceChannel, DeviceCommand, DeviceHandle, OwnerStopped, PendingCommand, PendingResult,
 };
+use crate::device::port_report::{PortReport, PortStates};
 use crate::time::Nanos;
 use crate::traffic::BufferCounts;
 
@@ -166,6 +167,20 @@ impl DeviceChannel for NetworkDeviceChannel {
         Box::pin(
             self.network.run_command(move |owner| owner.state.inject_packet(device, port, &packet)),
         )
+    }
+
+    fn watch_port_states(&self) -> PendingResult<'_, watch::Receiver<PortStates>> {
+        let device = self.device;
+        Box::pin(async move {
+            let watched =
+                self.network.run_command(move |owner| owner.state.watch_port_states(device)).await;
+            watched?.ok_or(OwnerStopped)
+        })
+    }
+
+    fn port_reports(&self) -> PendingResult<'_, Vec<PortReport>> {
+        let device = self.device;
+        Box::pin(self.network.run_command(move |owner| owner.state.port_reports(device)))
     }
 }
 

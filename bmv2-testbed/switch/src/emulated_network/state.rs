@@ -5,17 +5,21 @@
 //! a wire keeps the order of its packets, only the first packet in flight of each direction is in
 //! the event heap, whose size is therefore bounded by the size of the network, not by its traffic.
 
+mod port_reports;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::flow_control::DeviceTraffic;
 use super::{
     DeviceIndex, EmulatedNetworkError, EndpointIndex, EndpointOutbox, NetworkEndpoint, WireEnd,
     WireIndex, WireSpec,
 };
+use crate::device::port_report::PortStates;
 use crate::device::{Device, DeviceOutputs, QueuedPacket};
+use crate::run::counter::CounterData;
 use crate::scheduler::{DequeueOutcome, LevelPause, PortScheduler, QueueCounts, QueueWait};
 use crate::time::Nanos;
 use crate::traffic::shared_buffer::PriorityGroup;
@@ -69,6 +73,7 @@ pub(super) struct DeviceNode {
     packet_ins: Option<mpsc::Sender<Vec<u8>>>,
     /// What its queues do beyond strict priority.
     pub(super) traffic: Option<Box<DeviceTraffic>>,
+    port_states: watch::Sender<PortStates>,
 }
 
 pub(super) struct EndpointNode {
@@ -94,6 +99,8 @@ pub(super) struct WireDirection {
     wake_scheduled: bool,
     state: WireState,
     lost: u64,
+    /// What has arrived at the other end.
+    delivered: CounterData,
 }
 
 /// What waits to be sent.
@@ -234,6 +241,9 @@ impl NetworkState {
                 lane.in_flight.clear();
             }
         }
+        let lanes = self.directions.iter().skip(wire.0 as usize * 2).take(2);
+        let ends: Vec<WireEnd> = lanes.map(|lane| lane.from).collect();
+        ends.into_iter().for_each(|end| self.publish_port_states(end));
     }
 
     /// Both directions of a wire, that from its first port first.
@@ -261,6 +271,7 @@ impl NetworkState {
             return;
         };
         let to = line.to;
+        line.delivered.add_packet(flight.packet.len() as u64);
         if let Some(next) = line.in_flight.front() {
             let (time, sequence) = (next.arrives, next.sequence);
             self.events.push(Reverse(NetworkEvent {
@@ -425,8 +436,13 @@ impl NetworkState {
 /// Building.
 impl NetworkState {
     pub(super) fn add_device(&mut self, device: Device) -> DeviceIndex {
-        let (directions, packet_ins, traffic) = (Vec::new(), None, None);
-        self.devices.push(DeviceNode { device, directions, packet_ins, traffic });
+        self.devices.push(DeviceNode {
+            device,
+            directions: Vec::new(),
+            packet_ins: None,
+            traffic: None,
+            port_states: watch::Sender::new(Vec::new()),
+        });
         DeviceIndex(self.devices.len() as u32 - 1)
     }
 
@@ -473,6 +489,7 @@ impl NetworkState {
                 wake_scheduled: false,
                 state: WireState::Up,
                 lost: 0,
+                delivered: CounterData::default(),
             });
             let (lanes, at) = match from {
                 WireEnd::Device(device, port) => {
@@ -488,6 +505,7 @@ impl NetworkState {
             lanes[at] = Some(lane);
             self.apply_traffic(lane, wire);
         }
+        [a, b].into_iter().for_each(|end| self.publish_port_states(end));
         WireIndex(first / 2)
     }
 }

@@ -23,7 +23,7 @@ use tokio_rustls::server::TlsStream;
 use super::service_options::ServiceTls;
 
 /// The configuration of the next handshake.
-pub(super) type CurrentTls = watch::Sender<Arc<ServerConfig>>;
+pub(crate) type CurrentTls = watch::Sender<Arc<ServerConfig>>;
 
 /// Handshakes that are made at once; further connections wait to be accepted.
 const HANDSHAKES: usize = 1_024;
@@ -34,7 +34,7 @@ const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// Something is not PEM, the key is not that of the certificate, or there are no roots.
-pub(super) fn tls_config(tls: &ServiceTls) -> Result<ServerConfig, Error> {
+pub(crate) fn tls_config(tls: &ServiceTls) -> Result<ServerConfig, Error> {
     let provider = Arc::new(default_provider());
     let versions = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()?;
@@ -63,7 +63,7 @@ fn parse_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error>
 }
 
 /// The connections whose clients have finished the handshake, in the order in which they did.
-pub(super) fn accept_tls(
+pub(crate) fn accept_tls(
     connections: impl Stream<Item = io::Result<TcpStream>>,
     current: watch::Receiver<Arc<ServerConfig>>,
 ) -> impl Stream<Item = io::Result<TlsStream<TcpStream>>> {

@@ -14,9 +14,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use switch::gnmi::{self, GnmiHandle, GnmiOptions};
 use switch::p4runtime::election::SwitchDialect;
 use switch::p4runtime::pins::PortNames;
-use switch::p4runtime::{self, AllowedRole, RoleRules, ServerHandle, ServiceOptions};
+use switch::p4runtime::{
+    self, AllowedRole, RoleRules, ServeError, ServerHandle, ServiceOptions, ServiceTls,
+};
 use switch::ports::{self, PortState, PortsHandle, PortsOptions};
 use switch::{Device, DeviceConfig, Program, QueueLimits};
 use tokio::net::TcpListener;
@@ -86,9 +89,7 @@ pub(crate) struct SwitchArgs {
     /// role may
     #[arg(long = "allow-role", value_name = "ROLE[=CLIENT]", value_parser = parse_role)]
     allowed_roles: Vec<AllowedRole>,
-    /// Whose P4Runtime server this behaves like: as specified; as bmv2, which promotes the best
-    /// backup when the primary leaves; or as SONiC's, which needs a device id and names ports and
-    /// other ids by strings
+    /// Whose P4Runtime server this behaves like
     #[arg(long, value_enum, default_value_t = DialectChoice::Specification)]
     dialect: DialectChoice,
     /// As --dialect bmv2
@@ -98,6 +99,10 @@ pub(crate) struct SwitchArgs {
     /// are called by their numbers, as with SONiC's --use_port_ids
     #[arg(long = "port-name", value_name = "PORT=NAME", value_parser = parse_port_name)]
     port_names: Vec<(u16, String)>,
+    /// Address on which gNMI is served too: states and counters of ports, and maps of queues. It
+    /// has the certificates of --grpc-server-addr
+    #[arg(long, value_name = "HOST:PORT")]
+    gnmi: Option<SocketAddr>,
     #[command(flatten)]
     ignored: IgnoredFlags,
     #[command(flatten)]
@@ -230,8 +235,11 @@ impl SwitchArgs {
 /// A dialect as `--dialect` names it.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum DialectChoice {
+    /// As P4Runtime specifies
     Specification,
+    /// As bmv2, which promotes the best backup when the primary leaves
     Bmv2,
+    /// As SONiC, which needs a device id and names ports and other ids by strings
     Pins,
 }
 
@@ -270,9 +278,7 @@ async fn serve_switch(
 ) -> Result<(), CommandError> {
     // Before any file is opened: a signal that arrives early must not leave half a capture file.
     let signals = StopSignals::listen()?;
-    let listener = TcpListener::bind(target.grpc_server_addr)
-        .await
-        .map_err(|error| CommandError::input(target.grpc_server_addr, error))?;
+    let listener = bind_listener(target.grpc_server_addr).await?;
     let mut device = Device::new(DeviceConfig {
         device_id: args.device_id,
         cpu_port: target.cpu_port,
@@ -288,11 +294,15 @@ async fn serve_switch(
         tls: target.tls.load_tls()?,
         ..ServiceOptions::default()
     };
+    let gnmi_listener = match args.gnmi {
+        Some(address) => Some(bind_listener(address).await?),
+        None => None,
+    };
     let port_options = args.ports_options(target.priority_queues)?;
     let ports = ports::spawn_ports(device, &port_options).map_err(CommandError::failed)?;
-    let tls = &target.tls;
-    let served = match p4runtime::serve(listener, ports.device(), options).await {
-        Ok(server) => serve_until_stopped(args.device_id, server, tls, signals).await,
+    let servers = SwitchServers::start(listener, gnmi_listener, &ports, options).await;
+    let served = match servers {
+        Ok(servers) => servers.serve_until_stopped(args.device_id, &target.tls, signals).await,
         Err(error) => Err(CommandError::failed(error)),
     };
     if served.is_ok() {
@@ -303,38 +313,82 @@ async fn serve_switch(
     served
 }
 
-async fn serve_until_stopped(
-    device_id: u64,
-    mut server: ServerHandle,
-    tls: &TlsFlags,
-    mut signals: StopSignals,
-) -> Result<(), CommandError> {
-    let address = server.local_addr();
-    output::print_line(format_args!("device {device_id} serves P4Runtime on {address}"))?;
-    let mut certificates = FileWatch::new(tls.files());
-    loop {
-        tokio::select! {
-            () = signals.wait() => break,
-            () = server.wait_for_end() => {
-                let what = "the P4Runtime server ended by itself";
-                return Err(CommandError::Failed(what.to_owned()));
-            }
-            () = certificates.wait_for_change() => renew_certificates(&server, tls),
-        }
-    }
-    server.shutdown().await;
-    Ok(())
+async fn bind_listener(address: SocketAddr) -> Result<TcpListener, CommandError> {
+    let bound = TcpListener::bind(address).await;
+    bound.map_err(|error| CommandError::input(address, error))
 }
 
-/// Presents the certificates that the files have now. Half of a pair leaves the earlier in use.
-fn renew_certificates(server: &ServerHandle, tls: &TlsFlags) {
-    let replaced = tls.load_tls().and_then(|tls| match tls {
-        Some(tls) => server.replace_certificates(&tls).map_err(CommandError::failed),
-        None => Ok(()),
-    });
-    match replaced {
-        Ok(()) => tracing::info!("the certificates were read again"),
-        Err(error) => tracing::warn!(%error, "the earlier certificates stay in use"),
+/// The servers of the switch.
+struct SwitchServers {
+    p4runtime: ServerHandle,
+    gnmi: Option<GnmiHandle>,
+}
+
+impl SwitchServers {
+    async fn start(
+        listener: TcpListener,
+        gnmi_listener: Option<TcpListener>,
+        ports: &PortsHandle,
+        options: ServiceOptions,
+    ) -> Result<Self, ServeError> {
+        let gnmi_options = GnmiOptions {
+            port_names: options.port_names.clone(),
+            tls: options.tls.clone(),
+            ..GnmiOptions::default()
+        };
+        let p4runtime = p4runtime::serve(listener, ports.device(), options).await?;
+        let gnmi = match gnmi_listener {
+            Some(listener) => Some(gnmi::serve(listener, ports.device(), gnmi_options).await?),
+            None => None,
+        };
+        Ok(Self { p4runtime, gnmi })
+    }
+
+    async fn serve_until_stopped(
+        mut self,
+        device_id: u64,
+        tls: &TlsFlags,
+        mut signals: StopSignals,
+    ) -> Result<(), CommandError> {
+        let address = self.p4runtime.local_addr();
+        output::print_line(format_args!("device {device_id} serves P4Runtime on {address}"))?;
+        if let Some(gnmi) = &self.gnmi {
+            let address = gnmi.local_addr();
+            output::print_line(format_args!("device {device_id} serves gNMI on {address}"))?;
+        }
+        let mut certificates = FileWatch::new(tls.files());
+        loop {
+            tokio::select! {
+                () = signals.wait() => break,
+                () = self.p4runtime.wait_for_end() => {
+                    let what = "the P4Runtime server ended by itself";
+                    return Err(CommandError::Failed(what.to_owned()));
+                }
+                () = certificates.wait_for_change() => self.renew_certificates(tls),
+            }
+        }
+        if let Some(gnmi) = self.gnmi {
+            gnmi.shutdown().await;
+        }
+        self.p4runtime.shutdown().await;
+        Ok(())
+    }
+
+    /// Presents the certificates that the files have now. Half of a pair leaves the earlier in use.
+    fn renew_certificates(&self, tls: &TlsFlags) {
+        let replaced = tls.load_tls().and_then(|tls| match tls {
+            Some(tls) => self.replace_certificates(&tls).map_err(CommandError::failed),
+            None => Ok(()),
+        });
+        match replaced {
+            Ok(()) => tracing::info!("the certificates were read again"),
+            Err(error) => tracing::warn!(%error, "the earlier certificates stay in use"),
+        }
+    }
+
+    fn replace_certificates(&self, tls: &ServiceTls) -> Result<(), ServeError> {
+        self.p4runtime.replace_certificates(tls)?;
+        self.gnmi.as_ref().map_or(Ok(()), |gnmi| gnmi.replace_certificates(tls))
     }
 }
 

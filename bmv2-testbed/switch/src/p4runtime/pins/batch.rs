@@ -166,11 +166,11 @@ impl PinsWriter<'_> {
             // Only the key of a deletion counts, and the rest may be left out.
             entry.action = None;
         }
-        let numbered = self.state.ids.to_numbers(self.pins, entity.clone());
+        let numbered = self.state.ids.number_strings(self.pins, entity.clone());
         let entity = match numbered {
             Err(full) if full.code == Code::ResourceExhausted => {
                 self.free_numbers(earlier)?;
-                self.state.ids.to_numbers(self.pins, entity)?
+                self.state.ids.number_strings(self.pins, entity)?
             }
             numbered => numbered?,
         };

@@ -51,6 +51,11 @@ impl PortNames {
         number.filter(|number| number.to_string() == name)
     }
 
+    /// The name that a port has by configuration.
+    pub(crate) fn configured_name(&self, number: u16) -> Option<&str> {
+        self.names.get(&number).map(String::as_str)
+    }
+
     /// The name of a port.
     #[must_use]
     pub fn name(&self, number: u16) -> Option<String> {

@@ -35,7 +35,7 @@ impl PinsState {
         let found = reader.read_entity(&everything)?.into_iter();
         found
             .filter_map(|entity| schema.visible_entity(entity, role))
-            .map(|entity| self.ids.to_strings(schema, entity))
+            .map(|entity| self.ids.name_numbers(schema, entity))
             .collect()
     }
 
@@ -48,7 +48,7 @@ impl PinsState {
         let updates = reader.state_updates()?.into_iter();
         let named = updates.map(|update| {
             let entity = update.entity.unwrap_or_default();
-            let entity = self.ids.to_strings(schema, entity)?;
+            let entity = self.ids.name_numbers(schema, entity)?;
             Ok(p4rt::Update { entity: Some(entity), ..update })
         });
         named.collect()

@@ -39,7 +39,7 @@ type StringVisit<'a> = dyn FnMut(&StringType, &mut Vec<u8>) -> Result<(), Reques
 
 impl StringIds {
     /// An entity with numbers instead of strings.
-    pub(super) fn to_numbers(
+    pub(super) fn number_strings(
         &mut self,
         schema: &PinsSchema,
         mut entity: p4rt::Entity,
@@ -52,7 +52,7 @@ impl StringIds {
     }
 
     /// An entity with strings instead of numbers.
-    pub(super) fn to_strings(
+    pub(super) fn name_numbers(
         &self,
         schema: &PinsSchema,
         mut entity: p4rt::Entity,

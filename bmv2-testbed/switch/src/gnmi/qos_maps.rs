@@ -1,0 +1,38 @@
+//! Which queue a packet takes by its DSCP: what a SONiC switch has by configuration, and what the
+//! programs for SAI P4 model by class selectors.
+
+/// Queues, and classes of traffic, of a port.
+pub(super) const CLASSES: usize = 8;
+
+/// The maps from DSCP to class and from class to queue, and how each queue is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QosMaps {
+    /// The class of traffic of each DSCP.
+    pub dscp_to_class: [u8; 64],
+    /// The queue of each class.
+    pub class_to_queue: [u8; CLASSES],
+    /// How each queue is served.
+    pub schedulers: [SchedulerType; CLASSES],
+}
+
+/// How a queue is served among the queues of its port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchedulerType {
+    /// Before all queues below it.
+    Strict,
+    /// By weight.
+    Weighted,
+}
+
+impl Default for QosMaps {
+    /// Class selectors, one queue for each class, strict priority: what `sai.p4` does.
+    fn default() -> Self {
+        let mut dscp_to_class = [0; 64];
+        (0_u8..).zip(&mut dscp_to_class).for_each(|(dscp, class)| *class = dscp >> 3);
+        Self {
+            dscp_to_class,
+            class_to_queue: [0, 1, 2, 3, 4, 5, 6, 7],
+            schedulers: [SchedulerType::Strict; CLASSES],
+        }
+    }
+}
