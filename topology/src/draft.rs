@@ -201,6 +201,7 @@ fn generated_switch(tier: Tier, number: u64, device_id: u64) -> Switch {
         tier,
         device_id,
         p4runtime: server_port.map(|port| format!("127.0.0.1:{port}")),
+        gnmi: None,
         ports: BTreeMap::new(),
     }
 }

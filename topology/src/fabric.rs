@@ -81,6 +81,8 @@ pub struct Switch {
     pub device_id: u64,
     /// Address of its P4Runtime server, `host:port`.
     pub p4runtime: Option<String>,
+    /// Address of its gNMI server, `host:port`.
+    pub gnmi: Option<String>,
     /// Links that leave this switch, by port, ascending.
     pub ports: BTreeMap<u32, LinkId>,
 }

@@ -51,6 +51,9 @@ pub struct SwitchDocument {
     /// controlled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p4runtime: Option<String>,
+    /// Address of its gNMI server, `host:port`, for the states of its ports and its queues.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gnmi: Option<String>,
 }
 
 /// A host of an explicit document.

@@ -12,6 +12,7 @@ pub(crate) fn parse_switch(text: &str) -> Result<Switch, String> {
         tier: Tier::Leaf,
         device_id: device_id.map_err(|_| format!("invalid device id `{id}`: not a number"))?,
         p4runtime: Some(address.to_owned()),
+        gnmi: None,
         ports: [].into(),
     })
 }

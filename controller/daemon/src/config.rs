@@ -17,6 +17,7 @@ mod counters;
 mod discovery;
 mod etcd;
 mod follow;
+mod gnmi;
 mod learning;
 mod liveness;
 mod northbound;
@@ -30,6 +31,7 @@ pub use audit::{AuditConfig, AuditFiles, RawAudit};
 pub use counters::{CountersConfig, RawCounters};
 pub use etcd::{EtcdConfig, EtcdUser, RawEtcd};
 pub use follow::{FollowConfig, RawFollow};
+pub use gnmi::{GnmiConfig, RawGnmi};
 pub use northbound::{
     AccessGrant, AccessRole, AccessToken, CertificateGrant, CertificateMatch, NorthboundConfig,
     NorthboundLimits, RawCertificate, RawNorthbound, RawNorthboundLimits, RawToken, TlsFiles,
@@ -150,6 +152,8 @@ pub struct Config {
     pub telemetry: TelemetryConfig,
     /// How often the switches' own counters are read.
     pub counters: CountersConfig,
+    /// What is observed of switches over gNMI.
+    pub gnmi: GnmiConfig,
     /// Where traces of changes go, if anywhere.
     pub traces: Option<TracesConfig>,
     /// How long a drain may take before it is reported as late.
@@ -304,6 +308,7 @@ impl TryFrom<RawConfig> for Config {
             events_kept: positive_count("northbound.events", raw.northbound.events)?,
             telemetry: TelemetryConfig::try_from(&raw.telemetry)?,
             counters: CountersConfig::try_from(&raw.counters)?,
+            gnmi: GnmiConfig::try_from(&raw.gnmi)?,
             traces: raw.traces.load_traces()?,
             drain_deadline: positive_duration("deadlines.drain_ms", raw.deadlines.drain_ms)?,
             verify_deadline: positive_duration("deadlines.verify_ms", raw.deadlines.verify_ms)?,

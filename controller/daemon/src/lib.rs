@@ -5,8 +5,8 @@
 //! ```
 //!
 //! [`state`] decides with the planner, a [`pipeline`] lowers the plan to tables,
-//! [`southbound`] reconciles the switches with them, [`discovery`] and [`liveness`] observe the
-//! fabric, [`learning`] the flows that no job has announced, [`telemetry`] takes the reports that
+//! [`southbound`] reconciles the switches with them, [`discovery`], [`gnmi`] and [`liveness`]
+//! observe the fabric, [`learning`] the flows that no job has announced, [`telemetry`] takes the reports that
 //! jobs send through [`northbound`], [`event_log`] records what happens, `trace_export` exports how
 //! long it took, [`leadership`] or [`etcd`] decides which controller writes,
 //! [`replication`] keeps others up to date, and [`runtime`] runs
@@ -21,6 +21,7 @@ pub mod discovery;
 pub mod etcd;
 pub mod event_log;
 pub mod forecast;
+pub mod gnmi;
 pub mod hexadecimal;
 pub mod leadership;
 pub mod learning;

@@ -28,6 +28,15 @@ impl StandingFindings {
         self.0.send_if_modified(|findings| findings.remove(cause).is_some());
     }
 
+    /// Removes the findings of all causes that begin so.
+    pub fn clear_causes(&self, beginning: &str) {
+        self.0.send_if_modified(|findings| {
+            let before = findings.len();
+            findings.retain(|cause, _| !cause.starts_with(beginning));
+            findings.len() != before
+        });
+    }
+
     /// All of them, by cause.
     pub fn list_findings(&self) -> Vec<Finding> {
         self.0.borrow().values().cloned().collect()

@@ -12,6 +12,7 @@ use crate::units::MacAddress;
 pub(crate) const TIER: &str = "tier";
 pub(crate) const DEVICE_ID: &str = "device-id";
 pub(crate) const P4RUNTIME: &str = "p4runtime";
+pub(crate) const GNMI: &str = "gnmi";
 pub(crate) const GPUS: &str = "gpus";
 pub(crate) const IPS: &str = "ips";
 pub(crate) const MACS: &str = "macs";
@@ -23,11 +24,12 @@ pub(crate) const LABEL_PREFIX: &str = "crux.";
 /// A name and its value, without white space.
 pub(crate) type Fact = (&'static str, String);
 
-/// The device id and the address of a switch; its tier has a field of its own in some formats.
+/// The device id and the addresses of a switch; its tier has a field of its own in some formats.
 pub(crate) fn switch_facts(switch: &Switch) -> Vec<Fact> {
     let id = (DEVICE_ID, switch.device_id.to_string());
     let address = switch.p4runtime.iter().map(|address| (P4RUNTIME, address.clone()));
-    std::iter::once(id).chain(address).collect()
+    let gnmi = switch.gnmi.iter().map(|address| (GNMI, address.clone()));
+    std::iter::once(id).chain(address).chain(gnmi).collect()
 }
 
 /// The GPUs of a host, and the Ethernet addresses of its NICs unless all follow from the others.

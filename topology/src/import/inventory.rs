@@ -176,7 +176,8 @@ impl Inventory {
                 }
             };
             let p4runtime = switch.facts.get(facts::P4RUNTIME).cloned();
-            Ok(SwitchDocument { name: switch.name.clone(), tier, device_id, p4runtime })
+            let gnmi = switch.facts.get(facts::GNMI).cloned();
+            Ok(SwitchDocument { name: switch.name.clone(), tier, device_id, p4runtime, gnmi })
         });
         switches.collect()
     }

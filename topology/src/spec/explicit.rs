@@ -35,6 +35,7 @@ fn switch_document(switch: &Switch) -> SwitchDocument {
         tier: switch.tier,
         device_id: switch.device_id,
         p4runtime: switch.p4runtime.clone(),
+        gnmi: switch.gnmi.clone(),
     }
 }
 
@@ -101,6 +102,7 @@ fn switch_from_document(document: &SwitchDocument) -> Switch {
         tier: document.tier,
         device_id: document.device_id,
         p4runtime: document.p4runtime.clone(),
+        gnmi: document.gnmi.clone(),
         ports: BTreeMap::new(),
     }
 }

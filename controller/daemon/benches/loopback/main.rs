@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p controller --bench loopback [-- CASE...]` prints one line for each figure; what
 //! it printed is kept in `controller/daemon/benches/results/`. Each case is a module:
-//! [`apply_start`], [`repair`], [`takeover`], [`policy`], [`writes`], [`report_ingest`],
+//! [`apply_start`], [`repair`], [`gnmi`], [`takeover`], [`policy`], [`writes`], [`report_ingest`],
 //! [`events_since`], [`bounds`], [`lying`]. The decision: the whole controller is measured, from
 //! its public interface, and where a rate is compared with another one, both are taken in turn in
 //! one run.
@@ -13,6 +13,7 @@ mod bmv2;
 mod bounds;
 mod events;
 mod fleet;
+mod gnmi;
 mod lab;
 #[path = "../../tests/sessions/liar.rs"]
 mod liar;
@@ -37,9 +38,10 @@ use std::time::Duration;
 type Failed = Box<dyn Error + Send + Sync>;
 
 /// What can be measured, in this order.
-const CASES: [&str; 13] = [
+const CASES: [&str; 14] = [
     "start",
     "repair",
+    "gnmi-repair",
     "takeover",
     "policy",
     "writes",
@@ -102,6 +104,7 @@ async fn measure_case(case: &str) -> Result<(), Failed> {
     match case {
         "start" => start::measure().await,
         "repair" => repair::measure().await,
+        "gnmi-repair" => gnmi::measure().await,
         "takeover" => takeover::measure().await,
         "policy" => policy::measure().await,
         "writes" => writes::measure(ConnectionSecurity::Clear).await,

@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    MAX_LEVELS, RawAudit, RawCounters, RawDiscovery, RawEtcd, RawFollow, RawLearning, RawLiveness,
-    RawNorthbound, RawRecorder, RawTelemetry, RawTls, RawTraces,
+    MAX_LEVELS, RawAudit, RawCounters, RawDiscovery, RawEtcd, RawFollow, RawGnmi, RawLearning,
+    RawLiveness, RawNorthbound, RawRecorder, RawTelemetry, RawTls, RawTraces,
 };
 
 /// A configuration as files spell it; every field may be left out. Printed, it is the effective
@@ -50,6 +50,8 @@ pub struct RawConfig {
     pub telemetry: RawTelemetry,
     /// Readings of the switches' counters.
     pub counters: RawCounters,
+    /// Observation of switches over gNMI.
+    pub gnmi: RawGnmi,
     /// Export of traces over OTLP.
     pub traces: RawTraces,
     /// Bounds of gRPC messages, in bytes.

@@ -36,6 +36,7 @@ pub fn document_observed_fabric(
         tier,
         device_id: switch.device_id,
         p4runtime: switch.p4runtime.clone(),
+        gnmi: switch.gnmi.clone(),
     });
     let cables = observed.cables().into_iter().map(|(a, b)| {
         let (a, b) = (a.port_name(fabric), b.port_name(fabric));

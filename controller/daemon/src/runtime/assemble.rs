@@ -28,6 +28,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::discovery::{DiscoveryInputs, LinkDiscovery};
 use crate::etcd::ClusterNetwork;
+use crate::gnmi::{GnmiInputs, GnmiMonitor};
 use crate::learning::{FlowLearner, LearnerInputs};
 use crate::pipeline::SwitchReports;
 use crate::pipelines::default_pipeline;
@@ -39,7 +40,7 @@ use crate::southbound::{
     DesiredTables, DigestQueue, GrpcNetwork, PacketIo, ReadLimiter, StatusBoard,
 };
 use crate::standing_findings::StandingFindings;
-use crate::state::{State, StateEvent};
+use crate::state::{EventSubmission, State, StateEvent};
 use crate::store::EmbeddedStore;
 use crate::supervision::{LoopHeartbeat, TaskSupervisor};
 use crate::trace_export::TraceExporter;
@@ -161,6 +162,7 @@ fn spawn_tasks<N: SwitchNetwork>(
         events,
     };
     let learned_events = inputs.events.clone();
+    spawn_gnmi_monitor(&core, config, learned_events.clone());
     let stop = core.stop.clone();
     let supervisor = core.publisher.supervisor().clone();
     tokio::spawn(discovery.run(inputs, supervisor.clone(), stop.clone()));
@@ -175,6 +177,18 @@ fn spawn_tasks<N: SwitchNetwork>(
         task: supervisor.spawn_critical("event loop", core.run_loop(queue)),
         shutdown_deadline: config.shutdown_deadline,
     }
+}
+
+/// Observes the switches that have a gNMI server.
+fn spawn_gnmi_monitor<N: SwitchNetwork>(
+    core: &Core<N>,
+    config: &Config,
+    events: mpsc::Sender<EventSubmission>,
+) {
+    let monitor = GnmiMonitor::new(config, core.findings.clone());
+    let inputs = GnmiInputs { rollout: core.publisher.watch_rollout(), events };
+    let supervisor = core.publisher.supervisor().clone();
+    tokio::spawn(monitor.run(inputs, supervisor, core.stop.clone()));
 }
 
 /// What all sessions share, and where their tables are published.

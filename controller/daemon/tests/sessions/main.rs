@@ -27,6 +27,8 @@ mod failures;
 #[cfg(test)]
 mod follower;
 #[cfg(test)]
+mod gnmi;
+#[cfg(test)]
 mod grpc;
 #[cfg(test)]
 mod hostile_clients;

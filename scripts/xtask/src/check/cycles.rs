@@ -49,6 +49,7 @@ const DAEMON_FLOORS: &[(&str, u32)] = &[
     ("etcd", 3),
     ("trace_export", 3),
     ("discovery", 4),
+    ("gnmi", 4),
     ("recorder", 4),
     ("preview", 4),
     ("access", 6),

@@ -1,0 +1,212 @@
+//! What switches report over gNMI: the states of their ports, and how they map DSCP to queues.
+//!
+//! P4Runtime has no port events, and a switch that runs SONiC reports them over gNMI alone. A task
+//! for each switch whose address the fabric document has (`gnmi/switch_follower.rs`) subscribes to
+//! `oper-status` and checks the maps of queues from time to time. What it sees of ports becomes
+//! observations of cables (`gnmi/cable_ends.rs`), the same input that
+//! [`liveness`](crate::liveness) has from probes and carriers; wrong maps become findings
+//! (`gnmi/queue_maps.rs`). The decision: a switch that does not answer over gNMI says nothing about
+//! its cables. They stay as they were seen last, and a finding says that nobody looks.
+
+mod cable_ends;
+mod interface_table;
+mod leaf_value;
+mod queue_maps;
+mod switch_follower;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::FutureExt;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use topology::{Fabric, Finding, SwitchId};
+
+use crate::config::{Config, GnmiConfig, SouthboundConfig};
+use crate::standing_findings::StandingFindings;
+use crate::state::{EventSubmission, PlanRollout};
+use crate::supervision::TaskSupervisor;
+use cable_ends::CableEnds;
+pub use queue_maps::{QueueMaps, check_queue_maps};
+use switch_follower::{SwitchFollower, SwitchReport};
+
+/// Reports that wait; the tasks of switches wait when it is full.
+const REPORTS_WAITING: usize = 256;
+
+/// The task that observes all switches.
+pub(crate) struct GnmiMonitor {
+    limits: GnmiConfig,
+    southbound: SouthboundConfig,
+    levels: u8,
+    findings: StandingFindings,
+    tasks: BTreeMap<GnmiTarget, JoinHandle<()>>,
+    cables: CableEnds,
+}
+
+/// A switch and its gNMI server.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct GnmiTarget {
+    switch: SwitchId,
+    name: String,
+    /// `host:port`.
+    address: String,
+}
+
+/// What the task looks at, and who hears of cables.
+#[derive(Clone)]
+pub(crate) struct GnmiInputs {
+    pub(crate) rollout: watch::Receiver<Option<PlanRollout>>,
+    pub(crate) events: mpsc::Sender<EventSubmission>,
+}
+
+impl GnmiMonitor {
+    pub(crate) fn new(config: &Config, findings: StandingFindings) -> Self {
+        Self {
+            limits: config.gnmi,
+            southbound: config.southbound.clone(),
+            levels: config.levels,
+            findings,
+            tasks: BTreeMap::new(),
+            cables: CableEnds::default(),
+        }
+    }
+
+    /// Observes until `stop`, if the configuration wants that.
+    pub(crate) async fn run(
+        mut self,
+        inputs: GnmiInputs,
+        supervisor: TaskSupervisor,
+        stop: CancellationToken,
+    ) {
+        if self.limits.is_enabled {
+            let running = supervisor.run_restarting("gNMI monitor", &mut self, |task| {
+                task.run_loop(inputs.clone()).boxed()
+            });
+            stop.run_until_cancelled(running).await;
+        }
+    }
+
+    async fn run_loop(&mut self, mut inputs: GnmiInputs) {
+        self.stop_followers(&BTreeSet::new());
+        let (to_monitor, mut reports) = mpsc::channel(REPORTS_WAITING);
+        inputs.rollout.mark_changed();
+        loop {
+            let seen = tokio::select! {
+                // Ports first: a plan may wait, the repair of a failure may not.
+                biased;
+                Some(report) = reports.recv() => self.take_report(report),
+                changed = inputs.rollout.changed() => match changed {
+                    Ok(()) => {
+                        let rollout = inputs.rollout.borrow_and_update().clone();
+                        let followed = rollout
+                            .map(|rollout| self.follow_fabric(&rollout.fabric, &to_monitor));
+                        followed.unwrap_or_default()
+                    }
+                    Err(_) => return,
+                },
+            };
+            for submission in seen {
+                // An error means that the controller has stopped, and this task is about to.
+                drop(inputs.events.send(submission).await);
+            }
+        }
+    }
+
+    /// Follows the switches of a fabric. Its cables may have other ids than before, so that those
+    /// that are down are reported again.
+    fn follow_fabric(
+        &mut self,
+        fabric: &Fabric,
+        to_monitor: &mpsc::Sender<SwitchReport>,
+    ) -> Vec<EventSubmission> {
+        let targets = GnmiTarget::all_in_fabric(fabric);
+        self.stop_followers(&targets);
+        for target in targets {
+            if self.tasks.contains_key(&target) {
+                continue;
+            }
+            let follower = SwitchFollower {
+                target: target.clone(),
+                limits: self.limits,
+                southbound: self.southbound.clone(),
+                levels: self.levels,
+                reports: to_monitor.clone(),
+            };
+            self.tasks.insert(target, tokio::spawn(follower.follow_until_closed()));
+        }
+        let down = self.cables.adopt_fabric(fabric).into_iter();
+        down.map(|(part, health)| EventSubmission::part_health(part, health)).collect()
+    }
+
+    /// Stops following all switches but these. A task that has ended has panicked; it starts again.
+    fn stop_followers(&mut self, targets: &BTreeSet<GnmiTarget>) {
+        let gone = self
+            .tasks
+            .extract_if(.., |target, task| !targets.contains(target) || task.is_finished());
+        for (target, task) in gone {
+            task.abort();
+            self.findings.clear_finding(&silence_cause(&target.name));
+            self.findings.clear_causes(&queue_cause(&target.name));
+        }
+    }
+
+    fn take_report(&mut self, report: SwitchReport) -> Vec<EventSubmission> {
+        match report {
+            SwitchReport::Ports(switch, ports) => {
+                let seen = ports
+                    .into_iter()
+                    .filter_map(|(port, health)| self.cables.observe_port((switch, port), health));
+                seen.map(|(part, health)| EventSubmission::part_health(part, health)).collect()
+            }
+            SwitchReport::Answers(name) => {
+                self.findings.clear_finding(&silence_cause(&name));
+                Vec::new()
+            }
+            SwitchReport::Silent(name, why) => {
+                let text = format!(
+                    "no port states over gNMI ({why}); failures of its cables are not seen there"
+                );
+                let finding = Finding::warning(name.clone(), text);
+                self.findings.report_finding(silence_cause(&name), finding);
+                Vec::new()
+            }
+            SwitchReport::QueueMaps(name, wrong) => {
+                self.report_queue_maps(&name, &wrong);
+                Vec::new()
+            }
+        }
+    }
+
+    /// Reports each wrong map of a switch, instead of those that were wrong before.
+    fn report_queue_maps(&mut self, name: &str, wrong: &[Finding]) {
+        self.findings.clear_causes(&queue_cause(name));
+        for (place, finding) in wrong.iter().enumerate() {
+            let cause = format!("{}{place:03}", queue_cause(name));
+            self.findings.report_finding(cause, finding.clone());
+        }
+    }
+}
+
+impl Drop for GnmiMonitor {
+    fn drop(&mut self) {
+        self.tasks.values().for_each(JoinHandle::abort);
+    }
+}
+
+impl GnmiTarget {
+    fn all_in_fabric(fabric: &Fabric) -> BTreeSet<Self> {
+        let targets = fabric.switch_ids().filter_map(|switch| {
+            let known = fabric.switch(switch);
+            Some(Self { switch, name: known.name.clone(), address: known.gnmi.clone()? })
+        });
+        targets.collect()
+    }
+}
+
+fn silence_cause(name: &str) -> String {
+    format!("gnmi {name}")
+}
+
+fn queue_cause(name: &str) -> String {
+    format!("gnmi queues {name}/")
+}

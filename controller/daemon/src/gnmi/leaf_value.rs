@@ -1,0 +1,44 @@
+//! Paths and values of gNMI as text, whatever encoding a switch chose.
+
+use p4runtime_proto::gnmi as proto;
+
+/// A step of a path: its name without the name of a model, and the value of its key.
+pub(super) type PathStep<'a> = (&'a str, Option<&'a str>);
+
+/// The whole path of a part of a notification.
+pub(super) fn path_steps<'a>(
+    prefix: Option<&'a proto::Path>,
+    path: Option<&'a proto::Path>,
+) -> Vec<PathStep<'a>> {
+    let steps = [prefix, path].into_iter().flatten().flat_map(|path| &path.elem);
+    let named = steps.map(|step| {
+        let name = step.name.rsplit(':').next().unwrap_or_default();
+        (name, step.key.values().next().map(String::as_str))
+    });
+    named.collect()
+}
+
+/// A value as text: that of a number has its digits. Objects and lists are none.
+pub(super) fn value_text(value: &proto::TypedValue) -> Option<String> {
+    use proto::typed_value::Value;
+    match value.value.as_ref()? {
+        Value::StringVal(text) | Value::AsciiVal(text) => Some(text.clone()),
+        Value::UintVal(number) => Some(number.to_string()),
+        Value::IntVal(number) => Some(number.to_string()),
+        Value::BoolVal(is_set) => Some(is_set.to_string()),
+        Value::JsonVal(json) | Value::JsonIetfVal(json) => {
+            match serde_json::from_slice(json).ok()? {
+                serde_json::Value::String(text) => Some(text),
+                serde_json::Value::Number(number) => Some(number.to_string()),
+                serde_json::Value::Bool(is_set) => Some(is_set.to_string()),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// An identity without the name of its model: `openconfig-qos:STRICT` is `STRICT`.
+pub(super) fn identity_name(text: &str) -> &str {
+    text.rsplit(':').next().unwrap_or(text)
+}

@@ -1,0 +1,232 @@
+//! One switch over gNMI, as long as somebody wants to know: a subscription to the states of its
+//! ports, and checks of its maps of queues beside it.
+
+use std::time::Duration;
+
+use p4runtime_proto::gnmi as proto;
+use p4runtime_proto::gnmi::g_nmi_client::GNmiClient;
+use proto::subscribe_response::Response;
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
+use topology::{Finding, SwitchId};
+use tracing::debug;
+
+use super::GnmiTarget;
+use super::interface_table::InterfaceTable;
+use super::queue_maps::{QueueMaps, check_queue_maps};
+use crate::config::{GnmiConfig, SouthboundConfig, TlsConfig};
+use crate::liveness::PartHealth;
+use crate::southbound::error_chain;
+
+/// The leaves of an interface that say which port it is, and whether it works.
+const PORT_LEAVES: [&str; 2] = ["id", "oper-status"];
+/// The lists under `/qos` that say how packets find their queue.
+const QUEUE_LISTS: [&str; 3] = ["classifiers", "forwarding-groups", "scheduler-policies"];
+
+/// What a follower reports.
+#[derive(Debug)]
+pub(super) enum SwitchReport {
+    /// The states of ports, by their numbers.
+    Ports(SwitchId, Vec<(u32, PartHealth)>),
+    /// A switch, by its name, has said all that it knows of its ports.
+    Answers(String),
+    /// A switch, by its name, cannot be asked, and why.
+    Silent(String, String),
+    /// What is wrong with the maps of a switch, by its name.
+    QueueMaps(String, Vec<Finding>),
+}
+
+/// The follower of one switch.
+pub(super) struct SwitchFollower {
+    pub(super) target: GnmiTarget,
+    pub(super) limits: GnmiConfig,
+    pub(super) southbound: SouthboundConfig,
+    pub(super) levels: u8,
+    pub(super) reports: mpsc::Sender<SwitchReport>,
+}
+
+/// Why a switch is not followed.
+#[derive(Debug, thiserror::Error)]
+enum FollowError {
+    #[error("`{0}` is no address of a gNMI server")]
+    Address(String),
+    #[error("cannot connect")]
+    Connect(#[source] tonic::transport::Error),
+    #[error("no answer within the deadline")]
+    Deadline,
+    #[error("{0:?}: {1}")]
+    Call(Code, String),
+    #[error("the switch has ended the subscription")]
+    Ended,
+    #[error("nobody wants to know")]
+    Unheard,
+}
+
+impl From<Status> for FollowError {
+    fn from(status: Status) -> Self {
+        Self::Call(status.code(), status.message().to_owned())
+    }
+}
+
+impl SwitchFollower {
+    /// Follows the switch until nobody takes reports.
+    pub(super) async fn follow_until_closed(self) {
+        let mut failures = 0;
+        loop {
+            let mut has_answered = false;
+            let error = match self.follow_connected(&mut has_answered).await {
+                Err(FollowError::Unheard) => return,
+                Err(error) => error,
+                Ok(()) => FollowError::Ended,
+            };
+            failures = if has_answered { 1 } else { failures + 1 };
+            let (name, why) = (self.target.name.clone(), error_chain(&error));
+            debug!(switch = name, why, "not followed over gNMI");
+            if self.reports.send(SwitchReport::Silent(name, why)).await.is_err() {
+                return;
+            }
+            tokio::time::sleep(self.southbound.backoff.wait_after(failures)).await;
+        }
+    }
+
+    /// One connection, until it fails. A check of queues that takes long delays no port.
+    async fn follow_connected(&self, has_answered: &mut bool) -> Result<(), FollowError> {
+        let client = self.connect().await?;
+        tokio::select! {
+            ended = self.follow_ports(client.clone(), has_answered) => ended,
+            ended = self.check_regularly(client) => ended,
+        }
+    }
+
+    async fn follow_ports(
+        &self,
+        mut client: GNmiClient<Channel>,
+        has_answered: &mut bool,
+    ) -> Result<(), FollowError> {
+        // The sender stays open: to close it ends the subscription.
+        let (requests, outgoing) = mpsc::channel(1);
+        requests.send(port_subscription()).await.map_err(|_| FollowError::Ended)?;
+        let subscribed = client.subscribe(ReceiverStream::new(outgoing));
+        let mut ports = within(self.southbound.rpc_deadline, subscribed).await??.into_inner();
+        let mut interfaces = InterfaceTable::default();
+        while let Some(answer) = ports.message().await? {
+            *has_answered |= self.take_answer(answer, &mut interfaces).await?;
+        }
+        Err(FollowError::Ended)
+    }
+
+    async fn check_regularly(&self, mut client: GNmiClient<Channel>) -> Result<(), FollowError> {
+        let mut checks = interval(self.limits.queue_check_interval);
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            checks.tick().await;
+            let wrong = self.check_queues(&mut client).await?;
+            self.report(SwitchReport::QueueMaps(self.target.name.clone(), wrong)).await?;
+        }
+    }
+
+    async fn connect(&self) -> Result<GNmiClient<Channel>, FollowError> {
+        let (tls, limits) = (self.southbound.tls.as_ref(), &self.southbound);
+        let address = &self.target.address;
+        let plain = Endpoint::try_from(TlsConfig::server_uri(tls, address))
+            .map_err(|_| FollowError::Address(address.clone()))?;
+        let endpoint = TlsConfig::secure_endpoint(tls, plain)
+            .map_err(FollowError::Connect)?
+            .connect_timeout(limits.connect_deadline)
+            .http2_keep_alive_interval(limits.keepalive)
+            .keep_alive_timeout(limits.keepalive)
+            .keep_alive_while_idle(true)
+            .tcp_nodelay(true);
+        let channel = within(limits.connect_deadline, endpoint.connect()).await?;
+        let client = GNmiClient::new(channel.map_err(FollowError::Connect)?);
+        Ok(client.max_decoding_message_size(limits.receive_max))
+    }
+
+    /// Takes an answer of the subscription; whether it says that everything has been sent.
+    async fn take_answer(
+        &self,
+        answer: proto::SubscribeResponse,
+        interfaces: &mut InterfaceTable,
+    ) -> Result<bool, FollowError> {
+        match answer.response {
+            Some(Response::Update(notification)) => {
+                let ports = interfaces.apply_notification(&notification);
+                if !ports.is_empty() {
+                    self.report(SwitchReport::Ports(self.target.switch, ports)).await?;
+                }
+                Ok(false)
+            }
+            Some(Response::SyncResponse(true)) => {
+                self.report(SwitchReport::Answers(self.target.name.clone())).await?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// What is wrong with the maps of queues. A switch without any has a finding that says so.
+    async fn check_queues(
+        &self,
+        client: &mut GNmiClient<Channel>,
+    ) -> Result<Vec<Finding>, FollowError> {
+        let request = proto::GetRequest {
+            path: QUEUE_LISTS.iter().map(|list| path_of(&["qos", list])).collect(),
+            encoding: proto::Encoding::JsonIetf as i32,
+            ..proto::GetRequest::default()
+        };
+        match within(self.southbound.rpc_deadline, client.get(request)).await? {
+            Ok(answer) => {
+                let maps = QueueMaps::from_notifications(&answer.into_inner().notification);
+                Ok(check_queue_maps(&self.target.name, &maps, self.levels))
+            }
+            Err(status)
+                if [Code::NotFound, Code::Unimplemented, Code::InvalidArgument]
+                    .contains(&status.code()) =>
+            {
+                let text = format!(
+                    "the maps from DSCP to queues cannot be checked over gNMI: {}",
+                    status.message()
+                );
+                Ok(vec![Finding::info(self.target.name.clone(), text)])
+            }
+            Err(status) => Err(status.into()),
+        }
+    }
+
+    async fn report(&self, report: SwitchReport) -> Result<(), FollowError> {
+        self.reports.send(report).await.map_err(|_| FollowError::Unheard)
+    }
+}
+
+/// The states of all ports when they change, and the ids of their interfaces.
+fn port_subscription() -> proto::SubscribeRequest {
+    use proto::subscribe_request::Request;
+    let subscription = PORT_LEAVES.iter().map(|leaf| proto::Subscription {
+        path: Some(path_of(&["interfaces", "interface", "state", leaf])),
+        mode: proto::SubscriptionMode::OnChange as i32,
+        ..proto::Subscription::default()
+    });
+    let list = proto::SubscriptionList {
+        subscription: subscription.collect(),
+        mode: proto::subscription_list::Mode::Stream as i32,
+        encoding: proto::Encoding::JsonIetf as i32,
+        ..proto::SubscriptionList::default()
+    };
+    let request = Some(Request::Subscribe(list));
+    proto::SubscribeRequest { request, ..proto::SubscribeRequest::default() }
+}
+
+/// A path without keys, which means all entries of its lists.
+fn path_of(names: &[&str]) -> proto::Path {
+    let elem = names
+        .iter()
+        .map(|name| proto::PathElem { name: (*name).to_owned(), ..proto::PathElem::default() });
+    proto::Path { elem: elem.collect(), ..proto::Path::default() }
+}
+
+async fn within<T>(deadline: Duration, future: impl Future<Output = T>) -> Result<T, FollowError> {
+    timeout(deadline, future).await.map_err(|_| FollowError::Deadline)
+}

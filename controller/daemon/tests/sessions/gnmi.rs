@@ -1,0 +1,152 @@
+//! Switches that report the states of their ports, and their maps of queues, over gNMI alone.
+
+use std::collections::BTreeMap;
+
+use controller::{ControllerHandle, RawConfig, StateEvent};
+use switch::gnmi::{GnmiHandle, GnmiOptions, QosMaps, SchedulerType, serve};
+use switch::p4runtime::ServiceOptions;
+use switch::{DeviceIndex, QueueLimits, WireEnd, WireIndex, WireSpec, WireState};
+use tokio::net::TcpListener;
+use topology::{Fabric, FabricNode, LinkId, SwitchId};
+
+use crate::failures::{desired, rows};
+use crate::lab::{DEADLINE, Lab, parts, verified};
+
+/// A lab whose switches have wires between them and gNMI servers.
+struct GnmiLab {
+    lab: Lab,
+    wires: BTreeMap<LinkId, WireIndex>,
+    servers: Vec<GnmiHandle>,
+}
+
+impl GnmiLab {
+    /// The first leaf reports these maps of queues.
+    async fn new(first_maps: QosMaps) -> Self {
+        let fabric = Fabric::new(parts());
+        let mut wires = BTreeMap::new();
+        let mut devices: Vec<DeviceIndex> = Vec::new();
+        let mut lab = Lab::wired(
+            |_| ServiceOptions::default(),
+            |builder, added| {
+                devices = added.to_vec();
+                let queue = QueueLimits::of_bytes(1 << 20);
+                let spec = WireSpec { bits_per_second: 1_000_000_000, delay_ns: 0, queue };
+                for cable in fabric.cables() {
+                    let end = |link: LinkId| {
+                        let end = fabric.link(link).to;
+                        let port = u16::try_from(end.port).unwrap();
+                        match end.node {
+                            FabricNode::Switch(switch) => {
+                                Some(WireEnd::Device(added[switch.0 as usize], port))
+                            }
+                            FabricNode::Host(_) => None,
+                        }
+                    };
+                    if let (Some(near), Some(far)) = (end(cable.reverse()), end(cable)) {
+                        wires.insert(cable, builder.connect_wire(near, far, spec).unwrap());
+                    }
+                }
+            },
+        )
+        .await;
+        let mut parts = lab.fabric.parts().clone();
+        let mut servers = Vec::new();
+        for (switch, device) in parts.switches.iter_mut().zip(devices) {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            switch.gnmi = Some(listener.local_addr().unwrap().to_string());
+            let qos = if servers.is_empty() { first_maps.clone() } else { QosMaps::default() };
+            let options = GnmiOptions { qos, ..GnmiOptions::default() };
+            let device = lab.switches.devices.device(device);
+            servers.push(serve(listener, device, options).await.unwrap());
+        }
+        lab.fabric = Fabric::new(parts);
+        Self { lab, wires, servers }
+    }
+
+    async fn set_wire(&self, cable: LinkId, state: WireState) {
+        let wire = self.wires[&cable];
+        self.lab.switches.devices.set_wire_state(wire, state).await.unwrap();
+    }
+}
+
+fn without_hold_down(raw: &mut RawConfig) {
+    raw.liveness.hold_down_ms = 1;
+    raw.liveness.hold_down_longest_ms = 1;
+}
+
+/// Waits until the texts of the standing findings are as `what` demands.
+async fn findings(controller: &ControllerHandle, what: impl Fn(&[String]) -> bool) {
+    let wait = async {
+        loop {
+            let found = controller.standing_findings().list_findings();
+            let texts: Vec<_> = found
+                .iter()
+                .map(|finding| format!("{}: {}", finding.about, finding.text))
+                .collect();
+            if what(&texts) {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, wait).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_port_that_goes_down_is_repaired_and_comes_back() {
+    let gnmi = GnmiLab::new(QosMaps::default()).await;
+    let controller = gnmi.lab.control(without_hold_down).await;
+    let jobs = vec![gnmi.lab.job("a", 50_000), gnmi.lab.job("b", 50_001)];
+    controller.submit_event(StateEvent::JobsChanged(jobs)).await.unwrap();
+    verified(&gnmi.lab, &controller).await;
+
+    let uplink = gnmi.lab.fabric.up_links(SwitchId(0))[0];
+    let cable = uplink.min(uplink.reverse());
+    for (state, down) in [(WireState::Down, 1), (WireState::Up, 0)] {
+        gnmi.set_wire(cable, state).await;
+        desired(&controller, |controller| {
+            rows(controller, SwitchId(0), p4::fabric::table::PORT_DOWN) == down
+        })
+        .await;
+        verified(&gnmi.lab, &controller).await;
+    }
+    controller.shutdown().await;
+}
+
+#[tokio::test]
+async fn wrong_maps_of_queues_are_findings() {
+    let mut maps = QosMaps::default();
+    maps.dscp_to_class[40] = 2;
+    maps.schedulers[3] = SchedulerType::Weighted;
+    let gnmi = GnmiLab::new(maps).await;
+    let controller = gnmi.lab.control(|_| {}).await;
+    let first = gnmi.lab.fabric.switches()[0].name.clone();
+    findings(&controller, |texts| {
+        let expected = [
+            format!("{first}: queue 3 is not served strictly, level 3 expects that"),
+            format!("{first}: DSCP 40 maps to queue 2, level 5 expects queue 5; set "),
+        ];
+        texts.len() == 2 && expected.iter().zip(texts).all(|(start, text)| text.starts_with(start))
+    })
+    .await;
+    controller.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_switch_that_does_not_answer_is_a_finding_until_it_does() {
+    let mut gnmi = GnmiLab::new(QosMaps::default()).await;
+    let controller = gnmi.lab.control(|_| {}).await;
+    let first = gnmi.lab.fabric.switches()[0].name.clone();
+    let server = gnmi.servers.remove(0);
+    let address = server.local_addr();
+    server.shutdown().await;
+    findings(&controller, |texts| {
+        texts.len() == 1 && texts[0].starts_with(&format!("{first}: no port states over gNMI"))
+    })
+    .await;
+    let listener = TcpListener::bind(address).await.unwrap();
+    let device = gnmi.lab.switches.devices.device(DeviceIndex(0));
+    let _server = serve(listener, device, GnmiOptions::default()).await.unwrap();
+    findings(&controller, <[String]>::is_empty).await;
+    controller.shutdown().await;
+}
