@@ -15,7 +15,7 @@ mod write_error;
 
 pub use decode::{
     CounterValue, DecodeError, decode_counter_cell, decode_entry, decode_row_counter,
-    decode_table_entity, decode_tables,
+    decode_table_entity, decode_table_ids, decode_tables,
 };
 pub use digests::{
     DigestList, DigestTiming, RoceFlowDigest, RoceTuple, decode_digest_list, decode_digest_refusal,
@@ -23,7 +23,8 @@ pub use digests::{
 };
 pub use encode::{
     encode_cell_read, encode_counter_read, encode_entry, encode_pipeline, encode_row_counter_read,
-    encode_scope_read, encode_table_counter_read, encode_update,
+    encode_scope_read, encode_table_counter_read, encode_update, encode_whole_counter_read,
+    encode_whole_read,
 };
 pub use packets::{PacketIn, PacketOut, PacketOutTarget, decode_packet_in, encode_packet_out};
 pub use write_error::{RefusedUpdate, WriteError, decode_write_error};

@@ -21,6 +21,12 @@ pub use ids::{action, table};
 const ROW_PRIORITY: u32 = 1;
 /// The priority of rows for the packets from a port to one address.
 const PAIR_PRIORITY: u32 = 2;
+/// What the id of a port's next hop begins with.
+const NEXTHOP_PREFIX: &str = "port-";
+/// The queue of packets to the controller, of those that a switch has for its processor.
+const CONTROLLER_QUEUE: u32 = 1;
+const ETHERTYPE_IPV4: u16 = 0x0800;
+const ETHERTYPE_IPV6: u16 = 0x86dd;
 /// An Ethernet address of which all bits matter.
 const MAC_MASK: u128 = (1 << 48) - 1;
 /// The neighbours of all ports have this address: fe80::1.
@@ -80,9 +86,19 @@ pub fn wcmp_group(group: u32, ports: impl IntoIterator<Item = u32>) -> Option<Ta
     });
     let mut members = members.peekable();
     members.peek()?;
-    let key = vec![RowField::exact(1, group_id(group))];
-    let members = ActionSpec::one_shot(members);
-    Some(EntryKey::for_row(table::WCMP_GROUP, key, 0).with_action(members))
+    Some(group_key(group).with_action(ActionSpec::one_shot(members)))
+}
+
+/// The key of a group.
+pub fn group_key(group: u32) -> EntryKey {
+    EntryKey::for_row(table::WCMP_GROUP, vec![RowField::exact(1, group_id(group))], 0)
+}
+
+/// The port to which an action of a route, a group or a pin leads; `None` for other actions.
+pub fn nexthop_port(call: &ActionCall) -> Option<u32> {
+    let leads = [action::SET_NEXTHOP_ID, action::REDIRECT_TO_NEXTHOP].contains(&call.action);
+    let id = call.params.first().filter(|_| leads)?.value.text()?;
+    id.as_str().strip_prefix(NEXTHOP_PREFIX)?.parse().ok()
 }
 
 /// `l3_admit_table`: packets to this Ethernet address are routed.
@@ -101,20 +117,25 @@ pub fn port_vrf(port: u32) -> TableEntry {
 
 /// `ipv4_table` and `ipv6_table`: a route. Needs the VRF's row, and the group or the port's rows.
 pub fn route(vrf: Vrf, prefix: IpPrefix, target: RouteTarget) -> TableEntry {
-    let call = match target {
-        RouteTarget::Port(port) => {
-            ActionCall::new(action::SET_NEXTHOP_ID, [nexthop_id(port).into()])
-        }
-        RouteTarget::Group(group) => {
-            ActionCall::new(action::SET_WCMP_GROUP_ID, [group_id(group).into()])
-        }
-    };
+    let call = route_action(target);
     let table = match prefix.version() {
         IpVersion::V4 => table::IPV4,
         IpVersion::V6 => table::IPV6,
     };
     let vrf = RowField::exact(1, vrf.id());
     exact_row(table, [Some(vrf), prefix.lpm_field(2)].into_iter().flatten().collect(), call)
+}
+
+/// What a route to this target does.
+pub fn route_action(target: RouteTarget) -> ActionCall {
+    match target {
+        RouteTarget::Port(port) => {
+            ActionCall::new(action::SET_NEXTHOP_ID, [nexthop_id(port).into()])
+        }
+        RouteTarget::Group(group) => {
+            ActionCall::new(action::SET_WCMP_GROUP_ID, [group_id(group).into()])
+        }
+    }
 }
 
 /// `acl_pre_ingress_table`: the VRF and the job of packets that come in by a port, or of those of
@@ -166,6 +187,17 @@ pub fn flow_redirect(flow: &FlowKey, port: u32) -> Option<TableEntry> {
     Some(EntryKey::for_row(table::ACL_INGRESS, fields, ROW_PRIORITY).with_action(call.into()))
 }
 
+/// `acl_ingress_table`: packets of this type go to the controller and nowhere else. `None` for
+/// those of IP, which the table's restriction excludes.
+pub fn ether_type_trap(ether_type: u16) -> Option<TableEntry> {
+    let is_ip = [ETHERTYPE_IPV4, ETHERTYPE_IPV6].contains(&ether_type);
+    let fields = full_field(4, ether_type, u16::MAX).filter(|_| !is_ip);
+    let queue = SdnString::numbered("0x", CONTROLLER_QUEUE);
+    let call = ActionCall::new(action::ACL_TRAP, [queue.into()]);
+    let key = EntryKey::for_row(table::ACL_INGRESS, vec![fields?], ROW_PRIORITY);
+    Some(key.with_action(call.into()))
+}
+
 /// `acl_ingress_qos_table`: the level of a job, and the DSCP that carries it.
 pub fn job_level(job: NonZeroU32, level: PriorityLevel) -> TableEntry {
     let call = ActionCall::new(action::SET_TC_AND_DSCP, [level.into(), level.dscp().into()]);
@@ -184,7 +216,7 @@ fn interface_id(port: u32) -> SdnString {
 }
 
 fn nexthop_id(port: u32) -> SdnString {
-    SdnString::numbered("port-", port)
+    SdnString::numbered(NEXTHOP_PREFIX, port)
 }
 
 fn group_id(group: u32) -> SdnString {

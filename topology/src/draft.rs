@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::fabric::{
-    Fabric, FabricParts, Host, Link, LinkEndpoint, LinkScheduler, Nic, Switch, Tier,
+    Fabric, FabricParts, Host, Link, LinkEndpoint, LinkScheduler, Nic, PipelineKind, Switch, Tier,
 };
 use crate::ids::{FabricNode, HostId, LinkId, NicId, SwitchId};
 use crate::units::{Bandwidth, MacAddress};
@@ -199,6 +199,7 @@ fn generated_switch(tier: Tier, number: u64, device_id: u64) -> Switch {
     Switch {
         name: format!("{tier}{number}"),
         tier,
+        pipeline: PipelineKind::default(),
         device_id,
         p4runtime: server_port.map(|port| format!("127.0.0.1:{port}")),
         gnmi: None,

@@ -1,4 +1,4 @@
-//! A fabric in the formats of schedulers, labs and inventories.
+//! A fabric in the formats of schedulers, labs, inventories and switches.
 //!
 //! Schedulers know trees, and a Clos is none: [`FabricTree`] has what they can use of it. A text is
 //! a pure function of the fabric; `crux fabric export` prints it.
@@ -10,6 +10,7 @@ mod kueue;
 pub(crate) mod netbox;
 mod p4utils;
 mod slurm;
+mod sonic_config;
 mod topograph;
 
 pub use containerlab::{ContainerlabImages, export_containerlab};
@@ -18,6 +19,7 @@ pub use kueue::export_kueue;
 pub use netbox::{NetboxTable, export_netbox};
 pub use p4utils::export_p4utils;
 pub use slurm::{export_slurm_conf, export_slurm_yaml};
+pub use sonic_config::{SonicConfigError, SonicPorts, export_sonic_config};
 pub use topograph::export_topograph;
 
 use serde::Serialize;

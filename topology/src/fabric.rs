@@ -17,8 +17,10 @@ use crate::ids::{FabricNode, HostId, LinkId, NicId, SwitchId};
 use crate::units::{Bandwidth, MacAddress};
 
 mod lookup;
+mod pipeline_kind;
 
 pub use lookup::AddressPrefix;
+pub use pipeline_kind::PipelineKind;
 
 /// A server with GPUs.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,6 +79,8 @@ pub struct Switch {
     pub name: String,
     /// Its tier.
     pub tier: Tier,
+    /// Its program.
+    pub pipeline: PipelineKind,
     /// P4Runtime device id.
     pub device_id: u64,
     /// Address of its P4Runtime server, `host:port`.
@@ -214,6 +218,19 @@ impl Fabric {
         let cables = vec![AvailabilityState::default(); structure.parts.links.len() / 2];
         let switches = vec![AvailabilityState::default(); structure.parts.switches.len()];
         Self::with_availability(Arc::new(structure), cables, switches)
+    }
+
+    /// The fabric with these programs on the switches of these tiers, in which everything works.
+    #[must_use]
+    pub fn with_pipelines(self, of_tiers: &BTreeMap<Tier, PipelineKind>) -> Self {
+        if of_tiers.is_empty() {
+            return self;
+        }
+        let mut parts = self.parts().clone();
+        for switch in &mut parts.switches {
+            switch.pipeline = of_tiers.get(&switch.tier).copied().unwrap_or(switch.pipeline);
+        }
+        Self::new(parts)
     }
 
     /// A copy of this fabric after `changes`, applied in order.

@@ -24,7 +24,7 @@ pub use buffer_dependencies::{BufferCycle, BufferDependencyGraph, is_valley_free
 pub use check::check_fabric;
 pub use fabric::{
     AddressPrefix, AvailabilityChange, Fabric, FabricParts, Host, Link, LinkEndpoint,
-    LinkScheduler, Nic, Switch, Tier,
+    LinkScheduler, Nic, PipelineKind, Switch, Tier,
 };
 pub use finding::{Finding, Severity, one_line};
 pub use ids::{FabricNode, HostId, LinkId, NicId, SwitchId};

@@ -9,12 +9,14 @@ mod explicit;
 
 pub use explicit::explicit_document;
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::clos::{self, ClosSpec};
 use crate::document::{self, DocumentError, DocumentFormat};
-use crate::fabric::{Fabric, LinkScheduler, Tier};
+use crate::fabric::{Fabric, LinkScheduler, PipelineKind, Tier};
 use crate::units::Bandwidth;
 
 /// A fabric as a document: `clos`, or else `switches`, `hosts` and `links`.
@@ -35,6 +37,9 @@ pub struct FabricDocument {
     /// The cables.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<LinkDocument>,
+    /// The program of all switches of a tier that name none: `fabric` (the default) or `sai`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub pipelines: BTreeMap<Tier, PipelineKind>,
 }
 
 /// A switch of an explicit document.
@@ -54,6 +59,9 @@ pub struct SwitchDocument {
     /// Address of its gNMI server, `host:port`, for the states of its ports and its queues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gnmi: Option<String>,
+    /// Its program: `fabric` or `sai`; when left out, that of its tier in `pipelines`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipeline: Option<PipelineKind>,
 }
 
 /// A host of an explicit document.
@@ -135,10 +143,12 @@ impl TryFrom<&FabricDocument> for Fabric {
         match &document.clos {
             None => explicit::build_explicit(document),
             Some(clos) if explicit::has_no_lists(document) => {
-                clos::build_clos(&document.name, clos).map_err(|error| FabricFieldError {
+                let built = clos::build_clos(&document.name, clos);
+                let fabric = built.map_err(|error| FabricFieldError {
                     field: format!("clos.{}", error.field),
                     ..error
-                })
+                })?;
+                Ok(fabric.with_pipelines(&document.pipelines))
             }
             Some(_) => Err(FabricFieldError::new(
                 "clos",
@@ -284,9 +294,35 @@ mod tests {
     }
 
     #[test]
+    fn programs_are_named_by_tier_or_by_switch() {
+        let text = GOOD.replacen(r#""lab","#, r#""lab", "pipelines": {"leaf": "sai"},"#, 1);
+        let text = text.replacen(r#""device_id": 2"#, r#""device_id": 2, "pipeline": "fabric""#, 1);
+        let kinds = |fabric: &Fabric| -> Vec<PipelineKind> {
+            fabric.switches().iter().map(|switch| switch.pipeline).collect()
+        };
+        let fabric = parse_fabric(&text, DocumentFormat::Json, "f.json").unwrap();
+        let expected = [PipelineKind::Sai, PipelineKind::Fabric, PipelineKind::Fabric];
+        assert_eq!(kinds(&fabric), expected);
+        let explicit = document::print_document(&explicit_document(&fabric), DocumentFormat::Toml);
+        let again = parse_fabric(&explicit.unwrap(), DocumentFormat::Toml, "f.toml").unwrap();
+        assert_eq!(again, fabric);
+
+        let clos = FabricDocument {
+            name: "lab".to_owned(),
+            clos: Some(ClosSpec { leaves: 1, spines: 1, ..ClosSpec::default() }),
+            pipelines: BTreeMap::from([(Tier::Spine, PipelineKind::Sai)]),
+            ..FabricDocument::default()
+        };
+        let fabric = Fabric::try_from(&clos).unwrap();
+        assert_eq!(kinds(&fabric), [PipelineKind::Fabric, PipelineKind::Sai]);
+        let unknown = text.replacen("\"sai\"", "\"bmv2\"", 1);
+        assert!(refused(&unknown).contains("unknown variant `bmv2`"));
+    }
+
+    #[test]
     fn the_schema_names_every_field() {
         let schema = serde_json::to_string(&schemars::schema_for!(FabricDocument)).unwrap();
-        for field in ["clos", "dual_homed", "switches", "device_id", "ips", "gbps"] {
+        for field in ["clos", "dual_homed", "pipelines", "device_id", "ips", "gbps"] {
             assert!(schema.contains(&format!("\"{field}\"")), "{field}");
         }
     }

@@ -30,6 +30,10 @@ impl Bandwidth {
 pub struct MacAddress(pub [u8; 6]);
 
 impl MacAddress {
+    /// What every switch answers hosts that ask for an address: locally administered, the same
+    /// everywhere, so that a host that moves to another leaf keeps its neighbour entry.
+    pub const GATEWAY: Self = Self([0x02, 0, 0, 0, 0, 0xfe]);
+
     /// The address of a NIC for which a document gives none, locally administered and unicast:
     /// 02:00 and the bytes of an IPv4 address; or 06, the last two bytes of the /64 of an IPv6
     /// address, and the last three of the address.

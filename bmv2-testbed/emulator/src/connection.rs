@@ -3,7 +3,7 @@
 
 use planner::Flow;
 use switch::Nanos;
-use topology::{Fabric, NicId};
+use topology::{Fabric, MacAddress, NicId};
 
 use crate::dcqcn::{DcqcnParameters, NotificationPoint, RatePacer, ReactionPoint};
 use crate::roce::{self, CongestionMarking, FlowAddresses};
@@ -112,7 +112,8 @@ fn flow_addresses(
     let (from, to) = (fabric.nic(from), fabric.nic(to));
     FlowAddresses {
         source: (from.mac, from.ip),
-        destination: (to.mac, to.ip),
+        // Every switch answers for every address, so a host sends all its packets to one.
+        destination: (MacAddress::GATEWAY, to.ip),
         // A host that states no port still sends from one.
         udp_src_port: flow.udp_src_port.unwrap_or(roce::FIRST_SOURCE_PORT),
         queue_pair,

@@ -1,6 +1,6 @@
 //! Switches that are named on the command line, for a fabric that no document describes.
 
-use topology::{Fabric, FabricParts, Switch, Tier};
+use topology::{Fabric, FabricParts, PipelineKind, Switch, Tier};
 
 /// A switch from `NAME=HOST:PORT/ID`.
 pub(crate) fn parse_switch(text: &str) -> Result<Switch, String> {
@@ -10,6 +10,7 @@ pub(crate) fn parse_switch(text: &str) -> Result<Switch, String> {
     Ok(Switch {
         name: name.to_owned(),
         tier: Tier::Leaf,
+        pipeline: PipelineKind::default(),
         device_id: device_id.map_err(|_| format!("invalid device id `{id}`: not a number"))?,
         p4runtime: Some(address.to_owned()),
         gnmi: None,

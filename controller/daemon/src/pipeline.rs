@@ -2,12 +2,13 @@
 //!
 //! [`SwitchPipeline`] is everything that the daemon asks of a program: its P4Info and device
 //! configuration, what it is capable of, the rows that discovery needs, its counters, and the
-//! attribution of what they count; [`PipelineWiring`] is one fabric prepared for lowering. The
+//! attribution of what they count; [`PipelineWiring`] is the switches of one fabric that run it,
+//! prepared for lowering. The
 //! implementations are in [`pipelines`](crate::pipelines). The decision: nothing outside
 //! `pipelines/` names a table, field or counter of a program, so that another program is another
 //! folder there; a test of `pipelines` reads the source for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -15,21 +16,37 @@ use p4::codec::PacketOut;
 use p4::entry::{EntryKey, TableEntry, TableId};
 use p4::{ForwardingPipeline, SwitchTables};
 use planner::{Plan, PlannedFlow, SwitchCapabilities};
-use topology::{Fabric, LinkId, NicId, SwitchId};
+use topology::{Fabric, Finding, LinkId, NicId, PipelineKind, SwitchId};
 
 /// A P4 program, as far as the controller depends on it.
 pub trait SwitchPipeline: Debug + Send + Sync {
+    /// What documents call it.
+    fn kind(&self) -> PipelineKind;
+
     /// P4Info, device configuration and cookie.
-    fn program(&self) -> ForwardingPipeline;
+    fn program(&self) -> &'static ForwardingPipeline;
+
+    /// Whether a program with these tables is one of this kind, of whatever version.
+    fn recognizes(&self, tables: &BTreeSet<TableId>) -> bool;
 
     /// What every switch that runs the program can do; part of the planner's input.
     fn capabilities(&self) -> SwitchCapabilities;
 
-    /// Prepares a fabric for lowering.
+    /// Prepares some switches of a fabric for lowering.
     ///
     /// # Errors
     /// The tables of the program are too small for the fabric.
-    fn wire_fabric(&self, fabric: &Fabric) -> Result<Box<dyn PipelineWiring>, WiringError>;
+    fn wire_fabric(
+        &self,
+        fabric: &Fabric,
+        switches: BTreeSet<SwitchId>,
+    ) -> Result<Box<dyn PipelineWiring>, WiringError>;
+
+    /// Whether a switch is read whole, because its server reads nothing less.
+    fn is_read_whole(&self) -> bool;
+
+    /// Whether a switch reports flows of hosts that belong to no job.
+    fn reports_flows(&self) -> bool;
 
     /// The rows by which a switch sends probes, ARP and neighbour discovery to the controller.
     fn punts(&self) -> Vec<TableEntry>;
@@ -46,7 +63,7 @@ pub trait SwitchPipeline: Debug + Send + Sync {
     /// A packet that leaves by a port; none where the port does not exist or is the controller's.
     fn packet_out(&self, port: u16, payload: Vec<u8>) -> Option<PacketOut>;
 
-    /// The entries that count what jobs send under a plan.
+    /// The entries that count what jobs send under a plan, at the switches that run the program.
     fn attributed_entries(&self, fabric: &Fabric, plan: &Plan) -> Vec<AttributedEntry>;
 
     /// The entry that pins a flow at the leaf where it enters, and counts it; none for a flow
@@ -60,10 +77,10 @@ pub trait SwitchPipeline: Debug + Send + Sync {
     /// The DSCP that stands for a level in packets; none where the program has no such mapping.
     fn level_dscp(&self, level: u8) -> Option<u8>;
 
-    /// The P4Info id of the counter that counts by port and level.
-    fn port_level_counter(&self) -> u32;
+    /// The P4Info id of the counter that counts by port and level; none where nothing does.
+    fn port_level_counter(&self) -> Option<u32>;
 
-    /// The cells of that counter, for `levels` levels.
+    /// The cells of that counter at the switches that run the program, for `levels` levels.
     fn port_level_cells(&self, fabric: &Fabric, levels: u8) -> Vec<PortLevelCell>;
 }
 
@@ -76,20 +93,30 @@ pub struct SwitchReports {
     pub unknown_flows: bool,
 }
 
-/// A fabric prepared for lowering: everything that does not depend on plan and failures.
+/// Switches of a fabric prepared for lowering: all that depends on neither plan nor failures.
 pub trait PipelineWiring: Debug + Send + Sync {
     /// Adds the rows of these reports to all tables that are lowered.
     fn enable_reports(&mut self, reports: SwitchReports);
 
-    /// The tables that every switch should hold under a plan.
+    /// What of a plan the switches have no room for.
+    fn find_shortages(&self, fabric: &Fabric, plan: &Plan) -> PlanShortages;
+
+    /// The tables that the switches should hold under a plan.
     fn lower_plan(&self, fabric: &Fabric, plan: &Plan) -> BTreeMap<SwitchId, SwitchTables>;
 
-    /// `tables` with the ports of failed parts of `fabric` out of use; no plan is needed.
-    fn protect_tables(
-        &self,
-        fabric: &Fabric,
-        tables: &BTreeMap<SwitchId, Arc<SwitchTables>>,
-    ) -> BTreeMap<SwitchId, Arc<SwitchTables>>;
+    /// Takes the ports of failed parts of `fabric` out of use in the tables of the switches; no
+    /// plan is needed.
+    fn protect_tables(&self, fabric: &Fabric, tables: &mut BTreeMap<SwitchId, Arc<SwitchTables>>);
+}
+
+/// What of a plan some switches have no room for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PlanShortages {
+    /// Positions in [`Plan::flows`] of the pinned flows that go by ECMP instead, with the first
+    /// switch on the path of each that has no room.
+    pub spilled: BTreeMap<usize, SwitchId>,
+    /// The names of these flows, and of jobs whose packets do not get their level.
+    pub findings: Vec<Finding>,
 }
 
 /// An entry with a direct counter, and the job that its bytes are attributed to.
@@ -139,6 +166,18 @@ pub enum WiringError {
         switch: String,
         /// How many it has.
         ports: usize,
+        /// How many fit.
+        max: usize,
+    },
+    /// More rows than a table has.
+    #[error("{switch} needs {needed} {what}; it holds {max}")]
+    TooManyRows {
+        /// Name of the switch.
+        switch: String,
+        /// What it needs.
+        what: &'static str,
+        /// How many.
+        needed: usize,
         /// How many fit.
         max: usize,
     },

@@ -1,31 +1,91 @@
-//! The P4 programs that switches may run, each an implementation of [`SwitchPipeline`], and the
-//! choice among them.
+//! The P4 programs that switches may run, each an implementation of [`SwitchPipeline`], and which
+//! of them a switch runs.
 //!
-//! The decision: everything outside this module lowers, protects and counts through the functions
-//! here, so that a second program changes the choice and nothing else.
+//! The decision: a fabric says for each switch which program it runs, and everything outside this
+//! module lowers, protects and counts through the functions here. A fabric is wired once for each
+//! program in it, and each wiring writes the tables of its own switches alone.
 
 pub mod fabric;
 pub mod sai;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use p4::SwitchTables;
-use planner::Plan;
-use topology::{Fabric, SwitchId};
+use p4::entry::{EntryKey, TableId};
+use planner::{Plan, PlannedFlow};
+use topology::{Fabric, NicId, PipelineKind, SwitchId};
 
 use self::fabric::FabricPipeline;
 pub(crate) use self::fabric::{ETHERTYPE_ARP, ETHERTYPE_PROBE};
-use crate::pipeline::{PipelineWiring, SwitchPipeline, SwitchReports, WiringError};
+use self::sai::SaiPipeline;
+use crate::pipeline::{
+    AttributedEntry, PipelineWiring, PlanShortages, PortLevelCell, SwitchPipeline, SwitchReports,
+    WiringError,
+};
 
-/// The pipeline of all switches that the controller programs.
-pub fn default_pipeline() -> &'static dyn SwitchPipeline {
-    &FabricPipeline
+/// All programs.
+const ALL: [&dyn SwitchPipeline; 2] = [&FabricPipeline, &SaiPipeline];
+
+/// The program of a kind.
+pub fn pipeline_of(kind: PipelineKind) -> &'static dyn SwitchPipeline {
+    match kind {
+        PipelineKind::Fabric => &FabricPipeline,
+        PipelineKind::Sai => &SaiPipeline,
+    }
 }
 
-/// A fabric in the terms of its switches' tables.
-#[derive(Debug)]
-pub struct FabricWiring(Box<dyn PipelineWiring>);
+/// The program of a switch, as the fabric has it.
+pub fn pipeline_at(fabric: &Fabric, switch: SwitchId) -> &'static dyn SwitchPipeline {
+    pipeline_of(fabric.switch(switch).pipeline)
+}
+
+/// The kind of a program with these tables; none for a program that is of no kind known here.
+pub(crate) fn recognize_pipeline(tables: &BTreeSet<TableId>) -> Option<PipelineKind> {
+    let found = ALL.into_iter().find(|pipeline| pipeline.recognizes(tables));
+    found.map(SwitchPipeline::kind)
+}
+
+/// The entries that count what jobs send under a plan.
+pub fn attributed_entries(fabric: &Fabric, plan: &Plan) -> Vec<AttributedEntry> {
+    let used = pipelines_in(fabric).into_iter();
+    used.flat_map(|pipeline| pipeline.attributed_entries(fabric, plan)).collect()
+}
+
+/// The cells of the counters by port and level, for `levels` levels.
+pub(crate) fn port_level_cells(fabric: &Fabric, levels: u8) -> Vec<PortLevelCell> {
+    let used = pipelines_in(fabric).into_iter();
+    used.flat_map(|pipeline| pipeline.port_level_cells(fabric, levels)).collect()
+}
+
+/// The entry that pins a flow at the leaf where it enters, and counts it; none for a flow without a
+/// port.
+pub(crate) fn entry_pin(fabric: &Fabric, flow: &PlannedFlow) -> Option<EntryKey> {
+    pipeline_at(fabric, fabric.leaf_of(flow.src)).entry_pin(fabric, flow)
+}
+
+/// The entry that counts what is sent from one NIC to another without a pin, at the leaf where it
+/// enters, if that has one for this pair.
+pub(crate) fn pair_entry(fabric: &Fabric, pair: (NicId, NicId)) -> Option<EntryKey> {
+    pipeline_at(fabric, fabric.leaf_of(pair.0)).pair_entry(fabric, pair)
+}
+
+/// The switches of a fabric that run a program.
+pub(crate) fn switches_of(fabric: &Fabric, kind: PipelineKind) -> BTreeSet<SwitchId> {
+    let switches = fabric.switch_ids();
+    switches.filter(|switch| fabric.switch(*switch).pipeline == kind).collect()
+}
+
+/// The programs that some switch of a fabric runs.
+fn pipelines_in(fabric: &Fabric) -> Vec<&'static dyn SwitchPipeline> {
+    let kinds: BTreeSet<PipelineKind> =
+        fabric.switches().iter().map(|switch| switch.pipeline).collect();
+    kinds.into_iter().map(pipeline_of).collect()
+}
+
+/// A fabric in the terms of its switches' tables; by default one without switches.
+#[derive(Debug, Default)]
+pub struct FabricWiring(Vec<Box<dyn PipelineWiring>>);
 
 impl FabricWiring {
     /// The wiring of a fabric; it does not depend on failures and drains.
@@ -33,14 +93,29 @@ impl FabricWiring {
     /// # Errors
     /// The tables of the switches are too small for it.
     pub fn new(fabric: &Fabric) -> Result<Self, WiringError> {
-        default_pipeline().wire_fabric(fabric).map(Self)
+        let wirings = pipelines_in(fabric).into_iter().map(|pipeline| {
+            let switches = switches_of(fabric, pipeline.kind());
+            pipeline.wire_fabric(fabric, switches)
+        });
+        wirings.collect::<Result<_, _>>().map(Self)
     }
 
     /// Adds the rows by which switches report to the controller.
     #[must_use]
     pub fn with_reports(mut self, reports: SwitchReports) -> Self {
-        self.0.enable_reports(reports);
+        self.0.iter_mut().for_each(|wiring| wiring.enable_reports(reports));
         self
+    }
+
+    /// What of a plan the switches have no room for.
+    pub(crate) fn find_shortages(&self, fabric: &Fabric, plan: &Plan) -> PlanShortages {
+        let mut all = PlanShortages::default();
+        for wiring in &self.0 {
+            let PlanShortages { spilled, findings } = wiring.find_shortages(fabric, plan);
+            all.spilled.extend(spilled);
+            all.findings.extend(findings);
+        }
+        all
     }
 }
 
@@ -51,7 +126,11 @@ pub fn lower_plan(
     fabric: &Fabric,
     plan: &Plan,
 ) -> BTreeMap<SwitchId, SwitchTables> {
-    wiring.0.lower_plan(fabric, plan)
+    let mut lowered = BTreeMap::new();
+    for wiring in &wiring.0 {
+        lowered.append(&mut wiring.lower_plan(fabric, plan));
+    }
+    lowered
 }
 
 /// `tables` with the ports of failed parts of `fabric` out of use, without a plan and without a
@@ -62,12 +141,16 @@ pub fn protect_tables(
     fabric: &Fabric,
     tables: &BTreeMap<SwitchId, Arc<SwitchTables>>,
 ) -> BTreeMap<SwitchId, Arc<SwitchTables>> {
-    wiring.0.protect_tables(fabric, tables)
+    let mut protected = tables.clone();
+    wiring.0.iter().for_each(|wiring| wiring.protect_tables(fabric, &mut protected));
+    protected
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::{Path, PathBuf};
+
+    use super::*;
 
     fn source_files(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -84,14 +167,24 @@ mod tests {
     }
 
     #[test]
-    fn only_pipelines_name_the_p4_program() {
+    fn programs_are_recognized_by_their_tables() {
+        for pipeline in ALL {
+            let tables = pipeline.program().p4info.table_ids();
+            assert_eq!(recognize_pipeline(&tables), Some(pipeline.kind()));
+            assert_eq!(pipeline_of(pipeline.kind()).kind(), pipeline.kind());
+        }
+        assert_eq!(recognize_pipeline(&BTreeSet::new()), None);
+    }
+
+    #[test]
+    fn only_pipelines_name_the_p4_programs() {
         let mut files = Vec::new();
         source_files(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src")), &mut files);
         assert!(files.len() > 100);
         for file in files.iter().filter(|file| !file.ends_with("tests.rs")) {
             let text = std::fs::read_to_string(file).unwrap();
             let (code, _) = text.split_once("#[cfg(test)]").unwrap_or((&text, ""));
-            for name in ["p4::fabric", "embedded_fabric"] {
+            for name in ["p4::fabric", "embedded_fabric", "p4::sai", "embedded_sai"] {
                 assert!(!code.contains(name), "{} names {name}", file.display());
             }
         }

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use topology::{Fabric, Finding, SwitchId};
 
 use crate::forecast::{PlanForecast, forecast_plan};
-use crate::pipelines::{default_pipeline, lower_plan};
+use crate::pipelines::{lower_plan, pipeline_at};
 use crate::state::{PlanRequest, PlanRollout};
 
 /// The effects that a change of policy would have.
@@ -201,11 +201,11 @@ fn switch_changes(
     before: &BTreeMap<SwitchId, Arc<SwitchTables>>,
     after: &BTreeMap<SwitchId, SwitchTables>,
 ) -> Vec<SwitchChange> {
-    let p4info = default_pipeline().program().p4info;
     let nothing = Arc::default();
     let changes = after.iter().map(|(switch, desired)| {
         let actual = before.get(switch).unwrap_or(&nothing);
-        let updates = p4::diff_tables(&p4info, desired, actual);
+        let p4info = &pipeline_at(fabric, *switch).program().p4info;
+        let updates = p4::diff_tables(p4info, desired, actual);
         SwitchChange {
             name: fabric.switch(*switch).name.clone(),
             entries: updates.iter().map(|update| p4info.display(update).to_string()).collect(),

@@ -22,6 +22,7 @@ pub(crate) mod session;
 pub(crate) mod session_log;
 mod spot_check;
 mod status;
+mod stream_messages;
 mod timing;
 pub mod write_permit;
 
@@ -144,11 +145,11 @@ impl SwitchTarget {
         let targets = fabric.switch_ids().filter_map(|id| {
             let switch = fabric.switch(id);
             let p4runtime = switch.p4runtime.clone()?;
-            let device_id = switch.device_id;
+            let (device_id, pipeline) = (switch.device_id, switch.pipeline);
             Some(Self {
                 switch: id,
                 name: switch.name.clone(),
-                address: SwitchAddress { p4runtime, device_id },
+                address: SwitchAddress { p4runtime, device_id, pipeline },
             })
         });
         targets.collect()

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use planner::{Job, JobId, JobOverride, JobsDocument, Plan, PlanDepth, PlanReport, Policy};
 use serde::{Deserialize, Serialize};
-use topology::{AvailabilityChange, Fabric, Finding, SwitchId};
+use topology::{AvailabilityChange, Fabric, FabricParts, Finding, SwitchId};
 
 pub use self::drain_progress::DrainProgress;
 pub(crate) use self::drain_progress::join_names;
@@ -100,15 +100,14 @@ impl State {
     /// The state before anything is learned: an empty fabric, no jobs, the default policy on
     /// `levels` levels. The first generation is the one after `generation`.
     pub fn new(levels: u8, generation: u64) -> Self {
-        let fabric = Fabric::new(topology::FabricParts::default());
-        let wiring = FabricWiring::new(&fabric).expect("no port of no switch is out of range");
+        let fabric = Fabric::new(FabricParts::default());
         let policy = Policy { levels, ..Policy::default() };
         Self {
             levels,
             reports: SwitchReports::default(),
             fabric,
             returning: ReturningParts::default(),
-            wiring: Arc::new(wiring),
+            wiring: Arc::default(),
             jobs: Vec::new(),
             reported: ReportedJobs::default(),
             history: PolicyHistory::new(PolicyRevision::from_initial_policy(&policy), []),
@@ -425,6 +424,7 @@ impl State {
             inputs: self.inputs,
             fabric: self.usable_fabric(policy),
             jobs: self.jobs_under(policy),
+            wiring: Arc::clone(&self.wiring),
             policy: self.effective_policy(policy),
             previous: self.previous_plan(),
             depth: PlanDepth::Quick,

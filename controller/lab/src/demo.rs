@@ -2,16 +2,18 @@
 //!
 //! The testbed of Crux §6.1 on the embedded fabric, or a case in which levels decide. [`scenario`]
 //! defines jobs and placement, [`emulated_run`] makes one run with a controller over real gRPC,
-//! [`switch_audit`] reads tables and counters from the switches, [`calibration`] fits the volumes
-//! that the paper withholds, [`policy_change`] measures a change of policy, [`congestion`] has what
-//! queues and rate control did, and [`report`] compares the runs. The decision: only runs of one
-//! scenario on one virtual clock are compared, so every figure but the wall-clock ones is the same
-//! on every machine.
+//! [`switch_audit`] reads tables and counters from the switches, [`packet_walk`] sends packets
+//! through those whose pins do not count, [`calibration`] fits the volumes that the paper
+//! withholds, [`policy_change`] measures a change of policy, [`congestion`] has what queues and
+//! rate control did, and [`report`] compares the runs. The decision: only runs of one scenario on
+//! one virtual clock are compared, so every figure but the wall-clock ones is the same on every
+//! machine.
 
 mod calibration;
 mod congestion;
 mod documents;
 mod emulated_run;
+mod packet_walk;
 mod policy_change;
 mod report;
 pub(crate) mod scenario;
@@ -22,7 +24,7 @@ pub(crate) use self::emulated_run::{JobVisibility, ServedTestbed, TrainingOption
 pub(crate) use self::policy_change::{
     ForecastErrors, MeasuredChange, PolicyTransition, measure_change, put_in_force,
 };
-pub(crate) use self::scenario::{DemoScenario, ScenarioChoice};
+pub(crate) use self::scenario::{DemoScenario, PipelineChoice, ScenarioChoice};
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -54,11 +56,15 @@ Examples:
   crux demo --comm-scale 1.5
   crux demo --comm-scale 1.5 --change policy.toml
   crux demo --scenario shared-uplinks
-  crux demo --transport dcqcn --levels 4")]
+  crux demo --transport dcqcn --levels 4
+  crux demo --pipeline sai")]
 pub(crate) struct DemoArgs {
     /// The fabric and its jobs
     #[arg(long, value_enum, default_value_t, value_name = "NAME")]
     scenario: ScenarioChoice,
+    /// The P4 programs of the switches
+    #[arg(long, value_enum, default_value_t, value_name = "NAME")]
+    pipeline: PipelineChoice,
     /// Draws the UDP source ports, which ECMP hashes, and the start of every job
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -102,7 +108,8 @@ impl DemoArgs {
     fn scenario_of_seed(&self, seed: u64) -> Result<DemoScenario, CommandError> {
         let volumes = CALIBRATED.scaled_by(self.comm_scale);
         let addresses = if self.ipv6 { IpVersion::V6 } else { IpVersion::V4 };
-        DemoScenario::of_choice(self.scenario, addresses, volumes, seed)
+        let scenario = DemoScenario::of_choice(self.scenario, addresses, volumes, seed)?;
+        Ok(scenario.with_pipelines(self.pipeline))
     }
 
     /// The change of policy that is measured, if one is: the file's, or from one level to eight.

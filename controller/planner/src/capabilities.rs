@@ -15,6 +15,10 @@ pub struct SwitchCapabilities {
     pub pin_granularity: PinGranularity,
     /// Size of the table that holds pins, in entries.
     pub pins_max: usize,
+    /// Ingress ports, the first of a switch, at which a pin of all flows from one NIC to another
+    /// takes none of these entries; 0 where every pin does.
+    #[serde(default)]
+    pub pair_ports_max: usize,
     /// Priority levels that its ports serve strictly.
     pub levels: u8,
     /// Whether pins count packets and bytes.

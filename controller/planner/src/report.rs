@@ -3,7 +3,9 @@
 //! A report is made with its plan and explains it; nothing is lowered from it, and two equal plans
 //! may have different reports (moved flows are relative to the previous plan).
 
-use topology::{Finding, LinkId};
+use std::collections::BTreeMap;
+
+use topology::{Finding, LinkId, SwitchId};
 
 use crate::bounds::LoadLowerBound;
 use crate::candidates::PlanComparison;
@@ -33,6 +35,10 @@ pub struct PlanReport {
     pub findings: Vec<Finding>,
     /// Positions in [`Plan::flows`] of flows that the previous plan had on another path, ascending.
     pub moved: Vec<usize>,
+    /// Positions in [`Plan::flows`] of flows left to ECMP because a switch has no room for them by
+    /// the rules of its own program, with the first such switch. The planner finds none: whoever
+    /// lowers plans does.
+    pub unpinned: BTreeMap<usize, SwitchId>,
     /// Reasons for each job's decisions, by position in [`Plan::jobs`].
     pub rationales: Vec<JobRationale>,
 }
@@ -128,6 +134,7 @@ impl ReportInputs<'_> {
             findings: self.collect_findings(plan, &comparison),
             comparison,
             moved: self.moved_flows(plan),
+            unpinned: BTreeMap::new(),
             rationales: (0..plan.jobs.len())
                 .map(|job| self.explain_job(plan, job, reference))
                 .collect(),

@@ -1,14 +1,15 @@
 //! From P4Runtime messages to our values. The decision: lenient in form (padding, order, what
 //! matches everything), strict in content: what cannot be understood is an error, never skipped.
 
-use std::sync::Arc;
-
 use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use p4rt::action_profile_action::WatchKind;
 use p4rt::entity::Entity as Kind;
 use p4rt::field_match::FieldMatchType;
 use p4rt::table_action::Type as TableActionType;
+use p4runtime_proto::config_v1 as p4config;
 use p4runtime_proto::v1 as p4rt;
 
 use crate::SwitchTables;
@@ -51,6 +52,9 @@ pub enum DecodeError {
         /// The id of that.
         id: u32,
     },
+    /// A port whose name is not its number.
+    #[error("a packet came in by a port that is not named by its number")]
+    PortName,
     /// A number outside of its range.
     #[error("{what} {value} is out of range")]
     Range {
@@ -85,6 +89,12 @@ pub fn decode_tables<'a>(
     entries.filter_map(Result::transpose).collect()
 }
 
+/// The ids of the tables of a program that a switch describes.
+pub fn decode_table_ids(p4info: &p4config::P4Info) -> BTreeSet<TableId> {
+    let preambles = p4info.tables.iter().filter_map(|table| table.preamble.as_ref());
+    preambles.map(|preamble| TableId(preamble.id)).collect()
+}
+
 /// The entry of a controller that an entity of an answer describes; `None` for other entities, and
 /// for what is the program's own.
 pub fn decode_table_entity(
@@ -98,16 +108,16 @@ pub fn decode_table_entity(
 }
 
 /// What a row has counted, with its key, from an entity of an answer to
-/// [`encode_table_counter_read`](super::encode_table_counter_read); `None` for other entities. The
-/// match fields of its table are numbers.
+/// [`encode_table_counter_read`](super::encode_table_counter_read); `None` for other entities.
 pub fn decode_row_counter(
+    p4info: &P4Info,
     entity: &p4rt::Entity,
 ) -> Result<Option<(EntryKey, CounterValue)>, DecodeError> {
     match &entity.entity {
         Some(Kind::TableEntry(entry)) if !entry.is_default_action => {
             let data = entry.counter_data.as_ref();
-            let numbers = StringFields::default();
-            data.map(|data| Ok((decode_key(entry, &numbers)?, decode_counter_data(data)?)))
+            let strings = &p4info.strings;
+            data.map(|data| Ok((decode_key(entry, strings)?, decode_counter_data(data)?)))
                 .transpose()
         }
         _ => Ok(None),

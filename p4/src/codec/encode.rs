@@ -16,6 +16,9 @@ use crate::p4info::{DefaultAction, P4Info};
 use crate::sdn_string::FieldValue;
 use crate::{ForwardingPipeline, TableScope, TableUpdate, UpdateKind};
 
+/// Stands for every table in a read.
+const ALL_TABLES: TableId = TableId(0);
+
 /// The program as a switch takes it.
 pub fn encode_pipeline(pipeline: &ForwardingPipeline) -> p4rt::ForwardingPipelineConfig {
     let cookie = pipeline.cookie;
@@ -76,6 +79,16 @@ pub fn encode_scope_read(p4info: &P4Info, of: &TableScope) -> Vec<p4rt::Entity> 
     let single = of.entries.iter().map(|key| encode_row_read(p4info, key));
     let entries = rows.chain(defaults).chain(single);
     entries.map(|entry| wrap_entity(Kind::TableEntry(entry))).collect()
+}
+
+/// What to read to know all rows of all tables: the only read that some switches serve.
+pub fn encode_whole_read() -> p4rt::Entity {
+    wrap_entity(Kind::TableEntry(table_wildcard(ALL_TABLES)))
+}
+
+/// What to read to know how much all rows of all tables counted.
+pub fn encode_whole_counter_read() -> p4rt::Entity {
+    encode_table_counter_read(ALL_TABLES)
 }
 
 /// What to read to know how much the rows of a table counted; see

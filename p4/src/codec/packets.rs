@@ -1,11 +1,13 @@
-//! Packets between a switch's CPU port and the controller, with the headers of `fabric.p4`.
-//! The decision: padding is neither sent nor expected.
+//! Packets between a switch's CPU port and the controller, with the headers of `fabric.p4` and
+//! `sai.p4`, which have equal ids. The decision: padding is neither sent nor expected, and a port
+//! that is a string is named by its number.
 
 use p4runtime_proto::v1 as p4rt;
 
 use super::decode::{DecodeError, convert_in_range, decode_number};
 use crate::bytes;
 use crate::fabric::{OutOfRange, PortNumber};
+use crate::p4info::P4Info;
 
 /// `packet_in.ingress_port`.
 const INGRESS_PORT: u32 = 1;
@@ -41,34 +43,42 @@ pub struct PacketIn {
     pub payload: Vec<u8>,
 }
 
-/// A packet for a switch.
-pub fn encode_packet_out(packet: PacketOut) -> p4rt::PacketOut {
+/// A packet for a switch that runs this program.
+pub fn encode_packet_out(p4info: &P4Info, packet: PacketOut) -> p4rt::PacketOut {
     let (port, submit) = match packet.target {
-        PacketOutTarget::Port(port) => (port.into(), 0),
+        PacketOutTarget::Port(port) => (port.number(), 0_u32),
         PacketOutTarget::Tables => (0, 1),
+    };
+    let port = match p4info.strings.ports {
+        true => port.to_string().into_bytes(),
+        false => bytes::encode_value(port.into()),
     };
     p4rt::PacketOut {
         payload: packet.payload,
         metadata: vec![
-            encode_metadata(EGRESS_PORT, port),
-            encode_metadata(SUBMIT_TO_INGRESS, submit),
+            p4rt::PacketMetadata { metadata_id: EGRESS_PORT, value: port },
+            p4rt::PacketMetadata {
+                metadata_id: SUBMIT_TO_INGRESS,
+                value: bytes::encode_value(submit.into()),
+            },
         ],
     }
 }
 
-/// A packet from a switch.
-pub fn decode_packet_in(packet: p4rt::PacketIn) -> Result<PacketIn, DecodeError> {
+/// A packet from a switch that runs this program.
+pub fn decode_packet_in(p4info: &P4Info, packet: p4rt::PacketIn) -> Result<PacketIn, DecodeError> {
     let port = packet.metadata.iter().find(|field| field.metadata_id == INGRESS_PORT);
     let port = port.ok_or(DecodeError::Missing("ingress_port"))?;
-    let number = decode_number("packet_in field", INGRESS_PORT, &port.value)?;
+    let what = "packet_in field";
+    let number = match p4info.strings.ports {
+        true => std::str::from_utf8(&port.value).ok().and_then(|name| name.parse().ok()),
+        false => Some(decode_number(what, INGRESS_PORT, &port.value)?),
+    };
+    let number = number.ok_or(DecodeError::PortName)?;
     let number = i64::try_from(number).unwrap_or(i64::MAX);
     let ingress_port = PortNumber::new(convert_in_range("port", number)?)
         .map_err(|OutOfRange { what, .. }| DecodeError::Range { what, value: number })?;
     Ok(PacketIn { ingress_port, payload: packet.payload })
-}
-
-fn encode_metadata(metadata_id: u32, value: u128) -> p4rt::PacketMetadata {
-    p4rt::PacketMetadata { metadata_id, value: bytes::encode_value(value) }
 }
 
 #[cfg(test)]
@@ -87,5 +97,22 @@ mod tests {
             [(EGRESS_PORT, "egress_port".into()), (SUBMIT_TO_INGRESS, "submit_to_ingress".into())];
         assert_eq!(fields("packet_out"), out);
         assert_eq!(fields("packet_in"), [(INGRESS_PORT, "ingress_port".into())]);
+    }
+
+    #[test]
+    fn ports_of_sai_are_named_by_their_numbers() {
+        let p4info = ForwardingPipeline::embedded_sai().p4info;
+        let target = PacketOutTarget::Port(PortNumber::new(300).unwrap());
+        let sent = encode_packet_out(&p4info, PacketOut { target, payload: vec![7] });
+        assert_eq!(sent.metadata[0].value, b"300");
+        let read = |name: &[u8]| {
+            let value = name.to_vec();
+            let metadata = vec![p4rt::PacketMetadata { metadata_id: INGRESS_PORT, value }];
+            let read = decode_packet_in(&p4info, p4rt::PacketIn { payload: vec![7], metadata });
+            read.map(|packet| packet.ingress_port.number())
+        };
+        assert_eq!(read(b"300"), Ok(300));
+        assert_eq!(read(b"Ethernet4"), Err(DecodeError::PortName));
+        assert_eq!(read(b"512"), Err(DecodeError::Range { what: "port", value: 512 }));
     }
 }

@@ -146,7 +146,8 @@ fn counters_are_read_by_key_and_by_index() {
     let data = p4rt::CounterData { byte_count: 1500, packet_count: 2 };
     let counted = p4rt::TableEntry { counter_data: Some(data), ..encode_entry(&pin) };
     let count = CounterValue { packets: 2, bytes: 1500 };
-    let read = decode_row_counter(&entities([counted])[0]);
+    let p4info = ForwardingPipeline::embedded_fabric().p4info;
+    let read = decode_row_counter(&p4info, &entities([counted])[0]);
     assert_eq!(read, Ok(Some(((*pin.key).clone(), count))));
 
     let cell = wrap_entity(Kind::CounterEntry(p4rt::CounterEntry {
@@ -168,13 +169,14 @@ fn packets_carry_their_ports() {
         ),
         (PacketOutTarget::Tables, [metadata(1, &[0]), metadata(2, &[1])]),
     ];
-    for (outlet, expected) in cases {
-        let payload = vec![1, 2];
-        assert_eq!(encode_packet_out(PacketOut { target: outlet, payload }).metadata, expected);
+    let p4info = ForwardingPipeline::embedded_fabric().p4info;
+    for (target, expected) in cases {
+        let packet = PacketOut { target, payload: vec![1, 2] };
+        assert_eq!(encode_packet_out(&p4info, packet).metadata, expected);
     }
     let packet_in = |metadata| {
         let payload = vec![1, 2];
-        decode_packet_in(p4rt::PacketIn { payload, metadata })
+        decode_packet_in(&p4info, p4rt::PacketIn { payload, metadata })
     };
     let packet = packet_in(vec![metadata(1, &[0, 3]), metadata(2, &[0])]).unwrap();
     assert_eq!(packet.ingress_port.number(), 3);

@@ -57,6 +57,11 @@ fn rows_are_shown_and_allowed() {
         &port_class(1, None, Vrf::Default, NonZeroU32::new(7)),
         "acl_pre_ingress_table in_port=\"1\" priority=1 -> set_acl_metadata(acl_metadata=7)",
     );
+    check(
+        &ether_type_trap(0x0806).unwrap(),
+        "acl_ingress_table ether_type=2054 priority=1 -> acl_trap(qos_queue=\"0x1\")",
+    );
+    assert_eq!((ether_type_trap(0x0800), ether_type_trap(0x86dd)), (None, None));
     let flow = FlowKey::for_roce([10, 0, 1, 1], [10, 0, 2, 1], 50_000);
     check(
         &flow_redirect(&flow, 3).unwrap(),

@@ -48,7 +48,8 @@ pub(crate) fn switch_messages(data: &[u8]) -> Option<()> {
 
 fn decode_read(bytes: &[u8]) -> Option<()> {
     let mut entities = Vec::new();
-    let mut budget = ReadBudget::new(bytes.len(), &[]);
+    let info = &fabric_pipeline().p4info;
+    let mut budget = ReadBudget::new(info, bytes.len(), &[]);
     let taken = budget.take_message(Bytes::copy_from_slice(bytes), &mut |entity| {
         entities.push(entity);
         Ok(())
@@ -58,10 +59,9 @@ fn decode_read(bytes: &[u8]) -> Option<()> {
         assert_eq!(entities, whole.entities);
     }
     for entity in &entities {
-        let _refused = codec::decode_row_counter(entity);
+        let _refused = codec::decode_row_counter(info, entity);
         let _refused = codec::decode_counter_cell(entity);
     }
-    let info = &fabric_pipeline().p4info;
     let tables = codec::decode_tables(info, &entities).ok()?;
     let updates = p4::diff_tables(info, &tables, &p4::SwitchTables::default());
     assert_eq!(updates.len(), tables.len());
@@ -71,7 +71,10 @@ fn decode_read(bytes: &[u8]) -> Option<()> {
 fn decode_stream_message(bytes: &[u8]) -> Option<()> {
     use p4rt::stream_message_response::Update;
     match p4rt::StreamMessageResponse::decode(bytes).ok()?.update? {
-        Update::Packet(packet) => decode_frame(&codec::decode_packet_in(packet).ok()?.payload),
+        Update::Packet(packet) => {
+            let info = &fabric_pipeline().p4info;
+            decode_frame(&codec::decode_packet_in(info, packet).ok()?.payload);
+        }
         Update::Digest(list) => drop(codec::decode_digest_list(&list)?),
         _ => {}
     }

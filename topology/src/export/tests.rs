@@ -50,6 +50,25 @@ fn texts_are_those_that_were_reviewed() {
 }
 
 #[test]
+fn a_switch_of_sonic_serves_the_levels_of_plans_strictly() {
+    let fabric = parse(SMALL);
+    let ports = SonicPorts { levels: 8, lanes: 8 };
+    let text = export_sonic_config(&fabric, "leaf1", ports).unwrap();
+    assert_eq!(text, include_str!("goldens/leaf1.config_db.json"));
+    let refused = |switch: &str, levels: u8| {
+        let ports = SonicPorts { levels, ..ports };
+        export_sonic_config(&fabric, switch, ports).unwrap_err().to_string()
+    };
+    assert_eq!(refused("leaf9", 8), "the fabric has no switch leaf9");
+    assert_eq!(refused("leaf1", 9), "9 levels; a port of SONiC has 1 to 8 strict queues");
+    let few = export_sonic_config(&fabric, "spine1", SonicPorts { levels: 3, lanes: 4 }).unwrap();
+    let few: serde_json::Value = serde_json::from_str(&few).unwrap();
+    assert_eq!(few["DSCP_TO_TC_MAP"]["crux"]["63"], "2");
+    assert_eq!(few["PORT"]["Ethernet4"]["id"], "2");
+    assert_eq!(few["QUEUE"].as_object().unwrap().len(), 2 * 3);
+}
+
+#[test]
 fn leaves_with_hosts_in_common_are_one_switch_and_pods_are_joined() {
     let fabric = parse(DOUBLE_SIDED);
     let tree = FabricTree::of_fabric(&fabric);

@@ -108,6 +108,7 @@ impl Inventory {
             switches: self.switch_documents(&mut taken)?,
             hosts: self.host_documents(&ports, assumptions, &mut taken)?,
             links: self.link_documents(&ports, assumptions, &mut taken)?,
+            pipelines: BTreeMap::new(),
         };
         let fabric = Fabric::try_from(&document)
             .map_err(|error| field_error(self.source_field(&error.field), error.problem))?;
@@ -177,7 +178,8 @@ impl Inventory {
             };
             let p4runtime = switch.facts.get(facts::P4RUNTIME).cloned();
             let gnmi = switch.facts.get(facts::GNMI).cloned();
-            Ok(SwitchDocument { name: switch.name.clone(), tier, device_id, p4runtime, gnmi })
+            let name = switch.name.clone();
+            Ok(SwitchDocument { name, tier, device_id, p4runtime, gnmi, pipeline: None })
         });
         switches.collect()
     }

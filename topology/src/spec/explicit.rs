@@ -13,7 +13,7 @@ use super::{
 };
 use crate::document::nearest_name;
 use crate::draft::{DraftCable, DraftHost, FabricDraft, MAX_CABLES};
-use crate::fabric::{Fabric, Host, LinkEndpoint, LinkScheduler, Switch, Tier};
+use crate::fabric::{Fabric, Host, LinkEndpoint, LinkScheduler, PipelineKind, Switch, Tier};
 use crate::ids::{FabricNode, LinkId};
 use crate::units::MacAddress;
 
@@ -26,6 +26,7 @@ pub fn explicit_document(fabric: &Fabric) -> FabricDocument {
         switches: fabric.switches().iter().map(switch_document).collect(),
         hosts: fabric.hosts().iter().map(|host| host_document(fabric, host)).collect(),
         links: fabric.cables().map(|cable| link_document(fabric, cable)).collect(),
+        pipelines: BTreeMap::new(),
     }
 }
 
@@ -36,6 +37,7 @@ fn switch_document(switch: &Switch) -> SwitchDocument {
         device_id: switch.device_id,
         p4runtime: switch.p4runtime.clone(),
         gnmi: switch.gnmi.clone(),
+        pipeline: Some(switch.pipeline).filter(|pipeline| *pipeline != PipelineKind::default()),
     }
 }
 
@@ -90,16 +92,23 @@ pub(super) fn build_explicit(document: &FabricDocument) -> Result<Fabric, Fabric
     let names = NodeNames::from_document(document)?;
     let cables = parse_cables(document, &names)?;
     let mut draft = FabricDraft::with_name(&document.name);
-    draft.switches = document.switches.iter().map(switch_from_document).collect();
+    let switches = document.switches.iter();
+    draft.switches =
+        switches.map(|switch| switch_from_document(switch, &document.pipelines)).collect();
     draft.hosts = parse_hosts(document, &cables)?;
     draft.cables = cables;
     Ok(draft.into_fabric())
 }
 
-fn switch_from_document(document: &SwitchDocument) -> Switch {
+fn switch_from_document(
+    document: &SwitchDocument,
+    of_tiers: &BTreeMap<Tier, PipelineKind>,
+) -> Switch {
+    let of_tier = of_tiers.get(&document.tier).copied();
     Switch {
         name: document.name.clone(),
         tier: document.tier,
+        pipeline: document.pipeline.or(of_tier).unwrap_or_default(),
         device_id: document.device_id,
         p4runtime: document.p4runtime.clone(),
         gnmi: document.gnmi.clone(),

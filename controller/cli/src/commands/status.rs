@@ -196,10 +196,11 @@ fn explain_level(why: &ExplainJobResponse) -> String {
 
 /// Why the path.
 fn explain_path(flow: &FlowExplanation) -> String {
-    let pinning = match (flow.pinned, flow.candidates.len()) {
-        (true, _) => "pinned",
-        (false, ..2) => "the only path",
-        (false, _) => "left to ECMP",
+    let pinning = match (flow.pinned, flow.candidates.len(), &flow.no_room_at) {
+        (true, ..) => "pinned".to_owned(),
+        (false, ..2, _) => "the only path".to_owned(),
+        (false, _, None) => "left to ECMP".to_owned(),
+        (false, _, Some(switch)) => format!("left to ECMP: {switch} has no room for its pin"),
     };
     let connections = match flow.connections {
         0 => String::new(),

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use topology::spec::{FabricDocument, HostDocument, LinkDocument, SwitchDocument};
-use topology::{Fabric, Finding, SwitchId, Tier};
+use topology::{Fabric, Finding, PipelineKind, SwitchId, Tier};
 
 use super::{DiscoveryDefaults, HostAttachment, ObservedTopology, SwitchPort};
 
@@ -37,6 +37,7 @@ pub fn document_observed_fabric(
         device_id: switch.device_id,
         p4runtime: switch.p4runtime.clone(),
         gnmi: switch.gnmi.clone(),
+        pipeline: Some(switch.pipeline).filter(|pipeline| *pipeline != PipelineKind::default()),
     });
     let cables = observed.cables().into_iter().map(|(a, b)| {
         let (a, b) = (a.port_name(fabric), b.port_name(fabric));
@@ -59,6 +60,7 @@ pub fn document_observed_fabric(
         switches: switches.collect(),
         hosts: hosts.found.into_values().map(|(host, _)| host).collect(),
         links,
+        pipelines: BTreeMap::new(),
     };
     LearnedFabric { document, findings }
 }

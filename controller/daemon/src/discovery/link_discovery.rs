@@ -25,7 +25,8 @@ use super::topology_learner::TopologyLearner;
 use super::{ObservedTopology, SwitchPort, TopologyObserver, compare_cabling, neighbour_packets};
 use crate::config;
 use crate::liveness::{FabricPart, PartHealth};
-use crate::pipelines::default_pipeline;
+use crate::pipeline::SwitchPipeline;
+use crate::pipelines::pipeline_at;
 use crate::southbound::arbitration::Mastership;
 use crate::southbound::{PacketIo, PacketOutRound, StatusBoard, SwitchPacket};
 use crate::state::EventSubmission;
@@ -291,15 +292,18 @@ impl FabricObservation {
             if is_survey {
                 ports.extend(0..limits.ports);
             }
+            let pipeline = pipeline_at(&self.fabric, switch);
             let probes = ports.into_iter().filter_map(|port| {
                 let frame = self.observer.encode_probe(SwitchPort { switch, port });
-                default_pipeline().packet_out(port, frame)
+                pipeline.packet_out(port, frame)
             });
             let mut sent: Vec<PacketOut> = probes.collect();
             if is_survey {
                 sent.extend(host_requests(&self.fabric, switch));
                 let disputed = self.observer.disputed_addresses(switch).into_iter();
-                sent.extend(disputed.filter_map(|(at, ip)| host_request(at.port.into(), ip)));
+                sent.extend(
+                    disputed.filter_map(|(at, ip)| host_request(pipeline, at.port.into(), ip)),
+                );
             }
             packets.insert(switch, sent);
         }
@@ -316,12 +320,13 @@ pub(super) fn documented_ports(fabric: &Fabric, switch: SwitchId) -> BTreeSet<u1
 /// ARP requests or neighbour solicitations to the hosts at a switch.
 pub(super) fn host_requests(fabric: &Fabric, switch: SwitchId) -> impl Iterator<Item = PacketOut> {
     let nics = fabric.nics_on(switch).map(|nic| fabric.nic(nic));
-    nics.filter_map(|nic| host_request(fabric.link(nic.uplink).to.port, nic.ip))
+    let pipeline = pipeline_at(fabric, switch);
+    nics.filter_map(move |nic| host_request(pipeline, fabric.link(nic.uplink).to.port, nic.ip))
 }
 
-fn host_request(port: u32, ip: IpAddr) -> Option<PacketOut> {
+fn host_request(pipeline: &dyn SwitchPipeline, port: u32, ip: IpAddr) -> Option<PacketOut> {
     let request = neighbour_packets::encode_request(ip);
-    default_pipeline().packet_out(u16::try_from(port).ok()?, request)
+    pipeline.packet_out(u16::try_from(port).ok()?, request)
 }
 
 /// The ports at both ends of a link between switches.

@@ -19,7 +19,8 @@ use super::link_discovery::{documented_ports, host_requests};
 use super::probe::ProbeKey;
 use super::{ObservedTopology, SwitchPort, TopologyObserver};
 use crate::config::{self, Config};
-use crate::pipelines::default_pipeline;
+use crate::pipeline::SwitchPipeline;
+use crate::pipelines::pipeline_of;
 use crate::southbound::arbitration::{
     ArbitrationInput, ArbitrationOutput, Mastership, MastershipArbitration,
 };
@@ -62,6 +63,7 @@ pub enum OneShotError {
 /// A switch that takes part.
 struct ProbeSession<C> {
     switch: SwitchId,
+    pipeline: &'static dyn SwitchPipeline,
     connection: C,
     outbound: mpsc::Sender<OutgoingMessage>,
     inbound: BoxStream<'static, Result<IncomingMessage, ClientError>>,
@@ -154,6 +156,7 @@ impl<C: SwitchConnection> ProbeSession<C> {
         let conversation = connection.open_stream(bid).await?;
         let mut post = Self {
             switch: target.switch,
+            pipeline: pipeline_of(target.address.pipeline),
             connection,
             outbound: conversation.outgoing,
             inbound: conversation.incoming,
@@ -200,23 +203,22 @@ impl<C: SwitchConnection> ProbeSession<C> {
 
     /// Adds what brings probes here.
     async fn install_punts(&mut self) -> Result<(), OneShotError> {
-        let pipeline = default_pipeline().program();
+        let program = self.pipeline.program();
         let Mastership::Primary { election } = self.arbitration.mastership() else {
             return Err(OneShotError::ControlledElsewhere);
         };
         match self.connection.read_cookie().await? {
-            Some(cookie) if cookie == pipeline.cookie => {}
+            Some(cookie) if cookie == program.cookie => {}
             Some(_) => return Err(OneShotError::ForeignProgram),
             None => {
                 let pushing =
-                    self.connection.push_pipeline(&pipeline, election, ExistingEntries::Drop);
+                    self.connection.push_pipeline(program, election, ExistingEntries::Drop);
                 pushing.await?;
             }
         }
-        let asked =
-            TableScope::whole_tables(default_pipeline().punt_tables().iter().copied().collect());
-        let held = self.connection.read_tables(&pipeline, &asked).await?;
-        let rows = default_pipeline().punts().into_iter().map(TableEntry::with_signature);
+        let asked = TableScope::whole_tables(self.pipeline.punt_tables().iter().copied().collect());
+        let held = self.connection.read_tables(program, &asked).await?;
+        let rows = self.pipeline.punts().into_iter().map(TableEntry::with_signature);
         self.rows = rows.filter(|row| held.get(&row.key).is_none()).collect();
         self.write_rows(UpdateKind::Insert).await
     }
@@ -231,7 +233,7 @@ impl<C: SwitchConnection> ProbeSession<C> {
         all.extend(0..limits.ports);
         let switch = self.switch;
         let probes = all.into_iter().filter_map(|port| {
-            default_pipeline().packet_out(port, observer.encode_probe(SwitchPort { switch, port }))
+            self.pipeline.packet_out(port, observer.encode_probe(SwitchPort { switch, port }))
         });
         for packet in probes.chain(host_requests(fabric, switch)) {
             // A closed stream is reported by the receiving side.

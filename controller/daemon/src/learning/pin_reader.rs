@@ -15,7 +15,7 @@ use tracing::debug;
 use super::CountedConnection;
 use crate::config::SouthboundConfig;
 use crate::discovery::SwitchPort;
-use crate::pipelines::default_pipeline;
+use crate::pipelines::{entry_pin, pair_entry};
 use crate::southbound::{ClientError, SwitchClient, SwitchTarget};
 use crate::state::PlanRollout;
 
@@ -63,9 +63,11 @@ async fn read_switch(
 /// The pins of learned connections, each at the leaf where its connection enters.
 fn learned_pins(rollout: &PlanRollout) -> Vec<(EntryKey, CountedConnection)> {
     let fabric = &rollout.fabric;
-    let pins = rollout.learned.iter().filter(|flow| flow.pinned).filter_map(|flow| {
-        Some((default_pipeline().entry_pin(fabric, flow)?, connection_of(fabric, flow)?))
-    });
+    let pins = rollout
+        .learned
+        .iter()
+        .filter(|flow| flow.pinned)
+        .filter_map(|flow| Some((entry_pin(fabric, flow)?, connection_of(fabric, flow)?)));
     pins.collect()
 }
 
@@ -73,7 +75,7 @@ fn learned_pins(rollout: &PlanRollout) -> Vec<(EntryKey, CountedConnection)> {
 fn counted_pairs(rollout: &PlanRollout) -> Vec<(EntryKey, CountedConnection)> {
     let fabric = &rollout.fabric;
     let rows = rollout.counted_pairs().into_iter().filter_map(|(src, dst)| {
-        let key = default_pipeline().pair_entry(fabric, (src, dst))?;
+        let key = pair_entry(fabric, (src, dst))?;
         Some((key, counted_between(fabric, [src, dst])?))
     });
     rows.collect()

@@ -66,6 +66,9 @@ pub struct FlowExplanation {
     pub connections: usize,
     /// Whether switches have its path; if not, it is left to ECMP.
     pub pinned: bool,
+    /// The switch that has no room for its path; only for a flow that is left to ECMP for that.
+    #[serde(default)]
+    pub no_room_at: Option<String>,
     /// All equal-cost paths, the one it takes among them.
     pub candidates: Vec<PathCandidate>,
 }
@@ -179,11 +182,13 @@ impl ControllerView {
             }
         });
         let (identity, connections) = self.flow_identity(flow);
+        let no_room = self.rollout.report.unpinned.get(&place).filter(|_| !flow.pinned);
         FlowExplanation {
             flow: self.flow_name(place),
             identity,
             connections,
             pinned: flow.pinned,
+            no_room_at: no_room.map(|switch| fabric.switch(*switch).name.clone()),
             candidates: candidates.collect(),
         }
     }

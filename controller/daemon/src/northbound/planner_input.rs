@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use topology::spec::{self, FabricDocument};
 use topology::{AvailabilityChange, Fabric};
 
-use crate::pipelines::default_pipeline;
+use crate::pipelines::pipeline_of;
 use crate::policy_history::PolicyContent;
 use crate::state::State;
 use crate::store::jobs_document;
@@ -42,7 +42,7 @@ impl PlannerInput {
             jobs: jobs_document(fabric, &request.jobs),
             policy: state.policy_history().latest().content.clone(),
             capabilities: (fabric.switches().iter())
-                .map(|switch| (switch.name.clone(), default_pipeline().capabilities()))
+                .map(|switch| (switch.name.clone(), pipeline_of(switch.pipeline).capabilities()))
                 .collect(),
             fabric: spec::explicit_document(fabric),
         }

@@ -25,8 +25,8 @@ mod switch_context;
 mod switch_salt;
 mod trust;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, LazyLock};
 
 use p4::codec::{PacketOut, PacketOutTarget};
 use p4::entry::{EntryKey, TableEntry, TableId};
@@ -34,13 +34,15 @@ pub(crate) use p4::fabric::{ETHERTYPE_ARP, ETHERTYPE_PROBE};
 use p4::fabric::{PORT_LEVEL, PortNumber, PriorityLevel, table};
 use p4::{EntryPool, ForwardingPipeline, SwitchTables};
 use planner::{PinGranularity, Plan, PlannedFlow, SwitchCapabilities};
-use topology::{Fabric, NicId, SwitchId};
+use topology::{Fabric, NicId, PipelineKind, SwitchId};
 
 pub use self::counters::port_level_counts;
 use self::numbering::FabricNumbering;
+pub(super) use self::numbering::without_failures;
 use self::switch_context::{LoweringContext, SwitchContext};
 use crate::pipeline::{
-    AttributedEntry, PipelineWiring, PortLevelCell, SwitchPipeline, SwitchReports, WiringError,
+    AttributedEntry, PipelineWiring, PlanShortages, PortLevelCell, SwitchPipeline, SwitchReports,
+    WiringError,
 };
 
 /// The modules that write tables, one for each table (or two).
@@ -76,29 +78,54 @@ const PINS: [TableId; 6] = [
     table::TRANSIT_QP_PIN6,
 ];
 
+static PROGRAM: LazyLock<ForwardingPipeline> = LazyLock::new(ForwardingPipeline::embedded_fabric);
+
+/// Tables by which the program is recognized, whatever its version.
+const OWN_TABLES: [TableId; 3] = [table::DST_LEAF, table::PATH, table::FLOW_PIN];
+
 /// The program `fabric.p4`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FabricPipeline;
 
 impl SwitchPipeline for FabricPipeline {
-    fn program(&self) -> ForwardingPipeline {
-        ForwardingPipeline::embedded_fabric()
+    fn kind(&self) -> PipelineKind {
+        PipelineKind::Fabric
+    }
+
+    fn program(&self) -> &'static ForwardingPipeline {
+        &PROGRAM
+    }
+
+    fn recognizes(&self, tables: &BTreeSet<TableId>) -> bool {
+        OWN_TABLES.iter().all(|table| tables.contains(table))
+    }
+
+    fn is_read_whole(&self) -> bool {
+        false
+    }
+
+    fn reports_flows(&self) -> bool {
+        true
     }
 
     fn capabilities(&self) -> SwitchCapabilities {
-        let program = self.program();
-        let pins = program.p4info.table(table::FLOW_PIN).map_or(0, |table| table.size);
+        let pins = self.program().p4info.table(table::FLOW_PIN).map_or(0, |table| table.size);
         SwitchCapabilities {
             pin_granularity: PinGranularity::Flow,
             pins_max: usize::try_from(pins).unwrap_or(usize::MAX),
+            pair_ports_max: 0,
             levels: PriorityLevel::all_levels().count() as u8,
             counts_pins: true,
             counts_levels: true,
         }
     }
 
-    fn wire_fabric(&self, fabric: &Fabric) -> Result<Box<dyn PipelineWiring>, WiringError> {
-        Ok(Box::new(FabricNumbering::new(fabric)?))
+    fn wire_fabric(
+        &self,
+        fabric: &Fabric,
+        switches: BTreeSet<SwitchId>,
+    ) -> Result<Box<dyn PipelineWiring>, WiringError> {
+        Ok(Box::new(FabricNumbering::new(fabric, switches)?))
     }
 
     fn punts(&self) -> Vec<TableEntry> {
@@ -126,6 +153,7 @@ impl SwitchPipeline for FabricPipeline {
         let mut entries = counters::pin_entries(fabric, plan);
         entries.extend(counters::pair_entries(fabric, plan));
         entries.extend(counters::rule_entries(fabric, plan));
+        entries.retain(|entry| fabric.switch(entry.switch).pipeline == self.kind());
         entries
     }
 
@@ -137,8 +165,8 @@ impl SwitchPipeline for FabricPipeline {
         job_classify::pair_key(fabric, pair)
     }
 
-    fn port_level_counter(&self) -> u32 {
-        PORT_LEVEL
+    fn port_level_counter(&self) -> Option<u32> {
+        Some(PORT_LEVEL)
     }
 
     fn level_dscp(&self, level: u8) -> Option<u8> {
@@ -146,7 +174,9 @@ impl SwitchPipeline for FabricPipeline {
     }
 
     fn port_level_cells(&self, fabric: &Fabric, levels: u8) -> Vec<PortLevelCell> {
-        counters::port_level_cells(fabric, levels)
+        let mut cells = counters::port_level_cells(fabric, levels);
+        cells.retain(|cell| fabric.switch(cell.switch).pipeline == self.kind());
+        cells
     }
 }
 
@@ -155,11 +185,16 @@ impl PipelineWiring for FabricNumbering {
         self.reports = reports;
     }
 
+    /// The planner knows the room of the tables of pins, and all else was checked by the wiring.
+    fn find_shortages(&self, _: &Fabric, _: &Plan) -> PlanShortages {
+        PlanShortages::default()
+    }
+
     fn lower_plan(&self, fabric: &Fabric, plan: &Plan) -> BTreeMap<SwitchId, SwitchTables> {
         let context = LoweringContext::new(self, fabric, plan);
         let mut lowered = BTreeMap::new();
         let mut pool = EntryPool::default();
-        for switch in fabric.switch_ids() {
+        for &switch in self.switches() {
             let site = SwitchContext { shared: &context, switch };
             let entries = TABLES.iter().flat_map(|build_entries| build_entries(&site));
             lowered.insert(switch, pool.share_entries(entries.map(TableEntry::with_signature)));
@@ -167,13 +202,8 @@ impl PipelineWiring for FabricNumbering {
         lowered
     }
 
-    fn protect_tables(
-        &self,
-        fabric: &Fabric,
-        tables: &BTreeMap<SwitchId, Arc<SwitchTables>>,
-    ) -> BTreeMap<SwitchId, Arc<SwitchTables>> {
-        let mut protected = tables.clone();
-        for (switch, tables) in &mut protected {
+    fn protect_tables(&self, fabric: &Fabric, tables: &mut BTreeMap<SwitchId, Arc<SwitchTables>>) {
+        for (switch, tables) in tables.iter_mut().filter(|(at, _)| self.switches().contains(at)) {
             let missing: Vec<TableEntry> = liveness::failed_port_rows(self, fabric, *switch)
                 .map(TableEntry::with_signature)
                 .filter(|row| tables.get(&row.key).is_none())
@@ -189,7 +219,6 @@ impl PipelineWiring for FabricNumbering {
                 Arc::make_mut(tables).extend(missing);
             }
         }
-        protected
     }
 }
 

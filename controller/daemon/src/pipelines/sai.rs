@@ -1,30 +1,49 @@
-//! `sai.p4`: from a plan to the tables of switches with SAI P4, a pure function of fabric and plan.
+//! `sai.p4`: from a plan to the tables of switches with SAI P4, a function of fabric and plan.
 //!
-//! No session writes these tables yet; [`fabric`](super::fabric) is the pipeline of all switches.
-//! The decision: a pin is a route in a VRF of its ingress port where the leaf has room for one,
-//! because routes are plenty, and else a row of the ACL by five-tuple; a flow is pinned at every
-//! switch that chooses a path for it or at none. What fits nowhere goes by ECMP, the least intense
-//! jobs first, and a finding names it.
+//! A [`SaiWiring`] is the switches of a fabric that run the program, with their budget. The
+//! decision: a pin is a route in a VRF of its ingress port where the leaf has room for one, because
+//! routes are plenty, and else a row of the ACL by five-tuple; a flow is pinned at every switch
+//! that chooses a path for it or at none. What fits nowhere goes by ECMP, the least intense jobs
+//! first, and a finding names it.
 
 mod next_links;
 mod pins;
 mod port_classes;
+mod protection;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, LazyLock};
 
-use p4::entry::{TableEntry, TableId};
-use p4::fabric::{IpPrefix, PriorityLevel};
+use p4::codec::{PacketOut, PacketOutTarget};
+use p4::entry::{EntryKey, TableEntry, TableId};
+use p4::fabric::{ETHERTYPE_ARP, ETHERTYPE_PROBE, IpPrefix, PortNumber, PriorityLevel};
 use p4::sai::{self, RouteTarget, Vrf, table};
-use p4::{EntryPool, P4Info, SwitchTables};
-use planner::Plan;
-use topology::{Fabric, Finding, LinkId, SwitchId};
+use p4::{EntryPool, ForwardingPipeline, P4Info, SwitchTables};
+use planner::{PinGranularity, Plan, PlannedFlow, SwitchCapabilities};
+use topology::{Fabric, Finding, LinkId, MacAddress, NicId, PipelineKind, SwitchId, Tier};
 
 use self::next_links::{LeafLinks, NextLinks};
-use self::pins::SwitchPins;
+use self::pins::{PinAssignment, SwitchPins};
 use self::port_classes::PortClasses;
+use super::fabric::without_failures;
+use crate::pipeline::{
+    AttributedEntry, PipelineWiring, PlanShortages, PortLevelCell, SwitchPipeline, SwitchReports,
+    WiringError,
+};
 
-/// The Ethernet address of every switch, towards hosts and towards other switches.
-const ROUTER_MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 0xfe];
+static PROGRAM: LazyLock<ForwardingPipeline> = LazyLock::new(ForwardingPipeline::embedded_sai);
+
+/// Tables by which a program is recognized: fixed ones, which every SAI P4 has.
+const FIXED_TABLES: [TableId; 5] =
+    [table::ROUTER_INTERFACE, table::NEXTHOP, table::WCMP_GROUP, table::VRF, table::IPV4];
+
+/// The types of the packets that discovery needs. The table matches no types of ICMPv6, so
+/// neighbour discovery stays at the switch.
+const TRAPPED: [u16; 2] = [ETHERTYPE_PROBE, ETHERTYPE_ARP];
+
+/// The program `sai.p4`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SaiPipeline;
 
 /// How many rows of each kind one switch can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,24 +69,23 @@ pub struct SaiBudget {
 pub struct LoweredPlan {
     /// The tables by switch.
     pub tables: BTreeMap<SwitchId, SwitchTables>,
-    /// Flows that go by ECMP for lack of room, and jobs without a level, by name.
-    pub findings: Vec<Finding>,
-    /// Positions of these flows in [`Plan::flows`], ascending.
-    pub spilled: Vec<usize>,
+    /// What has no room.
+    pub shortages: PlanShortages,
 }
 
-/// A switch cannot hold the routes of a fabric, with no pin at all.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{switch} needs {needed} {what}; it holds {max}")]
-pub struct FabricTooLarge {
-    /// Name of the switch.
-    pub switch: String,
-    /// What it needs.
-    pub what: &'static str,
-    /// How many.
-    pub needed: usize,
-    /// How many fit.
-    pub max: usize,
+/// The switches of a fabric that run `sai.p4`.
+#[derive(Debug)]
+pub struct SaiWiring {
+    switches: BTreeSet<SwitchId>,
+    budget: SaiBudget,
+    reports: SwitchReports,
+}
+
+/// What the rows of a plan depend on: who pins what, and which jobs ports have.
+struct RowPlan {
+    next_links: NextLinks,
+    pins: PinAssignment,
+    classes: BTreeMap<SwitchId, PortClasses>,
 }
 
 impl SaiBudget {
@@ -92,7 +110,108 @@ impl SaiBudget {
 /// `max_group_size` of the selector of `wcmp_group_table`.
 const GROUP_MEMBERS: usize = 512;
 
-/// The tables that every switch of `fabric` should hold under `plan`, which was made for it.
+impl SwitchPipeline for SaiPipeline {
+    fn kind(&self) -> PipelineKind {
+        PipelineKind::Sai
+    }
+
+    fn program(&self) -> &'static ForwardingPipeline {
+        &PROGRAM
+    }
+
+    fn recognizes(&self, tables: &BTreeSet<TableId>) -> bool {
+        FIXED_TABLES.iter().all(|table| tables.contains(table))
+    }
+
+    fn is_read_whole(&self) -> bool {
+        true
+    }
+
+    fn reports_flows(&self) -> bool {
+        false
+    }
+
+    fn capabilities(&self) -> SwitchCapabilities {
+        let budget = SaiBudget::from_program(&self.program().p4info);
+        SwitchCapabilities {
+            pin_granularity: PinGranularity::Flow,
+            pins_max: budget.redirects,
+            pair_ports_max: budget.vrfs,
+            levels: PriorityLevel::all_levels().count() as u8,
+            counts_pins: false,
+            counts_levels: false,
+        }
+    }
+
+    fn wire_fabric(
+        &self,
+        fabric: &Fabric,
+        switches: BTreeSet<SwitchId>,
+    ) -> Result<Box<dyn PipelineWiring>, WiringError> {
+        let budget = SaiBudget::from_program(&self.program().p4info);
+        Ok(Box::new(SaiWiring::new(fabric, switches, budget)?))
+    }
+
+    fn punts(&self) -> Vec<TableEntry> {
+        TRAPPED.into_iter().filter_map(sai::ether_type_trap).collect()
+    }
+
+    fn punt_tables(&self) -> &'static [TableId] {
+        &[table::ACL_INGRESS]
+    }
+
+    fn pin_tables(&self) -> &'static [TableId] {
+        &[table::ACL_INGRESS]
+    }
+
+    fn counted_pin_tables(&self) -> &'static [TableId] {
+        &[table::ACL_PRE_INGRESS, table::ACL_INGRESS, table::ACL_INGRESS_QOS]
+    }
+
+    fn packet_out(&self, port: u16, payload: Vec<u8>) -> Option<PacketOut> {
+        let port = PortNumber::new(port.into()).ok().filter(|port| *port != PortNumber::CPU)?;
+        Some(PacketOut { target: PacketOutTarget::Port(port), payload })
+    }
+
+    /// Rows count what enters by a port, or by a port to one address. Pins are not counted: most
+    /// are routes, which have no counters.
+    fn attributed_entries(&self, fabric: &Fabric, plan: &Plan) -> Vec<AttributedEntry> {
+        let switches = super::switches_of(fabric, self.kind());
+        let budget = SaiBudget::from_program(&self.program().p4info);
+        let wiring = SaiWiring { switches, budget, reports: SwitchReports::default() };
+        let classes = wiring.plan_rows(fabric, plan).classes.into_iter();
+        let entries = classes.flat_map(|(switch, classes)| {
+            let rows = classes.attributed_rows().into_iter();
+            rows.map(move |(key, job)| AttributedEntry { switch, key, job, arrival_link: None })
+        });
+        entries.collect()
+    }
+
+    fn entry_pin(&self, fabric: &Fabric, flow: &PlannedFlow) -> Option<EntryKey> {
+        let row = sai::flow_redirect(&pins::flow_key(fabric, flow)?, 0)?;
+        Some(Arc::unwrap_or_clone(row.key))
+    }
+
+    /// Rows match by port and address, and several jobs may share one.
+    fn pair_entry(&self, _: &Fabric, _: (NicId, NicId)) -> Option<EntryKey> {
+        None
+    }
+
+    fn port_level_counter(&self) -> Option<u32> {
+        None
+    }
+
+    fn level_dscp(&self, level: u8) -> Option<u8> {
+        table_level(level).map(PriorityLevel::dscp)
+    }
+
+    fn port_level_cells(&self, _: &Fabric, _: u8) -> Vec<PortLevelCell> {
+        Vec::new()
+    }
+}
+
+/// The tables that every switch of `fabric` should hold under `plan`, which was made for it, if all
+/// of them run the program.
 ///
 /// # Errors
 /// A switch cannot hold the routes of the fabric.
@@ -100,30 +219,112 @@ pub fn lower_plan(
     fabric: &Fabric,
     plan: &Plan,
     budget: &SaiBudget,
-) -> Result<LoweredPlan, FabricTooLarge> {
-    let next_links = NextLinks::new(fabric);
-    for switch in fabric.switch_ids() {
-        check_size(fabric, &next_links, switch, budget)?;
+) -> Result<LoweredPlan, WiringError> {
+    let wiring = SaiWiring::new(fabric, fabric.switch_ids().collect(), *budget)?;
+    let rows = wiring.plan_rows(fabric, plan);
+    let shortages = wiring.shortages(fabric, plan, &rows);
+    Ok(LoweredPlan { tables: wiring.build_tables(fabric, plan, &rows), shortages })
+}
+
+impl PipelineWiring for SaiWiring {
+    fn enable_reports(&mut self, reports: SwitchReports) {
+        let reserved = if reports.probes { TRAPPED.len() } else { 0 };
+        self.budget.redirects = self.budget.redirects.saturating_sub(reserved);
+        self.reports = reports;
     }
-    let (pins, mut spilled) = pins::assign_pins(fabric, plan, &next_links, budget);
-    let mut findings = pins::spill_findings(fabric, plan, &spilled);
-    spilled.sort_unstable_by_key(|spilled| spilled.flow);
-    let mut pool = EntryPool::default();
-    let mut tables = BTreeMap::new();
-    for switch in fabric.switch_ids() {
+
+    fn find_shortages(&self, fabric: &Fabric, plan: &Plan) -> PlanShortages {
+        self.shortages(fabric, plan, &self.plan_rows(fabric, plan))
+    }
+
+    fn lower_plan(&self, fabric: &Fabric, plan: &Plan) -> BTreeMap<SwitchId, SwitchTables> {
+        self.build_tables(fabric, plan, &self.plan_rows(fabric, plan))
+    }
+
+    fn protect_tables(&self, fabric: &Fabric, tables: &mut BTreeMap<SwitchId, Arc<SwitchTables>>) {
+        for (switch, tables) in tables.iter_mut().filter(|(at, _)| self.switches.contains(at)) {
+            protection::protect_switch(fabric, *switch, tables);
+        }
+    }
+}
+
+impl SaiWiring {
+    /// Switches that hold rows of this budget.
+    fn new(
+        fabric: &Fabric,
+        switches: BTreeSet<SwitchId>,
+        budget: SaiBudget,
+    ) -> Result<Self, WiringError> {
+        let fabric = without_failures(fabric);
+        let next_links = NextLinks::new(&fabric);
+        for &switch in &switches {
+            check_size(&fabric, &next_links, switch, &budget)?;
+        }
+        Ok(Self { switches, budget, reports: SwitchReports::default() })
+    }
+
+    fn plan_rows(&self, fabric: &Fabric, plan: &Plan) -> RowPlan {
+        let next_links = NextLinks::new(fabric);
+        let pins = pins::assign_pins(fabric, plan, &next_links, self);
         let none = SwitchPins::default();
-        let pins = pins.get(&switch).unwrap_or(&none);
-        let classes = PortClasses::new(fabric, plan, switch, pins, budget);
-        findings.extend(classes.findings(fabric, plan, switch));
-        let mut rows = port_rows(fabric, switch);
-        rows.push(sai::l3_admit(ROUTER_MAC));
-        rows.extend(routes_and_groups(fabric, &next_links, switch, pins));
-        rows.extend(pins.rows(fabric));
-        rows.extend(classes.rows(plan));
-        tables.insert(switch, pool.share_entries(rows.into_iter().map(TableEntry::with_signature)));
+        let classes = self.switches.iter().map(|&switch| {
+            let pins = pins.of_switches.get(&switch).unwrap_or(&none);
+            (switch, PortClasses::new(fabric, plan, switch, pins, &self.budget))
+        });
+        RowPlan { classes: classes.collect(), next_links, pins }
     }
-    let spilled = spilled.into_iter().map(|spilled| spilled.flow).collect();
-    Ok(LoweredPlan { tables, findings, spilled })
+
+    fn shortages(&self, fabric: &Fabric, plan: &Plan, rows: &RowPlan) -> PlanShortages {
+        let mut findings = pins::spill_findings(fabric, plan, &rows.pins.spilled);
+        let classes = rows.classes.iter();
+        findings
+            .extend(classes.filter_map(|(switch, classes)| classes.finding(fabric, plan, *switch)));
+        findings.extend(self.rule_finding(fabric, plan));
+        let spilled =
+            rows.pins.spilled.iter().map(|spilled| (spilled.flow, spilled.switch)).collect();
+        PlanShortages { spilled, findings }
+    }
+
+    /// That adoption rules have no rows.
+    fn rule_finding(&self, fabric: &Fabric, plan: &Plan) -> Option<Finding> {
+        let jobs = plan.rules.iter().filter_map(|rule| plan.jobs.get(rule.job));
+        let jobs: BTreeSet<String> = jobs.map(|job| job.id.to_string()).collect();
+        let leaves = self.switches.iter().map(|switch| fabric.switch(*switch));
+        let leaves = leaves.filter(|switch| switch.tier == Tier::Leaf);
+        let leaves: Vec<&str> = leaves.map(|switch| switch.name.as_str()).collect();
+        let text = format!(
+            "no rows for adoption rules at {}: packets keep the level of their DSCP; set it at the \
+             hosts (crux agent --set-dscp), or announce the flows",
+            leaves.join(", ")
+        );
+        let about = jobs.into_iter().collect::<Vec<_>>().join(", ");
+        (!about.is_empty() && !leaves.is_empty()).then(|| Finding::warning(about, text))
+    }
+
+    fn build_tables(
+        &self,
+        fabric: &Fabric,
+        plan: &Plan,
+        rows: &RowPlan,
+    ) -> BTreeMap<SwitchId, SwitchTables> {
+        let mut pool = EntryPool::default();
+        let none = SwitchPins::default();
+        let tables = self.switches.iter().map(|&switch| {
+            let pins = rows.pins.of_switches.get(&switch).unwrap_or(&none);
+            let mut entries = port_rows(fabric, switch);
+            entries.push(sai::l3_admit(MacAddress::GATEWAY.0));
+            entries.extend(self.routes_and_groups(fabric, &rows.next_links, switch, pins));
+            entries.extend(pins.rows(fabric));
+            entries.extend(
+                rows.classes.get(&switch).map(|classes| classes.rows(plan)).into_iter().flatten(),
+            );
+            if self.reports.probes {
+                entries.extend(SaiPipeline.punts());
+            }
+            (switch, pool.share_entries(entries.into_iter().map(TableEntry::with_signature)))
+        });
+        tables.collect()
+    }
 }
 
 fn check_size(
@@ -131,7 +332,7 @@ fn check_size(
     next_links: &NextLinks,
     switch: SwitchId,
     budget: &SaiBudget,
-) -> Result<(), FabricTooLarge> {
+) -> Result<(), WiringError> {
     let leaves: Vec<LeafLinks<'_>> = next_links.leaves_from(fabric, switch).collect();
     let widest = leaves.iter().map(|seen| seen.spread.len()).max().unwrap_or(0);
     let needs = [
@@ -143,7 +344,7 @@ fn check_size(
         None => Ok(()),
         Some((what, needed, max)) => {
             let switch = fabric.switch(switch).name.clone();
-            Err(FabricTooLarge { switch, what, needed, max })
+            Err(WiringError::TooManyRows { switch, what, needed, max })
         }
     }
 }
@@ -157,32 +358,37 @@ fn port_rows(fabric: &Fabric, switch: SwitchId) -> Vec<TableEntry> {
         .collect();
     let ports = fabric.switch(switch).ports.iter();
     let rows = ports.flat_map(|(port, link)| {
-        let next_mac = nic_macs.get(link).copied().unwrap_or(ROUTER_MAC);
-        sai::port_rows(*port, ROUTER_MAC, next_mac)
+        let next_mac = nic_macs.get(link).copied().unwrap_or(MacAddress::GATEWAY.0);
+        sai::port_rows(*port, MacAddress::GATEWAY.0, next_mac)
     });
     rows.collect()
 }
 
-/// The groups of a switch, its routes, and a copy of them in each VRF, with those of pins.
-fn routes_and_groups(
-    fabric: &Fabric,
-    next_links: &NextLinks,
-    switch: SwitchId,
-    pins: &SwitchPins,
-) -> Vec<TableEntry> {
-    let groups = next_links.leaves_from(fabric, switch).filter_map(|seen| {
-        let ports = seen.spread.iter().map(|link| fabric.link(*link).from.port);
-        sai::wcmp_group(group_number(seen.leaf), ports)
-    });
-    let mut rows: Vec<TableEntry> = groups.collect();
-    let defaults = default_routes(fabric, next_links, switch);
-    let vrfs = pins.vrf_ports().map(Vrf::OfPort);
-    for vrf in std::iter::once(Vrf::Default).chain(vrfs) {
-        rows.extend(defaults.iter().map(|(prefix, target)| sai::route(vrf, *prefix, *target)));
+impl SaiWiring {
+    /// The groups of a switch, its routes, and a copy of them in each VRF, with those of pins. A
+    /// group that failures have made wider than the table allows has its first members.
+    fn routes_and_groups(
+        &self,
+        fabric: &Fabric,
+        next_links: &NextLinks,
+        switch: SwitchId,
+        pins: &SwitchPins,
+    ) -> Vec<TableEntry> {
+        let groups = next_links.leaves_from(fabric, switch).filter_map(|seen| {
+            let members = seen.spread.iter().take(self.budget.group_members);
+            let ports = members.map(|link| fabric.link(*link).from.port);
+            sai::wcmp_group(group_number(seen.leaf), ports)
+        });
+        let mut rows: Vec<TableEntry> = groups.collect();
+        let defaults = default_routes(fabric, next_links, switch);
+        let vrfs = pins.vrf_ports().map(Vrf::OfPort);
+        for vrf in std::iter::once(Vrf::Default).chain(vrfs) {
+            rows.extend(defaults.iter().map(|(prefix, target)| sai::route(vrf, *prefix, *target)));
+        }
+        // A pin to a NIC whose leaf has a route for it alone replaces that.
+        rows.extend(pins.routes(fabric));
+        rows
     }
-    // A pin to a NIC whose leaf has a route for it alone replaces that.
-    rows.extend(pins.routes(fabric));
-    rows
 }
 
 /// The routes of a switch without any plan: to its own NICs, and to the leaves that it reaches.

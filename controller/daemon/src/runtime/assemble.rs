@@ -31,7 +31,6 @@ use crate::etcd::ClusterNetwork;
 use crate::gnmi::{GnmiInputs, GnmiMonitor};
 use crate::learning::{FlowLearner, LearnerInputs};
 use crate::pipeline::SwitchReports;
-use crate::pipelines::default_pipeline;
 use crate::recorder::FlightRecorder;
 use crate::replication::LeaderNetwork;
 use crate::southbound::connection::SwitchNetwork;
@@ -202,7 +201,6 @@ fn session_context<N: SwitchNetwork>(
     let southbound = &config.southbound;
     let context = SessionContext {
         network,
-        pipeline: Arc::new(default_pipeline().program()),
         desired: to_sessions,
         write_permit: cluster.watch_permit(),
         board: StatusBoard::default(),

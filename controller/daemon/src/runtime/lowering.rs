@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::pipelines::{default_pipeline, lower_plan};
+use crate::pipelines::{lower_plan, pipeline_at};
 use crate::southbound::connection::{ComputationPanicked, SwitchNetwork};
 use crate::southbound::{ChangeOrigin, DesiredTables, DesiredTimestamps, UnknownEntries};
 use crate::state::PlanRollout;
@@ -92,9 +92,10 @@ fn lower_rollout(
     let planned = Instant::now();
     let mut tables = lower_plan(&rollout.wiring, &rollout.fabric, &rollout.lowered_plan());
     if UnknownEntries::for_fabric(&rollout.fabric) == UnknownEntries::Keep {
-        let punts =
-            TableScope::whole_tables(default_pipeline().punt_tables().iter().copied().collect());
-        tables.values_mut().for_each(|all| *all = all.entries_within(&punts));
+        for (switch, all) in &mut tables {
+            let punts = pipeline_at(&rollout.fabric, *switch).punt_tables().iter().copied();
+            *all = all.entries_within(&TableScope::whole_tables(punts.collect()));
+        }
     }
     let mut shared = BTreeMap::new();
     for (switch, tables) in tables {

@@ -7,10 +7,11 @@
 //! by the room that the program gives it.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
 
 use futures::TryStreamExt;
+use p4::P4Info;
 use p4::codec::DecodeError;
+use p4::entry::TableId;
 use p4runtime_proto::v1 as p4rt;
 use prost::Message as _;
 use prost::bytes::{Buf, Bytes};
@@ -21,7 +22,6 @@ use tonic::{Request, Status};
 use tonic_prost::{ProstCodec, ProstEncoder};
 
 use crate::config::SouthboundConfig;
-use crate::pipelines::default_pipeline;
 
 /// The most entities of one read, more than the program's tables and counters have room for.
 const READ_ENTITIES: usize = 200_000;
@@ -47,7 +47,8 @@ pub enum ReadError {
 
 /// What a read has returned so far, and may return.
 #[derive(Debug)]
-pub struct ReadBudget {
+pub struct ReadBudget<'a> {
+    p4info: &'a P4Info,
     bytes: usize,
     bytes_max: usize,
     entities: usize,
@@ -55,23 +56,17 @@ pub struct ReadBudget {
     room: BTreeMap<u32, u64>,
 }
 
-/// The name of each table of the program, by its id, and how many rows it holds, with its default.
-static TABLES: LazyLock<BTreeMap<u32, (String, u64)>> = LazyLock::new(|| {
-    let program = default_pipeline().program();
-    let tables = program.p4info.tables();
-    tables.map(|table| (table.id.0, (table.name.clone(), table.size + 1))).collect()
-});
-
-impl ReadBudget {
-    /// The budget of a read of at most `bytes_max` bytes. A row that is asked for may come a second
+impl<'a> ReadBudget<'a> {
+    /// The budget of a read of at most `bytes_max` bytes from a switch with the tables of `p4info`.
+    /// A table may have its default beside its rows, and a row that is asked for may come a second
     /// time, with its table.
-    pub fn new(bytes_max: usize, asked: &[p4rt::Entity]) -> Self {
+    pub fn new(p4info: &'a P4Info, bytes_max: usize, asked: &[p4rt::Entity]) -> Self {
         let mut room: BTreeMap<u32, u64> =
-            TABLES.iter().map(|(table, (_, room))| (*table, *room)).collect();
+            p4info.tables().map(|table| (table.id.0, table.size + 1)).collect();
         for entry in asked.iter().filter_map(table_entry) {
             *room.entry(entry.table_id).or_default() += 1;
         }
-        Self { bytes: 0, bytes_max, entities: 0, room }
+        Self { p4info, bytes: 0, bytes_max, entities: 0, room }
     }
 
     /// Takes the entities of one encoded `ReadResponse`.
@@ -106,7 +101,8 @@ impl ReadBudget {
         };
         match self.room.get_mut(&entry.table_id) {
             Some(0) => {
-                let name = TABLES.get(&entry.table_id).map_or("a table", |(name, _)| name);
+                let table = self.p4info.table(TableId(entry.table_id));
+                let name = table.map_or("a table", |table| &table.name);
                 Err(format!("the switch sends more entries of {name} than it holds"))
             }
             Some(room) => {
@@ -144,7 +140,7 @@ fn split_entity(message: &mut Bytes) -> Result<p4rt::Entity, ReadError> {
 
 /// Asks a switch for entities, and gives each one of its answer to `take`.
 pub(super) async fn read_switch(
-    channel: Channel,
+    (channel, p4info): (Channel, &P4Info),
     limits: &SouthboundConfig,
     request: p4rt::ReadRequest,
     mut take: impl FnMut(p4rt::Entity) -> Result<(), DecodeError>,
@@ -152,7 +148,7 @@ pub(super) async fn read_switch(
     let mut calls = tonic::client::Grpc::new(channel).max_decoding_message_size(limits.receive_max);
     calls.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
     let path = PathAndQuery::from_static(READ_PATH);
-    let mut budget = ReadBudget::new(limits.read_max, &request.entities);
+    let mut budget = ReadBudget::new(p4info, limits.read_max, &request.entities);
     let answers = calls.server_streaming(Request::new(request), path, EncodedAnswers).await?;
     let mut answers = answers.into_inner();
     while let Some(message) = answers.try_next().await? {

@@ -4,43 +4,44 @@
 //! needs no mastership. The decision: limits and deadlines are set here once, so that no call can
 //! be made without them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 
 use futures::{StreamExt, future};
 use p4::codec::{self, CounterValue, DecodeError, DigestTiming, WriteError};
-use p4::entry::EntryKey;
+use p4::entry::{EntryKey, TableId};
 use p4::{ForwardingPipeline, SwitchTables, TableScope, TableUpdate, UpdateKind};
 use p4rt::get_forwarding_pipeline_config_request::ResponseType;
 use p4rt::set_forwarding_pipeline_config_request::Action;
-use p4rt::stream_message_request::Update as ToSwitch;
-use p4rt::stream_message_response::Update as FromSwitch;
 use p4runtime_proto::v1 as p4rt;
 use p4runtime_proto::v1::p4_runtime_client::P4RuntimeClient;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
+use topology::PipelineKind;
 
 use super::arbitration::ElectionId;
 use super::bounded_read::{ReadError, read_switch};
 use super::connection::{
-    ExistingEntries, IncomingMessage, OutgoingMessage, StreamChannel, SwitchConnection,
-    SwitchNetwork,
+    ExistingEntries, OutgoingMessage, StreamChannel, SwitchConnection, SwitchNetwork,
 };
 use super::connection_error::is_without_tls;
-use super::mastership_status::MastershipStatus;
 use super::session_log::shorten_text;
+use super::stream_messages::{decode_message, encode_message};
 use crate::config::{SouthboundConfig, TlsConfig};
-use crate::pipelines::default_pipeline;
+use crate::pipeline::SwitchPipeline;
+use crate::pipelines::pipeline_of;
 
-/// Where a switch is reached.
+/// Where a switch is reached, and which program it runs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SwitchAddress {
     /// Address of its P4Runtime server, `host:port`.
     pub p4runtime: String,
     /// Its P4Runtime device id.
     pub device_id: u64,
+    /// The program that the fabric has for it.
+    pub pipeline: PipelineKind,
 }
 
 /// Counter values read from one switch.
@@ -88,6 +89,17 @@ pub enum ClientError {
         /// The device id of the answer.
         found: u64,
     },
+    /// The switch runs a program of another kind, whose tables carry traffic.
+    #[error(
+        "the switch runs the tables of {found}.p4, the fabric document says {wanted}: set \
+         `pipeline = \"{found}\"` for it in the fabric document, or restart it without a program"
+    )]
+    OtherPipeline {
+        /// The kind of the fabric document.
+        wanted: PipelineKind,
+        /// The kind of the program that runs.
+        found: PipelineKind,
+    },
     /// The answer cannot be understood.
     #[error("cannot understand the answer to {call}")]
     Decode {
@@ -105,6 +117,7 @@ pub struct SwitchClient {
     channel: Channel,
     calls: P4RuntimeClient<Channel>,
     device_id: u64,
+    pipeline: &'static dyn SwitchPipeline,
     limits: SouthboundConfig,
 }
 
@@ -161,6 +174,7 @@ impl SwitchClient {
             channel,
             calls: calls.max_decoding_message_size(limits.receive_max),
             device_id: address.device_id,
+            pipeline: pipeline_of(address.pipeline),
             limits: limits.clone(),
         })
     }
@@ -182,17 +196,31 @@ impl SwitchClient {
     /// # Errors
     /// As for [`SwitchClient::read_all_tables`].
     pub async fn read_pin_counts(&self) -> Result<BTreeMap<EntryKey, CounterValue>, ClientError> {
-        let tables = default_pipeline().counted_pin_tables().iter();
-        let reads = tables.map(|table| codec::encode_table_counter_read(*table));
+        let tables = self.pipeline.counted_pin_tables();
+        if self.pipeline.is_read_whole() {
+            let mut pins = self.read_all_counters().await?;
+            pins.retain(|key, _| tables.contains(&key.table));
+            return Ok(pins);
+        }
+        let reads = tables.iter().map(|table| codec::encode_table_counter_read(*table));
         self.read_counters(reads.collect()).await.map(|reading| reading.pins)
     }
 
-    /// All cells of the port and level counter, by index.
+    /// What all rows that count have counted.
+    async fn read_all_counters(&self) -> Result<BTreeMap<EntryKey, CounterValue>, ClientError> {
+        let reading = self.read_counters(vec![codec::encode_whole_counter_read()]).await;
+        reading.map(|reading| reading.pins)
+    }
+
+    /// All cells of the port and level counter, by index; none where the program has none.
     ///
     /// # Errors
     /// As for [`SwitchClient::read_all_tables`].
     pub async fn read_port_level_cells(&self) -> Result<BTreeMap<u32, CounterValue>, ClientError> {
-        let counter = codec::encode_counter_read(default_pipeline().port_level_counter());
+        let Some(counter) = self.pipeline.port_level_counter() else {
+            return Ok(BTreeMap::new());
+        };
+        let counter = codec::encode_counter_read(counter);
         self.read_counters(vec![counter]).await.map(|reading| reading.cells)
     }
 
@@ -206,9 +234,17 @@ impl SwitchClient {
         pins: &[EntryKey],
         cells: &[u32],
     ) -> Result<CounterReading, ClientError> {
-        let counter = default_pipeline().port_level_counter();
+        if self.pipeline.is_read_whole() {
+            let mut all = self.read_all_counters().await?;
+            let wanted: BTreeSet<&EntryKey> = pins.iter().collect();
+            all.retain(|key, _| wanted.contains(key));
+            return Ok(CounterReading { pins: all, cells: BTreeMap::new() });
+        }
         let pin_reads = pins.iter().map(codec::encode_row_counter_read);
-        let cell_reads = cells.iter().map(|index| codec::encode_cell_read(counter, *index));
+        let counter = self.pipeline.port_level_counter();
+        let cell_reads = counter.into_iter().flat_map(|counter| {
+            cells.iter().map(move |index| codec::encode_cell_read(counter, *index))
+        });
         self.read_counters(pin_reads.chain(cell_reads).collect()).await
     }
 
@@ -218,7 +254,9 @@ impl SwitchClient {
     ) -> Result<CounterReading, ClientError> {
         let mut reading = CounterReading::default();
         self.read_entities(entities, |entity| {
-            reading.pins.extend(codec::decode_row_counter(&entity)?);
+            reading
+                .pins
+                .extend(codec::decode_row_counter(&self.pipeline.program().p4info, &entity)?);
             reading.cells.extend(codec::decode_counter_cell(&entity)?);
             Ok(())
         })
@@ -234,7 +272,9 @@ impl SwitchClient {
     ) -> Result<(), ClientError> {
         let request =
             p4rt::ReadRequest { device_id: self.device_id, entities, ..Default::default() };
-        let reading = read_switch(self.channel.clone(), &self.limits, request, take);
+        let program = self.pipeline.program();
+        let source = (self.channel.clone(), &program.p4info);
+        let reading = read_switch(source, &self.limits, request, take);
         let in_time = tokio::time::timeout(self.limits.rpc_deadline, reading).await;
         in_time.map_err(|_| ClientError::Deadline(READ))?.map_err(|error| match error {
             ReadError::Bound(message) => {
@@ -260,16 +300,18 @@ impl SwitchConnection for SwitchClient {
     async fn open_stream(&self, bid: ElectionId) -> Result<StreamChannel, ClientError> {
         let (outgoing, queue) = mpsc::channel(self.limits.stream_queue.get());
         outgoing.try_send(OutgoingMessage::Bid(bid)).expect("a new queue has room for one message");
-        let device_id = self.device_id;
-        let messages =
-            ReceiverStream::new(queue).map(move |message| encode_message(device_id, message));
+        let (device_id, pipeline) = (self.device_id, self.pipeline.kind());
+        let messages = ReceiverStream::new(queue)
+            .map(move |message| encode_message(device_id, pipeline, message));
         let mut calls = self.calls.clone().max_decoding_message_size(STREAM_MESSAGE_BYTES);
         let answer = self.call_within_deadline("StreamChannel", calls.stream_channel(messages));
         let answers = answer.await?.into_inner();
         let incoming = answers.filter_map(move |answer| {
             let message = answer.map_err(|status| call_error("StreamChannel", &status));
             future::ready(
-                message.and_then(|message| decode_message(device_id, message)).transpose(),
+                message
+                    .and_then(|message| decode_message(device_id, pipeline, message))
+                    .transpose(),
             )
         });
         Ok(StreamChannel { outgoing, incoming: incoming.boxed() })
@@ -293,6 +335,18 @@ impl SwitchConnection for SwitchClient {
             }
             Err(error) => Err(error),
         }
+    }
+
+    async fn read_table_ids(&self) -> Result<BTreeSet<TableId>, ClientError> {
+        let request = p4rt::GetForwardingPipelineConfigRequest {
+            device_id: self.device_id,
+            response_type: ResponseType::P4infoAndCookie.into(),
+        };
+        let mut calls = self.calls.clone();
+        let answer = calls.get_forwarding_pipeline_config(request);
+        let answer = self.call_within_deadline("GetForwardingPipelineConfig", answer).await?;
+        let p4info = answer.into_inner().config.and_then(|config| config.p4info);
+        Ok(p4info.as_ref().map(codec::decode_table_ids).unwrap_or_default())
     }
 
     async fn push_pipeline(
@@ -325,7 +379,11 @@ impl SwitchConnection for SwitchClient {
         of: &TableScope,
     ) -> Result<SwitchTables, ClientError> {
         let mut tables = SwitchTables::default();
-        self.read_entities(codec::encode_scope_read(&pipeline.p4info, of), |entity| {
+        let asked = match self.pipeline.is_read_whole() {
+            true => vec![codec::encode_whole_read()],
+            false => codec::encode_scope_read(&pipeline.p4info, of),
+        };
+        self.read_entities(asked, |entity| {
             if let Some(entry) = codec::decode_table_entity(&pipeline.p4info, &entity)? {
                 tables.insert(entry);
             }
@@ -397,50 +455,6 @@ impl SwitchClient {
             Err(status) => Err(call_error("Write", &status)),
         }
     }
-}
-
-fn encode_message(device_id: u64, message: OutgoingMessage) -> p4rt::StreamMessageRequest {
-    let update = match message {
-        OutgoingMessage::Bid(election) => ToSwitch::Arbitration(p4rt::MasterArbitrationUpdate {
-            device_id,
-            election_id: Some(election.into()),
-            ..Default::default()
-        }),
-        OutgoingMessage::Packet(packet) => ToSwitch::Packet(codec::encode_packet_out(packet)),
-        OutgoingMessage::DigestAck(list) => ToSwitch::DigestAck(codec::encode_digest_ack(list)),
-    };
-    p4rt::StreamMessageRequest { update: Some(update) }
-}
-
-/// `None` for what nobody here asked for: other digests and timeouts.
-fn decode_message(
-    device_id: u64,
-    message: p4rt::StreamMessageResponse,
-) -> Result<Option<IncomingMessage>, ClientError> {
-    let Some(update) = message.update else {
-        return Ok(None);
-    };
-    Ok(match update {
-        FromSwitch::Arbitration(update) if update.device_id != device_id => {
-            return Err(ClientError::OtherDevice { wanted: device_id, found: update.device_id });
-        }
-        FromSwitch::Arbitration(update) => {
-            Some(IncomingMessage::Mastership(MastershipStatus::from_update(&update)))
-        }
-        FromSwitch::Packet(packet) => Some(match codec::decode_packet_in(packet) {
-            Ok(packet) => IncomingMessage::Packet(packet),
-            Err(error) => {
-                IncomingMessage::StreamError(format!("a packet without its header: {error}"))
-            }
-        }),
-        FromSwitch::Error(error) => {
-            let code = Code::from(error.canonical_code);
-            let text = shorten_text(&error.message);
-            Some(IncomingMessage::StreamError(format!("{code:?}: {text}")))
-        }
-        FromSwitch::Digest(list) => codec::decode_digest_list(&list).map(IncomingMessage::Digests),
-        _ => None,
-    })
 }
 
 fn call_error(call: &'static str, status: &Status) -> ClientError {

@@ -5,10 +5,12 @@
 //! decision: the seam speaks the controller's own types, so that nothing above it knows protobufs,
 //! and calls are futures that hold no lock and may be dropped at any await.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 
 use futures::stream::BoxStream;
 use p4::codec::{DigestList, DigestTiming, PacketIn, PacketOut, WriteError};
+use p4::entry::TableId;
 use p4::{ForwardingPipeline, SwitchTables, TableScope, TableUpdate};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
@@ -57,6 +59,10 @@ pub trait SwitchConnection: Send + Sync + 'static {
 
     /// The cookie of the program that the switch runs; `None` if it runs none.
     fn read_cookie(&self) -> impl Future<Output = Result<Option<u64>, ClientError>> + Send;
+
+    /// The tables of the program that the switch runs; none if it runs none.
+    fn read_table_ids(&self)
+    -> impl Future<Output = Result<BTreeSet<TableId>, ClientError>> + Send;
 
     /// Has the switch run `pipeline`.
     fn push_pipeline(

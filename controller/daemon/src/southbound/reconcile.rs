@@ -28,6 +28,8 @@ use super::foreign_entries::{self, SortedEntries};
 use super::read_limiter::ReadLimiter;
 use super::status::{ReconcilePass, WriteCounts};
 use crate::config::SouthboundConfig;
+use crate::pipeline::SwitchPipeline;
+use crate::pipelines::recognize_pipeline;
 
 /// What a pass did and found.
 #[derive(Debug, Default)]
@@ -53,7 +55,7 @@ pub(super) struct ReconcileOutcome {
 /// Reconciles one switch in passes.
 pub(super) struct SwitchReconciler<'a, C> {
     pub(super) switch: &'a C,
-    pub(super) pipeline: &'a ForwardingPipeline,
+    pub(super) pipeline: &'static dyn SwitchPipeline,
     pub(super) election: ElectionId,
     pub(super) limits: &'a SouthboundConfig,
     pub(super) unknown_entries: UnknownEntries,
@@ -101,12 +103,12 @@ impl<C: SwitchConnection> SwitchReconciler<'_, C> {
         held: &SwitchTables,
         part: &TableScope,
     ) -> Result<bool, ClientError> {
-        if self.switch.read_cookie().await? != Some(self.pipeline.cookie) {
+        if self.switch.read_cookie().await? != Some(self.program().cookie) {
             return Ok(false);
         }
         let actual = self.read_entries(held, part).await?;
         let expected = held.entries_within(part);
-        Ok(diff_tables(&self.pipeline.p4info, &expected, &actual.ours).is_empty())
+        Ok(diff_tables(&self.program().p4info, &expected, &actual.ours).is_empty())
     }
 
     /// Writes what is desired and not found, and reads back what was written.
@@ -116,7 +118,7 @@ impl<C: SwitchConnection> SwitchReconciler<'_, C> {
         found: Arc<SwitchTables>,
         mut outcome: ReconcileOutcome,
     ) -> Result<ReconcileOutcome, ClientError> {
-        let updates = diff_tables(&self.pipeline.p4info, desired, &found);
+        let updates = diff_tables(&self.program().p4info, desired, &found);
         outcome.found = found;
         if updates.is_empty() {
             return Ok(outcome);
@@ -140,7 +142,7 @@ impl<C: SwitchConnection> SwitchReconciler<'_, C> {
         let begun = Instant::now();
         outcome.first_write = Some(begun);
         outcome.pass.updates = updates.len();
-        let (allowed, violations) = refuse_violations(&self.pipeline.p4info, updates);
+        let (allowed, violations) = refuse_violations(&self.program().p4info, updates);
         outcome.written.refused += violations.len() as u64;
         for stage in split_stages(&allowed) {
             self.write_stage(stage, &mut outcome).await?;
@@ -151,7 +153,7 @@ impl<C: SwitchConnection> SwitchReconciler<'_, C> {
         outcome.refusals.extend(violations);
         let actual = self.read_entries(desired, &touched).await?;
         let wanted = desired.entries_within(&touched);
-        outcome.missing = diff_tables(&self.pipeline.p4info, &wanted, &actual.ours).len();
+        outcome.missing = diff_tables(&self.program().p4info, &wanted, &actual.ours).len();
         Ok(outcome)
     }
 
@@ -160,7 +162,7 @@ impl<C: SwitchConnection> SwitchReconciler<'_, C> {
         desired: &SwitchTables,
         of: &TableScope,
     ) -> Result<SortedEntries, ClientError> {
-        let actual = self.switch.read_tables(self.pipeline, of).await?;
+        let actual = self.switch.read_tables(self.program(), of).await?;
         Ok(foreign_entries::sort_entries(
             self.limits.foreign,
             self.unknown_entries,
@@ -170,22 +172,39 @@ impl<C: SwitchConnection> SwitchReconciler<'_, C> {
     }
 
     fn full_extent(&self) -> TableScope {
-        TableScope::whole_tables(self.pipeline.p4info.table_ids())
+        TableScope::whole_tables(self.program().p4info.table_ids())
+    }
+
+    fn program(&self) -> &'static ForwardingPipeline {
+        self.pipeline.program()
     }
 
     /// Pushes the program only where another one or none runs. Where another runs, its entries are
     /// kept if the switch can do that and we can read them, so that traffic goes on; else all
-    /// tables are emptied and what follows is the restoration.
+    /// tables are emptied and what follows is the restoration. A program of another kind stays: the
+    /// fabric document may name the wrong one.
     async fn ensure_pipeline(&self, written: &mut WriteCounts) -> Result<(), ClientError> {
         let running = self.switch.read_cookie().await?;
-        if running == Some(self.pipeline.cookie) {
+        if running == Some(self.program().cookie) {
             return Ok(());
+        }
+        if running.is_some() {
+            self.check_kind().await?;
         }
         written.pipelines += 1;
         if running.is_some() && self.replace_under_traffic().await? {
             return Ok(());
         }
         self.push_pipeline(ExistingEntries::Drop).await
+    }
+
+    /// Compares the kind of the running program with that of the fabric document.
+    async fn check_kind(&self) -> Result<(), ClientError> {
+        let wanted = self.pipeline.kind();
+        match recognize_pipeline(&self.switch.read_table_ids().await?) {
+            Some(found) if found != wanted => Err(ClientError::OtherPipeline { wanted, found }),
+            _ => Ok(()),
+        }
     }
 
     /// Whether the switch took the program and kept entries that make sense in it.
@@ -198,7 +217,7 @@ impl<C: SwitchConnection> SwitchReconciler<'_, C> {
             }
             Err(error) => return Err(error),
         }
-        match self.switch.read_tables(self.pipeline, &self.full_extent()).await {
+        match self.switch.read_tables(self.program(), &self.full_extent()).await {
             Ok(_) => Ok(true),
             Err(ClientError::Decode { source, .. }) => {
                 info!(error = %source, "what the switch kept makes no sense now");
@@ -209,7 +228,7 @@ impl<C: SwitchConnection> SwitchReconciler<'_, C> {
     }
 
     async fn push_pipeline(&self, entries: ExistingEntries) -> Result<(), ClientError> {
-        self.switch.push_pipeline(self.pipeline, self.election, entries).await
+        self.switch.push_pipeline(self.program(), self.election, entries).await
     }
 
     /// Writes updates that do not depend on each other, some batches at a time.

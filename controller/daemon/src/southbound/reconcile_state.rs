@@ -23,11 +23,12 @@ use super::spot_check::CheckCursor;
 use super::status::{ENTRIES_SHOWN, StatusBoard, VerifiedTables, WriteCounts};
 use super::{DesiredTables, UnknownEntries};
 use crate::config::SouthboundConfig;
-use crate::pipelines::default_pipeline;
+use crate::pipeline::SwitchPipeline;
 
 /// What a mastership did so far for one generation.
 pub(super) struct ReconcileState {
     switch: SwitchId,
+    pipeline: &'static dyn SwitchPipeline,
     desired: Arc<DesiredTables>,
     first_write: Option<Instant>,
     /// Passes in a row that left something missing.
@@ -63,9 +64,15 @@ impl NextStep {
 }
 
 impl ReconcileState {
-    pub(super) fn new(switch: SwitchId, desired: Arc<DesiredTables>, log: SessionLog) -> Self {
+    pub(super) fn new(
+        switch: SwitchId,
+        pipeline: &'static dyn SwitchPipeline,
+        desired: Arc<DesiredTables>,
+        log: SessionLog,
+    ) -> Self {
         Self {
             switch,
+            pipeline,
             desired,
             first_write: None,
             incomplete_passes: 0,
@@ -266,7 +273,7 @@ impl ReconcileState {
     /// is more than it shall hold. Additions come before deletions, so a table may be full only in
     /// between.
     fn pin_room(&self, outcome: &ReconcileOutcome) -> Option<usize> {
-        let pin_tables = default_pipeline().pin_tables();
+        let pin_tables = self.pipeline.pin_tables();
         let no_room = outcome.refusals.iter().filter(|refusal| {
             let table = refusal.update.entry.key.table;
             refusal.code == Code::ResourceExhausted && pin_tables.contains(&table)

@@ -10,7 +10,6 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use futures::{FutureExt, StreamExt};
-use p4::ForwardingPipeline;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -34,6 +33,8 @@ use super::status::StatusBoard;
 use super::write_permit::WritePermit;
 use super::{DesiredTables, ReadLimiter, SwitchTarget, UnknownEntries, error_chain};
 use crate::config::Config;
+use crate::pipeline::SwitchPipeline;
+use crate::pipelines::pipeline_of;
 use crate::supervision::TaskSupervisor;
 
 impl SessionError {
@@ -52,7 +53,6 @@ impl SessionError {
 pub(crate) struct SessionContext<N> {
     pub(crate) network: N,
     pub(crate) config: Arc<Config>,
-    pub(crate) pipeline: Arc<ForwardingPipeline>,
     pub(crate) desired: watch::Receiver<Arc<DesiredTables>>,
     /// In which term to bid, and whether to write.
     pub(crate) write_permit: watch::Receiver<WritePermit>,
@@ -175,7 +175,8 @@ impl<N: SwitchNetwork> SwitchSession<N> {
                 received.map_err(|_| SessionError::NoArbitrationReply)??;
                 continue;
             }
-            let primary = PrimaryWork { switch: self.switch, context, log: &self.log };
+            let pipeline = pipeline_of(self.address.pipeline);
+            let primary = PrimaryWork { switch: self.switch, pipeline, context, log: &self.log };
             tokio::select! {
                 biased;
                 received = receiving => received?,
@@ -305,6 +306,7 @@ async fn send_bid(
 /// The work of a primary on one switch.
 struct PrimaryWork<'a, N> {
     switch: SwitchId,
+    pipeline: &'static dyn SwitchPipeline,
     context: &'a SessionContext<N>,
     log: &'a SessionLog,
 }
@@ -343,7 +345,7 @@ impl<N: SwitchNetwork> PrimaryWork<'_, N> {
     async fn reconcile_forever(&self, switch: &N::Connection, election: ElectionId) -> ClientError {
         let mut desired_updates = self.context.desired.clone();
         let desired = Arc::clone(&desired_updates.borrow_and_update());
-        let mut state = ReconcileState::new(self.switch, desired, self.log.clone());
+        let mut state = ReconcileState::new(self.switch, self.pipeline, desired, self.log.clone());
         let mut is_subscribed = false;
         loop {
             if let Err(error) = self.make_pass(&mut state, switch, election).await {
@@ -351,7 +353,7 @@ impl<N: SwitchNetwork> PrimaryWork<'_, N> {
             }
             // A program that was pushed has no subscription, whatever was there before.
             is_subscribed &= !state.take_pipeline_push();
-            if !is_subscribed && state.desired_tables().is_some() {
+            if !is_subscribed && self.pipeline.reports_flows() && state.desired_tables().is_some() {
                 if let Err(error) = subscribe_digests(self.context, switch, election).await {
                     return error;
                 }
@@ -380,7 +382,7 @@ impl<N: SwitchNetwork> PrimaryWork<'_, N> {
             Some(held) => reconciler.incremental_reconcile(&tables, held).await?,
             None => reconciler.full_reconcile(&tables).await?,
         };
-        state.record_outcome(&outcome, &self.context.pipeline.p4info, &self.context.board);
+        state.record_outcome(&outcome, &self.pipeline.program().p4info, &self.context.board);
         Ok(())
     }
 
@@ -402,7 +404,7 @@ impl<N: SwitchNetwork> PrimaryWork<'_, N> {
                 }
                 continue;
             }
-            let p4info = &self.context.pipeline.p4info;
+            let p4info = &self.pipeline.program().p4info;
             let Some((held, part)) = state.take_check(p4info, limits) else {
                 return Ok(());
             };
@@ -423,7 +425,7 @@ impl<N: SwitchNetwork> PrimaryWork<'_, N> {
     ) -> SwitchReconciler<'b, N::Connection> {
         SwitchReconciler {
             switch,
-            pipeline: &self.context.pipeline,
+            pipeline: self.pipeline,
             election,
             limits: &self.context.config.southbound,
             unknown_entries,

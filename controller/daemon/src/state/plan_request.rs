@@ -6,6 +6,8 @@ use std::sync::Arc;
 use planner::{Job, Plan, PlanDepth, PlanInput, PlanReport, Policy};
 use topology::Fabric;
 
+use crate::pipelines::FabricWiring;
+
 /// Everything that a plan is computed from.
 #[derive(Clone, Debug)]
 pub struct PlanRequest {
@@ -15,6 +17,8 @@ pub struct PlanRequest {
     pub(crate) fabric: Fabric,
     /// All jobs to plan for.
     pub(crate) jobs: Vec<Job>,
+    /// The fabric, prepared for lowering.
+    pub(super) wiring: Arc<FabricWiring>,
     pub(super) policy: Policy,
     pub(super) previous: Option<Arc<Plan>>,
     pub(super) depth: PlanDepth,
@@ -47,12 +51,19 @@ impl PlanRequest {
         &self.policy
     }
 
-    /// Computes the plan; may take long.
+    /// Computes the plan; may take long. A flow for whose pin some switch has no room is left to
+    /// ECMP, and a finding of the report names it.
     pub fn compute_plan(self) -> PlanResult {
-        let Self { inputs, fabric, jobs, policy, previous, depth, in_force } = self;
+        let Self { inputs, fabric, jobs, wiring, policy, previous, depth, in_force } = self;
         let (input, policy) = policy.with_adopted_jobs(PlanInput { fabric, jobs });
-        let (plan, mut report) =
+        let (mut plan, mut report) =
             planner::plan_to_depth(&input, &policy, previous.as_deref(), depth);
+        let shortages = wiring.find_shortages(&input.fabric, &plan);
+        for flow in shortages.spilled.keys() {
+            plan.flows[*flow].pinned = false;
+        }
+        report.unpinned = shortages.spilled;
+        report.findings.extend(shortages.findings);
         if let Some((plan_in_force, earlier)) = in_force {
             report.keep_earlier(&plan, &policy, &plan_in_force, &earlier.comparison);
         }

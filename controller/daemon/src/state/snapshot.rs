@@ -4,6 +4,7 @@
 //! plan are kept bit for bit. The next plan starts from the last one, so a number that differs in
 //! its last digit could lead to another plan.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use planner::{
@@ -453,6 +454,7 @@ fn empty_report(is_provisional: bool) -> PlanReport {
         bounds: LoadBounds { max_load: 0.0, max_load_lower_bound: 0.0 },
         findings: Vec::new(),
         moved: Vec::new(),
+        unpinned: BTreeMap::new(),
         rationales: Vec::new(),
     }
 }

@@ -18,7 +18,7 @@ use topology::{Fabric, FabricNode, Finding, LinkId, SwitchId};
 use super::pin_hits::{MISS_SECONDS, PinHits};
 use crate::config::CountersConfig;
 use crate::pipeline::PortLevelCell;
-use crate::pipelines::default_pipeline;
+use crate::pipelines;
 use crate::southbound::CounterReading;
 use crate::state::PlanRollout;
 
@@ -258,7 +258,7 @@ impl CounterAggregator {
         self.unpinned = unpinned.filter_map(|flow| flow.links.last().copied()).collect();
         let lowered = rollout.lowered_plan();
         let mut names = flow_names(fabric, &lowered);
-        for entry in default_pipeline().attributed_entries(fabric, &lowered) {
+        for entry in pipelines::attributed_entries(fabric, &lowered) {
             let before = had.get_mut(&entry.switch).and_then(|pins| pins.remove(&entry.key));
             let (meter, read_since) =
                 before.map_or_else(Default::default, |pin| (pin.meter, pin.read_since));
@@ -276,7 +276,7 @@ impl CounterAggregator {
         }
         if self.fabric.as_ref().is_none_or(|had| had.links() != fabric.links()) {
             self.cells.clear();
-            for cell in default_pipeline().port_level_cells(fabric, plan.levels) {
+            for cell in pipelines::port_level_cells(fabric, plan.levels) {
                 let PortLevelCell { switch, index, link, level } = cell;
                 let counter = PortLevelCounter { link, level, meter: ByteCounter::default() };
                 self.cells.entry(switch).or_default().insert(index, counter);
@@ -394,7 +394,7 @@ impl CounterAggregator {
 fn flow_names(fabric: &Fabric, plan: &Plan) -> BTreeMap<(SwitchId, EntryKey), String> {
     let pinned = plan.flows.iter().filter(|flow| flow.pinned);
     let named = pinned.filter_map(|flow| {
-        let key = default_pipeline().entry_pin(fabric, flow)?;
+        let key = pipelines::entry_pin(fabric, flow)?;
         Some(((fabric.leaf_of(flow.src), key), flow.name_in(fabric)))
     });
     named.collect()

@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use api::telemetry as proto;
 use planner::{JobId, PlannedFlow};
-use topology::HostId;
+use topology::{Fabric, HostId};
 
-use crate::pipelines::default_pipeline;
+use crate::pipelines::pipeline_at;
 use crate::state::PlanRollout;
 
 /// Flows in one message: less than a quarter of what a gRPC client accepts.
@@ -145,11 +145,17 @@ pub(super) fn levels_of_hosts(
     }
     for ((host, job), flows) in flows {
         let planned = &plan.jobs[job];
-        let dscp = default_pipeline().level_dscp(planned.level);
+        let dscp = host_dscp(fabric, host, planned.level);
         let job = JobLevel { job: planned.id.clone(), level: planned.level, dscp, flows };
         levels.entry(host).and_modify(|levels| levels.jobs.push(job));
     }
     levels
+}
+
+/// The DSCP that stands for a level at the first leaf of a host; all leaves of a host should agree.
+fn host_dscp(fabric: &Fabric, host: HostId, level: u8) -> Option<u8> {
+    let nic = fabric.host(host).nics.first()?;
+    pipeline_at(fabric, fabric.leaf_of(*nic)).level_dscp(level)
 }
 
 fn level_flow(rollout: &PlanRollout, flow: &PlannedFlow) -> LevelFlow {

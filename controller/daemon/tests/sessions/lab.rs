@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::northbound::{self, ApiServer};
+use controller::pipelines::pipeline_of;
 use controller::southbound::{SwitchAddress, SwitchClient, SwitchStatus, SwitchTarget};
 use controller::{
     ChangeTiming, Config, Controller, ControllerError, ControllerHandle, RawConfig, StateEvent,
 };
-use p4::{ForwardingPipeline, SwitchTables};
+use p4::SwitchTables;
 use planner::{Flow, Job, Policy};
 use switch::p4runtime::{ServerHandle, ServiceOptions, serve};
 use switch::testing::faults::FaultScript;
@@ -89,7 +90,15 @@ impl Lab {
         options: impl Fn(usize) -> ServiceOptions,
         wire: impl FnOnce(&mut EmulatedNetworkBuilder, &[DeviceIndex]),
     ) -> Self {
-        let mut parts = parts();
+        Self::of_parts(parts(), options, wire).await
+    }
+
+    /// The embedded switches of a fabric.
+    pub(crate) async fn of_parts(
+        mut parts: FabricParts,
+        options: impl Fn(usize) -> ServiceOptions,
+        wire: impl FnOnce(&mut EmulatedNetworkBuilder, &[DeviceIndex]),
+    ) -> Self {
         let mut builder = EmulatedNetworkBuilder::new();
         let device = |switch: &topology::Switch| DeviceConfig {
             device_id: switch.device_id,
@@ -130,8 +139,8 @@ impl<S> Lab<S> {
         let mut tables = BTreeMap::new();
         for SwitchTarget { switch, address, .. } in SwitchTarget::all_in_fabric(&self.fabric) {
             let client = self.client(&address).await;
-            let held =
-                client.read_all_tables(&ForwardingPipeline::embedded_fabric()).await.unwrap();
+            let program = pipeline_of(address.pipeline).program();
+            let held = client.read_all_tables(program).await.unwrap();
             tables.insert(switch, Arc::new(held));
         }
         tables

@@ -57,6 +57,8 @@ mod recorder;
 #[cfg(test)]
 mod restart;
 #[cfg(test)]
+mod sai;
+#[cfg(test)]
 mod secured;
 #[cfg(test)]
 mod simple_switch;
@@ -86,7 +88,7 @@ use switch::p4runtime::election::SwitchDialect;
 use switch::testing::faults::{FaultScript, InjectedFault};
 use tokio::time::timeout;
 use tonic::Code;
-use topology::{AvailabilityChange, SwitchId};
+use topology::{AvailabilityChange, PipelineKind, SwitchId};
 
 #[tokio::test]
 async fn from_empty_to_verified_and_a_later_pass_writes_nothing() {
@@ -183,8 +185,11 @@ async fn a_pass_retries_by_itself() {
 #[tokio::test(start_paused = true)]
 async fn a_switch_that_never_answers_is_given_up_at_the_deadline() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address =
-        SwitchAddress { p4runtime: silent.local_addr().unwrap().to_string(), device_id: 1 };
+    let address = SwitchAddress {
+        p4runtime: silent.local_addr().unwrap().to_string(),
+        device_id: 1,
+        pipeline: PipelineKind::Fabric,
+    };
     let limits = controller::Config::default().southbound;
     let begun = tokio::time::Instant::now();
     let answer = match SwitchClient::connect(&address, &limits).await {

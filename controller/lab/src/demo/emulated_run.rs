@@ -10,13 +10,15 @@ use controller::southbound::DesiredTables;
 use controller::{Config, Controller, ControllerHandle, PlanRollout, State, StateEvent};
 use emulator::{EmulatedTestbed, EmulationOutcome, HostErrorCounts, TestbedOptions, TimeScale};
 use planner::Policy;
+use switch::p4runtime::election::SwitchDialect;
 use switch::p4runtime::{self, ServerHandle, ServiceOptions};
 use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
 use topology::document::{self, DocumentFormat};
-use topology::{Fabric, FabricNode, LinkId, Severity, SwitchId, spec};
+use topology::{Fabric, FabricNode, LinkId, PipelineKind, Severity, spec};
 
 use super::congestion::CongestionEvidence;
+use super::packet_walk;
 use super::scenario::DemoScenario;
 use super::switch_audit::{SwitchAuditor, SwitchEvidence};
 use command_io::CommandError;
@@ -126,10 +128,11 @@ impl<'a> ServedTestbed<'a> {
         let testbed = EmulatedTestbed::build(&scenario.fabric, &scenario.jobs, scale, options)
             .map_err(CommandError::failed)?;
         let mut servers = Vec::new();
-        for switch in 0..scenario.fabric.switches().len() {
+        for switch in scenario.fabric.switch_ids() {
             let listener = TcpListener::bind("127.0.0.1:0").await.map_err(CommandError::failed)?;
-            let device = testbed.device(SwitchId::from(switch));
-            let server = p4runtime::serve(listener, device, ServiceOptions::default()).await;
+            let dialect = server_dialect(scenario.fabric.switch(switch).pipeline);
+            let options = ServiceOptions { dialect, ..ServiceOptions::default() };
+            let server = p4runtime::serve(listener, testbed.device(switch), options).await;
             servers.push(server.map_err(CommandError::failed)?);
         }
         let fabric = with_addresses(&scenario.fabric, &servers)?;
@@ -248,7 +251,15 @@ impl<'a> ServedTestbed<'a> {
         let Some(realised) = realised else {
             return Err(CommandError::Failed("the controller has made no plan".to_owned()));
         };
-        let strays = witness.misrouted_flows(&realised.plan).await?;
+        let strays = match witness.counts_pins() {
+            true => witness.misrouted_flows(&realised.plan).await?,
+            false => {
+                let mut strays = witness.uncounted_jobs(&realised.plan).await?;
+                let walked = packet_walk::find_strays(&self.testbed, &self.fabric, &realised.plan);
+                strays.extend(walked.await?);
+                strays
+            }
+        };
         Ok(SwitchEvidence {
             entries: desired.tables.values().map(|held| held.len()).sum(),
             different_entries: different_entries + later,
@@ -275,6 +286,14 @@ impl<'a> ServedTestbed<'a> {
             server.shutdown().await;
         }
         self.testbed.stop().await;
+    }
+}
+
+/// Switches with SAI P4 behave like those that have it.
+fn server_dialect(pipeline: PipelineKind) -> SwitchDialect {
+    match pipeline {
+        PipelineKind::Fabric => SwitchDialect::default(),
+        PipelineKind::Sai => SwitchDialect::Pins,
     }
 }
 

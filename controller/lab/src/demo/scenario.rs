@@ -18,7 +18,7 @@ use p4::fabric::IpVersion;
 use planner::{Flow, Job, JobId, ModelProfile};
 use topology::document::{self, DocumentFormat};
 use topology::spec::FabricDocument;
-use topology::{Fabric, HostId, clos, examples};
+use topology::{Fabric, HostId, PipelineKind, Tier, clos, examples};
 
 use command_io::CommandError;
 
@@ -190,6 +190,32 @@ pub(crate) enum ScenarioChoice {
     SharedUplinks,
 }
 
+/// Which programs the switches of the demo run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum PipelineChoice {
+    /// fabric.p4 everywhere
+    #[default]
+    Fabric,
+    /// The tables of SAI P4 everywhere
+    Sai,
+    /// SAI P4 on leaves, fabric.p4 on spines
+    SaiLeaves,
+    /// fabric.p4 on leaves, SAI P4 on spines
+    SaiSpines,
+}
+
+impl PipelineChoice {
+    fn of_tiers(self) -> BTreeMap<Tier, PipelineKind> {
+        let sai: &[Tier] = match self {
+            Self::Fabric => &[],
+            Self::Sai => &[Tier::Leaf, Tier::Spine, Tier::Core],
+            Self::SaiLeaves => &[Tier::Leaf],
+            Self::SaiSpines => &[Tier::Spine, Tier::Core],
+        };
+        sai.iter().map(|tier| (*tier, PipelineKind::Sai)).collect()
+    }
+}
+
 /// A fabric and its jobs.
 #[derive(Clone, Debug)]
 pub(crate) struct DemoScenario {
@@ -250,6 +276,11 @@ impl DemoScenario {
         };
         let fabric = clos::build_clos("crux-2.2", &clos).map_err(CommandError::document)?;
         Self::place_jobs(fabric, &CALIBRATION, volumes, seed)
+    }
+
+    /// This scenario on switches with these programs.
+    pub(crate) fn with_pipelines(self, choice: PipelineChoice) -> Self {
+        Self { fabric: self.fabric.with_pipelines(&choice.of_tiers()), ..self }
     }
 
     /// This scenario with only job `index`.

@@ -1,19 +1,21 @@
 //! An audit of the switches: their tables, and the paths that the packets took.
 //!
 //! Read over P4Runtime with connections of the demo's own, after the controller has reported
-//! verified tables. Pins count the packets and bytes that they matched, ports those that left by
-//! each level; at rest the two must agree on every hop of every planned path.
+//! verified tables. Pins of `fabric.p4` count the packets and bytes that they matched, ports those
+//! that left by each level; at rest the two must agree on every hop of every planned path. Where
+//! switches have other programs, rows count what jobs send, and
+//! [`packet_walk`](super::packet_walk) shows its way.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use controller::Config;
-use controller::pipelines::fabric::port_level_counts;
+use controller::pipelines::{self, fabric::port_level_counts, pipeline_at};
 use controller::southbound::{DesiredTables, SwitchAddress, SwitchClient, SwitchTarget};
 use p4::codec::CounterValue;
+use p4::diff_tables;
 use p4::entry::EntryKey;
 use p4::fabric::{self as rows, FlowKey, PinPoint, PortNumber, PriorityLevel};
-use p4::{ForwardingPipeline, diff_tables};
 use planner::{Plan, PlannedFlow};
 use topology::{Fabric, FabricNode, SwitchId};
 
@@ -47,7 +49,6 @@ impl SwitchEvidence {
 /// Connections to all switches of a fabric.
 pub(super) struct SwitchAuditor {
     fabric: Fabric,
-    pipeline: ForwardingPipeline,
     clients: BTreeMap<SwitchId, SwitchClient>,
 }
 
@@ -65,11 +66,32 @@ impl SwitchAuditor {
             let connected = connect_client(&address, &config).await?;
             clients.insert(switch, connected);
         }
-        Ok(Self {
-            fabric: fabric.clone(),
-            pipeline: ForwardingPipeline::embedded_fabric(),
-            clients,
+        Ok(Self { fabric: fabric.clone(), clients })
+    }
+
+    /// Whether the pins and ports of all switches count.
+    pub(super) fn counts_pins(&self) -> bool {
+        let mut switches = self.fabric.switch_ids();
+        switches.all(|switch| {
+            let capabilities = pipeline_at(&self.fabric, switch).capabilities();
+            capabilities.counts_pins && capabilities.counts_levels
         })
+    }
+
+    /// Jobs of which a leaf has counted nothing.
+    pub(super) async fn uncounted_jobs(&self, plan: &Plan) -> Result<Vec<String>, CommandError> {
+        let counted = self.read_pin_counts().await?;
+        let entries = pipelines::attributed_entries(&self.fabric, plan).into_iter();
+        let silent = entries.filter(|entry| {
+            let counts = counted.get(&entry.switch);
+            let count = counts.and_then(|counts| counts.get(&entry.key));
+            count.is_none_or(|count| count.bytes == 0)
+        });
+        let texts = silent.map(|entry| {
+            let job = plan.jobs.get(entry.job).map_or("?", |job| job.id.as_str());
+            format!("{job}: nothing counted at {}", self.fabric.switch(entry.switch).name)
+        });
+        Ok(texts.collect())
     }
 
     /// The number of updates that would make the switches hold what is desired.
@@ -79,11 +101,11 @@ impl SwitchAuditor {
     ) -> Result<usize, CommandError> {
         let mut different = 0;
         for (switch, client) in &self.clients {
-            let actual =
-                client.read_all_tables(&self.pipeline).await.map_err(CommandError::failed)?;
+            let program = pipeline_at(&self.fabric, *switch).program();
+            let actual = client.read_all_tables(program).await.map_err(CommandError::failed)?;
             let nothing = p4::SwitchTables::default();
             let wanted = desired.tables.get(switch).map_or(&nothing, AsRef::as_ref);
-            different += diff_tables(&self.pipeline.p4info, wanted, &actual).len();
+            different += diff_tables(&program.p4info, wanted, &actual).len();
         }
         Ok(different)
     }

@@ -1,8 +1,8 @@
-//! `crux fabric export`: a fabric in the formats of schedulers, labs and inventories.
+//! `crux fabric export`: a fabric in the formats of schedulers, labs, inventories and switches.
 
 use clap::{Subcommand, ValueEnum};
 use topology::Fabric;
-use topology::export::{self, ContainerlabImages, NetboxTable};
+use topology::export::{self, ContainerlabImages, NetboxTable, SonicPorts};
 
 use command_io::CommandError;
 use command_io::{files, output};
@@ -16,6 +16,7 @@ pub(crate) enum ExportCommand {
     Containerlab(ContainerlabExportArgs),
     P4utils(P4utilsExportArgs),
     Netbox(NetboxExportArgs),
+    SonicConfig(SonicConfigExportArgs),
 }
 
 /// Print topology.conf of Slurm (plugin topology/tree).
@@ -93,6 +94,27 @@ pub(crate) struct NetboxExportArgs {
     table: NetboxTableName,
 }
 
+/// Print what SONiC's config_db.json of a switch needs for the levels of plans.
+///
+/// DSCP by class selectors to traffic classes, these to queues, and every queue strict; ports have
+/// their numbers in the fabric as ids. Load it with `config load`, then `config save`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:  crux fabric export sonic-config lab.toml --switch leaf1 > leaf1.config_db.json")]
+pub(crate) struct SonicConfigExportArgs {
+    #[command(flatten)]
+    fabric: FabricFile,
+    /// Name of the switch
+    #[arg(long, value_name = "NAME")]
+    switch: String,
+    /// Levels of plans, as in the configuration of the controller
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..=8))]
+    levels: u8,
+    /// Lanes of a port: port 1 is Ethernet0, port 2 is Ethernet8 with 8 lanes
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=16))]
+    lanes: u32,
+}
+
 #[derive(Clone, Copy, ValueEnum)]
 enum NetboxTableName {
     Devices,
@@ -133,6 +155,11 @@ pub(crate) fn run_export(command: &ExportCommand) -> Result<(), CommandError> {
                 NetboxTableName::Addresses => NetboxTable::Addresses,
             };
             export::export_netbox(&args.fabric.read()?, table)
+        }
+        ExportCommand::SonicConfig(args) => {
+            let ports = SonicPorts { levels: args.levels, lanes: args.lanes };
+            export::export_sonic_config(&args.fabric.read()?, &args.switch, ports)
+                .map_err(CommandError::failed)?
         }
     };
     output::print_line(text.trim_end())

@@ -10,12 +10,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use p4::entry::TableEntry;
 use p4::fabric::{self, IpPrefix};
+use topology::MacAddress;
 
 use super::switch_context::SwitchContext;
-
-/// The Ethernet address of every leaf towards its hosts: locally administered, the same everywhere,
-/// so that a host that moves to another leaf keeps its neighbour entry.
-const GATEWAY_MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 0xfe];
 
 pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
     if site.nics().next().is_none() {
@@ -23,5 +20,5 @@ pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
     }
     let everything: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
     let prefixes = everything.into_iter().filter_map(|address| IpPrefix::new(address, 0).ok());
-    prefixes.map(|prefix| fabric::neighbour_answer(prefix, GATEWAY_MAC)).collect()
+    prefixes.map(|prefix| fabric::neighbour_answer(prefix, MacAddress::GATEWAY.0)).collect()
 }

@@ -5,6 +5,7 @@
 //! a function of the cabling, not of failures, so the numbers that switches hold stay the same
 //! through failures.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
 use p4::fabric::{IpPrefix, PortNumber};
@@ -24,6 +25,8 @@ const MAX_GROUP: usize = 64;
 /// A fabric in the terms of its switches' tables.
 #[derive(Debug)]
 pub(crate) struct FabricNumbering {
+    /// The switches that run the program.
+    switches: BTreeSet<SwitchId>,
     leaves: Vec<LeafWiring>,
     /// The index of a switch in `leaves`, by its id.
     positions: Vec<Option<usize>>,
@@ -52,14 +55,18 @@ pub(super) struct LeafWiring {
 }
 
 impl FabricNumbering {
-    /// The numbering of a fabric; it does not depend on failures and drains.
+    /// The numbering of a fabric of which some switches run `fabric.p4`; it does not depend on
+    /// failures and drains.
     ///
     /// # Errors
     /// The tables of `fabric.p4` are too small for it.
-    pub(super) fn new(fabric: &Fabric) -> Result<Self, WiringError> {
+    pub(super) fn new(fabric: &Fabric, switches: BTreeSet<SwitchId>) -> Result<Self, WiringError> {
         let fabric = without_failures(fabric);
         let leaves = number_leaves(&fabric)?;
-        let nic_paths = fabric.switch_ids().map(|switch| check_groups(&fabric, &leaves, switch));
+        let nic_paths = fabric.switch_ids().map(|switch| match switches.contains(&switch) {
+            true => check_groups(&fabric, &leaves, switch),
+            false => Ok(0),
+        });
         let nic_paths = nic_paths.collect::<Result<_, _>>()?;
         let mut positions = vec![None; fabric.switches().len()];
         for (position, leaf) in leaves.iter().enumerate() {
@@ -69,11 +76,17 @@ impl FabricNumbering {
         Ok(Self {
             leaves,
             positions,
-            ports: assign_ports(&fabric)?,
+            ports: assign_ports(&fabric, &switches)?,
             salts: devices.map(hash_salt).collect(),
             nic_paths,
             reports: SwitchReports::default(),
+            switches,
         })
+    }
+
+    /// The switches whose tables are lowered.
+    pub(super) fn switches(&self) -> &BTreeSet<SwitchId> {
+        &self.switches
     }
 
     pub(super) fn leaves(&self) -> &[LeafWiring] {
@@ -107,7 +120,7 @@ impl FabricNumbering {
 }
 
 /// The fabric with nothing failed and nothing drained.
-fn without_failures(fabric: &Fabric) -> Fabric {
+pub(in crate::pipelines) fn without_failures(fabric: &Fabric) -> Fabric {
     let of_cables = fabric
         .cables()
         .flat_map(|link| [AvailabilityChange::LinkUp(link), AvailabilityChange::UndrainLink(link)]);
@@ -117,11 +130,15 @@ fn without_failures(fabric: &Fabric) -> Fabric {
     fabric.with_changes(of_cables.chain(of_switches))
 }
 
-fn assign_ports(fabric: &Fabric) -> Result<Vec<Option<PortNumber>>, WiringError> {
+fn assign_ports(
+    fabric: &Fabric,
+    switches: &BTreeSet<SwitchId>,
+) -> Result<Vec<Option<PortNumber>>, WiringError> {
     let mut ports = Vec::with_capacity(fabric.links().len());
     for link in fabric.links() {
         ports.push(match (link.from.node, PortNumber::new(link.from.port)) {
             (FabricNode::Host(_), _) => None,
+            (FabricNode::Switch(switch), _) if !switches.contains(&switch) => None,
             (FabricNode::Switch(_), Ok(port)) if port != PortNumber::CPU => Some(port),
             (FabricNode::Switch(_), _) => {
                 return Err(WiringError::PortNumber {

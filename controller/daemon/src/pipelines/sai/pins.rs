@@ -13,7 +13,7 @@ use p4::sai::{self, RouteTarget, Vrf};
 use planner::{Plan, PlannedFlow};
 use topology::{Fabric, Finding, LinkId, NicId, SwitchId};
 
-use super::SaiBudget;
+use super::SaiWiring;
 use super::next_links::NextLinks;
 
 /// The pins of one switch.
@@ -25,13 +25,22 @@ pub(super) struct SwitchPins {
     redirects: BTreeMap<FlowKey, LinkId>,
 }
 
+/// The pins of all switches, and the flows without.
+#[derive(Debug, Default)]
+pub(super) struct PinAssignment {
+    /// Pins by switch.
+    pub(super) of_switches: BTreeMap<SwitchId, SwitchPins>,
+    /// In the order of ranks.
+    pub(super) spilled: Vec<SpilledFlow>,
+}
+
 /// A flow without room for its pin.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SpilledFlow {
     /// Its position in the plan.
     pub(super) flow: usize,
     /// The first switch on its path that has no room.
-    switch: SwitchId,
+    pub(super) switch: SwitchId,
 }
 
 /// A row by which a switch would pin a flow.
@@ -40,18 +49,18 @@ enum NeededPin {
     Redirect { switch: SwitchId, link: LinkId },
 }
 
-/// The pins of all switches, and the flows without.
+/// The pins that the switches of a wiring have room for.
 pub(super) fn assign_pins(
     fabric: &Fabric,
     plan: &Plan,
     next_links: &NextLinks,
-    budget: &SaiBudget,
-) -> (BTreeMap<SwitchId, SwitchPins>, Vec<SpilledFlow>) {
+    wiring: &SaiWiring,
+) -> PinAssignment {
     let default_routes = fabric.switch_ids();
     let default_routes = default_routes
         .map(|switch| super::default_routes(fabric, next_links, switch).len())
         .collect();
-    let mut room = PinRoom { fabric, next_links, budget, default_routes, pins: BTreeMap::new() };
+    let mut room = PinRoom { fabric, next_links, wiring, default_routes, pins: BTreeMap::new() };
     let mut spilled = Vec::new();
     for position in flows_by_rank(plan) {
         let flow = &plan.flows[position];
@@ -60,7 +69,7 @@ pub(super) fn assign_pins(
             Err(switch) => spilled.push(SpilledFlow { flow: position, switch }),
         }
     }
-    (room.pins, spilled)
+    PinAssignment { of_switches: room.pins, spilled }
 }
 
 /// The flows to pin, those of the most intense jobs first.
@@ -93,7 +102,7 @@ pub(super) fn spill_findings(
 struct PinRoom<'a> {
     fabric: &'a Fabric,
     next_links: &'a NextLinks,
-    budget: &'a SaiBudget,
+    wiring: &'a SaiWiring,
     /// Routes without any pin, by switch.
     default_routes: Vec<usize>,
     pins: BTreeMap<SwitchId, SwitchPins>,
@@ -108,6 +117,9 @@ impl PinRoom<'_> {
             let Some(switch) = self.fabric.link(link).from.node.switch() else {
                 continue;
             };
+            if !self.wiring.switches.contains(&switch) {
+                continue;
+            }
             let links = self.next_links.links_to(self.fabric, switch, to);
             let Some(links) = links.filter(|_| switch != to) else {
                 continue;
@@ -143,7 +155,7 @@ impl PinRoom<'_> {
             None => {}
         }
         let key = flow_key(self.fabric, flow).filter(|key| sai::flow_redirect(key, 0).is_some());
-        let has_room = pins.redirects.len() < self.budget.redirects;
+        let has_room = pins.redirects.len() < self.wiring.budget.redirects;
         match key.filter(|key| has_room && !pins.redirects.contains_key(key)) {
             Some(_) => Ok(Some(NeededPin::Redirect { switch, link })),
             None => Err(switch),
@@ -155,12 +167,13 @@ impl PinRoom<'_> {
     fn has_room_for_route(&self, pins: &SwitchPins, switch: SwitchId, port: u32) -> bool {
         let ports: BTreeSet<u32> =
             self.fabric.nics_on(switch).map(|nic| entry_port(self.fabric, nic)).collect();
-        let vrfs_max = self.budget.vrfs.min(self.budget.port_classes);
+        let budget = &self.wiring.budget;
+        let vrfs_max = budget.vrfs.min(budget.port_classes);
         let may_have_vrf = ports.iter().take(vrfs_max).any(|first| *first == port);
         let vrfs = pins.routes.len() + usize::from(!pins.routes.contains_key(&port));
         let pinned: usize = pins.routes.values().map(BTreeMap::len).sum();
         let routes = self.default_routes[switch.index()] * (vrfs + 1) + pinned + 1;
-        may_have_vrf && routes <= self.budget.routes
+        may_have_vrf && routes <= budget.routes
     }
 
     fn take(&mut self, flow: &PlannedFlow, pin: &NeededPin) {
@@ -215,7 +228,7 @@ pub(super) fn entry_port(fabric: &Fabric, nic: NicId) -> u32 {
     fabric.link(fabric.nic(nic).uplink.reverse()).from.port
 }
 
-fn flow_key(fabric: &Fabric, flow: &PlannedFlow) -> Option<FlowKey> {
+pub(super) fn flow_key(fabric: &Fabric, flow: &PlannedFlow) -> Option<FlowKey> {
     let [src, dst] = [flow.src, flow.dst].map(|nic| fabric.nic(nic).ip);
     Some(FlowKey::for_roce(src, dst, flow.udp_src_port?))
 }

@@ -8,8 +8,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
-use p4::entry::TableEntry;
+use p4::entry::{EntryKey, TableEntry};
 use p4::sai::{self, Vrf};
 use planner::{Plan, PlannedJob};
 use topology::{Fabric, Finding, NicId, SwitchId};
@@ -34,6 +35,8 @@ type ClassKey = (u32, Option<Ipv4Addr>);
 struct PortClass {
     vrf: Vrf,
     job: Option<NonZeroU32>,
+    /// Position of the job.
+    owner: Option<usize>,
 }
 
 /// A row that a leaf should have.
@@ -56,7 +59,7 @@ impl PortClasses {
     ) -> Self {
         let mut classes = Self::default();
         for port in pins.vrf_ports() {
-            let class = PortClass { vrf: pins.vrf_of(port), job: None };
+            let class = PortClass { vrf: pins.vrf_of(port), job: None, owner: None };
             classes.rows.insert((port, None), class);
         }
         for wanted in wanted_classes(fabric, plan, switch) {
@@ -71,7 +74,8 @@ impl PortClasses {
         let has_row = self.rows.contains_key(&key) || self.rows.len() < budget.port_classes;
         if has_level && has_row && number.is_some() {
             self.levels.insert(job);
-            self.rows.insert(key, PortClass { vrf: pins.vrf_of(key.0), job: number });
+            let class = PortClass { vrf: pins.vrf_of(key.0), job: number, owner: Some(job) };
+            self.rows.insert(key, class);
         } else {
             self.spilled.insert(job);
         }
@@ -88,8 +92,17 @@ impl PortClasses {
         classes.chain(levels).collect()
     }
 
+    /// The rows that count what a job sends, with its position.
+    pub(super) fn attributed_rows(&self) -> Vec<(EntryKey, usize)> {
+        let rows = self.rows.iter().filter_map(|(&(port, dst), class)| {
+            let row = sai::port_class(port, dst, class.vrf, class.job);
+            Some((Arc::unwrap_or_clone(row.key), class.owner?))
+        });
+        rows.collect()
+    }
+
     /// A finding that names the jobs without room.
-    pub(super) fn findings(
+    pub(super) fn finding(
         &self,
         fabric: &Fabric,
         plan: &Plan,

@@ -14,6 +14,7 @@ use self::walk::{fields, walk_sai};
 use super::*;
 use crate::pipelines::fabric::tests::walk::{Packet, walk};
 use crate::pipelines::fabric::tests::{Case, cases, job, lowered, plan_adopting};
+use crate::pipelines::{FabricWiring, protect_tables};
 
 static P4INFO: LazyLock<P4Info> = LazyLock::new(|| ForwardingPipeline::embedded_sai().p4info);
 
@@ -30,7 +31,22 @@ fn shown(fabric: &Fabric, lowered: &LoweredPlan, switch: &str) -> Vec<String> {
 
 fn small() -> Fabric {
     let spec = ClosSpec { leaves: 2, spines: 2, hosts_per_leaf: 1, ..ClosSpec::default() };
-    clos::build_clos("small", &spec).unwrap()
+    all_sai(&clos::build_clos("small", &spec).unwrap())
+}
+
+/// The fabric with SAI P4 on all switches, and everything as it was.
+fn all_sai(fabric: &Fabric) -> Fabric {
+    with_sai(fabric, |_| true)
+}
+
+/// The fabric with SAI P4 on some switches.
+fn with_sai(fabric: &Fabric, has_sai: impl Fn(SwitchId) -> bool) -> Fabric {
+    let mut parts = fabric.parts().clone();
+    for (position, switch) in parts.switches.iter_mut().enumerate() {
+        let is_sai = has_sai(SwitchId::from(position));
+        switch.pipeline = if is_sai { PipelineKind::Sai } else { PipelineKind::Fabric };
+    }
+    Fabric::new(parts).with_changes(fabric.availability_changes())
 }
 
 #[test]
@@ -66,7 +82,7 @@ fn a_leaf_pins_a_pair_by_a_route_and_another_path_by_five_tuple() {
          set_tc_and_dscp(traffic_class=7, dscp=56)",
     ];
     assert_eq!(shown(&fabric, &lowered, "leaf1"), expected);
-    assert_eq!(lowered.findings, []);
+    assert_eq!(lowered.shortages, PlanShortages::default());
 }
 
 #[test]
@@ -78,10 +94,10 @@ fn what_does_not_fit_is_named_and_the_least_intense_spills_first() {
     let mut budget = SaiBudget { vrfs: 0, redirects: 1, ..SaiBudget::from_program(&P4INFO) };
     let lowered = |budget| lower_plan(&fabric, &plan, &budget).unwrap();
     let texts = |lowered: &LoweredPlan| -> Vec<String> {
-        lowered.findings.iter().map(ToString::to_string).collect()
+        lowered.shortages.findings.iter().map(ToString::to_string).collect()
     };
     let first = lowered(budget);
-    assert_eq!(first.spilled, [0]);
+    assert_eq!(first.shortages.spilled, BTreeMap::from([(0, SwitchId(0))]));
     let pins = "leaf1: no room for pins, left to ECMP: h1>h2:50000";
     assert_eq!(texts(&first), [format!("warning: {pins}")]);
     budget.job_levels = 0;
@@ -155,7 +171,7 @@ fn check_walks(
     sai: &LoweredPlan,
     choice: usize,
 ) -> Result<(), TestCaseError> {
-    let fabric_tables = lowered(fabric, plan);
+    let fabric_tables = lowered(&with_sai(fabric, |_| false), plan);
     for (position, flow) in plan.flows.iter().enumerate().filter(|(_, flow)| !flow.links.is_empty())
     {
         let sport = flow.udp_src_port.unwrap_or(7);
@@ -170,7 +186,7 @@ fn check_walks(
             false => of_port.map(level_of).max(),
         };
         prop_assert!(walked.levels.iter().all(|level| Some(*level) == highest), "{walked:?}");
-        if flow.pinned && !sai.spilled.contains(&position) {
+        if flow.pinned && !sai.shortages.spilled.contains_key(&position) {
             prop_assert_eq!(&walked.links[..], &flow.links[..]);
             if flow.udp_src_port.is_some() {
                 let other = walk(fabric, &fabric_tables, &packet, choice);
@@ -230,7 +246,8 @@ proptest! {
     #[test]
     fn both_pipelines_forward_alike(case in cases(), (_, budget) in budgets()) {
         let enough = SaiBudget::from_program(&P4INFO);
-        for fabric in [case.fabric.clone(), case.fabric.with_changes(case.changes.clone())] {
+        let whole = all_sai(&case.fabric);
+        for fabric in [whole.clone(), whole.with_changes(case.changes.clone())] {
             let (plan, sai) = lower_case(&case, &fabric, usize::MAX, &enough);
             check_walks(&fabric, &plan, &sai, case.choice)?;
             let (plan, sai) = lower_case(&case, &fabric, usize::MAX, &budget);
@@ -251,10 +268,75 @@ proptest! {
         setup in budgets(),
         jobs in 0..3_usize,
     ) {
-        let fabric = case.fabric.with_changes(case.changes.clone());
+        let fabric = all_sai(&case.fabric).with_changes(case.changes.clone());
         let (plan, some) = lower_case(&case, &fabric, jobs, &setup.1);
         let (all_plan, all) = lower_case(&case, &fabric, usize::MAX, &setup.1);
         check_writes(&fabric, &some, &all, (&all_plan, setup, case.choice))?;
         check_writes(&fabric, &all, &some, (&plan, setup, case.choice))?;
+    }
+
+    /// Each switch may run either program: pinned flows take the links of the plan, and all arrive.
+    #[test]
+    fn mixed_fabrics_forward_as_planned(case in cases(), sai in any::<u64>()) {
+        let mixed = with_sai(&case.fabric, |switch| sai >> (switch.index() % 64) & 1 == 1);
+        for fabric in [mixed.clone(), mixed.with_changes(case.changes.clone())] {
+            let wiring = FabricWiring::new(&fabric).unwrap();
+            let mut plan = plan_adopting(&fabric, &case.jobs, &[]);
+            for flow in wiring.find_shortages(&fabric, &plan).spilled.into_keys() {
+                plan.flows[flow].pinned = false;
+            }
+            prop_assert_eq!(wiring.find_shortages(&fabric, &plan).spilled, BTreeMap::new());
+            let tables = crate::pipelines::lower_plan(&wiring, &fabric, &plan);
+            for flow in plan.flows.iter().filter(|flow| !flow.links.is_empty()) {
+                let sport = flow.udp_src_port.unwrap_or(7);
+                let packet = Packet { src: flow.src, dst: flow.dst, sport, answer: None };
+                let walked = walk_sai(&fabric, &tables, &packet, case.choice);
+                let walked = walked.map_err(TestCaseError::fail)?;
+                if flow.pinned && flow.udp_src_port.is_some() {
+                    prop_assert_eq!(&walked.links[..], &flow.links[..]);
+                }
+            }
+        }
+    }
+
+    /// Ports of failed parts are out of use without a plan, and tables without any stay shared.
+    #[test]
+    fn failed_ports_are_protected(case in cases()) {
+        let whole = all_sai(&case.fabric);
+        let wiring = FabricWiring::new(&whole).unwrap();
+        let plan = plan_adopting(&whole, &case.jobs, &[]);
+        let lowered = crate::pipelines::lower_plan(&wiring, &whole, &plan).into_iter();
+        let held = lowered.map(|(switch, tables)| (switch, Arc::new(tables))).collect();
+        let fabric = whole.with_changes(case.changes.clone());
+        let protected = protect_tables(&wiring, &fabric, &held);
+        for switch in fabric.switch_ids() {
+            let failed: BTreeSet<u32> = fabric.switch(switch).ports.iter()
+                .filter(|(_, link)| fabric.switch_after(**link).is_some() && !fabric.is_up(**link))
+                .map(|(port, _)| *port)
+                .collect();
+            if failed.is_empty() {
+                prop_assert!(Arc::ptr_eq(&held[&switch], &protected[&switch]));
+                continue;
+            }
+            for (key, value) in protected[&switch].iter() {
+                let mut ports = value.action.action_calls().filter_map(sai::nexthop_port);
+                let is_left = ports.any(|port| failed.contains(&port));
+                // A group, and the pins by it, have nowhere else to go.
+                let has_other = |(group, members): (&EntryKey, &p4::EntryValue)| {
+                    let mut ports = members.action.action_calls().filter_map(sai::nexthop_port);
+                    group.table == table::WCMP_GROUP && ports.any(|port| !failed.contains(&port))
+                };
+                let alone = !held[&switch].iter().any(has_other);
+                prop_assert!(!is_left || alone || key.table != table::ACL_INGRESS, "{key:?}");
+                if let (true, table::WCMP_GROUP) = (is_left, key.table) {
+                    let calls: Vec<_> = value.action.action_calls().collect();
+                    let all = calls.iter().all(|call| {
+                        sai::nexthop_port(call).is_some_and(|port| failed.contains(&port))
+                    });
+                    prop_assert!(all, "{key:?} has a failed member beside others");
+                }
+            }
+            check_tables(&protected[&switch], &SaiBudget::from_program(&P4INFO))?;
+        }
     }
 }

@@ -112,7 +112,7 @@ fn jobs_that_share_a_pair_without_ports_have_the_highest_of_their_levels() {
     assert!(plan.jobs[1].level > plan.jobs[0].level);
     check_pairs(&fabric, &plan, 0).unwrap();
     // Nobody can say whose packets the row counts.
-    let counted = crate::pipelines::default_pipeline().attributed_entries(&fabric, &plan);
+    let counted = crate::pipelines::attributed_entries(&fabric, &plan);
     assert_eq!(counted, []);
 }
 
@@ -166,11 +166,8 @@ fn flows_of_no_job_are_counted_by_rows_that_change_no_packet() {
     for (src, dst) in [(0, 2), (0, 3), (1, 2), (1, 3)] {
         assert_eq!(levels(&counted, src, dst), levels(&plan, src, dst), "{src} > {dst}");
     }
-    let pipeline = crate::pipelines::default_pipeline();
-    assert_eq!(
-        pipeline.attributed_entries(&fabric, &counted),
-        pipeline.attributed_entries(&fabric, &plan)
-    );
+    let attributed = |plan: &Plan| crate::pipelines::attributed_entries(&fabric, plan);
+    assert_eq!(attributed(&counted), attributed(&plan));
 }
 
 #[test]

@@ -66,17 +66,22 @@ pub(in crate::pipelines) fn walk(
 }
 
 /// A packet seen by one switch.
-struct PacketView<'a> {
-    tables: &'a SwitchTables,
-    src: IpAddr,
-    dst: IpAddr,
-    sport: u128,
-    answer: Option<u128>,
+pub(in crate::pipelines) struct PacketView<'a> {
+    pub(in crate::pipelines) tables: &'a SwitchTables,
+    pub(in crate::pipelines) src: IpAddr,
+    pub(in crate::pipelines) dst: IpAddr,
+    pub(in crate::pipelines) sport: u128,
+    pub(in crate::pipelines) answer: Option<u128>,
 }
 
 impl PacketView<'_> {
     /// The port and the level of the packet, which is dropped where there is none.
-    fn forward(&self, ingress: u128, dscp: &mut u128, choice: usize) -> Option<(u128, u128)> {
+    pub(in crate::pipelines) fn forward(
+        &self,
+        ingress: u128,
+        dscp: &mut u128,
+        choice: usize,
+    ) -> Option<(u128, u128)> {
         let is_edge = self.exact(table::FABRIC_PORT, &[ingress]).is_none();
         if is_edge {
             *dscp = 0;

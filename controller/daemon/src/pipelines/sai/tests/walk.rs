@@ -10,11 +10,11 @@ use p4::entry::{
 };
 use p4::sai::{action, table};
 use p4::{FieldValue, SdnString};
-use topology::{Fabric, FabricNode, LinkEndpoint, SwitchId};
+use topology::{Fabric, FabricNode, LinkEndpoint, LinkId, MacAddress, PipelineKind, SwitchId};
 
-use crate::pipelines::fabric::tests::walk::{Packet, Walk};
+use crate::pipelines::fabric::tests::walk::{self, Packet, Walk};
 
-/// Sends a RoCEv2 packet; of the members of a group it takes the `choice`-th, round and round.
+/// Sends a RoCEv2 packet through switches that each have the tables of their own program.
 pub(super) fn walk_sai(
     fabric: &Fabric,
     tables: &BTreeMap<SwitchId, SwitchTables>,
@@ -28,7 +28,7 @@ pub(super) fn walk_sai(
         src: fabric.nic(packet.src).ip,
         dst: fabric.nic(packet.dst).ip,
         sport: packet.sport.into(),
-        dst_mac: super::mac_number(super::ROUTER_MAC),
+        dst_mac: super::mac_number(MacAddress::GATEWAY.0),
         dscp: 0,
     };
     for _ in 0..8 {
@@ -39,17 +39,20 @@ pub(super) fn walk_sai(
         let LinkEndpoint { node, port } = fabric.link(link).to;
         let FabricNode::Switch(switch) = node else {
             let nic = fabric.nic(packet.dst);
-            let has_arrived =
-                link == nic.uplink.reverse() && view.dst_mac == super::mac_number(nic.mac.0);
+            let is_addressed = view.is_addressed_to(nic.mac.0, fabric, link);
+            let has_arrived = link == nic.uplink.reverse() && is_addressed;
             return match has_arrived {
                 true => Ok(walk),
                 false => Err(format!("arrived over {}", fabric.link_name(link))),
             };
         };
         view.tables = &tables[&switch];
-        let (port, level) = view
-            .forward(port, choice)
-            .ok_or_else(|| format!("dropped at {}", fabric.switch(switch).name))?;
+        let sent = match fabric.switch(switch).pipeline {
+            PipelineKind::Sai => view.forward(port, choice),
+            PipelineKind::Fabric => view.forward_by_fabric(port, choice),
+        };
+        let (port, level) =
+            sent.ok_or_else(|| format!("dropped at {}", fabric.switch(switch).name))?;
         walk.levels.push(level);
         walk.links.push(fabric.switch(switch).ports[&port]);
     }
@@ -67,6 +70,23 @@ struct PacketView<'a> {
 }
 
 impl PacketView<'_> {
+    /// Whether the packet has the Ethernet address of its host, which the walk through `fabric.p4`
+    /// does not follow.
+    fn is_addressed_to(&self, mac: [u8; 6], fabric: &Fabric, link: LinkId) -> bool {
+        let leaf = fabric.link(link).from.node.switch().unwrap();
+        fabric.switch(leaf).pipeline == PipelineKind::Fabric
+            || self.dst_mac == super::mac_number(mac)
+    }
+
+    /// As [`PacketView::forward`], at a switch with `fabric.p4`, which leaves the address of the
+    /// gateway in the packet.
+    fn forward_by_fabric(&mut self, ingress: u32, choice: usize) -> Option<(u32, u128)> {
+        let Self { tables, src, dst, sport, .. } = *self;
+        let view = walk::PacketView { tables, src, dst, sport, answer: None };
+        let (port, level) = view.forward(ingress.into(), &mut self.dscp, choice)?;
+        Some((u32::try_from(port).unwrap(), level))
+    }
+
     /// The port and the level of the packet, which is dropped where there is none.
     fn forward(&mut self, ingress: u32, choice: usize) -> Option<(u32, u128)> {
         let class = self.first_match(table::ACL_PRE_INGRESS, |id| match id {

@@ -3,6 +3,10 @@
 //! They are the other half of [`FakeConnection`], which carries the messages. The decision: what a
 //! planted bug or a lie changes is seen here, call by call.
 
+use std::collections::BTreeSet;
+
+use p4::entry::TableId;
+
 use super::*;
 
 impl SwitchConnection for FakeConnection {
@@ -29,6 +33,16 @@ impl SwitchConnection for FakeConnection {
             PlantedBug::BelievesInProgram => Ok(Some(ForwardingPipeline::embedded_fabric().cookie)),
             _ => Ok(program),
         }
+    }
+
+    /// The fake switches run no program but `fabric.p4`.
+    async fn read_table_ids(&self) -> Result<BTreeSet<TableId>, ClientError> {
+        self.send_one_way("GetForwardingPipelineConfig").await?;
+        self.await_answer("GetForwardingPipelineConfig").await?;
+        Ok(match self.with_switch(|device| device.program) {
+            Some(_) => ForwardingPipeline::embedded_fabric().p4info.table_ids(),
+            None => BTreeSet::new(),
+        })
     }
 
     async fn push_pipeline(
