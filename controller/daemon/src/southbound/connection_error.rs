@@ -1,7 +1,7 @@
 //! Why a connection to a switch failed, where more can be said than that.
 //!
-//! Pure. A mismatch of TLS shows as a message that cannot be read; who runs the fabric needs to know
-//! which side to change.
+//! Pure. A mismatch of TLS shows as a message that cannot be read; who runs the fabric needs to
+//! know which side to change.
 
 use std::error::Error;
 use std::io;

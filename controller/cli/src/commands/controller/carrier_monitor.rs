@@ -1,9 +1,9 @@
 //! The carrier of interfaces as the state of cables, for a fabric that is emulated on this machine.
 //!
 //! P4Runtime has no port events. Where the ports of switches are interfaces of this machine, named
-//! `SWITCH-ethPORT` as Mininet does ([`port_interface`]), rtnetlink has. A change of carrier reaches
-//! the controller as an observation like any other. The decision: a cable works while both of its ends have carrier,
-//! so the order in which the ends are reported does not matter.
+//! `SWITCH-ethPORT` as Mininet does ([`port_interface`]), rtnetlink has. A change of carrier
+//! reaches the controller as an observation like any other. The decision: a cable works while both
+//! of its ends have carrier, so the order in which the ends are reported does not matter.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::{io, thread};
