@@ -129,7 +129,7 @@ async fn iteration_seconds(
 
 #[cfg(test)]
 mod tests {
-    use emulator::TimeScale;
+    use emulator::{TestbedOptions, TimeScale};
 
     use super::*;
 

@@ -142,6 +142,18 @@ impl ForecastPair {
 }
 
 impl ForecastComparison {
+    /// A forecast and a measurement of the seconds of one job's iteration.
+    #[cfg(test)]
+    pub(super) fn of_one_job(id: &str, [forecast, measured]: [f64; 2]) -> Self {
+        let pair = ForecastPair::new(forecast, measured);
+        let worst_job = pair.difference;
+        Self {
+            gpu_utilization: ForecastPair::new(1.0, 0.98),
+            jobs: vec![(id.to_owned(), pair)],
+            worst_job,
+        }
+    }
+
     /// # Errors
     /// The run has no plan, or the model refuses its numbers.
     pub(super) fn new(scenario: &DemoScenario, run: &EmulatedRun) -> Result<Self, CommandError> {

@@ -6,7 +6,7 @@
 //! of its job.
 
 use emulator::EmulatedTestbed;
-use emulator::roce::{self, FlowAddresses, PacketBody};
+use emulator::roce::{self, CongestionMarking, FlowAddresses, PacketBody};
 use planner::{Plan, PlannedFlow};
 use switch::{DeviceOutputs, OutputPacket};
 use topology::{Fabric, LinkEndpoint, MacAddress};
@@ -84,6 +84,7 @@ impl PacketWalk<'_> {
             destination: (MacAddress::GATEWAY, dst.ip),
             udp_src_port: self.flow.udp_src_port.unwrap_or(roce::FIRST_SOURCE_PORT),
             queue_pair: 1,
+            marking: CongestionMarking::Off,
         };
         let body = PacketBody::Data { psn: 0, payload: 64, first: true, last: true };
         let mut packet = Vec::new();

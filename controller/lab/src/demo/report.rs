@@ -483,6 +483,13 @@ mod tests {
             telemetry_to_verified_ms: 12.4,
             drops: TwoRunFigures { ecmp: 0, crux: 0 },
             retransmitted: TwoRunFigures { ecmp: 0, crux: 0 },
+            levels: 8,
+            transport: "window",
+            congestion: TwoRunFigures {
+                ecmp: CongestionEvidence::default(),
+                crux: CongestionEvidence::default(),
+            },
+            forecast: ForecastComparison::of_one_job("gpt", [1.5, 1.52]),
         }
     }
 

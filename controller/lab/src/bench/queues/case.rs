@@ -27,7 +27,7 @@ impl QueueCase {
     pub(super) fn fixed_levels(&self) -> Vec<JobOverride> {
         let levels = (0..self.levels).rev().filter(|_| self.levels > 1);
         let jobs = self.jobs.iter().zip(levels);
-        jobs.map(|(job, level)| JobOverride::fixing_level(&job.id, Some(level))).collect()
+        jobs.map(|(job, level)| JobOverride::fixing_level(job.id.as_str(), Some(level))).collect()
     }
 }
 
