@@ -18,7 +18,6 @@ use crate::units::{Bandwidth, MacAddress};
 
 mod lookup;
 mod pipeline_kind;
-
 pub use lookup::AddressPrefix;
 pub use pipeline_kind::PipelineKind;
 

@@ -64,9 +64,9 @@ impl DcqcnParameters {
         }
     }
 
-    /// These parameters in an emulation whose sizes and computation are divided by `scale`: timers and byte
-    /// counter shrink by it as far as feedback allows, and the steps of increase grow for the rest,
-    /// so that a rate recovers over the same part of an iteration.
+    /// These parameters in an emulation whose sizes and computation are divided by `scale`: timers
+    /// and byte counter shrink by it as far as feedback allows, and the steps of increase grow for
+    /// the rest, so that a rate recovers over the same part of an iteration.
     pub fn shrunk(self, scale: f64) -> Self {
         let shortened =
             |timer: Nanos| (timer as f64 / scale).max(SHORTEST_TIMER_NS.min(timer as f64));

@@ -14,10 +14,10 @@ fn pages() -> Vec<String> {
     let mut waiting = vec![root.join("README.md"), root.join("SECURITY.md"), root.join("docs")];
     while let Some(path) = waiting.pop() {
         if path.is_dir() {
-            let entries = std::fs::read_dir(&path).unwrap();
-            waiting.extend(entries.map(|entry| entry.unwrap().path()));
+            let entries = std::fs::read_dir(&path).expect("docs can be listed");
+            waiting.extend(entries.map(|entry| entry.expect("docs can be listed").path()));
         } else if path.extension().is_some_and(|ending| ending == "md") {
-            texts.push(std::fs::read_to_string(path).unwrap());
+            texts.push(std::fs::read_to_string(path).expect("a page is text"));
         }
     }
     texts

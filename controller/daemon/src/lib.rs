@@ -6,11 +6,11 @@
 //!
 //! [`state`] decides with the planner, a [`pipeline`] lowers the plan to tables,
 //! [`southbound`] reconciles the switches with them, [`discovery`], [`gnmi`] and [`liveness`]
-//! observe the fabric, [`learning`] the flows that no job has announced, [`telemetry`] takes the reports that
-//! jobs send through [`northbound`], [`event_log`] records what happens, `trace_export` exports how
-//! long it took, [`leadership`] or [`etcd`] decides which controller writes,
-//! [`replication`] keeps others up to date, and [`runtime`] runs
-//! the parts under a [`Config`]. The decision: nothing flows back. What a switch holds is read when
+//! observe the fabric, [`learning`] the flows that no job has announced, [`telemetry`] takes the
+//! reports that jobs send through [`northbound`], [`event_log`] records what happens,
+//! `trace_export` exports how long it took, [`leadership`] or [`etcd`] decides which controller
+//! writes, [`replication`] keeps others up to date, and [`runtime`] runs the parts under a
+//! [`Config`]. The decision: nothing flows back. What a switch holds is read when
 //! it is needed and never cached, so one mechanism repairs everything: the next reconcile.
 
 pub mod access;

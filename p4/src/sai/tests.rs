@@ -62,6 +62,11 @@ fn rows_are_shown_and_allowed() {
         "acl_ingress_table ether_type=2054 priority=1 -> acl_trap(qos_queue=\"0x1\")",
     );
     assert_eq!((ether_type_trap(0x0800), ether_type_trap(0x86dd)), (None, None));
+    assert_eq!(neighbor_address().to_string(), "fe80::1");
+}
+
+#[test]
+fn pins_and_levels_are_shown_and_allowed() {
     let flow = FlowKey::for_roce([10, 0, 1, 1], [10, 0, 2, 1], 50_000);
     check(
         &flow_redirect(&flow, 3).unwrap(),
@@ -74,7 +79,6 @@ fn rows_are_shown_and_allowed() {
         "acl_ingress_qos_table acl_metadata=1 priority=1 -> \
          set_tc_and_dscp(traffic_class=5, dscp=40)",
     );
-    assert_eq!(neighbor_address().to_string(), "fe80::1");
 }
 
 #[test]

@@ -231,7 +231,9 @@ mod tests {
         port.set_pause(1, LevelPause::Ends, 10);
         let second = port.set_pause(1, LevelPause::Begins, 20);
         assert!(port.break_pause(1, second).is_empty(), "nothing waits");
-        [1, 1].map(|item| port.enqueue(1, item, PACKET, 30).unwrap());
+        for item in [1, 1] {
+            port.enqueue(1, item, PACKET, 30).unwrap();
+        }
         assert!(port.break_pause(1, first).is_empty());
         assert_eq!(port.break_pause(1, second), [1, 1]);
         assert_eq!(port.enqueue(1, 1, PACKET, 40), Err(1));

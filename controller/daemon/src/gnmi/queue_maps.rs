@@ -203,7 +203,8 @@ mod tests {
             let text = format!("queue {level} is not served strictly, level {level} expects that");
             wrong.push((Box::new(change), text));
         }
-        let others: [(fn(&mut QueueMaps), &str); 4] = [
+        type MapFault = fn(&mut QueueMaps);
+        let others: [(MapFault, &str); 4] = [
             (
                 |maps| {
                     maps.class_queues.insert("class-2".to_owned(), 6);

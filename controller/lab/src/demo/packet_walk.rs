@@ -22,8 +22,8 @@ pub(super) async fn find_strays(
     let mut strays = Vec::new();
     for flow in plan.flows.iter().filter(|flow| flow.pinned) {
         let walk = PacketWalk { testbed, fabric, plan, flow };
-        if let Some(stray) = walk.find_stray().await? {
-            strays.push(format!("{}: {stray}", flow.name_in(fabric)));
+        if let Some(deviation) = walk.find_deviation().await? {
+            strays.push(format!("{}: {deviation}", flow.name_in(fabric)));
         }
     }
     Ok(strays)
@@ -38,7 +38,7 @@ struct PacketWalk<'a> {
 
 impl PacketWalk<'_> {
     /// The first switch that does something else than the plan.
-    async fn find_stray(&self) -> Result<Option<String>, CommandError> {
+    async fn find_deviation(&self) -> Result<Option<String>, CommandError> {
         let level = self.plan.jobs.get(self.flow.job).map_or(0, |job| job.level);
         let mut packet = self.first_packet();
         for (arrival, departure) in self.flow.links.iter().zip(self.flow.links.iter().skip(1)) {
