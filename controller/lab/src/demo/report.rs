@@ -316,7 +316,7 @@ impl fmt::Display for DemoReport {
         writeln!(
             f,
             "seed {seed}, {iterations} iterations of the slowest job, time scale {time_scale}, \
-             communication x {comm_scale}, transport {}, {} levels",
+             communication x {comm_scale},\ntransport {}, {} levels",
             self.transport, self.levels
         )?;
         writeln!(
