@@ -118,7 +118,7 @@ def main():
         lab.run("lab", "restore", "leaf1-spine1", "--name", NAME)
         lab.await_finding("leaf1:4>spine1:1", False)
         jobs = json.loads(lab.run("jobs", "--controller", LISTEN, "--format", "json"))
-        assert sorted(job["id"] for job in jobs) == ["bert", "gpt"], jobs
+        assert sorted(job["id"] for job in jobs) == ["bert", "gpt", "gpt-large"], jobs
         # The controller, switches, hosts, the lead: half of all, as a machine that runs out of
         # memory would.
         killed = processes()[::2]
