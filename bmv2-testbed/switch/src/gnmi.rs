@@ -35,7 +35,7 @@ use crate::p4runtime::pins::PortNames;
 use crate::p4runtime::{
     CurrentTls, ServeError, ServiceTls, accept_connections, accept_tls, server_builder, tls_config,
 };
-use data_tree::{DataTree, Leaf};
+use data_tree::{DataTree, GnmiLeaf};
 pub use qos_maps::{QosMaps, SchedulerType};
 
 /// The version of the protocol, as `Capabilities` reports it.
@@ -183,7 +183,7 @@ impl GnmiSwitch {
     }
 
     /// Everything that the device reports now.
-    async fn all_leaves(&self) -> Result<Vec<Leaf>, Status> {
+    async fn all_leaves(&self) -> Result<Vec<GnmiLeaf>, Status> {
         let reports = self.device.port_reports().await.map_err(stopped_status)?;
         let states: Vec<_> = reports.iter().map(|report| (report.number, report.state)).collect();
         let mut leaves = self.tree.state_leaves(&states);
@@ -227,7 +227,7 @@ impl GNmi for GnmiSwitch {
         let mut notification = Vec::new();
         for path in &request.path {
             let asked = path::join_paths(prefix, Some(path))?;
-            let found: Vec<&Leaf> =
+            let found: Vec<&GnmiLeaf> =
                 leaves.iter().filter(|leaf| path::covers(&asked, &leaf.path)).collect();
             if found.is_empty() {
                 let text = format!("nothing is at {}", path::display_path(&asked));
@@ -270,7 +270,7 @@ impl GNmi for GnmiSwitch {
 /// Leaves with the time of now.
 fn notification_of(
     prefix: Option<&proto::Path>,
-    leaves: &[&Leaf],
+    leaves: &[&GnmiLeaf],
     encoding: proto::Encoding,
 ) -> proto::Notification {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

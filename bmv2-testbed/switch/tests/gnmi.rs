@@ -29,7 +29,7 @@ const OPER_STATUS: &str = "interfaces/interface/state/oper-status";
 const COUNTERS: &str = "interfaces/interface/state/counters";
 
 /// Two devices with two wires between them; the first is served.
-struct Bench {
+struct GnmiTestServer {
     network: EmulatedNetworkHandle,
     wires: [WireIndex; 2],
     server: GnmiHandle,
@@ -40,7 +40,7 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(deadline, future).await.expect("it happens within 20 s")
 }
 
-impl Bench {
+impl GnmiTestServer {
     async fn start(options: GnmiOptions) -> Self {
         let mut builder = EmulatedNetworkBuilder::new();
         let devices = [1, 2].map(|device_id| {
@@ -64,7 +64,7 @@ impl Bench {
         GNmiClient::new(soon(endpoint.connect()).await.unwrap())
     }
 
-    async fn subscribe(&self, list: proto::SubscriptionList) -> Subscriber {
+    async fn subscribe(&self, list: proto::SubscriptionList) -> TestSubscriber {
         let (requests, outgoing) = mpsc::channel(4);
         let request = proto::SubscribeRequest {
             request: Some(Request::Subscribe(list)),
@@ -73,11 +73,11 @@ impl Bench {
         requests.send(request).await.unwrap();
         let mut client = self.client().await;
         let subscribed = soon(client.subscribe(ReceiverStream::new(outgoing))).await.unwrap();
-        Subscriber { requests, answers: subscribed.into_inner() }
+        TestSubscriber { requests, answers: subscribed.into_inner() }
     }
 }
 
-struct Subscriber {
+struct TestSubscriber {
     requests: mpsc::Sender<proto::SubscribeRequest>,
     answers: Streaming<proto::SubscribeResponse>,
 }
@@ -85,7 +85,7 @@ struct Subscriber {
 /// A path as people write it, and its value.
 type LeafText = (String, String);
 
-impl Subscriber {
+impl TestSubscriber {
     /// The next answer: leaves, or nothing where everything has been sent.
     async fn next(&mut self) -> Result<Option<Vec<LeafText>>, Status> {
         let answer = soon(self.answers.message()).await?;
@@ -159,7 +159,7 @@ fn oper_status(port: u16, value: &str) -> LeafText {
 
 #[tokio::test]
 async fn capabilities_name_models_and_encodings() {
-    let bench = Bench::start(GnmiOptions::default()).await;
+    let bench = GnmiTestServer::start(GnmiOptions::default()).await;
     let mut client = bench.client().await;
     let answer = soon(client.capabilities(proto::CapabilityRequest::default())).await.unwrap();
     let answer = answer.into_inner();
@@ -174,7 +174,7 @@ async fn capabilities_name_models_and_encodings() {
 async fn values_are_got_by_path_in_the_encoding_that_was_asked_for() {
     let names = PortNames::new([(1, "Ethernet0".to_owned()), (2, "Ethernet4".to_owned())]);
     let options = GnmiOptions { port_names: names.unwrap(), ..GnmiOptions::default() };
-    let bench = Bench::start(options).await;
+    let bench = GnmiTestServer::start(options).await;
     let mut client = bench.client().await;
     let get = |text: &str, encoding: proto::Encoding| proto::GetRequest {
         path: vec![path(text)],
@@ -201,7 +201,7 @@ async fn values_are_got_by_path_in_the_encoding_that_was_asked_for() {
 
 #[tokio::test]
 async fn a_subscription_once_ends_with_everything_sent() {
-    let bench = Bench::start(GnmiOptions::default()).await;
+    let bench = GnmiTestServer::start(GnmiOptions::default()).await;
     let once = list(Mode::Once, subscription(OPER_STATUS, proto::SubscriptionMode::OnChange, 0));
     let mut subscriber = bench.subscribe(once).await;
     let found = subscriber.until_sync().await;
@@ -211,7 +211,7 @@ async fn a_subscription_once_ends_with_everything_sent() {
 
 #[tokio::test]
 async fn a_poll_is_answered_with_everything() {
-    let bench = Bench::start(GnmiOptions::default()).await;
+    let bench = GnmiTestServer::start(GnmiOptions::default()).await;
     let poll = list(Mode::Poll, subscription(OPER_STATUS, proto::SubscriptionMode::OnChange, 0));
     let mut subscriber = bench.subscribe(poll).await;
     for (state, expected) in [(WireState::Up, "UP"), (WireState::Down, "DOWN")] {
@@ -228,7 +228,7 @@ async fn a_poll_is_answered_with_everything() {
 
 #[tokio::test]
 async fn a_changed_port_is_sent_and_nothing_else() {
-    let bench = Bench::start(GnmiOptions::default()).await;
+    let bench = GnmiTestServer::start(GnmiOptions::default()).await;
     let stream = subscription(OPER_STATUS, proto::SubscriptionMode::OnChange, 0);
     let mut subscriber = bench.subscribe(list(Mode::Stream, stream)).await;
     assert_eq!(subscriber.until_sync().await.len(), 2);
@@ -236,14 +236,14 @@ async fn a_changed_port_is_sent_and_nothing_else() {
         bench.network.set_wire_state(bench.wires[0], state).await.unwrap();
         assert_eq!(subscriber.next().await.unwrap(), Some(vec![oper_status(1, expected)]));
     }
-    let Subscriber { requests, mut answers } = subscriber;
+    let TestSubscriber { requests, mut answers } = subscriber;
     drop(requests);
     assert!(soon(answers.message()).await.unwrap().is_none(), "the end of requests is the end");
 }
 
 #[tokio::test]
 async fn counters_are_sampled() {
-    let bench = Bench::start(GnmiOptions::default()).await;
+    let bench = GnmiTestServer::start(GnmiOptions::default()).await;
     let sample = subscription(COUNTERS, proto::SubscriptionMode::Sample, 100);
     let mut subscriber = bench.subscribe(list(Mode::Stream, sample)).await;
     let first = subscriber.until_sync().await;
@@ -265,7 +265,7 @@ async fn counters_are_sampled() {
 
 #[tokio::test]
 async fn heartbeats_and_state_left_to_the_switch_are_sent() {
-    let bench = Bench::start(GnmiOptions::default()).await;
+    let bench = GnmiTestServer::start(GnmiOptions::default()).await;
     let mut beating = subscription(OPER_STATUS, proto::SubscriptionMode::OnChange, 0);
     beating.heartbeat_interval = 100_000_000;
     let mut subscriber = bench.subscribe(list(Mode::Stream, beating)).await;
@@ -281,7 +281,7 @@ async fn heartbeats_and_state_left_to_the_switch_are_sent() {
 
 #[tokio::test]
 async fn updates_only_sends_what_comes_later() {
-    let bench = Bench::start(GnmiOptions::default()).await;
+    let bench = GnmiTestServer::start(GnmiOptions::default()).await;
     let stream = subscription(OPER_STATUS, proto::SubscriptionMode::OnChange, 0);
     let updates = proto::SubscriptionList { updates_only: true, ..list(Mode::Stream, stream) };
     let mut subscriber = bench.subscribe(updates).await;
@@ -292,7 +292,7 @@ async fn updates_only_sends_what_comes_later() {
 
 #[tokio::test]
 async fn what_cannot_be_sent_is_refused() {
-    let bench = Bench::start(GnmiOptions::default()).await;
+    let bench = GnmiTestServer::start(GnmiOptions::default()).await;
     let on_change = proto::SubscriptionMode::OnChange;
     let sample = proto::SubscriptionMode::Sample;
     let stream = |subscription| list(Mode::Stream, subscription);
@@ -316,7 +316,7 @@ async fn what_cannot_be_sent_is_refused() {
 
 #[tokio::test]
 async fn subscribers_are_bounded_and_give_their_place_back() {
-    let bench = Bench::start(GnmiOptions::default()).await;
+    let bench = GnmiTestServer::start(GnmiOptions::default()).await;
     let stream =
         list(Mode::Stream, subscription(OPER_STATUS, proto::SubscriptionMode::OnChange, 0));
     let mut subscribers = Vec::new();
@@ -348,7 +348,8 @@ async fn a_protected_server_answers_who_trusts_it() {
         key: include_bytes!("p4runtime/tls/switch.key.pem").to_vec(),
         client_roots: None,
     };
-    let bench = Bench::start(GnmiOptions { tls: Some(tls), ..GnmiOptions::default() }).await;
+    let bench =
+        GnmiTestServer::start(GnmiOptions { tls: Some(tls), ..GnmiOptions::default() }).await;
     let address = bench.server.local_addr();
     let roots = Certificate::from_pem(include_bytes!("p4runtime/tls/roots.pem"));
     let tls = ClientTlsConfig::new().ca_certificate(roots).domain_name("localhost");

@@ -27,7 +27,7 @@ pub(super) struct DataTree {
 
 /// A value and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Leaf {
+pub(super) struct GnmiLeaf {
     pub(super) path: LeafPath,
     pub(super) value: LeafValue,
     pub(super) kind: LeafKind,
@@ -54,7 +54,7 @@ impl DataTree {
     }
 
     /// What changes seldom: ports, their states and the maps of queues.
-    pub(super) fn state_leaves(&self, ports: &[(u16, PortState)]) -> Vec<Leaf> {
+    pub(super) fn state_leaves(&self, ports: &[(u16, PortState)]) -> Vec<GnmiLeaf> {
         let mut leaves = Vec::new();
         for &(number, state) in ports {
             let name = self.interface_name(number);
@@ -74,7 +74,7 @@ impl DataTree {
         leaves
     }
 
-    fn add_qos_leaves(&self, leaves: &mut Vec<Leaf>) {
+    fn add_qos_leaves(&self, leaves: &mut Vec<GnmiLeaf>) {
         const CLASSIFIER: &str = "dscp-to-class";
         const POLICY: &str = "queues";
         for (dscp, class) in self.qos.dscp_to_class.iter().enumerate() {
@@ -110,7 +110,7 @@ impl DataTree {
     }
 
     /// What changes all the time.
-    pub(super) fn counter_leaves(&self, reports: &[PortReport]) -> Vec<Leaf> {
+    pub(super) fn counter_leaves(&self, reports: &[PortReport]) -> Vec<GnmiLeaf> {
         let mut leaves = Vec::new();
         for report in reports {
             let name = self.interface_name(report.number);
@@ -149,7 +149,7 @@ impl DataTree {
     }
 }
 
-impl Leaf {
+impl GnmiLeaf {
     pub(super) fn to_update(&self, encoding: proto::Encoding) -> proto::Update {
         proto::Update {
             path: Some(self.path.to_proto()),
@@ -203,13 +203,13 @@ fn class_name(class: u8) -> String {
     format!("class-{class}")
 }
 
-fn state_leaf(path: &'static str, keys: &[&str], value: LeafValue) -> Leaf {
-    Leaf { path: LeafPath::new(path, keys), value, kind: LeafKind::State }
+fn state_leaf(path: &'static str, keys: &[&str], value: LeafValue) -> GnmiLeaf {
+    GnmiLeaf { path: LeafPath::new(path, keys), value, kind: LeafKind::State }
 }
 
-fn counter_leaf(path: &'static str, keys: &[&str], number: u64) -> Leaf {
+fn counter_leaf(path: &'static str, keys: &[&str], number: u64) -> GnmiLeaf {
     let value = LeafValue::Number(number);
-    Leaf { path: LeafPath::new(path, keys), value, kind: LeafKind::Counter }
+    GnmiLeaf { path: LeafPath::new(path, keys), value, kind: LeafKind::Counter }
 }
 
 #[cfg(test)]
@@ -218,7 +218,7 @@ mod tests {
     use crate::run::counter::CounterData;
     use crate::scheduler::QueueCounts;
 
-    fn leaf_text(leaf: &Leaf) -> String {
+    fn leaf_text(leaf: &GnmiLeaf) -> String {
         let steps = leaf.path.0.iter().map(|step| match &step.key {
             Some((key, value)) => format!("/{}[{key}={value}]", step.name),
             None => format!("/{}", step.name),

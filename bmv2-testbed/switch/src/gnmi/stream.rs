@@ -14,14 +14,14 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Duration, Instant, sleep_until, timeout};
 use tonic::{Status, Streaming};
 
-use super::data_tree::{Leaf, LeafKind, LeafValue};
+use super::data_tree::{GnmiLeaf, LeafKind, LeafValue};
 use super::path::LeafPath;
-use super::subscription::{SubscribedPath, SubscribedPaths, Trigger};
+use super::subscription::{SubscribedPath, SubscribedPaths, UpdateTrigger};
 use super::{GnmiSwitch, notification_of, stopped_status};
 use crate::device::port_report::PortStates;
 
 /// What a subscriber receives.
-type Answer = Result<proto::SubscribeResponse, Status>;
+type SubscribeResult = Result<proto::SubscribeResponse, Status>;
 
 /// Values in one message; a leaf takes about 200 bytes.
 const LEAVES_PER_ANSWER: usize = 512;
@@ -36,7 +36,7 @@ const NEVER: Duration = Duration::from_secs(86_400);
 pub(super) async fn serve_subscriber(
     switch: GnmiSwitch,
     mut requests: Streaming<proto::SubscribeRequest>,
-    answers: &mpsc::Sender<Answer>,
+    answers: &mpsc::Sender<SubscribeResult>,
 ) -> Result<(), Status> {
     let first = timeout(REQUEST_DEADLINE, requests.message())
         .await
@@ -72,7 +72,7 @@ async fn serve_stream(
     switch: &GnmiSwitch,
     mut requests: Streaming<proto::SubscribeRequest>,
     sender: &AnswerSender<'_>,
-    leaves: &[Leaf],
+    leaves: &[GnmiLeaf],
 ) -> Result<(), Status> {
     let mut ports = switch.device.watch_port_states().await.map_err(stopped_status)?;
     let mut sent = SentValues::new(&sender.paths.paths, Instant::now());
@@ -107,7 +107,7 @@ async fn current_leaves(
     switch: &GnmiSwitch,
     ports: &mut watch::Receiver<PortStates>,
     is_due: bool,
-) -> Result<Vec<Leaf>, Status> {
+) -> Result<Vec<GnmiLeaf>, Status> {
     if is_due {
         return switch.all_leaves().await;
     }
@@ -129,7 +129,7 @@ impl SentValues {
         Self { values: BTreeMap::new(), paths }
     }
 
-    fn note_values(&mut self, leaves: &[Leaf]) {
+    fn note_values(&mut self, leaves: &[GnmiLeaf]) {
         for leaf in leaves {
             self.values.insert(leaf.path.clone(), leaf.value.clone());
         }
@@ -141,7 +141,7 @@ impl SentValues {
     }
 
     /// The leaves that are to be sent now, each once.
-    fn take_updates(&mut self, leaves: &[Leaf], now: Instant) -> Vec<Leaf> {
+    fn take_updates(&mut self, leaves: &[GnmiLeaf], now: Instant) -> Vec<GnmiLeaf> {
         let mut is_due = Vec::new();
         for (path, due) in &mut self.paths {
             let due_now = due.is_some_and(|due| due <= now);
@@ -150,26 +150,28 @@ impl SentValues {
             }
             is_due.push(due_now);
         }
-        let is_update = |leaf: &&Leaf| {
+        let is_update = |leaf: &&GnmiLeaf| {
             let differs = self.values.get(&leaf.path) != Some(&leaf.value);
             let mut paths = self.paths.iter().zip(&is_due);
             paths.any(|((path, _), due)| {
                 let sends = match path.trigger {
-                    Trigger::OnChange { .. } => *due || (differs && leaf.kind == LeafKind::State),
-                    Trigger::Sample { suppress_redundant, .. } => {
+                    UpdateTrigger::OnChange { .. } => {
+                        *due || (differs && leaf.kind == LeafKind::State)
+                    }
+                    UpdateTrigger::Sample { suppress_redundant, .. } => {
                         *due && (differs || !suppress_redundant)
                     }
                 };
                 sends && path.selects(leaf)
             })
         };
-        let updates: Vec<Leaf> = leaves.iter().filter(is_update).cloned().collect();
+        let updates: Vec<GnmiLeaf> = leaves.iter().filter(is_update).cloned().collect();
         self.note_values(&updates);
         updates
     }
 }
 
-impl Trigger {
+impl UpdateTrigger {
     /// How long until all values are sent again, if they are.
     fn interval(self) -> Option<Duration> {
         match self {
@@ -182,26 +184,26 @@ impl Trigger {
 /// Answers to one subscriber.
 struct AnswerSender<'a> {
     paths: &'a SubscribedPaths,
-    answers: &'a mpsc::Sender<Answer>,
+    answers: &'a mpsc::Sender<SubscribeResult>,
 }
 
 impl AnswerSender<'_> {
     /// Sends everything that is asked for, and that it is all.
-    async fn send_all(&self, leaves: &[Leaf]) -> Result<(), Status> {
+    async fn send_all(&self, leaves: &[GnmiLeaf]) -> Result<(), Status> {
         if !self.paths.updates_only {
             self.send_leaves(&self.selected_leaves(leaves)).await?;
         }
         self.send(Response::SyncResponse(true)).await
     }
 
-    fn selected_leaves(&self, leaves: &[Leaf]) -> Vec<Leaf> {
-        let is_selected = |leaf: &&Leaf| self.paths.paths.iter().any(|path| path.selects(leaf));
+    fn selected_leaves(&self, leaves: &[GnmiLeaf]) -> Vec<GnmiLeaf> {
+        let is_selected = |leaf: &&GnmiLeaf| self.paths.paths.iter().any(|path| path.selects(leaf));
         leaves.iter().filter(is_selected).cloned().collect()
     }
 
-    async fn send_leaves(&self, leaves: &[Leaf]) -> Result<(), Status> {
+    async fn send_leaves(&self, leaves: &[GnmiLeaf]) -> Result<(), Status> {
         for part in leaves.chunks(LEAVES_PER_ANSWER) {
-            let part: Vec<&Leaf> = part.iter().collect();
+            let part: Vec<&GnmiLeaf> = part.iter().collect();
             let prefix = self.paths.prefix.as_ref();
             let notification = notification_of(prefix, &part, self.paths.encoding);
             self.send(Response::Update(notification)).await?;

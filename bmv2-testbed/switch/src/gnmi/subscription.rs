@@ -6,7 +6,7 @@ use p4runtime_proto::gnmi as proto;
 use proto::subscription_list::Mode;
 use tonic::Status;
 
-use super::data_tree::{Leaf, LeafKind};
+use super::data_tree::{GnmiLeaf, LeafKind};
 use super::path::{covers, display_path, join_paths};
 
 /// Paths of one request.
@@ -33,14 +33,14 @@ pub(super) struct SubscribedPaths {
 #[derive(Clone, Debug)]
 pub(super) struct SubscribedPath {
     steps: Vec<proto::PathElem>,
-    pub(super) trigger: Trigger,
+    pub(super) trigger: UpdateTrigger,
     /// The only kind of leaf that is meant; both without it.
     kind: Option<LeafKind>,
 }
 
 /// When values are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trigger {
+pub(super) enum UpdateTrigger {
     /// When they change, and all of them after so long.
     OnChange { heartbeat: Option<Duration> },
     /// At intervals.
@@ -52,7 +52,10 @@ impl SubscribedPaths {
     ///
     /// # Errors
     /// INVALID_ARGUMENT or UNIMPLEMENTED for what this server does not send.
-    pub(super) fn check(list: proto::SubscriptionList, leaves: &[Leaf]) -> Result<Self, Status> {
+    pub(super) fn check(
+        list: proto::SubscriptionList,
+        leaves: &[GnmiLeaf],
+    ) -> Result<Self, Status> {
         if list.subscription.is_empty() || list.subscription.len() > PATH_LIMIT {
             let text = format!("1 to {PATH_LIMIT} paths, not {}", list.subscription.len());
             return Err(Status::invalid_argument(text));
@@ -65,7 +68,7 @@ impl SubscribedPaths {
             if mode == Mode::Stream {
                 paths.extend(stream_paths(subscription, steps, leaves)?);
             } else {
-                let trigger = Trigger::OnChange { heartbeat: None };
+                let trigger = UpdateTrigger::OnChange { heartbeat: None };
                 paths.push(SubscribedPath { steps, trigger, kind: None });
             }
         }
@@ -76,7 +79,7 @@ impl SubscribedPaths {
 
 impl SubscribedPath {
     /// Whether a leaf is to be sent.
-    pub(super) fn selects(&self, leaf: &Leaf) -> bool {
+    pub(super) fn selects(&self, leaf: &GnmiLeaf) -> bool {
         self.kind.is_none_or(|kind| kind == leaf.kind) && covers(&self.steps, &leaf.path)
     }
 }
@@ -96,14 +99,14 @@ pub(super) fn check_encoding(number: i32) -> Result<proto::Encoding, Status> {
 fn stream_paths(
     subscription: &proto::Subscription,
     steps: Vec<proto::PathElem>,
-    leaves: &[Leaf],
+    leaves: &[GnmiLeaf],
 ) -> Result<Vec<SubscribedPath>, Status> {
     let heartbeat = checked_interval(subscription.heartbeat_interval)?;
-    let on_change = Trigger::OnChange { heartbeat };
+    let on_change = UpdateTrigger::OnChange { heartbeat };
     match proto::SubscriptionMode::try_from(subscription.mode) {
         Ok(proto::SubscriptionMode::OnChange) => {
             let path = SubscribedPath { steps, trigger: on_change, kind: None };
-            let is_counter = |leaf: &Leaf| leaf.kind == LeafKind::Counter && path.selects(leaf);
+            let is_counter = |leaf: &GnmiLeaf| leaf.kind == LeafKind::Counter && path.selects(leaf);
             if leaves.iter().any(is_counter) {
                 let text = format!(
                     "counters change all the time: sample {}, or name its state alone",
@@ -117,11 +120,12 @@ fn stream_paths(
             let interval = checked_interval(subscription.sample_interval)?;
             let interval = interval.unwrap_or(DEFAULT_INTERVAL);
             let suppress_redundant = subscription.suppress_redundant;
-            let trigger = Trigger::Sample { interval, suppress_redundant };
+            let trigger = UpdateTrigger::Sample { interval, suppress_redundant };
             Ok(vec![SubscribedPath { steps, trigger, kind: None }])
         }
         Ok(proto::SubscriptionMode::TargetDefined) => {
-            let sample = Trigger::Sample { interval: OWN_INTERVAL, suppress_redundant: false };
+            let sample =
+                UpdateTrigger::Sample { interval: OWN_INTERVAL, suppress_redundant: false };
             let of_kind =
                 |kind, trigger| SubscribedPath { steps: steps.clone(), trigger, kind: Some(kind) };
             Ok(vec![of_kind(LeafKind::State, on_change), of_kind(LeafKind::Counter, sample)])

@@ -17,7 +17,7 @@ const MICROSECOND: Nanos = 1_000;
 const GIGABIT: u64 = 1_000_000_000;
 
 /// Sends packets back to back, and stops while its switch pauses it if it obeys.
-struct Sender {
+struct PausableSender {
     obeys: bool,
     left: u32,
     paused: bool,
@@ -25,7 +25,7 @@ struct Sender {
     received: u64,
 }
 
-impl Sender {
+impl PausableSender {
     fn boxed(packets: u32, obeys: bool) -> Box<Self> {
         Box::new(Self { obeys, left: packets, paused: false, pauses: Vec::new(), received: 0 })
     }
@@ -38,7 +38,7 @@ impl Sender {
     }
 }
 
-impl NetworkEndpoint for Sender {
+impl NetworkEndpoint for PausableSender {
     fn receive_packet(&mut self, _: u32, _: &[u8], _: Nanos, _: &mut EndpointOutbox) {
         self.received += 1;
     }
@@ -60,14 +60,14 @@ impl NetworkEndpoint for Sender {
     }
 }
 
-struct Funnel {
+struct IncastNetwork {
     network: EmulatedNetworkHandle,
     senders: Vec<EndpointHandle>,
     sink: EndpointHandle,
     slow: WireIndex,
 }
 
-impl Funnel {
+impl IncastNetwork {
     /// Two senders of 10 Gbit/s at ports 1 and 3, and a sink of 1 Gbit/s at port 2.
     async fn start(traffic: TrafficSettings, obeys: bool) -> Self {
         let mut builder = EmulatedNetworkBuilder::new();
@@ -79,12 +79,12 @@ impl Funnel {
         };
         let mut endpoints = Vec::new();
         for port in [1, 3] {
-            let sender = builder.add_endpoint(Sender::boxed(400, obeys));
+            let sender = builder.add_endpoint(PausableSender::boxed(400, obeys));
             let ends = (WireEnd::Nic(sender, 0), WireEnd::Device(device, port));
             builder.connect_wire(ends.0, ends.1, fast).unwrap();
             endpoints.push(sender);
         }
-        let sink = builder.add_endpoint(Sender::boxed(0, true));
+        let sink = builder.add_endpoint(PausableSender::boxed(0, true));
         let wire = WireSpec { bits_per_second: GIGABIT, ..fast };
         let ends = (WireEnd::Device(device, 2), WireEnd::Nic(sink, 0));
         let slow = builder.connect_wire(ends.0, ends.1, wire).unwrap();
@@ -95,7 +95,8 @@ impl Funnel {
         let handle = |endpoint: EndpointIndex| network.endpoint(endpoint);
         let senders: Vec<_> = endpoints.into_iter().map(handle).collect();
         for sender in &senders {
-            let start = |_: &mut Sender, now, out: &mut EndpointOutbox| out.set_timer(now, 0);
+            let start =
+                |_: &mut PausableSender, now, out: &mut EndpointOutbox| out.set_timer(now, 0);
             sender.with_endpoint(start).await.unwrap();
         }
         let sink = network.endpoint(sink);
@@ -105,7 +106,7 @@ impl Funnel {
     /// What the sink has, and what the buffer has seen, after 20 ms.
     async fn finish(&self) -> (u64, BufferCounts) {
         self.network.run_until(20_000 * MICROSECOND).await.unwrap();
-        let received = self.sink.with_endpoint(|sink: &mut Sender, _, _| sink.received);
+        let received = self.sink.with_endpoint(|sink: &mut PausableSender, _, _| sink.received);
         let counts = self.network.buffer_counts(DeviceIndex(0)).await.unwrap();
         (received.await.unwrap(), counts.unwrap())
     }
@@ -125,12 +126,12 @@ fn traffic(bytes: u64, lossless: u8) -> TrafficSettings {
 
 #[tokio::test]
 async fn senders_that_obey_lose_nothing_in_a_small_buffer() {
-    let funnel = Funnel::start(traffic(60_000, 1), true).await;
+    let funnel = IncastNetwork::start(traffic(60_000, 1), true).await;
     let (received, counts) = funnel.finish().await;
     assert_eq!((received, counts.refused.len()), (800, 0));
     assert!(counts.pauses[&(1, 0)] > 1 && counts.pauses[&(3, 0)] > 1, "{counts:?}");
     for sender in &funnel.senders {
-        let seen = sender.with_endpoint(|sender: &mut Sender, _, _| sender.pauses.clone());
+        let seen = sender.with_endpoint(|sender: &mut PausableSender, _, _| sender.pauses.clone());
         let seen = seen.await.unwrap();
         // They alternate, and every pause has ended.
         let kinds: Vec<_> = seen.iter().map(|(_, kind)| *kind).collect();
@@ -144,7 +145,7 @@ async fn senders_that_obey_lose_nothing_in_a_small_buffer() {
 
 #[tokio::test]
 async fn senders_that_do_not_obey_fill_the_headroom_and_lose_the_rest() {
-    let funnel = Funnel::start(traffic(60_000, 1), false).await;
+    let funnel = IncastNetwork::start(traffic(60_000, 1), false).await;
     let (received, counts) = funnel.finish().await;
     let refused: u64 = counts.refused.values().sum();
     assert!(refused > 0 && received + refused == 800, "{received} {counts:?}");
@@ -154,7 +155,7 @@ async fn senders_that_do_not_obey_fill_the_headroom_and_lose_the_rest() {
 
 #[tokio::test]
 async fn lossy_levels_drop_and_pause_nobody() {
-    let funnel = Funnel::start(traffic(60_000, 0), true).await;
+    let funnel = IncastNetwork::start(traffic(60_000, 0), true).await;
     let (received, counts) = funnel.finish().await;
     let refused: u64 = counts.refused.values().sum();
     assert!(counts.pauses.is_empty() && refused > 0 && received + refused == 800, "{counts:?}");
@@ -169,8 +170,8 @@ async fn a_pause_storm_is_broken_where_pauses_have_a_limit() {
         let mut builder = EmulatedNetworkBuilder::new();
         let devices =
             [1, 2].map(|id| builder.add_device_with_traffic(config(id), settings.clone()));
-        let sender = builder.add_endpoint(Sender::boxed(800, true));
-        let sink = builder.add_endpoint(Sender::boxed(0, true));
+        let sender = builder.add_endpoint(PausableSender::boxed(800, true));
+        let sink = builder.add_endpoint(PausableSender::boxed(0, true));
         let fast = WireSpec {
             bits_per_second: 10 * GIGABIT,
             delay_ns: MICROSECOND,
@@ -190,14 +191,14 @@ async fn a_pause_storm_is_broken_where_pauses_have_a_limit() {
             let load = move |device: &mut switch::Device| device.load_program(program);
             network.device(DeviceIndex(device)).with_device(load).await.unwrap();
         }
-        let start = |_: &mut Sender, now, out: &mut EndpointOutbox| out.set_timer(now, 0);
+        let start = |_: &mut PausableSender, now, out: &mut EndpointOutbox| out.set_timer(now, 0);
         network.endpoint(sender).with_endpoint(start).await.unwrap();
         network.run_until(1_000_000 * MICROSECOND).await.unwrap();
         let between = network.wire_counts(wires[1]).await.unwrap();
         let counts = between[0].levels[0];
         assert!(counts.pauses > 0, "{counts:?}");
         let received = network.endpoint(sink);
-        let received = received.with_endpoint(|sink: &mut Sender, _, _| sink.received);
+        let received = received.with_endpoint(|sink: &mut PausableSender, _, _| sink.received);
         assert_eq!(received.await.unwrap() + counts.storm_drops, 800, "{counts:?}");
         assert_eq!(counts.storm_drops == 0, arrives == 800, "{counts:?}");
     }

@@ -140,32 +140,37 @@ fn update(kind: Kind, entry: p4rt::TableEntry) -> p4rt::Update {
 }
 
 /// A match of a field by its name.
-enum Field<'a> {
+enum TestField<'a> {
     Exact(&'a str, &'a [u8]),
     Optional(&'a str, &'a [u8]),
     Ternary(&'a str, &'a [u8], &'a [u8]),
     Lpm(&'a str, &'a [u8], i32),
 }
 
-fn row(table: &str, fields: &[Field<'_>], action: &str, arguments: &[&[u8]]) -> p4rt::TableEntry {
+fn row(
+    table: &str,
+    fields: &[TestField<'_>],
+    action: &str,
+    arguments: &[&[u8]],
+) -> p4rt::TableEntry {
     let declared = SAI.tables.iter().find(|known| alias(known.preamble.as_ref()) == table);
     let declared = declared.expect("a table of sai.p4");
     let id = |name: &str| {
         declared.match_fields.iter().find(|field| field.name == name).expect("a field").id
     };
-    let one = |field: &Field<'_>| {
+    let one = |field: &TestField<'_>| {
         let (name, kind) = match *field {
-            Field::Exact(name, value) => {
+            TestField::Exact(name, value) => {
                 (name, FieldMatchType::Exact(Exact { value: value.to_vec() }))
             }
-            Field::Optional(name, value) => {
+            TestField::Optional(name, value) => {
                 (name, FieldMatchType::Optional(Optional { value: value.to_vec() }))
             }
-            Field::Ternary(name, value, mask) => {
+            TestField::Ternary(name, value, mask) => {
                 let (value, mask) = (value.to_vec(), mask.to_vec());
                 (name, FieldMatchType::Ternary(Ternary { value, mask }))
             }
-            Field::Lpm(name, value, prefix_len) => {
+            TestField::Lpm(name, value, prefix_len) => {
                 (name, FieldMatchType::Lpm(Lpm { value: value.to_vec(), prefix_len }))
             }
         };
@@ -207,37 +212,38 @@ fn alias(preamble: Option<&p4runtime_proto::config_v1::Preamble>) -> &str {
 }
 
 fn router_interface(id: &[u8], port: &[u8]) -> p4rt::TableEntry {
-    let fields = [Field::Exact("router_interface_id", id)];
+    let fields = [TestField::Exact("router_interface_id", id)];
     let arguments: [&[u8]; 2] = [port, &[2, 0, 0, 0, 0, 1]];
     row("router_interface_table", &fields, "unicast_set_port_and_src_mac", &arguments)
 }
 
 fn neighbor(interface: &[u8], id: &[u8]) -> p4rt::TableEntry {
-    let fields = [Field::Exact("router_interface_id", interface), Field::Exact("neighbor_id", id)];
+    let fields =
+        [TestField::Exact("router_interface_id", interface), TestField::Exact("neighbor_id", id)];
     row("neighbor_table", &fields, "set_dst_mac", &[&[2, 0, 0, 0, 0, 2]])
 }
 
 fn nexthop(id: &[u8], interface: &[u8], neighbor: &[u8]) -> p4rt::TableEntry {
-    let fields = [Field::Exact("nexthop_id", id)];
+    let fields = [TestField::Exact("nexthop_id", id)];
     row("nexthop_table", &fields, "set_ip_nexthop", &[interface, neighbor])
 }
 
 fn route(vrf: &[u8], nexthop: &[u8]) -> p4rt::TableEntry {
-    let fields = [Field::Exact("vrf_id", vrf), Field::Lpm("ipv4_dst", &[10, 0, 0, 0], 8)];
+    let fields = [TestField::Exact("vrf_id", vrf), TestField::Lpm("ipv4_dst", &[10, 0, 0, 0], 8)];
     row("ipv4_table", &fields, "set_nexthop_id", &[nexthop])
 }
 
 fn vrf(id: &[u8]) -> p4rt::TableEntry {
-    row("vrf_table", &[Field::Exact("vrf_id", id)], "no_action", &[])
+    row("vrf_table", &[TestField::Exact("vrf_id", id)], "no_action", &[])
 }
 
 fn group(id: &[u8], nexthop: &[u8]) -> p4rt::TableEntry {
-    let fields = [Field::Exact("wcmp_group_id", id)];
+    let fields = [TestField::Exact("wcmp_group_id", id)];
     row("wcmp_group_table", &fields, "set_nexthop_id", &[nexthop])
 }
 
 fn pre_ingress(port: &[u8], vrf: &[u8]) -> p4rt::TableEntry {
-    let fields = [Field::Optional("in_port", port)];
+    let fields = [TestField::Optional("in_port", port)];
     row("acl_pre_ingress_table", &fields, "set_vrf_and_acl_metadata", &[vrf, &[7]])
 }
 
@@ -290,7 +296,7 @@ async fn packets_carry_the_names_of_ports() {
     use p4rt::stream_message_request::Update;
     let names = PortNames::new([(3, "Ethernet8".into())]).unwrap();
     let (bench, mut controller) = sai_switch(names).await;
-    let ether_type = Field::Ternary("ether_type", &[0x88, 0xcc], &[0xff, 0xff]);
+    let ether_type = TestField::Ternary("ether_type", &[0x88, 0xcc], &[0xff, 0xff]);
     let trap = row("acl_ingress_table", &[ether_type], "acl_trap", &[b"queue-1"]);
     assert_eq!(result_codes(&mut controller, vec![(Kind::Insert, trap)]).await, [Code::Ok]);
     let frame = [[2; 12].as_slice(), &[0x88, 0xcc], &[0; 50]].concat();
@@ -479,7 +485,7 @@ async fn a_switch_without_a_device_id_admits_nobody() {
 async fn restrictions_are_enforced_and_quoted() {
     let (_bench, mut controller) = sai_switch(PortNames::default()).await;
     let all: &[u8] = &[0xff, 0xff, 0xff, 0xff];
-    let source = Field::Ternary("src_ip", &[10, 0, 0, 1], all);
+    let source = TestField::Ternary("src_ip", &[10, 0, 0, 1], all);
     let rows = [
         (
             row("acl_ingress_table", &[source], "acl_drop", &[]),
@@ -489,7 +495,7 @@ async fn restrictions_are_enforced_and_quoted() {
         (
             row(
                 "acl_ingress_qos_table",
-                &[Field::Ternary("acl_metadata", &[0], all)],
+                &[TestField::Ternary("acl_metadata", &[0], all)],
                 "set_tc_and_dscp",
                 &[&[1], &[8]],
             ),
@@ -517,7 +523,8 @@ async fn restrictions_are_enforced_and_quoted() {
         let found = results(&mut controller, vec![(Kind::Insert, row)]).await;
         assert_eq!(found, [(Code::InvalidArgument, message.to_owned())]);
     }
-    let allowed = [Field::Optional("is_ipv4", &[1]), Field::Ternary("src_ip", &[10, 0, 0, 1], all)];
+    let allowed =
+        [TestField::Optional("is_ipv4", &[1]), TestField::Ternary("src_ip", &[10, 0, 0, 1], all)];
     let allowed = row("acl_ingress_table", &allowed, "acl_drop", &[]);
     assert_eq!(result_codes(&mut controller, vec![(Kind::Insert, allowed)]).await, [Code::Ok]);
 }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use topology::clos::ClosSpec;
 use topology::{Fabric, FabricNode, LinkId};
 
-use crate::lab::{control, jobs, parts, without_hold_down};
+use crate::lab::{await_use, control, jobs, parts, without_hold_down};
 use crate::samples::Samples;
 use crate::{DEADLINE, Failed};
 
@@ -111,21 +111,5 @@ async fn await_generation(controller: &ControllerHandle, generation: u64) -> Res
     while controller.desired_tables().generation < generation {
         tokio::time::timeout(DEADLINE, changes.changed()).await??;
     }
-    Ok(())
-}
-
-/// Waits until a cable is used again, and everything is planned and verified.
-async fn await_use(controller: &ControllerHandle, cable: LinkId) -> Result<(), Failed> {
-    let mut changes = controller.status_board().subscribe();
-    let is_used = || {
-        let rollout = controller.current_rollout();
-        rollout.is_some_and(|rollout| rollout.fabric.is_usable(cable))
-    };
-    while !is_used() {
-        tokio::time::timeout(DEADLINE, changes.changed()).await??;
-    }
-    let policy = planner::Policy::default();
-    let receipt = controller.submit_event(StateEvent::PolicyChanged(policy)).await?;
-    controller.await_verified(receipt.generation, DEADLINE).await?;
     Ok(())
 }

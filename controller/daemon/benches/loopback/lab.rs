@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use controller::{Config, Controller, ControllerHandle, RawConfig};
+use controller::{Config, Controller, ControllerHandle, RawConfig, StateEvent};
 use planner::{Flow, Job, Policy};
 use switch::p4runtime::{ServerHandle, ServiceOptions, serve};
 use switch::{DeviceConfig, EmulatedNetworkBuilder, EmulatedNetworkHandle};
 use tokio::net::TcpListener;
 use topology::clos::{self, ClosSpec};
-use topology::{Fabric, FabricParts, HostId, Switch};
+use topology::{Fabric, FabricParts, HostId, LinkId, Switch};
 
-use crate::Failed;
+use crate::{DEADLINE, Failed};
 
 /// The port of every switch that leads to its controller.
 const CPU_PORT: u16 = 255;
@@ -93,6 +93,23 @@ pub(crate) async fn control(
 pub(crate) fn without_hold_down(raw: &mut RawConfig) {
     raw.liveness.hold_down_ms = 1;
     raw.liveness.hold_down_longest_ms = 1;
+}
+
+/// Waits until a cable is used again, and everything is planned and verified.
+pub(crate) async fn await_use(controller: &ControllerHandle, cable: LinkId) -> Result<(), Failed> {
+    let mut changes = controller.status_board().subscribe();
+    let is_used = || {
+        let rollout = controller.current_rollout();
+        rollout.is_some_and(|rollout| rollout.fabric.is_usable(cable))
+    };
+    while !is_used() {
+        tokio::time::timeout(DEADLINE, changes.changed()).await??;
+    }
+    // Whatever is planned by then counts, so an empty event ends after all that came before it.
+    let policy = Policy::default();
+    let receipt = controller.submit_event(StateEvent::PolicyChanged(policy)).await?;
+    controller.await_verified(receipt.generation, DEADLINE).await?;
+    Ok(())
 }
 
 /// Entries written to all switches so far.

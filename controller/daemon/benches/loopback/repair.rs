@@ -6,7 +6,7 @@ use switch::p4runtime::ServiceOptions;
 use tokio::time::Instant;
 use topology::{LinkId, Tier};
 
-use crate::lab::{Lab, control, jobs, without_hold_down, written};
+use crate::lab::{Lab, await_use, control, jobs, without_hold_down, written};
 use crate::samples::Samples;
 use crate::{DEADLINE, Failed};
 
@@ -46,17 +46,5 @@ pub(crate) async fn measure() -> Result<(), Failed> {
 /// The cable works again and is used, and everything is planned and verified.
 async fn mend(controller: &ControllerHandle, cable: LinkId) -> Result<(), Failed> {
     controller.report_health(FabricPart::Cable(cable), PartHealth::Up).await?;
-    let mut changes = controller.status_board().subscribe();
-    let is_used = || {
-        let realised = controller.current_rollout();
-        realised.is_some_and(|realised| realised.fabric.is_usable(cable))
-    };
-    while !is_used() {
-        tokio::time::timeout(DEADLINE, changes.changed()).await??;
-    }
-    // Whatever is planned by then counts, so an empty event ends after all that came before it.
-    let policy = planner::Policy::default();
-    let receipt = controller.submit_event(StateEvent::PolicyChanged(policy)).await?;
-    controller.await_verified(receipt.generation, DEADLINE).await?;
-    Ok(())
+    await_use(controller, cable).await
 }

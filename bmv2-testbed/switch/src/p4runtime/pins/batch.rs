@@ -16,8 +16,8 @@ use tonic::Code;
 use super::PinsState;
 use super::query::all_table_entries;
 use super::references::{CalledAction, ReferredKey, check_references, entry_references};
-use super::restriction::{RestrictedName, RestrictedValues, Restriction};
-use super::schema::{Checked, PinsSchema};
+use super::restriction::{EntryRestriction, RestrictedName, RestrictedValues};
+use super::schema::{CheckedFields, PinsSchema};
 use super::string_ids::used_numbers;
 use crate::p4runtime::entity::{ActionUse, decode_action, decode_key, entity_kind};
 use crate::p4runtime::entity_reader::EntityReader;
@@ -358,11 +358,11 @@ fn called_actions(
 
 fn check_restriction(
     place: &str,
-    checked: &Checked,
+    checked: &CheckedFields,
     fields: &[KeyField],
     priority: u32,
 ) -> UpdateResult {
-    let (names, restriction): (&[RestrictedName], &Restriction) =
+    let (names, restriction): (&[RestrictedName], &EntryRestriction) =
         (&checked.names, &checked.restriction);
     match restriction.broken_clause(RestrictedValues { fields, names, priority }) {
         None => Ok(()),

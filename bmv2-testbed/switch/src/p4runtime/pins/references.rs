@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use tonic::Code;
 
-use super::schema::{Checked, PinsSchema, TableReference};
+use super::schema::{CheckedFields, PinsSchema, TableReference};
 use crate::device::Device;
 use crate::p4runtime::error::RequestFailure;
 use crate::p4runtime::p4info::{PipelineSchema, TableSchema};
@@ -109,7 +109,7 @@ pub(super) fn check_references(
 }
 
 fn referred_keys(
-    checked: &Checked,
+    checked: &CheckedFields,
     value: impl Fn(usize) -> Option<u128>,
 ) -> impl Iterator<Item = ReferredKey> {
     checked.references.iter().filter_map(move |reference: &TableReference| {

@@ -12,7 +12,7 @@ use crate::spec::entry::KeyField;
 
 /// Clauses that all must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Restriction {
+pub(super) struct EntryRestriction {
     clauses: Vec<RestrictionClause>,
 }
 
@@ -20,7 +20,7 @@ pub(super) struct Restriction {
 struct RestrictionClause {
     /// As the program has it.
     source: String,
-    rule: Rule,
+    rule: BooleanExpression,
 }
 
 /// A name that a restriction may use, at its place among the values that are checked.
@@ -33,14 +33,14 @@ pub(super) struct RestrictedName {
 
 /// A condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Rule {
+enum BooleanExpression {
     Always(bool),
-    Not(Box<Rule>),
-    Both(Box<Rule>, Box<Rule>),
-    Either(Box<Rule>, Box<Rule>),
+    Not(Box<BooleanExpression>),
+    Both(Box<BooleanExpression>, Box<BooleanExpression>),
+    Either(Box<BooleanExpression>, Box<BooleanExpression>),
     /// Two conditions that both hold, or neither.
-    Agree(Box<Rule>, Box<Rule>),
-    Relation(Amount, Comparator, Amount),
+    Agree(Box<BooleanExpression>, Box<BooleanExpression>),
+    Relation(NumericOperand, ComparisonOperator, NumericOperand),
     /// Whether a whole match is that of a value or of another match.
     SameMatch(usize, MatchAmount),
 }
@@ -48,13 +48,13 @@ enum Rule {
 /// What a whole match is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MatchAmount {
-    Value(Amount),
+    Value(NumericOperand),
     Match(usize),
 }
 
 /// A number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Amount {
+enum NumericOperand {
     Literal(u128),
     Priority,
     Part(usize, MatchPart),
@@ -71,7 +71,7 @@ enum MatchPart {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Comparator {
+enum ComparisonOperator {
     Equal,
     Less,
     LessOrEqual,
@@ -85,7 +85,7 @@ pub(super) struct RestrictedValues<'a> {
     pub(super) priority: u32,
 }
 
-impl Restriction {
+impl EntryRestriction {
     /// Compiles the text of an annotation.
     ///
     /// # Errors
@@ -101,7 +101,7 @@ impl Restriction {
     }
 }
 
-impl Rule {
+impl BooleanExpression {
     fn holds(&self, values: RestrictedValues<'_>) -> bool {
         match self {
             Self::Always(constant) => *constant,
@@ -124,7 +124,7 @@ impl Rule {
     }
 }
 
-impl Comparator {
+impl ComparisonOperator {
     fn compare(self, left: u128, right: u128) -> bool {
         match self {
             Self::Equal => left == right,
@@ -134,7 +134,7 @@ impl Comparator {
     }
 }
 
-impl Amount {
+impl NumericOperand {
     fn number(self, values: RestrictedValues<'_>) -> u128 {
         match self {
             Self::Literal(number) => number,
@@ -209,7 +209,7 @@ mod tests {
 
     fn broken(text: &str, fields: &[KeyField]) -> Option<String> {
         let names = names();
-        let restriction = Restriction::compile(text, &names).unwrap();
+        let restriction = EntryRestriction::compile(text, &names).unwrap();
         let values = RestrictedValues { fields, names: &names, priority: 7 };
         restriction.broken_clause(values).map(str::to_owned)
     }
@@ -272,10 +272,10 @@ mod tests {
             ("dst == ipv4('10')", "is no address"),
             ("-1 == 1", "unexpected `-`"),
         ] {
-            let found = Restriction::compile(text, &names()).unwrap_err();
+            let found = EntryRestriction::compile(text, &names()).unwrap_err();
             assert!(found.contains(problem), "{text}: {found}");
         }
         let nested = format!("{}true{}", "(".repeat(1000), ")".repeat(1000));
-        assert!(Restriction::compile(&nested, &names()).unwrap_err().contains("too deep"));
+        assert!(EntryRestriction::compile(&nested, &names()).unwrap_err().contains("too deep"));
     }
 }

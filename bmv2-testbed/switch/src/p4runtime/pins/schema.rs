@@ -10,7 +10,7 @@ use p4info::p4_new_type_translation::SdnType;
 use p4runtime_proto::config_v1 as p4info;
 
 use super::PortNames;
-use super::restriction::{RestrictedName, Restriction};
+use super::restriction::{EntryRestriction, RestrictedName};
 use crate::p4runtime::p4info::{
     ActionSchema, ParameterSchema, PipelineSchema, SchemaError, TableSchema,
 };
@@ -45,23 +45,23 @@ pub(super) struct PinsTable {
     pub(super) role: String,
     /// Whether its counters are read with its entries.
     pub(super) is_acl: bool,
-    pub(super) checked: Checked,
+    pub(super) checked: CheckedFields,
 }
 
 /// What an action has beyond its parameters.
 #[derive(Debug)]
 pub(super) struct PinsAction {
     pub(super) name: String,
-    pub(super) checked: Checked,
+    pub(super) checked: CheckedFields,
 }
 
 /// The strings, restriction and references of a key or of an action's arguments.
 #[derive(Debug, Default)]
-pub(super) struct Checked {
+pub(super) struct CheckedFields {
     /// By field or parameter id.
     pub(super) strings: BTreeMap<u32, StringType>,
     pub(super) names: Vec<RestrictedName>,
-    pub(super) restriction: Restriction,
+    pub(super) restriction: EntryRestriction,
     pub(super) references: Vec<TableReference>,
 }
 
@@ -121,7 +121,13 @@ impl PinsSchema {
                         role: annotation(&preamble.annotations, "p4runtime_role")
                             .map_or_else(String::new, unquote),
                         is_acl: annotation(&preamble.annotations, "sai_acl").is_some(),
-                        checked: Checked::resolve(&object, &fields, restriction, info, pipeline)?,
+                        checked: CheckedFields::resolve(
+                            &object,
+                            &fields,
+                            restriction,
+                            info,
+                            pipeline,
+                        )?,
                     },
                 );
                 schema.add_actions(known, info, pipeline)?;
@@ -148,7 +154,7 @@ impl PinsSchema {
             let restriction = annotations.and_then(|all| annotation(all, "action_restriction"));
             let fields: Vec<_> = declared_parameters(declared, action).collect();
             let object = format!("action {}", action.name);
-            let checked = Checked::resolve(&object, &fields, restriction, info, pipeline)?;
+            let checked = CheckedFields::resolve(&object, &fields, restriction, info, pipeline)?;
             self.actions.insert(*id, PinsAction { name: action.name.clone(), checked });
         }
         Ok(())
@@ -164,7 +170,7 @@ impl PinsSchema {
     }
 }
 
-impl Checked {
+impl CheckedFields {
     fn resolve(
         object: &str,
         fields: &[DeclaredField<'_>],
@@ -187,7 +193,7 @@ impl Checked {
             }
         }
         if let Some(text) = restriction {
-            checked.restriction = Restriction::compile(&unquote(text), &checked.names)
+            checked.restriction = EntryRestriction::compile(&unquote(text), &checked.names)
                 .map_err(|problem| unsupported(format!("the restriction ({problem})")))?;
         }
         checked.references = resolve_references(fields, info, pipeline).map_err(unsupported)?;

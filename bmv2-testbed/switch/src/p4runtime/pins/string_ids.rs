@@ -14,7 +14,7 @@ use p4rt::table_action::Type as ActionType;
 use p4runtime_proto::v1 as p4rt;
 use tonic::Code;
 
-use super::schema::{Checked, PinsSchema, StringType};
+use super::schema::{CheckedFields, PinsSchema, StringType};
 use crate::p4runtime::bytestring::{decode_bytestring, encode_bytestring};
 use crate::p4runtime::error::RequestFailure;
 
@@ -260,7 +260,7 @@ fn visit_action(
     let Some(known) = schema.actions.get(&action.action_id) else {
         return Ok(());
     };
-    let Checked { strings, .. } = &known.checked;
+    let CheckedFields { strings, .. } = &known.checked;
     for param in &mut action.params {
         if let Some(kind) = strings.get(&param.param_id) {
             visit(kind, &mut param.value).map_err(|failure| {

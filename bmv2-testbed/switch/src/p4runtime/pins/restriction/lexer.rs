@@ -2,7 +2,7 @@
 
 /// A word.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Word<'a> {
+pub(super) enum ConstraintToken<'a> {
     Name(&'a str),
     Number(u128),
     Quoted(&'a str),
@@ -14,7 +14,7 @@ const MARKS: [&str; 15] =
     ["->", "::", "&&", "||", "==", "!=", "<=", ">=", "<", ">", "!", ";", "(", ")", ","];
 
 /// The words of a text and where each begins.
-pub(super) fn split_words(text: &str) -> Result<Vec<(usize, Word<'_>)>, String> {
+pub(super) fn split_words(text: &str) -> Result<Vec<(usize, ConstraintToken<'_>)>, String> {
     let mut words = Vec::new();
     let mut at = 0;
     while let Some(first) = text[at..].chars().next() {
@@ -24,20 +24,22 @@ pub(super) fn split_words(text: &str) -> Result<Vec<(usize, Word<'_>)>, String> 
         } else if rest.starts_with("//") {
             at += rest.find('\n').unwrap_or(rest.len());
         } else if let Some(mark) = MARKS.iter().find(|mark| rest.starts_with(**mark)) {
-            words.push((at, Word::Mark(mark)));
+            words.push((at, ConstraintToken::Mark(mark)));
             at += mark.len();
         } else if first == '\'' || first == '"' {
             let inner = &rest[1..];
             let end = inner.find(first).ok_or("a quote is not closed")?;
-            words.push((at, Word::Quoted(&inner[..end])));
+            words.push((at, ConstraintToken::Quoted(&inner[..end])));
             at += end + 2;
         } else {
             let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
             let end = rest.find(|c: char| !is_part(c)).unwrap_or(rest.len());
             let word = &rest[..end];
             match first {
-                '0'..='9' => words.push((at, Word::Number(parse_number(word)?))),
-                _ if is_part(first) && first != '.' => words.push((at, Word::Name(word))),
+                '0'..='9' => words.push((at, ConstraintToken::Number(parse_number(word)?))),
+                _ if is_part(first) && first != '.' => {
+                    words.push((at, ConstraintToken::Name(word)));
+                }
                 _ => return Err(format!("unexpected `{first}`")),
             }
             at += end;

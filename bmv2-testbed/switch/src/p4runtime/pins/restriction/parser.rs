@@ -2,23 +2,26 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::lexer::{Word, split_words};
-use super::{Amount, Comparator, MatchAmount, MatchPart, RestrictedName, RestrictionClause, Rule};
+use super::lexer::{ConstraintToken, split_words};
+use super::{
+    BooleanExpression, ComparisonOperator, MatchAmount, MatchPart, NumericOperand, RestrictedName,
+    RestrictionClause,
+};
 use crate::spec::MatchKind;
 
 /// How deep brackets and negations may nest: the text comes from a controller.
 const DEPTH_LIMIT: usize = 50;
 
 /// What a part of the text stands for.
-enum Phrase {
-    Rule(Rule),
-    Amount(Amount),
+enum ParsedOperand {
+    Rule(BooleanExpression),
+    Amount(NumericOperand),
     /// A whole match that is no plain number.
     Match(usize),
 }
 
 struct RuleParser<'a> {
-    words: Vec<(usize, Word<'a>)>,
+    words: Vec<(usize, ConstraintToken<'a>)>,
     next: usize,
     depth: usize,
     names: &'a [RestrictedName],
@@ -51,7 +54,8 @@ fn without_comments(source: &str) -> String {
 
 impl RuleParser<'_> {
     fn take(&mut self, mark: &'static str) -> bool {
-        let found = matches!(self.words.get(self.next), Some((_, Word::Mark(m))) if *m == mark);
+        let found =
+            matches!(self.words.get(self.next), Some((_, ConstraintToken::Mark(m))) if *m == mark);
         self.next += usize::from(found);
         found
     }
@@ -60,7 +64,7 @@ impl RuleParser<'_> {
         if self.take(mark) { Ok(()) } else { Err(format!("`{mark}` is needed")) }
     }
 
-    fn implication(&mut self) -> Result<Phrase, String> {
+    fn implication(&mut self) -> Result<ParsedOperand, String> {
         let left = self.disjunction()?;
         if !self.take("->") {
             return Ok(left);
@@ -69,29 +73,38 @@ impl RuleParser<'_> {
         if self.take("->") {
             return Err("brackets are needed around an implication".to_owned());
         }
-        let rule = Rule::Either(Box::new(Rule::Not(Box::new(premise))), Box::new(conclusion));
-        Ok(Phrase::Rule(rule))
+        let rule = BooleanExpression::Either(
+            Box::new(BooleanExpression::Not(Box::new(premise))),
+            Box::new(conclusion),
+        );
+        Ok(ParsedOperand::Rule(rule))
     }
 
-    fn disjunction(&mut self) -> Result<Phrase, String> {
+    fn disjunction(&mut self) -> Result<ParsedOperand, String> {
         let mut left = self.conjunction()?;
         while self.take("||") {
             let right = self.conjunction()?.into_rule()?;
-            left = Phrase::Rule(Rule::Either(Box::new(left.into_rule()?), Box::new(right)));
+            left = ParsedOperand::Rule(BooleanExpression::Either(
+                Box::new(left.into_rule()?),
+                Box::new(right),
+            ));
         }
         Ok(left)
     }
 
-    fn conjunction(&mut self) -> Result<Phrase, String> {
+    fn conjunction(&mut self) -> Result<ParsedOperand, String> {
         let mut left = self.relation()?;
         while self.take("&&") {
             let right = self.relation()?.into_rule()?;
-            left = Phrase::Rule(Rule::Both(Box::new(left.into_rule()?), Box::new(right)));
+            left = ParsedOperand::Rule(BooleanExpression::Both(
+                Box::new(left.into_rule()?),
+                Box::new(right),
+            ));
         }
         Ok(left)
     }
 
-    fn relation(&mut self) -> Result<Phrase, String> {
+    fn relation(&mut self) -> Result<ParsedOperand, String> {
         const RELATIONS: [&str; 6] = ["==", "!=", "<=", ">=", "<", ">"];
         let left = self.operand()?;
         let Some(mark) = RELATIONS.into_iter().find(|mark| self.take(mark)) else {
@@ -103,16 +116,16 @@ impl RuleParser<'_> {
         }
         let rule = match mark {
             "==" => equal(left, right)?,
-            "!=" => Rule::Not(Box::new(equal(left, right)?)),
-            "<" => ordered(left, Comparator::Less, right)?,
-            "<=" => ordered(left, Comparator::LessOrEqual, right)?,
-            ">" => ordered(right, Comparator::Less, left)?,
-            _ => ordered(right, Comparator::LessOrEqual, left)?,
+            "!=" => BooleanExpression::Not(Box::new(equal(left, right)?)),
+            "<" => ordered(left, ComparisonOperator::Less, right)?,
+            "<=" => ordered(left, ComparisonOperator::LessOrEqual, right)?,
+            ">" => ordered(right, ComparisonOperator::Less, left)?,
+            _ => ordered(right, ComparisonOperator::LessOrEqual, left)?,
         };
-        Ok(Phrase::Rule(rule))
+        Ok(ParsedOperand::Rule(rule))
     }
 
-    fn operand(&mut self) -> Result<Phrase, String> {
+    fn operand(&mut self) -> Result<ParsedOperand, String> {
         self.depth += 1;
         if self.depth > DEPTH_LIMIT {
             return Err("brackets nest too deep".to_owned());
@@ -122,9 +135,11 @@ impl RuleParser<'_> {
         phrase
     }
 
-    fn nested_operand(&mut self) -> Result<Phrase, String> {
+    fn nested_operand(&mut self) -> Result<ParsedOperand, String> {
         if self.take("!") {
-            return Ok(Phrase::Rule(Rule::Not(Box::new(self.operand()?.into_rule()?))));
+            return Ok(ParsedOperand::Rule(BooleanExpression::Not(Box::new(
+                self.operand()?.into_rule()?,
+            ))));
         }
         if self.take("(") {
             let inner = self.implication()?;
@@ -133,42 +148,42 @@ impl RuleParser<'_> {
         }
         if self.take("::") {
             return match self.take_name()? {
-                "priority" => Ok(Phrase::Amount(Amount::Priority)),
+                "priority" => Ok(ParsedOperand::Amount(NumericOperand::Priority)),
                 other => Err(format!("there is no attribute `{other}`")),
             };
         }
         let word = self.words.get(self.next).map(|(_, word)| word.clone());
         match word {
-            Some(Word::Number(number)) => {
+            Some(ConstraintToken::Number(number)) => {
                 self.next += 1;
-                Ok(Phrase::Amount(Amount::Literal(number)))
+                Ok(ParsedOperand::Amount(NumericOperand::Literal(number)))
             }
-            Some(Word::Name("true")) => self.constant(true),
-            Some(Word::Name("false")) => self.constant(false),
-            Some(Word::Name("ipv4" | "ipv6" | "mac")) => self.address(),
-            Some(Word::Name(_)) => self.field(),
+            Some(ConstraintToken::Name("true")) => self.constant(true),
+            Some(ConstraintToken::Name("false")) => self.constant(false),
+            Some(ConstraintToken::Name("ipv4" | "ipv6" | "mac")) => self.address(),
+            Some(ConstraintToken::Name(_)) => self.field(),
             _ => Err("a value is needed".to_owned()),
         }
     }
 
-    fn constant(&mut self, value: bool) -> Result<Phrase, String> {
+    fn constant(&mut self, value: bool) -> Result<ParsedOperand, String> {
         self.next += 1;
-        Ok(Phrase::Rule(Rule::Always(value)))
+        Ok(ParsedOperand::Rule(BooleanExpression::Always(value)))
     }
 
     fn take_name(&mut self) -> Result<&str, String> {
         self.next += 1;
         match self.words.get(self.next - 1) {
-            Some((_, Word::Name(name))) => Ok(name),
+            Some((_, ConstraintToken::Name(name))) => Ok(name),
             _ => Err("a name is needed".to_owned()),
         }
     }
 
     /// `ipv4('10.0.0.1')`, `ipv6('::1')` or `mac('02:00:00:00:00:01')`.
-    fn address(&mut self) -> Result<Phrase, String> {
+    fn address(&mut self) -> Result<ParsedOperand, String> {
         let kind = self.take_name()?.to_owned();
         self.require("(")?;
-        let Some((_, Word::Quoted(text))) = self.words.get(self.next) else {
+        let Some((_, ConstraintToken::Quoted(text))) = self.words.get(self.next) else {
             return Err("an address in quotes is needed".to_owned());
         };
         let number = match kind.as_str() {
@@ -179,19 +194,21 @@ impl RuleParser<'_> {
         let number = number.ok_or_else(|| format!("`{text}` is no address"))?;
         self.next += 1;
         self.require(")")?;
-        Ok(Phrase::Amount(Amount::Literal(number)))
+        Ok(ParsedOperand::Amount(NumericOperand::Literal(number)))
     }
 
     /// A field, or a part of one.
-    fn field(&mut self) -> Result<Phrase, String> {
+    fn field(&mut self) -> Result<ParsedOperand, String> {
         let name = self.take_name()?.to_owned();
         let place = self.names.iter().position(|known| known.name == name);
         let place = place.ok_or_else(|| format!("nothing is called `{name}`"))?;
         let kind = self.names[place].kind;
         if !self.take("::") {
             return Ok(match kind {
-                MatchKind::Exact => Phrase::Amount(Amount::Part(place, MatchPart::Value)),
-                _ => Phrase::Match(place),
+                MatchKind::Exact => {
+                    ParsedOperand::Amount(NumericOperand::Part(place, MatchPart::Value))
+                }
+                _ => ParsedOperand::Match(place),
             });
         }
         let part = self.take_name()?.to_owned();
@@ -204,12 +221,12 @@ impl RuleParser<'_> {
             ("value", _) => MatchPart::Value,
             (other, _) => return Err(format!("`{name}` has no {other}")),
         };
-        Ok(Phrase::Amount(Amount::Part(place, part)))
+        Ok(ParsedOperand::Amount(NumericOperand::Part(place, part)))
     }
 }
 
-impl Phrase {
-    fn into_rule(self) -> Result<Rule, String> {
+impl ParsedOperand {
+    fn into_rule(self) -> Result<BooleanExpression, String> {
         match self {
             Self::Rule(rule) => Ok(rule),
             Self::Amount(_) | Self::Match(_) => {
@@ -219,27 +236,33 @@ impl Phrase {
     }
 }
 
-fn equal(left: Phrase, right: Phrase) -> Result<Rule, String> {
+fn equal(left: ParsedOperand, right: ParsedOperand) -> Result<BooleanExpression, String> {
     Ok(match (left, right) {
-        (Phrase::Rule(left), Phrase::Rule(right)) => Rule::Agree(Box::new(left), Box::new(right)),
-        (Phrase::Amount(left), Phrase::Amount(right)) => {
-            Rule::Relation(left, Comparator::Equal, right)
+        (ParsedOperand::Rule(left), ParsedOperand::Rule(right)) => {
+            BooleanExpression::Agree(Box::new(left), Box::new(right))
         }
-        (Phrase::Match(place), Phrase::Amount(amount))
-        | (Phrase::Amount(amount), Phrase::Match(place)) => {
-            Rule::SameMatch(place, MatchAmount::Value(amount))
+        (ParsedOperand::Amount(left), ParsedOperand::Amount(right)) => {
+            BooleanExpression::Relation(left, ComparisonOperator::Equal, right)
         }
-        (Phrase::Match(left), Phrase::Match(right)) => {
-            Rule::SameMatch(left, MatchAmount::Match(right))
+        (ParsedOperand::Match(place), ParsedOperand::Amount(amount))
+        | (ParsedOperand::Amount(amount), ParsedOperand::Match(place)) => {
+            BooleanExpression::SameMatch(place, MatchAmount::Value(amount))
+        }
+        (ParsedOperand::Match(left), ParsedOperand::Match(right)) => {
+            BooleanExpression::SameMatch(left, MatchAmount::Match(right))
         }
         _ => return Err("a condition and a number cannot be compared".to_owned()),
     })
 }
 
-fn ordered(left: Phrase, comparator: Comparator, right: Phrase) -> Result<Rule, String> {
+fn ordered(
+    left: ParsedOperand,
+    comparator: ComparisonOperator,
+    right: ParsedOperand,
+) -> Result<BooleanExpression, String> {
     match (left, right) {
-        (Phrase::Amount(left), Phrase::Amount(right)) => {
-            Ok(Rule::Relation(left, comparator, right))
+        (ParsedOperand::Amount(left), ParsedOperand::Amount(right)) => {
+            Ok(BooleanExpression::Relation(left, comparator, right))
         }
         _ => Err("only == and != compare whole matches and conditions".to_owned()),
     }
