@@ -186,6 +186,8 @@ pub struct SouthboundConfig {
     pub check_interval: Duration,
     /// Entries that a spot check reads at most.
     pub check_entries: NonZeroUsize,
+    /// Entries of all switches that spot checks read in a second, and full reads as well.
+    pub read_rate: NonZeroUsize,
     /// Backoff before retries.
     pub backoff: RetryBackoff,
     /// Updates in one write.
@@ -352,6 +354,10 @@ impl TryFrom<&RawConfig> for SouthboundConfig {
                 raw.reconcile.check_interval_ms,
             )?,
             check_entries: positive_count("reconcile.check_entries", raw.reconcile.check_entries)?,
+            read_rate: positive_count(
+                "reconcile.read_entries_per_second",
+                raw.reconcile.read_entries_per_second,
+            )?,
             backoff: RetryBackoff::try_from(&raw.reconcile)?,
             batch: positive_count("reconcile.batch", raw.reconcile.batch)?,
             concurrent_writes: positive_count("reconcile.outstanding", raw.reconcile.outstanding)?,

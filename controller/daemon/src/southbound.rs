@@ -16,6 +16,7 @@ mod foreign_entries;
 mod mastership_status;
 mod packet_io;
 mod read_limiter;
+mod read_schedule;
 mod reconcile;
 mod reconcile_state;
 pub(crate) mod session;
@@ -40,6 +41,7 @@ pub(crate) use digest_queue::{DigestQueue, ReceivedDigests};
 pub use mastership_status::MastershipStatus;
 pub(crate) use packet_io::{PacketIo, PacketOutRound, SwitchPacket};
 pub(crate) use read_limiter::ReadLimiter;
+pub(crate) use read_schedule::ReadSchedule;
 pub use status::{ReconcilePass, StatusBoard, SwitchStatus, VerifiedTables, WriteCounts};
 pub use timing::ChangeTiming;
 

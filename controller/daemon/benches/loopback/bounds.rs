@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep, timeout};
 use topology::{Fabric, FabricNode, HostId, LinkId, SwitchId, Tier};
 
 use crate::attack::{AttackKind, AttackProcess, exchange};
-use crate::fleet::{self, Fleet};
+use crate::fleet::{self, Fleet, FleetKind};
 use crate::lab::{Lab, control, job, without_hold_down};
 use crate::protection::ConnectionSecurity;
 use crate::samples::Samples;
@@ -40,7 +40,7 @@ const PLAN_DEADLINE: Duration = Duration::from_secs(300);
 const JOBS: u32 = 100;
 
 pub(crate) async fn measure() -> Result<(), Failed> {
-    let mut fleet = Fleet::start().await?;
+    let mut fleet = Fleet::start(FleetKind::FewOfWide).await?;
     let controller = start_controller(&fleet.fabric).await?;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let config = Config::try_from(closed())?;
@@ -174,7 +174,7 @@ pub(crate) async fn repair_until(
 
 /// How long it takes from the report that a cable has failed until the switches at both ends
 /// are verified not to use it.
-async fn repair_cable(
+pub(crate) async fn repair_cable(
     controller: &ControllerHandle,
     fabric: &Fabric,
     cable: LinkId,

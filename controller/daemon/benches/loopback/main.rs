@@ -3,7 +3,7 @@
 //! `cargo bench -p controller --bench loopback [-- CASE...]` prints one line for each figure; what
 //! it printed is kept in `controller/daemon/benches/results/`. Each case is a module:
 //! [`apply_start`], [`repair`], [`gnmi`], [`takeover`], [`policy`], [`writes`], [`report_ingest`],
-//! [`events_since`], [`bounds`], [`lying`]. The decision: the whole controller is measured, from
+//! [`events_since`], [`bounds`], [`lying`], [`scale`]. The decision: the whole controller is measured, from
 //! its public interface, and where a rate is compared with another one, both are taken in turn in
 //! one run.
 
@@ -24,12 +24,14 @@ mod policy;
 mod protection;
 mod repair;
 mod samples;
+mod scale;
 mod serving_process;
 mod start;
 mod takeover;
 mod telemetry;
 mod writes;
 
+use fleet::FleetKind;
 use protection::ConnectionSecurity;
 use std::error::Error;
 use std::time::Duration;
@@ -38,7 +40,7 @@ use std::time::Duration;
 type Failed = Box<dyn Error + Send + Sync>;
 
 /// What can be measured, in this order.
-const CASES: [&str; 14] = [
+const CASES: [&str; 16] = [
     "start",
     "repair",
     "gnmi-repair",
@@ -53,6 +55,8 @@ const CASES: [&str; 14] = [
     "long-names",
     "bounds",
     "lying",
+    "wide",
+    "thousand",
 ];
 
 /// Longer than anything here takes.
@@ -61,8 +65,9 @@ const DEADLINE: Duration = Duration::from_secs(60);
 fn main() -> Result<(), Failed> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let runtime = tokio::runtime::Runtime::new()?;
-    if arguments.iter().any(|argument| argument == fleet::SERVE_FLEET) {
-        return runtime.block_on(fleet::serve());
+    let fleet = fleet::FLEETS.iter().find(|(name, _)| arguments.iter().any(|a| a == name));
+    if let Some((_, kind)) = fleet {
+        return runtime.block_on(fleet::serve(*kind));
     }
     if arguments.iter().any(|argument| argument == lying::SERVE_LIARS) {
         return runtime.block_on(lying::serve());
@@ -116,6 +121,8 @@ async fn measure_case(case: &str) -> Result<(), Failed> {
         "long-names" => bounds::measure_long_names().await,
         "bounds" => bounds::measure().await,
         "lying" => lying::measure().await,
+        "wide" => scale::measure(FleetKind::Wide).await,
+        "thousand" => scale::measure(FleetKind::Thousand).await,
         other => unreachable!("{other} is none of CASES"),
     }
 }

@@ -151,6 +151,10 @@ pub struct RawReconcile {
     /// Entries that a spot check reads at most. A switch with fewer is read whole in every check.
     #[schemars(range(min = 1))]
     pub check_entries: usize,
+    /// Entries that spot checks of all switches together read in a second, and full reconciles as
+    /// well. In a large fabric, switches are read less often than the intervals say.
+    #[schemars(range(min = 1))]
+    pub read_entries_per_second: usize,
     /// Backoff before the first retry of a connection or of refused entries. It doubles up to
     /// `retry_longest_ms`.
     #[schemars(range(min = 1))]
@@ -244,6 +248,7 @@ impl Default for RawReconcile {
             interval_ms: 10_000,
             check_interval_ms: 1_000,
             check_entries: 500,
+            read_entries_per_second: 50_000,
             retry_first_ms: 50,
             retry_longest_ms: 5_000,
             batch: 500,

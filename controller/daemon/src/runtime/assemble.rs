@@ -36,7 +36,7 @@ use crate::replication::LeaderNetwork;
 use crate::southbound::connection::SwitchNetwork;
 use crate::southbound::session::SessionContext;
 use crate::southbound::{
-    DesiredTables, DigestQueue, GrpcNetwork, PacketIo, ReadLimiter, StatusBoard,
+    DesiredTables, DigestQueue, GrpcNetwork, PacketIo, ReadLimiter, ReadSchedule, StatusBoard,
 };
 use crate::standing_findings::StandingFindings;
 use crate::state::{EventSubmission, State, StateEvent};
@@ -207,6 +207,7 @@ fn session_context<N: SwitchNetwork>(
         packet_io,
         digests,
         read_limiter: ReadLimiter::new(southbound.concurrent_reads.get(), southbound.read_turn),
+        read_schedule: ReadSchedule::new(southbound),
         config: Arc::clone(config),
     };
     (desired, context)

@@ -17,6 +17,7 @@ use tonic::Code;
 use topology::SwitchId;
 use tracing::{debug, info, warn};
 
+use super::read_schedule::ReadSchedule;
 use super::reconcile::ReconcileOutcome;
 use super::session_log::{SessionLog, shorten_text};
 use super::spot_check::CheckCursor;
@@ -35,15 +36,16 @@ pub(super) struct ReconcileState {
     incomplete_passes: u32,
     /// When the latest pass ended.
     last_pass_ended: Instant,
-    /// When the switch was last read whole.
-    last_full_read: Instant,
+    schedule: ReadSchedule,
+    /// When the switch shall be read whole again.
+    next_full_read: Instant,
     /// What the switch was last seen to hold, in this mastership.
     held: Option<Arc<SwitchTables>>,
     /// Whether a spot check has found something else than `held`.
     has_drifted: bool,
     /// Whether a pass has pushed the program since this was last asked.
     has_pushed: bool,
-    last_check: Instant,
+    next_check: Instant,
     cursor: CheckCursor,
     log: SessionLog,
 }
@@ -68,6 +70,7 @@ impl ReconcileState {
         switch: SwitchId,
         pipeline: &'static dyn SwitchPipeline,
         desired: Arc<DesiredTables>,
+        schedule: ReadSchedule,
         log: SessionLog,
     ) -> Self {
         Self {
@@ -77,11 +80,12 @@ impl ReconcileState {
             first_write: None,
             incomplete_passes: 0,
             last_pass_ended: Instant::now(),
-            last_full_read: Instant::now(),
+            next_full_read: schedule.book_full_read(Instant::now(), 0),
+            schedule,
             held: None,
             has_drifted: false,
             has_pushed: false,
-            last_check: Instant::now(),
+            next_check: Instant::now(),
             cursor: CheckCursor::default(),
             log,
         }
@@ -90,6 +94,11 @@ impl ReconcileState {
     /// What the switch shall hold, if anything is desired of it.
     pub(super) fn desired_tables(&self) -> Option<Arc<SwitchTables>> {
         self.desired.tables.get(&self.switch).map(Arc::clone)
+    }
+
+    /// Nothing is desired yet, so nothing is to be read for a while.
+    pub(super) fn postpone_full_read(&mut self) {
+        self.next_full_read = self.schedule.book_full_read(Instant::now(), 0);
     }
 
     /// Whether a pass has pushed the program since the last call.
@@ -110,7 +119,7 @@ impl ReconcileState {
 
     /// When there is something to do without an update: a pass or a spot check.
     pub(super) fn next_wake(&self, limits: &SouthboundConfig) -> Instant {
-        let check = self.held.as_ref().map(|_| self.last_check + limits.check_interval);
+        let check = self.held.as_ref().map(|_| self.next_check);
         let pass = self.next_reconcile(limits);
         check.map_or(pass, |check| check.min(pass))
     }
@@ -121,14 +130,12 @@ impl ReconcileState {
         p4info: &P4Info,
         limits: &SouthboundConfig,
     ) -> Option<(Arc<SwitchTables>, TableScope)> {
-        let now = Instant::now();
         let held = self.held_tables(limits)?;
-        if now < self.last_check + limits.check_interval {
+        if Instant::now() < self.next_check {
             return None;
         }
-        self.last_check = now;
         let tables: Vec<_> = p4info.table_ids().into_iter().collect();
-        let part = self.cursor.next_scope(&held, &tables, limits.check_entries.get());
+        let part = self.cursor.next_scope(&held, &tables, self.schedule.check_entries.get());
         Some((held, part))
     }
 
@@ -136,8 +143,9 @@ impl ReconcileState {
     /// read.
     pub(super) fn record_check(&mut self, is_intact: bool, board: &StatusBoard) {
         self.has_drifted |= !is_intact;
+        let now = Instant::now();
+        self.next_check = self.schedule.book_check(now, self.desired_entries());
         if is_intact {
-            let now = Instant::now();
             board.update_status(self.switch, |line| line.checked_at = Some(now));
         }
     }
@@ -145,7 +153,7 @@ impl ReconcileState {
     /// When the next pass is due without an update: soon after one that left something missing.
     pub(super) fn next_reconcile(&self, limits: &SouthboundConfig) -> Instant {
         match self.incomplete_passes {
-            0 => self.last_full_read + limits.reconcile_interval,
+            0 => self.next_full_read,
             passes => self.last_pass_ended + limits.backoff.wait_after(passes),
         }
     }
@@ -198,8 +206,9 @@ impl ReconcileState {
     ) {
         self.last_pass_ended = Instant::now();
         if outcome.foreign.is_some() {
-            self.last_full_read = self.last_pass_ended;
-            self.last_check = self.last_pass_ended;
+            let (ended, entries) = (self.last_pass_ended, self.desired_entries());
+            self.next_full_read = self.schedule.book_full_read(ended, entries);
+            self.next_check = self.schedule.book_check(ended, entries);
             self.has_drifted = false;
         }
         self.first_write = self.first_write.or(outcome.first_write);
@@ -236,11 +245,15 @@ impl ReconcileState {
         });
     }
 
+    fn desired_entries(&self) -> usize {
+        self.desired_tables().map_or(0, |tables| tables.len())
+    }
+
     fn verified_now(&self) -> VerifiedTables {
         VerifiedTables {
             generation: self.desired.generation,
             lowered_generation: self.desired.lowered_generation,
-            entries: self.desired_tables().map_or(0, |tables| tables.len()),
+            entries: self.desired_entries(),
             first_write: self.first_write,
             at: Instant::now(),
         }

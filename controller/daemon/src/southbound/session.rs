@@ -31,7 +31,7 @@ use super::reconcile_state::ReconcileState;
 use super::session_log::{SessionLog, StreamBudget, failures_after};
 use super::status::StatusBoard;
 use super::write_permit::WritePermit;
-use super::{DesiredTables, ReadLimiter, SwitchTarget, UnknownEntries, error_chain};
+use super::{DesiredTables, ReadLimiter, ReadSchedule, SwitchTarget, UnknownEntries, error_chain};
 use crate::config::Config;
 use crate::pipeline::SwitchPipeline;
 use crate::pipelines::pipeline_of;
@@ -63,6 +63,7 @@ pub(crate) struct SessionContext<N> {
     pub(crate) digests: DigestQueue,
     /// Whose turn it is to read.
     pub(crate) read_limiter: ReadLimiter,
+    pub(crate) read_schedule: ReadSchedule,
 }
 
 /// Why a connection ended.
@@ -345,7 +346,9 @@ impl<N: SwitchNetwork> PrimaryWork<'_, N> {
     async fn reconcile_forever(&self, switch: &N::Connection, election: ElectionId) -> ClientError {
         let mut desired_updates = self.context.desired.clone();
         let desired = Arc::clone(&desired_updates.borrow_and_update());
-        let mut state = ReconcileState::new(self.switch, self.pipeline, desired, self.log.clone());
+        let schedule = self.context.read_schedule.clone();
+        let mut state =
+            ReconcileState::new(self.switch, self.pipeline, desired, schedule, self.log.clone());
         let mut is_subscribed = false;
         loop {
             if let Err(error) = self.make_pass(&mut state, switch, election).await {
@@ -375,6 +378,7 @@ impl<N: SwitchNetwork> PrimaryWork<'_, N> {
     ) -> Result<(), ClientError> {
         // Before anything is desired, the entries on the switch keep traffic flowing; they stay.
         let Some(tables) = state.desired_tables() else {
+            state.postpone_full_read();
             return Ok(());
         };
         let reconciler = self.reconciler(switch, election, state.unknown_entries());

@@ -1,0 +1,148 @@
+//! A controller of 500 or 1,000 switches that all answer: its start, a cable that fails, a switch
+//! of the middle tier whose cables all fail at once.
+//!
+//! The decision: the switches are one process of embedded ones ([`Fleet`]) that shares the
+//! processors with the controller, so times are upper bounds of what the controller takes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use controller::liveness::{FabricPart, PartHealth};
+use controller::{ControllerHandle, StateEvent};
+use planner::{Flow, Job, Policy};
+use tokio::time::{Instant, timeout};
+use topology::{Fabric, FabricNode, HostId, LinkId, SwitchId, Tier};
+
+use crate::Failed;
+use crate::bounds::resident_mib;
+use crate::fleet::{Fleet, FleetKind};
+use crate::lab::{control, job, without_hold_down, written};
+use crate::samples::Samples;
+
+/// Hosts of a job.
+const JOB_HOSTS: u32 = 12;
+/// Longer than a start takes.
+const DEADLINE: Duration = Duration::from_secs(590);
+/// Cables and spines that fail.
+const CABLES: usize = 100;
+const SPINES: usize = 5;
+
+pub(crate) async fn measure(kind: FleetKind) -> Result<(), Failed> {
+    let fleet = Fleet::start(kind).await?;
+    let fabric = &fleet.fabric;
+    let (switches, hosts) = (fabric.switches().len(), fabric.hosts().len());
+    println!("{switches} switches, {hosts} hosts, {} links", fabric.links().len());
+    let controller = start(fabric).await?;
+    measure_cables(&controller, fabric).await?;
+    measure_spines(&controller, fabric).await?;
+    println!("resident memory at the end {} MiB", resident_mib()?);
+    controller.shutdown().await;
+    Ok(())
+}
+
+/// Starts a controller beside empty switches and prints how long it took.
+async fn start(fabric: &Fabric) -> Result<ControllerHandle, Failed> {
+    let begun = Instant::now();
+    let controller = control(fabric, without_hold_down).await?;
+    println!("started after {:.2} s", begun.elapsed().as_secs_f64());
+    let generation = controller.desired_tables().generation;
+    controller.await_verified(generation, DEADLINE).await?;
+    println!("program and routes verified after {:.2} s", begun.elapsed().as_secs_f64());
+    let jobs = jobs(fabric);
+    let count = jobs.len();
+    let submitted = Instant::now();
+    let receipt = controller.submit_event(StateEvent::JobsChanged(jobs)).await?;
+    controller.await_verified(receipt.generation, DEADLINE).await?;
+    let seconds = submitted.elapsed().as_secs_f64();
+    println!("{count} jobs planned and verified {seconds:.2} s after they came");
+    println!("{} entries written, resident memory {} MiB", written(&controller), resident_mib()?);
+    Ok(controller)
+}
+
+/// As many jobs as there are hosts for, each a ring over hosts that are far from each other.
+fn jobs(fabric: &Fabric) -> Vec<Job> {
+    let hosts = fabric.hosts().len() as u32;
+    let count = hosts / JOB_HOSTS;
+    let ring = |number: u32| {
+        let host = |step: u32| HostId(number + step % JOB_HOSTS * count);
+        let flow = |step: u32| Flow {
+            src: fabric.host(host(step)).nics[0],
+            dst: fabric.host(host(step + 1)).nics[0],
+            bytes: 1e9,
+            udp_src_port: Some(0xC000 + (number % 0x3000) as u16),
+        };
+        job(number, (0..JOB_HOSTS).map(host), (0..JOB_HOSTS).map(flow))
+    };
+    (0..count).map(ring).collect()
+}
+
+async fn measure_cables(controller: &ControllerHandle, fabric: &Fabric) -> Result<(), Failed> {
+    let leaves: Vec<SwitchId> = fabric.switches_of_tier(Tier::Leaf).collect();
+    let every = (leaves.len() / CABLES).max(1);
+    let cables = leaves.into_iter().step_by(every).take(CABLES);
+    let cables: Vec<LinkId> = cables.map(|leaf| fabric.up_links(leaf)[0]).collect();
+    let mut repaired = Samples::default();
+    for cable in &cables {
+        repaired.push(fail_cables(controller, &[*cable]).await?);
+        mend_cables(controller, &[*cable]).await?;
+    }
+    repaired.print("a cable fails, every switch verified to go around it");
+    Ok(())
+}
+
+async fn measure_spines(controller: &ControllerHandle, fabric: &Fabric) -> Result<(), Failed> {
+    let links: BTreeMap<SwitchId, Vec<LinkId>> = links_of_spines(fabric);
+    let mut repaired = Samples::default();
+    for links in links.values().take(SPINES) {
+        repaired.push(fail_cables(controller, links).await?);
+        mend_cables(controller, links).await?;
+    }
+    let count = links.values().next().map_or(0, Vec::len);
+    repaired.print(&format!("{count} cables of a spine fail, all verified to go around it"));
+    Ok(())
+}
+
+/// The cables of each spine that lead to leaves.
+fn links_of_spines(fabric: &Fabric) -> BTreeMap<SwitchId, Vec<LinkId>> {
+    let mut links: BTreeMap<SwitchId, Vec<LinkId>> = BTreeMap::new();
+    for leaf in fabric.switches_of_tier(Tier::Leaf) {
+        for up in fabric.up_links(leaf) {
+            if let FabricNode::Switch(spine) = fabric.link(*up).to.node {
+                links.entry(spine).or_default().push(*up);
+            }
+        }
+    }
+    links
+}
+
+/// From the report that cables have failed until every switch is verified to go around them.
+async fn fail_cables(controller: &ControllerHandle, cables: &[LinkId]) -> Result<Duration, Failed> {
+    let begun = Instant::now();
+    set_health(controller, cables, PartHealth::Down).await?;
+    Ok(begun.elapsed())
+}
+
+async fn mend_cables(controller: &ControllerHandle, cables: &[LinkId]) -> Result<(), Failed> {
+    set_health(controller, cables, PartHealth::Up).await
+}
+
+/// Reports the health of cables and waits until what follows of it is verified.
+async fn set_health(
+    controller: &ControllerHandle,
+    cables: &[LinkId],
+    health: PartHealth,
+) -> Result<(), Failed> {
+    for cable in cables {
+        controller.report_health(FabricPart::Cable(*cable), health).await?;
+    }
+    let shall_be_usable = health == PartHealth::Up;
+    let is_planned = controller.await_rollout(|rollout| {
+        cables.iter().all(|cable| rollout.fabric.is_usable(*cable) == shall_be_usable)
+    });
+    timeout(DEADLINE, is_planned).await??;
+    // Whatever is planned by then counts, so an empty event ends after all that came before it.
+    let event = StateEvent::PolicyChanged(Policy::default());
+    let generation = controller.submit_event(event).await?.generation;
+    controller.await_verified(generation, DEADLINE).await?;
+    Ok(())
+}
