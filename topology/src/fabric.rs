@@ -113,6 +113,7 @@ pub enum LinkScheduler {
 
 impl LinkScheduler {
     /// Whether flows of higher levels are sent first.
+    #[inline]
     pub fn serves_levels(self) -> bool {
         matches!(self, Self::Strict | Self::HostStrict)
     }
@@ -281,41 +282,49 @@ impl Fabric {
     }
 
     /// All hosts, by [`HostId`].
+    #[inline]
     pub fn hosts(&self) -> &[Host] {
         &self.structure.parts.hosts
     }
 
     /// All NICs, by [`NicId`].
+    #[inline]
     pub fn nics(&self) -> &[Nic] {
         &self.structure.parts.nics
     }
 
     /// All switches, by [`SwitchId`].
+    #[inline]
     pub fn switches(&self) -> &[Switch] {
         &self.structure.parts.switches
     }
 
     /// All directed links, by [`LinkId`].
+    #[inline]
     pub fn links(&self) -> &[Link] {
         &self.structure.parts.links
     }
 
     /// The host with this id.
+    #[inline]
     pub fn host(&self, id: HostId) -> &Host {
         &self.hosts()[id.index()]
     }
 
     /// The NIC with this id.
+    #[inline]
     pub fn nic(&self, id: NicId) -> &Nic {
         &self.nics()[id.index()]
     }
 
     /// The switch with this id.
+    #[inline]
     pub fn switch(&self, id: SwitchId) -> &Switch {
         &self.switches()[id.index()]
     }
 
     /// The directed link with this id.
+    #[inline]
     pub fn link(&self, id: LinkId) -> &Link {
         &self.links()[id.index()]
     }
@@ -348,6 +357,7 @@ impl Fabric {
     }
 
     /// Links from a switch to switches of higher tiers, ascending.
+    #[inline]
     pub fn up_links(&self, switch: SwitchId) -> &[LinkId] {
         &self.structure.up[switch.index()]
     }
@@ -358,6 +368,7 @@ impl Fabric {
     }
 
     /// The switch that a link leads to; `None` for a link to a host.
+    #[inline]
     pub fn switch_after(&self, link: LinkId) -> Option<SwitchId> {
         self.link(link).to.node.switch()
     }
@@ -383,11 +394,13 @@ impl Fabric {
     }
 
     /// The switch that a NIC is connected to.
+    #[inline]
     pub fn leaf_of(&self, nic: NicId) -> SwitchId {
         self.switch_after(self.nic(nic).uplink).expect("builders connect every NIC to a switch")
     }
 
     /// Whether the link works and new traffic may use it, and so may both its ends.
+    #[inline]
     pub fn is_usable(&self, link: LinkId) -> bool {
         self.usable[link.cable_index()]
     }

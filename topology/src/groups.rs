@@ -18,6 +18,7 @@ impl DisjointSets {
     }
 
     /// The smallest member of the set that contains `member`.
+    #[inline]
     pub fn find_root(&mut self, mut member: usize) -> usize {
         while self.parents[member] != member {
             // Path halving: every other member on the way skips one parent.
@@ -28,6 +29,7 @@ impl DisjointSets {
     }
 
     /// Joins the sets of `a` and `b`; false if they are one already.
+    #[inline]
     pub fn join(&mut self, a: usize, b: usize) -> bool {
         let (a, b) = (self.find_root(a), self.find_root(b));
         self.parents[a.max(b)] = a.min(b);

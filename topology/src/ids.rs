@@ -16,12 +16,14 @@ macro_rules! dense_id {
 
         impl $name {
             /// The position of this id in its table.
+            #[inline]
             pub fn index(self) -> usize {
                 self.0 as usize
             }
         }
 
         impl From<usize> for $name {
+            #[inline]
             fn from(index: usize) -> Self {
                 Self(u32::try_from(index).expect("a fabric has fewer than 2^32 parts of a kind"))
             }
@@ -48,11 +50,13 @@ dense_id!(
 
 impl LinkId {
     /// The other direction of the cable.
+    #[inline]
     pub fn reverse(self) -> Self {
         Self(self.0 ^ 1)
     }
 
     /// The number of the cable that this link is one direction of.
+    #[inline]
     pub fn cable_index(self) -> usize {
         self.index() / 2
     }
@@ -69,6 +73,7 @@ pub enum FabricNode {
 
 impl FabricNode {
     /// The switch at this end, if it is one.
+    #[inline]
     pub fn switch(self) -> Option<SwitchId> {
         match self {
             Self::Switch(id) => Some(id),

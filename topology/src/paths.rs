@@ -35,6 +35,7 @@ pub struct NextHops {
 
 impl NextHops {
     /// The leaf that the next hops lead to.
+    #[inline]
     pub fn destination(&self) -> SwitchId {
         self.to
     }
@@ -111,6 +112,7 @@ impl UpwardHops {
     }
 
     /// The links up from a switch, ascending.
+    #[inline]
     pub fn hops_from(&self, switch: SwitchId) -> &[SwitchHop] {
         let at = switch.index();
         &self.hops[self.first[at] as usize..self.first[at + 1] as usize]
@@ -149,12 +151,14 @@ impl DownwardHops {
     }
 
     /// The leaf they lead to.
+    #[inline]
     pub fn destination(&self) -> SwitchId {
         self.to
     }
 
     /// Every switch above the leaf, the nearest first: the switch, its number of links to the leaf,
     /// and the links it may take, ascending.
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (SwitchId, u8, &[SwitchHop])> + '_ {
         self.upper.iter().map(|above| {
             let hops = above.hops.start as usize..above.hops.end as usize;
@@ -163,6 +167,7 @@ impl DownwardHops {
     }
 
     /// The links that a switch may take, by its place in [`DownwardHops::iter`], ascending.
+    #[inline]
     pub fn hops_at(&self, place: usize) -> &[SwitchHop] {
         let hops = self.upper.get(place).map_or(0..0, |above| above.hops.clone());
         &self.hops[hops.start as usize..hops.end as usize]
@@ -253,6 +258,7 @@ impl LinkPath {
 
     /// The path with one more link; unchanged if it has the most already.
     #[must_use]
+    #[inline]
     pub fn with_link(mut self, link: LinkId) -> Self {
         if let Some(end) = self.links.get_mut(usize::from(self.length)) {
             *end = link;
@@ -262,6 +268,7 @@ impl LinkPath {
     }
 
     /// The path without its first and last link, those of the hosts.
+    #[inline]
     pub fn without_host_links(&self) -> &[LinkId] {
         self.get(1..self.len().saturating_sub(1)).unwrap_or(&[])
     }
@@ -270,6 +277,7 @@ impl LinkPath {
 impl std::ops::Deref for LinkPath {
     type Target = [LinkId];
 
+    #[inline]
     fn deref(&self) -> &[LinkId] {
         &self.links[..usize::from(self.length)]
     }
@@ -279,6 +287,7 @@ impl<'a> IntoIterator for &'a LinkPath {
     type Item = &'a LinkId;
     type IntoIter = std::slice::Iter<'a, LinkId>;
 
+    #[inline]
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
     }
