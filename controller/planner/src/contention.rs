@@ -24,8 +24,7 @@ impl LinkSharing {
         let mut visitors = LinkVisitors::new(traffic.fabric.links().len());
         let flows = traffic.flows.iter().zip(paths);
         for (flow, path) in flows.filter(|(flow, _)| flow.flow.bytes > 0.0) {
-            let leveled =
-                path.iter().filter(|link| traffic.fabric.link(**link).scheduler.serves_levels());
+            let leveled = path.iter().filter(|link| traffic.tables.serves_levels(**link));
             for link in leveled {
                 visitors.add_visit(link.index(), flow.job as u32, |other| {
                     sharing.mark_shared(flow.job, other as usize);
@@ -52,7 +51,7 @@ impl LinkSharing {
 }
 
 /// Positions of the ones of a word, ascending.
-fn set_bits(bits: u64) -> impl Iterator<Item = usize> {
+pub(crate) fn set_bits(bits: u64) -> impl Iterator<Item = usize> {
     let rest = std::iter::successors(Some(bits), |bits| Some(bits & bits.wrapping_sub(1)));
     rest.take_while(|bits| *bits != 0).map(|bits| bits.trailing_zeros() as usize)
 }

@@ -1,9 +1,11 @@
-//! Finding one segment between two leaves among all equal-cost ones, without listing them.
+//! Finding the least loaded segment between two leaves among all equal-cost ones, without listing
+//! them.
 //!
-//! All segments of a pair are equally long and pass through layers: some links up, then some down.
-//! The best value of the rest of a path depends only on the switch, so one pass over the links of
-//! the pair finds the best of its many segments. Values are whole numbers, so the segment can be
-//! reconstructed from them exactly.
+//! First the smallest load that some segment has at its most loaded link is found, then, among the
+//! segments that exceed it nowhere, the least sum of loads. Both are branch and bound: a segment
+//! is abandoned as soon as its known part is no better than the best one found. In large fabrics
+//! that leaves a fraction of the links that a pass over all of them would look at. Loads are whole
+//! numbers, so the result is exactly that of a list of all segments.
 
 use topology::{DownwardHops, LinkId, SwitchHop, SwitchId};
 
@@ -13,7 +15,7 @@ use crate::path_tables::PathTables;
 pub(crate) const NEVER: u64 = u64::MAX;
 
 /// The most links between two leaves.
-const LAYERS: usize = 4;
+pub(crate) const LAYERS: usize = 4;
 
 /// Two leaves and the number of links between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,42 +53,42 @@ impl std::ops::Deref for PathSegment {
     }
 }
 
-/// Buffers for one pass at a time: the value at each switch above the second leaf, valid while its
-/// stamp is that of the pass.
+/// Buffers for one search at a time, in one fabric.
 #[derive(Clone, Debug)]
 pub(crate) struct LeastLoadedPath {
+    /// The second leaf of the last search, and how many changes of it there were: the switches
+    /// above it are known already if the next search has the same.
+    destination: Option<SwitchId>,
+    descent: u32,
     pass: u32,
-    values: Vec<SwitchValue>,
+    switches: Vec<DescentState>,
+    /// Links out of the first leaf.
+    first_hops: Vec<(u64, SwitchHop)>,
 }
 
+/// State of a switch above the second leaf, valid if `descent` is that of the search.
 #[derive(Clone, Copy, Debug, Default)]
-struct SwitchValue {
+struct DescentState {
+    descent: u32,
+    /// Its position among the downward hops.
+    place: u32,
+    /// The pass in which `value` was computed.
     pass: u32,
     distance: u8,
+    /// Value of the best rest of a path.
     value: u64,
 }
 
 impl LeastLoadedPath {
     /// For fabrics of so many switches.
     pub(crate) fn new(switches: usize) -> Self {
-        Self { pass: 0, values: vec![SwitchValue::default(); switches] }
-    }
-
-    /// Number of links between two leaves; none if there is no path.
-    pub(crate) fn leaf_distance(
-        &mut self,
-        tables: &PathTables,
-        from: SwitchId,
-        to: SwitchId,
-    ) -> Option<u8> {
-        if from == to {
-            return Some(0);
+        Self {
+            destination: None,
+            descent: 0,
+            pass: 0,
+            switches: vec![DescentState::default(); switches],
+            first_hops: Vec::new(),
         }
-        self.compute_descent(tables.descents_to(to), |_, _| 0);
-        (1..=LAYERS as u8).find(|distance| {
-            let ends = LeafEnds { from, to, distance: *distance };
-            self.value_at_start(tables, &ends, &|_, onward| onward) != NEVER
-        })
     }
 
     /// The segment whose links load the most loaded of them least, then all together least, then
@@ -97,158 +99,202 @@ impl LeastLoadedPath {
         ends: &LeafEnds,
         load: impl Fn(LinkId) -> u64,
     ) -> PathSegment {
-        let largest = self.best_value(tables, ends, &|link, onward: u64| onward.max(load(link)));
-        // The second pass may use only links that do not exceed the largest load of the first.
-        let sum_of_loads = |link, onward: u64| match load(link) {
-            load if load > largest || onward == NEVER => NEVER,
-            load => load + onward,
+        let down = tables.descents_to(ends.to);
+        self.enter_descent(down);
+        let mut search = BoundedSearch {
+            buffers: self,
+            tables,
+            down,
+            load,
+            measure: LoadMeasure::Largest,
+            best: (NEVER, None),
         };
-        self.best_value(tables, ends, &sum_of_loads);
-        self.read_segment(tables, ends, &sum_of_loads)
+        search.find_best(ends);
+        search.measure = LoadMeasure::Sum { largest: search.best.0 };
+        search.find_best(ends);
+        search.best.1.map_or(PathSegment::EMPTY, |(turn, up)| search.descend_from(turn, up))
     }
 
-    /// The largest value that some segment has at all its links.
-    pub(crate) fn widest_capacity(
-        &mut self,
-        tables: &PathTables,
-        ends: &LeafEnds,
-        width: impl Fn(LinkId) -> f64,
-    ) -> f64 {
-        // The bits of floats above zero have the order of the floats: the largest complement of the
-        // bits belongs to the narrowest link.
-        let best = self.best_value(tables, ends, &|link, onward: u64| {
-            onward.max(NEVER - 1 - width(link).to_bits())
-        });
-        f64::from_bits(NEVER - 1 - best)
-    }
-
-    /// The links of all segments by layer, each once.
-    pub(crate) fn link_layers(&mut self, tables: &PathTables, ends: &LeafEnds) -> Vec<Vec<LinkId>> {
-        self.best_value(tables, ends, &reachable);
-        let mut layers = Vec::with_capacity(usize::from(ends.distance));
-        let mut switches = vec![ends.from];
-        for left in (1..=ends.distance).rev() {
-            let mut hops: Vec<SwitchHop> = Vec::new();
-            for switch in &switches {
-                hops.extend(self.hops_at(tables, ends, *switch).iter().filter(|hop| {
-                    hop.to == ends.to
-                        || self.value_at(tables, hop.to, left - 1, &reachable) != NEVER
-                }));
-            }
-            switches = hops.iter().map(|hop| hop.to).collect();
-            switches.sort_unstable();
-            switches.dedup();
-            layers.push(hops.into_iter().map(|hop| hop.link).collect());
+    /// Learns which switches are above the second leaf.
+    fn enter_descent(&mut self, down: &DownwardHops) {
+        if self.destination == Some(down.destination()) {
+            return;
         }
-        layers
-    }
-
-    /// The links that a path may take at a switch: down where it is above the second leaf.
-    fn hops_at<'w>(
-        &self,
-        tables: &'w PathTables,
-        ends: &LeafEnds,
-        switch: SwitchId,
-    ) -> &'w [SwitchHop] {
-        match self.values[switch.index()].pass == self.pass {
-            true => tables.descents_to(ends.to).find_switch(switch).map_or(&[], |(_, hops)| hops),
-            false => tables.hops_up(switch),
+        self.destination = Some(down.destination());
+        self.descent += 1;
+        for (place, (switch, distance, _)) in down.iter().enumerate() {
+            self.switches[switch.index()] = DescentState {
+                descent: self.descent,
+                place: place as u32,
+                distance,
+                ..DescentState::default()
+            };
         }
-    }
-
-    /// The value of the best segment; `join` is the value of a link and the rest after it.
-    fn best_value(
-        &mut self,
-        tables: &PathTables,
-        ends: &LeafEnds,
-        join: &impl Fn(LinkId, u64) -> u64,
-    ) -> u64 {
-        self.compute_descent(tables.descents_to(ends.to), join);
-        self.value_at_start(tables, ends, join)
-    }
-
-    /// Values at the switches above the second leaf.
-    fn compute_descent(&mut self, down: &DownwardHops, join: impl Fn(LinkId, u64) -> u64) {
-        self.pass += 1;
-        for (switch, distance, hops) in down.iter() {
-            let values = hops.iter().map(|hop| {
-                let onward = if hop.to == down.destination() {
-                    0
-                } else {
-                    self.values[hop.to.index()].value
-                };
-                join(hop.link, onward)
-            });
-            let value = values.min().unwrap_or(NEVER);
-            self.values[switch.index()] = SwitchValue { pass: self.pass, distance, value };
-        }
-    }
-
-    /// The value at the first leaf.
-    fn value_at_start(
-        &self,
-        tables: &PathTables,
-        ends: &LeafEnds,
-        join: &impl Fn(LinkId, u64) -> u64,
-    ) -> u64 {
-        self.value_at(tables, ends.from, ends.distance, join)
-    }
-
-    /// The value at a switch so many links from the second leaf.
-    fn value_at(
-        &self,
-        tables: &PathTables,
-        switch: SwitchId,
-        distance: u8,
-        join: &impl Fn(LinkId, u64) -> u64,
-    ) -> u64 {
-        let at = &self.values[switch.index()];
-        if at.pass == self.pass {
-            return if at.distance == distance { at.value } else { NEVER };
-        }
-        if distance < 2 {
-            return NEVER;
-        }
-        tables
-            .hops_up(switch)
-            .iter()
-            .map(|hop| match self.value_at(tables, hop.to, distance - 1, join) {
-                NEVER => NEVER,
-                onward => join(hop.link, onward),
-            })
-            .min()
-            .unwrap_or(NEVER)
-    }
-
-    /// The first segment, by link ids, that has the best value.
-    fn read_segment(
-        &self,
-        tables: &PathTables,
-        ends: &LeafEnds,
-        join: &impl Fn(LinkId, u64) -> u64,
-    ) -> PathSegment {
-        let mut segment = PathSegment::EMPTY;
-        let mut switch = ends.from;
-        for left in (1..=ends.distance).rev() {
-            let hops = self.hops_at(tables, ends, switch);
-            let next = hops.iter().min_by_key(|hop| match hop.to == ends.to {
-                true => join(hop.link, 0),
-                false => match self.value_at(tables, hop.to, left - 1, join) {
-                    NEVER => NEVER,
-                    onward => join(hop.link, onward),
-                },
-            });
-            let Some(next) = next else { break };
-            segment.push(next.link);
-            switch = next.to;
-        }
-        segment
     }
 }
 
-/// Every link has the same value: only whether there is a path counts.
-fn reachable(_: LinkId, _: u64) -> u64 {
-    0
+/// What is to be least.
+#[derive(Clone, Copy, Debug)]
+enum LoadMeasure {
+    /// The load of the most loaded link.
+    Largest,
+    /// The sum of all loads, over links that bear no more than `largest`.
+    Sum { largest: u64 },
+}
+
+impl LoadMeasure {
+    /// The value of a part of a path with one more link.
+    fn extend(self, part: u64, load: u64) -> u64 {
+        match self {
+            Self::Largest => part.max(load),
+            Self::Sum { largest } if load > largest => NEVER,
+            Self::Sum { .. } => part.saturating_add(load),
+        }
+    }
+
+    /// The value of two parts together.
+    fn join(self, first: u64, second: u64) -> u64 {
+        match self {
+            Self::Largest => first.max(second),
+            Self::Sum { .. } => first.saturating_add(second),
+        }
+    }
+}
+
+struct BoundedSearch<'a, L> {
+    buffers: &'a mut LeastLoadedPath,
+    tables: &'a PathTables,
+    down: &'a DownwardHops,
+    load: L,
+    measure: LoadMeasure,
+    /// Least value, where the segment turns down, and its links so far.
+    best: (u64, Option<(SwitchId, PathSegment)>),
+}
+
+impl<'a, L: Fn(LinkId) -> u64> BoundedSearch<'a, L> {
+    /// Searches all segments by the measure; of equals, the first by link ids is found by the sum.
+    fn find_best(&mut self, ends: &LeafEnds) {
+        self.buffers.pass += 1;
+        self.best = (NEVER, None);
+        match self.measure {
+            LoadMeasure::Largest => self.leave_by_load(ends),
+            LoadMeasure::Sum { .. } => {
+                self.climb_from(ends.from, ends.distance, 0, PathSegment::EMPTY);
+            }
+        }
+    }
+
+    fn descent_state(&self, at: SwitchId) -> Option<DescentState> {
+        let state = self.buffers.switches[at.index()];
+        (state.descent == self.buffers.descent).then_some(state)
+    }
+
+    /// Takes the links out of the first leaf, the least loaded first: once one is no better than
+    /// the best segment, none after it is.
+    fn leave_by_load(&mut self, ends: &LeafEnds) {
+        let mut hops = std::mem::take(&mut self.buffers.first_hops);
+        hops.clear();
+        let hops_up = self.tables.hops_up(ends.from).iter();
+        hops.extend(hops_up.map(|hop| ((self.load)(hop.link), *hop)));
+        hops.sort_unstable();
+        for (load, hop) in hops.iter().take_while(|_| ends.distance > 1) {
+            if *load >= self.best.0 {
+                break;
+            }
+            let mut segment = PathSegment::EMPTY;
+            segment.push(hop.link);
+            self.climb_from(hop.to, ends.distance - 1, *load, segment);
+        }
+        self.buffers.first_hops = hops;
+    }
+
+    fn climb_from(&mut self, at: SwitchId, distance: u8, spent: u64, so_far: PathSegment) {
+        match self.descent_state(at) {
+            Some(state) if state.distance == distance => {
+                let total = self.measure.join(spent, self.remaining_value(at));
+                if total < self.best.0 {
+                    self.best = (total, Some((at, so_far)));
+                }
+            }
+            None if distance > 1 => {
+                for hop in self.tables.hops_up(at) {
+                    self.climb_hop(*hop, distance - 1, spent, so_far);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Goes one link further up, unless the last links down alone are already too much.
+    fn climb_hop(&mut self, hop: SwitchHop, distance: u8, spent: u64, so_far: PathSegment) {
+        let least = self.min_remaining_value(hop.to);
+        if self.measure.join(spent, least) >= self.best.0 {
+            return;
+        }
+        let total = self.measure.extend(spent, (self.load)(hop.link));
+        if self.measure.join(total, least) < self.best.0 {
+            let mut segment = so_far;
+            segment.push(hop.link);
+            self.climb_from(hop.to, distance, total, segment);
+        }
+    }
+
+    fn hops_down(&self, at: SwitchId) -> &'a [SwitchHop] {
+        let down = self.down;
+        self.descent_state(at).map_or(&[], |state| down.hops_at(state.place as usize))
+    }
+
+    /// Lower bound of the value of the rest from a switch: that of the links after its own.
+    fn min_remaining_value(&mut self, at: SwitchId) -> u64 {
+        if self.descent_state(at).is_none() {
+            // A switch that is not above the second leaf has no bound.
+            return 0;
+        }
+        let mut least = NEVER;
+        for hop in self.hops_down(at) {
+            least = least.min(self.remaining_value(hop.to));
+        }
+        least
+    }
+
+    /// Value of the best descent from a switch above the second leaf; 0 at the leaf.
+    fn remaining_value(&mut self, at: SwitchId) -> u64 {
+        if at == self.down.destination() {
+            return 0;
+        }
+        let pass = self.buffers.pass;
+        let state = self.buffers.switches[at.index()];
+        if state.pass == pass {
+            return state.value;
+        }
+        let mut least = NEVER;
+        for hop in self.hops_down(at) {
+            let onward = self.remaining_value(hop.to);
+            least = least.min(self.measure.extend(onward, (self.load)(hop.link)));
+        }
+        let state = &mut self.buffers.switches[at.index()];
+        (state.pass, state.value) = (pass, least);
+        least
+    }
+
+    /// The segment completed by the first of the best descents from where it turns.
+    fn descend_from(&mut self, turn: SwitchId, up: PathSegment) -> PathSegment {
+        let (mut segment, mut at) = (up, turn);
+        while at != self.down.destination() {
+            let mut least = (NEVER, None);
+            for hop in self.hops_down(at) {
+                let onward = self.remaining_value(hop.to);
+                let value = self.measure.extend(onward, (self.load)(hop.link));
+                if value < least.0 {
+                    least = (value, Some(*hop));
+                }
+            }
+            let Some(hop) = least.1 else { break };
+            segment.push(hop.link);
+            at = hop.to;
+        }
+        segment
+    }
 }
 
 #[cfg(test)]
@@ -259,6 +305,7 @@ mod tests {
 
     use super::*;
     use crate::path_selection::CheapestPath;
+    use crate::segment_survey::SegmentSurvey;
 
     /// Two and three tiers, planes or not, parallel links, with some cables down.
     fn fabric() -> impl Strategy<Value = Fabric> {
@@ -295,6 +342,7 @@ mod tests {
         ) {
             let tables = PathTables::new(&fabric);
             let mut least_loaded = LeastLoadedPath::new(fabric.switches().len());
+            let mut survey = SegmentSurvey::new(fabric.switches().len());
             let mut cheapest = CheapestPath::new(fabric.switches().len());
             let load = |link: LinkId| loads[link.index() % loads.len()];
             let leaves: Vec<SwitchId> = fabric.switches_of_tier(Tier::Leaf).collect();
@@ -303,7 +351,7 @@ mod tests {
                     continue;
                 }
                 let listed = topology::equal_cost_paths(&fabric, from, to);
-                let distance = least_loaded.leaf_distance(&tables, from, to);
+                let distance = survey.leaf_distance(&tables, from, to);
                 prop_assert_eq!(distance.map(usize::from), listed.first().map(Vec::len));
                 let Some(distance) = distance else { continue };
                 let ends = LeafEnds { from, to, distance };
@@ -320,7 +368,7 @@ mod tests {
                 prop_assert_eq!(Some(price), listed.iter().map(|path| sum(path)).min());
                 prop_assert_eq!(sum(&segment), price);
                 prop_assert!(listed.contains(&segment.to_vec()));
-                let layers = least_loaded.link_layers(&tables, &ends);
+                let layers = survey.link_layers(&tables, &ends);
                 for (depth, links) in layers.iter().enumerate() {
                     let mut at_depth: Vec<LinkId> = listed.iter().map(|path| path[depth]).collect();
                     at_depth.sort();

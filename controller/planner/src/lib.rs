@@ -36,6 +36,7 @@ mod previous_plan;
 mod priority;
 mod report;
 pub mod search;
+mod segment_survey;
 mod source_ports;
 mod sparse_sums;
 mod traffic;

@@ -21,6 +21,10 @@ pub(crate) struct PathTables {
     capacities: Vec<f64>,
     /// Bytes per second of the usable links up, by switch.
     capacities_up: Vec<f64>,
+    /// The switch that sends on each link; none for links of hosts.
+    senders: Vec<Option<SwitchId>>,
+    /// Whether each link sends higher levels first.
+    serves_levels: Vec<bool>,
     pods: PodTable,
     slopes: LinkSlopes,
     fabric_digest: OnceLock<u64>,
@@ -32,7 +36,10 @@ impl PathTables {
         let climbs = UpwardHops::new(fabric);
         let links = fabric.links().iter();
         let capacities: Vec<f64> = links.map(|link| link.bandwidth.bytes_per_second()).collect();
+        let links = fabric.links().iter();
         Self {
+            senders: links.clone().map(|link| link.from.node.switch()).collect(),
+            serves_levels: links.map(|link| link.scheduler.serves_levels()).collect(),
             pods: PodTable::new(fabric),
             slopes: LinkSlopes::new(fabric),
             descents: vec![OnceLock::new(); fabric.switches().len()],
@@ -85,6 +92,18 @@ impl PathTables {
     /// Capacity of a link in bytes per second (`B_e`).
     pub(crate) fn link_capacity(&self, link: LinkId) -> f64 {
         self.capacities[link.index()]
+    }
+
+    /// The switch that sends on a link; none for a link of a host. Passes over all links of all
+    /// flows read this and [`PathTables::serves_levels`], which stay in the cache, and not the
+    /// links of the fabric.
+    pub(crate) fn sender(&self, link: LinkId) -> Option<SwitchId> {
+        self.senders[link.index()]
+    }
+
+    /// Whether a link sends higher levels first.
+    pub(crate) fn serves_levels(&self, link: LinkId) -> bool {
+        self.serves_levels[link.index()]
     }
 
     /// Bytes per second that the usable links up from a switch carry.

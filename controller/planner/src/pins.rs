@@ -42,7 +42,7 @@ pub(crate) fn assign_pins(
 fn has_room_for_all(traffic: &IndexedTraffic<'_>, paths: &[LinkPath], policy: &Policy) -> bool {
     let mut passing = vec![0_usize; traffic.fabric.switches().len()];
     for link in paths.iter().flat_map(|path| path.without_host_links()) {
-        if let Some(switch) = traffic.fabric.link(*link).from.node.switch() {
+        if let Some(switch) = traffic.tables.sender(*link) {
             passing[switch.index()] += 1;
         }
     }
@@ -103,9 +103,7 @@ fn choosing_switches<'p>(
     pair: &'p LeafPair,
     path: &'p LinkPath,
 ) -> impl Iterator<Item = SwitchId> + 'p {
-    let switches = path
-        .without_host_links()
-        .iter()
-        .filter_map(|link| traffic.fabric.link(*link).from.node.switch());
+    let links = path.without_host_links().iter();
+    let switches = links.filter_map(|link| traffic.tables.sender(*link));
     switches.filter(|switch| traffic.tables.has_choice(*switch, pair.ends.to))
 }

@@ -2,22 +2,55 @@
 //!
 //! The previous plan is a hint and never trusted: it may come from a file, or be of other jobs.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use topology::{LinkPath, NicId};
 
 use crate::input::{Flow, Job};
-use crate::input_digest::ComparedInputs;
 use crate::plan::{Plan, PlannedFlow, PlannedJob};
 use crate::traffic::IndexedTraffic;
 
 /// The previous plan by the ordinals of the present jobs.
 #[derive(Debug)]
 pub(crate) struct PreviousPlan<'a> {
+    plan: Option<&'a Plan>,
     jobs: Vec<Option<&'a PlannedJob>>,
-    /// Flows of each job, in the order of the plan.
-    flows: Vec<Vec<&'a PlannedFlow>>,
-    compared: Option<&'a ComparedInputs>,
+    /// Ordinal of each job of the plan; none for a job that is not there any more.
+    ordinals: Vec<Option<usize>>,
+    /// Made on first use: a quick plan after an event uses none.
+    flows: OnceCell<FlowsByJob>,
+}
+
+/// Flows of each job, in the order of the plan.
+#[derive(Debug)]
+struct FlowsByJob {
+    /// Positions in [`Plan::flows`].
+    flows: Vec<usize>,
+    spans: Vec<Range<usize>>,
+}
+
+impl FlowsByJob {
+    /// Those of `plan`, whose jobs have these `ordinals` among so many.
+    fn new(plan: &Plan, ordinals: &[Option<usize>], jobs: usize) -> Self {
+        let all = plan.flows.iter().enumerate();
+        let present = all.filter_map(|(position, flow)| {
+            let ordinal = ordinals.get(flow.job).copied().flatten()?;
+            Some((ordinal, position))
+        });
+        let mut sorted: Vec<(usize, usize)> = present.collect();
+        // Mostly they are sorted already.
+        sorted.sort();
+        let mut end = 0;
+        let spans = (0..jobs).map(|job| {
+            let start = end;
+            end += sorted[start..].partition_point(|(ordinal, _)| *ordinal <= job);
+            start..end
+        });
+        let spans = spans.collect();
+        Self { flows: sorted.into_iter().map(|(_, position)| position).collect(), spans }
+    }
 }
 
 impl<'a> PreviousPlan<'a> {
@@ -25,30 +58,29 @@ impl<'a> PreviousPlan<'a> {
     pub(crate) fn new(traffic: &IndexedTraffic<'_>, plan: Option<&'a Plan>) -> Self {
         let jobs = &traffic.jobs;
         let mut previous = Self {
+            plan,
             jobs: vec![None; jobs.len()],
-            flows: vec![Vec::new(); jobs.len()],
-            compared: None,
+            ordinals: Vec::new(),
+            flows: OnceCell::new(),
         };
-        let Some(plan) = plan else {
-            return previous;
-        };
-        previous.compared = Some(&plan.compared_inputs);
-        let ordinals: Vec<Option<usize>> = plan
-            .jobs
-            .iter()
-            .map(|planned| jobs.binary_search_by(|job| job.id.cmp(&planned.id)).ok())
-            .collect();
-        for (job, ordinal) in plan.jobs.iter().zip(&ordinals) {
+        for planned in plan.iter().flat_map(|plan| &plan.jobs) {
+            let ordinal = jobs.binary_search_by(|job| job.id.cmp(&planned.id)).ok();
+            previous.ordinals.push(ordinal);
             if let Some(ordinal) = ordinal {
-                previous.jobs[*ordinal] = Some(job);
-            }
-        }
-        for flow in &plan.flows {
-            if let Some(Some(ordinal)) = ordinals.get(flow.job) {
-                previous.flows[*ordinal].push(flow);
+                previous.jobs[ordinal] = Some(planned);
             }
         }
         previous
+    }
+
+    /// The flows that the plan has of a job.
+    fn flows_of(&self, ordinal: usize) -> Vec<&'a PlannedFlow> {
+        let Some(plan) = self.plan else {
+            return Vec::new();
+        };
+        let all = || FlowsByJob::new(plan, &self.ordinals, self.jobs.len());
+        let FlowsByJob { flows, spans } = self.flows.get_or_init(all);
+        flows[spans[ordinal].clone()].iter().map(|position| &plan.flows[*position]).collect()
     }
 
     /// The previous path of each flow of a job, in the order of the job's flows; none for a new
@@ -58,7 +90,7 @@ impl<'a> PreviousPlan<'a> {
         ordinal: usize,
         job: &'p Job,
     ) -> impl Iterator<Item = Option<LinkPath>> + 'p {
-        let previous = &self.flows[ordinal];
+        let previous = self.flows_of(ordinal);
         let mut elsewhere = None;
         job.flows.iter().enumerate().map(move |(position, flow)| {
             let wanted = flow_key(flow);
@@ -77,7 +109,7 @@ impl<'a> PreviousPlan<'a> {
 
     /// Whether a region with inputs of this digest was compared for the previous plan.
     pub(crate) fn was_compared(&self, digest: u64) -> bool {
-        self.compared.is_some_and(|compared| compared.0.contains(&digest))
+        self.plan.is_some_and(|plan| plan.compared_inputs.0.contains(&digest))
     }
 
     /// The previous level of a job.

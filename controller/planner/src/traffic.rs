@@ -15,8 +15,9 @@ use crate::bounds::LoadLowerBound;
 use crate::input::{Flow, Job, PlanInput};
 use crate::input_digest;
 use crate::intensity::NetworkDemand;
-use crate::least_loaded_path::{LeafEnds, LeastLoadedPath};
+use crate::least_loaded_path::LeafEnds;
 use crate::path_tables::{LinkArea, PathTables};
+use crate::segment_survey::SegmentSurvey;
 
 /// Jobs and flows of an input by ordinal, with the paths that each flow could take.
 #[derive(Debug)]
@@ -166,7 +167,7 @@ impl<'a> IndexedTraffic<'a> {
 pub(crate) struct RouteFinder<'a> {
     fabric: &'a Fabric,
     tables: &'a PathTables,
-    least_loaded: LeastLoadedPath,
+    survey: SegmentSurvey,
     lower_bound: LoadLowerBound<'a>,
 }
 
@@ -175,7 +176,7 @@ impl<'a> RouteFinder<'a> {
         Self {
             fabric,
             tables,
-            least_loaded: LeastLoadedPath::new(fabric.switches().len()),
+            survey: SegmentSurvey::new(fabric.switches().len()),
             lower_bound: LoadLowerBound::new(fabric, tables),
         }
     }
@@ -217,7 +218,7 @@ impl<'a> RouteFinder<'a> {
     }
 
     fn leaf_pair(&mut self, from: SwitchId, to: SwitchId) -> LeafPair {
-        let distance = self.least_loaded.leaf_distance(self.tables, from, to);
+        let distance = self.survey.leaf_distance(self.tables, from, to);
         let ends = LeafEnds { from, to, distance: distance.unwrap_or(0) };
         let mut pair = LeafPair {
             ends,
@@ -229,7 +230,7 @@ impl<'a> RouteFinder<'a> {
             segments: OnceLock::new(),
         };
         if ends.distance > 0 {
-            let layers = self.least_loaded.link_layers(self.tables, &ends);
+            let layers = self.survey.link_layers(self.tables, &ends);
             let outer = [layers.first(), layers.last()].into_iter().flatten();
             pair.capacity = outer
                 .map(|links| links.iter().map(|link| self.tables.link_capacity(*link)).sum())
@@ -238,7 +239,7 @@ impl<'a> RouteFinder<'a> {
             let only = layers.iter().filter(|links| links.len() == 1);
             pair.unavoidable = only.flatten().copied().collect();
             pair.widest = self
-                .least_loaded
+                .survey
                 .widest_capacity(self.tables, &ends, |link| self.tables.link_capacity(link));
         }
         pair

@@ -16,7 +16,6 @@ use crate::path_selection;
 use crate::policy::{CorrectionReference, Policy, to_level};
 use crate::previous_plan::PreviousPlan;
 use crate::search::{self, SearchResult};
-use crate::traffic::IndexedTraffic;
 
 /// Percent of every link that levels above the lowest leave to it.
 const RESERVED_PERCENT: [u8; 4] = [15, 30, 50, 70];
@@ -325,7 +324,7 @@ fn reserve_share(
         let mut own: BTreeMap<LinkId, f64> = BTreeMap::new();
         for (flow, path) in traffic.jobs[*job].flows.iter().zip(&paths[traffic.spans[*job].clone()])
         {
-            for link in path.iter().filter(|link| serves_levels(traffic, **link)) {
+            for link in path.iter().filter(|link| traffic.tables.serves_levels(**link)) {
                 let busy = flow.bytes / traffic.tables.link_capacity(*link) / seconds;
                 *own.entry(*link).or_default() += busy;
             }
@@ -337,8 +336,4 @@ fn reserve_share(
         }
     }
     context.permit_levels(reserved)
-}
-
-fn serves_levels(traffic: &IndexedTraffic<'_>, link: LinkId) -> bool {
-    traffic.fabric.link(link).scheduler.serves_levels()
 }
