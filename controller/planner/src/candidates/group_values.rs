@@ -7,6 +7,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use topology::{LinkId, LinkPath};
@@ -33,6 +34,15 @@ const SIMULATION_COST: f64 = 24_000.0;
 /// A region whose fewest iterations cost more than that by this factor is simulated in steps.
 const MAX_EXCESS: f64 = 2.0;
 
+/// A sample that stands for the first start simulated in fewer steps: half as good and twice as fast,
+/// to tell which proposals of a search are worth more. Where events are simulated, it is as the
+/// first.
+pub(super) const COARSE_SAMPLE: u32 = u32::MAX;
+
+/// Steps of a simulation at most, and of a coarse one.
+const FINE_STEPS: f64 = 500.0;
+const COARSE_STEPS: f64 = 200.0;
+
 /// Nothing shorter is simulated: some of the shortest iterations of the fluid model.
 const MIN_SECONDS: f64 = 1e-4;
 
@@ -48,8 +58,8 @@ const STEPPED_RATES_PER_EVENT: u64 = 12;
 /// The slowdown of a job that gets nothing: more is not told apart in the simulated time.
 const MAX_SLOWDOWN: f64 = 1_000.0;
 
-/// A group with the order of the levels of its members, and a start.
-type GroupKey = (Vec<u32>, Vec<Ordering>, u32);
+/// The order of the levels of the members of a group, and a start.
+type RunKey = (Vec<Ordering>, u32);
 
 /// Evaluates decisions on the jobs of one region.
 #[derive(Debug)]
@@ -66,8 +76,8 @@ pub(super) struct GroupEvaluator<'a> {
     cost: u64,
     /// The longest wait that is followed, seconds.
     wait_limit: f64,
-    /// What became of the members.
-    known: BTreeMap<GroupKey, Rc<[MemberOutcome]>>,
+    /// What became of the members, by the signature of a group.
+    known: BTreeMap<Vec<u32>, BTreeMap<RunKey, Rc<[MemberOutcome]>>>,
 }
 
 /// What became of a job in a simulation.
@@ -266,17 +276,20 @@ impl<'a> GroupEvaluator<'a> {
         levels: &[u8],
         sample: u32,
     ) -> Option<Rc<[MemberOutcome]>> {
-        if let ([job], [seconds]) = (&group.members[..], &group.alone_seconds()[..]) {
+        if let [job] = group.members[..] {
             // Flows of one level share every link, so none waits.
-            let busy = compute_share(self.job_at(*job).compute_seconds, *seconds);
+            let seconds = group.alone_seconds()[0];
+            let busy = compute_share(self.job_at(job).compute_seconds, seconds);
             return Some([MemberOutcome { busy, wait: 0.0 }].into());
         }
-        let key = (group.signature().to_vec(), group.level_relations(levels), sample);
-        if let Some(known) = self.known.get(&key) {
+        let key = (group.level_relations(levels), sample);
+        let runs = self.known.get(group.signature());
+        if let Some(known) = runs.and_then(|runs| runs.get(&key)) {
             return Some(Rc::clone(known));
         }
         let outcomes: Rc<[MemberOutcome]> = self.simulate_group(group, levels, sample)?.into();
-        self.known.insert(key, Rc::clone(&outcomes));
+        let runs = self.known.entry(group.signature().to_vec()).or_default();
+        runs.insert(key, Rc::clone(&outcomes));
         Some(outcomes)
     }
 
@@ -314,12 +327,31 @@ impl<'a> GroupEvaluator<'a> {
         group: &ContentionGroup,
         levels: &[u8],
     ) -> Option<Vec<MemberExpectation>> {
-        let (first, samples) = self.horizon.starts;
+        let (first, count) = self.horizon.starts;
+        self.expect_from_starts(group, levels, first..=first + count - 1)
+    }
+
+    /// What becomes of each member in a coarse simulation ([`COARSE_SAMPLE`]).
+    pub(super) fn expect_coarsely(
+        &mut self,
+        group: &ContentionGroup,
+        levels: &[u8],
+    ) -> Option<Vec<MemberExpectation>> {
+        self.expect_from_starts(group, levels, COARSE_SAMPLE..=COARSE_SAMPLE)
+    }
+
+    fn expect_from_starts(
+        &mut self,
+        group: &ContentionGroup,
+        levels: &[u8],
+        samples: RangeInclusive<u32>,
+    ) -> Option<Vec<MemberExpectation>> {
+        let count = f64::from(samples.end() - samples.start() + 1);
         let mut expected = vec![MemberExpectation::default(); group.members.len()];
-        for sample in first..first + samples {
+        for sample in samples {
             let outcomes = self.member_outcomes(group, levels, sample)?;
             for ((of, member), outcome) in expected.iter_mut().zip(&group.members).zip(&*outcomes) {
-                of.slowdown += self.slowdown_of(*member, outcome.busy) / f64::from(samples);
+                of.slowdown += self.slowdown_of(*member, outcome.busy) / count;
                 of.wait = of.wait.max(outcome.wait);
             }
         }
@@ -363,9 +395,13 @@ impl<'a> GroupEvaluator<'a> {
     ) -> Option<Vec<MemberOutcome>> {
         let alone = group.alone_seconds();
         let numbers = group.members.iter().map(|member| self.jobs[*member]);
+        let (sample, most_steps) = match sample {
+            COARSE_SAMPLE => (0, COARSE_STEPS),
+            _ => (sample, FINE_STEPS),
+        };
         let starts = spread_starts(numbers.zip(&alone), sample);
         if self.is_stepped() {
-            let mut run = SteppedRun::new(group, &starts, self.horizon.window);
+            let mut run = SteppedRun::new(group, &starts, self.horizon.window, most_steps);
             let busy = run.busy_shares(levels);
             // A step is too long to tell a wait from the order in which flows get their shares.
             let waits = vec![0.0; busy.len()];

@@ -12,6 +12,10 @@ use crate::search::{GuidedSearch, ProposalOutcome, SearchResult, SimulatedJobs};
 /// at the limit is beyond it half of the time.
 const WANTED_SLOWDOWN: f64 = 0.6;
 
+/// A proposal is simulated from all starts if a coarse simulation finds it worth at least this share
+/// of the best so far.
+const PROMISING_SHARE: f64 = 0.995;
+
 /// A proposal is the best so far if it gains this share.
 const LEAST_STEP: f64 = 1e-4;
 
@@ -32,14 +36,19 @@ pub(super) fn search_guided(
     let mut search = GuidedSearch::new(context.traffic, context.policy, region, &decisions, jobs);
     let objective = evaluation.objective();
     let began = evaluation.event_cost();
+    let mut coarse = evaluation.value_coarsely(start)?;
     let mut best: Option<ValuedCandidate> = None;
     while evaluation.event_cost() - began + search.event_cost() < events {
         let proposal = CandidatePaths::searched(search.propose_decisions(&decisions));
-        let next = evaluation.value_candidate(&Rc::new(proposal))?;
-        let outcome = judge_proposal(objective, &next, best.as_ref().unwrap_or(start));
-        search.learn_from(&evaluation.iteration_seconds(&next), outcome);
+        let next = evaluation.value_proposal(&Rc::new(proposal), PROMISING_SHARE * coarse)?;
+        let outcome = match next.is_promising {
+            true => judge_proposal(objective, &next.candidate, best.as_ref().unwrap_or(start)),
+            false => ProposalOutcome::Worse,
+        };
+        search.learn_from(&next.seconds, outcome);
         if outcome == ProposalOutcome::Better {
-            best = Some(next);
+            coarse = next.coarse;
+            best = Some(next.candidate);
         }
     }
     best

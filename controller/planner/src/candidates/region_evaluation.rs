@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use topology::LinkPath;
 
-use super::group_values::{DecisionValue, GroupEvaluator, MemberExpectation};
+use super::group_values::{COARSE_SAMPLE, DecisionValue, GroupEvaluator, MemberExpectation};
 use super::level_climb::{LevelClimb, ValuedLevels, climb_levels};
 use super::objective::PlanObjective;
 use super::origins::{CandidatePaths, LevelOrigin, PathOrigin};
@@ -38,6 +38,18 @@ impl ValuedCandidate {
     pub(super) fn paths(&self) -> &[LinkPath] {
         &self.candidate.paths
     }
+}
+
+/// What simulations say of the proposal of a search.
+pub(super) struct ValuedProposal {
+    /// With its value, a coarse one unless it is promising.
+    pub(super) candidate: ValuedCandidate,
+    /// Its value in a coarse simulation.
+    pub(super) coarse: f64,
+    /// Whether that was enough for it to be simulated from all starts.
+    pub(super) is_promising: bool,
+    /// Seconds of an iteration of each job of the region.
+    pub(super) seconds: Vec<f64>,
 }
 
 /// ECMP over draws of its hash.
@@ -235,6 +247,65 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
             seconds[member] = expected.slowdown * alone;
         });
         seconds
+    }
+
+    /// Simulates what a search proposes, coarsely alone if it is worth less than `least` there; none
+    /// if the model rejects a job.
+    pub(super) fn value_proposal(
+        &mut self,
+        proposal: &Rc<CandidatePaths>,
+        least: f64,
+    ) -> Option<ValuedProposal> {
+        let (origin, levels) = proposal.levels.first()?;
+        let groups = self.evaluator.contention_groups(&proposal.paths);
+        let levels_of: Vec<Vec<u8>> =
+            groups.iter().map(|group| self.member_levels(group, levels)).collect();
+        let coarse = self.coarse_value(&groups, &levels_of)?;
+        let is_promising = coarse.value >= least;
+        let mut value = if is_promising { DecisionValue::NOTHING } else { coarse };
+        let mut seconds = vec![f64::INFINITY; self.region.jobs.len()];
+        for (group, levels) in groups.iter().zip(&levels_of) {
+            if is_promising {
+                value = value.combine(self.evaluator.mean_value(group, levels)?);
+            }
+            let expected = match is_promising {
+                true => self.evaluator.expect_members(group, levels)?,
+                false => self.evaluator.expect_coarsely(group, levels)?,
+            };
+            for (member, expected) in group.members.iter().zip(expected) {
+                let routes = &self.context.traffic.routes[self.region.jobs[*member]];
+                seconds[*member] = expected.slowdown * routes.demand.iteration_seconds;
+            }
+        }
+        let candidate = ValuedCandidate {
+            candidate: Rc::clone(proposal),
+            levels: self.region.jobs.iter().map(|job| levels[*job]).collect(),
+            level_origins: vec![*origin],
+            value,
+        };
+        Some(ValuedProposal { candidate, coarse: coarse.value, is_promising, seconds })
+    }
+
+    fn coarse_value(
+        &mut self,
+        groups: &[ContentionGroup],
+        levels: &[Vec<u8>],
+    ) -> Option<DecisionValue> {
+        let mut sum = DecisionValue::NOTHING;
+        for (group, levels) in groups.iter().zip(levels) {
+            sum = sum.combine(self.evaluator.evaluate_levels(group, levels, COARSE_SAMPLE)?);
+        }
+        Some(sum)
+    }
+
+    /// What a candidate is worth in a coarse simulation; none if the model rejects a job.
+    pub(super) fn value_coarsely(&mut self, candidate: &ValuedCandidate) -> Option<f64> {
+        let groups = self.evaluator.contention_groups(candidate.paths());
+        let members = groups.iter().map(|group| &group.members);
+        let levels: Vec<Vec<u8>> = members
+            .map(|members| members.iter().map(|member| candidate.levels[*member]).collect())
+            .collect();
+        Some(self.coarse_value(&groups, &levels)?.value)
     }
 
     /// The longest that a flow of each job of the region waits for service under a candidate,

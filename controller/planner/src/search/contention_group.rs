@@ -10,9 +10,12 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use topology::groups::DisjointSets;
 use topology::{Fabric, LinkId};
+
+use crate::contention::set_bits;
 
 /// A job as the fluid model sees it, on given paths.
 #[derive(Clone, Debug)]
@@ -93,15 +96,18 @@ struct RoutedFlow {
 struct GroupBuilder<'a> {
     jobs: &'a [RoutedJob<'a>],
     flows: Vec<RoutedFlow>,
+    /// Where the flows of each job are in `flows`.
+    spans: Vec<Range<usize>>,
     /// Flows on each shared link, ascending, and the link.
     shared_links: Vec<(Vec<usize>, LinkService)>,
 }
 
 impl<'a> GroupBuilder<'a> {
     fn new(jobs: &'a [RoutedJob<'a>], service: &impl Fn(LinkId) -> LinkService) -> Self {
-        let mut flows = Vec::new();
+        let (mut flows, mut spans) = (Vec::new(), Vec::with_capacity(jobs.len()));
         let mut paths: Vec<&[LinkId]> = Vec::new();
         for (job, of) in jobs.iter().enumerate() {
+            let first = flows.len();
             for (position, (bytes, path)) in of.flows.iter().enumerate() {
                 if *bytes > 0.0 && !path.is_empty() {
                     paths.push(path);
@@ -114,8 +120,9 @@ impl<'a> GroupBuilder<'a> {
                     });
                 }
             }
+            spans.push(first..flows.len());
         }
-        let mut builder = Self { jobs, flows, shared_links: Vec::new() };
+        let mut builder = Self { jobs, flows, spans, shared_links: Vec::new() };
         builder.merge_shared_links(&paths, service);
         builder
     }
@@ -126,18 +133,23 @@ impl<'a> GroupBuilder<'a> {
         paths: &[&[LinkId]],
         service: &impl Fn(LinkId) -> LinkService,
     ) {
-        let mut users: BTreeMap<LinkId, Vec<usize>> = BTreeMap::new();
-        for (flow, path) in paths.iter().enumerate() {
-            for link in *path {
-                users.entry(*link).or_default().push(flow);
-            }
+        let of_flows = paths.iter().enumerate();
+        let mut uses: Vec<(LinkId, usize)> =
+            of_flows.flat_map(|(flow, path)| path.iter().map(move |link| (*link, flow))).collect();
+        uses.sort_unstable();
+        let flows: Vec<usize> = uses.iter().map(|(_, flow)| *flow).collect();
+        let mut links: Vec<(&[usize], LinkService)> = Vec::new();
+        let mut first = 0;
+        for of_link in uses.chunk_by(|a, b| a.0 == b.0) {
+            let on = &flows[first..first + of_link.len()];
+            links.push((on, service(of_link[0].0)));
+            first += of_link.len();
         }
-        let mut tightest: BTreeMap<&[usize], LinkService> = BTreeMap::new();
-        for (link, on) in &users {
-            let link = service(*link);
-            let decides = tightest.entry(on).or_insert(link);
-            *decides = decides.tighter(link);
-        }
+        links.sort_by(|a, b| a.0.cmp(b.0));
+        let tightest = links.chunk_by(|a, b| a.0 == b.0).map(|alike| {
+            let services = alike.iter().map(|(_, link)| *link);
+            (alike[0].0, services.fold(alike[0].1, LinkService::tighter))
+        });
         for (on, link) in tightest {
             if let [alone] = on {
                 self.flows[*alone].private_capacity = link.capacity;
@@ -190,17 +202,18 @@ impl<'a> GroupBuilder<'a> {
     /// The flows of a job that may be the last to end: all that share a link, and of the others the
     /// slowest, unless a sharing one is slower even when undisturbed.
     fn deciding_flows(&self, job: usize) -> Vec<&RoutedFlow> {
-        let (mut deciding, private): (Vec<&RoutedFlow>, Vec<&RoutedFlow>) = self
-            .flows
-            .iter()
-            .filter(|flow| flow.job == job)
-            .partition(|flow| !flow.shared_links.is_empty());
+        let (mut deciding, private): (Vec<&RoutedFlow>, Vec<&RoutedFlow>) =
+            self.flows_of(job).iter().partition(|flow| !flow.shared_links.is_empty());
         let slowest = private
             .into_iter()
             .max_by(|a, b| self.alone_seconds(a).total_cmp(&self.alone_seconds(b)));
         let sharing = deciding.iter().map(|flow| self.alone_seconds(flow)).fold(0.0, f64::max);
         deciding.extend(slowest.filter(|flow| self.alone_seconds(flow) > sharing));
         deciding
+    }
+
+    fn flows_of(&self, job: usize) -> &[RoutedFlow] {
+        &self.flows[self.spans[job].clone()]
     }
 
     /// Seconds of a flow that nothing disturbs.
@@ -211,20 +224,47 @@ impl<'a> GroupBuilder<'a> {
 
     /// Pairs of members, by position among them, that share a link.
     fn shared_pairs(&self, members: &[usize]) -> Vec<(usize, usize)> {
-        let mut pairs = Vec::new();
-        for (on, _) in &self.shared_links {
-            let mut here: Vec<usize> = on
-                .iter()
-                .filter_map(|flow| members.binary_search(&self.flows[*flow].job).ok())
-                .collect();
+        let flows = members.iter().flat_map(|job| self.flows_of(*job));
+        let mut links: Vec<usize> =
+            flows.flat_map(|flow| flow.shared_links.iter().copied()).collect();
+        links.sort_unstable();
+        links.dedup();
+        let mut pairs = PairSet::new(members.len());
+        for link in links {
+            let jobs = self.shared_links[link].0.iter().map(|flow| self.flows[*flow].job);
+            let mut here: Vec<usize> =
+                jobs.filter_map(|job| members.binary_search(&job).ok()).collect();
             here.dedup();
             for (at, a) in here.iter().enumerate() {
-                pairs.extend(here[at + 1..].iter().map(|b| (*a, *b)));
+                here[at + 1..].iter().for_each(|b| pairs.insert(*a, *b));
             }
         }
-        pairs.sort_unstable();
-        pairs.dedup();
-        pairs
+        pairs.iter().collect()
+    }
+}
+
+/// Pairs of dense indices: a large group has tens of thousands, most of them on several links.
+struct PairSet {
+    words: usize,
+    bits: Vec<u64>,
+}
+
+impl PairSet {
+    /// No pairs of the indices `0..members`.
+    fn new(members: usize) -> Self {
+        let words = members.div_ceil(64);
+        Self { words, bits: vec![0; members * words] }
+    }
+
+    fn insert(&mut self, a: usize, b: usize) {
+        self.bits[a * self.words + b / 64] |= 1 << (b % 64);
+    }
+
+    /// All pairs, ascending.
+    fn iter(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let rows = self.bits.chunks(self.words.max(1)).enumerate();
+        rows.flat_map(|(a, row)| row.iter().enumerate().map(move |(word, bits)| (a, word, *bits)))
+            .flat_map(|(a, word, bits)| set_bits(bits).map(move |bit| (a, 64 * word + bit)))
     }
 }
 
@@ -282,17 +322,19 @@ impl ContentionGroup {
 
     /// Seconds of an undisturbed iteration of each job.
     pub fn alone_seconds(&self) -> Vec<f64> {
-        self.jobs.iter().map(|job| self.job_alone_seconds(job)).collect()
+        let mut bytes = vec![0.0; self.links.len()];
+        self.jobs.iter().map(|job| self.job_alone_seconds(job, &mut bytes)).collect()
     }
 
-    fn job_alone_seconds(&self, job: &fluid::FluidJob) -> f64 {
-        let mut bytes = vec![0.0; self.links.len()];
-        for flow in &job.flows {
-            for link in &flow.path {
-                bytes[*link as usize] += flow.bytes;
-            }
-        }
-        let seconds = bytes.iter().zip(&self.links).map(|(bytes, link)| bytes / link.capacity);
+    /// Those of one job; `bytes` is room for a sum at each link, zero before and after.
+    fn job_alone_seconds(&self, job: &fluid::FluidJob, bytes: &mut [f64]) -> f64 {
+        let hops =
+            || job.flows.iter().flat_map(|flow| flow.path.iter().map(move |link| (flow, link)));
+        hops().for_each(|(flow, link)| bytes[*link as usize] += flow.bytes);
+        let seconds = hops().map(|(_, link)| {
+            let link = *link as usize;
+            std::mem::take(&mut bytes[link]) / self.links[link].capacity
+        });
         let link = seconds.fold(0.0, f64::max);
         job.compute_seconds.max(job.overlap_from * job.compute_seconds + link)
     }

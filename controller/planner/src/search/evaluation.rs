@@ -86,9 +86,10 @@ impl<'a> PositionEvaluator<'a> {
 
     /// Contribution of a group with these `levels`; none if the budget does not suffice.
     pub(super) fn group_value(&mut self, group: &ContentionGroup, levels: &[u8]) -> Option<f64> {
-        if let ([job], [seconds]) = (&group.members[..], &group.alone_seconds()[..]) {
-            let of = &self.space.jobs[*job];
-            return Some(of.worth * compute_share(of.compute_seconds, *seconds));
+        if let [job] = group.members[..] {
+            let of = &self.space.jobs[job];
+            let seconds = group.alone_seconds()[0];
+            return Some(of.worth * compute_share(of.compute_seconds, seconds));
         }
         let key = (group.signature().to_vec(), group.level_relations(levels));
         if let Some(known) = self.known_values.get(&key) {

@@ -37,12 +37,15 @@ const MAX_REPAIRS: u32 = 2;
 /// Weight of the last simulation in what the model has learned, at least.
 const LEAST_WEIGHT: f64 = 0.2;
 
-/// Of 16 changes that are tried, those of a path and those of one level; the others exchange two.
+/// Of 16 changes that are tried, those that give the slowest flow of a job the freest path,
+const INFORMED_CHANGES: usize = 4;
+
+/// these and those of any path, and those of one level; the others exchange two.
 const PATH_CHANGES: usize = 8;
 const LEVEL_CHANGES: usize = 5;
 
 /// Visits of links by the model that cost as much as an event of the fluid model.
-const VISITS_PER_EVENT: u64 = 192;
+const VISITS_PER_EVENT: u64 = 400;
 
 /// What simulations say of the jobs of a region, by position in it.
 #[derive(Clone, Copy, Debug)]
@@ -178,6 +181,10 @@ impl<'a> GuidedSearch<'a> {
     /// A change that may be made; none if the drawn one changes nothing or is not allowed.
     fn draw_change(&mut self) -> Option<DecisionChange> {
         let kind = self.sampler.next_below(16);
+        if kind < INFORMED_CHANGES && !self.choices.is_empty() {
+            let job = self.sampler.next_below(self.task.space.jobs.len() as u64);
+            return self.proposed.relieve_slowest_flow(job);
+        }
         if kind < PATH_CHANGES && !self.choices.is_empty() {
             let at = self.sampler.next_below(self.choices.len() as u64);
             let FlowChoice { job, flow, options } = self.choices[at];

@@ -55,8 +55,8 @@ pub(super) struct MeanRates {
     used: Vec<f64>,
     /// Flows that send in the mean, by link and level.
     sending: Vec<f64>,
-    /// The job of each flow on each link.
-    jobs_on: Vec<Vec<u32>>,
+    /// The jobs on each link, with the number of their flows there.
+    jobs_on: Vec<Vec<(u32, u32)>>,
     jobs: Vec<MeanJob>,
     flows: Vec<MeanFlow>,
     /// Links of all paths.
@@ -65,11 +65,21 @@ pub(super) struct MeanRates {
     paths: Vec<Range<usize>>,
     /// Flows on each link of the job that is being computed; 0 otherwise.
     own: Vec<f64>,
+    /// What each link gives to a flow of that job, where `pass` is the present one.
+    rates: Vec<LinkRate>,
+    pass: u32,
     queue: VecDeque<u32>,
     is_queued: Vec<bool>,
     undo: UndoLog,
     score: f64,
     visits: u64,
+}
+
+/// Bytes per second that a link gives to a flow, as computed in a pass: flows of one job share links.
+#[derive(Clone, Copy, Debug, Default)]
+struct LinkRate {
+    pass: u32,
+    rate: f64,
 }
 
 #[derive(Clone, Debug)]
@@ -141,6 +151,8 @@ impl MeanRates {
             hops: Vec::new(),
             paths: Vec::new(),
             own: Vec::new(),
+            rates: Vec::new(),
+            pass: 0,
             queue: VecDeque::new(),
             is_queued: vec![false; space.jobs.len()],
             undo: UndoLog::new(space.jobs.len()),
@@ -166,6 +178,7 @@ impl MeanRates {
         rates.used = vec![0.0; cells];
         rates.sending = vec![0.0; cells];
         rates.own = vec![0.0; rates.links.len()];
+        rates.rates = vec![LinkRate::default(); rates.links.len()];
         rates.calibrate(space, position, seconds);
         rates
     }
@@ -236,8 +249,8 @@ impl MeanRates {
         self.jobs_on = vec![Vec::new(); self.links.len()];
         for (job, of) in (0_u32..).zip(&self.jobs) {
             for flow in &self.flows[of.flows.clone()] {
-                for hop in self.paths[flow.path].clone() {
-                    self.jobs_on[self.hops[hop] as usize].push(job);
+                for link in &self.hops[self.paths[flow.path].clone()] {
+                    count_job(&mut self.jobs_on[*link as usize], job);
                 }
             }
         }
@@ -333,12 +346,16 @@ impl MeanRates {
     fn mean_communication(&mut self, job: usize) -> f64 {
         let (of, level) = (self.jobs[job].flows.clone(), usize::from(self.jobs[job].level));
         self.count_own_flows(job, 1.0);
+        self.pass += 1;
         let mut longest: f64 = 0.0;
         for number in of {
-            let path = &self.hops[self.paths[self.flows[number].path].clone()];
-            let rates = path.iter().map(|link| self.link_rate(*link as usize, level));
-            let seconds = self.flows[number].bytes / rates.fold(f64::INFINITY, f64::min);
-            self.visits += path.len() as u64;
+            let hops = self.paths[self.flows[number].path].clone();
+            let mut rate = f64::INFINITY;
+            for hop in hops.clone() {
+                rate = rate.min(self.known_link_rate(self.hops[hop] as usize, level));
+            }
+            let seconds = self.flows[number].bytes / rate;
+            self.visits += hops.len() as u64;
             self.flows[number].sending = seconds;
             longest = longest.max(seconds);
         }
@@ -352,6 +369,14 @@ impl MeanRates {
         for flow in &flows[jobs[job].flows.clone()] {
             hops[paths[flow.path].clone()].iter().for_each(|link| own[*link as usize] += sign);
         }
+    }
+
+    /// Bytes per second that a link gives to a flow of the present job, computed once in a pass.
+    fn known_link_rate(&mut self, link: usize, level: usize) -> f64 {
+        if self.rates[link].pass != self.pass {
+            self.rates[link] = LinkRate { pass: self.pass, rate: self.link_rate(link, level) };
+        }
+        self.rates[link].rate
     }
 
     /// Bytes per second that a link gives to a flow of the present job on `level`.
@@ -390,6 +415,14 @@ impl MeanRates {
         self.flows[of.flows.clone()].iter_mut().for_each(|flow| flow.sending *= stretch);
         self.change_sums(job, 1.0);
         change
+    }
+}
+
+/// Counts one more flow of a job on a link.
+fn count_job(jobs: &mut Vec<(u32, u32)>, job: u32) {
+    match jobs.iter_mut().find(|(on, _)| *on == job) {
+        Some((_, flows)) => *flows += 1,
+        None => jobs.push((job, 1)),
     }
 }
 

@@ -15,9 +15,6 @@ use std::ops::Range;
 use super::contention_group::{ContentionGroup, LinkService};
 use super::group_run::MeasureWindow;
 
-/// Steps of a run at most.
-const MAX_STEPS: f64 = 500.0;
-
 /// Steps of an undisturbed iteration at least.
 const STEPS_PER_ITERATION: f64 = 8.0;
 
@@ -152,12 +149,17 @@ impl FifoShare {
 
 impl SteppedRun {
     /// `group` with its jobs starting at `starts`, seconds, in the order of its members, to be
-    /// observed for a `window`.
-    pub(crate) fn new(group: &ContentionGroup, starts: &[f64], window: MeasureWindow) -> Self {
+    /// observed for a `window` in so many steps at most.
+    pub(crate) fn new(
+        group: &ContentionGroup,
+        starts: &[f64],
+        window: MeasureWindow,
+        most_steps: f64,
+    ) -> Self {
         let alone = group.alone_seconds();
         let shortest = alone.iter().copied().filter(|seconds| *seconds > 0.0);
         let shortest = shortest.fold(f64::INFINITY, f64::min);
-        let step = (shortest / STEPS_PER_ITERATION).max(window.until / MAX_STEPS);
+        let step = (shortest / STEPS_PER_ITERATION).max(window.until / most_steps);
         let step = step.min(window.until);
         let mut run = Self {
             links: group.links().iter().copied().map(SteppedLink::new).collect(),
@@ -422,6 +424,7 @@ mod tests {
 
     /// NICs that serve all levels alike, and links of the fabric that do not.
     const NICS: usize = 6;
+    const STEPS: f64 = 500.0;
     const LINKS: usize = 9;
 
     #[derive(Clone, Debug)]
@@ -475,7 +478,7 @@ mod tests {
                 let starts = vec![0.0; levels.len()];
                 let mut exact = GroupRun::new(group, &starts).unwrap();
                 let exact = exact.busy_shares(&levels, window, u64::MAX).unwrap().unwrap();
-                let mut stepped = SteppedRun::new(group, &starts, window);
+                let mut stepped = SteppedRun::new(group, &starts, window, STEPS);
                 let busy = stepped.busy_shares(&levels);
                 assert!(stepped.links.iter().all(|link| link.left >= 0.0));
                 assert!(busy.iter().all(|share| (0.0..=1.0).contains(share)));
@@ -502,10 +505,10 @@ mod tests {
         let group = &group_of(&jobs)[0];
         let window = MeasureWindow { from: 20.0, until: 220.0 };
         // Two jobs with opposite phases do not meet: an iteration takes 1.8 s, 1 s of it computing.
-        let busy = SteppedRun::new(group, &[0.0, 0.9], window).busy_shares(&[1, 0]);
+        let busy = SteppedRun::new(group, &[0.0, 0.9], window, STEPS).busy_shares(&[1, 0]);
         assert!(busy.iter().all(|share| (share - 1.0 / 1.8).abs() < 0.02), "{busy:?}");
         // Together at one level they share the link: 1 s and 1.6 s.
-        let busy = SteppedRun::new(group, &[0.0, 0.0], window).busy_shares(&[0, 0]);
+        let busy = SteppedRun::new(group, &[0.0, 0.0], window, STEPS).busy_shares(&[0, 0]);
         assert!(busy.iter().all(|share| (share - 1.0 / 2.6).abs() < 0.02), "{busy:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! Changes of decisions in the model of mean rates, judged incrementally: only jobs whose links
 //! carry something else are computed again, and a change that is not kept is undone.
 
-use super::MeanRates;
+use super::{LinkService, MeanFlow, MeanRates, count_job};
 
 /// A change of the seconds of an iteration that is smaller than this share concerns no other job.
 const TOLERANCE: f64 = 5e-3;
@@ -38,6 +38,33 @@ impl UndoLog {
 }
 
 impl MeanRates {
+    /// The change that gives the slowest flow of a job the path with the most room for its level at
+    /// its fullest link; none if that flow has no other path, or has this one.
+    pub(in super::super) fn relieve_slowest_flow(&self, job: usize) -> Option<DecisionChange> {
+        let of = &self.jobs[job];
+        let flow = of
+            .flows
+            .clone()
+            .max_by(|a, b| self.flows[*a].sending.total_cmp(&self.flows[*b].sending))?;
+        let MeanFlow { options, path, .. } = &self.flows[flow];
+        let room = |path: &usize| {
+            let links = self.hops[self.paths[*path].clone()].iter();
+            links.map(|link| self.room_on(*link as usize, of.level)).fold(f64::INFINITY, f64::min)
+        };
+        let freest = options.clone().filter(|other| other != path);
+        let freest = freest.max_by(|a, b| room(a).total_cmp(&room(b)))?;
+        let option = freest - options.start;
+        (room(&freest) > room(path)).then_some(DecisionChange::Path { job, flow, option })
+    }
+
+    /// Bytes per second that flows of a level and of higher ones leave on a link.
+    fn room_on(&self, link: usize, level: u8) -> f64 {
+        let cells = link * self.level_count..(link + 1) * self.level_count;
+        let LinkService { capacity, is_fifo } = self.links[link];
+        let from = if is_fifo { 0 } else { usize::from(level) };
+        capacity - self.used[cells][from..].iter().sum::<f64>()
+    }
+
     /// Makes a change.
     pub(in super::super) fn apply_change(&mut self, change: DecisionChange) {
         match change {
@@ -117,25 +144,28 @@ impl MeanRates {
         if before == path {
             return;
         }
-        for hop in self.paths[before].clone() {
-            let jobs = &mut self.jobs_on[self.hops[hop] as usize];
-            if let Some(at) = jobs.iter().position(|on| *on == job as u32) {
-                jobs.swap_remove(at);
-            }
+        for link in &self.hops[self.paths[before].clone()] {
+            uncount_job(&mut self.jobs_on[*link as usize], job as u32);
         }
-        for hop in self.paths[path].clone() {
-            self.jobs_on[self.hops[hop] as usize].push(job as u32);
+        for link in &self.hops[self.paths[path].clone()] {
+            count_job(&mut self.jobs_on[*link as usize], job as u32);
         }
     }
 
     /// Queues the jobs that share links with `job`, itself among them; where levels count, those up
     /// to a level.
     fn queue_neighbours(&mut self, job: usize, highest: u8) {
-        let Self { jobs, flows, hops, paths, links, jobs_on, queue, is_queued, .. } = self;
+        self.pass += 1;
+        let Self {
+            jobs, flows, hops, paths, links, jobs_on, rates, pass, queue, is_queued, ..
+        } = self;
         for flow in &flows[jobs[job].flows.clone()] {
             for link in &hops[paths[flow.path].clone()] {
                 let link = *link as usize;
-                for other in &jobs_on[link] {
+                if std::mem::replace(&mut rates[link].pass, *pass) == *pass {
+                    continue;
+                }
+                for (other, _) in &jobs_on[link] {
                     let concerned = links[link].is_fifo || jobs[*other as usize].level <= highest;
                     if concerned && !std::mem::replace(&mut is_queued[*other as usize], true) {
                         queue.push_back(*other);
@@ -162,6 +192,16 @@ impl MeanRates {
             if change > TOLERANCE {
                 self.queue_neighbours(job, self.jobs[job].level);
             }
+        }
+    }
+}
+
+/// Counts one flow of a job less on a link.
+fn uncount_job(jobs: &mut Vec<(u32, u32)>, job: u32) {
+    if let Some(place) = jobs.iter().position(|(on, _)| *on == job) {
+        jobs[place].1 -= 1;
+        if jobs[place].1 == 0 {
+            jobs.swap_remove(place);
         }
     }
 }
