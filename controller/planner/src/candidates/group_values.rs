@@ -34,9 +34,8 @@ const SIMULATION_COST: f64 = 24_000.0;
 /// A region whose fewest iterations cost more than that by this factor is simulated in steps.
 const MAX_EXCESS: f64 = 2.0;
 
-/// A sample that stands for the first start simulated in fewer steps: half as good and twice as fast,
-/// to tell which proposals of a search are worth more. Where events are simulated, it is as the
-/// first.
+/// A sample that stands for the first start in fewer steps, to tell cheaply which proposals of a
+/// search are not worth more. Where a region is simulated by events, it equals the first start.
 pub(super) const COARSE_SAMPLE: u32 = u32::MAX;
 
 /// Steps of a simulation at most, and of a coarse one.
@@ -282,6 +281,7 @@ impl<'a> GroupEvaluator<'a> {
             let busy = compute_share(self.job_at(job).compute_seconds, seconds);
             return Some([MemberOutcome { busy, wait: 0.0 }].into());
         }
+        let sample = if sample == COARSE_SAMPLE && !self.is_stepped() { 0 } else { sample };
         let key = (group.level_relations(levels), sample);
         let runs = self.known.get(group.signature());
         if let Some(known) = runs.and_then(|runs| runs.get(&key)) {

@@ -12,8 +12,8 @@ use crate::search::{GuidedSearch, ProposalOutcome, SearchResult, SimulatedJobs};
 /// at the limit is beyond it half of the time.
 const WANTED_SLOWDOWN: f64 = 0.6;
 
-/// A proposal is simulated from all starts if a coarse simulation finds it worth at least this share
-/// of the best so far.
+/// A proposal is simulated from all starts if a coarse simulation finds it worth at least this
+/// share of the best so far.
 const PROMISING_SHARE: f64 = 0.995;
 
 /// A proposal is the best so far if it gains this share.

@@ -249,8 +249,8 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
         seconds
     }
 
-    /// Simulates what a search proposes, coarsely alone if it is worth less than `least` there; none
-    /// if the model rejects a job.
+    /// Simulates what a search proposes, only coarsely if that finds less than `least`; none if
+    /// the model rejects a job.
     pub(super) fn value_proposal(
         &mut self,
         proposal: &Rc<CandidatePaths>,

@@ -75,7 +75,7 @@ pub(super) struct MeanRates {
     visits: u64,
 }
 
-/// Bytes per second that a link gives to a flow, as computed in a pass: flows of one job share links.
+/// Bytes per second that a link gives to a flow, kept for a pass: flows of one job share links.
 #[derive(Clone, Copy, Debug, Default)]
 struct LinkRate {
     pass: u32,
