@@ -255,6 +255,14 @@ impl P4Info {
         self.counters.get(&id)
     }
 
+    /// How many members a group of this table may have (`max_group_size` of its selector); `None`
+    /// without a selector or a limit.
+    pub fn group_members_max(&self, table: TableId) -> Option<usize> {
+        let mut selectors = self.message.action_profiles.iter();
+        let selector = selectors.find(|selector| selector.table_ids.contains(&table.0))?;
+        usize::try_from(selector.max_group_size).ok().filter(|max| *max > 0)
+    }
+
     /// The table with this name, short or full.
     pub fn table_named(&self, name: &str) -> Option<&TableInfo> {
         self.tables().find(|table| table.name == name || table.full_name == name)

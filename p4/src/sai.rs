@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU32;
 
 use crate::entry::{
-    ActionCall, ActionSpec, EntryKey, RowField, TableEntry, TableId, WeightedAction,
+    ActionCall, ActionId, ActionSpec, EntryKey, RowField, TableEntry, TableId, WeightedAction,
 };
 use crate::fabric::{FlowKey, FlowTransport, IpPrefix, IpVersion, PriorityLevel};
 use crate::sdn_string::SdnString;
@@ -29,6 +29,8 @@ const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
 /// An Ethernet address of which all bits matter.
 const MAC_MASK: u128 = (1 << 48) - 1;
+/// What gives packets a VRF in published programs; ours has no action that does only this.
+const SET_VRF: ActionId = ActionId(0x0100_0100);
 /// The neighbours of all ports have this address: fe80::1.
 const NEIGHBOR: u128 = (0xfe80 << 112) | 1;
 
@@ -163,6 +165,14 @@ pub fn port_class(
     );
     let priority = if dst.is_some() { PAIR_PRIORITY } else { ROW_PRIORITY };
     EntryKey::for_row(table::ACL_PRE_INGRESS, fields, priority).with_action(call.into())
+}
+
+/// `acl_pre_ingress_table` of published programs, which know no jobs: the VRF of packets that come
+/// in by a port.
+pub fn published_port_class(port: u32) -> TableEntry {
+    let fields = vec![RowField::optional(8, SdnString::numbered("", port))];
+    let call = ActionCall::new(SET_VRF, [Vrf::OfPort(port).id().into()]);
+    EntryKey::for_row(table::ACL_PRE_INGRESS, fields, ROW_PRIORITY).with_action(call.into())
 }
 
 /// `acl_ingress_table`: the port by which a flow leaves. `None` for flows of IPv6, of whose

@@ -42,6 +42,10 @@ pub trait SwitchPipeline: Debug + Send + Sync {
         switches: BTreeSet<SwitchId>,
     ) -> Result<Box<dyn PipelineWiring>, WiringError>;
 
+    /// The P4Runtime role that owns the program's tables (`@p4runtime_role`); empty where the role
+    /// without a name does.
+    fn role(&self) -> &'static str;
+
     /// Whether a switch is read whole, because its server reads nothing less.
     fn is_read_whole(&self) -> bool;
 

@@ -100,6 +100,10 @@ impl SwitchPipeline for FabricPipeline {
         OWN_TABLES.iter().all(|table| tables.contains(table))
     }
 
+    fn role(&self) -> &'static str {
+        ""
+    }
+
     fn is_read_whole(&self) -> bool {
         false
     }

@@ -6,6 +6,7 @@
 //! that chooses a path for it or at none. What fits nowhere goes by ECMP, the least intense jobs
 //! first, and a finding names it.
 
+mod answers;
 mod next_links;
 mod pins;
 mod port_classes;
@@ -17,7 +18,7 @@ use std::sync::{Arc, LazyLock};
 use p4::codec::{PacketOut, PacketOutTarget};
 use p4::entry::{EntryKey, TableEntry, TableId};
 use p4::fabric::{ETHERTYPE_ARP, ETHERTYPE_PROBE, IpPrefix, PortNumber, PriorityLevel};
-use p4::sai::{self, RouteTarget, Vrf, table};
+use p4::sai::{self, RouteTarget, Vrf, action, table};
 use p4::{EntryPool, ForwardingPipeline, P4Info, SwitchTables};
 use planner::{PinGranularity, Plan, PlannedFlow, SwitchCapabilities};
 use topology::{Fabric, Finding, LinkId, MacAddress, NicId, PipelineKind, SwitchId, Tier};
@@ -36,6 +37,9 @@ static PROGRAM: LazyLock<ForwardingPipeline> = LazyLock::new(ForwardingPipeline:
 /// Tables by which a program is recognized: fixed ones, which every SAI P4 has.
 const FIXED_TABLES: [TableId; 5] =
     [table::ROUTER_INTERFACE, table::NEXTHOP, table::WCMP_GROUP, table::VRF, table::IPV4];
+
+/// The role whose tables they are, ours as the published ones.
+const ROLE: &str = "sdn_controller";
 
 /// The types of the packets that discovery needs. The table matches no types of ICMPv6, so
 /// neighbour discovery stays at the switch.
@@ -62,6 +66,9 @@ pub struct SaiBudget {
     pub groups: usize,
     /// Next hops of one group.
     pub group_members: usize,
+    /// Whether rows can give packets a job, as those of our program do and those of published ones
+    /// do not.
+    pub names_jobs: bool,
 }
 
 /// The tables of all switches, and what they have no room for.
@@ -95,20 +102,19 @@ impl SaiBudget {
             let size = p4info.table(table).map_or(0, |table| table.size);
             usize::try_from(size).unwrap_or(usize::MAX)
         };
+        let names_jobs = p4info.action(action::SET_VRF_AND_ACL_METADATA).is_some();
         Self {
             vrfs: size(table::VRF),
             port_classes: size(table::ACL_PRE_INGRESS),
             redirects: size(table::ACL_INGRESS),
-            job_levels: size(table::ACL_INGRESS_QOS),
+            job_levels: if names_jobs { size(table::ACL_INGRESS_QOS) } else { 0 },
             routes: size(table::IPV4).min(size(table::IPV6)),
             groups: size(table::WCMP_GROUP),
-            group_members: GROUP_MEMBERS,
+            group_members: p4info.group_members_max(table::WCMP_GROUP).unwrap_or(usize::MAX),
+            names_jobs,
         }
     }
 }
-
-/// `max_group_size` of the selector of `wcmp_group_table`.
-const GROUP_MEMBERS: usize = 512;
 
 impl SwitchPipeline for SaiPipeline {
     fn kind(&self) -> PipelineKind {
@@ -121,6 +127,10 @@ impl SwitchPipeline for SaiPipeline {
 
     fn recognizes(&self, tables: &BTreeSet<TableId>) -> bool {
         FIXED_TABLES.iter().all(|table| tables.contains(table))
+    }
+
+    fn role(&self) -> &'static str {
+        ROLE
     }
 
     fn is_read_whole(&self) -> bool {
@@ -280,6 +290,7 @@ impl SaiWiring {
         findings
             .extend(classes.filter_map(|(switch, classes)| classes.finding(fabric, plan, *switch)));
         findings.extend(self.rule_finding(fabric, plan));
+        findings.extend(self.level_finding(fabric, plan));
         let spilled =
             rows.pins.spilled.iter().map(|spilled| (spilled.flow, spilled.switch)).collect();
         PlanShortages { spilled, findings }
@@ -289,16 +300,31 @@ impl SaiWiring {
     fn rule_finding(&self, fabric: &Fabric, plan: &Plan) -> Option<Finding> {
         let jobs = plan.rules.iter().filter_map(|rule| plan.jobs.get(rule.job));
         let jobs: BTreeSet<String> = jobs.map(|job| job.id.to_string()).collect();
+        let about = jobs.into_iter().collect::<Vec<_>>().join(", ");
+        let leaves = self.leaf_names(fabric).filter(|_| !about.is_empty())?;
+        let text = format!(
+            "no rows for adoption rules at {leaves}: packets keep the level of their DSCP; set it at \
+             the hosts (crux agent --set-dscp), or announce the flows"
+        );
+        Some(Finding::warning(about, text))
+    }
+
+    /// That no job has a level, because the program has no action for that.
+    fn level_finding(&self, fabric: &Fabric, plan: &Plan) -> Option<Finding> {
+        let is_missed = !self.budget.names_jobs && !plan.jobs.is_empty();
+        let leaves = self.leaf_names(fabric).filter(|_| is_missed)?;
+        let text = "no action of the program gives jobs a level (SET_ACL_META_DATA, SET_TC): \
+                    packets keep the level of their DSCP; set it at the hosts (crux agent \
+                    --set-dscp)";
+        Some(Finding::warning(leaves, text))
+    }
+
+    /// The names of the leaves among the switches; `None` without any.
+    fn leaf_names(&self, fabric: &Fabric) -> Option<String> {
         let leaves = self.switches.iter().map(|switch| fabric.switch(*switch));
         let leaves = leaves.filter(|switch| switch.tier == Tier::Leaf);
         let leaves: Vec<&str> = leaves.map(|switch| switch.name.as_str()).collect();
-        let text = format!(
-            "no rows for adoption rules at {}: packets keep the level of their DSCP; set it at the \
-             hosts (crux agent --set-dscp), or announce the flows",
-            leaves.join(", ")
-        );
-        let about = jobs.into_iter().collect::<Vec<_>>().join(", ");
-        (!about.is_empty() && !leaves.is_empty()).then(|| Finding::warning(about, text))
+        (!leaves.is_empty()).then(|| leaves.join(", "))
     }
 
     fn build_tables(
@@ -316,7 +342,11 @@ impl SaiWiring {
             entries.extend(self.routes_and_groups(fabric, &rows.next_links, switch, pins));
             entries.extend(pins.rows(fabric));
             entries.extend(
-                rows.classes.get(&switch).map(|classes| classes.rows(plan)).into_iter().flatten(),
+                rows.classes
+                    .get(&switch)
+                    .map(|classes| classes.rows(plan, &self.budget))
+                    .into_iter()
+                    .flatten(),
             );
             if self.reports.probes {
                 entries.extend(SaiPipeline.punts());

@@ -270,8 +270,9 @@ impl SwitchClient {
         entities: Vec<p4rt::Entity>,
         take: impl FnMut(p4rt::Entity) -> Result<(), DecodeError>,
     ) -> Result<(), ClientError> {
+        let role = self.pipeline.role().to_owned();
         let request =
-            p4rt::ReadRequest { device_id: self.device_id, entities, ..Default::default() };
+            p4rt::ReadRequest { device_id: self.device_id, entities, role, ..Default::default() };
         let program = self.pipeline.program();
         let source = (self.channel.clone(), &program.p4info);
         let reading = read_switch(source, &self.limits, request, take);
@@ -361,6 +362,7 @@ impl SwitchConnection for SwitchClient {
         };
         let request = p4rt::SetForwardingPipelineConfigRequest {
             device_id: self.device_id,
+            role: self.pipeline.role().to_owned(),
             election_id: Some(election.into()),
             action: action.into(),
             config: Some(codec::encode_pipeline(pipeline)),
@@ -400,6 +402,7 @@ impl SwitchConnection for SwitchClient {
     ) -> Result<Result<(), WriteError>, ClientError> {
         let request = p4rt::WriteRequest {
             device_id: self.device_id,
+            role: self.pipeline.role().to_owned(),
             election_id: Some(election.into()),
             updates: updates.iter().map(codec::encode_update).collect(),
             ..Default::default()
@@ -434,6 +437,7 @@ impl SwitchClient {
     ) -> Result<Result<(), (Code, String)>, ClientError> {
         let request = p4rt::WriteRequest {
             device_id: self.device_id,
+            role: self.pipeline.role().to_owned(),
             election_id: Some(election.into()),
             updates: vec![codec::encode_digest_update(kind, timing)],
             ..Default::default()

@@ -27,6 +27,7 @@ pub(super) fn encode_message(
     let update = match message {
         OutgoingMessage::Bid(election) => ToSwitch::Arbitration(p4rt::MasterArbitrationUpdate {
             device_id,
+            role: role_message(pipeline),
             election_id: Some(election.into()),
             ..Default::default()
         }),
@@ -36,6 +37,12 @@ pub(super) fn encode_message(
         OutgoingMessage::DigestAck(list) => ToSwitch::DigestAck(codec::encode_digest_ack(list)),
     };
     p4rt::StreamMessageRequest { update: Some(update) }
+}
+
+/// The role of a bid. Switches take an absent message for the role without a name.
+fn role_message(pipeline: PipelineKind) -> Option<p4rt::Role> {
+    let name = pipeline_of(pipeline).role();
+    (!name.is_empty()).then(|| p4rt::Role { name: name.to_owned(), ..p4rt::Role::default() })
 }
 
 fn program_info(pipeline: PipelineKind) -> &'static P4Info {

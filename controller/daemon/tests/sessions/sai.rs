@@ -12,8 +12,8 @@ use controller::{State, StateEvent};
 use p4::sai::{nexthop_port, table};
 use p4::{SwitchTables, TableEntry};
 use planner::{Flow, Job, JobOverride, Policy};
-use switch::p4runtime::ServiceOptions;
 use switch::p4runtime::election::SwitchDialect;
+use switch::p4runtime::{AllowedRole, RoleRules, ServiceOptions};
 use tokio::time::timeout;
 use topology::clos::{self, ClosSpec};
 use topology::{Fabric, FabricParts, NicId, PipelineKind, SwitchId, Tier};
@@ -31,12 +31,14 @@ async fn lab_of(parts: FabricParts, sai: &[Tier]) -> Lab {
     let pipelines = sai.iter().map(|tier| (*tier, PipelineKind::Sai)).collect();
     let fabric = Fabric::new(parts).with_pipelines(&pipelines);
     let kinds: Vec<PipelineKind> = fabric.switches().iter().map(|it| it.pipeline).collect();
-    let options = |switch: usize| ServiceOptions {
-        dialect: match kinds[switch] {
-            PipelineKind::Fabric => SwitchDialect::default(),
-            PipelineKind::Sai => SwitchDialect::Pins,
-        },
-        ..ServiceOptions::default()
+    // Each program's own role writes, and no other.
+    let options = |switch: usize| {
+        let (dialect, role) = match kinds[switch] {
+            PipelineKind::Fabric => (SwitchDialect::default(), ""),
+            PipelineKind::Sai => (SwitchDialect::Pins, "sdn_controller"),
+        };
+        let roles = RoleRules(vec![AllowedRole { role: role.to_owned(), client: None }]);
+        ServiceOptions { dialect, roles, ..ServiceOptions::default() }
     };
     Lab::of_parts(fabric.parts().clone(), options, |_, _| {}).await
 }

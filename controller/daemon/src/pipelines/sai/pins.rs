@@ -3,7 +3,8 @@
 //! A leaf pins the packets from one of its ports to one address by a route in the VRF of the port.
 //! Another flow between the same ends by another link, and a flow in transit, needs a row by
 //! five-tuple. The decision: jobs take room in the order of their ranks, so the least intense
-//! spill first; and only a flow that has room at all switches takes any.
+//! spill first; and only a flow that has room at all switches takes any. What answers a pinned flow
+//! then takes routes that are left.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,8 +14,8 @@ use p4::sai::{self, RouteTarget, Vrf};
 use planner::{Plan, PlannedFlow};
 use topology::{Fabric, Finding, LinkId, NicId, SwitchId};
 
-use super::SaiWiring;
 use super::next_links::NextLinks;
+use super::{SaiWiring, answers};
 
 /// The pins of one switch.
 #[derive(Clone, Debug, Default)]
@@ -45,7 +46,7 @@ pub(super) struct SpilledFlow {
 
 /// A row by which a switch would pin a flow.
 enum NeededPin {
-    Route { switch: SwitchId, port: u32, link: LinkId },
+    Route { switch: SwitchId, port: u32, to: NicId, link: LinkId },
     Redirect { switch: SwitchId, link: LinkId },
 }
 
@@ -62,12 +63,20 @@ pub(super) fn assign_pins(
         .collect();
     let mut room = PinRoom { fabric, next_links, wiring, default_routes, pins: BTreeMap::new() };
     let mut spilled = Vec::new();
+    let mut fitting = Vec::new();
     for position in flows_by_rank(plan) {
         let flow = &plan.flows[position];
         match room.needed_pins(flow) {
-            Ok(needed) => needed.iter().for_each(|pin| room.take(flow, pin)),
+            Ok(needed) => {
+                needed.iter().for_each(|pin| room.take(flow, pin));
+                fitting.push(flow);
+            }
             Err(switch) => spilled.push(SpilledFlow { flow: position, switch }),
         }
+    }
+    let answers = answers::AnsweredPairs::new(plan);
+    for flow in fitting.into_iter().filter(|flow| answers.has_no_flow_back(flow)) {
+        room.pin_answers(flow);
     }
     PinAssignment { of_switches: room.pins, spilled }
 }
@@ -150,7 +159,7 @@ impl PinRoom<'_> {
             Some(pinned) if *pinned == link => return Ok(None),
             Some(_) => {}
             None if is_entry && self.has_room_for_route(pins, switch, port) => {
-                return Ok(Some(NeededPin::Route { switch, port, link }));
+                return Ok(Some(NeededPin::Route { switch, port, to: flow.dst, link }));
             }
             None => {}
         }
@@ -159,6 +168,29 @@ impl PinRoom<'_> {
         match key.filter(|key| has_room && !pins.redirects.contains_key(key)) {
             Some(_) => Ok(Some(NeededPin::Redirect { switch, link })),
             None => Err(switch),
+        }
+    }
+
+    /// Leads what answers a flow back over the flow's own path, as far as the leaf of its receiver
+    /// decides that. The first flow of a pair, by rank, decides it for all of them.
+    fn pin_answers(&mut self, flow: &PlannedFlow) {
+        let (from, to) = (self.fabric.leaf_of(flow.dst), self.fabric.leaf_of(flow.src));
+        let Some(link) = answers::link_back(self.fabric, flow) else {
+            return;
+        };
+        let links = self.next_links.links_to(self.fabric, from, to);
+        let has_choice =
+            links.is_some_and(|links| links.usable.contains(&link) && links.spread != [link]);
+        let none = SwitchPins::default();
+        let pins = self.pins.get(&from).unwrap_or(&none);
+        let port = entry_port(self.fabric, flow.dst);
+        let is_led = pins.routes.get(&port).is_some_and(|routes| routes.contains_key(&flow.src));
+        if self.wiring.switches.contains(&from)
+            && has_choice
+            && !is_led
+            && self.has_room_for_route(pins, from, port)
+        {
+            self.take(flow, &NeededPin::Route { switch: from, port, to: flow.src, link });
         }
     }
 
@@ -178,9 +210,9 @@ impl PinRoom<'_> {
 
     fn take(&mut self, flow: &PlannedFlow, pin: &NeededPin) {
         match *pin {
-            NeededPin::Route { switch, port, link } => {
+            NeededPin::Route { switch, port, to, link } => {
                 let pins = self.pins.entry(switch).or_default();
-                pins.routes.entry(port).or_default().insert(flow.dst, link);
+                pins.routes.entry(port).or_default().insert(to, link);
             }
             NeededPin::Redirect { switch, link } => {
                 let key = flow_key(self.fabric, flow);

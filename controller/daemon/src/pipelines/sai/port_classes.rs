@@ -2,7 +2,7 @@
 //!
 //! A switch tells jobs apart by ingress port and by destination: where jobs share both, their
 //! packets have the highest level of them. The decision: VRFs come first, since pins depend on
-//! them; then jobs take rows in the order of their ranks.
+//! them; then jobs take rows in the order of their ranks, those of their answers last.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,9 +12,10 @@ use std::sync::Arc;
 
 use p4::entry::{EntryKey, TableEntry};
 use p4::sai::{self, Vrf};
-use planner::{Plan, PlannedJob};
+use planner::{Plan, PlannedFlow, PlannedJob};
 use topology::{Fabric, Finding, NicId, SwitchId};
 
+use super::answers::AnsweredPairs;
 use super::pins::{SwitchPins, entry_port};
 use super::{SaiBudget, table_level};
 
@@ -47,6 +48,8 @@ struct WantedClass {
     /// What stands for it in tables; the planner gives none that is 0.
     number: Option<NonZeroU32>,
     rank: u32,
+    /// Whether only answers match it, which are no traffic of the job that counts.
+    is_of_answers: bool,
 }
 
 impl PortClasses {
@@ -62,6 +65,9 @@ impl PortClasses {
             let class = PortClass { vrf: pins.vrf_of(port), job: None, owner: None };
             classes.rows.insert((port, None), class);
         }
+        if !budget.names_jobs {
+            return classes;
+        }
         for wanted in wanted_classes(fabric, plan, switch) {
             classes.add_class(&wanted, pins, budget);
         }
@@ -69,22 +75,24 @@ impl PortClasses {
     }
 
     fn add_class(&mut self, wanted: &WantedClass, pins: &SwitchPins, budget: &SaiBudget) {
-        let WantedClass { key, job, number, .. } = *wanted;
+        let WantedClass { key, job, number, is_of_answers, .. } = *wanted;
         let has_level = self.levels.contains(&job) || self.levels.len() < budget.job_levels;
         let has_row = self.rows.contains_key(&key) || self.rows.len() < budget.port_classes;
         if has_level && has_row && number.is_some() {
             self.levels.insert(job);
-            let class = PortClass { vrf: pins.vrf_of(key.0), job: number, owner: Some(job) };
-            self.rows.insert(key, class);
-        } else {
+            let owner = Some(job).filter(|_| !is_of_answers);
+            self.rows.insert(key, PortClass { vrf: pins.vrf_of(key.0), job: number, owner });
+        } else if !is_of_answers {
             self.spilled.insert(job);
         }
     }
 
-    pub(super) fn rows(&self, plan: &Plan) -> Vec<TableEntry> {
+    pub(super) fn rows(&self, plan: &Plan, budget: &SaiBudget) -> Vec<TableEntry> {
         let classes = self.rows.iter();
-        let classes =
-            classes.map(|(&(port, dst), class)| sai::port_class(port, dst, class.vrf, class.job));
+        let classes = classes.map(|(&(port, dst), class)| match budget.names_jobs {
+            true => sai::port_class(port, dst, class.vrf, class.job),
+            false => sai::published_port_class(port),
+        });
         let levels = self.levels.iter().filter_map(|job| {
             let job = plan.jobs.get(*job)?;
             Some(sai::job_level(NonZeroU32::new(job.number)?, table_level(job.level)?))
@@ -116,36 +124,76 @@ impl PortClasses {
     }
 }
 
+/// Jobs by the NICs of a leaf and those that their packets go to.
+type PairJobs = BTreeMap<NicId, BTreeMap<NicId, usize>>;
+
 /// The job of each port of a leaf, and of addresses where another job sends to them, in the order
-/// in which they take rows.
+/// in which they take rows: first of what is sent, then of answers.
 fn wanted_classes(fabric: &Fabric, plan: &Plan, switch: SwitchId) -> Vec<WantedClass> {
-    let mut of_pairs: BTreeMap<NicId, BTreeMap<NicId, usize>> = BTreeMap::new();
-    for flow in plan.flows.iter().filter(|flow| fabric.leaf_of(flow.src) == switch) {
-        let jobs = of_pairs.entry(flow.src).or_default();
-        let job = jobs.entry(flow.dst).or_insert(flow.job);
+    let answers = AnsweredPairs::new(plan);
+    let sent = plan.flows.iter().map(|flow| (flow, (flow.src, flow.dst)));
+    let sent = pair_jobs(fabric, plan, switch, sent);
+    let answered = plan.flows.iter().filter(|flow| answers.has_no_flow_back(flow));
+    let answered = answered.map(|flow| (flow, (flow.dst, flow.src)));
+    let answered = pair_jobs(fabric, plan, switch, answered);
+    let mut wanted = classes_of(fabric, plan, &sent, None);
+    wanted.extend(classes_of(fabric, plan, &answered, Some(&sent)));
+    // Ports go before addresses, since a row of a port is the fallback of its addresses.
+    wanted.sort_by_key(|class| (class.is_of_answers, class.key.1.is_some(), class.rank));
+    wanted
+}
+
+/// The highest job of each pair whose packets come in at a leaf from a NIC.
+fn pair_jobs<'a>(
+    fabric: &Fabric,
+    plan: &Plan,
+    switch: SwitchId,
+    pairs: impl Iterator<Item = (&'a PlannedFlow, (NicId, NicId))>,
+) -> PairJobs {
+    let mut of_pairs = PairJobs::new();
+    for (flow, (from, to)) in pairs.filter(|(_, (from, _))| fabric.leaf_of(*from) == switch) {
+        let job = of_pairs.entry(from).or_default().entry(to).or_insert(flow.job);
         *job = higher_job(plan, *job, flow.job);
     }
+    of_pairs
+}
+
+/// The rows of ports and of addresses. Answers come in by ports that may have the job of what is
+/// sent there; these ports stay as they are.
+fn classes_of(
+    fabric: &Fabric,
+    plan: &Plan,
+    of_pairs: &PairJobs,
+    sent: Option<&PairJobs>,
+) -> Vec<WantedClass> {
     let make_class = |key: ClassKey, job: usize| {
         let PlannedJob { number, rank, .. } = plan.jobs[job];
-        WantedClass { key, job, number: NonZeroU32::new(number), rank }
+        let number = NonZeroU32::new(number);
+        WantedClass { key, job, number, rank, is_of_answers: sent.is_some() }
     };
     let mut wanted = Vec::new();
     for (nic, jobs) in of_pairs {
-        let port = entry_port(fabric, nic);
-        let Some(of_port) = jobs.values().copied().reduce(|a, b| higher_job(plan, a, b)) else {
+        let port = entry_port(fabric, *nic);
+        let sending = sent.and_then(|sent| highest_job(plan, sent.get(nic)?));
+        let Some(of_port) = sending.or_else(|| highest_job(plan, jobs)) else {
             continue;
         };
-        wanted.push(make_class((port, None), of_port));
-        for (dst, job) in jobs.into_iter().filter(|(_, job)| *job != of_port) {
+        if sending.is_none() {
+            wanted.push(make_class((port, None), of_port));
+        }
+        for (dst, job) in jobs.iter().filter(|(_, job)| **job != of_port) {
             // The table matches no address of IPv6: such packets have the level of the port.
-            if let IpAddr::V4(address) = fabric.nic(dst).ip {
-                wanted.push(make_class((port, Some(address)), job));
+            if let IpAddr::V4(address) = fabric.nic(*dst).ip {
+                wanted.push(make_class((port, Some(address)), *job));
             }
         }
     }
-    // Ports go before addresses, since a row of a port is the fallback of its addresses.
-    wanted.sort_by_key(|class| (class.key.1.is_some(), class.rank));
     wanted
+}
+
+/// The job of the highest level of those that a NIC has packets of.
+fn highest_job(plan: &Plan, jobs: &BTreeMap<NicId, usize>) -> Option<usize> {
+    jobs.values().copied().reduce(|one, other| higher_job(plan, one, other))
 }
 
 /// Of two jobs that share packets, the one with the higher level; of equals the first by rank.

@@ -1,22 +1,23 @@
 //! Lowered tables of `sai.p4`: goldens, and properties of packets and of writes over random plans.
 
+mod answers;
+mod budgets;
+mod programs;
 mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::LazyLock;
 
 use p4::entry::FieldMatch;
-use p4::{FieldValue, ForwardingPipeline, apply_updates, diff_tables};
+use p4::{FieldValue, apply_updates, diff_tables};
 use proptest::prelude::*;
 use topology::clos::{self, ClosSpec};
 
+use self::programs::{P4INFO, TIGHT, programs};
 use self::walk::{fields, walk_sai};
 use super::*;
 use crate::pipelines::fabric::tests::walk::{Packet, walk};
 use crate::pipelines::fabric::tests::{Case, cases, job, lowered, plan_adopting};
 use crate::pipelines::{FabricWiring, protect_tables};
-
-static P4INFO: LazyLock<P4Info> = LazyLock::new(|| ForwardingPipeline::embedded_sai().p4info);
 
 fn mac_number(mac: [u8; 6]) -> u128 {
     mac.iter().fold(0, |bits, byte| bits << 8 | u128::from(*byte))
@@ -85,29 +86,6 @@ fn a_leaf_pins_a_pair_by_a_route_and_another_path_by_five_tuple() {
     assert_eq!(lowered.shortages, PlanShortages::default());
 }
 
-#[test]
-fn what_does_not_fit_is_named_and_the_least_intense_spills_first() {
-    let fabric = small();
-    // Job 1 is the more intense one.
-    let jobs = [job(0, &[(0, 1, 50_000)]), job(1, &[(0, 1, 50_001)])];
-    let plan = plan_adopting(&fabric, &jobs, &[]);
-    let mut budget = SaiBudget { vrfs: 0, redirects: 1, ..SaiBudget::from_program(&P4INFO) };
-    let lowered = |budget| lower_plan(&fabric, &plan, &budget).unwrap();
-    let texts = |lowered: &LoweredPlan| -> Vec<String> {
-        lowered.shortages.findings.iter().map(ToString::to_string).collect()
-    };
-    let first = lowered(budget);
-    assert_eq!(first.shortages.spilled, BTreeMap::from([(0, SwitchId(0))]));
-    let pins = "leaf1: no room for pins, left to ECMP: h1>h2:50000";
-    assert_eq!(texts(&first), [format!("warning: {pins}")]);
-    budget.job_levels = 0;
-    let levels = "leaf1: no room for levels, packets keep another one: job1";
-    assert_eq!(texts(&lowered(budget))[1], format!("warning: {levels}"));
-    budget.groups = 0;
-    let error = lower_plan(&fabric, &plan, &budget).unwrap_err();
-    assert_eq!(error.to_string(), "leaf1 needs 1 groups of next hops; it holds 0");
-}
-
 /// The plan of a case, of some of its jobs, for a part of its budgets.
 fn lower_case(
     case: &Case,
@@ -122,25 +100,29 @@ fn lower_case(
 }
 
 /// No row violates a restriction, refers to what is not there, or is one too many.
-fn check_tables(tables: &SwitchTables, budget: &SaiBudget) -> Result<(), TestCaseError> {
+fn check_tables(
+    program: &P4Info,
+    tables: &SwitchTables,
+    budget: &SaiBudget,
+) -> Result<(), TestCaseError> {
     for row in tables.iter() {
         let row = TableEntry::from(row);
-        prop_assert_eq!(P4INFO.check_constraints(&row), Ok(()));
+        prop_assert_eq!(program.check_constraints(&row), Ok(()));
     }
     let rows = |table| tables.table_entries(table).count();
     prop_assert!(rows(table::VRF) <= budget.vrfs);
     prop_assert!(rows(table::ACL_PRE_INGRESS) <= budget.port_classes);
     prop_assert!(rows(table::ACL_INGRESS) <= budget.redirects);
     prop_assert!(rows(table::ACL_INGRESS_QOS) <= budget.job_levels);
-    check_references(tables)
+    check_references(program, tables)
 }
 
 /// Every value that `@refers_to` a table is in a key of that table; the default VRF always is.
-fn check_references(tables: &SwitchTables) -> Result<(), TestCaseError> {
+fn check_references(program: &P4Info, tables: &SwitchTables) -> Result<(), TestCaseError> {
     let mut keys: BTreeMap<&str, BTreeSet<&FieldValue>> = BTreeMap::new();
     let mut references: Vec<(&str, &FieldValue)> = Vec::new();
     for (key, value) in tables.iter() {
-        let table = P4INFO.table(key.table).unwrap();
+        let table = program.table(key.table).unwrap();
         for field in fields(key) {
             let FieldMatch::Exact(exact) = &field.matches else { continue };
             keys.entry(&table.name).or_default().insert(exact);
@@ -148,7 +130,7 @@ fn check_references(tables: &SwitchTables) -> Result<(), TestCaseError> {
             references.extend(info.refers_to.iter().map(|to| (to.as_str(), exact)));
         }
         for call in value.action.action_calls() {
-            let action = P4INFO.action(call.action).unwrap();
+            let action = program.action(call.action).unwrap();
             for param in &call.params {
                 let info = action.param(param.id).unwrap();
                 references.extend(info.refers_to.iter().map(|to| (to.as_str(), &param.value)));
@@ -164,11 +146,12 @@ fn check_references(tables: &SwitchTables) -> Result<(), TestCaseError> {
 }
 
 /// Pinned flows with room take the links that the other pipeline gives them, all others arrive;
-/// all have the level of their job, or the highest of the jobs that they share packets with.
+/// all have the level of their job, or the highest of the jobs that they share packets with. A
+/// published program leaves them the level that hosts give them.
 fn check_walks(
     fabric: &Fabric,
-    plan: &Plan,
-    sai: &LoweredPlan,
+    (plan, sai): (&Plan, &LoweredPlan),
+    budget: &SaiBudget,
     choice: usize,
 ) -> Result<(), TestCaseError> {
     let fabric_tables = lowered(&with_sai(fabric, |_| false), plan);
@@ -185,6 +168,7 @@ fn check_walks(
             true => of_pair.map(level_of).max(),
             false => of_port.map(level_of).max(),
         };
+        let highest = if budget.names_jobs { highest } else { Some(0) };
         prop_assert!(walked.levels.iter().all(|level| Some(*level) == highest), "{walked:?}");
         if flow.pinned && !sai.shortages.spilled.contains_key(&position) {
             prop_assert_eq!(&walked.links[..], &flow.links[..]);
@@ -197,24 +181,12 @@ fn check_walks(
     Ok(())
 }
 
-/// The program with ACL tables of a few rows.
-static TIGHT: LazyLock<P4Info> = LazyLock::new(|| {
-    let text = p4::artefacts::SAI.p4info.replacen("size: 254", "size: 4", 1);
-    P4Info::parse(&text.replacen("size: 255", "size: 2", 1)).unwrap()
-});
-
 /// A program, and budgets from nothing to all that it has room for.
 fn budgets() -> impl Strategy<Value = (&'static P4Info, SaiBudget)> {
-    (any::<bool>(), prop_oneof![0..4_usize, Just(64)]).prop_map(|(is_tight, vrfs)| {
-        let program: &P4Info = if is_tight { &TIGHT } else { &P4INFO };
+    let programs = prop::sample::select(programs());
+    (programs, prop_oneof![0..4_usize, Just(64)]).prop_map(|(program, vrfs)| {
         (program, SaiBudget { vrfs, ..SaiBudget::from_program(program) })
     })
-}
-
-#[test]
-fn tight_tables_are_tight() {
-    let budget = SaiBudget::from_program(&TIGHT);
-    assert_eq!((budget.port_classes, budget.redirects, budget.job_levels), (4, 2, 255));
 }
 
 /// Every prefix of the writes from one plan to another delivers all packets, switch after switch.
@@ -229,12 +201,12 @@ fn check_writes(
         for update in diff_tables(program, desired, &from.tables[switch]) {
             let before = tables.remove(switch).unwrap_or_default();
             tables.insert(*switch, apply_updates(before, [&update]));
-            check_tables(&tables[switch], &budget)?;
+            check_tables(program, &tables[switch], &budget)?;
             for flow in plan.flows.iter().filter(|flow| !flow.links.is_empty()) {
                 let sport = flow.udp_src_port.unwrap_or(7);
                 let packet = Packet { src: flow.src, dst: flow.dst, sport, answer: None };
                 let walked = walk_sai(fabric, &tables, &packet, choice);
-                prop_assert!(walked.is_ok(), "{walked:?} after {}", P4INFO.display(&update));
+                prop_assert!(walked.is_ok(), "{walked:?} after {}", program.display(&update));
             }
         }
         prop_assert_eq!(&tables[switch], desired);
@@ -244,12 +216,14 @@ fn check_writes(
 
 proptest! {
     #[test]
-    fn both_pipelines_forward_alike(case in cases(), (_, budget) in budgets()) {
-        let enough = SaiBudget::from_program(&P4INFO);
+    fn both_pipelines_forward_alike(case in cases(), (program, budget) in budgets()) {
+        let roomy: &P4Info = if std::ptr::eq(program, &*TIGHT) { &P4INFO } else { program };
+        let enough = SaiBudget::from_program(roomy);
         let whole = all_sai(&case.fabric);
         for fabric in [whole.clone(), whole.with_changes(case.changes.clone())] {
             let (plan, sai) = lower_case(&case, &fabric, usize::MAX, &enough);
-            check_walks(&fabric, &plan, &sai, case.choice)?;
+            check_walks(&fabric, (&plan, &sai), &enough, case.choice)?;
+            answers::check_answers(&fabric, (&plan, &sai), &enough, case.choice)?;
             let (plan, sai) = lower_case(&case, &fabric, usize::MAX, &budget);
             for flow in plan.flows.iter().filter(|flow| !flow.links.is_empty()) {
                 let sport = flow.udp_src_port.unwrap_or(7);
@@ -257,7 +231,8 @@ proptest! {
                 prop_assert!(walk_sai(&fabric, &sai.tables, &packet, case.choice).is_ok());
             }
             for tables in sai.tables.values() {
-                check_tables(tables, &budget)?;
+                check_tables(program, tables, &budget)?;
+                programs::check_encoding(program, tables)?;
             }
         }
     }
@@ -336,7 +311,7 @@ proptest! {
                     prop_assert!(all, "{key:?} has a failed member beside others");
                 }
             }
-            check_tables(&protected[&switch], &SaiBudget::from_program(&P4INFO))?;
+            check_tables(&P4INFO, &protected[&switch], &SaiBudget::from_program(&P4INFO))?;
         }
     }
 }
