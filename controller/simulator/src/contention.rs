@@ -269,7 +269,7 @@ mod tests {
             }
         }
         let input = PlanInput { fabric, jobs };
-        for search_events in [0, 1_000_000, 2_000_000, 4_000_000, 8_000_000] {
+        for search_events in [500_000, 1_000_000, 2_000_000, 4_000_000, 8_000_000] {
             let policy = Policy { search_events, ..Policy::default() };
             let (plan, _) = planner::plan(&input, &policy, None);
             let value = value_of_decisions(&input, &plan).gpu_utilization;
