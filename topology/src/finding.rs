@@ -63,8 +63,69 @@ pub fn one_line(findings: &[Finding]) -> String {
     texts.collect::<Vec<_>>().join("; ")
 }
 
+/// What libraries call the layer at which a connection failed, in front of the reason.
+const LAYERS: [&str; 2] = ["transport error", "tcp connect error"];
+
+/// An error with all its causes, in one line. Layers are left out where a cause says more, and so
+/// is what an error repeats of its cause.
+pub fn error_chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    let mut texts = vec![error.to_string()];
+    for cause in causes {
+        let text = cause.to_string();
+        texts.retain(|outer| !LAYERS.contains(&outer.as_str()));
+        if texts.last().is_none_or(|outer| !outer.ends_with(&text)) {
+            texts.push(text);
+        }
+    }
+    texts.join(": ")
+}
+
 impl std::fmt::Display for Finding {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}: {}", self.severity, self.about, self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+
+    /// An error with a text and perhaps a cause.
+    #[derive(Debug)]
+    struct LayerError(&'static str, Option<Box<LayerError>>);
+
+    impl std::fmt::Display for LayerError {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str(self.0)
+        }
+    }
+
+    impl Error for LayerError {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            self.1.as_deref().map(|cause| cause as &(dyn Error + 'static))
+        }
+    }
+
+    fn nest(texts: &[&'static str]) -> LayerError {
+        let (first, rest) = texts.split_first().expect("an error has a text");
+        LayerError(first, (!rest.is_empty()).then(|| Box::new(nest(rest))))
+    }
+
+    #[test]
+    fn a_chain_says_each_thing_once() {
+        let refused = ["cannot connect", "transport error", "tcp connect error", "refused (111)"];
+        let cases: [(&[&'static str], &str); 5] = [
+            (&refused, "cannot connect: refused (111)"),
+            (&["transport error"], "transport error"),
+            (&["transport error", "bad certificate"], "bad certificate"),
+            (&["cannot read a: no such file", "no such file"], "cannot read a: no such file"),
+            (&["a", "b", "c"], "a: b: c"),
+        ];
+        for (texts, expected) in cases {
+            assert_eq!(error_chain(&nest(texts)), expected);
+        }
     }
 }

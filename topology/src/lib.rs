@@ -26,7 +26,7 @@ pub use fabric::{
     AddressPrefix, AvailabilityChange, Fabric, FabricParts, Host, Link, LinkEndpoint,
     LinkScheduler, Nic, PipelineKind, Switch, Tier,
 };
-pub use finding::{Finding, Severity, one_line};
+pub use finding::{Finding, Severity, error_chain, one_line};
 pub use ids::{FabricNode, HostId, LinkId, NicId, SwitchId};
 pub use paths::{
     DownwardHops, LinkPath, MAX_PATH_LINKS, NextHops, SwitchHop, UpwardHops, equal_cost_paths,

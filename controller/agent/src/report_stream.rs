@@ -15,6 +15,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Request;
 use tonic::metadata::AsciiMetadataValue;
 use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
+use topology::error_chain;
 use tracing::{info, warn};
 
 use crate::AgentError;
@@ -231,12 +232,6 @@ impl StreamConnection {
 /// Discards reports until the agent closes the stream.
 async fn drain_until_closed(reports: &mut mpsc::Receiver<proto::JobReport>) {
     while reports.recv().await.is_some() {}
-}
-
-fn error_chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    let causes: String = causes.map(|cause| format!(": {cause}")).collect();
-    format!("{error}{causes}")
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
+pub use topology::error_chain;
+
 /// The error of a command.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
@@ -46,12 +48,4 @@ impl CommandError {
             Self::Failed(_) => ExitCode::FAILURE,
         }
     }
-}
-
-/// An error with all its causes, in one line.
-pub fn error_chain(error: &dyn std::error::Error) -> String {
-    let causes: String = std::iter::successors(error.source(), |cause| cause.source())
-        .map(|cause| format!(": {cause}"))
-        .collect();
-    format!("{error}{causes}")
 }

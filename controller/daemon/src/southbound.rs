@@ -157,9 +157,3 @@ impl SwitchTarget {
         targets.collect()
     }
 }
-
-/// An error with its causes.
-pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| text + &format!(": {cause}"))
-}

@@ -13,7 +13,7 @@ use futures::stream::{BoxStream, select_all};
 use p4::{TableEntry, TableScope, TableUpdate, UpdateKind};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
-use topology::{Fabric, Finding, SwitchId};
+use topology::{Fabric, Finding, SwitchId, error_chain};
 
 use super::link_discovery::{documented_ports, host_requests};
 use super::probe::ProbeKey;
@@ -27,7 +27,7 @@ use crate::southbound::arbitration::{
 use crate::southbound::connection::{
     ExistingEntries, IncomingMessage, OutgoingMessage, SwitchConnection, SwitchNetwork,
 };
-use crate::southbound::{ClientError, SwitchTarget, error_chain};
+use crate::southbound::{ClientError, SwitchTarget};
 
 /// Probes from each port: enough that some may be lost.
 const ROUNDS: u32 = 5;

@@ -11,7 +11,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
-use topology::{Finding, SwitchId};
+use topology::{Finding, SwitchId, error_chain};
 use tracing::debug;
 
 use super::GnmiTarget;
@@ -19,7 +19,6 @@ use super::interface_table::InterfaceTable;
 use super::queue_maps::{QueueMaps, check_queue_maps};
 use crate::config::{GnmiConfig, SouthboundConfig, TlsConfig};
 use crate::liveness::PartHealth;
-use crate::southbound::error_chain;
 
 /// The leaves of an interface that say which port it is, and whether it works.
 const PORT_LEAVES: [&str; 2] = ["id", "oper-status"];

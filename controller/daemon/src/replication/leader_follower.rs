@@ -12,11 +12,11 @@ use futures::stream::{self, BoxStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
+use topology::error_chain;
 use tracing::{info, warn};
 
 use super::{FollowerReport, ReplicationError, StateUpdate};
 use crate::config::FollowConfig;
-use crate::southbound::error_chain;
 
 /// The leader's updates, in order; ends with the stream.
 pub type StateUpdates = BoxStream<'static, Result<StateUpdate, ReplicationError>>;

@@ -11,12 +11,11 @@ use planner::{Job, JobsDocument, Policy};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 use topology::spec::{self, FabricDocument};
-use topology::{Fabric, Finding};
+use topology::{Fabric, Finding, error_chain};
 
 use crate::config::Config;
 use crate::etcd::StoreClient;
 use crate::policy_history::{PolicyHistory, PolicyRevision, UnixMs};
-use crate::southbound::error_chain;
 use crate::state::{ReportedJobs, StartingState, State, StateEvent};
 use crate::store::{
     EmbeddedStore, GENERATION_BLOCK, StoreError, StoreRecord, StoredPlan, StoredState,

@@ -12,10 +12,9 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
-use topology::Finding;
+use topology::{Finding, error_chain};
 
 use super::log::log_finding;
-use crate::southbound::error_chain;
 use crate::standing_findings::StandingFindings;
 use crate::state::PlanRollout;
 use crate::store::{EmbeddedStore, StoreError};

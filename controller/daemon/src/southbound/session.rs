@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
-use topology::SwitchId;
+use topology::{SwitchId, error_chain};
 use tracing::{Instrument, error_span, info, warn};
 
 use super::arbitration::{
@@ -31,7 +31,7 @@ use super::reconcile_state::ReconcileState;
 use super::session_log::{SessionLog, StreamBudget, failures_after};
 use super::status::StatusBoard;
 use super::write_permit::WritePermit;
-use super::{DesiredTables, ReadLimiter, ReadSchedule, SwitchTarget, UnknownEntries, error_chain};
+use super::{DesiredTables, ReadLimiter, ReadSchedule, SwitchTarget, UnknownEntries};
 use crate::config::Config;
 use crate::pipeline::SwitchPipeline;
 use crate::pipelines::pipeline_of;
@@ -201,6 +201,10 @@ impl<N: SwitchNetwork> SwitchSession<N> {
             self.context.board.update_status(self.switch, |line| {
                 line.mastership = mastership;
                 line.verified = None;
+                // Its own controller verifies it, so nothing else would end the last error.
+                if matches!(mastership, Mastership::Backup { .. }) {
+                    line.last_error = None;
+                }
             });
         }
     }
