@@ -399,7 +399,7 @@ fn missing_switches(statuses: &BTreeMap<SwitchId, SwitchStatus>, generation: u64
     for status in statuses.values().filter(|status| !is_verified(status, generation)) {
         let error = status.refusals.first().or(status.last_error.as_ref());
         let reason = error.map_or("no error reported", String::as_str);
-        missing.push(format!("{} ({:?}; {reason})", status.name, status.mastership));
+        missing.push(format!("{} ({}; {reason})", status.name, status.mastership.name()));
     }
     missing
 }

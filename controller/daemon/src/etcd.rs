@@ -20,4 +20,4 @@ pub use cluster_store::{
     ClusterNetwork, ClusterSnapshot, ClusterStore, GrantedLease, StoreChanges,
 };
 pub use lease_state::{ElectedLeader, describe_term};
-pub(crate) use member::{ClusterMember, ClusterUpdate, MemberHandle, StoreClient};
+pub(crate) use member::{ClusterMember, ClusterUpdate, MemberHandle, MemberIdentity, StoreClient};

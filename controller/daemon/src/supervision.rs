@@ -54,6 +54,11 @@ impl TaskSupervisor {
         Self { findings, stop }
     }
 
+    /// Where it reports.
+    pub fn findings(&self) -> &StandingFindings {
+        &self.findings
+    }
+
     /// A token that is cancelled with the controller, or by itself.
     pub fn child_stop(&self) -> CancellationToken {
         self.stop.child_token()

@@ -26,6 +26,7 @@ mod measured_iteration;
 pub mod pin_hits;
 mod plausibility;
 mod profile;
+mod refused_reports;
 mod reported_jobs;
 mod reporter_identity;
 mod slowdown;

@@ -1,7 +1,8 @@
 //! `crux doctor`: the problems of a running controller, causes first.
 //!
-//! The decision: a dead switch takes all of its links with it, so what follows from it is counted
-//! at its own line and not listed. What is left is grouped by what it says. JSON has every finding.
+//! The decision: a dead switch takes all of its links with it, and where nobody leads no switch is
+//! verified, so what follows from a cause is counted at its own line and not listed. What is left is
+//! grouped by what it says. JSON has every finding.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,11 +50,21 @@ pub(crate) fn print_findings(args: &DoctorArgs) -> Result<(), CommandError> {
     }
 }
 
-/// At most [`LINES`] lines: switches that do not work with what follows from them, then the others.
+/// At most [`LINES`] lines: why nobody leads and switches that do not work, with what follows from
+/// them, then the others.
 fn summarize_findings(findings: &[Finding]) -> Vec<String> {
+    let vacancy = find_vacancy(findings);
+    let mut lines: Vec<String> =
+        vacancy.iter().map(|cause| describe_vacancy(cause, findings)).collect();
     let dead = dead_switches(findings);
-    let mut lines: Vec<String> = dead.iter().map(|name| describe_switch(name, findings)).collect();
-    let other = findings.iter().filter(|finding| !concerns_any(finding, &dead));
+    lines.extend(dead.iter().map(|name| describe_switch(name, findings)));
+    let is_cause = |finding: &Finding| vacancy.is_some_and(|cause| std::ptr::eq(cause, finding));
+    let follows = |finding: &Finding| {
+        vacancy.is_some() && (is_unled_switch(finding) || finding.about == "cluster")
+    };
+    let other = findings
+        .iter()
+        .filter(|finding| !is_cause(finding) && !follows(finding) && !concerns_any(finding, &dead));
     let mut groups: BTreeMap<(Severity, String), Vec<&Finding>> = BTreeMap::new();
     for finding in other {
         let key = (finding.severity, without_numbers(&finding.text));
@@ -66,6 +77,28 @@ fn summarize_findings(findings: &[Finding]) -> Vec<String> {
         lines.push(format!("{left} further kinds of findings: crux doctor --all"));
     }
     lines
+}
+
+/// The reason why no controller may write: etcd does not answer, or the switches have no primary.
+fn find_vacancy(findings: &[Finding]) -> Option<&Finding> {
+    let errors = findings.iter().filter(|finding| finding.severity == Severity::Error);
+    let mut causes: Vec<&Finding> =
+        errors.filter(|finding| matches!(finding.about.as_str(), "etcd" | "cluster")).collect();
+    // Where etcd does not answer, that nobody leads follows from it.
+    causes.sort_by_key(|finding| finding.about != "etcd");
+    causes.first().copied()
+}
+
+/// Whether a finding is that nobody verifies a switch which works.
+fn is_unled_switch(finding: &Finding) -> bool {
+    finding.text.starts_with("not verified: up and")
+}
+
+fn describe_vacancy(cause: &Finding, findings: &[Finding]) -> String {
+    match findings.iter().filter(|finding| is_unled_switch(finding)).count() {
+        0 => cause.to_string(),
+        count => format!("{cause}; with it {} without a leader", count_noun(count, "switch")),
+    }
 }
 
 /// Switches with an error of their own and a link that is down.
@@ -166,6 +199,23 @@ mod tests {
                 "warning: leaf1, leaf2, leaf3 and 37 more: holds generation 1 of 42",
             ]
         );
+    }
+
+    #[test]
+    fn an_etcd_that_is_away_is_the_cause_of_switches_without_a_leader() {
+        let mut findings = vec![Finding::error("etcd", "does not answer at a:2379: refused")];
+        for leaf in 1..=6 {
+            let text = "not verified: up and no_primary";
+            findings.push(Finding::error(format!("leaf{leaf}"), text));
+        }
+        findings.push(Finding::warning("leaf1", "2 entries were changed by somebody else"));
+        let expected = [
+            "error: etcd: does not answer at a:2379: refused; with it 6 switches without a leader",
+            "warning: leaf1: 2 entries were changed by somebody else",
+        ];
+        assert_eq!(summarize_findings(&findings), expected);
+        let others = &findings[1..];
+        assert!(summarize_findings(others)[0].starts_with("error: leaf1, leaf2, leaf3 and 3 more"));
     }
 
     #[test]

@@ -240,11 +240,19 @@ impl ClusterStore for EtcdClient {
         Ok(header_revision(&self.run_transaction(Vec::new(), vec![put]).await?))
     }
 
-    async fn stand_for_election(&self, controller: u32, lease: i64) -> Result<(), EtcdError> {
+    async fn stand_for_election(
+        &self,
+        controller: u32,
+        address: Option<&str>,
+        lease: i64,
+    ) -> Result<(), EtcdError> {
         let key = self.keys.leader_key();
         let vacant = created_at(key.clone(), 0);
-        let put = put_request(key, controller.to_string().into_bytes(), lease);
-        self.run_transaction(vec![vacant], vec![put]).await.map(drop)
+        let mut puts = vec![put_request(key, controller.to_string().into_bytes(), lease)];
+        puts.extend(address.map(|address| {
+            put_request(self.keys.leader_address_key(), address.as_bytes().to_vec(), lease)
+        }));
+        self.run_transaction(vec![vacant], puts).await.map(drop)
     }
 
     async fn store_record(&self, record: &StoreRecord, elected: u64) -> Result<(), EtcdError> {
@@ -267,6 +275,7 @@ impl ClusterStore for EtcdClient {
             self.keys.jobs_key(),
             self.keys.reported_jobs_key(),
             self.keys.fabric_key(),
+            self.keys.leader_address_key(),
         ];
         let answer = self.run_transaction(Vec::new(), keys.map(range_request).into()).await?;
         let revision = header_revision(&answer);
@@ -276,7 +285,7 @@ impl ClusterStore for EtcdClient {
             lease: row.lease,
             controller: String::from_utf8_lossy(&row.value).parse().unwrap_or(0),
         });
-        let [generation, policy, jobs, reported, fabric] =
+        let [generation, policy, jobs, reported, fabric, address] =
             std::array::from_fn(|_| found.next().flatten().map(|row| row.value));
         let stored_generation: Option<u64> =
             generation.map(|value| parse_value("generation", &value)).transpose()?;
@@ -290,7 +299,10 @@ impl ClusterStore for EtcdClient {
             reported_jobs: reported.map(|value| parse_value("told", &value)).transpose()?,
             fabric: fabric.map(|value| parse_value("fabric", &value)).transpose()?,
         };
-        Ok(ClusterSnapshot { revision, leader, stored })
+        // One of an older version has left none, and that of the leader before it is gone with its
+        // lease.
+        let leader_address = address.map(|value| String::from_utf8_lossy(&value).into_owned());
+        Ok(ClusterSnapshot { revision, leader, leader_address, stored })
     }
 
     async fn watch_changes(&self, revision: u64) -> Result<StoreChanges, EtcdError> {

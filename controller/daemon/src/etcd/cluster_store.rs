@@ -58,10 +58,12 @@ pub trait ClusterStore: Clone + Send + Sync + 'static {
         lease: i64,
     ) -> impl Future<Output = Result<u64, EtcdError>> + Send;
 
-    /// Stands for election, which does nothing if somebody leads; reading tells who won.
+    /// Stands for election, which does nothing if somebody leads; reading tells who won. `address`
+    /// is where operators reach this controller.
     fn stand_for_election(
         &self,
         controller: u32,
+        address: Option<&str>,
         lease: i64,
     ) -> impl Future<Output = Result<(), EtcdError>> + Send;
 
@@ -98,6 +100,8 @@ pub struct ClusterSnapshot {
     pub revision: u64,
     /// Who leads, if anybody does.
     pub leader: Option<ElectedLeader>,
+    /// Where operators reach it, if it has said so.
+    pub leader_address: Option<String>,
     /// What all controllers share.
     pub stored: StoredState,
 }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! PREFIX/leader               number of the controller that leads; hangs on its lease
+//! PREFIX/leader_address       where operators reach it; hangs on its lease
 //! PREFIX/controllers/NUMBER   a controller that is there; hangs on its lease
 //! PREFIX/generation           generations up to this one may be used up
 //! PREFIX/policy               the edition of the policy that is in force
@@ -37,6 +38,10 @@ impl EtcdKeys {
 
     pub(super) fn leader_key(&self) -> Vec<u8> {
         self.prefixed_key("leader")
+    }
+
+    pub(super) fn leader_address_key(&self) -> Vec<u8> {
+        self.prefixed_key("leader_address")
     }
 
     pub(super) fn controller_key(&self, number: u32) -> Vec<u8> {
@@ -110,6 +115,7 @@ mod tests {
         let last = PolicyRevision { number: u64::MAX, ..PolicyRevision::default() };
         let all = [
             keys.leader_key(),
+            keys.leader_address_key(),
             keys.controller_key(7),
             keys.latest_row(&StoreRecord::Generation(3)).0,
             keys.revision_row(&last).0,

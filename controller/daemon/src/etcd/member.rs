@@ -13,19 +13,23 @@ use futures::StreamExt;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
+use topology::{Finding, error_chain};
 use tracing::{info, warn};
 
 use super::EtcdError;
 use super::cluster_store::{ClusterNetwork, ClusterSnapshot, ClusterStore};
 use super::lease_state::LeaseState;
-use crate::config::EtcdConfig;
-use crate::southbound::error_chain;
+use crate::config::{Config, EtcdConfig};
 use crate::southbound::session_log::SessionLog;
 use crate::southbound::write_permit::WritePermit;
+use crate::standing_findings::StandingFindings;
 use crate::store::{StoreRecord, StoredState};
 
 /// Records that wait to be stored.
 const QUEUE: usize = 16;
+
+/// The subject of the finding that etcd does not answer.
+const OUTAGE: &str = "etcd";
 
 /// The shared state as read from etcd.
 #[derive(Clone, Debug)]
@@ -34,6 +38,8 @@ pub(crate) struct ClusterUpdate {
     pub(crate) stored: StoredState,
     /// The election that this controller won; it leads once it has reported to be prepared.
     pub(crate) elected: Option<u64>,
+    /// Where operators reach the leader, if it has said so.
+    pub(crate) leader_address: Option<String>,
 }
 
 /// The runtime's side of a membership.
@@ -78,11 +84,33 @@ impl StoreClient {
     }
 }
 
+/// A member as others see it, and its list of findings.
+#[derive(Clone, Debug)]
+pub(crate) struct MemberIdentity {
+    /// Its number.
+    pub(crate) controller: u32,
+    /// Where operators reach it, if that can be said: not for an address of all interfaces.
+    pub(crate) address: Option<String>,
+    /// Where it reports that etcd does not answer.
+    pub(crate) findings: StandingFindings,
+}
+
+impl MemberIdentity {
+    /// The member that a configuration describes.
+    pub(crate) fn new(config: &Config, findings: StandingFindings) -> Self {
+        let listen = config.northbound.listen;
+        let address = listen.filter(|address| !address.ip().is_unspecified());
+        let address = address.filter(|address| address.port() != 0);
+        let address = address.map(|address| address.to_string());
+        Self { controller: config.controller, address, findings }
+    }
+}
+
 /// Renews the lease, takes part in elections and stores records of the leader.
 pub(crate) struct ClusterMember<N: ClusterNetwork> {
     network: N,
     config: EtcdConfig,
-    controller: u32,
+    identity: MemberIdentity,
     lease_state: LeaseState,
     write_permit: watch::Sender<WritePermit>,
     updates: watch::Sender<Option<Arc<ClusterUpdate>>>,
@@ -92,6 +120,8 @@ pub(crate) struct ClusterMember<N: ClusterNetwork> {
     requests: mpsc::Receiver<StoreRequest>,
     /// While connected.
     store: Option<N::Store>,
+    /// Connections that failed since the last that served.
+    failures_in_a_row: usize,
     log: SessionLog,
 }
 
@@ -100,7 +130,7 @@ impl<N: ClusterNetwork> ClusterMember<N> {
     pub(crate) fn new(
         network: N,
         config: &EtcdConfig,
-        controller: u32,
+        identity: MemberIdentity,
         permit: watch::Sender<WritePermit>,
     ) -> (Self, MemberHandle) {
         let (requests, queue) = mpsc::channel(QUEUE);
@@ -111,7 +141,7 @@ impl<N: ClusterNetwork> ClusterMember<N> {
         let member = Self {
             network,
             config: config.clone(),
-            controller,
+            identity,
             lease_state: LeaseState::default(),
             write_permit: permit,
             updates,
@@ -123,6 +153,7 @@ impl<N: ClusterNetwork> ClusterMember<N> {
             resigned_until: None,
             requests: queue,
             store: None,
+            failures_in_a_row: 0,
             log: SessionLog::default(),
         };
         let handle = MemberHandle {
@@ -157,9 +188,15 @@ impl<N: ClusterNetwork> ClusterMember<N> {
             self.store = None;
             failures = failures.wrapping_add(1);
             let error = error_chain(&error);
+            self.failures_in_a_row += 1;
+            // The first is a connection that broke; then each server is tried.
+            if self.failures_in_a_row > self.config.endpoints.len() {
+                self.report_outage(&error);
+            }
+            let consequence = self.describe_lease();
             // Retries are short, since the lease waits for none.
             self.log.log_limited("connection", |omitted| {
-                warn!(error, server, omitted, "the connection to etcd failed; the lease runs on");
+                warn!(error, server, omitted, "the connection to etcd failed; {consequence}");
             });
             let again = Instant::now() + self.config.backoff.wait_after(1);
             while let Ok(request) = tokio::select! {
@@ -171,6 +208,26 @@ impl<N: ClusterNetwork> ClusterMember<N> {
         }
     }
 
+    /// Reports that etcd does not answer, and what follows.
+    fn report_outage(&self, error: &str) {
+        let servers = self.config.endpoints.join(", ");
+        let text = format!(
+            "does not answer at {servers}: {error}; without it nobody leads for longer than a \
+             lease, and no failure is repaired. Start etcd (etcdctl endpoint health), or correct \
+             etcd.endpoints"
+        );
+        self.identity.findings.report_finding(OUTAGE, Finding::error(OUTAGE, text));
+    }
+
+    /// What a broken connection means for this controller now.
+    fn describe_lease(&self) -> &'static str {
+        match self.lease_state.write_permit() {
+            WritePermit::Leader { until, .. } if Instant::now() < until => "the lease runs on",
+            WritePermit::Leader { .. } => "the lease has run out, and nothing is written",
+            _ => "another controller leads, or none",
+        }
+    }
+
     /// One connection, until it fails.
     async fn run_connection(&mut self, server: &str) -> Result<Infallible, EtcdError> {
         let calls = self.network.connect_store(server, &self.config).await?;
@@ -179,6 +236,8 @@ impl<N: ClusterNetwork> ClusterMember<N> {
         let snapshot = calls.read_snapshot().await?;
         let mut changes = calls.watch_changes(snapshot.revision).await?;
         self.publish_snapshot(snapshot, &calls).await?;
+        self.failures_in_a_row = 0;
+        self.identity.findings.clear_finding(OUTAGE);
         loop {
             let renewal = self.lease_state.renewal_due().unwrap_or_else(Instant::now);
             tokio::select! {
@@ -216,7 +275,8 @@ impl<N: ClusterNetwork> ClusterMember<N> {
         }
         let asked = Instant::now();
         let granted = calls.grant_lease(self.config.lease).await?;
-        let revision = calls.register_controller(self.controller, granted.lease).await?;
+        let number = self.identity.controller;
+        let revision = calls.register_controller(number, granted.lease).await?;
         self.lease_state.record_grant(granted.lease, revision, asked, granted.ttl);
         self.publish_permit();
         Ok(LeaseRenewal::New)
@@ -232,7 +292,8 @@ impl<N: ClusterNetwork> ClusterMember<N> {
         if let (None, Some(lease), None) =
             (snapshot.leader, self.lease_state.lease_id(), self.resigned_until)
         {
-            calls.stand_for_election(self.controller, lease).await?;
+            let address = self.identity.address.as_deref();
+            calls.stand_for_election(self.identity.controller, address, lease).await?;
             snapshot = calls.read_snapshot().await?;
         }
         self.lease_state.observe_leader(snapshot.leader);
@@ -240,6 +301,7 @@ impl<N: ClusterNetwork> ClusterMember<N> {
         self.updates.send_replace(Some(Arc::new(ClusterUpdate {
             stored: snapshot.stored,
             elected: self.lease_state.elected_revision(),
+            leader_address: snapshot.leader_address,
         })));
         Ok(())
     }

@@ -197,14 +197,21 @@ impl EventKind {
     }
 }
 
-/// A count with its noun: `1 job`, `2 jobs`.
+/// A count with its noun: `1 job`, `2 jobs`, `2 switches`, `2 entries`.
 pub fn count_noun(count: usize, noun: &str) -> String {
-    let plural = match (count, noun.ends_with("ch")) {
-        (1, _) => "",
-        (_, true) => "es",
-        (_, false) => "s",
-    };
-    format!("{count} {noun}{plural}")
+    match (count, noun.strip_suffix('y')) {
+        (1, _) => format!("{count} {noun}"),
+        (_, Some(stem)) => format!("{count} {stem}ies"),
+        _ if noun.ends_with("ch") => format!("{count} {noun}es"),
+        _ => format!("{count} {noun}s"),
+    }
+}
+
+/// Entries of a switch that another client wrote.
+pub fn describe_drift(entries: u64) -> String {
+    let was = if entries == 1 { "was" } else { "were" };
+    let count = count_noun(usize::try_from(entries).unwrap_or(usize::MAX), "entry");
+    format!("{count} {was} changed by somebody else")
 }
 
 impl fmt::Display for EventKind {
@@ -241,7 +248,7 @@ impl fmt::Display for EventKind {
                 write!(f, "drain of {names} is complete: no switch sends there any more")
             }
             Self::DriftRepaired { switch, entries } => {
-                write!(f, "{switch}: {entries} entries were changed by somebody else")
+                write!(f, "{switch}: {}", describe_drift(*entries))
             }
             Self::LeadershipChanged { is_leader, term } => {
                 let leads = if *is_leader { "leads" } else { "does not lead any more" };

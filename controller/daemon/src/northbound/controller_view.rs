@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use topology::{Finding, LinkId, SwitchId};
 
+use crate::event_log::describe_drift;
 use crate::learning::LearnedFlows;
 use crate::policy_history::PolicyTrial;
 use crate::southbound::SwitchStatus;
@@ -52,6 +53,8 @@ pub struct ControllerView {
     pub(super) quarantined: BTreeSet<SwitchId>,
     /// What the sessions are up to.
     pub(super) switches: BTreeMap<SwitchId, SwitchStatus>,
+    /// The number of another controller that leads.
+    pub(super) other_leader: Option<u32>,
     /// Flows that no job has announced.
     pub(super) learned: Arc<LearnedFlows>,
 }
@@ -292,31 +295,24 @@ impl ControllerView {
     /// not hold their tables.
     pub fn health_findings(&self) -> Vec<Finding> {
         let mut findings = self.rollout.report.findings.clone();
-        let generation = self.rollout.generation;
         for row in self.switch_rows() {
-            let missing =
-                || format!("{} and {}; {}", row.state, row.mastership, row.problems.join("; "));
-            match row.verified_generation {
-                Some(verified) if verified == generation => {}
-                None => {
-                    findings
-                        .push(Finding::error(&row.name, format!("not verified: {}", missing())));
-                }
-                Some(verified) => findings.push(Finding::warning(
-                    &row.name,
-                    format!("holds generation {verified} of {generation}"),
-                )),
-            }
+            findings.extend(self.verification_finding(&row));
             if row.quarantined {
                 let text = "in quarantine: its calls fail, and policy changes do not wait for it; \
                             drain it, or repair it";
                 findings.push(Finding::warning(&row.name, text));
             }
             if row.entries_drifted > 0 {
-                let text = format!("{} entries were changed by somebody else", row.entries_drifted);
-                findings.push(Finding::warning(&row.name, text));
+                findings.push(Finding::warning(&row.name, describe_drift(row.entries_drifted)));
             }
         }
+        findings.extend(self.other_leader.map(|leader| {
+            let text = format!(
+                "controller {leader} leads and verifies the switches, this one stands by: ask that \
+                 one (crux cluster show)"
+            );
+            Finding::info("cluster", text)
+        }));
         let down = self.link_rows().into_iter().filter(|row| row.state == "down");
         findings.extend(down.map(|row| Finding::warning(row.link, "down")));
         for job in self.job_rows().into_iter().filter(|job| job.profiled) {
@@ -324,6 +320,7 @@ impl ControllerView {
         }
         findings.extend(self.reports.disputes.iter().cloned());
         findings.extend(self.reports.host_findings.iter().cloned());
+        findings.extend(self.reports.refusals.iter().cloned());
         findings.extend(self.job_rows().iter().filter_map(|job| self.forecast_finding(job)));
         findings.extend(self.vacancy_finding());
         findings.extend(self.open_access.clone());
@@ -335,6 +332,27 @@ impl ControllerView {
         findings.extend(self.unowned_finding());
         findings.sort();
         findings
+    }
+
+    /// What a switch lacks of what is in force; nothing where the controller that leads knows.
+    fn verification_finding(&self, row: &SwitchRow) -> Option<Finding> {
+        let generation = self.rollout.generation;
+        match row.verified_generation {
+            Some(verified) if verified == generation => None,
+            Some(verified) => {
+                let text = format!("holds generation {verified} of {generation}");
+                Some(Finding::warning(&row.name, text))
+            }
+            None if self.other_leader.is_some() && row.mastership == "backup" => None,
+            None => {
+                let state = format!("not verified: {} and {}", row.state, row.mastership);
+                let parts: Vec<&str> = [state.as_str()]
+                    .into_iter()
+                    .chain(row.problems.iter().map(String::as_str))
+                    .collect();
+                Some(Finding::error(&row.name, parts.join("; ")))
+            }
+        }
     }
 
     /// The error that nobody leads: most switches have no primary.

@@ -145,6 +145,7 @@ impl NorthboundService {
             standing: self.standing_findings(),
             drainage: self.access.watch_drains().borrow().clone(),
             switches: self.access.status_board().all_statuses(),
+            other_leader: self.access.watch_permit().borrow().other_leader(),
             learned: Arc::clone(&self.access.watch_learned_flows().borrow()),
         })
     }

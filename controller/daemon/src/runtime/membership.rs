@@ -15,7 +15,7 @@ use topology::Finding;
 
 use crate::config::Config;
 use crate::etcd::ClusterNetwork;
-use crate::etcd::{ClusterMember, ClusterUpdate, MemberHandle, StoreClient};
+use crate::etcd::{ClusterMember, ClusterUpdate, MemberHandle, MemberIdentity, StoreClient};
 use crate::leadership::refused_term;
 use crate::southbound::arbitration::{ArbitrationInput, Mastership};
 use crate::southbound::write_permit::WritePermit;
@@ -62,8 +62,8 @@ impl ClusterMembership {
     ) -> Option<Self> {
         let etcd = config.etcd.as_ref()?;
         permit.send_replace(WritePermit::Unknown);
-        let (member, handle) =
-            ClusterMember::new(network.clone(), etcd, config.controller, permit.clone());
+        let identity = MemberIdentity::new(config, supervisor.findings().clone());
+        let (member, handle) = ClusterMember::new(network.clone(), etcd, identity, permit.clone());
         let stop = CancellationToken::new();
         Some(Self {
             member: handle,
@@ -121,9 +121,14 @@ impl ClusterMembership {
             WritePermit::Standby { leader, .. } => leader,
             _ => None,
         };
-        let text = match leader {
-            Some(number) => format!("refused: controller {number} leads; send it there"),
-            None => "refused: no controller leads now; send it again when one does".to_owned(),
+        let update = self.member.updates.borrow();
+        let address = update.as_ref().and_then(|update| update.leader_address.as_ref());
+        let text = match (leader, address) {
+            (Some(number), Some(address)) => {
+                format!("refused: controller {number} leads at {address}; send it there")
+            }
+            (Some(number), None) => format!("refused: controller {number} leads; send it there"),
+            (None, _) => "refused: no controller leads now; send it again when one does".to_owned(),
         };
         Some(Finding::error(about, text))
     }

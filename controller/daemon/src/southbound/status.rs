@@ -52,7 +52,7 @@ pub struct SwitchStatus {
     pub failures: u64,
     /// Those that ended because the switch exceeded a bound.
     pub limited: u64,
-    /// Why the last of them did.
+    /// Why the latest of them did, until the switch is verified or another controller's.
     pub last_error: Option<String>,
     /// Whether it serves what is asked of it.
     pub health: CallHealth,

@@ -81,6 +81,14 @@ impl WritePermit {
         }
     }
 
+    /// The number of another controller that leads, and so verifies the switches.
+    pub fn other_leader(self) -> Option<u32> {
+        match self {
+            Self::Follower { leader } | Self::Standby { leader, .. } => leader,
+            Self::Unknown | Self::Open { .. } | Self::Leader { .. } => None,
+        }
+    }
+
     /// What it allows, for people.
     pub fn describe(self) -> String {
         match self {

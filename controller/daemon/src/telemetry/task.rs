@@ -23,6 +23,7 @@ use super::host_levels::{LevelFeedback, levels_of_hosts};
 use super::host_reporters::{self, HostReporters};
 use super::host_statuses::HostStatuses;
 use super::measured_iteration::MeasuredIteration;
+use super::refused_reports::RefusedReports;
 use super::{
     HostStatus, ReportFeedback, ReportedJobRegistry, ReporterId, ReporterIdentity, ReporterReply,
     TelemetryReport,
@@ -55,6 +56,8 @@ pub(crate) struct ReportSummary {
     pub(crate) disputes: Vec<Finding>,
     /// What reporters of hosts cannot do for them.
     pub(crate) host_findings: Vec<Finding>,
+    /// Jobs whose reports are refused.
+    pub(crate) refusals: Vec<Finding>,
     /// Iterations of jobs whose reports tell of them, under the plan in force.
     pub(crate) iterations: BTreeMap<JobId, MeasuredIteration>,
 }
@@ -69,6 +72,7 @@ pub(crate) struct TelemetryTask {
     host_statuses: HostStatuses,
     level_feedback: LevelFeedback,
     flow_feedback: FlowFeedback,
+    refused_reports: RefusedReports,
     rollout: watch::Receiver<Option<PlanRollout>>,
     streams: BTreeMap<ReporterId, (ReporterIdentity, mpsc::Sender<ReporterReply>)>,
     /// The fabric in which the registry resolves jobs.
@@ -102,6 +106,7 @@ impl TelemetryTask {
             host_statuses: HostStatuses::new(limits.grace, Instant::now()),
             level_feedback: LevelFeedback::default(),
             flow_feedback: FlowFeedback::default(),
+            refused_reports: RefusedReports::default(),
             limits: limits.clone(),
             streams: BTreeMap::new(),
             fabric: None,
@@ -147,6 +152,7 @@ impl TelemetryTask {
                     self.send_feedback(feedback);
                     self.publish_iterations();
                     self.publish_host_findings();
+                    self.publish_refusals();
                     self.send_levels();
                     self.compare_measurements();
                 }
@@ -380,10 +386,24 @@ impl TelemetryTask {
         self.send_feedback(feedback);
     }
 
+    /// Publishes which jobs have reports that are refused.
+    fn publish_refusals(&mut self) {
+        let refusals = self.refused_reports.current_findings(Instant::now());
+        self.summary.send_if_modified(|summary| {
+            let before = std::mem::replace(&mut summary.refusals, refusals);
+            before != summary.refusals
+        });
+    }
+
     fn send_feedback(&mut self, feedback: impl IntoIterator<Item = ReportFeedback>) {
         for reply in feedback {
-            if self.registry.is_new_feedback(&reply) {
+            let is_new_refusal = reply.is_refusal()
+                && self.refused_reports.record_refusal(&reply.job, &reply.finding, Instant::now());
+            if self.registry.is_new_feedback(&reply) || is_new_refusal {
                 log_feedback(&reply);
+            }
+            if is_new_refusal {
+                self.publish_refusals();
             }
             if let Some(reporter) = reply.to {
                 self.send_reply(reporter, ReporterReply::Feedback(reply));

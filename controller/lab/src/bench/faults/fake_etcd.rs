@@ -83,6 +83,7 @@ impl FakeEtcd {
         ClusterSnapshot {
             revision: self.revision,
             leader: self.leader,
+            leader_address: None,
             stored: self.memory.clone(),
         }
     }
@@ -194,7 +195,12 @@ impl ClusterStore for FakeEtcdClient {
         self.call_etcd("Txn", |cluster, _| cluster.bump_revision()).await
     }
 
-    async fn stand_for_election(&self, controller: u32, lease: i64) -> Result<(), EtcdError> {
+    async fn stand_for_election(
+        &self,
+        controller: u32,
+        _: Option<&str>,
+        lease: i64,
+    ) -> Result<(), EtcdError> {
         self.call_etcd("Txn", |cluster: &mut FakeEtcd, _: Instant| {
             cluster.stand_for_election(controller, lease);
         })
