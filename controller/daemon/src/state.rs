@@ -199,6 +199,11 @@ impl State {
         self.plan_request(&self.policy).at_full_depth()
     }
 
+    /// The latest rollout, with the latest report of its plan.
+    pub(crate) fn latest_rollout(&self) -> Option<&PlanRollout> {
+        self.rollout.as_ref()
+    }
+
     /// Whether a plan is under way or due: one for events that the plan in force does not cover, or
     /// one whose candidates have been compared.
     pub fn awaits_plan(&self) -> bool {
@@ -465,12 +470,14 @@ impl State {
                 && had.generation > self.spent
         });
         let rollout = (!is_same).then(|| self.roll_out(&result.plan, &result.report));
-        if let (true, Some(had)) = (is_same, &mut self.rollout) {
+        let had = self.rollout.as_mut().filter(|_| is_same);
+        let explanation = had.map(|had| {
             // What was compared is no decision, but the next plan and explanations need it.
             had.plan = Arc::clone(&result.plan);
             had.report = Arc::clone(&result.report);
-        }
-        Effects { rollout, findings, ..Effects::default() }
+            had.clone()
+        });
+        Effects { rollout, explanation, findings, ..Effects::default() }
     }
 
     /// The findings that the plan in force does not have: one that lasts is told once.

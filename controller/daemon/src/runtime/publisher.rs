@@ -151,6 +151,18 @@ impl<N: SwitchNetwork> Publisher<N> {
         }
     }
 
+    /// Has the rollout in force explained by the report of this one, if they are the same.
+    pub(super) fn explain_rollout(&self, explained: PlanRollout) {
+        self.rollout.send_if_modified(|in_force| match in_force {
+            Some(had) if had.generation == explained.generation => {
+                let is_new = !Arc::ptr_eq(&had.report, &explained.report);
+                *had = explained;
+                is_new
+            }
+            _ => false,
+        });
+    }
+
     /// Publishes tables, and starts the sessions that are missing.
     pub(super) fn publish(&mut self, desired: Arc<DesiredTables>, rollout: PlanRollout) {
         let (generation, plan) = (desired.generation, rollout.plan.generation);

@@ -139,6 +139,8 @@ pub struct Effects {
     pub protection: Option<PlanRollout>,
     /// The rollout for the switches, if it differs from the one in force.
     pub rollout: Option<PlanRollout>,
+    /// The rollout in force with another report: a comparison of plans that kept its plan.
+    pub explanation: Option<PlanRollout>,
     /// The plan to compute now.
     pub plan_request: Option<PlanRequest>,
     /// The record to store for the next run of the controller.
@@ -165,6 +167,7 @@ impl Effects {
             generation: later.generation,
             protection: later.protection.or(self.protection),
             rollout: later.rollout.or(self.rollout),
+            explanation: later.explanation.or(self.explanation),
             plan_request: later.plan_request.or(self.plan_request),
             record: later.record.or(self.record),
             refusal: later.refusal.or(self.refusal),

@@ -43,6 +43,7 @@ fn settle(state: &mut State, event: StateEvent) -> Effects {
         let planned = state.step(StateEvent::Planned(Box::new(request.compute_plan())));
         effects.findings.extend(planned.findings);
         effects.rollout = planned.rollout.or(effects.rollout);
+        effects.explanation = planned.explanation.or(effects.explanation);
         (effects.generation, effects.plan_request) = (planned.generation, planned.plan_request);
     }
     effects
@@ -57,6 +58,18 @@ fn elected_controller_skips_generations_of_others() {
     let effects = settle(&mut state, StateEvent::ElectionWon(7));
     assert!(effects.rollout.is_none());
     assert_eq!(effects.generation, 8);
+}
+
+/// A controller with a jobs document showed no forecast until something changed its plan.
+#[test]
+fn a_comparison_that_keeps_the_plan_explains_it() {
+    let mut state = learned();
+    let jobs = vec![job("a", 9), job("b", 9)];
+    let effects = settle(&mut state, StateEvent::JobsChanged(jobs));
+    let explanation = effects.explanation.expect("the comparison kept the quick plan");
+    assert_eq!(explanation.generation, effects.generation);
+    assert!(!explanation.report.comparison.is_provisional);
+    assert_eq!(state.latest_rollout().map(|had| &had.report), Some(&explanation.report));
 }
 
 #[test]

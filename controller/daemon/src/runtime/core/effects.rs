@@ -44,6 +44,9 @@ impl<N: SwitchNetwork> Core<N> {
         if let Some(rollout) = effects.rollout {
             self.lowering.lower_next(rollout, origin);
         }
+        if let Some(explanation) = effects.explanation {
+            self.publisher.explain_rollout(explanation);
+        }
         if let Some(request) = effects.plan_request {
             let published = self.publisher.wait_for_rollout(self.lowering.latest_generation());
             if is_repair {
@@ -80,5 +83,9 @@ impl<N: SwitchNetwork> Core<N> {
         let tables = Arc::new(tables);
         self.state.note_published(&tables, &rollout);
         self.publisher.publish(tables, rollout);
+        // A comparison may have ended while the tables were lowered.
+        if let Some(latest) = self.state.state().latest_rollout() {
+            self.publisher.explain_rollout(latest.clone());
+        }
     }
 }
