@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use planner::{DocumentFieldError, OverrideDocument, Policy, PolicyDocument};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -132,10 +133,21 @@ impl PolicyContent {
 
     /// The fields in which `after` differs, each with both values.
     pub fn changes_to(&self, after: &Self) -> Vec<String> {
-        let [before, after] =
-            [self, after].map(|content| serde_json::to_value(content).unwrap_or_default());
+        let [old, new] =
+            [self, after].map(|content| serde_json::to_value(&content.policy).unwrap_or_default());
         let mut changes = Vec::new();
-        diff_values("", &before, &after, &mut changes);
+        diff_values("", &old, &new, &mut changes);
+        let is_new = |one: &&TemporaryOverride| !self.temporary_overrides.contains(one);
+        let is_gone = |one: &&TemporaryOverride| !after.temporary_overrides.contains(one);
+        changes.extend(after.temporary_overrides.iter().filter(is_new).map(|one| {
+            format!("override until {}: {}", format_utc(one.until_ms), describe_rule(&one.rule))
+        }));
+        changes.extend(
+            self.temporary_overrides
+                .iter()
+                .filter(is_gone)
+                .map(|one| format!("no override any more: {}", describe_rule(&one.rule))),
+        );
         changes
     }
 
@@ -421,6 +433,22 @@ impl PolicyHistory {
     }
 }
 
+/// A rule as a policy file has it, in one line.
+fn describe_rule(rule: &OverrideDocument) -> String {
+    let fields = serde_json::to_value(rule).unwrap_or_default();
+    let fields = fields.as_object().into_iter().flatten();
+    fields.map(|(name, value)| format!("{name} = {value}")).collect::<Vec<_>>().join(", ")
+}
+
+/// A time that reads the same in every log.
+fn format_utc(at_ms: UnixMs) -> String {
+    let stamp = i64::try_from(at_ms).ok().and_then(|at| Timestamp::from_millisecond(at).ok());
+    stamp.map_or_else(
+        || format!("{at_ms} ms"),
+        |at| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
+    )
+}
+
 /// Adds the leaves in which two values differ.
 fn diff_values(path: &str, before: &Value, after: &Value, changes: &mut Vec<String>) {
     match (before, after) {
@@ -436,7 +464,7 @@ fn diff_values(path: &str, before: &Value, after: &Value, changes: &mut Vec<Stri
             }
         }
         _ if before == after => {}
-        _ => changes.push(format!("{}: {before} -> {after}", path.trim_start_matches("policy."))),
+        _ => changes.push(format!("{path}: {before} -> {after}")),
     }
 }
 

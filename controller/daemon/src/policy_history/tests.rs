@@ -90,6 +90,27 @@ fn history_lists_the_changes_of_each_revision() {
 }
 
 #[test]
+fn overrides_come_and_go_in_words() {
+    let rule = OverrideDocument {
+        pattern: "gpt*".to_owned(),
+        level: Some(3),
+        ..OverrideDocument::default()
+    };
+    let with_override = PolicyContent {
+        temporary_overrides: vec![TemporaryOverride { rule, until_ms: 1_795_574_310_461 }],
+        ..content(0.5)
+    };
+    let came = content(0.0).changes_to(&with_override);
+    let expected = [
+        "fairness: 0.0 -> 0.5",
+        "override until 2026-11-25 02:38:30 UTC: level = 3, match = \"gpt*\"",
+    ];
+    assert_eq!(came, expected);
+    let gone = with_override.changes_to(&content(0.5));
+    assert_eq!(gone, ["no override any more: level = 3, match = \"gpt*\""]);
+}
+
+#[test]
 fn storing_a_revision_drops_unstored_ones_of_the_same_number() {
     let mut history = history();
     let first = history.latest().clone();
