@@ -189,8 +189,8 @@ impl ControllerClient {
         let address = &self.controller;
         let why = error_chain(error);
         CommandError::Failed(format!(
-            "no controller answers at {address}: {why}\nname another with --controller, \
-             CRUX_CONTROLLER or crux context"
+            "no controller answers at {address}: {why}\nstart one there (crux controller \
+             --listen {address}), or name another with --controller, CRUX_CONTROLLER or crux context"
         ))
     }
 

@@ -5,8 +5,9 @@
 
 use std::path::PathBuf;
 
-use super::local_time::format_time;
-use ::controller::audit::{AuditRecord, AuditTrail, verify_chain};
+use super::local_time::{format_cell_time, time_heading};
+use ::controller::audit::{AuditEntry, AuditRecord, AuditTrail, verify_chain};
+use ::controller::event_log::count_noun;
 use comfy_table::Table;
 use command_io::output::{self, FormatArg, OutputFormat};
 use command_io::{CommandError, ControllerClient};
@@ -54,26 +55,61 @@ pub(crate) fn run_audit(args: &AuditArgs) -> Result<(), CommandError> {
         && args.output.format == OutputFormat::Table
         && let Some(last) = records.last()
     {
-        let count = records.len();
-        output::print_line(format_args!("{count} records verified, up to {}", last.hash))?;
+        let count = count_noun(records.len(), "record");
+        output::print_line(format_args!("{count} verified, up to {}", last.hash))?;
     }
     Ok(())
 }
 
 fn records_table(records: &[AuditRecord]) -> Table {
-    let headings = ["number", "time", "action", "who", "from", "times", "why", "what"];
-    let mut table = output::new_table(headings);
+    let at = time_heading();
+    let mut table = output::new_table(["number", &at, "who", "action"]);
     for AuditRecord { entry, .. } in records {
         table.add_row([
             entry.sequence.to_string(),
-            format_time(entry.at_ms),
-            entry.action.to_string(),
-            entry.who.clone(),
-            entry.address.clone(),
-            entry.count.to_string(),
-            entry.reason.clone(),
-            entry.detail.clone(),
+            format_cell_time(entry.at_ms),
+            join_known(&[&entry.who, &entry.address], " at "),
+            describe_action(entry),
         ]);
     }
     table
+}
+
+/// What was done, to what, why, and how often if more than once.
+fn describe_action(entry: &AuditEntry) -> String {
+    let times = match entry.count {
+        0 | 1 => String::new(),
+        count => format!(" ({count} times)"),
+    };
+    let done = format!("{}{times}", entry.action);
+    join_known(&[&done, &entry.detail, &entry.reason], ": ")
+}
+
+/// The texts that are not empty.
+fn join_known(texts: &[&str], between: &str) -> String {
+    let known: Vec<&str> = texts.iter().copied().filter(|text| !text.is_empty()).collect();
+    known.join(between)
+}
+
+#[cfg(test)]
+mod tests {
+    use ::controller::audit::AuditAction;
+
+    use super::*;
+
+    #[test]
+    fn an_action_says_what_why_and_how_often() {
+        let entry = AuditEntry {
+            sequence: 1,
+            at_ms: 0,
+            action: AuditAction::Denied,
+            who: String::new(),
+            address: "10.0.0.1".to_owned(),
+            reason: "a token is missing".to_owned(),
+            detail: String::new(),
+            count: 3,
+        };
+        assert_eq!(describe_action(&entry), "denied (3 times): a token is missing");
+        assert_eq!(join_known(&["", "10.0.0.1"], " at "), "10.0.0.1");
+    }
 }

@@ -9,9 +9,11 @@ mod service_manager;
 mod stall_watchdog;
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ::controller::event_log::count_noun;
 use ::controller::liveness::{FabricPart, PartHealth};
 use ::controller::northbound::policy_commit::PolicyCommitter;
 use ::controller::northbound::service::ServiceError;
@@ -51,10 +53,10 @@ const HAND_OVER: Duration = Duration::from_secs(2);
 #[command(group = ArgGroup::new("inventory").required(true).multiple(true))]
 #[command(after_help = "\
 Examples:
-  crux controller --fabric lab.toml
+  crux controller --fabric lab.toml --listen 127.0.0.1:9300
   crux controller --config crux.toml --fabric lab.toml --jobs jobs.json --policy policy.toml
-  crux --log info controller --fabric lab.toml --jobs jobs.json
-  crux controller --switch s1=10.0.0.1:9559/1 --switch s2=10.0.0.2:9559/2
+  crux --log info controller --fabric lab.toml --jobs jobs.json --listen 127.0.0.1:9300
+  crux controller --listen 127.0.0.1:9300 --switch s1=10.0.0.1:9559/1 --switch s2=10.0.0.2:9559/2
   crux controller --config second.toml --fabric lab.toml --follow 10.0.0.5:9300
 
 Signals:  SIGHUP reads --jobs and --policy again; SIGINT and SIGTERM end it")]
@@ -69,6 +71,9 @@ pub(crate) struct ControllerArgs {
     #[arg(long, value_name = "NAME=HOST:PORT/ID", value_parser = switch_inventory::parse_switch)]
     #[arg(conflicts_with = "fabric", group = "inventory")]
     switch: Vec<Switch>,
+    /// Serve commands, the page and jobs at this address (northbound.listen)
+    #[arg(long, value_name = "IP:PORT")]
+    listen: Option<SocketAddr>,
     /// Jobs document; without one, the jobs that are stored
     #[arg(long)]
     jobs: Option<String>,
@@ -133,6 +138,7 @@ pub(crate) fn run_controller(args: &ControllerArgs) -> Result<(), CommandError> 
         None => Config::default(),
     };
     let config = with_followed_members(config, &args.follow)?;
+    let config = with_listener(config, args.listen)?;
     let (config, fabric) = match &args.fabric {
         Some(file) => (config, files::read_fabric(file)?),
         None => (with_learning(&config)?, switch_inventory::undiscovered_fabric(&args.switch)),
@@ -150,6 +156,16 @@ fn with_followed_members(config: Config, members: &[String]) -> Result<Config, C
     let mut raw = config.effective_raw().clone();
     raw.follow.members.extend_from_slice(members);
     Config::try_from(raw).map_err(|error| CommandError::input("--follow", error))
+}
+
+/// The configuration that listens at this address.
+fn with_listener(config: Config, listen: Option<SocketAddr>) -> Result<Config, CommandError> {
+    if listen.is_none() {
+        return Ok(config);
+    }
+    let mut raw = config.effective_raw().clone();
+    raw.northbound.listen = listen;
+    Config::try_from(raw).map_err(|error| CommandError::input("--listen", error))
 }
 
 /// The configuration with discovery and learning enabled.
@@ -295,9 +311,10 @@ fn print_errors(findings: &[Finding]) {
 
 /// Prints the size of the discovered fabric.
 fn print_found(fabric: &Fabric) -> Result<(), CommandError> {
-    let [switches, hosts] = [fabric.switches().len(), fabric.hosts().len()];
-    let cables = fabric.links().len() / 2;
-    output::print_line(format_args!("found {switches} switches, {hosts} hosts and {cables} cables"))
+    let switches = count_noun(fabric.switches().len(), "switch");
+    let hosts = count_noun(fabric.hosts().len(), "host");
+    let cables = count_noun(fabric.links().len() / 2, "cable");
+    output::print_line(format_args!("found {switches}, {hosts} and {cables}"))
 }
 
 /// Starts the northbound server, if the configuration has an address for it.
@@ -306,6 +323,7 @@ async fn start_northbound(
     config: &Config,
 ) -> Result<Option<ApiServer>, CommandError> {
     let Some(listen) = config.northbound.listen else {
+        eprintln!("crux: no command, page or job can reach this controller without --listen");
         return Ok(None);
     };
     let config = with_local_token(config)?;
@@ -369,9 +387,9 @@ async fn print_verified(
     let limit = Duration::from_secs(args.verify_timeout);
     match controller.await_verified(generation, limit).await {
         Ok(timing) => output::print_line(format_args!(
-            "generation {} verified on {} switches, {:.1} ms after the change",
+            "generation {} verified on {}, {:.1} ms after the change",
             timing.generation,
-            controller.status_board().all_statuses().len(),
+            count_noun(controller.status_board().all_statuses().len(), "switch"),
             timing.total_duration().as_secs_f64() * 1e3,
         )),
         Err(error @ ControllerError::NotVerified { .. }) => {

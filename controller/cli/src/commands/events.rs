@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use ::controller::event_log::{EventPage, EventPosition, OperatorEvent};
+use ::controller::event_log::{EventPage, EventPosition, OperatorEvent, count_noun};
 use ::controller::northbound::events::MissedEvents;
 use tokio::time::sleep;
 
@@ -13,13 +13,16 @@ use command_io::CommandError;
 use command_io::output;
 use command_io::{ControllerClient, EventFrame};
 
+use super::local_time::format_log_time;
+
 /// The delay before a reconnect.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Print the events of a running controller, and follow new ones.
 ///
 /// Jobs that arrive, change and leave; plans, and when every switch holds them; policy changes;
-/// failures and recoveries of switches and cables; drift, findings, and changes of leadership.
+/// failures and recoveries of switches and cables; drift, findings, and changes of leadership. Times
+/// are those of this machine's zone; TZ=UTC prints those of the log.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -97,7 +100,8 @@ fn print_frame(
 
 fn warn_missed(missed: u64) {
     if missed > 0 {
-        eprintln!("crux: {missed} events were missed");
+        let count = usize::try_from(missed).unwrap_or(usize::MAX);
+        eprintln!("crux: missed {}", count_noun(count, "event"));
     }
 }
 
@@ -111,22 +115,5 @@ fn print_event(args: &EventsArgs, event: &OperatorEvent) -> Result<(), CommandEr
 /// An event in one line.
 pub(crate) fn event_line(event: &OperatorEvent) -> String {
     let OperatorEvent { sequence, at_ms, severity, text, .. } = event;
-    format!("{sequence:>5}  {}  {:<7}  {text}", time_of_day(*at_ms), severity.to_string())
-}
-
-/// The time of day of a Unix time, in UTC.
-pub(crate) fn time_of_day(at_ms: u64) -> String {
-    let (seconds, ms) = (at_ms / 1_000, at_ms % 1_000);
-    let (hours, minutes) = (seconds / 3_600 % 24, seconds / 60 % 60);
-    format!("{hours:02}:{minutes:02}:{:02}.{ms:03}Z", seconds % 60)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_time_of_day_is_utc() {
-        assert_eq!(time_of_day(1_763_767_001_042), "23:16:41.042Z");
-    }
+    format!("{sequence:>5}  {}  {:<7}  {text}", format_log_time(*at_ms), severity.to_string())
 }

@@ -5,6 +5,7 @@ mod discover;
 mod export;
 mod import;
 
+use ::controller::event_log::count_noun;
 use clap::{Subcommand, ValueEnum};
 use comfy_table::Table;
 use serde::Serialize;
@@ -111,7 +112,9 @@ fn check_fabric(args: &FabricCheckArgs) -> Result<(), CommandError> {
     }
     match findings.iter().filter(|finding| finding.severity == Severity::Error).count() {
         0 => Ok(()),
-        errors => Err(CommandError::Failed(format!("{}: {errors} errors", args.fabric))),
+        errors => {
+            Err(CommandError::Failed(format!("{}: {}", args.fabric, count_noun(errors, "error"))))
+        }
     }
 }
 

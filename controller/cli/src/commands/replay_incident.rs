@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::BufReader;
 
+use ::controller::event_log::count_noun;
 use ::controller::recorder::replay::{ReplaySummary, ReplayedLine, replay_recording};
 use serde::Serialize;
 
@@ -108,8 +109,14 @@ fn print_report(reports: &RecordingReport) -> Result<(), CommandError> {
     let ReplaySummary { steps, plans, published: given, is_cut, differing } = reports.replayed;
     let cut = if is_cut { "; its last line is cut" } else { "" };
     output::print_line(format_args!(
-        "{}: {steps} events, {plans} plans, {given} times tables were given, {differing} \
-         differences{cut}",
-        reports.file
+        "{}: {}, {}, {given} times tables were given, {}{cut}",
+        reports.file,
+        count_u64(steps, "event"),
+        count_u64(plans, "plan"),
+        count_u64(differing, "difference"),
     ))
+}
+
+fn count_u64(count: u64, noun: &str) -> String {
+    count_noun(usize::try_from(count).unwrap_or(usize::MAX), noun)
 }

@@ -74,6 +74,7 @@ pub(crate) fn run_faults(args: &FaultsArgs) -> Result<(), CommandError> {
     output::print_json(&outcome)?;
     match outcome.divergent.len() {
         0 => Ok(()),
+        1 => Err(CommandError::Failed("1 schedule diverges".to_owned())),
         divergent => Err(CommandError::Failed(format!("{divergent} schedules diverge"))),
     }
 }

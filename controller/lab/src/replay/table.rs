@@ -1,5 +1,6 @@
 //! Replays as a table for people.
 
+use controller::event_log::count_noun;
 use simulator::replay::{ReplayComparison, ReplayOutcome};
 
 use command_io::CommandError;
@@ -38,8 +39,8 @@ pub(super) fn print_replays(replays: &ReplayComparison) -> Result<(), CommandErr
         return Ok(());
     };
     output::print_line(format_args!(
-        "{} jobs, placed by {}, seed {}\n",
-        first.jobs.len(),
+        "{}, placed by {}, seed {}\n",
+        count_noun(first.jobs.len(), "job"),
         first.placement,
         first.seed
     ))?;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use ::controller::event_log::count_noun;
 use agent::job_spool::JobSpool;
 use agent::rest_client::{RestClient, RestError, TlsIdentity};
 use agent::slurm_job;
@@ -111,7 +112,7 @@ fn start_slurm_job(args: &SlurmStartArgs) -> Result<(), CommandError> {
     JobSpool::new(spool)
         .add_job(&job)
         .map_err(|error| CommandError::Failed(format!("{}: {error}", spool.display())))?;
-    output::print_line(format_args!("{} on {} hosts", job.id, job.gpus.len()))
+    output::print_line(format_args!("{} on {}", job.id, count_noun(job.gpus.len(), "host")))
 }
 
 fn end_slurm_job(args: &SlurmEndArgs) -> Result<(), CommandError> {

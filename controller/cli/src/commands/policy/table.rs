@@ -8,7 +8,7 @@ use comfy_table::Table;
 use command_io::CommandError;
 use command_io::output;
 
-use crate::commands::local_time::format_time;
+use crate::commands::local_time::{format_cell_time, time_heading};
 
 /// Rows and entries that a table shows unless all are asked for.
 pub(super) const SHOWN: usize = 8;
@@ -117,14 +117,15 @@ fn flow_table(flows: &[FlowChange]) -> Table {
 
 /// Revisions, the latest first.
 pub(super) fn history_table(chapters: &[PolicyRevisionDiff]) -> Table {
-    let mut table = output::new_table(["revision", "at", "author", "reason", "changes"]);
+    let at = time_heading();
+    let mut table = output::new_table(["revision", &at, "author", "reason", "changes"]);
     for PolicyRevisionDiff { revision, changes } in chapters {
         let metadata = &revision.metadata;
         let trial = revision.trial.as_ref().map_or("", |_| " (on trial)");
         table.add_row([
             format!("{}{trial}", revision.number),
             // What was in force from the start has no time.
-            if metadata.at_ms == 0 { "-".to_owned() } else { format_time(metadata.at_ms) },
+            if metadata.at_ms == 0 { "-".to_owned() } else { format_cell_time(metadata.at_ms) },
             metadata.author.clone(),
             metadata.reason.clone(),
             changes.join("\n"),

@@ -16,7 +16,7 @@ use topology::Severity;
 
 use super::controller_poller::{TopSnapshot, UsedJob};
 use super::screen::{PANES, PaneView, ScreenState, TopPane};
-use crate::commands::events::time_of_day;
+use crate::commands::local_time::format_clock_time;
 
 /// Columns and rows from which all panes are shown.
 const ROOM: (u16, u16) = (100, 22);
@@ -58,8 +58,10 @@ pub(super) fn draw_screen(frame: &mut Frame<'_>, known: &TopSnapshot, screen: &S
         return draw_pane(frame, body, known, screen, screen.pane);
     }
     let halves = Layout::vertical([Constraint::Fill(1), Constraint::Fill(1)]).split(body);
+    // Names of links and texts of events are longer than anything beside them.
+    let shares = [Constraint::Fill(9), Constraint::Fill(11)];
     let quarters = halves.iter().flat_map(|half| {
-        let sides = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).split(*half);
+        let sides = Layout::horizontal(shares).split(*half);
         [sides[0], sides[1]]
     });
     for (area, pane) in quarters.zip(PANES) {
@@ -169,10 +171,10 @@ fn column_widths(pane: TopPane) -> Vec<Constraint> {
             vec![Length(4), Fill(1), Length(6), Length(9), Length(5), Length(6), Length(5)]
         }
         TopPane::Links => {
-            vec![Length(6), Fill(2), Length(7), Length(7), Length(BAR as u16), Fill(1)]
+            vec![Length(6), Fill(3), Length(7), Length(7), Length(BAR as u16), Fill(1)]
         }
-        TopPane::Switches => vec![Fill(1), Length(8), Length(9), Length(6), Length(7)],
-        TopPane::Events => vec![Length(6), Length(13), Fill(1)],
+        TopPane::Switches => vec![Fill(1), Length(8), Length(12), Length(6), Length(7)],
+        TopPane::Events => vec![Length(6), Length(8), Fill(1)],
     }
 }
 
@@ -300,7 +302,7 @@ fn event_row(event: &OperatorEvent) -> Row<'static> {
     let style = severity_style(event.severity);
     Row::new([
         Line::from(event.sequence.to_string()),
-        Line::from(time_of_day(event.at_ms)),
+        Line::from(format_clock_time(event.at_ms)),
         Line::styled(event.text.clone(), style),
     ])
 }

@@ -39,13 +39,19 @@ export function findings(panel, { findings: all, fabric, jobs }, act) {
     const names = group.slice(0, 6).flatMap((one, at) => [at ? ", " : "", about(one)]);
     const rest = group.length > 6 ? ` and ${group.length - 6} more` : "";
     const item = element("li", { className: first.severity },
-      element("b", {}, group.length > 1 ? `${first.severity} × ${group.length}` : first.severity),
+      element("b", {}, severities(first.severity, group.length)),
       element("div", {}, element("span", { className: "about" }, ...names, rest), " ", first.text));
     item.dataset.count = group.length;
     return item;
   });
   const calm = items.length ? undefined : note("Nothing needs attention.");
   refill(panel, element("ol", { className: "findings" }, ...items), ...(calm ? [calm] : []));
+}
+
+/** A severity, with the number of findings where there are several. */
+function severities(severity, count) {
+  if (count === 1) return severity;
+  return `${count} ${severity}s`;
 }
 
 /** Jobs by rank; the chosen one with its flows. */
@@ -104,7 +110,7 @@ export function worth(panel, { worth: history, chosen, events }, act) {
   const shown = history.jobs.find((job) => job.name === chosen) ?? history.total;
   const marks = events.filter(({ kind }) => /^(policy_|switch_|cable_|job_arr|job_left)/.test(kind));
   const legend = element("p", { className: "legend" },
-    ...LINES.map(([name, text]) => element("span", { className: name }, text)), `: ${shown.name || "all jobs"}`);
+    `${shown.name || "all jobs"}: `, ...LINES.map(([name, text]) => element("span", { className: name }, text)));
   const line = (series, name) => {
     const { means } = series;
     const gain = means.forecast !== null && means.ecmp !== null ? 100 * (means.forecast - means.ecmp) : undefined;
