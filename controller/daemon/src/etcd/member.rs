@@ -210,9 +210,8 @@ impl<N: ClusterNetwork> ClusterMember<N> {
 
     /// Reports that etcd does not answer, and what follows.
     fn report_outage(&self, error: &str) {
-        let servers = self.config.endpoints.join(", ");
         let text = format!(
-            "does not answer at {servers}: {error}; without it nobody leads for longer than a \
+            "does not answer: {error}; without it nobody leads for longer than a \
              lease, and no failure is repaired. Start etcd (etcdctl endpoint health), or correct \
              etcd.endpoints"
         );
