@@ -190,7 +190,8 @@ impl ControllerClient {
         let why = error_chain(error);
         CommandError::Failed(format!(
             "no controller answers at {address}: {why}\nstart one there (crux controller \
-             --listen {address}), or name another with --controller, CRUX_CONTROLLER or crux context"
+             --listen {address}), or name another with --controller, CRUX_CONTROLLER or crux \
+             context"
         ))
     }
 

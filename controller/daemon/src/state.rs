@@ -199,11 +199,6 @@ impl State {
         self.plan_request(&self.policy).at_full_depth()
     }
 
-    /// The latest rollout, with the latest report of its plan.
-    pub(crate) fn latest_rollout(&self) -> Option<&PlanRollout> {
-        self.rollout.as_ref()
-    }
-
     /// Whether a plan is under way or due: one for events that the plan in force does not cover, or
     /// one whose candidates have been compared.
     pub fn awaits_plan(&self) -> bool {
@@ -470,11 +465,9 @@ impl State {
                 && had.generation > self.spent
         });
         let rollout = (!is_same).then(|| self.roll_out(&result.plan, &result.report));
-        let had = self.rollout.as_mut().filter(|_| is_same);
-        let explanation = had.map(|had| {
+        let explanation = self.rollout.as_mut().filter(|_| is_same).map(|had| {
             // What was compared is no decision, but the next plan and explanations need it.
-            had.plan = Arc::clone(&result.plan);
-            had.report = Arc::clone(&result.report);
+            (had.plan, had.report) = (Arc::clone(&result.plan), Arc::clone(&result.report));
             had.clone()
         });
         Effects { rollout, explanation, findings, ..Effects::default() }

@@ -1,8 +1,8 @@
 //! `crux doctor`: the problems of a running controller, causes first.
 //!
 //! The decision: a dead switch takes all of its links with it, and where nobody leads no switch is
-//! verified, so what follows from a cause is counted at its own line and not listed. What is left is
-//! grouped by what it says. JSON has every finding.
+//! verified, so what follows from a cause is counted at its own line and not listed. What is left
+//! is grouped by what it says. JSON has every finding.
 
 use std::collections::{BTreeMap, BTreeSet};
 

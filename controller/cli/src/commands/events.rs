@@ -21,8 +21,8 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Print the events of a running controller, and follow new ones.
 ///
 /// Jobs that arrive, change and leave; plans, and when every switch holds them; policy changes;
-/// failures and recoveries of switches and cables; drift, findings, and changes of leadership. Times
-/// are those of this machine's zone; TZ=UTC prints those of the log.
+/// failures and recoveries of switches and cables; drift, findings, and changes of leadership.
+/// Times are those of this machine's zone; TZ=UTC prints those of the log.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

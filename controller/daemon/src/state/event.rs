@@ -7,6 +7,7 @@ use std::sync::Arc;
 use planner::{Job, LearnedConnection, Plan, PlanDocument, PlanReport, PlannedFlow, Policy};
 use topology::{AvailabilityChange, Fabric, Finding, NicId, SwitchId};
 
+use super::State;
 use super::plan_request::{PlanRequest, PlanResult};
 use super::reported_jobs::ReportedJobs;
 use crate::liveness::FabricPart;
@@ -178,6 +179,13 @@ impl Effects {
     pub(super) fn with_record(record: StoreRecord) -> Self {
         let record = Some(record);
         Self { record, ..Self::default() }
+    }
+}
+
+impl State {
+    /// The latest rollout, with the latest report of its plan.
+    pub(crate) fn latest_rollout(&self) -> Option<&PlanRollout> {
+        self.rollout.as_ref()
     }
 }
 
