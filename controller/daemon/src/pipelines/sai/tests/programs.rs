@@ -42,7 +42,8 @@ pub(super) fn programs() -> Vec<&'static P4Info> {
 pub(super) fn check_encoding(program: &P4Info, tables: &SwitchTables) -> Result<(), TestCaseError> {
     for row in tables.iter() {
         let row = TableEntry::from(row);
-        prop_assert_eq!(decode_entry(program, &encode_entry(&row)).as_ref(), Ok(&row));
+        let decoded = decode_entry(program, &encode_entry(&row));
+        prop_assert_eq!(decoded.as_ref(), Ok(&row));
     }
     Ok(())
 }
