@@ -249,7 +249,7 @@ impl ControllerView {
             entries_written: line.written.total_entries(),
             entries_drifted: line.drifted,
             session_failures: line.failures,
-            problems: line.refusals.iter().chain(&line.last_error).cloned().collect(),
+            problems: line.refusals.iter().chain(line.standing_error()).cloned().collect(),
             quarantined: self.quarantined.contains(switch),
         });
         rows.collect()

@@ -192,7 +192,6 @@ impl ReconcileState {
         let seen = self.verified_now();
         board.update_status(self.switch, |line| {
             line.verified = Some(seen);
-            line.last_error = None;
             line.health.record_success();
         });
         NextStep::Nothing
@@ -229,10 +228,7 @@ impl ReconcileState {
                 line.verified = seen;
             }
             match seen {
-                Some(_) => {
-                    line.last_error = None;
-                    line.health.record_success();
-                }
+                Some(_) => line.health.record_success(),
                 None => line.health.record_failure(self.last_pass_ended),
             }
             line.checked_at = Some(self.last_pass_ended).filter(|_| seen.is_some());

@@ -201,10 +201,6 @@ impl<N: SwitchNetwork> SwitchSession<N> {
             self.context.board.update_status(self.switch, |line| {
                 line.mastership = mastership;
                 line.verified = None;
-                // Its own controller verifies it, so nothing else would end the last error.
-                if matches!(mastership, Mastership::Backup { .. }) {
-                    line.last_error = None;
-                }
             });
         }
     }

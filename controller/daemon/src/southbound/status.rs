@@ -52,7 +52,7 @@ pub struct SwitchStatus {
     pub failures: u64,
     /// Those that ended because the switch exceeded a bound.
     pub limited: u64,
-    /// Why the latest of them did, until the switch is verified or another controller's.
+    /// Why the latest of them did.
     pub last_error: Option<String>,
     /// Whether it serves what is asked of it.
     pub health: CallHealth,
@@ -62,6 +62,12 @@ impl SwitchStatus {
     /// Whether the switch was seen to hold the tables of a generation, or later ones.
     pub fn holds_generation(&self, generation: u64) -> bool {
         self.verified.is_some_and(|seen| seen.generation >= generation)
+    }
+
+    /// Why the latest connection ended, until the switch is verified or another controller's.
+    pub fn standing_error(&self) -> Option<&String> {
+        let is_others = matches!(self.mastership, Mastership::Backup { .. });
+        self.last_error.as_ref().filter(|_| self.verified.is_none() && !is_others)
     }
 }
 
