@@ -163,7 +163,7 @@ const STEERING: [Case; 14] = [
     ("policy override job:bert --weight=-1 --for 1h", 2, &["job[0].weight: -1 is not above 0"]),
     ("policy override job:bert --max-level 1 --for 1h", 0, &["revision 4 is in force\n"]),
     ("policy show", 0, &["# revision 4", "# until 20", "max_level = 1", "fairness = 0.0"]),
-    ("policy history", 0, &["local (says ada)", "test", "temporary"]),
+    ("policy history", 0, &["local (says ada)", "test", "override until"]),
 ];
 
 /// Single fields, and what else they change: nothing.
