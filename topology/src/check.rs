@@ -4,6 +4,7 @@
 //! data. Each rule is a function of the fabric alone and rules do not know each other. The fabric
 //! is judged as it is now, so that failed and drained parts show in what can no longer be reached.
 
+mod buffers;
 mod devices;
 mod reachability;
 mod tiers;
@@ -11,7 +12,7 @@ mod tiers;
 use crate::fabric::Fabric;
 use crate::finding::Finding;
 
-const RULES: [fn(&Fabric) -> Vec<Finding>; 10] = [
+const RULES: [fn(&Fabric) -> Vec<Finding>; 12] = [
     reachability::hosts_without_nics,
     reachability::disconnected_nics,
     reachability::unreachable_leaves,
@@ -22,6 +23,8 @@ const RULES: [fn(&Fabric) -> Vec<Finding>; 10] = [
     tiers::unused_links,
     tiers::uneven_uplinks,
     tiers::oversubscription_ratios,
+    buffers::headroom_demands,
+    buffers::unknown_buffers,
 ];
 
 /// Everything to be reported about `fabric`: errors first, then warnings, then the rest.
@@ -46,6 +49,7 @@ mod tests {
     use super::*;
     use crate::clos::{self, ClosSpec};
     use crate::fabric::AvailabilityChange;
+    use crate::lossless::SwitchQueues;
     use crate::spec::{self, FabricDocument};
 
     fn lab() -> Fabric {
@@ -111,6 +115,34 @@ mod tests {
         assert_eq!(high, ["error: leaf1: uses port 511; the P4 program has ports up to 510"]);
     }
 
+    /// Eight ports of 200 and 400 Gb/s, and a buffer of 12 MB, as the switches of DCQCN have.
+    #[test]
+    fn headroom_that_does_not_fit_is_an_error_with_a_remedy() {
+        let with = |levels: u8, buffer_bytes: u64, metres: f64| {
+            changed(|lab| {
+                let queues = SwitchQueues {
+                    lossless_levels: Some(levels),
+                    buffer_bytes: Some(buffer_bytes),
+                    ..SwitchQueues::default()
+                };
+                lab.switches[0].queues = Some(queues);
+                lab.links.iter_mut().for_each(|link| link.metres = Some(metres));
+            })
+        };
+        assert!(with(2, 64_000_000, 5.0).is_empty());
+        let [error] = &with(8, 2_000_000, 5.0)[..] else { panic!() };
+        assert_eq!(
+            error,
+            "error: leaf1: PFC headroom of 8 lossless levels needs 2.7 MB, and the buffer has \
+             2.0 MB; have 5 lossless levels; shorter cables alone are not enough, a lower \
+             mtu_bytes may be"
+        );
+        let [error] = &with(2, 3_000_000, 1_000.0)[..] else { panic!() };
+        assert!(error.contains("have 1 lossless level, or cables of at most 67 %"), "{error}");
+        let [warning] = &with(2, 12_000_000, 5.0)[..] else { panic!() };
+        assert!(warning.contains("senders are paused before"), "{warning}");
+    }
+
     #[test]
     fn uneven_and_useless_parts_are_warnings() {
         let fewer = changed(|lab| drop(lab.links.remove(12)));
@@ -136,6 +168,7 @@ mod tests {
                 b: "leaf2:9".into(),
                 gbps: 1.0,
                 scheduler: None,
+                metres: None,
             });
         });
         let text = "warning: leaf1:9>leaf2:9: joins switches of one tier; no path takes it";

@@ -12,6 +12,7 @@ use crate::fabric::{
     Fabric, FabricParts, Host, Link, LinkEndpoint, LinkScheduler, Nic, PipelineKind, Switch, Tier,
 };
 use crate::ids::{FabricNode, HostId, LinkId, NicId, SwitchId};
+use crate::lossless::SwitchQueues;
 use crate::units::{Bandwidth, MacAddress};
 
 /// Where packets to and from the controller enter a switch; no cable may use it.
@@ -41,6 +42,8 @@ pub(crate) struct DraftCable {
     /// The scheduler, where it is not the usual one: from a host to its leaf, and both ways between
     /// switches.
     pub(crate) scheduler: Option<LinkScheduler>,
+    /// Length of the cable, where it is known.
+    pub(crate) metres: Option<f64>,
 }
 
 impl DraftCable {
@@ -119,6 +122,7 @@ impl FabricDraft {
                 b,
                 bandwidth,
                 scheduler: self.host_scheduler,
+                metres: None,
             });
         }
         self.hosts.push(DraftHost { name, gpus, addresses });
@@ -132,7 +136,7 @@ impl FabricDraft {
         bandwidth: Bandwidth,
     ) {
         let (a, b) = (self.next_port(lower), self.next_port(upper));
-        self.cables.push(DraftCable { a, b, bandwidth, scheduler: None });
+        self.cables.push(DraftCable { a, b, bandwidth, scheduler: None, metres: None });
     }
 
     /// Ports count from 1 and leave out the one of the controller.
@@ -167,6 +171,7 @@ impl FabricParts {
                 to,
                 bandwidth: cable.bandwidth,
                 scheduler: cable.scheduler_from(from),
+                metres: cable.metres,
             });
             if let FabricNode::Switch(switch) = from.node {
                 self.switches[switch.index()].ports.insert(from.port, id);
@@ -204,6 +209,7 @@ fn generated_switch(tier: Tier, number: u64, device_id: u64) -> Switch {
         p4runtime: server_port.map(|port| format!("127.0.0.1:{port}")),
         gnmi: None,
         ports: BTreeMap::new(),
+        queues: SwitchQueues::default(),
     }
 }
 

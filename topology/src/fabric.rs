@@ -14,6 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{FabricNode, HostId, LinkId, NicId, SwitchId};
+use crate::lossless::SwitchQueues;
 use crate::units::{Bandwidth, MacAddress};
 
 mod lookup;
@@ -88,6 +89,8 @@ pub struct Switch {
     pub gnmi: Option<String>,
     /// Links that leave this switch, by port, ascending.
     pub ports: BTreeMap<u32, LinkId>,
+    /// What its queues and its buffer can do, as far as it is known.
+    pub queues: SwitchQueues,
 }
 
 /// One end of a cable.
@@ -130,6 +133,8 @@ pub struct Link {
     pub bandwidth: Bandwidth,
     /// Which packets it sends first.
     pub scheduler: LinkScheduler,
+    /// Length of its cable, if it is known.
+    pub metres: Option<f64>,
 }
 
 /// The parts of a fabric; what [`Fabric::new`] takes and what never changes afterwards.

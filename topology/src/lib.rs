@@ -16,6 +16,7 @@ pub mod groups;
 pub mod host_list;
 mod ids;
 pub mod import;
+mod lossless;
 mod paths;
 pub mod spec;
 mod units;
@@ -28,6 +29,7 @@ pub use fabric::{
 };
 pub use finding::{Finding, Severity, error_chain, one_line};
 pub use ids::{FabricNode, HostId, LinkId, NicId, SwitchId};
+pub use lossless::{BufferDemand, EcnThresholds, PfcHeadroom, SwitchQueues};
 pub use paths::{
     DownwardHops, LinkPath, MAX_PATH_LINKS, NextHops, SwitchHop, UpwardHops, equal_cost_paths,
     next_hops,

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::clos::{self, ClosSpec};
 use crate::document::{self, DocumentError, DocumentFormat};
 use crate::fabric::{Fabric, LinkScheduler, PipelineKind, Tier};
+use crate::lossless::SwitchQueues;
 use crate::units::Bandwidth;
 
 /// A fabric as a document: `clos`, or else `switches`, `hosts` and `links`.
@@ -40,6 +41,24 @@ pub struct FabricDocument {
     /// The program of all switches of a tier that name none: `fabric` (the default) or `sai`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub pipelines: BTreeMap<Tier, PipelineKind>,
+    /// Queues and buffers of switches that do not say otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switch_defaults: Option<SwitchQueues>,
+    /// Lengths of cables that do not say otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cable_defaults: Option<CableDefaults>,
+}
+
+/// Lengths of cables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CableDefaults {
+    /// From a host to its leaf, in metres.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_metres: Option<f64>,
+    /// Between two switches, in metres.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub switch_metres: Option<f64>,
 }
 
 /// A switch of an explicit document.
@@ -62,6 +81,9 @@ pub struct SwitchDocument {
     /// Its program: `fabric` or `sai`; when left out, that of its tier in `pipelines`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<PipelineKind>,
+    /// What its queues and its buffer can do; `switch_defaults` for what is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queues: Option<SwitchQueues>,
 }
 
 /// A host of an explicit document.
@@ -93,6 +115,9 @@ pub struct LinkDocument {
     /// both directions between switches (`strict`, the default, or `fifo`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<LinkScheduler>,
+    /// Length of the cable in metres; that of `cable_defaults` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metres: Option<f64>,
 }
 
 /// A field whose value makes no sense.
@@ -140,7 +165,7 @@ impl TryFrom<&FabricDocument> for Fabric {
     type Error = FabricFieldError;
 
     fn try_from(document: &FabricDocument) -> Result<Self, FabricFieldError> {
-        match &document.clos {
+        let fabric = match &document.clos {
             None => explicit::build_explicit(document),
             Some(clos) if explicit::has_no_lists(document) => {
                 let built = clos::build_clos(&document.name, clos);
@@ -154,7 +179,56 @@ impl TryFrom<&FabricDocument> for Fabric {
                 "clos",
                 "a document has either clos or switches, hosts and links, found both",
             )),
+        };
+        check_queues(document)?;
+        fabric.map(|fabric| with_defaults(fabric, document))
+    }
+}
+
+/// Refuses the first field about queues, buffers and cables that makes no sense.
+fn check_queues(document: &FabricDocument) -> Result<(), FabricFieldError> {
+    let defaults = document.switch_defaults.unwrap_or_default();
+    let switches = document.switches.iter().enumerate().filter_map(|(index, switch)| {
+        Some((format!("switches[{index}].queues"), switch.queues?.or(defaults)))
+    });
+    let all = std::iter::once(("switch_defaults".to_owned(), defaults)).chain(switches);
+    for (place, queues) in all {
+        if let Some((field, problem)) = queues.problem() {
+            return Err(FabricFieldError::new(format!("{place}.{field}"), problem));
         }
+    }
+    let CableDefaults { host_metres, switch_metres } = document.cable_defaults.unwrap_or_default();
+    for (field, metres) in [("host_metres", host_metres), ("switch_metres", switch_metres)] {
+        if let Some(metres) = metres {
+            checked_metres(&format!("cable_defaults.{field}"), metres)?;
+        }
+    }
+    Ok(())
+}
+
+/// `fabric` with the defaults of its document for switches and cables that say nothing.
+fn with_defaults(fabric: Fabric, document: &FabricDocument) -> Fabric {
+    if document.switch_defaults.is_none() && document.cable_defaults.is_none() {
+        return fabric;
+    }
+    let mut parts = fabric.parts().clone();
+    let defaults = document.switch_defaults.unwrap_or_default();
+    for switch in &mut parts.switches {
+        switch.queues = switch.queues.or(defaults);
+    }
+    let CableDefaults { host_metres, switch_metres } = document.cable_defaults.unwrap_or_default();
+    for link in &mut parts.links {
+        let joins_switches = link.from.node.switch().is_some() && link.to.node.switch().is_some();
+        link.metres = link.metres.or(if joins_switches { switch_metres } else { host_metres });
+    }
+    Fabric::new(parts)
+}
+
+/// A length in metres; the error names the field it came from.
+fn checked_metres(field: &str, metres: f64) -> Result<(), FabricFieldError> {
+    match metres.is_finite() && metres >= 0.0 {
+        true => Ok(()),
+        false => Err(FabricFieldError::new(field, format!("must be 0 or more, found {metres}"))),
     }
 }
 
@@ -274,6 +348,48 @@ mod tests {
             let document =
                 document::print_document(&explicit_document(&fabric), DocumentFormat::Toml);
             assert!(document.unwrap().contains(scheduler));
+        }
+    }
+
+    #[test]
+    fn switches_and_cables_take_the_defaults_of_their_document() {
+        let with = |defaults: &str| {
+            GOOD.replacen(r#""name": "lab","#, &format!(r#""name": "lab", {defaults},"#), 1)
+        };
+        let text = with(
+            r#""switch_defaults": {"lossless_levels": 2, "buffer_bytes": 1000},
+               "cable_defaults": {"host_metres": 3.0, "switch_metres": 30.0}"#,
+        );
+        let own = r#""device_id": 2, "queues": {"lossless_levels": 4}}"#;
+        let text = text.replacen(r#""device_id": 2}"#, own, 1);
+        let fabric = parse_fabric(&text, DocumentFormat::Json, "f.json").unwrap();
+        let levels = fabric.switches().iter().map(|switch| switch.queues.lossless_levels);
+        assert_eq!(levels.collect::<Vec<_>>(), [Some(2), Some(4), Some(2)]);
+        assert_eq!(
+            (fabric.job_levels(), fabric.switches()[1].queues.buffer_bytes),
+            (Some(2), Some(1000))
+        );
+        let metres = |name: &str| fabric.link(fabric.links_named(name)[0]).metres;
+        assert_eq!((metres("h1-leaf1"), metres("leaf1-spine1")), (Some(3.0), Some(30.0)));
+        let printed =
+            document::print_document(&explicit_document(&fabric), DocumentFormat::Json).unwrap();
+        assert_eq!(parse_fabric(&printed, DocumentFormat::Json, "f").as_ref(), Ok(&fabric));
+        let mistakes = [
+            (
+                r#""switch_defaults": {"levels": 9}"#,
+                "f.json: switch_defaults.levels: must be 1 to 8, found 9",
+            ),
+            (
+                r#""switch_defaults": {"levels": 2, "lossless_levels": 4}"#,
+                "f.json: switch_defaults.lossless_levels: 4 of 2 levels; at most all can be lossless",
+            ),
+            (
+                r#""cable_defaults": {"host_metres": -1.0}"#,
+                "f.json: cable_defaults.host_metres: must be 0 or more, found -1",
+            ),
+        ];
+        for (defaults, expected) in mistakes {
+            assert_eq!(refused(&with(defaults)), expected);
         }
     }
 

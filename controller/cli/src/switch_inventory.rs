@@ -15,6 +15,7 @@ pub(crate) fn parse_switch(text: &str) -> Result<Switch, String> {
         p4runtime: Some(address.to_owned()),
         gnmi: None,
         ports: [].into(),
+        queues: topology::SwitchQueues::default(),
     })
 }
 

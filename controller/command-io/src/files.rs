@@ -34,22 +34,26 @@ pub fn read_configuration(name: &str) -> Result<Config, CommandError> {
 }
 
 /// Reads a policy document, or takes the defaults without one, which `change` may change before it
-/// is validated.
+/// is validated. A policy that states no levels has `levels` of them.
 pub fn policy_with(
     name: Option<&str>,
+    levels: u8,
     change: impl FnOnce(&mut PolicyDocument),
 ) -> Result<Policy, CommandError> {
     let Some(name) = name else {
         let mut document = PolicyDocument::default();
         change(&mut document);
-        return document.to_policy("policy").map_err(CommandError::document);
+        return document
+            .with_default_levels(levels)
+            .to_policy("policy")
+            .map_err(CommandError::document);
     };
     let (text, format) =
         (read_text(name)?, DocumentFormat::from_file_name(name).map_err(CommandError::document)?);
     let parsed = document::parse_document::<PolicyDocument>(&text, format, name);
     let mut document = parsed.map_err(CommandError::document)?;
     change(&mut document);
-    document.to_policy(name).map_err(locate_error(&text, format))
+    document.with_default_levels(levels).to_policy(name).map_err(locate_error(&text, format))
 }
 
 /// Adds the line to the error of an invalid document.

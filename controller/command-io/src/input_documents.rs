@@ -43,8 +43,9 @@ impl InputDocumentArgs {
         &self,
         change: impl FnOnce(&mut PolicyDocument),
     ) -> Result<InputDocuments, CommandError> {
-        let policy = files::policy_with(self.policy.as_deref(), change)?;
         let fabric = files::read_fabric(&self.fabric)?;
+        let levels = PolicyDocument::default_levels(&fabric);
+        let policy = files::policy_with(self.policy.as_deref(), levels, change)?;
         policy.check_on(&fabric).map_err(CommandError::document)?;
         let fabric = policy.apply_drains(&fabric).map_err(CommandError::document)?;
         let (jobs, findings) = files::read_jobs(&self.jobs, &fabric)?;

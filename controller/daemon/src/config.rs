@@ -122,8 +122,8 @@ pub struct Config {
     pub controller: u32,
     /// How long a primary may be away from few switches before another takes over.
     pub primary_grace: Duration,
-    /// Priority levels that every switch serves, 1..=8.
-    pub levels: u8,
+    /// Priority levels that every switch serves, 1..=8; if not given, those of the fabric document.
+    pub levels: Option<u8>,
     /// File of the embedded store; without one, nothing survives a restart.
     pub store: Option<PathBuf>,
     /// Where the audit trail goes.
@@ -289,8 +289,10 @@ impl TryFrom<RawConfig> for Config {
         let controller = raw.election.controller;
         check_field("election.controller", &controller, "above 0", controller > 0)?;
         let levels = raw.switches.levels;
-        let possible = (1..=MAX_LEVELS).contains(&levels);
-        check_field("switches.levels", &levels, "1 to 8", possible)?;
+        if let Some(levels) = levels {
+            let possible = (1..=MAX_LEVELS).contains(&levels);
+            check_field("switches.levels", &levels, "1 to 8", possible)?;
+        }
         Ok(Self {
             term: raw.election.term,
             controller,

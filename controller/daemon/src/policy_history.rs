@@ -117,14 +117,16 @@ pub enum PolicyHistoryError {
 }
 
 impl PolicyContent {
-    /// The policy that the planner takes, with the temporary overrides.
+    /// The policy that the planner takes, with the temporary overrides; one that states no levels
+    /// has `levels` of them.
     ///
     /// # Errors
     /// The first invalid field; `file` is the name of the document in the error.
-    pub fn validate(&self, file: &str) -> Result<Policy, DocumentFieldError> {
-        let policy = self.policy.to_policy(file)?;
+    pub fn validate(&self, file: &str, levels: u8) -> Result<Policy, DocumentFieldError> {
+        let document = self.policy.clone().with_default_levels(levels);
+        let policy = document.to_policy(file)?;
         let rules = self.temporary_overrides.iter().map(|temporary| temporary.rule.clone());
-        let temporary = PolicyDocument { jobs: rules.collect(), ..self.policy.clone() };
+        let temporary = PolicyDocument { jobs: rules.collect(), ..document };
         // The first override that matches wins, so the temporary ones come first.
         let mut overrides = temporary.to_policy("temporary overrides")?.overrides;
         overrides.extend(policy.overrides);

@@ -268,7 +268,7 @@ impl State {
 
     fn apply_start(&mut self, start: StartingState) -> Result<Effects, EventRefusal> {
         let StartingState { fabric, history, jobs, reported_jobs: reported, decisions } = start;
-        let policy = history.latest().content.validate("policy")?;
+        let policy = history.latest().content.validate("policy", self.levels)?;
         self.check_policy(&policy, &fabric)?;
         check_jobs(&fabric, &jobs)?;
         check_jobs(&fabric, &reported.jobs)?;

@@ -95,12 +95,13 @@ impl ReplayArgs {
             let what = format!("{} is not a factor; it must be above 0", self.volume);
             return Err(CommandError::input("--volume", what));
         }
-        let policy = files::policy_with(self.policy.as_deref(), |document| {
+        let fabric = files::read_fabric(&self.fabric)?;
+        let levels = planner::PolicyDocument::default_levels(&fabric);
+        let policy = files::policy_with(self.policy.as_deref(), levels, |document| {
             // A comparison at every event takes minutes for every day of the trace.
             let given = self.search_events.or(self.policy.is_none().then_some(0));
             document.search_events = given.unwrap_or(document.search_events);
         })?;
-        let fabric = files::read_fabric(&self.fabric)?;
         let fabric = policy.apply_drains(&fabric).map_err(CommandError::document)?;
         let cluster = GpuCluster::from_fabric(&fabric);
         let models = self.source.read_models()?;

@@ -2,7 +2,8 @@
 //!
 //! Exports write these facts where a format has room for text (labels of containerlab, descriptions
 //! of NetBox), and imports read them, so that nothing is lost on the way. What follows from
-//! something else, such as an Ethernet address that is made of the IP address, is left out.
+//! something else, such as an Ethernet address that is made of the IP address, is left out. So are
+//! queues, buffers and lengths of cables, which other documents do not carry.
 
 use crate::fabric::{Fabric, Host, LinkScheduler, Switch};
 use crate::ids::LinkId;

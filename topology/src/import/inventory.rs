@@ -108,7 +108,7 @@ impl Inventory {
             switches: self.switch_documents(&mut taken)?,
             hosts: self.host_documents(&ports, assumptions, &mut taken)?,
             links: self.link_documents(&ports, assumptions, &mut taken)?,
-            pipelines: BTreeMap::new(),
+            ..FabricDocument::default()
         };
         let fabric = Fabric::try_from(&document)
             .map_err(|error| field_error(self.source_field(&error.field), error.problem))?;
@@ -178,8 +178,15 @@ impl Inventory {
             };
             let p4runtime = switch.facts.get(facts::P4RUNTIME).cloned();
             let gnmi = switch.facts.get(facts::GNMI).cloned();
-            let name = switch.name.clone();
-            Ok(SwitchDocument { name, tier, device_id, p4runtime, gnmi, pipeline: None })
+            Ok(SwitchDocument {
+                name: switch.name.clone(),
+                tier,
+                device_id,
+                p4runtime,
+                gnmi,
+                pipeline: None,
+                queues: None,
+            })
         });
         switches.collect()
     }
@@ -233,7 +240,7 @@ impl Inventory {
                 }
             };
             let [a, b] = cable.ends.each_ref().map(end);
-            Ok(LinkDocument { a, b, gbps, scheduler: cable.scheduler()? })
+            Ok(LinkDocument { a, b, gbps, scheduler: cable.scheduler()?, metres: None })
         });
         links.collect()
     }

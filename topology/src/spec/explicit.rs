@@ -8,13 +8,14 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::{
-    FabricDocument, FabricFieldError, HostDocument, LinkDocument, SwitchDocument, checked_speed,
-    is_valid_name,
+    FabricDocument, FabricFieldError, HostDocument, LinkDocument, SwitchDocument, checked_metres,
+    checked_speed, is_valid_name,
 };
 use crate::document::nearest_name;
 use crate::draft::{DraftCable, DraftHost, FabricDraft, MAX_CABLES};
 use crate::fabric::{Fabric, Host, LinkEndpoint, LinkScheduler, PipelineKind, Switch, Tier};
 use crate::ids::{FabricNode, LinkId};
+use crate::lossless::SwitchQueues;
 use crate::units::MacAddress;
 
 /// The document that describes `fabric` in full; reading it gives an equal fabric in which
@@ -26,7 +27,7 @@ pub fn explicit_document(fabric: &Fabric) -> FabricDocument {
         switches: fabric.switches().iter().map(switch_document).collect(),
         hosts: fabric.hosts().iter().map(|host| host_document(fabric, host)).collect(),
         links: fabric.cables().map(|cable| link_document(fabric, cable)).collect(),
-        pipelines: BTreeMap::new(),
+        ..FabricDocument::default()
     }
 }
 
@@ -38,6 +39,7 @@ fn switch_document(switch: &Switch) -> SwitchDocument {
         p4runtime: switch.p4runtime.clone(),
         gnmi: switch.gnmi.clone(),
         pipeline: Some(switch.pipeline).filter(|pipeline| *pipeline != PipelineKind::default()),
+        queues: Some(switch.queues).filter(|queues| *queues != SwitchQueues::default()),
     }
 }
 
@@ -58,6 +60,7 @@ fn link_document(fabric: &Fabric, cable: LinkId) -> LinkDocument {
         b: fabric.endpoint_name(link.to),
         gbps: link.bandwidth.gbps(),
         scheduler: unusual_scheduler(fabric, cable),
+        metres: link.metres,
     }
 }
 
@@ -113,6 +116,7 @@ fn switch_from_document(
         p4runtime: document.p4runtime.clone(),
         gnmi: document.gnmi.clone(),
         ports: BTreeMap::new(),
+        queues: document.queues.unwrap_or_default(),
     }
 }
 
@@ -195,7 +199,11 @@ fn parse_cables(
         check_scheduler([a.node, b.node], link.scheduler).map_err(|problem| {
             FabricFieldError::new(format!("links[{index}].scheduler"), problem)
         })?;
-        cables.push(DraftCable { a, b, bandwidth, scheduler: link.scheduler });
+        if let Some(metres) = link.metres {
+            checked_metres(&format!("links[{index}].metres"), metres)?;
+        }
+        let (scheduler, metres) = (link.scheduler, link.metres);
+        cables.push(DraftCable { a, b, bandwidth, scheduler, metres });
     }
     Ok(cables)
 }

@@ -106,7 +106,10 @@ impl OperatorDocuments {
         let policy = args
             .policy
             .as_deref()
-            .map(|file| files::policy_with(Some(file), |_| {}))
+            .map(|file| {
+                let levels = planner::PolicyDocument::default_levels(fabric);
+                files::policy_with(Some(file), levels, |_| {})
+            })
             .transpose()?;
         // Before discovery has found hosts, jobs and drained cables cannot be checked.
         let policy =

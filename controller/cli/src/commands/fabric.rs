@@ -4,6 +4,7 @@
 mod discover;
 mod export;
 mod import;
+mod qos;
 
 use ::controller::event_log::count_noun;
 use clap::{Subcommand, ValueEnum};

@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    MAX_LEVELS, RawAudit, RawCounters, RawDiscovery, RawEtcd, RawFollow, RawGnmi, RawLearning,
-    RawLiveness, RawNorthbound, RawRecorder, RawTelemetry, RawTls, RawTraces,
+    RawAudit, RawCounters, RawDiscovery, RawEtcd, RawFollow, RawGnmi, RawLearning, RawLiveness,
+    RawNorthbound, RawRecorder, RawTelemetry, RawTls, RawTraces,
 };
 
 /// A configuration as files spell it; every field may be left out. Printed, it is the effective
@@ -86,13 +86,15 @@ pub struct RawStore {
 }
 
 /// Capabilities of the switches.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawSwitches {
-    /// Priority levels of every switch. simple_switch drops packets of a higher level, so a policy
-    /// with more levels is refused.
+    /// Priority levels of every switch; if not given, the least that the fabric document says of a
+    /// switch, or 8. simple_switch drops packets of a higher level, so a policy with more levels is
+    /// refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 8))]
-    pub levels: u8,
+    pub levels: Option<u8>,
 }
 
 /// Bounds of queues, in messages.
@@ -212,12 +214,6 @@ pub struct RawMessages {
 impl Default for RawElection {
     fn default() -> Self {
         Self { term: 1, controller: 1, grace_ms: 1_000 }
-    }
-}
-
-impl Default for RawSwitches {
-    fn default() -> Self {
-        Self { levels: MAX_LEVELS }
     }
 }
 

@@ -38,12 +38,13 @@ pub fn document_observed_fabric(
         p4runtime: switch.p4runtime.clone(),
         gnmi: switch.gnmi.clone(),
         pipeline: Some(switch.pipeline).filter(|pipeline| *pipeline != PipelineKind::default()),
+        queues: Some(switch.queues),
     });
     let cables = observed.cables().into_iter().map(|(a, b)| {
         let (a, b) = (a.port_name(fabric), b.port_name(fabric));
         let known = fabric.links_named(&format!("{a}-{b}"));
         let gbps = known.first().map_or(assumed.gbps, |link| fabric.link(*link).bandwidth.gbps());
-        LinkDocument { a, b, gbps, scheduler: None }
+        LinkDocument { a, b, gbps, scheduler: None, metres: None }
     });
     let mut links: Vec<LinkDocument> = cables.collect();
     let mut hosts = HostCollector { fabric, defaults: assumed, found: BTreeMap::new() };
@@ -60,7 +61,7 @@ pub fn document_observed_fabric(
         switches: switches.collect(),
         hosts: hosts.found.into_values().map(|(host, _)| host).collect(),
         links,
-        pipelines: BTreeMap::new(),
+        ..FabricDocument::default()
     };
     LearnedFabric { document, findings }
 }
@@ -96,6 +97,7 @@ impl HostCollector<'_> {
             b: station.at.port_name(self.fabric),
             gbps: gbps.unwrap_or(self.defaults.gbps),
             scheduler: None,
+            metres: None,
         }
     }
 }

@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use planner::{DocumentFieldError, JobsDocument, PlanInput, Policy, SwitchCapabilities};
+use planner::{
+    DocumentFieldError, JobsDocument, PlanInput, Policy, PolicyDocument, SwitchCapabilities,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::spec::{self, FabricDocument};
@@ -58,7 +60,7 @@ impl PlannerInput {
             field: error.field,
             problem: error.problem,
         })?;
-        let policy = self.policy.validate("policy")?;
+        let policy = self.policy.validate("policy", PolicyDocument::default_levels(&fabric))?;
         let drained = policy.apply_drains(&fabric)?;
         let jobs = self.jobs.resolve_jobs(&drained, "jobs")?.jobs;
         let down = self.down_links.iter().filter_map(|name| drained.link_named(name));

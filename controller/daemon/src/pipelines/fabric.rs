@@ -34,6 +34,7 @@ pub(crate) use p4::fabric::{ETHERTYPE_ARP, ETHERTYPE_PROBE};
 use p4::fabric::{PORT_LEVEL, PortNumber, PriorityLevel, table};
 use p4::{EntryPool, ForwardingPipeline, SwitchTables};
 use planner::{PinGranularity, Plan, PlannedFlow, SwitchCapabilities};
+use topology::export::LevelMarking;
 use topology::{Fabric, NicId, PipelineKind, SwitchId};
 
 pub use self::counters::port_level_counts;
@@ -44,6 +45,17 @@ use crate::pipeline::{
     AttributedEntry, PipelineWiring, PlanShortages, PortLevelCell, SwitchPipeline, SwitchReports,
     WiringError,
 };
+
+/// The levels of a plan with the DSCP by which switches tell them apart, ascending.
+pub fn level_markings(levels: u8) -> Vec<LevelMarking> {
+    let all = PriorityLevel::all_levels().take(levels.into());
+    all.map(|level| LevelMarking {
+        level: level.number(),
+        dscp: level.dscp(),
+        answer_dscp: level.answer_dscp(),
+    })
+    .collect()
+}
 
 /// The modules that write tables, one for each table (or two).
 const TABLES: [fn(&SwitchContext<'_>) -> Vec<TableEntry>; 19] = [

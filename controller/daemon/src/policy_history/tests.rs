@@ -62,7 +62,7 @@ fn temporary_overrides_expire_one_by_one() {
         content: PolicyContent { temporary_overrides: temporary.to_vec(), ..content(0.0) },
         ..PolicyRevision::default()
     };
-    let policy = revision.content.validate("policy").unwrap();
+    let policy = revision.content.validate("policy", 8).unwrap();
     assert_eq!(policy.overrides[0].max_level, Some(7));
     let mut history = PolicyHistory::new(revision, []);
     assert_eq!(history.next_due_ms(), Some(100));

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use planner::{Job, JobsDocument, Policy};
+use planner::{Job, JobsDocument, Policy, PolicyDocument};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 use topology::spec::{self, FabricDocument};
@@ -329,7 +329,9 @@ pub(super) fn event_from_record(
 ) -> Result<StateEvent, String> {
     match record {
         StoreRecord::Policy(stored) => {
-            let checked = stored.content.validate("the stored policy");
+            let checked = stored
+                .content
+                .validate("the stored policy", PolicyDocument::default_levels(fabric));
             checked
                 .and_then(|policy| policy.check_on(fabric))
                 .map_err(|error| error.to_string())?;

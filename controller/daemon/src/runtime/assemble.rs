@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use planner::Policy;
+use planner::{Policy, PolicyDocument};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -96,7 +96,12 @@ impl Controller {
         let messages = (packet_io, digests);
         let (desired, context) = session_context(network.clone(), &config, &cluster, messages);
         let core = Core {
-            state: StateDriver::new(initial_state(&config, &archive), archive, recorder, clock),
+            state: StateDriver::new(
+                initial_state(&config, &archive, &fabric),
+                archive,
+                recorder,
+                clock,
+            ),
             planner: Planner::new(network.clone(), config.event_queue.get()),
             lowering: RolloutLowering::new(network, desired.subscribe()),
             publisher: Publisher::new(context, desired, meter, supervisor),
@@ -229,12 +234,13 @@ fn report_loss(archive: &StateArchive, findings: &StandingFindings) {
     }
 }
 
-fn initial_state(config: &Config, archive: &StateArchive) -> State {
+fn initial_state(config: &Config, archive: &StateArchive, fabric: &Fabric) -> State {
     let reports = SwitchReports {
         probes: config.discovery.is_enabled,
         unknown_flows: config.learning.is_enabled,
     };
-    State::new(config.levels, archive.used_generation()).with_reports(reports)
+    let levels = config.levels.unwrap_or_else(|| PolicyDocument::default_levels(fabric));
+    State::new(levels, archive.used_generation()).with_reports(reports)
 }
 
 fn trace_exporter(config: &Config, clock: Clock) -> Result<Option<TraceExporter>, ControllerError> {

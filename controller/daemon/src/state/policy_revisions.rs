@@ -61,7 +61,7 @@ impl State {
 
     /// The policy of this content, if it is valid and fits the fabric and the switches.
     pub(super) fn checked_content(&self, content: &PolicyContent) -> Result<Policy, EventRefusal> {
-        let policy = content.validate("policy")?;
+        let policy = content.validate("policy", self.levels)?;
         self.check_policy(&policy, &self.fabric)?;
         Ok(policy)
     }

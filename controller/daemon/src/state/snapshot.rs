@@ -305,7 +305,7 @@ impl StateSnapshot {
         state.history = history_from_revisions(&self.revisions)?;
         let content = &state.history.latest().content;
         state.policy = content
-            .validate("policy")
+            .validate("policy", self.levels)
             .and_then(|policy| policy.check_on(&state.fabric).map(|()| policy))
             .map_err(|error| SnapshotError::new("the policy", &error))?;
         if let Some(plan) = &self.before_trial {

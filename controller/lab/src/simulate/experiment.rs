@@ -31,7 +31,7 @@ impl ExperimentArgs {
         &self,
     ) -> Result<(SimulationExperiment, Vec<Finding>), CommandError> {
         let InputDocuments { input, policy, findings } = self.documents.read_with(|document| {
-            document.levels = self.levels.unwrap_or(document.levels);
+            document.levels = self.levels.or(document.levels);
         })?;
         let experiment = SimulationExperiment {
             faults: self.parse_faults(&input.fabric)?,

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::input::JobId;
 use crate::name_matching::DocumentFieldError;
+use topology::Fabric;
 
 /// Most levels that a DSCP field can distinguish in this data plane (`dscp = level << 3`).
 const MAX_LEVELS: u8 = 8;
@@ -19,8 +20,10 @@ const MAX_LEVELS: u8 = 8;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PolicyDocument {
-    /// Levels of the switches, 1..=8; the highest is served first.
-    pub levels: u8,
+    /// Levels of the switches, 1..=8; the highest is served first. If not given, the least that
+    /// the fabric document says of a switch, or 8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub levels: Option<u8>,
     /// Levels never given to jobs.
     pub reserved_levels: Vec<u8>,
     /// How flows get their paths.
@@ -123,7 +126,7 @@ impl From<&Policy> for PolicyDocument {
     /// The document that states this policy.
     fn from(policy: &Policy) -> Self {
         Self {
-            levels: policy.levels,
+            levels: (policy.levels != MAX_LEVELS).then_some(policy.levels),
             reserved_levels: policy.reserved_levels.iter().copied().collect(),
             paths: policy.paths,
             compression: policy.compression,
@@ -172,7 +175,19 @@ impl From<&AdoptionRule> for AdoptionDocument {
 }
 
 impl PolicyDocument {
-    /// The policy that the document states.
+    /// Levels where the document states none: so many as `fabric` says, or 8.
+    pub fn default_levels(fabric: &Fabric) -> u8 {
+        fabric.job_levels().unwrap_or(MAX_LEVELS)
+    }
+
+    /// The document, with so many levels if it states none.
+    #[must_use]
+    pub fn with_default_levels(self, levels: u8) -> Self {
+        let stated = self.levels.or((levels != MAX_LEVELS).then_some(levels));
+        Self { levels: stated, ..self }
+    }
+
+    /// The policy that the document states; one that states no levels has 8.
     ///
     /// # Errors
     /// The first invalid field; `file` is the name of the document in the error.
@@ -192,7 +207,7 @@ impl PolicyDocument {
         let adopt =
             self.adopt.iter().enumerate().map(|(index, rule)| fields.resolve_adoption(index, rule));
         Ok(Policy {
-            levels: self.levels,
+            levels: self.levels.unwrap_or(MAX_LEVELS),
             reserved_levels: self.reserved_levels.iter().copied().collect(),
             paths: self.paths,
             compression: self.compression,
@@ -254,14 +269,15 @@ impl PolicyFields<'_> {
 
     fn check_levels(&self) -> Result<(), DocumentFieldError> {
         let PolicyDocument { levels, reserved_levels, .. } = self.policy;
-        if !(1..=MAX_LEVELS).contains(levels) {
+        let levels = levels.unwrap_or(MAX_LEVELS);
+        if !(1..=MAX_LEVELS).contains(&levels) {
             let problem = format!("{levels} is not a number of levels from 1 to {MAX_LEVELS}");
             return Err(self.field_error("levels", problem));
         }
         for (index, level) in reserved_levels.iter().enumerate() {
             self.check_level(&format!("reserved_levels[{index}]"), *level)?;
         }
-        if (0..*levels).all(|level| reserved_levels.contains(&level)) {
+        if (0..levels).all(|level| reserved_levels.contains(&level)) {
             let problem = "every level is reserved; jobs need at least one".to_owned();
             return Err(self.field_error("reserved_levels", problem));
         }
@@ -269,7 +285,7 @@ impl PolicyFields<'_> {
     }
 
     fn check_level(&self, field: &str, level: u8) -> Result<(), DocumentFieldError> {
-        let levels = self.policy.levels;
+        let levels = self.policy.levels.unwrap_or(MAX_LEVELS);
         if level < levels {
             return Ok(());
         }

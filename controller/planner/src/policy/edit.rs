@@ -152,7 +152,7 @@ mod tests {
             edit(Unset, "fairness", None),
         ];
         let set = edited(old, &set).unwrap();
-        assert_eq!((set.paths, set.levels, set.fairness), (PathMethod::Greedy, 4, 0.0));
+        assert_eq!((set.paths, set.levels, set.fairness), (PathMethod::Greedy, Some(4), 0.0));
         assert_eq!(set.reserved_levels, [3]);
     }
 

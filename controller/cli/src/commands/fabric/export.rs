@@ -4,6 +4,7 @@ use clap::{Subcommand, ValueEnum};
 use topology::Fabric;
 use topology::export::{self, ContainerlabImages, NetboxTable, SonicPorts};
 
+use super::qos;
 use command_io::CommandError;
 use command_io::{files, output};
 
@@ -17,6 +18,7 @@ pub(crate) enum ExportCommand {
     P4utils(P4utilsExportArgs),
     Netbox(NetboxExportArgs),
     SonicConfig(SonicConfigExportArgs),
+    Qos(qos::QosExportArgs),
 }
 
 /// Print topology.conf of Slurm (plugin topology/tree).
@@ -137,6 +139,7 @@ impl FabricFile {
 
 pub(crate) fn run_export(command: &ExportCommand) -> Result<(), CommandError> {
     let text = match command {
+        ExportCommand::Qos(args) => return qos::run_qos_export(args),
         ExportCommand::Slurm(args) if args.yaml => export::export_slurm_yaml(&args.fabric.read()?),
         ExportCommand::Slurm(args) => export::export_slurm_conf(&args.fabric.read()?),
         ExportCommand::Kueue(args) => export::export_kueue(&args.fabric.read()?),

@@ -45,7 +45,7 @@ impl PolicyTransition {
     /// A transition to another number of levels, with the most intense job at the lowest.
     fn from_policy(old: &Policy) -> Result<Self, String> {
         let mut document = PolicyDocument::from(old);
-        document.levels = old.levels % 8 + 1;
+        document.levels = Some(old.levels % 8 + 1);
         document.jobs = vec![OverrideDocument {
             pattern: format!("job:{}", build_job(JOBS - 1).id),
             level: Some(0),
