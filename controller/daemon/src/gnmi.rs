@@ -17,6 +17,7 @@ mod switch_follower;
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::FutureExt;
+use planner::PolicyDocument;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -37,7 +38,8 @@ const REPORTS_WAITING: usize = 256;
 pub(crate) struct GnmiMonitor {
     limits: GnmiConfig,
     southbound: SouthboundConfig,
-    levels: u8,
+    /// If configured; otherwise the fabric document says it.
+    levels: Option<u8>,
     findings: StandingFindings,
     tasks: BTreeMap<GnmiTarget, JoinHandle<()>>,
     cables: CableEnds,
@@ -119,6 +121,7 @@ impl GnmiMonitor {
         fabric: &Fabric,
         to_monitor: &mpsc::Sender<SwitchReport>,
     ) -> Vec<EventSubmission> {
+        let levels = self.levels.unwrap_or_else(|| PolicyDocument::default_levels(fabric));
         let targets = GnmiTarget::all_in_fabric(fabric);
         self.stop_followers(&targets);
         for target in targets {
@@ -129,7 +132,7 @@ impl GnmiMonitor {
                 target: target.clone(),
                 limits: self.limits,
                 southbound: self.southbound.clone(),
-                levels: self.levels,
+                levels,
                 reports: to_monitor.clone(),
             };
             self.tasks.insert(target, tokio::spawn(follower.follow_until_closed()));

@@ -212,7 +212,7 @@ async fn a_temporary_override_expires() {
     let content = service.get_policy().await.unwrap().content;
     assert!(
         content.temporary_overrides.is_empty()
-            && content.validate("policy").unwrap().overrides.is_empty()
+            && content.validate("policy", 8).unwrap().overrides.is_empty()
     );
     controller.shutdown().await;
 }

@@ -168,10 +168,14 @@ fn level_counts(
     _: &BTreeMap<String, Option<String>>,
 ) -> Vec<PolicyCandidate> {
     let is_possible = |levels: &u8| {
-        *levels < policy.levels && policy.reserved_levels.iter().all(|level| level < levels)
+        policy.levels.is_none_or(|present| *levels < present)
+            && policy.reserved_levels.iter().all(|level| level < levels)
     };
     let fewer = [4, 2].into_iter().filter(is_possible);
-    let change = |levels| (format!("levels={levels}"), PolicyDocument { levels, ..policy.clone() });
+    let change = |levels| {
+        let changed = PolicyDocument { levels: Some(levels), ..policy.clone() };
+        (format!("levels={levels}"), changed)
+    };
     fewer.map(change).collect()
 }
 
