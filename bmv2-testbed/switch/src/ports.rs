@@ -142,6 +142,7 @@ impl From<PortStatus> for PortReport {
             refused: status.oversized,
             lost: status.lost,
             queues: status.levels,
+            pauses_requested: Vec::new(),
         }
     }
 }
@@ -313,7 +314,15 @@ impl DeviceChannel for PortsCommandSender {
 
     fn port_reports(&self) -> PendingResult<'_, Vec<PortReport>> {
         Box::pin(self.run_command(|driver| {
-            driver.port_statuses().into_iter().map(PortReport::from).collect()
+            let buffer = driver.buffer_counts();
+            let reports = driver.port_statuses().into_iter().map(|status| {
+                let requested = buffer.as_ref().map(|counts| counts.pauses_at(status.number));
+                PortReport {
+                    pauses_requested: requested.unwrap_or_default(),
+                    ..PortReport::from(status)
+                }
+            });
+            reports.collect()
         }))
     }
 }

@@ -19,6 +19,7 @@ use crate::audit::AuditTrail;
 use crate::clock::Clock;
 use crate::discovery::DiscoveryReport;
 use crate::event_log::EventRing;
+use crate::gnmi::FabricQueueCounters;
 use crate::learning::{HostQueuePairs, LearnedFlows};
 use crate::liveness::{FabricPart, PartHealth};
 use crate::replication::{FollowedLeader, FollowerTable};
@@ -83,6 +84,7 @@ pub struct ControllerAccess {
     /// How long calls to a switch must fail before changes do not wait for it.
     pub(crate) quarantine_after: Duration,
     pub(crate) findings: StandingFindings,
+    pub(crate) queue_counters: watch::Receiver<FabricQueueCounters>,
     pub(crate) audit: AuditTrail,
     pub(crate) supervisor: TaskSupervisor,
     pub(crate) heartbeat: LoopHeartbeat,
@@ -266,6 +268,11 @@ impl ControllerAccess {
     /// Findings that stand until their cause is gone.
     pub fn standing_findings(&self) -> &StandingFindings {
         &self.findings
+    }
+
+    /// What the queues of switches with gNMI have counted, as they report it.
+    pub fn watch_queue_counters(&self) -> watch::Receiver<FabricQueueCounters> {
+        self.queue_counters.clone()
     }
 
     /// The status of all sessions.

@@ -5,16 +5,20 @@
 //! `oper-status` and checks the maps of queues from time to time. What it sees of ports becomes
 //! observations of cables (`gnmi/cable_ends.rs`), the same input that
 //! [`liveness`](crate::liveness) has from probes and carriers; wrong maps become findings
-//! (`gnmi/queue_maps.rs`). The decision: a switch that does not answer over gNMI says nothing about
+//! (`gnmi/queue_maps.rs`), and what queues count is published (`gnmi/queue_counters.rs`). The
+//! decision: a switch that does not answer over gNMI says nothing about
 //! its cables. They stay as they were seen last, and a finding says that nobody looks.
 
 mod cable_ends;
 mod interface_table;
 mod leaf_value;
+mod queue_counters;
 mod queue_maps;
+mod queue_settings;
 mod switch_follower;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use futures::FutureExt;
 use planner::PolicyDocument;
@@ -28,7 +32,9 @@ use crate::standing_findings::StandingFindings;
 use crate::state::{EventSubmission, PlanRollout};
 use crate::supervision::TaskSupervisor;
 use cable_ends::CableEnds;
+pub use queue_counters::{FabricQueueCounters, PortQueueCounters, QueueCounters};
 pub use queue_maps::{QueueMaps, check_queue_maps};
+pub use queue_settings::{ExpectedQueues, QueueSettings, check_queue_settings};
 use switch_follower::{SwitchFollower, SwitchReport};
 
 /// Reports that wait; the tasks of switches wait when it is full.
@@ -41,8 +47,9 @@ pub(crate) struct GnmiMonitor {
     /// If configured; otherwise the fabric document says it.
     levels: Option<u8>,
     findings: StandingFindings,
-    tasks: BTreeMap<GnmiTarget, JoinHandle<()>>,
+    tasks: BTreeMap<GnmiTarget, FollowerTask>,
     cables: CableEnds,
+    counters: watch::Sender<FabricQueueCounters>,
 }
 
 /// A switch and its gNMI server.
@@ -52,6 +59,12 @@ struct GnmiTarget {
     name: String,
     /// `host:port`.
     address: String,
+}
+
+/// A follower and what it compares its switch with.
+struct FollowerTask {
+    expected: ExpectedQueues,
+    task: JoinHandle<()>,
 }
 
 /// What the task looks at, and who hears of cables.
@@ -70,7 +83,13 @@ impl GnmiMonitor {
             findings,
             tasks: BTreeMap::new(),
             cables: CableEnds::default(),
+            counters: watch::Sender::default(),
         }
+    }
+
+    /// What the queues of switches count, as they report it.
+    pub(crate) fn watch_counters(&self) -> watch::Receiver<FabricQueueCounters> {
+        self.counters.subscribe()
     }
 
     /// Observes until `stop`, if the configuration wants that.
@@ -89,7 +108,7 @@ impl GnmiMonitor {
     }
 
     async fn run_loop(&mut self, mut inputs: GnmiInputs) {
-        self.stop_followers(&BTreeSet::new());
+        self.stop_followers(&BTreeMap::new());
         let (to_monitor, mut reports) = mpsc::channel(REPORTS_WAITING);
         inputs.rollout.mark_changed();
         loop {
@@ -122,9 +141,9 @@ impl GnmiMonitor {
         to_monitor: &mpsc::Sender<SwitchReport>,
     ) -> Vec<EventSubmission> {
         let levels = self.levels.unwrap_or_else(|| PolicyDocument::default_levels(fabric));
-        let targets = GnmiTarget::all_in_fabric(fabric);
+        let targets = GnmiTarget::all_in_fabric(fabric, levels);
         self.stop_followers(&targets);
-        for target in targets {
+        for (target, expected) in targets {
             if self.tasks.contains_key(&target) {
                 continue;
             }
@@ -132,24 +151,30 @@ impl GnmiMonitor {
                 target: target.clone(),
                 limits: self.limits,
                 southbound: self.southbound.clone(),
-                levels,
+                expected: expected.clone(),
                 reports: to_monitor.clone(),
             };
-            self.tasks.insert(target, tokio::spawn(follower.follow_until_closed()));
+            let task = tokio::spawn(follower.follow_until_closed());
+            self.tasks.insert(target, FollowerTask { expected, task });
         }
         let down = self.cables.adopt_fabric(fabric).into_iter();
         down.map(|(part, health)| EventSubmission::part_health(part, health)).collect()
     }
 
-    /// Stops following all switches but these. A task that has ended has panicked; it starts again.
-    fn stop_followers(&mut self, targets: &BTreeSet<GnmiTarget>) {
+    /// Stops following all switches but these, of which the same is expected. A task that has ended
+    /// has panicked; it starts again.
+    fn stop_followers(&mut self, targets: &BTreeMap<GnmiTarget, ExpectedQueues>) {
         let gone = self
             .tasks
-            .extract_if(.., |target, task| !targets.contains(target) || task.is_finished());
-        for (target, task) in gone {
-            task.abort();
+            .extract_if(.., |target, follower| {
+                targets.get(target) != Some(&follower.expected) || follower.task.is_finished()
+            });
+        for (target, follower) in gone {
+            follower.task.abort();
             self.findings.clear_finding(&silence_cause(&target.name));
             self.findings.clear_causes(&queue_cause(&target.name));
+            // Ids are those of the fabric of then.
+            self.counters.send_modify(|all| drop(Arc::make_mut(all).remove(&target.switch)));
         }
     }
 
@@ -173,6 +198,10 @@ impl GnmiMonitor {
                 self.findings.report_finding(silence_cause(&name), finding);
                 Vec::new()
             }
+            SwitchReport::QueueCounters(switch, counters) => {
+                self.counters.send_modify(|all| drop(Arc::make_mut(all).insert(switch, counters)));
+                Vec::new()
+            }
             SwitchReport::QueueMaps(name, wrong) => {
                 self.report_queue_maps(&name, &wrong);
                 Vec::new()
@@ -192,15 +221,18 @@ impl GnmiMonitor {
 
 impl Drop for GnmiMonitor {
     fn drop(&mut self) {
-        self.tasks.values().for_each(JoinHandle::abort);
+        self.tasks.values().for_each(|follower| follower.task.abort());
     }
 }
 
 impl GnmiTarget {
-    fn all_in_fabric(fabric: &Fabric) -> BTreeSet<Self> {
+    /// The switches with an address, and what plans of so many levels assume of each.
+    fn all_in_fabric(fabric: &Fabric, levels: u8) -> BTreeMap<Self, ExpectedQueues> {
         let targets = fabric.switch_ids().filter_map(|switch| {
             let known = fabric.switch(switch);
-            Some(Self { switch, name: known.name.clone(), address: known.gnmi.clone()? })
+            let address = known.gnmi.clone()?;
+            let expected = ExpectedQueues::of_switch(fabric, switch, levels);
+            Some((Self { switch, name: known.name.clone(), address }, expected))
         });
         targets.collect()
     }

@@ -33,4 +33,7 @@ pub struct PortReport {
     pub lost: u64,
     /// What each level has seen, from level 0.
     pub queues: Vec<QueueCounts>,
+    /// How often the neighbour was asked to pause each priority, from priority 0; empty without a
+    /// shared buffer.
+    pub pauses_requested: Vec<u64>,
 }

@@ -9,14 +9,29 @@ use super::path::LeafPath;
 use super::qos_maps::{CLASSES, QosMaps, SchedulerType};
 use crate::device::port_report::{PortReport, PortState};
 use crate::p4runtime::pins::PortNames;
+use crate::traffic::MarkingRamp;
 
-/// Counters of a queue: packets and bytes that left, then those that found it full.
-const QUEUE_COUNTERS: [&str; 4] = [
+/// Counters of a queue: packets and bytes that left, then those that found it full, and packets that
+/// it marked (the last is of SONiC's `openconfig-qos-ext`).
+const QUEUE_COUNTERS: [&str; 5] = [
     "qos/interfaces/interface[interface-id]/output/queues/queue[name]/state/transmit-pkts",
     "qos/interfaces/interface[interface-id]/output/queues/queue[name]/state/transmit-octets",
     "qos/interfaces/interface[interface-id]/output/queues/queue[name]/state/dropped-pkts",
     "qos/interfaces/interface[interface-id]/output/queues/queue[name]/state/dropped-octets",
+    "qos/interfaces/interface[interface-id]/output/queues/queue[name]/state/ecn-marked-pkts",
 ];
+
+/// Pauses of a priority: those that the neighbour asked for, and those asked of it
+/// (`openconfig-qos-ext`).
+const PAUSE_COUNTERS: [&str; 2] = [
+    "qos/interfaces/interface[interface-id]/pfc/pfc-priorities/pfc-priority[dot1p]/state/\
+     statistics/pause-frames-rx",
+    "qos/interfaces/interface[interface-id]/pfc/pfc-priorities/pfc-priority[dot1p]/state/\
+     statistics/pause-frames-tx",
+];
+
+/// The name of the only profile by which queues mark.
+const MARKING_PROFILE: &str = "ecn";
 
 /// What is reported of a device beside the states and counters of its ports.
 #[derive(Debug)]
@@ -37,6 +52,7 @@ pub(super) struct GnmiLeaf {
 pub(super) enum LeafValue {
     Text(String),
     Number(u64),
+    Flag(bool),
 }
 
 /// How a leaf is sent to subscribers.
@@ -69,8 +85,10 @@ impl DataTree {
             add("interfaces/interface[name]/state/id", number.into());
             add("interfaces/interface[name]/state/admin-status", text("UP"));
             add("interfaces/interface[name]/state/oper-status", text(status));
+            self.add_queue_settings(name, &mut leaves);
         }
         self.add_qos_leaves(&mut leaves);
+        self.add_marking_profile(&mut leaves);
         leaves
     }
 
@@ -109,6 +127,52 @@ impl DataTree {
         }
     }
 
+    /// How the queues of a port mark and whether they pause, if there is such a thing.
+    fn add_queue_settings(&self, interface: &str, leaves: &mut Vec<GnmiLeaf>) {
+        for queue in 0..CLASSES {
+            let number = queue.to_string();
+            let keys = [interface, &*number];
+            if self.qos.marking.is_some() {
+                let path = "qos/interfaces/interface[interface-id]/output/queues/queue[name]/\
+                            state/queue-management-profile";
+                leaves.push(state_leaf(path, &keys, text(MARKING_PROFILE)));
+            }
+            if self.qos.lossless != 0 {
+                let path = "qos/interfaces/interface[interface-id]/pfc/pfc-priorities/\
+                            pfc-priority[dot1p]/state/enable";
+                let is_lossless = self.qos.lossless >> queue & 1 == 1;
+                leaves.push(state_leaf(path, &keys, LeafValue::Flag(is_lossless)));
+            }
+        }
+    }
+
+    fn add_marking_profile(&self, leaves: &mut Vec<GnmiLeaf>) {
+        let Some(MarkingRamp { kmin_bytes, kmax_bytes, pmax }) = self.qos.marking else {
+            return;
+        };
+        let mut add = |path, value| leaves.push(state_leaf(path, &[MARKING_PROFILE], value));
+        add(
+            "qos/queue-management-profiles/queue-management-profile[name]/wred/uniform/state/\
+             min-threshold",
+            kmin_bytes.into(),
+        );
+        add(
+            "qos/queue-management-profiles/queue-management-profile[name]/wred/uniform/state/\
+             max-threshold",
+            kmax_bytes.into(),
+        );
+        add(
+            "qos/queue-management-profiles/queue-management-profile[name]/wred/uniform/state/\
+             max-drop-probability-percent",
+            ((pmax * 100.0).round() as u64).into(),
+        );
+        add(
+            "qos/queue-management-profiles/queue-management-profile[name]/wred/uniform/state/\
+             enable-ecn",
+            LeafValue::Flag(true),
+        );
+    }
+
     /// What changes all the time.
     pub(super) fn counter_leaves(&self, reports: &[PortReport]) -> Vec<GnmiLeaf> {
         let mut leaves = Vec::new();
@@ -127,16 +191,20 @@ impl DataTree {
             add("interfaces/interface[name]/state/counters/out-pkts", sent_packets);
             add("interfaces/interface[name]/state/counters/out-octets", sent(|data| data.bytes));
             add("interfaces/interface[name]/state/counters/out-discards", dropped + report.lost);
-            for (queue, counts) in report.queues.iter().enumerate() {
-                let queue = queue.to_string();
+            for (level, counts) in report.queues.iter().enumerate() {
+                let queue = level.to_string();
                 let keys = [name, &*queue];
                 let counted = [
                     counts.sent.packets,
                     counts.sent.bytes,
                     counts.dropped.packets,
                     counts.dropped.bytes,
+                    counts.marked,
                 ];
                 let paths = QUEUE_COUNTERS.into_iter().zip(counted);
+                leaves.extend(paths.map(|(path, number)| counter_leaf(path, &keys, number)));
+                let requested = report.pauses_requested.get(level).copied().unwrap_or(0);
+                let paths = PAUSE_COUNTERS.into_iter().zip([counts.pauses, requested]);
                 leaves.extend(paths.map(|(path, number)| counter_leaf(path, &keys, number)));
             }
         }
@@ -174,6 +242,13 @@ impl LeafValue {
                 Value::JsonVal(number.to_string().into_bytes())
             }
             (Self::Number(number), _) => Value::UintVal(*number),
+            (Self::Flag(is_set), proto::Encoding::JsonIetf) => {
+                Value::JsonIetfVal(is_set.to_string().into_bytes())
+            }
+            (Self::Flag(is_set), proto::Encoding::Json) => {
+                Value::JsonVal(is_set.to_string().into_bytes())
+            }
+            (Self::Flag(is_set), _) => Value::BoolVal(*is_set),
         };
         proto::TypedValue { value: Some(value) }
     }
@@ -226,16 +301,21 @@ mod tests {
         match &leaf.value {
             LeafValue::Text(text) => format!("{}: {text}", steps.collect::<String>()),
             LeafValue::Number(number) => format!("{}: {number}", steps.collect::<String>()),
+            LeafValue::Flag(is_set) => format!("{}: {is_set}", steps.collect::<String>()),
         }
     }
 
     #[test]
     fn ports_queues_and_maps_have_the_paths_of_openconfig() {
         let names = PortNames::new([(1, "Ethernet0".to_owned())]).unwrap();
-        let tree = DataTree::new(names, QosMaps::default());
+        let marking = MarkingRamp { kmin_bytes: 100, kmax_bytes: 400, pmax: 0.2 };
+        let qos = QosMaps { marking: Some(marking), lossless: 0b100, ..QosMaps::default() };
+        let tree = DataTree::new(names, qos);
         let counts = QueueCounts {
             sent: CounterData { packets: 5, bytes: 500 },
             dropped: CounterData { packets: 2, bytes: 200 },
+            marked: 4,
+            pauses: 8,
             ..QueueCounts::default()
         };
         let report = PortReport {
@@ -245,6 +325,7 @@ mod tests {
             refused: 1,
             lost: 3,
             queues: vec![QueueCounts::default(), counts],
+            pauses_requested: vec![0, 6],
         };
         let mut leaves = tree.state_leaves(&[(1, PortState::Down), (9, PortState::Up)]);
         leaves.extend(tree.counter_leaves(&[report]));
@@ -260,11 +341,23 @@ mod tests {
              transmit-pkts: 5",
             "/qos/interfaces/interface[interface-id=Ethernet0]/output/queues/queue[name=1]/state/\
              dropped-octets: 200",
+            "/qos/interfaces/interface[interface-id=Ethernet0]/output/queues/queue[name=1]/state/\
+             ecn-marked-pkts: 4",
+            "/qos/interfaces/interface[interface-id=Ethernet0]/pfc/pfc-priorities/\
+             pfc-priority[dot1p=1]/state/statistics/pause-frames-rx: 8",
+            "/qos/interfaces/interface[interface-id=Ethernet0]/pfc/pfc-priorities/\
+             pfc-priority[dot1p=1]/state/statistics/pause-frames-tx: 6",
             "/qos/classifiers/classifier[name=dscp-to-class]/terms/term[id=40]/actions/state/\
              target-group: class-5",
             "/qos/forwarding-groups/forwarding-group[name=class-5]/state/output-queue: 5",
             "/qos/scheduler-policies/scheduler-policy[name=queues]/schedulers/\
              scheduler[sequence=5]/state/priority: STRICT",
+            "/qos/queue-management-profiles/queue-management-profile[name=ecn]/wred/uniform/state/\
+             max-threshold: 400",
+            "/qos/interfaces/interface[interface-id=Ethernet9]/pfc/pfc-priorities/\
+             pfc-priority[dot1p=2]/state/enable: true",
+            "/qos/interfaces/interface[interface-id=Ethernet9]/pfc/pfc-priorities/\
+             pfc-priority[dot1p=3]/state/enable: false",
         ] {
             assert!(found.iter().any(|leaf| leaf == expected), "{expected} in {found:#?}");
         }

@@ -1,11 +1,13 @@
-//! Which queue a packet takes by its DSCP: what a SONiC switch has by configuration, and what the
+//! Which queue a packet takes by its DSCP, and how queues are set: what a SONiC switch has by configuration, and what the
 //! programs for SAI P4 model by class selectors.
+
+use crate::traffic::{MarkingRamp, TrafficSettings};
 
 /// Queues, and classes of traffic, of a port.
 pub(super) const CLASSES: usize = 8;
 
 /// The maps from DSCP to class and from class to queue, and how each queue is served.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct QosMaps {
     /// The class of traffic of each DSCP.
     pub dscp_to_class: [u8; 64],
@@ -13,6 +15,10 @@ pub struct QosMaps {
     pub class_to_queue: [u8; CLASSES],
     /// How each queue is served.
     pub schedulers: [SchedulerType; CLASSES],
+    /// How the queues of all ports mark, if they do.
+    pub marking: Option<MarkingRamp>,
+    /// Priorities that lose nothing: bit `p` is priority `p`.
+    pub lossless: u8,
 }
 
 /// How a queue is served among the queues of its port.
@@ -24,6 +30,18 @@ pub enum SchedulerType {
     Weighted,
 }
 
+impl QosMaps {
+    /// The default maps of a device whose queues do this; all of its levels mark alike.
+    #[must_use]
+    pub fn of_traffic(traffic: &TrafficSettings) -> Self {
+        Self {
+            marking: traffic.ramp(0),
+            lossless: traffic.buffer.map_or(0, |buffer| buffer.lossless),
+            ..Self::default()
+        }
+    }
+}
+
 impl Default for QosMaps {
     /// Class selectors, one queue for each class, strict priority: what `sai.p4` does.
     fn default() -> Self {
@@ -33,6 +51,8 @@ impl Default for QosMaps {
             dscp_to_class,
             class_to_queue: [0, 1, 2, 3, 4, 5, 6, 7],
             schedulers: [SchedulerType::Strict; CLASSES],
+            marking: None,
+            lossless: 0,
         }
     }
 }

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use switch::gnmi::{self, GnmiHandle, GnmiOptions};
+use switch::gnmi::{self, GnmiHandle, GnmiOptions, QosMaps};
 use switch::p4runtime::election::SwitchDialect;
 use switch::p4runtime::pins::PortNames;
 use switch::p4runtime::{
@@ -300,7 +300,8 @@ async fn serve_switch(
     };
     let port_options = args.ports_options(target.priority_queues)?;
     let ports = ports::spawn_ports(device, &port_options).map_err(CommandError::failed)?;
-    let servers = SwitchServers::start(listener, gnmi_listener, &ports, options).await;
+    let qos = port_options.traffic.as_ref().map(QosMaps::of_traffic).unwrap_or_default();
+    let servers = SwitchServers::start(listener, gnmi_listener, &ports, qos, options).await;
     let served = match servers {
         Ok(servers) => servers.serve_until_stopped(args.device_id, &target.tls, signals).await,
         Err(error) => Err(CommandError::failed(error)),
@@ -329,12 +330,13 @@ impl SwitchServers {
         listener: TcpListener,
         gnmi_listener: Option<TcpListener>,
         ports: &PortsHandle,
+        qos: QosMaps,
         options: ServiceOptions,
     ) -> Result<Self, ServeError> {
         let gnmi_options = GnmiOptions {
             port_names: options.port_names.clone(),
             tls: options.tls.clone(),
-            ..GnmiOptions::default()
+            qos,
         };
         let p4runtime = p4runtime::serve(listener, ports.device(), options).await?;
         let gnmi = match gnmi_listener {

@@ -14,6 +14,8 @@ pub struct GnmiConfig {
     pub is_enabled: bool,
     /// Time between two checks of the maps of queues of a switch.
     pub queue_check_interval: Duration,
+    /// Time between two readings of the counters of queues of a switch.
+    pub counter_interval: Duration,
 }
 
 /// Observation of switches over gNMI, where the fabric document has the address of their server.
@@ -25,11 +27,14 @@ pub struct RawGnmi {
     /// Time between two checks of the maps from DSCP to queues of a switch.
     #[schemars(range(min = 1))]
     pub queue_check_ms: u64,
+    /// Time between two readings of what the queues of a switch have marked, dropped and paused.
+    #[schemars(range(min = 1))]
+    pub counter_ms: u64,
 }
 
 impl Default for RawGnmi {
     fn default() -> Self {
-        Self { enabled: true, queue_check_ms: 60_000 }
+        Self { enabled: true, queue_check_ms: 60_000, counter_ms: 10_000 }
     }
 }
 
@@ -38,6 +43,7 @@ impl TryFrom<&RawGnmi> for GnmiConfig {
 
     fn try_from(raw: &RawGnmi) -> Result<Self, ConfigError> {
         let interval = positive_duration("gnmi.queue_check_ms", raw.queue_check_ms)?;
-        Ok(Self { is_enabled: raw.enabled, queue_check_interval: interval })
+        let counter_interval = positive_duration("gnmi.counter_ms", raw.counter_ms)?;
+        Ok(Self { is_enabled: raw.enabled, queue_check_interval: interval, counter_interval })
     }
 }

@@ -106,7 +106,7 @@ impl MapParts {
 }
 
 /// The number of a queue: `5`, `UC5` and `Ethernet8:5` are queue 5.
-fn queue_number(name: &str) -> Option<u8> {
+pub(super) fn queue_number(name: &str) -> Option<u8> {
     let digits = name.rfind(|c: char| !c.is_ascii_digit()).map_or(name, |end| &name[end + 1..]);
     digits.parse().ok()
 }

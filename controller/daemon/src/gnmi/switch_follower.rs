@@ -1,5 +1,5 @@
 //! One switch over gNMI, as long as somebody wants to know: a subscription to the states of its
-//! ports, and checks of its maps of queues beside it.
+//! ports, and checks of its maps of queues and readings of its counters beside it.
 
 use std::time::Duration;
 
@@ -16,7 +16,9 @@ use tracing::debug;
 
 use super::GnmiTarget;
 use super::interface_table::InterfaceTable;
+use super::queue_counters::{PortQueueCounters, counters_from_notifications};
 use super::queue_maps::{QueueMaps, check_queue_maps};
+use super::queue_settings::{ExpectedQueues, QueueSettings, check_queue_settings};
 use crate::config::{GnmiConfig, SouthboundConfig, TlsConfig};
 use crate::liveness::PartHealth;
 
@@ -24,6 +26,12 @@ use crate::liveness::PartHealth;
 const PORT_LEAVES: [&str; 2] = ["id", "oper-status"];
 /// The lists under `/qos` that say how packets find their queue.
 const QUEUE_LISTS: [&str; 3] = ["classifiers", "forwarding-groups", "scheduler-policies"];
+
+/// The port of each interface, and what its queues count and how they are set.
+const INTERFACE_QUEUES: [&[&str]; 2] =
+    [&["interfaces", "interface", "state", "id"], &["qos", "interfaces"]];
+/// Thresholds of marking.
+const QUEUE_PROFILES: [&[&str]; 1] = [&["qos", "queue-management-profiles"]];
 
 /// What a follower reports.
 #[derive(Debug)]
@@ -34,6 +42,8 @@ pub(super) enum SwitchReport {
     Answers(String),
     /// A switch, by its name, cannot be asked, and why.
     Silent(String, String),
+    /// What the queues of a switch have counted.
+    QueueCounters(SwitchId, PortQueueCounters),
     /// What is wrong with the maps of a switch, by its name.
     QueueMaps(String, Vec<Finding>),
 }
@@ -43,7 +53,7 @@ pub(super) struct SwitchFollower {
     pub(super) target: GnmiTarget,
     pub(super) limits: GnmiConfig,
     pub(super) southbound: SouthboundConfig,
-    pub(super) levels: u8,
+    pub(super) expected: ExpectedQueues,
     pub(super) reports: mpsc::Sender<SwitchReport>,
 }
 
@@ -96,7 +106,8 @@ impl SwitchFollower {
         let client = self.connect().await?;
         tokio::select! {
             ended = self.follow_ports(client.clone(), has_answered) => ended,
-            ended = self.check_regularly(client) => ended,
+            ended = self.check_regularly(client.clone()) => ended,
+            ended = self.count_regularly(client) => ended,
         }
     }
 
@@ -122,8 +133,22 @@ impl SwitchFollower {
         checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             checks.tick().await;
-            let wrong = self.check_queues(&mut client).await?;
+            let mut wrong = self.check_queues(&mut client).await?;
+            wrong.extend(self.check_settings(&mut client).await?);
             self.report(SwitchReport::QueueMaps(self.target.name.clone(), wrong)).await?;
+        }
+    }
+
+    async fn count_regularly(&self, mut client: GNmiClient<Channel>) -> Result<(), FollowError> {
+        let mut readings = interval(self.limits.counter_interval);
+        readings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            readings.tick().await;
+            // A switch without such counters reports none.
+            if let Some(answer) = self.read_known(&mut client, &INTERFACE_QUEUES).await? {
+                let counters = counters_from_notifications(&answer);
+                self.report(SwitchReport::QueueCounters(self.target.switch, counters)).await?;
+            }
         }
     }
 
@@ -179,12 +204,9 @@ impl SwitchFollower {
         match within(self.southbound.rpc_deadline, client.get(request)).await? {
             Ok(answer) => {
                 let maps = QueueMaps::from_notifications(&answer.into_inner().notification);
-                Ok(check_queue_maps(&self.target.name, &maps, self.levels))
+                Ok(check_queue_maps(&self.target.name, &maps, self.expected.levels))
             }
-            Err(status)
-                if [Code::NotFound, Code::Unimplemented, Code::InvalidArgument]
-                    .contains(&status.code()) =>
-            {
+            Err(status) if is_unsupported(&status) => {
                 let text = format!(
                     "the maps from DSCP to queues cannot be checked over gNMI: {}",
                     status.message()
@@ -195,9 +217,46 @@ impl SwitchFollower {
         }
     }
 
+    /// What is not set on the queues as plans assume it, as far as the switch reports that.
+    async fn check_settings(
+        &self,
+        client: &mut GNmiClient<Channel>,
+    ) -> Result<Vec<Finding>, FollowError> {
+        let mut settings = QueueSettings::default();
+        for paths in [&INTERFACE_QUEUES[..], &QUEUE_PROFILES[..]] {
+            if let Some(answer) = self.read_known(client, paths).await? {
+                settings.take_notifications(&answer);
+            }
+        }
+        Ok(check_queue_settings(&self.target.name, &settings, &self.expected))
+    }
+
+    /// What the switch has at these paths; none if it does not know one of them.
+    async fn read_known(
+        &self,
+        client: &mut GNmiClient<Channel>,
+        paths: &[&[&str]],
+    ) -> Result<Option<Vec<proto::Notification>>, FollowError> {
+        let request = proto::GetRequest {
+            path: paths.iter().map(|names| path_of(names)).collect(),
+            encoding: proto::Encoding::JsonIetf as i32,
+            ..proto::GetRequest::default()
+        };
+        match within(self.southbound.rpc_deadline, client.get(request)).await? {
+            Ok(answer) => Ok(Some(answer.into_inner().notification)),
+            Err(status) if is_unsupported(&status) => Ok(None),
+            Err(status) => Err(status.into()),
+        }
+    }
+
     async fn report(&self, report: SwitchReport) -> Result<(), FollowError> {
         self.reports.send(report).await.map_err(|_| FollowError::Unheard)
     }
+}
+
+/// Whether a switch has nothing at a path, or does not know it.
+fn is_unsupported(status: &Status) -> bool {
+    [Code::NotFound, Code::Unimplemented, Code::InvalidArgument].contains(&status.code())
 }
 
 /// The states of all ports when they change, and the ids of their interfaces.

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use topology::{Finding, LinkId, SwitchId};
 
 use crate::event_log::describe_drift;
+use crate::gnmi::FabricQueueCounters;
 use crate::learning::LearnedFlows;
 use crate::policy_history::PolicyTrial;
 use crate::southbound::SwitchStatus;
@@ -57,6 +58,8 @@ pub struct ControllerView {
     pub(super) other_leader: Option<u32>,
     /// Flows that no job has announced.
     pub(super) learned: Arc<LearnedFlows>,
+    /// What the queues of switches with gNMI have counted.
+    pub(super) queue_counters: FabricQueueCounters,
 }
 
 /// Who tells of a job.

@@ -12,6 +12,7 @@ use topology::{Fabric, LinkId, Severity, SwitchId};
 use super::controller_view::{ControllerView, JobRow};
 use super::utilization::{UtilizationHistory, UtilizationSeries};
 use crate::access::{LatencyHistogram, StageHistograms};
+use crate::gnmi::QueueCounters;
 use crate::learning::LearningCounts;
 use crate::learning::queue_pair_join::QueuePairCounts;
 use crate::southbound::ChangeTiming;
@@ -40,6 +41,7 @@ pub fn render_metrics(
         controller_families(view, timing),
         switch_families(view),
         link_families(view),
+        queue_families(view),
         job_families(view),
         learning_families(view),
     ];
@@ -311,6 +313,47 @@ fn link_families(view: &ControllerView) -> Vec<MetricFamily> {
             samples: level_samples(fabric, &view.measured.links),
         },
     ]
+}
+
+type QueueMetric = (&'static str, &'static str, fn(&QueueCounters) -> Option<u64>);
+
+const OF_QUEUES: [QueueMetric; 4] = [
+    ("crux_queue_marked_packets_total", "Packets that a queue has marked with ECN", |queue| {
+        queue.marked
+    }),
+    ("crux_queue_dropped_packets_total", "Packets that a queue has dropped", |queue| queue.dropped),
+    (
+        "crux_queue_received_pauses_total",
+        "Pauses of a level that the neighbour of a port asked for (PFC)",
+        |queue| queue.pauses_received,
+    ),
+    (
+        "crux_queue_sent_pauses_total",
+        "Pauses of a level that a port asked of its neighbour (PFC)",
+        |queue| queue.pauses_sent,
+    ),
+];
+
+/// What queues count, where switches report it over gNMI.
+fn queue_families(view: &ControllerView) -> Vec<MetricFamily> {
+    let fabric = &view.rollout.fabric;
+    let known = fabric.switch_ids();
+    let switches = known.filter_map(|id| Some((fabric.switch(id), view.queue_counters.get(&id)?)));
+    let queues: Vec<_> = switches
+        .flat_map(|(switch, ports)| ports.iter().map(|(place, queue)| (&*switch.name, place, queue)))
+        .collect();
+    let families = OF_QUEUES.map(|(name, help, value)| {
+        let samples = queues.iter().filter_map(|(switch, (port, level), queue)| {
+            let labels = vec![
+                ("switch", (*switch).to_owned()),
+                ("port", port.to_string()),
+                ("level", level.to_string()),
+            ];
+            Some((labels, value(queue)? as f64))
+        });
+        MetricFamily { name, kind: "counter", help, samples: samples.collect() }
+    });
+    families.into()
 }
 
 fn level_samples(

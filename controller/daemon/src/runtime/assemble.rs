@@ -132,6 +132,7 @@ fn spawn_tasks<N: SwitchNetwork>(
 ) -> ControllerHandle {
     let (events, queue) = mpsc::channel(config.event_queue.get());
     let clock = core.state.clock();
+    let gnmi = GnmiMonitor::new(config, core.findings.clone());
     let event_log = EventLogTask::new(clock.unix_now(), config.events_kept.get());
     let access = ControllerAccess {
         controller: config.controller,
@@ -150,6 +151,7 @@ fn spawn_tasks<N: SwitchNetwork>(
         recent_events: event_log.event_receiver(),
         quarantine_after: config.quarantine_after,
         findings: core.findings.clone(),
+        queue_counters: gnmi.watch_counters(),
         audit: core.audit.clone(),
         supervisor: core.publisher.supervisor().clone(),
         heartbeat: LoopHeartbeat::default(),
@@ -166,7 +168,7 @@ fn spawn_tasks<N: SwitchNetwork>(
         events,
     };
     let learned_events = inputs.events.clone();
-    spawn_gnmi_monitor(&core, config, learned_events.clone());
+    spawn_gnmi_monitor(&core, gnmi, learned_events.clone());
     let stop = core.stop.clone();
     let supervisor = core.publisher.supervisor().clone();
     tokio::spawn(discovery.run(inputs, supervisor.clone(), stop.clone()));
@@ -186,10 +188,9 @@ fn spawn_tasks<N: SwitchNetwork>(
 /// Observes the switches that have a gNMI server.
 fn spawn_gnmi_monitor<N: SwitchNetwork>(
     core: &Core<N>,
-    config: &Config,
+    monitor: GnmiMonitor,
     events: mpsc::Sender<EventSubmission>,
 ) {
-    let monitor = GnmiMonitor::new(config, core.findings.clone());
     let inputs = GnmiInputs { rollout: core.publisher.watch_rollout(), events };
     let supervisor = core.publisher.supervisor().clone();
     tokio::spawn(monitor.run(inputs, supervisor, core.stop.clone()));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use controller::{ControllerHandle, RawConfig, StateEvent};
 use switch::gnmi::{GnmiHandle, GnmiOptions, QosMaps, SchedulerType, serve};
 use switch::p4runtime::ServiceOptions;
-use switch::{DeviceIndex, QueueLimits, WireEnd, WireIndex, WireSpec, WireState};
+use switch::{DeviceIndex, MarkingRamp, QueueLimits, WireEnd, WireIndex, WireSpec, WireState};
 use tokio::net::TcpListener;
 use topology::{Fabric, FabricNode, LinkId, SwitchId};
 
@@ -129,6 +129,39 @@ async fn wrong_maps_of_queues_are_findings() {
         texts.len() == 2 && expected.iter().zip(texts).all(|(start, text)| text.starts_with(start))
     })
     .await;
+    controller.shutdown().await;
+}
+
+/// The first switch marks by other thresholds than those exported and has no PFC on level 1, which
+/// the fabric has lossless; its counters of queues come in.
+#[tokio::test]
+async fn settings_of_queues_are_compared_and_counters_are_read() {
+    let marking = MarkingRamp { kmin_bytes: 1_000, kmax_bytes: 2_000, pmax: 0.5 };
+    let maps = QosMaps { marking: Some(marking), lossless: 0b0000_0001, ..QosMaps::default() };
+    let mut gnmi = GnmiLab::new(maps).await;
+    let mut parts = gnmi.lab.fabric.parts().clone();
+    for switch in &mut parts.switches {
+        switch.queues.levels = Some(2);
+        switch.queues.lossless_levels = Some(2);
+    }
+    gnmi.lab.fabric = Fabric::new(parts);
+    let controller = gnmi.lab.control(|raw| raw.gnmi.counter_ms = 5).await;
+    let first = gnmi.lab.fabric.switches()[0].name.clone();
+    findings(&controller, |texts| {
+        let expected = [
+            format!("{first}: PFC of priority 1 is off at ports "),
+            format!("{first}: queues of ports "),
+        ];
+        texts.len() >= 2
+            && expected.iter().all(|start| texts.iter().any(|text| text.starts_with(start)))
+            && texts.iter().all(|text| text.starts_with(&format!("{first}: ")))
+    })
+    .await;
+    let mut counters = controller.watch_queue_counters();
+    let seen = counters.wait_for(|all| all.len() == gnmi.lab.fabric.switches().len());
+    let seen = tokio::time::timeout(DEADLINE, seen).await.unwrap().unwrap().clone();
+    let level = &seen[&SwitchId(0)][&(1, 0)];
+    assert_eq!((level.marked, level.dropped, level.pauses_sent), (Some(0), Some(0), Some(0)));
     controller.shutdown().await;
 }
 

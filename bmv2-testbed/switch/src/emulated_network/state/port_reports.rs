@@ -39,6 +39,8 @@ impl NetworkState {
         let Some(node) = self.devices.get(device.0 as usize) else {
             return Vec::new();
         };
+        let buffer = self.buffer_counts(device);
+        let requested = |port| buffer.as_ref().map_or_else(Vec::new, |counts| counts.pauses_at(port));
         self.port_directions(node)
             .map(|(number, lane)| {
                 let away = &self.directions[lane as usize];
@@ -51,6 +53,7 @@ impl NetworkState {
                     refused: 0,
                     lost: away.lost,
                     queues: away.scheduler.queue_counts().collect(),
+                    pauses_requested: requested(number),
                 }
             })
             .collect()

@@ -1,0 +1,123 @@
+//! What the queues of a switch have counted, by port and level: marks, drops and pauses.
+//!
+//! P4Runtime has no counters of queues. OpenConfig has drops, and SONiC's models beside it
+//! (`openconfig-qos-ext`) have marks and pause frames. The decision: what a switch does not report
+//! is not known, which is not the same as none.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use p4runtime_proto::gnmi as proto;
+use topology::SwitchId;
+
+use super::leaf_value::{path_steps, value_text};
+use super::queue_maps::queue_number;
+
+/// What one level of a port has counted since its switch started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueCounters {
+    /// Packets marked with ECN.
+    pub marked: Option<u64>,
+    /// Packets dropped.
+    pub dropped: Option<u64>,
+    /// Pauses of this level that the neighbour asked for.
+    pub pauses_received: Option<u64>,
+    /// Pauses of this level that were asked of the neighbour.
+    pub pauses_sent: Option<u64>,
+}
+
+/// The counters of a switch, by port and level.
+pub type PortQueueCounters = BTreeMap<(u32, u8), QueueCounters>;
+
+/// The counters of all switches that report any.
+pub type FabricQueueCounters = Arc<BTreeMap<SwitchId, PortQueueCounters>>;
+
+/// The counters in a switch's answer, which also says what port each interface is.
+pub fn counters_from_notifications(notifications: &[proto::Notification]) -> PortQueueCounters {
+    let mut ports: BTreeMap<String, u32> = BTreeMap::new();
+    let mut counted: BTreeMap<(String, u8), QueueCounters> = BTreeMap::new();
+    for notification in notifications {
+        for update in &notification.update {
+            let steps = path_steps(notification.prefix.as_ref(), update.path.as_ref());
+            let Some(text) = update.val.as_ref().and_then(value_text) else {
+                continue;
+            };
+            match steps[..] {
+                [("interfaces", _), ("interface", Some(name)), ("state", _), ("id", _)] => {
+                    ports.extend(text.parse().map(|port| (name.to_owned(), port)));
+                }
+                [("qos", _), ("interfaces", _), ("interface", Some(name)), .., (leaf, _)] => {
+                    let keys = steps.iter().filter_map(|(_, key)| *key);
+                    let level = keys.last().and_then(queue_number);
+                    if let (Some(level), Ok(count)) = (level, text.parse()) {
+                        let counters = counted.entry((name.to_owned(), level)).or_default();
+                        counters.take_leaf(leaf, count);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    let known = counted.into_iter().filter(|(_, counters)| *counters != QueueCounters::default());
+    known
+        .filter_map(|((name, level), counters)| Some(((*ports.get(&name)?, level), counters)))
+        .collect()
+}
+
+impl QueueCounters {
+    fn take_leaf(&mut self, leaf: &str, count: u64) {
+        let field = match leaf {
+            "ecn-marked-pkts" => &mut self.marked,
+            "dropped-pkts" => &mut self.dropped,
+            "pause-frames-rx" => &mut self.pauses_received,
+            "pause-frames-tx" => &mut self.pauses_sent,
+            _ => return,
+        };
+        *field = Some(count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn update(path: &str, json: &str) -> proto::Update {
+        let elem = path.split('/').map(|step| {
+            let (name, key) = step.split_once('[').unwrap_or((step, ""));
+            let key = key.trim_end_matches(']').split_once('=');
+            proto::PathElem {
+                name: name.to_owned(),
+                key: key.map(|(key, value)| (key.to_owned(), value.to_owned())).into_iter().collect(),
+            }
+        });
+        let value = proto::typed_value::Value::JsonIetfVal(json.as_bytes().to_vec());
+        proto::Update {
+            path: Some(proto::Path { elem: elem.collect(), ..proto::Path::default() }),
+            val: Some(proto::TypedValue { value: Some(value) }),
+            ..proto::Update::default()
+        }
+    }
+
+    #[test]
+    fn counters_have_the_port_of_their_interface_whatever_comes_first() {
+        let queue = "qos/interfaces/interface[interface-id=Ethernet8]/output/queues/queue[name=UC5]";
+        let pause = "openconfig-qos:qos/interfaces/interface[interface-id=Ethernet8]/pfc/\
+                     pfc-priorities/pfc-priority[dot1p=5]/state/statistics";
+        let unknown = "qos/interfaces/interface[interface-id=Ethernet9]/output/queues/queue[name=1]";
+        let update = vec![
+            update(&format!("{queue}/state/ecn-marked-pkts"), "\"12\""),
+            update(&format!("{queue}/state/transmit-pkts"), "\"99\""),
+            update(&format!("{pause}/pause-frames-rx"), "\"3\""),
+            update(&format!("{unknown}/state/dropped-pkts"), "\"7\""),
+            update("interfaces/interface[name=Ethernet8]/state/id", "3"),
+        ];
+        let notification = proto::Notification { update, ..proto::Notification::default() };
+        let found = counters_from_notifications(&[notification]);
+        let expected = QueueCounters {
+            marked: Some(12),
+            pauses_received: Some(3),
+            ..QueueCounters::default()
+        };
+        assert_eq!(found, BTreeMap::from([((3, 5), expected)]));
+    }
+}
