@@ -34,6 +34,11 @@ pub struct DcqcnParameters {
     pub minimum_bps: f64,
     /// `N`: notifications of one connection are at least so far apart.
     pub notification_interval_ns: Nanos,
+    /// How adapters react, where they do not do it as the paper has it: from the first notification
+    /// on, the rate is cut at the end of each such period in which one came, and `alpha` follows a
+    /// clock of period `K` (NVIDIA, *DCQCN CC parameters*: `rate_reduce_monitor_period`). None: at
+    /// each notification.
+    pub reduce_period_ns: Option<Nanos>,
 }
 
 /// The link rate for which the paper gives its parameters, in bits per second.
@@ -61,6 +66,7 @@ impl DcqcnParameters {
             hyper_bps: 400e6 * growth,
             minimum_bps: 1e6,
             notification_interval_ns: 50_000,
+            reduce_period_ns: None,
         }
     }
 
@@ -81,6 +87,7 @@ impl DcqcnParameters {
             additive_bps: self.additive_bps * growth,
             hyper_bps: self.hyper_bps * growth,
             notification_interval_ns: shortened(self.notification_interval_ns) as Nanos,
+            reduce_period_ns: self.reduce_period_ns.map(|period| shortened(period) as Nanos),
             ..self
         }
     }
@@ -126,6 +133,17 @@ pub struct ReactionPoint {
     timer_steps: u32,
     byte_steps: u32,
     notifications: u64,
+    /// Clocks of an adapter, from the first notification on.
+    clocks: Option<AdapterClocks>,
+}
+
+/// What an adapter has seen since its clocks last ticked, and when they tick next.
+#[derive(Clone, Copy, Debug)]
+struct AdapterClocks {
+    alpha_due: Nanos,
+    alpha_notified: bool,
+    reduce_due: Nanos,
+    reduce_notified: bool,
 }
 
 impl ReactionPoint {
@@ -143,21 +161,39 @@ impl ReactionPoint {
             timer_steps: 0,
             byte_steps: 0,
             notifications: 0,
+            clocks: None,
         }
     }
 
-    /// A notification has arrived: the rate is cut (equation 1).
+    /// A notification has arrived: the rate is cut, or will be when the period of the adapter ends.
     pub fn handle_notification(&mut self, now: Nanos) {
         self.advance_to(now);
-        if self.notifications > 0 {
+        self.notifications += 1;
+        if let Some(period) = self.parameters.reduce_period_ns {
+            // The first starts the clocks, and `alpha` is 1 then.
+            let clocks = self.clocks.get_or_insert(AdapterClocks {
+                alpha_due: now + self.parameters.alpha_timer_ns.max(1),
+                alpha_notified: false,
+                reduce_due: now + period.max(1),
+                reduce_notified: false,
+            });
+            clocks.alpha_notified |= self.notifications > 1;
+            clocks.reduce_notified = true;
+            return;
+        }
+        if self.notifications > 1 {
             self.decay_alpha(now);
         }
-        self.notifications += 1;
+        self.reduce_rate(now);
+        self.alpha = (1.0 - self.parameters.gain) * self.alpha + self.parameters.gain;
+        self.alpha_since = now;
+    }
+
+    /// A cut (equation 1).
+    fn reduce_rate(&mut self, now: Nanos) {
         self.target_bps = self.current_bps;
         self.current_bps *= 1.0 - self.alpha / 2.0;
         self.current_bps = self.current_bps.max(self.parameters.minimum_bps);
-        self.alpha = (1.0 - self.parameters.gain) * self.alpha + self.parameters.gain;
-        self.alpha_since = now;
         self.increase_due = Some(now + self.parameters.increase_timer_ns);
         (self.bytes, self.timer_steps, self.byte_steps) = (0, 0, 0);
     }
@@ -188,7 +224,7 @@ impl ReactionPoint {
 
     /// Whether the rate is that of the link.
     pub fn is_unlimited(&self) -> bool {
-        self.increase_due.is_none()
+        self.increase_due.is_none() && self.clocks.is_none()
     }
 
     /// How many notifications have arrived.
@@ -198,9 +234,38 @@ impl ReactionPoint {
 
     fn advance_to(&mut self, now: Nanos) {
         while let Some(due) = self.increase_due.filter(|due| *due <= now) {
-            self.increase_due = Some(due + self.parameters.increase_timer_ns);
-            self.timer_steps += 1;
-            self.raise_rate();
+            self.tick_clocks(due);
+            // A cut has put the step off.
+            if self.increase_due == Some(due) {
+                self.increase_due = Some(due + self.parameters.increase_timer_ns);
+                self.timer_steps += 1;
+                self.raise_rate();
+            }
+        }
+        self.tick_clocks(now);
+    }
+
+    /// Works off the clocks of an adapter up to `now`, in the order in which they tick.
+    fn tick_clocks(&mut self, now: Nanos) {
+        while let Some(mut clocks) = self.clocks {
+            let due = clocks.alpha_due.min(clocks.reduce_due);
+            if due > now {
+                return;
+            }
+            if clocks.alpha_due == due {
+                let weight = f64::from(u8::from(clocks.alpha_notified)) * self.parameters.gain;
+                self.alpha = (1.0 - self.parameters.gain) * self.alpha + weight;
+                clocks.alpha_due += self.parameters.alpha_timer_ns.max(1);
+                clocks.alpha_notified = false;
+            }
+            if clocks.reduce_due == due {
+                if clocks.reduce_notified {
+                    self.reduce_rate(due);
+                }
+                clocks.reduce_due += self.parameters.reduce_period_ns.unwrap_or(1).max(1);
+                clocks.reduce_notified = false;
+            }
+            self.clocks = Some(clocks);
         }
     }
 
@@ -328,6 +393,28 @@ mod tests {
         point.handle_notification(later);
         let expected = LINK * (1.0 - (255.0_f64 / 256.0).powi(100) / 2.0);
         assert!((point.rate_at(later) / expected - 1.0).abs() < 1e-3);
+    }
+
+    /// Notifications at 0 and 30 us, and a clock of 50 us: one cut at 50 us, none at 100 us, and one
+    /// at 150 us for that of 120 us.
+    #[test]
+    fn an_adapter_cuts_at_the_end_of_its_period() {
+        let parameters = DcqcnParameters {
+            reduce_period_ns: Some(50 * MICROSECOND),
+            ..DcqcnParameters::published(LINK)
+        };
+        let mut point = ReactionPoint::new(parameters, LINK);
+        let at = |point: &mut ReactionPoint, micros: Nanos| point.rate_at(micros * MICROSECOND);
+        point.handle_notification(0);
+        point.handle_notification(30 * MICROSECOND);
+        assert_eq!((at(&mut point, 49), at(&mut point, 50)), (LINK, LINK / 2.0));
+        assert!(!point.is_unlimited());
+        // The step of increase is 55 us after the cut.
+        assert_eq!((at(&mut point, 104), at(&mut point, 105)), (LINK / 2.0, 0.75 * LINK));
+        point.handle_notification(120 * MICROSECOND);
+        // alpha: notified within the first 55 us, not within the second.
+        let alpha = 255.0 / 256.0;
+        assert_eq!(at(&mut point, 150), 0.75 * LINK * (1.0 - alpha / 2.0));
     }
 
     #[test]

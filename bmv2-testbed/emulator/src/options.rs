@@ -3,7 +3,7 @@
 //! Every default has its source beside it. Sizes that follow the rate of a link are given for each
 //! gigabit per second, because the cables of a fabric differ.
 
-use switch::{BufferSettings, LevelShares, MarkingRamp, Nanos, TrafficSettings};
+use switch::{BufferSettings, LevelShares, MarkingPoint, MarkingRamp, Nanos, TrafficSettings};
 
 use crate::connection::CongestionControl;
 use crate::dcqcn::DcqcnParameters;
@@ -108,6 +108,8 @@ pub struct SwitchQueues {
     pub kmax_bytes_per_gbps: f64,
     /// `Pmax`, 0 to 1.
     pub pmax: f64,
+    /// When a mark is decided.
+    pub marking_point: MarkingPoint,
     /// The packet buffer of a switch, in bytes.
     pub buffer_bytes: u64,
     /// `alpha`: the part of the free buffer that a priority group may have.
@@ -130,6 +132,7 @@ impl Default for SwitchQueues {
             kmin_bytes_per_gbps: 125.0,
             kmax_bytes_per_gbps: 5_000.0,
             pmax: 0.01,
+            marking_point: MarkingPoint::Enqueue,
             buffer_bytes: 32 << 20,
             buffer_alpha: 0.125,
             lower_share: 0.0,
@@ -158,6 +161,7 @@ impl SwitchQueues {
         let lower = vec![self.lower_share; usize::from(levels.saturating_sub(1))];
         TrafficSettings {
             marking: Vec::new(),
+            marking_point: self.marking_point,
             shares: LevelShares::new(lower).filter(|_| self.lower_share > 0.0),
             buffer: Some(buffer),
             pause_limit_ns: self.pause_limit_ns,

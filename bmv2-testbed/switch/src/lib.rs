@@ -59,5 +59,5 @@ pub use spec::{
 pub use time::Nanos;
 pub use traffic::{
     BufferCounts, BufferSettings, LevelShares, MarkingRamp, PauseFrame, PauseFrameError,
-    TrafficSettings, headroom_bytes,
+    MarkingPoint, TrafficSettings, headroom_bytes,
 };

@@ -167,7 +167,7 @@ impl<T> PortScheduler<T> {
                 queue.counts.dropped.add_packet(bytes);
                 return Err(item);
             }
-            marked |= features.marks(level.min(highest as u8), depth);
+            marked |= features.marks_arrival(level.min(highest as u8), depth);
         }
         let wait = QueueWait { since: now, found: self.waiting, left: 0, marked };
         self.waiting += 1;

@@ -17,11 +17,23 @@ pub use shares::LevelShares;
 
 use crate::time::Nanos;
 
+/// When it is decided whether a packet is marked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MarkingPoint {
+    /// When it joins its queue, by what it finds there.
+    #[default]
+    Enqueue,
+    /// When it leaves its queue, by what it leaves behind: the mark does not wait in the queue.
+    Dequeue,
+}
+
 /// What the queues of a device do beyond strict priority; the default is nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TrafficSettings {
     /// When packets of each level are marked, from level 0; levels beyond the list never are.
     pub marking: Vec<Option<MarkingRamp>>,
+    /// When that is decided.
+    pub marking_point: MarkingPoint,
     /// What lower levels get at least.
     pub shares: Option<LevelShares>,
     /// The buffer that all ports share; without it a queue has the room of its

@@ -6,6 +6,7 @@ use emulator::{
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
+use switch::MarkingPoint;
 
 use command_io::CommandError;
 use command_io::files;
@@ -141,6 +142,9 @@ pub(crate) struct DcqcnDocument {
     minimum_mbps: Option<f64>,
     /// `N`, in microseconds.
     notification_interval_us: Option<f64>,
+    /// Adapters cut a rate at the end of each such period in which a notification came, in
+    /// microseconds; if not given, they cut it at each.
+    reduce_period_us: Option<f64>,
 }
 
 /// Queues of switches.
@@ -153,6 +157,8 @@ pub(crate) struct QueueThresholds {
     kmax_bytes_per_gbps: Option<f64>,
     /// `Pmax`, 0 to 1.
     pmax: Option<f64>,
+    /// Whether a packet is marked when it joins its queue or when it leaves it.
+    marking_point: Option<MarkingPointChoice>,
     /// Packet buffer of a switch, in bytes.
     buffer_bytes: Option<u64>,
     /// `alpha` of the shared buffer.
@@ -161,6 +167,25 @@ pub(crate) struct QueueThresholds {
     pause_limit_us: Option<f64>,
     /// Draws the marks.
     seed: Option<u64>,
+}
+
+/// When a mark is decided.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum MarkingPointChoice {
+    /// When the packet joins its queue.
+    Enqueue,
+    /// When it leaves its queue.
+    Dequeue,
+}
+
+impl From<MarkingPointChoice> for MarkingPoint {
+    fn from(choice: MarkingPointChoice) -> Self {
+        match choice {
+            MarkingPointChoice::Enqueue => Self::Enqueue,
+            MarkingPointChoice::Dequeue => Self::Dequeue,
+        }
+    }
 }
 
 impl QueueDocument {
@@ -175,6 +200,7 @@ impl QueueDocument {
             ("dcqcn.hyper_mbps", dcqcn.hyper_mbps),
             ("dcqcn.minimum_mbps", dcqcn.minimum_mbps),
             ("dcqcn.notification_interval_us", dcqcn.notification_interval_us),
+            ("dcqcn.reduce_period_us", dcqcn.reduce_period_us),
             ("queues.kmin_bytes_per_gbps", queues.kmin_bytes_per_gbps),
             ("queues.kmax_bytes_per_gbps", queues.kmax_bytes_per_gbps),
             ("queues.buffer_alpha", queues.buffer_alpha),
@@ -201,6 +227,7 @@ impl QueueDocument {
         set(&mut queues.kmax_bytes_per_gbps, given.kmax_bytes_per_gbps);
         set(&mut queues.pmax, given.pmax);
         set(&mut queues.buffer_alpha, given.buffer_alpha);
+        queues.marking_point = given.marking_point.map_or(queues.marking_point, Into::into);
         queues.buffer_bytes = given.buffer_bytes.unwrap_or(queues.buffer_bytes);
         queues.seed = given.seed.unwrap_or(queues.seed);
         queues.pause_limit_ns = given.pause_limit_us.map(nanos_of).or(queues.pause_limit_ns);
@@ -220,6 +247,7 @@ impl DcqcnDocument {
             self.hyper_mbps,
             self.minimum_mbps,
             self.notification_interval_us,
+            self.reduce_period_us,
         ];
         let counts = self.increase_bytes.is_some() || self.fast_recovery_steps.is_some();
         if !counts && is_given.iter().all(Option::is_none) {
@@ -241,6 +269,7 @@ impl DcqcnDocument {
                 self.notification_interval_us,
                 published.notification_interval_ns,
             ),
+            reduce_period_ns: self.reduce_period_us.map(nanos_of),
         })
     }
 }

@@ -4,12 +4,13 @@ use super::{LevelPause, PacketQueue, QueueCounts, QueuedItem};
 use crate::time::Nanos;
 use crate::traffic::marking::MarkingDraws;
 use crate::traffic::shares::ShareCredit;
-use crate::traffic::{MarkingRamp, TrafficSettings};
+use crate::traffic::{MarkingPoint, MarkingRamp, TrafficSettings};
 
 /// The settings and the state of one port's levels.
 #[derive(Debug)]
 pub(super) struct PortFeatures {
     levels: Vec<LevelFeatures>,
+    marking_point: MarkingPoint,
     draws: MarkingDraws,
 }
 
@@ -46,7 +47,11 @@ impl PortFeatures {
             pauses: 0,
         };
         let seed = settings.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ stream;
-        Self { levels: (0..levels).map(features).collect(), draws: MarkingDraws::new(seed) }
+        Self {
+            levels: (0..levels).map(features).collect(),
+            marking_point: settings.marking_point,
+            draws: MarkingDraws::new(seed),
+        }
     }
 
     /// Replaces the ramps, from level 0.
@@ -56,9 +61,13 @@ impl PortFeatures {
         }
     }
 
-    /// Whether a packet that finds so many bytes at its level is marked.
-    pub(super) fn marks(&mut self, level: u8, queued: u64) -> bool {
-        let ramp = self.levels[usize::from(level)].ramp;
+    /// Whether a packet that finds so many bytes at its level when it comes is marked for that.
+    pub(super) fn marks_arrival(&mut self, level: u8, queued: u64) -> bool {
+        self.marking_point == MarkingPoint::Enqueue && self.marks(usize::from(level), queued)
+    }
+
+    fn marks(&mut self, level: usize, queued: u64) -> bool {
+        let ramp = self.levels[level].ramp;
         ramp.is_some_and(|ramp| self.draws.marks(&ramp, queued))
     }
 
@@ -76,7 +85,11 @@ impl PortFeatures {
     /// that has one.
     pub(super) fn pop_item<T>(&mut self, queues: &mut [PacketQueue<T>]) -> Option<QueuedItem<T>> {
         let chosen = self.choose_level(queues)?;
-        let item = queues[chosen].pop_item()?;
+        let mut item = queues[chosen].pop_item()?;
+        if self.marking_point == MarkingPoint::Dequeue && !item.wait.marked {
+            item.wait.marked = self.marks(chosen, queues[chosen].counts.depth.bytes);
+            queues[chosen].counts.marked += u64::from(item.wait.marked);
+        }
         for (level, queue) in self.levels.iter_mut().zip(queues.iter()) {
             match queue.items.is_empty() {
                 true => level.credit.reset(),
@@ -187,6 +200,28 @@ mod tests {
             assert!(sent.abs_diff(expected) <= 10, "{sent} of {expected}");
         }
         assert_eq!(send_backlogged(&mut port(&TrafficSettings::default()), 100), [0, 0, 100]);
+    }
+
+    /// Behind 500 bytes everything is marked: when they come, the last two of four packets; when
+    /// they leave, the first two.
+    #[test]
+    fn packets_are_marked_when_they_come_or_when_they_leave() {
+        let ramp = MarkingRamp { kmin_bytes: 500, kmax_bytes: 500, pmax: 1.0 };
+        let marked = |marking_point| {
+            let marking = vec![Some(ramp); 3];
+            let mut port = port(&TrafficSettings { marking, marking_point, ..Default::default() });
+            for item in 0..4 {
+                port.enqueue(1, item, 300, 0).unwrap();
+            }
+            let mut marked = Vec::new();
+            while let DequeueOutcome::Next(item, wait) = port.dequeue(port.free_at()) {
+                port.occupy_wire(300, port.free_at());
+                marked.extend(wait.marked.then_some(item));
+            }
+            (marked, port.queue_counts().nth(1).unwrap().marked)
+        };
+        assert_eq!(marked(MarkingPoint::Enqueue), (vec![2, 3], 2));
+        assert_eq!(marked(MarkingPoint::Dequeue), (vec![0, 1], 2));
     }
 
     #[test]

@@ -3,9 +3,12 @@
 //! [`case`] has topologies and flows, [`case_run`] runs one on the embedded fabric with a
 //! controller that plans levels and paths, and [`page`] draws queues and rates. Every flow sends
 //! one message at the real time scale, beside which stands when the fluid model has it end.
+//! [`ns3`] writes the same case for a simulator of others and reads what that made of it.
 
 mod case;
 mod case_run;
+mod ns3;
+mod ns3_table;
 mod page;
 
 use comfy_table::Table;
@@ -13,6 +16,7 @@ use serde::Serialize;
 
 use self::case::QueueCase;
 use self::case_run::{CaseOutcome, CaseSettings, run_case};
+use self::ns3::{Ns3Inputs, Ns3Outcome};
 use crate::transport_flags::DcqcnFlags;
 use command_io::CommandError;
 use command_io::files;
@@ -27,7 +31,9 @@ use command_io::output::{self, FormatArg, OutputFormat};
 Examples:
   crux bench queues
   crux bench queues --case incast-8 --seeds 5 --format json
-  crux bench queues --page queues.html --csv queues.csv")]
+  crux bench queues --page queues.html --csv queues.csv
+  crux bench queues --ns3-inputs ns3
+  crux bench queues --ns3-results ns3 --ns3-csv ns3.csv --ns3-figure ns3.svg")]
 pub(crate) struct QueuesArgs {
     /// Only cases whose name begins so
     #[arg(long, value_name = "NAME")]
@@ -48,9 +54,29 @@ pub(crate) struct QueuesArgs {
     #[arg(long, value_name = "FILE")]
     page: Option<String>,
     #[command(flatten)]
+    ns3: Ns3Flags,
+    #[command(flatten)]
     dcqcn: DcqcnFlags,
     #[command(flatten)]
     output: FormatArg,
+}
+
+/// Flags of the comparison with HPCC's RoCE model in ns-3 (docs/queues-ns3.md).
+#[derive(clap::Args)]
+#[command(next_help_heading = "Comparison with ns-3")]
+struct Ns3Flags {
+    /// Write each run as inputs of HPCC's RoCE model into this folder
+    #[arg(long, value_name = "FOLDER")]
+    ns3_inputs: Option<String>,
+    /// Compare with what that model has written into this folder
+    #[arg(long, value_name = "FOLDER")]
+    ns3_results: Option<String>,
+    /// Write the flows of both to this file (CSV)
+    #[arg(long, value_name = "FILE", requires = "ns3_results")]
+    ns3_csv: Option<String>,
+    /// Draw the queues of both into this file (SVG)
+    #[arg(long, value_name = "FILE", requires = "ns3_results")]
+    ns3_figure: Option<String>,
 }
 
 /// The runs of a case.
@@ -59,6 +85,9 @@ struct CaseRuns {
     case: String,
     about: &'static str,
     runs: Vec<CaseOutcome>,
+    /// What the model of others made of some of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ns3: Vec<Ns3Outcome>,
 }
 
 pub(crate) fn run_queues(args: &QueuesArgs) -> Result<(), CommandError> {
@@ -74,16 +103,31 @@ pub(crate) fn run_queues(args: &QueuesArgs) -> Result<(), CommandError> {
     let mut measured = Vec::new();
     for case in &cases {
         eprintln!("{}", case.name);
-        let mut runs = Vec::new();
+        let mut found =
+            CaseRuns { case: case.name.clone(), about: case.about, runs: vec![], ns3: vec![] };
         for seed in (0..args.seeds).map(|more| args.seed.wrapping_add(more)) {
-            runs.push(runtime.block_on(run_case(case, CaseSettings { dcqcn, seed }))?);
+            let outcome = runtime.block_on(run_case(case, CaseSettings { dcqcn, seed }))?;
+            if let Some(folder) = &args.ns3.ns3_inputs {
+                Ns3Inputs { case, dcqcn, outcome: &outcome }.write_into(folder)?;
+            }
+            if let Some(folder) = &args.ns3.ns3_results {
+                found.ns3.extend(ns3::read_outcome(folder, case, &outcome)?);
+            }
+            found.runs.push(outcome);
         }
-        measured.push(CaseRuns { case: case.name.clone(), about: case.about, runs });
+        measured.push(found);
     }
     files::write_requested(args.csv.as_deref(), || flows_csv(&measured))?;
     files::write_requested(args.page.as_deref(), || page::render_page(&measured))?;
+    let Ns3Flags { ns3_csv, ns3_figure, .. } = &args.ns3;
+    files::write_requested(ns3_csv.as_deref(), || ns3_table::comparison_csv(&measured))?;
+    files::write_requested(ns3_figure.as_deref(), || ns3_table::queue_figure(&measured))?;
     match args.output.format {
         OutputFormat::Json => output::print_json(&measured),
+        OutputFormat::Table if args.ns3.ns3_results.is_some() => {
+            output::print_line(summary_table(&measured))?;
+            output::print_line(ns3_table::comparison_table(&measured))
+        }
         OutputFormat::Table => output::print_line(summary_table(&measured)),
     }
 }

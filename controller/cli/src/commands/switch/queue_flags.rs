@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use switch::{BufferSettings, LevelShares, MarkingRamp, TrafficSettings};
+use switch::{BufferSettings, LevelShares, MarkingPoint, MarkingRamp, TrafficSettings};
 
 use command_io::CommandError;
 
@@ -98,6 +98,7 @@ impl QueueFlags {
         let pause_limit = self.pause_limit.map(Duration::from_millis);
         Ok(Some(TrafficSettings {
             marking: vec![self.ecn_ramp.map(|ramp| ramp.0); usize::from(levels)],
+            marking_point: MarkingPoint::Enqueue,
             shares: (!self.level_shares.is_empty()).then_some(shares),
             buffer: (lossless != 0).then_some(buffer),
             pause_limit_ns: pause_limit.map(|limit| limit.as_nanos() as u64),

@@ -8,7 +8,7 @@ use topology::{Fabric, HostId, NicId};
 
 use command_io::CommandError;
 
-const NIC_GBPS: f64 = 100.0;
+pub(super) const NIC_GBPS: f64 = 100.0;
 
 /// Who sends to whom, in one message each.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub(super) struct QueueCase {
     pub(super) jobs: Vec<Job>,
     /// Levels of the plan.
     pub(super) levels: u8,
+    /// The share that each level but the highest gets at least, if it is not that of the flags.
+    pub(super) lower_share: Option<f64>,
 }
 
 impl QueueCase {
@@ -87,7 +89,7 @@ fn build_case(
         ..ClosSpec::default()
     };
     let fabric = clos::build_clos(name, &spec).map_err(CommandError::document)?;
-    Ok(QueueCase { name: name.to_owned(), about, fabric, jobs, levels: 1 })
+    Ok(QueueCase { name: name.to_owned(), about, fabric, jobs, levels: 1, lower_share: None })
 }
 
 /// All cases; `bytes` pass the bottleneck of each.
@@ -109,6 +111,13 @@ pub(super) fn all_cases(bytes: f64) -> Result<Vec<QueueCase>, CommandError> {
     cases.push(parking_lot(bytes)?);
     cases.push(victim(bytes)?);
     cases.push(two_classes(bytes)?);
+    let strict = two_classes(bytes)?;
+    cases.push(QueueCase {
+        name: "shared-classes".to_owned(),
+        about: "Two jobs share a cable on two levels, of which the lower gets half.",
+        lower_share: Some(0.5),
+        ..strict
+    });
     cases.push(rings(bytes)?);
     Ok(cases)
 }
@@ -160,7 +169,7 @@ mod tests {
     #[test]
     fn every_case_names_hosts_that_it_has() {
         let cases = all_cases(1e6).unwrap();
-        assert_eq!(cases.len(), 10);
+        assert_eq!(cases.len(), 11);
         for case in cases {
             let hosts = case.fabric.hosts().len() as u32;
             let flows = case.jobs.iter().flat_map(|job| &job.flows);

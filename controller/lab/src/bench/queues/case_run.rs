@@ -13,7 +13,9 @@ use crate::demo::{DemoScenario, JobVisibility, ServedTestbed, TrainingOptions};
 use command_io::CommandError;
 
 /// Virtual time between two readings.
-const STEP_US: u64 = 10;
+pub(super) const STEP_US: u64 = 10;
+/// Delay of every cable.
+pub(super) const DELAY_NS: u64 = 200;
 /// Steps after which a case has stalled.
 const MOST_STEPS: usize = 20_000;
 /// Bytes on the wire for each byte of a message.
@@ -27,7 +29,7 @@ pub(super) struct CaseSettings {
 }
 
 /// What happened.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct CaseOutcome {
     pub(super) seed: u64,
     pub(super) flows: Vec<FlowResult>,
@@ -55,6 +57,8 @@ pub(super) struct FlowResult {
     pub(super) job: String,
     pub(super) level: u8,
     pub(super) bytes: u64,
+    /// When its job started, from the start of the first.
+    pub(super) start_ns: u64,
     /// From the start of its job to the last acknowledgement.
     pub(super) completion_us: f64,
     /// When the last flow of the job ends in the fluid model, from its start.
@@ -65,6 +69,11 @@ pub(super) struct FlowResult {
 impl CaseOutcome {
     pub(super) fn last_us(&self) -> f64 {
         self.flows.iter().map(|flow| flow.completion_us).fold(0.0, f64::max)
+    }
+
+    pub(super) fn mean_us(&self) -> f64 {
+        let sum: f64 = self.flows.iter().map(|flow| flow.completion_us).sum();
+        sum / self.flows.len().max(1) as f64
     }
 
     pub(super) fn last_fluid_us(&self) -> f64 {
@@ -91,9 +100,11 @@ pub(super) async fn run_case(
 ) -> Result<CaseOutcome, CommandError> {
     let scenario =
         DemoScenario { fabric: case.fabric.clone(), jobs: case.jobs.clone(), seed: settings.seed };
-    let queues = SwitchQueues { seed: settings.seed, ..settings.dcqcn.queues };
+    let lower_share = case.lower_share.unwrap_or(settings.dcqcn.queues.lower_share);
+    let queues = SwitchQueues { seed: settings.seed, lower_share, ..settings.dcqcn.queues };
     let transport = HostTransport::Dcqcn(DcqcnOptions { queues, ..settings.dcqcn });
-    let testbed = TestbedOptions { transport, ..TestbedOptions::default() };
+    // Every level sets headroom aside, so there are no more than the case needs.
+    let testbed = TestbedOptions { delay_ns: DELAY_NS, levels: case.levels, transport };
     let scale =
         TimeScale::new(1.0).ok_or_else(|| CommandError::Failed("invalid time scale".to_owned()))?;
     let training = TrainingOptions { scale, iterations: 1, testbed };
@@ -204,6 +215,7 @@ impl CaseReading<'_> {
             .await
             .map_err(CommandError::failed)?;
         let fluid = fluid_seconds(self.case, self.plan)?;
+        let first = starts.iter().filter_map(|starts| starts.first()).min().copied().unwrap_or(0);
         let mut ends = ends.into_iter();
         let mut results = Vec::new();
         for (index, job) in self.case.jobs.iter().enumerate() {
@@ -216,6 +228,7 @@ impl CaseReading<'_> {
                     job: job.id.to_string(),
                     level,
                     bytes: flow.bytes as u64,
+                    start_ns: start.saturating_sub(first),
                     completion_us: taken_ns / 1e3,
                     fluid_us: fluid[index] * 1e6,
                     goodput_gbps: flow.bytes * 8.0 / taken_ns,
