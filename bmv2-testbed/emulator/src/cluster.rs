@@ -177,6 +177,12 @@ impl HostCluster {
         self.connections.iter().map(|connection| connection.completions.as_slice())
     }
 
+    /// How long each flow has waited for service at most: from when it had something to send, or
+    /// from the packet before, until a packet of it arrived or until `now`.
+    pub fn longest_waits(&self, now: Nanos) -> impl Iterator<Item = Nanos> {
+        self.connections.iter().map(move |connection| connection.wait.longest(now))
+    }
+
     /// The rate that congestion control allows each flow at `now`, in bits per second; none where
     /// only the window limits it.
     pub fn allowed_rates(&mut self, now: Nanos) -> Vec<Option<f64>> {
@@ -250,6 +256,7 @@ impl HostCluster {
                     for index in self.jobs[job].connections.clone() {
                         let connection = &mut self.connections[index];
                         connection.sender.begin_message(connection.bytes, now);
+                        connection.wait.begin(now);
                         self.request_transmission(index, now, out);
                     }
                 }
@@ -266,6 +273,7 @@ impl HostCluster {
         out: &mut EndpointOutbox,
     ) {
         let connection = &mut self.connections[index];
+        connection.wait.handle_arrival(segment.last, now);
         if segment.marked {
             self.marked += 1;
             let interval = connection.notification_interval_ns;

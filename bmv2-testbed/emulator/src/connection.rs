@@ -60,6 +60,36 @@ pub(crate) struct RoceConnection {
     pub(crate) is_paced: bool,
     /// When each message was acknowledged.
     pub(crate) completions: Vec<Nanos>,
+    /// How long the flow has waited for service.
+    pub(crate) wait: ServiceWait,
+}
+
+/// How long a flow with something to send waits until a packet of it arrives.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ServiceWait {
+    /// Since when, while it has something to send.
+    since: Option<Nanos>,
+    longest: Nanos,
+}
+
+impl ServiceWait {
+    /// The flow has something to send.
+    pub(crate) fn begin(&mut self, now: Nanos) {
+        self.since.get_or_insert(now);
+    }
+
+    /// A packet has arrived, the last or another.
+    pub(crate) fn handle_arrival(&mut self, is_last: bool, now: Nanos) {
+        self.longest = self.longest(now);
+        // What comes after the last packet is sent again, and nobody waits for it.
+        self.since = self.since.filter(|_| !is_last).map(|_| now);
+    }
+
+    /// The longest wait until `now`, that which is not over included.
+    pub(crate) fn longest(&self, now: Nanos) -> Nanos {
+        let current = self.since.map_or(0, |since| now.saturating_sub(since));
+        self.longest.max(current)
+    }
 }
 
 impl RoceConnection {
@@ -84,6 +114,7 @@ impl RoceConnection {
             pacer: None,
             is_paced: false,
             completions: Vec::new(),
+            wait: ServiceWait::default(),
         }
     }
 
@@ -118,5 +149,25 @@ fn flow_addresses(
         udp_src_port: flow.udp_src_port.unwrap_or(roce::FIRST_SOURCE_PORT),
         queue_pair,
         marking: CongestionMarking::Off,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_from_packet_to_packet_of_a_message() {
+        let mut wait = ServiceWait::default();
+        assert_eq!(wait.longest(100), 0);
+        wait.begin(100);
+        assert_eq!(wait.longest(130), 30);
+        wait.handle_arrival(false, 110);
+        wait.handle_arrival(false, 160);
+        wait.handle_arrival(true, 170);
+        // Nothing is to be sent until the next message.
+        assert_eq!(wait.longest(1_000), 50);
+        wait.begin(1_000);
+        assert_eq!(wait.longest(1_080), 80);
     }
 }

@@ -2,12 +2,17 @@
 //!
 //! Cases are those of `crux bench contention`, each planned with the bound and without.
 
-use planner::Policy;
+mod packet_waits;
+
+use emulator::TimeScale;
+use planner::{ConnectionTimeout, Policy};
 use schemars::JsonSchema;
 use serde::Serialize;
 use simulator::contention::{PlannedWaits, examine_waits, generate_contended_case};
 
+use self::packet_waits::PacketWaits;
 use super::parallel_cases;
+use crate::demo::parse_time_scale;
 use command_io::CommandError;
 use command_io::files;
 use command_io::output::{self, FormatArg, OutputFormat};
@@ -22,6 +27,7 @@ use command_io::output::{self, FormatArg, OutputFormat};
 #[command(after_help = "\
 Examples:
   crux bench service-bound --cases 200
+  crux bench service-bound --cases 200 --packets 200 --ib-timeout 14
   crux bench service-bound --cases 10000 --search-events 20000 --raw waits.json --format json")]
 pub(crate) struct ServiceBoundArgs {
     /// Cases to draw
@@ -39,6 +45,16 @@ pub(crate) struct ServiceBoundArgs {
     /// Budget of the search for a plan
     #[arg(long, default_value_t = 2_000_000, value_name = "EVENTS")]
     search_events: u64,
+    /// Also send so many of the cases packet by packet, on embedded switches under DCQCN, with the
+    /// bound and without
+    #[arg(long, default_value_t = 0, value_name = "CASES")]
+    packets: u32,
+    /// Divide sizes and computation times there; link rates and packets stay real
+    #[arg(long, default_value = "1000", value_parser = parse_time_scale)]
+    time_scale: TimeScale,
+    /// NCCL_IB_TIMEOUT of the jobs: a timeout is 4.096 us times two to this power
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u8).range(1..=31))]
+    ib_timeout: u8,
     /// Also write the figures of every single case to this file (JSON)
     #[arg(long, value_name = "FILE")]
     raw: Option<String>,
@@ -74,12 +90,51 @@ struct ServiceBoundSummary {
     utilization: f64,
     /// Mean GPU utilisation under the plan without a bound.
     utilization_without_bound: f64,
+    /// What packets did, where they were sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    packets: Option<PacketSummary>,
+}
+
+/// What came of the cases whose packets were sent.
+#[derive(Serialize, JsonSchema)]
+struct PacketSummary {
+    /// Number of cases.
+    cases: usize,
+    /// Cases in which a flow waits longer than the bound under the plan.
+    late: usize,
+    /// The longest wait under the plan, seconds.
+    longest_wait: f64,
+    /// Cases in which a connection is lost under the plan.
+    lost: usize,
+    /// Cases in which a flow waits longer than the bound under the plan without a bound.
+    late_without_bound: usize,
+    /// Cases in which a connection is lost under the plan without a bound.
+    lost_without_bound: usize,
+    /// Packets dropped in all runs.
+    drops: u64,
+}
+
+impl PacketSummary {
+    fn new(policy: &Policy, cases: &[PacketWaits]) -> Self {
+        let bound = policy.service_bound();
+        let count = |what: &dyn Fn(&PacketWaits) -> bool| cases.iter().filter(|c| what(c)).count();
+        Self {
+            cases: cases.len(),
+            late: count(&|case| case.bounded.longest_wait > bound),
+            longest_wait: cases.iter().map(|case| case.bounded.longest_wait).fold(0.0, f64::max),
+            lost: count(&|case| case.bounded.is_lost),
+            late_without_bound: count(&|case| case.unbounded.longest_wait > bound),
+            lost_without_bound: count(&|case| case.unbounded.is_lost),
+            drops: cases.iter().map(|case| case.bounded.drops + case.unbounded.drops).sum(),
+        }
+    }
 }
 
 pub(crate) fn run_service_bound(args: &ServiceBoundArgs) -> Result<(), CommandError> {
     let policy = Policy {
         service_bound_seconds: args.bound,
         search_events: args.search_events,
+        connection: ConnectionTimeout { ib_timeout: args.ib_timeout, ..Default::default() },
         ..Policy::default()
     };
     let waits = parallel_cases::run_cases(args.cases, |number| {
@@ -87,7 +142,9 @@ pub(crate) fn run_service_bound(args: &ServiceBoundArgs) -> Result<(), CommandEr
         examine_waits(&input, &policy)
     });
     files::write_requested(args.raw.as_deref(), || raw_json(&waits))?;
-    let summary = ServiceBoundSummary::new(args.seed, &policy, &waits);
+    let packets = packet_waits::measure_cases(args, &policy)?;
+    let mut summary = ServiceBoundSummary::new(args.seed, &policy, &waits);
+    summary.packets = (args.packets > 0).then(|| PacketSummary::new(&policy, &packets));
     match args.output.format {
         OutputFormat::Json => output::print_json(&summary),
         OutputFormat::Table => summary.print_lines(),
@@ -130,6 +187,7 @@ impl ServiceBoundSummary {
             longest_wait_unseen: longest(|case| case.unseen),
             utilization: mean(0),
             utilization_without_bound: mean(1),
+            packets: None,
         }
     }
 
@@ -153,6 +211,21 @@ impl ServiceBoundSummary {
             self.late_without_bound,
             self.timed_out_without_bound,
             self.utilization_without_bound * 100.0
+        ))?;
+        let Some(packets) = &self.packets else {
+            return Ok(());
+        };
+        output::print_line(format_args!(
+            "packets of {} cases: with the bound {} with a longer wait, the longest {:.3} s, and {} \
+             with a lost connection; without, {} with a longer wait and {} with a lost connection; \
+             {} packets dropped",
+            packets.cases,
+            packets.late,
+            packets.longest_wait,
+            packets.lost,
+            packets.late_without_bound,
+            packets.lost_without_bound,
+            packets.drops
         ))
     }
 }
