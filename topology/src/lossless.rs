@@ -117,8 +117,8 @@ impl PfcHeadroom {
     }
 }
 
-/// Bit times that a sender may take to stop. Above the fastest rate with a figure, as long a time as
-/// there.
+/// Bit times that a sender may take to stop. Above the fastest rate with a figure, the time is the
+/// same as there.
 fn response_bits(gbps: f64) -> u64 {
     let known = RESPONSE_BITS.iter().find(|(most, _)| gbps <= *most);
     let (fastest, bits) = RESPONSE_BITS[RESPONSE_BITS.len() - 1];

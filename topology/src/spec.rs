@@ -381,7 +381,8 @@ mod tests {
             ),
             (
                 r#""switch_defaults": {"levels": 2, "lossless_levels": 4}"#,
-                "f.json: switch_defaults.lossless_levels: 4 of 2 levels; at most all can be lossless",
+                "f.json: switch_defaults.lossless_levels: 4 of 2 levels; at most all can be \
+                 lossless",
             ),
             (
                 r#""cable_defaults": {"host_metres": -1.0}"#,

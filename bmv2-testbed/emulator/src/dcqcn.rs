@@ -395,8 +395,8 @@ mod tests {
         assert!((point.rate_at(later) / expected - 1.0).abs() < 1e-3);
     }
 
-    /// Notifications at 0 and 30 us, and a clock of 50 us: one cut at 50 us, none at 100 us, and one
-    /// at 150 us for that of 120 us.
+    /// Notifications at 0 and 30 us, and a clock of 50 us: one cut at 50 us, none at 100 us, and
+    /// one at 150 us for that of 120 us.
     #[test]
     fn an_adapter_cuts_at_the_end_of_its_period() {
         let parameters = DcqcnParameters {

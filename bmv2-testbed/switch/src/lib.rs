@@ -58,6 +58,6 @@ pub use spec::{
 };
 pub use time::Nanos;
 pub use traffic::{
-    BufferCounts, BufferSettings, LevelShares, MarkingRamp, PauseFrame, PauseFrameError,
-    MarkingPoint, TrafficSettings, headroom_bytes,
+    BufferCounts, BufferSettings, LevelShares, MarkingPoint, MarkingRamp, PauseFrame,
+    PauseFrameError, TrafficSettings, headroom_bytes,
 };

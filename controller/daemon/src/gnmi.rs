@@ -164,11 +164,9 @@ impl GnmiMonitor {
     /// Stops following all switches but these, of which the same is expected. A task that has ended
     /// has panicked; it starts again.
     fn stop_followers(&mut self, targets: &BTreeMap<GnmiTarget, ExpectedQueues>) {
-        let gone = self
-            .tasks
-            .extract_if(.., |target, follower| {
-                targets.get(target) != Some(&follower.expected) || follower.task.is_finished()
-            });
+        let gone = self.tasks.extract_if(.., |target, follower| {
+            targets.get(target) != Some(&follower.expected) || follower.task.is_finished()
+        });
         for (target, follower) in gone {
             follower.task.abort();
             self.findings.clear_finding(&silence_cause(&target.name));

@@ -300,6 +300,15 @@ mod tests {
     }
 
     #[test]
+    fn marks_may_be_decided_late_and_cuts_at_the_end_of_a_period() {
+        let text = "[dcqcn]\nreduce_period_us = 4\n[queues]\nmarking_point = \"dequeue\"\n";
+        let mut options = DcqcnOptions::default();
+        parse(text).unwrap().apply(&mut options);
+        assert_eq!(options.parameters.unwrap().reduce_period_ns, Some(4_000));
+        assert_eq!(options.queues.marking_point, MarkingPoint::Dequeue);
+    }
+
+    #[test]
     fn values_out_of_range_and_unknown_fields_are_refused() {
         for (text, named) in [
             ("[dcqcn]\ngain = 0\n", "dcqcn.gain"),

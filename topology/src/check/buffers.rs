@@ -48,7 +48,7 @@ fn headroom_finding(name: &str, demand: BufferDemand) -> Option<Finding> {
     }
     let text = format!(
         "a queue of {} bytes, up to which congestion is marked (Kmax), is more than half of the \
-         buffer that headroom leaves: senders are paused before they are told to slow down; have \
+         buffer that headroom leaves: senders are paused before marks slow them down; have \
          fewer lossless levels or a lower Kmax",
         demand.marking_bytes
     );

@@ -1,5 +1,5 @@
 //! What is set on the queues of switches for a plan: DSCP, queues, PFC, ECN and schedulers, in the
-//! structure and the names of OpenConfig (`openconfig-qos`), which has no PFC: that stands beside it.
+//! structure and the names of OpenConfig (`openconfig-qos`), which has no PFC: it stands beside.
 
 use serde_json::{Value, json};
 

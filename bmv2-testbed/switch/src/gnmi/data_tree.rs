@@ -11,8 +11,8 @@ use crate::device::port_report::{PortReport, PortState};
 use crate::p4runtime::pins::PortNames;
 use crate::traffic::MarkingRamp;
 
-/// Counters of a queue: packets and bytes that left, then those that found it full, and packets that
-/// it marked (the last is of SONiC's `openconfig-qos-ext`).
+/// Counters of a queue: packets and bytes that left, then those that found it full, and packets
+/// that it marked (the last is of SONiC's `openconfig-qos-ext`).
 const QUEUE_COUNTERS: [&str; 5] = [
     "qos/interfaces/interface[interface-id]/output/queues/queue[name]/state/transmit-pkts",
     "qos/interfaces/interface[interface-id]/output/queues/queue[name]/state/transmit-octets",

@@ -1,5 +1,5 @@
-//! Which queue a packet takes by its DSCP, and how queues are set: what a SONiC switch has by configuration, and what the
-//! programs for SAI P4 model by class selectors.
+//! Which queue a packet takes by its DSCP, and how queues are set: what a SONiC switch has by
+//! configuration, and what the programs for SAI P4 model by class selectors.
 
 use crate::traffic::{MarkingRamp, TrafficSettings};
 

@@ -120,7 +120,9 @@ impl BufferCounts {
     /// Pauses requested at a port, by priority, from priority 0.
     pub fn pauses_at(&self, port: u16) -> Vec<u64> {
         let priorities = 0..GROUPS as u8;
-        priorities.map(|priority| self.pauses.get(&(port, priority)).copied().unwrap_or(0)).collect()
+        priorities
+            .map(|priority| self.pauses.get(&(port, priority)).copied().unwrap_or(0))
+            .collect()
     }
 }
 

@@ -333,11 +333,8 @@ impl SwitchServers {
         qos: QosMaps,
         options: ServiceOptions,
     ) -> Result<Self, ServeError> {
-        let gnmi_options = GnmiOptions {
-            port_names: options.port_names.clone(),
-            tls: options.tls.clone(),
-            qos,
-        };
+        let gnmi_options =
+            GnmiOptions { port_names: options.port_names.clone(), tls: options.tls.clone(), qos };
         let p4runtime = p4runtime::serve(listener, ports.device(), options).await?;
         let gnmi = match gnmi_listener {
             Some(listener) => Some(gnmi::serve(listener, ports.device(), gnmi_options).await?),

@@ -44,7 +44,9 @@ pub fn counters_from_notifications(notifications: &[proto::Notification]) -> Por
             };
             match steps[..] {
                 [("interfaces", _), ("interface", Some(name)), ("state", _), ("id", _)] => {
-                    ports.extend(text.parse().map(|port| (name.to_owned(), port)));
+                    if let Ok(port) = text.parse() {
+                        ports.insert(name.to_owned(), port);
+                    }
                 }
                 [("qos", _), ("interfaces", _), ("interface", Some(name)), .., (leaf, _)] => {
                     let keys = steps.iter().filter_map(|(_, key)| *key);
@@ -87,7 +89,10 @@ mod tests {
             let key = key.trim_end_matches(']').split_once('=');
             proto::PathElem {
                 name: name.to_owned(),
-                key: key.map(|(key, value)| (key.to_owned(), value.to_owned())).into_iter().collect(),
+                key: key
+                    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                    .into_iter()
+                    .collect(),
             }
         });
         let value = proto::typed_value::Value::JsonIetfVal(json.as_bytes().to_vec());
@@ -100,10 +105,12 @@ mod tests {
 
     #[test]
     fn counters_have_the_port_of_their_interface_whatever_comes_first() {
-        let queue = "qos/interfaces/interface[interface-id=Ethernet8]/output/queues/queue[name=UC5]";
+        let queue =
+            "qos/interfaces/interface[interface-id=Ethernet8]/output/queues/queue[name=UC5]";
         let pause = "openconfig-qos:qos/interfaces/interface[interface-id=Ethernet8]/pfc/\
                      pfc-priorities/pfc-priority[dot1p=5]/state/statistics";
-        let unknown = "qos/interfaces/interface[interface-id=Ethernet9]/output/queues/queue[name=1]";
+        let unknown =
+            "qos/interfaces/interface[interface-id=Ethernet9]/output/queues/queue[name=1]";
         let update = vec![
             update(&format!("{queue}/state/ecn-marked-pkts"), "\"12\""),
             update(&format!("{queue}/state/transmit-pkts"), "\"99\""),

@@ -80,7 +80,9 @@ impl QueueSettings {
         let keys: Vec<&str> = steps.iter().filter_map(|(_, key)| *key).collect();
         match (&names[..], &keys[..]) {
             (["interfaces", "interface", "state", "id"], [name]) => {
-                self.ports.extend(text.parse().map(|port| ((*name).to_owned(), port)));
+                if let Ok(port) = text.parse() {
+                    self.ports.insert((*name).to_owned(), port);
+                }
             }
             (["qos", "queue-management-profiles", .., "state", leaf], [name]) => {
                 let profile = self.profiles.entry((*name).to_owned()).or_default();
@@ -119,11 +121,7 @@ pub fn check_queue_settings(
 }
 
 /// One finding for each lossless level without PFC.
-fn check_pauses(
-    switch: &str,
-    reported: &QueueSettings,
-    expected: &ExpectedQueues,
-) -> Vec<Finding> {
+fn check_pauses(switch: &str, reported: &QueueSettings, expected: &ExpectedQueues) -> Vec<Finding> {
     let mut lossy: BTreeMap<u8, Vec<u32>> = BTreeMap::new();
     for ((name, priority), is_on) in &reported.pause_priorities {
         let is_lossless =
@@ -242,7 +240,10 @@ mod tests {
             settings.pause_priorities.insert((name.to_owned(), 3), false);
         }
         let [text] = &texts(&settings, &expected())[..] else { panic!("one finding") };
-        assert!(text.starts_with("warning: leaf1: PFC of priority 3 is off at ports 1, 2"), "{text}");
+        assert!(
+            text.starts_with("warning: leaf1: PFC of priority 3 is off at ports 1, 2"),
+            "{text}"
+        );
         let unknown = ExpectedQueues { lossless: None, ..expected() };
         assert!(texts(&settings, &unknown).is_empty());
     }

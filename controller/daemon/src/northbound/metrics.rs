@@ -340,7 +340,7 @@ fn queue_families(view: &ControllerView) -> Vec<MetricFamily> {
     let known = fabric.switch_ids();
     let switches = known.filter_map(|id| Some((fabric.switch(id), view.queue_counters.get(&id)?)));
     let queues: Vec<_> = switches
-        .flat_map(|(switch, ports)| ports.iter().map(|(place, queue)| (&*switch.name, place, queue)))
+        .flat_map(|(switch, ports)| ports.iter().map(move |(at, queue)| (&*switch.name, at, queue)))
         .collect();
     let families = OF_QUEUES.map(|(name, help, value)| {
         let samples = queues.iter().filter_map(|(switch, (port, level), queue)| {

@@ -216,9 +216,9 @@ impl ServiceBoundSummary {
             return Ok(());
         };
         output::print_line(format_args!(
-            "packets of {} cases: with the bound {} with a longer wait, the longest {:.3} s, and {} \
-             with a lost connection; without, {} with a longer wait and {} with a lost connection; \
-             {} packets dropped",
+            "packets of {} cases: with the bound {} with a longer wait, the longest {:.3} s, and \
+             {} with a lost connection; without, {} with a longer wait and {} with a lost \
+             connection; {} packets dropped",
             packets.cases,
             packets.late,
             packets.longest_wait,

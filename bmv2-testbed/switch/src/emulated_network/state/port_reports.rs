@@ -40,7 +40,8 @@ impl NetworkState {
             return Vec::new();
         };
         let buffer = self.buffer_counts(device);
-        let requested = |port| buffer.as_ref().map_or_else(Vec::new, |counts| counts.pauses_at(port));
+        let requested =
+            |port| buffer.as_ref().map_or_else(Vec::new, |counts| counts.pauses_at(port));
         self.port_directions(node)
             .map(|(number, lane)| {
                 let away = &self.directions[lane as usize];

@@ -10,9 +10,9 @@ use command_io::output::{self, FormatArg, OutputFormat};
 
 /// Print what plans assume of the queues of switches: DSCP, PFC, ECN and schedulers.
 ///
-/// JSON has the structure and the names of OpenConfig (openconfig-qos), with PFC beside it. Headroom
-/// is worked out from rate, length of the cable and MTU, where the fabric document has them; Kmin,
-/// Kmax and Pmax are those that HPCC states for DCQCN.
+/// JSON has the structure and the names of OpenConfig (openconfig-qos), with PFC beside it.
+/// Headroom is worked out from rate, length of the cable and MTU, where the fabric document has
+/// them; Kmin, Kmax and Pmax are those that HPCC states for DCQCN.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

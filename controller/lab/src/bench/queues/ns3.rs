@@ -2,9 +2,9 @@
 //! (alibaba-edu/High-Precision-Congestion-Control), beside a run of ours: its inputs made of the
 //! run, with the same topology, flows, starts and parameters, and its results read.
 //!
-//! The model is no part of this project; docs/queues-ns3.md says how to run it. The decision: inputs
-//! have its own formats and names (`mix/config_doc.txt`), so that whoever has it needs nothing else
-//! of ours but the series of queues and rates, which its main program does not print.
+//! The model is no part of this project; docs/queues-ns3.md says how to run it. The decision:
+//! inputs have its own formats and names (`mix/config_doc.txt`), so that whoever has it needs to
+//! add nothing but the series of queues and rates, which its main program does not print.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -227,8 +227,8 @@ pub(super) fn read_outcome(
 fn read_rows(file: &Path) -> Result<Vec<Vec<u64>>, CommandError> {
     let name = file.display().to_string();
     let text = fs::read_to_string(file).map_err(|error| CommandError::input(&name, error))?;
-    let rows = text.lines().map(|line| line.split(' ').map(str::parse).collect());
-    let rows: Result<Vec<Vec<u64>>, _> = rows.collect();
+    let numbers = |line: &str| line.split(' ').map(str::parse).collect::<Result<Vec<u64>, _>>();
+    let rows: Result<Vec<Vec<u64>>, _> = text.lines().map(numbers).collect();
     rows.map_err(|_| CommandError::input(&name, "not lines of numbers"))
 }
 

@@ -88,10 +88,8 @@ pub(super) fn comparison_csv(measured: &[CaseRuns]) -> String {
 
 /// The deepest queue of the first seed of each case over time, ours and theirs.
 pub(super) fn queue_figure(measured: &[CaseRuns]) -> String {
-    let drawn: Vec<(&CaseRuns, RunPair<'_>)> = measured
-        .iter()
-        .filter_map(|case| Some((case, pairs(case).into_iter().next()?)))
-        .collect();
+    let drawn: Vec<(&CaseRuns, RunPair<'_>)> =
+        measured.iter().filter_map(|case| Some((case, pairs(case).into_iter().next()?))).collect();
     let rows = drawn.len().div_ceil(COLUMNS).max(1) as u32;
     let panels = drawn.iter().enumerate().map(|(place, (case, pair))| {
         let legend = ["crux", "ns-3"].into_iter().zip(SERIES);
