@@ -39,10 +39,15 @@ impl PlannerInput {
         let fabric = &request.fabric;
         let links = fabric.link_ids();
         let down = links.filter(|link| !fabric.is_up(*link));
+        let mut policy = state.policy_history().latest().content.clone();
+        // What the configuration says of switches is not known to whoever plans again.
+        if request.policy.levels != PolicyDocument::default_levels(fabric) {
+            policy.policy.levels = Some(request.policy.levels);
+        }
         Self {
             down_links: down.map(|link| fabric.link_name(link)).collect(),
             jobs: jobs_document(fabric, &request.jobs),
-            policy: state.policy_history().latest().content.clone(),
+            policy,
             capabilities: (fabric.switches().iter())
                 .map(|switch| (switch.name.clone(), pipeline_of(switch.pipeline).capabilities()))
                 .collect(),

@@ -19,7 +19,7 @@ pub struct PlanRequest {
     pub(crate) jobs: Vec<Job>,
     /// The fabric, prepared for lowering.
     pub(super) wiring: Arc<FabricWiring>,
-    pub(super) policy: Policy,
+    pub(crate) policy: Policy,
     pub(super) previous: Option<Arc<Plan>>,
     pub(super) depth: PlanDepth,
     /// The plan in force with its report, whose comparisons the new report keeps.
