@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use clap::ValueEnum;
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{Cell, ContentArrangement, Row, Table, presets};
 use serde::Serialize;
 
 use crate::command_error::CommandError;
@@ -31,10 +31,10 @@ pub struct FormatArg {
 }
 
 /// An empty table with these headings, as wide as the terminal at most.
-pub fn new_table<const N: usize>(headings: [&str; N]) -> Table {
+pub fn new_table(headings: impl IntoIterator<Item = impl Into<Cell>>) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(headings);
+    table.set_header(Row::from(headings));
     if let Some((terminal_size::Width(columns), _)) = terminal_size::terminal_size_of(io::stdout())
     {
         table.set_width(columns);

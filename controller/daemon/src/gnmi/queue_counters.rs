@@ -33,7 +33,9 @@ pub type PortQueueCounters = BTreeMap<(u32, u8), QueueCounters>;
 pub type FabricQueueCounters = Arc<BTreeMap<SwitchId, PortQueueCounters>>;
 
 /// The counters in a switch's answer, which also says what port each interface is.
-pub fn counters_from_notifications(notifications: &[proto::Notification]) -> PortQueueCounters {
+pub(super) fn counters_from_notifications(
+    notifications: &[proto::Notification],
+) -> PortQueueCounters {
     let mut ports: BTreeMap<String, u32> = BTreeMap::new();
     let mut counted: BTreeMap<(String, u8), QueueCounters> = BTreeMap::new();
     for notification in notifications {

@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     fn outcome(case: &QueueCase) -> CaseOutcome {
-        let flows = case.jobs.iter().flat_map(|job| job.flows.iter().map(|flow| (job, flow)));
+        let flows = case.jobs.iter().flat_map(|job| job.flows.iter().map(move |flow| (job, flow)));
         let flows = flows.enumerate().map(|(index, (job, flow))| FlowResult {
             job: job.id.to_string(),
             level: 0,
