@@ -203,10 +203,10 @@ fn drain_is_rolled_out_without_jobs() {
 
 #[test]
 fn invalid_events_are_refused_and_change_nothing() {
-    let too_many = Policy::default();
+    let too_many = Policy { levels: 5, ..Policy::default() };
     let unknown = Policy { levels: 4, drained: vec!["spine9".into()], ..Policy::default() };
     let cases = [
-        (StateEvent::PolicyChanged(too_many), "policy", "8 levels, the switches serve 4"),
+        (StateEvent::PolicyChanged(too_many), "policy", "5 levels, the switches serve 4"),
         (StateEvent::PolicyChanged(unknown), "policy", "spine9"),
         (StateEvent::JobsChanged(vec![job("a", 1), job("a", 2)]), "job a", "this name"),
         (StateEvent::JobsChanged(vec![job("b", 999)]), "job b", "NIC"),
