@@ -17,8 +17,10 @@ use crate::ids::{FabricNode, HostId, LinkId, NicId, SwitchId};
 use crate::lossless::SwitchQueues;
 use crate::units::{Bandwidth, MacAddress};
 
+mod link_scheduler;
 mod lookup;
 mod pipeline_kind;
+pub use link_scheduler::LinkScheduler;
 pub use lookup::AddressPrefix;
 pub use pipeline_kind::PipelineKind;
 
@@ -100,26 +102,6 @@ pub struct LinkEndpoint {
     pub node: FabricNode,
     /// The port of a switch or the NIC index of a host.
     pub port: u32,
-}
-
-/// Which packets a link sends first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum LinkScheduler {
-    /// Higher levels first: the port of a switch that the controller programs.
-    Strict,
-    /// Higher levels first, because an agent on the host gave its NIC the traffic classes of jobs.
-    HostStrict,
-    /// All alike: a NIC that knows no levels, or the port of a switch that ignores them.
-    Fifo,
-}
-
-impl LinkScheduler {
-    /// Whether flows of higher levels are sent first.
-    #[inline]
-    pub fn serves_levels(self) -> bool {
-        matches!(self, Self::Strict | Self::HostStrict)
-    }
 }
 
 /// One direction of a cable.

@@ -49,7 +49,7 @@ pub struct FabricDocument {
     pub cable_defaults: Option<CableDefaults>,
 }
 
-/// Lengths of cables.
+/// How long the cables are that do not say so themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CableDefaults {

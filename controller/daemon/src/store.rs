@@ -107,7 +107,7 @@ pub enum StoreRecord {
     /// All reported jobs.
     ReportedJobs(JobsDocument),
     /// The fabric that discovery found.
-    Fabric(FabricDocument),
+    Fabric(Box<FabricDocument>),
 }
 
 /// The latest of all stored records.
@@ -139,7 +139,7 @@ impl StoredState {
             StoreRecord::Policy(policy) => self.policy.as_ref() == Some(&**policy),
             StoreRecord::Jobs(jobs) => self.jobs.as_ref() == Some(jobs),
             StoreRecord::ReportedJobs(jobs) => self.reported_jobs.as_ref() == Some(jobs),
-            StoreRecord::Fabric(fabric) => self.fabric.as_ref() == Some(fabric),
+            StoreRecord::Fabric(fabric) => self.fabric.as_ref() == Some(&**fabric),
         }
     }
 
@@ -171,7 +171,7 @@ impl StoredState {
             StoreRecord::Policy(policy) => self.policy = Some(*policy),
             StoreRecord::Jobs(jobs) => self.jobs = Some(jobs),
             StoreRecord::ReportedJobs(jobs) => self.reported_jobs = Some(jobs),
-            StoreRecord::Fabric(fabric) => self.fabric = Some(fabric),
+            StoreRecord::Fabric(fabric) => self.fabric = Some(*fabric),
         }
     }
 }

@@ -54,7 +54,7 @@ impl TaskSupervisor {
         Self { findings, stop }
     }
 
-    /// Where it reports.
+    /// The standing findings to which panics and stalls are added.
     pub fn findings(&self) -> &StandingFindings {
         &self.findings
     }

@@ -72,7 +72,8 @@ fn whole_file() -> Vec<u8> {
     };
     let policies = (1..=REVISIONS).map(|number| StoreRecord::Policy(Box::new(revision(number))));
     let fabric = FabricDocument::default();
-    let others = [StoreRecord::Term(3), StoreRecord::Generation(9), StoreRecord::Fabric(fabric)];
+    let others =
+        [StoreRecord::Term(3), StoreRecord::Generation(9), StoreRecord::Fabric(Box::new(fabric))];
     store.write_records(&policies.chain(others).collect::<Vec<_>>()).unwrap();
     drop(store);
     file.with_bytes(|bytes| bytes.clone())

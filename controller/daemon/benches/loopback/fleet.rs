@@ -2,8 +2,8 @@
 //!
 //! The decision: the process that is measured has a controller and nothing else of size, so its
 //! memory is the controller's. Plans and tables are those of all switches; those that nobody serves
-//! have no address. The process of the switches is this benchmark again, with the argument of one of
-//! [`FLEETS`]; it writes the addresses to its standard output, reads from its standard input the
+//! have no address. The process of the switches is this benchmark again, with the argument of one
+//! of [`FLEETS`]; it writes the addresses to its standard output, reads from its standard input the
 //! number of each switch that it shall restart, and ends with it.
 
 use switch::p4runtime::ServiceOptions;

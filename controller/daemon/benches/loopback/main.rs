@@ -3,9 +3,9 @@
 //! `cargo bench -p controller --bench loopback [-- CASE...]` prints one line for each figure; what
 //! it printed is kept in `controller/daemon/benches/results/`. Each case is a module:
 //! [`apply_start`], [`repair`], [`gnmi`], [`takeover`], [`policy`], [`writes`], [`report_ingest`],
-//! [`events_since`], [`bounds`], [`lying`], [`scale`]. The decision: the whole controller is measured, from
-//! its public interface, and where a rate is compared with another one, both are taken in turn in
-//! one run.
+//! [`events_since`], [`bounds`], [`lying`], [`scale`]. The decision: the whole controller is
+//! measured, from its public interface, and where a rate is compared with another one, both are
+//! taken in turn in one run.
 
 mod attack;
 mod bare;

@@ -51,8 +51,8 @@ pub(super) fn counters_from_notifications(
                     }
                 }
                 [("qos", _), ("interfaces", _), ("interface", Some(name)), .., (leaf, _)] => {
-                    let keys = steps.iter().filter_map(|(_, key)| *key);
-                    let level = keys.last().and_then(queue_number);
+                    let key = steps.iter().rev().find_map(|(_, key)| *key);
+                    let level = key.and_then(queue_number);
                     if let (Some(level), Ok(count)) = (level, text.parse()) {
                         let counters = counted.entry((name.to_owned(), level)).or_default();
                         counters.take_leaf(leaf, count);

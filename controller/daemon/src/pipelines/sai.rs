@@ -303,8 +303,8 @@ impl SaiWiring {
         let about = jobs.into_iter().collect::<Vec<_>>().join(", ");
         let leaves = self.leaf_names(fabric).filter(|_| !about.is_empty())?;
         let text = format!(
-            "no rows for adoption rules at {leaves}: packets keep the level of their DSCP; set it at \
-             the hosts (crux agent --set-dscp), or announce the flows"
+            "no rows for adoption rules at {leaves}: packets keep the level of their DSCP; set it \
+             at the hosts (crux agent --set-dscp), or announce the flows"
         );
         Some(Finding::warning(about, text))
     }

@@ -230,7 +230,7 @@ impl<N: SwitchNetwork> Core<N> {
     }
 
     async fn adopt_fabric(&mut self, fabric: Fabric, now: Instant) -> Effects {
-        let record = StoreRecord::Fabric(spec::explicit_document(&fabric));
+        let record = StoreRecord::Fabric(Box::new(spec::explicit_document(&fabric)));
         let event = self.fabric_event(fabric, now);
         let mut effects = self.step_and_store(event).await;
         if effects.refusal.is_none() {

@@ -130,7 +130,7 @@ impl StateDriver {
         let fabric = self
             .archive
             .learns_fabric()
-            .then(|| StoreRecord::Fabric(spec::explicit_document(self.state.fabric())));
+            .then(|| StoreRecord::Fabric(Box::new(spec::explicit_document(self.state.fabric()))));
         let records = self.state.stored_records().into_iter().chain(fabric);
         self.archive.retry_records(records).await;
     }

@@ -271,8 +271,7 @@ impl SwitchClient {
         take: impl FnMut(p4rt::Entity) -> Result<(), DecodeError>,
     ) -> Result<(), ClientError> {
         let role = self.pipeline.role().to_owned();
-        let request =
-            p4rt::ReadRequest { device_id: self.device_id, entities, role, ..Default::default() };
+        let request = p4rt::ReadRequest { device_id: self.device_id, entities, role };
         let program = self.pipeline.program();
         let source = (self.channel.clone(), &program.p4info);
         let reading = read_switch(source, &self.limits, request, take);

@@ -127,7 +127,7 @@ impl EmbeddedStore {
         records.extend(policies.map(StoreRecord::Policy));
         records.extend(state.jobs.map(StoreRecord::Jobs));
         records.extend(state.reported_jobs.map(StoreRecord::ReportedJobs));
-        records.extend(state.fabric.map(StoreRecord::Fabric));
+        records.extend(state.fabric.map(Box::new).map(StoreRecord::Fabric));
         self.write_records(&records)?;
         Ok(state.plan.map_or(Ok(()), |plan| self.write_plan(&plan))?)
     }

@@ -41,7 +41,7 @@ impl<N: SwitchNetwork> Core<N> {
     ) -> Result<(), ComputationPanicked> {
         let now = Instant::now();
         if let Some(found) = &documents.fabric {
-            let record = StoreRecord::Fabric(found.clone());
+            let record = StoreRecord::Fabric(Box::new(found.clone()));
             findings.extend(self.state.archive_mut().store_or_report(record).await);
             let learned =
                 self.state.archive().learned_fabric_of(found, self.state.state().fabric());

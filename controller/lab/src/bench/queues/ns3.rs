@@ -76,7 +76,7 @@ impl Ns3Inputs<'_> {
             .and_then(|()| write("flow.txt", self.flows()))
             .and_then(|()| write("trace.txt", "0\n".to_owned()))
             .and_then(|()| write("config.txt", self.config()));
-        written.map_err(|error| CommandError::input(&folder.display().to_string(), error))
+        written.map_err(|error| CommandError::input(folder.display().to_string(), error))
     }
 
     /// Hosts come first, then switches.

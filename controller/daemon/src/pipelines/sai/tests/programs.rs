@@ -1,5 +1,5 @@
-//! The programs that plans are lowered for: ours, ours with tables of a few rows, and published ones
-//! where `CRUX_SAI_P4` names a checkout of sonic-pins.
+//! The programs that plans are lowered for: ours, ours with tables of a few rows, and published
+//! ones where `CRUX_SAI_P4` names a checkout of sonic-pins.
 
 use std::path::Path;
 use std::sync::LazyLock;
