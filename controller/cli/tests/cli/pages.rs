@@ -35,11 +35,12 @@ enum NotRun {
 const RUN: [&str; 3] = ["crux ", "sed ", "curl "];
 
 /// Beginnings of commands that are not run.
-const NOT_RUN: [(&str, NotRun); 24] = [
+const NOT_RUN: [(&str, NotRun); 25] = [
     ("crux agent --controller", NotRun::Endless),
     ("crux agent --host h1 --jobs jobs.toml --dry-run", NotRun::Endless),
     ("crux agent --once --seconds 20", NotRun::Minutes),
     ("crux agent --queue-pairs", NotRun::Privileges),
+    ("crux bench queues --megabytes 4 --seeds 3", NotRun::Minutes),
     ("crux compare --fabric fabric.json", NotRun::Minutes),
     ("crux context set here", NotRun::Privileges),
     ("crux controller", NotRun::Endless),
