@@ -61,12 +61,9 @@ impl PolicyDocument {
             PolicyEditAction::Set => {
                 let value = edit.value.as_deref();
                 let missing = || edit.field_error("has no value to be set to".to_owned());
-                self.with_field(edit, parse_value(value.ok_or_else(missing)?))
+                self.with_field(edit, Some(parse_value(value.ok_or_else(missing)?)))
             }
-            PolicyEditAction::Unset => {
-                let default = to_table(&Self::default(), edit)?.remove(&edit.name);
-                self.with_field(edit, default.unwrap_or_else(|| toml::Value::Array(Vec::new())))
-            }
+            PolicyEditAction::Unset => self.with_field(edit, None),
         }
     }
 
@@ -89,19 +86,35 @@ impl PolicyDocument {
         }))
     }
 
-    fn with_field(self, edit: &PolicyEdit, value: toml::Value) -> Result<Self, DocumentFieldError> {
+    /// The document with another value of a field, or without it, which is its default.
+    fn with_field(
+        self,
+        edit: &PolicyEdit,
+        value: Option<toml::Value>,
+    ) -> Result<Self, DocumentFieldError> {
         if let Some((_, hint)) = LISTS.iter().find(|(list, _)| *list == edit.name) {
             return Err(edit.field_error((*hint).to_owned()));
         }
-        let mut table = to_table(&self, edit)?;
-        if !table.contains_key(&edit.name) {
-            let hint = name_matching::suggestion(&edit.name, table.keys().map(String::as_str));
+        let fields = field_names();
+        if !fields.contains(&edit.name) {
+            let hint = name_matching::suggestion(&edit.name, fields.iter().map(String::as_str));
             return Err(edit.field_error(format!("a policy has no such field{hint}")));
         }
-        table.insert(edit.name.clone(), value);
+        let mut table = to_table(&self, edit)?;
+        match value {
+            Some(value) => table.insert(edit.name.clone(), value),
+            None => table.remove(&edit.name),
+        };
         let changed = table.try_into::<Self>();
         changed.map_err(|error| edit.field_error(error.message().trim().to_owned()))
     }
+}
+
+/// All fields of a policy, those without a value as well.
+fn field_names() -> Vec<String> {
+    let schema = schemars::schema_for!(PolicyDocument);
+    let properties = schema.get("properties").and_then(|value| value.as_object());
+    properties.map(|fields| fields.keys().cloned().collect()).unwrap_or_default()
 }
 
 fn to_table(
@@ -149,11 +162,15 @@ mod tests {
             edit(Set, "paths", Some("greedy")),
             edit(Set, "levels", Some("4")),
             edit(Set, "reserved_levels", Some("[3]")),
+            edit(Set, "service_bound_seconds", Some("0.25")),
             edit(Unset, "fairness", None),
         ];
         let set = edited(old, &set).unwrap();
         assert_eq!((set.paths, set.levels, set.fairness), (PathMethod::Greedy, Some(4), 0.0));
-        assert_eq!(set.reserved_levels, [3]);
+        assert_eq!((&set.reserved_levels[..], set.service_bound_seconds), (&[3][..], Some(0.25)));
+        let unset = ["levels", "service_bound_seconds"].map(|field| edit(Unset, field, None));
+        let unset = edited(set, &unset).unwrap();
+        assert_eq!((unset.levels, unset.service_bound_seconds), (None, None));
     }
 
     #[test]
