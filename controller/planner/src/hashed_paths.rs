@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use topology::LinkPath;
 
 use crate::input::{JobId, PlanInput};
-use crate::least_loaded_path::LeastLoadedPath;
+use crate::segment_search::SegmentSearch;
 use crate::traffic::IndexedTraffic;
 
 /// The paths of all flows of each job, in the order of its flows, in one of many draws. A path is
@@ -23,7 +23,7 @@ pub fn ecmp_paths(input: &PlanInput, draw: u32) -> BTreeMap<JobId, Vec<LinkPath>
 
 /// Paths of all flows as a hash might choose them, in one of several draws.
 pub(crate) fn hashed_paths(traffic: &IndexedTraffic<'_>, draw: u32) -> Vec<LinkPath> {
-    let mut finder = LeastLoadedPath::new(traffic.fabric.switches().len());
+    let mut finder = SegmentSearch::new(traffic.fabric.switches().len());
     let flows = (0_u64..).zip(&traffic.flows);
     flows
         .map(|(number, flow)| {

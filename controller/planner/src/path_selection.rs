@@ -6,12 +6,9 @@
 //! asks. The search ends where no move is worth its price, and the moves it examines do not depend
 //! on how the paths came to be; so planning again from a plan's own result moves nothing.
 
-mod cheapest_path;
 mod local_search;
 mod path_assignment;
 
-#[cfg(test)]
-pub(crate) use self::cheapest_path::CheapestPath;
 use topology::LinkPath;
 
 pub(crate) use self::path_assignment::PathAssignment;

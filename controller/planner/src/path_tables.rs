@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use crate::buffer_cycles::LinkSlopes;
 use crate::input_digest;
-use crate::least_loaded_path::LeafEnds;
+use crate::segment_search::LeafEnds;
 use topology::{DownwardHops, Fabric, LinkId, SwitchHop, SwitchId, Tier, UpwardHops};
 
 /// Shared path tables of a fabric in its present state.

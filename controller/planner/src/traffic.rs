@@ -15,8 +15,8 @@ use crate::bounds::LoadLowerBound;
 use crate::input::{Flow, Job, PlanInput};
 use crate::input_digest;
 use crate::intensity::NetworkDemand;
-use crate::least_loaded_path::LeafEnds;
 use crate::path_tables::{LinkArea, PathTables};
+use crate::segment_search::LeafEnds;
 use crate::segment_survey::SegmentSurvey;
 
 /// Jobs and flows of an input by ordinal, with the paths that each flow could take.

@@ -38,6 +38,11 @@ impl ValuedCandidate {
     pub(super) fn paths(&self) -> &[LinkPath] {
         &self.candidate.paths
     }
+
+    /// The levels of the members of a group.
+    fn member_levels(&self, group: &ContentionGroup) -> Vec<u8> {
+        group.members.iter().map(|member| self.levels[*member]).collect()
+    }
 }
 
 /// What simulations say of the proposal of a search.
@@ -301,10 +306,8 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
     /// What a candidate is worth in a coarse simulation; none if the model rejects a job.
     pub(super) fn value_coarsely(&mut self, candidate: &ValuedCandidate) -> Option<f64> {
         let groups = self.evaluator.contention_groups(candidate.paths());
-        let members = groups.iter().map(|group| &group.members);
-        let levels: Vec<Vec<u8>> = members
-            .map(|members| members.iter().map(|member| candidate.levels[*member]).collect())
-            .collect();
+        let levels: Vec<Vec<u8>> =
+            groups.iter().map(|group| candidate.member_levels(group)).collect();
         Some(self.coarse_value(&groups, &levels)?.value)
     }
 
@@ -324,10 +327,8 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
         mut visit: impl FnMut(usize, MemberExpectation, f64),
     ) {
         for group in self.evaluator.contention_groups(candidate.paths()) {
-            let members = group.members.iter();
-            let levels: Vec<u8> = members.clone().map(|member| candidate.levels[*member]).collect();
-            let expected = self.evaluator.expect_members(&group, &levels);
-            for (member, expected) in members.zip(expected.into_iter().flatten()) {
+            let expected = self.evaluator.expect_members(&group, &candidate.member_levels(&group));
+            for (member, expected) in group.members.iter().zip(expected.into_iter().flatten()) {
                 let routes = &self.context.traffic.routes[self.region.jobs[*member]];
                 visit(*member, expected, routes.demand.iteration_seconds);
             }

@@ -11,11 +11,10 @@ use std::sync::Arc;
 
 use topology::LinkId;
 
-use super::cheapest_path::CheapestPath;
 use super::path_assignment::PathAssignment;
 use crate::intensity::NetworkDemand;
-use crate::least_loaded_path::PathSegment;
 use crate::link_occupancy::LinkShare;
+use crate::segment_search::{PathSegment, SegmentSearch};
 
 /// Least gain of a flow that may move freely, as a share of link time; it keeps the search from
 /// following rounding errors. It doubles with every round, up to the gain that running flows need,
@@ -39,7 +38,7 @@ pub(super) fn improve_paths(assignment: &mut PathAssignment, order: &[usize], mo
         least_gain: price_of_share(LEAST_GAIN),
         running_gain: price_of_share(move_gain_min),
         contention: ContentionModel::new(assignment),
-        cheapest: CheapestPath::new(assignment.tables.switch_count()),
+        search: SegmentSearch::new(assignment.tables.switch_count()),
         assignment,
     };
     while order.iter().filter(|job_slot| search.improve_job(**job_slot)).count() > 0 {
@@ -111,7 +110,7 @@ fn tightest_share(demand: &NetworkDemand) -> LinkShare {
 struct PathSearch<'s> {
     assignment: &'s mut PathAssignment,
     contention: ContentionModel,
-    cheapest: CheapestPath,
+    search: SegmentSearch,
     least_gain: ContentionPrice,
     running_gain: ContentionPrice,
 }
@@ -176,7 +175,7 @@ impl PathSearch<'_> {
         let pair = assigned.routes.flows[*flows.first()?].pair;
         let shares = assignment.shares_of(job_slot, flows);
         let ends = &assigned.routes.pairs[pair].ends;
-        let best = self.cheapest.find_cheapest(&assignment.tables, ends, limit, |link| {
+        let best = self.search.find_cheapest(&assignment.tables, ends, limit, |link| {
             contention.added_contention(
                 job_slot,
                 assignment.occupancy.jobs_on(link),

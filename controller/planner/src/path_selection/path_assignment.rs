@@ -11,9 +11,9 @@ use topology::{Fabric, LinkId, LinkPath, SwitchId, Tier};
 
 use super::mean_rate;
 use crate::input::Job;
-use crate::least_loaded_path::{LeafEnds, LeastLoadedPath, PathSegment};
 use crate::link_occupancy::{LinkOccupancy, LinkShare};
 use crate::path_tables::PathTables;
+use crate::segment_search::{LeafEnds, PathSegment, SegmentSearch};
 use crate::traffic::{FlowRoute, IndexedTraffic, JobRoutes, LeafPair};
 
 /// A flow: the slot of its job and its position there.
@@ -23,7 +23,7 @@ pub(crate) type FlowSlot = (usize, usize);
 #[derive(Clone, Debug)]
 pub(crate) struct PathAssignment {
     pub(super) tables: Arc<PathTables>,
-    least_loaded: LeastLoadedPath,
+    search: SegmentSearch,
     pub(super) occupancy: LinkOccupancy,
     pub(super) job_slots: Vec<Option<AssignedJob>>,
     pub(super) changes: LoadChanges,
@@ -54,7 +54,7 @@ impl PathAssignment {
     /// No jobs yet.
     pub(crate) fn new(fabric: &Fabric, tables: &Arc<PathTables>) -> Self {
         Self {
-            least_loaded: LeastLoadedPath::new(fabric.switches().len()),
+            search: SegmentSearch::new(fabric.switches().len()),
             occupancy: LinkOccupancy::new(fabric),
             job_slots: Vec::new(),
             changes: LoadChanges::new(fabric, tables),
@@ -176,7 +176,7 @@ impl PathAssignment {
         let rates = assigned.map_or(&[][..], |assigned| &assigned.rates);
         let shares = FlowShares::new(&self.tables, rates, &flows);
         let occupancy = &self.occupancy;
-        self.least_loaded.find_least_loaded(&self.tables, &ends, |link| {
+        self.search.find_least_loaded(&self.tables, &ends, |link| {
             (occupancy.total_share(link) + shares.share_on(link)).0
         })
     }

@@ -1,11 +1,13 @@
-//! Finding the least loaded segment between two leaves among all equal-cost ones, without listing
-//! them.
+//! Finding the best segment between two leaves among all equal-cost ones, without listing them: the
+//! least loaded or the cheapest.
 //!
-//! First the smallest load that some segment has at its most loaded link is found, then, among the
-//! segments that exceed it nowhere, the least sum of loads. Both are branch and bound: a segment
-//! is abandoned as soon as its known part is no better than the best one found. In large fabrics
-//! that leaves a fraction of the links that a pass over all of them would look at. Loads are whole
-//! numbers, so the result is exactly that of a list of all segments.
+//! For the least loaded, first the smallest load that some segment has at its most loaded link is
+//! found, then, among the segments that exceed it nowhere, the least sum of loads. The cheapest has
+//! the least sum of prices. Each is branch and bound: a segment is abandoned as soon as its known
+//! part is no better than the best one found, and a link is looked at, which is expensive, only
+//! where it matters. In large fabrics that leaves a fraction of the links that a pass over all of
+//! them would look at. Loads and prices are whole numbers, so the result is exactly that of a list
+//! of all segments.
 
 use topology::{DownwardHops, LinkId, SwitchHop, SwitchId};
 
@@ -55,7 +57,7 @@ impl std::ops::Deref for PathSegment {
 
 /// Buffers for one search at a time, in one fabric.
 #[derive(Clone, Debug)]
-pub(crate) struct LeastLoadedPath {
+pub(crate) struct SegmentSearch {
     /// The second leaf of the last search, and how many changes of it there were: the switches
     /// above it are known already if the next search has the same.
     destination: Option<SwitchId>,
@@ -79,7 +81,7 @@ struct DescentState {
     value: u64,
 }
 
-impl LeastLoadedPath {
+impl SegmentSearch {
     /// For fabrics of so many switches.
     pub(crate) fn new(switches: usize) -> Self {
         Self {
@@ -99,20 +101,37 @@ impl LeastLoadedPath {
         ends: &LeafEnds,
         load: impl Fn(LinkId) -> u64,
     ) -> PathSegment {
+        let mut search = self.begin_search(tables, ends, load);
+        search.find_by_value(ends, PathMeasure::Largest, NEVER);
+        let largest = search.best.0;
+        search.find_by_link_id(ends, PathMeasure::Sum { largest });
+        search.best_segment().unwrap_or(PathSegment::EMPTY)
+    }
+
+    /// The segment with the smallest sum of prices and that sum; of equals, the one found first.
+    /// None if it costs `limit` or more.
+    pub(crate) fn find_cheapest(
+        &mut self,
+        tables: &PathTables,
+        ends: &LeafEnds,
+        limit: u64,
+        price: impl Fn(LinkId) -> u64,
+    ) -> Option<(u64, PathSegment)> {
+        let mut search = self.begin_search(tables, ends, price);
+        search.find_by_value(ends, PathMeasure::Sum { largest: NEVER }, limit);
+        Some((search.best.0, search.best_segment()?))
+    }
+
+    fn begin_search<'a, V: Fn(LinkId) -> u64>(
+        &'a mut self,
+        tables: &'a PathTables,
+        ends: &LeafEnds,
+        value: V,
+    ) -> BoundedSearch<'a, V> {
         let down = tables.descents_to(ends.to);
         self.enter_descent(down);
-        let mut search = BoundedSearch {
-            buffers: self,
-            tables,
-            down,
-            load,
-            measure: LoadMeasure::Largest,
-            best: (NEVER, None),
-        };
-        search.find_best(ends);
-        search.measure = LoadMeasure::Sum { largest: search.best.0 };
-        search.find_best(ends);
-        search.best.1.map_or(PathSegment::EMPTY, |(turn, up)| search.descend_from(turn, up))
+        let measure = PathMeasure::Largest;
+        BoundedSearch { buffers: self, tables, down, value, measure, best: (NEVER, None) }
     }
 
     /// Learns which switches are above the second leaf.
@@ -135,20 +154,20 @@ impl LeastLoadedPath {
 
 /// What is to be least.
 #[derive(Clone, Copy, Debug)]
-enum LoadMeasure {
-    /// The load of the most loaded link.
+enum PathMeasure {
+    /// The value of the link with most.
     Largest,
-    /// The sum of all loads, over links that bear no more than `largest`.
+    /// The sum over all links, of which none may have more than `largest`.
     Sum { largest: u64 },
 }
 
-impl LoadMeasure {
+impl PathMeasure {
     /// The value of a part of a path with one more link.
-    fn extend(self, part: u64, load: u64) -> u64 {
+    fn extend(self, part: u64, link: u64) -> u64 {
         match self {
-            Self::Largest => part.max(load),
-            Self::Sum { largest } if load > largest => NEVER,
-            Self::Sum { .. } => part.saturating_add(load),
+            Self::Largest => part.max(link),
+            Self::Sum { largest } if link > largest => NEVER,
+            Self::Sum { .. } => part.saturating_add(link),
         }
     }
 
@@ -161,51 +180,60 @@ impl LoadMeasure {
     }
 }
 
-struct BoundedSearch<'a, L> {
-    buffers: &'a mut LeastLoadedPath,
+struct BoundedSearch<'a, V> {
+    buffers: &'a mut SegmentSearch,
     tables: &'a PathTables,
     down: &'a DownwardHops,
-    load: L,
-    measure: LoadMeasure,
+    /// Load or price of a link.
+    value: V,
+    measure: PathMeasure,
     /// Least value, where the segment turns down, and its links so far.
     best: (u64, Option<(SwitchId, PathSegment)>),
 }
 
-impl<'a, L: Fn(LinkId) -> u64> BoundedSearch<'a, L> {
-    /// Searches all segments by the measure; of equals, the first by link ids is found by the sum.
-    fn find_best(&mut self, ends: &LeafEnds) {
+impl<'a, V: Fn(LinkId) -> u64> BoundedSearch<'a, V> {
+    /// Begins to search for a segment whose value is below `limit`.
+    fn begin_pass(&mut self, measure: PathMeasure, limit: u64) {
         self.buffers.pass += 1;
-        self.best = (NEVER, None);
-        match self.measure {
-            LoadMeasure::Largest => self.leave_by_load(ends),
-            LoadMeasure::Sum { .. } => {
-                self.climb_from(ends.from, ends.distance, 0, PathSegment::EMPTY);
+        self.measure = measure;
+        self.best = (limit, None);
+    }
+
+    /// Searches all segments; of equals, the first by link ids is found.
+    fn find_by_link_id(&mut self, ends: &LeafEnds, measure: PathMeasure) {
+        self.begin_pass(measure, NEVER);
+        self.climb_from(ends.from, ends.distance, 0, PathSegment::EMPTY);
+    }
+
+    /// Searches all segments, those with the best links out of the first leaf first: once one is no
+    /// better than the best segment, none after it is.
+    fn find_by_value(&mut self, ends: &LeafEnds, measure: PathMeasure, limit: u64) {
+        self.begin_pass(measure, limit);
+        let mut hops = std::mem::take(&mut self.buffers.first_hops);
+        hops.clear();
+        let hops_up = self.tables.hops_up(ends.from).iter();
+        hops.extend(hops_up.map(|hop| ((self.value)(hop.link), *hop)));
+        hops.sort_unstable();
+        for (value, hop) in hops.iter().take_while(|_| ends.distance > 1) {
+            if *value >= self.best.0 {
+                break;
             }
+            let mut segment = PathSegment::EMPTY;
+            segment.push(hop.link);
+            self.climb_from(hop.to, ends.distance - 1, *value, segment);
         }
+        self.buffers.first_hops = hops;
+    }
+
+    /// The best segment of the last pass, completed by the first of the best descents.
+    fn best_segment(&mut self) -> Option<PathSegment> {
+        let (turn, up) = self.best.1?;
+        Some(self.descend_from(turn, up))
     }
 
     fn descent_state(&self, at: SwitchId) -> Option<DescentState> {
         let state = self.buffers.switches[at.index()];
         (state.descent == self.buffers.descent).then_some(state)
-    }
-
-    /// Takes the links out of the first leaf, the least loaded first: once one is no better than
-    /// the best segment, none after it is.
-    fn leave_by_load(&mut self, ends: &LeafEnds) {
-        let mut hops = std::mem::take(&mut self.buffers.first_hops);
-        hops.clear();
-        let hops_up = self.tables.hops_up(ends.from).iter();
-        hops.extend(hops_up.map(|hop| ((self.load)(hop.link), *hop)));
-        hops.sort_unstable();
-        for (load, hop) in hops.iter().take_while(|_| ends.distance > 1) {
-            if *load >= self.best.0 {
-                break;
-            }
-            let mut segment = PathSegment::EMPTY;
-            segment.push(hop.link);
-            self.climb_from(hop.to, ends.distance - 1, *load, segment);
-        }
-        self.buffers.first_hops = hops;
     }
 
     fn climb_from(&mut self, at: SwitchId, distance: u8, spent: u64, so_far: PathSegment) {
@@ -231,7 +259,7 @@ impl<'a, L: Fn(LinkId) -> u64> BoundedSearch<'a, L> {
         if self.measure.join(spent, least) >= self.best.0 {
             return;
         }
-        let total = self.measure.extend(spent, (self.load)(hop.link));
+        let total = self.measure.extend(spent, (self.value)(hop.link));
         if self.measure.join(total, least) < self.best.0 {
             let mut segment = so_far;
             segment.push(hop.link);
@@ -270,7 +298,7 @@ impl<'a, L: Fn(LinkId) -> u64> BoundedSearch<'a, L> {
         let mut least = NEVER;
         for hop in self.hops_down(at) {
             let onward = self.remaining_value(hop.to);
-            least = least.min(self.measure.extend(onward, (self.load)(hop.link)));
+            least = least.min(self.measure.extend(onward, (self.value)(hop.link)));
         }
         let state = &mut self.buffers.switches[at.index()];
         (state.pass, state.value) = (pass, least);
@@ -284,7 +312,7 @@ impl<'a, L: Fn(LinkId) -> u64> BoundedSearch<'a, L> {
             let mut least = (NEVER, None);
             for hop in self.hops_down(at) {
                 let onward = self.remaining_value(hop.to);
-                let value = self.measure.extend(onward, (self.load)(hop.link));
+                let value = self.measure.extend(onward, (self.value)(hop.link));
                 if value < least.0 {
                     least = (value, Some(*hop));
                 }
@@ -304,7 +332,6 @@ mod tests {
     use topology::{AvailabilityChange, Fabric, Tier};
 
     use super::*;
-    use crate::path_selection::CheapestPath;
     use crate::segment_survey::SegmentSurvey;
 
     /// Two and three tiers, planes or not, parallel links, with some cables down.
@@ -341,9 +368,8 @@ mod tests {
             loads in prop::collection::vec(0_u64..4, 1..50),
         ) {
             let tables = PathTables::new(&fabric);
-            let mut least_loaded = LeastLoadedPath::new(fabric.switches().len());
+            let mut search = SegmentSearch::new(fabric.switches().len());
             let mut survey = SegmentSurvey::new(fabric.switches().len());
-            let mut cheapest = CheapestPath::new(fabric.switches().len());
             let load = |link: LinkId| loads[link.index() % loads.len()];
             let leaves: Vec<SwitchId> = fabric.switches_of_tier(Tier::Leaf).collect();
             for (&from, &to) in leaves.iter().flat_map(|a| leaves.iter().map(move |b| (a, b))) {
@@ -361,10 +387,10 @@ mod tests {
                     (loads.clone().max(), loads.sum::<u64>(), path.clone())
                 };
                 let best = listed.iter().min_by_key(|path| congestion(path)).unwrap();
-                let found = least_loaded.find_least_loaded(&tables, &ends, load);
+                let found = search.find_least_loaded(&tables, &ends, load);
                 prop_assert_eq!(&found[..], &best[..]);
                 let sum = |path: &[LinkId]| path.iter().map(|link| load(*link)).sum::<u64>();
-                let (price, segment) = cheapest.find_cheapest(&tables, &ends, NEVER, load).unwrap();
+                let (price, segment) = search.find_cheapest(&tables, &ends, NEVER, load).unwrap();
                 prop_assert_eq!(Some(price), listed.iter().map(|path| sum(path)).min());
                 prop_assert_eq!(sum(&segment), price);
                 prop_assert!(listed.contains(&segment.to_vec()));
