@@ -6,7 +6,13 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use jiff::Timestamp;
 use tokio::time::Instant;
+
+/// Milliseconds since 1970-01-01T00:00:00Z as a time; none beyond the years of a calendar.
+pub fn timestamp_from_unix(at_ms: u64) -> Option<Timestamp> {
+    Timestamp::from_millisecond(i64::try_from(at_ms).ok()?).ok()
+}
 
 /// The monotonic clock and the wall clock, read at the same instant.
 #[derive(Clone, Copy, Debug)]

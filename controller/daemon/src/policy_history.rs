@@ -9,11 +9,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
 use planner::{DocumentFieldError, OverrideDocument, Policy, PolicyDocument};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::clock::timestamp_from_unix;
 
 /// Earlier revisions that are kept for a rollback, in memory and in the store.
 pub const REVISIONS_KEPT: usize = 1_000;
@@ -444,8 +445,7 @@ fn describe_rule(rule: &OverrideDocument) -> String {
 
 /// A time that reads the same in every log.
 fn format_utc(at_ms: UnixMs) -> String {
-    let stamp = i64::try_from(at_ms).ok().and_then(|at| Timestamp::from_millisecond(at).ok());
-    stamp.map_or_else(
+    timestamp_from_unix(at_ms).map_or_else(
         || format!("{at_ms} ms"),
         |at| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
     )

@@ -24,22 +24,25 @@ pub fn explicit_document(fabric: &Fabric) -> FabricDocument {
     FabricDocument {
         name: fabric.name().to_owned(),
         clos: None,
-        switches: fabric.switches().iter().map(switch_document).collect(),
+        switches: fabric.switches().iter().map(SwitchDocument::from).collect(),
         hosts: fabric.hosts().iter().map(|host| host_document(fabric, host)).collect(),
         links: fabric.cables().map(|cable| link_document(fabric, cable)).collect(),
         ..FabricDocument::default()
     }
 }
 
-fn switch_document(switch: &Switch) -> SwitchDocument {
-    SwitchDocument {
-        name: switch.name.clone(),
-        tier: switch.tier,
-        device_id: switch.device_id,
-        p4runtime: switch.p4runtime.clone(),
-        gnmi: switch.gnmi.clone(),
-        pipeline: Some(switch.pipeline).filter(|pipeline| *pipeline != PipelineKind::default()),
-        queues: Some(switch.queues).filter(|queues| *queues != SwitchQueues::default()),
+impl From<&Switch> for SwitchDocument {
+    /// The document that describes a switch in full.
+    fn from(switch: &Switch) -> Self {
+        Self {
+            name: switch.name.clone(),
+            tier: switch.tier,
+            device_id: switch.device_id,
+            p4runtime: switch.p4runtime.clone(),
+            gnmi: switch.gnmi.clone(),
+            pipeline: Some(switch.pipeline).filter(|pipeline| *pipeline != PipelineKind::default()),
+            queues: Some(switch.queues).filter(|queues| *queues != SwitchQueues::default()),
+        }
     }
 }
 

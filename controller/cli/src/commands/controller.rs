@@ -20,7 +20,7 @@ use ::controller::northbound::service::ServiceError;
 use ::controller::northbound::{self, ApiServer, local_token};
 use ::controller::policy_history::{PolicyContent, RevisionMetadata, UnixMs};
 use ::controller::southbound::write_permit::WritePermit;
-use ::controller::{Config, Controller, ControllerError, ControllerHandle, StateEvent};
+use ::controller::{Config, Controller, ControllerError, ControllerHandle, RawConfig, StateEvent};
 use clap::ArgGroup;
 use planner::{Job, Policy};
 use tokio::net::TcpListener;
@@ -156,9 +156,7 @@ fn with_followed_members(config: Config, members: &[String]) -> Result<Config, C
     if members.is_empty() {
         return Ok(config);
     }
-    let mut raw = config.effective_raw().clone();
-    raw.follow.members.extend_from_slice(members);
-    Config::try_from(raw).map_err(|error| CommandError::input("--follow", error))
+    with_change(&config, "--follow", |raw| raw.follow.members.extend_from_slice(members))
 }
 
 /// The configuration that listens at this address.
@@ -166,16 +164,25 @@ fn with_listener(config: Config, listen: Option<SocketAddr>) -> Result<Config, C
     if listen.is_none() {
         return Ok(config);
     }
-    let mut raw = config.effective_raw().clone();
-    raw.northbound.listen = listen;
-    Config::try_from(raw).map_err(|error| CommandError::input("--listen", error))
+    with_change(&config, "--listen", |raw| raw.northbound.listen = listen)
 }
 
 /// The configuration with discovery and learning enabled.
 fn with_learning(config: &Config) -> Result<Config, CommandError> {
+    with_change(config, "--switch", |raw| {
+        (raw.discovery.enabled, raw.discovery.learn) = (true, true);
+    })
+}
+
+/// The configuration as an option changes it.
+fn with_change(
+    config: &Config,
+    option: &str,
+    change: impl FnOnce(&mut RawConfig),
+) -> Result<Config, CommandError> {
     let mut raw = config.effective_raw().clone();
-    (raw.discovery.enabled, raw.discovery.learn) = (true, true);
-    Config::try_from(raw).map_err(|error| CommandError::input("--switch", error))
+    change(&mut raw);
+    Config::try_from(raw).map_err(|error| CommandError::input(option, error))
 }
 
 async fn serve_controller(

@@ -100,8 +100,7 @@ fn print_frame(
 
 fn warn_missed(missed: u64) {
     if missed > 0 {
-        let count = usize::try_from(missed).unwrap_or(usize::MAX);
-        eprintln!("crux: missed {}", count_noun(count, "event"));
+        eprintln!("crux: missed {}", count_noun(missed, "event"));
     }
 }
 

@@ -1,5 +1,6 @@
 //! Times as people on this machine read them.
 
+use controller::clock::timestamp_from_unix;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, civil::Date};
 
@@ -33,8 +34,7 @@ fn format_in_zone(at_ms: u64, zone: TimeZone) -> String {
 }
 
 fn format_as(pattern: &str, at_ms: u64, zone: TimeZone) -> String {
-    let stamp = i64::try_from(at_ms).ok().and_then(|at| Timestamp::from_millisecond(at).ok());
-    let Some(stamp) = stamp else {
+    let Some(stamp) = timestamp_from_unix(at_ms) else {
         return format!("{at_ms} ms after 1970");
     };
     stamp.to_zoned(zone).strftime(pattern).to_string()

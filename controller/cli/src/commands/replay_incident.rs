@@ -111,12 +111,8 @@ fn print_report(reports: &RecordingReport) -> Result<(), CommandError> {
     output::print_line(format_args!(
         "{}: {}, {}, {given} times tables were given, {}{cut}",
         reports.file,
-        count_u64(steps, "event"),
-        count_u64(plans, "plan"),
-        count_u64(differing, "difference"),
+        count_noun(steps, "event"),
+        count_noun(plans, "plan"),
+        count_noun(differing, "difference"),
     ))
-}
-
-fn count_u64(count: u64, noun: &str) -> String {
-    count_noun(usize::try_from(count).unwrap_or(usize::MAX), noun)
 }

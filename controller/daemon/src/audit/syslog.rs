@@ -9,9 +9,8 @@ use std::net::UdpSocket;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
-use jiff::Timestamp;
-
 use super::record::{AuditAction, AuditRecord};
+use crate::clock::timestamp_from_unix;
 
 /// The facility `log audit`.
 const FACILITY: u8 = 13;
@@ -83,8 +82,7 @@ fn syslog_message(record: &AuditRecord, host: &str) -> String {
         _ => NOTICE,
     };
     let priority = 8 * FACILITY + severity;
-    let at = i64::try_from(record.entry.at_ms).ok();
-    let at = at.and_then(|at| Timestamp::from_millisecond(at).ok());
+    let at = timestamp_from_unix(record.entry.at_ms);
     let at = at.map_or("-".to_owned(), |at| format!("{at:.3}"));
     let process = std::process::id();
     let text = serde_json::to_string(record).expect("a record has text for keys");

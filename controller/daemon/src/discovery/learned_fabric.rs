@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use topology::spec::{FabricDocument, HostDocument, LinkDocument, SwitchDocument};
-use topology::{Fabric, Finding, PipelineKind, SwitchId, Tier};
+use topology::{Fabric, Finding, SwitchId, Tier};
 
 use super::{DiscoveryDefaults, HostAttachment, ObservedTopology, SwitchPort};
 
@@ -31,15 +31,8 @@ pub fn document_observed_fabric(
 ) -> LearnedFabric {
     let (tiers, mut findings) = infer_tiers(fabric, observed);
     let tiered = fabric.switches().iter().zip(tiers);
-    let switches = tiered.map(|(switch, tier)| SwitchDocument {
-        name: switch.name.clone(),
-        tier,
-        device_id: switch.device_id,
-        p4runtime: switch.p4runtime.clone(),
-        gnmi: switch.gnmi.clone(),
-        pipeline: Some(switch.pipeline).filter(|pipeline| *pipeline != PipelineKind::default()),
-        queues: Some(switch.queues),
-    });
+    let switches =
+        tiered.map(|(switch, tier)| SwitchDocument { tier, ..SwitchDocument::from(switch) });
     let cables = observed.cables().into_iter().map(|(a, b)| {
         let (a, b) = (a.port_name(fabric), b.port_name(fabric));
         let known = fabric.links_named(&format!("{a}-{b}"));

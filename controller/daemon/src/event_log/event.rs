@@ -198,10 +198,10 @@ impl EventKind {
 }
 
 /// A count with its noun: `1 job`, `2 jobs`, `2 switches`, `2 entries`.
-pub fn count_noun(count: usize, noun: &str) -> String {
-    match (count, noun.strip_suffix('y')) {
-        (1, _) => format!("{count} {noun}"),
-        (_, Some(stem)) => format!("{count} {stem}ies"),
+pub fn count_noun<N: Copy + fmt::Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
+    match noun.strip_suffix('y') {
+        _ if count == N::from(1) => format!("{count} {noun}"),
+        Some(stem) => format!("{count} {stem}ies"),
         _ if noun.ends_with("ch") => format!("{count} {noun}es"),
         _ => format!("{count} {noun}s"),
     }
@@ -210,8 +210,7 @@ pub fn count_noun(count: usize, noun: &str) -> String {
 /// Entries of a switch that another client wrote.
 pub fn describe_drift(entries: u64) -> String {
     let was = if entries == 1 { "was" } else { "were" };
-    let count = count_noun(usize::try_from(entries).unwrap_or(usize::MAX), "entry");
-    format!("{count} {was} changed by somebody else")
+    format!("{} {was} changed by somebody else", count_noun(entries, "entry"))
 }
 
 impl fmt::Display for EventKind {

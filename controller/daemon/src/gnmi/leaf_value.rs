@@ -18,6 +18,19 @@ pub(super) fn path_steps<'a>(
     named.collect()
 }
 
+/// The leaves that notifications set, each with its whole path and its value as text.
+pub(super) fn leaf_values(
+    notifications: &[proto::Notification],
+) -> impl Iterator<Item = (Vec<PathStep<'_>>, String)> {
+    let updates = notifications.iter().flat_map(|notification| {
+        notification.update.iter().map(move |update| (notification.prefix.as_ref(), update))
+    });
+    updates.filter_map(|(prefix, update)| {
+        let text = update.val.as_ref().and_then(value_text)?;
+        Some((path_steps(prefix, update.path.as_ref()), text))
+    })
+}
+
 /// A value as text: that of a number has its digits. Objects and lists are none.
 pub(super) fn value_text(value: &proto::TypedValue) -> Option<String> {
     use proto::typed_value::Value;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use p4runtime_proto::gnmi as proto;
 use topology::SwitchId;
 
-use super::leaf_value::{path_steps, value_text};
+use super::leaf_value::leaf_values;
 use super::queue_maps::queue_number;
 
 /// What one level of a port has counted since its switch started.
@@ -38,28 +38,22 @@ pub(super) fn counters_from_notifications(
 ) -> PortQueueCounters {
     let mut ports: BTreeMap<String, u32> = BTreeMap::new();
     let mut counted: BTreeMap<(String, u8), QueueCounters> = BTreeMap::new();
-    for notification in notifications {
-        for update in &notification.update {
-            let steps = path_steps(notification.prefix.as_ref(), update.path.as_ref());
-            let Some(text) = update.val.as_ref().and_then(value_text) else {
-                continue;
-            };
-            match steps[..] {
-                [("interfaces", _), ("interface", Some(name)), ("state", _), ("id", _)] => {
-                    if let Ok(port) = text.parse() {
-                        ports.insert(name.to_owned(), port);
-                    }
+    for (steps, text) in leaf_values(notifications) {
+        match steps[..] {
+            [("interfaces", _), ("interface", Some(name)), ("state", _), ("id", _)] => {
+                if let Ok(port) = text.parse() {
+                    ports.insert(name.to_owned(), port);
                 }
-                [("qos", _), ("interfaces", _), ("interface", Some(name)), .., (leaf, _)] => {
-                    let key = steps.iter().rev().find_map(|(_, key)| *key);
-                    let level = key.and_then(queue_number);
-                    if let (Some(level), Ok(count)) = (level, text.parse()) {
-                        let counters = counted.entry((name.to_owned(), level)).or_default();
-                        counters.take_leaf(leaf, count);
-                    }
-                }
-                _ => {}
             }
+            [("qos", _), ("interfaces", _), ("interface", Some(name)), .., (leaf, _)] => {
+                let key = steps.iter().rev().find_map(|(_, key)| *key);
+                let level = key.and_then(queue_number);
+                if let (Some(level), Ok(count)) = (level, text.parse()) {
+                    let counters = counted.entry((name.to_owned(), level)).or_default();
+                    counters.take_leaf(leaf, count);
+                }
+            }
+            _ => {}
         }
     }
     let known = counted.into_iter().filter(|(_, counters)| *counters != QueueCounters::default());

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use p4runtime_proto::gnmi as proto;
 use topology::Finding;
 
-use super::leaf_value::{identity_name, path_steps, value_text};
+use super::leaf_value::{identity_name, leaf_values};
 
 /// DSCP values from one level to the next.
 const DSCP_PER_LEVEL: u8 = 8;
@@ -40,17 +40,11 @@ impl QueueMaps {
     pub fn from_notifications(notifications: &[proto::Notification]) -> Self {
         let mut maps = Self::default();
         let mut parts = MapParts::default();
-        for notification in notifications {
-            for update in &notification.update {
-                let steps = path_steps(notification.prefix.as_ref(), update.path.as_ref());
-                let names: Vec<&str> = steps.iter().map(|(name, _)| *name).collect();
-                let keys: Vec<&str> = steps.iter().filter_map(|(_, key)| *key).collect();
-                let Some(text) = update.val.as_ref().and_then(value_text) else {
-                    continue;
-                };
-                maps.take_leaf(&names, &keys, &text);
-                parts.take_leaf(&names, &keys, &text);
-            }
+        for (steps, text) in leaf_values(notifications) {
+            let names: Vec<&str> = steps.iter().map(|(name, _)| *name).collect();
+            let keys: Vec<&str> = steps.iter().filter_map(|(_, key)| *key).collect();
+            maps.take_leaf(&names, &keys, &text);
+            parts.take_leaf(&names, &keys, &text);
         }
         for (term, dscp) in parts.term_dscp {
             if let Some(class) = parts.term_class.get(&term) {

@@ -11,7 +11,7 @@ use p4runtime_proto::gnmi as proto;
 use topology::export::{QueuePlan, port_queues};
 use topology::{EcnThresholds, Fabric, Finding, SwitchId};
 
-use super::leaf_value::{path_steps, value_text};
+use super::leaf_value::leaf_values;
 use super::queue_maps::queue_number;
 use crate::pipelines::fabric::level_markings;
 
@@ -65,13 +65,8 @@ impl ExpectedQueues {
 impl QueueSettings {
     /// Takes what a switch has answered.
     pub fn take_notifications(&mut self, notifications: &[proto::Notification]) {
-        for notification in notifications {
-            for update in &notification.update {
-                let steps = path_steps(notification.prefix.as_ref(), update.path.as_ref());
-                if let Some(text) = update.val.as_ref().and_then(value_text) {
-                    self.take_leaf(&steps, text);
-                }
-            }
+        for (steps, text) in leaf_values(notifications) {
+            self.take_leaf(&steps, text);
         }
     }
 

@@ -24,8 +24,9 @@ use crate::liveness::PartHealth;
 
 /// The leaves of an interface that say which port it is, and whether it works.
 const PORT_LEAVES: [&str; 2] = ["id", "oper-status"];
-/// The lists under `/qos` that say how packets find their queue.
-const QUEUE_LISTS: [&str; 3] = ["classifiers", "forwarding-groups", "scheduler-policies"];
+/// The lists that say how packets find their queue.
+const QUEUE_LISTS: [&[&str]; 3] =
+    [&["qos", "classifiers"], &["qos", "forwarding-groups"], &["qos", "scheduler-policies"]];
 
 /// The port of each interface, and what its queues count and how they are set.
 const INTERFACE_QUEUES: [&[&str]; 2] =
@@ -145,7 +146,7 @@ impl SwitchFollower {
         loop {
             readings.tick().await;
             // A switch without such counters reports none.
-            if let Some(answer) = self.read_known(&mut client, &INTERFACE_QUEUES).await? {
+            if let Ok(answer) = self.read_known(&mut client, &INTERFACE_QUEUES).await? {
                 let counters = counters_from_notifications(&answer);
                 self.report(SwitchReport::QueueCounters(self.target.switch, counters)).await?;
             }
@@ -196,24 +197,18 @@ impl SwitchFollower {
         &self,
         client: &mut GNmiClient<Channel>,
     ) -> Result<Vec<Finding>, FollowError> {
-        let request = proto::GetRequest {
-            path: QUEUE_LISTS.iter().map(|list| path_of(&["qos", list])).collect(),
-            encoding: proto::Encoding::JsonIetf as i32,
-            ..proto::GetRequest::default()
-        };
-        match within(self.southbound.rpc_deadline, client.get(request)).await? {
+        match self.read_known(client, &QUEUE_LISTS).await? {
             Ok(answer) => {
-                let maps = QueueMaps::from_notifications(&answer.into_inner().notification);
+                let maps = QueueMaps::from_notifications(&answer);
                 Ok(check_queue_maps(&self.target.name, &maps, self.expected.levels))
             }
-            Err(status) if is_unsupported(&status) => {
+            Err(status) => {
                 let text = format!(
                     "the maps from DSCP to queues cannot be checked over gNMI: {}",
                     status.message()
                 );
                 Ok(vec![Finding::info(self.target.name.clone(), text)])
             }
-            Err(status) => Err(status.into()),
         }
     }
 
@@ -224,27 +219,27 @@ impl SwitchFollower {
     ) -> Result<Vec<Finding>, FollowError> {
         let mut settings = QueueSettings::default();
         for paths in [&INTERFACE_QUEUES[..], &QUEUE_PROFILES[..]] {
-            if let Some(answer) = self.read_known(client, paths).await? {
+            if let Ok(answer) = self.read_known(client, paths).await? {
                 settings.take_notifications(&answer);
             }
         }
         Ok(check_queue_settings(&self.target.name, &settings, &self.expected))
     }
 
-    /// What the switch has at these paths; none if it does not know one of them.
+    /// What the switch has at these paths, or how it says that it does not know one of them.
     async fn read_known(
         &self,
         client: &mut GNmiClient<Channel>,
         paths: &[&[&str]],
-    ) -> Result<Option<Vec<proto::Notification>>, FollowError> {
+    ) -> Result<Result<Vec<proto::Notification>, Status>, FollowError> {
         let request = proto::GetRequest {
             path: paths.iter().map(|names| path_of(names)).collect(),
             encoding: proto::Encoding::JsonIetf as i32,
             ..proto::GetRequest::default()
         };
         match within(self.southbound.rpc_deadline, client.get(request)).await? {
-            Ok(answer) => Ok(Some(answer.into_inner().notification)),
-            Err(status) if is_unsupported(&status) => Ok(None),
+            Ok(answer) => Ok(Ok(answer.into_inner().notification)),
+            Err(status) if is_unsupported(&status) => Ok(Err(status)),
             Err(status) => Err(status.into()),
         }
     }

@@ -23,6 +23,7 @@ use p4::{EntryPool, ForwardingPipeline, P4Info, SwitchTables};
 use planner::{PinGranularity, Plan, PlannedFlow, SwitchCapabilities};
 use topology::{Fabric, Finding, LinkId, MacAddress, NicId, PipelineKind, SwitchId, Tier};
 
+use self::answers::AnsweredPairs;
 use self::next_links::{LeafLinks, NextLinks};
 use self::pins::{PinAssignment, SwitchPins};
 use self::port_classes::PortClasses;
@@ -275,11 +276,12 @@ impl SaiWiring {
 
     fn plan_rows(&self, fabric: &Fabric, plan: &Plan) -> RowPlan {
         let next_links = NextLinks::new(fabric);
-        let pins = pins::assign_pins(fabric, plan, &next_links, self);
+        let answers = AnsweredPairs::new(plan);
+        let pins = pins::assign_pins(fabric, plan, &answers, &next_links, self);
         let none = SwitchPins::default();
         let classes = self.switches.iter().map(|&switch| {
             let pins = pins.of_switches.get(&switch).unwrap_or(&none);
-            (switch, PortClasses::new(fabric, plan, switch, pins, &self.budget))
+            (switch, PortClasses::new(fabric, plan, &answers, (switch, pins), &self.budget))
         });
         RowPlan { classes: classes.collect(), next_links, pins }
     }

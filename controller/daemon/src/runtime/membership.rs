@@ -116,14 +116,13 @@ impl ClusterMembership {
     /// Why this controller refuses an event: only the leader stores what all controllers share.
     pub(super) fn refusal_for(&self, event: &StateEvent) -> Option<Finding> {
         let about = event.shared_subject()?;
-        let leader = match *self.write_permit.borrow() {
-            permit if permit.is_leader(Instant::now()) => return None,
-            WritePermit::Standby { leader, .. } => leader,
-            _ => None,
-        };
+        let permit = *self.write_permit.borrow();
+        if permit.is_leader(Instant::now()) {
+            return None;
+        }
         let update = self.member.updates.borrow();
         let address = update.as_ref().and_then(|update| update.leader_address.as_ref());
-        let text = match (leader, address) {
+        let text = match (permit.other_leader(), address) {
             (Some(number), Some(address)) => {
                 format!("refused: controller {number} leads at {address}; send it there")
             }

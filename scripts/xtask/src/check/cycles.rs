@@ -29,7 +29,7 @@ const CRATES: [LayeredCrate; 2] = [
 /// The layers of the daemon: what decides below what talks, and the program that joins them on top.
 const DAEMON_FLOORS: &[(&str, u32)] = &[
     ("config", 1),
-    ("clock", 1),
+    ("clock", 0),
     ("hexadecimal", 0),
     ("retry_backoff", 0),
     ("private_file", 0),

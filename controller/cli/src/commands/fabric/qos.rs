@@ -44,11 +44,33 @@ pub(crate) fn run_qos_export(args: &QosExportArgs) -> Result<(), CommandError> {
     match args.output.format {
         OutputFormat::Json => output::print_json(&export::export_qos(&fabric, &plan, &switches)),
         OutputFormat::Table => {
-            let queues = plan.queues_of(fabric.switch(switches[0]));
-            output::print_line(queue_table(&queues))?;
+            let alike = switches_by_queues(&fabric, &plan, &switches);
+            for (queues, names) in &alike {
+                if alike.len() > 1 {
+                    output::print_line(names.join(", "))?;
+                }
+                output::print_line(queue_table(queues))?;
+            }
             output::print_line(port_table(&fabric, &switches))
         }
     }
+}
+
+/// The names of switches that have the same queues.
+fn switches_by_queues<'a>(
+    fabric: &'a Fabric,
+    plan: &QueuePlan,
+    switches: &[SwitchId],
+) -> Vec<(Vec<LevelQueue>, Vec<&'a str>)> {
+    let mut alike: Vec<(Vec<LevelQueue>, Vec<&str>)> = Vec::new();
+    for switch in switches.iter().map(|id| fabric.switch(*id)) {
+        let queues = plan.queues_of(switch);
+        match alike.iter_mut().find(|(known, _)| *known == queues) {
+            Some((_, names)) => names.push(&switch.name),
+            None => alike.push((queues, vec![&switch.name])),
+        }
+    }
+    alike
 }
 
 /// The queues of a port, the first served first.

@@ -14,8 +14,9 @@ use p4::sai::{self, RouteTarget, Vrf};
 use planner::{Plan, PlannedFlow};
 use topology::{Fabric, Finding, LinkId, NicId, SwitchId};
 
+use super::SaiWiring;
+use super::answers::{self, AnsweredPairs};
 use super::next_links::NextLinks;
-use super::{SaiWiring, answers};
 
 /// The pins of one switch.
 #[derive(Clone, Debug, Default)]
@@ -54,6 +55,7 @@ enum NeededPin {
 pub(super) fn assign_pins(
     fabric: &Fabric,
     plan: &Plan,
+    answers: &AnsweredPairs,
     next_links: &NextLinks,
     wiring: &SaiWiring,
 ) -> PinAssignment {
@@ -74,7 +76,6 @@ pub(super) fn assign_pins(
             Err(switch) => spilled.push(SpilledFlow { flow: position, switch }),
         }
     }
-    let answers = answers::AnsweredPairs::new(plan);
     for flow in fitting.into_iter().filter(|flow| answers.has_no_flow_back(flow)) {
         room.pin_answers(flow);
     }

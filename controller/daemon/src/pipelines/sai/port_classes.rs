@@ -56,8 +56,8 @@ impl PortClasses {
     pub(super) fn new(
         fabric: &Fabric,
         plan: &Plan,
-        switch: SwitchId,
-        pins: &SwitchPins,
+        answers: &AnsweredPairs,
+        (switch, pins): (SwitchId, &SwitchPins),
         budget: &SaiBudget,
     ) -> Self {
         let mut classes = Self::default();
@@ -68,7 +68,7 @@ impl PortClasses {
         if !budget.names_jobs {
             return classes;
         }
-        for wanted in wanted_classes(fabric, plan, switch) {
+        for wanted in wanted_classes(fabric, plan, answers, switch) {
             classes.add_class(&wanted, pins, budget);
         }
         classes
@@ -129,8 +129,12 @@ type PairJobs = BTreeMap<NicId, BTreeMap<NicId, usize>>;
 
 /// The job of each port of a leaf, and of addresses where another job sends to them, in the order
 /// in which they take rows: first of what is sent, then of answers.
-fn wanted_classes(fabric: &Fabric, plan: &Plan, switch: SwitchId) -> Vec<WantedClass> {
-    let answers = AnsweredPairs::new(plan);
+fn wanted_classes(
+    fabric: &Fabric,
+    plan: &Plan,
+    answers: &AnsweredPairs,
+    switch: SwitchId,
+) -> Vec<WantedClass> {
     let sent = plan.flows.iter().map(|flow| (flow, (flow.src, flow.dst)));
     let sent = pair_jobs(fabric, plan, switch, sent);
     let answered = plan.flows.iter().filter(|flow| answers.has_no_flow_back(flow));

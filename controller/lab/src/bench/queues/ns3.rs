@@ -20,8 +20,9 @@ use super::case::{NIC_GBPS, QueueCase};
 use super::case_run::{CaseOutcome, DELAY_NS, FlowResult, STEP_US};
 use command_io::CommandError;
 
-/// Flows start this long after the simulation does.
+/// Flows start this long after the simulation does, and it ends at the latest then.
 const START_NS: u64 = 2_000_000_000;
+const STOP_SECONDS: u64 = 3;
 /// Bytes of a packet without headers, as our hosts send it.
 const PAYLOAD_BYTES: u32 = 4096;
 /// The priority of level 0: 0 is kept for control packets there.
@@ -130,6 +131,7 @@ impl Ns3Inputs<'_> {
         let reduce = parameters.reduce_period_ns.unwrap_or(parameters.notification_interval_ns);
         let mut text = FIXED_CONFIG.to_owned();
         for (name, value) in [
+            ("SIMULATOR_STOP_TIME", STOP_SECONDS.to_string()),
             ("ALPHA_RESUME_INTERVAL", micros(parameters.alpha_timer_ns).to_string()),
             ("RATE_DECREASE_INTERVAL", micros(reduce).to_string()),
             ("RP_TIMER", micros(parameters.increase_timer_ns).to_string()),
@@ -180,7 +182,6 @@ PFC_OUTPUT_FILE pfc.txt
 QLEN_MON_FILE qlen.txt
 QUEUE_SERIES_FILE queue.txt
 RATE_SERIES_FILE rate.txt
-SIMULATOR_STOP_TIME 3
 CC_MODE 1
 CLAMP_TARGET_RATE 1
 ERROR_RATE_PER_LINK 0
@@ -268,19 +269,22 @@ fn completions(
         .collect()
 }
 
-/// The step of a time in nanoseconds.
-fn step_of(at: u64) -> usize {
-    usize::try_from(at.saturating_sub(START_NS) / (STEP_US * 1000)).unwrap_or(usize::MAX)
+/// The step of a time in nanoseconds; none after the end of the simulation, where no row can be.
+fn step_of(at: u64) -> Option<usize> {
+    let step = at.saturating_sub(START_NS) / (STEP_US * 1000);
+    usize::try_from(step).ok().filter(|_| at <= STOP_SECONDS * 1_000_000_000)
 }
 
 /// The deepest queue at each step, of lines with time, node, port and bytes.
 fn deepest_queue(rows: &[Vec<u64>]) -> Vec<u64> {
     let mut ports: BTreeMap<(u64, u64), Vec<u64>> = BTreeMap::new();
     for row in rows {
-        if let [at, node, port, bytes] = row[..] {
+        if let [at, node, port, bytes] = row[..]
+            && let Some(step) = step_of(at)
+        {
             let series = ports.entry((node, port)).or_default();
-            series.resize(series.len().max(step_of(at) + 1), 0);
-            series[step_of(at)] = bytes;
+            series.resize(series.len().max(step + 1), 0);
+            series[step] = bytes;
         }
     }
     let deepest = |series: &Vec<u64>| series.iter().copied().max();
@@ -291,9 +295,11 @@ fn deepest_queue(rows: &[Vec<u64>]) -> Vec<u64> {
 fn allowed_rates(rows: &[Vec<u64>]) -> Vec<f64> {
     let mut rates: Vec<f64> = Vec::new();
     for row in rows {
-        if let [at, _, _, _, rate] = row[..] {
-            rates.resize(rates.len().max(step_of(at) + 1), 0.0);
-            rates[step_of(at)] += rate as f64 / 1e9;
+        if let [at, _, _, _, rate] = row[..]
+            && let Some(step) = step_of(at)
+        {
+            rates.resize(rates.len().max(step + 1), 0.0);
+            rates[step] += rate as f64 / 1e9;
         }
     }
     rates
@@ -357,7 +363,12 @@ mod tests {
                  0b000001 0b000201 10000 100 1000000 2000000900 180000 90000\n",
             ),
             ("pfc.txt", "2000001000 0 0 1 1\n2000002000 0 0 1 0\n2000003000 1 0 1 1\n"),
-            ("queue.txt", "2000000000 3 1 5\n2000010000 3 3 900\n2000030000 3 3 700\n"),
+            // A time after the end of the simulation takes no memory.
+            (
+                "queue.txt",
+                "2000000000 3 1 5\n2000010000 3 3 900\n2000030000 3 3 700\n\
+                 18446744073709551615 3 3 1\n",
+            ),
             ("rate.txt", "2000000000 0 2 10000 100000000000\n2000000000 1 2 10000 50000000000\n"),
         ] {
             fs::write(own.join(name), text).unwrap();
