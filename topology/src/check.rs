@@ -6,13 +6,14 @@
 
 mod buffers;
 mod devices;
+mod interconnects;
 mod reachability;
 mod tiers;
 
 use crate::fabric::Fabric;
 use crate::finding::Finding;
 
-const RULES: [fn(&Fabric) -> Vec<Finding>; 12] = [
+const RULES: [fn(&Fabric) -> Vec<Finding>; 13] = [
     reachability::hosts_without_nics,
     reachability::disconnected_nics,
     reachability::unreachable_leaves,
@@ -25,6 +26,7 @@ const RULES: [fn(&Fabric) -> Vec<Finding>; 12] = [
     tiers::oversubscription_ratios,
     buffers::headroom_demands,
     buffers::unknown_buffers,
+    interconnects::narrow_pcie_links,
 ];
 
 /// Everything to be reported about `fabric`: errors first, then warnings, then the rest.

@@ -195,7 +195,7 @@ impl FabricParts {
             self.nics.push(Nic { host: id, index, ip, mac, uplink });
         }
         let nics = (first..self.nics.len()).map(NicId::from).collect();
-        self.hosts.push(Host { name: host.name, gpus: host.gpus, nics });
+        self.hosts.push(Host { name: host.name, gpus: host.gpus, nics, interconnect: None });
     }
 }
 

@@ -2,9 +2,10 @@
 //! chosen where the source is silent.
 
 /// Name and TOML text of each example.
-pub const EXAMPLES: [(&str, &str); 4] = [
+pub const EXAMPLES: [(&str, &str); 5] = [
     ("lab", include_str!("../fabrics/lab.toml")),
     ("crux-testbed", include_str!("../fabrics/crux-testbed.toml")),
+    ("crux-testbed-hosts", include_str!("../fabrics/crux-testbed-hosts.toml")),
     ("crux-clos-173x16", include_str!("../fabrics/crux-clos-173x16.toml")),
     ("crux-double-sided", include_str!("../fabrics/crux-double-sided.toml")),
 ];
@@ -41,6 +42,7 @@ mod tests {
         };
         assert_eq!(sizes("lab"), (6, 12, 12));
         assert_eq!(sizes("crux-testbed"), (8, 12, 48));
+        assert_eq!(sizes("crux-testbed-hosts"), (8, 12, 48));
         assert_eq!(sizes("crux-clos-173x16"), (173 + 16, 346, 1384));
         assert_eq!(sizes("crux-double-sided"), (6 + 12 + 32, 186, 1488));
     }

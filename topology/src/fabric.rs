@@ -14,12 +14,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{FabricNode, HostId, LinkId, NicId, SwitchId};
+use crate::interconnect::HostInterconnect;
 use crate::lossless::SwitchQueues;
 use crate::units::{Bandwidth, MacAddress};
 
+mod intra_host;
 mod link_scheduler;
 mod lookup;
+mod names;
 mod pipeline_kind;
+pub use intra_host::{HostPart, IntraHostLink};
 pub use link_scheduler::LinkScheduler;
 pub use lookup::AddressPrefix;
 pub use pipeline_kind::PipelineKind;
@@ -33,6 +37,8 @@ pub struct Host {
     pub gpus: u32,
     /// Its NICs; the position is the NIC index, which is also the host's port number.
     pub nics: Vec<NicId>,
+    /// Its PCIe switches and NVLink domains, if they are described.
+    pub interconnect: Option<Arc<HostInterconnect>>,
 }
 
 /// A NIC of a host with its one cable.
@@ -174,6 +180,7 @@ struct FabricStructure {
     host_names: BTreeMap<String, HostId>,
     switch_names: BTreeMap<String, SwitchId>,
     nic_addresses: BTreeMap<IpAddr, NicId>,
+    intra_host: intra_host::IntraHostTable,
 }
 
 /// An immutable fabric: a graph of hosts and switches with directed links.
@@ -200,6 +207,7 @@ impl Fabric {
             host_names: hosts.map(|(id, host)| (host.name.clone(), id.into())).collect(),
             switch_names: switches.map(|(id, switch)| (switch.name.clone(), id.into())).collect(),
             nic_addresses: nics.map(|(id, nic)| (nic.ip, id.into())).collect(),
+            intra_host: intra_host::IntraHostTable::new(&parts),
             parts,
         };
         let cables = vec![AvailabilityState::default(); structure.parts.links.len() / 2];
@@ -438,33 +446,6 @@ impl Fabric {
             failed.into_iter().chain(drained)
         });
         cables.chain(switches).collect()
-    }
-
-    /// Name of a host or switch.
-    pub fn node_name(&self, node: FabricNode) -> &str {
-        match node {
-            FabricNode::Host(host) => &self.host(host).name,
-            FabricNode::Switch(switch) => &self.switch(switch).name,
-        }
-    }
-
-    /// Names of the hosts and switches along a path, the sender first.
-    pub fn path_node_names(&self, links: &[LinkId]) -> Vec<String> {
-        let first = links.first().map(|link| self.link(*link).from.node);
-        let ends = links.iter().map(|link| self.link(*link).to.node);
-        let nodes = first.into_iter().chain(ends);
-        nodes.map(|node| self.node_name(node).to_owned()).collect()
-    }
-
-    /// Name of an end of a cable, `leaf1:4`.
-    pub fn endpoint_name(&self, endpoint: LinkEndpoint) -> String {
-        format!("{}:{}", self.node_name(endpoint.node), endpoint.port)
-    }
-
-    /// Name of a directed link, `leaf1:4>spine1:1`.
-    pub fn link_name(&self, link: LinkId) -> String {
-        let Link { from, to, .. } = *self.link(link);
-        format!("{}>{}", self.endpoint_name(from), self.endpoint_name(to))
     }
 
     fn switch_ends(&self, link: LinkId) -> impl Iterator<Item = SwitchId> + '_ {

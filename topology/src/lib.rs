@@ -16,6 +16,7 @@ pub mod groups;
 pub mod host_list;
 mod ids;
 pub mod import;
+mod interconnect;
 mod lossless;
 mod paths;
 pub mod spec;
@@ -24,11 +25,12 @@ mod units;
 pub use buffer_dependencies::{BufferCycle, BufferDependencyGraph, is_valley_free};
 pub use check::check_fabric;
 pub use fabric::{
-    AddressPrefix, AvailabilityChange, Fabric, FabricParts, Host, Link, LinkEndpoint,
-    LinkScheduler, Nic, PipelineKind, Switch, Tier,
+    AddressPrefix, AvailabilityChange, Fabric, FabricParts, Host, HostPart, IntraHostLink, Link,
+    LinkEndpoint, LinkScheduler, Nic, PipelineKind, Switch, Tier,
 };
 pub use finding::{Finding, Severity, error_chain, one_line};
 pub use ids::{FabricNode, HostId, LinkId, NicId, SwitchId};
+pub use interconnect::{HostInterconnect, NvlinkDomain, PcieSwitch};
 pub use lossless::{BufferDemand, EcnThresholds, PfcHeadroom, SwitchQueues};
 pub use paths::{
     DownwardHops, LinkPath, MAX_PATH_LINKS, NextHops, SwitchHop, UpwardHops, equal_cost_paths,

@@ -6,6 +6,7 @@
 //! state, not structure, and are in no document.
 
 mod explicit;
+mod interconnects;
 
 pub use explicit::explicit_document;
 
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::clos::{self, ClosSpec};
 use crate::document::{self, DocumentError, DocumentFormat};
 use crate::fabric::{Fabric, LinkScheduler, PipelineKind, Tier};
+use crate::interconnect::HostInterconnect;
 use crate::lossless::SwitchQueues;
 use crate::units::Bandwidth;
 
@@ -47,6 +49,9 @@ pub struct FabricDocument {
     /// Lengths of cables that do not say otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cable_defaults: Option<CableDefaults>,
+    /// PCIe switches and NVLink domains of hosts that do not say otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_interconnect: Option<HostInterconnect>,
 }
 
 /// How long the cables are that do not say so themselves.
@@ -99,6 +104,9 @@ pub struct HostDocument {
     /// Ethernet address of each NIC; when left out, one made of the bytes of its IP address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub macs: Vec<String>,
+    /// Its PCIe switches and NVLink domains; `host_interconnect` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interconnect: Option<HostInterconnect>,
 }
 
 /// A cable of an explicit document, full duplex.
@@ -181,7 +189,8 @@ impl TryFrom<&FabricDocument> for Fabric {
             )),
         };
         check_queues(document)?;
-        fabric.map(|fabric| with_defaults(fabric, document))
+        let fabric = fabric.map(|fabric| with_defaults(fabric, document))?;
+        interconnects::with_described_interconnects(fabric, document)
     }
 }
 

@@ -6,8 +6,10 @@
 //! [`crate::job`]; this module only connects them.
 //!
 //! The decision: one endpoint for all hosts, so that the barrier between the hosts of a job is a
-//! function call. Nothing else passes between hosts but packets.
+//! function call. Nothing else passes between hosts but packets. Links inside a host are queues
+//! like that of a NIC ([`transmission`]).
 
+use std::collections::VecDeque;
 use std::fmt;
 
 use planner::Job;
@@ -15,11 +17,14 @@ use switch::{EndpointOutbox, LevelPause, Nanos, NetworkEndpoint, NicPause};
 use topology::{Fabric, NicId};
 
 use crate::connection::{HostSettings, RoceConnection};
+use crate::host_link::HostLinkScheduler;
 use crate::job::{IterationSpec, TrainingEffect, TrainingJob};
-use crate::nic::NicScheduler;
 use crate::roce::{self, PacketBody};
 use crate::scale::TimeScale;
-use crate::transport::{MessageSegment, TransportReply, TransportSender};
+use crate::transport::{TransportReply, TransportSender};
+
+mod transmission;
+use transmission::PacketPlace;
 
 /// Faults that hosts detected, and the retransmissions that followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,8 +69,10 @@ pub struct LostConnection {
 pub struct HostCluster {
     jobs: Vec<EmulatedJob>,
     connections: Vec<RoceConnection>,
-    /// By [`NicId`].
-    nics: Vec<NicScheduler>,
+    /// Links that hosts send on: of NICs by [`NicId`], then those inside hosts in their order.
+    links: Vec<HostLinkScheduler>,
+    /// Links with something to do, in the order in which that came up.
+    ready_links: VecDeque<usize>,
     errors: HostErrorCounts,
     /// Packets that arrived with a mark.
     marked: u64,
@@ -84,10 +91,12 @@ struct EmulatedJob {
 
 /// A data packet that has arrived.
 #[derive(Clone, Copy, Debug)]
-struct ArrivedSegment {
+pub(crate) struct ArrivedSegment {
     psn: u32,
     last: bool,
     marked: bool,
+    /// Of the whole packet.
+    bytes: u32,
 }
 
 /// What a timer is for, packed into the token of the emulated network.
@@ -95,7 +104,7 @@ struct ArrivedSegment {
 enum TimerToken {
     Job(usize),
     Connection(usize),
-    Nic(usize),
+    Link(usize),
     Rate(usize),
 }
 
@@ -109,7 +118,7 @@ impl TimerToken {
         let (kind, index) = match self {
             Self::Job(index) => (0, index),
             Self::Connection(index) => (1, index),
-            Self::Nic(index) => (2, index),
+            Self::Link(index) => (2, index),
             Self::Rate(index) => (3, index),
         };
         kind << INDEX_BITS | index as u64
@@ -120,7 +129,7 @@ impl TimerToken {
         match token >> INDEX_BITS {
             0 => Self::Job(index),
             1 => Self::Connection(index),
-            2 => Self::Nic(index),
+            2 => Self::Link(index),
             _ => Self::Rate(index),
         }
     }
@@ -129,11 +138,13 @@ impl TimerToken {
 impl HostCluster {
     /// The hosts of `fabric` with `jobs`, whose sizes and times are divided by `scale`.
     pub fn new(fabric: &Fabric, jobs: &[Job], scale: TimeScale, settings: HostSettings) -> Self {
-        let nics = fabric.nics().iter();
+        let nics = fabric.nics().iter().map(|nic| fabric.link(nic.uplink).bandwidth);
+        let inside = fabric.intra_host_link_ids().map(|link| fabric.link_bandwidth(link));
         let mut cluster = Self {
             jobs: Vec::new(),
             connections: Vec::new(),
-            nics: nics.map(|nic| NicScheduler::new(fabric.link(nic.uplink).bandwidth)).collect(),
+            links: nics.chain(inside).map(HostLinkScheduler::new).collect(),
+            ready_links: VecDeque::new(),
             errors: HostErrorCounts::default(),
             marked: 0,
             lost: Vec::new(),
@@ -192,7 +203,7 @@ impl HostCluster {
 
     /// What congestion did to the hosts since the start.
     pub fn congestion_counts(&self) -> HostCongestionCounts {
-        let pauses = self.nics.iter().map(NicScheduler::pauses);
+        let pauses = self.links.iter().map(HostLinkScheduler::pauses);
         let connections = || self.connections.iter();
         HostCongestionCounts {
             marked: self.marked,
@@ -327,57 +338,12 @@ impl HostCluster {
         }
     }
 
-    /// Sends what the window allows and makes sure that a timer is set.
-    fn request_transmission(&mut self, index: usize, now: Nanos, out: &mut EndpointOutbox) {
-        let connection = &mut self.connections[index];
-        // The timer is not moved when the deadline moves: it expires early, finds nothing to do,
-        // and is set again. So a connection has one timer, whatever the number of replies.
-        if let (None, Some(deadline)) = (connection.timer, connection.sender.deadline()) {
-            connection.timer = Some(deadline);
-            out.set_timer(deadline, TimerToken::Connection(index).to_bits());
-        }
-        if connection.sender.can_send() {
-            let nic = connection.source.index();
-            self.nics[nic].enqueue_connection(index);
-            self.transmit_packets(nic, now, out);
-        }
-    }
-
     /// A connection is lost: its job ends, with all its connections.
     fn end_job(&mut self, index: usize, now: Nanos) {
         let job = self.connections[index].job;
         self.lost.push(LostConnection { job, flow: index, at: now });
         for connection in &mut self.connections[self.jobs[job].connections.clone()] {
             connection.sender.abandon();
-        }
-    }
-
-    /// Sends packets while the link of a NIC is free.
-    fn transmit_packets(&mut self, nic: usize, now: Nanos, out: &mut EndpointOutbox) {
-        while let Some(index) = self.nics[nic].next_connection(now) {
-            let connection = &mut self.connections[index];
-            if let Some(due) = connection.wait_until(now) {
-                if !std::mem::replace(&mut connection.is_paced, true) {
-                    out.set_timer(due, TimerToken::Rate(index).to_bits());
-                }
-                continue;
-            }
-            let segment = connection.sender.next_segment();
-            let Some(MessageSegment { psn, payload, first, last }) = segment else {
-                continue;
-            };
-            let body = PacketBody::Data { psn, payload, first, last };
-            roce::write_packet(&connection.forward, body, &mut self.packet);
-            out.send_packet(nic as u32, &self.packet);
-            let bytes = payload + roce::overhead_from(connection.forward.source.1);
-            connection.pacer.iter_mut().for_each(|pacer| pacer.handle_sent(bytes, now));
-            self.nics[nic].occupy_link(bytes, now);
-            if connection.sender.can_send() {
-                self.nics[nic].enqueue_connection(index);
-            }
-        }
-        if let Some(at) = self.nics[nic].take_next_wake() {
-            out.set_timer(at, TimerToken::Nic(nic).to_bits());
         }
     }
 }
@@ -399,7 +365,9 @@ impl NetworkEndpoint for HostCluster {
             _ if end != Some(NicId(nic)) => self.errors.misdelivered += 1,
             PacketBody::Data { psn, last, .. } => {
                 let marked = roce::is_marked(packet);
-                self.receive_data(index, ArrivedSegment { psn, last, marked }, now, out);
+                let segment = ArrivedSegment { psn, last, marked, bytes: packet.len() as u32 };
+                self.pass_inward(PacketPlace { connection: index, hop: 0 }, segment, now, out);
+                self.run_links(now, out);
             }
             answer => self.receive_reply(index, answer, now, out),
         }
@@ -422,9 +390,10 @@ impl NetworkEndpoint for HostCluster {
                 self.connections[index].is_paced = false;
                 self.request_transmission(index, now, out);
             }
-            TimerToken::Nic(nic) => {
-                self.nics[nic].clear_wake();
-                self.transmit_packets(nic, now, out);
+            TimerToken::Link(link) => {
+                self.links[link].clear_wake();
+                self.ready_links.push_back(link);
+                self.run_links(now, out);
             }
         }
     }
@@ -437,10 +406,11 @@ impl NetworkEndpoint for HostCluster {
         }
         let nic = pause.nic as usize;
         match pause.pause {
-            LevelPause::Begins => self.nics[nic].begin_pause(now),
+            LevelPause::Begins => self.links[nic].begin_pause(now),
             LevelPause::Ends => {
-                self.nics[nic].end_pause(now);
-                self.transmit_packets(nic, now, out);
+                self.links[nic].end_pause(now);
+                self.ready_links.push_back(nic);
+                self.run_links(now, out);
             }
         }
     }
@@ -463,7 +433,7 @@ mod tests {
             TimerToken::Job(7),
             TimerToken::Connection(0),
             TimerToken::Connection(77),
-            TimerToken::Nic(3),
+            TimerToken::Link(3),
             TimerToken::Rate(5),
         ] {
             assert_eq!(TimerToken::from_bits(token.to_bits()), token);

@@ -3,12 +3,14 @@
 
 use planner::Flow;
 use switch::Nanos;
-use topology::{Fabric, MacAddress, NicId};
+use topology::{Fabric, LinkId, MacAddress, NicId};
 
+use crate::cluster::ArrivedSegment;
 use crate::dcqcn::{DcqcnParameters, NotificationPoint, RatePacer, ReactionPoint};
+use crate::host_hops::HostHops;
 use crate::roce::{self, CongestionMarking, FlowAddresses};
 use crate::scale::TimeScale;
-use crate::transport::{TransportReceiver, TransportSender, TransportSettings};
+use crate::transport::{MessageSegment, TransportReceiver, TransportSender, TransportSettings};
 
 /// The transport and the rate control of all connections.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,6 +51,10 @@ pub(crate) struct RoceConnection {
     pub(crate) backward: FlowAddresses,
     pub(crate) sender: TransportSender,
     pub(crate) receiver: TransportReceiver,
+    /// The links of the sending host, that of the NIC last.
+    pub(crate) outward: HostHops<MessageSegment>,
+    /// The links inside the receiving host.
+    pub(crate) inward: HostHops<ArrivedSegment>,
     /// The timer that is set for the connection; at most one is set at a time.
     pub(crate) timer: Option<Nanos>,
     pub(crate) notification: NotificationPoint,
@@ -108,6 +114,8 @@ impl RoceConnection {
             backward: flow_addresses(fabric, flow.dst, flow.src, flow, index),
             sender: TransportSender::new(transport),
             receiver: TransportReceiver::new(transport),
+            outward: outward_hops(fabric, flow),
+            inward: inward_hops(fabric, flow),
             timer: None,
             notification: NotificationPoint::default(),
             notification_interval_ns: 0,
@@ -129,6 +137,22 @@ impl RoceConnection {
     pub(crate) fn wait_until(&mut self, now: Nanos) -> Option<Nanos> {
         self.pacer.as_mut().and_then(|pacer| pacer.wait_until(now))
     }
+}
+
+/// The number of a link inside a host among those that hosts send on: NICs come first.
+fn host_link_number(fabric: &Fabric, link: LinkId) -> usize {
+    fabric.nics().len() + link.index() - fabric.links().len()
+}
+
+fn outward_hops(fabric: &Fabric, flow: &Flow) -> HostHops<MessageSegment> {
+    let inside = fabric.links_to_nic(flow.gpus.src(), flow.src);
+    let inside = inside.iter().map(|link| host_link_number(fabric, *link));
+    HostHops::new(inside.chain([flow.src.index()]))
+}
+
+fn inward_hops(fabric: &Fabric, flow: &Flow) -> HostHops<ArrivedSegment> {
+    let inside = fabric.links_from_nic(flow.dst, flow.gpus.dst());
+    HostHops::new(inside.iter().map(|link| host_link_number(fabric, *link)))
 }
 
 /// Addresses of one direction of a flow. Replies carry the UDP source port of the flow, so that the

@@ -13,7 +13,7 @@ use planner::Job;
 use switch::Nanos;
 use topology::{Fabric, HostId, NicId};
 
-use crate::nic::NicScheduler;
+use crate::host_link::HostLinkScheduler;
 use crate::roce::{self, PacketBody};
 use crate::transport::{
     MessageSegment, TransportReceiver, TransportReply, TransportSender, TransportSettings,
@@ -52,7 +52,7 @@ struct OutgoingFlow {
 /// A NIC and the time at which it can send again.
 #[derive(Debug)]
 struct ScheduledNic {
-    scheduler: NicScheduler,
+    scheduler: HostLinkScheduler,
     due: Option<Nanos>,
 }
 
@@ -79,7 +79,8 @@ impl EmulatedHost {
         }
         for id in fabric.nic_ids().filter(|id| fabric.nic(*id).host == host) {
             let rate = fabric.link(fabric.nic(id).uplink).bandwidth;
-            ends.nics.insert(id, ScheduledNic { scheduler: NicScheduler::new(rate), due: None });
+            ends.nics
+                .insert(id, ScheduledNic { scheduler: HostLinkScheduler::new(rate), due: None });
         }
         ends
     }
@@ -248,6 +249,7 @@ mod tests {
             dst: NicId(dst),
             bytes: 1e6,
             udp_src_port: Some(0xC000),
+            gpus: planner::FlowGpus::default(),
         };
         let jobs = [Job {
             id: "pair".into(),

@@ -9,9 +9,12 @@ use emulator::{
     DcqcnOptions, EmulatedTestbed, EmulationOutcome, HostCongestionCounts, HostErrorCounts,
     HostTransport, RetrySettings, TestbedError, TestbedOptions, TimeScale,
 };
-use planner::{Flow, Job};
+use planner::{Flow, FlowGpus, Job};
 use switch::{ActionCall, Device, KeyField, MatchKey, Program, TableAction, WireState};
-use topology::{Fabric, FabricNode, HostId, LinkId, NicId, SwitchId, clos};
+use topology::{
+    Fabric, FabricNode, HostId, HostInterconnect, LinkId, LinkScheduler, NicId, PcieSwitch,
+    SwitchId, clos,
+};
 
 /// Two leaves, one spine, `hosts` hosts a leaf with one NIC of 200 Gb/s; uplinks of 200 Gb/s.
 fn fabric(hosts: u32) -> Fabric {
@@ -36,7 +39,13 @@ fn job(id: &str, from: u32, to: u32, bytes: f64) -> Job {
         compute_seconds: 0.1,
         overlap_from: 0.5,
         recent_slowdown: 0.0,
-        flows: vec![Flow { src: NicId(from), dst: NicId(to), bytes, udp_src_port: Some(0xC000) }],
+        flows: vec![Flow {
+            src: NicId(from),
+            dst: NicId(to),
+            bytes,
+            udp_src_port: Some(0xC000),
+            gpus: planner::FlowGpus::default(),
+        }],
     }
 }
 
@@ -134,7 +143,15 @@ async fn train_over(
     jobs: &[Job],
     levels: &[u128],
 ) -> (EmulationOutcome, HostErrorCounts, HostCongestionCounts) {
-    let fabric = fabric(levels.len() as u32 / 2);
+    train_on(fabric(levels.len() as u32 / 2), options, jobs, levels).await
+}
+
+async fn train_on(
+    fabric: Fabric,
+    options: TestbedOptions,
+    jobs: &[Job],
+    levels: &[u128],
+) -> (EmulationOutcome, HostErrorCounts, HostCongestionCounts) {
     let scale = TimeScale::new(500.0).unwrap();
     let testbed = EmulatedTestbed::build(&fabric, jobs, scale, options).unwrap();
     route(&testbed, &fabric, levels).await;
@@ -172,7 +189,13 @@ async fn a_job_alone_takes_the_time_of_the_fluid_model() {
 
 #[tokio::test]
 async fn traffic_in_both_directions_costs_nothing() {
-    let back = Flow { src: NicId(2), dst: NicId(0), bytes: 2.5e9, udp_src_port: Some(0xC001) };
+    let back = Flow {
+        src: NicId(2),
+        dst: NicId(0),
+        bytes: 2.5e9,
+        udp_src_port: Some(0xC001),
+        gpus: planner::FlowGpus::default(),
+    };
     let mut job = job("a", 0, 2, 2.5e9);
     job.flows.push(back);
     let (outcome, _) = train(&[job], &[0; 4]).await;
@@ -193,6 +216,64 @@ async fn the_higher_level_is_served_first() {
     let jobs = [job("a", 0, 2, 2.5e9), job("b", 1, 3, 2.5e9)];
     let (outcome, _) = train(&jobs, &[5, 2, 5, 2]).await;
     check(&outcome, &[0.150, 0.300]);
+}
+
+/// The fabric of two hosts a leaf, each with a NIC and four GPUs on a PCIe switch and four GPUs on
+/// another, all links of which carry 100 Gb/s.
+fn fabric_with_pcie() -> Fabric {
+    let switch = |gpus: std::ops::Range<u32>, nics: &[u32]| PcieSwitch {
+        gpus: gpus.collect(),
+        nics: nics.to_vec(),
+        gbps: 100.0,
+        root_gbps: None,
+    };
+    let interconnect = HostInterconnect {
+        pcie_switches: vec![switch(0..4, &[0]), switch(4..8, &[])],
+        nvlink_domains: Vec::new(),
+        scheduler: LinkScheduler::Fifo,
+    };
+    let interconnect = Arc::new(interconnect);
+    fabric(2).with_interconnects(|_| Some(Arc::clone(&interconnect)))
+}
+
+/// The job on these GPUs, with a port of its own.
+fn on_gpus(mut job: Job, src: u32, dst: u32) -> Job {
+    let port = 0xC000 + src as u16;
+    let gpus = FlowGpus::new(Some(src), Some(dst));
+    job.flows[0] = Flow { gpus, udp_src_port: Some(port), ..job.flows[0].clone() };
+    job
+}
+
+/// Whoever shares a link inside a host gets what the fluid model gives him: half of it.
+#[tokio::test]
+async fn links_inside_hosts_are_queues_of_their_rate() {
+    let run = async |jobs: &[Job]| {
+        let options = TestbedOptions::default();
+        let (outcome, faults, _) = train_on(fabric_with_pcie(), options, jobs, &[0; 4]).await;
+        assert_eq!(faults, HostErrorCounts::default());
+        outcome
+    };
+    // 1.25 GB at the 12.5 GB/s of PCIe are 100 ms, of which 50 ms are hidden.
+    let alone = on_gpus(job("a", 0, 2, 1.25e9), 0, 0);
+    check(&run(std::slice::from_ref(&alone)).await, &[0.150]);
+    // Over the root complex as well.
+    check(&run(&[on_gpus(job("a", 0, 2, 1.25e9), 5, 6)]).await, &[0.150]);
+    // Two GPUs of one host send by its NIC: 200 ms after 50 ms.
+    check(&run(&[alone.clone(), on_gpus(job("b", 0, 3, 1.25e9), 1, 0)]).await, &[0.250; 2]);
+    // Two hosts send to one, whose PCIe takes half of what its NIC receives.
+    check(&run(&[alone.clone(), on_gpus(job("b", 1, 2, 1.25e9), 1, 1)]).await, &[0.250; 2]);
+    // On different links of the same switch nobody waits.
+    check(&run(&[alone, on_gpus(job("b", 1, 3, 1.25e9), 1, 1)]).await, &[0.150; 2]);
+}
+
+/// What a slow link inside the host holds back waits before it, not in the buffers of the NIC.
+#[tokio::test]
+async fn under_dcqcn_a_slow_pcie_link_limits_its_sender() {
+    let jobs = [on_gpus(job("a", 0, 2, 1.25e9), 0, 0), on_gpus(job("b", 0, 3, 1.25e9), 1, 0)];
+    let options = dcqcn(DcqcnOptions::default());
+    let (outcome, faults, congestion) = train_on(fabric_with_pcie(), options, &jobs, &[0; 4]).await;
+    check(&outcome, &[0.250; 2]);
+    assert_eq!((faults.retransmitted, congestion.notifications), (0, 0));
 }
 
 #[tokio::test]

@@ -32,6 +32,8 @@ fn announce_flow(flow: &FlowDocument) -> proto::JobFlow {
         dst_nic: flow.dst_nic,
         udp_src_port: flow.udp_src_port.map(u32::from),
         bytes: flow.bytes,
+        src_gpu: flow.src_gpu,
+        dst_gpu: flow.dst_gpu,
     }
 }
 

@@ -43,6 +43,7 @@ fn flow_to_json(flow: &proto::JobFlow) -> Value {
     json!({
         "src": flow.src, "dst": flow.dst, "src_nic": flow.src_nic, "dst_nic": flow.dst_nic,
         "bytes": flow.bytes, "udp_src_port": flow.udp_src_port,
+        "src_gpu": flow.src_gpu, "dst_gpu": flow.dst_gpu,
     })
 }
 

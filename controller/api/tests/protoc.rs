@@ -36,6 +36,8 @@ fn reports() -> [JobReport; 3] {
         dst_nic: 2,
         udp_src_port: Some(49_152),
         bytes: 1e9,
+        src_gpu: Some(3),
+        dst_gpu: Some(4),
     };
     let announcement = JobAnnouncement {
         job: "bert".to_owned(),

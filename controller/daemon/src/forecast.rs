@@ -50,7 +50,8 @@ pub fn forecast_plan(
     jobs: &[Job],
     plan: &Plan,
 ) -> Result<PlanForecast, FluidError> {
-    let routed: Vec<Option<FluidJob>> = jobs.iter().map(|job| planned_job(job, plan)).collect();
+    let routed: Vec<Option<FluidJob>> =
+        jobs.iter().map(|job| planned_job(fabric, job, plan)).collect();
     forecast_samples(fabric, jobs, plan, STARTS, |_| routed.clone())
 }
 
@@ -62,7 +63,8 @@ pub fn forecast_plan(
 pub fn forecast_ecmp(input: &PlanInput, plan: &Plan) -> Result<PlanForecast, FluidError> {
     forecast_samples(&input.fabric, &input.jobs, plan, ECMP_DRAWS, |draw| {
         let paths = planner::ecmp_paths(input, draw);
-        let routed = input.jobs.iter().map(|job| fluid_job(job, 0, paths.get(&job.id)?));
+        let routed =
+            input.jobs.iter().map(|job| fluid_job(&input.fabric, job, 0, paths.get(&job.id)?));
         routed.collect()
     })
 }
@@ -192,19 +194,21 @@ fn seconds_alone(job: &Job, plan: &Plan) -> f64 {
 }
 
 /// The job in the fluid model under a plan, if all its flows have paths.
-fn planned_job(job: &Job, plan: &Plan) -> Option<FluidJob> {
+fn planned_job(fabric: &Fabric, job: &Job, plan: &Plan) -> Option<FluidJob> {
     let (position, planned) = plan.job(&job.id)?;
-    fluid_job(job, planned.level, plan.flows_of(position).map(|flow| &flow.links))
+    fluid_job(fabric, job, planned.level, plan.flows_of(position).map(|flow| &flow.links))
 }
 
 /// The job in the fluid model with a path for each of its flows, if none is empty.
 fn fluid_job<'p>(
+    fabric: &Fabric,
     job: &Job,
     level: u8,
     paths: impl IntoIterator<Item = &'p LinkPath>,
 ) -> Option<FluidJob> {
     let flows = job.flows.iter().zip(paths).map(|(flow, links)| {
-        let path: Vec<u32> = links.iter().map(|link| link.0).collect();
+        let crossed = flow.crossed_links(fabric, links);
+        let path: Vec<u32> = crossed.iter().map(|link| link.0).collect();
         let bytes = flow.bytes * WIRE_BYTES_PER_BYTE;
         (!path.is_empty()).then_some(fluid::FluidFlow { path, bytes })
     });

@@ -436,6 +436,8 @@ fn job_document(fabric: &Fabric, job: &Job) -> JobDocument {
             dst_nic: dst.index,
             bytes: flow.bytes,
             udp_src_port: flow.udp_src_port,
+            src_gpu: flow.gpus.src(),
+            dst_gpu: flow.gpus.dst(),
         }
     });
     JobDocument {

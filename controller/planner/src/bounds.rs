@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use topology::{Fabric, SwitchId};
+use topology::{Fabric, LinkId, SwitchId};
 
 use crate::path_tables::PathTables;
 use crate::sparse_sums::SparseSums;
@@ -35,7 +35,7 @@ impl<'a> LoadLowerBound<'a> {
         let (switches, pods) = (fabric.switches().len(), tables.pods().pod_count());
         Self {
             tables,
-            unavoidable: SparseSums::new(fabric.links().len()),
+            unavoidable: SparseSums::new(fabric.capacity_link_count()),
             leaving: SparseSums::new(switches),
             entering: SparseSums::new(switches),
             leaving_pods: SparseSums::new(pods),
@@ -60,11 +60,19 @@ impl<'a> LoadLowerBound<'a> {
         self.largest_single = 0.0;
     }
 
-    /// Adds a flow of a pair that carries `amount`; one without a path adds nothing.
-    pub(crate) fn add_flow(&mut self, route: &FlowRoute, pair: &LeafPair, amount: f64) {
+    /// Adds a flow of a pair that carries `amount`; one without a path adds nothing. `inside` are
+    /// its links inside hosts.
+    pub(crate) fn add_flow(
+        &mut self,
+        route: &FlowRoute,
+        pair: &LeafPair,
+        inside: impl Iterator<Item = LinkId>,
+        amount: f64,
+    ) {
         if !route.has_path {
             return;
         }
+        inside.for_each(|link| self.unavoidable.add_at(link.index(), amount));
         for link in [route.up, route.down].iter().chain(&pair.unavoidable) {
             self.unavoidable.add_at(link.index(), amount);
         }

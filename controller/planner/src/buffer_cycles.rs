@@ -178,6 +178,7 @@ mod tests {
                 dst: NicId::from(dst),
                 bytes: 1e9,
                 udp_src_port: Some(50_000),
+                gpus: crate::input::FlowGpus::default(),
             }],
         }
     }

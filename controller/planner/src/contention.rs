@@ -21,15 +21,16 @@ impl LinkSharing {
         let jobs = traffic.jobs.len();
         let words = jobs.div_ceil(64);
         let mut sharing = Self { words, bits: vec![0; jobs * words] };
-        let mut visitors = LinkVisitors::new(traffic.fabric.links().len());
+        let mut visitors = LinkVisitors::new(traffic.fabric.capacity_link_count());
         let flows = traffic.flows.iter().zip(paths);
         for (flow, path) in flows.filter(|(flow, _)| flow.flow.bytes > 0.0) {
-            let leveled = path.iter().filter(|link| traffic.tables.serves_levels(**link));
-            for link in leveled {
-                visitors.add_visit(link.index(), flow.job as u32, |other| {
-                    sharing.mark_shared(flow.job, other as usize);
-                });
-            }
+            traffic.for_each_link(flow.flow, path, |link| {
+                if traffic.tables.serves_levels(link) {
+                    visitors.add_visit(link.index(), flow.job as u32, |other| {
+                        sharing.mark_shared(flow.job, other as usize);
+                    });
+                }
+            });
         }
         sharing
     }

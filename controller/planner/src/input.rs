@@ -3,13 +3,14 @@
 //! Everything here is already resolved against the fabric (ids, not names) and checked; the
 //! documents that people write are in `jobs_document`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use topology::{Fabric, HostId, NicId};
+use topology::{Fabric, HostId, LinkId, NicId};
 
 /// Name of a job, unique among the jobs of an input; orders ties everywhere.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -83,6 +84,60 @@ pub struct Flow {
     /// UDP source port, the entropy of RoCEv2 (0xC000..=0xFFFF by default). `None`: its host
     /// chooses it, and the flow is known by its NICs alone.
     pub udp_src_port: Option<u16>,
+    /// The GPUs at its ends, where they are known.
+    pub gpus: FlowGpus,
+}
+
+/// The GPUs between which a flow goes, counted from 0 in their hosts; they matter where the
+/// fabric describes the interconnect of a host.
+///
+/// A byte each: plans pass over all flows of a fabric, and a host whose interconnect is described
+/// has at most 256 GPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowGpus {
+    src: Option<u8>,
+    dst: Option<u8>,
+}
+
+impl FlowGpus {
+    /// The GPU that sends and the one that receives; one beyond 255 is as good as unknown.
+    pub fn new(src: Option<u32>, dst: Option<u32>) -> Self {
+        let [src, dst] = [src, dst].map(|gpu| gpu.and_then(|gpu| u8::try_from(gpu).ok()));
+        Self { src, dst }
+    }
+
+    /// The one that sends.
+    pub fn src(self) -> Option<u32> {
+        self.src.map(u32::from)
+    }
+
+    /// The one that receives.
+    pub fn dst(self) -> Option<u32> {
+        self.dst.map(u32::from)
+    }
+}
+
+impl Flow {
+    /// The intra-host links that the flow crosses: from its GPU to its NIC, then from the NIC at
+    /// the other end to the GPU there.
+    pub fn intra_host_links(&self, fabric: &Fabric) -> impl Iterator<Item = LinkId> + use<> {
+        let ends = fabric.describes_interconnects().then(|| {
+            let first = fabric.links_to_nic(self.gpus.src(), self.src);
+            [first, fabric.links_from_nic(self.dst, self.gpus.dst())]
+        });
+        let ends = ends.into_iter().flatten();
+        ends.flat_map(|links| (0..links.len()).map(move |place| links[place]))
+    }
+
+    /// All links that the flow crosses on a path from NIC to NIC; none if that is empty.
+    pub fn crossed_links<'p>(&self, fabric: &Fabric, path: &'p [LinkId]) -> Cow<'p, [LinkId]> {
+        if path.is_empty() || !fabric.describes_interconnects() {
+            return Cow::Borrowed(path);
+        }
+        let first = fabric.links_to_nic(self.gpus.src(), self.src);
+        let last = fabric.links_from_nic(self.dst, self.gpus.dst());
+        Cow::Owned([&first[..], path, &last[..]].concat())
+    }
 }
 
 /// An iterative training job (Crux §3.1).

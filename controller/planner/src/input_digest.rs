@@ -56,6 +56,10 @@ pub(crate) fn digest_fabric(fabric: &Fabric) -> u64 {
         link.bandwidth.bytes_per_second().to_bits().hash(&mut hasher);
         link.scheduler.serves_levels().hash(&mut hasher);
     }
+    for link in fabric.intra_host_link_ids() {
+        fabric.link_bandwidth(link).bytes_per_second().to_bits().hash(&mut hasher);
+        fabric.link_scheduler(link).serves_levels().hash(&mut hasher);
+    }
     hasher.finish()
 }
 
@@ -67,7 +71,7 @@ pub(crate) fn digest_job(job: &Job) -> u64 {
         [job.flop_per_iteration, job.compute_seconds, job.overlap_from, job.recent_slowdown];
     numbers.map(f64::to_bits).hash(&mut hasher);
     for flow in &job.flows {
-        (flow.src, flow.dst, flow.bytes.to_bits(), flow.udp_src_port).hash(&mut hasher);
+        (flow.src, flow.dst, flow.bytes.to_bits(), flow.udp_src_port, flow.gpus).hash(&mut hasher);
     }
     hasher.finish()
 }

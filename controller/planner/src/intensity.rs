@@ -7,7 +7,6 @@
 use topology::{LinkId, LinkPath};
 
 use crate::input::Job;
-use crate::path_tables::PathTables;
 use crate::sparse_sums::SparseSums;
 use crate::traffic::IndexedTraffic;
 
@@ -53,9 +52,9 @@ pub(crate) fn demands_on_paths(
     traffic: &IndexedTraffic<'_>,
     paths: &[LinkPath],
 ) -> Vec<NetworkDemand> {
-    let mut bytes = SparseSums::new(traffic.fabric.links().len());
+    let mut bytes = SparseSums::new(traffic.fabric.capacity_link_count());
     let jobs = traffic.jobs.iter().zip(&traffic.spans);
-    jobs.map(|(job, span)| demand_on_paths(job, &paths[span.clone()], &traffic.tables, &mut bytes))
+    jobs.map(|(job, span)| demand_on_paths(job, &paths[span.clone()], traffic, &mut bytes))
         .collect()
 }
 
@@ -64,15 +63,15 @@ pub(crate) fn demands_on_paths(
 fn demand_on_paths(
     job: &Job,
     paths: &[LinkPath],
-    tables: &PathTables,
+    traffic: &IndexedTraffic<'_>,
     bytes: &mut SparseSums,
 ) -> NetworkDemand {
     for (flow, path) in job.flows.iter().zip(paths) {
-        path.iter().for_each(|link| bytes.add_at(link.index(), flow.bytes));
+        traffic.for_each_link(flow, path, |link| bytes.add_at(link.index(), flow.bytes));
     }
     let seconds = bytes.iter().map(|(link, sum)| {
         let link = LinkId::from(link);
-        (sum / tables.link_capacity(link), link)
+        (sum / traffic.tables.link_capacity(link), link)
     });
     let tightest = seconds.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
     let (seconds, link) = tightest.map_or((0.0, None), |(s, link)| (s, Some(link)));

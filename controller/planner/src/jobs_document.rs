@@ -6,6 +6,7 @@
 
 mod collective;
 mod flows;
+mod gpu_assignment;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,6 +17,7 @@ use topology::{Fabric, Finding, HostId};
 pub use self::collective::{CollectiveDocument, CollectiveKind};
 pub use self::flows::MAX_CHANNELS;
 use self::flows::{FlowDrafts, StatedPorts, build_flows};
+use self::gpu_assignment::{GpuAssignment, JobGpus};
 use crate::input::{Job, JobId};
 use crate::model_profiles::{ModelProfile, builtin_profiles};
 use crate::name_matching::{self, DocumentFieldError};
@@ -42,6 +44,10 @@ pub struct JobDocument {
     pub model: Option<String>,
     /// GPUs used on each host.
     pub gpus: BTreeMap<String, u32>,
+    /// Which GPUs of a host they are, counted from 0; only for hosts whose interconnect the fabric
+    /// describes. Of a host that is left out, the lowest that no job of the document has.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub gpu_indices: BTreeMap<String, Vec<u32>>,
     /// Work of one iteration over all its GPUs, FLOP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flop_per_iteration: Option<f64>,
@@ -82,6 +88,13 @@ pub struct FlowDocument {
     /// NIC index in the receiving host.
     #[serde(default)]
     pub dst_nic: u32,
+    /// GPU that sends, counted from 0 in its host; if not given, the first GPU of the job beside
+    /// the NIC, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub src_gpu: Option<u32>,
+    /// GPU that receives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dst_gpu: Option<u32>,
     /// Bytes in one iteration.
     pub bytes: f64,
     /// UDP source port; if not given, the flow is known by its NICs alone.
@@ -110,13 +123,14 @@ impl JobsDocument {
     ) -> Result<ResolvedJobs, DocumentFieldError> {
         let mut ids = BTreeSet::new();
         let mut ports = StatedPorts::default();
+        let mut assignment = GpuAssignment::new(fabric, &self.jobs);
         let mut drafts = Vec::new();
         for (index, job) in self.jobs.iter().enumerate() {
             let fields = JobFields { fabric, file, path: format!("jobs[{index}]") };
             if !ids.insert(&job.id) {
                 return Err(fields.field_error("id", format!("`{}` names two jobs", job.id)));
             }
-            let (resolved, flows) = fields.resolve_job(job)?;
+            let (resolved, flows) = fields.resolve_job(job, &mut assignment)?;
             ports.claim_stated_ports(&fields, &flows)?;
             drafts.push((resolved, flows));
         }
@@ -164,7 +178,11 @@ impl JobFields<'_> {
     }
 
     /// The job without its flows, and drafts of those.
-    fn resolve_job(&self, document: &JobDocument) -> Result<(Job, FlowDrafts), DocumentFieldError> {
+    fn resolve_job(
+        &self,
+        document: &JobDocument,
+        assignment: &mut GpuAssignment,
+    ) -> Result<(Job, FlowDrafts), DocumentFieldError> {
         if document.id.is_empty() {
             return Err(self.field_error("id", "empty; a job needs a name".to_owned()));
         }
@@ -189,7 +207,8 @@ impl JobFields<'_> {
         if job.flop_per_iteration <= 0.0 {
             return Err(self.field_error("flop_per_iteration", "0 FLOP is no work".to_owned()));
         }
-        let flows = self.resolve_flows(document, &job, profile)?;
+        let job_gpus = self.resolve_gpu_indices(document, &job, assignment)?;
+        let flows = self.resolve_flows(document, &job, &job_gpus, profile)?;
         Ok((job, flows))
     }
 

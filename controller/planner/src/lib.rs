@@ -51,7 +51,7 @@ pub use decision::PlanDepth;
 pub use fluid_network::fluid_network;
 pub use hashed_paths::ecmp_paths;
 pub use incremental::{IncrementalPlanner, JobEventError};
-pub use input::{Flow, FlowIdentity, Job, JobId, PlanInput};
+pub use input::{Flow, FlowGpus, FlowIdentity, Job, JobId, PlanInput};
 pub use input_digest::ComparedInputs;
 pub use job_ranking::RoutedInput;
 pub use jobs_document::{

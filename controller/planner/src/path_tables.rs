@@ -17,7 +17,7 @@ pub(crate) struct PathTables {
     climbs: UpwardHops,
     /// By switch; filled for leaves that traffic goes to.
     descents: Vec<OnceLock<DownwardHops>>,
-    /// Bytes per second, by link.
+    /// Bytes per second, by link; those inside hosts last.
     capacities: Vec<f64>,
     /// Bytes per second of the usable links up, by switch.
     capacities_up: Vec<f64>,
@@ -34,12 +34,14 @@ impl PathTables {
     /// The tables of `fabric`.
     pub(crate) fn new(fabric: &Fabric) -> Self {
         let climbs = UpwardHops::new(fabric);
-        let links = fabric.links().iter();
-        let capacities: Vec<f64> = links.map(|link| link.bandwidth.bytes_per_second()).collect();
-        let links = fabric.links().iter();
+        let links = || fabric.link_ids().chain(fabric.intra_host_link_ids());
+        let capacity = |link| fabric.link_bandwidth(link).bytes_per_second();
+        let capacities: Vec<f64> = links().map(capacity).collect();
         Self {
-            senders: links.clone().map(|link| link.from.node.switch()).collect(),
-            serves_levels: links.map(|link| link.scheduler.serves_levels()).collect(),
+            senders: fabric.links().iter().map(|link| link.from.node.switch()).collect(),
+            serves_levels: links()
+                .map(|link| fabric.link_scheduler(link).serves_levels())
+                .collect(),
             pods: PodTable::new(fabric),
             slopes: LinkSlopes::new(fabric),
             descents: vec![OnceLock::new(); fabric.switches().len()],
@@ -92,6 +94,11 @@ impl PathTables {
     /// Capacity of a link in bytes per second (`B_e`).
     pub(crate) fn link_capacity(&self, link: LinkId) -> f64 {
         self.capacities[link.index()]
+    }
+
+    /// Whether some links are inside hosts.
+    pub(crate) fn describes_interconnects(&self) -> bool {
+        self.capacities.len() > self.senders.len()
     }
 
     /// The switch that sends on a link; none for a link of a host. Passes over all links of all

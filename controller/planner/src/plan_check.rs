@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use topology::{BufferDependencyGraph, Fabric, FabricNode, Finding, LinkId, NicId, SwitchId, Tier};
 
-use crate::input::{Job, PlanInput};
+use crate::input::{Flow, Job, PlanInput};
 use crate::plan::{Plan, PlannedFlow};
 use crate::policy::{JobOverride, Policy};
 
@@ -103,15 +103,16 @@ fn path_problem(fabric: &Fabric, flow: &PlannedFlow) -> Option<&'static str> {
 /// so.
 fn check_order_on_links(input: &PlanInput, policy: &Policy, plan: &Plan) -> Vec<Finding> {
     let is_free = free_jobs(input, policy, plan);
-    let bytes = bytes_by_flow(input);
+    let sending = sending_flows(input);
     let mut on_link: BTreeMap<LinkId, BTreeSet<(u32, usize)>> = BTreeMap::new();
     for flow in plan.flows.iter().filter(|flow| is_free[flow.job]) {
         let id = plan.jobs[flow.job].id.as_str();
-        let sent = bytes.get(&(id, flow.src, flow.dst, flow.udp_src_port));
-        if sent.is_some_and(|bytes| *bytes > 0.0) {
+        let sent = sending.get(&(id, flow.src, flow.dst, flow.udp_src_port));
+        for sent in sent.into_iter().flatten() {
             let serves_levels =
-                |link: &&LinkId| input.fabric.link(**link).scheduler.serves_levels();
-            for link in flow.links.iter().filter(serves_levels) {
+                |link: &&LinkId| input.fabric.link_scheduler(**link).serves_levels();
+            let links = sent.crossed_links(&input.fabric, &flow.links);
+            for link in links.iter().filter(serves_levels) {
                 on_link.entry(*link).or_default().insert((plan.jobs[flow.job].rank, flow.job));
             }
         }
@@ -124,16 +125,19 @@ fn check_order_on_links(input: &PlanInput, policy: &Policy, plan: &Plan) -> Vec<
     inverted.map(|(link, _)| Finding::error(input.fabric.link_name(link), text)).collect()
 }
 
-/// Bytes of every flow, by job, ends and port; flows without a port together.
-fn bytes_by_flow(input: &PlanInput) -> BTreeMap<(&str, NicId, NicId, Option<u16>), f64> {
-    let mut bytes = BTreeMap::new();
+/// A flow by its job, its ends and its port.
+type FlowKey<'a> = (&'a str, NicId, NicId, Option<u16>);
+
+/// The flows that send something; those without a port together.
+fn sending_flows(input: &PlanInput) -> BTreeMap<FlowKey<'_>, Vec<&Flow>> {
+    let mut flows: BTreeMap<FlowKey<'_>, Vec<&Flow>> = BTreeMap::new();
     for job in &input.jobs {
-        for flow in &job.flows {
+        for flow in job.flows.iter().filter(|flow| flow.bytes > 0.0) {
             let key = (job.id.as_str(), flow.src, flow.dst, flow.udp_src_port);
-            *bytes.entry(key).or_default() += flow.bytes;
+            flows.entry(key).or_default().push(flow);
         }
     }
-    bytes
+    flows
 }
 
 /// Which jobs have levels that policy does not influence, by position in the plan.

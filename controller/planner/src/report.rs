@@ -152,17 +152,18 @@ impl ReportInputs<'_> {
     }
 
     fn link_loads(&self, plan: &Plan) -> Vec<LinkLoad> {
-        let links = self.traffic.fabric.links().len();
+        let links = self.traffic.fabric.capacity_link_count();
         let mut rates = SparseSums::new(links);
         let mut jobs: Vec<Vec<usize>> = vec![Vec::new(); links];
-        for (planned, rate) in plan.flows.iter().zip(self.flow_rates()) {
-            for link in &planned.links {
+        let flows = plan.flows.iter().zip(&self.traffic.flows).zip(self.flow_rates());
+        for ((planned, flow), rate) in flows {
+            self.traffic.for_each_link(flow.flow, &planned.links, |link| {
                 rates.add_at(link.index(), rate);
                 let on_link = &mut jobs[link.index()];
                 if on_link.last() != Some(&planned.job) {
                     on_link.push(planned.job);
                 }
-            }
+            });
         }
         let used = jobs.into_iter().enumerate();
         used.filter(|(_, jobs)| !jobs.is_empty())
@@ -183,7 +184,8 @@ impl ReportInputs<'_> {
     fn lower_bound(&self) -> f64 {
         let mut least = LoadLowerBound::new(self.traffic.fabric, &self.traffic.tables);
         for (flow, rate) in self.traffic.flows.iter().zip(self.flow_rates()) {
-            least.add_flow(flow, self.traffic.leaf_pair(flow), rate);
+            let inside = flow.flow.intra_host_links(self.traffic.fabric);
+            least.add_flow(flow, self.traffic.leaf_pair(flow), inside, rate);
         }
         least.max_load()
     }

@@ -155,6 +155,21 @@ impl<'a> IndexedTraffic<'a> {
         pair.segments.get_or_init(|| self.tables.list_segments(&pair.ends))
     }
 
+    /// Visits all links that a flow crosses on a path: those of the path, then those inside hosts.
+    /// Passes over all flows come here, and most fabrics describe nothing inside hosts.
+    #[inline]
+    pub(crate) fn for_each_link(
+        &self,
+        flow: &Flow,
+        path: &LinkPath,
+        mut visit: impl FnMut(LinkId),
+    ) {
+        path.iter().for_each(|link| visit(*link));
+        if self.tables.describes_interconnects() && !path.is_empty() {
+            flow.intra_host_links(self.fabric).for_each(visit);
+        }
+    }
+
     /// The whole path of a flow over one of its segments.
     pub(crate) fn full_path(flow: &FlowRoute, segment: &[LinkId]) -> LinkPath {
         let start = LinkPath::EMPTY.with_link(flow.up);
@@ -196,13 +211,14 @@ impl<'a> RouteFinder<'a> {
         }
         self.lower_bound.clear();
         for (flow, route) in job.flows.iter().zip(&flows) {
-            self.lower_bound.add_flow(route, &pairs[route.pair], flow.bytes);
+            let inside = flow.intra_host_links(self.fabric);
+            self.lower_bound.add_flow(route, &pairs[route.pair], inside, flow.bytes);
         }
         JobRoutes {
             demand: NetworkDemand::new(job, self.lower_bound.max_load(), None),
             groups: movable_groups(job, &flows, &pairs),
             largest_first: largest_first(job),
-            areas: link_areas(job, &flows, &pairs, self.tables),
+            areas: link_areas(self.fabric, job, &flows, &pairs, self.tables),
             digest: input_digest::digest_job(job),
             flows,
             pairs,
@@ -260,6 +276,7 @@ fn movable_groups(job: &Job, flows: &[FlowRoute], pairs: &[LeafPair]) -> Vec<Vec
 
 /// Where the flows that send may share links.
 fn link_areas(
+    fabric: &Fabric,
     job: &Job,
     flows: &[FlowRoute],
     pairs: &[LeafPair],
@@ -267,8 +284,9 @@ fn link_areas(
 ) -> Vec<LinkArea> {
     let mut areas = Vec::new();
     let mut is_used = vec![false; pairs.len()];
-    for (route, _) in flows.iter().zip(&job.flows).filter(|(_, flow)| flow.bytes > 0.0) {
+    for (route, flow) in flows.iter().zip(&job.flows).filter(|(_, flow)| flow.bytes > 0.0) {
         areas.extend([route.up, route.down].map(LinkArea::of_host_link));
+        areas.extend(flow.intra_host_links(fabric).map(LinkArea::of_host_link));
         is_used[route.pair] |= route.has_path;
     }
     let used =

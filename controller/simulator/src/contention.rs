@@ -239,6 +239,7 @@ mod tests {
                 dst: fabric.host(*dst).nics[*nic],
                 bytes: bytes / nics.len() as f64,
                 udp_src_port: Some(0xC000),
+                gpus: planner::FlowGpus::default(),
             })
         });
         Job {

@@ -16,12 +16,15 @@ impl LinkDemand {
         let flows = job.flows.iter().zip(paths);
         let mut uses: Vec<(LinkId, f64)> = flows
             .filter(|(flow, _)| flow.bytes > 0.0)
-            .flat_map(|(flow, path)| path.iter().map(|link| (*link, flow.bytes)))
+            .flat_map(|(flow, path)| {
+                let links = flow.crossed_links(fabric, path).into_owned();
+                links.into_iter().map(|link| (link, flow.bytes))
+            })
             .collect();
         uses.sort_by_key(|(link, _)| *link);
         let mut links: Vec<(LinkId, f64)> = Vec::new();
         for (link, bytes) in uses {
-            let seconds = bytes / fabric.link(link).bandwidth.bytes_per_second();
+            let seconds = bytes / fabric.link_bandwidth(link).bytes_per_second();
             match links.last_mut() {
                 Some((last, sum)) if *last == link => *sum += seconds,
                 _ => links.push((link, seconds)),

@@ -122,7 +122,7 @@ pub fn alone_seconds(
         return Ok(None);
     };
     let mut engine = create_engine(fabric)?;
-    let once = fluid::FluidJob { iterations: Some(1), ..fluid_job(job, scheduled) };
+    let once = fluid::FluidJob { iterations: Some(1), ..fluid_job(fabric, job, scheduled) };
     let index = match engine.add_job(&once) {
         Err(FluidError::NothingToDo) => return Ok(None),
         added => added.map_err(|source| job_error(job, source))?,
@@ -183,7 +183,7 @@ impl<'a> SimulationRun<'a> {
             if self.engine_jobs[job].is_some() || !scheduled.is_connected() {
                 continue;
             }
-            let mut given = fluid_job(&self.input.jobs[job], scheduled);
+            let mut given = fluid_job(&self.input.fabric, &self.input.jobs[job], scheduled);
             // Shifts count from the arrival, and a job arrives when it first has a path.
             given.start += now;
             let place = match self.engine.add_job(&given) {
@@ -252,11 +252,16 @@ impl<'a> SimulationRun<'a> {
 
     /// Gives running jobs the levels and paths of the schedule.
     fn apply_schedule(&mut self) -> Result<(), FluidError> {
-        for (place, scheduled) in self.engine_jobs.iter().zip(&self.schedule.jobs) {
+        let PlanInput { fabric, jobs } = &self.input;
+        let scheduled = self.schedule.jobs.iter().zip(jobs);
+        for (place, (scheduled, job)) in self.engine_jobs.iter().zip(scheduled) {
             let Some(place) = *place else { continue };
             self.engine.set_level(place, scheduled.level)?;
-            for (flow, path) in (0..).zip(&scheduled.paths).filter(|(_, path)| !path.is_empty()) {
-                self.engine.set_path(place, flow, &link_numbers(path))?;
+            let paths = scheduled.paths.iter().zip(&job.flows);
+            for (number, (path, flow)) in (0..).zip(paths).filter(|(_, (path, _))| !path.is_empty())
+            {
+                let links = link_numbers(&flow.crossed_links(fabric, path));
+                self.engine.set_path(place, number, &links)?;
             }
         }
         Ok(())
@@ -314,7 +319,7 @@ fn link_capacity(fabric: &Fabric, link: LinkId) -> f64 {
     if fabric.is_up(link) { fabric.link(link).bandwidth.bytes_per_second() } else { 0.0 }
 }
 
-fn fluid_job(job: &planner::Job, scheduled: &ScheduledJob) -> fluid::FluidJob {
+fn fluid_job(fabric: &Fabric, job: &planner::Job, scheduled: &ScheduledJob) -> fluid::FluidJob {
     let flows = job.flows.iter().zip(&scheduled.paths);
     fluid::FluidJob {
         compute_seconds: job.compute_seconds,
@@ -323,7 +328,10 @@ fn fluid_job(job: &planner::Job, scheduled: &ScheduledJob) -> fluid::FluidJob {
         start: scheduled.start_shift_seconds,
         iterations: None,
         flows: flows
-            .map(|(flow, path)| fluid::FluidFlow { path: link_numbers(path), bytes: flow.bytes })
+            .map(|(flow, path)| fluid::FluidFlow {
+                path: link_numbers(&flow.crossed_links(fabric, path)),
+                bytes: flow.bytes,
+            })
             .collect(),
     }
 }

@@ -215,7 +215,8 @@ impl Inventory {
                 ips = generated.addresses_of(&host.name);
                 taken.addresses += ips.len();
             }
-            Ok(HostDocument { name: host.name.clone(), gpus, ips, macs: list(facts::MACS) })
+            let macs = list(facts::MACS);
+            Ok(HostDocument { name: host.name.clone(), gpus, ips, macs, interconnect: None })
         });
         hosts.collect()
     }

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use super::interconnects;
 use super::{
     FabricDocument, FabricFieldError, HostDocument, LinkDocument, SwitchDocument, checked_metres,
     checked_speed, is_valid_name,
@@ -21,12 +22,19 @@ use crate::units::MacAddress;
 /// The document that describes `fabric` in full; reading it gives an equal fabric in which
 /// everything works.
 pub fn explicit_document(fabric: &Fabric) -> FabricDocument {
+    let host_interconnect = interconnects::common_interconnect(fabric);
+    let is_common = host_interconnect.is_some();
+    let hosts = fabric.hosts().iter().map(|host| HostDocument {
+        interconnect: interconnects::own_interconnect(host, is_common),
+        ..host_document(fabric, host)
+    });
     FabricDocument {
         name: fabric.name().to_owned(),
         clos: None,
         switches: fabric.switches().iter().map(SwitchDocument::from).collect(),
-        hosts: fabric.hosts().iter().map(|host| host_document(fabric, host)).collect(),
+        hosts: hosts.collect(),
         links: fabric.cables().map(|cable| link_document(fabric, cable)).collect(),
+        host_interconnect,
         ..FabricDocument::default()
     }
 }
@@ -53,6 +61,7 @@ fn host_document(fabric: &Fabric, host: &Host) -> HostDocument {
         gpus: host.gpus,
         ips: nics().map(|nic| nic.ip.to_string()).collect(),
         macs: nics().map(|nic| nic.mac.to_string()).collect(),
+        interconnect: None,
     }
 }
 

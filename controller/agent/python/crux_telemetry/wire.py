@@ -69,7 +69,11 @@ def one_flow(flow):
     encoded += integer(3, flow.get("src_nic", 0)) + integer(4, flow.get("dst_nic", 0))
     if flow.get("udp_src_port") is not None:
         encoded += integer(5, flow["udp_src_port"])
-    return encoded + double(6, flow.get("bytes", 0.0))
+    encoded += double(6, flow.get("bytes", 0.0))
+    for field, name in ((7, "src_gpu"), (8, "dst_gpu")):
+        if flow.get(name) is not None:
+            encoded += integer(field, flow[name])
+    return encoded
 
 
 def collective(collective):

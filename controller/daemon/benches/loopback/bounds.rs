@@ -216,6 +216,7 @@ fn pair_job(fabric: &Fabric, number: u32) -> Job {
         dst: fabric.host(to).nics[0],
         bytes: 1e9,
         udp_src_port: Some(0xC000 + 4 * number as u16 + port),
+        gpus: planner::FlowGpus::default(),
     };
     job(number, [from, to].into_iter(), (0..4).map(flow))
 }

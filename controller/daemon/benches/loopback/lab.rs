@@ -128,6 +128,7 @@ pub(crate) fn ring(fabric: &Fabric, number: u32, hosts: u32) -> Job {
         dst: nic(step + 1),
         bytes: 1e9,
         udp_src_port: Some(0xC000 + number as u16),
+        gpus: planner::FlowGpus::default(),
     };
     job(number, (0..hosts).map(host), (0..hosts).map(flow))
 }

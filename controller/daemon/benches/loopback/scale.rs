@@ -70,6 +70,7 @@ fn jobs(fabric: &Fabric) -> Vec<Job> {
             dst: fabric.host(host(step + 1)).nics[0],
             bytes: 1e9,
             udp_src_port: Some(0xC000 + (number % 0x3000) as u16),
+            gpus: planner::FlowGpus::default(),
         };
         job(number, (0..JOB_HOSTS).map(host), (0..JOB_HOSTS).map(flow))
     };

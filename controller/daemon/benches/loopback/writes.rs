@@ -201,6 +201,7 @@ fn pins(fabric: &Fabric) -> Job {
         dst: fabric.host(to).nics[0],
         bytes: 1e9,
         udp_src_port: Some(0xC000 + number as u16),
+        gpus: planner::FlowGpus::default(),
     };
     job(1, [from, to].into_iter(), (0..PINS).map(flow))
 }

@@ -78,8 +78,9 @@ impl HostCollector<'_> {
         let gpus = host.map_or(self.defaults.gpus, |host| host.gpus);
         let gbps = nic.map(|nic| self.fabric.link(nic.uplink).bandwidth.gbps());
         let (host, nics) = self.found.entry(name.clone()).or_insert_with(|| {
-            let host = HostDocument { name: name.clone(), gpus, ips: Vec::new(), macs: Vec::new() };
-            (host, 0)
+            let name = name.clone();
+            let (ips, macs) = (Vec::new(), Vec::new());
+            (HostDocument { name, gpus, ips, macs, interconnect: None }, 0)
         });
         host.ips.push(ip.to_string());
         host.macs.push(station.mac.to_string());

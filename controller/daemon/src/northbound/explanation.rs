@@ -223,7 +223,7 @@ impl ControllerView {
 
     /// Load of every link, by index.
     fn link_loads(&self) -> Vec<f64> {
-        let mut loads = vec![0.0; self.rollout.fabric.links().len()];
+        let mut loads = vec![0.0; self.rollout.fabric.capacity_link_count()];
         for load in &self.rollout.report.links {
             loads[load.link.index()] = load.load;
         }

@@ -15,8 +15,13 @@ fn fabric() -> Fabric {
 }
 
 fn job(name: &str, dst: usize) -> Job {
-    let flow =
-        Flow { src: NicId(0), dst: NicId::from(dst), bytes: 1e9, udp_src_port: Some(50_000) };
+    let flow = Flow {
+        src: NicId(0),
+        dst: NicId::from(dst),
+        bytes: 1e9,
+        udp_src_port: Some(50_000),
+        gpus: planner::FlowGpus::default(),
+    };
     Job {
         id: name.into(),
         tenant: None,

@@ -3,6 +3,7 @@
 //! The decision: an announcement is a job of a jobs document, so names and numbers are checked
 //! where those of documents are, and only what is specific to messages is checked here.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use api::telemetry as proto;
@@ -112,6 +113,7 @@ fn decode_announcement(announcement: proto::JobAnnouncement) -> Result<JobDocume
         tenant: announcement.tenant,
         model: announcement.model,
         gpus: announcement.gpus,
+        gpu_indices: BTreeMap::new(),
         flop_per_iteration: announcement.flop_per_iteration,
         compute_seconds: announcement.compute_seconds,
         overlap_from: announcement.overlap_from,
@@ -133,6 +135,8 @@ fn decode_flow(flow: proto::JobFlow) -> Result<FlowDocument, InvalidReport> {
         dst_nic: flow.dst_nic,
         bytes: flow.bytes,
         udp_src_port: flow.udp_src_port.map(decode_port).transpose()?,
+        src_gpu: flow.src_gpu,
+        dst_gpu: flow.dst_gpu,
     })
 }
 

@@ -87,7 +87,13 @@ fn config() -> Config {
 
 /// The flow of nobody, announced.
 fn announced(lab: &Lab) -> Job {
-    let flow = Flow { src: NicId(0), dst: NicId(2), bytes: 1e9, udp_src_port: Some(STRANGER) };
+    let flow = Flow {
+        src: NicId(0),
+        dst: NicId(2),
+        bytes: 1e9,
+        udp_src_port: Some(STRANGER),
+        gpus: planner::FlowGpus::default(),
+    };
     Job { flows: vec![flow], ..lab.job("announced", STRANGER) }
 }
 

@@ -153,7 +153,13 @@ impl<S> Lab<S> {
     /// A job with one flow between hosts on different leaves.
     pub(crate) fn job(&self, name: &str, port: u16) -> Job {
         let udp_src_port = Some(port);
-        let flow = Flow { src: NicId(0), dst: NicId(2), bytes: 1e9, udp_src_port };
+        let flow = Flow {
+            src: NicId(0),
+            dst: NicId(2),
+            bytes: 1e9,
+            udp_src_port,
+            gpus: planner::FlowGpus::default(),
+        };
         Job {
             id: name.into(),
             tenant: None,

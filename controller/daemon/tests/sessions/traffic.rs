@@ -256,7 +256,13 @@ impl Busy {
     pub(crate) fn jobs(&self, count: usize) -> StateEvent {
         let job = |port: &u16| {
             let [src, dst] = ends(*port);
-            let flow = Flow { src, dst, bytes: 1e9, udp_src_port: Some(*port) };
+            let flow = Flow {
+                src,
+                dst,
+                bytes: 1e9,
+                udp_src_port: Some(*port),
+                gpus: planner::FlowGpus::default(),
+            };
             Job { flows: vec![flow], ..self.lab.job(&format!("job{port}"), *port) }
         };
         StateEvent::JobsChanged(FLOWS[..count].iter().map(job).collect())

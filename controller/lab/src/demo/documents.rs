@@ -38,6 +38,8 @@ fn job_document(fabric: &Fabric, job: &Job) -> JobDocument {
             dst_nic,
             bytes: flow.bytes,
             udp_src_port: flow.udp_src_port,
+            src_gpu: flow.gpus.src(),
+            dst_gpu: flow.gpus.dst(),
         }
     });
     let gpus = job.gpus.iter();

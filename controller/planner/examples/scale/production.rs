@@ -50,6 +50,7 @@ pub(crate) fn job(fabric: &Fabric, index: usize, hosts: &[HostId], random: &mut 
             dst: fabric.host(*dst).nics[channel],
             bytes,
             udp_src_port: Some(0xC000 + u16::try_from(index).expect("few jobs")),
+            gpus: planner::FlowGpus::default(),
         })
     });
     Job {

@@ -18,7 +18,7 @@ use crate::search::contention_group::{ContentionGroup, LinkService, RoutedJob, c
 use crate::search::find_regions;
 use crate::search::group_run::{GroupRun, MeasureWindow, compute_share, spread_starts};
 use crate::search::stepped_run::SteppedRun;
-use crate::traffic::IndexedTraffic;
+use crate::traffic::{IndexedTraffic, RoutableFlow};
 
 /// Starts from which a group is simulated, and a group of a large region.
 const SAMPLES: u32 = 4;
@@ -239,7 +239,9 @@ impl<'a> GroupEvaluator<'a> {
                 RoutedJob {
                     compute_seconds: of.compute_seconds,
                     overlap_from: of.overlap_from,
-                    flows: flows.map(|(flow, path)| (flow.bytes, &path[..])).collect(),
+                    flows: flows
+                        .map(|(flow, path)| (flow.bytes, flow.crossed_links(traffic.fabric, path)))
+                        .collect(),
                 }
             })
             .collect();
@@ -478,18 +480,20 @@ impl SimulatedHorizon {
 fn contended_iterations(traffic: &IndexedTraffic<'_>, jobs: &[usize]) -> Vec<f64> {
     let alone = |job: usize| traffic.routes[job].demand.iteration_seconds;
     let flows_of = |job: usize| traffic.flows[traffic.spans[job].clone()].iter();
+    let host_links = |flow: &RoutableFlow<'_>| {
+        [flow.up, flow.down].into_iter().chain(flow.flow.intra_host_links(traffic.fabric))
+    };
     let mut loads: BTreeMap<LinkId, f64> = BTreeMap::new();
     for job in jobs.iter().copied().filter(|job| alone(*job) > 0.0) {
         for flow in flows_of(job) {
-            for link in [flow.up, flow.down] {
+            for link in host_links(flow) {
                 let seconds = flow.flow.bytes / traffic.tables.link_capacity(link);
                 *loads.entry(link).or_default() += seconds / alone(job);
             }
         }
     }
     let load = |link: &LinkId| loads.get(link).copied().unwrap_or(0.0);
-    let busiest = |job: usize| {
-        flows_of(job).flat_map(|flow| [load(&flow.up), load(&flow.down)]).fold(1.0, f64::max)
-    };
+    let busiest =
+        |job: usize| flows_of(job).flat_map(host_links).map(|link| load(&link)).fold(1.0, f64::max);
     jobs.iter().map(|job| alone(*job) * busiest(*job)).collect()
 }

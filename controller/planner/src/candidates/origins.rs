@@ -324,7 +324,8 @@ fn reserve_share(
         let mut own: BTreeMap<LinkId, f64> = BTreeMap::new();
         for (flow, path) in traffic.jobs[*job].flows.iter().zip(&paths[traffic.spans[*job].clone()])
         {
-            for link in path.iter().filter(|link| traffic.tables.serves_levels(**link)) {
+            let links = flow.crossed_links(traffic.fabric, path);
+            for link in links.iter().filter(|link| traffic.tables.serves_levels(**link)) {
                 let busy = flow.bytes / traffic.tables.link_capacity(*link) / seconds;
                 *own.entry(*link).or_default() += busy;
             }

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeSet;
 
-use topology::{HostId, NicId};
+use topology::{HostId, Nic, NicId};
 
-use super::collective::collective_transfers;
-use super::{JobDocument, JobFields, MAX_BYTES};
-use crate::input::{Flow, Job};
+use super::collective::{CollectiveDocument, collective_transfers};
+use super::{JobDocument, JobFields, JobGpus, MAX_BYTES};
+use crate::input::{Flow, FlowGpus, Job};
 use crate::model_profiles::ModelProfile;
 use crate::name_matching::DocumentFieldError;
 
@@ -21,6 +21,7 @@ pub(super) struct FlowDraft {
     dst: NicId,
     bytes: f64,
     udp_src_port: Option<u16>,
+    gpus: FlowGpus,
 }
 
 /// The flows of a job before the ports of all jobs are compared.
@@ -32,6 +33,7 @@ impl JobFields<'_> {
         &self,
         document: &JobDocument,
         job: &Job,
+        gpus: &JobGpus,
         profile: Option<&ModelProfile>,
     ) -> Result<FlowDrafts, DocumentFieldError> {
         let flows: FlowDrafts = match (&document.flows, &document.collective) {
@@ -40,9 +42,12 @@ impl JobFields<'_> {
                 return Err(self.field_error("collective", problem));
             }
             (Some(flows), None) => (0..flows.len())
-                .map(|index| self.resolve_stated_flow(flows, index))
+                .map(|index| self.resolve_stated_flow(flows, index, gpus))
                 .collect::<Result<_, _>>()?,
-            (None, Some(_)) => self.derive_flows(document, job, profile)?,
+            (None, Some(collective)) => {
+                let bytes = profile.and_then(|profile| profile.gradient_bytes);
+                self.derive_flows(collective, bytes, job, gpus)?
+            }
             (None, None) => Vec::new(),
         };
         match flows.iter().find(|flow| !self.is_one_ip_version(flow)) {
@@ -64,6 +69,7 @@ impl JobFields<'_> {
         &self,
         flows: &[super::FlowDocument],
         index: usize,
+        gpus: &JobGpus,
     ) -> Result<FlowDraft, DocumentFieldError> {
         let (flow, field) = (&flows[index], format!("flows[{index}]"));
         let src = self.resolve_nic(&format!("{field}.src"), &flow.src, flow.src_nic)?;
@@ -73,7 +79,34 @@ impl JobFields<'_> {
             return Err(self.field_error(&format!("{field}.dst"), problem));
         }
         let bytes = self.check_range(&format!("{field}.bytes"), flow.bytes, MAX_BYTES)?;
-        Ok(FlowDraft { field, src, dst, bytes, udp_src_port: flow.udp_src_port })
+        let gpus = FlowGpus::new(
+            self.resolve_gpu(&format!("{field}.src_gpu"), src, flow.src_gpu, gpus)?,
+            self.resolve_gpu(&format!("{field}.dst_gpu"), dst, flow.dst_gpu, gpus)?,
+        );
+        Ok(FlowDraft { field, src, dst, bytes, udp_src_port: flow.udp_src_port, gpus })
+    }
+
+    /// The GPU at an end of a flow: the stated one, or that of the job beside the NIC.
+    fn resolve_gpu(
+        &self,
+        field: &str,
+        nic: NicId,
+        stated: Option<u32>,
+        gpus: &JobGpus,
+    ) -> Result<Option<u32>, DocumentFieldError> {
+        let Nic { host, index, .. } = *self.fabric.nic(nic);
+        let has = self.fabric.host(host).gpus;
+        match (stated, self.fabric.interconnect_of(host)) {
+            (Some(gpu), _) if gpu >= has => {
+                let problem = format!("GPU {gpu} of a host with {has} GPUs, counted from 0");
+                Err(self.field_error(field, problem))
+            }
+            (Some(gpu), _) => Ok(Some(gpu)),
+            (None, None) => Ok(None),
+            (None, Some(interconnect)) => {
+                Ok(gpus.get(&host).and_then(|gpus| gpus.gpu_at_nic(interconnect, index)))
+            }
+        }
     }
 
     /// NIC `index` of the host; `field` is `..src` or `..dst`, its NIC field the same with `_nic`.
@@ -92,14 +125,12 @@ impl JobFields<'_> {
 
     fn derive_flows(
         &self,
-        document: &JobDocument,
+        collective: &CollectiveDocument,
+        gradient_bytes: Option<f64>,
         job: &Job,
-        profile: Option<&ModelProfile>,
+        gpus: &JobGpus,
     ) -> Result<FlowDrafts, DocumentFieldError> {
-        let Some(collective) = &document.collective else {
-            return Ok(Vec::new());
-        };
-        let bytes = collective.bytes.or(profile.and_then(|profile| profile.gradient_bytes));
+        let bytes = collective.bytes.or(gradient_bytes);
         let bytes = self.require_number("collective.bytes", bytes, MAX_BYTES)?;
         if !(1..=MAX_CHANNELS).contains(&collective.channels) {
             let problem = format!("{} is not from 1 to {MAX_CHANNELS}", collective.channels);
@@ -111,24 +142,44 @@ impl JobFields<'_> {
         transfers
             .iter()
             .map(|transfer| {
+                let [(src, src_gpu), (dst, dst_gpu)] = [
+                    self.ends_of_channel(transfer.src, transfer.channel, gpus)?,
+                    self.ends_of_channel(transfer.dst, transfer.channel, gpus)?,
+                ];
                 Ok(FlowDraft {
                     field: "collective".to_owned(),
-                    src: self.nic_of_channel(transfer.src, transfer.channel)?,
-                    dst: self.nic_of_channel(transfer.dst, transfer.channel)?,
+                    src,
+                    dst,
                     bytes: transfer.bytes,
                     udp_src_port: None,
+                    gpus: FlowGpus::new(src_gpu, dst_gpu),
                 })
             })
             .collect()
     }
 
-    /// The NIC of a host that serves a channel: channels take the NICs in turn.
-    fn nic_of_channel(&self, host: HostId, channel: u32) -> Result<NicId, DocumentFieldError> {
+    /// The NIC of a host that serves a channel, and the GPU there if it is known: channels take the
+    /// NICs in turn, those on the PCIe switches of the job's GPUs where the switches are known.
+    fn ends_of_channel(
+        &self,
+        host: HostId,
+        channel: u32,
+        gpus: &JobGpus,
+    ) -> Result<(NicId, Option<u32>), DocumentFieldError> {
         let nics = &self.fabric.host(host).nics;
-        nics.get(channel as usize % nics.len().max(1)).copied().ok_or_else(|| {
+        if nics.is_empty() {
             let problem = format!("host {} has no NIC", self.fabric.host(host).name);
-            self.field_error("collective", problem)
-        })
+            return Err(self.field_error("collective", problem));
+        }
+        let described = self.fabric.interconnect_of(host).zip(gpus.get(&host));
+        let (nic, gpu) = match described {
+            None => (channel % nics.len() as u32, None),
+            Some((interconnect, gpus)) => {
+                let ends = gpus.ends_of_channel(interconnect, nics.len() as u32, channel);
+                (ends.0, Some(ends.1))
+            }
+        };
+        Ok((nics[nic as usize], gpu))
     }
 }
 
@@ -165,8 +216,8 @@ impl StatedPorts {
 /// The flows of a job; those without a port are known by their NICs.
 pub(super) fn build_flows(drafts: FlowDrafts) -> Vec<Flow> {
     let flows = drafts.into_iter().map(|draft| {
-        let FlowDraft { src, dst, bytes, udp_src_port, .. } = draft;
-        Flow { src, dst, bytes, udp_src_port }
+        let FlowDraft { src, dst, bytes, udp_src_port, gpus, .. } = draft;
+        Flow { src, dst, bytes, udp_src_port, gpus }
     });
     flows.collect()
 }

@@ -8,6 +8,7 @@
 //!
 //! The reduction is exact: a run of the reduced jobs gives every job the times of the full one.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -24,8 +25,9 @@ pub struct RoutedJob<'a> {
     pub compute_seconds: f64,
     /// `o_j` in 0..=1: fraction of the computation after which flows start.
     pub overlap_from: f64,
-    /// Bytes of one iteration and path of each flow; a flow without a path is ignored.
-    pub flows: Vec<(f64, &'a [LinkId])>,
+    /// Bytes of one iteration and the links that each flow crosses; one without a path is
+    /// ignored.
+    pub flows: Vec<(f64, Cow<'a, [LinkId]>)>,
 }
 
 /// Jobs that share links, reduced.
@@ -53,10 +55,9 @@ pub struct LinkService {
 impl LinkService {
     /// What the fluid model needs of this link.
     pub fn of_link(fabric: &Fabric, link: LinkId) -> Self {
-        let link = fabric.link(link);
         Self {
-            capacity: link.bandwidth.bytes_per_second(),
-            is_fifo: !link.scheduler.serves_levels(),
+            capacity: fabric.link_bandwidth(link).bytes_per_second(),
+            is_fifo: !fabric.link_scheduler(link).serves_levels(),
         }
     }
 

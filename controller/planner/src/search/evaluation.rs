@@ -76,7 +76,7 @@ impl<'a> PositionEvaluator<'a> {
                     .enumerate()
                     .filter_map(|(at, flow)| {
                         let path = space.path_of(job, at, options)?;
-                        Some((flow.bytes, path))
+                        Some((flow.bytes, path.into()))
                     })
                     .collect(),
             })

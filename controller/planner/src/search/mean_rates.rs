@@ -462,8 +462,8 @@ mod tests {
             flows: vec![SearchedFlow {
                 bytes: 1e10,
                 ends: (
-                    fabric.nic(host(0, number).nics[0]).uplink,
-                    fabric.nic(host(1, number).nics[0]).uplink.reverse(),
+                    vec![fabric.nic(host(0, number).nics[0]).uplink],
+                    vec![fabric.nic(host(1, number).nics[0]).uplink.reverse()],
                 ),
                 segments: &segments,
             }],

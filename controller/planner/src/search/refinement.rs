@@ -7,7 +7,7 @@ use super::hill_climb::ValuedPosition;
 use super::regions;
 use super::search_space::{SearchPosition, SearchSpace, SearchedFlow, SearchedJob};
 use crate::policy::{PathMethod, Policy, to_level};
-use crate::traffic::IndexedTraffic;
+use crate::traffic::{IndexedTraffic, RoutableFlow};
 
 /// A region of more jobs is searched by a model that is cheaper than the fluid one.
 pub(crate) const MAX_JOBS: usize = 12;
@@ -241,9 +241,18 @@ fn searched_job<'a>(
         flows: flows
             .map(|flow| SearchedFlow {
                 bytes: flow.flow.bytes,
-                ends: (flow.up, flow.down),
+                ends: flow_ends(traffic, flow),
                 segments: traffic.segments(flow),
             })
             .collect(),
     }
+}
+
+/// The links of a flow before and after the choice of its path.
+fn flow_ends(traffic: &IndexedTraffic<'_>, flow: &RoutableFlow<'_>) -> (Vec<LinkId>, Vec<LinkId>) {
+    let ends = [flow.up, flow.down];
+    let mut before = flow.flow.crossed_links(traffic.fabric, &ends).into_owned();
+    let up = before.iter().position(|link| *link == flow.up).unwrap_or(0);
+    let after = before.split_off(up + 1);
+    (before, after)
 }

@@ -27,8 +27,8 @@ pub(crate) struct SearchedJob<'a> {
 pub(crate) struct SearchedFlow<'a> {
     /// Bytes of one iteration.
     pub(crate) bytes: f64,
-    /// Its first and its last link.
-    pub(crate) ends: (LinkId, LinkId),
+    /// Its links before and after the choice, those inside hosts included.
+    pub(crate) ends: (Vec<LinkId>, Vec<LinkId>),
     /// The paths between them; none where there is no path.
     pub(crate) segments: &'a [Vec<LinkId>],
 }
@@ -94,10 +94,10 @@ impl<'a> SearchSpace<'a> {
             job.flows
                 .iter()
                 .map(|flow| -> Vec<Vec<LinkId>> {
-                    let (up, down) = flow.ends;
+                    let (before, after) = &flow.ends;
                     flow.segments
                         .iter()
-                        .map(|segment| [&[up], &segment[..], &[down]].concat())
+                        .map(|segment| [before, &segment[..], after].concat())
                         .collect()
                 })
                 .collect(),
@@ -120,6 +120,6 @@ impl<'a> SearchSpace<'a> {
 
     /// Bytes/s of a link.
     pub(super) fn link_capacity(&self, link: LinkId) -> f64 {
-        self.fabric.link(link).bandwidth.bytes_per_second()
+        self.fabric.link_bandwidth(link).bytes_per_second()
     }
 }

@@ -455,7 +455,7 @@ mod tests {
             .map(|job| RoutedJob {
                 compute_seconds: job.compute_seconds,
                 overlap_from: job.overlap_from,
-                flows: job.flows.iter().map(|(bytes, path)| (*bytes, &path[..])).collect(),
+                flows: job.flows.iter().map(|(bytes, path)| (*bytes, path[..].into())).collect(),
             })
             .collect();
         contention_groups(&routed, |link| LinkService {

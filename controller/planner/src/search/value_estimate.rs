@@ -96,7 +96,7 @@ impl JobEstimate {
                 (Some(_), _) => &[],
                 (None, [sole, ..]) => &sole[..],
             };
-            for link in [flow.ends.0, flow.ends.1].iter().chain(sole) {
+            for link in flow.ends.0.iter().chain(&flow.ends.1).chain(sole) {
                 let seconds = flow.bytes / space.link_capacity(*link);
                 *fixed.entry(numbers.number_of(*link)).or_default() += seconds;
             }

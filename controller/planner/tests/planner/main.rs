@@ -6,6 +6,7 @@ mod adoption;
 mod compression;
 mod documents;
 mod incremental;
+mod interconnects;
 mod learned;
 mod planning;
 mod scenario;

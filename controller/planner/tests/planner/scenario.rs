@@ -19,6 +19,7 @@ pub(crate) fn ring(fabric: &Fabric, id: &str, hosts: &[u32], bytes: f64) -> Job 
         dst: nic(*dst),
         bytes,
         udp_src_port: Some(port(id, index)),
+        gpus: planner::FlowGpus::default(),
     });
     Job {
         id: JobId::from(id),

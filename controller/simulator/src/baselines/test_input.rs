@@ -46,6 +46,7 @@ impl TestInput {
                     dst: nic(dst),
                     bytes: 12.5e9,
                     udp_src_port: Some(50_000 + (self.jobs.len() * 16 + index) as u16),
+                    gpus: planner::FlowGpus::default(),
                 })
                 .collect(),
         };

@@ -161,6 +161,7 @@ fn draw_job(fabric: &Fabric, number: u16, ranges: &JobRanges, random: &mut ChaCh
                     dst: fabric.host(*dst).nics[nic],
                     bytes,
                     udp_src_port: Some(0xC000 + (number * FLOWS_MAX + ordinal) % 0x4000),
+                    gpus: planner::FlowGpus::default(),
                 });
             }
         }

@@ -142,6 +142,7 @@ fn generate_job(fabric: &Fabric, number: usize, hosts: &[HostId], random: &mut C
                 udp_src_port: Some(
                     0xC000 + u16::try_from(number * 32 + position).expect("few flows"),
                 ),
+                gpus: planner::FlowGpus::default(),
             })
             .collect(),
     }

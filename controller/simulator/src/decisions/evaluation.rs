@@ -19,6 +19,8 @@ use planner::search::group_run::{GroupRun, MeasureWindow};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use topology::Fabric;
+
 use super::segment_choices::JobPaths;
 
 /// How long a group is played.
@@ -64,7 +66,8 @@ impl<'a> DecisionEvaluator<'a> {
     pub(super) fn contention_groups(&self, paths: &JobPaths) -> Vec<ContentionGroup> {
         let fabric = &self.input.fabric;
         let jobs = self.input.jobs.iter().zip(paths);
-        let members: Vec<RoutedJob<'_>> = jobs.map(|(job, paths)| routed_job(job, paths)).collect();
+        let members: Vec<RoutedJob<'_>> =
+            jobs.map(|(job, paths)| routed_job(fabric, job, paths)).collect();
         contention_groups(&members, |link| LinkService::of_link(fabric, link))
     }
 
@@ -134,12 +137,16 @@ pub(super) fn member_levels(group: &ContentionGroup, levels: &[u8]) -> Vec<u8> {
     group.members.iter().map(|job| levels[*job]).collect()
 }
 
-fn routed_job<'a>(job: &planner::Job, paths: &'a [Vec<topology::LinkId>]) -> RoutedJob<'a> {
+fn routed_job<'a>(
+    fabric: &Fabric,
+    job: &planner::Job,
+    paths: &'a [Vec<topology::LinkId>],
+) -> RoutedJob<'a> {
     let flows = job.flows.iter().zip(paths);
     RoutedJob {
         compute_seconds: job.compute_seconds,
         overlap_from: job.overlap_from,
-        flows: flows.map(|(flow, path)| (flow.bytes, &path[..])).collect(),
+        flows: flows.map(|(flow, path)| (flow.bytes, flow.crossed_links(fabric, path))).collect(),
     }
 }
 

@@ -4,6 +4,7 @@
 //! as fast as the narrowest link of its path allows. Jobs that share a contended link are in one
 //! group, directly or through other jobs. All other links are left out: no rate depends on them.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::slice;
 
@@ -150,10 +151,10 @@ const FULL: f64 = 1.0 + 1e-9;
 
 impl<'a> LinkLimits<'a> {
     fn new(fabric: &'a Fabric, jobs: &[NetworkJob<'_>]) -> Self {
-        let mut limits = Self { fabric, max_demand: vec![0.0; fabric.links().len()] };
-        for (_, path) in jobs.iter().flat_map(sending_flows) {
-            let most = limits.max_rate(path);
-            for link in path {
+        let mut limits = Self { fabric, max_demand: vec![0.0; fabric.capacity_link_count()] };
+        for (_, path) in jobs.iter().flat_map(|job| sending_flows(fabric, job)) {
+            let most = limits.max_rate(&path);
+            for link in path.iter() {
                 limits.max_demand[link.index()] += most;
             }
         }
@@ -161,7 +162,7 @@ impl<'a> LinkLimits<'a> {
     }
 
     fn link_capacity(&self, link: LinkId) -> f64 {
-        self.fabric.link(link).bandwidth.bytes_per_second()
+        self.fabric.link_bandwidth(link).bytes_per_second()
     }
 
     /// The rate of a flow that has its path for itself.
@@ -178,11 +179,12 @@ impl<'a> LinkLimits<'a> {
         let NetworkJob { number, job, decision: decided } = scheduled;
         let mut uncontended_seconds: f64 = 0.0;
         let mut streams = Vec::new();
-        for (flow, path) in sending_flows(scheduled) {
-            match self.contended_flow(flow, path) {
+        for (flow, path) in sending_flows(self.fabric, scheduled) {
+            match self.contended_flow(flow, &path) {
                 Some(stream) => streams.push(stream),
                 None => {
-                    uncontended_seconds = uncontended_seconds.max(flow.bytes / self.max_rate(path));
+                    uncontended_seconds =
+                        uncontended_seconds.max(flow.bytes / self.max_rate(&path));
                 }
             }
         }
@@ -219,12 +221,14 @@ impl<'a> LinkLimits<'a> {
     }
 }
 
-/// Flows that send something, with their paths.
+/// Flows that send something, with the links that they cross.
 fn sending_flows<'a>(
+    fabric: &'a Fabric,
     scheduled: &'a NetworkJob<'_>,
-) -> impl Iterator<Item = (&'a Flow, &'a [LinkId])> {
+) -> impl Iterator<Item = (&'a Flow, Cow<'a, [LinkId]>)> {
     let flows = scheduled.job.flows.iter().zip(&scheduled.decision.paths);
-    flows.filter(|(flow, _)| flow.bytes > 0.0).map(|(flow, path)| (flow, &path[..]))
+    let sending = flows.filter(|(flow, _)| flow.bytes > 0.0);
+    sending.map(|(flow, path)| (flow, flow.crossed_links(fabric, path)))
 }
 
 /// Jobs come at any moment of each other's cycles: multiples of the golden ratio spread evenly.

@@ -250,9 +250,8 @@ impl GroupLinks {
         if let Some(number) = self.numbers.get(&link) {
             return *number;
         }
-        let of = fabric.link(link);
-        let number = self.add_link(of.bandwidth.bytes_per_second());
-        if !of.scheduler.serves_levels() {
+        let number = self.add_link(fabric.link_bandwidth(link).bytes_per_second());
+        if !fabric.link_scheduler(link).serves_levels() {
             self.fifo.push(number);
         }
         self.numbers.insert(link, number);

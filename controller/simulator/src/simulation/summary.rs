@@ -85,7 +85,7 @@ impl SimulationRun<'_> {
 
     fn link_outcomes(&self) -> Vec<LinkOutcome> {
         let fabric = &self.input.fabric;
-        let links = fabric.link_ids();
+        let links = fabric.link_ids().chain(fabric.intra_host_link_ids());
         let tallied = links.map(|link| (link, self.engine.link_tally(link.0)));
         let carrying = tallied.filter(|(_, levels)| levels.iter().any(|level| level.bytes > 0.0));
         carrying.map(|(link, levels)| self.link_outcome(link, &levels)).collect()
@@ -94,7 +94,7 @@ impl SimulationRun<'_> {
     fn link_outcome(&self, link: LinkId, tallies: &[LinkLevelTally]) -> LinkOutcome {
         let fabric = &self.input.fabric;
         let seconds = self.experiment.seconds;
-        let could = fabric.link(link).bandwidth.bytes_per_second() * seconds;
+        let could = fabric.link_bandwidth(link).bytes_per_second() * seconds;
         LinkOutcome {
             link: fabric.link_name(link),
             busy_fraction: tallies.iter().map(|tally| tally.bytes).sum::<f64>() / could,

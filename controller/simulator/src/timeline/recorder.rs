@@ -271,7 +271,7 @@ fn intensity_bands(input: &PlanInput) -> Vec<usize> {
 
 /// The links that the schedule loads most, by share of time; of equals the lower.
 fn most_used_links(input: &PlanInput, schedule: &Schedule) -> Vec<LinkId> {
-    let mut loads = vec![0.0; input.fabric.links().len()];
+    let mut loads = vec![0.0; input.fabric.capacity_link_count()];
     for (job, scheduled) in input.jobs.iter().zip(&schedule.jobs) {
         let demand = LinkDemand::new(&input.fabric, job, &scheduled.paths);
         let iteration = job.iteration_seconds(demand.bottleneck_seconds());

@@ -64,7 +64,13 @@ fn job(name: &str, port: u16) -> Job {
         compute_seconds: 1.0,
         overlap_from: 1.0,
         recent_slowdown: 0.0,
-        flows: vec![Flow { src: NicId(0), dst: NicId(2), bytes: 1e9, udp_src_port: Some(port) }],
+        flows: vec![Flow {
+            src: NicId(0),
+            dst: NicId(2),
+            bytes: 1e9,
+            udp_src_port: Some(port),
+            gpus: planner::FlowGpus::default(),
+        }],
     }
 }
 

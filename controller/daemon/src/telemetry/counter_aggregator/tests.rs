@@ -33,6 +33,7 @@ impl Ground {
             dst: nic(dst),
             bytes: 1e9,
             udp_src_port: Some(50_000),
+            gpus: planner::FlowGpus::default(),
         };
         let job = planner::Job {
             id: "gpt".into(),

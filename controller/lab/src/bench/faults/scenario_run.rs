@@ -469,6 +469,7 @@ pub(super) fn build_job(number: u32) -> Job {
         dst: NicId(2 + number / 2 % 2),
         bytes: 1e9,
         udp_src_port: Some(50_000 + number as u16),
+        gpus: planner::FlowGpus::default(),
     };
     Job {
         id: format!("job{number}").as_str().into(),

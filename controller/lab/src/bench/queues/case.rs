@@ -51,6 +51,7 @@ fn job(id: &str, flops: f64, flows: &[HostFlow]) -> Job {
         dst: NicId(dst),
         bytes,
         udp_src_port: Some(port),
+        gpus: planner::FlowGpus::default(),
     };
     let hosts = flows.iter().flat_map(|(src, dst, _)| [*src, *dst]);
     Job {

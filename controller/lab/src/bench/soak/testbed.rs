@@ -229,6 +229,7 @@ fn ring_job(fabric: &Fabric, number: u32) -> Job {
                 dst: nic(step + 1),
                 bytes: 1e9,
                 udp_src_port: Some(0xC000 + number as u16),
+                gpus: planner::FlowGpus::default(),
             })
             .collect(),
     }

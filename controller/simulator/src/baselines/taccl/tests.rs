@@ -79,6 +79,7 @@ fn paths_that_are_counted_are_those_of_a_list() {
         dst: NicId((index * 104_729 + nics / 2) % nics),
         bytes: f64::from(1 + index % 3) * 1e9,
         udp_src_port: Some(50_000 + index as u16),
+        gpus: planner::FlowGpus::default(),
     };
     let mut job = TestInput::on_lab_fabric().with_job("a", &[("h1", "h2")]).jobs.remove(0);
     job.flows = (0..60).map(flow).collect();

@@ -1,4 +1,5 @@
-//! The sending side of one NIC: which connection's packet goes onto the wire next, and when.
+//! A link that a host sends on, to its leaf or between its own parts: which connection's packet
+//! goes onto it next, and when.
 //!
 //! Connections with something to send take turns, one packet each, and a packet is made only when
 //! the link is free. Replies bypass this queue: the host sends them at once, so they wait for at
@@ -11,17 +12,17 @@ use topology::Bandwidth;
 
 use switch::Nanos;
 
-/// The sending side of a NIC. Sans-IO: [`NicScheduler::next_connection`] returns the connection
-/// that may send now, [`NicScheduler::take_next_wake`] the time of the next call.
+/// The sending side of a link. Sans-IO: [`HostLinkScheduler::next_connection`] returns the
+/// connection that may send now, [`HostLinkScheduler::take_next_wake`] the time of the next call.
 #[derive(Clone, Debug)]
-pub(crate) struct NicScheduler {
+pub(crate) struct HostLinkScheduler {
     picos_per_byte: u64,
     /// When the link is free again, in picoseconds: rounded to nanoseconds, every packet would add
     /// an error to the rate.
     free_at_ps: u64,
     waiting: VecDeque<usize>,
     wake_scheduled: bool,
-    /// Since when the switch has paused it.
+    /// Since when the switch has paused it, if it is that of a NIC.
     paused_since: Option<Nanos>,
     pauses: NicPauses,
 }
@@ -37,8 +38,8 @@ pub(crate) struct NicPauses {
 
 const PICOS_PER_NANO: u64 = 1000;
 
-impl NicScheduler {
-    /// A NIC with an idle link.
+impl HostLinkScheduler {
+    /// An idle link.
     pub(crate) fn new(rate: Bandwidth) -> Self {
         Self {
             picos_per_byte: (1e12 / rate.bytes_per_second()).round() as u64,
@@ -50,7 +51,7 @@ impl NicScheduler {
         }
     }
 
-    /// The switch pauses data of this NIC.
+    /// The switch pauses data of this link.
     pub(crate) fn begin_pause(&mut self, now: Nanos) {
         if self.paused_since.is_none() {
             self.paused_since = Some(now);
@@ -109,7 +110,7 @@ mod tests {
 
     #[test]
     fn connections_take_turns_at_the_rate_of_the_link() {
-        let mut nic = NicScheduler::new(Bandwidth::from_gbps(200.0).unwrap());
+        let mut nic = HostLinkScheduler::new(Bandwidth::from_gbps(200.0).unwrap());
         [7, 8, 7].into_iter().for_each(|connection| nic.enqueue_connection(connection));
         let (mut now, mut order) = (0, Vec::new());
         for _ in 0..1000 {
@@ -127,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_paused_nic_sends_nothing_and_wakes_nobody() {
-        let mut nic = NicScheduler::new(Bandwidth::from_gbps(200.0).unwrap());
+        let mut nic = HostLinkScheduler::new(Bandwidth::from_gbps(200.0).unwrap());
         nic.enqueue_connection(1);
         nic.begin_pause(10);
         assert_eq!((nic.next_connection(20), nic.take_next_wake()), (None, None));
@@ -139,7 +140,7 @@ mod tests {
 
     #[test]
     fn idle_time_is_not_saved_up() {
-        let mut nic = NicScheduler::new(Bandwidth::from_gbps(200.0).unwrap());
+        let mut nic = HostLinkScheduler::new(Bandwidth::from_gbps(200.0).unwrap());
         nic.occupy_link(1000, 0);
         nic.enqueue_connection(1);
         assert_eq!((nic.take_next_wake(), nic.take_next_wake()), (Some(40), None));
