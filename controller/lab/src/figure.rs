@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use plotters::prelude::*;
 
-pub(crate) use row_figure::{FigureRow, draw_bars, draw_dots};
+pub(crate) use row_figure::{FigureRow, draw_bars, draw_dots, measure_bars};
 pub(crate) use series_figure::{PointCurve, StepSeries, draw_curves, draw_lines, draw_stacked};
 
 /// Width and height in pixels; a page scales them together.

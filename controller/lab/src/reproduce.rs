@@ -11,6 +11,7 @@ mod crius;
 mod decisions;
 mod large_models;
 mod page;
+mod pcie;
 mod report;
 mod sjf_bco;
 mod snapshot;
@@ -42,6 +43,9 @@ pub(crate) struct ReproduceArgs {
     /// Also write a page with plots to this file
     #[arg(long, value_name = "FILE")]
     html: Option<String>,
+    /// Also write a figure like the paper's to this file; crux-fig21 and crux-fig22 have one
+    #[arg(long, value_name = "FILE")]
+    svg: Option<String>,
     #[command(flatten)]
     output: FormatArg,
 }
@@ -69,11 +73,13 @@ struct PaperExperiment {
 }
 
 /// All experiments, in the order of the papers.
-const EXPERIMENTS: [PaperExperiment; 13] = [
+const EXPERIMENTS: [PaperExperiment; 15] = [
     PaperExperiment { name: "crux-fig7", run: calibration::reproduce_fig7 },
     PaperExperiment { name: "crux-fig16", run: decisions::reproduce_fig16 },
     PaperExperiment { name: "crux-fig19", run: testbed::reproduce_fig19 },
     PaperExperiment { name: "crux-fig20", run: testbed::reproduce_fig20 },
+    PaperExperiment { name: "crux-fig21", run: pcie::reproduce_fig21 },
+    PaperExperiment { name: "crux-fig22", run: pcie::reproduce_fig22 },
     PaperExperiment { name: "crux-fig23", run: cluster::reproduce_fig23 },
     PaperExperiment { name: "crux-fig24", run: snapshot::reproduce_fig24 },
     PaperExperiment { name: "crux-fig25", run: cluster::reproduce_fig25 },
@@ -110,11 +116,24 @@ pub(crate) fn run_reproduce(args: &ReproduceArgs) -> Result<(), CommandError> {
             .map_err(|error| CommandError::input(file, error))?;
         eprintln!("wrote {file}");
     }
+    if let Some(file) = &args.svg {
+        write_drawing(file, &done)?;
+    }
     match (args.output.format, &done[..]) {
         (OutputFormat::Json, [one]) => output::print_json(one),
         (OutputFormat::Json, many) => output::print_json(&AllReproductions { experiments: many }),
         (OutputFormat::Table, _) => done.iter().try_for_each(report::print_reproduction),
     }
+}
+
+/// Writes the first figure that a reproduction has.
+fn write_drawing(file: &str, done: &[PaperReproduction]) -> Result<(), CommandError> {
+    let drawing = done.iter().find_map(|reproduction| reproduction.drawing.as_deref());
+    let none = || CommandError::Failed("--svg: this experiment has no such figure".to_owned());
+    let drawing = drawing.ok_or_else(none)?;
+    fs::write(file, drawing).map_err(|error| CommandError::input(file, error))?;
+    eprintln!("wrote {file}");
+    Ok(())
 }
 
 /// Several reproductions as a document.

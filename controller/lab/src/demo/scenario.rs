@@ -31,7 +31,7 @@ pub(crate) enum TrainedModel {
 }
 
 impl TrainedModel {
-    fn profile_name(self) -> &'static str {
+    pub(crate) fn profile_name(self) -> &'static str {
         match self {
             Self::Gpt => "gpt-24l/A100",
             Self::Bert => "bert-large-seq512/A100",
@@ -39,7 +39,7 @@ impl TrainedModel {
         }
     }
 
-    pub(super) fn find_profile(self) -> Result<&'static ModelProfile, CommandError> {
+    pub(crate) fn find_profile(self) -> Result<&'static ModelProfile, CommandError> {
         let name = self.profile_name();
         let found = planner::builtin_profiles().iter().find(|profile| profile.name == name);
         found.ok_or_else(|| CommandError::Failed(format!("no built-in profile is called {name}")))
@@ -56,7 +56,7 @@ pub(crate) struct AllReduceVolumes {
 impl AllReduceVolumes {
     /// ResNet is in no case that the paper gives times for: its gradients, as many times over as
     /// BERT's volume is BERT's gradients.
-    fn volume_of(self, model: TrainedModel) -> Result<f64, CommandError> {
+    pub(crate) fn volume_of(self, model: TrainedModel) -> Result<f64, CommandError> {
         let gradients =
             |model: TrainedModel| Ok(model.find_profile()?.gradient_bytes.unwrap_or(0.0));
         Ok(match model {
@@ -397,7 +397,13 @@ fn ring_flows(
         for (src, dst) in nics {
             let stream = format!("UDP source port of {} {}", placed.id, flows.len());
             let udp_src_port = 0xC000 + (draw_number(seed, &stream) % 0x4000) as u16;
-            flows.push(Flow { src, dst, bytes: each, udp_src_port: Some(udp_src_port) });
+            flows.push(Flow {
+                src,
+                dst,
+                bytes: each,
+                udp_src_port: Some(udp_src_port),
+                gpus: planner::FlowGpus::default(),
+            });
         }
     }
     flows
@@ -405,7 +411,7 @@ fn ring_flows(
 
 /// A number of the random stream of that name: FNV-1a of the name, then the finaliser of
 /// SplitMix64, the same on every machine.
-fn draw_number(seed: u64, stream: &str) -> u64 {
+pub(crate) fn draw_number(seed: u64, stream: &str) -> u64 {
     let mut state = stream.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
     });

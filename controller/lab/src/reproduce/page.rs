@@ -29,7 +29,11 @@ fn render_reproduction(reproduction: &PaperReproduction) -> String {
         .collect();
     let parts: String =
         rows_by_part(&reproduction.rows).map(|(name, rows)| render_part(name, rows)).collect();
-    let body = format!("{parts}<h3>Assumed</h3>\n<ul>\n{assumed}</ul>\n{}", reproduction.figures,);
+    let drawing = reproduction.drawing.as_deref().unwrap_or_default();
+    let body = format!(
+        "{drawing}{parts}<h3>Assumed</h3>\n<ul>\n{assumed}</ul>\n{}",
+        reproduction.figures,
+    );
     let about = format!("{} {}", reproduction.about, reproduction.source);
     render_section(&reproduction.experiment, &escape_html(&about), &body)
 }

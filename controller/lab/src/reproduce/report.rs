@@ -22,6 +22,9 @@ pub(super) struct PaperReproduction {
     /// More for the page, as HTML.
     #[serde(skip)]
     pub(super) figures: String,
+    /// A figure like the paper's, as an SVG file.
+    #[serde(skip)]
+    pub(super) drawing: Option<String>,
 }
 
 /// One measure.

@@ -1,0 +1,392 @@
+//! Crux, Figs. 21 and 22: jobs that share PCIe switches, without and with Crux (Crux §6.2).
+//!
+//! The jobs are placed so that they contend inside hosts only: no uplink of a leaf can fill,
+//! whatever ECMP does. So what Crux changes here it changes by priority alone.
+
+use std::collections::BTreeMap;
+
+use planner::{CollectiveDocument, CollectiveKind, Job, JobDocument, JobsDocument};
+use simulator::{IsolatedJob, Scheduler, SimulationExperiment, SimulationOutcome};
+use topology::document::{self, DocumentFormat};
+use topology::spec::FabricDocument;
+use topology::{Fabric, LinkScheduler, examples};
+
+use super::SeedOptions;
+use super::report::{MeasureRow, PaperReproduction, mean_value, percent_change};
+use super::testbed::{default_experiment, simulate_outcome};
+use crate::demo::CALIBRATED;
+use crate::demo::scenario::{TrainedModel, draw_number};
+use crate::figure::svg_file::{self, HEAD};
+use crate::figure::theme::SERIES;
+use crate::figure::{self, FigureAxes, FigureRow, draw_bars};
+use command_io::CommandError;
+
+/// Simulated time of one run.
+const SECONDS: f64 = 120.0;
+
+/// The hosts of the testbed in the order in which BERT takes them: the first and the last of every
+/// leaf, then the third. So rings leave a leaf, and enter it, at the same host.
+const HOSTS: [&str; 12] =
+    ["h1", "h3", "h4", "h6", "h7", "h9", "h10", "h12", "h2", "h5", "h8", "h11"];
+
+/// The GPUs of BERT and of ResNet in a host: one of each on either of two PCIe switches.
+const BERT_GPUS: [u32; 2] = [0, 2];
+const RESNET_GPUS: [u32; 2] = [1, 3];
+
+/// Bytes of ResNet's all-reduce, as multiples of its calibrated volume, which no figure of the
+/// paper contains.
+const VOLUMES: [f64; 5] = [1.0, 8.0, 12.5, 16.0, 24.0];
+/// The one that Fig. 21 is compared at.
+const VOLUME: f64 = 12.5;
+
+/// Numbers of 4-GPU ResNet jobs in Fig. 21.
+const RESNETS: [usize; 4] = [1, 2, 3, 4];
+/// Hosts of BERT in Fig. 22: 8, 16 and 24 GPUs.
+const BERT_HOSTS: [usize; 3] = [4, 8, 12];
+
+/// A job on two GPUs of each of its hosts.
+struct PlacedJob<'a> {
+    id: String,
+    model: TrainedModel,
+    hosts: &'a [&'a str],
+    gpus: [u32; 2],
+    /// Multiple of its calibrated volume.
+    volume: f64,
+}
+
+impl<'a> PlacedJob<'a> {
+    fn bert(hosts: usize) -> Self {
+        let hosts = &HOSTS[..hosts];
+        let (id, model) = ("bert".to_owned(), TrainedModel::Bert);
+        Self { id, model, hosts, gpus: BERT_GPUS, volume: 1.0 }
+    }
+
+    fn resnet(number: usize, hosts: &'a [&'a str], volume: f64) -> Self {
+        let (id, model) = (format!("resnet-{number}"), TrainedModel::ResNet);
+        Self { id, model, hosts, gpus: RESNET_GPUS, volume }
+    }
+
+    /// The job in a document: a ring with a channel for each of its NICs. Its computation takes as
+    /// long as the profile says, within one per cent by the seed, so that no result hangs on two
+    /// periods that are multiples of each other.
+    fn to_document(&self, seed: u64) -> Result<JobDocument, CommandError> {
+        let profile = self.model.find_profile()?;
+        let draw = draw_number(seed, &format!("computation of {}", self.id)) % 2_001;
+        let jitter = 1.0 + (draw as f64 / 1_000.0 - 1.0) * 0.01;
+        let by_host = |gpus: &[u32]| -> BTreeMap<String, Vec<u32>> {
+            self.hosts.iter().map(|host| ((*host).to_owned(), gpus.to_vec())).collect()
+        };
+        Ok(JobDocument {
+            id: self.id.clone(),
+            gpus: self.hosts.iter().map(|host| ((*host).to_owned(), 2)).collect(),
+            gpu_indices: by_host(&self.gpus),
+            profile: Some(profile.name.clone()),
+            compute_seconds: Some(profile.compute_seconds * jitter),
+            collective: Some(CollectiveDocument {
+                kind: CollectiveKind::RingAllReduce,
+                bytes: Some(CALIBRATED.volume_of(self.model)? * self.volume),
+                channels: 2,
+            }),
+            ..JobDocument::default()
+        })
+    }
+}
+
+/// Whether anybody enforces priorities in hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HostPriority {
+    /// Crux does, by semaphores and traffic classes (Crux §5).
+    Enforced,
+    /// Nobody: all traffic is served alike.
+    Ignored,
+}
+
+/// A case: who runs together, on which links.
+struct ContentionCase<'a> {
+    jobs: Vec<PlacedJob<'a>>,
+    priority: HostPriority,
+}
+
+/// What Crux changes, per cent.
+struct CaseGain {
+    utilisation: f64,
+    bert: f64,
+    resnet: f64,
+    /// GPU utilisation without Crux, with it, and if each job were alone, in per cent.
+    absolute: [f64; 3],
+}
+
+impl ContentionCase<'_> {
+    /// By seed.
+    fn measure_gains(&self, options: SeedOptions) -> Result<Vec<CaseGain>, CommandError> {
+        let fabric = testbed_fabric(self.priority)?;
+        options.all_seeds().map(|seed| self.measure_gain(&fabric, seed)).collect()
+    }
+
+    fn measure_gain(&self, fabric: &Fabric, seed: u64) -> Result<CaseGain, CommandError> {
+        let jobs = self.jobs.iter().map(|job| job.to_document(seed)).collect::<Result<_, _>>()?;
+        let resolved = JobsDocument { jobs }.resolve_jobs(fabric, "jobs");
+        let jobs = resolved.map_err(CommandError::document)?.jobs;
+        let experiment = default_experiment(fabric.clone(), jobs, SECONDS);
+        let without = simulate_outcome(&experiment, Scheduler::Ecmp)?;
+        let with = simulate_outcome(&experiment, Scheduler::Crux)?;
+        let change = |prefix: &str| {
+            let [before, now] = [&without, &with].map(|run| mean_iteration(run, prefix));
+            percent_change(before, now)
+        };
+        let shares = [without.gpu_utilization, with.gpu_utilization, ideal_share(&experiment)?];
+        Ok(CaseGain {
+            utilisation: percent_change(without.gpu_utilization, with.gpu_utilization),
+            bert: change("bert"),
+            resnet: change("resnet"),
+            absolute: shares.map(|share| share * 100.0),
+        })
+    }
+}
+
+fn mean_iteration(outcome: &SimulationOutcome, prefix: &str) -> f64 {
+    let jobs = outcome.jobs.iter().filter(|job| job.id.starts_with(prefix));
+    let seconds: Vec<f64> = jobs.filter_map(|job| job.mean_iteration_seconds).collect();
+    mean_value(&seconds)
+}
+
+/// Share of GPU time in computation if every job ran alone.
+fn ideal_share(experiment: &SimulationExperiment) -> Result<f64, CommandError> {
+    let alone = IsolatedJob::for_experiment(experiment).map_err(CommandError::failed)?;
+    let jobs: &[Job] = &experiment.input.jobs;
+    let busy = jobs.iter().zip(&alone).map(|(job, alone)| {
+        let share = alone.iteration_seconds.map_or(0.0, |seconds| job.compute_seconds / seconds);
+        f64::from(job.gpu_count()) * share
+    });
+    let all: u32 = jobs.iter().map(Job::gpu_count).sum();
+    Ok(busy.sum::<f64>() / f64::from(all))
+}
+
+/// The testbed with the inside of its hosts.
+fn testbed_fabric(priority: HostPriority) -> Result<Fabric, CommandError> {
+    let name = "crux-testbed-hosts";
+    let text = examples::example_text(name).unwrap_or_default();
+    let mut document: FabricDocument = document::parse_document(text, DocumentFormat::Toml, name)
+        .map_err(CommandError::document)?;
+    if priority == HostPriority::Ignored {
+        document.clos.iter_mut().for_each(|clos| clos.host_scheduler = None);
+        let insides = document.host_interconnect.iter_mut();
+        insides.for_each(|inside| inside.scheduler = LinkScheduler::Fifo);
+    }
+    Fabric::try_from(&document).map_err(CommandError::document)
+}
+
+/// Fig. 21: a 16-GPU BERT with so many 4-GPU ResNets, each on two hosts of it.
+fn fig21_case(count: usize, volume: f64, priority: HostPriority) -> ContentionCase<'static> {
+    let pairs = HOSTS.chunks(2).take(count).enumerate();
+    let resnets = pairs.map(|(number, hosts)| PlacedJob::resnet(number + 1, hosts, volume));
+    let jobs = std::iter::once(PlacedJob::bert(8)).chain(resnets).collect();
+    ContentionCase { jobs, priority }
+}
+
+/// Fig. 22: an 8-GPU ResNet with a BERT on so many hosts, four of which are those of ResNet.
+fn fig22_case(hosts: usize, volume: f64, priority: HostPriority) -> ContentionCase<'static> {
+    let jobs = vec![PlacedJob::bert(hosts), PlacedJob::resnet(1, &HOSTS[..4], volume)];
+    ContentionCase { jobs, priority }
+}
+
+/// A 16-GPU BERT with more and more 4-GPU ResNets.
+pub(super) fn reproduce_fig21(options: SeedOptions) -> Result<PaperReproduction, CommandError> {
+    let by_count = |priority| {
+        let cases = RESNETS.map(|count| {
+            let gains = fig21_case(count, VOLUME, priority).measure_gains(options)?;
+            Ok((format!("{count} ResNet"), gains))
+        });
+        cases.into_iter().collect::<Result<Vec<_>, CommandError>>()
+    };
+    let enforced = by_count(HostPriority::Enforced)?;
+    let mut rows = gain_rows(&enforced, PaperEnds::Printed);
+    let ignored = gain_rows(&by_count(HostPriority::Ignored)?, PaperEnds::Absent);
+    rows.extend(ignored.into_iter().map(|row| row.in_part("nobody enforces priorities in hosts")));
+    let part = "multiples of ResNet's calibrated volume, 2 ResNet";
+    let volumes = by_volume(|volume| fig21_case(2, volume, HostPriority::Enforced), options)?;
+    rows.extend(volumes.into_iter().map(|row| row.in_part(part)));
+    let title = "GPU utilisation, a 16-GPU BERT with 4-GPU ResNets";
+    Ok(PaperReproduction {
+        about: "A 16-GPU BERT with n 4-GPU ResNets on its PCIe switches: Crux against ECMP."
+            .to_owned(),
+        source: "Cao et al. (Crux), SIGCOMM 2024, Fig. 21 and §6.2.".to_owned(),
+        rows,
+        assumptions: list_assumptions(
+            "Placement: BERT has GPUs 0 and 2 of eight hosts, two under each leaf; each ResNet has \
+             GPUs 1 and 3 of two of these hosts, which no other ResNet is on.",
+        ),
+        drawing: Some(draw_utilisation(title, &enforced)),
+        ..PaperReproduction::default()
+    })
+}
+
+/// An 8-GPU ResNet with a larger and larger BERT.
+pub(super) fn reproduce_fig22(options: SeedOptions) -> Result<PaperReproduction, CommandError> {
+    let by_size = |priority| {
+        let cases = BERT_HOSTS.map(|hosts| {
+            let gains = fig22_case(hosts, VOLUME, priority).measure_gains(options)?;
+            Ok((format!("{}-GPU BERT", 2 * hosts), gains))
+        });
+        cases.into_iter().collect::<Result<Vec<_>, CommandError>>()
+    };
+    let enforced = by_size(HostPriority::Enforced)?;
+    let mut rows = gain_rows(&enforced, PaperEnds::Printed);
+    let ignored = gain_rows(&by_size(HostPriority::Ignored)?, PaperEnds::Absent);
+    rows.extend(ignored.into_iter().map(|row| row.in_part("nobody enforces priorities in hosts")));
+    let part = "multiples of ResNet's calibrated volume, 16-GPU BERT";
+    let volumes = by_volume(|volume| fig22_case(8, volume, HostPriority::Enforced), options)?;
+    rows.extend(volumes.into_iter().map(|row| row.in_part(part)));
+    let title = "GPU utilisation, an 8-GPU ResNet with a BERT";
+    Ok(PaperReproduction {
+        about: "An 8-GPU ResNet with a BERT of n GPUs on its PCIe switches: Crux against ECMP."
+            .to_owned(),
+        source: "Cao et al. (Crux), SIGCOMM 2024, Fig. 22 and §6.2.".to_owned(),
+        rows,
+        assumptions: list_assumptions(
+            "Placement: BERT has GPUs 0 and 2 of 4, 8 or 12 hosts, ResNet GPUs 1 and 3 of the \
+             first four.",
+        ),
+        drawing: Some(draw_utilisation(title, &enforced)),
+        ..PaperReproduction::default()
+    })
+}
+
+/// The gains at each of [`VOLUMES`].
+fn by_volume(
+    case: impl Fn(f64) -> ContentionCase<'static>,
+    options: SeedOptions,
+) -> Result<Vec<MeasureRow>, CommandError> {
+    let cases =
+        VOLUMES.map(|volume| Ok((format!("x {volume}"), case(volume).measure_gains(options)?)));
+    let cases = cases.into_iter().collect::<Result<Vec<_>, CommandError>>()?;
+    Ok(gain_rows(&cases, PaperEnds::Absent))
+}
+
+/// Whether rows stand beside the ends of the ranges that the paper prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PaperEnds {
+    /// The mild end beside the first case, the strong one beside the last.
+    Printed,
+    Absent,
+}
+
+/// What Crux changes in each case, by measure.
+fn gain_rows(cases: &[(String, Vec<CaseGain>)], paper: PaperEnds) -> Vec<MeasureRow> {
+    type Measure = (&'static str, fn(&CaseGain) -> f64, [f64; 2]);
+    let measures: [Measure; 3] = [
+        ("GPU utilisation", |gain| gain.utilisation, [9.5, 14.8]),
+        ("completion of BERT", |gain| gain.bert, [-7.0, -33.0]),
+        ("completion of ResNet", |gain| gain.resnet, [1.0, 3.0]),
+    ];
+    let rows = measures.into_iter().flat_map(|(name, value, [mild, strong])| {
+        cases.iter().enumerate().map(move |(place, (case, gains))| {
+            let values: Vec<f64> = gains.iter().map(value).collect();
+            let printed = match place {
+                0 => Some(mild),
+                last if last + 1 == cases.len() => Some(strong),
+                _ => None,
+            };
+            let printed = printed.filter(|_| paper == PaperEnds::Printed);
+            MeasureRow::new(format!("{name}, {case}"), "%", printed, &values)
+        })
+    });
+    rows.collect()
+}
+
+/// A bar for each case without Crux, with it, and without contention, as the paper has them.
+fn draw_utilisation(title: &str, cases: &[(String, Vec<CaseGain>)]) -> String {
+    let series = [("ECMP", SERIES[1]), ("Crux", SERIES[0]), ("alone", SERIES[4])];
+    let rows = cases.iter().flat_map(|(case, gains)| {
+        series.iter().enumerate().map(move |(place, (name, shade))| {
+            let values: Vec<f64> = gains.iter().map(|gain| gain.absolute[place]).collect();
+            let row = MeasureRow::new(String::new(), "%", None, &values);
+            let [least, most] = row.ours_range;
+            FigureRow {
+                name: format!("{case}, {name}"),
+                values: vec![(row.ours, *shade)],
+                note: format!("{:.1} ({least:.1} to {most:.1})", row.ours),
+            }
+        })
+    });
+    let rows: Vec<FigureRow> = rows.collect();
+    let axes = FigureAxes { x: "% of GPU time", y: "", x_range: 0.0..100.0, y_range: 0.0..1.0 };
+    let (width, height) = figure::measure_bars(rows.len());
+    let bars = svg_file::translate_group(0, HEAD, &draw_bars(&axes, &rows));
+    let heading = svg_file::draw_heading(title, series.into_iter());
+    svg_file::wrap_file((width, height + HEAD), &(heading + &bars))
+}
+
+fn list_assumptions(placement: &str) -> Vec<String> {
+    [
+        placement,
+        "Hosts: crux-testbed-hosts. PCIe and NICs serve higher levels first under Crux, as its \
+         semaphores and traffic classes do; without Crux there is one level.",
+        "BERT's volume as in crux-fig7. ResNet's volume is in no figure of the paper: 12.5 times \
+         what its gradients suggest is the one number fitted to Figs. 21 and 22, and swept below.",
+        "Paper: the range that it prints over both figures, the mild end beside the first case, \
+         the strong end beside the last.",
+        "No uplink of a leaf can fill. Computation takes within 1 % of the profile, by the seed; \
+         all jobs begin together. The fluid model; completion is the mean iteration time.",
+    ]
+    .map(str::to_owned)
+    .to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    const ONE: SeedOptions = SeedOptions { seed: 1, seeds: 1 };
+
+    fn gain(case: &ContentionCase<'_>) -> CaseGain {
+        case.measure_gains(ONE).unwrap().pop().unwrap()
+    }
+
+    #[test]
+    fn crux_gains_on_pcie_links_and_bert_is_the_job_that_does() {
+        let found = gain(&fig22_case(8, VOLUME, HostPriority::Enforced));
+        assert!((4.5..=19.8).contains(&found.utilisation), "{}", found.utilisation);
+        assert!((-33.0..=-7.0).contains(&found.bert), "{}", found.bert);
+        let [without, with, alone] = found.absolute;
+        assert!(without < with && with <= alone);
+    }
+
+    #[test]
+    fn without_enforcement_in_hosts_or_without_volume_there_is_nothing_to_gain() {
+        let ignored = gain(&fig22_case(4, VOLUME, HostPriority::Ignored));
+        assert!(
+            ignored.utilisation.abs()
+                < 0.5 * gain(&fig22_case(8, VOLUME, HostPriority::Enforced)).utilisation
+        );
+        let calibrated = gain(&fig22_case(8, 1.0, HostPriority::Enforced));
+        assert!(calibrated.utilisation.abs() < 1.0, "{}", calibrated.utilisation);
+    }
+
+    /// Else ECMP's collisions would be in the figures.
+    #[test]
+    fn no_uplink_of_a_leaf_can_fill() {
+        let fabric = testbed_fabric(HostPriority::Enforced).unwrap();
+        for case in [
+            fig21_case(4, VOLUME, HostPriority::Enforced),
+            fig22_case(12, VOLUME, HostPriority::Enforced),
+        ] {
+            let documents = case.jobs.iter().map(|job| job.to_document(1).unwrap()).collect();
+            let jobs = JobsDocument { jobs: documents }.resolve_jobs(&fabric, "jobs").unwrap().jobs;
+            let mut senders: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+            let mut receivers = senders.clone();
+            for flow in jobs.iter().flat_map(|job| &job.flows) {
+                let [from, to] = [flow.src, flow.dst].map(|nic| fabric.leaf_of(nic));
+                if from != to {
+                    senders.entry(from).or_default().insert(flow.src);
+                    receivers.entry(to).or_default().insert(flow.dst);
+                }
+            }
+            // Two NICs of 200 Gb/s at most use the uplinks of a leaf: any one carries both.
+            let both = senders.values().chain(receivers.values());
+            assert!(both.map(BTreeSet::len).all(|nics| nics == 2), "{senders:?} {receivers:?}");
+        }
+    }
+}
