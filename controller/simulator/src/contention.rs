@@ -10,7 +10,9 @@ mod case;
 mod robustness;
 
 pub use self::annealing::{AnnealedDecisions, UNSEEN_STARTS, anneal_decisions};
-pub use self::case::{generate_contended_case, generate_large_case, generate_packet_case};
+pub use self::case::{
+    generate_contended_case, generate_large_case, generate_packet_case, generate_pcie_case,
+};
 pub use self::robustness::{RobustnessResult, examine_robustness};
 
 use planner::{EvaluationModel, JobId, Plan, PlanInput, PlanValue, Policy, RoutedInput};

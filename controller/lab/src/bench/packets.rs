@@ -7,7 +7,7 @@
 use emulator::TimeScale;
 use schemars::JsonSchema;
 use serde::Serialize;
-use simulator::contention::generate_packet_case;
+use simulator::contention::{generate_packet_case, generate_pcie_case};
 
 use super::parallel_cases;
 use crate::demo::{
@@ -30,6 +30,7 @@ Examples:
   crux bench packets --cases 200
   crux bench packets --cases 1 --seed 1 --first 17 --format json
   crux bench packets --cases 200 --raw cases.json
+  crux bench packets --cases 200 --pcie
   crux bench packets --cases 200 --transport dcqcn")]
 pub(crate) struct PacketsArgs {
     /// Cases to draw
@@ -47,6 +48,9 @@ pub(crate) struct PacketsArgs {
     /// Divide sizes and computation times; link rates and packets stay real
     #[arg(long, default_value = "1000", value_parser = parse_time_scale)]
     time_scale: TimeScale,
+    /// Draw cases on hosts whose NICs are behind slower PCIe links
+    #[arg(long)]
+    pcie: bool,
     /// Also write the figures of every single case to this file (JSON)
     #[arg(long, value_name = "FILE")]
     raw: Option<String>,
@@ -104,7 +108,10 @@ pub(crate) fn run_packets(args: &PacketsArgs) -> Result<(), CommandError> {
 }
 
 fn measure_case(args: &PacketsArgs, number: u32) -> Result<PacketCase, CommandError> {
-    let input = generate_packet_case(args.seed, number);
+    let input = match args.pcie {
+        true => generate_pcie_case(args.seed, number),
+        false => generate_packet_case(args.seed, number),
+    };
     let seed = args.seed.wrapping_add(number.into());
     let scenario = DemoScenario { fabric: input.fabric, jobs: input.jobs, seed };
     let training = TrainingOptions {

@@ -2,16 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
+use std::sync::Arc;
 
-use planner::{Flow, Job, JobId, PlanInput};
+use planner::{Flow, FlowGpus, Job, JobId, PlanInput};
 use rand::seq::IteratorRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use topology::clos::{self, ClosSpec};
-use topology::{Fabric, HostId, NicId};
+use topology::{Fabric, HostId, HostInterconnect, LinkScheduler, NicId, PcieSwitch};
 
 /// Flows of a job at most: 6 hosts, 4 NICs, 2 connections.
 const FLOWS_MAX: u16 = 48;
+
+/// GPUs of a host.
+const GPUS: u32 = 8;
 
 /// Speed of a NIC.
 const NIC_GBPS: f64 = 200.0;
@@ -79,6 +83,45 @@ pub fn generate_packet_case(seed: u64, number: u32) -> PlanInput {
     draws.find(shares_nic).expect("some draw shares a NIC")
 }
 
+/// A case for packets on hosts with one PCIe switch for each NIC, whose links carry 0.4 to 1 times
+/// what the NIC does: at least two jobs share one. A flow begins and ends at any GPU of its host,
+/// so some cross the root complex.
+pub fn generate_pcie_case(seed: u64, number: u32) -> PlanInput {
+    let mut random = case_random(seed, u64::from(number) | PCIE_STREAMS);
+    let mut draws = std::iter::repeat_with(|| {
+        let input = draw_case("pcie-case", 2, &PACKET_CASE, &mut random);
+        with_pcie_switches(input, &mut random)
+    });
+    draws.find(shares_nic).expect("some draw shares a NIC")
+}
+
+/// Random streams of cases with PCIe.
+const PCIE_STREAMS: u64 = 1 << 48;
+
+fn with_pcie_switches(input: PlanInput, random: &mut ChaCha8Rng) -> PlanInput {
+    let gbps = NIC_GBPS * random.random_range(0.4..1.0);
+    let nics = input.fabric.hosts()[0].nics.len() as u32;
+    let gpus_each = GPUS / nics;
+    let pcie_switches = (0..nics).map(|nic| PcieSwitch {
+        gpus: (nic * gpus_each..(nic + 1) * gpus_each).collect(),
+        nics: vec![nic],
+        gbps,
+        root_gbps: None,
+    });
+    let interconnect = Arc::new(HostInterconnect {
+        pcie_switches: pcie_switches.collect(),
+        nvlink_domains: Vec::new(),
+        scheduler: LinkScheduler::Fifo,
+    });
+    let fabric = input.fabric.with_interconnects(|_| Some(Arc::clone(&interconnect)));
+    let mut jobs = input.jobs;
+    for flow in jobs.iter_mut().flat_map(|job| &mut job.flows) {
+        let mut gpu = || Some(random.random_range(0..GPUS));
+        flow.gpus = FlowGpus::new(gpu(), gpu());
+    }
+    PlanInput { fabric, jobs }
+}
+
 /// The random stream of a case of the run of that `seed`.
 fn case_random(seed: u64, stream: u64) -> ChaCha8Rng {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -93,7 +136,7 @@ fn draw_case(name: &str, leaves: u32, ranges: &CaseRanges, random: &mut ChaCha8R
         spines: random.random_range(ranges.spines.clone()),
         hosts_per_leaf: random.random_range(ranges.hosts_per_leaf.clone()),
         host_links: random.random_range(ranges.nics.clone()),
-        gpus_per_host: 8,
+        gpus_per_host: GPUS,
         host_gbps: NIC_GBPS,
         uplink_gbps: NIC_GBPS * random.random_range(0.5..2.0),
         ..ClosSpec::default()
@@ -124,7 +167,7 @@ pub fn generate_large_case(seed: u64, jobs: u16) -> PlanInput {
         spines: random.random_range(4..=8),
         hosts_per_leaf,
         host_links: random.random_range(1..=4),
-        gpus_per_host: 8,
+        gpus_per_host: GPUS,
         host_gbps: NIC_GBPS,
         uplink_gbps: NIC_GBPS * random.random_range(0.5..2.0),
         ..ClosSpec::default()
@@ -143,7 +186,7 @@ fn draw_job(fabric: &Fabric, number: u16, ranges: &JobRanges, random: &mut ChaCh
         (0..hosts).map(HostId).choose_multiple(random, count).into_iter().collect();
     members.sort_unstable();
     let gpus: BTreeMap<HostId, u32> =
-        members.iter().map(|host| (*host, random.random_range(1..=8))).collect();
+        members.iter().map(|host| (*host, random.random_range(1..=GPUS))).collect();
     let compute_seconds = 10_f64.powf(random.random_range(ranges.compute.clone()));
     let nics = fabric.host(members[0]).nics.len();
     let (first, used) = (random.random_range(0..nics), random.random_range(1..=nics));
@@ -161,7 +204,7 @@ fn draw_job(fabric: &Fabric, number: u16, ranges: &JobRanges, random: &mut ChaCh
                     dst: fabric.host(*dst).nics[nic],
                     bytes,
                     udp_src_port: Some(0xC000 + (number * FLOWS_MAX + ordinal) % 0x4000),
-                    gpus: planner::FlowGpus::default(),
+                    gpus: FlowGpus::default(),
                 });
             }
         }
@@ -176,5 +219,26 @@ fn draw_job(fabric: &Fabric, number: u16, ranges: &JobRanges, random: &mut ChaCh
         overlap_from: random.random_range(0.0..1.0),
         recent_slowdown: 0.0,
         flows,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_with_pcie_contend_inside_hosts() {
+        for number in 0..20 {
+            let input = generate_pcie_case(1, number);
+            assert_eq!(input.jobs, generate_pcie_case(1, number).jobs);
+            assert!(shares_nic(&input));
+            for flow in input.jobs.iter().flat_map(|job| &job.flows) {
+                let inside: Vec<_> = flow.intra_host_links(&input.fabric).collect();
+                // Over one switch in either host, or over two and the root complex.
+                assert!((4..=8).contains(&inside.len()), "{inside:?}");
+                let slower = |link| input.fabric.link_bandwidth(link).gbps() <= NIC_GBPS;
+                assert!(inside.into_iter().all(slower));
+            }
+        }
     }
 }
