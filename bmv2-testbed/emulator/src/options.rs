@@ -114,6 +114,8 @@ pub struct SwitchQueues {
     pub buffer_bytes: u64,
     /// `alpha`: the part of the free buffer that a priority group may have.
     pub buffer_alpha: f64,
+    /// How far below its threshold a group resumes, in bytes.
+    pub xon_offset_bytes: u64,
     /// The share of a port's rate that each level but the highest gets at least; 0 for strict
     /// priority alone.
     pub lower_share: f64,
@@ -135,6 +137,7 @@ impl Default for SwitchQueues {
             marking_point: MarkingPoint::Enqueue,
             buffer_bytes: 32 << 20,
             buffer_alpha: 0.125,
+            xon_offset_bytes: BufferSettings::lossless_levels(1).xon_offset_bytes,
             lower_share: 0.0,
             pause_limit_ns: None,
             seed: 1,
@@ -156,6 +159,7 @@ impl SwitchQueues {
         let buffer = BufferSettings {
             bytes: self.buffer_bytes,
             alpha: self.buffer_alpha,
+            xon_offset_bytes: self.xon_offset_bytes,
             ..BufferSettings::lossless_levels(levels)
         };
         let lower = vec![self.lower_share; usize::from(levels.saturating_sub(1))];

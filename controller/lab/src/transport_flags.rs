@@ -163,6 +163,8 @@ pub(crate) struct QueueThresholds {
     buffer_bytes: Option<u64>,
     /// `alpha` of the shared buffer.
     buffer_alpha: Option<f64>,
+    /// How far below its threshold a priority group resumes, in bytes.
+    xon_offset_bytes: Option<u64>,
     /// Pauses that last longer are broken, in microseconds.
     pause_limit_us: Option<f64>,
     /// Draws the marks.
@@ -229,6 +231,7 @@ impl QueueDocument {
         set(&mut queues.buffer_alpha, given.buffer_alpha);
         queues.marking_point = given.marking_point.map_or(queues.marking_point, Into::into);
         queues.buffer_bytes = given.buffer_bytes.unwrap_or(queues.buffer_bytes);
+        queues.xon_offset_bytes = given.xon_offset_bytes.unwrap_or(queues.xon_offset_bytes);
         queues.seed = given.seed.unwrap_or(queues.seed);
         queues.pause_limit_ns = given.pause_limit_us.map(nanos_of).or(queues.pause_limit_ns);
         options.parameters = self.dcqcn.parameters();

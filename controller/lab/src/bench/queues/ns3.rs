@@ -34,8 +34,9 @@ pub(super) struct Ns3Outcome {
     pub(super) seed: u64,
     /// From its start to its last acknowledgement, by flow.
     pub(super) completion_us: Vec<f64>,
-    /// Pauses that switches and NICs received.
+    /// Pauses that switches and NICs received, and how long they lasted together.
     pub(super) pauses: u64,
+    pub(super) paused_us: f64,
     pub(super) deepest_bytes: u64,
     /// The port whose queue was deepest, at each step.
     pub(super) queue_bytes: Vec<u64>,
@@ -143,11 +144,18 @@ impl Ns3Inputs<'_> {
             ("MIN_RATE", mbps(parameters.minimum_bps)),
             ("PACKET_PAYLOAD_SIZE", PAYLOAD_BYTES.to_string()),
             ("BUFFER_SIZE", (self.dcqcn.queues.buffer_bytes >> 20).max(1).to_string()),
+            ("XON_OFFSET", self.dcqcn.queues.xon_offset_bytes.to_string()),
+            ("STRICT_PRIORITY", u8::from(self.is_strict()).to_string()),
             ("SEED_RUN", self.outcome.seed.to_string()),
         ] {
             let _ = writeln!(text, "{name} {value}");
         }
         text + &self.marking_maps()
+    }
+
+    /// Whether no level has a share of its own: theirs take turns otherwise.
+    fn is_strict(&self) -> bool {
+        self.case.lower_share.unwrap_or(self.dcqcn.queues.lower_share) == 0.0
     }
 
     /// Thresholds by rate, in kB.
@@ -214,10 +222,12 @@ pub(super) fn read_outcome(
     }
     let queues = rows("queue.txt")?;
     let queue_bytes = deepest_queue(&queues);
+    let pauses = rows("pfc.txt")?;
     Ok(Some(Ns3Outcome {
         seed: outcome.seed,
         completion_us: completions(&folder, case, &outcome.flows)?,
-        pauses: rows("pfc.txt")?.iter().filter(|row| row.last() == Some(&1)).count() as u64,
+        pauses: pauses.iter().filter(|row| row.last() == Some(&1)).count() as u64,
+        paused_us: paused_nanos(&pauses) as f64 / 1e3,
         deepest_bytes: queue_bytes.iter().copied().max().unwrap_or(0),
         queue_bytes,
         rates_gbps: allowed_rates(&rows("rate.txt")?),
@@ -267,6 +277,25 @@ fn completions(
             })
         })
         .collect()
+}
+
+/// How long ports were paused together, of lines with time, node, kind of node, port and whether a
+/// pause begins. A pause that does not end does not count.
+fn paused_nanos(rows: &[Vec<u64>]) -> u64 {
+    let mut since: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+    let mut paused = 0;
+    for row in rows {
+        match row[..] {
+            [at, node, _, port, 1] => {
+                since.entry((node, port)).or_insert(at);
+            }
+            [at, node, _, port, 0] => {
+                paused += since.remove(&(node, port)).map_or(0, |since| at.saturating_sub(since));
+            }
+            _ => {}
+        }
+    }
+    paused
 }
 
 /// The step of a time in nanoseconds; none after the end of the simulation, where no row can be.
@@ -341,6 +370,7 @@ mod tests {
             "RATE_AI 100Mb/s\n",
             "KMAX_MAP 2 100000000000 500 400000000000 2000\n",
             "SEED_RUN 3\n",
+            "XON_OFFSET 3072\nSTRICT_PRIORITY 1\n",
         ] {
             assert!(config.contains(line), "{line} in {config}");
         }
@@ -375,7 +405,7 @@ mod tests {
         }
         let found = read_outcome(root, case, &outcome).unwrap().unwrap();
         assert_eq!(found.completion_us, [180.0, 170.0]);
-        assert_eq!((found.pauses, found.deepest_bytes), (2, 900));
+        assert_eq!((found.pauses, found.paused_us, found.deepest_bytes), (2, 1.0, 900));
         assert_eq!((found.queue_bytes, found.rates_gbps), (vec![0, 900, 0, 700], vec![150.0]));
     }
 }

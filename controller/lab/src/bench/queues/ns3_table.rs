@@ -20,12 +20,18 @@ type RunPair<'a> = (&'a CaseOutcome, &'a Ns3Outcome);
 /// What is compared: its name and its value on either side.
 type ComparedValue = (&'static str, fn(&CaseOutcome) -> f64, fn(&Ns3Outcome) -> f64);
 
-const COMPARED: [ComparedValue; 4] = [
+const COMPARED: [ComparedValue; 5] = [
     ("last flow, us", CaseOutcome::last_us, Ns3Outcome::last_us),
     ("mean flow, us", CaseOutcome::mean_us, Ns3Outcome::mean_us),
     ("pauses", |run| run.pauses as f64, |run| run.pauses as f64),
-    ("deepest kB", |run| run.deepest_bytes as f64 / 1e3, |run| run.deepest_bytes as f64 / 1e3),
+    ("paused us", |run| run.paused_us, |run| run.paused_us),
+    ("deepest kB", |run| deepest_bytes(run) as f64 / 1e3, |run| run.deepest_bytes as f64 / 1e3),
 ];
+
+/// All levels of a port together, as theirs are.
+fn deepest_bytes(run: &CaseOutcome) -> u64 {
+    run.queue_bytes.iter().copied().max().unwrap_or(0)
+}
 
 fn pairs(case: &CaseRuns) -> Vec<RunPair<'_>> {
     let theirs = |run: &&CaseOutcome| case.ns3.iter().find(|other| other.seed == run.seed);
@@ -63,13 +69,13 @@ pub(super) fn comparison_table(measured: &[CaseRuns]) -> Table {
 /// Every flow of every run that both have.
 pub(super) fn comparison_csv(measured: &[CaseRuns]) -> String {
     let mut text = "case,seed,job,bytes,completion_us,ns3_completion_us,pauses,ns3_pauses,\
-                    deepest_bytes,ns3_deepest_bytes\n"
+                    paused_us,ns3_paused_us,deepest_bytes,ns3_deepest_bytes\n"
         .to_owned();
     for case in measured {
         for (run, other) in pairs(case) {
             for (flow, completion) in run.flows.iter().zip(&other.completion_us) {
                 text += &format!(
-                    "{},{},{},{},{:.3},{completion:.3},{},{},{},{}\n",
+                    "{},{},{},{},{:.3},{completion:.3},{},{},{:.3},{:.3},{},{}\n",
                     case.case,
                     run.seed,
                     flow.job,
@@ -77,7 +83,9 @@ pub(super) fn comparison_csv(measured: &[CaseRuns]) -> String {
                     flow.completion_us,
                     run.pauses,
                     other.pauses,
-                    run.deepest_bytes,
+                    run.paused_us,
+                    other.paused_us,
+                    deepest_bytes(run),
                     other.deepest_bytes
                 );
             }
