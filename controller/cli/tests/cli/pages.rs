@@ -40,7 +40,7 @@ const NOT_RUN: [(&str, NotRun); 25] = [
     ("crux agent --host h1 --jobs jobs.toml --dry-run", NotRun::Endless),
     ("crux agent --once --seconds 20", NotRun::Minutes),
     ("crux agent --queue-pairs", NotRun::Privileges),
-    ("crux bench queues --megabytes 4 --seeds 3", NotRun::Minutes),
+    ("crux bench queues --megabytes 4 --seeds 10", NotRun::Minutes),
     ("crux compare --fabric fabric.json", NotRun::Minutes),
     ("crux context set here", NotRun::Privileges),
     ("crux controller", NotRun::Endless),
