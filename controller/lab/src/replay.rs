@@ -12,6 +12,7 @@ mod trace_source;
 
 use std::fs;
 
+use placement::queue::JobFragmentation;
 use placement::{GpuCluster, PlacementAlgorithm};
 use simulator::Scheduler;
 use simulator::replay::{InterferenceModel, ReplayComparison, ReplaySetup};
@@ -60,6 +61,9 @@ pub(crate) struct ReplayArgs {
     /// Factor on every byte that jobs send
     #[arg(long, default_value_t = 1.0)]
     volume: f64,
+    /// Connections of each ring on every NIC
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    connections: u32,
     #[command(flatten)]
     checkpoints: runs::CheckpointArgs,
     /// Also write a page with plots to this file
@@ -113,8 +117,10 @@ impl ReplayArgs {
             trace,
             models,
             volume: self.volume,
+            connections: self.connections,
             policy,
             placement: self.placement,
+            fragmentation: JobFragmentation::CALIBRATED,
             scheduler: first,
             interference: InterferenceModel::AllJobs,
             seed: self.source.seed,

@@ -5,12 +5,14 @@
 //! model of its own. They ask the planner, the simulator and the placement policies, and say what
 //! with.
 
+mod calibrate;
 mod calibration;
 mod cluster;
 mod crius;
 mod decisions;
 mod large_models;
 mod page;
+mod parameter_set;
 mod pcie;
 mod report;
 mod sjf_bco;
@@ -73,7 +75,9 @@ struct PaperExperiment {
 }
 
 /// All experiments, in the order of the papers.
-const EXPERIMENTS: [PaperExperiment; 15] = [
+const EXPERIMENTS: [PaperExperiment; 17] = [
+    PaperExperiment { name: "calibrate", run: calibrate::reproduce_calibration },
+    PaperExperiment { name: "crux-fig6", run: calibrate::reproduce_fig6 },
     PaperExperiment { name: "crux-fig7", run: calibration::reproduce_fig7 },
     PaperExperiment { name: "crux-fig16", run: decisions::reproduce_fig16 },
     PaperExperiment { name: "crux-fig19", run: testbed::reproduce_fig19 },

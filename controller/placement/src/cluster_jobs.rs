@@ -66,6 +66,14 @@ impl ClusterJobs {
         }
     }
 
+    /// A job that runs.
+    ///
+    /// # Errors
+    /// It does not run.
+    pub fn running_job(&self, job: u32) -> Result<&RunningJob, PlacementDecisionError> {
+        self.find_running(job).map(|place| &self.running[place])
+    }
+
     /// A job comes and waits.
     ///
     /// # Errors

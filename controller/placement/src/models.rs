@@ -132,6 +132,11 @@ impl ModelTable {
         Ok(self)
     }
 
+    /// Adds a model, or replaces the one of its name.
+    pub fn replace_model(&mut self, model: TrainingModel) {
+        self.by_name.insert(model.name.clone(), model);
+    }
+
     /// The model of that name.
     pub fn by_name(&self, name: &str) -> Option<&TrainingModel> {
         self.by_name.get(name)

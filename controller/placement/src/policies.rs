@@ -9,7 +9,9 @@ use topology::Fabric;
 use super::crius::CriusPolicy;
 use super::hived::{HivedError, HivedPolicy};
 use super::muri::{MuriPolicy, StageTable};
-use super::queue::{FirstFit, LeastLoaded, QueuePolicy, RandomHosts, SameLeaf};
+use super::queue::{
+    FirstFit, FragmentedHosts, JobFragmentation, LeastLoaded, QueuePolicy, RandomHosts, SameLeaf,
+};
 use super::sjf_bco::SjfBcoPolicy;
 use super::throughput::ThroughputTable;
 use super::{GpuCluster, PlacementPolicy};
@@ -26,6 +28,8 @@ pub enum PlacementAlgorithm {
     Random,
     /// One host, one leaf, or as few leaves as need be.
     SameLeaf,
+    /// As `SameLeaf`, but a share of the jobs is scattered over random hosts.
+    Fragmented,
     /// Muri (SIGCOMM'22): jobs that need different resources take turns on the same GPUs.
     Muri,
     /// `HiveD` (OSDI'20): cells of a hierarchy, reserved for virtual clusters.
@@ -43,7 +47,9 @@ pub struct PlacementContext {
     pub models: ModelTable,
     /// The speed of a NIC.
     pub nic_bytes_per_second: f64,
-    /// Where the chance of `random` comes from.
+    /// Which jobs `fragmented` scatters.
+    pub fragmentation: JobFragmentation,
+    /// Where the chance of `random` and `fragmented` comes from.
     pub seed: u64,
 }
 
@@ -55,6 +61,7 @@ impl PlacementContext {
             models: models.clone(),
             nic_bytes_per_second: first
                 .map_or(1.0, |nic| fabric.link(nic.uplink).bandwidth.bytes_per_second()),
+            fragmentation: JobFragmentation::CALIBRATED,
             seed,
         }
     }
@@ -70,11 +77,12 @@ pub enum PlacementError {
 
 impl PlacementAlgorithm {
     /// All of them, the plain references first.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::FirstFit,
         Self::LeastLoaded,
         Self::Random,
         Self::SameLeaf,
+        Self::Fragmented,
         Self::Muri,
         Self::Hived,
         Self::SjfBco,
@@ -88,6 +96,7 @@ impl PlacementAlgorithm {
             Self::LeastLoaded => "least-loaded",
             Self::Random => "random",
             Self::SameLeaf => "same-leaf",
+            Self::Fragmented => "fragmented",
             Self::Muri => "muri",
             Self::Hived => "hived",
             Self::SjfBco => "sjf-bco",
@@ -105,12 +114,16 @@ impl PlacementAlgorithm {
         cluster: &GpuCluster,
         context: &PlacementContext,
     ) -> Result<Box<dyn PlacementPolicy>, PlacementError> {
-        let PlacementContext { models, nic_bytes_per_second, seed } = context;
+        let PlacementContext { models, nic_bytes_per_second, fragmentation, seed } = context;
         Ok(match self {
             Self::FirstFit => Box::new(QueuePolicy { choice: FirstFit }),
             Self::LeastLoaded => Box::new(QueuePolicy { choice: LeastLoaded }),
             Self::Random => Box::new(QueuePolicy { choice: RandomHosts { seed: *seed } }),
             Self::SameLeaf => Box::new(QueuePolicy { choice: SameLeaf }),
+            Self::Fragmented => {
+                let choice = FragmentedHosts { fragmentation: *fragmentation, seed: *seed };
+                Box::new(QueuePolicy { choice })
+            }
             Self::Muri => {
                 let table = StageTable::from_published();
                 Box::new(MuriPolicy::new(table.with_models(models, *nic_bytes_per_second)))

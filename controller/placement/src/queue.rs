@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use topology::HostId;
@@ -137,6 +138,62 @@ impl GpuChoice for RandomHosts {
             *chosen.entry(host).or_default() += 1;
         }
         Some(chosen)
+    }
+}
+
+/// How placement fragments: which jobs are scattered, and how finely.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct JobFragmentation {
+    /// The share of jobs that are scattered, from 0 to 1.
+    pub share: f64,
+    /// The most GPUs that a scattered job gets on one host.
+    pub gpus_per_host: u32,
+}
+
+impl JobFragmentation {
+    /// What `crux reproduce calibrate` finds for the Clos of the Crux paper.
+    pub const CALIBRATED: Self = Self { share: 0.3, gpus_per_host: 2 };
+}
+
+/// [`SameLeaf`], but for the share of jobs that get a few GPUs on each of random hosts. Every job
+/// has a stream of chance of its own, as with [`RandomHosts`].
+#[derive(Clone, Copy, Debug)]
+pub struct FragmentedHosts {
+    /// Which jobs are scattered, and how finely.
+    pub fragmentation: JobFragmentation,
+    /// Where chance comes from.
+    pub seed: u64,
+}
+
+impl GpuChoice for FragmentedHosts {
+    fn choose_gpus(
+        &self,
+        job: u32,
+        gpus: u32,
+        cluster: &GpuCluster,
+        free: &FreeGpus,
+    ) -> Option<GpusByHost> {
+        let mut random = ChaCha8Rng::seed_from_u64(self.seed);
+        random.set_stream(u64::from(job));
+        let JobFragmentation { share, gpus_per_host } = self.fragmentation;
+        if !random.random_bool(share) {
+            return SameLeaf.choose_gpus(job, gpus, cluster, free);
+        }
+        let mut hosts: Vec<HostId> = free.hosts().map(|(host, _)| host).collect();
+        hosts.shuffle(&mut random);
+        // Where fragments of that size are too few, the rest of the hosts is taken as well.
+        let (mut chosen, mut wanted) = (GpusByHost::new(), gpus);
+        for most in [gpus_per_host, u32::MAX] {
+            for host in &hosts {
+                let held = chosen.get(host).copied().unwrap_or(0);
+                let taken = wanted.min(free.on_host(*host).min(most) - held);
+                if taken > 0 {
+                    chosen.insert(*host, held + taken);
+                    wanted -= taken;
+                }
+            }
+        }
+        (wanted == 0 && gpus > 0).then_some(chosen)
     }
 }
 

@@ -12,7 +12,12 @@ fn cluster(leaves: u32) -> GpuCluster {
 }
 
 fn context(seed: u64) -> PlacementContext {
-    PlacementContext { models: crate::ModelTable::built_in(), nic_bytes_per_second: 25e9, seed }
+    PlacementContext {
+        models: crate::ModelTable::built_in(),
+        nic_bytes_per_second: 25e9,
+        fragmentation: crate::queue::JobFragmentation::CALIBRATED,
+        seed,
+    }
 }
 
 fn request(job: u32, gpus: u32) -> PlacementRequest {
@@ -182,4 +187,29 @@ fn drain(
     }
     assert!(cluster_jobs.state_at(0.0).waiting.is_empty(), "{placement}");
     starts
+}
+
+/// Sixteen leaves of two hosts of 8 GPUs.
+#[test]
+fn a_share_of_jobs_is_scattered_and_the_rest_is_packed() {
+    use crate::queue::{FragmentedHosts, GpuChoice, JobFragmentation};
+    let host = |number: u32| ClusterHost { gpus: 8, leaf: number / 2, kind: 0 };
+    let cluster = GpuCluster { hosts: (0..32).map(host).collect(), kinds: vec!["GPU".to_owned()] };
+    let free = FreeGpus::all_free(&cluster);
+    let fragmentation = JobFragmentation { share: 0.25, gpus_per_host: 2 };
+    let choice = FragmentedHosts { fragmentation, seed: 1 };
+    let placed: Vec<GpusByHost> =
+        (0..1_000).filter_map(|job| choice.choose_gpus(job, 16, &cluster, &free)).collect();
+    assert!(placed.iter().all(|gpus| gpus.values().sum::<u32>() == 16));
+    let scattered: Vec<&GpusByHost> = placed.iter().filter(|gpus| gpus.len() > 2).collect();
+    assert!((200..300).contains(&scattered.len()), "{}", scattered.len());
+    assert!(scattered.iter().all(|gpus| gpus.values().all(|gpus| *gpus == 2)));
+    // 100 GPUs do not fit in twos; the rest is taken where there is room.
+    let choice = FragmentedHosts {
+        fragmentation: JobFragmentation { share: 1.0, gpus_per_host: 2 },
+        seed: 1,
+    };
+    let large = choice.choose_gpus(1, 100, &cluster, &free).unwrap();
+    assert_eq!((large.len(), large.values().sum::<u32>()), (32, 100));
+    assert_eq!(choice.choose_gpus(1, 257, &cluster, &free), None);
 }

@@ -18,6 +18,7 @@
 
 mod advice;
 mod checkpoint;
+mod contention_risk;
 mod hourly_usage;
 mod interference_groups;
 mod network_update;
@@ -38,6 +39,7 @@ use topology::Fabric;
 
 pub use self::advice::{DelayedJob, PlacementAdvice, PlacementQuery};
 pub use self::checkpoint::{CheckpointError, ReplayCheckpoint};
+pub use self::contention_risk::{ContentionRisk, RiskCount, assess_contention_risk};
 pub use self::interference_groups::InterferenceModel;
 pub use self::outcome::{HourlyUsage, ReplayComparison, ReplayOutcome, ReplayedJob};
 
@@ -50,6 +52,7 @@ use crate::scheduler::Scheduler;
 use crate::simulation::SimulationError;
 use crate::trace::JobTrace;
 use placement::ModelTable;
+use placement::queue::JobFragmentation;
 use placement::{
     self, ClusterJobs, GpuCluster, PlacementAlgorithm, PlacementContext, PlacementDecisionError,
     PlacementError,
@@ -68,16 +71,30 @@ pub struct ReplaySetup {
     pub models: ModelTable,
     /// Factor on every byte that they send: the communication share is the least known of all.
     pub volume: f64,
+    /// Connections of each ring on every NIC.
+    pub connections: u32,
     /// The policy of the operator.
     pub policy: Policy,
     /// The placement policy to use.
     pub placement: PlacementAlgorithm,
+    /// Which jobs it scatters, if it is the one that fragments.
+    pub fragmentation: JobFragmentation,
     /// The communication scheduler to use.
     pub scheduler: Scheduler,
     /// Which flows can delay a job.
     pub interference: InterferenceModel,
     /// Where chance comes from.
     pub seed: u64,
+}
+
+impl ReplaySetup {
+    /// What its placement policy knows.
+    fn placement_context(&self) -> PlacementContext {
+        PlacementContext {
+            fragmentation: self.fragmentation,
+            ..PlacementContext::from_fabric(&self.fabric, &self.models, self.seed)
+        }
+    }
 }
 
 /// Why a trace cannot be replayed.
@@ -192,7 +209,7 @@ impl<'a> TraceReplay<'a> {
         let runs = records.iter().zip(&alone);
         let alone_run_seconds = runs.map(|(record, alone)| record.left * alone).collect();
         let input = PlanInput { fabric: setup.fabric.clone(), jobs: Vec::new() };
-        let context = PlacementContext::from_fabric(&setup.fabric, &setup.models, setup.seed);
+        let context = setup.placement_context();
         Ok(Self {
             policy: setup.placement.create_policy(&setup.cluster, &context)?,
             cluster_jobs: ClusterJobs::new(setup.cluster.clone()),

@@ -9,7 +9,7 @@
 use serde::Serialize;
 
 use super::emulated_run::{self, JobVisibility, TrainingOptions};
-use super::scenario::{AllReduceVolumes, DemoScenario};
+use super::scenario::{AllReduceVolumes, DemoScenario, GPT_GBPS};
 use command_io::CommandError;
 
 /// What `crux demo --calibrate` found at the demo's time scale of 1000. At 500 it finds 42.40e9 and
@@ -47,7 +47,7 @@ pub(super) async fn measure_case(
     volumes: AllReduceVolumes,
     training: TrainingOptions,
 ) -> Result<CalibrationCase, CommandError> {
-    let scenario = DemoScenario::calibration_case(volumes, 1)?;
+    let scenario = DemoScenario::calibration_case(volumes, GPT_GBPS, 1)?;
     let shared = iteration_seconds(&scenario, training).await?;
     let gpt = iteration_seconds(&scenario.single_job(0), training).await?[0];
     let bert = iteration_seconds(&scenario.single_job(1), training).await?[0];

@@ -68,7 +68,7 @@ impl AllReduceVolumes {
         })
     }
 
-    pub(super) fn scaled_by(self, factor: f64) -> Self {
+    pub(crate) fn scaled_by(self, factor: f64) -> Self {
         Self { gpt: self.gpt * factor, bert: self.bert * factor }
     }
 }
@@ -144,6 +144,9 @@ const CALIBRATION: [ScenarioJob<'static>; 2] = [
         shares: &[("h5", 4, LEFT), ("h6", 4, LEFT), ("h11", 4, LEFT), ("h12", 4, LEFT)],
     },
 ];
+
+/// What the GPT of the calibration case sends from one leaf to the other: from four NICs.
+pub(crate) const GPT_GBPS: f64 = 800.0;
 
 const ONLY: &[u32] = &[0];
 
@@ -258,20 +261,21 @@ impl DemoScenario {
         Self::place_jobs(testbed_fabric(IpVersion::V4)?, placed, volumes, seed)
     }
 
-    /// The case of Crux §2.2: the hosts of two leaves, which one spine joins by just what the GPT
-    /// needs. So there is no choice of paths, GPT alone is not held up, and where both jobs send,
-    /// each flow gets two thirds of its NIC: as three flows of 200 Gb/s do that meet on one of the
-    /// testbed's uplinks of 400 Gb/s, the mildest contention there is.
+    /// The case of Crux §2.2: the hosts of two leaves, which spines join by just what the GPT
+    /// needs. With one spine ([`GPT_GBPS`]) there is no choice of paths, GPT alone is not held up,
+    /// and where both jobs send, each flow gets two thirds of its NIC: as three flows of 200 Gb/s
+    /// do that meet on one of the testbed's uplinks of 400 Gb/s, the mildest contention there is.
     pub(crate) fn calibration_case(
         volumes: AllReduceVolumes,
+        uplink_gbps: f64,
         seed: u64,
     ) -> Result<Self, CommandError> {
         let clos = clos::ClosSpec {
             leaves: 2,
-            spines: 1,
+            spines: (GPT_GBPS / uplink_gbps).ceil() as u32,
             hosts_per_leaf: 6,
             host_links: 4,
-            uplink_gbps: 800.0,
+            uplink_gbps,
             ..clos::ClosSpec::default()
         };
         let fabric = clos::build_clos("crux-2.2", &clos).map_err(CommandError::document)?;

@@ -4,6 +4,7 @@ use simulator::{IsolatedJob, Scheduler, SimulationExperiment, SimulationOutcome}
 
 use super::report::{MeasureRow, PaperReproduction, percent_change};
 use super::{SeedOptions, testbed};
+use crate::demo::scenario::GPT_GBPS;
 use crate::demo::{CALIBRATED, DemoScenario};
 use command_io::CommandError;
 
@@ -12,7 +13,7 @@ const SECONDS: f64 = 600.0;
 
 /// Iteration times and throughput alone and together.
 pub(super) fn reproduce_fig7(options: SeedOptions) -> Result<PaperReproduction, CommandError> {
-    let scenario = DemoScenario::calibration_case(CALIBRATED, options.seed)?;
+    let scenario = DemoScenario::calibration_case(CALIBRATED, GPT_GBPS, options.seed)?;
     let experiment = testbed::default_experiment(scenario.fabric, scenario.jobs, SECONDS);
     let alone = IsolatedJob::for_experiment(&experiment).map_err(CommandError::failed)?;
     let shared = testbed::simulate_outcome(&experiment, Scheduler::Ecmp)?;
@@ -49,7 +50,7 @@ pub(super) fn reproduce_fig7(options: SeedOptions) -> Result<PaperReproduction, 
 }
 
 /// Per cent of GPU time in computation that sharing costs.
-fn lost_utilisation(
+pub(super) fn lost_utilisation(
     experiment: &SimulationExperiment,
     alone: &[IsolatedJob],
     shared: &SimulationOutcome,

@@ -13,6 +13,7 @@ pub(super) use fig25::reproduce_fig25;
 pub(super) use scheduler_pairs::reproduce_pairs;
 
 use placement::ModelTable;
+use placement::queue::JobFragmentation;
 use placement::{GpuCluster, PlacementAlgorithm};
 use planner::Policy;
 use simulator::Scheduler;
@@ -84,8 +85,10 @@ impl ReplayWorkload {
             trace: composed.trace,
             models: ModelTable::built_in(),
             volume: self.volume,
+            connections: 1,
             policy: Policy { search_events: 0, ..Policy::default() },
             placement: PlacementAlgorithm::SameLeaf,
+            fragmentation: JobFragmentation::CALIBRATED,
             scheduler: Scheduler::Crux,
             interference: InterferenceModel::AllJobs,
             seed,

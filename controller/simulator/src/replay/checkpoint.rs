@@ -143,7 +143,8 @@ fn setup_fingerprint(setup: &ReplaySetup) -> u64 {
     (fabric.name(), fabric.links().len()).hash(&mut hasher);
     let ReplaySetup { placement, scheduler, interference, seed, .. } = setup;
     (placement, scheduler, interference, seed).hash(&mut hasher);
-    setup.volume.to_bits().hash(&mut hasher);
+    (setup.volume.to_bits(), setup.connections).hash(&mut hasher);
+    format!("{:?}", setup.fragmentation).hash(&mut hasher);
     format!("{:?}", setup.policy).hash(&mut hasher);
     format!("{models:?}").hash(&mut hasher);
     for job in &trace.jobs {

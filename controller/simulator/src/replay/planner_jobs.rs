@@ -96,7 +96,7 @@ impl<'a> PlannerJobBuilder<'a> {
             document.compute_seconds = Some(iteration.compute_seconds);
             document.overlap_from = Some(iteration.overlap_from);
             document.collective = Some(iteration.collective.clone());
-            self.scale_volume(&mut document);
+            self.scale_traffic(&mut document);
         }
         let mut job = self.resolve_document(document)?;
         let busy = job.compute_seconds * f64::from(given);
@@ -117,13 +117,15 @@ impl<'a> PlannerJobBuilder<'a> {
             None => unknown_model_document(name, gpus, fabric),
         };
         document.tenant.clone_from(&traced.tenant);
-        self.scale_volume(&mut document);
+        self.scale_traffic(&mut document);
         document
     }
 
-    fn scale_volume(&self, document: &mut JobDocument) {
+    /// The volume and the number of connections of this replay.
+    fn scale_traffic(&self, document: &mut JobDocument) {
         if let Some(collective) = &mut document.collective {
             scale_if_set(&mut collective.bytes, self.setup.volume);
+            collective.channels *= self.setup.connections;
         }
     }
 

@@ -15,7 +15,7 @@ use crate::trace::{JobLength, TraceJob};
 use placement::PlacementDecision;
 
 /// Four leaves of three hosts, 8 GPUs and a NIC of 200 Gb/s each; two spines.
-fn setup(jobs: Vec<TraceJob>, scheduler: Scheduler) -> ReplaySetup {
+pub(super) fn setup(jobs: Vec<TraceJob>, scheduler: Scheduler) -> ReplaySetup {
     let fabric = clos::build_clos("lab", &ClosSpec::default()).unwrap();
     ReplaySetup {
         cluster: GpuCluster::from_fabric(&fabric),
@@ -23,15 +23,17 @@ fn setup(jobs: Vec<TraceJob>, scheduler: Scheduler) -> ReplaySetup {
         trace: JobTrace { jobs, ..JobTrace::default() },
         models: ModelTable::built_in(),
         volume: 8.0,
+        connections: 1,
         policy: Policy { search_events: 0, ..Policy::default() },
         placement: PlacementAlgorithm::FirstFit,
+        fragmentation: JobFragmentation::CALIBRATED,
         scheduler,
         interference: InterferenceModel::AllJobs,
         seed: 1,
     }
 }
 
-fn job(number: usize, submitted_seconds: f64, gpus: u32, seconds: f64) -> TraceJob {
+pub(super) fn job(number: usize, submitted_seconds: f64, gpus: u32, seconds: f64) -> TraceJob {
     TraceJob {
         id: format!("job{number}"),
         submitted_seconds,

@@ -1,0 +1,76 @@
+//! The one set of parameters for what the Crux paper withholds: how much jobs send, over how many
+//! connections, how fast uplinks are, and how placement fragments.
+//!
+//! [`super::calibrate`] searches it against what the paper does publish of its cluster, Fig. 6 and
+//! §2.2. Every experiment of Crux uses the set that was found ([`ParameterSet::CALIBRATED`]).
+
+use placement::queue::JobFragmentation;
+use placement::{ModelTable, TrainingModel};
+use topology::document::{self, DocumentFormat};
+use topology::spec::FabricDocument;
+use topology::{Fabric, examples};
+
+use crate::demo::CALIBRATED;
+use crate::demo::scenario::{AllReduceVolumes, TrainedModel};
+use command_io::CommandError;
+
+/// What the paper withholds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct ParameterSet {
+    /// Factor on the volumes that were fitted to §2.2 on the emulated network.
+    pub(super) volume: f64,
+    /// Speed of an uplink in Gb/s; NICs have 200.
+    pub(super) uplink_gbps: f64,
+    /// Connections of each ring on every NIC.
+    pub(super) connections: u16,
+    /// Which jobs placement scatters.
+    pub(super) fragmentation: JobFragmentation,
+}
+
+impl ParameterSet {
+    /// What `crux reproduce calibrate` finds.
+    pub(super) const CALIBRATED: Self = Self {
+        volume: 0.9,
+        uplink_gbps: 400.0,
+        connections: 8,
+        fragmentation: JobFragmentation::CALIBRATED,
+    };
+
+    /// Bytes of the all-reduces of the GPT and of the BERT.
+    pub(super) fn volumes(self) -> AllReduceVolumes {
+        CALIBRATED.scaled_by(self.volume)
+    }
+
+    /// The built-in models with the volumes of this set: the GPT's and the BERT's are fitted, all
+    /// others send as many times their gradients as the BERT does.
+    pub(super) fn model_table(self) -> Result<ModelTable, CommandError> {
+        let mut models = ModelTable::built_in();
+        let sent = |model: TrainedModel| {
+            let gradients = model.find_profile()?.gradient_bytes.unwrap_or(1.0);
+            Ok::<f64, CommandError>(self.volumes().volume_of(model)? / gradients)
+        };
+        let (gpt, others) = (sent(TrainedModel::Gpt)?, sent(TrainedModel::Bert)?);
+        let scaled: Vec<TrainingModel> = models
+            .iter()
+            .map(|model| {
+                let is_gpt = model.name == TrainedModel::Gpt.profile_name();
+                let factor = if is_gpt { gpt } else { others };
+                TrainingModel { gradient_bytes: model.gradient_bytes * factor, ..model.clone() }
+            })
+            .collect();
+        scaled.into_iter().for_each(|model| models.replace_model(model));
+        Ok(models)
+    }
+
+    /// An example fabric of two tiers with uplinks of this speed; others as they are.
+    pub(super) fn example_fabric(self, name: &str) -> Result<Fabric, CommandError> {
+        let text = examples::example_text(name).unwrap_or_default();
+        let mut document: FabricDocument =
+            document::parse_document(text, DocumentFormat::Toml, name)
+                .map_err(CommandError::document)?;
+        if let Some(clos) = document.clos.as_mut().filter(|clos| clos.cores == 0) {
+            clos.uplink_gbps = self.uplink_gbps;
+        }
+        Fabric::try_from(&document).map_err(CommandError::document)
+    }
+}
