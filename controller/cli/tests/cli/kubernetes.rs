@@ -201,8 +201,8 @@ fn a_list_of_several_pages_is_one() {
         let name = format!("p{number:04}");
         deployment.server.put_pod(&name, pod(&name, "large", &format!("h{number}"), "Running"));
     }
-    deployment.server.inject(ServerFault::Compact);
     let lists = deployment.server.requests().0;
+    deployment.server.inject(ServerFault::Compact);
     let record = || std::fs::read(deployment.files.path("spool/k8s.ml.large.json")).ok();
     let hosts = || {
         let job: Value = serde_json::from_slice(&record()?).ok()?;
