@@ -101,6 +101,13 @@ impl GpuChoice for LeastLoaded {
     }
 }
 
+/// The stream of chance of a job.
+fn job_random(seed: u64, job: u32) -> ChaCha8Rng {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    random.set_stream(u64::from(job));
+    random
+}
+
 /// Any free GPUs, each as likely as the others. Every job has a stream of chance of its own, so
 /// that nothing needs to be remembered.
 #[derive(Clone, Copy, Debug)]
@@ -117,8 +124,7 @@ impl GpuChoice for RandomHosts {
         _: &GpuCluster,
         free: &FreeGpus,
     ) -> Option<GpusByHost> {
-        let mut random = ChaCha8Rng::seed_from_u64(self.seed);
-        random.set_stream(u64::from(job));
+        let mut random = job_random(self.seed, job);
         let mut left = free.clone();
         if gpus == 0 || left.total_free() < gpus {
             return None;
@@ -173,8 +179,7 @@ impl GpuChoice for FragmentedHosts {
         cluster: &GpuCluster,
         free: &FreeGpus,
     ) -> Option<GpusByHost> {
-        let mut random = ChaCha8Rng::seed_from_u64(self.seed);
-        random.set_stream(u64::from(job));
+        let mut random = job_random(self.seed, job);
         let JobFragmentation { share, gpus_per_host } = self.fragmentation;
         if !random.random_bool(share) {
             return SameLeaf.choose_gpus(job, gpus, cluster, free);

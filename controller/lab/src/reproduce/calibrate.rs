@@ -228,31 +228,29 @@ fn mean_risk(risk: &[ContentionRisk]) -> [f64; 2] {
 }
 
 fn risk_rows(risk: &[ContentionRisk]) -> Vec<MeasureRow> {
-    type Measure = (&'static str, Option<f64>, fn(&ContentionRisk) -> f64);
-    let measures: [Measure; 4] = [
-        ("jobs", Some(AT_RISK[0]), |risk| risk.jobs.percent_at_risk()),
-        ("GPUs", Some(AT_RISK[1]), |risk| risk.gpus.percent_at_risk()),
-        ("jobs, between switches", None, |risk| risk.jobs.percent_in_network()),
-        ("GPUs, between switches", None, |risk| risk.gpus.percent_in_network()),
-    ];
-    let rows = measures.map(|(measure, paper, of)| {
-        let values: Vec<f64> = risk.iter().map(of).collect();
-        MeasureRow::new(measure, "%", paper, &values).in_part("Fig. 6: at risk of contention")
-    });
-    rows.to_vec()
+    let row = |measure, paper, of: fn(&ContentionRisk) -> f64| {
+        MeasureRow::of_runs(measure, "%", paper, (risk, of))
+            .in_part("Fig. 6: at risk of contention")
+    };
+    let [jobs, gpus] = AT_RISK.map(Some);
+    vec![
+        row("jobs", jobs, |risk| risk.jobs.percent_at_risk()),
+        row("GPUs", gpus, |risk| risk.gpus.percent_at_risk()),
+        row("jobs, between switches", None, |risk| risk.jobs.percent_in_network()),
+        row("GPUs, between switches", None, |risk| risk.gpus.percent_in_network()),
+    ]
 }
 
 fn sharing_rows(costs: &[SharingCost]) -> Vec<MeasureRow> {
-    let row = |measure, unit, paper, of: &dyn Fn(&SharingCost) -> f64| {
-        let values: Vec<f64> = costs.iter().map(of).collect();
-        MeasureRow::new(measure, unit, Some(paper), &values).in_part("§2.2 with the set")
+    let row = |measure, unit, paper, of: fn(&SharingCost) -> f64| {
+        MeasureRow::of_runs(measure, unit, Some(paper), (costs, of)).in_part("§2.2 with the set")
     };
     let [gpt, bert, gpus] = SHARING;
     vec![
-        row("iteration of GPT, alone", "s", GPT_ALONE, &|cost| cost.gpt_alone_seconds),
-        row("throughput of GPT", "%", gpt, &|cost| cost.changes[0]),
-        row("throughput of BERT", "%", bert, &|cost| cost.changes[1]),
-        row("GPU utilisation", "%", gpus, &|cost| cost.changes[2]),
+        row("iteration of GPT, alone", "s", GPT_ALONE, |cost| cost.gpt_alone_seconds),
+        row("throughput of GPT", "%", gpt, |cost| cost.changes[0]),
+        row("throughput of BERT", "%", bert, |cost| cost.changes[1]),
+        row("GPU utilisation", "%", gpus, |cost| cost.changes[2]),
     ]
 }
 

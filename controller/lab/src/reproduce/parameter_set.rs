@@ -2,7 +2,7 @@
 //! connections, how fast uplinks are, and how placement fragments.
 //!
 //! [`super::calibrate`] searches it against what the paper does publish of its cluster, Fig. 6 and
-//! §2.2. Every experiment of Crux uses the set that was found ([`ParameterSet::CALIBRATED`]).
+//! §2.2. Figs. 6, 19 and 20 use the set that was found ([`ParameterSet::CALIBRATED`]).
 
 use placement::queue::JobFragmentation;
 use placement::{ModelTable, TrainingModel};

@@ -12,7 +12,7 @@ use topology::spec::FabricDocument;
 use topology::{Fabric, LinkScheduler, examples};
 
 use super::SeedOptions;
-use super::report::{MeasureRow, PaperReproduction, mean_value, percent_change};
+use super::report::{MeasureRow, PaperReproduction, RangedMeasure, mean_value, percent_change};
 use super::testbed::{default_experiment, simulate_outcome};
 use crate::demo::CALIBRATED;
 use crate::demo::scenario::{TrainedModel, draw_number};
@@ -273,22 +273,20 @@ enum PaperEnds {
 
 /// What Crux changes in each case, by measure.
 fn gain_rows(cases: &[(String, Vec<CaseGain>)], paper: PaperEnds) -> Vec<MeasureRow> {
-    type Measure = (&'static str, fn(&CaseGain) -> f64, [f64; 2]);
-    let measures: [Measure; 3] = [
+    let measures: [RangedMeasure<CaseGain>; 3] = [
         ("GPU utilisation", |gain| gain.utilisation, [9.5, 14.8]),
         ("completion of BERT", |gain| gain.bert, [-7.0, -33.0]),
         ("completion of ResNet", |gain| gain.resnet, [1.0, 3.0]),
     ];
     let rows = measures.into_iter().flat_map(|(name, value, [mild, strong])| {
         cases.iter().enumerate().map(move |(place, (case, gains))| {
-            let values: Vec<f64> = gains.iter().map(value).collect();
             let printed = match place {
                 0 => Some(mild),
                 last if last + 1 == cases.len() => Some(strong),
                 _ => None,
             };
             let printed = printed.filter(|_| paper == PaperEnds::Printed);
-            MeasureRow::new(format!("{name}, {case}"), "%", printed, &values)
+            MeasureRow::of_runs(format!("{name}, {case}"), "%", printed, (gains, value))
         })
     });
     rows.collect()
@@ -299,8 +297,8 @@ fn draw_utilisation(title: &str, cases: &[(String, Vec<CaseGain>)]) -> String {
     let series = [("ECMP", SERIES[1]), ("Crux", SERIES[0]), ("alone", SERIES[4])];
     let rows = cases.iter().flat_map(|(case, gains)| {
         series.iter().enumerate().map(move |(place, (name, shade))| {
-            let values: Vec<f64> = gains.iter().map(|gain| gain.absolute[place]).collect();
-            let row = MeasureRow::new(String::new(), "%", None, &values);
+            let share = |gain: &CaseGain| gain.absolute[place];
+            let row = MeasureRow::of_runs(String::new(), "%", None, (gains, share));
             let [least, most] = row.ours_range;
             FigureRow {
                 name: format!("{case}, {name}"),

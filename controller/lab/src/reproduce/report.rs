@@ -66,12 +66,26 @@ impl MeasureRow {
         }
     }
 
+    /// A row of one value of each run.
+    pub(super) fn of_runs<R>(
+        measure: impl Into<String>,
+        unit: &'static str,
+        paper: Option<f64>,
+        (runs, value): (&[R], impl Fn(&R) -> f64),
+    ) -> Self {
+        Self::new(measure, unit, paper, &runs.iter().map(value).collect::<Vec<f64>>())
+    }
+
     /// This row under the heading of a part.
     pub(super) fn in_part(self, part: &str) -> Self {
         let part = part.to_owned();
         Self { part, ..self }
     }
 }
+
+/// What is read of a run of type `R`: its name, its value, and the mild and the strong end of the
+/// range that the paper prints.
+pub(super) type RangedMeasure<R> = (&'static str, fn(&R) -> f64, [f64; 2]);
 
 /// Rows by part, in their order.
 pub(super) fn rows_by_part(rows: &[MeasureRow]) -> impl Iterator<Item = (&str, &[MeasureRow])> {

@@ -7,7 +7,7 @@ use topology::Fabric;
 
 use super::SeedOptions;
 use super::parameter_set::ParameterSet;
-use super::report::{MeasureRow, PaperReproduction, percent_change};
+use super::report::{MeasureRow, PaperReproduction, RangedMeasure, percent_change};
 use crate::demo::DemoScenario;
 use crate::demo::scenario::{HostShare, LEFT, RIGHT, ScenarioJob, TrainedModel, WHOLE};
 use command_io::CommandError;
@@ -79,8 +79,7 @@ pub(super) fn reproduce_fig19(options: SeedOptions) -> Result<PaperReproduction,
 
 /// `by_count` has the gains of every seed for each of [`COUNTS`].
 fn fig19_rows(connections: u16, by_count: &[Vec<CruxGain>]) -> Vec<MeasureRow> {
-    type Measure = (&'static str, fn(&CruxGain) -> f64, [f64; 2]);
-    let measures: [Measure; 3] = [
+    let measures: [RangedMeasure<CruxGain>; 3] = [
         ("GPU utilisation", |gain| gain.utilisation, [8.3, 12.9]),
         ("completion of GPT", |gain| gain.mean_change("gpt"), [-11.0, -25.0]),
         ("completion of BERT", |gain| gain.mean_change("bert"), [0.0, 3.0]),
@@ -88,14 +87,13 @@ fn fig19_rows(connections: u16, by_count: &[Vec<CruxGain>]) -> Vec<MeasureRow> {
     let mut rows = Vec::new();
     for (name, value, [mild, strong]) in measures {
         for (count, gains) in COUNTS.iter().zip(by_count) {
-            let values: Vec<f64> = gains.iter().map(value).collect();
             let paper = match *count {
                 2 => Some(mild),
                 8 => Some(strong),
                 _ => None,
             };
             let measure = format!("{name}, {count} BERT, {connections} conn.");
-            rows.push(MeasureRow::new(measure, "%", paper, &values));
+            rows.push(MeasureRow::of_runs(measure, "%", paper, (gains, value)));
         }
     }
     rows
@@ -124,9 +122,8 @@ pub(super) fn reproduce_fig20(options: SeedOptions) -> Result<PaperReproduction,
     ];
     for connections in CONNECTIONS {
         let gains = measure_gains(options, connections, testbed)?;
-        let utilisation: Vec<f64> = gains.iter().map(|gain| gain.utilisation).collect();
         let measure = format!("GPU utilisation, {connections} conn.");
-        rows.push(MeasureRow::new(measure, "%", Some(13.9), &utilisation));
+        rows.push(MeasureRow::of_runs(measure, "%", Some(13.9), (&gains, |gain| gain.utilisation)));
     }
     let mut assumptions = list_assumptions();
     assumptions.push(

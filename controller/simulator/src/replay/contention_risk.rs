@@ -87,7 +87,7 @@ struct RiskRun<'a> {
     arrived: usize,
     /// When each running job ends.
     ends: BTreeMap<u32, f64>,
-    sharing: LinkSharing,
+    sharing: SharedLinks,
 }
 
 impl<'a> RiskRun<'a> {
@@ -100,7 +100,7 @@ impl<'a> RiskRun<'a> {
             now: 0.0,
             arrived: 0,
             ends: BTreeMap::new(),
-            sharing: LinkSharing::new(&setup.fabric),
+            sharing: SharedLinks::new(&setup.fabric),
         })
     }
 
@@ -184,7 +184,7 @@ impl<'a> RiskRun<'a> {
 }
 
 /// Which running job is on which link, and who has ever shared one.
-struct LinkSharing {
+struct SharedLinks {
     /// The fabric, with the job whose flows are hashed.
     input: PlanInput,
     routes: EqualCostRoutes,
@@ -195,7 +195,7 @@ struct LinkSharing {
     risk: BTreeMap<u32, JobRisk>,
 }
 
-impl LinkSharing {
+impl SharedLinks {
     fn new(fabric: &Fabric) -> Self {
         let mut is_network = vec![true; fabric.links().len()];
         is_network.resize(fabric.capacity_link_count(), false);
