@@ -1,6 +1,9 @@
 //! Example fabrics, by name: the documents of `topology/fabrics`, each with its source and what was
 //! chosen where the source is silent.
 
+use crate::document::{self, DocumentError, DocumentFormat};
+use crate::spec::FabricDocument;
+
 /// Name and TOML text of each example.
 pub const EXAMPLES: [(&str, &str); 5] = [
     ("lab", include_str!("../fabrics/lab.toml")),
@@ -13,6 +16,16 @@ pub const EXAMPLES: [(&str, &str); 5] = [
 /// TOML text of an example, for [`parse_fabric`](crate::spec::parse_fabric).
 pub fn example_text(name: &str) -> Option<&'static str> {
     EXAMPLES.iter().find(|(known, _)| *known == name).map(|&(_, text)| text)
+}
+
+/// The document of an example, to be changed before it becomes a fabric; an empty document if there
+/// is no example of that name.
+///
+/// # Errors
+/// The text is no document.
+pub fn example_document(name: &str) -> Result<FabricDocument, DocumentError> {
+    let text = example_text(name).unwrap_or_default();
+    document::parse_document(text, DocumentFormat::Toml, name)
 }
 
 #[cfg(test)]

@@ -43,8 +43,13 @@ impl<S> HostHops<S> {
         self.hops.iter().position(|hop| hop.link == link)
     }
 
+    /// The link at a place, if there is room for what passes it.
+    pub(crate) fn passable_link(&self, place: usize) -> Option<usize> {
+        self.link_at(place).filter(|_| self.has_room(place + 1))
+    }
+
     /// Whether one more packet may wait at a place; after the last link always.
-    pub(crate) fn has_room(&self, place: usize) -> bool {
+    fn has_room(&self, place: usize) -> bool {
         self.hops.get(place).is_none_or(|hop| hop.waiting.len() < ROOM)
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use topology::{Fabric, HostId, LinkId, NicId};
+use topology::{Fabric, HostId, LinkId, LinkPath, NicId};
 
 /// Name of a job, unique among the jobs of an input; orders ties everywhere.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -118,25 +118,27 @@ impl FlowGpus {
 }
 
 impl Flow {
-    /// The intra-host links that the flow crosses: from its GPU to its NIC, then from the NIC at
-    /// the other end to the GPU there.
-    pub fn intra_host_links(&self, fabric: &Fabric) -> impl Iterator<Item = LinkId> + use<> {
-        let ends = fabric.describes_interconnects().then(|| {
+    /// The links from its GPU to its NIC, and from the NIC at the other end to the GPU there; none
+    /// where the fabric describes no interconnect.
+    pub fn host_links(&self, fabric: &Fabric) -> Option<[LinkPath; 2]> {
+        fabric.describes_interconnects().then(|| {
             let first = fabric.links_to_nic(self.gpus.src(), self.src);
             [first, fabric.links_from_nic(self.dst, self.gpus.dst())]
-        });
-        let ends = ends.into_iter().flatten();
+        })
+    }
+
+    /// The intra-host links that the flow crosses, in order.
+    pub fn intra_host_links(&self, fabric: &Fabric) -> impl Iterator<Item = LinkId> + use<> {
+        let ends = self.host_links(fabric).into_iter().flatten();
         ends.flat_map(|links| (0..links.len()).map(move |place| links[place]))
     }
 
     /// All links that the flow crosses on a path from NIC to NIC; none if that is empty.
     pub fn crossed_links<'p>(&self, fabric: &Fabric, path: &'p [LinkId]) -> Cow<'p, [LinkId]> {
-        if path.is_empty() || !fabric.describes_interconnects() {
-            return Cow::Borrowed(path);
+        match self.host_links(fabric).filter(|_| !path.is_empty()) {
+            None => Cow::Borrowed(path),
+            Some([first, last]) => Cow::Owned([&first[..], path, &last[..]].concat()),
         }
-        let first = fabric.links_to_nic(self.gpus.src(), self.src);
-        let last = fabric.links_from_nic(self.dst, self.gpus.dst());
-        Cow::Owned([&first[..], path, &last[..]].concat())
     }
 }
 

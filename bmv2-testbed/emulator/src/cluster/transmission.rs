@@ -64,15 +64,11 @@ impl HostCluster {
             (HopDirection::Outward, _) => connection.outward.has_waiting(place),
             (HopDirection::Inward, _) => connection.inward.has_waiting(place),
         };
-        let (link, has_room) = match direction {
-            HopDirection::Outward => {
-                (connection.outward.link_at(place), connection.outward.has_room(place + 1))
-            }
-            HopDirection::Inward => {
-                (connection.inward.link_at(place), connection.inward.has_room(place + 1))
-            }
+        let passable = match direction {
+            HopDirection::Outward => connection.outward.passable_link(place),
+            HopDirection::Inward => connection.inward.passable_link(place),
         };
-        if let Some(link) = link.filter(|_| has_packet && has_room) {
+        if let Some(link) = passable.filter(|_| has_packet) {
             self.links[link].enqueue_connection(index);
             self.ready_links.push_back(link);
         }

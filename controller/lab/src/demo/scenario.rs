@@ -16,8 +16,6 @@ use std::collections::BTreeMap;
 
 use p4::fabric::IpVersion;
 use planner::{Flow, Job, JobId, ModelProfile};
-use topology::document::{self, DocumentFormat};
-use topology::spec::FabricDocument;
 use topology::{Fabric, HostId, PipelineKind, Tier, clos, examples};
 
 use command_io::CommandError;
@@ -320,10 +318,8 @@ impl DemoScenario {
 
 /// The testbed of Crux §6.1.
 fn testbed_fabric(addresses: IpVersion) -> Result<Fabric, CommandError> {
-    let name = "crux-testbed";
-    let text = examples::example_text(name).unwrap_or_default();
-    let mut document: FabricDocument = document::parse_document(text, DocumentFormat::Toml, name)
-        .map_err(CommandError::document)?;
+    let mut document =
+        examples::example_document("crux-testbed").map_err(CommandError::document)?;
     if let Some(clos) = &mut document.clos {
         clos.ipv6 = addresses == IpVersion::V6;
     }

@@ -6,8 +6,6 @@
 
 use placement::queue::JobFragmentation;
 use placement::{ModelTable, TrainingModel};
-use topology::document::{self, DocumentFormat};
-use topology::spec::FabricDocument;
 use topology::{Fabric, examples};
 
 use crate::demo::CALIBRATED;
@@ -64,10 +62,7 @@ impl ParameterSet {
 
     /// An example fabric of two tiers with uplinks of this speed; others as they are.
     pub(super) fn example_fabric(self, name: &str) -> Result<Fabric, CommandError> {
-        let text = examples::example_text(name).unwrap_or_default();
-        let mut document: FabricDocument =
-            document::parse_document(text, DocumentFormat::Toml, name)
-                .map_err(CommandError::document)?;
+        let mut document = examples::example_document(name).map_err(CommandError::document)?;
         if let Some(clos) = document.clos.as_mut().filter(|clos| clos.cores == 0) {
             clos.uplink_gbps = self.uplink_gbps;
         }

@@ -7,8 +7,6 @@ use std::collections::BTreeMap;
 
 use planner::{CollectiveDocument, CollectiveKind, Job, JobDocument, JobsDocument};
 use simulator::{IsolatedJob, Scheduler, SimulationExperiment, SimulationOutcome};
-use topology::document::{self, DocumentFormat};
-use topology::spec::FabricDocument;
 use topology::{Fabric, LinkScheduler, examples};
 
 use super::SeedOptions;
@@ -164,10 +162,8 @@ fn ideal_share(experiment: &SimulationExperiment) -> Result<f64, CommandError> {
 
 /// The testbed with the inside of its hosts.
 fn testbed_fabric(priority: HostPriority) -> Result<Fabric, CommandError> {
-    let name = "crux-testbed-hosts";
-    let text = examples::example_text(name).unwrap_or_default();
-    let mut document: FabricDocument = document::parse_document(text, DocumentFormat::Toml, name)
-        .map_err(CommandError::document)?;
+    let mut document =
+        examples::example_document("crux-testbed-hosts").map_err(CommandError::document)?;
     if priority == HostPriority::Ignored {
         document.clos.iter_mut().for_each(|clos| clos.host_scheduler = None);
         let insides = document.host_interconnect.iter_mut();

@@ -58,7 +58,8 @@ impl GpuAssignment {
 }
 
 impl HostGpus {
-    /// The NIC of a channel, and the GPU of the job there: channels take the job's own NICs in
+    /// The NIC of a channel among the `nics` of the host, of which there is at least one, and the
+    /// GPU of the job there: channels take the job's own NICs in
     /// turn, and then the GPUs on the PCIe switch of the NIC.
     pub(super) fn ends_of_channel(
         &self,
@@ -67,9 +68,9 @@ impl HostGpus {
         channel: u32,
     ) -> (u32, u32) {
         let own = interconnect.nics_of_gpus(&self.indices, nics);
-        let nic = own[channel as usize % own.len().max(1)];
+        let nic = own[channel as usize % own.len()];
         let near = self.gpus_beside(interconnect, nic);
-        let turn = channel as usize / own.len().max(1);
+        let turn = channel as usize / own.len();
         let gpus = if near.is_empty() { &self.indices } else { &near };
         (nic, gpus[turn % gpus.len()])
     }

@@ -250,9 +250,6 @@ fn searched_job<'a>(
 
 /// The links of a flow before and after the choice of its path.
 fn flow_ends(traffic: &IndexedTraffic<'_>, flow: &RoutableFlow<'_>) -> (Vec<LinkId>, Vec<LinkId>) {
-    let ends = [flow.up, flow.down];
-    let mut before = flow.flow.crossed_links(traffic.fabric, &ends).into_owned();
-    let up = before.iter().position(|link| *link == flow.up).unwrap_or(0);
-    let after = before.split_off(up + 1);
-    (before, after)
+    let [first, last] = flow.flow.host_links(traffic.fabric).unwrap_or([LinkPath::EMPTY; 2]);
+    ([&first[..], &[flow.up]].concat(), [&[flow.down], &last[..]].concat())
 }
