@@ -186,78 +186,97 @@ fn fig22_case(hosts: usize, volume: f64, priority: HostPriority) -> ContentionCa
     ContentionCase { jobs, priority }
 }
 
-/// A 16-GPU BERT with more and more 4-GPU ResNets.
-pub(super) fn reproduce_fig21(options: SeedOptions) -> Result<PaperReproduction, CommandError> {
-    let by_count = |priority| {
-        let cases = RESNETS.map(|count| {
-            let gains = fig21_case(count, VOLUME, priority).measure_gains(options)?;
-            Ok((format!("{count} ResNet"), gains))
-        });
-        cases.into_iter().collect::<Result<Vec<_>, CommandError>>()
-    };
-    let enforced = by_count(HostPriority::Enforced)?;
-    let mut rows = gain_rows(&enforced, PaperEnds::Printed);
-    let ignored = gain_rows(&by_count(HostPriority::Ignored)?, PaperEnds::Absent);
-    rows.extend(ignored.into_iter().map(|row| row.in_part("nobody enforces priorities in hosts")));
-    let part = "multiples of ResNet's calibrated volume, 2 ResNet";
-    let volumes = by_volume(|volume| fig21_case(2, volume, HostPriority::Enforced), options)?;
-    rows.extend(volumes.into_iter().map(|row| row.in_part(part)));
-    let title = "GPU utilisation, a 16-GPU BERT with 4-GPU ResNets";
-    Ok(PaperReproduction {
-        about: "A 16-GPU BERT with n 4-GPU ResNets on its PCIe switches: Crux against ECMP."
-            .to_owned(),
-        source: "Cao et al. (Crux), SIGCOMM 2024, Fig. 21 and §6.2.".to_owned(),
-        rows,
-        assumptions: list_assumptions(
-            "Placement: BERT has GPUs 0 and 2 of eight hosts, two under each leaf; each ResNet has \
-             GPUs 1 and 3 of two of these hosts, which no other ResNet is on.",
-        ),
-        drawing: Some(draw_utilisation(title, &enforced)),
-        ..PaperReproduction::default()
-    })
+/// What Figs. 21 and 22 differ in.
+struct PcieFigure<'a> {
+    about: &'a str,
+    source: &'a str,
+    title: &'a str,
+    placement: &'a str,
+    /// Sizes of the cases, and the name of each.
+    sizes: &'a [usize],
+    name: fn(usize) -> String,
+    /// The case of a size, a volume of ResNet and a priority.
+    case: fn(usize, f64, HostPriority) -> ContentionCase<'static>,
+    /// The size at which volumes are swept.
+    swept: usize,
 }
+
+/// A 16-GPU BERT with more and more 4-GPU ResNets.
+const FIG21: PcieFigure<'static> = PcieFigure {
+    about: "A 16-GPU BERT with n 4-GPU ResNets on its PCIe switches: Crux against ECMP.",
+    source: "Cao et al. (Crux), SIGCOMM 2024, Fig. 21 and §6.2.",
+    title: "GPU utilisation, a 16-GPU BERT with 4-GPU ResNets",
+    placement: "Placement: BERT has GPUs 0 and 2 of eight hosts, two under each leaf; each ResNet \
+                has GPUs 1 and 3 of two of these hosts, which no other ResNet is on.",
+    sizes: &RESNETS,
+    name: |resnets| format!("{resnets} ResNet"),
+    case: fig21_case,
+    swept: 2,
+};
 
 /// An 8-GPU ResNet with a larger and larger BERT.
-pub(super) fn reproduce_fig22(options: SeedOptions) -> Result<PaperReproduction, CommandError> {
-    let by_size = |priority| {
-        let cases = BERT_HOSTS.map(|hosts| {
-            let gains = fig22_case(hosts, VOLUME, priority).measure_gains(options)?;
-            Ok((format!("{}-GPU BERT", 2 * hosts), gains))
-        });
-        cases.into_iter().collect::<Result<Vec<_>, CommandError>>()
-    };
-    let enforced = by_size(HostPriority::Enforced)?;
-    let mut rows = gain_rows(&enforced, PaperEnds::Printed);
-    let ignored = gain_rows(&by_size(HostPriority::Ignored)?, PaperEnds::Absent);
-    rows.extend(ignored.into_iter().map(|row| row.in_part("nobody enforces priorities in hosts")));
-    let part = "multiples of ResNet's calibrated volume, 16-GPU BERT";
-    let volumes = by_volume(|volume| fig22_case(8, volume, HostPriority::Enforced), options)?;
-    rows.extend(volumes.into_iter().map(|row| row.in_part(part)));
-    let title = "GPU utilisation, an 8-GPU ResNet with a BERT";
-    Ok(PaperReproduction {
-        about: "An 8-GPU ResNet with a BERT of n GPUs on its PCIe switches: Crux against ECMP."
-            .to_owned(),
-        source: "Cao et al. (Crux), SIGCOMM 2024, Fig. 22 and §6.2.".to_owned(),
-        rows,
-        assumptions: list_assumptions(
-            "Placement: BERT has GPUs 0 and 2 of 4, 8 or 12 hosts, ResNet GPUs 1 and 3 of the \
-             first four.",
-        ),
-        drawing: Some(draw_utilisation(title, &enforced)),
-        ..PaperReproduction::default()
-    })
+const FIG22: PcieFigure<'static> = PcieFigure {
+    about: "An 8-GPU ResNet with a BERT of n GPUs on its PCIe switches: Crux against ECMP.",
+    source: "Cao et al. (Crux), SIGCOMM 2024, Fig. 22 and §6.2.",
+    title: "GPU utilisation, an 8-GPU ResNet with a BERT",
+    placement: "Placement: BERT has GPUs 0 and 2 of 4, 8 or 12 hosts, ResNet GPUs 1 and 3 of the \
+                first four.",
+    sizes: &BERT_HOSTS,
+    name: |hosts| format!("{}-GPU BERT", 2 * hosts),
+    case: fig22_case,
+    swept: 8,
+};
+
+pub(super) fn reproduce_fig21(options: SeedOptions) -> Result<PaperReproduction, CommandError> {
+    FIG21.reproduce(options)
 }
 
-/// The gains at each of [`VOLUMES`].
-fn by_volume(
-    case: impl Fn(f64) -> ContentionCase<'static>,
-    options: SeedOptions,
-) -> Result<Vec<MeasureRow>, CommandError> {
-    let cases =
-        VOLUMES.map(|volume| Ok((format!("x {volume}"), case(volume).measure_gains(options)?)));
-    let cases = cases.into_iter().collect::<Result<Vec<_>, CommandError>>()?;
-    Ok(gain_rows(&cases, PaperEnds::Absent))
+pub(super) fn reproduce_fig22(options: SeedOptions) -> Result<PaperReproduction, CommandError> {
+    FIG22.reproduce(options)
 }
+
+impl PcieFigure<'_> {
+    fn reproduce(&self, options: SeedOptions) -> Result<PaperReproduction, CommandError> {
+        let enforced = self.by_size(HostPriority::Enforced, options)?;
+        let ignored = self.by_size(HostPriority::Ignored, options)?;
+        let under = |part: &str, gains: &[NamedGains]| {
+            let rows = gain_rows(gains, PaperEnds::Absent).into_iter();
+            rows.map(|row| row.in_part(part)).collect::<Vec<_>>()
+        };
+        let swept = (self.name)(self.swept);
+        let volumes = format!("multiples of ResNet's calibrated volume, {swept}");
+        let mut rows = gain_rows(&enforced, PaperEnds::Printed);
+        rows.extend(under("nobody enforces priorities in hosts", &ignored));
+        rows.extend(under(&volumes, &self.by_volume(options)?));
+        Ok(PaperReproduction {
+            about: self.about.to_owned(),
+            source: self.source.to_owned(),
+            rows,
+            assumptions: list_assumptions(self.placement),
+            drawing: Some(draw_utilisation(self.title, &enforced)),
+            ..PaperReproduction::default()
+        })
+    }
+
+    fn by_size(
+        &self,
+        priority: HostPriority,
+        options: SeedOptions,
+    ) -> Result<Vec<NamedGains>, CommandError> {
+        let gains = |size| (self.case)(size, VOLUME, priority).measure_gains(options);
+        self.sizes.iter().map(|size| Ok(((self.name)(*size), gains(*size)?))).collect()
+    }
+
+    /// The gains at each of [`VOLUMES`].
+    fn by_volume(&self, options: SeedOptions) -> Result<Vec<NamedGains>, CommandError> {
+        let case = |volume| (self.case)(self.swept, volume, HostPriority::Enforced);
+        let gains = |volume| case(volume).measure_gains(options);
+        VOLUMES.into_iter().map(|volume| Ok((format!("x {volume}"), gains(volume)?))).collect()
+    }
+}
+
+/// The name of a case, and what Crux changes in it by seed.
+type NamedGains = (String, Vec<CaseGain>);
 
 /// Whether rows stand beside the ends of the ranges that the paper prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -268,7 +287,7 @@ enum PaperEnds {
 }
 
 /// What Crux changes in each case, by measure.
-fn gain_rows(cases: &[(String, Vec<CaseGain>)], paper: PaperEnds) -> Vec<MeasureRow> {
+fn gain_rows(cases: &[NamedGains], paper: PaperEnds) -> Vec<MeasureRow> {
     let measures: [RangedMeasure<CaseGain>; 3] = [
         ("GPU utilisation", |gain| gain.utilisation, [9.5, 14.8]),
         ("completion of BERT", |gain| gain.bert, [-7.0, -33.0]),
@@ -289,7 +308,7 @@ fn gain_rows(cases: &[(String, Vec<CaseGain>)], paper: PaperEnds) -> Vec<Measure
 }
 
 /// A bar for each case without Crux, with it, and without contention, as the paper has them.
-fn draw_utilisation(title: &str, cases: &[(String, Vec<CaseGain>)]) -> String {
+fn draw_utilisation(title: &str, cases: &[NamedGains]) -> String {
     let series = [("ECMP", SERIES[1]), ("Crux", SERIES[0]), ("alone", SERIES[4])];
     let rows = cases.iter().flat_map(|(case, gains)| {
         series.iter().enumerate().map(move |(place, (name, shade))| {
