@@ -17,6 +17,10 @@ from crux_telemetry.process_groups import job_traffic
 # Elements of four bytes: 16 MB, so that what gloo says besides is little.
 COUNT = 4_000_000
 
+# Each case is run so often, and the run that carried least counts: on a loaded machine TCP sends
+# some segments again, which is not of what gloo sends.
+ROUNDS = 5
+
 
 def data_parallel(rank, ranks, per_host):
     """DistributedDataParallel: one gradient of all ranks."""
@@ -67,6 +71,19 @@ def carried(interface):
     return sum(int((folder / f"{way}_bytes").read_text()) for way in ("rx", "tx"))
 
 
+def measure(step, rank, ranks, per_host, interface):
+    """What one run of a case counted and what the interface carried meanwhile."""
+    distributed.barrier()
+    hook.COUNTER.take()
+    before = carried(interface)
+    distributed.barrier()
+    step(rank, ranks, per_host)
+    distributed.barrier()
+    sent = carried(interface) - before
+    total, _ = job_traffic(hook.COUNTER.take(), ranks, per_host)
+    return {"case": step.__name__, "counted": total, "carried": sent}
+
+
 def main():
     rank, ranks, per_host = (int(argument) for argument in sys.argv[1:4])
     interface, rendezvous = sys.argv[4:]
@@ -81,17 +98,10 @@ def main():
     for step in CASES:
         # Connections are made by the first use of a group.
         step(rank, ranks, per_host)
-        distributed.barrier()
-        hook.COUNTER.take()
-        before = carried(interface)
-        distributed.barrier()
-        step(rank, ranks, per_host)
-        distributed.barrier()
-        sent = carried(interface) - before
-        total, _ = job_traffic(hook.COUNTER.take(), ranks, per_host)
+        rows = [measure(step, rank, ranks, per_host, interface) for _ in range(ROUNDS)]
         if rank == 0:
-            row = {"case": step.__name__, "counted": total, "carried": sent}
-            print(json.dumps(row), flush=True)
+            least = min(rows, key=lambda row: row["carried"])
+            print(json.dumps(least), flush=True)
         distributed.barrier()
 
 
