@@ -13,7 +13,7 @@ from . import documents
 class Fabric:
     """A running fabric."""
 
-    def __init__(self, document, kind, program, log_folder):
+    def __init__(self, document, kind, program, log_folder, levels):
         self.document = document
         self.net = Mininet(controller=None, link=Link, autoSetMacs=False, build=False)
         self.switches = {
@@ -24,6 +24,7 @@ class Fabric:
                 p4runtime=switch["p4runtime"],
                 program=program,
                 log_folder=log_folder,
+                levels=levels,
             )
             for switch in document["switches"]
         }

@@ -42,8 +42,13 @@ def text(result):
 def heading(result):
     return (
         f"switches: {result['switch']}; rates and sizes divided by {result['rate_scale']:g}, times "
-        f"shown as without slowing down by {result['slower']:g}; seed {result['seed']}"
+        f"shown as without slowing down by {result['slower']:g}; seed {result['seed']}; hosts send "
+        f"by {sending(result)}"
     )
+
+
+def sending(result):
+    return {"window": "windows", "dcqcn": f"DCQCN, {result['levels']} levels"}[result["transport"]]
 
 
 def mean(job):
@@ -69,6 +74,11 @@ def phase_lines(phase, slower):
         f"{processors['saturated_share'] * 100:.0f} % of the time; switches used "
         f"{phase['switch_cpu_seconds']:.1f} s of processor"
     ]
+    if phase.get("marked"):
+        lines.append(
+            f"  {phase['marked']} packets marked, {phase['notifications']} congestion "
+            f"notifications, {phase['timeouts']} timeouts"
+        )
     if "scheduled" in phase:
         lines.append(scheduled_line(phase["scheduled"]))
     beside = phase.get("embedded", {}).get("jobs", [None] * len(phase["jobs"]))

@@ -7,6 +7,7 @@ import subprocess
 import tomllib
 
 from . import documents, scheduled
+from .queues import Queues
 
 
 @dataclasses.dataclass
@@ -54,9 +55,13 @@ class Scenario:
             scheduled.split_flows(self.jobs, text["connections"], self.seed)
         documents.shrink(self.fabric, self.jobs, self.rate_scale, self.slower)
         documents.give_addresses(self.fabric, options.first_port)
+        self.queues = Queues(options.transport, options.levels, self.slower, self.fabric)
 
     def problems(self, kind):
         """What a kind of switch cannot do of it."""
+        problems = self.queues.problems(kind)
+        if problems:
+            return problems
         if kind == "bmv2" and self.is_scheduled():
             return ["only the recordings of crux switch are read"]
         fails = any(event.link_down for phase in self.phases for event in phase.event)

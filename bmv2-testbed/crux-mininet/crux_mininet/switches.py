@@ -61,7 +61,7 @@ class P4Switch(Switch):
 
     def __init__(
         self, name, device_id=None, p4runtime=None, tier=None, program=None, log_folder=None,
-        **options,
+        levels=LEVELS, **options,
     ):
         self.device_id = device_id or next(self.numbers)
         # Names without a number have no datapath id by themselves.
@@ -69,7 +69,7 @@ class P4Switch(Switch):
         super().__init__(name, **options)
         self.p4runtime = p4runtime or free_address()
         self.tier, self.program = tier, program or self.default_program()
-        self.log_folder = log_folder
+        self.log_folder, self.levels = log_folder, levels
         self.process, self.log, self.controllers = None, None, []
 
     def start(self, controllers):
@@ -136,7 +136,7 @@ class P4Switch(Switch):
             command += ["-i", f"{port}@{name}"]
         command += self.own_flags()
         command += ["--", "--grpc-server-addr", self.p4runtime, "--cpu-port", "255"]
-        return command + ["--priority-queues", str(LEVELS)]
+        return command + ["--priority-queues", str(self.levels)]
 
     def own_flags(self):
         """Flags that only one kind has."""

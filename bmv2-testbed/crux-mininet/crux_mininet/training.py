@@ -14,9 +14,10 @@ PATIENCE = 60
 class JobPrograms:
     """`crux job lead` here and `crux job host` in every host that takes part."""
 
-    def __init__(self, crux, folder, files, options):
-        """`files` are the fabric and the jobs, `options` those of all commands of `crux job`."""
-        self.crux, self.folder = crux, folder
+    def __init__(self, crux, folder, files, options, sending=()):
+        """`files` are the fabric and the jobs, `options` those of all commands of `crux job`,
+        `sending` those that say how hosts send."""
+        self.crux, self.folder, self.sending = crux, folder, list(sending)
         fabric, self.jobs = files
         self.documents = ["--fabric", str(fabric), "--jobs", str(self.jobs), *options]
         self.lead, self.hosts, self.log = None, [], None
@@ -32,7 +33,7 @@ class JobPrograms:
         wait_for(sock, self.lead)
         for name in self.members():
             command = [self.crux, "job", "host", *self.documents]
-            command += ["--host", name, "--lead", str(sock)]
+            command += ["--host", name, "--lead", str(sock), *self.sending]
             self.hosts.append(hosts[name].popen(command, stdout=self.log, stderr=self.log))
 
     def members(self):
@@ -64,7 +65,7 @@ class JobPrograms:
     def rehearse(self, iterations, *options):
         """The same run on the embedded fabric."""
         command = [self.crux, "job", "rehearse", *self.documents]
-        command += ["--iterations", str(iterations), *options, "--format", "json"]
+        command += ["--iterations", str(iterations), *self.sending, *options, "--format", "json"]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             raise RuntimeError(done.stderr.strip())

@@ -13,6 +13,8 @@
 
 use switch::Nanos;
 
+use crate::roce::{MTU, OVERHEAD};
+
 /// The parameters of both points.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DcqcnParameters {
@@ -47,6 +49,9 @@ const PUBLISHED_RATE: f64 = 40e9;
 /// send notifications at least 4 us apart by default (NVIDIA, *DCQCN CC parameters*,
 /// `min_time_between_cnps`).
 const SHORTEST_TIMER_NS: f64 = 4_000.0;
+/// On slow links a round trip is this many packets at least: one at each of four hops, there and
+/// back.
+const ROUND_TRIP_PACKETS: f64 = 8.0;
 
 impl DcqcnParameters {
     /// The parameters of the paper, which gives them for 40 Gb/s: `g` = 1/256, `K` = `T` = 55 us,
@@ -54,18 +59,25 @@ impl DcqcnParameters {
     /// grow with the rate of the link. `R_HAI` is ten times `R_AI` and the least rate is 1 Mb/s, as
     /// in the defaults of adapters (NVIDIA, *DCQCN CC parameters*: `rpg_hai_rate` 50,
     /// `rpg_ai_rate` 5, `rpg_min_rate` 1); the paper does not print them.
+    ///
+    /// On links below 5 Gb/s, which emulations have, a round trip is longer than `T`: timers are
+    /// stretched to one, steps with them, and the least rate is 1/40,000 of the link, as it is at
+    /// 40 Gb/s.
     pub fn published(link_bps: f64) -> Self {
         let growth = link_bps / PUBLISHED_RATE;
+        let round_trip_ns = ROUND_TRIP_PACKETS * f64::from(MTU + OVERHEAD) * 8e9 / link_bps;
+        let stretch = (round_trip_ns / 55_000.0).max(1.0);
+        let timer = |published: f64| (published * stretch) as Nanos;
         Self {
             gain: 1.0 / 256.0,
-            alpha_timer_ns: 55_000,
-            increase_timer_ns: 55_000,
+            alpha_timer_ns: timer(55_000.0),
+            increase_timer_ns: timer(55_000.0),
             increase_bytes: 10_000_000,
             fast_recovery_steps: 5,
-            additive_bps: 40e6 * growth,
-            hyper_bps: 400e6 * growth,
-            minimum_bps: 1e6,
-            notification_interval_ns: 50_000,
+            additive_bps: 40e6 * growth * stretch,
+            hyper_bps: 400e6 * growth * stretch,
+            minimum_bps: 1e6 * growth.min(1.0),
+            notification_interval_ns: timer(50_000.0),
             reduce_period_ns: None,
         }
     }
@@ -475,6 +487,17 @@ mod tests {
             assert!(shrunk.notification_interval_ns >= 4_000);
         }
         assert_eq!(published.shrunk(1.0), published);
+    }
+
+    #[test]
+    fn timers_of_slow_links_outlast_a_round_trip() {
+        let at = |link_bps| DcqcnParameters::published(link_bps);
+        assert_eq!(at(5e9).increase_timer_ns, 55_000);
+        let slow = at(10e6);
+        // Eight packets of 4,154 bytes.
+        assert_eq!(slow.increase_timer_ns, 26_585_600);
+        let slope = |p: DcqcnParameters| p.additive_bps / p.increase_timer_ns as f64;
+        assert!((slope(slow) / slope(at(40e9)) * 4_000.0 - 1.0).abs() < 1e-6);
     }
 
     /// Two connections on one link of 40 Gb/s, at which marks follow the published ramp: a fluid

@@ -2,7 +2,8 @@
 //!
 //! [`HostCluster`](crate::HostCluster) holds all hosts of an emulated network; this is one host on
 //! a machine of its own, whose caller starts the flows of each iteration. Transport and NIC are the
-//! same: [`crate::transport`], and connections that take turns at the rate of the link.
+//! same: [`crate::transport`], the rate control of [`crate::dcqcn`], and connections that take turns
+//! at the rate of the link.
 //!
 //! Sans-IO. The decision: the caller advances time from deadline to deadline
 //! ([`EmulatedHost::next_deadline`]), so a late caller sends late and still at the full rate.
@@ -13,18 +14,20 @@ use planner::Job;
 use switch::Nanos;
 use topology::{Fabric, HostId, NicId};
 
+use crate::cluster::HostCongestionCounts;
+use crate::connection::HostSettings;
+use crate::dcqcn::{NotificationPoint, RatePacer, ReactionPoint};
 use crate::host_link::HostLinkScheduler;
 use crate::roce::{self, PacketBody};
-use crate::transport::{
-    MessageSegment, TransportReceiver, TransportReply, TransportSender, TransportSettings,
-};
+use crate::scale::TimeScale;
+use crate::transport::{MessageSegment, TransportReceiver, TransportReply, TransportSender};
 
 /// A packet to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostPacket {
     /// The flow it belongs to, counted over all jobs; the queue pair of both its ends.
     pub flow: u32,
-    /// Data, acknowledgement or negative acknowledgement.
+    /// Data, acknowledgement, negative acknowledgement or congestion notification.
     pub body: PacketBody,
 }
 
@@ -34,7 +37,9 @@ pub struct EmulatedHost {
     /// Flows that begin here, by number.
     outgoing: BTreeMap<usize, OutgoingFlow>,
     /// Flows that end here.
-    incoming: BTreeMap<usize, TransportReceiver>,
+    incoming: BTreeMap<usize, IncomingFlow>,
+    /// Packets that arrived with a mark.
+    marked: u64,
     nics: BTreeMap<NicId, ScheduledNic>,
     packets: VecDeque<HostPacket>,
     finished: VecDeque<u32>,
@@ -47,6 +52,45 @@ struct OutgoingFlow {
     bytes: u64,
     /// Bytes around the payload of each packet.
     overhead: u32,
+    /// The rate, under congestion control.
+    pacer: Option<RatePacer>,
+    /// When the rate allows the next packet, while the flow waits for that.
+    paced_until: Option<Nanos>,
+}
+
+#[derive(Debug)]
+struct IncomingFlow {
+    receiver: TransportReceiver,
+    notification: NotificationPoint,
+    /// How far notifications are apart at least; none are sent without congestion control.
+    notification_interval_ns: Option<Nanos>,
+}
+
+impl OutgoingFlow {
+    fn next_deadline(&self) -> Option<Nanos> {
+        self.sender.deadline().into_iter().chain(self.paced_until).min()
+    }
+
+    /// Handles a timer that is due; whether the flow may have something to send.
+    fn handle_timers(&mut self, now: Nanos) -> bool {
+        let is_expired = self.sender.deadline().is_some_and(|deadline| deadline <= now);
+        if is_expired {
+            self.sender.handle_timeout(now);
+        }
+        is_expired | self.paced_until.take_if(|until| *until <= now).is_some()
+    }
+
+    /// The next packet, unless the rate makes it wait.
+    fn next_segment(&mut self, now: Nanos) -> Option<MessageSegment> {
+        self.paced_until = self.pacer.as_mut().and_then(|pacer| pacer.wait_until(now));
+        if self.paced_until.is_some() {
+            return None;
+        }
+        let segment = self.sender.next_segment()?;
+        let bytes = segment.payload + self.overhead;
+        self.pacer.iter_mut().for_each(|pacer| pacer.handle_sent(bytes, now));
+        Some(segment)
+    }
 }
 
 /// A NIC and the time at which it can send again.
@@ -57,24 +101,40 @@ struct ScheduledNic {
 }
 
 impl EmulatedHost {
-    /// The ends of the flows of `jobs` at `host`. Flows are numbered over all jobs, in their order.
-    pub fn new(fabric: &Fabric, jobs: &[Job], host: HostId, settings: TransportSettings) -> Self {
+    /// The ends of the flows of `jobs` at `host`, in real time. Flows are numbered over all jobs, in
+    /// their order.
+    pub fn new(fabric: &Fabric, jobs: &[Job], host: HostId, settings: HostSettings) -> Self {
         let mut ends = Self {
             outgoing: BTreeMap::new(),
             incoming: BTreeMap::new(),
+            marked: 0,
             nics: BTreeMap::new(),
             packets: VecDeque::new(),
             finished: VecDeque::new(),
         };
         for (index, flow) in jobs.iter().flat_map(|job| &job.flows).enumerate() {
+            let link_bps = fabric.link(fabric.nic(flow.src).uplink).bandwidth.gbps() * 1e9;
+            let control = settings.congestion;
+            let control = control.map(|control| control.parameters(link_bps, TimeScale::REAL));
             if fabric.nic(flow.src).host == host {
-                let sender = TransportSender::new(settings);
-                let (nic, bytes) = (flow.src, flow.bytes.round() as u64);
-                let overhead = roce::overhead_from(fabric.nic(nic).ip);
-                ends.outgoing.insert(index, OutgoingFlow { sender, nic, bytes, overhead });
+                let pacer = control.map(|parameters| ReactionPoint::new(parameters, link_bps));
+                let outgoing = OutgoingFlow {
+                    sender: TransportSender::new(settings.transport),
+                    nic: flow.src,
+                    bytes: flow.bytes.round() as u64,
+                    overhead: roce::overhead_from(fabric.nic(flow.src).ip),
+                    pacer: pacer.map(RatePacer::new),
+                    paced_until: None,
+                };
+                ends.outgoing.insert(index, outgoing);
             }
             if fabric.nic(flow.dst).host == host {
-                ends.incoming.insert(index, TransportReceiver::new(settings));
+                let incoming = IncomingFlow {
+                    receiver: TransportReceiver::new(settings.transport),
+                    notification: NotificationPoint::default(),
+                    notification_interval_ns: control.map(|one| one.notification_interval_ns),
+                };
+                ends.incoming.insert(index, incoming);
             }
         }
         for id in fabric.nic_ids().filter(|id| fabric.nic(*id).host == host) {
@@ -95,18 +155,24 @@ impl EmulatedHost {
         }
     }
 
-    /// Handles a packet that has arrived; false if it belongs to no connection of this host.
-    pub fn receive_packet(&mut self, packet: HostPacket, now: Nanos) -> bool {
+    /// Handles a packet that has arrived, marked by a switch or not; false if it belongs to no
+    /// connection of this host.
+    pub fn receive_packet(&mut self, packet: HostPacket, is_marked: bool, now: Nanos) -> bool {
         let HostPacket { flow, body } = packet;
         let index = flow as usize;
         let is_ours = match body {
             PacketBody::Data { .. } => self.incoming.contains_key(&index),
-            PacketBody::Ack { .. } | PacketBody::Nak { .. } => self.outgoing.contains_key(&index),
-            // The kernel does not say which datagrams were marked, so nobody sends these.
-            PacketBody::CongestionNotification => return false,
+            PacketBody::Ack { .. }
+            | PacketBody::Nak { .. }
+            | PacketBody::CongestionNotification => self.outgoing.contains_key(&index),
         };
         match body {
-            PacketBody::Data { psn, last, .. } => self.reply_to_data(flow, psn, last),
+            PacketBody::Data { psn, last, .. } => {
+                if is_marked {
+                    self.handle_mark(flow, now);
+                }
+                self.reply_to_data(flow, psn, last);
+            }
             answer => self.receive_reply(flow, answer, now),
         }
         is_ours
@@ -115,22 +181,17 @@ impl EmulatedHost {
     /// The next call of [`EmulatedHost::advance_to`], unless a packet arrives before.
     pub fn next_deadline(&self) -> Option<Nanos> {
         let wires = self.nics.values().filter_map(|wire| wire.due);
-        let deadlines = self.outgoing.values().filter_map(|flow| flow.sender.deadline());
+        let deadlines = self.outgoing.values().filter_map(OutgoingFlow::next_deadline);
         wires.chain(deadlines).min()
     }
 
     /// Advances time to `now`; a late caller does so for each [`EmulatedHost::next_deadline`].
     pub fn advance_to(&mut self, now: Nanos) {
-        let expired: Vec<_> = self
-            .outgoing
-            .iter_mut()
-            .filter(|(_, flow)| flow.sender.deadline().is_some_and(|deadline| deadline <= now))
-            .map(|(index, flow)| {
-                flow.sender.handle_timeout(now);
-                (*index, flow.nic)
-            })
-            .collect();
-        for (index, nic) in expired {
+        let due = self.outgoing.iter_mut().filter_map(|(index, flow)| {
+            let has_turn = flow.handle_timers(now);
+            has_turn.then_some((*index, flow.nic))
+        });
+        for (index, nic) in due.collect::<Vec<_>>() {
             self.request_transmission(index, nic, now);
         }
         let nics = self.nics.iter_mut();
@@ -157,16 +218,53 @@ impl EmulatedHost {
         self.outgoing.values().map(|flow| flow.sender.retransmitted_packets()).sum()
     }
 
-    fn reply_to_data(&mut self, flow: u32, psn: u32, last: bool) {
-        let Some(receiver) = self.incoming.get_mut(&(flow as usize)) else {
+    /// What congestion did to the flows of this host. Nobody pauses it: no kernel obeys frames of
+    /// IEEE 802.1Qbb for a socket.
+    pub fn congestion_counts(&self) -> HostCongestionCounts {
+        let senders = || self.outgoing.values().map(|flow| &flow.sender);
+        let receivers = self.incoming.values();
+        HostCongestionCounts {
+            marked: self.marked,
+            notifications: receivers.map(|flow| flow.notification.sent()).sum(),
+            timeouts: senders().map(TransportSender::timeouts).sum(),
+            lost_connections: senders().filter(|sender| sender.is_lost()).count() as u64,
+            ..HostCongestionCounts::default()
+        }
+    }
+
+    /// A flow whose connection is lost, because its retries were exhausted.
+    pub fn lost_flow(&self) -> Option<u32> {
+        let lost = self.outgoing.iter().find(|(_, flow)| flow.sender.is_lost());
+        lost.map(|(index, _)| *index as u32)
+    }
+
+    /// Data has arrived with a mark: its sender is told, unless it was told just before.
+    fn handle_mark(&mut self, flow: u32, now: Nanos) {
+        let Some(incoming) = self.incoming.get_mut(&(flow as usize)) else {
             return;
         };
-        let body = match receiver.receive_segment(psn, last) {
-            TransportReply::NoReply => return,
-            TransportReply::Ack(psn) => PacketBody::Ack { psn },
-            TransportReply::Nak(psn) | TransportReply::Missing(psn, _) => PacketBody::Nak { psn },
+        self.marked += 1;
+        let interval = incoming.notification_interval_ns;
+        if interval.is_some_and(|interval| incoming.notification.handle_mark(interval, now)) {
+            self.packets.push_back(HostPacket { flow, body: PacketBody::CongestionNotification });
+        }
+    }
+
+    fn reply_to_data(&mut self, flow: u32, psn: u32, last: bool) {
+        let Some(incoming) = self.incoming.get_mut(&(flow as usize)) else {
+            return;
         };
-        self.packets.push_back(HostPacket { flow, body });
+        let mut reply = |body| self.packets.push_back(HostPacket { flow, body });
+        match incoming.receiver.receive_segment(psn, last) {
+            TransportReply::NoReply => {}
+            TransportReply::Ack(psn) => reply(PacketBody::Ack { psn }),
+            TransportReply::Nak(psn) => reply(PacketBody::Nak { psn }),
+            TransportReply::Missing(first, count) => {
+                for psn in (0..count).map(|more| first.wrapping_add(more) & roce::PSN_MASK) {
+                    reply(PacketBody::Nak { psn });
+                }
+            }
+        }
     }
 
     fn receive_reply(&mut self, flow: u32, answer: PacketBody, now: Nanos) {
@@ -178,7 +276,10 @@ impl EmulatedHost {
         match answer {
             PacketBody::Ack { psn } => outgoing.sender.handle_ack(psn, now),
             PacketBody::Nak { psn } => outgoing.sender.handle_nak(psn, now),
-            PacketBody::Data { .. } | PacketBody::CongestionNotification => {}
+            PacketBody::CongestionNotification => {
+                outgoing.pacer.iter_mut().for_each(|pacer| pacer.handle_notification(now));
+            }
+            PacketBody::Data { .. } => {}
         }
         if !was_done && outgoing.sender.is_done() {
             self.finished.push_back(flow);
@@ -205,7 +306,7 @@ impl EmulatedHost {
             let Some(outgoing) = self.outgoing.get_mut(&index) else {
                 continue;
             };
-            let segment = outgoing.sender.next_segment();
+            let segment = outgoing.next_segment(now);
             let Some(MessageSegment { psn, payload, first, last }) = segment else {
                 continue;
             };
@@ -230,10 +331,10 @@ mod tests {
     use topology::clos::{self, ClosSpec};
 
     use super::*;
-    use crate::{TestbedOptions, TimeScale, transport_settings};
+    use crate::{DcqcnOptions, HostTransport, TestbedOptions, host_settings};
 
     /// Two hosts on a link of 10 Mbit/s, and a job that sends 1 MB each way.
-    fn pair() -> (EmulatedHost, EmulatedHost) {
+    fn pair(transport: HostTransport) -> (EmulatedHost, EmulatedHost) {
         let spec = ClosSpec {
             leaves: 1,
             spines: 1,
@@ -262,15 +363,26 @@ mod tests {
             recent_slowdown: 0.0,
             flows: vec![flow(0, 1), flow(1, 0)],
         }];
-        let scale = TimeScale::new(1.0).unwrap();
-        let settings = transport_settings(&fabric, &jobs, scale, TestbedOptions::default());
+        let options = TestbedOptions { transport, ..TestbedOptions::default() };
+        let settings = host_settings(&fabric, &jobs, TimeScale::REAL, options);
         let host = |index| EmulatedHost::new(&fabric, &jobs, HostId(index), settings);
         (host(0), host(1))
     }
 
-    /// Packets take no time between the two, and some do not arrive; when both flows were done.
-    fn exchange(arrives: impl Fn(usize) -> bool) -> Nanos {
-        let (mut a, mut b) = pair();
+    /// What becomes of the n-th packet.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Fate {
+        Arrives,
+        IsMarked,
+        IsLost,
+    }
+
+    /// Packets take no time between the two; when both flows were done, and what hosts counted.
+    fn exchange(
+        transport: HostTransport,
+        fate: impl Fn(usize) -> Fate,
+    ) -> (Nanos, [HostCongestionCounts; 2]) {
+        let (mut a, mut b) = pair(transport);
         a.begin_flow(0, 0);
         b.begin_flow(1, 0);
         let (mut now, mut sent, mut done) = (0, 0, 0);
@@ -281,7 +393,8 @@ mod tests {
             for (to, packet) in &packets {
                 sent += 1;
                 let host = if *to == 0 { &mut a } else { &mut b };
-                assert!(!arrives(sent) || host.receive_packet(*packet, now));
+                let (fate, mark) = (fate(sent), Fate::IsMarked);
+                assert!(fate == Fate::IsLost || host.receive_packet(*packet, fate == mark, now));
             }
             done += a.next_finished_flow().iter().count() + b.next_finished_flow().iter().count();
             if packets.is_empty() {
@@ -290,28 +403,62 @@ mod tests {
                 b.advance_to(now);
             }
         }
-        now
+        (now, [a.congestion_counts(), b.congestion_counts()])
     }
+
+    const DCQCN: fn() -> HostTransport = || HostTransport::Dcqcn(DcqcnOptions::default());
 
     #[test]
     fn both_directions_run_at_the_rate_of_the_link() {
         // 245 packets; the last is on the wire alone, so that 244 wires' times have passed.
         let packet_ns = u64::from(roce::MTU + roce::OVERHEAD) * 800;
-        assert_eq!(exchange(|_| true), 244 * packet_ns);
+        for transport in [HostTransport::Window, DCQCN()] {
+            assert_eq!(exchange(transport, |_| Fate::Arrives).0, 244 * packet_ns);
+        }
     }
 
     #[test]
     fn lost_packets_are_retransmitted() {
-        let least = exchange(|_| true);
-        let took = exchange(|packet| packet % 50 != 0);
+        let (least, _) = exchange(HostTransport::Window, |_| Fate::Arrives);
+        let lossy =
+            |packet: usize| if packet.is_multiple_of(50) { Fate::IsLost } else { Fate::Arrives };
+        let (took, _) = exchange(HostTransport::Window, lossy);
         assert!(took > least && took < 100 * least, "{took}");
     }
 
     #[test]
+    fn marked_packets_slow_their_sender_down() {
+        let (least, _) = exchange(DCQCN(), |_| Fate::Arrives);
+        let marks =
+            |packet: usize| if packet.is_multiple_of(20) { Fate::IsMarked } else { Fate::Arrives };
+        let (took, counts) = exchange(DCQCN(), marks);
+        assert!(took > least + least / 10, "{took} {least}");
+        for host in counts {
+            assert!(host.notifications > 0 && host.notifications <= host.marked, "{host:?}");
+            assert_eq!(host.lost_connections, 0);
+        }
+        // Without congestion control nobody says so.
+        let (took, counts) = exchange(HostTransport::Window, marks);
+        assert_eq!((took, counts[0].notifications), (least, 0));
+        assert!(counts[0].marked > 0);
+    }
+
+    #[test]
+    fn a_connection_that_nobody_answers_is_lost() {
+        let (mut a, _) = pair(DCQCN());
+        a.begin_flow(0, 0);
+        while let Some(due) = a.next_deadline() {
+            a.advance_to(due);
+        }
+        assert_eq!((a.lost_flow(), a.congestion_counts().timeouts), (Some(0), 8));
+    }
+
+    #[test]
     fn packets_of_other_hosts_are_reported() {
-        let (mut a, _) = pair();
-        let body = PacketBody::Ack { psn: 0 };
-        assert!(!a.receive_packet(HostPacket { flow: 1, body }, 0));
-        assert!(!a.receive_packet(HostPacket { flow: 77, body }, 0));
+        let (mut a, _) = pair(HostTransport::Window);
+        for body in [PacketBody::Ack { psn: 0 }, PacketBody::CongestionNotification] {
+            assert!(!a.receive_packet(HostPacket { flow: 1, body }, false, 0));
+            assert!(!a.receive_packet(HostPacket { flow: 77, body }, false, 0));
+        }
     }
 }

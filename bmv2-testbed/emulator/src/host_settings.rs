@@ -36,7 +36,7 @@ pub(crate) fn queue_limits(
 }
 
 /// How hosts send under these options.
-pub(crate) fn host_settings(
+pub fn host_settings(
     fabric: &Fabric,
     jobs: &[Job],
     scale: TimeScale,
@@ -60,7 +60,7 @@ pub(crate) fn host_settings(
 
 /// A window of `WINDOW_BDPS` bandwidth-delay products of the longest path, and a timeout above the
 /// longest time for which strict priority may delay a flow: two iterations of the slowest job.
-pub fn transport_settings(
+fn transport_settings(
     fabric: &Fabric,
     jobs: &[Job],
     scale: TimeScale,

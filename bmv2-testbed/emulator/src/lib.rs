@@ -2,8 +2,8 @@
 //!
 //! Jobs iterate as in the fluid model ([`job`]). Their flows are RoCEv2 packets ([`roce`]) carried
 //! by a reliable transport ([`transport`]), with the congestion control of NICs ([`dcqcn`]) or
-//! limited by a window alone, from host NICs through real switches. All
-//! hosts together are one endpoint ([`HostCluster`]). [`EmulatedTestbed`] connects it to the
+//! limited by a window alone, from host NICs through real switches. All hosts together are one
+//! endpoint ([`HostCluster`]). [`EmulatedTestbed`] connects it to the
 //! devices of a [`topology::Fabric`] and runs it; [`EmulationOutcome`] holds the iteration times
 //! that result.
 //!
@@ -33,7 +33,7 @@ mod testbed;
 pub use cluster::{HostCluster, HostCongestionCounts, HostErrorCounts, LostConnection};
 pub use connection::{CongestionControl, HostSettings};
 pub use host::{EmulatedHost, HostPacket};
-pub use host_settings::transport_settings;
+pub use host_settings::host_settings;
 pub use options::{DcqcnOptions, HostTransport, RetrySettings, SwitchQueues, TestbedOptions};
 pub use outcome::{EmulatedJobOutcome, EmulationOutcome, MeasuredIterations};
 pub use scale::TimeScale;

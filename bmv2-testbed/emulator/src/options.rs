@@ -145,12 +145,16 @@ impl Default for SwitchQueues {
     }
 }
 
+/// Where a ramp ends at least, in lengths of its least beginning.
+const SHORTEST_RAMP: f64 = 10.0;
+
 impl SwitchQueues {
-    /// The ramp of a link; no shorter than two packets, which every queue holds now and then.
+    /// The ramp of a link: it begins at two packets or later, as every queue holds those now and
+    /// then, and on slow links ends ten times as far.
     pub fn ramp(&self, gbps: f64, packet_bytes: u32) -> MarkingRamp {
         let least = 2.0 * f64::from(packet_bytes);
         let kmin = (self.kmin_bytes_per_gbps * gbps).max(least);
-        let kmax = (self.kmax_bytes_per_gbps * gbps).max(kmin);
+        let kmax = (self.kmax_bytes_per_gbps * gbps).max(SHORTEST_RAMP * least).max(kmin);
         MarkingRamp { kmin_bytes: kmin as u64, kmax_bytes: kmax as u64, pmax: self.pmax }
     }
 
@@ -191,6 +195,9 @@ mod tests {
     fn ramps_follow_the_rate() {
         let ramp = SwitchQueues::default().ramp(400.0, 4_154);
         assert_eq!((ramp.kmin_bytes, ramp.kmax_bytes), (50_000, 2_000_000));
-        assert_eq!(SwitchQueues::default().ramp(40.0, 4_154).kmin_bytes, 8_308);
+        let published = SwitchQueues::default().ramp(40.0, 4_154);
+        assert_eq!((published.kmin_bytes, published.kmax_bytes), (8_308, 200_000));
+        let slow = SwitchQueues::default().ramp(0.01, 4_154);
+        assert_eq!((slow.kmin_bytes, slow.kmax_bytes), (8_308, 83_080));
     }
 }

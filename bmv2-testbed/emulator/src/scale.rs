@@ -13,6 +13,9 @@ use switch::Nanos;
 pub struct TimeScale(f64);
 
 impl TimeScale {
+    /// Nothing shrinks.
+    pub const REAL: Self = Self(1.0);
+
     /// `None` unless finite and at least 1.
     pub fn new(factor: f64) -> Option<Self> {
         (factor.is_finite() && factor >= 1.0).then_some(Self(factor))

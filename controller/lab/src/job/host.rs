@@ -1,34 +1,27 @@
 //! `crux job host`: one host's part of a run, over UDP sockets.
 //!
-//! The transport is [`emulator::EmulatedHost`]; here are its sockets, its clock and the lead's
-//! messages.
+//! The transport is [`emulator::EmulatedHost`]; here are its clock and the lead's messages, and in
+//! [`flow_sockets`] its sockets.
 
-use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+mod flow_sockets;
+
 use std::time::Duration;
 
-use emulator::{HostPacket, TestbedOptions, TimeScale, roce, transport_settings};
-use planner::{Flow, Job};
-use tokio::net::UdpSocket;
-use tokio::sync::mpsc;
+use emulator::{HostPacket, TimeScale, host_settings, roce};
 use tokio::time::{Instant, sleep_until};
-use topology::{Fabric, HostId};
 
+use self::flow_sockets::{FlowSockets, ReceivedDatagram};
 use super::RunDocumentArgs;
 use super::protocol::{self, HostMessage, LeadAddress, LeadMessage, PacketCounts};
+use crate::transport_flags::TransportFlags;
 use command_io::CommandError;
-
-/// Packets that can wait for the host; further ones are lost.
-const PACKET_QUEUE: usize = 4096;
-/// Longer than any datagram of ours.
-const DATAGRAM: usize = 8192;
 
 /// Run one host of a run: send its flows when the lead starts them.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Example:
-  crux job host --fabric lab.toml --jobs jobs.json --host h1 --lead 10.9.0.1:7000")]
+Examples:
+  crux job host --fabric lab.toml --jobs jobs.json --host h1 --lead 10.9.0.1:7000
+  crux job host --fabric lab.toml --jobs jobs.json --host h1 --lead 10.9.0.1:7000 --transport dcqcn")]
 pub(crate) struct HostArgs {
     #[command(flatten)]
     documents: RunDocumentArgs,
@@ -39,6 +32,8 @@ pub(crate) struct HostArgs {
     /// Where the lead listens
     #[arg(long)]
     lead: LeadAddress,
+    #[command(flatten)]
+    transport: TransportFlags,
 }
 
 pub(super) fn run_host(args: &HostArgs) -> Result<(), CommandError> {
@@ -55,17 +50,15 @@ async fn serve_host(args: &HostArgs) -> Result<(), CommandError> {
     let host = fabric.host_named(&args.host).ok_or_else(|| {
         CommandError::input("--host", format_args!("the fabric has no host {}", args.host))
     })?;
-    let scale =
-        TimeScale::new(1.0).ok_or_else(|| CommandError::Failed("invalid time scale".to_owned()))?;
-    let settings = transport_settings(fabric, jobs, scale, TestbedOptions::default());
+    let settings = host_settings(fabric, jobs, TimeScale::REAL, args.transport.testbed_options()?);
     let mut member = HostRuntime {
         host: emulator::EmulatedHost::new(fabric, jobs, host, settings),
         sockets: FlowSockets::open_sockets(fabric, jobs, host).await?,
-        counts: PacketCounts::default(),
+        unreadable: 0,
         since: Instant::now(),
         datagram: Vec::new(),
     };
-    let mut packets = receive_packets(fabric, host).await?;
+    let mut packets = flow_sockets::receive_packets(fabric, host).await?;
     let (mut orders, mut reports) = protocol::connect_lead(&args.lead).await?;
     reports.send_message(&HostMessage::Ready(args.host.clone())).await?;
     loop {
@@ -85,19 +78,25 @@ async fn serve_host(args: &HostArgs) -> Result<(), CommandError> {
             () = sleep_until(member.next_deadline()) => {}
         }
         member.advance_timers();
+        if let Some(flow) = member.host.lost_flow() {
+            return Err(CommandError::Failed(format!(
+                "flow {flow} was not acknowledged through all its retries; raise NCCL_IB_TIMEOUT \
+                 (--ib-timeout), or the share of its level"
+            )));
+        }
         while let Some(flow) = member.host.next_finished_flow() {
             reports.send_message(&HostMessage::Done(flow)).await?;
         }
     }
-    member.counts.retransmitted = member.host.retransmitted_packets();
-    reports.send_message(&HostMessage::Counted(member.counts)).await
+    reports.send_message(&HostMessage::Counted(member.packet_counts())).await
 }
 
 /// The state of a running host.
 struct HostRuntime {
     host: emulator::EmulatedHost,
     sockets: FlowSockets,
-    counts: PacketCounts,
+    /// Datagrams that no connection understood.
+    unreadable: u64,
     since: Instant,
     /// The datagram being written.
     datagram: Vec<u8>,
@@ -110,14 +109,25 @@ impl HostRuntime {
         self.send_packets();
     }
 
-    fn receive_datagram(&mut self, datagram: &[u8]) {
+    fn receive_datagram(&mut self, datagram: &ReceivedDatagram) {
         let now = self.elapsed_ns();
-        let understood = roce::read_datagram(datagram).is_ok_and(|(flow, body)| {
+        let understood = roce::read_datagram(&datagram.bytes).is_ok_and(|(flow, body)| {
             let packet = HostPacket { flow, body };
-            self.host.receive_packet(packet, now)
+            self.host.receive_packet(packet, datagram.is_marked, now)
         });
-        self.counts.unreadable += u64::from(!understood);
+        self.unreadable += u64::from(!understood);
         self.send_packets();
+    }
+
+    fn packet_counts(&self) -> PacketCounts {
+        let congestion = self.host.congestion_counts();
+        PacketCounts {
+            retransmitted: self.host.retransmitted_packets(),
+            unreadable: self.unreadable,
+            marked: congestion.marked,
+            notifications: congestion.notifications,
+            timeouts: congestion.timeouts,
+        }
     }
 
     /// Handles all timers that are due, in their order.
@@ -145,89 +155,4 @@ impl HostRuntime {
     fn elapsed_ns(&self) -> u64 {
         u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
-}
-
-/// A socket for each address and UDP source port that this host sends from.
-struct FlowSockets {
-    sockets: Vec<UdpSocket>,
-    /// For each flow that begins or ends here: the socket to send from, and the destination.
-    ends: BTreeMap<u32, (usize, SocketAddr)>,
-}
-
-impl FlowSockets {
-    async fn open_sockets(
-        fabric: &Fabric,
-        jobs: &[Job],
-        host: HostId,
-    ) -> Result<Self, CommandError> {
-        let mut places: BTreeMap<SocketAddr, usize> = BTreeMap::new();
-        let mut sockets = Vec::new();
-        let mut ends = BTreeMap::new();
-        for (number, flow) in (0..).zip(jobs.iter().flat_map(|job| &job.flows)) {
-            let Some((from, to)) = flow_addresses(fabric, flow, host) else {
-                continue;
-            };
-            // Acknowledgements have the source port of the flow too, by which switches classify
-            // them.
-            let port = flow.udp_src_port.unwrap_or(roce::FIRST_SOURCE_PORT);
-            let from = SocketAddr::from((from, port));
-            let place = match places.get(&from) {
-                Some(place) => *place,
-                None => {
-                    sockets.push(bind_socket(from).await?);
-                    sockets.len() - 1
-                }
-            };
-            places.insert(from, place);
-            ends.insert(number, (place, SocketAddr::from((to, roce::UDP_PORT))));
-        }
-        Ok(Self { sockets, ends })
-    }
-
-    fn send_packet(&self, packet: HostPacket, datagram: &[u8]) {
-        if let Some((place, to)) = self.ends.get(&packet.flow) {
-            let _lost = self.sockets[*place].try_send_to(datagram, *to);
-        }
-    }
-}
-
-/// The addresses of this host's end of a flow and of the other.
-fn flow_addresses(fabric: &Fabric, flow: &Flow, host: HostId) -> Option<(IpAddr, IpAddr)> {
-    let (src, dst) = (fabric.nic(flow.src), fabric.nic(flow.dst));
-    if src.host == host {
-        Some((src.ip, dst.ip))
-    } else {
-        (dst.host == host).then_some((dst.ip, src.ip))
-    }
-}
-
-async fn bind_socket(address: SocketAddr) -> Result<UdpSocket, CommandError> {
-    UdpSocket::bind(address).await.map_err(|error| CommandError::input(address, error))
-}
-
-/// Listens on port 4791 of every NIC.
-async fn receive_packets(
-    fabric: &Fabric,
-    host: HostId,
-) -> Result<mpsc::Receiver<Vec<u8>>, CommandError> {
-    let (to_host, packets) = mpsc::channel(PACKET_QUEUE);
-    for nic in fabric.nics().iter().filter(|nic| nic.host == host) {
-        let socket = Arc::new(bind_socket(SocketAddr::from((nic.ip, roce::UDP_PORT))).await?);
-        let to_host = to_host.clone();
-        tokio::spawn(async move {
-            let mut datagram = vec![0; DATAGRAM];
-            loop {
-                // An error here is an ICMP response to an earlier packet, which is lost like any
-                // other.
-                let Ok(length) = socket.recv(&mut datagram).await else {
-                    continue;
-                };
-                if to_host.is_closed() {
-                    return;
-                }
-                let _lost = to_host.try_send(datagram[..length].to_vec());
-            }
-        });
-    }
-    Ok(packets)
 }

@@ -134,12 +134,10 @@ async fn lead_run(args: &LeadArgs, scenario: &DemoScenario) -> Result<JobRunResu
     let mut lead = begin_run(args, scenario, deadline).await?;
     let began = unix_seconds(lead.since);
     let range = MeasuredIterations { skipped: Vec::new(), measured: usize::from(args.iterations) };
-    let scale =
-        TimeScale::new(1.0).ok_or_else(|| CommandError::Failed("invalid time scale".to_owned()))?;
     loop {
         let trainings = lead.trainings.iter();
         if let Some(outcome) =
-            EmulationOutcome::measure_jobs(&scenario.jobs, trainings, &range, scale)
+            EmulationOutcome::measure_jobs(&scenario.jobs, trainings, &range, TimeScale::REAL)
         {
             let begun: Vec<_> =
                 lead.trainings.iter().map(|job| job.iteration_starts().to_vec()).collect();
@@ -304,8 +302,7 @@ impl RunCoordinator {
         while waiting > 0 {
             match self.reports.recv().await {
                 Some(Ok(HostMessage::Counted(counts))) => {
-                    total.retransmitted += counts.retransmitted;
-                    total.unreadable += counts.unreadable;
+                    total += counts;
                     waiting -= 1;
                 }
                 Some(Ok(_)) => {}

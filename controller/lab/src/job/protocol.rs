@@ -3,6 +3,7 @@
 //! Unix sockets reach from one network namespace into another, so that hosts of an emulated network
 //! need no second network to be led.
 
+use std::ops::AddAssign;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -56,6 +57,22 @@ pub(super) struct PacketCounts {
     pub(super) retransmitted: u64,
     /// Packets that were damaged or for another host.
     pub(super) unreadable: u64,
+    /// Packets that arrived with a mark.
+    pub(super) marked: u64,
+    /// Congestion notifications sent.
+    pub(super) notifications: u64,
+    /// Timeouts of connections.
+    pub(super) timeouts: u64,
+}
+
+impl AddAssign for PacketCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.retransmitted += other.retransmitted;
+        self.unreadable += other.unreadable;
+        self.marked += other.marked;
+        self.notifications += other.notifications;
+        self.timeouts += other.timeouts;
+    }
 }
 
 /// A message from the lead to a host.

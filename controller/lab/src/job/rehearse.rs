@@ -11,6 +11,7 @@ use super::scripted_event::{self, ScriptedEffect, ScriptedEvent};
 use crate::demo::{
     DemoScenario, JobVisibility, PolicyTransition, ServedTestbed, TrainingOptions, measure_change,
 };
+use crate::transport_flags::TransportFlags;
 use command_io::CommandError;
 use command_io::files;
 use command_io::output::FormatArg;
@@ -22,6 +23,7 @@ Examples:
   crux job rehearse --fabric lab.toml --jobs jobs.json
   crux job rehearse --fabric lab.toml --jobs jobs.json --events events.toml
   crux job rehearse --fabric lab.toml --jobs jobs.json --change policy.toml --iterations 4
+  crux job rehearse --fabric lab.toml --jobs jobs.json --transport dcqcn --levels 2
 
 Events, one table each:
   [[event]]
@@ -45,13 +47,15 @@ pub(crate) struct RehearseArgs {
     #[arg(long, value_name = "POLICY", conflicts_with_all = ["ecmp", "events"])]
     change: Option<String>,
     #[command(flatten)]
+    transport: TransportFlags,
+    #[command(flatten)]
     output: FormatArg,
 }
 
 pub(super) fn run_rehearse(args: &RehearseArgs) -> Result<(), CommandError> {
     let scenario = args.documents.read_scenario()?;
     let runtime = tokio::runtime::Runtime::new().map_err(CommandError::failed)?;
-    let training = training_options(args.iterations)?;
+    let training = training_options(args.iterations, args.transport.testbed_options()?);
     if let Some(file) = &args.change {
         let policy = files::read_policy_to_send(file)?;
         let transition = PolicyTransition::from_default(policy, training.testbed.levels);
@@ -77,16 +81,13 @@ pub(super) fn rehearse_run(
     let scenario = documents.read_scenario()?;
     let runtime = tokio::runtime::Runtime::new().map_err(CommandError::failed)?;
     let events = scripted_event::resolve_events("events", events.to_vec(), &scenario.fabric)?;
-    let training = training_options(iterations)?;
+    let training = training_options(iterations, TestbedOptions::default());
     let telling = job_visibility(is_planned);
     runtime.block_on(train_with_events(&scenario, telling, training, &events))
 }
 
-fn training_options(iterations: u16) -> Result<TrainingOptions, CommandError> {
-    let scale =
-        TimeScale::new(1.0).ok_or_else(|| CommandError::Failed("invalid time scale".to_owned()))?;
-    let iterations = usize::from(iterations);
-    Ok(TrainingOptions { scale, iterations, testbed: TestbedOptions::default() })
+fn training_options(iterations: u16, testbed: TestbedOptions) -> TrainingOptions {
+    TrainingOptions { scale: TimeScale::REAL, iterations: usize::from(iterations), testbed }
 }
 
 fn job_visibility(is_planned: bool) -> JobVisibility {
@@ -121,6 +122,7 @@ async fn train_with_events(
     let outcome =
         testbed.run_iterations(training.iterations).await.map_err(CommandError::failed)?;
     let faults = testbed.host_errors().await.map_err(CommandError::failed)?;
+    let congestion = testbed.host_congestion().await.map_err(CommandError::failed)?;
     let mut begun = testbed.iteration_starts().await.map_err(CommandError::failed)?;
     let since = began.as_nanos() as u64;
     begun.iter_mut().flatten().for_each(|at| *at -= since);
@@ -129,6 +131,9 @@ async fn train_with_events(
     let counts = PacketCounts {
         retransmitted: faults.retransmitted,
         unreadable: faults.undecodable + faults.misdelivered,
+        marked: congestion.marked,
+        notifications: congestion.notifications,
+        timeouts: congestion.timeouts,
     };
     Ok(JobRunResult { events: happened, ..JobRunResult::new(&outcome, &begun, counts) })
 }

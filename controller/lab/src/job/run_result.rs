@@ -24,6 +24,12 @@ pub(crate) struct JobRunResult {
     pub(crate) retransmitted: u64,
     /// Packets that hosts could not read or that were for others.
     pub(crate) unreadable: u64,
+    /// Packets that arrived with a mark of a switch.
+    pub(crate) marked: u64,
+    /// Congestion notifications that receivers sent; none but under DCQCN.
+    pub(crate) notifications: u64,
+    /// Timeouts of connections.
+    pub(crate) timeouts: u64,
 }
 
 /// One job of a run.
@@ -77,6 +83,9 @@ impl JobRunResult {
             began_unix_seconds: None,
             retransmitted: counts.retransmitted,
             unreadable: counts.unreadable,
+            marked: counts.marked,
+            notifications: counts.notifications,
+            timeouts: counts.timeouts,
         }
     }
 
@@ -104,6 +113,13 @@ impl JobRunResult {
             self.gpu_utilization * 100.0,
             self.retransmitted,
             self.unreadable
+        ))?;
+        if self.marked == 0 {
+            return Ok(());
+        }
+        output::print_line(format_args!(
+            "{} packets marked, {} congestion notifications, {} timeouts",
+            self.marked, self.notifications, self.timeouts
         ))
     }
 }

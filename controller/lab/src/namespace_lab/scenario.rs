@@ -282,6 +282,9 @@ iteration_seconds_at_most = 0.2
             began_unix_seconds: None,
             retransmitted: 0,
             unreadable: 0,
+            marked: 0,
+            notifications: 0,
+            timeouts: 0,
         }
     }
 

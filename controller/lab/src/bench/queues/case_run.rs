@@ -105,9 +105,7 @@ pub(super) async fn run_case(
     let transport = HostTransport::Dcqcn(DcqcnOptions { queues, ..settings.dcqcn });
     // Every level sets headroom aside, so there are no more than the case needs.
     let testbed = TestbedOptions { delay_ns: DELAY_NS, levels: case.levels, transport };
-    let scale =
-        TimeScale::new(1.0).ok_or_else(|| CommandError::Failed("invalid time scale".to_owned()))?;
-    let training = TrainingOptions { scale, iterations: 1, testbed };
+    let training = TrainingOptions { scale: TimeScale::REAL, iterations: 1, testbed };
     let stage = ServedTestbed::start_servers(&scenario, training).await?;
     let policy =
         Policy { levels: case.levels, overrides: case.fixed_levels(), ..Policy::default() };
