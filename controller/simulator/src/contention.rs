@@ -50,6 +50,9 @@ pub struct ContendedResult {
     /// The largest slowdown that the planner allows with the default budget: about twice that under
     /// ECMP, by its own draws of the hash.
     pub slowdown_limit: f64,
+    /// The longest that an alternative's flow may wait for service, seconds: the bound of the
+    /// policy, or what a flow of the default plan waits where that is longer.
+    pub wait_limit: f64,
 }
 
 /// Longest waits of flows for service, seconds.
@@ -66,15 +69,17 @@ pub struct PlannedWaits {
 }
 
 impl ContendedResult {
-    /// Whether an alternative holds the floor that the planner had.
-    pub fn holds_floor(&self, alternative: usize) -> bool {
-        self.alternatives[alternative].worst_slowdown <= self.slowdown_limit
+    /// Whether an alternative holds what the planner held: the floor on slowdown, and the service
+    /// bound.
+    pub fn holds_limits(&self, alternative: usize) -> bool {
+        let value = &self.alternatives[alternative];
+        value.worst_slowdown <= self.slowdown_limit && value.worst_wait_seconds <= self.wait_limit
     }
 
-    /// How much the best alternative that holds the floor is above the default plan; below 0 where
+    /// How much the best alternative that holds the limits is above the default plan; below 0 where
     /// it is not.
     pub fn shortfall(&self) -> f64 {
-        let eligible = (0..self.alternatives.len()).filter(|place| self.holds_floor(*place));
+        let eligible = (0..self.alternatives.len()).filter(|place| self.holds_limits(*place));
         let values = eligible.map(|place| self.alternatives[place].gpu_utilization);
         values.fold(0.0, f64::max) - self.planned[0]
     }
@@ -111,6 +116,7 @@ pub fn examine_contended_case(
         jobs: input.jobs.len(),
         worst_slowdown: planned[0].0.worst_slowdown,
         slowdown_limit: planned[0].1,
+        wait_limit: policy.service_bound().max(planned[0].0.worst_wait_seconds),
         planned: planned.iter().map(|(value, _)| value.gpu_utilization).collect(),
         alternatives: vec![
             value_of_plan(input, &plain).0,

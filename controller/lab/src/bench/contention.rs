@@ -86,11 +86,12 @@ struct AlternativeSummary {
     mean: f64,
     /// Mean slowdown of its slowest job.
     worst_slowdown: f64,
-    /// Its largest lead over the default plan where it holds the floor.
+    /// Its largest lead over the default plan where it holds the floor and the service bound.
     largest_lead: f64,
-    /// Cases in which it holds the floor and is better by more than 0.2 points.
+    /// Cases in which it holds both and is better by more than 0.2 points.
     better: usize,
-    /// Cases in which it is better by more than 0.2 points and starves a job.
+    /// Cases in which it is better by more than 0.2 points and starves a job, or leaves a flow
+    /// without service for longer than the bound.
     starving_and_better: usize,
 }
 
@@ -150,7 +151,7 @@ impl ContentionSummary {
         let alternatives = ALTERNATIVES.iter().enumerate().map(|(place, name)| {
             let lead =
                 |case: &ContendedResult| case.alternatives[place].gpu_utilization - case.planned[0];
-            let fair_lead = |case: &ContendedResult| match case.holds_floor(place) {
+            let fair_lead = |case: &ContendedResult| match case.holds_limits(place) {
                 true => lead(case),
                 false => f64::NEG_INFINITY,
             };
@@ -161,7 +162,7 @@ impl ContentionSummary {
                 largest_lead: examined.iter().map(fair_lead).fold(f64::NEG_INFINITY, f64::max),
                 better: count(&|case| fair_lead(case) > TOLERATED),
                 starving_and_better: count(&|case| {
-                    !case.holds_floor(place) && lead(case) > TOLERATED
+                    !case.holds_limits(place) && lead(case) > TOLERATED
                 }),
             }
         });
