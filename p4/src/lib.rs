@@ -12,6 +12,7 @@ pub mod codec;
 pub mod constraint;
 pub mod display;
 pub mod entry;
+mod entry_map;
 pub mod fabric;
 mod ids;
 pub mod p4info;
@@ -25,5 +26,6 @@ pub use p4info::P4Info;
 pub use pipeline::ForwardingPipeline;
 pub use sdn_string::{FieldValue, SdnString};
 pub use tables::{
-    EntryPool, SwitchTables, TableScope, TableUpdate, UpdateKind, apply_updates, diff_tables,
+    EntryPool, SwitchTables, TableScope, TableUpdate, UpdateKind, apply_updates, diff_entries,
+    diff_tables,
 };

@@ -7,20 +7,21 @@
 //! and traffic moves before its old way is taken away. A table of classifiers (ACL) without room
 //! for old and new rows at once gives up its old rows first. Keys and values are shared: the tables
 //! of hundreds of leaves have the same paths to each other leaf, which an [`EntryPool`] keeps once.
+//! What successive tables of a switch have in common is shared as well, and not compared again.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::Hash;
-use std::iter;
 use std::sync::Arc;
 
 use crate::P4Info;
 use crate::entry::{EntryKey, EntryValue, TableEntry, TableId};
+use crate::entry_map::{EntryMap, EntryPair, sort_entries, sorted_differences};
 
 /// All entries of one switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SwitchTables {
-    entries: BTreeMap<Arc<EntryKey>, Arc<EntryValue>>,
+    entries: EntryMap,
 }
 
 /// Keys and values of tables that are built together. Those that are equal are kept once.
@@ -67,7 +68,7 @@ impl TableScope {
         }
         let mut extent = Self::default();
         for (table, keys) in keys {
-            if keys.len() * FEW > desired.table_entries(table).count() {
+            if keys.len() * FEW > desired.table_len(table) {
                 extent.tables.insert(table);
             } else {
                 extent.entries.extend(keys.into_iter().cloned());
@@ -100,7 +101,7 @@ pub enum UpdateKind {
 impl SwitchTables {
     /// Adds an entry, or replaces the one with the same key and returns its value.
     pub fn insert(&mut self, entry: TableEntry) -> Option<Arc<EntryValue>> {
-        self.entries.insert(entry.key, entry.value)
+        self.entries.insert(entry)
     }
 
     /// Removes an entry and returns its value.
@@ -110,43 +111,42 @@ impl SwitchTables {
 
     /// The value of an entry.
     pub fn get(&self, key: &EntryKey) -> Option<&EntryValue> {
-        self.entries.get(key).map(Arc::as_ref)
+        self.entries.get(key).map(|entry| &*entry.value)
     }
 
     /// All entries, ascending by key.
     pub fn iter(&self) -> impl Iterator<Item = (&EntryKey, &EntryValue)> {
-        self.entries.iter().map(|(key, value)| (key.as_ref(), value.as_ref()))
+        self.entries.iter().map(|entry| (&*entry.key, &*entry.value))
     }
 
     /// The entries of one table, ascending by key.
     pub fn table_entries(&self, table: TableId) -> impl Iterator<Item = (&EntryKey, &EntryValue)> {
-        self.shared_entries(table).map(|(key, value)| (key.as_ref(), value.as_ref()))
+        self.shared_entries(table).map(|entry| (&*entry.key, &*entry.value))
     }
 
-    fn shared_entries(
-        &self,
-        table: TableId,
-    ) -> impl Iterator<Item = (&Arc<EntryKey>, &Arc<EntryValue>)> {
-        // A default action is the first entry of its table.
-        self.entries
-            .range::<EntryKey, _>(EntryKey::for_default(table)..)
-            .take_while(move |(key, _)| key.table == table)
+    fn shared_entries(&self, table: TableId) -> impl Iterator<Item = &TableEntry> {
+        let entries = self.entries.iter_after(move |key| key.table < table);
+        entries.take_while(move |entry| entry.key.table == table)
+    }
+
+    /// The number of entries of one table.
+    pub fn table_len(&self, table: TableId) -> usize {
+        let before = self.entries.count_before(|key| key.table < table);
+        self.entries.count_before(|key| key.table <= table) - before
     }
 
     /// Removes the entries outside of a scope.
     #[must_use]
-    pub fn restricted_to(mut self, extent: &TableScope) -> Self {
-        self.entries.retain(|key, _| extent.contains_key(key));
-        self
+    pub fn restricted_to(self, extent: &TableScope) -> Self {
+        let inside = self.entries.iter().filter(|entry| extent.contains_key(&entry.key));
+        inside.cloned().collect()
     }
 
     /// The entries that belong to a part of the tables.
     pub fn entries_within(&self, extent: &TableScope) -> Self {
         let whole = extent.tables.iter().flat_map(|table| self.shared_entries(*table));
-        let single = extent.entries.iter();
-        let single = single.filter_map(|key| self.entries.get_key_value(key));
-        let shared = whole.chain(single).map(|(key, value)| (Arc::clone(key), Arc::clone(value)));
-        Self { entries: shared.collect() }
+        let single = extent.entries.iter().filter_map(|key| self.entries.get(key));
+        whole.chain(single).cloned().collect()
     }
 
     /// The number of entries.
@@ -156,17 +156,76 @@ impl SwitchTables {
 
     /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.len() == 0
     }
+
+    /// Makes updates, in any order; of those of one entry, the last one counts. What they do not
+    /// touch stays shared with the tables that these are a copy of.
+    pub fn apply<'a>(&mut self, updates: impl IntoIterator<Item = &'a TableUpdate>) {
+        let changes = updates.into_iter().map(|update| match update.kind {
+            UpdateKind::Insert | UpdateKind::Modify => (&update.entry.key, Some(&update.entry)),
+            UpdateKind::Delete => (&update.entry.key, None),
+        });
+        let mut changes: Vec<_> = changes.collect();
+        // Cheaper than whole keys, and within a table most updates come in order.
+        changes.sort_by_key(|(key, _)| key.table);
+        changes.sort_by(|(one, _), (other, _)| one.cmp(other));
+        changes.dedup_by(|later, earlier| {
+            let is_same = later.0 == earlier.0;
+            if is_same {
+                std::mem::swap(later, earlier);
+            }
+            is_same
+        });
+        self.entries.apply_sorted(&changes);
+    }
+
+    /// The updates by which the entries of some tables become these.
+    pub fn updates_to(
+        &self,
+        tables: impl IntoIterator<Item = TableId>,
+        mut entries: Vec<TableEntry>,
+    ) -> Vec<TableUpdate> {
+        sort_entries(&mut entries);
+        let tables: BTreeSet<TableId> = tables.into_iter().collect();
+        let held = tables.into_iter().flat_map(|table| self.shared_entries(table));
+        updates_between(sorted_differences(held, &entries)).collect()
+    }
+}
+
+/// The updates from one list of entries to another, both in ascending order of their keys.
+pub fn diff_entries<'a>(
+    before: &'a [TableEntry],
+    after: &'a [TableEntry],
+) -> impl Iterator<Item = TableUpdate> + 'a {
+    updates_between(sorted_differences(before, after))
+}
+
+fn updates_between<'a>(
+    pairs: impl Iterator<Item = EntryPair<'a>>,
+) -> impl Iterator<Item = TableUpdate> {
+    let updates = pairs.filter_map(|(before, after)| {
+        let (kind, entry) = match (before, after) {
+            (None, Some(after)) => (UpdateKind::Insert, after),
+            (Some(_), Some(after)) => (UpdateKind::Modify, after),
+            (Some(before), None) => (UpdateKind::Delete, before),
+            (None, None) => return None,
+        };
+        Some(TableUpdate { kind, entry: entry.clone() })
+    });
+    updates
 }
 
 impl EntryPool {
     /// Tables with these entries, which share what the pool has and add the rest to it.
     pub fn share_entries(&mut self, entries: impl IntoIterator<Item = TableEntry>) -> SwitchTables {
-        let shared = entries.into_iter().map(|entry| {
-            (share_value(&mut self.keys, entry.key), share_value(&mut self.values, entry.value))
-        });
-        SwitchTables { entries: shared.collect() }
+        entries.into_iter().map(|entry| self.share_entry(entry)).collect()
+    }
+
+    /// An entry that shares what the pool has and adds the rest to it.
+    pub fn share_entry(&mut self, entry: TableEntry) -> TableEntry {
+        let key = share_value(&mut self.keys, entry.key);
+        TableEntry { key, value: share_value(&mut self.values, entry.value) }
     }
 }
 
@@ -181,17 +240,13 @@ fn share_value<T: Eq + Hash>(pool: &mut HashSet<Arc<T>>, value: Arc<T>) -> Arc<T
 
 impl Extend<TableEntry> for SwitchTables {
     fn extend<I: IntoIterator<Item = TableEntry>>(&mut self, entries: I) {
-        let shared = entries.into_iter().map(|entry| (entry.key, entry.value));
-        self.entries.extend(shared);
+        entries.into_iter().for_each(|entry| drop(self.insert(entry)));
     }
 }
 
 impl FromIterator<TableEntry> for SwitchTables {
     fn from_iter<I: IntoIterator<Item = TableEntry>>(entries: I) -> Self {
-        // Built at once, the nodes of the map are full. One by one in ascending order, as lowering
-        // has them, leaves them half empty, which is a third of the memory of large tables.
-        let shared = entries.into_iter().map(|entry| (entry.key, entry.value));
-        Self { entries: shared.collect() }
+        Self { entries: entries.into_iter().collect() }
     }
 }
 
@@ -201,19 +256,10 @@ pub fn diff_tables(
     desired: &SwitchTables,
     actual: &SwitchTables,
 ) -> Vec<TableUpdate> {
-    let (mut writes, mut deletions) = (Vec::new(), Vec::new());
-    let mut rows: BTreeMap<TableId, u64> = BTreeMap::new();
-    for (key, wanted, held) in join_by_key(desired, actual) {
-        *rows.entry(key.table).or_default() += 1;
-        match (wanted, held) {
-            (Some(wanted), None) => writes.push(make_update(UpdateKind::Insert, key, wanted)),
-            (Some(wanted), Some(held)) if wanted != held => {
-                writes.push(make_update(UpdateKind::Modify, key, wanted));
-            }
-            (None, Some(held)) => deletions.push(make_update(UpdateKind::Delete, key, held)),
-            _ => {}
-        }
-    }
+    let updates = updates_between(desired.entries.differences(&actual.entries));
+    let (deletions, mut writes): (Vec<_>, Vec<_>) =
+        updates.partition(|update| update.kind == UpdateKind::Delete);
+    let rows = rows_with_deleted(desired, &deletions);
     // Referenced tables first: a row may refer only to rows that exist (`@refers_to`). Deletions in
     // the reverse order and last, so that no row loses what it refers to.
     let rank = |update: &TableUpdate| p4info.write_rank(update.entry.key.table);
@@ -232,46 +278,26 @@ pub fn diff_tables(
     writes
 }
 
+/// The rows of each table that loses some, old and new ones together.
+fn rows_with_deleted(
+    desired: &SwitchTables,
+    deletions: &[TableUpdate],
+) -> BTreeMap<TableId, u64> {
+    let mut rows: BTreeMap<TableId, u64> = BTreeMap::new();
+    for deletion in deletions {
+        let table = deletion.entry.key.table;
+        *rows.entry(table).or_insert_with(|| desired.table_len(table) as u64) += 1;
+    }
+    rows
+}
+
 /// The tables after these updates.
 pub fn apply_updates<'a>(
     mut tables: SwitchTables,
     updates: impl IntoIterator<Item = &'a TableUpdate>,
 ) -> SwitchTables {
-    for update in updates {
-        match update.kind {
-            UpdateKind::Insert | UpdateKind::Modify => tables.insert(update.entry.clone()),
-            UpdateKind::Delete => tables.remove(&update.entry.key),
-        };
-    }
+    tables.apply(updates);
     tables
-}
-
-/// A key of either of two tables, with its value in each.
-type JoinedEntry<'a> =
-    (&'a Arc<EntryKey>, Option<&'a Arc<EntryValue>>, Option<&'a Arc<EntryValue>>);
-
-/// Every key of either, ascending.
-fn join_by_key<'a>(
-    one: &'a SwitchTables,
-    other: &'a SwitchTables,
-) -> impl Iterator<Item = JoinedEntry<'a>> {
-    let (mut one, mut other) = (one.entries.iter().peekable(), other.entries.iter().peekable());
-    iter::from_fn(move || {
-        let order = match (one.peek(), other.peek()) {
-            (Some((key, _)), Some((next, _))) => key.cmp(next),
-            (Some(_), None) => Ordering::Less,
-            (None, _) => Ordering::Greater,
-        };
-        let first = one.next_if(|_| order.is_le());
-        let second = other.next_if(|_| order.is_ge());
-        let (key, _) = first.or(second)?;
-        Some((key, first.map(|(_, value)| value), second.map(|(_, value)| value)))
-    })
-}
-
-fn make_update(kind: UpdateKind, key: &Arc<EntryKey>, value: &Arc<EntryValue>) -> TableUpdate {
-    let entry = TableEntry { key: Arc::clone(key), value: Arc::clone(value) };
-    TableUpdate { kind, entry }
 }
 
 #[cfg(test)]
