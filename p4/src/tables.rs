@@ -279,10 +279,7 @@ pub fn diff_tables(
 }
 
 /// The rows of each table that loses some, old and new ones together.
-fn rows_with_deleted(
-    desired: &SwitchTables,
-    deletions: &[TableUpdate],
-) -> BTreeMap<TableId, u64> {
+fn rows_with_deleted(desired: &SwitchTables, deletions: &[TableUpdate]) -> BTreeMap<TableId, u64> {
     let mut rows: BTreeMap<TableId, u64> = BTreeMap::new();
     for deletion in deletions {
         let table = deletion.entry.key.table;

@@ -17,6 +17,7 @@ pub mod host_list;
 mod ids;
 pub mod import;
 mod interconnect;
+mod leaf_routes;
 mod lossless;
 mod paths;
 pub mod spec;
@@ -31,6 +32,7 @@ pub use fabric::{
 pub use finding::{Finding, Severity, error_chain, one_line};
 pub use ids::{FabricNode, HostId, LinkId, NicId, SwitchId};
 pub use interconnect::{HostInterconnect, NvlinkDomain, PcieSwitch};
+pub use leaf_routes::{LeafHops, LeafRoutes, RouteChange};
 pub use lossless::{BufferDemand, EcnThresholds, PfcHeadroom, SwitchQueues};
 pub use paths::{
     DownwardHops, LinkPath, MAX_PATH_LINKS, NextHops, SwitchHop, UpwardHops, equal_cost_paths,

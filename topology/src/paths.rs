@@ -343,21 +343,32 @@ impl NextHops {
             if self.distance(switch).is_some() {
                 continue;
             }
-            let candidates = candidates(fabric, switch).iter().copied();
-            let reaching: Vec<(u32, LinkId)> = candidates
-                .filter_map(|link| Some((self.distance(fabric.switch_after(link)?)?, link)))
-                .filter(|&(_, link)| fabric.is_usable(link))
-                .collect();
-            let Some(nearest) = reaching.iter().map(|&(distance, _)| distance).min() else {
+            let candidates = candidates(fabric, switch);
+            let found = nearest_links(fabric, candidates, |next| self.distance(next));
+            let Some((nearest, best)) = found else {
                 continue;
             };
             let start = self.links.len();
-            let best = reaching.into_iter().filter(|&(distance, _)| distance == nearest);
-            self.links.extend(best.map(|(_, link)| link));
+            self.links.extend(best);
             self.distances[switch.index()] = Some(nearest + 1);
             self.spans[switch.index()] = start..self.links.len();
         }
     }
+}
+
+/// The usable ones of some links of a switch that lead nearest to a destination, and how far it is
+/// from their ends, by the distances of other switches.
+pub(crate) fn nearest_links(
+    fabric: &Fabric,
+    candidates: &[LinkId],
+    distance: impl Fn(SwitchId) -> Option<u32>,
+) -> Option<(u32, Vec<LinkId>)> {
+    let usable = candidates.iter().copied().filter(|&link| fabric.is_usable(link));
+    let reaching: Vec<(u32, LinkId)> =
+        usable.filter_map(|link| Some((distance(fabric.switch_after(link)?)?, link))).collect();
+    let nearest = reaching.iter().map(|&(distance, _)| distance).min()?;
+    let best = reaching.into_iter().filter(|&(distance, _)| distance == nearest);
+    Some((nearest, best.map(|(_, link)| link).collect()))
 }
 
 #[cfg(test)]

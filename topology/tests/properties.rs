@@ -9,8 +9,8 @@ use topology::document::{self, DocumentFormat};
 use topology::export::{self, ContainerlabImages, FabricTree, NetboxTable};
 use topology::import::{self, InventoryAssumptions, NetboxTables, TierAssumptions};
 use topology::{
-    AvailabilityChange, BufferDependencyGraph, Fabric, LinkId, LinkScheduler, SwitchId, Tier,
-    check_fabric, is_valley_free, next_hops, spec,
+    AvailabilityChange, BufferDependencyGraph, Fabric, LeafRoutes, LinkId, LinkScheduler, SwitchId,
+    Tier, check_fabric, is_valley_free, next_hops, spec,
 };
 
 prop_compose! {
@@ -238,6 +238,37 @@ proptest! {
                     all.into_iter().filter(|path| Some(path.len()) == shortest).collect();
                 prop_assert_eq!(hops.paths_from(&fabric, from), expected);
             }
+        }
+    }
+
+    #[test]
+    fn routes_that_follow_failures_are_those_of_the_fabric(
+        fabric in fabrics(),
+        steps in prop::collection::vec(breakage(), 1..5),
+    ) {
+        let mut routes = LeafRoutes::new(&fabric);
+        for choices in steps {
+            let broken = broken(&fabric, &choices);
+            let before = routes.clone();
+            let mut changes = routes.follow(&broken).into_iter().peekable();
+            for (place, leaf) in routes.leaves().iter().enumerate() {
+                let hops = next_hops(&broken, *leaf);
+                let mut changed = BTreeSet::new();
+                while let Some(change) = changes.next_if(|change| change.leaf == place) {
+                    let had = before.hops(change.switch, place);
+                    prop_assert_eq!(change.before.as_ref(), had);
+                    prop_assert!(changed.insert(change.switch), "twice");
+                }
+                for switch in broken.switch_ids() {
+                    let now = routes.hops(switch, place);
+                    prop_assert_eq!(now.map(|hops| hops.distance()), hops.distance(switch));
+                    let links = now.map_or(&[][..], |hops| hops.links());
+                    prop_assert_eq!(links, hops.links_at(switch));
+                    let is_changed = now != before.hops(switch, place);
+                    prop_assert_eq!(changed.contains(&switch), is_changed);
+                }
+            }
+            prop_assert!(changes.next().is_none());
         }
     }
 
