@@ -161,8 +161,8 @@ impl EntryMap {
             loop {
                 old.skip_shared(&mut new);
                 let pair = next_pair(old.entry(), new.entry())?;
-                pair.0.iter().for_each(|_| old.advance());
-                pair.1.iter().for_each(|_| new.advance());
+                old.advance_if(pair.0.is_some());
+                new.advance_if(pair.1.is_some());
                 if is_changed(pair) {
                     return Some(pair);
                 }
@@ -191,7 +191,7 @@ impl FromIterator<TableEntry> for EntryMap {
 }
 
 /// Puts entries in ascending order of their keys; of those with the same key, the last one stays.
-pub(crate) fn sort_entries(entries: &mut Vec<TableEntry>) {
+pub fn sort_entries(entries: &mut Vec<TableEntry>) {
     entries.sort_by(|a, b| compare_keys(&a.key, &b.key));
     entries.dedup_by(|later, earlier| {
         let is_same = later.key == earlier.key;
@@ -210,8 +210,8 @@ pub(crate) fn sorted_differences<'a>(
     let (mut old, mut new) = (before.into_iter().peekable(), after.into_iter().peekable());
     let pairs = iter::from_fn(move || {
         let pair = next_pair(old.peek().copied(), new.peek().copied())?;
-        pair.0.iter().for_each(|_| drop(old.next()));
-        pair.1.iter().for_each(|_| drop(new.next()));
+        old.next_if(|_| pair.0.is_some());
+        new.next_if(|_| pair.1.is_some());
         Some(pair)
     });
     pairs.filter(|pair| is_changed(*pair))
@@ -246,8 +246,8 @@ impl<'a> EntryCursor<'a> {
         self.chunks.first()?.get(self.place)
     }
 
-    fn advance(&mut self) {
-        self.place += 1;
+    fn advance_if(&mut self, is_taken: bool) {
+        self.place += usize::from(is_taken);
         if self.chunks.first().is_some_and(|chunk| self.place == chunk.len()) {
             (self.chunks, self.place) = (&self.chunks[1..], 0);
         }

@@ -16,7 +16,8 @@ use std::sync::Arc;
 
 use crate::P4Info;
 use crate::entry::{EntryKey, EntryValue, TableEntry, TableId};
-use crate::entry_map::{EntryMap, EntryPair, sort_entries, sorted_differences};
+pub use crate::entry_map::sort_entries;
+use crate::entry_map::{EntryMap, EntryPair, sorted_differences};
 
 /// All entries of one switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -105,12 +105,23 @@ pub trait PipelineWiring: Debug + Send + Sync {
     /// What of a plan the switches have no room for.
     fn find_shortages(&self, fabric: &Fabric, plan: &Plan) -> PlanShortages;
 
-    /// The tables that the switches should hold under a plan.
-    fn lower_plan(&self, fabric: &Fabric, plan: &Plan) -> BTreeMap<SwitchId, SwitchTables>;
+    /// The lowering of plans to the tables of the switches.
+    fn start_lowering(&self) -> Box<dyn PipelineLowering>;
 
     /// Takes the ports of failed parts of `fabric` out of use in the tables of the switches; no
     /// plan is needed.
     fn protect_tables(&self, fabric: &Fabric, tables: &mut BTreeMap<SwitchId, Arc<SwitchTables>>);
+}
+
+/// Lowers plans to the tables of some switches, one after the other.
+///
+/// A lowering continues from the one before: it looks at what has changed, and shares all else of
+/// the tables with it. What it makes depends on fabric and plan alone.
+pub trait PipelineLowering: Debug + Send {
+    /// The tables that the switches should hold under a plan, on the fabric of the wiring with any
+    /// failures and drains; those of a switch where nothing has changed are the very same.
+    fn lower_plan(&mut self, fabric: &Fabric, plan: &Plan)
+    -> BTreeMap<SwitchId, Arc<SwitchTables>>;
 }
 
 /// What of a plan some switches have no room for.

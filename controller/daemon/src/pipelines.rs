@@ -5,8 +5,11 @@
 //! module lowers, protects and counts through the functions here. A fabric is wired once for each
 //! program in it, and each wiring writes the tables of its own switches alone.
 
+#[cfg(test)]
+mod continued_lowering;
 pub mod fabric;
 pub mod sai;
+mod switch_routes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,8 +23,8 @@ use self::fabric::FabricPipeline;
 pub(crate) use self::fabric::{ETHERTYPE_ARP, ETHERTYPE_PROBE};
 use self::sai::SaiPipeline;
 use crate::pipeline::{
-    AttributedEntry, PipelineWiring, PlanShortages, PortLevelCell, SwitchPipeline, SwitchReports,
-    WiringError,
+    AttributedEntry, PipelineLowering, PipelineWiring, PlanShortages, PortLevelCell,
+    SwitchPipeline, SwitchReports, WiringError,
 };
 
 /// All programs.
@@ -119,16 +122,51 @@ impl FabricWiring {
     }
 }
 
-/// The tables that every switch of `fabric` should hold under `plan`, which was made for it.
-/// `wiring` is of the same fabric; failures do not matter to it.
+/// Lowers plans on a fabric, each continuing from the one before; by default on one without
+/// switches.
+#[derive(Debug, Default)]
+pub struct PlanLowering {
+    wiring: Arc<FabricWiring>,
+    pipelines: Vec<Box<dyn PipelineLowering>>,
+}
+
+impl PlanLowering {
+    /// Nothing is lowered yet.
+    pub fn new(wiring: &Arc<FabricWiring>) -> Self {
+        let pipelines = wiring.0.iter().map(|wiring| wiring.start_lowering()).collect();
+        Self { wiring: Arc::clone(wiring), pipelines }
+    }
+
+    /// The tables that every switch of `fabric` should hold under `plan`, which was made for it.
+    /// `wiring` is of the same fabric; failures do not matter to it. After a lowering for another
+    /// wiring, this one starts from nothing.
+    pub fn lower_plan(
+        &mut self,
+        wiring: &Arc<FabricWiring>,
+        fabric: &Fabric,
+        plan: &Plan,
+    ) -> BTreeMap<SwitchId, Arc<SwitchTables>> {
+        if !Arc::ptr_eq(&self.wiring, wiring) {
+            *self = Self::new(wiring);
+        }
+        let mut lowered = BTreeMap::new();
+        for pipeline in &mut self.pipelines {
+            lowered.append(&mut pipeline.lower_plan(fabric, plan));
+        }
+        lowered
+    }
+}
+
+/// The tables that every switch of `fabric` should hold under `plan`, which was made for it,
+/// lowered from nothing.
 pub fn lower_plan(
     wiring: &FabricWiring,
     fabric: &Fabric,
     plan: &Plan,
-) -> BTreeMap<SwitchId, SwitchTables> {
+) -> BTreeMap<SwitchId, Arc<SwitchTables>> {
     let mut lowered = BTreeMap::new();
     for wiring in &wiring.0 {
-        lowered.append(&mut wiring.lower_plan(fabric, plan));
+        lowered.append(&mut wiring.start_lowering().lower_plan(fabric, plan));
     }
     lowered
 }

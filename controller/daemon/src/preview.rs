@@ -199,7 +199,7 @@ fn flow_key(flow: &PlannedFlowDocument) -> (&str, u32, &str, u32, Option<u16>) {
 fn switch_changes(
     fabric: &Fabric,
     before: &BTreeMap<SwitchId, Arc<SwitchTables>>,
-    after: &BTreeMap<SwitchId, SwitchTables>,
+    after: &BTreeMap<SwitchId, Arc<SwitchTables>>,
 ) -> Vec<SwitchChange> {
     let nothing = Arc::default();
     let changes = after.iter().map(|(switch, desired)| {

@@ -1,10 +1,10 @@
 //! `fabric.p4`: from a plan to the tables of every switch, a total function of fabric and plan.
 //!
 //! [`state`](crate::state) plans, sessions write the tables. The decision: lowering has no choice,
-//! no memory, no clock and no error; a fabric that might not fit a table was refused when the
-//! `FabricNumbering` was built. Each module here owns the P4 tables it is named for, and no other
-//! writes them. All rows are signed, so that any reader of a switch can distinguish them from the
-//! entries of others.
+//! no clock and no error; what it remembers of the lowering before saves work and changes no row
+//! ([`FabricLowering`]). A fabric that might not fit a table was refused when the `FabricNumbering`
+//! was built. Each module here owns the P4 tables it is named for, and no other writes them. All
+//! rows are signed, so that any reader of a switch can distinguish them from the entries of others.
 
 mod acl_punt;
 mod counters;
@@ -15,11 +15,14 @@ mod job_classify;
 mod job_qos;
 mod liveness;
 mod local_host;
+mod lowering;
 mod neighbour_answer;
 mod numbering;
 mod path;
+mod plan_index;
 mod rate_limits;
 mod roce_answer;
+mod route_rows;
 mod source_guard;
 mod switch_context;
 mod switch_salt;
@@ -32,18 +35,18 @@ use p4::codec::{PacketOut, PacketOutTarget};
 use p4::entry::{EntryKey, TableEntry, TableId};
 pub(crate) use p4::fabric::{ETHERTYPE_ARP, ETHERTYPE_PROBE};
 use p4::fabric::{PORT_LEVEL, PortNumber, PriorityLevel, table};
-use p4::{EntryPool, ForwardingPipeline, SwitchTables};
+use p4::{ForwardingPipeline, SwitchTables};
 use planner::{PinGranularity, Plan, PlannedFlow, SwitchCapabilities};
 use topology::export::LevelMarking;
 use topology::{Fabric, NicId, PipelineKind, SwitchId};
 
 pub use self::counters::port_level_counts;
+use self::lowering::FabricLowering;
 use self::numbering::FabricNumbering;
-pub(super) use self::numbering::without_failures;
-use self::switch_context::{LoweringContext, SwitchContext};
+use self::switch_context::SwitchContext;
 use crate::pipeline::{
-    AttributedEntry, PipelineWiring, PlanShortages, PortLevelCell, SwitchPipeline, SwitchReports,
-    WiringError,
+    AttributedEntry, PipelineLowering, PipelineWiring, PlanShortages, PortLevelCell,
+    SwitchPipeline, SwitchReports, WiringError,
 };
 
 /// The levels of a plan with the DSCP by which switches tell them apart, ascending.
@@ -57,8 +60,9 @@ pub fn level_markings(levels: u8) -> Vec<LevelMarking> {
     .collect()
 }
 
-/// The modules that write tables, one for each table (or two).
-const TABLES: [fn(&SwitchContext<'_>) -> Vec<TableEntry>; 19] = [
+/// The modules that write tables, one for each table (or two); without those of the rows about
+/// other leaves, which [`route_rows`] calls.
+const OWN_ROWS: [fn(&SwitchContext<'_>) -> Vec<TableEntry>; 16] = [
     acl_punt::build_entries,
     source_guard::build_entries,
     neighbour_answer::build_entries,
@@ -67,9 +71,6 @@ const TABLES: [fn(&SwitchContext<'_>) -> Vec<TableEntry>; 19] = [
     rate_limits::build_answer_shares,
     rate_limits::build_learn_rates,
     local_host::build_entries,
-    dst_leaf::build_entries,
-    ecmp_group::build_entries,
-    path::build_entries,
     flow_pin::build_entries,
     job_classify::build_entries,
     job_qos::build_entries,
@@ -141,7 +142,7 @@ impl SwitchPipeline for FabricPipeline {
         fabric: &Fabric,
         switches: BTreeSet<SwitchId>,
     ) -> Result<Box<dyn PipelineWiring>, WiringError> {
-        Ok(Box::new(FabricNumbering::new(fabric, switches)?))
+        Ok(Box::new(Arc::new(FabricNumbering::new(fabric, switches)?)))
     }
 
     fn punts(&self) -> Vec<TableEntry> {
@@ -196,9 +197,9 @@ impl SwitchPipeline for FabricPipeline {
     }
 }
 
-impl PipelineWiring for FabricNumbering {
+impl PipelineWiring for Arc<FabricNumbering> {
     fn enable_reports(&mut self, reports: SwitchReports) {
-        self.reports = reports;
+        Arc::make_mut(self).reports = reports;
     }
 
     /// The planner knows the room of the tables of pins, and all else was checked by the wiring.
@@ -206,16 +207,8 @@ impl PipelineWiring for FabricNumbering {
         PlanShortages::default()
     }
 
-    fn lower_plan(&self, fabric: &Fabric, plan: &Plan) -> BTreeMap<SwitchId, SwitchTables> {
-        let context = LoweringContext::new(self, fabric, plan);
-        let mut lowered = BTreeMap::new();
-        let mut pool = EntryPool::default();
-        for &switch in self.switches() {
-            let site = SwitchContext { shared: &context, switch };
-            let entries = TABLES.iter().flat_map(|build_entries| build_entries(&site));
-            lowered.insert(switch, pool.share_entries(entries.map(TableEntry::with_signature)));
-        }
-        lowered
+    fn start_lowering(&self) -> Box<dyn PipelineLowering> {
+        Box::new(FabricLowering::new(Arc::clone(self)))
     }
 
     fn protect_tables(&self, fabric: &Fabric, tables: &mut BTreeMap<SwitchId, Arc<SwitchTables>>) {

@@ -7,7 +7,7 @@
 //! first, and a finding names it.
 
 mod answers;
-mod next_links;
+mod lowering;
 mod pins;
 mod port_classes;
 mod protection;
@@ -19,18 +19,20 @@ use p4::codec::{PacketOut, PacketOutTarget};
 use p4::entry::{EntryKey, TableEntry, TableId};
 use p4::fabric::{ETHERTYPE_ARP, ETHERTYPE_PROBE, IpPrefix, PortNumber, PriorityLevel};
 use p4::sai::{self, RouteTarget, Vrf, action, table};
-use p4::{EntryPool, ForwardingPipeline, P4Info, SwitchTables};
+use p4::{ForwardingPipeline, P4Info, SwitchTables};
 use planner::{PinGranularity, Plan, PlannedFlow, SwitchCapabilities};
-use topology::{Fabric, Finding, LinkId, MacAddress, NicId, PipelineKind, SwitchId, Tier};
+use topology::{
+    Fabric, Finding, LeafRoutes, LinkId, MacAddress, NicId, PipelineKind, SwitchId, Tier,
+};
 
 use self::answers::AnsweredPairs;
-use self::next_links::{LeafLinks, NextLinks};
+use self::lowering::SaiLowering;
 use self::pins::{PinAssignment, SwitchPins};
 use self::port_classes::PortClasses;
-use super::fabric::without_failures;
+use super::switch_routes::{SwitchRoutes, without_failures};
 use crate::pipeline::{
-    AttributedEntry, PipelineWiring, PlanShortages, PortLevelCell, SwitchPipeline, SwitchReports,
-    WiringError,
+    AttributedEntry, PipelineLowering, PipelineWiring, PlanShortages, PortLevelCell,
+    SwitchPipeline, SwitchReports, WiringError,
 };
 
 static PROGRAM: LazyLock<ForwardingPipeline> = LazyLock::new(ForwardingPipeline::embedded_sai);
@@ -76,22 +78,23 @@ pub struct SaiBudget {
 #[derive(Clone, Debug)]
 pub struct LoweredPlan {
     /// The tables by switch.
-    pub tables: BTreeMap<SwitchId, SwitchTables>,
+    pub tables: BTreeMap<SwitchId, Arc<SwitchTables>>,
     /// What has no room.
     pub shortages: PlanShortages,
 }
 
 /// The switches of a fabric that run `sai.p4`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct SaiWiring {
     switches: BTreeSet<SwitchId>,
+    /// The ways to all leaves while nothing has failed.
+    unharmed: LeafRoutes,
     budget: SaiBudget,
     reports: SwitchReports,
 }
 
 /// What the rows of a plan depend on: who pins what, and which jobs ports have.
 struct RowPlan {
-    next_links: NextLinks,
     pins: PinAssignment,
     classes: BTreeMap<SwitchId, PortClasses>,
 }
@@ -160,7 +163,7 @@ impl SwitchPipeline for SaiPipeline {
         switches: BTreeSet<SwitchId>,
     ) -> Result<Box<dyn PipelineWiring>, WiringError> {
         let budget = SaiBudget::from_program(&self.program().p4info);
-        Ok(Box::new(SaiWiring::new(fabric, switches, budget)?))
+        Ok(Box::new(Arc::new(SaiWiring::new(fabric, switches, budget)?)))
     }
 
     fn punts(&self) -> Vec<TableEntry> {
@@ -189,8 +192,8 @@ impl SwitchPipeline for SaiPipeline {
     fn attributed_entries(&self, fabric: &Fabric, plan: &Plan) -> Vec<AttributedEntry> {
         let switches = super::switches_of(fabric, self.kind());
         let budget = SaiBudget::from_program(&self.program().p4info);
-        let wiring = SaiWiring { switches, budget, reports: SwitchReports::default() };
-        let classes = wiring.plan_rows(fabric, plan).classes.into_iter();
+        let wiring = SaiWiring::unchecked(fabric, switches, budget);
+        let classes = wiring.plan_rows(fabric, plan, &wiring.routes_of(fabric)).classes.into_iter();
         let entries = classes.flat_map(|(switch, classes)| {
             let rows = classes.attributed_rows().into_iter();
             rows.map(move |(key, job)| AttributedEntry { switch, key, job, arrival_link: None })
@@ -231,25 +234,25 @@ pub fn lower_plan(
     plan: &Plan,
     budget: &SaiBudget,
 ) -> Result<LoweredPlan, WiringError> {
-    let wiring = SaiWiring::new(fabric, fabric.switch_ids().collect(), *budget)?;
-    let rows = wiring.plan_rows(fabric, plan);
-    let shortages = wiring.shortages(fabric, plan, &rows);
-    Ok(LoweredPlan { tables: wiring.build_tables(fabric, plan, &rows), shortages })
+    let wiring = Arc::new(SaiWiring::new(fabric, fabric.switch_ids().collect(), *budget)?);
+    let tables = wiring.start_lowering().lower_plan(fabric, plan);
+    Ok(LoweredPlan { tables, shortages: wiring.find_shortages(fabric, plan) })
 }
 
-impl PipelineWiring for SaiWiring {
+impl PipelineWiring for Arc<SaiWiring> {
     fn enable_reports(&mut self, reports: SwitchReports) {
+        let wiring = Arc::make_mut(self);
         let reserved = if reports.probes { TRAPPED.len() } else { 0 };
-        self.budget.redirects = self.budget.redirects.saturating_sub(reserved);
-        self.reports = reports;
+        wiring.budget.redirects = wiring.budget.redirects.saturating_sub(reserved);
+        wiring.reports = reports;
     }
 
     fn find_shortages(&self, fabric: &Fabric, plan: &Plan) -> PlanShortages {
-        self.shortages(fabric, plan, &self.plan_rows(fabric, plan))
+        self.shortages(fabric, plan, &self.plan_rows(fabric, plan, &self.routes_of(fabric)))
     }
 
-    fn lower_plan(&self, fabric: &Fabric, plan: &Plan) -> BTreeMap<SwitchId, SwitchTables> {
-        self.build_tables(fabric, plan, &self.plan_rows(fabric, plan))
+    fn start_lowering(&self) -> Box<dyn PipelineLowering> {
+        Box::new(SaiLowering::new(Arc::clone(self)))
     }
 
     fn protect_tables(&self, fabric: &Fabric, tables: &mut BTreeMap<SwitchId, Arc<SwitchTables>>) {
@@ -266,24 +269,35 @@ impl SaiWiring {
         switches: BTreeSet<SwitchId>,
         budget: SaiBudget,
     ) -> Result<Self, WiringError> {
+        let wiring = Self::unchecked(fabric, switches, budget);
         let fabric = without_failures(fabric);
-        let next_links = NextLinks::new(&fabric);
-        for &switch in &switches {
-            check_size(&fabric, &next_links, switch, &budget)?;
+        let routes = wiring.routes_of(&fabric);
+        for &switch in &wiring.switches {
+            check_size(&fabric, &routes, switch, &budget)?;
         }
-        Ok(Self { switches, budget, reports: SwitchReports::default() })
+        Ok(wiring)
     }
 
-    fn plan_rows(&self, fabric: &Fabric, plan: &Plan) -> RowPlan {
-        let next_links = NextLinks::new(fabric);
+    /// Switches that may or may not hold the routes of the fabric.
+    fn unchecked(fabric: &Fabric, switches: BTreeSet<SwitchId>, budget: SaiBudget) -> Self {
+        let unharmed = LeafRoutes::new(&without_failures(fabric));
+        Self { switches, unharmed, budget, reports: SwitchReports::default() }
+    }
+
+    /// The routes of the fabric with these failures.
+    fn routes_of(&self, fabric: &Fabric) -> SwitchRoutes {
+        SwitchRoutes::of_fabric(&self.unharmed, fabric)
+    }
+
+    fn plan_rows(&self, fabric: &Fabric, plan: &Plan, routes: &SwitchRoutes) -> RowPlan {
         let answers = AnsweredPairs::new(plan);
-        let pins = pins::assign_pins(fabric, plan, &answers, &next_links, self);
+        let pins = pins::assign_pins(fabric, plan, &answers, routes, self);
         let none = SwitchPins::default();
         let classes = self.switches.iter().map(|&switch| {
             let pins = pins.of_switches.get(&switch).unwrap_or(&none);
             (switch, PortClasses::new(fabric, plan, &answers, (switch, pins), &self.budget))
         });
-        RowPlan { classes: classes.collect(), next_links, pins }
+        RowPlan { classes: classes.collect(), pins }
     }
 
     fn shortages(&self, fabric: &Fabric, plan: &Plan, rows: &RowPlan) -> PlanShortages {
@@ -329,48 +343,38 @@ impl SaiWiring {
         (!leaves.is_empty()).then(|| leaves.join(", "))
     }
 
-    fn build_tables(
+    /// All rows of a switch, with those about the jobs at its ports.
+    fn rows_of(
         &self,
         fabric: &Fabric,
-        plan: &Plan,
-        rows: &RowPlan,
-    ) -> BTreeMap<SwitchId, SwitchTables> {
-        let mut pool = EntryPool::default();
-        let none = SwitchPins::default();
-        let tables = self.switches.iter().map(|&switch| {
-            let pins = rows.pins.of_switches.get(&switch).unwrap_or(&none);
-            let mut entries = port_rows(fabric, switch);
-            entries.push(sai::l3_admit(MacAddress::GATEWAY.0));
-            entries.extend(self.routes_and_groups(fabric, &rows.next_links, switch, pins));
-            entries.extend(pins.rows(fabric));
-            entries.extend(
-                rows.classes
-                    .get(&switch)
-                    .map(|classes| classes.rows(plan, &self.budget))
-                    .into_iter()
-                    .flatten(),
-            );
-            if self.reports.probes {
-                entries.extend(SaiPipeline.punts());
-            }
-            (switch, pool.share_entries(entries.into_iter().map(TableEntry::with_signature)))
-        });
-        tables.collect()
+        routes: &SwitchRoutes,
+        switch: SwitchId,
+        (pins, classes): (&SwitchPins, &[TableEntry]),
+    ) -> Vec<TableEntry> {
+        let mut entries = port_rows(fabric, switch);
+        entries.push(sai::l3_admit(MacAddress::GATEWAY.0));
+        entries.extend(self.routes_and_groups(fabric, routes, switch, pins));
+        entries.extend(pins.rows(fabric));
+        entries.extend(classes.iter().cloned());
+        if self.reports.probes {
+            entries.extend(SaiPipeline.punts());
+        }
+        entries
     }
 }
 
 fn check_size(
     fabric: &Fabric,
-    next_links: &NextLinks,
+    routes: &SwitchRoutes,
     switch: SwitchId,
     budget: &SaiBudget,
 ) -> Result<(), WiringError> {
-    let leaves: Vec<LeafLinks<'_>> = next_links.leaves_from(fabric, switch).collect();
-    let widest = leaves.iter().map(|seen| seen.spread.len()).max().unwrap_or(0);
+    let leaves: Vec<_> = routes.leaves_from(fabric, switch).collect();
+    let widest = leaves.iter().map(|(_, seen)| seen.spread.len()).max().unwrap_or(0);
     let needs = [
         ("groups of next hops", leaves.len(), budget.groups),
         ("next hops in one group", widest, budget.group_members),
-        ("routes", default_routes(fabric, next_links, switch).len(), budget.routes),
+        ("routes", default_routes(fabric, routes, switch).len(), budget.routes),
     ];
     match needs.into_iter().find(|(_, needed, max)| needed > max) {
         None => Ok(()),
@@ -402,17 +406,17 @@ impl SaiWiring {
     fn routes_and_groups(
         &self,
         fabric: &Fabric,
-        next_links: &NextLinks,
+        routes: &SwitchRoutes,
         switch: SwitchId,
         pins: &SwitchPins,
     ) -> Vec<TableEntry> {
-        let groups = next_links.leaves_from(fabric, switch).filter_map(|seen| {
+        let groups = routes.leaves_from(fabric, switch).filter_map(|(leaf, seen)| {
             let members = seen.spread.iter().take(self.budget.group_members);
             let ports = members.map(|link| fabric.link(*link).from.port);
-            sai::wcmp_group(group_number(seen.leaf), ports)
+            sai::wcmp_group(group_number(leaf), ports)
         });
         let mut rows: Vec<TableEntry> = groups.collect();
-        let defaults = default_routes(fabric, next_links, switch);
+        let defaults = default_routes(fabric, routes, switch);
         let vrfs = pins.vrf_ports().map(Vrf::OfPort);
         for vrf in std::iter::once(Vrf::Default).chain(vrfs) {
             rows.extend(defaults.iter().map(|(prefix, target)| sai::route(vrf, *prefix, *target)));
@@ -426,14 +430,14 @@ impl SaiWiring {
 /// The routes of a switch without any plan: to its own NICs, and to the leaves that it reaches.
 fn default_routes(
     fabric: &Fabric,
-    next_links: &NextLinks,
+    routes: &SwitchRoutes,
     switch: SwitchId,
 ) -> BTreeMap<IpPrefix, RouteTarget> {
-    let leaves = next_links.leaves_from(fabric, switch).flat_map(|seen| {
-        let prefixes = fabric.leaf_prefixes(seen.leaf).into_iter();
+    let leaves = routes.leaves_from(fabric, switch).flat_map(|(leaf, _)| {
+        let prefixes = fabric.leaf_prefixes(leaf).into_iter();
         let prefixes =
             prefixes.filter_map(|prefix| IpPrefix::new(prefix.address, prefix.length).ok());
-        prefixes.map(move |prefix| (prefix, RouteTarget::Group(group_number(seen.leaf))))
+        prefixes.map(move |prefix| (prefix, RouteTarget::Group(group_number(leaf))))
     });
     let own = fabric.nics_on(switch).map(|nic| {
         let nic = fabric.nic(nic);
@@ -454,4 +458,4 @@ fn table_level(level: u8) -> Option<PriorityLevel> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

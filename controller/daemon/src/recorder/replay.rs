@@ -327,8 +327,7 @@ impl ReplayRun {
 }
 
 fn lowered_tables(rollout: &PlanRollout) -> BTreeMap<SwitchId, Arc<SwitchTables>> {
-    let lowered = lower_plan(&rollout.wiring, &rollout.fabric, &rollout.lowered_plan());
-    lowered.into_iter().map(|(switch, tables)| (switch, Arc::new(tables))).collect()
+    lower_plan(&rollout.wiring, &rollout.fabric, &rollout.lowered_plan())
 }
 
 fn compare_outcomes(then: &StepOutcome, now: &StepOutcome, differences: &mut Vec<String>) {

@@ -1,12 +1,12 @@
 //! Lowers rollouts to the desired tables of the sessions, with the instants of each stage.
 //!
-//! Two decisions. Rollouts are lowered beside the event loop, one at a time: those of hundreds of
-//! switches take a second, and failures and queries must not wait for it. One that comes meanwhile
-//! waits, in the place of an older one. And tables equal to the previous ones are the same `Arc`,
-//! so that a session compares pointers to see whether a generation changes its switch. While the
-//! fabric is unknown, switches get only the rows that discovery needs.
+//! Two decisions. Rollouts are lowered beside the event loop, one at a time, each continuing from
+//! the one before: the first one of hundreds of switches takes a second, and failures and queries
+//! must not wait for it. One that comes meanwhile waits, in the place of an older one. And tables
+//! equal to the previous ones are the same `Arc`, so that a session compares pointers to see
+//! whether a generation changes its switch. While the fabric is unknown, switches get only the rows
+//! that discovery needs.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use p4::TableScope;
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::pipelines::{lower_plan, pipeline_at};
+use crate::pipelines::{PlanLowering, pipeline_at};
 use crate::southbound::connection::{ComputationPanicked, SwitchNetwork};
 use crate::southbound::{ChangeOrigin, DesiredTables, DesiredTimestamps, UnknownEntries};
 use crate::state::PlanRollout;
@@ -23,7 +23,9 @@ use crate::state::PlanRollout;
 pub(super) struct RolloutLowering<N> {
     network: N,
     in_force: watch::Receiver<Arc<DesiredTables>>,
-    task: Option<JoinHandle<Result<LoweredRollout, ComputationPanicked>>>,
+    /// What the next rollout continues from; with the task while one is lowered.
+    lowering: PlanLowering,
+    task: Option<JoinHandle<Result<(LoweredRollout, PlanLowering), ComputationPanicked>>>,
     waiting: Option<(PlanRollout, ChangeOrigin)>,
     /// The generation of the latest rollout.
     latest: Option<u64>,
@@ -38,7 +40,8 @@ pub(super) struct LoweredRollout {
 impl<N: SwitchNetwork> RolloutLowering<N> {
     /// Nothing to lower; tables equal to those `in_force` will be shared.
     pub(super) fn new(network: N, in_force: watch::Receiver<Arc<DesiredTables>>) -> Self {
-        Self { network, in_force, task: None, waiting: None, latest: None }
+        let lowering = PlanLowering::default();
+        Self { network, in_force, lowering, task: None, waiting: None, latest: None }
     }
 
     /// Lowers a rollout, once the one under way is done.
@@ -62,7 +65,9 @@ impl<N: SwitchNetwork> RolloutLowering<N> {
         };
         let result = task.await;
         self.task = None;
-        result.unwrap_or(Err(ComputationPanicked))
+        let (lowered, lowering) = result.unwrap_or(Err(ComputationPanicked))?;
+        self.lowering = lowering;
+        Ok(lowered)
     }
 
     /// Lowers the rollout that waits, if one does. The caller has published the one before, so that
@@ -73,10 +78,11 @@ impl<N: SwitchNetwork> RolloutLowering<N> {
             return;
         };
         let (network, before) = (self.network.clone(), Arc::clone(&self.in_force.borrow()));
+        let mut lowering = std::mem::take(&mut self.lowering);
         self.task = Some(tokio::spawn(async move {
-            let lowered = network.run_blocking(move || LoweredRollout {
-                tables: lower_rollout(&rollout, &before, origin),
-                rollout,
+            let lowered = network.run_blocking(move || {
+                let tables = lower_rollout(&mut lowering, &rollout, &before, origin);
+                (LoweredRollout { tables, rollout }, lowering)
             });
             lowered.await
         }));
@@ -85,30 +91,30 @@ impl<N: SwitchNetwork> RolloutLowering<N> {
 
 /// Lowers a rollout; tables equal to those in `before` are shared.
 fn lower_rollout(
+    lowering: &mut PlanLowering,
     rollout: &PlanRollout,
     before: &DesiredTables,
     origin: ChangeOrigin,
 ) -> DesiredTables {
     let planned = Instant::now();
-    let mut tables = lower_plan(&rollout.wiring, &rollout.fabric, &rollout.lowered_plan());
+    let PlanRollout { wiring, fabric, .. } = rollout;
+    let mut tables = lowering.lower_plan(wiring, fabric, &rollout.lowered_plan());
     if UnknownEntries::for_fabric(&rollout.fabric) == UnknownEntries::Keep {
         for (switch, all) in &mut tables {
             let punts = pipeline_at(&rollout.fabric, *switch).punt_tables().iter().copied();
-            *all = all.entries_within(&TableScope::whole_tables(punts.collect()));
+            *all = Arc::new(all.entries_within(&TableScope::whole_tables(punts.collect())));
         }
     }
-    let mut shared = BTreeMap::new();
-    for (switch, tables) in tables {
-        let tables = match before.tables.get(&switch) {
-            Some(same) if **same == tables => Arc::clone(same),
-            _ => Arc::new(tables),
-        };
-        shared.insert(switch, tables);
+    for (switch, tables) in &mut tables {
+        // Those that a protection has changed may be the same again.
+        if let Some(same) = before.tables.get(switch).filter(|same| *same == tables) {
+            *tables = Arc::clone(same);
+        }
     }
     DesiredTables {
         generation: rollout.generation,
         lowered_generation: rollout.generation,
-        tables: shared,
+        tables,
         unknown_entries: UnknownEntries::for_fabric(&rollout.fabric),
         timestamps: DesiredTimestamps { origin, planned, lowered: Instant::now() },
     }

@@ -5,17 +5,17 @@
 //! them, by a longer prefix than its leaf's.
 
 use p4::entry::TableEntry;
-use p4::fabric;
+use p4::fabric::{self, IpPrefix};
+use topology::Fabric;
 
-use super::switch_context::SwitchContext;
+use super::switch_context::{NicPath, ReachableLeaf};
 
-pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
-    let reachable = site.reachable_leaves();
-    let rows = reachable.flat_map(|seen| {
-        let prefixes = seen.leaf.prefixes.iter();
-        prefixes.map(move |prefix| fabric::dst_leaf(*prefix, seen.leaf.id))
-    });
-    let nic_paths = site.nic_paths();
-    let nics = nic_paths.iter().map(|path| fabric::dst_leaf(path.prefix, path.id));
-    rows.chain(nics).collect()
+pub(super) fn leaf_rows(seen: &ReachableLeaf<'_>) -> impl Iterator<Item = TableEntry> {
+    let prefixes = seen.leaf.prefixes.iter();
+    prefixes.map(|prefix| fabric::dst_leaf(*prefix, seen.leaf.id))
+}
+
+/// The row of a NIC; it replaces that of a leaf whose only address is the NIC's.
+pub(super) fn nic_row(fabric: &Fabric, path: &NicPath) -> TableEntry {
+    fabric::dst_leaf(IpPrefix::from(fabric.nic(path.nic).ip), path.id)
 }

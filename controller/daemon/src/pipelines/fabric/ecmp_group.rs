@@ -1,5 +1,6 @@
 //! `ecmp_group`: the links to each leaf for packets without a pin, with equal shares. Failed links
-//! are in no group; for drained ones see [`ReachableLeaf::spread`]. The group of a single NIC has
+//! are in no group; for drained ones see
+//! [`LeafLinks::spread`](crate::pipelines::switch_routes::LeafLinks::spread). The group of a single NIC has
 //! the links of the plan for flows to it that have no port.
 
 use std::collections::BTreeSet;
@@ -11,20 +12,16 @@ use topology::{Fabric, SwitchId};
 
 use super::liveness::failed_ports;
 use super::numbering::FabricNumbering;
-use super::switch_context::{ReachableLeaf, SwitchContext};
+use super::switch_context::{NicPath, ReachableLeaf};
 
-pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
-    let leaves = site.reachable_leaves().filter_map(|seen| group_row(site, &seen));
-    let nics = site.nic_paths().into_iter().filter_map(|path| {
-        let ports = path.links.iter().filter_map(|link| site.port(*link));
-        fabric::ecmp_group(path.id, ports)
-    });
-    leaves.chain(nics).collect()
+pub(super) fn leaf_row(wiring: &FabricNumbering, seen: &ReachableLeaf<'_>) -> Option<TableEntry> {
+    let ports = seen.links.spread.iter().filter_map(|link| wiring.port(*link));
+    fabric::ecmp_group(seen.leaf.id, ports)
 }
 
-fn group_row(site: &SwitchContext<'_>, seen: &ReachableLeaf<'_>) -> Option<TableEntry> {
-    let ports = seen.spread.iter().filter_map(|link| site.port(*link));
-    fabric::ecmp_group(seen.leaf.id, ports)
+pub(super) fn nic_row(wiring: &FabricNumbering, path: &NicPath) -> Option<TableEntry> {
+    let ports = path.links.iter().filter_map(|link| wiring.port(*link));
+    fabric::ecmp_group(path.id, ports)
 }
 
 /// The groups of single NICs at a switch that have a failed port, without it; one that would be

@@ -97,9 +97,8 @@ pub(in crate::pipelines::fabric) fn sent_flows(plan: &Plan) -> BTreeMap<NicId, V
 
 pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
     let (fabric, plan) = (site.shared.fabric, site.shared.plan);
-    let nics: Vec<NicId> = site.nics().collect();
-    let announced = class_rows(fabric, plan, &site.shared.sent, &nics);
-    let adopted = adoption_rules::adoption_rows(fabric, plan, &nics);
+    let announced = class_rows(fabric, plan, &site.shared.index.sent, site.nics());
+    let adopted = adoption_rules::adoption_rows(fabric, plan, site.nics());
     let announced = announced.into_iter().map(|row| row.entry);
     announced.chain(adopted.into_iter().map(|row| row.entry)).collect()
 }

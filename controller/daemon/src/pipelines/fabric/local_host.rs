@@ -7,7 +7,7 @@ use p4::fabric;
 use super::switch_context::SwitchContext;
 
 pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
-    let nics = site.nics().map(|nic| site.shared.fabric.nic(nic));
+    let nics = site.nics().iter().map(|nic| site.shared.fabric.nic(*nic));
     let rows = nics.filter_map(|nic| {
         let port = site.port(nic.uplink.reverse())?;
         Some(fabric::local_host(nic.ip, port, nic.mac.0))

@@ -15,7 +15,7 @@ use topology::MacAddress;
 use super::switch_context::SwitchContext;
 
 pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
-    if site.nics().next().is_none() {
+    if site.nics().is_empty() {
         return Vec::new();
     }
     let everything: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];

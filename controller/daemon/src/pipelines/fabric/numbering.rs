@@ -9,11 +9,10 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
 use p4::fabric::{IpPrefix, PortNumber};
-use topology::{
-    AvailabilityChange, Fabric, FabricNode, LinkId, NextHops, NicId, SwitchId, Tier, next_hops,
-};
+use topology::{Fabric, FabricNode, LeafRoutes, LinkId, NicId, SwitchId, Tier};
 
 use crate::pipeline::{SwitchReports, WiringError};
+use crate::pipelines::switch_routes::without_failures;
 
 /// The groups that the table `ecmp_group` holds.
 const ECMP_GROUPS: usize = 1024;
@@ -23,11 +22,13 @@ const ECMP_MEMBERS: usize = 4096;
 const MAX_GROUP: usize = 64;
 
 /// A fabric in the terms of its switches' tables.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct FabricNumbering {
     /// The switches that run the program.
     switches: BTreeSet<SwitchId>,
     leaves: Vec<LeafWiring>,
+    /// The ways to them while nothing has failed.
+    unharmed: LeafRoutes,
     /// The index of a switch in `leaves`, by its id.
     positions: Vec<Option<usize>>,
     /// The port at which a link leaves a switch; `None` for links that leave a host.
@@ -40,7 +41,7 @@ pub(crate) struct FabricNumbering {
 }
 
 /// A leaf as the tables of other switches refer to it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct LeafWiring {
     /// The switch.
     pub(super) switch: SwitchId,
@@ -50,8 +51,6 @@ pub(super) struct LeafWiring {
     pub(super) nics: Vec<NicId>,
     /// Prefixes that cover its NICs and no other leaf's.
     pub(super) prefixes: Vec<IpPrefix>,
-    /// The next hops to it while nothing has failed.
-    pub(super) choices: NextHops,
 }
 
 impl FabricNumbering {
@@ -63,8 +62,9 @@ impl FabricNumbering {
     pub(super) fn new(fabric: &Fabric, switches: BTreeSet<SwitchId>) -> Result<Self, WiringError> {
         let fabric = without_failures(fabric);
         let leaves = number_leaves(&fabric)?;
+        let unharmed = LeafRoutes::new(&fabric);
         let nic_paths = fabric.switch_ids().map(|switch| match switches.contains(&switch) {
-            true => check_groups(&fabric, &leaves, switch),
+            true => check_groups(&fabric, &unharmed, switch),
             false => Ok(0),
         });
         let nic_paths = nic_paths.collect::<Result<_, _>>()?;
@@ -75,6 +75,7 @@ impl FabricNumbering {
         let devices = fabric.switches().iter().map(|switch| switch.device_id);
         Ok(Self {
             leaves,
+            unharmed,
             positions,
             ports: assign_ports(&fabric, &switches)?,
             salts: devices.map(hash_salt).collect(),
@@ -95,7 +96,22 @@ impl FabricNumbering {
 
     /// `switch` as a leaf, if it is one.
     pub(super) fn leaf(&self, switch: SwitchId) -> Option<&LeafWiring> {
-        self.positions[switch.index()].map(|position| &self.leaves[position])
+        self.position(switch).map(|position| &self.leaves[position])
+    }
+
+    /// The position of a leaf in [`FabricNumbering::leaves`].
+    pub(super) fn position(&self, leaf: SwitchId) -> Option<usize> {
+        self.positions[leaf.index()]
+    }
+
+    /// The ways to all leaves while nothing has failed.
+    pub(super) fn unharmed(&self) -> &LeafRoutes {
+        &self.unharmed
+    }
+
+    /// The links from a switch to the leaf at a position while nothing has failed, ascending.
+    pub(super) fn choices(&self, switch: SwitchId, leaf: usize) -> &[LinkId] {
+        self.unharmed.hops(switch, leaf).map_or(&[], |hops| hops.links())
     }
 
     /// The port at which `link` leaves its switch; `None` if it leaves a host.
@@ -117,17 +133,6 @@ impl FabricNumbering {
     pub(super) fn salt(&self, switch: SwitchId) -> NonZeroU32 {
         self.salts[switch.index()]
     }
-}
-
-/// The fabric with nothing failed and nothing drained.
-pub(in crate::pipelines) fn without_failures(fabric: &Fabric) -> Fabric {
-    let of_cables = fabric
-        .cables()
-        .flat_map(|link| [AvailabilityChange::LinkUp(link), AvailabilityChange::UndrainLink(link)]);
-    let of_switches = fabric.switch_ids().flat_map(|switch| {
-        [AvailabilityChange::SwitchUp(switch), AvailabilityChange::UndrainSwitch(switch)]
-    });
-    fabric.with_changes(of_cables.chain(of_switches))
 }
 
 fn assign_ports(
@@ -168,7 +173,6 @@ fn number_leaves(fabric: &Fabric) -> Result<Vec<LeafWiring>, WiringError> {
                 .filter_map(|prefix| IpPrefix::new(prefix.address, prefix.length).ok())
                 .collect(),
             nics: fabric.nics_on(switch).collect(),
-            choices: next_hops(fabric, switch),
         }
     });
     Ok(leaves.collect())
@@ -177,11 +181,13 @@ fn number_leaves(fabric: &Fabric) -> Result<Vec<LeafWiring>, WiringError> {
 /// Checks the groups of a switch to all leaves; how many groups of single NICs fit beside them.
 fn check_groups(
     fabric: &Fabric,
-    leaves: &[LeafWiring],
+    unharmed: &LeafRoutes,
     switch: SwitchId,
 ) -> Result<usize, WiringError> {
     let name = || fabric.switch(switch).name.clone();
-    let widths = || leaves.iter().map(|leaf| leaf.choices.links_at(switch).len());
+    let leaves = unharmed.leaves().len();
+    let hops = || (0..leaves).filter_map(|leaf| unharmed.hops(switch, leaf));
+    let widths = || hops().map(|hops| hops.links().len());
     let (ports, members) = (widths().max().unwrap_or(0), widths().sum());
     if ports > MAX_GROUP {
         return Err(WiringError::GroupTooLarge { switch: name(), ports, max: MAX_GROUP });
@@ -189,7 +195,7 @@ fn check_groups(
     if members > ECMP_MEMBERS {
         return Err(WiringError::TooManyMembers { switch: name(), members, max: ECMP_MEMBERS });
     }
-    let groups = ECMP_GROUPS.saturating_sub(leaves.len());
+    let groups = ECMP_GROUPS.saturating_sub(leaves);
     Ok(groups.min((ECMP_MEMBERS - members) / ports.max(1)))
 }
 

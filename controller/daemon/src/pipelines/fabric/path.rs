@@ -7,42 +7,38 @@
 //! drained path keeps its row: flows leave it pin by pin, each once, for the path in the plan.
 
 use p4::entry::TableEntry;
-use p4::fabric::{self, PortNumber};
+use p4::fabric;
 use topology::LinkId;
 
-use super::switch_context::{ReachableLeaf, SwitchContext};
-
-pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
-    let chosen = site.reachable_leaves().filter(|seen| site.chooses_path(seen));
-    let leaves = chosen.flat_map(|seen| path_rows(site, &seen, seen.leaf.id));
-    // A NIC with a number of its own needs these for the pins to it.
-    let nics = site.nic_paths().into_iter().filter(|path| path.has_pins);
-    leaves.chain(nics.flat_map(|path| path_rows(site, &path.seen, path.id))).collect()
-}
+use super::numbering::FabricNumbering;
+use super::switch_context::ReachableLeaf;
 
 /// One row for each link to the leaf that exists now or while nothing has failed, under the number
-/// `id` of the leaf or of a NIC there.
-fn path_rows(site: &SwitchContext<'_>, seen: &ReachableLeaf<'_>, id: u16) -> Vec<TableEntry> {
-    let mut links = [seen.choices, seen.usable, seen.standing].concat();
+/// `id` of the leaf or of a NIC there, if pins of the switch lead to it.
+pub(super) fn rows_under(
+    wiring: &FabricNumbering,
+    seen: &ReachableLeaf<'_>,
+    id: u16,
+) -> Vec<TableEntry> {
+    if !seen.chooses_path() {
+        return Vec::new();
+    }
+    let mut links = [seen.choices, seen.links.usable, seen.links.standing].concat();
     links.sort_unstable();
     links.dedup();
     let rows = links.into_iter().filter_map(|link| {
-        let (uplink, backup) = ports_of_path(site, seen, link)?;
-        Some(fabric::path(id, site.port(link)?.number(), uplink, backup))
+        let (uplink, backup) = links_of_path(seen, link)?;
+        let number = wiring.port(link)?.number();
+        Some(fabric::path(id, number, wiring.port(uplink)?, wiring.port(backup)?))
     });
     rows.collect()
 }
 
-/// The port of the path whose number is that of `link`, and the port that replaces it.
-fn ports_of_path(
-    site: &SwitchContext<'_>,
-    seen: &ReachableLeaf<'_>,
-    link: LinkId,
-) -> Option<(PortNumber, PortNumber)> {
-    let standing = Some(link).filter(|link| seen.standing.contains(link));
-    let uplink = standing.or_else(|| usable_from(seen.usable, link))?;
-    let backup = usable_after(seen.usable, uplink)?;
-    Some((site.port(uplink)?, site.port(backup)?))
+/// The link that the path with the number of `link` takes, and the one that replaces it.
+fn links_of_path(seen: &ReachableLeaf<'_>, link: LinkId) -> Option<(LinkId, LinkId)> {
+    let standing = Some(link).filter(|link| seen.links.standing.contains(link));
+    let uplink = standing.or_else(|| usable_from(seen.links.usable, link))?;
+    Some((uplink, usable_after(seen.links.usable, uplink)?))
 }
 
 /// The link itself if it is usable, else the next.

@@ -45,7 +45,7 @@ pub(super) fn build_punt_rates(site: &SwitchContext<'_>) -> Vec<TableEntry> {
 }
 
 pub(super) fn build_answer_rates(site: &SwitchContext<'_>) -> Vec<TableEntry> {
-    let links = site.nics().map(|nic| site.shared.fabric.nic(nic).uplink.reverse());
+    let links = site.nics().iter().map(|nic| site.shared.fabric.nic(*nic).uplink.reverse());
     links.filter_map(|link| answer_row(site, link, fabric::answer_rate)).collect()
 }
 
@@ -58,7 +58,7 @@ pub(super) fn build_learn_rates(site: &SwitchContext<'_>) -> Vec<TableEntry> {
     if !site.shared.wiring.reports.unknown_flows {
         return Vec::new();
     }
-    let links = site.nics().map(|nic| site.shared.fabric.nic(nic).uplink.reverse());
+    let links = site.nics().iter().map(|nic| site.shared.fabric.nic(*nic).uplink.reverse());
     let ports: Vec<PortNumber> = links.filter_map(|link| site.port(link)).collect();
     let rate = (SWITCH_DIGESTS / ports.len().max(1) as u64).max(1);
     let rates = MeterRates::single_rate(rate, DIGEST_BURST);

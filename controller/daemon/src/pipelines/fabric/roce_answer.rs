@@ -14,7 +14,7 @@ use super::switch_context::SwitchContext;
 const ANSWERS: [u8; 3] = [0x11, 0x12, 0x81];
 
 pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
-    let is_edge = site.nics().next().is_some();
+    let is_edge = !site.nics().is_empty();
     match PriorityLevel::all_levels().take(site.shared.plan.levels.into()).last() {
         Some(highest) if is_edge => {
             ANSWERS.map(|opcode| fabric::roce_answer(opcode, highest)).into()

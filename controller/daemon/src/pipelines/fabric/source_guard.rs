@@ -3,13 +3,14 @@
 
 use p4::entry::TableEntry;
 use p4::fabric;
+use topology::NicId;
 
 use super::switch_context::SwitchContext;
 
 pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
-    let row = |nic| {
-        let nic = site.shared.fabric.nic(nic);
+    let row = |nic: &NicId| {
+        let nic = site.shared.fabric.nic(*nic);
         Some(fabric::source_guard(site.port(nic.uplink.reverse())?, nic.ip))
     };
-    site.nics().filter_map(row).collect()
+    site.nics().iter().filter_map(row).collect()
 }

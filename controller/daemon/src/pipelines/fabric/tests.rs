@@ -5,6 +5,7 @@ mod references;
 pub(in crate::pipelines) mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use p4::fabric::table;
 use p4::{ForwardingPipeline, SwitchTables};
@@ -79,12 +80,16 @@ fn rule(number: usize, src: &[usize], dst: &[usize], fabric: &Fabric) -> Adoptio
 pub(in crate::pipelines) fn lowered(
     fabric: &Fabric,
     plan: &Plan,
-) -> BTreeMap<SwitchId, SwitchTables> {
+) -> BTreeMap<SwitchId, Arc<SwitchTables>> {
     lower_plan(&FabricWiring::new(fabric).unwrap(), fabric, plan)
 }
 
 /// The rows of one switch as people see them, without those that say nothing new.
-fn shown(fabric: &Fabric, tables: &BTreeMap<SwitchId, SwitchTables>, switch: &str) -> Vec<String> {
+fn shown(
+    fabric: &Fabric,
+    tables: &BTreeMap<SwitchId, Arc<SwitchTables>>,
+    switch: &str,
+) -> Vec<String> {
     let p4info = ForwardingPipeline::embedded_fabric().p4info;
     let tables = &tables[&fabric.switch_named(switch).unwrap()];
     let known = [
@@ -328,7 +333,7 @@ fn fabrics() -> impl Strategy<Value = Fabric> {
 pub(in crate::pipelines) struct Case {
     pub(in crate::pipelines) fabric: Fabric,
     pub(in crate::pipelines) jobs: Vec<Job>,
-    rules: Vec<AdoptionRule>,
+    pub(in crate::pipelines) rules: Vec<AdoptionRule>,
     pub(in crate::pipelines) changes: Vec<AvailabilityChange>,
     pub(in crate::pipelines) choice: usize,
 }

@@ -16,10 +16,10 @@ use topology::{Fabric, Finding, LinkId, NicId, SwitchId};
 
 use super::SaiWiring;
 use super::answers::{self, AnsweredPairs};
-use super::next_links::NextLinks;
+use crate::pipelines::switch_routes::SwitchRoutes;
 
 /// The pins of one switch.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct SwitchPins {
     /// Links by the port where packets come in and the NIC that they go to.
     routes: BTreeMap<u32, BTreeMap<NicId, LinkId>>,
@@ -56,14 +56,13 @@ pub(super) fn assign_pins(
     fabric: &Fabric,
     plan: &Plan,
     answers: &AnsweredPairs,
-    next_links: &NextLinks,
+    routes: &SwitchRoutes,
     wiring: &SaiWiring,
 ) -> PinAssignment {
     let default_routes = fabric.switch_ids();
-    let default_routes = default_routes
-        .map(|switch| super::default_routes(fabric, next_links, switch).len())
-        .collect();
-    let mut room = PinRoom { fabric, next_links, wiring, default_routes, pins: BTreeMap::new() };
+    let default_routes =
+        default_routes.map(|switch| super::default_routes(fabric, routes, switch).len()).collect();
+    let mut room = PinRoom { fabric, routes, wiring, default_routes, pins: BTreeMap::new() };
     let mut spilled = Vec::new();
     let mut fitting = Vec::new();
     for position in flows_by_rank(plan) {
@@ -111,7 +110,7 @@ pub(super) fn spill_findings(
 
 struct PinRoom<'a> {
     fabric: &'a Fabric,
-    next_links: &'a NextLinks,
+    routes: &'a SwitchRoutes,
     wiring: &'a SaiWiring,
     /// Routes without any pin, by switch.
     default_routes: Vec<usize>,
@@ -130,7 +129,7 @@ impl PinRoom<'_> {
             if !self.wiring.switches.contains(&switch) {
                 continue;
             }
-            let links = self.next_links.links_to(self.fabric, switch, to);
+            let links = self.routes.links_to(self.fabric, switch, to);
             let Some(links) = links.filter(|_| switch != to) else {
                 continue;
             };
@@ -179,7 +178,7 @@ impl PinRoom<'_> {
         let Some(link) = answers::link_back(self.fabric, flow) else {
             return;
         };
-        let links = self.next_links.links_to(self.fabric, from, to);
+        let links = self.routes.links_to(self.fabric, from, to);
         let has_choice =
             links.is_some_and(|links| links.usable.contains(&link) && links.spread != [link]);
         let none = SwitchPins::default();

@@ -8,7 +8,7 @@ mod walk;
 use std::collections::{BTreeMap, BTreeSet};
 
 use p4::entry::FieldMatch;
-use p4::{FieldValue, apply_updates, diff_tables};
+use p4::{FieldValue, diff_tables};
 use proptest::prelude::*;
 use topology::clos::{self, ClosSpec};
 
@@ -41,7 +41,10 @@ fn all_sai(fabric: &Fabric) -> Fabric {
 }
 
 /// The fabric with SAI P4 on some switches.
-fn with_sai(fabric: &Fabric, has_sai: impl Fn(SwitchId) -> bool) -> Fabric {
+pub(in crate::pipelines) fn with_sai(
+    fabric: &Fabric,
+    has_sai: impl Fn(SwitchId) -> bool,
+) -> Fabric {
     let mut parts = fabric.parts().clone();
     for (position, switch) in parts.switches.iter_mut().enumerate() {
         let is_sai = has_sai(SwitchId::from(position));
@@ -199,8 +202,7 @@ fn check_writes(
     let mut tables = from.tables.clone();
     for (switch, desired) in &to.tables {
         for update in diff_tables(program, desired, &from.tables[switch]) {
-            let before = tables.remove(switch).unwrap_or_default();
-            tables.insert(*switch, apply_updates(before, [&update]));
+            Arc::make_mut(tables.entry(*switch).or_default()).apply([&update]);
             check_tables(program, &tables[switch], &budget)?;
             for flow in plan.flows.iter().filter(|flow| !flow.links.is_empty()) {
                 let sport = flow.udp_src_port.unwrap_or(7);
@@ -280,8 +282,7 @@ proptest! {
         let whole = all_sai(&case.fabric);
         let wiring = FabricWiring::new(&whole).unwrap();
         let plan = plan_adopting(&whole, &case.jobs, &[]);
-        let lowered = crate::pipelines::lower_plan(&wiring, &whole, &plan).into_iter();
-        let held = lowered.map(|(switch, tables)| (switch, Arc::new(tables))).collect();
+        let held = crate::pipelines::lower_plan(&wiring, &whole, &plan);
         let fabric = whole.with_changes(case.changes.clone());
         let protected = protect_tables(&wiring, &fabric, &held);
         for switch in fabric.switch_ids() {

@@ -97,11 +97,9 @@ fn a_pair_leaves_a_failed_port_before_tables_are_lowered() {
     let failed = fabric.with_changes([AvailabilityChange::LinkDown(plan.flows[0].links[1])]);
     let wiring = FabricWiring::new(&fabric).unwrap();
     let held = lower_plan(&wiring, &fabric, &plan);
-    let held = held.into_iter().map(|(switch, tables)| (switch, tables.into())).collect();
-    let protected = crate::pipelines::protect_tables(&wiring, &failed, &held);
-    let tables = protected.into_iter().map(|(switch, tables)| (switch, (*tables).clone()));
+    let tables = crate::pipelines::protect_tables(&wiring, &failed, &held);
     let packet = Packet { src: NicId(0), dst: NicId(1), sport: 0xC001, answer: None };
-    let walk = walk(&failed, &tables.collect(), &packet, 0).unwrap();
+    let walk = walk(&failed, &tables, &packet, 0).unwrap();
     assert_ne!(walk.links[1], plan.flows[0].links[1]);
 }
 

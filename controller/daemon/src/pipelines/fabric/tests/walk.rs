@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use p4::SwitchTables;
 use p4::entry::{
@@ -30,7 +31,7 @@ pub(in crate::pipelines) struct Packet {
 /// Sends a RoCEv2 packet; of the ports of an ECMP group it takes the `choice`-th, round and round.
 pub(in crate::pipelines) fn walk(
     fabric: &Fabric,
-    tables: &BTreeMap<SwitchId, SwitchTables>,
+    tables: &BTreeMap<SwitchId, Arc<SwitchTables>>,
     packet: &Packet,
     choice: usize,
 ) -> Result<Walk, String> {

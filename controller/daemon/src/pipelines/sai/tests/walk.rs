@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use p4::SwitchTables;
 use p4::entry::{
@@ -17,7 +18,7 @@ use crate::pipelines::fabric::tests::walk::{self, Packet, Walk};
 /// Sends a RoCEv2 packet through switches that each have the tables of their own program.
 pub(super) fn walk_sai(
     fabric: &Fabric,
-    tables: &BTreeMap<SwitchId, SwitchTables>,
+    tables: &BTreeMap<SwitchId, Arc<SwitchTables>>,
     packet: &Packet,
     choice: usize,
 ) -> Result<Walk, String> {

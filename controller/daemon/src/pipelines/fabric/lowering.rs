@@ -1,0 +1,156 @@
+//! Lowering, each continuing from the one before.
+//!
+//! A switch has two kinds of rows: those about each leaf, which follow from the ways to it
+//! ([`RouteRows`]), and its own, which follow from its wiring, its failed ports and what the plan
+//! asks of it ([`PlanIndex`]). The decision: a lowering makes the rows about leaves whose ways have
+//! changed, as they were and as they are, and the own rows of switches whose plan has, and applies
+//! the differences to the tables before it. The first lowering is no other: before it there were
+//! no ways, no plan and no rows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use p4::entry::TableId;
+use p4::fabric::PortNumber;
+use p4::{SwitchTables, TableUpdate, diff_entries};
+use planner::Plan;
+use topology::{Fabric, SwitchId};
+
+use super::numbering::FabricNumbering;
+use super::plan_index::PlanIndex;
+use super::route_rows::{self, RouteRows};
+use super::switch_context::{LoweringContext, NicPath, SwitchContext};
+use super::{OWN_ROWS, PROGRAM, liveness};
+use crate::pipeline::PipelineLowering;
+use crate::pipelines::switch_routes::{SwitchRoutes, SwitchWay, WayChange};
+
+/// The lowered tables of the switches that run the program, and what they follow from.
+#[derive(Debug)]
+pub(super) struct FabricLowering {
+    wiring: Arc<FabricNumbering>,
+    routes: SwitchRoutes,
+    index: PlanIndex,
+    switches: BTreeMap<SwitchId, LoweredSwitch>,
+    /// The tables of own rows.
+    own_tables: Vec<TableId>,
+}
+
+/// The tables of one switch, with what its rows follow from beside its routes and its plan.
+#[derive(Debug, Default)]
+struct LoweredSwitch {
+    tables: Arc<SwitchTables>,
+    nic_paths: Vec<NicPath>,
+    failed_ports: Vec<PortNumber>,
+}
+
+impl FabricLowering {
+    /// Nothing is lowered yet.
+    pub(super) fn new(wiring: Arc<FabricNumbering>) -> Self {
+        let tables = PROGRAM.p4info.table_ids().into_iter();
+        Self {
+            routes: SwitchRoutes::new(wiring.unharmed()),
+            wiring,
+            index: PlanIndex::default(),
+            switches: BTreeMap::new(),
+            own_tables: tables.filter(|table| !route_rows::TABLES.contains(table)).collect(),
+        }
+    }
+}
+
+impl PipelineLowering for FabricLowering {
+    fn lower_plan(
+        &mut self,
+        fabric: &Fabric,
+        plan: &Plan,
+    ) -> BTreeMap<SwitchId, Arc<SwitchTables>> {
+        let changes = self.routes.follow(fabric);
+        let before = std::mem::replace(&mut self.index, PlanIndex::new(fabric, plan));
+        let (routes, index, wiring) = (&self.routes, &self.index, &*self.wiring);
+        let shared = LoweringContext { wiring, fabric, plan, routes, index };
+        let mut rows = RouteRows::new(wiring, fabric);
+        // Before the first lowering, there was a way to no leaf.
+        let from_nothing = |switch| {
+            let leaves = 0..wiring.leaves().len();
+            leaves.map(move |leaf| WayChange { switch, leaf, before: SwitchWay::default() })
+        };
+        for &switch in wiring.switches() {
+            let site = SwitchContext { shared: &shared, switch };
+            let is_same = index.is_same_at(&before, switch, site.nics());
+            let own_tables = &self.own_tables;
+            if let Some(had) = self.switches.get_mut(&switch) {
+                let ways = changes_at(&changes, switch);
+                SwitchStep { site, ways, is_replanned: !is_same, own_tables }.take(had, &mut rows);
+            } else {
+                let ways: Vec<WayChange> = from_nothing(switch).collect();
+                let step = SwitchStep { site, ways: &ways, is_replanned: true, own_tables };
+                step.take(self.switches.entry(switch).or_default(), &mut rows);
+            }
+        }
+        let lowered = self.switches.iter();
+        lowered.map(|(switch, lowered)| (*switch, Arc::clone(&lowered.tables))).collect()
+    }
+}
+
+/// The changes at one switch of those that are in the order of switches.
+fn changes_at(changes: &[WayChange], switch: SwitchId) -> &[WayChange] {
+    let first = changes.partition_point(|change| change.switch < switch);
+    let end = changes.partition_point(|change| change.switch <= switch);
+    &changes[first..end]
+}
+
+/// What has changed for one switch.
+struct SwitchStep<'a> {
+    site: SwitchContext<'a>,
+    ways: &'a [WayChange],
+    is_replanned: bool,
+    own_tables: &'a [TableId],
+}
+
+impl SwitchStep<'_> {
+    /// Brings the tables to what they follow from now.
+    fn take(&self, lowered: &mut LoweredSwitch, rows: &mut RouteRows<'_>) {
+        let site = &self.site;
+        let nic_paths = site.nic_paths();
+        let failed = liveness::failed_ports(site.shared.wiring, site.shared.fabric, site.switch);
+        let failed_ports: Vec<PortNumber> = failed.collect();
+        let mut updates = Vec::new();
+        for leaf in self.changed_leaves(&lowered.nic_paths, &nic_paths) {
+            let now = site.seen_at(leaf);
+            let changed = self.ways.binary_search_by_key(&leaf, |change| change.leaf);
+            let then = match changed {
+                Ok(at) => site.seen_over(leaf, self.ways[at].before.links(site.is_leaf())),
+                Err(_) => now.clone(),
+            };
+            let then = rows.rows_about(leaf, then.as_ref(), &lowered.nic_paths);
+            let now = rows.rows_about(leaf, now.as_ref(), &nic_paths);
+            updates.extend(diff_entries(&then, &now));
+        }
+        if self.is_replanned || failed_ports != lowered.failed_ports || self.leads_elsewhere() {
+            updates.extend(self.own_updates(&lowered.tables, rows));
+        }
+        (lowered.nic_paths, lowered.failed_ports) = (nic_paths, failed_ports);
+        // Unchanged tables stay the same, by which a session sees that there is nothing to write.
+        if !updates.is_empty() {
+            Arc::make_mut(&mut lowered.tables).apply(&updates);
+        }
+    }
+
+    /// The leaves about which rows may have changed, ascending.
+    fn changed_leaves(&self, before: &[NicPath], now: &[NicPath]) -> BTreeSet<usize> {
+        let of_nics = [before, now].into_iter().flatten().filter(|_| before != now);
+        self.ways.iter().map(|change| change.leaf).chain(of_nics.map(|path| path.leaf)).collect()
+    }
+
+    /// Whether the way to a leaf that pinned flows go to has changed.
+    fn leads_elsewhere(&self) -> bool {
+        let leaves = self.site.shared.wiring.leaves();
+        let mut changed = self.ways.iter().map(|change| leaves[change.leaf].switch);
+        changed.any(|leaf| self.site.planned().leads_to(leaf))
+    }
+
+    fn own_updates(&self, held: &SwitchTables, rows: &mut RouteRows<'_>) -> Vec<TableUpdate> {
+        let own = OWN_ROWS.iter().flat_map(|build_entries| build_entries(&self.site));
+        let own = own.map(|row| rows.pool.share_entry(row.with_signature())).collect();
+        held.updates_to(self.own_tables.iter().copied(), own)
+    }
+}

@@ -1,0 +1,179 @@
+//! Which links lead from each switch to each leaf, now and without drains, as every program routes.
+//!
+//! The decision: both sets of routes continue from those of the wiring, in which nothing has failed,
+//! and follow each lowering's fabric from the one before, so that lowering sees which ways have
+//! changed and looks at no other.
+
+use std::sync::Arc;
+
+use topology::{AvailabilityChange, Fabric, LeafHops, LeafRoutes, LinkId, SwitchId, Tier};
+
+/// The ways to all leaves.
+#[derive(Clone, Debug)]
+pub(super) struct SwitchRoutes {
+    usable: LeafRoutes,
+    /// Those that work, drained or not.
+    standing: LeafRoutes,
+}
+
+/// The links from a switch to a leaf, ascending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LeafLinks<'a> {
+    /// Those that may be used, at least one. If all are drained, those that work: draining the last
+    /// path must not disconnect the leaf.
+    pub(super) usable: &'a [LinkId],
+    /// Those over which packets without a pin are spread. A switch that is no leaf and whose drains
+    /// leave it only a longer way keeps the shortest, which others may still use towards it: the
+    /// detour could bring their packets back.
+    pub(super) spread: &'a [LinkId],
+    /// Those that work, drained or not.
+    pub(super) standing: &'a [LinkId],
+}
+
+/// The way from one switch to a leaf: to be used, and without drains.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct SwitchWay {
+    usable: Option<Arc<LeafHops>>,
+    standing: Option<Arc<LeafHops>>,
+}
+
+/// A way that has changed.
+#[derive(Clone, Debug)]
+pub(super) struct WayChange {
+    pub(super) switch: SwitchId,
+    /// The position of the leaf.
+    pub(super) leaf: usize,
+    /// What it was.
+    pub(super) before: SwitchWay,
+}
+
+impl SwitchWay {
+    /// Its links, at a switch that is a leaf or not; `None` where there is no way.
+    pub(super) fn links(&self, is_leaf: bool) -> Option<LeafLinks<'_>> {
+        links_of((self.usable.as_deref(), self.standing.as_deref()), is_leaf)
+    }
+}
+
+impl SwitchRoutes {
+    /// Routes while nothing has failed and nothing is drained.
+    pub(super) fn new(unharmed: &LeafRoutes) -> Self {
+        Self { usable: unharmed.clone(), standing: unharmed.clone() }
+    }
+
+    /// The routes of a fabric, whose wiring has these routes while nothing has failed.
+    pub(super) fn of_fabric(unharmed: &LeafRoutes, fabric: &Fabric) -> Self {
+        let mut routes = Self::new(unharmed);
+        routes.follow(fabric);
+        routes
+    }
+
+    /// Brings the routes to a fabric with other failures and drains; the ways that have changed, by
+    /// switch and leaf.
+    pub(super) fn follow(&mut self, fabric: &Fabric) -> Vec<WayChange> {
+        let standing = self.standing.follow(&without_drains(fabric));
+        let usable = self.usable.follow(fabric);
+        let mut changes: Vec<WayChange> = Vec::with_capacity(usable.len());
+        for changed in usable {
+            let before = SwitchWay {
+                usable: changed.before,
+                standing: self.standing.hops(changed.switch, changed.leaf).cloned(),
+            };
+            changes.push(WayChange { switch: changed.switch, leaf: changed.leaf, before });
+        }
+        let with_usable = changes.len();
+        changes.sort_unstable_by_key(WayChange::place);
+        for changed in standing {
+            let place = (changed.switch, changed.leaf);
+            let found = changes[..with_usable].binary_search_by_key(&place, WayChange::place);
+            match found {
+                Ok(at) => changes[at].before.standing = changed.before,
+                Err(_) => changes.push(WayChange {
+                    switch: changed.switch,
+                    leaf: changed.leaf,
+                    before: SwitchWay {
+                        usable: self.usable.hops(changed.switch, changed.leaf).cloned(),
+                        standing: changed.before,
+                    },
+                }),
+            }
+        }
+        changes.sort_unstable_by_key(WayChange::place);
+        changes
+    }
+
+    /// The links from a switch to the leaf at a position; `None` where it does not reach it.
+    pub(super) fn links(
+        &self,
+        fabric: &Fabric,
+        switch: SwitchId,
+        leaf: usize,
+    ) -> Option<LeafLinks<'_>> {
+        let way = [&self.usable, &self.standing].map(|routes| routes.hops(switch, leaf));
+        let [usable, standing] = way.map(|hops| hops.map(|hops| &**hops));
+        links_of((usable, standing), fabric.switch(switch).tier == Tier::Leaf)
+    }
+
+    /// The links from a switch to one leaf; `None` where it does not reach it.
+    pub(super) fn links_to(
+        &self,
+        fabric: &Fabric,
+        switch: SwitchId,
+        leaf: SwitchId,
+    ) -> Option<LeafLinks<'_>> {
+        self.links(fabric, switch, self.usable.leaves().binary_search(&leaf).ok()?)
+    }
+
+    /// The other leaves that a switch reaches, ascending, and the links to each.
+    pub(super) fn leaves_from(
+        &self,
+        fabric: &Fabric,
+        switch: SwitchId,
+    ) -> impl Iterator<Item = (SwitchId, LeafLinks<'_>)> {
+        let is_leaf = fabric.switch(switch).tier == Tier::Leaf;
+        self.usable.leaves().iter().enumerate().filter_map(move |(place, leaf)| {
+            let way = [&self.usable, &self.standing].map(|routes| routes.hops(switch, place));
+            let [usable, standing] = way.map(|hops| hops.map(|hops| &**hops));
+            Some((*leaf, links_of((usable, standing), is_leaf)?))
+        })
+    }
+}
+
+impl WayChange {
+    fn place(&self) -> (SwitchId, usize) {
+        (self.switch, self.leaf)
+    }
+}
+
+/// The links of a way to be used and of one without drains.
+fn links_of<'a>(
+    (usable, standing): (Option<&'a LeafHops>, Option<&'a LeafHops>),
+    is_leaf: bool,
+) -> Option<LeafLinks<'a>> {
+    let distance = |way: Option<&LeafHops>| way.map(LeafHops::distance);
+    let links = |way: Option<&'a LeafHops>| way.map_or(&[][..], LeafHops::links);
+    let is_detour = distance(usable) > distance(standing);
+    let (usable, standing) = (links(usable), links(standing));
+    let usable = if usable.is_empty() { standing } else { usable };
+    let spread = if is_detour && !is_leaf { standing } else { usable };
+    // A leaf has no next hop towards itself.
+    (!usable.is_empty()).then_some(LeafLinks { usable, spread, standing })
+}
+
+/// The fabric without its drains.
+fn without_drains(fabric: &Fabric) -> Fabric {
+    let cables = fabric.cables().filter(|link| fabric.is_drained(*link));
+    let switches = fabric.switch_ids().filter(|switch| fabric.is_switch_drained(*switch));
+    let of_links = cables.map(AvailabilityChange::UndrainLink);
+    fabric.with_changes(of_links.chain(switches.map(AvailabilityChange::UndrainSwitch)))
+}
+
+/// The fabric with nothing failed and nothing drained.
+pub(super) fn without_failures(fabric: &Fabric) -> Fabric {
+    let of_cables = fabric
+        .cables()
+        .flat_map(|link| [AvailabilityChange::LinkUp(link), AvailabilityChange::UndrainLink(link)]);
+    let of_switches = fabric.switch_ids().flat_map(|switch| {
+        [AvailabilityChange::SwitchUp(switch), AvailabilityChange::UndrainSwitch(switch)]
+    });
+    fabric.with_changes(of_cables.chain(of_switches))
+}
