@@ -125,6 +125,16 @@ impl SwitchTables {
         self.shared_entries(table).map(|entry| (&*entry.key, &*entry.value))
     }
 
+    /// The entries from one key on, whether or not it is there, up to the end of its table.
+    pub fn entries_from<'a>(
+        &'a self,
+        first: &'a EntryKey,
+    ) -> impl Iterator<Item = (&'a EntryKey, &'a EntryValue)> {
+        let entries = self.entries.iter_after(move |key| key < first);
+        let entries = entries.map(|entry| (&*entry.key, &*entry.value));
+        entries.take_while(move |(key, _)| key.table == first.table)
+    }
+
     fn shared_entries(&self, table: TableId) -> impl Iterator<Item = &TableEntry> {
         let entries = self.entries.iter_after(move |key| key.table < table);
         entries.take_while(move |entry| entry.key.table == table)
@@ -170,7 +180,7 @@ impl SwitchTables {
         let mut changes: Vec<_> = changes.collect();
         // Cheaper than whole keys, and within a table most updates come in order.
         changes.sort_by_key(|(key, _)| key.table);
-        changes.sort_by(|(one, _), (other, _)| one.cmp(other));
+        changes.sort_by_key(|(key, _)| *key);
         changes.dedup_by(|later, earlier| {
             let is_same = later.0 == earlier.0;
             if is_same {
@@ -205,7 +215,7 @@ pub fn diff_entries<'a>(
 fn updates_between<'a>(
     pairs: impl Iterator<Item = EntryPair<'a>>,
 ) -> impl Iterator<Item = TableUpdate> {
-    let updates = pairs.filter_map(|(before, after)| {
+    pairs.filter_map(|(before, after)| {
         let (kind, entry) = match (before, after) {
             (None, Some(after)) => (UpdateKind::Insert, after),
             (Some(_), Some(after)) => (UpdateKind::Modify, after),
@@ -213,8 +223,7 @@ fn updates_between<'a>(
             (None, None) => return None,
         };
         Some(TableUpdate { kind, entry: entry.clone() })
-    });
-    updates
+    })
 }
 
 impl EntryPool {

@@ -327,10 +327,9 @@ impl ControllerAccess {
         generation: u64,
         deadline: Duration,
     ) -> Result<ChangeTiming, ControllerError> {
-        let everywhere = self.board.wait_until(|statuses| {
-            let mut statuses = statuses.iter();
-            statuses.all(|(id, status)| is_verified(status, generation) || self.is_down(*id))
-        });
+        let everywhere = self
+            .board
+            .wait_for_all(|id, status| is_verified(status, generation) || self.is_down(id));
         match timeout(deadline, everywhere).await {
             Ok(statuses) => Ok(self.change_timing(&statuses)),
             Err(_) => Err(ControllerError::NotVerified {
@@ -355,10 +354,8 @@ impl ControllerAccess {
             let since = status.health.quarantined_since(Instant::now(), self.quarantine_after);
             since.is_some_and(|since| since <= proposed)
         };
-        let committed = self.board.wait_until(|statuses| {
-            statuses.iter().all(|(id, status)| {
-                is_verified(status, generation) || self.is_down(*id) || has_no_vote(status)
-            })
+        let committed = self.board.wait_for_all(|id, status| {
+            is_verified(status, generation) || self.is_down(id) || has_no_vote(status)
         });
         // A quarantine that began just before the deadline wakes nobody.
         drop(timeout(deadline, committed).await);

@@ -297,7 +297,7 @@ impl ReconcileState {
         }
         let wanted = self.desired_tables()?;
         let pins_of = |tables: &SwitchTables| -> usize {
-            pin_tables.iter().map(|table| tables.table_entries(*table).count()).sum()
+            pin_tables.iter().map(|table| tables.table_len(*table)).sum()
         };
         let pins = pin_tables.iter().flat_map(|table| wanted.table_entries(*table));
         let added = pins.filter(|(key, _)| outcome.found.get(key).is_none()).count();

@@ -27,7 +27,7 @@ impl CheckCursor {
         for _ in 0..tables.len() {
             let table = tables[self.0 % tables.len()];
             // An empty table costs an entry, so that a check is bounded in tables, too.
-            let size = held.table_entries(table).count().max(1);
+            let size = held.table_len(table).max(1);
             if entries + size > budget && !chosen.is_empty() {
                 break;
             }

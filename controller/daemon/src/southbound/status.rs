@@ -196,6 +196,21 @@ impl StatusBoard {
         }
     }
 
+    /// Waits until `holds` is true of every line, and returns all. Hundreds of switches change
+    /// theirs with every generation, so lines are looked at in place, up to the first of which it is
+    /// not true.
+    pub(crate) async fn wait_for_all(
+        &self,
+        holds: impl Fn(SwitchId, &SwitchStatus) -> bool,
+    ) -> BTreeMap<SwitchId, SwitchStatus> {
+        let mut changes = self.subscribe();
+        // The board itself holds the sender, so an error cannot come while it is asked.
+        while !self.statuses.iter().all(|line| holds(*line.key(), line.value()))
+            && changes.changed().await.is_ok()
+        {}
+        self.all_statuses()
+    }
+
     /// Puts a switch on the board. It is there before its session first runs, so that nobody takes
     /// a board without it for a fabric without it.
     pub(crate) fn add_switch(&self, switch: SwitchId, name: &str) {

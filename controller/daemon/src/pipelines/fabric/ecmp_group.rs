@@ -6,9 +6,9 @@
 use std::collections::BTreeSet;
 
 use p4::SwitchTables;
-use p4::entry::{EntryKey, RowField, TableEntry};
+use p4::entry::{EntryKey, EntryValue, FieldMatch, RowField, TableEntry, TableRow};
 use p4::fabric::{self, PortNumber, table};
-use topology::{Fabric, SwitchId};
+use topology::{Fabric, NicId, SwitchId};
 
 use super::liveness::failed_ports;
 use super::numbering::FabricNumbering;
@@ -33,27 +33,42 @@ pub(super) fn protected_groups(
     tables: &SwitchTables,
 ) -> Vec<TableEntry> {
     let failed: BTreeSet<PortNumber> = failed_ports(wiring, fabric, switch).collect();
-    if failed.is_empty() {
+    let Some(first) = wiring.nic_number(NicId(0)).filter(|_| !failed.is_empty()) else {
         return Vec::new();
-    }
-    let groups = fabric.nic_ids().filter_map(|nic| {
-        let id = wiring.nic_number(nic)?;
-        let ports = group_ports(tables, id);
+    };
+    let first = group_key(first);
+    let groups = tables.entries_from(&first).filter_map(|(key, group)| {
+        let (id, ports) = (group_id(key)?, group_ports(group));
         if ports.is_disjoint(&failed) {
             return None;
         }
         let left: BTreeSet<PortNumber> = ports.difference(&failed).copied().collect();
-        let of_leaf = group_ports(tables, wiring.leaf(fabric.leaf_of(nic))?.id);
+        let leaf = wiring.leaf(fabric.leaf_of(wiring.nic_numbered(id)?))?.id;
+        let of_leaf = tables.get(&group_key(leaf)).map(group_ports).unwrap_or_default();
         let other = of_leaf.difference(&failed).copied();
         fabric::ecmp_group(id, if left.is_empty() { other.collect() } else { left })
     });
     groups.collect()
 }
 
-/// The ports of a group; none where the table has no such group.
-fn group_ports(tables: &SwitchTables, id: u16) -> BTreeSet<PortNumber> {
-    let key = EntryKey::for_row(table::ECMP_GROUP, vec![RowField::exact(1, id)], 0);
-    let calls = tables.get(&key).into_iter().flat_map(|value| value.action.action_calls());
+fn group_key(id: u16) -> EntryKey {
+    EntryKey::for_row(table::ECMP_GROUP, vec![RowField::exact(1, id)], 0)
+}
+
+/// What a group is for: the number of a leaf or a NIC.
+fn group_id(key: &EntryKey) -> Option<u16> {
+    let TableRow::Match { fields, .. } = &key.row else {
+        return None;
+    };
+    match &fields.first()?.matches {
+        FieldMatch::Exact(id) => u16::try_from(id.number()?).ok(),
+        _ => None,
+    }
+}
+
+/// The ports of a group.
+fn group_ports(group: &EntryValue) -> BTreeSet<PortNumber> {
+    let calls = group.action.action_calls();
     let ports = calls.filter_map(|call| u32::try_from(call.params.first()?.value.number()?).ok());
     ports.filter_map(|port| PortNumber::new(port).ok()).collect()
 }

@@ -125,6 +125,11 @@ impl FabricNumbering {
         u16::try_from(self.leaves.len() + 1 + nic.index()).ok()
     }
 
+    /// The NIC that a number stands for; `None` for the number of a leaf.
+    pub(super) fn nic_numbered(&self, number: u16) -> Option<NicId> {
+        usize::from(number).checked_sub(self.leaves.len() + 1).map(NicId::from)
+    }
+
     /// How many NICs a switch can have paths of their own to.
     pub(super) fn nic_paths_max(&self, switch: SwitchId) -> usize {
         self.nic_paths[switch.index()]
