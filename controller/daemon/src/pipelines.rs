@@ -5,8 +5,6 @@
 //! module lowers, protects and counts through the functions here. A fabric is wired once for each
 //! program in it, and each wiring writes the tables of its own switches alone.
 
-#[cfg(test)]
-mod continued_lowering;
 pub mod fabric;
 pub mod sai;
 mod switch_routes;
@@ -186,6 +184,8 @@ pub fn protect_tables(
 
 #[cfg(test)]
 mod tests {
+    mod continued_lowering;
+
     use std::path::{Path, PathBuf};
 
     use super::*;

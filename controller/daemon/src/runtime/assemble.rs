@@ -5,6 +5,7 @@ use std::sync::Arc;
 use planner::{Policy, PolicyDocument};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use topology::Fabric;
 use tracing::info;
@@ -110,6 +111,7 @@ impl Controller {
             findings,
             audit,
             stop,
+            next_observation: Instant::now(),
         };
         let store = core.state.archive().embedded_store();
         let keeper = store.map(|store| keep_plan(&core, store));

@@ -5,12 +5,15 @@
 //! [`Planner`], what the switches hold comes from the [`Observer`], what other controllers stored
 //! from the [`Cluster`]. No part depends on another. The decision: everything that wakes the loop
 //! is one [`WakeReason`], taken in a fixed order, so that the result depends on what arrived and
-//! not on which of two inputs a poll saw first.
+//! not on which of two inputs a poll saw first. Hundreds of sessions report within milliseconds;
+//! what they report is read whole, so it is read no more often than leaves time for all else.
 
 mod cluster_sync;
 mod effects;
 mod follower_sync;
 mod observation;
+
+use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
@@ -43,7 +46,14 @@ pub(super) struct Core<N> {
     pub(super) findings: StandingFindings,
     pub(super) audit: AuditTrail,
     pub(super) stop: CancellationToken,
+    /// When the switches may be observed again without a deadline.
+    pub(super) next_observation: Instant,
 }
+
+/// An observation may take one part in so many of the time.
+const OBSERVATION_PART: u32 = 4;
+/// The shortest wait of a timer.
+const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
 /// What wakes the loop.
 enum WakeReason {
@@ -97,6 +107,13 @@ impl<N: SwitchNetwork> Core<N> {
     ) -> WakeReason {
         let has_room = self.planner.has_room();
         let due = self.next_due();
+        let observable = self.next_observation;
+        let reported = async {
+            if Instant::now() < observable {
+                sleep_until(observable).await;
+            }
+            statuses.changed().await
+        };
         tokio::select! {
             biased;
             () = self.stop.cancelled() => WakeReason::Stop,
@@ -110,7 +127,7 @@ impl<N: SwitchNetwork> Core<N> {
                 ClusterWake::TermChanged => WakeReason::Observe,
             },
             // The publisher itself holds the board, so this cannot end.
-            _ = statuses.changed() => WakeReason::Observe,
+            _ = reported => WakeReason::Observe,
             () = async { sleep_until(due.expect("checked")).await }, if due.is_some() => {
                 WakeReason::Observe
             }

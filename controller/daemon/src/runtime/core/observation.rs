@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use topology::{AvailabilityChange, Fabric, Finding};
 use tracing::warn;
 
-use super::Core;
+use super::{Core, OBSERVATION_PART, SHORTEST_WAIT};
 use crate::audit::AuditAction;
 use crate::policy_history::{AUTOMATIC_AUTHOR, RevisionMetadata};
 use crate::runtime::log::log_finding;
@@ -53,6 +53,10 @@ impl<N: SwitchNetwork> Core<N> {
                 let effects = self.step_state(StateEvent::PinRoomLearned(switch, room));
                 self.apply_effects(effects, now).await?;
             }
+        }
+        let pause = now.elapsed() * (OBSERVATION_PART - 1);
+        if pause >= SHORTEST_WAIT {
+            self.next_observation = Instant::now() + pause;
         }
         Ok(())
     }

@@ -7,9 +7,9 @@ use planner::{Plan, PlanDepth, PlanInput, Policy};
 use proptest::prelude::*;
 use topology::{AvailabilityChange, Fabric, NicId, SwitchId};
 
-use super::fabric::tests::{Case, cases};
-use super::sai::tests::with_sai;
-use super::{FabricWiring, PlanLowering, lower_plan};
+use crate::pipelines::fabric::tests::{Case, cases};
+use crate::pipelines::sai::tests::with_sai;
+use crate::pipelines::{FabricWiring, PlanLowering, lower_plan};
 
 /// What is there at one step, as bits: of the jobs, of the rules, of what has failed or is drained,
 /// and of the pairs of NICs that are counted.
