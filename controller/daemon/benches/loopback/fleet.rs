@@ -22,7 +22,8 @@ pub(crate) enum FleetKind {
     FewOfWide,
     /// 492 leaves and 8 spines.
     Wide,
-    /// 25 pods of 32 leaves and 4 spines, 100 cores; 102,400 GPUs.
+    /// 28 pods of 32 leaves and 4 spines, 16 cores: 1,024 switches and 114,688 GPUs. With more cores
+    /// the selector of a spine would have no room for its groups.
     Thousand,
 }
 
@@ -51,8 +52,8 @@ impl FleetKind {
                 leaves: 32,
                 spines: 4,
                 hosts_per_leaf: 16,
-                pods: 25,
-                cores: 100,
+                pods: 28,
+                cores: 16,
                 planes: true,
                 ..ClosSpec::default()
             },
