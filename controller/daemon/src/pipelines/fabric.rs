@@ -2,7 +2,7 @@
 //!
 //! [`state`](crate::state) plans, sessions write the tables. The decision: lowering has no choice,
 //! no clock and no error; what it remembers of the lowering before saves work and changes no row
-//! ([`FabricLowering`]). A fabric that might not fit a table was refused when the `FabricNumbering`
+//! (`FabricLowering`). A fabric that might not fit a table was refused when the `FabricNumbering`
 //! was built. Each module here owns the P4 tables it is named for, and no other writes them. All
 //! rows are signed, so that any reader of a switch can distinguish them from the entries of others.
 
