@@ -2,8 +2,8 @@
 //!
 //! [`HostCluster`](crate::HostCluster) holds all hosts of an emulated network; this is one host on
 //! a machine of its own, whose caller starts the flows of each iteration. Transport and NIC are the
-//! same: [`crate::transport`], the rate control of [`crate::dcqcn`], and connections that take turns
-//! at the rate of the link.
+//! same: [`crate::transport`], the rate control of [`crate::dcqcn`], and connections that take
+//! turns at the rate of the link.
 //!
 //! Sans-IO. The decision: the caller advances time from deadline to deadline
 //! ([`EmulatedHost::next_deadline`]), so a late caller sends late and still at the full rate.
@@ -101,8 +101,8 @@ struct ScheduledNic {
 }
 
 impl EmulatedHost {
-    /// The ends of the flows of `jobs` at `host`, in real time. Flows are numbered over all jobs, in
-    /// their order.
+    /// The ends of the flows of `jobs` at `host`, in real time. Flows are numbered over all jobs,
+    /// in their order.
     pub fn new(fabric: &Fabric, jobs: &[Job], host: HostId, settings: HostSettings) -> Self {
         let mut ends = Self {
             outgoing: BTreeMap::new(),

@@ -13,7 +13,7 @@ use switch::Nanos;
 pub struct TimeScale(f64);
 
 impl TimeScale {
-    /// Nothing shrinks.
+    /// Sizes and times as they are given: a divisor of one.
     pub const REAL: Self = Self(1.0);
 
     /// `None` unless finite and at least 1.

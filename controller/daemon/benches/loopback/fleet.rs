@@ -22,8 +22,8 @@ pub(crate) enum FleetKind {
     FewOfWide,
     /// 492 leaves and 8 spines.
     Wide,
-    /// 28 pods of 32 leaves and 4 spines, 16 cores: 1,024 switches and 114,688 GPUs. With more cores
-    /// the selector of a spine would have no room for its groups.
+    /// 28 pods of 32 leaves and 4 spines, 16 cores: 1,024 switches and 114,688 GPUs. With more
+    /// cores the selector of a spine would have no room for its groups.
     Thousand,
 }
 

@@ -64,7 +64,8 @@ async fn start(fabric: &Fabric) -> Result<ControllerHandle, Failed> {
     let seconds = submitted.elapsed().as_secs_f64();
     let lowered = (timing.timestamps.lowered - timing.timestamps.planned).as_secs_f64() * 1e3;
     println!(
-        "{count} jobs planned and verified {seconds:.2} s after they came; lowered in {lowered:.0} ms"
+        "{count} jobs planned and verified {seconds:.2} s after they came; lowered in \
+         {lowered:.0} ms"
     );
     println!("{} entries written, resident memory {} MiB", written(&controller), resident_mib()?);
     Ok(controller)

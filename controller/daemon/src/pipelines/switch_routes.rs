@@ -1,8 +1,8 @@
 //! Which links lead from each switch to each leaf, now and without drains, as every program routes.
 //!
-//! The decision: both sets of routes continue from those of the wiring, in which nothing has failed,
-//! and follow each lowering's fabric from the one before, so that lowering sees which ways have
-//! changed and looks at no other.
+//! The decision: both sets of routes continue from those of the wiring, in which nothing has
+//! failed, and follow each lowering's fabric from the one before, so that lowering sees which ways
+//! have changed and looks at no other.
 
 use std::sync::Arc;
 

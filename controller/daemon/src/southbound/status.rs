@@ -197,8 +197,8 @@ impl StatusBoard {
     }
 
     /// Waits until `holds` is true of every line, and returns all. Hundreds of switches change
-    /// theirs with every generation, so lines are looked at in place, up to the first of which it is
-    /// not true.
+    /// theirs with every generation, so lines are looked at in place, up to the first of which it
+    /// is not true.
     pub(crate) async fn wait_for_all(
         &self,
         holds: impl Fn(SwitchId, &SwitchStatus) -> bool,

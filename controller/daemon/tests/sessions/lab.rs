@@ -211,7 +211,8 @@ pub(crate) async fn verified<S>(lab: &Lab<S>, controller: &ControllerHandle) -> 
         let desired = controller.desired_tables();
         let timing = all_hold(controller).await;
         let held = lab.read_all().await;
-        // Something newer may have come in between, and ways around a failure follow its protection.
+        // Something newer may have come in between, and ways around a failure follow its
+        // protection.
         let is_lowered = desired.lowered_generation == desired.generation;
         if is_lowered && controller.desired_tables().generation == desired.generation {
             assert_eq!(held, desired.tables);

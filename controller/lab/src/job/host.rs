@@ -21,7 +21,7 @@ use command_io::CommandError;
 #[command(after_help = "\
 Examples:
   crux job host --fabric lab.toml --jobs jobs.json --host h1 --lead 10.9.0.1:7000
-  crux job host --fabric lab.toml --jobs jobs.json --host h1 --lead 10.9.0.1:7000 --transport dcqcn")]
+  crux job host --fabric lab.toml --jobs jobs.json --host h1 --lead /run/lead --transport dcqcn")]
 pub(crate) struct HostArgs {
     #[command(flatten)]
     documents: RunDocumentArgs,

@@ -1,7 +1,7 @@
 //! `ecmp_group`: the links to each leaf for packets without a pin, with equal shares. Failed links
 //! are in no group; for drained ones see
-//! [`LeafLinks::spread`](crate::pipelines::switch_routes::LeafLinks::spread). The group of a single NIC has
-//! the links of the plan for flows to it that have no port.
+//! [`LeafLinks::spread`](crate::pipelines::switch_routes::LeafLinks::spread). The group of a single
+//! NIC has the links of the plan for flows to it that have no port.
 
 use std::collections::BTreeSet;
 

@@ -2,8 +2,8 @@
 //! their own there, and what the NICs of a leaf send.
 //!
 //! Made once for a lowering; the modules beside this one look up the switch they make rows for. The
-//! decision: everything of a plan that a row may follow from is here, by switch, so that two indexes
-//! say which switches have the same rows under two plans.
+//! decision: everything of a plan that a row may follow from is here, by switch, so that two
+//! indexes say which switches have the same rows under two plans.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;

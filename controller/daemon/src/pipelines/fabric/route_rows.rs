@@ -1,5 +1,5 @@
-//! The rows of a switch about one leaf: its prefixes, its group, its paths, and those of single NICs
-//! there.
+//! The rows of a switch about one leaf: its prefixes, its group, its paths, and those of single
+//! NICs there.
 //!
 //! These are nearly all rows of a large fabric. The decision: they follow from the ports that lead
 //! to the leaf and from nothing else of the switch, and leaves are wired alike, so rows are made

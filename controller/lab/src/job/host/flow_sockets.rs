@@ -150,7 +150,7 @@ fn read_datagram(socket: &UdpSocket) -> io::Result<ReceivedDatagram> {
     let fd = socket.as_raw_fd();
     let flags = MsgFlags::MSG_DONTWAIT;
     let message = recvmsg::<SockaddrStorage>(fd, &mut buffers, Some(&mut control), flags)?;
-    let is_marked = message.cmsgs()?.any(|said| match said {
+    let is_marked = message.cmsgs()?.any(|control| match control {
         ControlMessageOwned::Ipv4Tos(class) => class & ECN_MASK == ECN_MARKED,
         ControlMessageOwned::Ipv6TClass(class) => class as u8 & ECN_MASK == ECN_MARKED,
         _ => false,
