@@ -7,6 +7,7 @@
 
 mod calibrate;
 mod calibration;
+mod check;
 mod cluster;
 mod crius;
 mod decisions;
@@ -23,6 +24,7 @@ use std::fs;
 
 use serde::Serialize;
 
+use self::check::CheckArgs;
 use self::report::PaperReproduction;
 use command_io::CommandError;
 use command_io::output::{self, FormatArg, OutputFormat};
@@ -35,7 +37,8 @@ use command_io::output::{self, FormatArg, OutputFormat};
 Examples:
   crux reproduce crux-fig20
   crux reproduce sjfbco-fig5 --seed 7 --seeds 1 --format json
-  crux reproduce all --html reproductions.html")]
+  crux reproduce all --html reproductions.html
+  crux reproduce all --check --short")]
 pub(crate) struct ReproduceArgs {
     /// The experiment, by the figure that it repeats
     #[arg(value_name = "NAME", value_parser = experiment_names())]
@@ -48,6 +51,8 @@ pub(crate) struct ReproduceArgs {
     /// Also write a figure like the paper's to this file; crux-fig21 and crux-fig22 have one
     #[arg(long, value_name = "FILE")]
     svg: Option<String>,
+    #[command(flatten)]
+    checked: CheckArgs,
     #[command(flatten)]
     output: FormatArg,
 }
@@ -69,30 +74,57 @@ impl SeedOptions {
     }
 }
 
+/// How long a run takes with the default number of seeds on one core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ExperimentCost {
+    /// Some seconds.
+    Seconds,
+    /// Minutes; its results are stored.
+    Minutes,
+}
+
+type RunExperiment = fn(SeedOptions) -> Result<PaperReproduction, CommandError>;
+
 struct PaperExperiment {
     name: &'static str,
-    run: fn(SeedOptions) -> Result<PaperReproduction, CommandError>,
+    cost: ExperimentCost,
+    run: RunExperiment,
+}
+
+impl PaperExperiment {
+    const fn quick(name: &'static str, run: RunExperiment) -> Self {
+        Self { name, cost: ExperimentCost::Seconds, run }
+    }
+
+    const fn long(name: &'static str, run: RunExperiment) -> Self {
+        Self { name, cost: ExperimentCost::Minutes, run }
+    }
 }
 
 /// All experiments, in the order of the papers.
-const EXPERIMENTS: [PaperExperiment; 17] = [
-    PaperExperiment { name: "calibrate", run: calibrate::reproduce_calibration },
-    PaperExperiment { name: "crux-fig6", run: calibrate::reproduce_fig6 },
-    PaperExperiment { name: "crux-fig7", run: calibration::reproduce_fig7 },
-    PaperExperiment { name: "crux-fig16", run: decisions::reproduce_fig16 },
-    PaperExperiment { name: "crux-fig19", run: testbed::reproduce_fig19 },
-    PaperExperiment { name: "crux-fig20", run: testbed::reproduce_fig20 },
-    PaperExperiment { name: "crux-fig21", run: pcie::reproduce_fig21 },
-    PaperExperiment { name: "crux-fig22", run: pcie::reproduce_fig22 },
-    PaperExperiment { name: "crux-fig23", run: cluster::reproduce_fig23 },
-    PaperExperiment { name: "crux-fig24", run: snapshot::reproduce_fig24 },
-    PaperExperiment { name: "crux-fig25", run: cluster::reproduce_fig25 },
-    PaperExperiment { name: "sjfbco-fig4", run: sjf_bco::reproduce_fig4 },
-    PaperExperiment { name: "sjfbco-fig5", run: sjf_bco::reproduce_fig5 },
-    PaperExperiment { name: "sjfbco-fig6", run: sjf_bco::reproduce_fig6 },
-    PaperExperiment { name: "crius-jct", run: crius::reproduce_jct },
-    PaperExperiment { name: "crius-ablation", run: crius::reproduce_ablation },
-    PaperExperiment { name: "who-gains", run: cluster::reproduce_pairs },
+const EXPERIMENTS: [PaperExperiment; 22] = [
+    PaperExperiment::long("calibrate", calibrate::reproduce_calibration),
+    PaperExperiment::quick("crux-fig6", calibrate::reproduce_fig6),
+    PaperExperiment::quick("crux-fig7", calibration::reproduce_fig7),
+    PaperExperiment::quick("crux-fig16", decisions::reproduce_fig16),
+    PaperExperiment::quick("crux-fig19", testbed::reproduce_fig19),
+    PaperExperiment::quick("crux-fig20", testbed::reproduce_fig20),
+    PaperExperiment::quick("crux-fig21", pcie::reproduce_fig21),
+    PaperExperiment::quick("crux-fig22", pcie::reproduce_fig22),
+    PaperExperiment::long("crux-fig23", cluster::reproduce_fig23),
+    PaperExperiment::long("crux-fig23-causes", cluster::reproduce_fig23_causes),
+    PaperExperiment::long("crux-fig23-profiles", cluster::reproduce_fig23_profiles),
+    PaperExperiment::long("crux-fig24", snapshot::reproduce_fig24),
+    PaperExperiment::long("crux-fig24-profiles", snapshot::reproduce_fig24_profiles),
+    PaperExperiment::long("crux-fig25", cluster::reproduce_fig25),
+    PaperExperiment::long("crux-fig25-profiles", cluster::reproduce_fig25_profiles),
+    PaperExperiment::quick("sjfbco-fig4", sjf_bco::reproduce_fig4),
+    PaperExperiment::quick("sjfbco-fig5", sjf_bco::reproduce_fig5),
+    PaperExperiment::quick("sjfbco-fig6", sjf_bco::reproduce_fig6),
+    PaperExperiment::long("crius-jct", crius::reproduce_jct),
+    PaperExperiment::long("crius-ablation", crius::reproduce_ablation),
+    PaperExperiment::long("who-gains", cluster::reproduce_pairs),
+    PaperExperiment::long("who-gains-profiles", cluster::reproduce_pairs_profiles),
 ];
 
 /// The name that stands for all of them.
@@ -104,6 +136,13 @@ fn experiment_names() -> clap::builder::PossibleValuesParser {
 }
 
 pub(crate) fn run_reproduce(args: &ReproduceArgs) -> Result<(), CommandError> {
+    if let Some(root) = &args.checked.check {
+        if args.name != ALL {
+            let what = "the tables are checked together: crux reproduce all --check";
+            return Err(CommandError::input("--check", what));
+        }
+        return check::check_pages(root, &args.checked, args.options);
+    }
     let mut done = Vec::new();
     for experiment in
         EXPERIMENTS.iter().filter(|experiment| args.name == ALL || args.name == experiment.name)

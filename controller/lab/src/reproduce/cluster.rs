@@ -1,16 +1,17 @@
 //! A cluster, replayed for days or weeks: Crux, Figs. 23 and 25 (Crux §6.3 and §6.4), and beyond
 //! the papers who gains from whom if job and communication schedulers are combined.
 //!
-//! The trace of the paper is not public: the jobs are composed from its published facts. How much
-//! they send is withheld, and is what the results depend on most; so sweeps show what hangs on it.
+//! The trace of the paper is not public: the jobs are composed from its published facts. What else
+//! it withholds is assumed in two ways ([`WithheldFacts`]): by the one calibration, and, as a sweep
+//! beside it, by profiles whose volumes are multiplied until the margins of the paper appear.
 
 mod fig23;
 mod fig25;
 mod scheduler_pairs;
 
-pub(super) use fig23::reproduce_fig23;
-pub(super) use fig25::reproduce_fig25;
-pub(super) use scheduler_pairs::reproduce_pairs;
+pub(super) use fig23::{reproduce_fig23, reproduce_fig23_causes, reproduce_fig23_profiles};
+pub(super) use fig25::{reproduce_fig25, reproduce_fig25_profiles};
+pub(super) use scheduler_pairs::{reproduce_pairs, reproduce_pairs_profiles};
 
 use placement::ModelTable;
 use placement::queue::JobFragmentation;
@@ -19,10 +20,10 @@ use planner::Policy;
 use simulator::Scheduler;
 use simulator::replay::{InterferenceModel, ReplayOutcome, ReplaySetup};
 use simulator::trace::{TraceComposition, compose_trace};
-use topology::document::DocumentFormat;
-use topology::{examples, spec};
+use topology::{Fabric, examples};
 
 use super::SeedOptions;
+use super::parameter_set::ParameterSet;
 use super::report::percent_change;
 use crate::replay::runs::{self, CheckpointArgs};
 use command_io::CommandError;
@@ -30,25 +31,96 @@ use command_io::CommandError;
 const CLOS: &str = "crux-clos-173x16";
 const DOUBLE_SIDED: &str = "crux-double-sided";
 
-/// Factor on every byte, where it is not swept.
-const VOLUME: f64 = 8.0;
+/// Profiles whose every byte counts 8 times, where the factor is not swept.
+const PROFILES: WithheldFacts = WithheldFacts::Profiles { volume: 8.0 };
 
-/// Jobs, and hours over which they come: two weeks as in the paper, and less for what two weeks
-/// would take too long.
-const TWO_WEEKS: (usize, u32) = (5_000, 14 * 24);
-const TWO_DAYS: (usize, u32) = (5_000 / 7, 48);
-const HALF_A_DAY: (usize, u32) = (5_000 / 28, 12);
+/// What `crux reproduce calibrate` finds.
+const CALIBRATED: WithheldFacts = WithheldFacts::Set(ParameterSet::CALIBRATED);
+
+/// How much of a trace is replayed: two weeks as in the paper, and less for what two weeks would
+/// take too long. Scattered jobs with eight connections on every NIC share links in one group of
+/// thousands of flows, so that half a day of them takes as long as a week of packed jobs.
+#[derive(Clone, Copy)]
+struct ReplayLength {
+    name: &'static str,
+    jobs: usize,
+    hours: u32,
+}
+
+const TWO_WEEKS: ReplayLength = ReplayLength { name: "two weeks", jobs: 5_000, hours: 14 * 24 };
+const TWO_DAYS: ReplayLength = ReplayLength { name: "two days", jobs: 5_000 / 7, hours: 48 };
+const HALF_A_DAY: ReplayLength = ReplayLength { name: "half a day", jobs: 5_000 / 28, hours: 12 };
 
 /// Traces that are composed at most: each is replayed many times.
 const SEEDS: usize = 3;
+
+/// What is assumed of all that the paper withholds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum WithheldFacts {
+    /// The one calibration, or a set beside it in a sweep.
+    Set(ParameterSet),
+    /// Volumes of profiles of fast networks, of which every byte counts so many times; uplinks as
+    /// in the document of the fabric, one connection of a ring on a NIC.
+    Profiles { volume: f64 },
+}
+
+impl WithheldFacts {
+    /// How rows are headed.
+    fn label(self) -> String {
+        match self {
+            Self::Set(set) => set.label(),
+            Self::Profiles { volume } => format!("volume x {volume}"),
+        }
+    }
+
+    fn example_fabric(self, name: &str) -> Result<Fabric, CommandError> {
+        match self {
+            Self::Set(set) => set.example_fabric(name),
+            Self::Profiles { .. } => {
+                let document = examples::example_document(name).map_err(CommandError::document)?;
+                Fabric::try_from(&document).map_err(CommandError::document)
+            }
+        }
+    }
+
+    fn model_table(self) -> Result<ModelTable, CommandError> {
+        match self {
+            Self::Set(set) => set.model_table(),
+            Self::Profiles { .. } => Ok(ModelTable::built_in()),
+        }
+    }
+
+    /// Factor on the volumes of the models.
+    fn volume(self) -> f64 {
+        match self {
+            // Its models have it already.
+            Self::Set(_) => 1.0,
+            Self::Profiles { volume } => volume,
+        }
+    }
+
+    /// Connections of a ring on a NIC.
+    fn connections(self) -> u32 {
+        match self {
+            Self::Set(set) => u32::from(set.connections),
+            Self::Profiles { .. } => 1,
+        }
+    }
+
+    fn fragmentation(self) -> JobFragmentation {
+        match self {
+            Self::Set(set) => set.fragmentation,
+            Self::Profiles { .. } => JobFragmentation::CALIBRATED,
+        }
+    }
+}
 
 /// What is replayed, whoever schedules.
 #[derive(Clone, Copy)]
 struct ReplayWorkload {
     fabric: &'static str,
-    /// Jobs, and hours over which they come.
-    length: (usize, u32),
-    volume: f64,
+    length: ReplayLength,
+    facts: WithheldFacts,
 }
 
 /// Who schedules, and who can hold up a job.
@@ -68,11 +140,9 @@ impl SchedulingScheme {
 
 impl ReplayWorkload {
     fn build_setup(self, seed: u64) -> Result<ReplaySetup, CommandError> {
-        let text = examples::example_text(self.fabric).unwrap_or_default();
-        let fabric = spec::parse_fabric(text, DocumentFormat::Toml, self.fabric)
-            .map_err(CommandError::document)?;
+        let fabric = self.facts.example_fabric(self.fabric)?;
         let cluster = GpuCluster::from_fabric(&fabric);
-        let (jobs, hours) = self.length;
+        let ReplayLength { jobs, hours, .. } = self.length;
         let composition = TraceComposition {
             jobs,
             hours,
@@ -83,12 +153,12 @@ impl ReplayWorkload {
             fabric,
             cluster,
             trace: composed.trace,
-            models: ModelTable::built_in(),
-            volume: self.volume,
-            connections: 1,
+            models: self.facts.model_table()?,
+            volume: self.facts.volume(),
+            connections: self.facts.connections(),
             policy: Policy { search_events: 0, ..Policy::default() },
             placement: PlacementAlgorithm::SameLeaf,
-            fragmentation: JobFragmentation::CALIBRATED,
+            fragmentation: self.facts.fragmentation(),
             scheduler: Scheduler::Crux,
             interference: InterferenceModel::AllJobs,
             seed,
@@ -111,13 +181,8 @@ impl ReplayWorkload {
                 ..setup.clone()
             }));
         }
-        eprintln!(
-            "{}: {} replays of {} hours, volume x {}",
-            self.fabric,
-            setups.len(),
-            self.length.1,
-            self.volume
-        );
+        let (replays, length) = (setups.len(), self.length.name);
+        eprintln!("{}: {replays} replays of {length}, {}", self.fabric, self.facts.label());
         let outcomes = runs::replay_all(&setups, &CheckpointArgs::default())?;
         Ok(ReplayRuns { ways: ways.to_vec(), outcomes })
     }
@@ -181,18 +246,32 @@ fn per_cent(outcome: &ReplayOutcome) -> f64 {
     outcome.gpu_utilization * 100.0
 }
 
-fn list_assumptions(more: &[&str]) -> Vec<String> {
+/// What is assumed in all of these experiments, about the withheld facts, and `more`.
+fn list_assumptions(facts: WithheldFacts, more: &[&str]) -> Vec<String> {
+    let of_facts: &[&str] = match facts {
+        WithheldFacts::Set(_) => &[
+            "What the paper withholds is as crux reproduce calibrate finds it: 0.9 times the \
+             volumes of crux-fig7, uplinks of the Clos of 400 Gb/s, eight connections of a ring \
+             on a NIC; fragmented placement packs jobs, but for 30 % of them that it scatters over \
+             random hosts by twos.",
+            "A job uses all NICs of its hosts, also of those that it shares.",
+        ],
+        WithheldFacts::Profiles { .. } => &[
+            "A ring for each NIC with one connection. Volumes are of profiles of fast networks, \
+             and the paper withholds them, so every byte counts several times.",
+            "Jobs are placed in order of arrival, in one host, one leaf, or as few leaves as need \
+             be, where no other placement is named.",
+        ],
+    };
     let all = [
         "The jobs are synthetic: composed from what is published of the Lingjun trace (5,000 jobs \
-         in two weeks, 12 % on 128 GPUs or more, at most 512), by seed; at most three seeds.",
-        "Models by size of the job, from built-in profiles; a ring for each NIC. Profiles are of \
-         fast networks, and the paper withholds volumes, so every byte counts several times.",
-        "Jobs are placed in order of arrival, in one host, one leaf, or as few leaves as need be, \
-         where no other placement is named.",
+         in two weeks, 12 % on 128 GPUs or more, at most 512), by seed; at most three seeds. \
+         Models by size of the job, from built-in profiles.",
         "Utilisation is of the GPU time that jobs hold; a job runs the iterations that take it as \
          long as the trace says when alone.",
     ]
     .iter()
+    .chain(of_facts)
     .chain(more);
     all.map(|text| (*text).to_owned()).collect()
 }

@@ -2,7 +2,8 @@
 //! connections, how fast uplinks are, and how placement fragments.
 //!
 //! [`super::calibrate`] searches it against what the paper does publish of its cluster, Fig. 6 and
-//! §2.2. Figs. 6, 19 and 20 use the set that was found ([`ParameterSet::CALIBRATED`]).
+//! §2.2. All figures of the Crux paper but 7, 16, 21 and 22 use the set that was found
+//! ([`ParameterSet::CALIBRATED`]).
 
 use placement::queue::JobFragmentation;
 use placement::{ModelTable, TrainingModel};
@@ -33,6 +34,29 @@ impl ParameterSet {
         connections: 8,
         fragmentation: JobFragmentation::CALIBRATED,
     };
+
+    /// How rows are headed that have this set: by what differs from the calibrated one.
+    pub(super) fn label(self) -> String {
+        let known = Self::CALIBRATED;
+        let mut differences = Vec::new();
+        if (self.volume - known.volume).abs() > 0.0 {
+            differences.push(format!("volume x {:.0}", self.volume / known.volume));
+        }
+        if (self.uplink_gbps - known.uplink_gbps).abs() > 0.0 {
+            differences.push(format!("uplinks of {} Gb/s", self.uplink_gbps));
+        }
+        if self.connections != known.connections {
+            differences.push(format!("{} connections", self.connections));
+        }
+        if self.fragmentation != known.fragmentation {
+            let JobFragmentation { share, gpus_per_host } = self.fragmentation;
+            differences.push(format!("{:.0} % scattered by {gpus_per_host}", share * 100.0));
+        }
+        match &differences[..] {
+            [] => "calibrated".to_owned(),
+            some => format!("calibrated but {}", some.join(", ")),
+        }
+    }
 
     /// Bytes of the all-reduces of the GPT and of the BERT.
     pub(super) fn volumes(self) -> AllReduceVolumes {

@@ -1,21 +1,24 @@
 //! Crux, Fig. 25: what Crux adds to schedulers of jobs (Crux §6.4).
 //!
 //! The paper compares Muri and HiveD with "no job scheduler" and does not say where jobs went then.
-//! So that is swept: the first free GPUs, the emptiest hosts, any GPUs. Where jobs lie anywhere,
-//! all of them meet and every instant concerns them all, so the sweep has half a day.
+//! With the calibrated set that is the fragmented placement, which has the contention of the
+//! paper's cluster (Fig. 6). With profiles it is the first free GPUs, and half a day sweeps it: the
+//! emptiest hosts, any GPUs.
 
 use placement::PlacementAlgorithm;
 use simulator::Scheduler;
 
 use super::{
-    CLOS, HALF_A_DAY, ReplayRuns, ReplayWorkload, SchedulingScheme, TWO_DAYS, VOLUME,
-    list_assumptions, per_cent,
+    CALIBRATED, CLOS, HALF_A_DAY, PROFILES, ReplayLength, ReplayRuns, ReplayWorkload,
+    SchedulingScheme, TWO_DAYS, WithheldFacts, list_assumptions, per_cent,
 };
 use crate::reproduce::SeedOptions;
 use crate::reproduce::report::{MeasureRow, PaperReproduction};
 use command_io::CommandError;
 
-/// What the absence of a job scheduler means first, and what else it may mean.
+/// What the absence of a job scheduler means with the calibrated set, what it means with profiles,
+/// and what else it may mean.
+const FRAGMENTED: PlacementAlgorithm = PlacementAlgorithm::Fragmented;
 const FIRST_FREE: PlacementAlgorithm = PlacementAlgorithm::FirstFit;
 const NONE: [PlacementAlgorithm; 3] =
     [PlacementAlgorithm::FirstFit, PlacementAlgorithm::LeastLoaded, PlacementAlgorithm::Random];
@@ -24,44 +27,79 @@ const NONE: [PlacementAlgorithm; 3] =
 const PAPER: [(PlacementAlgorithm, f64); 2] =
     [(PlacementAlgorithm::Muri, 20.0), (PlacementAlgorithm::Hived, 25.0)];
 
-/// Below whom Crux is replayed, and what the paper has it add there. Where jobs lie anywhere, all
-/// of them meet, and planning at every event takes minutes.
-const CRUX_BELOW: [(PlacementAlgorithm, Option<f64>); 3] = [
-    (PlacementAlgorithm::Muri, Some(14.0)),
-    (PlacementAlgorithm::Hived, Some(11.0)),
-    (PlacementAlgorithm::FirstFit, None),
-];
+/// What the paper has Crux add below them, in %.
+const PAPER_BELOW: [(PlacementAlgorithm, f64); 2] =
+    [(PlacementAlgorithm::Muri, 14.0), (PlacementAlgorithm::Hived, 11.0)];
 
-/// What Crux adds to job schedulers.
+/// What Crux adds to job schedulers with the calibrated set.
 pub(in super::super) fn reproduce_fig25(
     options: SeedOptions,
 ) -> Result<PaperReproduction, CommandError> {
-    let world = |length| ReplayWorkload { fabric: CLOS, length, volume: VOLUME };
-    let papers = || PAPER.map(|(placement, _)| ecmp_scheme(placement)).into_iter();
-    let mut ways: Vec<SchedulingScheme> =
-        std::iter::once(ecmp_scheme(FIRST_FREE)).chain(papers()).collect();
-    ways.extend(CRUX_BELOW.map(|(placement, _)| crux_scheme(placement)));
-    let swept: Vec<SchedulingScheme> = NONE.map(ecmp_scheme).into_iter().chain(papers()).collect();
-    let runs = world(TWO_DAYS).replay_schemes(&ways, options)?;
-    let half_day = world(HALF_A_DAY).replay_schemes(&swept, options)?;
-    let mut rows = utilisation_rows(&runs, "GPU utilisation")?;
-    rows.extend(gain_rows(&runs, FIRST_FREE, "job schedulers over none, all with ecmp")?);
-    rows.extend(crux_over_ecmp(&runs)?);
+    Ok(PaperReproduction {
+        rows: compare_schedulers(HALF_A_DAY, CALIBRATED, FRAGMENTED, options)?,
+        assumptions: list_assumptions(
+            CALIBRATED,
+            &["Half a day. No job scheduler means fragmented placement, whose contention is \
+                 that of the paper's cluster (crux-fig6)."],
+        ),
+        ..describe_figure()
+    })
+}
+
+/// What Crux adds to job schedulers with profiles, and what their absence may mean.
+pub(in super::super) fn reproduce_fig25_profiles(
+    options: SeedOptions,
+) -> Result<PaperReproduction, CommandError> {
+    let mut rows = compare_schedulers(TWO_DAYS, PROFILES, FIRST_FREE, options)?;
+    let swept: Vec<SchedulingScheme> =
+        NONE.into_iter().chain(paper_schedulers()).map(ecmp_scheme).collect();
+    let half_day = ReplayWorkload { fabric: CLOS, length: HALF_A_DAY, facts: PROFILES };
+    let half_day = half_day.replay_schemes(&swept, options)?;
     rows.extend(utilisation_rows(&half_day, "GPU utilisation, half a day")?);
     for none in NONE {
         rows.extend(gain_rows(&half_day, none, "over none, half a day")?);
     }
     Ok(PaperReproduction {
+        rows,
+        assumptions: list_assumptions(
+            PROFILES,
+            &[
+                "Two days; every byte counts 8 times.",
+                "No job scheduler means the first free GPUs in order of arrival (first-fit). Half \
+                 a day sweeps that: the emptiest hosts (least-loaded), or any GPUs (random).",
+            ],
+        ),
+        ..describe_figure()
+    })
+}
+
+fn describe_figure() -> PaperReproduction {
+    PaperReproduction {
         about: "What Crux adds to schedulers of jobs.".to_owned(),
         source: "Cao et al. (Crux), SIGCOMM 2024, Fig. 25 and §6.4.".to_owned(),
-        rows,
-        assumptions: list_assumptions(&[
-            "Two days; every byte counts 8 times.",
-            "No job scheduler means the first free GPUs in order of arrival (first-fit). Half a \
-             day sweeps that: the emptiest hosts (least-loaded), or any GPUs (random).",
-        ]),
         ..PaperReproduction::default()
-    })
+    }
+}
+
+/// Job schedulers over `none`, and Crux below all of them.
+fn compare_schedulers(
+    length: ReplayLength,
+    facts: WithheldFacts,
+    none: PlacementAlgorithm,
+    options: SeedOptions,
+) -> Result<Vec<MeasureRow>, CommandError> {
+    let placements = || std::iter::once(none).chain(paper_schedulers());
+    let ways: Vec<SchedulingScheme> =
+        placements().map(ecmp_scheme).chain(placements().map(crux_scheme)).collect();
+    let runs = ReplayWorkload { fabric: CLOS, length, facts }.replay_schemes(&ways, options)?;
+    let mut rows = utilisation_rows(&runs, "GPU utilisation")?;
+    rows.extend(gain_rows(&runs, none, "job schedulers over none, all with ecmp")?);
+    rows.extend(crux_over_ecmp(&runs, none)?);
+    Ok(rows)
+}
+
+fn paper_schedulers() -> impl Iterator<Item = PlacementAlgorithm> {
+    PAPER.into_iter().map(|(placement, _)| placement)
 }
 
 fn ecmp_scheme(placement: PlacementAlgorithm) -> SchedulingScheme {
@@ -106,9 +144,14 @@ fn gain_rows(
         .collect()
 }
 
-fn crux_over_ecmp(runs: &ReplayRuns) -> Result<Vec<MeasureRow>, CommandError> {
-    CRUX_BELOW
+fn crux_over_ecmp(
+    runs: &ReplayRuns,
+    none: PlacementAlgorithm,
+) -> Result<Vec<MeasureRow>, CommandError> {
+    let papers = PAPER_BELOW.map(|(placement, paper)| (placement, Some(paper)));
+    papers
         .into_iter()
+        .chain([(none, None)])
         .map(|(placement, paper)| {
             let gains = runs.utilisation_gains(crux_scheme(placement), ecmp_scheme(placement))?;
             let row = MeasureRow::new(format!("with {placement}"), "%", paper, &gains);

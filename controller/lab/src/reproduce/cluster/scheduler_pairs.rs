@@ -4,7 +4,10 @@
 use placement::PlacementAlgorithm;
 use simulator::Scheduler;
 
-use super::{CLOS, ReplayWorkload, SchedulingScheme, TWO_DAYS, VOLUME, list_assumptions, per_cent};
+use super::{
+    CALIBRATED, CLOS, HALF_A_DAY, PROFILES, ReplayLength, ReplayWorkload, SchedulingScheme,
+    TWO_DAYS, WithheldFacts, list_assumptions, per_cent,
+};
 use crate::reproduce::SeedOptions;
 use crate::reproduce::report::{MeasureRow, PaperReproduction};
 use command_io::CommandError;
@@ -19,18 +22,57 @@ const PLACEMENTS: [PlacementAlgorithm; 5] = [
 
 const SCHEDULERS: [Scheduler; 3] = [Scheduler::Ecmp, Scheduler::Cassini, Scheduler::Crux];
 
-/// Every pair, and what CASSINI and Crux add to each job scheduler.
+/// Every pair with the calibrated set, and jobs that nobody packs beside them.
 pub(in super::super) fn reproduce_pairs(
     options: SeedOptions,
 ) -> Result<PaperReproduction, CommandError> {
-    let ways: Vec<SchedulingScheme> = PLACEMENTS
-        .into_iter()
+    let mut placements = PLACEMENTS.to_vec();
+    placements.push(PlacementAlgorithm::Fragmented);
+    Ok(PaperReproduction {
+        rows: pair_rows(HALF_A_DAY, CALIBRATED, &placements, options)?,
+        assumptions: list_assumptions(CALIBRATED, &["Half a day.", CRIUS]),
+        ..describe_pairs()
+    })
+}
+
+/// Every pair with profiles.
+pub(in super::super) fn reproduce_pairs_profiles(
+    options: SeedOptions,
+) -> Result<PaperReproduction, CommandError> {
+    let days = "Two days; every byte counts 8 times.";
+    Ok(PaperReproduction {
+        rows: pair_rows(TWO_DAYS, PROFILES, &PLACEMENTS, options)?,
+        assumptions: list_assumptions(PROFILES, &[days, CRIUS]),
+        ..describe_pairs()
+    })
+}
+
+const CRIUS: &str = "Crius may give a job other numbers of GPUs than it asks for, at an equal \
+                     global batch; its cluster has one kind of GPU here. Jobs whose models have no \
+                     measured throughput are as fast as their profile and a ring say.";
+
+fn describe_pairs() -> PaperReproduction {
+    PaperReproduction {
+        about: "Job schedulers above communication schedulers: who gains from whom.".to_owned(),
+        source: "Beyond the papers.".to_owned(),
+        ..PaperReproduction::default()
+    }
+}
+
+/// Every pair, and what CASSINI and Crux add to each job scheduler.
+fn pair_rows(
+    length: ReplayLength,
+    facts: WithheldFacts,
+    placements: &[PlacementAlgorithm],
+    options: SeedOptions,
+) -> Result<Vec<MeasureRow>, CommandError> {
+    let ways: Vec<SchedulingScheme> = placements
+        .iter()
         .flat_map(|placement| {
-            SCHEDULERS.map(|scheduler| SchedulingScheme::new(placement, scheduler))
+            SCHEDULERS.map(|scheduler| SchedulingScheme::new(*placement, scheduler))
         })
         .collect();
-    let world = ReplayWorkload { fabric: CLOS, length: TWO_DAYS, volume: VOLUME };
-    let runs = world.replay_schemes(&ways, options)?;
+    let runs = ReplayWorkload { fabric: CLOS, length, facts }.replay_schemes(&ways, options)?;
     let mut rows = Vec::new();
     for way in &ways {
         let pair = format!("{} with {}", way.placement, way.scheduler);
@@ -44,7 +86,7 @@ pub(in super::super) fn reproduce_pairs(
             MeasureRow::new(pair, "times alone", None, &slowdown).in_part("mean slowdown"),
         ]);
     }
-    for placement in PLACEMENTS {
+    for &placement in placements {
         for scheduler in [Scheduler::Cassini, Scheduler::Crux] {
             let ecmp = SchedulingScheme::new(placement, Scheduler::Ecmp);
             let gains =
@@ -54,18 +96,7 @@ pub(in super::super) fn reproduce_pairs(
         }
     }
     rows.sort_by_key(|row| PARTS.iter().position(|part| row.part == *part));
-    Ok(PaperReproduction {
-        about: "Job schedulers above communication schedulers: who gains from whom.".to_owned(),
-        source: "Beyond the papers.".to_owned(),
-        rows,
-        assumptions: list_assumptions(&[
-            "Two days; every byte counts 8 times.",
-            "Crius may give a job other numbers of GPUs than it asks for, at an equal global \
-             batch; its cluster has one kind of GPU here. Jobs whose models have no measured \
-             throughput are as fast as their profile and a ring say.",
-        ]),
-        ..PaperReproduction::default()
-    })
+    Ok(rows)
 }
 
 /// In the order in which they are shown.
