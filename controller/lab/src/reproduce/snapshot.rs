@@ -56,7 +56,7 @@ pub(super) fn reproduce_fig24(options: SeedOptions) -> Result<PaperReproduction,
     reproduce_snapshot(ParameterSet::CALIBRATED, facts, options)
 }
 
-/// The same with jobs on whole random hosts, one connection on a NIC, and slow uplinks.
+/// Fig. 24 with jobs on whole random hosts, one connection on a NIC, and slow uplinks.
 pub(super) fn reproduce_fig24_profiles(
     options: SeedOptions,
 ) -> Result<PaperReproduction, CommandError> {
