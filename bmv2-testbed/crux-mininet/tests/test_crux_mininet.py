@@ -83,7 +83,7 @@ class Programs(unittest.TestCase):
         """A switch without a process behind it."""
         made = kind.__new__(kind)
         made.device_id, made.p4runtime, made.program = 7, "127.0.0.1:9560", ["program"]
-        made.intfs, made.ports = {}, {}
+        made.intfs, made.ports, made.levels = {}, {}, 4
         interface(made, 1, "leaf1-eth1", bw=10)
         made.attached = lambda: {1: "leaf1-eth1"}
         return made
@@ -93,7 +93,7 @@ class Programs(unittest.TestCase):
             line = " ".join(self.switch(kind).command())
             self.assertIn("program --no-p4 --device-id 7 -i 1@leaf1-eth1", line)
             self.assertIn(own, line)
-            self.assertTrue(line.endswith("--cpu-port 255 --priority-queues 8"), line)
+            self.assertTrue(line.endswith("--cpu-port 255 --priority-queues 4"), line)
 
     def test_addresses_are_those_of_no_one_else(self):
         one, other = switches.free_address(), switches.free_address()
