@@ -14,7 +14,7 @@ class Training:
     def __init__(self, crux, folder, files, scenario):
         self.scenario = scenario
         options = ["--seed", str(scenario.seed)]
-        self.programs = JobPrograms(crux, folder, files, options, scenario.queues.job_options())
+        self.programs = JobPrograms(crux, folder, files, options, scenario.queues.host_flags())
 
     def run(self, network, events, happen, tell=None):
         """Trains, and tells the controller that listens at `tell` of that; gives the lead's result,
@@ -52,9 +52,10 @@ def rehearse(crux, files, scenario, phase, happened):
     events = files[0].with_name("events.json")
     events.write_text(json.dumps({"event": embedded(phase.event, happened)}))
     options = ["--seed", str(scenario.seed)]
-    programs = JobPrograms(crux, events.parent, files, options, scenario.queues.job_options())
+    programs = JobPrograms(crux, events.parent, files, options, scenario.queues.host_flags())
     is_planned = phase.jobs_known or phase.reported
-    options = ["--events", str(events)] + ([] if is_planned else ["--ecmp"])
+    options = ["--events", str(events), "--levels", str(scenario.queues.levels)]
+    options += [] if is_planned else ["--ecmp"]
     return programs.rehearse(scenario.iterations, *options)
 
 

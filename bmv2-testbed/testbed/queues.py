@@ -35,12 +35,11 @@ class Queues:
         """What a policy must say of the levels."""
         return {"levels": self.levels} if self.levels < LEVELS else {}
 
-    def job_options(self):
-        """Flags of `crux job host` and `crux job rehearse`."""
-        flags = ["--transport", self.transport, "--levels", str(self.levels)]
+    def host_flags(self):
+        """Flags of hosts, on the machine and on the embedded fabric."""
         # A timer that is not slowed down with the jobs would run out while a flow waits its turn.
         timeout = min(31, IB_TIMEOUT + math.ceil(math.log2(max(self.slower, 1))))
-        return flags + ["--ib-timeout", str(timeout)]
+        return ["--transport", self.transport, "--ib-timeout", str(timeout)]
 
     def switch_flags(self, kind):
         """Flags of `crux switch`, beside those of Mininet's switches."""

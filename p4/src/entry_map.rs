@@ -193,8 +193,13 @@ impl FromIterator<TableEntry> for EntryMap {
 /// Puts entries in ascending order of their keys; of those with the same key, the last one stays.
 pub fn sort_entries(entries: &mut Vec<TableEntry>) {
     entries.sort_by(|a, b| compare_keys(&a.key, &b.key));
-    entries.dedup_by(|later, earlier| {
-        let is_same = later.key == earlier.key;
+    keep_last(entries, |entry| &entry.key);
+}
+
+/// Of neighbours with the same key, the last one stays.
+pub(crate) fn keep_last<T>(list: &mut Vec<T>, key: impl Fn(&T) -> &Arc<EntryKey>) {
+    list.dedup_by(|later, earlier| {
+        let is_same = key(later) == key(earlier);
         if is_same {
             std::mem::swap(later, earlier);
         }
@@ -352,13 +357,13 @@ mod tests {
         Ok(())
     }
 
-    type Model = BTreeMap<Arc<EntryKey>, Arc<EntryValue>>;
+    type ExpectedEntries = BTreeMap<Arc<EntryKey>, Arc<EntryValue>>;
 
-    fn model(entries: &[TableEntry]) -> Model {
+    fn model(entries: &[TableEntry]) -> ExpectedEntries {
         entries.iter().map(|entry| (Arc::clone(&entry.key), Arc::clone(&entry.value))).collect()
     }
 
-    fn check_content(map: &EntryMap, model: &Model) -> Result<(), TestCaseError> {
+    fn check_content(map: &EntryMap, model: &ExpectedEntries) -> Result<(), TestCaseError> {
         check_chunks(map)?;
         let content: Vec<_> = map.iter().map(|entry| (&entry.key, &entry.value)).collect();
         prop_assert_eq!(content, model.iter().collect::<Vec<_>>());

@@ -26,6 +26,5 @@ pub use p4info::P4Info;
 pub use pipeline::ForwardingPipeline;
 pub use sdn_string::{FieldValue, SdnString};
 pub use tables::{
-    EntryPool, SwitchTables, TableScope, TableUpdate, UpdateKind, apply_updates, diff_entries,
-    diff_tables,
+    EntryPool, SwitchTables, TableScope, TableUpdate, UpdateKind, diff_entries, diff_tables,
 };

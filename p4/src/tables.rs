@@ -17,7 +17,7 @@ use std::sync::Arc;
 use crate::P4Info;
 use crate::entry::{EntryKey, EntryValue, TableEntry, TableId};
 pub use crate::entry_map::sort_entries;
-use crate::entry_map::{EntryMap, EntryPair, sorted_differences};
+use crate::entry_map::{EntryMap, EntryPair, keep_last, sorted_differences};
 
 /// All entries of one switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -181,13 +181,7 @@ impl SwitchTables {
         // Cheaper than whole keys, and within a table most updates come in order.
         changes.sort_by_key(|(key, _)| key.table);
         changes.sort_by_key(|(key, _)| *key);
-        changes.dedup_by(|later, earlier| {
-            let is_same = later.0 == earlier.0;
-            if is_same {
-                std::mem::swap(later, earlier);
-            }
-            is_same
-        });
+        keep_last(&mut changes, |(key, _)| key);
         self.entries.apply_sorted(&changes);
     }
 
@@ -298,15 +292,6 @@ fn rows_with_deleted(desired: &SwitchTables, deletions: &[TableUpdate]) -> BTree
     rows
 }
 
-/// The tables after these updates.
-pub fn apply_updates<'a>(
-    mut tables: SwitchTables,
-    updates: impl IntoIterator<Item = &'a TableUpdate>,
-) -> SwitchTables {
-    tables.apply(updates);
-    tables
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -338,6 +323,14 @@ mod tests {
 
     fn tables() -> impl Strategy<Value = SwitchTables> {
         prop::collection::vec(entry(), 0..24).prop_map(SwitchTables::from_iter)
+    }
+
+    fn apply_updates<'a>(
+        mut tables: SwitchTables,
+        updates: impl IntoIterator<Item = &'a TableUpdate>,
+    ) -> SwitchTables {
+        tables.apply(updates);
+        tables
     }
 
     /// Every pin of path n has its row, and every path row its group: the references of the

@@ -21,7 +21,7 @@ use crate::host_link::HostLinkScheduler;
 use crate::job::{IterationSpec, TrainingEffect, TrainingJob};
 use crate::roce::{self, PacketBody};
 use crate::scale::TimeScale;
-use crate::transport::{TransportReply, TransportSender};
+use crate::transport::TransportSender;
 
 mod transmission;
 use transmission::PacketPlace;
@@ -293,15 +293,8 @@ impl HostCluster {
             }
         }
         let receiver = &mut self.connections[index].receiver;
-        match receiver.receive_segment(segment.psn, segment.last) {
-            TransportReply::NoReply => {}
-            TransportReply::Ack(psn) => self.send_reply(index, PacketBody::Ack { psn }, out),
-            TransportReply::Nak(psn) => self.send_reply(index, PacketBody::Nak { psn }, out),
-            TransportReply::Missing(first, count) => {
-                for psn in (0..count).map(|more| first.wrapping_add(more) & roce::PSN_MASK) {
-                    self.send_reply(index, PacketBody::Nak { psn }, out);
-                }
-            }
+        for body in receiver.receive_segment(segment.psn, segment.last).packets() {
+            self.send_reply(index, body, out);
         }
     }
 

@@ -20,7 +20,7 @@ use crate::dcqcn::{NotificationPoint, RatePacer, ReactionPoint};
 use crate::host_link::HostLinkScheduler;
 use crate::roce::{self, PacketBody};
 use crate::scale::TimeScale;
-use crate::transport::{MessageSegment, TransportReceiver, TransportReply, TransportSender};
+use crate::transport::{MessageSegment, TransportReceiver, TransportSender};
 
 /// A packet to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -254,17 +254,8 @@ impl EmulatedHost {
         let Some(incoming) = self.incoming.get_mut(&(flow as usize)) else {
             return;
         };
-        let mut reply = |body| self.packets.push_back(HostPacket { flow, body });
-        match incoming.receiver.receive_segment(psn, last) {
-            TransportReply::NoReply => {}
-            TransportReply::Ack(psn) => reply(PacketBody::Ack { psn }),
-            TransportReply::Nak(psn) => reply(PacketBody::Nak { psn }),
-            TransportReply::Missing(first, count) => {
-                for psn in (0..count).map(|more| first.wrapping_add(more) & roce::PSN_MASK) {
-                    reply(PacketBody::Nak { psn });
-                }
-            }
-        }
+        let replies = incoming.receiver.receive_segment(psn, last).packets();
+        self.packets.extend(replies.map(|body| HostPacket { flow, body }));
     }
 
     fn receive_reply(&mut self, flow: u32, answer: PacketBody, now: Nanos) {
@@ -371,7 +362,7 @@ mod tests {
 
     /// What becomes of the n-th packet.
     #[derive(Clone, Copy, PartialEq)]
-    enum Fate {
+    enum PacketFate {
         Arrives,
         IsMarked,
         IsLost,
@@ -380,7 +371,7 @@ mod tests {
     /// Packets take no time between the two; when both flows were done, and what hosts counted.
     fn exchange(
         transport: HostTransport,
-        fate: impl Fn(usize) -> Fate,
+        fate: impl Fn(usize) -> PacketFate,
     ) -> (Nanos, [HostCongestionCounts; 2]) {
         let (mut a, mut b) = pair(transport);
         a.begin_flow(0, 0);
@@ -393,8 +384,10 @@ mod tests {
             for (to, packet) in &packets {
                 sent += 1;
                 let host = if *to == 0 { &mut a } else { &mut b };
-                let (fate, mark) = (fate(sent), Fate::IsMarked);
-                assert!(fate == Fate::IsLost || host.receive_packet(*packet, fate == mark, now));
+                let (fate, mark) = (fate(sent), PacketFate::IsMarked);
+                assert!(
+                    fate == PacketFate::IsLost || host.receive_packet(*packet, fate == mark, now)
+                );
             }
             done += a.next_finished_flow().iter().count() + b.next_finished_flow().iter().count();
             if packets.is_empty() {
@@ -413,24 +406,26 @@ mod tests {
         // 245 packets; the last is on the wire alone, so that 244 wires' times have passed.
         let packet_ns = u64::from(roce::MTU + roce::OVERHEAD) * 800;
         for transport in [HostTransport::Window, DCQCN()] {
-            assert_eq!(exchange(transport, |_| Fate::Arrives).0, 244 * packet_ns);
+            assert_eq!(exchange(transport, |_| PacketFate::Arrives).0, 244 * packet_ns);
         }
     }
 
     #[test]
     fn lost_packets_are_retransmitted() {
-        let (least, _) = exchange(HostTransport::Window, |_| Fate::Arrives);
-        let lossy =
-            |packet: usize| if packet.is_multiple_of(50) { Fate::IsLost } else { Fate::Arrives };
+        let (least, _) = exchange(HostTransport::Window, |_| PacketFate::Arrives);
+        let lossy = |packet: usize| {
+            if packet.is_multiple_of(50) { PacketFate::IsLost } else { PacketFate::Arrives }
+        };
         let (took, _) = exchange(HostTransport::Window, lossy);
         assert!(took > least && took < 100 * least, "{took}");
     }
 
     #[test]
     fn marked_packets_slow_their_sender_down() {
-        let (least, _) = exchange(DCQCN(), |_| Fate::Arrives);
-        let marks =
-            |packet: usize| if packet.is_multiple_of(20) { Fate::IsMarked } else { Fate::Arrives };
+        let (least, _) = exchange(DCQCN(), |_| PacketFate::Arrives);
+        let marks = |packet: usize| {
+            if packet.is_multiple_of(20) { PacketFate::IsMarked } else { PacketFate::Arrives }
+        };
         let (took, counts) = exchange(DCQCN(), marks);
         assert!(took > least + least / 10, "{took} {least}");
         for host in counts {

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use switch::Nanos;
 
-use crate::roce::{MTU, PSN_MASK};
+use crate::roce::{MTU, PSN_MASK, PacketBody};
 
 /// Settings of a connection; both ends use the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,6 +251,23 @@ pub enum TransportReply {
     Nak(u32),
     /// So many sequence numbers from this one on are missing: one message for each.
     Missing(u32, u32),
+}
+
+impl TransportReply {
+    /// The packets that say it to the sender.
+    pub(crate) fn packets(self) -> impl Iterator<Item = PacketBody> {
+        let (has_arrived, first, count) = match self {
+            Self::NoReply => (true, 0, 0),
+            Self::Ack(psn) => (true, psn, 1),
+            Self::Nak(psn) => (false, psn, 1),
+            Self::Missing(first, count) => (false, first, count),
+        };
+        let numbers = (0..count).map(move |more| first.wrapping_add(more) & PSN_MASK);
+        numbers.map(move |psn| match has_arrived {
+            true => PacketBody::Ack { psn },
+            false => PacketBody::Nak { psn },
+        })
+    }
 }
 
 /// The receiving end of a connection: accepts segments in order, and keeps those that follow a gap

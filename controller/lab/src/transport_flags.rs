@@ -30,16 +30,24 @@ pub(crate) enum RecoveryChoice {
     SelectiveRepeat,
 }
 
-/// Flags of the transport.
+/// Flags of hosts and of the switches between them.
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Transport")]
 pub(crate) struct TransportFlags {
-    /// How hosts send
-    #[arg(long, value_enum, default_value_t, value_name = "NAME")]
-    pub(crate) transport: TransportChoice,
     /// Priority levels of the switches, all of them lossless under DCQCN
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub(crate) levels: u8,
+    #[command(flatten)]
+    pub(crate) hosts: HostTransportFlags,
+}
+
+/// Flags of hosts.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Transport")]
+pub(crate) struct HostTransportFlags {
+    /// How hosts send
+    #[arg(long, value_enum, default_value_t, value_name = "NAME")]
+    pub(crate) transport: TransportChoice,
     #[command(flatten)]
     dcqcn: DcqcnFlags,
 }
@@ -77,11 +85,21 @@ impl TransportFlags {
     /// # Errors
     /// The file of parameters cannot be read or has a value out of range.
     pub(crate) fn testbed_options(&self) -> Result<TestbedOptions, CommandError> {
+        Ok(TestbedOptions { levels: self.levels, ..self.hosts.testbed_options()? })
+    }
+}
+
+impl HostTransportFlags {
+    /// The options of a testbed whose switches have all levels.
+    ///
+    /// # Errors
+    /// The file of parameters cannot be read or has a value out of range.
+    pub(crate) fn testbed_options(&self) -> Result<TestbedOptions, CommandError> {
         let transport = match self.transport {
             TransportChoice::Window => HostTransport::Window,
             TransportChoice::Dcqcn => HostTransport::Dcqcn(self.dcqcn.options()?),
         };
-        Ok(TestbedOptions { levels: self.levels, transport, ..TestbedOptions::default() })
+        Ok(TestbedOptions { transport, ..TestbedOptions::default() })
     }
 }
 

@@ -129,12 +129,8 @@ impl SwitchRoutes {
         fabric: &Fabric,
         switch: SwitchId,
     ) -> impl Iterator<Item = (SwitchId, LeafLinks<'_>)> {
-        let is_leaf = fabric.switch(switch).tier == Tier::Leaf;
-        self.usable.leaves().iter().enumerate().filter_map(move |(place, leaf)| {
-            let way = [&self.usable, &self.standing].map(|routes| routes.hops(switch, place));
-            let [usable, standing] = way.map(|hops| hops.map(|hops| &**hops));
-            Some((*leaf, links_of((usable, standing), is_leaf)?))
-        })
+        let leaves = self.usable.leaves().iter().enumerate();
+        leaves.filter_map(move |(place, leaf)| Some((*leaf, self.links(fabric, switch, place)?)))
     }
 }
 

@@ -175,7 +175,7 @@ impl DemoReport {
                 crux: first.crux.faults.retransmitted,
             },
             levels: args.transport.levels,
-            transport: match args.transport.transport {
+            transport: match args.transport.hosts.transport {
                 TransportChoice::Window => "window",
                 TransportChoice::Dcqcn => "dcqcn",
             },

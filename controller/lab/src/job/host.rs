@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use self::flow_sockets::{FlowSockets, ReceivedDatagram};
 use super::RunDocumentArgs;
 use super::protocol::{self, HostMessage, LeadAddress, LeadMessage, PacketCounts};
-use crate::transport_flags::TransportFlags;
+use crate::transport_flags::HostTransportFlags;
 use command_io::CommandError;
 
 /// Run one host of a run: send its flows when the lead starts them.
@@ -33,7 +33,7 @@ pub(crate) struct HostArgs {
     #[arg(long)]
     lead: LeadAddress,
     #[command(flatten)]
-    transport: TransportFlags,
+    transport: HostTransportFlags,
 }
 
 pub(super) fn run_host(args: &HostArgs) -> Result<(), CommandError> {

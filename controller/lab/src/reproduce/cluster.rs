@@ -221,11 +221,7 @@ impl ReplayRuns {
         way: SchedulingScheme,
         other: SchedulingScheme,
     ) -> Result<Vec<f64>, CommandError> {
-        let pairs = self
-            .measure_by_seed(way, per_cent)?
-            .into_iter()
-            .zip(self.measure_by_seed(other, per_cent)?);
-        Ok(pairs.map(|(of, other)| of - other).collect())
+        self.compare_utilisation([way, other], |of, other| of - other)
     }
 
     /// Per cent of `other`'s GPU utilisation by which `way` is above it, by seed.
@@ -234,11 +230,29 @@ impl ReplayRuns {
         way: SchedulingScheme,
         other: SchedulingScheme,
     ) -> Result<Vec<f64>, CommandError> {
-        let pairs = self
-            .measure_by_seed(way, per_cent)?
-            .into_iter()
-            .zip(self.measure_by_seed(other, per_cent)?);
-        Ok(pairs.map(|(of, other)| percent_change(other, of)).collect())
+        self.compare_utilisation([way, other], |of, other| percent_change(other, of))
+    }
+
+    /// A comparison of the GPU utilisation of two ways, in per cent, by seed.
+    fn compare_utilisation(
+        &self,
+        ways: [SchedulingScheme; 2],
+        compare: fn(f64, f64) -> f64,
+    ) -> Result<Vec<f64>, CommandError> {
+        let [ours, theirs] = ways.map(|way| self.measure_by_seed(way, per_cent));
+        Ok(ours?.into_iter().zip(theirs?).map(|(of, other)| compare(of, other)).collect())
+    }
+}
+
+/// What the paper says of the utilisation of its Clos under each scheduler over two weeks, per cent
+/// (notes of the authors' talk).
+pub(super) fn paper_utilisation(scheduler: Scheduler) -> Option<f64> {
+    match scheduler {
+        Scheduler::Sincronia => Some(39.0),
+        Scheduler::Cassini => Some(49.0),
+        Scheduler::CruxPa => Some(51.0),
+        Scheduler::CruxPsPa | Scheduler::Crux => Some(62.0),
+        Scheduler::Ecmp | Scheduler::Varys | Scheduler::Taccl | Scheduler::TacclJob => None,
     }
 }
 

@@ -13,6 +13,7 @@ use rand_chacha::ChaCha8Rng;
 use simulator::{Scheduler, SimulationOutcome};
 use topology::Fabric;
 
+use super::cluster::paper_utilisation;
 use super::parameter_set::ParameterSet;
 use super::report::{MeasureRow, PaperReproduction, percent_change};
 use super::{SeedOptions, testbed};
@@ -89,17 +90,6 @@ fn reproduce_snapshot(
         figures,
         ..PaperReproduction::default()
     })
-}
-
-/// What the paper says of the utilisation under each scheduler over two weeks.
-fn paper_utilisation(scheduler: Scheduler) -> Option<f64> {
-    match scheduler {
-        Scheduler::Sincronia => Some(39.0),
-        Scheduler::Cassini => Some(49.0),
-        Scheduler::CruxPa => Some(51.0),
-        Scheduler::CruxPsPa | Scheduler::Crux => Some(62.0),
-        Scheduler::Ecmp | Scheduler::Varys | Scheduler::Taccl | Scheduler::TacclJob => None,
-    }
 }
 
 fn comparison_rows(seen: &[ComparedRuns]) -> Vec<MeasureRow> {

@@ -7,6 +7,7 @@
 //! the differences to the tables before it. The first lowering is no other: before it there were
 //! no ways, no plan and no rows.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -75,16 +76,17 @@ impl PipelineLowering for FabricLowering {
         };
         for &switch in wiring.switches() {
             let site = SwitchContext { shared: &shared, switch };
-            let is_same = index.is_same_at(&before, switch, site.nics());
-            let own_tables = &self.own_tables;
-            if let Some(had) = self.switches.get_mut(&switch) {
-                let ways = changes_at(&changes, switch);
-                SwitchStep { site, ways, is_replanned: !is_same, own_tables }.take(had, &mut rows);
-            } else {
-                let ways: Vec<WayChange> = from_nothing(switch).collect();
-                let step = SwitchStep { site, ways: &ways, is_replanned: true, own_tables };
-                step.take(self.switches.entry(switch).or_default(), &mut rows);
-            }
+            let is_new = !self.switches.contains_key(&switch);
+            let step = SwitchStep {
+                ways: match is_new {
+                    true => from_nothing(switch).collect(),
+                    false => Cow::Borrowed(changes_at(&changes, switch)),
+                },
+                is_replanned: is_new || !index.is_same_at(&before, switch, site.nics()),
+                own_tables: &self.own_tables,
+                site,
+            };
+            step.take(self.switches.entry(switch).or_default(), &mut rows);
         }
         let lowered = self.switches.iter();
         lowered.map(|(switch, lowered)| (*switch, Arc::clone(&lowered.tables))).collect()
@@ -101,7 +103,7 @@ fn changes_at(changes: &[WayChange], switch: SwitchId) -> &[WayChange] {
 /// What has changed for one switch.
 struct SwitchStep<'a> {
     site: SwitchContext<'a>,
-    ways: &'a [WayChange],
+    ways: Cow<'a, [WayChange]>,
     is_replanned: bool,
     own_tables: &'a [TableId],
 }

@@ -13,10 +13,10 @@ use crate::pipelines::{FabricWiring, PlanLowering, lower_plan};
 
 /// What is there at one step, as bits: of the jobs, of the rules, of what has failed or is drained,
 /// and of the pairs of NICs that are counted.
-type Step = (u8, u8, u8, u8);
+type LoweringInputs = (u8, u8, u8, u8);
 
 /// Steps of which many change one thing.
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<LoweringInputs>> {
     let change = (0..4_u8, 0..8_u8);
     prop::collection::vec(change, 1..9).prop_map(|changes| {
         let mut now = [0, 0, 0, 0_u8];
@@ -34,7 +34,7 @@ fn chosen<T: Clone>(all: &[T], bits: u8) -> Vec<T> {
     chosen.map(|(_, one)| one.clone()).collect()
 }
 
-fn plan_step(fabric: &Fabric, case: &Case, step: Step, before: Option<&Plan>) -> Plan {
+fn plan_step(fabric: &Fabric, case: &Case, step: LoweringInputs, before: Option<&Plan>) -> Plan {
     let input = PlanInput { fabric: fabric.clone(), jobs: chosen(&case.jobs, step.0) };
     let policy = Policy { adopt: chosen(&case.rules, step.1), ..Policy::default() };
     let (input, policy) = policy.with_adopted_jobs(input);

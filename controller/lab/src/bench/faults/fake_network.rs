@@ -20,7 +20,7 @@ use controller::southbound::connection::{
 use controller::southbound::{ClientError, MastershipStatus, SwitchAddress};
 use futures::{StreamExt, stream};
 use p4::codec::{DigestTiming, RefusedUpdate, WriteError};
-use p4::{ForwardingPipeline, SwitchTables, TableScope, TableUpdate, UpdateKind, apply_updates};
+use p4::{ForwardingPipeline, SwitchTables, TableScope, TableUpdate, UpdateKind};
 use rand::Rng;
 use switch::p4runtime::election::SessionId;
 use tokio::sync::mpsc;
@@ -408,8 +408,7 @@ impl FakeConnection {
         if self.network.planted_bug == PlantedBug::TrustsAcknowledgements {
             let held = self.with_switch(|device| device.tables.clone());
             let mut acknowledged = lock_mutex(&self.network.acknowledged);
-            let before = acknowledged.remove(&self.switch).unwrap_or(held);
-            acknowledged.insert(self.switch, apply_updates(before, sent));
+            acknowledged.entry(self.switch).or_insert(held).apply(sent);
         }
     }
 

@@ -12,7 +12,8 @@ use simulator::replay::InterferenceModel;
 
 use super::{
     CALIBRATED, CLOS, DOUBLE_SIDED, HALF_A_DAY, PROFILES, ReplayLength, ReplayRuns, ReplayWorkload,
-    SchedulingScheme, TWO_DAYS, TWO_WEEKS, WithheldFacts, list_assumptions, per_cent,
+    SchedulingScheme, TWO_DAYS, TWO_WEEKS, WithheldFacts, list_assumptions, paper_utilisation,
+    per_cent,
 };
 use crate::reproduce::SeedOptions;
 use crate::reproduce::parameter_set::ParameterSet;
@@ -173,18 +174,6 @@ fn fabric_label(fabric: &str) -> &'static str {
     if fabric == CLOS { "Clos" } else { "double-sided" }
 }
 
-/// Utilisation of the Clos in the paper, per cent.
-fn paper_utilisation(fabric: &str, scheduler: Scheduler) -> Option<f64> {
-    match scheduler {
-        _ if fabric != CLOS => None,
-        Scheduler::Sincronia => Some(39.0),
-        Scheduler::Cassini => Some(49.0),
-        Scheduler::CruxPa => Some(51.0),
-        Scheduler::CruxPsPa | Scheduler::Crux => Some(62.0),
-        _ => None,
-    }
-}
-
 /// The least of the margins that the paper has over Sincronia, TACCL* and CASSINI: 13 to 23 points
 /// in the Clos, 4 to 7 on the double-sided fabric.
 fn paper_margin(fabric: &str, rival: Scheduler) -> Option<f64> {
@@ -226,7 +215,7 @@ impl ReplayedCluster {
             rows.push(MeasureRow::new(
                 format!("GPU utilisation, {}", way.scheduler),
                 "% of GPU time",
-                paper_utilisation(self.fabric, way.scheduler),
+                paper_utilisation(way.scheduler).filter(|_| self.fabric == CLOS),
                 &runs.measure_by_seed(*way, per_cent)?,
             ));
         }

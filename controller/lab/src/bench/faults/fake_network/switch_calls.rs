@@ -137,8 +137,9 @@ impl SwitchConnection for FakeConnection {
         if refusals.is_empty() {
             self.note_acknowledged(&sent);
             let tables = self.with_switch(|device| device.tables.clone());
-            let before = self.cached_tables().unwrap_or(tables);
-            self.store_cached_tables(apply_updates(before, &sent));
+            let mut after = self.cached_tables().unwrap_or(tables);
+            after.apply(&sent);
+            self.store_cached_tables(after);
             return Ok(Ok(()));
         }
         Ok(Err(WriteError::Refused(refusals)))
