@@ -23,7 +23,7 @@ pub mod tables;
 
 pub use entry::{EntryKey, EntryValue, TableEntry};
 pub use p4info::P4Info;
-pub use pipeline::ForwardingPipeline;
+pub use pipeline::{ForwardingPipeline, PipelineError};
 pub use sdn_string::{FieldValue, SdnString};
 pub use tables::{
     EntryPool, SwitchTables, TableScope, TableUpdate, UpdateKind, diff_entries, diff_tables,

@@ -22,7 +22,7 @@ const STRING: &str = "string";
 pub struct ForwardingPipeline {
     /// Its interface.
     pub p4info: P4Info,
-    /// Its code: the BMv2 JSON.
+    /// Its code: the BMv2 JSON, or nothing for a switch that has its own.
     pub device_config: Vec<u8>,
     /// The first 64 bits of the SHA-256 of both, never 0 in practice, the same on every machine.
     pub cookie: u64,
@@ -73,6 +73,16 @@ impl ForwardingPipeline {
         Ok(Self { p4info, device_config, cookie })
     }
 
+    /// The program of a switch that has its code from elsewhere, as SONiC does, from its P4Info as
+    /// p4c wrote it.
+    ///
+    /// # Errors
+    /// The P4Info cannot be used.
+    pub fn without_code(p4info: &str) -> Result<Self, PipelineError> {
+        let cookie = compute_cookie(p4info, "");
+        Ok(Self { p4info: P4Info::parse(p4info)?, device_config: Vec::new(), cookie })
+    }
+
     /// `sai.p4`, from the embedded artefacts.
     pub fn embedded_sai() -> Self {
         Self::new(SAI.p4info, SAI.json).expect("a test loads the same artefacts")
@@ -81,6 +91,12 @@ impl ForwardingPipeline {
     /// `fabric.p4`, from the embedded artefacts.
     pub fn embedded_fabric() -> Self {
         Self::new(FABRIC.p4info, FABRIC.json).expect("a test loads the same artefacts")
+    }
+}
+
+impl PartialEq for ForwardingPipeline {
+    fn eq(&self, other: &Self) -> bool {
+        self.cookie == other.cookie
     }
 }
 

@@ -13,7 +13,7 @@ use switch::{
     EmulatedNetworkError, EmulatedNetworkHandle, EndpointHandle, EndpointIndex, Nanos,
     OwnerStopped, QueueCounts, WireEnd, WireIndex, WireSpec,
 };
-use topology::{Fabric, FabricNode, Link, LinkId, SwitchId};
+use topology::{Fabric, FabricNode, Link, LinkId, PipelineKind, Switch, SwitchId};
 
 use crate::cluster::{HostCluster, HostCongestionCounts, HostErrorCounts, LostConnection};
 use crate::host_settings::{host_settings, queue_limits};
@@ -99,7 +99,7 @@ impl EmulatedTestbed {
         let mut builder = EmulatedNetworkBuilder::new();
         let switches = fabric.switches().iter();
         let devices: Vec<DeviceIndex> =
-            switches.map(|switch| add_device(&mut builder, switch.device_id, options)).collect();
+            switches.map(|switch| add_device(&mut builder, switch, options)).collect();
         let cluster = HostCluster::new(fabric, jobs, scale, settings);
         let hosts = builder.add_endpoint(Box::new(cluster));
         let ends = CableEnds { fabric, devices: &devices, hosts };
@@ -439,14 +439,19 @@ impl CableEnds<'_> {
 /// A switch without a program, with the queues that the transport needs.
 fn add_device(
     builder: &mut EmulatedNetworkBuilder,
-    device_id: u64,
+    switch: &Switch,
     options: TestbedOptions,
 ) -> DeviceIndex {
-    let config = DeviceConfig { device_id, cpu_port: CPU_PORT, levels: options.levels };
+    let config = DeviceConfig {
+        device_id: switch.device_id,
+        cpu_port: CPU_PORT,
+        levels: options.levels,
+        trusts_dscp: switch.pipeline == PipelineKind::Sai,
+    };
     match options.transport {
         HostTransport::Window => builder.add_device(config),
         HostTransport::Dcqcn(dcqcn) => {
-            let traffic = dcqcn.queues.traffic_settings(options.levels, device_id);
+            let traffic = dcqcn.queues.traffic_settings(options.levels, switch.device_id);
             builder.add_device_with_traffic(config, traffic)
         }
     }

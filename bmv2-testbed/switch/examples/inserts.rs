@@ -69,7 +69,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
 /// A switch as `crux switch` serves it.
 async fn start() -> Result<(ServerHandle, EmulatedNetworkHandle), Box<dyn Error>> {
     let mut builder = EmulatedNetworkBuilder::new();
-    let device = builder.add_device(DeviceConfig { device_id: 1, cpu_port: 255, levels: 8 });
+    let device = builder.add_device(DeviceConfig {
+        device_id: 1,
+        cpu_port: 255,
+        levels: 8,
+        trusts_dscp: false,
+    });
     let fabric = builder.spawn()?;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let server = serve(listener, fabric.device(device), ServiceOptions::default()).await?;

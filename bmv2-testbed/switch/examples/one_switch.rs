@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let address = env::args().nth(1).unwrap_or_else(|| "127.0.0.1:9559".to_owned());
-    let config = DeviceConfig { device_id: 1, cpu_port: 255, levels: 8 };
+    let config = DeviceConfig { device_id: 1, cpu_port: 255, levels: 8, trusts_dscp: false };
     let mut builder = EmulatedNetworkBuilder::new();
     let index = builder.add_device(config);
     let fabric = builder.spawn()?;

@@ -82,7 +82,12 @@ fn play_served(program: &Path, case: &Path) -> Result<(), PlayError> {
     };
     let runtime = Runtime::new()?;
     let mut builder = EmulatedNetworkBuilder::new();
-    let device = builder.add_device(DeviceConfig { device_id: 1, cpu_port: 510, levels: 8 });
+    let device = builder.add_device(DeviceConfig {
+        device_id: 1,
+        cpu_port: 510,
+        levels: 8,
+        trusts_dscp: false,
+    });
     let network = builder.spawn()?;
     let device = network.device(device);
     let served = device.clone();

@@ -39,6 +39,9 @@ pub struct DeviceConfig {
     pub cpu_port: u16,
     /// Priority queues per port, 1 to 8. Level 0 is served last.
     pub levels: u8,
+    /// Whether packets have the level of their DSCP's class selector unless the program gives them
+    /// another one, as on a switch whose ports map DSCP to queues. BMv2 begins with level 0.
+    pub trusts_dscp: bool,
 }
 
 /// Counts of a device's packets, apart from its P4 counters.
@@ -310,6 +313,7 @@ impl Device {
             pass_count: &mut loaded.pass_count,
             now,
             levels: self.config.levels,
+            trusts_dscp: self.config.trusts_dscp,
             counts: &mut self.counts,
             out,
         })

@@ -44,7 +44,12 @@ impl GnmiTestServer {
     async fn start(options: GnmiOptions) -> Self {
         let mut builder = EmulatedNetworkBuilder::new();
         let devices = [1, 2].map(|device_id| {
-            builder.add_device(DeviceConfig { device_id, cpu_port: 255, levels: 2 })
+            builder.add_device(DeviceConfig {
+                device_id,
+                cpu_port: 255,
+                levels: 2,
+                trusts_dscp: false,
+            })
         });
         let queue = QueueLimits::of_bytes(1 << 20);
         let wire = WireSpec { bits_per_second: 1_000_000_000, delay_ns: 0, queue };

@@ -30,7 +30,12 @@ fn check_served(json: &[u8], info: &str, case: &str) {
     };
     let runtime = Runtime::new().unwrap();
     let mut builder = EmulatedNetworkBuilder::new();
-    let device = builder.add_device(DeviceConfig { device_id: 1, cpu_port: 510, levels: 8 });
+    let device = builder.add_device(DeviceConfig {
+        device_id: 1,
+        cpu_port: 510,
+        levels: 8,
+        trusts_dscp: false,
+    });
     let network = builder.spawn().unwrap();
     let device = network.device(device);
     let served = device.clone();

@@ -22,6 +22,7 @@ use crate::event_log::EventRing;
 use crate::gnmi::FabricQueueCounters;
 use crate::learning::{HostQueuePairs, LearnedFlows};
 use crate::liveness::{FabricPart, PartHealth};
+use crate::pipelines::sai::ProgramInUse;
 use crate::replication::{FollowedLeader, FollowerTable};
 use crate::southbound::write_permit::WritePermit;
 use crate::southbound::{ChangeTiming, DesiredTables, StatusBoard, SwitchStatus};
@@ -50,6 +51,9 @@ pub enum ControllerError {
     /// The trace exporter cannot be created.
     #[error("cannot send traces")]
     Traces(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// Its SAI P4 program cannot be used.
+    #[error("cannot push the program of sai.p4info")]
+    Program(#[from] ProgramInUse),
     /// The controller refused its fabric, policy or jobs.
     #[error("the controller cannot start: {}", one_line(.0))]
     Refused(Vec<Finding>),

@@ -8,8 +8,10 @@
 use std::error::Error;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use p4::{ForwardingPipeline, PipelineError};
 use topology::document::{self, DocumentError, DocumentFormat};
 
 mod audit;
@@ -23,6 +25,7 @@ mod liveness;
 mod northbound;
 mod raw;
 mod recorder;
+mod sai;
 mod telemetry;
 mod tls;
 mod traces;
@@ -50,6 +53,7 @@ pub use raw::{
     RawStore, RawSwitches,
 };
 pub use recorder::{RawRecorder, RecordingConfig};
+pub use sai::RawSai;
 
 /// The most levels of `fabric.p4`: its level has three bits.
 const MAX_LEVELS: u8 = 8;
@@ -67,6 +71,15 @@ pub enum ConfigError {
         /// Why.
         #[source]
         source: std::io::Error,
+    },
+    /// A file that the configuration names is no P4 program that can be pushed.
+    #[error("{field}: not a P4 program")]
+    Program {
+        /// Path of the field, as `sai.p4info`.
+        field: &'static str,
+        /// Why.
+        #[source]
+        source: Box<PipelineError>,
     },
     /// A field requires another one.
     #[error("{field}: requires {other}; set both or neither")]
@@ -93,6 +106,7 @@ impl ConfigError {
     pub fn field(&self) -> &'static str {
         match self {
             Self::File { field, .. }
+            | Self::Program { field, .. }
             | Self::MissingPartner { field, .. }
             | Self::Invalid { field, .. } => field,
         }
@@ -154,6 +168,8 @@ pub struct Config {
     pub counters: CountersConfig,
     /// What is observed of switches over gNMI.
     pub gnmi: GnmiConfig,
+    /// The program of switches with SAI P4, if it is not the controller's own.
+    pub sai_program: Option<Arc<ForwardingPipeline>>,
     /// Where traces of changes go, if anywhere.
     pub traces: Option<TracesConfig>,
     /// How long a drain may take before it is reported as late.
@@ -313,6 +329,7 @@ impl TryFrom<RawConfig> for Config {
             telemetry: TelemetryConfig::try_from(&raw.telemetry)?,
             counters: CountersConfig::try_from(&raw.counters)?,
             gnmi: GnmiConfig::try_from(&raw.gnmi)?,
+            sai_program: raw.sai.load_program()?.map(Arc::new),
             traces: raw.traces.load_traces()?,
             drain_deadline: positive_duration("deadlines.drain_ms", raw.deadlines.drain_ms)?,
             verify_deadline: positive_duration("deadlines.verify_ms", raw.deadlines.verify_ms)?,

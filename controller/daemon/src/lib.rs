@@ -46,7 +46,7 @@ mod trace_export;
 
 pub use access::{ControllerAccess, ControllerError};
 pub use clock::Clock;
-pub use config::{Config, ConfigError, RawConfig};
+pub use config::{Config, ConfigError, RawConfig, RawSai};
 pub use pipelines::lower_plan;
 pub use runtime::{Controller, ControllerHandle};
 pub use southbound::ChangeTiming;

@@ -30,6 +30,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
+use controller::RawSai;
+use controller::pipelines::sai::select_program;
 use emulator::TimeScale;
 use p4::fabric::IpVersion;
 use tokio::sync::Semaphore;
@@ -65,6 +67,12 @@ pub(crate) struct DemoArgs {
     /// The P4 programs of the switches
     #[arg(long, value_enum, default_value_t, value_name = "NAME")]
     pipeline: PipelineChoice,
+    /// P4Info of another SAI P4 program for the switches with SAI P4 (docs/sai.md)
+    #[arg(long, value_name = "FILE", requires = "sai_json")]
+    sai_p4info: Option<PathBuf>,
+    /// The program of --sai-p4info as p4c compiles it for BMv2
+    #[arg(long, value_name = "FILE", requires = "sai_p4info")]
+    sai_json: Option<PathBuf>,
     /// Draws the UDP source ports, which ECMP hashes, and the start of every job
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -112,6 +120,15 @@ impl DemoArgs {
         Ok(scenario.with_pipelines(self.pipeline))
     }
 
+    /// Has switches with SAI P4 run the program of the flags, if there is one.
+    fn select_program(&self) -> Result<(), CommandError> {
+        let files = RawSai { p4info: self.sai_p4info.clone(), json: self.sai_json.clone() };
+        let program = files.load_program().map_err(CommandError::document)?;
+        program
+            .map_or(Ok(()), |program| select_program(&Arc::new(program)))
+            .map_err(CommandError::failed)
+    }
+
     /// The change of policy that is measured, if one is: the file's, or from one level to eight.
     fn policy_transition(&self) -> Result<Option<PolicyTransition>, CommandError> {
         let levels = self.transport.levels;
@@ -142,6 +159,7 @@ pub(crate) fn run_demo(args: &DemoArgs) -> Result<(), CommandError> {
         let scenario = args.scenario_of_seed(args.seed)?;
         return documents::write_documents(&scenario, folder);
     }
+    args.select_program()?;
     let runtime = tokio::runtime::Runtime::new().map_err(CommandError::failed)?;
     let training = TrainingOptions {
         scale: args.time_scale,

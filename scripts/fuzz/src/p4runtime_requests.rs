@@ -47,8 +47,12 @@ impl ServedSwitch {
         let runtime = Runtime::new().unwrap();
         let (controller, server, network) = runtime.block_on(async {
             let mut builder = EmulatedNetworkBuilder::new();
-            let device =
-                builder.add_device(DeviceConfig { device_id: 1, cpu_port: 255, levels: 8 });
+            let device = builder.add_device(DeviceConfig {
+                device_id: 1,
+                cpu_port: 255,
+                levels: 8,
+                trusts_dscp: false,
+            });
             let network = builder.spawn().unwrap();
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             let server = serve(listener, network.device(device), ServiceOptions::default());

@@ -122,7 +122,12 @@ impl Trial {
             cookie: None,
         };
         let mut builder = EmulatedNetworkBuilder::new();
-        let device = builder.add_device(DeviceConfig { device_id: 1, cpu_port: 510, levels: 8 });
+        let device = builder.add_device(DeviceConfig {
+            device_id: 1,
+            cpu_port: 510,
+            levels: 8,
+            trusts_dscp: false,
+        });
         let fabric = builder.spawn()?;
         let device = fabric.device(device);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;

@@ -77,6 +77,7 @@ pub(super) struct PacketRun<'a> {
     pub(super) out: &'a mut DeviceOutputs,
     pub(super) now: Nanos,
     pub(super) levels: u8,
+    pub(super) trusts_dscp: bool,
 }
 
 impl PacketRun<'_> {
@@ -84,6 +85,11 @@ impl PacketRun<'_> {
     pub(super) fn process_arrival(&mut self, port: u16, packet: Vec<u8>) {
         let standard = &self.program.standard;
         let mut body = self.new_packet(packet);
+        if self.trusts_dscp {
+            let level = PriorityGroup::of_frame(port, &body.packet).priority();
+            let level = level.min(self.levels.saturating_sub(1));
+            assign_field(&mut body.phv, standard.priority, i128::from(level));
+        }
         body.phv.assign_field(standard.ingress_port, i128::from(port));
         assign_field(&mut body.phv, standard.ingress_timestamp, to_micros(self.now));
         self.run_ingress(body, port);

@@ -36,7 +36,12 @@ struct TestSwitch {
 
 impl TestSwitch {
     fn new(pipeline: &VerifiedPipeline) -> Self {
-        let mut device = Device::new(DeviceConfig { device_id: 1, cpu_port: 255, levels: 8 });
+        let mut device = Device::new(DeviceConfig {
+            device_id: 1,
+            cpu_port: 255,
+            levels: 8,
+            trusts_dscp: false,
+        });
         let mut pipelines = DevicePipelines::default();
         pipelines.replace_pipeline(pipeline.clone(), &mut device);
         Self { device, pipelines }

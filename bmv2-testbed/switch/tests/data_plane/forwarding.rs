@@ -286,3 +286,19 @@ fn a_priority_without_a_queue_drops_the_packet_as_bmv2_does() {
     assert_eq!(leaf.send(20, &Flow { dscp: 16, ..FLOW }.packet(100)), []);
     assert_eq!(leaf.counts().dropped_by_priority, 1);
 }
+
+#[test]
+fn ports_that_trust_dscp_give_packets_a_level_before_the_program_does() {
+    for (levels, expected) in [(8, 3), (2, 1)] {
+        let config =
+            switch::DeviceConfig { levels, trusts_dscp: true, ..crate::support::config(1) };
+        let mut leaf = Device::new(config);
+        leaf.load_program(program());
+        leaf.add("local_host", &[exact(THERE)], "to_host", &[1, 0]);
+        leaf.add("fabric_port", &[exact(20)], "trust_dscp", &[]);
+        let packet = Flow { dscp: 24, ..FLOW }.packet(100);
+        assert_eq!(leaf.send_one(20, &packet).level, expected);
+        leaf.add("dscp_level", &[exact(24)], "set_level", &[0]);
+        assert_eq!(leaf.send_one(20, &packet).level, 0, "the program has the last word");
+    }
+}

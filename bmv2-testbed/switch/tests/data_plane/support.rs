@@ -24,7 +24,7 @@ pub(crate) fn program() -> Arc<Program> {
 }
 
 pub(crate) fn config(device_id: u64) -> DeviceConfig {
-    DeviceConfig { device_id, cpu_port: CPU, levels: 8 }
+    DeviceConfig { device_id, cpu_port: CPU, levels: 8, trusts_dscp: false }
 }
 
 pub(crate) fn device() -> Device {

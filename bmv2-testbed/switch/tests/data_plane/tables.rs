@@ -145,7 +145,8 @@ fn foreign_actions_and_constant_defaults_are_refused() {
 
 #[test]
 fn a_device_without_a_program_drops_and_refuses() {
-    let mut device = Device::new(DeviceConfig { device_id: 1, cpu_port: 255, levels: 8 });
+    let mut device =
+        Device::new(DeviceConfig { device_id: 1, cpu_port: 255, levels: 8, trusts_dscp: false });
     assert_eq!(device.send(1, &FLOW.packet(100)), []);
     assert_eq!(device.counts().dropped_without_program, 1);
     assert_eq!(device.entry_count(index("path")), Err(ControlError::NoProgram));

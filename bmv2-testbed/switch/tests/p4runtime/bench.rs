@@ -58,8 +58,12 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) async fn start(options: ServiceOptions) -> Self {
         let mut builder = EmulatedNetworkBuilder::new();
-        let index =
-            builder.add_device(DeviceConfig { device_id: DEVICE, cpu_port: CPU_PORT, levels: 8 });
+        let index = builder.add_device(DeviceConfig {
+            device_id: DEVICE,
+            cpu_port: CPU_PORT,
+            levels: 8,
+            trusts_dscp: false,
+        });
         let fabric = builder.spawn().unwrap();
         let device = fabric.device(index);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -469,7 +469,7 @@ async fn tables_belong_to_their_role() {
 #[tokio::test]
 async fn a_switch_without_a_device_id_admits_nobody() {
     let mut builder = EmulatedNetworkBuilder::new();
-    let config = DeviceConfig { device_id: 0, cpu_port: CPU_PORT, levels: 8 };
+    let config = DeviceConfig { device_id: 0, cpu_port: CPU_PORT, levels: 8, trusts_dscp: false };
     let index = builder.add_device(config);
     let fabric = builder.spawn().unwrap();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -283,6 +283,7 @@ async fn serve_switch(
         device_id: args.device_id,
         cpu_port: target.cpu_port,
         levels: target.priority_queues,
+        trusts_dscp: args.dialect == DialectChoice::Pins,
     });
     if let Some(program) = program {
         device.load_program(program);

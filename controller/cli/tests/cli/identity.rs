@@ -49,7 +49,8 @@ async fn a_new_fabric_is_closed_and_its_parts_trust_each_other() {
     refused(&files.crux(&INIT), &["there is an authority already"]);
 
     let mut builder = EmulatedNetworkBuilder::new();
-    let device = |device_id| DeviceConfig { device_id, cpu_port: 255, levels: 8 };
+    let device =
+        |device_id| DeviceConfig { device_id, cpu_port: 255, levels: 8, trusts_dscp: false };
     let switches = fabric.switches().iter();
     let devices: Vec<_> =
         switches.map(|switch| builder.add_device(device(switch.device_id))).collect();

@@ -50,6 +50,7 @@ impl Stage {
             device_id: switch.device_id,
             cpu_port: 255,
             levels: 8,
+            trusts_dscp: false,
         };
         let switches = fabric.switches().iter();
         let devices: Vec<_> = switches.map(|switch| builder.add_device(device(switch))).collect();

@@ -41,7 +41,12 @@ impl WiredLab {
             .iter()
             .map(|switch| {
                 let device_id = switch.device_id;
-                builder.add_device(DeviceConfig { device_id, cpu_port: 255, levels: 8 })
+                builder.add_device(DeviceConfig {
+                    device_id,
+                    cpu_port: 255,
+                    levels: 8,
+                    trusts_dscp: false,
+                })
             })
             .collect();
         let queue = QueueLimits::of_bytes(1 << 20);

@@ -53,6 +53,7 @@ impl Lab {
                 device_id: switch.device_id,
                 cpu_port: CPU_PORT,
                 levels: 8,
+                trusts_dscp: false,
             });
             let handle = builder.spawn()?;
             let listener = TcpListener::bind("127.0.0.1:0").await?;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     RawAudit, RawCounters, RawDiscovery, RawEtcd, RawFollow, RawGnmi, RawLearning, RawLiveness,
-    RawNorthbound, RawRecorder, RawTelemetry, RawTls, RawTraces,
+    RawNorthbound, RawRecorder, RawSai, RawTelemetry, RawTls, RawTraces,
 };
 
 /// A configuration as files spell it; every field may be left out. Printed, it is the effective
@@ -52,6 +52,8 @@ pub struct RawConfig {
     pub counters: RawCounters,
     /// Observation of switches over gNMI.
     pub gnmi: RawGnmi,
+    /// The program of switches with SAI P4.
+    pub sai: RawSai,
     /// Export of traces over OTLP.
     pub traces: RawTraces,
     /// Bounds of gRPC messages, in bytes.

@@ -13,7 +13,7 @@ mod port_classes;
 mod protection;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, OnceLock};
 
 use p4::codec::{PacketOut, PacketOutTarget};
 use p4::entry::{EntryKey, TableEntry, TableId};
@@ -35,7 +35,8 @@ use crate::pipeline::{
     SwitchPipeline, SwitchReports, WiringError,
 };
 
-static PROGRAM: LazyLock<ForwardingPipeline> = LazyLock::new(ForwardingPipeline::embedded_sai);
+/// The program of all such switches of this process.
+static PROGRAM: OnceLock<Arc<ForwardingPipeline>> = OnceLock::new();
 
 /// Tables by which a program is recognized: fixed ones, which every SAI P4 has.
 const FIXED_TABLES: [TableId; 5] =
@@ -51,6 +52,11 @@ const TRAPPED: [u16; 2] = [ETHERTYPE_PROBE, ETHERTYPE_ARP];
 /// The program `sai.p4`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SaiPipeline;
+
+/// The program cannot be selected, because another one is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("another SAI P4 program is in use in this process")]
+pub struct ProgramInUse;
 
 /// How many rows of each kind one switch can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +105,20 @@ struct RowPlan {
     classes: BTreeMap<SwitchId, PortClasses>,
 }
 
+/// Has switches with SAI P4 run this program instead of `sai.p4`, from the start of the process to
+/// its end: every part of it must lower, push and read the same one.
+///
+/// # Errors
+/// Another program has been selected or used before.
+pub fn select_program(program: &Arc<ForwardingPipeline>) -> Result<(), ProgramInUse> {
+    let selected = PROGRAM.get_or_init(|| Arc::clone(program));
+    (selected == program).then_some(()).ok_or(ProgramInUse)
+}
+
+fn program() -> &'static ForwardingPipeline {
+    PROGRAM.get_or_init(|| Arc::new(ForwardingPipeline::embedded_sai()))
+}
+
 impl SaiBudget {
     /// The sizes that a program states.
     pub fn from_program(p4info: &P4Info) -> Self {
@@ -126,7 +146,7 @@ impl SwitchPipeline for SaiPipeline {
     }
 
     fn program(&self) -> &'static ForwardingPipeline {
-        &PROGRAM
+        program()
     }
 
     fn recognizes(&self, tables: &BTreeSet<TableId>) -> bool {

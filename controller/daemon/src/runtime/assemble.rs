@@ -32,6 +32,7 @@ use crate::etcd::ClusterNetwork;
 use crate::gnmi::{GnmiInputs, GnmiMonitor};
 use crate::learning::{FlowLearner, LearnerInputs};
 use crate::pipeline::SwitchReports;
+use crate::pipelines::sai::select_program;
 use crate::recorder::FlightRecorder;
 use crate::replication::LeaderNetwork;
 use crate::southbound::connection::SwitchNetwork;
@@ -79,6 +80,9 @@ impl Controller {
         policy: Policy,
     ) -> Result<ControllerHandle, ControllerError> {
         info!(config = config.to_log_text(), fabric = fabric.name(), "starting");
+        if let Some(program) = &config.sai_program {
+            select_program(program)?;
+        }
         let archive = StateArchive::open(&config)?;
         config.term = archive.first_term(config.term);
         let clock = Clock::start();

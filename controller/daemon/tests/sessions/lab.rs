@@ -104,6 +104,7 @@ impl Lab {
             device_id: switch.device_id,
             cpu_port: 255,
             levels: 8,
+            trusts_dscp: false,
         };
         let devices = parts.switches.iter().map(|switch| builder.add_device(device(switch)));
         let devices: Vec<_> = devices.collect();

@@ -23,7 +23,12 @@ impl StfCase {
     ///
     /// When a statement cannot be carried out, or what comes out is not what is expected.
     pub fn run_on(&self, program: &Arc<Program>) -> Result<(), StfError> {
-        let mut device = Device::new(DeviceConfig { device_id: 1, cpu_port: 510, levels: 8 });
+        let mut device = Device::new(DeviceConfig {
+            device_id: 1,
+            cpu_port: 510,
+            levels: 8,
+            trusts_dscp: false,
+        });
         device.load_program(Arc::clone(program));
         self.run_against(program, &mut device)
     }

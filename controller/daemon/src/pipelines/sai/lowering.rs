@@ -14,7 +14,7 @@ use planner::Plan;
 use topology::{Fabric, SwitchId};
 
 use super::pins::SwitchPins;
-use super::{PROGRAM, RowPlan, SaiWiring};
+use super::{RowPlan, SaiWiring, program};
 use crate::pipeline::PipelineLowering;
 use crate::pipelines::switch_routes::SwitchRoutes;
 
@@ -65,7 +65,7 @@ impl PipelineLowering for SaiLowering {
             if !before.as_ref().is_some_and(is_same) {
                 let rows = wiring.rows_of(fabric, &self.routes, switch, (&pins, &classes));
                 let rows = rows.into_iter().map(|row| pool.share_entry(row.with_signature()));
-                let updates = tables.updates_to(PROGRAM.p4info.table_ids(), rows.collect());
+                let updates = tables.updates_to(program().p4info.table_ids(), rows.collect());
                 if !updates.is_empty() {
                     Arc::make_mut(&mut tables).apply(&updates);
                 }

@@ -58,6 +58,7 @@ impl SoakTestbed {
                     device_id: switch.device_id,
                     cpu_port: CPU_PORT,
                     levels: 8,
+                    trusts_dscp: false,
                 })
             })
             .collect();
