@@ -12,8 +12,6 @@ use sha2::{Digest, Sha256};
 use crate::artefacts::{FABRIC, SAI};
 use crate::p4info::{FieldInfo, MatchKind, P4Info, P4InfoError, ValueType};
 
-/// The action that core.p4 defines outside of every control.
-const NO_ACTION: &str = "NoAction";
 /// The type of a parameter that the switch translates.
 const STRING: &str = "string";
 
@@ -143,7 +141,7 @@ fn interface_facts(p4info: &P4Info) -> BTreeSet<String> {
         let key = fields.map(|field| format!("{} {}", field.info.name, code_kind(field.kind)));
         let actions = table.row_actions.iter().chain(&table.default_only);
         let actions = actions.filter_map(|id| Some(p4info.action(*id)?.full_name.as_str()));
-        table_fact(&table.full_name, &key.collect::<Vec<_>>(), actions.collect(), table.size)
+        table_fact(&table.full_name, key.collect(), actions.collect(), table.size)
     });
     let actions = p4info.actions().map(|action| {
         let params = action.params.iter();
@@ -163,7 +161,8 @@ fn code_kind(kind: MatchKind) -> MatchKind {
     }
 }
 
-/// The compiler adds tables and actions of its own; only those of the source stand in a control.
+/// The compiler adds tables and actions of its own; those of the source stand in a control, or in
+/// the P4Info.
 /// Strings have a width in the code alone, so it is not compared.
 fn code_facts(json: &Value, p4info: &P4Info) -> BTreeSet<String> {
     let pipelines =
@@ -176,14 +175,15 @@ fn code_facts(json: &Value, p4info: &P4Info) -> BTreeSet<String> {
         let actions = json_items(&table["actions"]).map(json_text).collect();
         table_fact(
             json_text(&table["name"]),
-            &key.collect::<Vec<_>>(),
+            key.collect(),
             actions,
             json_number(&table["max_size"]),
         )
     });
     let actions = json_items(&json["actions"]);
-    let actions = actions
-        .filter(|action| is_source_object(action) || json_text(&action["name"]) == NO_ACTION);
+    let actions = actions.filter(|action| {
+        is_source_object(action) || p4info.action_named(json_text(&action["name"])).is_some()
+    });
     let actions = actions.map(|action| {
         let known = p4info.action_named(json_text(&action["name"]));
         let params = json_items(&action["runtime_data"]).map(|param| {
@@ -206,7 +206,10 @@ fn is_source_object(object: &Value) -> bool {
     json_text(&object["name"]).contains('.')
 }
 
-fn table_fact(name: &str, key: &[String], mut actions: Vec<&str>, size: u64) -> String {
+/// Neither order says anything: fields of a P4Info have ids, and p4c writes them in another order
+/// than the code when those are not in sequence.
+fn table_fact(name: &str, mut key: Vec<String>, mut actions: Vec<&str>, size: u64) -> String {
+    key.sort_unstable();
     actions.sort_unstable();
     let (key, actions) = (key.join(", "), actions.join(", "));
     format!("table {name} with key ({key}), actions ({actions}), {size} rows")

@@ -123,7 +123,7 @@ impl DemoArgs {
     /// Has switches with SAI P4 run the program of the flags, if there is one.
     fn select_program(&self) -> Result<(), CommandError> {
         let files = RawSai { p4info: self.sai_p4info.clone(), json: self.sai_json.clone() };
-        let program = files.load_program().map_err(CommandError::document)?;
+        let program = files.load_program().map_err(CommandError::failed)?;
         program
             .map_or(Ok(()), |program| select_program(&Arc::new(program)))
             .map_err(CommandError::failed)

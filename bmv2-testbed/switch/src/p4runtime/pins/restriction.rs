@@ -229,6 +229,7 @@ mod tests {
             "!(is_ip == 0); (is_ip == 1) == true",
             "false -> is_ip == 0",
             "hdr.vrf::value <= 1_000",
+            "type::mask == -1; -1 == is_ip::mask; type != -1",
         ] {
             assert_eq!(broken(text, &fields()), None, "{text}");
         }
@@ -270,7 +271,9 @@ mod tests {
             ("type == 0x1_0000_0000_0000_0000_0000_0000_0000_0000", "is no number"),
             ("type == $", "unexpected `$`"),
             ("dst == ipv4('10')", "is no address"),
-            ("-1 == 1", "unexpected `-`"),
+            ("-1 == 1", "a negative number needs a field"),
+            ("type == -vrf", "a number is needed after `-`"),
+            ("-1", "a condition is needed"),
         ] {
             let found = EntryRestriction::compile(text, &names()).unwrap_err();
             assert!(found.contains(problem), "{text}: {found}");

@@ -214,7 +214,8 @@ fn resolve_references(
                 return Err(format!("@refers_to({text}): a table and a field are needed"));
             };
             let (alias, name) = (alias.trim(), name.trim());
-            if alias.starts_with(BUILTIN) {
+            // Some versions of p4c write a space around each colon.
+            if alias.replace(' ', "").starts_with(BUILTIN) {
                 continue;
             }
             let table = info.tables.iter().find_map(|table| {

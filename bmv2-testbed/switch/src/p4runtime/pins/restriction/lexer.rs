@@ -10,8 +10,8 @@ pub(super) enum ConstraintToken<'a> {
 }
 
 /// The longer marks first: `->` is not `-`, `<=` is not `<`.
-const MARKS: [&str; 15] =
-    ["->", "::", "&&", "||", "==", "!=", "<=", ">=", "<", ">", "!", ";", "(", ")", ","];
+const MARKS: [&str; 16] =
+    ["->", "::", "&&", "||", "==", "!=", "<=", ">=", "<", ">", "!", "-", ";", "(", ")", ","];
 
 /// The words of a text and where each begins.
 pub(super) fn split_words(text: &str) -> Result<Vec<(usize, ConstraintToken<'_>)>, String> {

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use super::lexer::{ConstraintToken, split_words};
 use super::{
     BooleanExpression, ComparisonOperator, MatchAmount, MatchPart, NumericOperand, RestrictedName,
-    RestrictionClause,
+    RestrictionClause, all_ones,
 };
 use crate::spec::MatchKind;
 
@@ -16,6 +16,8 @@ const DEPTH_LIMIT: usize = 50;
 enum ParsedOperand {
     Rule(BooleanExpression),
     Amount(NumericOperand),
+    /// The absolute of a negative number, whose bits depend on what it is compared with.
+    Negative(u128),
     /// A whole match that is no plain number.
     Match(usize),
 }
@@ -114,6 +116,8 @@ impl RuleParser<'_> {
         if RELATIONS.into_iter().any(|mark| self.take(mark)) {
             return Err("brackets are needed around a comparison".to_owned());
         }
+        let (left, right) = (self.widen(left, &right)?, right);
+        let right = self.widen(right, &left)?;
         let rule = match mark {
             "==" => equal(left, right)?,
             "!=" => BooleanExpression::Not(Box::new(equal(left, right)?)),
@@ -123,6 +127,24 @@ impl RuleParser<'_> {
             _ => ordered(right, ComparisonOperator::LessOrEqual, left)?,
         };
         Ok(ParsedOperand::Rule(rule))
+    }
+
+    /// A negative number as one of as many bits as the field beside it has: -1 is all ones.
+    fn widen(
+        &self,
+        operand: ParsedOperand,
+        beside: &ParsedOperand,
+    ) -> Result<ParsedOperand, String> {
+        let ParsedOperand::Negative(absolute) = operand else {
+            return Ok(operand);
+        };
+        let (ParsedOperand::Amount(NumericOperand::Part(place, _)) | ParsedOperand::Match(place)) =
+            beside
+        else {
+            return Err("a negative number needs a field beside it".to_owned());
+        };
+        let number = absolute.wrapping_neg() & all_ones(self.names[*place].bits);
+        Ok(ParsedOperand::Amount(NumericOperand::Literal(number)))
     }
 
     fn operand(&mut self) -> Result<ParsedOperand, String> {
@@ -140,6 +162,13 @@ impl RuleParser<'_> {
             return Ok(ParsedOperand::Rule(BooleanExpression::Not(Box::new(
                 self.operand()?.into_rule()?,
             ))));
+        }
+        if self.take("-") {
+            let Some((_, ConstraintToken::Number(absolute))) = self.words.get(self.next) else {
+                return Err("a number is needed after `-`".to_owned());
+            };
+            self.next += 1;
+            return Ok(ParsedOperand::Negative(*absolute));
         }
         if self.take("(") {
             let inner = self.implication()?;
@@ -229,7 +258,7 @@ impl ParsedOperand {
     fn into_rule(self) -> Result<BooleanExpression, String> {
         match self {
             Self::Rule(rule) => Ok(rule),
-            Self::Amount(_) | Self::Match(_) => {
+            Self::Amount(_) | Self::Negative(_) | Self::Match(_) => {
                 Err("a condition is needed, not a number".to_owned())
             }
         }
