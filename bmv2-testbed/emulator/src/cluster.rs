@@ -162,6 +162,15 @@ impl HostCluster {
         out.set_timer(at, TimerToken::Job(index).to_bits());
     }
 
+    /// Has the hosts send packets and answers of each job with its DSCP, as `crux agent --set-dscp`
+    /// does.
+    pub fn set_job_dscps(&mut self, dscps: &[u8]) {
+        for connection in &mut self.connections {
+            let dscp = dscps.get(connection.job).copied().unwrap_or_default();
+            (connection.forward.dscp, connection.backward.dscp) = (dscp, dscp);
+        }
+    }
+
     fn wake_job(&mut self, index: usize, now: Nanos, out: &mut EndpointOutbox) {
         let effects = self.jobs[index].training.handle_wake(now);
         self.apply_effects(index, &effects, now, out);

@@ -173,6 +173,7 @@ fn flow_addresses(
         udp_src_port: flow.udp_src_port.unwrap_or(roce::FIRST_SOURCE_PORT),
         queue_pair,
         marking: CongestionMarking::Off,
+        dscp: 0,
     }
 }
 

@@ -62,6 +62,8 @@ pub struct FlowAddresses {
     pub queue_pair: u32,
     /// Whether switches may mark the packets (ECN) or leave them as they are.
     pub marking: CongestionMarking,
+    /// The class of the packets, `0..64`.
+    pub dscp: u8,
 }
 
 /// Whether a sender takes part in explicit congestion notification.
@@ -305,16 +307,17 @@ fn write_ethernet(bytes: &mut Vec<u8>, route: &FlowAddresses) {
 fn write_ip(bytes: &mut Vec<u8>, route: &FlowAddresses, length: usize) -> usize {
     let start = bytes.len();
     let addresses = [route.source.1, route.destination.1];
-    let ecn = match route.marking {
+    let congestion = match route.marking {
         CongestionMarking::Off => 0,
         CongestionMarking::Capable => ECN_CAPABLE,
     };
+    let traffic_class = route.dscp << 2 | congestion;
     if addresses[0].is_ipv4() {
-        bytes.extend([0x45, ecn]);
+        bytes.extend([0x45, traffic_class]);
         bytes.extend(((IPV4 + length) as u16).to_be_bytes());
         bytes.extend([0, 0, 0x40, 0, TTL, PROTO_UDP, 0, 0]);
     } else {
-        bytes.extend([0x60, ecn << 4, 0, 0]);
+        bytes.extend([0x60 | traffic_class >> 4, traffic_class << 4, 0, 0]);
         bytes.extend((length as u16).to_be_bytes());
         bytes.extend([PROTO_UDP, TTL]);
     }
@@ -393,6 +396,7 @@ mod tests {
             udp_src_port: 0xC123,
             queue_pair: 0x12_3456,
             marking: CongestionMarking::Off,
+            dscp: 0,
         };
         [route("10.0.1.1", "10.0.2.1"), route("fd00:0:0:1::1", "fd00:0:0:2::1")]
     }

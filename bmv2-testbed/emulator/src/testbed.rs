@@ -160,6 +160,16 @@ impl EmulatedTestbed {
         self.run_iterations(iterations).await
     }
 
+    /// Has the hosts send packets and answers of job `j` with DSCP `dscps[j]`.
+    ///
+    /// # Errors
+    /// The network was stopped.
+    pub async fn set_job_dscps(&self, dscps: Vec<u8>) -> Result<(), OwnerStopped> {
+        self.host_cluster()
+            .with_endpoint(move |cluster: &mut HostCluster, _, _| cluster.set_job_dscps(&dscps))
+            .await
+    }
+
     /// Schedules the start of job `j` at `starts[j]` from now; the clock stays held.
     ///
     /// # Errors

@@ -25,6 +25,14 @@ pub struct SwitchCapabilities {
     pub counts_pins: bool,
     /// Whether ports count packets and bytes by level.
     pub counts_levels: bool,
+    /// Whether switches give packets the level of their job. Where they do not, hosts have to, by
+    /// DSCP.
+    #[serde(default = "sets_levels")]
+    pub sets_levels: bool,
+}
+
+fn sets_levels() -> bool {
+    true
 }
 
 /// The finest traffic that a pin can select.

@@ -134,6 +134,7 @@ impl SwitchPipeline for FabricPipeline {
             levels: PriorityLevel::all_levels().count() as u8,
             counts_pins: true,
             counts_levels: true,
+            sets_levels: true,
         }
     }
 

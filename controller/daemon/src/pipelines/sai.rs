@@ -174,6 +174,7 @@ impl SwitchPipeline for SaiPipeline {
             levels: PriorityLevel::all_levels().count() as u8,
             counts_pins: false,
             counts_levels: false,
+            sets_levels: budget.names_jobs,
         }
     }
 

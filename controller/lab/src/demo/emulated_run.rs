@@ -4,18 +4,20 @@
 //! converged network from their first packet. The decision: all runs are made alike and differ only
 //! in the controller's input: ECMP is a controller that has a fabric and no jobs.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use controller::pipelines::pipeline_at;
 use controller::southbound::DesiredTables;
 use controller::{Config, Controller, ControllerHandle, PlanRollout, State, StateEvent};
 use emulator::{EmulatedTestbed, EmulationOutcome, HostErrorCounts, TestbedOptions, TimeScale};
-use planner::Policy;
+use planner::{JobId, Plan, Policy};
 use switch::p4runtime::election::SwitchDialect;
 use switch::p4runtime::{self, ServerHandle, ServiceOptions};
 use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
 use topology::document::{self, DocumentFormat};
-use topology::{Fabric, FabricNode, LinkId, PipelineKind, Severity, spec};
+use topology::{Fabric, FabricNode, LinkId, PipelineKind, Severity, Tier, spec};
 
 use super::congestion::CongestionEvidence;
 use super::packet_walk;
@@ -85,6 +87,9 @@ pub(crate) async fn run_emulated(
 
     let witness = SwitchAuditor::new(&stage.fabric).await?;
     let different = witness.different_entries(&desired).await?;
+    if let Some(realised) = &realised {
+        stage.mark_packets(&realised.plan).await?;
+    }
     let outcome = stage.train_jobs(training.iterations).await?;
     let busiest = stage.busiest_links().await?;
     stage.testbed.drain_flows().await.map_err(CommandError::failed)?;
@@ -240,6 +245,16 @@ impl<'a> ServedTestbed<'a> {
         Ok(quick)
     }
 
+    /// Has the hosts give their packets the DSCP of their job, where switches do not.
+    async fn mark_packets(&self, plan: &Plan) -> Result<(), CommandError> {
+        let levels: BTreeMap<&JobId, u8> =
+            plan.jobs.iter().map(|job| (&job.id, job.level)).collect();
+        let jobs = self.scenario.jobs.iter();
+        let dscps =
+            jobs.map(|job| levels.get(&job.id).map_or(0, |level| host_dscp(&self.fabric, *level)));
+        self.testbed.set_job_dscps(dscps.collect()).await.map_err(CommandError::failed)
+    }
+
     async fn collect_evidence(
         &self,
         witness: &SwitchAuditor,
@@ -287,6 +302,16 @@ impl<'a> ServedTestbed<'a> {
         }
         self.testbed.stop().await;
     }
+}
+
+/// The DSCP that hosts give packets of a job with this level: that of the level where a leaf does
+/// not set it.
+pub(super) fn host_dscp(fabric: &Fabric, level: u8) -> u8 {
+    let leaves = fabric.switch_ids().filter(|at| fabric.switch(*at).tier == Tier::Leaf);
+    let mut unset = leaves
+        .map(|leaf| pipeline_at(fabric, leaf))
+        .filter(|pipeline| !pipeline.capabilities().sets_levels);
+    unset.next().and_then(|pipeline| pipeline.level_dscp(level)).unwrap_or_default()
 }
 
 /// Switches with SAI P4 behave like those that have it.

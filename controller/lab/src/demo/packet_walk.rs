@@ -11,6 +11,7 @@ use planner::{Plan, PlannedFlow};
 use switch::{DeviceOutputs, OutputPacket};
 use topology::{Fabric, LinkEndpoint, MacAddress};
 
+use super::emulated_run::host_dscp;
 use command_io::CommandError;
 
 /// Pinned flows that some switch would send elsewhere, or on another level, and where.
@@ -39,7 +40,7 @@ struct PacketWalk<'a> {
 impl PacketWalk<'_> {
     /// The first switch that does something else than the plan.
     async fn find_deviation(&self) -> Result<Option<String>, CommandError> {
-        let level = self.plan.jobs.get(self.flow.job).map_or(0, |job| job.level);
+        let level = self.level();
         let mut packet = self.first_packet();
         for (arrival, departure) in self.flow.links.iter().zip(self.flow.links.iter().skip(1)) {
             let (at, from) = (self.fabric.link(*arrival).to, self.fabric.link(*departure).from);
@@ -56,6 +57,10 @@ impl PacketWalk<'_> {
             packet = one.packet.clone();
         }
         Ok(None)
+    }
+
+    fn level(&self) -> u8 {
+        self.plan.jobs.get(self.flow.job).map_or(0, |job| job.level)
     }
 
     /// The packets that a switch sends for one that comes in.
@@ -85,6 +90,7 @@ impl PacketWalk<'_> {
             udp_src_port: self.flow.udp_src_port.unwrap_or(roce::FIRST_SOURCE_PORT),
             queue_pair: 1,
             marking: CongestionMarking::Off,
+            dscp: host_dscp(self.fabric, self.level()),
         };
         let body = PacketBody::Data { psn: 0, payload: 64, first: true, last: true };
         let mut packet = Vec::new();

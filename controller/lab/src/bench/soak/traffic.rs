@@ -72,6 +72,7 @@ impl SoakTraffic {
                     udp_src_port: flow.udp_src_port.unwrap_or(roce::FIRST_SOURCE_PORT),
                     queue_pair: pair as u32,
                     marking: CongestionMarking::Off,
+                    dscp: 0,
                 },
                 next: 0,
                 newest: 0,
