@@ -54,3 +54,49 @@ fn read_text(field: &'static str, path: &PathBuf) -> Result<String, ConfigError>
     check_field(field, &shown, "a file of UTF-8 text", text.is_ok())?;
     Ok(text.unwrap_or_default())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(
+        p4info: Option<&str>,
+        json: Option<&str>,
+    ) -> Result<Option<ForwardingPipeline>, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: Option<&str>| {
+            let path = folder.path().join(name);
+            text.map(|text| std::fs::write(&path, text).unwrap()).map(|()| path)
+        };
+        let raw = RawSai { p4info: file("p4info", p4info), json: file("json", json) };
+        raw.load_program().map_err(|error| {
+            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+            format!("{error}{}", cause.unwrap_or_default())
+        })
+    }
+
+    #[test]
+    fn programs_are_loaded_with_and_without_code() {
+        let (p4info, json) = (p4::artefacts::SAI.p4info, p4::artefacts::SAI.json);
+        assert_eq!(load(None, None).unwrap(), None);
+        let whole = load(Some(p4info), Some(json)).unwrap();
+        assert_eq!(whole, Some(ForwardingPipeline::embedded_sai()));
+        let alone = load(Some(p4info), None).unwrap().unwrap();
+        assert!(alone.device_config.is_empty());
+        assert_ne!(Some(alone), whole);
+    }
+
+    #[test]
+    fn wrong_programs_are_refused_by_field() {
+        let (p4info, json) = (p4::artefacts::SAI.p4info, p4::artefacts::SAI.json);
+        for (p4info, json, expected) in [
+            (None, Some(json), "sai.json: requires sai.p4info"),
+            (Some("tables {"), None, "sai.p4info: not a P4 program: cannot read the P4Info"),
+            (Some(p4info), Some("{"), "sai.p4info: not a P4 program: cannot read the BMv2 JSON"),
+            (Some(p4info), Some("{}"), "sai.p4info: not a P4 program: P4Info and BMv2 JSON differ"),
+        ] {
+            let error = load(p4info, json).unwrap_err();
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+}
