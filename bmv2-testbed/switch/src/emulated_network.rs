@@ -99,6 +99,14 @@ impl EmulatedNetworkBuilder {
         device
     }
 
+    /// Has the neighbours of a switch know it by this name, as LLDP would tell it.
+    ///
+    /// # Panics
+    /// There is no such switch.
+    pub fn name_device(&mut self, device: DeviceIndex, name: &str) {
+        self.state.name_device(device, name);
+    }
+
     /// Adds something that is not a switch.
     pub fn add_endpoint(&mut self, endpoint: Box<dyn NetworkEndpoint>) -> EndpointIndex {
         self.state.add_endpoint(endpoint)

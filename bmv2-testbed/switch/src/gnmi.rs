@@ -49,7 +49,8 @@ const ANSWERS_WAITING: usize = 8;
 /// How long open calls may take to end when the server stops.
 const GRACE_PERIOD: Duration = Duration::from_secs(2);
 /// The models whose paths have values.
-const MODELS: [&str; 3] = ["openconfig-interfaces", "openconfig-p4rt", "openconfig-qos"];
+const MODELS: [&str; 4] =
+    ["openconfig-interfaces", "openconfig-lldp", "openconfig-p4rt", "openconfig-qos"];
 
 /// How a device reports itself.
 #[derive(Clone, Debug, Default)]
@@ -187,6 +188,7 @@ impl GnmiSwitch {
         let reports = self.device.port_reports().await.map_err(stopped_status)?;
         let states: Vec<_> = reports.iter().map(|report| (report.number, report.state)).collect();
         let mut leaves = self.tree.state_leaves(&states);
+        leaves.extend(self.tree.neighbour_leaves(&reports));
         leaves.extend(self.tree.counter_leaves(&reports));
         Ok(leaves)
     }

@@ -16,6 +16,7 @@ mod device;
 mod emulated_network;
 pub mod gnmi;
 mod ids;
+mod lldp;
 pub mod p4runtime;
 pub mod ports;
 mod run;
@@ -41,6 +42,7 @@ pub use ids::{
     ActionIndex, CounterIndex, GroupId, LearnListIndex, MemberId, MeterIndex, ProfileIndex,
     RegisterIndex, TableIndex, ValueSetIndex,
 };
+pub use lldp::{LldpIdentity, LldpNeighbour};
 pub use run::action::DROP_PORT;
 pub use run::counter::CounterData;
 pub use run::meter::MeterConfig;

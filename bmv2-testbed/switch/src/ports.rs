@@ -32,6 +32,7 @@ use crate::device::handle::{
 pub use crate::device::port_report::PortState;
 use crate::device::port_report::{PortReport, PortStates};
 use crate::device::{Device, DeviceCounts};
+use crate::lldp::{LldpIdentity, LldpNeighbour};
 use crate::run::counter::CounterData;
 use crate::scheduler::{QueueCounts, QueueLimits};
 use crate::traffic::{BufferCounts, TrafficSettings};
@@ -97,6 +98,9 @@ pub struct PortsOptions {
     /// What queues do beyond strict priority; with a buffer, frames of priority-based flow control
     /// (IEEE 802.1Qbb) pause neighbours, and theirs are obeyed and not given to the program.
     pub traffic: Option<TrafficSettings>,
+    /// What neighbours are told by LLDP (IEEE 802.1AB), if anything; what they tell is not given to
+    /// the program then.
+    pub lldp: Option<LldpIdentity>,
 }
 
 /// Frames of MAC control of a port whose device has a shared buffer.
@@ -123,6 +127,8 @@ pub struct PortStatus {
     pub received: CounterData,
     /// Received and refused: longer than the longest frame. Offloads of the sender are on.
     pub oversized: u64,
+    /// Who is at the other end, by LLDP.
+    pub neighbour: Option<LldpNeighbour>,
     /// Frames of priority-based flow control.
     pub pause_frames: PauseFrameCounts,
     /// Taken by the interface.
@@ -138,6 +144,7 @@ impl From<PortStatus> for PortReport {
         Self {
             number: status.number,
             state: status.state,
+            neighbour: status.neighbour,
             received: status.received,
             refused: status.oversized,
             lost: status.lost,

@@ -51,6 +51,7 @@ impl GnmiTestServer {
                 trusts_dscp: false,
             })
         });
+        builder.name_device(devices[1], "second");
         let queue = QueueLimits::of_bytes(1 << 20);
         let wire = WireSpec { bits_per_second: 1_000_000_000, delay_ns: 0, queue };
         let wires = [1, 2].map(|port| {
@@ -173,6 +174,28 @@ async fn capabilities_name_models_and_encodings() {
     assert!(answer.supported_encodings.contains(&(proto::Encoding::JsonIetf as i32)));
     let set = soon(client.set(proto::SetRequest::default())).await.unwrap_err();
     assert_eq!(set.code(), Code::Unimplemented);
+}
+
+/// The second device has a name and the first none, so only the first hears of a neighbour.
+#[tokio::test]
+async fn neighbours_are_reported_at_wires_that_are_up() {
+    let bench = GnmiTestServer::start(GnmiOptions::default()).await;
+    bench.network.set_wire_state(bench.wires[0], WireState::Down).await.unwrap();
+    let mut client = bench.client().await;
+    let request = proto::GetRequest {
+        path: vec![path("lldp")],
+        encoding: proto::Encoding::Proto as i32,
+        ..proto::GetRequest::default()
+    };
+    let answer = soon(client.get(request)).await.unwrap().into_inner();
+    let place = "/lldp/interfaces/interface[name=Ethernet2]/neighbors/neighbor[id=1]/state";
+    assert_eq!(
+        leaves(&answer.notification[0]),
+        [
+            (format!("{place}/system-name"), "second".to_owned()),
+            (format!("{place}/port-id"), "Ethernet2".to_owned()),
+        ]
+    );
 }
 
 #[tokio::test]

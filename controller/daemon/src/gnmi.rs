@@ -12,6 +12,7 @@
 mod cable_ends;
 mod interface_table;
 mod leaf_value;
+mod neighbours;
 mod queue_counters;
 mod queue_maps;
 mod queue_settings;
@@ -32,11 +33,14 @@ use crate::standing_findings::StandingFindings;
 use crate::state::{EventSubmission, PlanRollout};
 use crate::supervision::TaskSupervisor;
 use cable_ends::CableEnds;
+pub use neighbours::{LldpTable, check_neighbours};
 pub use queue_counters::{FabricQueueCounters, PortQueueCounters, QueueCounters};
 pub use queue_maps::{QueueMaps, check_queue_maps};
 pub use queue_settings::{ExpectedQueues, QueueSettings, check_queue_settings};
 use switch_follower::{SwitchFollower, SwitchReport};
 
+/// What precedes the number of a finding about cables.
+const NEIGHBOUR_CAUSE: &str = "gnmi neighbours/";
 /// Reports that wait; the tasks of switches wait when it is full.
 const REPORTS_WAITING: usize = 256;
 
@@ -49,6 +53,7 @@ pub(crate) struct GnmiMonitor {
     findings: StandingFindings,
     tasks: BTreeMap<GnmiTarget, FollowerTask>,
     cables: CableEnds,
+    neighbours: BTreeMap<SwitchId, LldpTable>,
     counters: watch::Sender<FabricQueueCounters>,
 }
 
@@ -83,6 +88,7 @@ impl GnmiMonitor {
             findings,
             tasks: BTreeMap::new(),
             cables: CableEnds::default(),
+            neighbours: BTreeMap::new(),
             counters: watch::Sender::default(),
         }
     }
@@ -115,7 +121,7 @@ impl GnmiMonitor {
             let seen = tokio::select! {
                 // Ports first: a plan may wait, the repair of a failure may not.
                 biased;
-                Some(report) = reports.recv() => self.take_report(report),
+                Some(report) = reports.recv() => self.take_report(report, &inputs.rollout),
                 changed = inputs.rollout.changed() => match changed {
                     Ok(()) => {
                         let rollout = inputs.rollout.borrow_and_update().clone();
@@ -157,7 +163,11 @@ impl GnmiMonitor {
             let task = tokio::spawn(follower.follow_until_closed());
             self.tasks.insert(target, FollowerTask { expected, task });
         }
-        let down = self.cables.adopt_fabric(fabric).into_iter();
+        let Some(down) = self.cables.adopt_fabric(fabric) else {
+            return Vec::new();
+        };
+        self.report_neighbours(fabric);
+        let down = down.into_iter();
         down.map(|(part, health)| EventSubmission::part_health(part, health)).collect()
     }
 
@@ -172,11 +182,16 @@ impl GnmiMonitor {
             self.findings.clear_finding(&silence_cause(&target.name));
             self.findings.clear_causes(&queue_cause(&target.name));
             // Ids are those of the fabric of then.
+            self.neighbours.remove(&target.switch);
             self.counters.send_modify(|all| drop(Arc::make_mut(all).remove(&target.switch)));
         }
     }
 
-    fn take_report(&mut self, report: SwitchReport) -> Vec<EventSubmission> {
+    fn take_report(
+        &mut self,
+        report: SwitchReport,
+        rollout: &watch::Receiver<Option<PlanRollout>>,
+    ) -> Vec<EventSubmission> {
         match report {
             SwitchReport::Ports(switch, ports) => {
                 let seen = ports
@@ -200,19 +215,33 @@ impl GnmiMonitor {
                 self.counters.send_modify(|all| drop(Arc::make_mut(all).insert(switch, counters)));
                 Vec::new()
             }
+            SwitchReport::Neighbours(switch, table) => {
+                if self.neighbours.get(&switch) != Some(&table) {
+                    self.neighbours.insert(switch, table);
+                    if let Some(rollout) = &*rollout.borrow() {
+                        self.report_neighbours(&rollout.fabric);
+                    }
+                }
+                Vec::new()
+            }
             SwitchReport::QueueMaps(name, wrong) => {
-                self.report_queue_maps(&name, &wrong);
+                self.report_all(&queue_cause(&name), &wrong);
                 Vec::new()
             }
         }
     }
 
-    /// Reports each wrong map of a switch, instead of those that were wrong before.
-    fn report_queue_maps(&mut self, name: &str, wrong: &[Finding]) {
-        self.findings.clear_causes(&queue_cause(name));
-        for (place, finding) in wrong.iter().enumerate() {
-            let cause = format!("{}{place:03}", queue_cause(name));
-            self.findings.report_finding(cause, finding.clone());
+    /// Reports the cables that lead elsewhere than in the document.
+    fn report_neighbours(&mut self, fabric: &Fabric) {
+        let wrong = check_neighbours(fabric, &self.neighbours);
+        self.report_all(NEIGHBOUR_CAUSE, &wrong);
+    }
+
+    /// Reports findings of one cause, instead of those from before.
+    fn report_all(&mut self, cause: &str, findings: &[Finding]) {
+        self.findings.clear_causes(cause);
+        for (place, finding) in findings.iter().enumerate() {
+            self.findings.report_finding(format!("{cause}{place:03}"), finding.clone());
         }
     }
 }

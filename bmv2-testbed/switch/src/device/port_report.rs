@@ -1,6 +1,7 @@
 //! What the owner of a device knows of its ports: whether they carry packets, and what they have
 //! carried. The device itself knows only their numbers.
 
+use crate::lldp::LldpNeighbour;
 use crate::run::counter::CounterData;
 use crate::scheduler::QueueCounts;
 
@@ -25,6 +26,8 @@ pub struct PortReport {
     pub number: u16,
     /// Whether it can carry packets.
     pub state: PortState,
+    /// Who is at the other end, if it has said so.
+    pub neighbour: Option<LldpNeighbour>,
     /// Received and given to the device.
     pub received: CounterData,
     /// Received and refused, because they are too long.

@@ -75,6 +75,8 @@ pub(super) struct DeviceNode {
     /// What its queues do beyond strict priority.
     pub(super) traffic: Option<Box<DeviceTraffic>>,
     port_states: watch::Sender<PortStates>,
+    /// What its neighbours hear that it is called.
+    pub(super) lldp_name: Option<String>,
 }
 
 pub(super) struct EndpointNode {

@@ -30,6 +30,12 @@ const PAUSE_COUNTERS: [&str; 2] = [
      statistics/pause-frames-tx",
 ];
 
+/// A neighbour's name and the port of it; they are sampled, as nothing tells when they change.
+const NEIGHBOUR_LEAVES: [&str; 2] = [
+    "lldp/interfaces/interface[name]/neighbors/neighbor[id]/state/system-name",
+    "lldp/interfaces/interface[name]/neighbors/neighbor[id]/state/port-id",
+];
+
 /// The name of the only profile by which queues mark.
 const MARKING_PROFILE: &str = "ecn";
 
@@ -73,7 +79,7 @@ impl DataTree {
     pub(super) fn state_leaves(&self, ports: &[(u16, PortState)]) -> Vec<GnmiLeaf> {
         let mut leaves = Vec::new();
         for &(number, state) in ports {
-            let name = self.interface_name(number);
+            let name = self.names.interface_name(number);
             let status = match state {
                 PortState::Up => "UP",
                 PortState::Down => "DOWN",
@@ -173,11 +179,30 @@ impl DataTree {
         );
     }
 
+    /// Who is at the other ends of ports.
+    pub(super) fn neighbour_leaves(&self, reports: &[PortReport]) -> Vec<GnmiLeaf> {
+        let mut leaves = Vec::new();
+        for report in reports {
+            let Some(neighbour) = &report.neighbour else {
+                continue;
+            };
+            let name = self.names.interface_name(report.number);
+            let keys = [name.as_str(), "1"];
+            let values = [&neighbour.system, &neighbour.port].map(|value| text(value));
+            leaves.extend(NEIGHBOUR_LEAVES.into_iter().zip(values).map(|(path, value)| GnmiLeaf {
+                path: LeafPath::new(path, &keys),
+                value,
+                kind: LeafKind::Counter,
+            }));
+        }
+        leaves
+    }
+
     /// What changes all the time.
     pub(super) fn counter_leaves(&self, reports: &[PortReport]) -> Vec<GnmiLeaf> {
         let mut leaves = Vec::new();
         for report in reports {
-            let name = self.interface_name(report.number);
+            let name = self.names.interface_name(report.number);
             let name = name.as_str();
             let sent = |count: fn(&crate::run::counter::CounterData) -> u64| {
                 report.queues.iter().map(|queue| count(&queue.sent)).sum::<u64>()
@@ -209,11 +234,6 @@ impl DataTree {
             }
         }
         leaves
-    }
-
-    fn interface_name(&self, number: u16) -> String {
-        let configured = self.names.configured_name(number).map(str::to_owned);
-        configured.unwrap_or_else(|| format!("Ethernet{number}"))
     }
 }
 
@@ -325,6 +345,7 @@ mod tests {
             refused: 1,
             lost: 3,
             queues: vec![QueueCounts::default(), counts],
+            neighbour: None,
             pauses_requested: vec![0, 6],
         };
         let mut leaves = tree.state_leaves(&[(1, PortState::Down), (9, PortState::Up)]);

@@ -27,6 +27,7 @@ use super::{
     PortConfig, PortMedium, PortState, PortStatus, PortsCommand, PortsError, PortsOptions,
 };
 use crate::device::{Device, DeviceOutputs, QueuedPacket};
+use crate::lldp::LldpAgent;
 use crate::scheduler::QueueWait;
 use crate::time::Nanos;
 use crate::traffic::shared_buffer::PriorityGroup;
@@ -58,6 +59,7 @@ pub(super) struct PortsDriver {
     packet_ins_lost: u64,
     /// What queues do beyond strict priority.
     flow_control: Option<FlowControl>,
+    lldp: Option<LldpAgent>,
     replay: CaptureReplay,
     options: PortsOptions,
     states: watch::Sender<Vec<(u16, PortState)>>,
@@ -86,6 +88,7 @@ impl PortsDriver {
             packet_ins: None,
             packet_ins_lost: 0,
             flow_control: options.traffic.as_ref().map(FlowControl::new),
+            lldp: options.lldp.clone().map(LldpAgent::new),
             replay: CaptureReplay::default(),
             options: options.clone(),
             states: watch::Sender::new(Vec::new()),
@@ -152,7 +155,12 @@ impl PortsDriver {
     /// All ports, by number.
     pub(super) fn port_statuses(&self) -> Vec<PortStatus> {
         let ports = self.numbers.iter().filter_map(|n| self.ports[usize::from(*n)].as_ref());
-        ports.map(DevicePort::status).collect()
+        let statuses = ports.map(DevicePort::status).map(|status| {
+            let lldp = self.lldp.as_ref();
+            let neighbour = lldp.and_then(|agent| agent.neighbour(status.number, self.now));
+            PortStatus { neighbour: neighbour.cloned(), ..status }
+        });
+        statuses.collect()
     }
 
     /// Gives the device a packet as if it had arrived on `port` now.
@@ -202,6 +210,7 @@ impl PortsDriver {
                 }
             }
             self.replay_packets();
+            self.announce_ports();
             self.send_due();
         }
     }
@@ -238,6 +247,7 @@ impl PortsDriver {
                     };
                     port.receive_control(frame, limit, self.now, &mut egress);
                 }
+                Some(frame) if takes_frame(&mut self.lldp, number, frame, self.now) => {}
                 Some(frame) => {
                     port.count_received(frame);
                     let before = self.outputs.queued.len();
@@ -367,6 +377,18 @@ impl PortsDriver {
         }
     }
 
+    /// Tells the neighbours who this is, when that is due.
+    fn announce_ports(&mut self) {
+        let Some(agent) = &mut self.lldp else {
+            return;
+        };
+        if agent.take_due(self.now) {
+            for port in self.ports.iter_mut().flatten() {
+                port.send_control(agent.announcement(port.number()));
+            }
+        }
+    }
+
     fn handle_link_update(&mut self, update: &LinkUpdate) {
         let mut changed = false;
         for number in &self.numbers {
@@ -425,7 +447,9 @@ impl PortsDriver {
         let replay =
             (!self.replay.is_finished()).then(|| duration_nanos(self.options.replay_after));
         let pauses = self.flow_control.as_ref().and_then(FlowControl::next_deadline);
-        ports.filter_map(DevicePort::next_deadline).chain(replay).chain(pauses).min()
+        let lldp = self.lldp.as_ref().map(LldpAgent::due);
+        let ports = ports.filter_map(DevicePort::next_deadline);
+        ports.chain(replay).chain(pauses).chain(lldp).min()
     }
 
     fn arm_timer(&self, due: Nanos) -> io::Result<()> {
@@ -455,6 +479,11 @@ impl PortsDriver {
     fn read_clock(&mut self) {
         self.now = duration_nanos(self.started_at.elapsed());
     }
+}
+
+/// Whether a frame is one of LLDP, for the agent of the switch alone.
+fn takes_frame(lldp: &mut Option<LldpAgent>, port: u16, frame: &[u8], now: Nanos) -> bool {
+    lldp.as_mut().is_some_and(|agent| agent.receive_frame(port, frame, now))
 }
 
 fn start_error(error: nix::Error) -> PortsError {

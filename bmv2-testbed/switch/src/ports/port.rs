@@ -126,6 +126,7 @@ impl DevicePort {
                 number: config.number,
                 name,
                 state: PortState::Up,
+                neighbour: None,
                 received: CounterData::default(),
                 oversized: 0,
                 pause_frames: PauseFrameCounts::default(),
@@ -222,6 +223,11 @@ impl DevicePort {
     /// Counts a packet for which the shared buffer has no room.
     pub(super) fn count_refused(&mut self, level: u8, bytes: u64) {
         self.transmitter.scheduler().count_refused(level, bytes);
+    }
+
+    /// Sends a frame that is not of the device before all packets.
+    pub(super) fn send_control(&mut self, frame: Vec<u8>) {
+        self.transmitter.send_control(frame);
     }
 
     /// Sends a pause, or its end, to the neighbour.

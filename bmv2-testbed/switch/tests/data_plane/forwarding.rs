@@ -287,18 +287,15 @@ fn a_priority_without_a_queue_drops_the_packet_as_bmv2_does() {
     assert_eq!(leaf.counts().dropped_by_priority, 1);
 }
 
+/// `shapes.p4` gives packets no level; a level without a queue becomes the highest there is.
 #[test]
-fn ports_that_trust_dscp_give_packets_a_level_before_the_program_does() {
-    for (levels, expected) in [(8, 3), (2, 1)] {
-        let config =
-            switch::DeviceConfig { levels, trusts_dscp: true, ..crate::support::config(1) };
-        let mut leaf = Device::new(config);
-        leaf.load_program(program());
-        leaf.add("local_host", &[exact(THERE)], "to_host", &[1, 0]);
-        leaf.add("fabric_port", &[exact(20)], "trust_dscp", &[]);
+fn packets_have_the_level_of_their_dscp_where_ports_trust_it() {
+    let json = include_bytes!("../programs/shapes.json");
+    for (levels, trusts_dscp, expected) in [(8, true, 3), (2, true, 1), (8, false, 0)] {
+        let config = switch::DeviceConfig { levels, trusts_dscp, ..crate::support::config(1) };
+        let mut device = Device::new(config);
+        device.load_program(std::sync::Arc::new(switch::Program::from_json(json).unwrap()));
         let packet = Flow { dscp: 24, ..FLOW }.packet(100);
-        assert_eq!(leaf.send_one(20, &packet).level, expected);
-        leaf.add("dscp_level", &[exact(24)], "set_level", &[0]);
-        assert_eq!(leaf.send_one(20, &packet).level, 0, "the program has the last word");
+        assert_eq!(device.send_one(20, &packet).level, expected);
     }
 }

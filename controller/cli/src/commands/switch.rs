@@ -21,7 +21,7 @@ use switch::p4runtime::{
     self, AllowedRole, RoleRules, ServeError, ServerHandle, ServiceOptions, ServiceTls,
 };
 use switch::ports::{self, PortState, PortsHandle, PortsOptions};
-use switch::{Device, DeviceConfig, Program, QueueLimits};
+use switch::{Device, DeviceConfig, LldpIdentity, Program, QueueLimits};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -103,6 +103,10 @@ pub(crate) struct SwitchArgs {
     /// has the certificates of --grpc-server-addr
     #[arg(long, value_name = "HOST:PORT")]
     gnmi: Option<SocketAddr>,
+    /// Announce this name to the neighbours by LLDP (IEEE 802.1AB), and report over gNMI what they
+    /// announce. Without this, frames of LLDP go to the program
+    #[arg(long, value_name = "NAME")]
+    lldp: Option<String>,
     #[command(flatten)]
     ignored: IgnoredFlags,
     #[command(flatten)]
@@ -201,7 +205,13 @@ impl SwitchArgs {
             record: self.pcap.clone(),
             replay_after: Duration::from_secs(self.use_files.unwrap_or_default()),
             traffic: self.queues.traffic_settings(levels)?,
+            lldp: self.lldp_identity()?,
         })
+    }
+
+    fn lldp_identity(&self) -> Result<Option<LldpIdentity>, CommandError> {
+        let port_names = self.port_names()?;
+        Ok(self.lldp.clone().map(|system| LldpIdentity { system, port_names }))
     }
 
     /// The roles that may use the switch. Names of clients are in certificates, so they need TLS.

@@ -18,9 +18,12 @@ pub(super) struct CableEnds {
 }
 
 impl CableEnds {
-    /// Takes the cables of another fabric. Ports that are down stay so; their cables are returned
-    /// if the fabric has other cables than before.
-    pub(super) fn adopt_fabric(&mut self, fabric: &Fabric) -> Vec<(FabricPart, PartHealth)> {
+    /// Takes the cables of another fabric; `None` if they are those from before. Ports that are
+    /// down stay so, and their cables are returned.
+    pub(super) fn adopt_fabric(
+        &mut self,
+        fabric: &Fabric,
+    ) -> Option<Vec<(FabricPart, PartHealth)>> {
         let mut by_port = BTreeMap::new();
         let mut ends: BTreeMap<LinkId, Vec<SwitchPort>> = BTreeMap::new();
         for switch in fabric.switch_ids() {
@@ -31,13 +34,14 @@ impl CableEnds {
             }
         }
         if by_port == self.by_port {
-            return Vec::new();
+            return None;
         }
         (self.by_port, self.ends) = (by_port, ends);
         self.down.retain(|port| self.by_port.contains_key(port));
         let cables: BTreeSet<LinkId> =
             self.down.iter().filter_map(|port| self.by_port.get(port).copied()).collect();
-        cables.into_iter().map(|cable| (FabricPart::Cable(cable), PartHealth::Down)).collect()
+        let down = cables.into_iter().map(|cable| (FabricPart::Cable(cable), PartHealth::Down));
+        Some(down.collect())
     }
 
     /// The health of a cable after one of its ends was seen; `None` for a port without a cable.
@@ -68,7 +72,7 @@ mod tests {
     fn a_cable_is_down_while_one_of_its_ends_is() {
         let fabric = clos::build_clos("two by two", &ClosSpec::default()).unwrap();
         let mut cables = CableEnds::default();
-        assert_eq!(cables.adopt_fabric(&fabric), []);
+        assert_eq!(cables.adopt_fabric(&fabric), Some(Vec::new()));
         let near = SwitchId(0);
         let (&port, &link) = fabric.switch(near).ports.last_key_value().unwrap();
         let far = fabric.link(link).to;
@@ -86,8 +90,8 @@ mod tests {
         assert_eq!(cables.observe_port((near, 999), down), None, "nothing is attached there");
         // The same fabric changes nothing; one whose cables are others is told of those down.
         cables.observe_port(ends[0], down);
-        assert_eq!(cables.adopt_fabric(&fabric), []);
+        assert_eq!(cables.adopt_fabric(&fabric), None);
         cables.by_port.pop_first();
-        assert_eq!(cables.adopt_fabric(&fabric), [(cable, down)]);
+        assert_eq!(cables.adopt_fabric(&fabric), Some(vec![(cable, down)]));
     }
 }

@@ -16,6 +16,7 @@ use tracing::debug;
 
 use super::GnmiTarget;
 use super::interface_table::InterfaceTable;
+use super::neighbours::LldpTable;
 use super::queue_counters::{PortQueueCounters, counters_from_notifications};
 use super::queue_maps::{QueueMaps, check_queue_maps};
 use super::queue_settings::{ExpectedQueues, QueueSettings, check_queue_settings};
@@ -31,6 +32,8 @@ const QUEUE_LISTS: [&[&str]; 3] =
 /// The port of each interface, and what its queues count and how they are set.
 const INTERFACE_QUEUES: [&[&str]; 2] =
     [&["interfaces", "interface", "state", "id"], &["qos", "interfaces"]];
+/// The port of each interface, and who is at its other end.
+const NEIGHBOURS: [&[&str]; 2] = [&["interfaces", "interface", "state", "id"], &["lldp"]];
 /// Thresholds of marking.
 const QUEUE_PROFILES: [&[&str]; 1] = [&["qos", "queue-management-profiles"]];
 
@@ -45,6 +48,8 @@ pub(super) enum SwitchReport {
     Silent(String, String),
     /// What the queues of a switch have counted.
     QueueCounters(SwitchId, PortQueueCounters),
+    /// Who is at the other ends of the ports of a switch.
+    Neighbours(SwitchId, LldpTable),
     /// What is wrong with the maps of a switch, by its name.
     QueueMaps(String, Vec<Finding>),
 }
@@ -137,6 +142,8 @@ impl SwitchFollower {
             let mut wrong = self.check_queues(&mut client).await?;
             wrong.extend(self.check_settings(&mut client).await?);
             self.report(SwitchReport::QueueMaps(self.target.name.clone(), wrong)).await?;
+            let table = self.read_neighbours(&mut client).await?;
+            self.report(SwitchReport::Neighbours(self.target.switch, table)).await?;
         }
     }
 
@@ -224,6 +231,19 @@ impl SwitchFollower {
             }
         }
         Ok(check_queue_settings(&self.target.name, &settings, &self.expected))
+    }
+
+    /// The ports of the switch and their neighbours. Without LLDP it still has ports, which those
+    /// of others lead to.
+    async fn read_neighbours(
+        &self,
+        client: &mut GNmiClient<Channel>,
+    ) -> Result<LldpTable, FollowError> {
+        let mut known = Vec::new();
+        for path in NEIGHBOURS {
+            known.extend(self.read_known(client, &[path]).await?.unwrap_or_default());
+        }
+        Ok(LldpTable::from_notifications(&known))
     }
 
     /// What the switch has at these paths, or how it says that it does not know one of them.

@@ -22,6 +22,11 @@ struct GnmiLab {
 impl GnmiLab {
     /// The first leaf reports these maps of queues.
     async fn new(first_maps: QosMaps) -> Self {
+        Self::with_names(first_maps, |_| None).await
+    }
+
+    /// Neighbours know a switch by the name that `lldp_name` makes of its own, if it makes one.
+    async fn with_names(first_maps: QosMaps, lldp_name: impl Fn(&str) -> Option<String>) -> Self {
         let fabric = Fabric::new(parts());
         let mut wires = BTreeMap::new();
         let mut devices: Vec<DeviceIndex> = Vec::new();
@@ -29,6 +34,11 @@ impl GnmiLab {
             |_| ServiceOptions::default(),
             |builder, added| {
                 devices = added.to_vec();
+                for (switch, device) in fabric.switches().iter().zip(added) {
+                    if let Some(name) = lldp_name(&switch.name) {
+                        builder.name_device(*device, &name);
+                    }
+                }
                 let queue = QueueLimits::of_bytes(1 << 20);
                 let spec = WireSpec { bits_per_second: 1_000_000_000, delay_ns: 0, queue };
                 for cable in fabric.cables() {
@@ -127,6 +137,34 @@ async fn wrong_maps_of_queues_are_findings() {
             format!("{first}: DSCP 40 maps to queue 2, level 5 expects queue 5; set "),
         ];
         texts.len() == 2 && expected.iter().zip(texts).all(|(start, text)| text.starts_with(start))
+    })
+    .await;
+    controller.shutdown().await;
+}
+
+/// LLDP without a fault says nothing; two spines whose cables are exchanged are told, cable by
+/// cable.
+#[tokio::test]
+async fn cables_that_lead_elsewhere_by_lldp_are_findings() {
+    let right = GnmiLab::with_names(QosMaps::default(), |name| Some(name.to_owned())).await;
+    let controller = right.lab.control(|raw| raw.gnmi.queue_check_ms = 50).await;
+    verified(&right.lab, &controller).await;
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    findings(&controller, <[String]>::is_empty).await;
+    controller.shutdown().await;
+
+    let exchange = |name: &str| match name {
+        "spine1" => Some("spine2".to_owned()),
+        "spine2" => Some("spine1".to_owned()),
+        _ => None,
+    };
+    let exchanged = GnmiLab::with_names(QosMaps::default(), exchange).await;
+    let controller = exchanged.lab.control(|raw| raw.gnmi.queue_check_ms = 50).await;
+    findings(&controller, |texts| {
+        !texts.is_empty()
+            && texts.iter().all(|text| {
+                text.contains(": crossed: the document connects leaf") && text.ends_with("(LLDP)")
+            })
     })
     .await;
     controller.shutdown().await;

@@ -5,6 +5,8 @@ use tokio::sync::watch;
 use super::{DeviceNode, NetworkState, WireDirection};
 use crate::device::port_report::{PortReport, PortState, PortStates};
 use crate::emulated_network::{DeviceIndex, WireEnd, WireState};
+use crate::lldp::LldpNeighbour;
+use crate::p4runtime::pins::PortNames;
 
 impl NetworkState {
     /// Publishes the states of the ports of a device, if this is the end of a wire at one.
@@ -34,6 +36,15 @@ impl NetworkState {
         Some(self.devices.get(device.0 as usize)?.port_states.subscribe())
     }
 
+    /// The device at the other end of a wire, if it has a name and the wire carries frames.
+    fn neighbour_at(&self, away: &WireDirection) -> Option<LldpNeighbour> {
+        let (WireEnd::Device(device, port), WireState::Up) = (away.to, away.state) else {
+            return None;
+        };
+        let system = self.devices[device.0 as usize].lldp_name.clone()?;
+        Some(LldpNeighbour { system, port: PortNames::default().interface_name(port) })
+    }
+
     /// The ports of a device and what they have carried; empty if there is no such device.
     pub(in crate::emulated_network) fn port_reports(&self, device: DeviceIndex) -> Vec<PortReport> {
         let Some(node) = self.devices.get(device.0 as usize) else {
@@ -50,6 +61,7 @@ impl NetworkState {
                 PortReport {
                     number,
                     state: port_state(away),
+                    neighbour: self.neighbour_at(away),
                     received: towards.delivered,
                     refused: 0,
                     lost: away.lost,

@@ -5,6 +5,10 @@ use tokio::sync::watch;
 use super::*;
 
 impl NetworkState {
+    pub(in super::super) fn name_device(&mut self, device: DeviceIndex, name: &str) {
+        self.devices[device.0 as usize].lldp_name = Some(name.to_owned());
+    }
+
     pub(in super::super) fn add_device(&mut self, device: Device) -> DeviceIndex {
         self.devices.push(DeviceNode {
             device,
@@ -12,6 +16,7 @@ impl NetworkState {
             packet_ins: None,
             traffic: None,
             port_states: watch::Sender::new(Vec::new()),
+            lldp_name: None,
         });
         DeviceIndex(self.devices.len() as u32 - 1)
     }

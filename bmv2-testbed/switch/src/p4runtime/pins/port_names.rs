@@ -51,9 +51,10 @@ impl PortNames {
         number.filter(|number| number.to_string() == name)
     }
 
-    /// The name that a port has by configuration.
-    pub(crate) fn configured_name(&self, number: u16) -> Option<&str> {
-        self.names.get(&number).map(String::as_str)
+    /// The name of the interface of a port: `EthernetN` by its number where it has none.
+    pub(crate) fn interface_name(&self, number: u16) -> String {
+        let configured = self.names.get(&number).cloned();
+        configured.unwrap_or_else(|| format!("Ethernet{number}"))
     }
 
     /// The name of a port.
