@@ -8,10 +8,10 @@
 //! and egress counts nothing that a queue has dropped.
 
 mod control;
-mod digest_queue;
 pub(crate) mod handle;
 mod objects;
 mod packet_run;
+mod pending_digests;
 pub(crate) mod port_report;
 pub(crate) mod replication;
 mod standard_metadata;
@@ -31,8 +31,8 @@ use crate::run::table::MatchTable;
 use crate::scheduler::QueueWait;
 use crate::time::Nanos;
 use crate::traffic::shared_buffer::PriorityGroup;
-use digest_queue::DigestQueue;
 use packet_run::{BufferedPacket, PacketRun, Recirculation};
+use pending_digests::PendingDigests;
 
 /// Fixed properties of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,7 +148,7 @@ pub struct Device {
     /// How often a program has been loaded.
     loads: u64,
     loaded: Option<LoadedProgram>,
-    digests: DigestQueue,
+    digests: PendingDigests,
 }
 
 /// A program with the state of its objects on this device.
@@ -175,7 +175,7 @@ struct LoadedProgram {
 impl Device {
     /// A device without a program: it drops every packet.
     pub fn new(config: DeviceConfig) -> Self {
-        let (counts, digests) = (DeviceCounts::default(), DigestQueue::default());
+        let (counts, digests) = (DeviceCounts::default(), PendingDigests::default());
         Self { config, counts, now: 0, loads: 0, loaded: None, digests }
     }
 

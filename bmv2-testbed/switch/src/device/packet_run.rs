@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use super::digest_queue::DigestQueue;
+use super::pending_digests::PendingDigests;
 use super::standard_metadata::{IngressDecision, InstanceType, assign_field, to_micros};
 use super::{DeviceCounts, DeviceOutputs, Digest, QueuedPacket};
 use crate::device::replication::ReplicationEngine;
@@ -68,7 +68,7 @@ pub(super) struct PacketRun<'a> {
     pub(super) value_sets: &'a [Vec<ValueSetMember>],
     pub(super) scratch: &'a mut Vec<u8>,
     pub(super) recirculations: &'a mut VecDeque<Recirculation>,
-    pub(super) digests: &'a mut DigestQueue,
+    pub(super) digests: &'a mut PendingDigests,
     #[expect(clippy::vec_box, reason = "they are moved to queues and back, as pointers")]
     pub(super) spare_packets: &'a mut Vec<Box<BufferedPacket>>,
     pub(super) load_number: u64,

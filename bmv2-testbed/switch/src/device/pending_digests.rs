@@ -15,12 +15,12 @@ const DIGEST_LIMIT: usize = 8192;
 
 /// The digests of one device.
 #[derive(Debug, Default)]
-pub(super) struct DigestQueue {
+pub(super) struct PendingDigests {
     waiting: Vec<Digest>,
     signal: Arc<Notify>,
 }
 
-impl DigestQueue {
+impl PendingDigests {
     /// Adds a digest, unless too many wait.
     pub(super) fn push(&mut self, digest: Digest) {
         if self.waiting.len() < DIGEST_LIMIT {
