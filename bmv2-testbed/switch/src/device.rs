@@ -11,12 +11,15 @@ mod control;
 pub(crate) mod handle;
 mod objects;
 mod packet_run;
+mod pending_digests;
 pub(crate) mod port_report;
 pub(crate) mod replication;
 mod standard_metadata;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+
+use tokio::sync::Notify;
 
 use crate::device::replication::ReplicationEngine;
 use crate::ids::LearnListIndex;
@@ -29,6 +32,7 @@ use crate::scheduler::QueueWait;
 use crate::time::Nanos;
 use crate::traffic::shared_buffer::PriorityGroup;
 use packet_run::{BufferedPacket, PacketRun, Recirculation};
+use pending_digests::PendingDigests;
 
 /// Fixed properties of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,10 +148,8 @@ pub struct Device {
     /// How often a program has been loaded.
     loads: u64,
     loaded: Option<LoadedProgram>,
+    digests: PendingDigests,
 }
-
-/// Digests that may wait for the controller before more are lost.
-const DIGEST_LIMIT: usize = 8192;
 
 /// A program with the state of its objects on this device.
 #[derive(Debug)]
@@ -160,7 +162,6 @@ struct LoadedProgram {
     value_sets: Vec<Vec<ValueSetMember>>,
     /// Resubmitted and recirculated packets that wait.
     recirculations: VecDeque<Recirculation>,
-    digests: Vec<Digest>,
     scratch: Vec<u8>,
     /// Packet buffers to use again.
     #[expect(clippy::vec_box, reason = "they are moved to queues and back, as pointers")]
@@ -174,7 +175,8 @@ struct LoadedProgram {
 impl Device {
     /// A device without a program: it drops every packet.
     pub fn new(config: DeviceConfig) -> Self {
-        Self { config, counts: DeviceCounts::default(), now: 0, loads: 0, loaded: None }
+        let (counts, digests) = (DeviceCounts::default(), PendingDigests::default());
+        Self { config, counts, now: 0, loads: 0, loaded: None, digests }
     }
 
     /// The fixed properties of the device.
@@ -195,11 +197,13 @@ impl Device {
     /// Starts running a program, with the entries the program itself has and nothing else.
     pub fn load_program(&mut self, program: Arc<Program>) {
         self.loads += 1;
+        self.digests.take();
         self.loaded = Some(LoadedProgram::new(program, self.config.device_id, self.loads));
     }
 
     /// Forgets the program and everything written to it.
     pub fn unload_program(&mut self) {
+        self.digests.take();
         self.loaded = None;
     }
 
@@ -216,7 +220,13 @@ impl Device {
 
     /// The digests since the last call; at most 8192 wait, more are lost.
     pub fn take_digests(&mut self) -> Vec<Digest> {
-        self.loaded.as_mut().map(|loaded| std::mem::take(&mut loaded.digests)).unwrap_or_default()
+        self.digests.take()
+    }
+
+    /// Notified when there is a digest or an idle timeout, so that there may be something to report
+    /// to the controller; one permit is kept while nobody waits.
+    pub(crate) fn notice_signal(&self) -> Arc<Notify> {
+        self.digests.signal()
     }
 
     /// Takes one packet that arrives on `port` at `now` through the switch as if no port had a
@@ -307,7 +317,7 @@ impl Device {
             value_sets: &loaded.value_sets,
             scratch: &mut loaded.scratch,
             recirculations: &mut loaded.recirculations,
-            digests: &mut loaded.digests,
+            digests: &mut self.digests,
             spare_packets: &mut loaded.spare_packets,
             load_number: loaded.load_number,
             pass_count: &mut loaded.pass_count,
@@ -335,7 +345,6 @@ impl LoadedProgram {
             replication: ReplicationEngine::default(),
             value_sets: vec![Vec::new(); program.value_sets.len()],
             recirculations: VecDeque::new(),
-            digests: Vec::new(),
             scratch: Vec::new(),
             spare_packets: Vec::new(),
             load_number: epoch,

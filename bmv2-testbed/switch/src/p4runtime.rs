@@ -20,6 +20,7 @@ mod entity;
 mod entity_reader;
 mod entity_writer;
 mod error;
+mod number_pool;
 mod p4info;
 mod packet;
 pub mod pins;
@@ -50,6 +51,7 @@ use thiserror::Error;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, RwLock, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio::time::MissedTickBehavior;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Server;
@@ -388,28 +390,33 @@ impl SwitchInstance {
     }
 }
 
-/// Polling interval of a device that has digests or idle timeouts.
+/// Time between two looks for notifications, at least.
 const NOTICE_INTERVAL: Duration = Duration::from_millis(10);
 
 impl SwitchInstance {
-    /// Carries digests and idle timeouts to the primary. A device is polled; one
-    /// whose program has neither is left alone.
+    /// Carries digests and idle timeouts to the primary. The device says when there may be some; it
+    /// is asked again and again only while a list waits or entries age.
     async fn forward_notifications(self: Arc<Self>) {
+        let Ok(signal) = self.device.with_device(|device| device.notice_signal()).await else {
+            return;
+        };
         let mut ticks = tokio::time::interval(NOTICE_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let schema = self.schema.borrow().clone();
-            if !schema.is_some_and(|schema| schema.has_notifications()) {
-                continue;
-            }
-            let notices =
-                self.on_device(|pipelines, device| pipelines.take_notifications(device)).await;
-            let Ok(notices) = notices else {
+            let looked = self.on_device(|pipelines, device| {
+                let notices = pipelines.take_notifications(device);
+                (notices, pipelines.awaits_notifications(device))
+            });
+            let Ok((notices, awaits_more)) = looked.await else {
                 return;
             };
             for notice in notices {
                 // Without a primary the notification is lost, which is no error.
                 let _delivered = self.notify_primaries(&notice).await;
+            }
+            if !awaits_more {
+                signal.notified().await;
             }
         }
     }

@@ -145,6 +145,11 @@ impl Device {
         Ok(self.loaded_ref()?.profile(profile)?.members())
     }
 
+    /// How many members a profile has.
+    pub fn member_count(&self, profile: ProfileIndex) -> Result<usize, ControlError> {
+        Ok(self.loaded_ref()?.profile(profile)?.member_count())
+    }
+
     /// Adds a group of existing members.
     pub fn insert_group(
         &mut self,
@@ -179,12 +184,9 @@ impl Device {
         self.loaded_ref()?.profile(profile)?.group(id).ok_or(ControlError::NotFound)
     }
 
-    /// All groups of a profile, by number.
-    pub fn groups(
-        &self,
-        profile: ProfileIndex,
-    ) -> Result<impl Iterator<Item = (GroupId, &[GroupMember])>, ControlError> {
-        Ok(self.loaded_ref()?.profile(profile)?.groups())
+    /// How many groups a profile has.
+    pub fn group_count(&self, profile: ProfileIndex) -> Result<usize, ControlError> {
+        Ok(self.loaded_ref()?.profile(profile)?.group_count())
     }
 
     /// All cells of an indirect counter.

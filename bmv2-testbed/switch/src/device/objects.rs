@@ -142,7 +142,15 @@ impl Device {
         timeout: Nanos,
     ) -> Result<(), ControlError> {
         let now = self.now;
-        self.loaded_mut()?.table_mut(table)?.set_idle_timeout(key, timeout, now)
+        self.loaded_mut()?.table_mut(table)?.set_idle_timeout(key, timeout, now)?;
+        self.digests.signal_notices();
+        Ok(())
+    }
+
+    /// Whether an entry may become idle as time passes.
+    pub(crate) fn has_ageing_entries(&self) -> bool {
+        let tables = self.loaded.iter().flat_map(|loaded| &loaded.tables);
+        tables.into_iter().any(|table| table.spec.idle_timeout && table.len() > 0)
     }
 
     /// The entries of all tables whose idle timeout has passed; each is reported once

@@ -10,8 +10,9 @@
 
 use std::collections::VecDeque;
 
+use super::pending_digests::PendingDigests;
 use super::standard_metadata::{IngressDecision, InstanceType, assign_field, to_micros};
-use super::{DIGEST_LIMIT, DeviceCounts, DeviceOutputs, Digest, QueuedPacket};
+use super::{DeviceCounts, DeviceOutputs, Digest, QueuedPacket};
 use crate::device::replication::ReplicationEngine;
 use crate::ids::{FieldListIndex, PhvSlot};
 use crate::run::action::{CloneRequest, DROP_PORT, PacketContext, PacketRequests};
@@ -67,7 +68,7 @@ pub(super) struct PacketRun<'a> {
     pub(super) value_sets: &'a [Vec<ValueSetMember>],
     pub(super) scratch: &'a mut Vec<u8>,
     pub(super) recirculations: &'a mut VecDeque<Recirculation>,
-    pub(super) digests: &'a mut Vec<Digest>,
+    pub(super) digests: &'a mut PendingDigests,
     #[expect(clippy::vec_box, reason = "they are moved to queues and back, as pointers")]
     pub(super) spare_packets: &'a mut Vec<Box<BufferedPacket>>,
     pub(super) load_number: u64,
@@ -214,9 +215,7 @@ impl PacketRun<'_> {
         if let Some(list) = requests.digest {
             let fields = &self.program.learn_lists[list.0 as usize].fields;
             let values = fields.iter().map(|field| body.phv.get(field.slot)).collect();
-            if self.digests.len() < DIGEST_LIMIT {
-                self.digests.push(Digest { list, values });
-            }
+            self.digests.push(Digest { list, values });
         }
         let Some(list) = requests.resubmit else {
             return true;

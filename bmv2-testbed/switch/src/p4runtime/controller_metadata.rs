@@ -9,6 +9,7 @@ use p4rt::action_profile_action::WatchKind as ActionWatch;
 use p4runtime_proto::v1 as p4rt;
 
 use super::digests::DigestSubscriptions;
+use super::number_pool::NumberPool;
 use crate::ids::{GroupId, MemberId, ProfileIndex, TableIndex};
 use crate::spec::entry::{ActionCall, MatchKey};
 
@@ -25,6 +26,14 @@ pub(super) struct ControllerMetadata {
     pub(super) digests: DigestSubscriptions,
     /// One-shots in force per profile; a profile with any takes no other members or groups.
     one_shots: BTreeMap<ProfileIndex, usize>,
+    numbers: BTreeMap<ProfileIndex, ProfileNumbers>,
+}
+
+/// The numbers of the groups and members of a profile that one-shots became.
+#[derive(Debug, Default)]
+pub(super) struct ProfileNumbers {
+    pub(super) members: NumberPool,
+    pub(super) groups: NumberPool,
 }
 
 /// What goes with one entry.
@@ -107,6 +116,11 @@ impl ControllerMetadata {
     /// Forgets that a default action was ever changed.
     pub(super) fn remove_default_metadata(&mut self, table: TableIndex) {
         self.defaults.remove(&table);
+    }
+
+    /// The numbers that one-shots of a profile use.
+    pub(super) fn numbers(&mut self, profile: ProfileIndex) -> &mut ProfileNumbers {
+        self.numbers.entry(profile).or_default()
     }
 
     /// Whether the profile's members and groups belong to one-shots.

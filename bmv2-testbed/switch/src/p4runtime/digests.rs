@@ -75,6 +75,12 @@ impl DigestSubscriptions {
         due
     }
 
+    /// Whether a list waits to be sent or to be acknowledged.
+    pub(super) fn awaits_time(&self) -> bool {
+        let mut lists = self.subscriptions.values();
+        lists.any(|list| !list.waiting.is_empty() || !list.unacknowledged.is_empty())
+    }
+
     /// Handles the acknowledgement of a list by a controller.
     pub(super) fn acknowledge_list(
         &mut self,

@@ -19,7 +19,7 @@ use super::entity_writer::{
 use super::error::RequestFailure;
 use super::profile::find_profile;
 use crate::device::Device;
-use crate::ids::CounterIndex;
+use crate::ids::{CounterIndex, GroupId};
 use crate::p4runtime::p4info::{PipelineSchema, ProfileSchema, TableSchema};
 use crate::run::counter::CounterData;
 use crate::run::table::EntryView;
@@ -279,9 +279,16 @@ impl<'a> EntityReader<'a> {
         let mut found = Vec::new();
         for profile in self.selected_profiles(query.action_profile_id)? {
             let table = find_table(self.schema, profile.table)?;
-            let members = self.device.members(profile.index)?;
-            let wanted = members.filter(|&(id, _)| query.member_id == 0 || id == query.member_id);
-            found.extend(wanted.map(|(member_id, call)| {
+            let wanted: Vec<_> = match query.member_id {
+                0 => self.device.members(profile.index)?.collect(),
+                id => self
+                    .device
+                    .member(profile.index, id)
+                    .map(|call| (id, call))
+                    .into_iter()
+                    .collect(),
+            };
+            found.extend(wanted.into_iter().map(|(member_id, call)| {
                 let action = encode_action(&table.actions, call);
                 let action_profile_id = profile.id;
                 wrap_entity(Entity::ActionProfileMember(p4rt::ActionProfileMember {
@@ -296,11 +303,16 @@ impl<'a> EntityReader<'a> {
 
     fn read_groups(self, query: &p4rt::ActionProfileGroup) -> ReadResult {
         let profiles = self.selected_profiles(query.action_profile_id)?;
-        let written = self.metadata.groups.iter();
-        let found = written
-            .filter(|((index, _), _)| profiles.iter().any(|profile| profile.index == *index))
-            .filter(|((_, id), _)| query.group_id == 0 || *id == query.group_id)
-            .map(|(_, group)| wrap_entity(Entity::ActionProfileGroup(group.clone())));
+        let ids = match query.group_id {
+            0 => 0..=GroupId::MAX,
+            id => id..=id,
+        };
+        let written = profiles.into_iter().flat_map(|profile| {
+            let places = (profile.index, *ids.start())..=(profile.index, *ids.end());
+            self.metadata.groups.range(places)
+        });
+        let found =
+            written.map(|(_, group)| wrap_entity(Entity::ActionProfileGroup(group.clone())));
         Ok(found.collect())
     }
 

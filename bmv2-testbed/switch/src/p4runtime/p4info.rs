@@ -82,13 +82,6 @@ pub(crate) struct PipelineSchema {
     pub(crate) pins: Option<PinsSchema>,
 }
 
-impl PipelineSchema {
-    /// Whether the device may send notifications: digests or idle timeouts.
-    pub(crate) fn has_notifications(&self) -> bool {
-        !self.digests.is_empty() || self.tables.values().any(|table| table.notifies_idle)
-    }
-}
-
 /// One table.
 #[derive(Debug)]
 pub(crate) struct TableSchema {

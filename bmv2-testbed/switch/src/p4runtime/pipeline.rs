@@ -13,7 +13,7 @@ use p4runtime_proto::v1 as p4rt;
 use tonic::Code;
 
 use super::controller_metadata::ControllerMetadata;
-use super::digests::{encode_digest, find_digest};
+use super::digests::{DigestSubscriptions, encode_digest, find_digest};
 use super::entity_reader::{EntityReader, ReadResult};
 use super::entity_writer::EntityWriter;
 use super::error::RequestFailure;
@@ -299,6 +299,12 @@ impl DevicePipelines {
             notices.push(Update::IdleTimeoutNotification(notice));
         }
         notices
+    }
+
+    /// Whether there may be notifications as time passes, without anything else happening.
+    pub(super) fn awaits_notifications(&self, device: &Device) -> bool {
+        let digests = self.running.as_ref().map(|running| &running.metadata.digests);
+        digests.is_some_and(DigestSubscriptions::awaits_time) || device.has_ageing_entries()
     }
 
     /// A controller has taken note of a list of digests.

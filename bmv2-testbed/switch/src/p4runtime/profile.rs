@@ -6,17 +6,16 @@
 //!
 //! [`ControllerMetadata`]: super::controller_metadata::ControllerMetadata
 
-use std::collections::BTreeSet;
-
 use p4rt::action_profile_action_set::{ActionSelectionMode, SizeSemantics};
 use p4rt::update::Type as Kind;
 use p4runtime_proto::v1 as p4rt;
 
-use super::controller_metadata::{OneShot, OneShotAction};
+use super::controller_metadata::{OneShot, OneShotAction, ProfileNumbers};
 use super::entity::{ActionUse, decode_action};
 use super::entity_writer::{EntityWriter, find_table};
 use super::error::RequestFailure;
-use crate::ids::{GroupId, MemberId};
+use super::number_pool::NumberPool;
+use crate::ids::ProfileIndex;
 use crate::p4runtime::p4info::{PipelineSchema, ProfileSchema, TableSchema};
 use crate::spec::entry::{ControlError, GroupMember, MatchKey, TableAction};
 
@@ -102,7 +101,7 @@ impl EntityWriter<'_> {
         let profile = find_selector(self.schema, table)?;
         let mut one_shot = self.decode_one_shot(profile, table, set)?;
         self.check_capacity(profile, &one_shot, 0)?;
-        one_shot.group = self.unused_group(profile)?;
+        one_shot.group = self.unused_number(profile.index, |numbers| &mut numbers.groups)?;
         self.insert_choices(&mut one_shot)?;
         self.device.insert_group(profile.index, one_shot.group, weighted_members(&one_shot))?;
         let target = TableAction::Group(one_shot.group);
@@ -127,9 +126,7 @@ impl EntityWriter<'_> {
         let old = note.and_then(|note| note.one_shot.clone()).ok_or(ControlError::NotFound)?;
         self.check_capacity(profile, &one_shot, old.members.len())?;
         self.device.modify_group(profile.index, old.group, Vec::new())?;
-        for &member in &old.members {
-            self.device.delete_member(profile.index, member)?;
-        }
+        self.delete_choices(&old)?;
         one_shot.group = old.group;
         self.insert_choices(&mut one_shot)?;
         self.device.modify_group(profile.index, one_shot.group, weighted_members(&one_shot))?;
@@ -139,10 +136,8 @@ impl EntityWriter<'_> {
     /// Removes the group and members of a one-shot that no entry refers to any more.
     pub(super) fn delete_one_shot(&mut self, one_shot: &OneShot) -> Result<(), RequestFailure> {
         self.device.delete_group(one_shot.profile, one_shot.group)?;
-        for &member in &one_shot.members {
-            self.device.delete_member(one_shot.profile, member)?;
-        }
-        Ok(())
+        self.metadata.numbers(one_shot.profile).groups.give_back(one_shot.group);
+        self.delete_choices(one_shot)
     }
 
     /// The choices of an action set, checked; numbers are still to be found.
@@ -183,8 +178,8 @@ impl EntityWriter<'_> {
         one_shot: &OneShot,
         freed: usize,
     ) -> Result<(), RequestFailure> {
-        let members = self.device.members(profile.index)?.count();
-        let groups = self.device.groups(profile.index)?.count();
+        let members = self.device.member_count(profile.index)?;
+        let groups = self.device.group_count(profile.index)?;
         if members + groups > 0 && !self.metadata.has_one_shots(profile.index) {
             let message = format!("action profile {} is in use by members", profile.name);
             return Err(RequestFailure::invalid_argument(message));
@@ -199,28 +194,31 @@ impl EntityWriter<'_> {
 
     /// Adds one member per choice under unused numbers.
     fn insert_choices(&mut self, one_shot: &mut OneShot) -> Result<(), RequestFailure> {
-        let used: BTreeSet<MemberId> =
-            self.device.members(one_shot.profile)?.map(|(id, _)| id).collect();
-        let unused = (1..=MemberId::MAX).filter(|id| !used.contains(id));
-        for (id, choice) in unused.zip(&one_shot.actions) {
+        for choice in &one_shot.actions {
+            let id = self.unused_number(one_shot.profile, |numbers| &mut numbers.members)?;
             self.device.insert_member(one_shot.profile, id, choice.call.clone())?;
             one_shot.members.push(id);
         }
         Ok(())
     }
 
-    fn unused_group(&self, profile: &ProfileSchema) -> Result<GroupId, RequestFailure> {
-        let used = self.device.groups(profile.index)?.map(|(id, _)| id);
-        // Groups come in ascending order: the first gap is where the count leaves them.
-        let gap = used.zip(1..).find(|&(id, expected)| id != expected);
-        match gap {
-            Some((_, expected)) => Ok(expected),
-            None => {
-                let groups = self.device.groups(profile.index)?.count();
-                let next = u32::try_from(groups).ok().and_then(|groups| groups.checked_add(1));
-                next.ok_or_else(|| ControlError::Full { size: groups }.into())
-            }
+    /// Removes the members of a one-shot that no group refers to any more.
+    fn delete_choices(&mut self, one_shot: &OneShot) -> Result<(), RequestFailure> {
+        for &member in &one_shot.members {
+            self.device.delete_member(one_shot.profile, member)?;
+            self.metadata.numbers(one_shot.profile).members.give_back(member);
         }
+        Ok(())
+    }
+
+    /// The lowest number that no one-shot uses. While there are one-shots, nobody else has any.
+    fn unused_number(
+        &mut self,
+        profile: ProfileIndex,
+        pool: impl Fn(&mut ProfileNumbers) -> &mut NumberPool,
+    ) -> Result<u32, RequestFailure> {
+        let unused = pool(self.metadata.numbers(profile)).take_lowest();
+        unused.ok_or_else(|| ControlError::Full { size: u32::MAX as usize }.into())
     }
 }
 

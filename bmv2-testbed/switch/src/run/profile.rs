@@ -107,6 +107,11 @@ impl ActionProfile {
         self.members.iter().map(|(id, member)| (*id, &member.call))
     }
 
+    /// How many members there are.
+    pub(crate) fn member_count(&self) -> usize {
+        self.members.len()
+    }
+
     /// Adds a group of existing members.
     pub(crate) fn insert_group(
         &mut self,
@@ -158,9 +163,9 @@ impl ActionProfile {
         self.groups.get(&id).map(|group| group.members.as_slice())
     }
 
-    /// All groups, by number.
-    pub(crate) fn groups(&self) -> impl Iterator<Item = (GroupId, &[GroupMember])> {
-        self.groups.iter().map(|(id, group)| (*id, group.members.as_slice()))
+    /// How many groups there are.
+    pub(crate) fn group_count(&self) -> usize {
+        self.groups.len()
     }
 
     /// Whether what a target refers to exists.

@@ -130,9 +130,7 @@ impl KeyIndex {
                 maps[at].map.insert(&packed.values(), number);
             }
             IndexEntries::Ordered(rules) => {
-                let preference = |priority: u32, number: u32| (Reverse(priority), number);
-                let own = preference(key.priority, number);
-                let at = rules.partition_point(|rule| preference(rule.priority, rule.number) < own);
+                let at = rule_position(rules, key.priority, number);
                 let PackedKey { words, ranges } = packed;
                 rules.insert(at, OrderedRule { priority: key.priority, number, words, ranges });
             }
@@ -154,7 +152,12 @@ impl KeyIndex {
                     }
                 }
             }
-            IndexEntries::Ordered(rules) => rules.retain(|rule| rule.number != number),
+            IndexEntries::Ordered(rules) => {
+                let at = rule_position(rules, key.priority, number);
+                if rules.get(at).is_some_and(|rule| rule.number == number) {
+                    rules.remove(at);
+                }
+            }
         }
     }
 
@@ -209,6 +212,12 @@ impl FieldRange {
         let value = (key[self.place.word] >> self.place.shift) & bit_mask(self.place.bits);
         (self.low..=self.high).contains(&value)
     }
+}
+
+/// Where a rule is, or would be.
+fn rule_position(rules: &[OrderedRule], priority: u32, number: u32) -> usize {
+    let own = (Reverse(priority), number);
+    rules.partition_point(|rule| (Reverse(rule.priority), rule.number) < own)
 }
 
 /// Fields in order, each within one word: a field that does not fit what is left starts the next.
