@@ -65,6 +65,11 @@ impl Default for DcqcnOptions {
 }
 
 impl DcqcnOptions {
+    /// The parameters of a connection from a NIC of this rate, under a time scale.
+    pub fn parameters_at(&self, link_bps: f64, scale: TimeScale) -> DcqcnParameters {
+        self.congestion_control().parameters(link_bps, scale)
+    }
+
     pub(crate) fn congestion_control(&self) -> CongestionControl {
         self.parameters.map_or(CongestionControl::PublishedDcqcn, CongestionControl::Dcqcn)
     }

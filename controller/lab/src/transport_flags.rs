@@ -1,12 +1,14 @@
 //! Flags that say how emulated hosts send and what the switches' queues do.
 
+use controller::forecast::DcqcnConvergence;
 use emulator::{
-    DcqcnOptions, HostTransport, RetrySettings, SwitchQueues, TestbedOptions,
+    DcqcnOptions, HostTransport, RetrySettings, SwitchQueues, TestbedOptions, TimeScale,
     dcqcn::DcqcnParameters, transport::LossRecovery,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use switch::MarkingPoint;
+use topology::Fabric;
 
 use command_io::CommandError;
 use command_io::files;
@@ -19,6 +21,23 @@ pub(crate) enum TransportChoice {
     Window,
     /// DCQCN, over switches that mark, share one buffer and pause
     Dcqcn,
+}
+
+/// How fast hosts of `fabric` converge under DCQCN, at the scale of the jobs.
+pub(crate) fn dcqcn_convergence(
+    options: &DcqcnOptions,
+    fabric: &Fabric,
+    scale: TimeScale,
+) -> DcqcnConvergence {
+    let rates = fabric.nics().iter().map(|nic| fabric.link(nic.uplink).bandwidth.gbps() * 1e9);
+    let link_bps = rates.fold(0.0, f64::max);
+    let parameters = options.parameters_at(link_bps, scale);
+    let seconds = |nanos: u64| nanos as f64 / 1e9 * scale.factor();
+    DcqcnConvergence {
+        timer_seconds: seconds(parameters.increase_timer_ns),
+        additive_share: parameters.additive_bps / link_bps,
+        notification_seconds: seconds(parameters.notification_interval_ns),
+    }
 }
 
 /// What a sender repeats after a loss.

@@ -8,7 +8,7 @@ mod page;
 use std::fmt;
 
 use comfy_table::Table;
-use emulator::EmulatedJobOutcome;
+use emulator::{EmulatedJobOutcome, HostTransport};
 use planner::{JobId, PlanDocument};
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ use super::calibration::CALIBRATED;
 use super::congestion::{self, CongestionEvidence, ForecastComparison};
 use super::emulated_run::EmulatedRun;
 use super::{DemoArgs, DemoRuns, SeedComparison};
-use crate::transport_flags::TransportChoice;
+use crate::transport_flags::{TransportChoice, dcqcn_convergence};
 use command_io::CommandError;
 use command_io::output;
 
@@ -138,6 +138,12 @@ impl DemoReport {
             || runs.alone.iter().chain(runs.comparisons.iter().flat_map(|c| [&c.ecmp, &c.crux]));
         let strays: Vec<String> =
             ends().flat_map(|run| run.evidence.strays.iter().cloned()).collect();
+        let convergence = match args.transport.testbed_options()?.transport {
+            HostTransport::Window => None,
+            HostTransport::Dcqcn(dcqcn) => {
+                Some(dcqcn_convergence(&dcqcn, &runs.scenario.fabric, args.time_scale))
+            }
+        };
         let utilization = ThreeRunFigures {
             alone: alone_utilization(&runs.alone),
             ecmp: first.ecmp.outcome.gpu_utilization(),
@@ -183,7 +189,7 @@ impl DemoReport {
                 ecmp: first.ecmp.congestion.clone(),
                 crux: first.crux.congestion.clone(),
             },
-            forecast: ForecastComparison::new(&runs.scenario, &first.crux)?,
+            forecast: ForecastComparison::new(&runs.scenario, &first.crux, convergence)?,
         })
     }
 

@@ -1,0 +1,192 @@
+//! How much longer than in the fluid model an iteration may take where hosts send under DCQCN.
+//!
+//! Pure. Max-min sharing is there at once; DCQCN finds it. When flows meet at a link, notifications
+//! cut them below their share, and steps of `R_AI` lead back. The decision: the fluid model stays as
+//! it is, and a forecast says how wrong it may be, by an envelope over what packets measured
+//! (docs/queues.md, `crux bench transport`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use planner::{Job, JobId, Plan, PlannedFlow};
+use topology::{Fabric, LinkId};
+
+use super::{PlanForecast, WIRE_BYTES_PER_BYTE};
+
+/// No message that was measured took longer than this many times its time in the fluid model more.
+const LONGEST_EXCESS: f64 = 5.0;
+/// Steps of the timer until cuts have ended and fast recovery is over.
+const CUT_STEPS: f64 = 10.0;
+
+/// What decides how fast DCQCN converges.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DcqcnConvergence {
+    /// `T`: between two steps of increase, seconds.
+    pub timer_seconds: f64,
+    /// `R_AI`, as a share of the rate of the link.
+    pub additive_share: f64,
+    /// `N`: between two notifications, seconds.
+    pub notification_seconds: f64,
+}
+
+impl Default for DcqcnConvergence {
+    /// 55 us, 40 Mb/s of 40 Gb/s, and 50 us (Zhu et al., SIGCOMM 2015).
+    fn default() -> Self {
+        Self { timer_seconds: 55e-6, additive_share: 1e-3, notification_seconds: 50e-6 }
+    }
+}
+
+/// A message that meets others at a link.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ContendedMessage {
+    /// Flows of its level at the link, with its own.
+    pub flows: u32,
+    /// How often a flow of its level or a higher one comes while it is sent, with the first time.
+    pub meetings: f64,
+    /// What it takes in the fluid model, seconds.
+    pub seconds: f64,
+    /// What it would take alone, seconds.
+    pub alone_seconds: f64,
+}
+
+impl DcqcnConvergence {
+    /// How much longer a message may take than in the fluid model, seconds.
+    ///
+    /// A flow alone goes from nothing to the rate of its link in `T / R_AI` and misses half of that
+    /// time; `n` flows recover together. What is sent before the first notification loses nothing.
+    pub fn excess_seconds(self, message: ContendedMessage) -> f64 {
+        if message.alone_seconds <= self.notification_seconds {
+            return 0.0;
+        }
+        let recovery = self.timer_seconds / (2.0 * self.additive_share);
+        let of_meeting =
+            recovery / f64::from(message.flows.max(1)).sqrt() + CUT_STEPS * self.timer_seconds;
+        (message.meetings.max(1.0) * of_meeting).min(LONGEST_EXCESS * message.seconds)
+    }
+
+    /// How much longer an iteration of each job may take than `forecast` says, seconds; jobs whose
+    /// flows meet nobody are exact and left out, as are those that complete no iteration.
+    pub fn band(
+        self,
+        fabric: &Fabric,
+        jobs: &[Job],
+        plan: &Plan,
+        forecast: &PlanForecast,
+    ) -> BTreeMap<JobId, f64> {
+        let occupancy = LinkOccupancy::new(plan);
+        let excess = jobs.iter().filter_map(|job| {
+            let seconds = *forecast.iteration_seconds.get(&job.id)?;
+            let (position, planned) = plan.job(&job.id)?;
+            let contention = occupancy.contention_of(plan, position)?;
+            let sending = seconds - job.overlap_from * job.compute_seconds;
+            let sending = sending.max(planned.bottleneck_seconds);
+            let longest = contention.flows.iter().map(|(flow, link)| {
+                let bytes = job.flows.get(*flow).map_or(0.0, |flow| flow.bytes);
+                bytes * WIRE_BYTES_PER_BYTE / fabric.link(*link).bandwidth.bytes_per_second()
+            });
+            let rivals = contention.rivals.iter().filter_map(|rival| {
+                let iteration = forecast.iteration_seconds.get(&plan.jobs[*rival].id)?;
+                Some(1.0 + sending / iteration)
+            });
+            let message = ContendedMessage {
+                flows: contention.fewest,
+                meetings: rivals.sum(),
+                seconds: sending,
+                alone_seconds: longest.fold(0.0, f64::max),
+            };
+            Some((job.id.clone(), self.excess_seconds(message)))
+        });
+        excess.filter(|(_, seconds)| *seconds > 0.0).collect()
+    }
+}
+
+impl PlanForecast {
+    /// The least share of the jobs' GPU time in which they compute, if iterations may take so much
+    /// longer; seconds by job.
+    pub fn least_utilization(&self, jobs: &[Job], longer: &BTreeMap<JobId, f64>) -> f64 {
+        let gpus: f64 = jobs.iter().map(|job| f64::from(job.gpu_count())).sum();
+        let lost: f64 = jobs
+            .iter()
+            .filter_map(|job| {
+                let seconds = self.iteration_seconds.get(&job.id)?;
+                let longest = seconds + longer.get(&job.id)?;
+                let lost = job.compute_seconds * (seconds.recip() - longest.recip());
+                Some(f64::from(job.gpu_count()) * lost)
+            })
+            .sum();
+        if gpus > 0.0 { (self.gpu_utilization - lost / gpus).max(0.0) } else { 0.0 }
+    }
+}
+
+/// Who sends over each link, and at which level.
+struct LinkOccupancy<'p> {
+    flows: BTreeMap<LinkId, Vec<(&'p PlannedFlow, u8)>>,
+}
+
+/// Where a job meets others.
+struct LinkContention {
+    /// Flows of its level at the link that has fewest of them.
+    fewest: u32,
+    /// Its flows that meet others, by position in the job, and the link.
+    flows: Vec<(usize, LinkId)>,
+    /// Positions of the other jobs.
+    rivals: BTreeSet<usize>,
+}
+
+impl<'p> LinkOccupancy<'p> {
+    fn new(plan: &'p Plan) -> Self {
+        let mut flows: BTreeMap<LinkId, Vec<(&PlannedFlow, u8)>> = BTreeMap::new();
+        for flow in &plan.flows {
+            let level = plan.jobs[flow.job].level;
+            for link in &*flow.links {
+                flows.entry(*link).or_default().push((flow, level));
+            }
+        }
+        Self { flows }
+    }
+
+    /// Where flows of a job share a link with flows of their level or a higher one.
+    fn contention_of(&self, plan: &Plan, job: usize) -> Option<LinkContention> {
+        let level = plan.jobs[job].level;
+        let mut found = LinkContention { fewest: u32::MAX, flows: vec![], rivals: BTreeSet::new() };
+        for (position, flow) in plan.flows_of(job).enumerate() {
+            for link in &*flow.links {
+                let there = self.flows.get(link).into_iter().flatten();
+                let above: Vec<_> = there.filter(|(_, other)| *other >= level).collect();
+                if above.len() < 2 {
+                    continue;
+                }
+                let alike = above.iter().filter(|(_, other)| *other == level).count();
+                found.fewest = found.fewest.min(u32::try_from(alike).unwrap_or(u32::MAX));
+                found.flows.push((position, *link));
+                found.rivals.extend(above.iter().map(|(flow, _)| flow.job));
+            }
+        }
+        found.rivals.remove(&job);
+        (!found.flows.is_empty()).then_some(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PUBLISHED: DcqcnConvergence =
+        DcqcnConvergence { timer_seconds: 55e-6, additive_share: 1e-3, notification_seconds: 5e-5 };
+
+    fn message(flows: u32, seconds: f64) -> ContendedMessage {
+        ContendedMessage { flows, meetings: 1.0, seconds, alone_seconds: seconds }
+    }
+
+    #[test]
+    fn more_flows_lose_less_and_short_messages_nothing() {
+        assert_eq!(PUBLISHED, DcqcnConvergence::default());
+        let at = |flows, seconds| PUBLISHED.excess_seconds(message(flows, seconds));
+        assert!((at(1, 1.0) - 28.05e-3).abs() < 1e-9);
+        assert!((at(4, 1.0) - 14.3e-3).abs() < 1e-9);
+        assert!((at(4, 1e-3) - 5e-3).abs() < 1e-9);
+        let short = ContendedMessage { alone_seconds: 40e-6, ..message(8, 320e-6) };
+        assert_eq!(PUBLISHED.excess_seconds(short), 0.0);
+        let often = ContendedMessage { meetings: 3.0, ..message(4, 1.0) };
+        assert!((PUBLISHED.excess_seconds(often) - 42.9e-3).abs() < 1e-9);
+    }
+}
