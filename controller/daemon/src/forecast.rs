@@ -5,7 +5,7 @@
 
 mod dcqcn_band;
 
-pub use dcqcn_band::{ContendedMessage, DcqcnConvergence};
+pub use dcqcn_band::{ContendedMessage, DcqcnConvergence, contended_messages};
 
 use std::collections::BTreeMap;
 

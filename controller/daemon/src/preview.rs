@@ -115,14 +115,16 @@ pub fn preview_policy(
             then: band.band(&fabric, &jobs, &result.plan, &then),
         }
     });
-    let least_gpu_utilization = band.as_ref().map(|band| band.least_utilization(&jobs, [&now, &then]));
+    let least_gpu_utilization =
+        band.as_ref().map(|band| band.least_utilization(&jobs, [&now, &then]));
     let before = PlanDocument::new(&present.fabric, &present.plan, &present.report);
     let after = PlanDocument::new(&fabric, &result.plan, &result.report);
     let learned = learned_under(present, &result.plan);
     let counted = find_counted_pairs(&fabric, &result.plan, &present.basis.connections);
     let lowered_plan = with_learned_flows(&result.plan, &learned, &counted);
     let lowered = lower_plan(&present.wiring, &fabric, &lowered_plan);
-    let (jobs, unchanged) = job_changes([&present.plan, &result.plan], [&now, &then], band.as_ref());
+    let (jobs, unchanged) =
+        job_changes([&present.plan, &result.plan], [&now, &then], band.as_ref());
     let mut findings = result.report.findings.clone();
     findings.extend(ecmp_finding(&before, &after));
     Ok(PolicyPreview {

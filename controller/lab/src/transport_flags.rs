@@ -262,9 +262,9 @@ impl QueueDocument {
         let queues = &mut options.queues;
         let given = &self.queues;
         let set = |to: &mut f64, value: Option<f64>| *to = value.unwrap_or(*to);
-        set(&mut queues.kmin_bytes_per_gbps, given.kmin_bytes_per_gbps);
-        set(&mut queues.kmax_bytes_per_gbps, given.kmax_bytes_per_gbps);
-        set(&mut queues.pmax, given.pmax);
+        set(&mut queues.marking.kmin_bytes_per_gbps, given.kmin_bytes_per_gbps);
+        set(&mut queues.marking.kmax_bytes_per_gbps, given.kmax_bytes_per_gbps);
+        set(&mut queues.marking.pmax, given.pmax);
         set(&mut queues.buffer_alpha, given.buffer_alpha);
         queues.marking_point = given.marking_point.map_or(queues.marking_point, Into::into);
         queues.buffer_bytes = given.buffer_bytes.unwrap_or(queues.buffer_bytes);
@@ -336,7 +336,9 @@ mod tests {
         document.apply(&mut options);
         let parameters = options.parameters.unwrap();
         assert_eq!((parameters.increase_timer_ns, parameters.additive_bps), (300_000, 100e6));
-        assert_eq!(options.queues, SwitchQueues { pmax: 0.2, ..SwitchQueues::default() });
+        let mut expected = SwitchQueues::default();
+        expected.marking.pmax = 0.2;
+        assert_eq!(options.queues, expected);
     }
 
     #[test]

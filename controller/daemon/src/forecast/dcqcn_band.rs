@@ -40,7 +40,8 @@ impl Default for DcqcnConvergence {
 pub struct ContendedMessage {
     /// Flows of its level at the link, with its own.
     pub flows: u32,
-    /// How often a flow of its level or a higher one comes while it is sent, with the first time.
+    /// How often flows of its level or a higher one come while it is sent: once with it, and then with
+    /// each iteration of another job.
     pub meetings: f64,
     /// What it takes in the fluid model, seconds.
     pub seconds: f64,
@@ -60,7 +61,7 @@ impl DcqcnConvergence {
         let recovery = self.timer_seconds / (2.0 * self.additive_share);
         let of_meeting =
             recovery / f64::from(message.flows.max(1)).sqrt() + CUT_STEPS * self.timer_seconds;
-        (message.meetings.max(1.0) * of_meeting).min(LONGEST_EXCESS * message.seconds)
+        (message.meetings * of_meeting).min(LONGEST_EXCESS * message.seconds)
     }
 
     /// How much longer an iteration of each job may take than `forecast` says, seconds; jobs whose
@@ -72,31 +73,43 @@ impl DcqcnConvergence {
         plan: &Plan,
         forecast: &PlanForecast,
     ) -> BTreeMap<JobId, f64> {
-        let occupancy = LinkOccupancy::new(plan);
-        let excess = jobs.iter().filter_map(|job| {
-            let seconds = *forecast.iteration_seconds.get(&job.id)?;
-            let (position, planned) = plan.job(&job.id)?;
-            let contention = occupancy.contention_of(plan, position)?;
-            let sending = seconds - job.overlap_from * job.compute_seconds;
-            let sending = sending.max(planned.bottleneck_seconds);
-            let longest = contention.flows.iter().map(|(flow, link)| {
-                let bytes = job.flows.get(*flow).map_or(0.0, |flow| flow.bytes);
-                bytes * WIRE_BYTES_PER_BYTE / fabric.link(*link).bandwidth.bytes_per_second()
-            });
-            let rivals = contention.rivals.iter().filter_map(|rival| {
-                let iteration = forecast.iteration_seconds.get(&plan.jobs[*rival].id)?;
-                Some(1.0 + sending / iteration)
-            });
-            let message = ContendedMessage {
-                flows: contention.fewest,
-                meetings: rivals.sum(),
-                seconds: sending,
-                alone_seconds: longest.fold(0.0, f64::max),
-            };
-            Some((job.id.clone(), self.excess_seconds(message)))
-        });
+        let messages = contended_messages(fabric, jobs, plan, forecast).into_iter();
+        let excess = messages.map(|(job, message)| (job, self.excess_seconds(message)));
         excess.filter(|(_, seconds)| *seconds > 0.0).collect()
     }
+}
+
+/// What the jobs send in an iteration that meets others.
+pub fn contended_messages(
+    fabric: &Fabric,
+    jobs: &[Job],
+    plan: &Plan,
+    forecast: &PlanForecast,
+) -> BTreeMap<JobId, ContendedMessage> {
+    let occupancy = LinkOccupancy::new(plan);
+    let found = jobs.iter().filter_map(|job| {
+        let seconds = *forecast.iteration_seconds.get(&job.id)?;
+        let (position, planned) = plan.job(&job.id)?;
+        let contention = occupancy.contention_of(plan, position)?;
+        let sending = seconds - job.overlap_from * job.compute_seconds;
+        let sending = sending.max(planned.bottleneck_seconds);
+        let longest = contention.flows.iter().map(|(flow, link)| {
+            let bytes = job.flows.get(*flow).map_or(0.0, |flow| flow.bytes);
+            bytes * WIRE_BYTES_PER_BYTE / fabric.link(*link).bandwidth.bytes_per_second()
+        });
+        let rivals = contention.rivals.iter().filter_map(|rival| {
+            let iteration = forecast.iteration_seconds.get(&plan.jobs[*rival].id)?;
+            Some(sending / iteration)
+        });
+        let message = ContendedMessage {
+            flows: contention.fewest,
+            meetings: 1.0 + rivals.sum::<f64>(),
+            seconds: sending,
+            alone_seconds: longest.fold(0.0, f64::max),
+        };
+        Some((job.id.clone(), message))
+    });
+    found.collect()
 }
 
 impl PlanForecast {
