@@ -181,6 +181,11 @@ impl<'p> LinkOccupancy<'p> {
 
 #[cfg(test)]
 mod tests {
+    use planner::{JobOverride, JobsDocument, PlanInput, Policy};
+    use topology::document::{DocumentFormat, parse_document};
+    use topology::spec;
+
+    use super::super::forecast_plan;
     use super::*;
 
     const PUBLISHED: DcqcnConvergence =
@@ -201,5 +206,47 @@ mod tests {
         assert_eq!(PUBLISHED.excess_seconds(short), 0.0);
         let often = ContendedMessage { meetings: 3.0, ..message(4, 1.0) };
         assert!((PUBLISHED.excess_seconds(often) - 42.9e-3).abs() < 1e-9);
+    }
+
+    const FABRIC: &str = "name = 'lab'\n[clos]\nleaves = 2\nspines = 1\nhosts_per_leaf = 2\n\
+                          gpus_per_host = 8\nhost_gbps = 100.0\nuplink_gbps = 100.0\n";
+
+    /// The band of jobs of 10 GB each over the one cable, on these levels.
+    fn band_of(levels: &[u8]) -> BTreeMap<JobId, f64> {
+        let fabric = spec::parse_fabric(FABRIC, DocumentFormat::Toml, "lab.toml").unwrap();
+        let jobs: String = (1..=levels.len())
+            .map(|host| {
+                format!(
+                    "[[jobs]]\nid = 'j{host}'\ngpus = {{ h{host} = 8, h{} = 8 }}\n\
+                     flop_per_iteration = 1e12\ncompute_seconds = 1.0\noverlap_from = 0.0\n\
+                     flows = [{{ src = 'h{host}', dst = 'h{}', bytes = 1e10 }}]\n",
+                    host + 2,
+                    host + 2
+                )
+            })
+            .collect();
+        let jobs: JobsDocument = parse_document(&jobs, DocumentFormat::Toml, "jobs.toml").unwrap();
+        let jobs = jobs.resolve_jobs(&fabric, "jobs.toml").unwrap().jobs;
+        let fixed =
+            |(job, level): (&Job, &u8)| JobOverride::fixing_level(job.id.as_str(), Some(*level));
+        let overrides = jobs.iter().zip(levels).map(fixed).collect();
+        let input = PlanInput { fabric, jobs };
+        let policy = Policy { overrides, ..Policy::default() };
+        let (plan, _) = planner::plan(&input, &policy, None);
+        let forecast = forecast_plan(&input.fabric, &input.jobs, &plan).unwrap();
+        let band = PUBLISHED.band(&input.fabric, &input.jobs, &plan, &forecast);
+        let least = forecast.least_utilization(&input.jobs, &band);
+        assert_eq!(least < forecast.gpu_utilization, !band.is_empty(), "{least}");
+        band
+    }
+
+    #[test]
+    fn who_meets_others_on_its_level_or_above_has_a_band() {
+        assert_eq!(band_of(&[3]), BTreeMap::new());
+        let names = |band: BTreeMap<JobId, f64>| -> Vec<String> {
+            band.keys().map(ToString::to_string).collect()
+        };
+        assert_eq!(names(band_of(&[3, 3])), ["j1", "j2"]);
+        assert_eq!(names(band_of(&[3, 5])), ["j1"]);
     }
 }

@@ -113,8 +113,13 @@ pub(in crate::bench) async fn run_case(
     let testbed = TestbedOptions { delay_ns: DELAY_NS, levels: case.levels, transport };
     let training = TrainingOptions { scale: TimeScale::REAL, iterations: 1, testbed };
     let stage = ServedTestbed::start_servers(&scenario, training).await?;
-    let policy =
-        Policy { levels: case.levels, overrides: case.fixed_levels(), ..Policy::default() };
+    // Levels and paths leave no choice, so nothing is compared.
+    let policy = Policy {
+        levels: case.levels,
+        overrides: case.fixed_levels(),
+        search_events: 0,
+        ..Policy::default()
+    };
     let controller = stage.start_controller_under(policy).await?;
     stage.report_jobs(&controller, JobVisibility::Reported).await?;
     let rollout = controller

@@ -337,7 +337,7 @@ fn allowed_rates(rows: &[Vec<u64>]) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::case::all_cases;
+    use super::super::case::{CaseSize, all_cases};
     use super::*;
 
     fn outcome(case: &QueueCase) -> CaseOutcome {
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn inputs_have_the_topology_and_the_flows_by_start() {
-        let cases = all_cases(2e6).unwrap();
+        let cases = all_cases(CaseSize { bytes: 2e6, nic_gbps: NIC_GBPS }).unwrap();
         let case = cases.iter().find(|case| case.name == "bottleneck").unwrap();
         let outcome = outcome(case);
         let inputs = Ns3Inputs { case, dcqcn: DcqcnOptions::default(), outcome: &outcome };
@@ -379,7 +379,7 @@ mod tests {
 
     #[test]
     fn results_are_read_by_the_ends_of_flows() {
-        let cases = all_cases(2e6).unwrap();
+        let cases = all_cases(CaseSize { bytes: 2e6, nic_gbps: NIC_GBPS }).unwrap();
         let case = cases.iter().find(|case| case.name == "bottleneck").unwrap();
         let outcome = outcome(case);
         let folder = tempfile::tempdir().unwrap();
