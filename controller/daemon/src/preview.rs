@@ -111,8 +111,8 @@ pub fn preview_policy(
     let band = (transport == TransportModel::Dcqcn).then(|| {
         let band = DcqcnConvergence::default();
         ForecastBand {
-            now: band.band(&present.fabric, &jobs, &present.plan, &now),
-            then: band.band(&fabric, &jobs, &result.plan, &then),
+            now: band.band(&jobs, &present.plan, &now),
+            then: band.band(&jobs, &result.plan, &then),
         }
     });
     let least_gpu_utilization =

@@ -32,11 +32,9 @@ pub(crate) fn dcqcn_convergence(
     let rates = fabric.nics().iter().map(|nic| fabric.link(nic.uplink).bandwidth.gbps() * 1e9);
     let link_bps = rates.fold(0.0, f64::max);
     let parameters = options.parameters_at(link_bps, scale);
-    let seconds = |nanos: u64| nanos as f64 / 1e9 * scale.factor();
     DcqcnConvergence {
-        timer_seconds: seconds(parameters.increase_timer_ns),
+        timer_seconds: parameters.increase_timer_ns as f64 / 1e9 * scale.factor(),
         additive_share: parameters.additive_bps / link_bps,
-        notification_seconds: seconds(parameters.notification_interval_ns),
     }
 }
 

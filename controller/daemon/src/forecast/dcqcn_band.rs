@@ -8,12 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use planner::{Job, JobId, Plan, PlannedFlow};
-use topology::{Fabric, LinkId};
+use topology::LinkId;
 
-use super::{PlanForecast, WIRE_BYTES_PER_BYTE};
+use super::PlanForecast;
 
 /// No message that was measured took longer than this many times its time in the fluid model more.
-const LONGEST_EXCESS: f64 = 5.0;
+const LONGEST_EXCESS: f64 = 6.0;
 /// Steps of the timer until cuts have ended and fast recovery is over.
 const CUT_STEPS: f64 = 10.0;
 
@@ -24,14 +24,12 @@ pub struct DcqcnConvergence {
     pub timer_seconds: f64,
     /// `R_AI`, as a share of the rate of the link.
     pub additive_share: f64,
-    /// `N`: between two notifications, seconds.
-    pub notification_seconds: f64,
 }
 
 impl Default for DcqcnConvergence {
-    /// 55 us, 40 Mb/s of 40 Gb/s, and 50 us (Zhu et al., SIGCOMM 2015).
+    /// 55 us, and 40 Mb/s of 40 Gb/s (Zhu et al., SIGCOMM 2015).
     fn default() -> Self {
-        Self { timer_seconds: 55e-6, additive_share: 1e-3, notification_seconds: 50e-6 }
+        Self { timer_seconds: 55e-6, additive_share: 1e-3 }
     }
 }
 
@@ -45,19 +43,14 @@ pub struct ContendedMessage {
     pub meetings: f64,
     /// What it takes in the fluid model, seconds.
     pub seconds: f64,
-    /// What it would take alone, seconds.
-    pub alone_seconds: f64,
 }
 
 impl DcqcnConvergence {
     /// How much longer a message may take than in the fluid model, seconds.
     ///
     /// A flow alone goes from nothing to the rate of its link in `T / R_AI` and misses half of that
-    /// time; `n` flows recover together. What is sent before the first notification loses nothing.
+    /// time; `n` flows recover together.
     pub fn excess_seconds(self, message: ContendedMessage) -> f64 {
-        if message.alone_seconds <= self.notification_seconds {
-            return 0.0;
-        }
         let recovery = self.timer_seconds / (2.0 * self.additive_share);
         let of_meeting =
             recovery / f64::from(message.flows.max(1)).sqrt() + CUT_STEPS * self.timer_seconds;
@@ -66,14 +59,8 @@ impl DcqcnConvergence {
 
     /// How much longer an iteration of each job may take than `forecast` says, seconds; jobs whose
     /// flows meet nobody are exact and left out, as are those that complete no iteration.
-    pub fn band(
-        self,
-        fabric: &Fabric,
-        jobs: &[Job],
-        plan: &Plan,
-        forecast: &PlanForecast,
-    ) -> BTreeMap<JobId, f64> {
-        let messages = contended_messages(fabric, jobs, plan, forecast).into_iter();
+    pub fn band(self, jobs: &[Job], plan: &Plan, forecast: &PlanForecast) -> BTreeMap<JobId, f64> {
+        let messages = contended_messages(jobs, plan, forecast).into_iter();
         let excess = messages.map(|(job, message)| (job, self.excess_seconds(message)));
         excess.filter(|(_, seconds)| *seconds > 0.0).collect()
     }
@@ -81,7 +68,6 @@ impl DcqcnConvergence {
 
 /// What the jobs send in an iteration that meets others.
 pub fn contended_messages(
-    fabric: &Fabric,
     jobs: &[Job],
     plan: &Plan,
     forecast: &PlanForecast,
@@ -93,10 +79,6 @@ pub fn contended_messages(
         let contention = occupancy.contention_of(plan, position)?;
         let sending = seconds - job.overlap_from * job.compute_seconds;
         let sending = sending.max(planned.bottleneck_seconds);
-        let longest = contention.flows.iter().map(|(flow, link)| {
-            let bytes = job.flows.get(*flow).map_or(0.0, |flow| flow.bytes);
-            bytes * WIRE_BYTES_PER_BYTE / fabric.link(*link).bandwidth.bytes_per_second()
-        });
         let rivals = contention.rivals.iter().filter_map(|rival| {
             let iteration = forecast.iteration_seconds.get(&plan.jobs[*rival].id)?;
             Some(sending / iteration)
@@ -105,7 +87,6 @@ pub fn contended_messages(
             flows: contention.fewest,
             meetings: 1.0 + rivals.sum::<f64>(),
             seconds: sending,
-            alone_seconds: longest.fold(0.0, f64::max),
         };
         Some((job.id.clone(), message))
     });
@@ -139,8 +120,6 @@ struct LinkOccupancy<'p> {
 struct LinkContention {
     /// Flows of its level at the link that has fewest of them.
     fewest: u32,
-    /// Its flows that meet others, by position in the job, and the link.
-    flows: Vec<(usize, LinkId)>,
     /// Positions of the other jobs.
     rivals: BTreeSet<usize>,
 }
@@ -160,8 +139,8 @@ impl<'p> LinkOccupancy<'p> {
     /// Where flows of a job share a link with flows of their level or a higher one.
     fn contention_of(&self, plan: &Plan, job: usize) -> Option<LinkContention> {
         let level = plan.jobs[job].level;
-        let mut found = LinkContention { fewest: u32::MAX, flows: vec![], rivals: BTreeSet::new() };
-        for (position, flow) in plan.flows_of(job).enumerate() {
+        let mut found = LinkContention { fewest: u32::MAX, rivals: BTreeSet::new() };
+        for flow in plan.flows_of(job) {
             for link in &*flow.links {
                 let there = self.flows.get(link).into_iter().flatten();
                 let above: Vec<_> = there.filter(|(_, other)| *other >= level).collect();
@@ -170,12 +149,11 @@ impl<'p> LinkOccupancy<'p> {
                 }
                 let alike = above.iter().filter(|(_, other)| *other == level).count();
                 found.fewest = found.fewest.min(u32::try_from(alike).unwrap_or(u32::MAX));
-                found.flows.push((position, *link));
                 found.rivals.extend(above.iter().map(|(flow, _)| flow.job));
             }
         }
         found.rivals.remove(&job);
-        (!found.flows.is_empty()).then_some(found)
+        (found.fewest < u32::MAX).then_some(found)
     }
 }
 
@@ -189,21 +167,19 @@ mod tests {
     use super::*;
 
     const PUBLISHED: DcqcnConvergence =
-        DcqcnConvergence { timer_seconds: 55e-6, additive_share: 1e-3, notification_seconds: 5e-5 };
+        DcqcnConvergence { timer_seconds: 55e-6, additive_share: 1e-3 };
 
     fn message(flows: u32, seconds: f64) -> ContendedMessage {
-        ContendedMessage { flows, meetings: 1.0, seconds, alone_seconds: seconds }
+        ContendedMessage { flows, meetings: 1.0, seconds }
     }
 
     #[test]
-    fn more_flows_lose_less_and_short_messages_nothing() {
+    fn more_flows_lose_less_and_short_messages_a_multiple() {
         assert_eq!(PUBLISHED, DcqcnConvergence::default());
         let at = |flows, seconds| PUBLISHED.excess_seconds(message(flows, seconds));
         assert!((at(1, 1.0) - 28.05e-3).abs() < 1e-9);
         assert!((at(4, 1.0) - 14.3e-3).abs() < 1e-9);
-        assert!((at(4, 1e-3) - 5e-3).abs() < 1e-9);
-        let short = ContendedMessage { alone_seconds: 40e-6, ..message(8, 320e-6) };
-        assert_eq!(PUBLISHED.excess_seconds(short), 0.0);
+        assert!((at(4, 1e-3) - 6e-3).abs() < 1e-9);
         let often = ContendedMessage { meetings: 3.0, ..message(4, 1.0) };
         assert!((PUBLISHED.excess_seconds(often) - 42.9e-3).abs() < 1e-9);
     }
@@ -234,7 +210,7 @@ mod tests {
         let policy = Policy { overrides, ..Policy::default() };
         let (plan, _) = planner::plan(&input, &policy, None);
         let forecast = forecast_plan(&input.fabric, &input.jobs, &plan).unwrap();
-        let band = PUBLISHED.band(&input.fabric, &input.jobs, &plan, &forecast);
+        let band = PUBLISHED.band(&input.jobs, &plan, &forecast);
         let least = forecast.least_utilization(&input.jobs, &band);
         assert_eq!(least < forecast.gpu_utilization, !band.is_empty(), "{least}");
         band

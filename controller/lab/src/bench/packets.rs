@@ -112,12 +112,11 @@ pub(crate) fn run_packets(args: &PacketsArgs) -> Result<(), CommandError> {
 
 /// Under DCQCN, in how many cases an iteration takes longer than the forecast and its band.
 fn print_band(cases: &[PacketCase]) -> Result<(), CommandError> {
-    let sides: [(&str, fn(&PacketCase) -> Option<usize>); 2] = [
-        ("one level", |case| case.one_level.beyond_band),
-        ("eight levels", |case| case.eight_levels.beyond_band),
-    ];
+    let one = cases.iter().map(|case| case.one_level.beyond_band).collect();
+    let eight = cases.iter().map(|case| case.eight_levels.beyond_band).collect();
+    let sides: [(&str, Vec<Option<usize>>); 2] = [("one level", one), ("eight levels", eight)];
     for (levels, beyond) in sides {
-        let counted: Vec<usize> = cases.iter().filter_map(beyond).collect();
+        let counted: Vec<usize> = beyond.into_iter().flatten().collect();
         if counted.is_empty() {
             continue;
         }

@@ -184,9 +184,8 @@ impl ForecastComparison {
         let worst_job = jobs.iter().map(|(_, pair)| pair.difference.abs()).fold(0.0, f64::max);
         let measured = run.outcome.gpu_utilization();
         let gpu_utilization = ForecastPair::new(foretold.gpu_utilization, measured);
-        let band = convergence.map(|convergence| {
-            convergence.band(&rollout.fabric, &scenario.jobs, &rollout.plan, &foretold)
-        });
+        let band = convergence
+            .map(|convergence| convergence.band(&scenario.jobs, &rollout.plan, &foretold));
         let dcqcn_excess_seconds = band.map(|band| {
             let longer = |id: &str| band.get(&id.into()).copied().unwrap_or(0.0);
             jobs.iter().map(|(id, _)| (id.clone(), longer(id))).collect()

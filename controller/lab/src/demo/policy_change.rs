@@ -145,7 +145,7 @@ fn excess_in_force(
     let (fabric, jobs, plan) = (&rollout.fabric, &scenario.jobs, &rollout.plan);
     let foretold = forecast::forecast_plan(fabric, jobs, plan).map_err(CommandError::failed)?;
     let convergence = dcqcn_convergence(&dcqcn, fabric, training.scale);
-    Ok(Some(convergence.band(fabric, jobs, plan, &foretold)))
+    Ok(Some(convergence.band(jobs, plan, &foretold)))
 }
 
 /// Applies a policy as an operator would.

@@ -138,12 +138,6 @@ impl DemoReport {
             || runs.alone.iter().chain(runs.comparisons.iter().flat_map(|c| [&c.ecmp, &c.crux]));
         let strays: Vec<String> =
             ends().flat_map(|run| run.evidence.strays.iter().cloned()).collect();
-        let convergence = match args.transport.testbed_options()?.transport {
-            HostTransport::Window => None,
-            HostTransport::Dcqcn(dcqcn) => {
-                Some(dcqcn_convergence(&dcqcn, &runs.scenario.fabric, args.time_scale))
-            }
-        };
         let utilization = ThreeRunFigures {
             alone: alone_utilization(&runs.alone),
             ecmp: first.ecmp.outcome.gpu_utilization(),
@@ -189,7 +183,7 @@ impl DemoReport {
                 ecmp: first.ecmp.congestion.clone(),
                 crux: first.crux.congestion.clone(),
             },
-            forecast: ForecastComparison::new(&runs.scenario, &first.crux, convergence)?,
+            forecast: compared_forecast(args, runs, &first.crux)?,
         })
     }
 
@@ -203,6 +197,21 @@ impl DemoReport {
         let tables = format!("{} entries differ from the desired ones", self.different_entries);
         Err(CommandError::Failed(format!("{tables}; not on the planned path:\n  {strays}")))
     }
+}
+
+/// The forecast beside a run, with its band where hosts send under DCQCN.
+fn compared_forecast(
+    args: &DemoArgs,
+    runs: &DemoRuns,
+    run: &EmulatedRun,
+) -> Result<ForecastComparison, CommandError> {
+    let convergence = match args.transport.testbed_options()?.transport {
+        HostTransport::Window => None,
+        HostTransport::Dcqcn(dcqcn) => {
+            Some(dcqcn_convergence(&dcqcn, &runs.scenario.fabric, args.time_scale))
+        }
+    };
+    ForecastComparison::new(&runs.scenario, run, convergence)
 }
 
 impl VolumeSource {

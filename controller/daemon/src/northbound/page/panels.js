@@ -195,7 +195,7 @@ export function queues(panel, { fabric, queues: all }, act) {
     if (queue.dropped) one.className = "error";
     return one;
   });
-  refill(panel, table(["queue", "to", "level", "dropped", "paused", "pausing", "marked"], made));
+  refill(panel, table(["queue", "to", "level", "dropped", "pauses in", "pauses out", "marked"], made));
   if (!made.length) panel.append(note("No switch reports over gNMI that a queue has lost, paused or marked packets."));
   if (all.length > made.length) panel.append(note(`and ${all.length - made.length} more that counted less`));
 }

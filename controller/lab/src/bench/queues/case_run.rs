@@ -219,8 +219,7 @@ impl CaseReading<'_> {
     fn contended_messages(&self, flows: &[FlowResult]) -> BTreeMap<JobId, ContendedMessage> {
         let seconds = flows.iter().map(|flow| (flow.job.as_str().into(), flow.fluid_us / 1e6));
         let fluid = PlanForecast { iteration_seconds: seconds.collect(), ..Default::default() };
-        let QueueCase { fabric, jobs, .. } = self.case;
-        let messages = forecast::contended_messages(fabric, jobs, self.plan, &fluid).into_iter();
+        let messages = forecast::contended_messages(&self.case.jobs, self.plan, &fluid).into_iter();
         messages
             .map(|(job, message)| (job, ContendedMessage { meetings: 1.0, ..message }))
             .collect()
