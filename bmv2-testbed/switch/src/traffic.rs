@@ -32,8 +32,8 @@ pub enum MarkingPoint {
 pub struct TrafficSettings {
     /// When packets of each level are marked, from level 0.
     pub marking: Vec<Option<MarkingRamp>>,
-    /// When packets of levels without a ramp of their own are, by the rate of their port; without it
-    /// they never are.
+    /// When packets of levels without a ramp of their own are, by the rate of their port; without
+    /// it they never are.
     pub slope: Option<MarkingSlope>,
     /// When that is decided.
     pub marking_point: MarkingPoint,

@@ -1,9 +1,9 @@
 //! How much longer than in the fluid model an iteration may take where hosts send under DCQCN.
 //!
-//! Pure. Max-min sharing is there at once; DCQCN finds it. When flows meet at a link, notifications
-//! cut them below their share, and steps of `R_AI` lead back. The decision: the fluid model stays as
-//! it is, and a forecast says how wrong it may be, by an envelope over what packets measured
-//! (docs/queues.md, `crux bench transport`).
+//! Pure. Max-min sharing is there at once; DCQCN finds it. When flows meet at a link,
+//! notifications cut them below their share, and steps of `R_AI` lead back. The decision: the fluid
+//! model stays as it is, and a forecast says how wrong it may be, by an envelope over what packets
+//! measured (docs/queues.md, `crux bench transport`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,8 +38,8 @@ impl Default for DcqcnConvergence {
 pub struct ContendedMessage {
     /// Flows of its level at the link, with its own.
     pub flows: u32,
-    /// How often flows of its level or a higher one come while it is sent: once with it, and then with
-    /// each iteration of another job.
+    /// How often flows of its level or a higher one come while it is sent: once with it, and then
+    /// with each iteration of another job.
     pub meetings: f64,
     /// What it takes in the fluid model, seconds.
     pub seconds: f64,

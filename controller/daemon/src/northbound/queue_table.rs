@@ -1,4 +1,4 @@
-//! What the queues of switches have counted, for people: the queues that lost, paused or marked most.
+//! What queues of switches have counted, for people: those that lost, paused or marked most.
 //!
 //! Pure. The decision: queues that have counted nothing are left out, and
 //! so are those beyond the first thousand, because a fabric has hundreds of thousands of queues and
@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::{Fabric, FabricNode, SwitchId};
 
+use super::service::{NorthboundService, ServiceError};
 use crate::gnmi::{FabricQueueCounters, QueueCounters};
 
 /// Queues of a table at most.
@@ -36,8 +37,19 @@ pub struct QueueRow {
     pub marked: Option<u64>,
 }
 
+impl NorthboundService {
+    /// Queues that have lost, paused or marked packets, the worst first, a thousand at most.
+    ///
+    /// # Errors
+    /// The controller has no plan yet.
+    pub async fn list_queues(&self) -> Result<Vec<QueueRow>, ServiceError> {
+        let view = self.current_view().await?;
+        Ok(queue_rows(&view.rollout.fabric, &view.queue_counters))
+    }
+}
+
 /// Queues that have counted something, the worst first: drops, then pauses, then marks.
-pub(super) fn queue_rows(fabric: &Fabric, counters: &FabricQueueCounters) -> Vec<QueueRow> {
+fn queue_rows(fabric: &Fabric, counters: &FabricQueueCounters) -> Vec<QueueRow> {
     let switches = fabric.switch_ids().filter_map(|id| Some((id, counters.get(&id)?)));
     let queues = switches.flat_map(|(id, ports)| {
         ports.iter().map(move |((port, level), counters)| (id, *port, *level, counters))

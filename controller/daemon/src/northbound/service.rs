@@ -32,7 +32,6 @@ pub use super::policy_messages::{
     PolicyFile, PolicyRevisionDiff, PreviewPolicyRequest, RollbackPolicyRequest,
     TemporaryOverrideRequest,
 };
-use super::queue_table::{QueueRow, queue_rows};
 pub use super::service_error::ServiceError;
 use super::utilization::{UtilizationHistory, UtilizationLog, UtilizationPage};
 use crate::access::{ControllerAccess, ControllerError};
@@ -172,15 +171,6 @@ impl NorthboundService {
     /// As above.
     pub async fn list_switches(&self) -> Result<Vec<SwitchRow>, ServiceError> {
         Ok(self.current_view().await?.switch_rows())
-    }
-
-    /// Queues that have lost, paused or marked packets, the worst first, a thousand at most.
-    ///
-    /// # Errors
-    /// As above.
-    pub async fn list_queues(&self) -> Result<Vec<QueueRow>, ServiceError> {
-        let view = self.current_view().await?;
-        Ok(queue_rows(&view.rollout.fabric, &view.queue_counters))
     }
 
     /// All links.

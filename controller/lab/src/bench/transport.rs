@@ -1,8 +1,8 @@
 //! `crux bench transport`: where DCQCN departs from max-min sharing, and the envelope over it.
 //!
-//! The cases are those of `crux bench queues`, from bursts that end before the first notification to
-//! messages during which rates converge. What each job takes longer than in the fluid model stands
-//! beside what a forecast says at most ([`controller::forecast::DcqcnConvergence`]).
+//! The cases are those of `crux bench queues`, from bursts that end before the first notification
+//! to messages during which rates converge. What each job takes longer than in the fluid model
+//! stands beside what a forecast says at most ([`controller::forecast::DcqcnConvergence`]).
 
 use emulator::TimeScale;
 use schemars::JsonSchema;

@@ -12,7 +12,7 @@ use command_io::CommandError;
 /// `KMIN:KMAX:PMAX`, or `published`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum EcnRamp {
-    /// The same at every port.
+    /// At every port alike.
     Stated(MarkingRamp),
     /// By the rate of each port.
     Published,
