@@ -197,7 +197,7 @@ def measured(page):
         const frame = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
         const first = performance.getEntriesByName("drawn")[0].startTime;
         const all = [];
-        for (const tab of ["findings", "jobs", "worth", "links", "switches", "events"]) {
+        for (const tab of ["findings", "jobs", "worth", "links", "switches", "queues", "events"]) {
             document.querySelector(`#tab-${tab}`).click();
             await frame();
             spent.length = 0;
@@ -269,11 +269,40 @@ def look_at_demo(page, folder):
     page.locator("#levels button").nth(0).click()
     page.locator("#tab-switches").click()
     expect(page.locator("#switches")).to_contain_text("primary")
+    look_at_queues(page, folder)
     page.locator("#tab-events").click()
     expect(page.locator("#events")).to_contain_text("job gpt arrived")
     page.screenshot(path=folder / "demo-events.png")
     look_at_worth(page, folder)
     look_at_policy(page, folder)
+
+
+def look_at_queues(page, folder):
+    """Without switches that report over gNMI there is nothing; then counts of some, which the script
+    answers in the form of the interface."""
+    page.locator("#tab-queues").click()
+    expect(page.locator("#queues")).to_contain_text("No switch reports")
+    port, spine = page.evaluate("""(() => {
+        const leaf = crux.model.fabric.byName.get("leaf1");
+        const cable = leaf.cables.find(({ a, b }) => (a === leaf ? b : a).tier === "spine");
+        return cable.a === leaf ? [cable.aPort, cable.b.name] : [cable.bPort, cable.a.name];
+    })()""")
+    counts = [(5, None, 41, 1200), (3, 2, 0, 9), (0, 0, 0, 15_300)]
+    names = ["dropped", "pauses_received", "pauses_sent", "marked"]
+    rows = [
+        {"switch": "leaf1", "port": port, "neighbour": spine, "level": 7 - at, **dict(zip(names, row))}
+        for at, row in enumerate(counts)
+    ]
+    page.route("**/v1/queues", answering(json.dumps(rows)))
+    page.evaluate("crux.again()")
+    expect(page.locator("#queues tbody tr")).to_have_count(len(rows))
+    first = page.locator("#queues tbody tr").first
+    expect(first).to_contain_text(f"leaf1:{port}")
+    expect(page.locator("#queues tbody tr").nth(0)).to_contain_text("1200")
+    first.hover()
+    expect(page.locator("#about")).to_contain_text(f"leaf1:{port}>{spine}")
+    page.screenshot(path=folder / "demo-queues.png")
+    page.unroute("**/v1/queues")
 
 
 def look_at_worth(page, folder):

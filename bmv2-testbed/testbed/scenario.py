@@ -55,7 +55,7 @@ class Scenario:
             scheduled.split_flows(self.jobs, text["connections"], self.seed)
         documents.shrink(self.fabric, self.jobs, self.rate_scale, self.slower)
         documents.give_addresses(self.fabric, options.first_port)
-        self.queues = Queues(options.transport, options.levels, self.slower, self.fabric)
+        self.queues = Queues(options.transport, options.levels, self.slower)
 
     def problems(self, kind):
         """What a kind of switch cannot do of it."""

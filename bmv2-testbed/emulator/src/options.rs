@@ -3,10 +3,11 @@
 //! Every default has its source beside it. Sizes that follow the rate of a link are given for each
 //! gigabit per second, because the cables of a fabric differ.
 
-use switch::{BufferSettings, LevelShares, MarkingPoint, MarkingRamp, Nanos, TrafficSettings};
+use switch::{BufferSettings, LevelShares, MarkingPoint, MarkingSlope, Nanos, TrafficSettings};
 
 use crate::connection::CongestionControl;
 use crate::dcqcn::DcqcnParameters;
+use crate::roce::{MTU, OVERHEAD};
 use crate::scale::TimeScale;
 use crate::transport::LossRecovery;
 
@@ -65,6 +66,11 @@ impl Default for DcqcnOptions {
 }
 
 impl DcqcnOptions {
+    /// The parameters of a connection from a NIC of this rate, under a time scale.
+    pub fn parameters_at(&self, link_bps: f64, scale: TimeScale) -> DcqcnParameters {
+        self.congestion_control().parameters(link_bps, scale)
+    }
+
     pub(crate) fn congestion_control(&self) -> CongestionControl {
         self.parameters.map_or(CongestionControl::PublishedDcqcn, CongestionControl::Dcqcn)
     }
@@ -102,12 +108,8 @@ impl RetrySettings {
 /// What the queues of every switch do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SwitchQueues {
-    /// `Kmin` for each Gb/s of the link, in bytes.
-    pub kmin_bytes_per_gbps: f64,
-    /// `Kmax` for each Gb/s of the link, in bytes.
-    pub kmax_bytes_per_gbps: f64,
-    /// `Pmax`, 0 to 1.
-    pub pmax: f64,
+    /// When packets are marked, by the rate of their port.
+    pub marking: MarkingSlope,
     /// When a mark is decided.
     pub marking_point: MarkingPoint,
     /// The packet buffer of a switch, in bytes.
@@ -126,14 +128,11 @@ pub struct SwitchQueues {
 }
 
 impl Default for SwitchQueues {
-    /// `Kmin` = 5 kB, `Kmax` = 200 kB and `Pmax` = 1 % at 40 Gb/s (Zhu et al., SIGCOMM 2015, figure
-    /// 14), in proportion to the rate; 32 MB and `alpha` = 1/8 (HPCC's RoCE model,
-    /// `mix/config_doc.txt` and `third.cc`); no shares, no limit of pauses.
+    /// Marks as published; 32 MB and `alpha` = 1/8 (HPCC's RoCE model, `mix/config_doc.txt` and
+    /// `third.cc`); no shares, no limit of pauses.
     fn default() -> Self {
         Self {
-            kmin_bytes_per_gbps: 125.0,
-            kmax_bytes_per_gbps: 5_000.0,
-            pmax: 0.01,
+            marking: MarkingSlope { packet_bytes: MTU + OVERHEAD, ..MarkingSlope::default() },
             marking_point: MarkingPoint::Enqueue,
             buffer_bytes: 32 << 20,
             buffer_alpha: 0.125,
@@ -145,19 +144,7 @@ impl Default for SwitchQueues {
     }
 }
 
-/// Where a ramp ends at least, in lengths of its least beginning.
-const SHORTEST_RAMP: f64 = 10.0;
-
 impl SwitchQueues {
-    /// The ramp of a link: it begins at two packets or later, as every queue holds those now and
-    /// then, and on slow links ends ten times as far.
-    pub fn ramp(&self, gbps: f64, packet_bytes: u32) -> MarkingRamp {
-        let least = 2.0 * f64::from(packet_bytes);
-        let kmin = (self.kmin_bytes_per_gbps * gbps).max(least);
-        let kmax = (self.kmax_bytes_per_gbps * gbps).max(SHORTEST_RAMP * least).max(kmin);
-        MarkingRamp { kmin_bytes: kmin as u64, kmax_bytes: kmax as u64, pmax: self.pmax }
-    }
-
     /// What a switch of so many levels does; all of them are lossless.
     pub(crate) fn traffic_settings(&self, levels: u8, stream: u64) -> TrafficSettings {
         let buffer = BufferSettings {
@@ -169,6 +156,7 @@ impl SwitchQueues {
         let lower = vec![self.lower_share; usize::from(levels.saturating_sub(1))];
         TrafficSettings {
             marking: Vec::new(),
+            slope: Some(self.marking),
             marking_point: self.marking_point,
             shares: LevelShares::new(lower).filter(|_| self.lower_share > 0.0),
             buffer: Some(buffer),
@@ -189,15 +177,5 @@ mod tests {
         assert!((lost_after - 34.36).abs() < 0.01, "{lost_after}");
         let scale = TimeScale::new(1000.0).unwrap();
         assert_eq!(retries.timeout_ns(scale), 4_294_967);
-    }
-
-    #[test]
-    fn ramps_follow_the_rate() {
-        let ramp = SwitchQueues::default().ramp(400.0, 4_154);
-        assert_eq!((ramp.kmin_bytes, ramp.kmax_bytes), (50_000, 2_000_000));
-        let published = SwitchQueues::default().ramp(40.0, 4_154);
-        assert_eq!((published.kmin_bytes, published.kmax_bytes), (8_308, 200_000));
-        let slow = SwitchQueues::default().ramp(0.01, 4_154);
-        assert_eq!((slow.kmin_bytes, slow.kmax_bytes), (8_308, 83_080));
     }
 }

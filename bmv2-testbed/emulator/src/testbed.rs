@@ -20,7 +20,6 @@ use crate::host_settings::{host_settings, queue_limits};
 use crate::job::TrainingJob;
 use crate::options::{HostTransport, TestbedOptions};
 use crate::outcome::{EmulationOutcome, MeasuredIterations};
-use crate::roce::{MTU, OVERHEAD};
 use crate::scale::TimeScale;
 
 /// The port of a switch that leads to its controller; `CPU_PORT` of the P4 program.
@@ -113,11 +112,6 @@ impl EmulatedTestbed {
             };
             let (a, b) = ends.link_ends(link)?;
             cables.push(builder.connect_wire(a, b, wire).map_err(TestbedError::Build)?);
-            if let HostTransport::Dcqcn(dcqcn) = options.transport {
-                let ramp = dcqcn.queues.ramp(link.bandwidth.gbps(), MTU + OVERHEAD);
-                let ramps = vec![Some(ramp); usize::from(options.levels)];
-                [a, b].into_iter().for_each(|end| builder.mark_port(end, &ramps));
-            }
         }
         Ok(Self {
             fabric: fabric.clone(),

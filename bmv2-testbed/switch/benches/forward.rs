@@ -16,8 +16,9 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use nix::time::{ClockId, clock_gettime};
 use switch::{
-    Device, DeviceIndex, DeviceOutputs, EmulatedNetworkBuilder, EmulatedNetworkHandle,
-    EndpointOutbox, KeyField, Nanos, NetworkEndpoint, QueueLimits, WireEnd, WireSpec,
+    BufferSettings, Device, DeviceIndex, DeviceOutputs, EmulatedNetworkBuilder,
+    EmulatedNetworkHandle, EndpointOutbox, KeyField, MarkingSlope, Nanos, NetworkEndpoint,
+    QueueLimits, TrafficSettings, WireEnd, WireSpec,
 };
 
 use support::{ByName, FLOW, Flow, LEAF, config, exact, pin_key, prefix, program};
@@ -112,10 +113,15 @@ fn host_ip(leaf: u16, host: u16) -> u32 {
 }
 
 /// 8 leaves, 4 spines, 32 hosts at 80 % load on 10 Gbit/s; every packet takes three hops.
-async fn network() -> EmulatedNetworkHandle {
+async fn network(traffic: Option<&TrafficSettings>) -> EmulatedNetworkHandle {
     let mut builder = EmulatedNetworkBuilder::new();
     for id in 0..LEAVES + SPINES {
-        builder.add_device(config(u64::from(id)));
+        match traffic {
+            None => builder.add_device(config(u64::from(id))),
+            Some(traffic) => {
+                builder.add_device_with_traffic(config(u64::from(id)), traffic.clone())
+            }
+        };
     }
     let wire = WireSpec {
         bits_per_second: 10_000_000_000,
@@ -174,16 +180,27 @@ fn configure(device: &mut Device, id: u16) {
     }
 }
 
+/// A fabric of strict priority alone, and one that marks, shares a buffer and pauses.
 fn whole_fabric(bench: &mut Criterion) {
+    let lossless = TrafficSettings {
+        slope: Some(MarkingSlope::default()),
+        buffer: Some(BufferSettings::lossless_levels(8)),
+        ..TrafficSettings::default()
+    };
+    run_fabric(bench, "one_millisecond", None);
+    run_fabric(bench, "one_millisecond_lossless", Some(&lossless));
+}
+
+fn run_fabric(bench: &mut Criterion, name: &str, traffic: Option<&TrafficSettings>) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    let fabric = runtime.block_on(network());
+    let fabric = runtime.block_on(network(traffic));
     let mut until = 1_000_000;
     runtime.block_on(fabric.run_until(until)).expect("the fabric runs");
     let mut group = bench.benchmark_group("fabric");
     // Each millisecond 32 hosts send 1000 packets over three hops.
     group.throughput(Throughput::Elements(32 * 1000 * 3));
     group.sample_size(20);
-    group.bench_function("one_millisecond", |run| {
+    group.bench_function(name, |run| {
         run.iter_custom(|times| {
             let begun = processor_time();
             until += times * 1_000_000;

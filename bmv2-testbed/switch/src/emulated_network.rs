@@ -21,7 +21,7 @@ pub use state::{EmulatedNetworkCounts, WireCounts, WireState};
 use crate::device::{Device, DeviceConfig};
 use crate::scheduler::QueueLimits;
 use crate::time::Nanos;
-use crate::traffic::{MarkingRamp, TrafficSettings};
+use crate::traffic::TrafficSettings;
 use state::NetworkState;
 
 /// The number of a device in its network, in the order of addition.
@@ -132,13 +132,6 @@ impl EmulatedNetworkBuilder {
             return Err(EmulatedNetworkError::EndTaken(b));
         }
         Ok(self.state.connect_wire(a, b, wire))
-    }
-
-    /// Gives a port that has a wire its own marks, from level 0, instead of those of its device's
-    /// [`TrafficSettings`]: thresholds follow the rate of a port. Ends without a wire, NICs, and
-    /// devices without settings are left as they are.
-    pub fn mark_port(&mut self, end: WireEnd, ramps: &[Option<MarkingRamp>]) {
-        self.state.mark_port(end, ramps);
     }
 
     /// Starts the thread that owns everything; the clock is held at 0.

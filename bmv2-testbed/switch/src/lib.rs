@@ -60,6 +60,6 @@ pub use spec::{
 };
 pub use time::Nanos;
 pub use traffic::{
-    BufferCounts, BufferSettings, LevelShares, MarkingPoint, MarkingRamp, PauseFrame,
+    BufferCounts, BufferSettings, LevelShares, MarkingPoint, MarkingRamp, MarkingSlope, PauseFrame,
     PauseFrameError, TrafficSettings, headroom_bytes,
 };

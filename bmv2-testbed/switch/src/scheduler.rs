@@ -15,7 +15,7 @@ use std::num::NonZeroU64;
 
 use crate::run::counter::CounterData;
 use crate::time::Nanos;
-use crate::traffic::{MarkingRamp, TrafficSettings};
+use crate::traffic::TrafficSettings;
 use port_features::PortFeatures;
 
 /// Bits per byte times nanoseconds per second: bytes times this, over bits per second, is time.
@@ -135,14 +135,8 @@ impl<T> PortScheduler<T> {
 
     /// Adds marks by ramps and shares; `stream` tells the random streams of ports apart.
     pub fn set_traffic(&mut self, settings: &TrafficSettings, stream: u64) {
-        self.features = Some(Box::new(PortFeatures::new(self.queues.len(), settings, stream)));
-    }
-
-    /// Replaces the ramps of all levels, from level 0, of a port with features.
-    pub fn set_marking(&mut self, ramps: &[Option<MarkingRamp>]) {
-        if let Some(features) = &mut self.features {
-            features.set_ramps(ramps);
-        }
+        let features = PortFeatures::new(self.queues.len(), self.bits_per_second, settings, stream);
+        self.features = Some(Box::new(features));
     }
 
     /// Puts a packet of so many bytes into its level's queue, or counts the drop and gives it back.
@@ -252,7 +246,12 @@ impl<T> PortScheduler<T> {
     pub fn set_pause(&mut self, level: u8, pause: LevelPause, now: Nanos) -> u64 {
         let levels = self.queues.len();
         let features = self.features.get_or_insert_with(|| {
-            Box::new(PortFeatures::new(levels, &TrafficSettings::default(), 0))
+            Box::new(PortFeatures::new(
+                levels,
+                self.bits_per_second,
+                &TrafficSettings::default(),
+                0,
+            ))
         });
         let level = usize::from(level).min(levels - 1);
         features.set_pause(level, pause, now, &mut self.queues[level].counts)

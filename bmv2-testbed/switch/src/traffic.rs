@@ -10,7 +10,7 @@ pub(crate) mod pause_frame;
 pub(crate) mod shared_buffer;
 pub(crate) mod shares;
 
-pub use marking::MarkingRamp;
+pub use marking::{MarkingRamp, MarkingSlope};
 pub use pause_frame::{PauseFrame, PauseFrameError};
 pub use shared_buffer::{BufferCounts, BufferSettings, headroom_bytes};
 pub use shares::LevelShares;
@@ -30,8 +30,11 @@ pub enum MarkingPoint {
 /// What the queues of a device do beyond strict priority; the default is nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TrafficSettings {
-    /// When packets of each level are marked, from level 0; levels beyond the list never are.
+    /// When packets of each level are marked, from level 0.
     pub marking: Vec<Option<MarkingRamp>>,
+    /// When packets of levels without a ramp of their own are, by the rate of their port; without
+    /// it they never are.
+    pub slope: Option<MarkingSlope>,
     /// When that is decided.
     pub marking_point: MarkingPoint,
     /// What lower levels get at least.
@@ -47,8 +50,9 @@ pub struct TrafficSettings {
 }
 
 impl TrafficSettings {
-    /// The ramp of a level.
-    pub(crate) fn ramp(&self, level: usize) -> Option<MarkingRamp> {
-        self.marking.get(level).copied().flatten()
+    /// The ramp of a level of a port of so many bits per second.
+    pub fn ramp(&self, level: usize, bits_per_second: u64) -> Option<MarkingRamp> {
+        let own = self.marking.get(level).copied().flatten();
+        own.or_else(|| Some(self.slope?.ramp(bits_per_second)))
     }
 }

@@ -3,6 +3,10 @@
 //! Pure. Planner and simulator use the same model. The decision: the plan is taken as it is,
 //! without planning again, so the forecast is about exactly what would be written.
 
+mod dcqcn_band;
+
+pub use dcqcn_band::{ContendedMessage, DcqcnConvergence, contended_messages};
+
 use std::collections::BTreeMap;
 
 use fluid::{Engine, EngineOptions, FluidError, FluidJob, FluidNetwork, JobIndex, JobTally};

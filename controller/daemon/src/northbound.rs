@@ -29,6 +29,7 @@ pub mod policy_commit;
 mod policy_file;
 mod policy_messages;
 mod process_state;
+pub mod queue_table;
 mod rate_limiter;
 mod report_ingest;
 mod request_budget;

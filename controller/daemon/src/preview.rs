@@ -10,14 +10,14 @@ use std::sync::Arc;
 use fluid::FluidError;
 use p4::SwitchTables;
 use planner::{
-    JobId, Plan, PlanDocument, PlannedFlow, PlannedFlowDocument, find_counted_pairs,
-    with_learned_flows,
+    Job, JobId, Plan, PlanDocument, PlannedFlow, PlannedFlowDocument, TransportModel,
+    find_counted_pairs, with_learned_flows,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::{Fabric, Finding, SwitchId};
 
-use crate::forecast::{PlanForecast, forecast_plan};
+use crate::forecast::{DcqcnConvergence, PlanForecast, forecast_plan};
 use crate::pipelines::{lower_plan, pipeline_at};
 use crate::state::{PlanRequest, PlanRollout};
 
@@ -37,6 +37,9 @@ pub struct PolicyPreview {
     pub switches: Vec<SwitchChange>,
     /// Share of the jobs' GPU time in which they compute, by the fluid model.
     pub gpu_utilization: ValueChange<f64>,
+    /// The least that it may be where the policy says that hosts send under DCQCN.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub least_gpu_utilization: Option<ValueChange<f64>>,
     /// Findings about the plan and the forecast.
     pub findings: Vec<Finding>,
 }
@@ -59,6 +62,10 @@ pub struct JobChange {
     pub level: ValueChange<Option<u8>>,
     /// Seconds of an iteration by the fluid model; none if it completes none.
     pub iteration_seconds: ValueChange<Option<f64>>,
+    /// How much longer an iteration may take, seconds, where the policy says that hosts send under
+    /// DCQCN.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dcqcn_excess_seconds: Option<ValueChange<f64>>,
 }
 
 /// The effect on a flow.
@@ -97,16 +104,27 @@ pub fn preview_policy(
     tables: &BTreeMap<SwitchId, Arc<SwitchTables>>,
 ) -> Result<PolicyPreview, FluidError> {
     let (fabric, jobs) = (request.fabric.clone(), request.jobs.clone());
+    let transport = request.policy.transport;
     let result = request.compute_plan();
     let now = forecast_plan(&present.fabric, &jobs, &present.plan)?;
     let then = forecast_plan(&fabric, &jobs, &result.plan)?;
+    let band = (transport == TransportModel::Dcqcn).then(|| {
+        let band = DcqcnConvergence::default();
+        ForecastBand {
+            now: band.band(&jobs, &present.plan, &now),
+            then: band.band(&jobs, &result.plan, &then),
+        }
+    });
+    let least_gpu_utilization =
+        band.as_ref().map(|band| band.least_utilization(&jobs, [&now, &then]));
     let before = PlanDocument::new(&present.fabric, &present.plan, &present.report);
     let after = PlanDocument::new(&fabric, &result.plan, &result.report);
     let learned = learned_under(present, &result.plan);
     let counted = find_counted_pairs(&fabric, &result.plan, &present.basis.connections);
     let lowered_plan = with_learned_flows(&result.plan, &learned, &counted);
     let lowered = lower_plan(&present.wiring, &fabric, &lowered_plan);
-    let (jobs, unchanged) = job_changes(&present.plan, &result.plan, &now, &then);
+    let (jobs, unchanged) =
+        job_changes([&present.plan, &result.plan], [&now, &then], band.as_ref());
     let mut findings = result.report.findings.clone();
     findings.extend(ecmp_finding(&before, &after));
     Ok(PolicyPreview {
@@ -115,6 +133,7 @@ pub fn preview_policy(
         unchanged,
         flows: flow_changes(&before, &after),
         switches: switch_changes(&fabric, tables, &lowered),
+        least_gpu_utilization,
         gpu_utilization: ValueChange { before: now.gpu_utilization, after: then.gpu_utilization },
         findings,
     })
@@ -130,25 +149,46 @@ fn learned_under(present: &PlanRollout, plan: &Plan) -> Vec<PlannedFlow> {
     flows.collect()
 }
 
+/// How much longer iterations may take under DCQCN, seconds, under the plan in force and the next.
+struct ForecastBand {
+    now: BTreeMap<JobId, f64>,
+    then: BTreeMap<JobId, f64>,
+}
+
+impl ForecastBand {
+    fn of_job(&self, id: &JobId) -> ValueChange<f64> {
+        let [before, after] =
+            [&self.now, &self.then].map(|longer| longer.get(id).copied().unwrap_or(0.0));
+        ValueChange { before, after }
+    }
+
+    fn least_utilization(&self, jobs: &[Job], [now, then]: [&PlanForecast; 2]) -> ValueChange<f64> {
+        ValueChange {
+            before: now.least_utilization(jobs, &self.now),
+            after: then.least_utilization(jobs, &self.then),
+        }
+    }
+}
+
 /// Iteration times that differ by a smaller share are equal: the fluid model's ticks are as coarse.
 const SAME_TOLERANCE: f64 = 1e-3;
 
 /// Jobs that change, and the other jobs.
 fn job_changes(
-    before: &Plan,
-    after: &Plan,
-    now: &PlanForecast,
-    then: &PlanForecast,
+    plans: [&Plan; 2],
+    forecasts: [&PlanForecast; 2],
+    band: Option<&ForecastBand>,
 ) -> (Vec<JobChange>, Vec<JobChange>) {
     let names: BTreeSet<&JobId> =
-        before.jobs.iter().chain(&after.jobs).map(|job| &job.id).collect();
+        plans.iter().flat_map(|plan| &plan.jobs).map(|job| &job.id).collect();
     let changes = names.into_iter().map(|id| {
-        let levels = [before, after].map(|plan| plan.job(id).map(|(_, job)| job.level));
-        let seconds = [now, then].map(|forecast| forecast.iteration_seconds.get(id).copied());
+        let levels = plans.map(|plan| plan.job(id).map(|(_, job)| job.level));
+        let seconds = forecasts.map(|forecast| forecast.iteration_seconds.get(id).copied());
         JobChange {
             id: id.to_string(),
             level: ValueChange { before: levels[0], after: levels[1] },
             iteration_seconds: ValueChange { before: seconds[0], after: seconds[1] },
+            dcqcn_excess_seconds: band.map(|band| band.of_job(id)),
         }
     });
     changes.partition(is_changed)

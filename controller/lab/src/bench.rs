@@ -12,6 +12,7 @@ mod queues;
 mod robustness;
 mod service_bound;
 mod soak;
+mod transport;
 
 use clap::Subcommand;
 
@@ -31,6 +32,7 @@ pub(crate) enum BenchCommand {
     Robustness(robustness::RobustnessArgs),
     ServiceBound(service_bound::ServiceBoundArgs),
     Soak(soak::SoakArgs),
+    Transport(transport::TransportArgs),
 }
 
 pub(crate) fn run_bench(command: &BenchCommand) -> Result<(), CommandError> {
@@ -46,5 +48,6 @@ pub(crate) fn run_bench(command: &BenchCommand) -> Result<(), CommandError> {
         BenchCommand::Robustness(args) => robustness::run_robustness(args),
         BenchCommand::ServiceBound(args) => service_bound::run_service_bound(args),
         BenchCommand::Soak(args) => soak::run_soak(args),
+        BenchCommand::Transport(args) => transport::run_transport(args),
     }
 }

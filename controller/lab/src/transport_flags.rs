@@ -1,12 +1,14 @@
 //! Flags that say how emulated hosts send and what the switches' queues do.
 
+use controller::forecast::DcqcnConvergence;
 use emulator::{
-    DcqcnOptions, HostTransport, RetrySettings, SwitchQueues, TestbedOptions,
+    DcqcnOptions, HostTransport, RetrySettings, SwitchQueues, TestbedOptions, TimeScale,
     dcqcn::DcqcnParameters, transport::LossRecovery,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use switch::MarkingPoint;
+use topology::Fabric;
 
 use command_io::CommandError;
 use command_io::files;
@@ -19,6 +21,21 @@ pub(crate) enum TransportChoice {
     Window,
     /// DCQCN, over switches that mark, share one buffer and pause
     Dcqcn,
+}
+
+/// How fast hosts of `fabric` converge under DCQCN, at the scale of the jobs.
+pub(crate) fn dcqcn_convergence(
+    options: &DcqcnOptions,
+    fabric: &Fabric,
+    scale: TimeScale,
+) -> DcqcnConvergence {
+    let rates = fabric.nics().iter().map(|nic| fabric.link(nic.uplink).bandwidth.gbps() * 1e9);
+    let link_bps = rates.fold(0.0, f64::max);
+    let parameters = options.parameters_at(link_bps, scale);
+    DcqcnConvergence {
+        timer_seconds: parameters.increase_timer_ns as f64 / 1e9 * scale.factor(),
+        additive_share: parameters.additive_bps / link_bps,
+    }
 }
 
 /// What a sender repeats after a loss.
@@ -243,9 +260,9 @@ impl QueueDocument {
         let queues = &mut options.queues;
         let given = &self.queues;
         let set = |to: &mut f64, value: Option<f64>| *to = value.unwrap_or(*to);
-        set(&mut queues.kmin_bytes_per_gbps, given.kmin_bytes_per_gbps);
-        set(&mut queues.kmax_bytes_per_gbps, given.kmax_bytes_per_gbps);
-        set(&mut queues.pmax, given.pmax);
+        set(&mut queues.marking.kmin_bytes_per_gbps, given.kmin_bytes_per_gbps);
+        set(&mut queues.marking.kmax_bytes_per_gbps, given.kmax_bytes_per_gbps);
+        set(&mut queues.marking.pmax, given.pmax);
         set(&mut queues.buffer_alpha, given.buffer_alpha);
         queues.marking_point = given.marking_point.map_or(queues.marking_point, Into::into);
         queues.buffer_bytes = given.buffer_bytes.unwrap_or(queues.buffer_bytes);
@@ -317,7 +334,9 @@ mod tests {
         document.apply(&mut options);
         let parameters = options.parameters.unwrap();
         assert_eq!((parameters.increase_timer_ns, parameters.additive_bps), (300_000, 100e6));
-        assert_eq!(options.queues, SwitchQueues { pmax: 0.2, ..SwitchQueues::default() });
+        let mut expected = SwitchQueues::default();
+        expected.marking.pmax = 0.2;
+        assert_eq!(options.queues, expected);
     }
 
     #[test]

@@ -73,7 +73,7 @@ pub use plan_document::{
 pub use policy::{
     AdoptionDocument, AdoptionRule, CompressionMethod, ConnectionTimeout, CorrectionReference,
     JobOverride, MAX_RULES, OverrideDocument, PathMethod, Policy, PolicyDocument, PolicyEdit,
-    PolicyEditAction,
+    PolicyEditAction, TransportModel,
 };
 pub use report::{CompressionReport, JobRationale, LinkLoad, LoadBounds, PlanReport};
 pub use source_ports::choose_source_ports;

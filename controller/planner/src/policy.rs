@@ -59,6 +59,17 @@ pub enum PathMethod {
     Greedy,
 }
 
+/// How hosts share links, as far as forecasts go; plans do not depend on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TransportModel {
+    /// Max-min sharing, as in the fluid model.
+    #[default]
+    MaxMin,
+    /// DCQCN, which approaches it: forecasts say how much longer iterations may take.
+    Dcqcn,
+}
+
 /// An operator's decisions on the jobs whose id or tenant matches a pattern.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobOverride {
@@ -160,6 +171,8 @@ pub struct Policy {
     /// Cost of searches and climbs for a plan, in events of the fluid model; 0 is the phases of the
     /// paper alone, nothing compared.
     pub search_events: u64,
+    /// How hosts share links.
+    pub transport: TransportModel,
     /// When the connections of jobs give up.
     pub connection: ConnectionTimeout,
     /// The longest that a flow may wait for service, seconds; a tenth of the connection's timeout
@@ -186,6 +199,7 @@ impl Default for Policy {
             max_pins_per_switch: 16_000,
             max_correction: 64.0,
             search_events: 2_000_000,
+            transport: TransportModel::MaxMin,
             connection: ConnectionTimeout::default(),
             service_bound_seconds: None,
             drained: Vec::new(),

@@ -11,7 +11,7 @@ use crate::device::QueuedPacket;
 use crate::scheduler::LevelPause;
 use crate::time::Nanos;
 use crate::traffic::shared_buffer::{BufferAdmission, PriorityGroup, SharedBuffer};
-use crate::traffic::{BufferCounts, MarkingRamp, TrafficSettings};
+use crate::traffic::{BufferCounts, TrafficSettings};
 
 /// Bits of a pause frame on the wire: 64 bytes.
 const PAUSE_FRAME_BITS: u128 = 64 * 8;
@@ -43,18 +43,6 @@ impl NetworkState {
         line.scheduler.set_traffic(&traffic.settings, direction.into());
         if let Some(buffer) = &mut traffic.buffer {
             buffer.add_port(port, wire.bits_per_second, wire.delay_ns);
-        }
-    }
-
-    /// Gives a port its own marks.
-    pub(super) fn mark_port(&mut self, end: WireEnd, ramps: &[Option<MarkingRamp>]) {
-        let WireEnd::Device(device, port) = end else {
-            return;
-        };
-        let node = &self.devices[device.0 as usize];
-        let direction = node.directions.get(usize::from(port)).copied().flatten();
-        if let Some(direction) = direction.filter(|_| node.traffic.is_some()) {
-            self.directions[direction as usize].scheduler.set_marking(ramps);
         }
     }
 

@@ -15,7 +15,7 @@ pub struct QosMaps {
     pub class_to_queue: [u8; CLASSES],
     /// How each queue is served.
     pub schedulers: [SchedulerType; CLASSES],
-    /// How the queues of all ports mark, if they do.
+    /// How the queues of all ports mark, if they do and all do it alike.
     pub marking: Option<MarkingRamp>,
     /// Priorities that lose nothing: bit `p` is priority `p`.
     pub lossless: u8,
@@ -31,11 +31,14 @@ pub enum SchedulerType {
 }
 
 impl QosMaps {
-    /// The default maps of a device whose queues do this; all of its levels mark alike.
+    /// The default maps of a device whose queues do this on ports of these rates, in bits per
+    /// second; all levels of a port mark alike.
     #[must_use]
-    pub fn of_traffic(traffic: &TrafficSettings) -> Self {
+    pub fn of_traffic(traffic: &TrafficSettings, rates: impl IntoIterator<Item = u64>) -> Self {
+        let mut ramps = rates.into_iter().map(|rate| traffic.ramp(0, rate));
+        let first = ramps.next().flatten();
         Self {
-            marking: traffic.ramp(0),
+            marking: first.filter(|_| ramps.all(|ramp| ramp == first)),
             lossless: traffic.buffer.map_or(0, |buffer| buffer.lossless),
             ..Self::default()
         }

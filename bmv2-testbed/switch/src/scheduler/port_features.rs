@@ -37,9 +37,14 @@ enum PauseState {
 }
 
 impl PortFeatures {
-    pub(super) fn new(levels: usize, settings: &TrafficSettings, stream: u64) -> Self {
+    pub(super) fn new(
+        levels: usize,
+        bits_per_second: u64,
+        settings: &TrafficSettings,
+        stream: u64,
+    ) -> Self {
         let features = |level| LevelFeatures {
-            ramp: settings.ramp(level),
+            ramp: settings.ramp(level, bits_per_second),
             credit: ShareCredit::new(
                 settings.shares.as_ref().map_or(0.0, |shares| shares.of_level(level)),
             ),
@@ -51,13 +56,6 @@ impl PortFeatures {
             levels: (0..levels).map(features).collect(),
             marking_point: settings.marking_point,
             draws: MarkingDraws::new(seed),
-        }
-    }
-
-    /// Replaces the ramps, from level 0.
-    pub(super) fn set_ramps(&mut self, ramps: &[Option<MarkingRamp>]) {
-        for (level, features) in self.levels.iter_mut().enumerate() {
-            features.ramp = ramps.get(level).copied().flatten();
         }
     }
 

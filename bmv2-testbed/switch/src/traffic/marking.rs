@@ -17,18 +17,6 @@ pub struct MarkingRamp {
 }
 
 impl MarkingRamp {
-    /// The settings of the RoCE model of HPCC's authors for this rate: `Kmin` of 100 kB and `Kmax`
-    /// of 400 kB at 25 Gb/s, in proportion to the rate, and `Pmax` of 0.2
-    /// (alibaba-edu/High-Precision-Congestion-Control, `mix/config_doc.txt`: `KMIN_MAP`,
-    /// `KMAX_MAP`, `PMAX_MAP`).
-    pub fn for_rate(bits_per_second: u64) -> Self {
-        Self {
-            kmin_bytes: bits_per_second / 250_000,
-            kmax_bytes: bits_per_second / 62_500,
-            pmax: 0.2,
-        }
-    }
-
     /// The probability that a packet behind `queued` bytes is marked.
     pub fn probability(&self, queued: u64) -> f64 {
         if queued <= self.kmin_bytes {
@@ -39,6 +27,47 @@ impl MarkingRamp {
         }
         let part = (queued - self.kmin_bytes) as f64 / (self.kmax_bytes - self.kmin_bytes) as f64;
         part * self.pmax
+    }
+}
+
+/// How ramps follow the rates of ports.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MarkingSlope {
+    /// `Kmin` for each Gb/s, in bytes.
+    pub kmin_bytes_per_gbps: f64,
+    /// `Kmax` for each Gb/s, in bytes.
+    pub kmax_bytes_per_gbps: f64,
+    /// `Pmax`, 0 to 1.
+    pub pmax: f64,
+    /// The longest packet, in bytes.
+    pub packet_bytes: u32,
+}
+
+/// Where a ramp ends at least, in lengths of its least beginning.
+const SHORTEST_RAMP: f64 = 10.0;
+
+impl Default for MarkingSlope {
+    /// `Kmin` = 5 kB, `Kmax` = 200 kB and `Pmax` = 1 % at 40 Gb/s (Zhu et al., SIGCOMM 2015, figure
+    /// 14), in proportion to the rate; RoCEv2 packets of 4,096 bytes in IPv4, with their headers.
+    fn default() -> Self {
+        Self {
+            kmin_bytes_per_gbps: 125.0,
+            kmax_bytes_per_gbps: 5_000.0,
+            pmax: 0.01,
+            packet_bytes: 4_154,
+        }
+    }
+}
+
+impl MarkingSlope {
+    /// The ramp of a port: it begins at two packets or later, as every queue holds those now and
+    /// then, and on slow ports ends ten times as far.
+    pub fn ramp(&self, bits_per_second: u64) -> MarkingRamp {
+        let gbps = bits_per_second as f64 / 1e9;
+        let least = 2.0 * f64::from(self.packet_bytes);
+        let kmin = (self.kmin_bytes_per_gbps * gbps).max(least);
+        let kmax = (self.kmax_bytes_per_gbps * gbps).max(SHORTEST_RAMP * least).max(kmin);
+        MarkingRamp { kmin_bytes: kmin as u64, kmax_bytes: kmax as u64, pmax: self.pmax }
     }
 }
 
@@ -84,8 +113,13 @@ mod tests {
     }
 
     #[test]
-    fn defaults_follow_the_rate() {
-        let ramp = MarkingRamp::for_rate(100_000_000_000);
-        assert_eq!((ramp.kmin_bytes, ramp.kmax_bytes), (400_000, 1_600_000));
+    fn ramps_follow_the_rate() {
+        let ramp = |gbps: f64| {
+            let ramp = MarkingSlope::default().ramp((gbps * 1e9) as u64);
+            (ramp.kmin_bytes, ramp.kmax_bytes)
+        };
+        assert_eq!(ramp(400.0), (50_000, 2_000_000));
+        assert_eq!(ramp(40.0), (8_308, 200_000));
+        assert_eq!(ramp(0.01), (8_308, 83_080));
     }
 }

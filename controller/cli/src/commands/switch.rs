@@ -200,6 +200,12 @@ impl SwitchArgs {
             let what = format!("port {unattached} is attached to nothing; give it with -i");
             return Err(CommandError::input("--port-rate", what));
         }
+        let unlimited = ports.iter().find(|port| port.shape.bits_per_second.is_none());
+        if let Some(port) = unlimited.filter(|_| self.queues.marks_by_rate()) {
+            let what =
+                format!("port {} has no rate to mark by; give it with --port-rate", port.number);
+            return Err(CommandError::input("--ecn-ramp", what));
+        }
         Ok(PortsOptions {
             ports,
             record: self.pcap.clone(),
@@ -311,7 +317,10 @@ async fn serve_switch(
     };
     let port_options = args.ports_options(target.priority_queues)?;
     let ports = ports::spawn_ports(device, &port_options).map_err(CommandError::failed)?;
-    let qos = port_options.traffic.as_ref().map(QosMaps::of_traffic).unwrap_or_default();
+    let rates = port_options.ports.iter().map(|port| port.shape.bits_per_second);
+    let rates = rates.map(|rate| rate.map_or(u64::MAX, u64::from));
+    let qos = port_options.traffic.as_ref().map(|traffic| QosMaps::of_traffic(traffic, rates));
+    let qos = qos.unwrap_or_default();
     let servers = SwitchServers::start(listener, gnmi_listener, &ports, qos, options).await;
     let served = match servers {
         Ok(servers) => servers.serve_until_stopped(args.device_id, &target.tls, signals).await,

@@ -34,6 +34,10 @@ impl Northbound for NorthboundService {
         list_response("jobs", &Self::list_jobs(self).await.map_err(error_status)?)
     }
 
+    async fn list_queues(&self, _: Request<()>) -> RpcResult<proto::ListQueuesResponse> {
+        list_response("queues", &Self::list_queues(self).await.map_err(error_status)?)
+    }
+
     async fn list_switches(&self, _: Request<()>) -> RpcResult<proto::ListSwitchesResponse> {
         list_response("switches", &Self::list_switches(self).await.map_err(error_status)?)
     }

@@ -20,6 +20,7 @@ use super::http::{
 };
 use super::learned_flow::LearnedFlowRow;
 use super::planner_input::PlannerInput;
+use super::queue_table::QueueRow;
 use super::service::{
     ApplyPolicyRequest, ConfirmPolicyRequest, PolicyChangeResponse, PolicyRevisionDiff,
     PreviewPolicyRequest, RollbackPolicyRequest,
@@ -88,6 +89,15 @@ pub(super) const ENDPOINTS: &[HttpEndpoint] = &[
         takes: None,
         query: &[],
         gives: schema_of::<Vec<SwitchRow>>,
+    },
+    HttpEndpoint {
+        path: "/v1/queues",
+        handler: get!(list_queues),
+        operation: "ListQueues",
+        summary: "Queues of switches that have lost, paused or marked packets, the worst thousand",
+        takes: None,
+        query: &[],
+        gives: schema_of::<Vec<QueueRow>>,
     },
     HttpEndpoint {
         path: "/v1/links",

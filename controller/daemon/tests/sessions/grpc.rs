@@ -96,6 +96,7 @@ async fn every_query_is_answered_as_over_http() {
     same!(at, "/v1/jobs", None, grpc.list_jobs(()), "jobs");
     same!(at, "/v1/links", None, grpc.list_links(()), "links");
     same!(at, "/v1/switches", None, grpc.list_switches(()), "switches");
+    same!(at, "/v1/queues", None, grpc.list_queues(()), "queues");
     same!(at, "/v1/learned-flows", None, grpc.list_learned_flows(()), "flows");
     same!(at, "/v1/fabric", None, grpc.get_fabric(()), "");
     same!(at, "/v1/fabric-graph", None, grpc.get_fabric_graph(()), "");

@@ -110,6 +110,13 @@ async fn edits_leave_what_they_do_not_name() {
     let fairer = edit(Set, "fairness", Some("0.3"));
     let preview = service.preview_policy(&fairer.change).await.unwrap();
     assert_eq!(preview.policy, ["fairness: 0.0 -> 0.3"]);
+    assert_eq!(preview.least_gpu_utilization, None);
+    let under_dcqcn = edit(Set, "transport", Some("dcqcn"));
+    let preview = service.preview_policy(&under_dcqcn.change).await.unwrap();
+    assert_eq!(preview.policy, ["transport: \"max-min\" -> \"dcqcn\""]);
+    let least = preview.least_gpu_utilization.unwrap();
+    assert!((0.0..=preview.gpu_utilization.after).contains(&least.after), "{least:?}");
+    assert!(preview.unchanged.iter().all(|job| job.dcqcn_excess_seconds.is_some()));
     service.apply_policy(&fairer).await.unwrap();
     let drains = ["leaf1-spine2", "leaf2-spine2"].map(|cable| edit(Drain, cable, None));
     let (one, other) =

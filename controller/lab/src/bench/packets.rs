@@ -103,8 +103,29 @@ pub(crate) fn run_packets(args: &PacketsArgs) -> Result<(), CommandError> {
     let sizes = error_sizes(&cases);
     match args.output.format {
         OutputFormat::Json => output::print_json(&sizes),
-        OutputFormat::Table => print_sizes(&sizes, cases.len()),
+        OutputFormat::Table => {
+            print_sizes(&sizes, cases.len())?;
+            print_band(&cases)
+        }
     }
+}
+
+/// Under DCQCN, in how many cases an iteration takes longer than the forecast and its band.
+fn print_band(cases: &[PacketCase]) -> Result<(), CommandError> {
+    let one = cases.iter().map(|case| case.one_level.beyond_band).collect();
+    let eight = cases.iter().map(|case| case.eight_levels.beyond_band).collect();
+    let sides: [(&str, Vec<Option<usize>>); 2] = [("one level", one), ("eight levels", eight)];
+    for (levels, beyond) in sides {
+        let counted: Vec<usize> = beyond.into_iter().flatten().collect();
+        if counted.is_empty() {
+            continue;
+        }
+        let (jobs, cases) = (counted.iter().sum::<usize>(), counted.len());
+        output::print_line(format_args!(
+            "{levels}: {jobs} jobs in {cases} cases take longer than the forecast and its band"
+        ))?;
+    }
+    Ok(())
 }
 
 fn measure_case(args: &PacketsArgs, number: u32) -> Result<PacketCase, CommandError> {

@@ -5,8 +5,8 @@
 //! one message at the real time scale, beside which stands when the fluid model has it end.
 //! [`ns3`] writes the same case for a simulator of others and reads what that made of it.
 
-mod case;
-mod case_run;
+pub(super) mod case;
+pub(super) mod case_run;
 mod ns3;
 mod ns3_table;
 mod page;
@@ -14,13 +14,16 @@ mod page;
 use comfy_table::Table;
 use serde::Serialize;
 
-use self::case::QueueCase;
+use self::case::{CaseSize, QueueCase};
 use self::case_run::{CaseOutcome, CaseSettings, run_case};
 use self::ns3::{Ns3Inputs, Ns3Outcome};
 use crate::transport_flags::DcqcnFlags;
 use command_io::CommandError;
 use command_io::files;
 use command_io::output::{self, FormatArg, OutputFormat};
+
+/// Rate of NICs.
+const NIC_GBPS: f64 = 100.0;
 
 /// Run DCQCN over lossless queues: incast, parking lot, victims, classes, rings.
 ///
@@ -92,7 +95,8 @@ struct CaseRuns {
 
 pub(crate) fn run_queues(args: &QueuesArgs) -> Result<(), CommandError> {
     let wanted = args.case.as_deref().unwrap_or("");
-    let cases = case::all_cases(f64::from(args.megabytes) * 1e6)?;
+    let size = CaseSize { bytes: f64::from(args.megabytes) * 1e6, nic_gbps: NIC_GBPS };
+    let cases = case::all_cases(size)?;
     let cases: Vec<QueueCase> =
         cases.into_iter().filter(|case| case.name.starts_with(wanted)).collect();
     if cases.is_empty() {

@@ -1,9 +1,10 @@
 //! What queues and rate control did in a run, and the forecast of the fluid model beside it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use comfy_table::Table;
-use controller::forecast;
+use controller::forecast::{self, DcqcnConvergence};
 use emulator::EmulatedTestbed;
 use serde::Serialize;
 use switch::QueueCounts;
@@ -124,6 +125,9 @@ pub(super) fn table(runs: &[(&str, &CongestionEvidence)]) -> String {
 pub(super) struct ForecastComparison {
     gpu_utilization: ForecastPair,
     jobs: Vec<(String, ForecastPair)>,
+    /// How much longer an iteration of each job may take under DCQCN, seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dcqcn_excess_seconds: Option<BTreeMap<String, f64>>,
     /// The largest relative difference of the jobs.
     worst_job: f64,
 }
@@ -150,13 +154,18 @@ impl ForecastComparison {
         Self {
             gpu_utilization: ForecastPair::new(1.0, 0.98),
             jobs: vec![(id.to_owned(), pair)],
+            dcqcn_excess_seconds: None,
             worst_job,
         }
     }
 
     /// # Errors
     /// The run has no plan, or the model refuses its numbers.
-    pub(super) fn new(scenario: &DemoScenario, run: &EmulatedRun) -> Result<Self, CommandError> {
+    pub(super) fn new(
+        scenario: &DemoScenario,
+        run: &EmulatedRun,
+        convergence: Option<DcqcnConvergence>,
+    ) -> Result<Self, CommandError> {
         let rollout = run.realised.as_ref();
         let rollout = rollout
             .ok_or_else(|| CommandError::Failed("the controller has made no plan".to_owned()))?;
@@ -175,21 +184,31 @@ impl ForecastComparison {
         let worst_job = jobs.iter().map(|(_, pair)| pair.difference.abs()).fold(0.0, f64::max);
         let measured = run.outcome.gpu_utilization();
         let gpu_utilization = ForecastPair::new(foretold.gpu_utilization, measured);
-        Ok(Self { gpu_utilization, jobs, worst_job })
+        let band = convergence
+            .map(|convergence| convergence.band(&scenario.jobs, &rollout.plan, &foretold));
+        let dcqcn_excess_seconds = band.map(|band| {
+            let longer = |id: &str| band.get(&id.into()).copied().unwrap_or(0.0);
+            jobs.iter().map(|(id, _)| (id.clone(), longer(id))).collect()
+        });
+        Ok(Self { gpu_utilization, jobs, dcqcn_excess_seconds, worst_job })
     }
 }
 
 impl fmt::Display for ForecastComparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let heading = ["forecast of Crux", "forecast s", "measured s", "difference"];
-        let mut table: Table = output::new_table(heading);
+        let band = self.dcqcn_excess_seconds.as_ref();
+        let of_band = band.map(|_| "under DCQCN at most longer by s");
+        let mut table: Table = output::new_table(heading.into_iter().chain(of_band));
         for (job, pair) in &self.jobs {
-            table.add_row([
+            let row = [
                 job.clone(),
                 format!("{:.4}", pair.forecast),
                 format!("{:.4}", pair.measured),
                 format!("{:+.1} %", pair.difference * 100.0),
-            ]);
+            ];
+            let longer = band.map(|band| format!("{:.4}", band.get(job).copied().unwrap_or(0.0)));
+            table.add_row(row.into_iter().chain(longer));
         }
         write!(
             f,

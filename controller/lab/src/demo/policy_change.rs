@@ -5,17 +5,21 @@
 //! change. The decision: before and after are measured in one run, so that only the policy differs.
 //! The clock is stopped while switches are written, with packets on the wires.
 
-use controller::Config;
+use std::collections::BTreeMap;
+
+use controller::forecast;
 use controller::northbound::service::{
     ApplyPolicyRequest, NorthboundService, PolicyFile, PreviewPolicyRequest,
 };
 use controller::preview::{JobChange, PolicyPreview, ValueChange};
-use emulator::EmulationOutcome;
-use planner::Policy;
+use controller::{Config, ControllerHandle};
+use emulator::{EmulationOutcome, HostTransport};
+use planner::{JobId, Policy};
 use serde::Serialize;
 
 use super::emulated_run::{JobVisibility, ServedTestbed, TrainingOptions};
 use super::scenario::DemoScenario;
+use crate::transport_flags::dcqcn_convergence;
 use command_io::CommandError;
 use command_io::output::{self, FormatArg, OutputFormat};
 
@@ -45,7 +49,13 @@ struct JobForecast {
     id: String,
     level: ValueChange<Option<u8>>,
     iteration_seconds: ValueChange<ForecastFigure>,
+    /// How much longer an iteration may take under DCQCN, seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dcqcn_excess_seconds: Option<ValueChange<f64>>,
 }
+
+/// How much longer iterations may take under DCQCN, by job.
+type ExcessSeconds = BTreeMap<JobId, f64>;
 
 /// A figure as predicted and as measured.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -104,9 +114,11 @@ pub(crate) async fn measure_change(
     let wish =
         PreviewPolicyRequest { policy: Some(transition.after), ..PreviewPolicyRequest::default() };
     let preview = service.preview_policy(&wish).await.map_err(CommandError::document)?;
+    let band_before = excess_in_force(&controller, scenario, training)?;
     let before = stage.train_jobs(iterations).await?;
     put_in_force(&service, wish, "crux demo").await?;
     stage.await_compared_plan(&controller).await?;
+    let band_after = excess_in_force(&controller, scenario, training)?;
     let after = stage
         .testbed()
         .continue_training(SETTLING, iterations)
@@ -114,7 +126,26 @@ pub(crate) async fn measure_change(
         .map_err(CommandError::failed)?;
     controller.shutdown().await;
     stage.close().await;
-    Ok(MeasuredChange::new(&preview, &before, &after))
+    let band = band_before.zip(band_after);
+    Ok(MeasuredChange::new(&preview, [&before, &after], band.as_ref()))
+}
+
+/// The band of the plan in force, if hosts send under DCQCN.
+fn excess_in_force(
+    controller: &ControllerHandle,
+    scenario: &DemoScenario,
+    training: TrainingOptions,
+) -> Result<Option<ExcessSeconds>, CommandError> {
+    let HostTransport::Dcqcn(dcqcn) = training.testbed.transport else {
+        return Ok(None);
+    };
+    let rollout = controller.current_rollout();
+    let rollout = rollout
+        .ok_or_else(|| CommandError::Failed("the controller has made no plan".to_owned()))?;
+    let (fabric, jobs, plan) = (&rollout.fabric, &scenario.jobs, &rollout.plan);
+    let foretold = forecast::forecast_plan(fabric, jobs, plan).map_err(CommandError::failed)?;
+    let convergence = dcqcn_convergence(&dcqcn, fabric, training.scale);
+    Ok(Some(convergence.band(jobs, plan, &foretold)))
 }
 
 /// Applies a policy as an operator would.
@@ -136,10 +167,14 @@ pub(crate) async fn put_in_force(
 }
 
 impl MeasuredChange {
-    fn new(preview: &PolicyPreview, before: &EmulationOutcome, after: &EmulationOutcome) -> Self {
+    fn new(
+        preview: &PolicyPreview,
+        [before, after]: [&EmulationOutcome; 2],
+        band: Option<&(ExcessSeconds, ExcessSeconds)>,
+    ) -> Self {
         let changes = preview.jobs.iter().chain(&preview.unchanged);
         let mut jobs: Vec<JobForecast> =
-            changes.map(|change| JobForecast::new(change, before, after)).collect();
+            changes.map(|change| JobForecast::new(change, before, after, band)).collect();
         jobs.sort_by(|a, b| a.id.cmp(&b.id));
         let forecast = &preview.gpu_utilization;
         let gpu_utilization = ValueChange {
@@ -219,25 +254,51 @@ pub(crate) struct ForecastErrors {
     pub(crate) gpu_utilization: f64,
     /// Of the iteration time that differs most.
     pub(crate) worst_job: f64,
+    /// Jobs whose iterations take longer than the forecast and the band of DCQCN together, by more
+    /// than a hundredth; none where hosts do not send under DCQCN.
+    pub(crate) beyond_band: Option<usize>,
 }
+
+/// A band covers what DCQCN adds to what is exact to a hundredth.
+const BESIDE_BAND: f64 = 0.01;
 
 impl MeasuredChange {
     /// The errors before the change and after it.
     pub(crate) fn forecast_errors(&self) -> ValueChange<ForecastErrors> {
-        let errors = |of: fn(&ValueChange<ForecastFigure>) -> ForecastFigure| {
+        let errors = |of: fn(&ValueChange<ForecastFigure>) -> ForecastFigure,
+                      longer: fn(&ValueChange<f64>) -> f64| {
             let jobs = self.jobs.iter().map(|job| of(&job.iteration_seconds));
             let jobs = jobs.filter_map(ForecastFigure::relative_error);
+            let beyond = self.jobs.iter().filter_map(|job| {
+                let ForecastFigure { foretold, measured } = of(&job.iteration_seconds);
+                let most =
+                    foretold? * (1.0 + BESIDE_BAND) + longer(job.dcqcn_excess_seconds.as_ref()?);
+                Some(measured? > most)
+            });
+            let beyond: Vec<bool> = beyond.collect();
             ForecastErrors {
                 gpu_utilization: of(&self.gpu_utilization).relative_error().unwrap_or(f64::NAN),
                 worst_job: jobs.map(f64::abs).fold(0.0, f64::max),
+                beyond_band: (!beyond.is_empty())
+                    .then(|| beyond.iter().filter(|beyond| **beyond).count()),
             }
         };
-        ValueChange { before: errors(|change| change.before), after: errors(|change| change.after) }
+        ValueChange {
+            before: errors(|change| change.before, |longer| longer.before),
+            after: errors(|change| change.after, |longer| longer.after),
+        }
     }
 }
 
 impl JobForecast {
-    fn new(change: &JobChange, before: &EmulationOutcome, after: &EmulationOutcome) -> Self {
+    fn new(
+        change: &JobChange,
+        before: &EmulationOutcome,
+        after: &EmulationOutcome,
+        band: Option<&(ExcessSeconds, ExcessSeconds)>,
+    ) -> Self {
+        let longer =
+            |band: &ExcessSeconds| band.get(&change.id.as_str().into()).copied().unwrap_or(0.0);
         let ValueChange { before: foretold_before, after: foretold_after } =
             change.iteration_seconds;
         let [before, after] =
@@ -250,6 +311,10 @@ impl JobForecast {
             id: change.id.clone(),
             level: change.level.clone(),
             iteration_seconds: ValueChange { before, after },
+            dcqcn_excess_seconds: band.map(|(before, after)| ValueChange {
+                before: longer(before),
+                after: longer(after),
+            }),
         }
     }
 }

@@ -8,7 +8,7 @@ mod page;
 use std::fmt;
 
 use comfy_table::Table;
-use emulator::EmulatedJobOutcome;
+use emulator::{EmulatedJobOutcome, HostTransport};
 use planner::{JobId, PlanDocument};
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ use super::calibration::CALIBRATED;
 use super::congestion::{self, CongestionEvidence, ForecastComparison};
 use super::emulated_run::EmulatedRun;
 use super::{DemoArgs, DemoRuns, SeedComparison};
-use crate::transport_flags::TransportChoice;
+use crate::transport_flags::{TransportChoice, dcqcn_convergence};
 use command_io::CommandError;
 use command_io::output;
 
@@ -183,7 +183,7 @@ impl DemoReport {
                 ecmp: first.ecmp.congestion.clone(),
                 crux: first.crux.congestion.clone(),
             },
-            forecast: ForecastComparison::new(&runs.scenario, &first.crux)?,
+            forecast: compared_forecast(args, runs, &first.crux)?,
         })
     }
 
@@ -197,6 +197,21 @@ impl DemoReport {
         let tables = format!("{} entries differ from the desired ones", self.different_entries);
         Err(CommandError::Failed(format!("{tables}; not on the planned path:\n  {strays}")))
     }
+}
+
+/// The forecast beside a run, with its band where hosts send under DCQCN.
+fn compared_forecast(
+    args: &DemoArgs,
+    runs: &DemoRuns,
+    run: &EmulatedRun,
+) -> Result<ForecastComparison, CommandError> {
+    let convergence = match args.transport.testbed_options()?.transport {
+        HostTransport::Window => None,
+        HostTransport::Dcqcn(dcqcn) => {
+            Some(dcqcn_convergence(&dcqcn, &runs.scenario.fabric, args.time_scale))
+        }
+    };
+    ForecastComparison::new(&runs.scenario, run, convergence)
 }
 
 impl VolumeSource {

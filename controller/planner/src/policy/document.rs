@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AdoptionRule, CompressionMethod, ConnectionTimeout, CorrectionReference, JobOverride,
-    MAX_RULES, PathMethod, Policy,
+    MAX_RULES, PathMethod, Policy, TransportModel,
 };
 use crate::input::JobId;
 use crate::name_matching::DocumentFieldError;
@@ -43,6 +43,8 @@ pub struct PolicyDocument {
     /// Cost of searches and climbs for a plan, in events of the fluid model; 0 is the phases of the
     /// paper alone, nothing compared.
     pub search_events: u64,
+    /// How hosts share links; forecasts under `dcqcn` say how much longer iterations may take.
+    pub transport: TransportModel,
     /// Exponent of the transport timer of connections, 1..=31, as `NCCL_IB_TIMEOUT`: it runs for
     /// 4.096 us * 2^`ib_timeout`.
     pub ib_timeout: u8,
@@ -136,6 +138,7 @@ impl From<&Policy> for PolicyDocument {
             max_pins_per_switch: policy.max_pins_per_switch,
             max_correction: policy.max_correction,
             search_events: policy.search_events,
+            transport: policy.transport,
             ib_timeout: policy.connection.ib_timeout,
             ib_retry_count: policy.connection.ib_retry_count,
             service_bound_seconds: policy.service_bound_seconds,
@@ -217,6 +220,7 @@ impl PolicyDocument {
             max_pins_per_switch: self.max_pins_per_switch,
             max_correction: self.max_correction,
             search_events: self.search_events,
+            transport: self.transport,
             connection: ConnectionTimeout {
                 ib_timeout: self.ib_timeout,
                 ib_retry_count: self.ib_retry_count,

@@ -53,10 +53,14 @@ fn print_left_out(count: usize, what: &str) -> Result<(), CommandError> {
 fn describe_outcome(preview: &PolicyPreview) -> String {
     let ValueChange { before, after } = preview.gpu_utilization;
     let (before, after) = (before * 100.0, after * 100.0);
+    let least = preview.least_gpu_utilization.as_ref().map_or(String::new(), |least| {
+        let [before, after] = [least.before, least.after].map(|share| share * 100.0);
+        format!("\nat least:  {before:.2} % -> {after:.2} % under DCQCN")
+    });
     let relevelled = preview.jobs.iter().filter(|job| job.level.before != job.level.after);
     let entries: usize = preview.switches.iter().map(|switch| switch.entries.len()).sum();
     format!(
-        "forecast: GPU utilisation {before:.2} % -> {after:.2} % (fluid model)\n\
+        "forecast: GPU utilisation {before:.2} % -> {after:.2} % (fluid model){least}\n\
          changes:  {}, {}, {} on {}\n\
          risk:     {}",
         count_noun(relevelled.count(), "job level"),
@@ -87,9 +91,12 @@ fn describe_risk(preview: &PolicyPreview) -> String {
 }
 
 fn job_table(preview: &PolicyPreview) -> Table {
-    let mut table = output::new_table(["job", "level", "iteration s"]);
+    let has_band = preview.least_gpu_utilization.is_some();
+    let band = has_band.then_some("under DCQCN at most longer by s");
+    let mut table = output::new_table(["job", "level", "iteration s"].into_iter().chain(band));
     for job in &preview.jobs {
-        table.add_row([
+        let band = job.dcqcn_excess_seconds.as_ref();
+        let row = [
             job.id.clone(),
             format_change(&job.level, |level| {
                 level.map_or("-".to_owned(), |level| level.to_string())
@@ -97,7 +104,9 @@ fn job_table(preview: &PolicyPreview) -> Table {
             format_change(&job.iteration_seconds, |time| {
                 time.map_or("-".to_owned(), |time| format!("{time:.4}"))
             }),
-        ]);
+        ];
+        let band = band.map(|change| format_change(change, |seconds| format!("{seconds:.4}")));
+        table.add_row(row.into_iter().chain(band));
     }
     table
 }

@@ -3,19 +3,30 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use switch::{BufferSettings, LevelShares, MarkingPoint, MarkingRamp, TrafficSettings};
+use switch::{
+    BufferSettings, LevelShares, MarkingPoint, MarkingRamp, MarkingSlope, TrafficSettings,
+};
 
 use command_io::CommandError;
 
-/// `KMIN:KMAX:PMAX`.
+/// `KMIN:KMAX:PMAX`, or `published`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct EcnRamp(MarkingRamp);
+pub(super) enum EcnRamp {
+    /// At every port alike.
+    Stated(MarkingRamp),
+    /// By the rate of each port.
+    Published,
+}
 
 impl FromStr for EcnRamp {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let expected = || "not KMIN:KMAX:PMAX in bytes, bytes and 0 to 1, as in 5000:200000:0.01";
+        if text == "published" {
+            return Ok(Self::Published);
+        }
+        let expected =
+            || "not published or KMIN:KMAX:PMAX in bytes, bytes and 0 to 1, as 5000:200000:0.01";
         let parts: Vec<&str> = text.split(':').collect();
         let [kmin, kmax, pmax] = parts[..] else {
             return Err(expected().to_owned());
@@ -26,7 +37,7 @@ impl FromStr for EcnRamp {
         if kmin_bytes > kmax_bytes || !(0.0..=1.0).contains(&pmax) {
             return Err("KMIN is above KMAX, or PMAX is not from 0 to 1".to_owned());
         }
-        Ok(Self(MarkingRamp { kmin_bytes, kmax_bytes, pmax }))
+        Ok(Self::Stated(MarkingRamp { kmin_bytes, kmax_bytes, pmax }))
     }
 }
 
@@ -35,8 +46,9 @@ impl FromStr for EcnRamp {
 #[command(next_help_heading = "Queues")]
 pub(super) struct QueueFlags {
     /// Mark packets by the length of their level's queue with probability 0 at KMIN bytes and PMAX
-    /// at KMAX bytes, and always beyond (ECN), if their sender takes part
-    #[arg(long, value_name = "KMIN:KMAX:PMAX", conflicts_with = "ecn_threshold")]
+    /// at KMAX bytes, and always beyond (ECN), if their sender takes part; `published` is the ramp
+    /// of DCQCN's paper for the rate of each port
+    #[arg(long, value_name = "KMIN:KMAX:PMAX|published", conflicts_with = "ecn_threshold")]
     ecn_ramp: Option<EcnRamp>,
     /// Levels that lose nothing: their senders are paused by frames of IEEE 802.1Qbb when the
     /// shared buffer fills, and pauses of neighbours are obeyed
@@ -71,6 +83,11 @@ fn parse_alpha(text: &str) -> Result<f64, String> {
 }
 
 impl QueueFlags {
+    /// Whether packets are marked by the rate of their port.
+    pub(super) fn marks_by_rate(&self) -> bool {
+        self.ecn_ramp == Some(EcnRamp::Published)
+    }
+
     /// What the queues of a device of so many levels do; none for strict priority alone.
     ///
     /// # Errors
@@ -96,8 +113,14 @@ impl QueueFlags {
             ..BufferSettings::lossless_levels(levels)
         };
         let pause_limit = self.pause_limit.map(Duration::from_millis);
+        let (stated, slope) = match self.ecn_ramp {
+            Some(EcnRamp::Stated(ramp)) => (Some(ramp), None),
+            Some(EcnRamp::Published) => (None, Some(MarkingSlope::default())),
+            None => (None, None),
+        };
         Ok(Some(TrafficSettings {
-            marking: vec![self.ecn_ramp.map(|ramp| ramp.0); usize::from(levels)],
+            marking: vec![stated; usize::from(levels)],
+            slope,
             marking_point: MarkingPoint::Enqueue,
             shares: (!self.level_shares.is_empty()).then_some(shares),
             buffer: (lossless != 0).then_some(buffer),
@@ -114,7 +137,9 @@ mod tests {
     #[test]
     fn ramps_are_parsed_and_checked() {
         let ramp: EcnRamp = "5000:200000:0.01".parse().unwrap();
-        assert_eq!(ramp.0, MarkingRamp { kmin_bytes: 5_000, kmax_bytes: 200_000, pmax: 0.01 });
+        let stated = MarkingRamp { kmin_bytes: 5_000, kmax_bytes: 200_000, pmax: 0.01 };
+        assert_eq!(ramp, EcnRamp::Stated(stated));
+        assert_eq!("published".parse(), Ok(EcnRamp::Published));
         for text in ["5000", "a:b:c", "9:8:0.1", "1:2:1.5", "1:2:3:4"] {
             assert!(text.parse::<EcnRamp>().is_err(), "{text}");
         }

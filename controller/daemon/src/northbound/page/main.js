@@ -17,17 +17,17 @@ import * as search from "./search.js";
 /** Whatever comes within this time is one reason to ask. */
 const GATHER_MS = 200;
 /** Between two looks at what changes without an event, by answer. */
-const AGAIN_MS = { loads: 2000, jobs: 4000, worth: 5000, switches: 10000, findings: 10000 };
+const AGAIN_MS = { loads: 2000, jobs: 4000, worth: 5000, switches: 10000, queues: 10000, findings: 10000 };
 
 const PATHS = {
-  loads: "/v1/link-loads", jobs: "/v1/jobs", switches: "/v1/switches", findings: "/v1/findings",
+  loads: "/v1/link-loads", jobs: "/v1/jobs", switches: "/v1/switches", queues: "/v1/queues", findings: "/v1/findings",
   worth: "/v1/utilization?samples=120",
 };
 
 const at = (id) => document.getElementById(id);
 
 const model = {
-  fabric: undefined, loads: undefined, jobs: [], switches: [], findings: [], events: [],
+  fabric: undefined, loads: undefined, jobs: [], switches: [], queues: [], findings: [], events: [],
   worth: undefined, chosen: undefined, flows: undefined, sought: undefined, canWrite: false,
 };
 
@@ -138,6 +138,7 @@ function fill(name) {
     worth: () => panels.worth(at("worth"), model, act),
     links: () => panels.links(at("links"), model, map().level, act),
     switches: () => panels.switches(at("switches"), model, act),
+    queues: () => panels.queues(at("queues"), model, act),
     events: () => {},
     policy: () => {},
   }[name]);
@@ -157,6 +158,7 @@ const taken = {
   },
   jobs: () => { showFacts(); fill("jobs"); },
   switches: () => fill("switches"),
+  queues: () => fill("queues"),
   findings: () => {
     const bad = model.findings.filter((one) => one.severity !== "info");
     const worst = model.findings.some((one) => one.severity === "error") ? "error" : bad.length ? "warning" : "";

@@ -181,6 +181,25 @@ export function switches(panel, { fabric, switches: lines, loads, sought, canWri
   if (all.length > made.length) panel.append(note(`${all.length - made.length} more are as they should be`));
 }
 
+/** Queues that have lost, paused or marked packets, as the controller sorts them: the worst first. */
+export function queues(panel, { fabric, queues: all }, act) {
+  const made = all.slice(0, MOST).map((queue) => {
+    const node = fabric.byName.get(queue.switch);
+    const counts = [queue.dropped, queue.pauses_received, queue.pauses_sent, queue.marked];
+    const cells = [`${queue.switch}:${queue.port}`, queue.neighbour ?? "-", level(queue.level), ...counts.map((count) => count ?? "-")];
+    const end = ({ a, b, aPort, bPort }) => (a === node && aPort === queue.port) || (b === node && bPort === queue.port);
+    const cable = node?.cables.find(end);
+    const point = cable ? () => act.pointLink(2 * cable.at + (cable.a === node ? 0 : 1)) : node && (() => act.pointNode(node));
+    const one = row(cells, { point, leave: act.leave });
+    one.dataset.queue = `${queue.switch}:${queue.port}:${queue.level}`;
+    if (queue.dropped) one.className = "error";
+    return one;
+  });
+  refill(panel, table(["queue", "to", "level", "dropped", "pauses in", "pauses out", "marked"], made));
+  if (!made.length) panel.append(note("No switch reports over gNMI that a queue has lost, paused or marked packets."));
+  if (all.length > made.length) panel.append(note(`and ${all.length - made.length} more that counted less`));
+}
+
 function drainButton(name, now, act) {
   const action = now === "drained" ? "undrain" : "drain";
   return sureButton(action, `${action}: sure?`, () => act.drain(name, action));

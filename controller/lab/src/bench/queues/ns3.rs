@@ -14,9 +14,11 @@ use std::path::{Path, PathBuf};
 use emulator::DcqcnOptions;
 use emulator::dcqcn::DcqcnParameters;
 use serde::Serialize;
+use switch::MarkingSlope;
 use topology::{FabricNode, LinkEndpoint};
 
-use super::case::{NIC_GBPS, QueueCase};
+use super::NIC_GBPS;
+use super::case::QueueCase;
 use super::case_run::{CaseOutcome, DELAY_NS, FlowResult, STEP_US};
 use command_io::CommandError;
 
@@ -163,16 +165,15 @@ impl Ns3Inputs<'_> {
         let fabric = &self.case.fabric;
         let rates = fabric.cables().map(|cable| fabric.link(cable).bandwidth.gbps() as u64);
         let rates: std::collections::BTreeSet<u64> = rates.collect();
-        let packet = PAYLOAD_BYTES + 58;
         let of_rates = |name: &str, value: &dyn Fn(u64) -> String| {
             let pairs = rates.iter().map(|gbps| format!(" {}000000000 {}", gbps, value(*gbps)));
             format!("{name} {}{}\n", rates.len(), pairs.collect::<String>())
         };
-        let queues = self.dcqcn.queues;
+        let slope = MarkingSlope { packet_bytes: PAYLOAD_BYTES + 58, ..self.dcqcn.queues.marking };
         let kilobytes = |bytes: u64| bytes.div_ceil(1000).to_string();
-        of_rates("KMAX_MAP", &|gbps| kilobytes(queues.ramp(gbps as f64, packet).kmax_bytes))
-            + &of_rates("KMIN_MAP", &|gbps| kilobytes(queues.ramp(gbps as f64, packet).kmin_bytes))
-            + &of_rates("PMAX_MAP", &|_| queues.pmax.to_string())
+        of_rates("KMAX_MAP", &|gbps| kilobytes(slope.ramp(gbps * 1_000_000_000).kmax_bytes))
+            + &of_rates("KMIN_MAP", &|gbps| kilobytes(slope.ramp(gbps * 1_000_000_000).kmin_bytes))
+            + &of_rates("PMAX_MAP", &|_| slope.pmax.to_string())
     }
 }
 
@@ -336,7 +337,7 @@ fn allowed_rates(rows: &[Vec<u64>]) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::case::all_cases;
+    use super::super::case::{CaseSize, all_cases};
     use super::*;
 
     fn outcome(case: &QueueCase) -> CaseOutcome {
@@ -355,7 +356,7 @@ mod tests {
 
     #[test]
     fn inputs_have_the_topology_and_the_flows_by_start() {
-        let cases = all_cases(2e6).unwrap();
+        let cases = all_cases(CaseSize { bytes: 2e6, nic_gbps: NIC_GBPS }).unwrap();
         let case = cases.iter().find(|case| case.name == "bottleneck").unwrap();
         let outcome = outcome(case);
         let inputs = Ns3Inputs { case, dcqcn: DcqcnOptions::default(), outcome: &outcome };
@@ -378,7 +379,7 @@ mod tests {
 
     #[test]
     fn results_are_read_by_the_ends_of_flows() {
-        let cases = all_cases(2e6).unwrap();
+        let cases = all_cases(CaseSize { bytes: 2e6, nic_gbps: NIC_GBPS }).unwrap();
         let case = cases.iter().find(|case| case.name == "bottleneck").unwrap();
         let outcome = outcome(case);
         let folder = tempfile::tempdir().unwrap();
