@@ -17,7 +17,7 @@ pub struct RawSai {
     /// the switches instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p4info: Option<PathBuf>,
-    /// The same program as p4c compiles it for BMv2, for switches that are software. SONiC needs
+    /// That program as p4c compiles it for BMv2, for switches that are software. SONiC needs
     /// none. Requires `p4info`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub json: Option<PathBuf>,
