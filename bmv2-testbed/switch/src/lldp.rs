@@ -210,7 +210,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn other_frames_are_refused_or_ignored(frame in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn other_frames_are_refused_or_ignored(
+            frame in proptest::collection::vec(any::<u8>(), 0..200),
+        ) {
             let mut agent = agent("leaf1");
             let is_lldp = frame.get(12..14) == Some(&ETHERTYPE[..]);
             prop_assert_eq!(agent.receive_frame(1, &frame, 0), is_lldp);

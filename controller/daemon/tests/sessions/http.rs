@@ -56,12 +56,13 @@ const ORDER: &str = r#"{"change": {"policy": {"file": "p.toml", "text": "fairnes
     "author": "ada", "confirm_within_seconds": 600}"#;
 
 /// A path, what is sent there, and what is in the answer.
-const CASES: [(&str, Option<&str>, &str); 26] = [
+const CASES: [(&str, Option<&str>, &str); 27] = [
     ("/v1/jobs", None, r#""id":"a""#),
     ("/v1/switches", None, r#""mastership":"primary""#),
     ("/v1/links", None, r#""link":"leaf1:"#),
     ("/v1/fabric", None, r#""tier":"leaf""#),
     ("/v1/fabric-graph", None, r#""tiers":["leaf""#),
+    ("/v1/queues", None, "[]"),
     ("/v1/link-loads", None, r#""jobs":["a","b"]"#),
     ("/v1/job-flows/a", None, r#""identity":"announced""#),
     ("/v1/learned-flows", None, "[]"),

@@ -31,8 +31,8 @@ Examples:
   crux bench transport --case incast --csv transport.csv")]
 pub(crate) struct TransportArgs {
     /// Only cases whose name begins so
-    #[arg(long, value_name = "NAME", default_value = "")]
-    case: String,
+    #[arg(long, value_name = "NAME")]
+    case: Option<String>,
     /// Rates of NICs, Gb/s
     #[arg(long, value_delimiter = ',', default_values_t = [25, 100, 400], value_name = "GBPS",
         value_parser = clap::value_parser!(u32).range(1..=800))]
@@ -124,6 +124,7 @@ pub(crate) fn run_transport(args: &TransportArgs) -> Result<(), CommandError> {
 }
 
 fn wanted_cases(args: &TransportArgs) -> Result<Vec<TransportCase>, CommandError> {
+    let begin = args.case.as_deref().unwrap_or_default();
     let mut wanted = Vec::new();
     for (tenths, gbps) in args.tenths.iter().flat_map(|t| args.rates.iter().map(move |r| (t, r))) {
         let nic_gbps = f64::from(*gbps);
@@ -132,13 +133,13 @@ fn wanted_cases(args: &TransportArgs) -> Result<Vec<TransportCase>, CommandError
         for more in 0..args.seeds {
             let cases = case::all_cases(size)?.into_iter();
             let named = |case: &QueueCase| {
-                case.name.starts_with(&args.case) && !LEFT_OUT.contains(&case.name.as_str())
+                case.name.starts_with(begin) && !LEFT_OUT.contains(&case.name.as_str())
             };
             let seed = args.seed.wrapping_add(more.into());
             wanted.extend(cases.filter(named).map(|case| TransportCase { case, size, seed }));
         }
     }
-    let none = || CommandError::input("--case", format!("no case begins with {}", args.case));
+    let none = || CommandError::input("--case", format!("no case begins with {begin}"));
     (!wanted.is_empty()).then_some(wanted).ok_or_else(none)
 }
 

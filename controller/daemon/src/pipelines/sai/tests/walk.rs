@@ -99,6 +99,8 @@ impl PacketView<'_> {
         let class = class.map(params);
         let (vrf, job) = match class.as_deref() {
             Some([FieldValue::Text(vrf), FieldValue::Number(job)]) => (vrf.clone(), *job),
+            // Published programs name no job.
+            Some([FieldValue::Text(vrf)]) => (vrf.clone(), 0),
             Some([FieldValue::Number(job)]) => (SdnString::default(), *job),
             None => (SdnString::default(), 0),
             Some(other) => panic!("{other:?}"),
