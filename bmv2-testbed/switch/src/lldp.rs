@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::p4runtime::pins::PortNames;
 use crate::time::Nanos;
 
 const ETHERTYPE: [u8; 2] = [0x88, 0xcc];
@@ -49,7 +48,7 @@ pub struct LldpIdentity {
     /// The name of the switch.
     pub system: String,
     /// The names of its ports; one without a name is `EthernetN` by its number.
-    pub port_names: PortNames,
+    pub port_names: BTreeMap<u16, String>,
 }
 
 /// The LLDP agent of one switch.
@@ -58,12 +57,12 @@ pub(crate) struct LldpAgent {
     identity: LldpIdentity,
     announced: u32,
     due: Nanos,
-    heard: BTreeMap<u16, (LldpNeighbour, Nanos)>,
+    received: BTreeMap<u16, (LldpNeighbour, Nanos)>,
 }
 
 impl LldpAgent {
     pub(crate) fn new(identity: LldpIdentity) -> Self {
-        Self { identity, announced: 0, due: 0, heard: BTreeMap::new() }
+        Self { identity, announced: 0, due: 0, received: BTreeMap::new() }
     }
 
     /// When the next announcement is due.
@@ -85,7 +84,8 @@ impl LldpAgent {
 
     /// The announcement at a port.
     pub(crate) fn announcement(&self, port: u16) -> Vec<u8> {
-        let name = self.identity.port_names.interface_name(port);
+        let name = self.identity.port_names.get(&port).cloned();
+        let name = name.unwrap_or_else(|| interface_name(port));
         encode_announcement(port, &self.identity.system, &name)
     }
 
@@ -97,10 +97,10 @@ impl LldpAgent {
         match parse_announcement(&frame[ETHERNET..]) {
             Some((neighbour, 1..)) => {
                 let lifetime = Duration::from_secs(LIFETIME_SECONDS.into()).as_nanos() as Nanos;
-                self.heard.insert(port, (neighbour, now.saturating_add(lifetime)));
+                self.received.insert(port, (neighbour, now.saturating_add(lifetime)));
             }
             // A time to live of 0 is a farewell.
-            Some((_, 0)) => drop(self.heard.remove(&port)),
+            Some((_, 0)) => drop(self.received.remove(&port)),
             None => {}
         }
         true
@@ -108,9 +108,24 @@ impl LldpAgent {
 
     /// Who was heard last at a port and has not expired.
     pub(crate) fn neighbour(&self, port: u16, now: Nanos) -> Option<&LldpNeighbour> {
-        let (neighbour, until) = self.heard.get(&port)?;
+        let (neighbour, until) = self.received.get(&port)?;
         (now < *until).then_some(neighbour)
     }
+}
+
+/// Whether a frame is one of LLDP, for the agent of a switch alone.
+pub(crate) fn takes_frame(
+    agent: &mut Option<LldpAgent>,
+    port: u16,
+    frame: &[u8],
+    now: Nanos,
+) -> bool {
+    agent.as_mut().is_some_and(|agent| agent.receive_frame(port, frame, now))
+}
+
+/// The name of the interface of a port that has no other.
+pub(crate) fn interface_name(port: u16) -> String {
+    format!("Ethernet{port}")
 }
 
 /// A frame that announces a port of a system.
@@ -144,7 +159,7 @@ fn parse_announcement(mut elements: &[u8]) -> Option<(LldpNeighbour, u16)> {
         match (first >> 1, value) {
             (0, _) => break,
             (CHASSIS_ID, [subtype, id @ ..]) => {
-                chassis = Some(id_text(id, *subtype == CHASSIS_MAC))
+                chassis = Some(id_text(id, *subtype == CHASSIS_MAC));
             }
             (PORT_ID, [subtype, id @ ..]) => port = Some(id_text(id, *subtype == PORT_MAC)),
             (TIME_TO_LIVE, [high, low, ..]) => lifetime = Some(u16::from_be_bytes([*high, *low])),
@@ -173,16 +188,16 @@ mod tests {
     const SECOND: Nanos = 1_000_000_000;
 
     fn agent(system: &str) -> LldpAgent {
-        let identity = LldpIdentity { system: system.to_owned(), port_names: PortNames::default() };
+        let identity = LldpIdentity { system: system.to_owned(), port_names: BTreeMap::new() };
         LldpAgent::new(identity)
     }
 
     #[test]
-    fn a_neighbour_is_heard_until_its_time_has_passed() {
+    fn a_neighbour_is_known_until_its_time_has_passed() {
         let (leaf, mut spine) = (agent("leaf1"), agent("spine1"));
         assert!(spine.receive_frame(3, &leaf.announcement(13), 5));
-        let heard = LldpNeighbour { system: "leaf1".to_owned(), port: "Ethernet13".to_owned() };
-        assert_eq!(spine.neighbour(3, 119 * SECOND), Some(&heard));
+        let known = LldpNeighbour { system: "leaf1".to_owned(), port: "Ethernet13".to_owned() };
+        assert_eq!(spine.neighbour(3, 119 * SECOND), Some(&known));
         assert_eq!(spine.neighbour(3, 121 * SECOND), None);
         assert_eq!(spine.neighbour(4, 5), None);
         let mut farewell = leaf.announcement(13);

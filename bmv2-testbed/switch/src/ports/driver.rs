@@ -27,7 +27,7 @@ use super::{
     PortConfig, PortMedium, PortState, PortStatus, PortsCommand, PortsError, PortsOptions,
 };
 use crate::device::{Device, DeviceOutputs, QueuedPacket};
-use crate::lldp::LldpAgent;
+use crate::lldp::{self, LldpAgent};
 use crate::scheduler::QueueWait;
 use crate::time::Nanos;
 use crate::traffic::shared_buffer::PriorityGroup;
@@ -247,7 +247,7 @@ impl PortsDriver {
                     };
                     port.receive_control(frame, limit, self.now, &mut egress);
                 }
-                Some(frame) if takes_frame(&mut self.lldp, number, frame, self.now) => {}
+                Some(frame) if lldp::takes_frame(&mut self.lldp, number, frame, self.now) => {}
                 Some(frame) => {
                     port.count_received(frame);
                     let before = self.outputs.queued.len();
@@ -379,13 +379,11 @@ impl PortsDriver {
 
     /// Tells the neighbours who this is, when that is due.
     fn announce_ports(&mut self) {
-        let Some(agent) = &mut self.lldp else {
-            return;
-        };
-        if agent.take_due(self.now) {
-            for port in self.ports.iter_mut().flatten() {
-                port.send_control(agent.announcement(port.number()));
-            }
+        if let Some(agent) = &mut self.lldp
+            && agent.take_due(self.now)
+        {
+            let ports = self.ports.iter_mut().flatten();
+            ports.for_each(|port| port.send_control(agent.announcement(port.number())));
         }
     }
 
@@ -448,8 +446,7 @@ impl PortsDriver {
             (!self.replay.is_finished()).then(|| duration_nanos(self.options.replay_after));
         let pauses = self.flow_control.as_ref().and_then(FlowControl::next_deadline);
         let lldp = self.lldp.as_ref().map(LldpAgent::due);
-        let ports = ports.filter_map(DevicePort::next_deadline);
-        ports.chain(replay).chain(pauses).chain(lldp).min()
+        ports.filter_map(DevicePort::next_deadline).chain(replay).chain(pauses).chain(lldp).min()
     }
 
     fn arm_timer(&self, due: Nanos) -> io::Result<()> {
@@ -479,11 +476,6 @@ impl PortsDriver {
     fn read_clock(&mut self) {
         self.now = duration_nanos(self.started_at.elapsed());
     }
-}
-
-/// Whether a frame is one of LLDP, for the agent of the switch alone.
-fn takes_frame(lldp: &mut Option<LldpAgent>, port: u16, frame: &[u8], now: Nanos) -> bool {
-    lldp.as_mut().is_some_and(|agent| agent.receive_frame(port, frame, now))
 }
 
 fn start_error(error: nix::Error) -> PortsError {

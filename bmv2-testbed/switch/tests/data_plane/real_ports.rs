@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pcap_file::pcap::{PcapPacket, PcapReader, PcapWriter};
-use switch::p4runtime::pins::PortNames;
 use switch::ports::{
     self, FrameBatch, PacketSocket, PortConfig, PortMedium, PortShape, PortState, PortStatus,
     PortsError, PortsHandle, PortsOptions,
@@ -257,13 +256,13 @@ async fn packets_cross_veth_pairs() {
 
 /// LLDP frames are the switch's own: neighbours hear of it, and its program sees none.
 #[tokio::test]
-async fn neighbours_hear_of_each_other_by_lldp() {
+async fn neighbours_know_each_other_by_lldp() {
     let Some(cables) = Cables::lay("f") else {
         return;
     };
     let start = |system: &str, name: fn(&Cables, u16) -> String, device: Device| {
         let port = |number| interface(number, &name(&cables, number));
-        let port_names = PortNames::new([(2, format!("{system}-two"))]).unwrap();
+        let port_names = [(2, format!("{system}-two"))].into();
         let lldp = Some(LldpIdentity { system: system.to_owned(), port_names });
         let options = PortsOptions { lldp, ..options(vec![port(1), port(2)]) };
         ports::spawn_ports(device, &options).unwrap()
@@ -273,10 +272,10 @@ async fn neighbours_hear_of_each_other_by_lldp() {
     for (ports, system) in [(&switch, "spine1"), (&other, "leaf1")] {
         let seen =
             await_ports(ports, |ports| ports.iter().all(|port| port.neighbour.is_some())).await;
-        let heard = seen.into_iter().filter_map(|port| port.neighbour);
+        let known = seen.into_iter().filter_map(|port| port.neighbour);
         let expected = ["Ethernet1".to_owned(), format!("{system}-two")]
             .map(|port| LldpNeighbour { system: system.to_owned(), port });
-        assert_eq!(heard.collect::<Vec<_>>(), expected);
+        assert_eq!(known.collect::<Vec<_>>(), expected);
         assert_eq!(ports.device_counts().await.unwrap().received, 0);
     }
     switch.stop().await;

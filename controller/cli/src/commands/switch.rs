@@ -216,7 +216,8 @@ impl SwitchArgs {
     }
 
     fn lldp_identity(&self) -> Result<Option<LldpIdentity>, CommandError> {
-        let port_names = self.port_names()?;
+        self.port_names()?;
+        let port_names = self.port_names.iter().cloned().collect();
         Ok(self.lldp.clone().map(|system| LldpIdentity { system, port_names }))
     }
 

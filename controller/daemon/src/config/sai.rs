@@ -1,6 +1,6 @@
 //! The SAI P4 program that switches with that pipeline get.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use p4::ForwardingPipeline;
 use schemars::JsonSchema;
@@ -48,7 +48,7 @@ impl RawSai {
     }
 }
 
-fn read_text(field: &'static str, path: &PathBuf) -> Result<String, ConfigError> {
+fn read_text(field: &'static str, path: &Path) -> Result<String, ConfigError> {
     let text = String::from_utf8(read_file(field, path)?);
     let shown = path.display();
     check_field(field, &shown, "a file of UTF-8 text", text.is_ok())?;

@@ -79,9 +79,9 @@ pub fn check_neighbours(fabric: &Fabric, tables: &BTreeMap<SwitchId, LldpTable>)
         }
     }
     let findings = compare_cabling(fabric, &seen, &BTreeSet::new()).into_iter();
-    let told =
+    let marked =
         findings.map(|finding| Finding { text: format!("{} (LLDP)", finding.text), ..finding });
-    told.collect()
+    marked.collect()
 }
 
 #[cfg(test)]
@@ -108,7 +108,8 @@ mod tests {
     /// A switch whose interface `EthernetN` is port N, with one neighbour.
     fn table(port: u32, system: &str, far: &str) -> LldpTable {
         let neighbour = format!(
-            "openconfig-lldp:lldp/interfaces/interface[name=Ethernet{port}]/neighbors/neighbor[id=1]/state"
+            "openconfig-lldp:lldp/interfaces/interface[name=Ethernet{port}]/neighbors/\
+             neighbor[id=1]/state"
         );
         let update = vec![
             update(
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn only_cables_that_are_elsewhere_are_told() {
+    fn only_cables_that_are_elsewhere_are_findings() {
         let fabric = clos::build_clos("lab", &ClosSpec::default()).unwrap();
         let [leaf, spine] = ["leaf1", "spine1"].map(|name| fabric.switch_named(name).unwrap());
         let link = fabric.link(fabric.links_named("leaf1-spine1")[0]);
