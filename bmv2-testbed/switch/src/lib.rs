@@ -18,6 +18,7 @@ pub mod gnmi;
 mod ids;
 mod lldp;
 pub mod p4runtime;
+mod port_names;
 pub mod ports;
 mod run;
 mod scheduler;

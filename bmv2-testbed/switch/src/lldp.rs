@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::port_names::PortNames;
 use crate::time::Nanos;
 
 const ETHERTYPE: [u8; 2] = [0x88, 0xcc];
@@ -48,7 +49,7 @@ pub struct LldpIdentity {
     /// The name of the switch.
     pub system: String,
     /// The names of its ports; one without a name is `EthernetN` by its number.
-    pub port_names: BTreeMap<u16, String>,
+    pub port_names: PortNames,
 }
 
 /// The LLDP agent of one switch.
@@ -84,8 +85,7 @@ impl LldpAgent {
 
     /// The announcement at a port.
     pub(crate) fn announcement(&self, port: u16) -> Vec<u8> {
-        let name = self.identity.port_names.get(&port).cloned();
-        let name = name.unwrap_or_else(|| interface_name(port));
+        let name = self.identity.port_names.interface_name(port);
         encode_announcement(port, &self.identity.system, &name)
     }
 
@@ -121,11 +121,6 @@ pub(crate) fn takes_frame(
     now: Nanos,
 ) -> bool {
     agent.as_mut().is_some_and(|agent| agent.receive_frame(port, frame, now))
-}
-
-/// The name of the interface of a port that has no other.
-pub(crate) fn interface_name(port: u16) -> String {
-    format!("Ethernet{port}")
 }
 
 /// A frame that announces a port of a system.
@@ -188,7 +183,7 @@ mod tests {
     const SECOND: Nanos = 1_000_000_000;
 
     fn agent(system: &str) -> LldpAgent {
-        let identity = LldpIdentity { system: system.to_owned(), port_names: BTreeMap::new() };
+        let identity = LldpIdentity { system: system.to_owned(), port_names: PortNames::default() };
         LldpAgent::new(identity)
     }
 

@@ -7,7 +7,7 @@
 mod stages;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
@@ -102,8 +102,9 @@ pub struct ControllerAccess {
     pub(crate) followers: FollowerTable,
     /// The leader that this controller follows, if it may follow one.
     pub(crate) followed: Option<watch::Receiver<Option<FollowedLeader>>>,
-    /// The store of this controller, if it has one.
-    pub(crate) store: Option<Arc<EmbeddedStore>>,
+    /// The store of this controller, if it has one. The controller owns it: connections that are
+    /// open for longer do not keep it open.
+    pub(crate) store: Option<Weak<EmbeddedStore>>,
 }
 
 impl ControllerAccess {

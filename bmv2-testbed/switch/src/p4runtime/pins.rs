@@ -9,15 +9,14 @@
 //! Source: `p4rt_app` of sonic-net/sonic-pins at b08b068; messages and code are our own.
 
 mod batch;
-mod port_names;
 mod query;
 mod references;
 mod restriction;
 mod schema;
 mod string_ids;
 
+pub use crate::port_names::{PortNameError, PortNames};
 pub(super) use batch::PinsWriter;
-pub use port_names::{PortNameError, PortNames};
 pub(crate) use schema::PinsSchema;
 
 use references::ReferenceCounts;

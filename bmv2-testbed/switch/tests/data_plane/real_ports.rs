@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pcap_file::pcap::{PcapPacket, PcapReader, PcapWriter};
+use switch::p4runtime::pins::PortNames;
 use switch::ports::{
     self, FrameBatch, PacketSocket, PortConfig, PortMedium, PortShape, PortState, PortStatus,
     PortsError, PortsHandle, PortsOptions,
@@ -262,7 +263,7 @@ async fn neighbours_know_each_other_by_lldp() {
     };
     let start = |system: &str, name: fn(&Cables, u16) -> String, device: Device| {
         let port = |number| interface(number, &name(&cables, number));
-        let port_names = [(2, format!("{system}-two"))].into();
+        let port_names = PortNames::new([(2, format!("{system}-two"))]).unwrap();
         let lldp = Some(LldpIdentity { system: system.to_owned(), port_names });
         let options = PortsOptions { lldp, ..options(vec![port(1), port(2)]) };
         ports::spawn_ports(device, &options).unwrap()

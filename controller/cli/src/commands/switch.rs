@@ -216,8 +216,7 @@ impl SwitchArgs {
     }
 
     fn lldp_identity(&self) -> Result<Option<LldpIdentity>, CommandError> {
-        self.port_names()?;
-        let port_names = self.port_names.iter().cloned().collect();
+        let port_names = self.port_names()?;
         Ok(self.lldp.clone().map(|system| LldpIdentity { system, port_names }))
     }
 

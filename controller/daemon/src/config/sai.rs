@@ -1,13 +1,13 @@
 //! The SAI P4 program that switches with that pipeline get.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use p4::ForwardingPipeline;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::tls::read_file;
-use super::{ConfigError, check_field};
+use super::ConfigError;
+use super::tls::read_text;
 
 /// The SAI P4 program of the switches that have one; without files, the controller's own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -29,14 +29,15 @@ impl RawSai {
     /// # Errors
     /// A file cannot be read, or is not one of a P4 program.
     pub fn load_program(&self) -> Result<Option<ForwardingPipeline>, ConfigError> {
-        let Some(path) = &self.p4info else {
-            let (field, other) = ("sai.json", "sai.p4info");
-            let missing =
-                self.json.is_some().then_some(ConfigError::MissingPartner { field, other });
-            return missing.map_or(Ok(None), Err);
+        let (p4info, json) = match (&self.p4info, &self.json) {
+            (None, None) => return Ok(None),
+            (None, Some(_)) => {
+                let (field, other) = ("sai.json", "sai.p4info");
+                return Err(ConfigError::MissingPartner { field, other });
+            }
+            (Some(p4info), json) => (read_text("sai.p4info", p4info)?, json),
         };
-        let p4info = read_text("sai.p4info", path)?;
-        let json = self.json.as_ref().map(|path| read_text("sai.json", path)).transpose()?;
+        let json = json.as_ref().map(|path| read_text("sai.json", path)).transpose()?;
         let program = match json {
             Some(json) => ForwardingPipeline::new(&p4info, &json),
             None => ForwardingPipeline::without_code(&p4info),
@@ -46,13 +47,6 @@ impl RawSai {
             ConfigError::Program { field, source: Box::new(source) }
         })
     }
-}
-
-fn read_text(field: &'static str, path: &Path) -> Result<String, ConfigError> {
-    let text = String::from_utf8(read_file(field, path)?);
-    let shown = path.display();
-    check_field(field, &shown, "a file of UTF-8 text", text.is_ok())?;
-    Ok(text.unwrap_or_default())
 }
 
 #[cfg(test)]

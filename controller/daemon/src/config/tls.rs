@@ -137,6 +137,12 @@ pub(super) fn read_file(field: &'static str, path: &Path) -> Result<Vec<u8>, Con
     std::fs::read(path).map_err(|source| ConfigError::File { field, path: path.to_owned(), source })
 }
 
+/// The text of a file that a field names.
+pub(super) fn read_text(field: &'static str, path: &Path) -> Result<String, ConfigError> {
+    let text = std::fs::read_to_string(path);
+    text.map_err(|source| ConfigError::File { field, path: path.to_owned(), source })
+}
+
 /// The content of a secret file that a field names; others must not be able to read it.
 pub(super) fn read_secret(field: &'static str, path: &Path) -> Result<Vec<u8>, ConfigError> {
     read_private(path).map_err(|source| ConfigError::File { field, path: path.to_owned(), source })

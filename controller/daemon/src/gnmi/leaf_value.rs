@@ -1,5 +1,7 @@
 //! Paths and values of gNMI as text, whatever encoding a switch chose.
 
+use std::collections::BTreeMap;
+
 use p4runtime_proto::gnmi as proto;
 
 /// A step of a path: its name without the name of a model, and the value of its key.
@@ -31,6 +33,17 @@ pub(super) fn leaf_values(
     })
 }
 
+/// The ports of interfaces, by their names: their P4Runtime ids are the ports of the document.
+pub(super) fn interface_ports(notifications: &[proto::Notification]) -> BTreeMap<String, u32> {
+    let ports = leaf_values(notifications).filter_map(|(steps, text)| match steps[..] {
+        [("interfaces", _), ("interface", Some(name)), ("state", _), ("id", _)] => {
+            Some((name.to_owned(), text.parse().ok()?))
+        }
+        _ => None,
+    });
+    ports.collect()
+}
+
 /// A value as text: that of a number has its digits. Objects and lists are none.
 pub(super) fn value_text(value: &proto::TypedValue) -> Option<String> {
     use proto::typed_value::Value;
@@ -54,4 +67,30 @@ pub(super) fn value_text(value: &proto::TypedValue) -> Option<String> {
 /// An identity without the name of its model: `openconfig-qos:STRICT` is `STRICT`.
 pub(super) fn identity_name(text: &str) -> &str {
     text.rsplit(':').next().unwrap_or(text)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A leaf by its path, with keys as in `interface[name=Ethernet8]`, and its value in JSON.
+    pub(in crate::gnmi) fn update(path: &str, json: &str) -> proto::Update {
+        let elem = path.split('/').map(|step| {
+            let (name, key) = step.split_once('[').unwrap_or((step, ""));
+            let key = key.trim_end_matches(']').split_once('=');
+            proto::PathElem {
+                name: name.to_owned(),
+                key: key
+                    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                    .into_iter()
+                    .collect(),
+            }
+        });
+        let value = proto::typed_value::Value::JsonIetfVal(json.as_bytes().to_vec());
+        proto::Update {
+            path: Some(proto::Path { elem: elem.collect(), ..proto::Path::default() }),
+            val: Some(proto::TypedValue { value: Some(value) }),
+            ..proto::Update::default()
+        }
+    }
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use p4runtime_proto::gnmi as proto;
 use topology::{Fabric, Finding, SwitchId};
 
-use super::leaf_value::leaf_values;
+use super::leaf_value::{interface_ports, leaf_values};
 use crate::discovery::{ObservedTopology, SwitchPort, compare_cabling};
 
 /// What a switch says of its interfaces: their ports, and who is at their other ends.
@@ -24,29 +24,18 @@ pub struct LldpTable {
 impl LldpTable {
     /// Reads answers about `/interfaces` and `/lldp`.
     pub fn from_notifications(notifications: &[proto::Notification]) -> Self {
-        let mut table = Self::default();
+        let ports = interface_ports(notifications);
+        let mut table = Self { ports, neighbours: BTreeMap::new() };
         for (steps, text) in leaf_values(notifications) {
-            match steps[..] {
-                [("interfaces", _), ("interface", Some(name)), ("state", _), ("id", _)] => {
-                    table.ports.extend(text.parse().ok().map(|port| (name.to_owned(), port)));
+            if let [("lldp", _), _, (_, Some(name)), ("neighbors", _), _, ("state", _), (leaf, _)] =
+                steps[..]
+            {
+                let (system, port) = table.neighbours.entry(name.to_owned()).or_default();
+                match leaf {
+                    "system-name" => *system = text,
+                    "port-id" => *port = text,
+                    _ => {}
                 }
-                [
-                    ("lldp", _),
-                    ("interfaces", _),
-                    ("interface", Some(name)),
-                    ("neighbors", _),
-                    _,
-                    ("state", _),
-                    (leaf, _),
-                ] => {
-                    let (system, port) = table.neighbours.entry(name.to_owned()).or_default();
-                    match leaf {
-                        "system-name" => *system = text,
-                        "port-id" => *port = text,
-                        _ => {}
-                    }
-                }
-                _ => {}
             }
         }
         table
@@ -88,22 +77,8 @@ pub fn check_neighbours(fabric: &Fabric, tables: &BTreeMap<SwitchId, LldpTable>)
 mod tests {
     use topology::clos::{self, ClosSpec};
 
+    use super::super::leaf_value::tests::update;
     use super::*;
-
-    fn update(path: &str, value: &str) -> proto::Update {
-        let elem = path.split('/').map(|step| {
-            let (name, key) = step.split_once('[').unwrap_or((step, ""));
-            let key = key.trim_end_matches(']').split_once('=');
-            let key = key.map(|(key, value)| (key.to_owned(), value.to_owned()));
-            proto::PathElem { name: name.to_owned(), key: key.into_iter().collect() }
-        });
-        let value = proto::typed_value::Value::StringVal(value.to_owned());
-        proto::Update {
-            path: Some(proto::Path { elem: elem.collect(), ..proto::Path::default() }),
-            val: Some(proto::TypedValue { value: Some(value) }),
-            ..proto::Update::default()
-        }
-    }
 
     /// A switch whose interface `EthernetN` is port N, with one neighbour.
     fn table(port: u32, system: &str, far: &str) -> LldpTable {
@@ -116,8 +91,8 @@ mod tests {
                 &format!("interfaces/interface[name=Ethernet{port}]/state/id"),
                 &port.to_string(),
             ),
-            update(&format!("{neighbour}/system-name"), system),
-            update(&format!("{neighbour}/port-id"), far),
+            update(&format!("{neighbour}/system-name"), &format!("{system:?}")),
+            update(&format!("{neighbour}/port-id"), &format!("{far:?}")),
             update(&format!("{neighbour}/ttl"), "120"),
         ];
         let notification = proto::Notification { update, ..proto::Notification::default() };

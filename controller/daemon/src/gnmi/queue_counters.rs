@@ -10,7 +10,7 @@ use std::sync::Arc;
 use p4runtime_proto::gnmi as proto;
 use topology::SwitchId;
 
-use super::leaf_value::leaf_values;
+use super::leaf_value::{interface_ports, leaf_values};
 use super::queue_maps::queue_number;
 
 /// What one level of a port has counted since its switch started.
@@ -36,24 +36,17 @@ pub type FabricQueueCounters = Arc<BTreeMap<SwitchId, PortQueueCounters>>;
 pub(super) fn counters_from_notifications(
     notifications: &[proto::Notification],
 ) -> PortQueueCounters {
-    let mut ports: BTreeMap<String, u32> = BTreeMap::new();
+    let ports = interface_ports(notifications);
     let mut counted: BTreeMap<(String, u8), QueueCounters> = BTreeMap::new();
     for (steps, text) in leaf_values(notifications) {
-        match steps[..] {
-            [("interfaces", _), ("interface", Some(name)), ("state", _), ("id", _)] => {
-                if let Ok(port) = text.parse() {
-                    ports.insert(name.to_owned(), port);
-                }
+        if let [("qos", _), ("interfaces", _), ("interface", Some(name)), .., (leaf, _)] = steps[..]
+        {
+            let key = steps.iter().rev().find_map(|(_, key)| *key);
+            let level = key.and_then(queue_number);
+            if let (Some(level), Ok(count)) = (level, text.parse()) {
+                let counters = counted.entry((name.to_owned(), level)).or_default();
+                counters.take_leaf(leaf, count);
             }
-            [("qos", _), ("interfaces", _), ("interface", Some(name)), .., (leaf, _)] => {
-                let key = steps.iter().rev().find_map(|(_, key)| *key);
-                let level = key.and_then(queue_number);
-                if let (Some(level), Ok(count)) = (level, text.parse()) {
-                    let counters = counted.entry((name.to_owned(), level)).or_default();
-                    counters.take_leaf(leaf, count);
-                }
-            }
-            _ => {}
         }
     }
     let known = counted.into_iter().filter(|(_, counters)| *counters != QueueCounters::default());
@@ -77,27 +70,8 @@ impl QueueCounters {
 
 #[cfg(test)]
 mod tests {
+    use super::super::leaf_value::tests::update;
     use super::*;
-
-    fn update(path: &str, json: &str) -> proto::Update {
-        let elem = path.split('/').map(|step| {
-            let (name, key) = step.split_once('[').unwrap_or((step, ""));
-            let key = key.trim_end_matches(']').split_once('=');
-            proto::PathElem {
-                name: name.to_owned(),
-                key: key
-                    .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                    .into_iter()
-                    .collect(),
-            }
-        });
-        let value = proto::typed_value::Value::JsonIetfVal(json.as_bytes().to_vec());
-        proto::Update {
-            path: Some(proto::Path { elem: elem.collect(), ..proto::Path::default() }),
-            val: Some(proto::TypedValue { value: Some(value) }),
-            ..proto::Update::default()
-        }
-    }
 
     #[test]
     fn counters_have_the_port_of_their_interface_whatever_comes_first() {

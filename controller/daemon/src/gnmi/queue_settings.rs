@@ -11,7 +11,7 @@ use p4runtime_proto::gnmi as proto;
 use topology::export::{QueuePlan, port_queues};
 use topology::{EcnThresholds, Fabric, Finding, SwitchId};
 
-use super::leaf_value::leaf_values;
+use super::leaf_value::{interface_ports, leaf_values};
 use super::queue_maps::queue_number;
 use crate::pipelines::fabric::level_markings;
 
@@ -65,6 +65,7 @@ impl ExpectedQueues {
 impl QueueSettings {
     /// Takes what a switch has answered.
     pub fn take_notifications(&mut self, notifications: &[proto::Notification]) {
+        self.ports.extend(interface_ports(notifications));
         for (steps, text) in leaf_values(notifications) {
             self.take_leaf(&steps, text);
         }
@@ -74,11 +75,6 @@ impl QueueSettings {
         let names: Vec<&str> = steps.iter().map(|(name, _)| *name).collect();
         let keys: Vec<&str> = steps.iter().filter_map(|(_, key)| *key).collect();
         match (&names[..], &keys[..]) {
-            (["interfaces", "interface", "state", "id"], [name]) => {
-                if let Ok(port) = text.parse() {
-                    self.ports.insert((*name).to_owned(), port);
-                }
-            }
             (["qos", "queue-management-profiles", .., "state", leaf], [name]) => {
                 let profile = self.profiles.entry((*name).to_owned()).or_default();
                 let field = match *leaf {

@@ -28,10 +28,11 @@ impl NorthboundService {
     /// # Errors
     /// The controller has no store of its own, or it cannot be read.
     pub async fn get_state_backup(&self) -> Result<StateBackup, ServiceError> {
-        let Some(store) = self.access.store.clone() else {
+        let Some(store) = &self.access.store else {
             let text = "the controller has no store (store.path); etcd is backed up by `etcdctl`";
             return Err(ServiceError::Unknown(text.to_owned()));
         };
+        let store = store.upgrade().ok_or(ControllerError::Stopped)?;
         let backup = tokio::task::spawn_blocking(move || store.create_backup()).await;
         let backup = backup.map_err(|_| ControllerError::Stopped)?;
         Ok(backup.map_err(ControllerError::Store)?)

@@ -166,7 +166,7 @@ fn spawn_tasks<N: SwitchNetwork>(
         state_term: core.cluster.watch_state_term(),
         followers: core.cluster.followers(),
         followed: core.cluster.watch_followed(),
-        store: core.state.archive().embedded_store(),
+        store: core.state.archive().embedded_store().map(|store| Arc::downgrade(&store)),
     };
     let inputs = DiscoveryInputs {
         rollout: core.publisher.watch_rollout(),

@@ -122,22 +122,9 @@ impl Lab {
 }
 
 impl<S> Lab<S> {
-    /// A controller of this lab that retries fast. The store of one that has just ended may stay
-    /// open for a moment, while a task of it is dropped.
+    /// A controller of this lab that retries fast.
     pub(crate) async fn control(&self, change: impl FnOnce(&mut RawConfig)) -> ControllerHandle {
-        let config = config(change);
-        let opened = async {
-            loop {
-                let (fabric, policy) = (self.fabric.clone(), Policy::default());
-                match Controller::start(config.clone(), fabric, policy).await {
-                    Err(ControllerError::Store(_)) => {
-                        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-                    }
-                    started => return started.unwrap(),
-                }
-            }
-        };
-        tokio::time::timeout(DEADLINE, opened).await.unwrap()
+        self.try_control(change).await.unwrap()
     }
 
     /// A controller of this lab, or why it does not start.

@@ -5,7 +5,8 @@ use tokio::sync::watch;
 use super::{DeviceNode, NetworkState, WireDirection};
 use crate::device::port_report::{PortReport, PortState, PortStates};
 use crate::emulated_network::{DeviceIndex, WireEnd, WireState};
-use crate::lldp::{LldpNeighbour, interface_name};
+use crate::lldp::LldpNeighbour;
+use crate::port_names::PortNames;
 
 impl NetworkState {
     /// Publishes the states of the ports of a device, if this is the end of a wire at one.
@@ -41,7 +42,7 @@ impl NetworkState {
             return None;
         };
         let system = self.devices[device.0 as usize].lldp_name.clone()?;
-        Some(LldpNeighbour { system, port: interface_name(port) })
+        Some(LldpNeighbour { system, port: PortNames::default().interface_name(port) })
     }
 
     /// The ports of a device and what they have carried; empty if there is no such device.

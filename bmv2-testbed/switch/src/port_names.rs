@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::lldp::interface_name;
 use crate::run::action::DROP_PORT;
 
 /// The names of ports. Without any, a port is called by its number.
@@ -55,7 +54,7 @@ impl PortNames {
     /// The name of the interface of a port: `EthernetN` by its number where it has none.
     pub(crate) fn interface_name(&self, number: u16) -> String {
         let configured = self.names.get(&number).cloned();
-        configured.unwrap_or_else(|| interface_name(number))
+        configured.unwrap_or_else(|| format!("Ethernet{number}"))
     }
 
     /// The name of a port.
