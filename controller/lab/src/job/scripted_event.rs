@@ -140,7 +140,8 @@ fn cable_effect(fabric: &Fabric, name: &str, state: WireState) -> Result<Scripte
 }
 
 impl ScriptedEffect {
-    /// Applies the effect; returns when the controller has processed it.
+    /// Applies the effect; returns when the switches hold the plan for it. The clock of the fabric
+    /// stands still meanwhile, so that the rest of the run is the same on every machine.
     pub(super) async fn apply_effect(
         &self,
         stage: &ServedTestbed<'_>,
@@ -170,7 +171,7 @@ impl ScriptedEffect {
                 for link in links {
                     await_usable(controller, *link, *state == WireState::Up).await?;
                 }
-                Ok(())
+                stage.await_compared_plan(controller).await
             }
         }
     }
