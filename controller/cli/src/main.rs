@@ -7,6 +7,7 @@ mod examples;
 mod switch_inventory;
 
 use std::io::IsTerminal;
+use std::os::unix::fs::MetadataExt;
 use std::process::ExitCode;
 
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -165,8 +166,17 @@ fn start_logging(filter: &str, format: LogFormat) -> Result<(), CommandError> {
     let is_seen = std::io::stderr().is_terminal() && !is_unwanted;
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match format {
+        LogFormat::Text if is_journal() => logs.with_ansi(false).without_time().init(),
         LogFormat::Text => logs.with_ansi(is_seen).init(),
         LogFormat::Json => logs.json().flatten_event(true).with_current_span(true).init(),
     }
     Ok(())
+}
+
+/// Whether the log goes to systemd's journal, which gives each line its time (systemd.exec(5),
+/// `JOURNAL_STREAM`). A redirection makes the variable that of another file.
+fn is_journal() -> bool {
+    let stream = std::env::var("JOURNAL_STREAM");
+    let log = std::fs::metadata("/proc/self/fd/2");
+    stream.is_ok_and(|stream| log.is_ok_and(|log| stream == format!("{}:{}", log.dev(), log.ino())))
 }

@@ -466,8 +466,16 @@ fn diff_values(path: &str, before: &Value, after: &Value, changes: &mut Vec<Stri
             }
         }
         _ if before == after => {}
-        _ => changes.push(format!("{path}: {before} -> {after}")),
+        _ => {
+            let [before, after] = [before, after].map(describe_value);
+            changes.push(format!("{path}: {before} -> {after}"));
+        }
     }
+}
+
+/// A value as a policy file has it; a field without one is unset there.
+fn describe_value(value: &Value) -> String {
+    if value.is_null() { "unset".to_owned() } else { value.to_string() }
 }
 
 #[cfg(test)]

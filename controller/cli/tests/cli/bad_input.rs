@@ -1,6 +1,8 @@
 //! Wrong input, as a user meets it: the program's exit status and the message with file and field.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::process::Stdio;
 
 use super::support::{Files, lab, printed, refused};
 
@@ -184,6 +186,27 @@ fn logs_are_lines_of_json_where_that_is_asked() {
     let files = Files::with(&[("lab.toml", good().as_bytes())]);
     let wrong = files.crux(&["--log-format", "xml", "fabric", "check", "lab.toml"]);
     refused(&wrong, &["possible values: text, json"]);
+}
+
+#[test]
+fn lines_in_the_journal_have_no_time_of_their_own() {
+    let files = Files::with(&[
+        ("lab.toml", good().as_bytes()),
+        ("crux.toml", b"[store]\npath = 'absent/store.redb'\n"),
+    ]);
+    let log_of = |stream: &dyn Fn(&Metadata) -> String| {
+        let log = File::create(files.path("log")).unwrap();
+        let stream = stream(&log.metadata().unwrap());
+        let arguments = ["--log", "info", "controller", "--fabric", "lab.toml"];
+        let mut controller = files.command(&[&arguments[..], &["--config", "crux.toml"]].concat());
+        controller.env("JOURNAL_STREAM", stream).stdout(Stdio::null()).stderr(log);
+        assert!(!controller.status().unwrap().success(), "its store has no folder");
+        files.text("log")
+    };
+    let journal = log_of(&|log| format!("{}:{}", log.dev(), log.ino()));
+    assert!(journal.trim_start().starts_with("INFO"), "{journal}");
+    let redirected = log_of(&|log| format!("{}:{}", log.dev(), log.ino() + 1));
+    assert!(redirected.starts_with("20"), "{redirected}");
 }
 
 fn printed_text(files: &Files, arguments: &[&str]) -> String {

@@ -79,7 +79,7 @@ impl Controller {
         fabric: Fabric,
         policy: Policy,
     ) -> Result<ControllerHandle, ControllerError> {
-        info!(config = config.to_log_text(), fabric = fabric.name(), "starting");
+        info!(config = %config.to_log_text(), fabric = fabric.name(), "starting");
         if let Some(program) = &config.sai_program {
             select_program(program)?;
         }

@@ -63,13 +63,13 @@ pub(crate) struct SessionLog(Arc<Mutex<LineLimiter>>);
 
 impl SessionLog {
     /// Logs a line unless its cause has had enough of them; `write` gets the number of lines that
-    /// were omitted before it.
-    pub(crate) fn log_limited(&self, cause: &'static str, write: impl FnOnce(u64)) {
+    /// were omitted before it, if any were.
+    pub(crate) fn log_limited(&self, cause: &'static str, write: impl FnOnce(Option<u64>)) {
         let mut limiter = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let admitted = limiter.admit_line(cause, Instant::now());
         drop(limiter);
         if let Some(omitted) = admitted {
-            write(omitted);
+            write((omitted > 0).then_some(omitted));
         }
     }
 }
