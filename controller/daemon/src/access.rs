@@ -19,7 +19,7 @@ use crate::audit::AuditTrail;
 use crate::clock::Clock;
 use crate::discovery::DiscoveryReport;
 use crate::event_log::EventRing;
-use crate::gnmi::FabricQueueCounters;
+use crate::gnmi::FabricCounters;
 use crate::learning::{HostQueuePairs, LearnedFlows};
 use crate::liveness::{FabricPart, PartHealth};
 use crate::pipelines::sai::ProgramInUse;
@@ -88,7 +88,7 @@ pub struct ControllerAccess {
     /// How long calls to a switch must fail before changes do not wait for it.
     pub(crate) quarantine_after: Duration,
     pub(crate) findings: StandingFindings,
-    pub(crate) queue_counters: watch::Receiver<FabricQueueCounters>,
+    pub(crate) port_counters: watch::Receiver<FabricCounters>,
     pub(crate) audit: AuditTrail,
     pub(crate) supervisor: TaskSupervisor,
     pub(crate) heartbeat: LoopHeartbeat,
@@ -275,9 +275,9 @@ impl ControllerAccess {
         &self.findings
     }
 
-    /// What the queues of switches with gNMI have counted, as they report it.
-    pub fn watch_queue_counters(&self) -> watch::Receiver<FabricQueueCounters> {
-        self.queue_counters.clone()
+    /// What switches with gNMI count at their ports, as they report it.
+    pub fn watch_port_counters(&self) -> watch::Receiver<FabricCounters> {
+        self.port_counters.clone()
     }
 
     /// The status of all sessions.

@@ -5,17 +5,20 @@
 //! `oper-status` and checks the maps of queues from time to time. What it sees of ports becomes
 //! observations of cables (`gnmi/cable_ends.rs`), the same input that
 //! [`liveness`](crate::liveness) has from probes and carriers; wrong maps become findings
-//! (`gnmi/queue_maps.rs`), and what queues count is published (`gnmi/queue_counters.rs`). The
-//! decision: a switch that does not answer over gNMI says nothing about
-//! its cables. They stay as they were seen last, and a finding says that nobody looks.
+//! (`gnmi/queue_maps.rs`), and what ports and queues count is published
+//! (`gnmi/switch_counters.rs`). The decision: a switch that does not answer over gNMI says nothing
+//! about its cables. They stay as they were seen last, a finding says that nobody looks, and what it
+//! counts is not known.
 
 mod cable_ends;
+mod interface_counters;
 mod interface_table;
 mod leaf_value;
 mod neighbours;
 mod queue_counters;
 mod queue_maps;
 mod queue_settings;
+mod switch_counters;
 mod switch_follower;
 
 use std::collections::BTreeMap;
@@ -33,10 +36,12 @@ use crate::standing_findings::StandingFindings;
 use crate::state::{EventSubmission, PlanRollout};
 use crate::supervision::TaskSupervisor;
 use cable_ends::CableEnds;
+pub use interface_counters::{InterfaceCounters, PortInterfaceCounters};
 pub use neighbours::{LldpTable, check_neighbours};
-pub use queue_counters::{FabricQueueCounters, PortQueueCounters, QueueCounters};
+pub use queue_counters::{PortQueueCounters, QueueCounters};
 pub use queue_maps::{QueueMaps, check_queue_maps};
 pub use queue_settings::{ExpectedQueues, QueueSettings, check_queue_settings};
+pub use switch_counters::{FabricCounters, PortRates, SwitchCounters};
 use switch_follower::{SwitchFollower, SwitchReport};
 
 /// What precedes the number of a finding about cables.
@@ -54,7 +59,7 @@ pub(crate) struct GnmiMonitor {
     tasks: BTreeMap<GnmiTarget, FollowerTask>,
     cables: CableEnds,
     neighbours: BTreeMap<SwitchId, LldpTable>,
-    counters: watch::Sender<FabricQueueCounters>,
+    counters: watch::Sender<FabricCounters>,
 }
 
 /// A switch and its gNMI server.
@@ -93,8 +98,8 @@ impl GnmiMonitor {
         }
     }
 
-    /// What the queues of switches count, as they report it.
-    pub(crate) fn watch_counters(&self) -> watch::Receiver<FabricQueueCounters> {
+    /// What switches count at their ports, as they report it.
+    pub(crate) fn watch_counters(&self) -> watch::Receiver<FabricCounters> {
         self.counters.subscribe()
     }
 
@@ -183,7 +188,7 @@ impl GnmiMonitor {
             self.findings.clear_causes(&queue_cause(&target.name));
             // Ids are those of the fabric of then.
             self.neighbours.remove(&target.switch);
-            self.counters.send_modify(|all| drop(Arc::make_mut(all).remove(&target.switch)));
+            forget_counters(&self.counters, target.switch);
         }
     }
 
@@ -203,7 +208,8 @@ impl GnmiMonitor {
                 self.findings.clear_finding(&silence_cause(&name));
                 Vec::new()
             }
-            SwitchReport::Silent(name, why) => {
+            SwitchReport::Silent(switch, name, why) => {
+                forget_counters(&self.counters, switch);
                 let text = format!(
                     "no port states over gNMI ({why}); failures of its cables are not seen there"
                 );
@@ -211,7 +217,7 @@ impl GnmiMonitor {
                 self.findings.report_finding(silence_cause(&name), finding);
                 Vec::new()
             }
-            SwitchReport::QueueCounters(switch, counters) => {
+            SwitchReport::Counters(switch, counters) => {
                 self.counters.send_modify(|all| drop(Arc::make_mut(all).insert(switch, counters)));
                 Vec::new()
             }
@@ -263,6 +269,10 @@ impl GnmiTarget {
         });
         targets.collect()
     }
+}
+
+fn forget_counters(counters: &watch::Sender<FabricCounters>, switch: SwitchId) {
+    counters.send_if_modified(|all| Arc::make_mut(all).remove(&switch).is_some());
 }
 
 fn silence_cause(name: &str) -> String {

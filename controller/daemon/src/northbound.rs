@@ -19,6 +19,7 @@ mod limit_counters;
 mod listener;
 pub mod local_token;
 mod login;
+mod measured_links;
 pub mod metrics;
 pub mod openapi;
 mod paced_body;

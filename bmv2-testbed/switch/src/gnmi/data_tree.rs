@@ -212,10 +212,11 @@ impl DataTree {
             let mut add = |path, number: u64| leaves.push(counter_leaf(path, &[name], number));
             add("interfaces/interface[name]/state/counters/in-pkts", report.received.packets);
             add("interfaces/interface[name]/state/counters/in-octets", report.received.bytes);
-            add("interfaces/interface[name]/state/counters/in-discards", report.refused);
+            add("interfaces/interface[name]/state/counters/in-errors", report.refused);
             add("interfaces/interface[name]/state/counters/out-pkts", sent_packets);
             add("interfaces/interface[name]/state/counters/out-octets", sent(|data| data.bytes));
-            add("interfaces/interface[name]/state/counters/out-discards", dropped + report.lost);
+            add("interfaces/interface[name]/state/counters/out-discards", dropped);
+            add("interfaces/interface[name]/state/counters/out-errors", report.lost);
             for (level, counts) in report.queues.iter().enumerate() {
                 let queue = level.to_string();
                 let keys = [name, &*queue];
@@ -357,7 +358,9 @@ mod tests {
             "/interfaces/interface[name=Ethernet9]/state/oper-status: UP",
             "/interfaces/interface[name=Ethernet0]/state/counters/in-octets: 700",
             "/interfaces/interface[name=Ethernet0]/state/counters/out-pkts: 2",
-            "/interfaces/interface[name=Ethernet0]/state/counters/out-discards: 5",
+            "/interfaces/interface[name=Ethernet0]/state/counters/in-errors: 1",
+            "/interfaces/interface[name=Ethernet0]/state/counters/out-discards: 2",
+            "/interfaces/interface[name=Ethernet0]/state/counters/out-errors: 3",
             "/qos/interfaces/interface[interface-id=Ethernet0]/output/queues/queue[name=1]/state/\
              transmit-pkts: 5",
             "/qos/interfaces/interface[interface-id=Ethernet0]/output/queues/queue[name=1]/state/\

@@ -14,7 +14,7 @@ pub struct GnmiConfig {
     pub is_enabled: bool,
     /// Time between two checks of the maps of queues of a switch.
     pub queue_check_interval: Duration,
-    /// Time between two readings of the counters of queues of a switch.
+    /// Time between two readings of the counters of the ports and queues of a switch.
     pub counter_interval: Duration,
 }
 
@@ -27,7 +27,7 @@ pub struct RawGnmi {
     /// Time between two checks of the maps from DSCP to queues of a switch.
     #[schemars(range(min = 1))]
     pub queue_check_ms: u64,
-    /// Time between two readings of what the queues of a switch have marked, dropped and paused.
+    /// Time between two readings of what the ports and queues of a switch count.
     #[schemars(range(min = 1))]
     pub counter_ms: u64,
 }

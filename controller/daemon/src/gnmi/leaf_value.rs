@@ -1,6 +1,10 @@
 //! Paths and values of gNMI as text, whatever encoding a switch chose.
+//!
+//! A switch may answer with leaves, or with one object in JSON for all that is at a path. The
+//! decision: an object is taken apart into its leaves first ([`take_apart`]), so that everything
+//! else sees leaves alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use p4runtime_proto::gnmi as proto;
 
@@ -33,6 +37,83 @@ pub(super) fn leaf_values(
     })
 }
 
+/// A notification with every object of JSON replaced by its leaves.
+pub(super) fn take_apart(notification: proto::Notification) -> proto::Notification {
+    let mut leaves = Vec::new();
+    for update in notification.update {
+        match update.val.as_ref().and_then(json_object) {
+            Some(object) => {
+                let mut path = update.path.unwrap_or_default();
+                // Whoever has it from RESTCONF repeats the last step of the path in the object.
+                if path.elem.last().is_some_and(|last| names_only(&object, &last.name)) {
+                    path.elem.pop();
+                }
+                push_leaves(&path, object, &mut leaves);
+            }
+            None => leaves.push(update),
+        }
+    }
+    proto::Notification { update: leaves, ..notification }
+}
+
+fn json_object(value: &proto::TypedValue) -> Option<serde_json::Value> {
+    use proto::typed_value::Value;
+    let Some(Value::JsonVal(json) | Value::JsonIetfVal(json)) = &value.value else {
+        return None;
+    };
+    // Most values are leaves, and need not be read twice.
+    let is_object = json.trim_ascii_start().first() == Some(&b'{');
+    is_object.then(|| serde_json::from_slice(json).ok()).flatten()
+}
+
+/// Whether an object has one member, of this name.
+fn names_only(object: &serde_json::Value, name: &str) -> bool {
+    let mut members = object.as_object().into_iter().flatten();
+    let first = members.next().map(|(member, _)| identity_name(member));
+    first == Some(identity_name(name)) && members.next().is_none()
+}
+
+/// The leaves below a path. Entries of a list are told apart by their scalars, which in OpenConfig
+/// are the keys of the list and nothing else.
+fn push_leaves(path: &proto::Path, value: serde_json::Value, leaves: &mut Vec<proto::Update>) {
+    use serde_json::Value;
+    match value {
+        Value::Object(members) => {
+            for (name, member) in members {
+                match member {
+                    Value::Array(entries) if entries.iter().all(Value::is_object) => {
+                        for entry in entries {
+                            push_leaves(&below(path, &name, list_key(&entry)), entry, leaves);
+                        }
+                    }
+                    other => push_leaves(&below(path, &name, HashMap::new()), other, leaves),
+                }
+            }
+        }
+        leaf => {
+            let json = leaf.to_string().into_bytes();
+            let value = proto::typed_value::Value::JsonIetfVal(json);
+            leaves.push(proto::Update {
+                path: Some(path.clone()),
+                val: Some(proto::TypedValue { value: Some(value) }),
+                ..proto::Update::default()
+            });
+        }
+    }
+}
+
+fn below(path: &proto::Path, name: &str, key: HashMap<String, String>) -> proto::Path {
+    let mut path = path.clone();
+    path.elem.push(proto::PathElem { name: name.to_owned(), key });
+    path
+}
+
+fn list_key(entry: &serde_json::Value) -> HashMap<String, String> {
+    let members = entry.as_object().into_iter().flatten();
+    let scalars = members.filter_map(|(name, value)| Some((name.clone(), scalar_text(value)?)));
+    scalars.collect()
+}
+
 /// The ports of interfaces, by their names: their P4Runtime ids are the ports of the document.
 pub(super) fn interface_ports(notifications: &[proto::Notification]) -> BTreeMap<String, u32> {
     let ports = leaf_values(notifications).filter_map(|(steps, text)| match steps[..] {
@@ -53,13 +134,17 @@ pub(super) fn value_text(value: &proto::TypedValue) -> Option<String> {
         Value::IntVal(number) => Some(number.to_string()),
         Value::BoolVal(is_set) => Some(is_set.to_string()),
         Value::JsonVal(json) | Value::JsonIetfVal(json) => {
-            match serde_json::from_slice(json).ok()? {
-                serde_json::Value::String(text) => Some(text),
-                serde_json::Value::Number(number) => Some(number.to_string()),
-                serde_json::Value::Bool(is_set) => Some(is_set.to_string()),
-                _ => None,
-            }
+            scalar_text(&serde_json::from_slice(json).ok()?)
         }
+        _ => None,
+    }
+}
+
+fn scalar_text(value: &serde_json::Value) -> Option<String> {
+    match value {
+        serde_json::Value::String(text) => Some(text.clone()),
+        serde_json::Value::Number(number) => Some(number.to_string()),
+        serde_json::Value::Bool(is_set) => Some(is_set.to_string()),
         _ => None,
     }
 }
@@ -92,5 +177,53 @@ pub(super) mod tests {
             val: Some(proto::TypedValue { value: Some(value) }),
             ..proto::Update::default()
         }
+    }
+
+    /// As switches with SONiC answer (sonic-net/sonic-telemetry, doc/gNMI_usage_examples.md).
+    #[test]
+    fn an_object_may_repeat_the_last_step_of_its_path() {
+        let interface = "openconfig-interfaces:interfaces/interface[name=Ethernet8]";
+        let update = vec![
+            update(
+                &format!("{interface}/state/counters"),
+                r#"{"openconfig-interfaces:counters": {"in-octets": "8937943", "in-utilization": 0}}"#,
+            ),
+            update(&format!("{interface}/state/id"), r#"{"openconfig-p4rt:id": 3}"#),
+            update(interface, r#"{"interface": [{"name": "Ethernet8", "state": {"mtu": 9100}}]}"#),
+        ];
+        let told = take_apart(proto::Notification { update, ..proto::Notification::default() });
+        let leaves: Vec<_> = leaf_values(std::slice::from_ref(&told))
+            .map(|(steps, text)| {
+                let names: Vec<_> = steps.iter().map(|(name, _)| *name).collect();
+                assert_eq!(steps[1].1, Some("Ethernet8"));
+                format!("{} {text}", names[2..].join("/"))
+            })
+            .collect();
+        let expected = ["state/counters/in-octets 8937943", "state/counters/in-utilization 0"];
+        assert_eq!(leaves[..2], expected);
+        assert_eq!(leaves[2..], ["state/id 3", "name Ethernet8", "state/mtu 9100"]);
+    }
+
+    /// An object of the specification of gNMI has what is below its path.
+    #[test]
+    fn an_object_has_the_leaves_of_its_containers_and_lists() {
+        let object = r#"{"openconfig-interfaces:interface": [
+            {"name": "Ethernet8", "config": {"mtu": 9100}, "state": {
+                "openconfig-p4rt:id": 3, "counters": {"in-octets": "700", "last-clear": "0"}}},
+            {"name": "Ethernet9", "state": {"id": 4}}]}"#;
+        let update = vec![
+            update("interfaces", object),
+            update("interfaces/interface[name=Ethernet7]/state/id", "2"),
+        ];
+        let told = take_apart(proto::Notification { update, ..proto::Notification::default() });
+        let told = [told];
+        let ports = [("Ethernet7", 2), ("Ethernet8", 3), ("Ethernet9", 4)];
+        let ports = ports.map(|(name, port)| (name.to_owned(), port));
+        assert_eq!(interface_ports(&told), BTreeMap::from(ports));
+        let counted =
+            leaf_values(&told).find(|(steps, _)| steps.last() == Some(&("in-octets", None)));
+        let (steps, text) = counted.unwrap();
+        assert_eq!(steps[..2], [("interfaces", None), ("interface", Some("Ethernet8"))]);
+        assert_eq!((steps.len(), &*text), (5, "700"));
     }
 }

@@ -1,14 +1,12 @@
-//! What the queues of a switch have counted, by port and level: marks, drops and pauses.
+//! What the queues of a switch have counted, by port and level: bytes, marks, drops and pauses.
 //!
 //! P4Runtime has no counters of queues. OpenConfig has drops, and SONiC's models beside it
 //! (`openconfig-qos-ext`) have marks and pause frames. The decision: what a switch does not report
 //! is not known, which is not the same as none.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use p4runtime_proto::gnmi as proto;
-use topology::SwitchId;
 
 use super::leaf_value::{interface_ports, leaf_values};
 use super::queue_maps::queue_number;
@@ -16,6 +14,8 @@ use super::queue_maps::queue_number;
 /// What one level of a port has counted since its switch started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueCounters {
+    /// Bytes sent.
+    pub sent_bytes: Option<u64>,
     /// Packets marked with ECN.
     pub marked: Option<u64>,
     /// Packets dropped.
@@ -26,14 +26,11 @@ pub struct QueueCounters {
     pub pauses_sent: Option<u64>,
 }
 
-/// The counters of a switch, by port and level.
+/// The counters of a switch's queues, by port and level.
 pub type PortQueueCounters = BTreeMap<(u32, u8), QueueCounters>;
 
-/// The counters of all switches that report any.
-pub type FabricQueueCounters = Arc<BTreeMap<SwitchId, PortQueueCounters>>;
-
 /// The counters in a switch's answer, which also says what port each interface is.
-pub(super) fn counters_from_notifications(
+pub(super) fn queues_from_notifications(
     notifications: &[proto::Notification],
 ) -> PortQueueCounters {
     let ports = interface_ports(notifications);
@@ -58,6 +55,7 @@ pub(super) fn counters_from_notifications(
 impl QueueCounters {
     fn take_leaf(&mut self, leaf: &str, count: u64) {
         let field = match leaf {
+            "transmit-octets" => &mut self.sent_bytes,
             "ecn-marked-pkts" => &mut self.marked,
             "dropped-pkts" => &mut self.dropped,
             "pause-frames-rx" => &mut self.pauses_received,
@@ -89,7 +87,7 @@ mod tests {
             update("interfaces/interface[name=Ethernet8]/state/id", "3"),
         ];
         let notification = proto::Notification { update, ..proto::Notification::default() };
-        let found = counters_from_notifications(&[notification]);
+        let found = queues_from_notifications(&[notification]);
         let expected = QueueCounters {
             marked: Some(12),
             pauses_received: Some(3),

@@ -7,7 +7,7 @@ use p4runtime_proto::gnmi as proto;
 use p4runtime_proto::gnmi::g_nmi_client::GNmiClient;
 use proto::subscribe_response::Response;
 use tokio::sync::mpsc;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
@@ -16,10 +16,11 @@ use tracing::debug;
 
 use super::GnmiTarget;
 use super::interface_table::InterfaceTable;
+use super::leaf_value::take_apart;
 use super::neighbours::LldpTable;
-use super::queue_counters::{PortQueueCounters, counters_from_notifications};
 use super::queue_maps::{QueueMaps, check_queue_maps};
 use super::queue_settings::{ExpectedQueues, QueueSettings, check_queue_settings};
+use super::switch_counters::SwitchCounters;
 use crate::config::{GnmiConfig, SouthboundConfig, TlsConfig};
 use crate::liveness::PartHealth;
 
@@ -29,6 +30,11 @@ const PORT_LEAVES: [&str; 2] = ["id", "oper-status"];
 const QUEUE_LISTS: [&[&str]; 3] =
     [&["qos", "classifiers"], &["qos", "forwarding-groups"], &["qos", "scheduler-policies"]];
 
+/// The port of each interface, and what it counts.
+const INTERFACE_COUNTERS: [&[&str]; 2] = [
+    &["interfaces", "interface", "state", "id"],
+    &["interfaces", "interface", "state", "counters"],
+];
 /// The port of each interface, and what its queues count and how they are set.
 const INTERFACE_QUEUES: [&[&str]; 2] =
     [&["interfaces", "interface", "state", "id"], &["qos", "interfaces"]];
@@ -44,10 +50,10 @@ pub(super) enum SwitchReport {
     Ports(SwitchId, Vec<(u32, PartHealth)>),
     /// A switch, by its name, has said all that it knows of its ports.
     Answers(String),
-    /// A switch, by its name, cannot be asked, and why.
-    Silent(String, String),
-    /// What the queues of a switch have counted.
-    QueueCounters(SwitchId, PortQueueCounters),
+    /// A switch, also by its name, cannot be asked, and why.
+    Silent(SwitchId, String, String),
+    /// What a switch has counted at its ports.
+    Counters(SwitchId, SwitchCounters),
     /// Who is at the other ends of the ports of a switch.
     Neighbours(SwitchId, LldpTable),
     /// What is wrong with the maps of a switch, by its name.
@@ -100,7 +106,8 @@ impl SwitchFollower {
             failures = if has_answered { 1 } else { failures + 1 };
             let (name, why) = (self.target.name.clone(), error_chain(&error));
             debug!(switch = name, why, "not followed over gNMI");
-            if self.reports.send(SwitchReport::Silent(name, why)).await.is_err() {
+            let silent = SwitchReport::Silent(self.target.switch, name, why);
+            if self.reports.send(silent).await.is_err() {
                 return;
             }
             tokio::time::sleep(self.southbound.backoff.wait_after(failures)).await;
@@ -150,13 +157,16 @@ impl SwitchFollower {
     async fn count_regularly(&self, mut client: GNmiClient<Channel>) -> Result<(), FollowError> {
         let mut readings = interval(self.limits.counter_interval);
         readings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut earlier: Option<(Instant, SwitchCounters)> = None;
         loop {
             readings.tick().await;
-            // A switch without such counters reports none.
-            if let Ok(answer) = self.read_known(&mut client, &INTERFACE_QUEUES).await? {
-                let counters = counters_from_notifications(&answer);
-                self.report(SwitchReport::QueueCounters(self.target.switch, counters)).await?;
+            let now = Instant::now();
+            let mut counters = self.read_counters(&mut client).await?;
+            if let Some((then, earlier)) = &earlier {
+                counters = counters.since(earlier, now.duration_since(*then).as_secs_f64());
             }
+            earlier = Some((now, counters.clone()));
+            self.report(SwitchReport::Counters(self.target.switch, counters)).await?;
         }
     }
 
@@ -185,7 +195,7 @@ impl SwitchFollower {
     ) -> Result<bool, FollowError> {
         match answer.response {
             Some(Response::Update(notification)) => {
-                let ports = interfaces.apply_notification(&notification);
+                let ports = interfaces.apply_notification(&take_apart(notification));
                 if !ports.is_empty() {
                     self.report(SwitchReport::Ports(self.target.switch, ports)).await?;
                 }
@@ -233,6 +243,18 @@ impl SwitchFollower {
         Ok(check_queue_settings(&self.target.name, &settings, &self.expected))
     }
 
+    /// What the switch has counted at its ports, as far as it has such counters.
+    async fn read_counters(
+        &self,
+        client: &mut GNmiClient<Channel>,
+    ) -> Result<SwitchCounters, FollowError> {
+        let mut counted = Vec::new();
+        for paths in [&INTERFACE_COUNTERS, &INTERFACE_QUEUES] {
+            counted.extend(self.read_known(client, paths).await?.unwrap_or_default());
+        }
+        Ok(SwitchCounters::from_notifications(&counted))
+    }
+
     /// The ports of the switch and their neighbours. Without LLDP it still has ports, which those
     /// of others lead to.
     async fn read_neighbours(
@@ -258,7 +280,10 @@ impl SwitchFollower {
             ..proto::GetRequest::default()
         };
         match within(self.southbound.rpc_deadline, client.get(request)).await? {
-            Ok(answer) => Ok(Ok(answer.into_inner().notification)),
+            Ok(answer) => {
+                let told = answer.into_inner().notification;
+                Ok(Ok(told.into_iter().map(take_apart).collect()))
+            }
             Err(status) if is_unsupported(&status) => Ok(Err(status)),
             Err(status) => Err(status.into()),
         }

@@ -13,8 +13,9 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use topology::{Finding, LinkId, SwitchId};
 
+use super::measured_links::MeasuredLinks;
 use crate::event_log::describe_drift;
-use crate::gnmi::FabricQueueCounters;
+use crate::gnmi::FabricCounters;
 use crate::learning::LearnedFlows;
 use crate::policy_history::PolicyTrial;
 use crate::southbound::SwitchStatus;
@@ -58,8 +59,8 @@ pub struct ControllerView {
     pub(super) other_leader: Option<u32>,
     /// Flows that no job has announced.
     pub(super) learned: Arc<LearnedFlows>,
-    /// What the queues of switches with gNMI have counted.
-    pub(super) queue_counters: FabricQueueCounters,
+    /// What switches with gNMI count at their ports.
+    pub(super) port_counters: FabricCounters,
 }
 
 /// Who tells of a job.
@@ -157,10 +158,10 @@ pub struct LinkRow {
     pub levels: Vec<LevelLoad>,
     /// Jobs on it.
     pub jobs: Vec<String>,
-    /// Share of its capacity that its switch counted, a mean over some seconds; none where nothing
-    /// was counted, as on links that leave a host.
+    /// Share of its capacity that the switch at one of its ends counted, a mean over some seconds;
+    /// none where nothing was counted, as on links that leave a host whose switch has no gNMI.
     pub measured: Option<f64>,
-    /// The measured share by level, from the highest.
+    /// The measured share by level, from the highest, where it is counted by level.
     pub measured_levels: Vec<LevelLoad>,
 }
 
@@ -268,12 +269,11 @@ impl ControllerView {
     pub fn link_rows(&self) -> Vec<LinkRow> {
         let fabric = &self.rollout.fabric;
         let loads = self.level_loads();
+        let measured = self.measured_links();
         let on: BTreeMap<LinkId, &planner::LinkLoad> =
             self.rollout.report.links.iter().map(|load| (load.link, load)).collect();
         let rows = fabric.link_ids().map(|link| {
             let carried = on.get(&link);
-            let counted = link_levels(&self.measured.links, link);
-            let total: f64 = counted.iter().map(|level| level.load).sum();
             LinkRow {
                 link: fabric.link_name(link),
                 gbps: fabric.link(link).bandwidth.gbps(),
@@ -281,11 +281,16 @@ impl ControllerView {
                 load: carried.map_or(0.0, |carried| carried.load),
                 levels: link_levels(&loads, link),
                 jobs: carried.map_or_else(Vec::new, |on| job_names(&self.rollout, &on.jobs)),
-                measured: (!counted.is_empty()).then_some(total),
-                measured_levels: counted,
+                measured: measured.totals.get(&link).copied(),
+                measured_levels: link_levels(&measured.levels, link),
             }
         });
         rows.collect()
+    }
+
+    /// What links carry, by all who count it.
+    pub(super) fn measured_links(&self) -> MeasuredLinks {
+        MeasuredLinks::new(&self.rollout.fabric, &self.measured.links, &self.port_counters)
     }
 
     /// The plan in force.

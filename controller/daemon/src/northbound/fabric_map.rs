@@ -132,10 +132,7 @@ impl ControllerView {
         let fabric = &self.rollout.fabric;
         let planned: BTreeMap<LinkId, &planner::LinkLoad> =
             self.rollout.report.links.iter().map(|load| (load.link, load)).collect();
-        let mut measured: BTreeMap<LinkId, f64> = BTreeMap::new();
-        for ((link, _), load) in &self.measured.links {
-            *measured.entry(*link).or_default() += load;
-        }
+        let measured = self.measured_links().totals;
         let mut links: Vec<LinkId> = planned.keys().chain(measured.keys()).copied().collect();
         links.sort_unstable();
         links.dedup();

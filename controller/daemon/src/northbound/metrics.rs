@@ -12,7 +12,7 @@ use topology::{Fabric, LinkId, Severity, SwitchId};
 use super::controller_view::{ControllerView, JobRow};
 use super::utilization::{UtilizationHistory, UtilizationSeries};
 use crate::access::{LatencyHistogram, StageHistograms};
-use crate::gnmi::QueueCounters;
+use crate::gnmi::{InterfaceCounters, QueueCounters, SwitchCounters};
 use crate::learning::LearningCounts;
 use crate::learning::queue_pair_join::QueuePairCounts;
 use crate::southbound::ChangeTiming;
@@ -41,7 +41,7 @@ pub fn render_metrics(
         controller_families(view, timing),
         switch_families(view),
         link_families(view),
-        queue_families(view),
+        port_families(view),
         job_families(view),
         learning_families(view),
     ];
@@ -299,6 +299,8 @@ fn bool_value(is_so: bool) -> f64 {
 
 fn link_families(view: &ControllerView) -> Vec<MetricFamily> {
     let fabric = &view.rollout.fabric;
+    let measured = view.measured_links();
+    let totals = measured.totals.iter();
     vec![
         MetricFamily {
             name: "crux_link_planned_load_ratio",
@@ -310,14 +312,40 @@ fn link_families(view: &ControllerView) -> Vec<MetricFamily> {
             name: "crux_link_measured_load_ratio",
             kind: "gauge",
             help: "Load of a link by class as its switch counts it, as a share of its capacity",
-            samples: level_samples(fabric, &view.measured.links),
+            samples: level_samples(fabric, &measured.levels),
+        },
+        MetricFamily {
+            name: "crux_link_measured_use_ratio",
+            kind: "gauge",
+            help: "What a link carries in all classes, as a share of its capacity",
+            samples: totals
+                .map(|(link, share)| (vec![("link", fabric.link_name(*link))], *share))
+                .collect(),
         },
     ]
 }
 
+type InterfaceMetric = (&'static str, &'static str, fn(&InterfaceCounters) -> Option<u64>);
+
+const OF_INTERFACES: [InterfaceMetric; 6] = [
+    ("crux_interface_received_bytes_total", "Bytes received by a port", |it| it.received_bytes),
+    ("crux_interface_sent_bytes_total", "Bytes sent by a port", |it| it.sent_bytes),
+    ("crux_interface_received_discards_total", "Packets received by a port and dropped", |it| {
+        it.received_discards
+    }),
+    ("crux_interface_sent_discards_total", "Packets dropped instead of sent by a port", |it| {
+        it.sent_discards
+    }),
+    ("crux_interface_received_errors_total", "Packets that reached a port damaged", |it| {
+        it.received_errors
+    }),
+    ("crux_interface_sent_errors_total", "Packets that a port failed to send", |it| it.sent_errors),
+];
+
 type QueueMetric = (&'static str, &'static str, fn(&QueueCounters) -> Option<u64>);
 
-const OF_QUEUES: [QueueMetric; 4] = [
+const OF_QUEUES: [QueueMetric; 5] = [
+    ("crux_queue_sent_bytes_total", "Bytes that have left a queue", |queue| queue.sent_bytes),
     ("crux_queue_marked_packets_total", "Packets that a queue has marked with ECN", |queue| {
         queue.marked
     }),
@@ -334,26 +362,38 @@ const OF_QUEUES: [QueueMetric; 4] = [
     ),
 ];
 
-/// What queues count, where switches report it over gNMI.
-fn queue_families(view: &ControllerView) -> Vec<MetricFamily> {
+/// What ports and their queues count, where switches report it over gNMI.
+fn port_families(view: &ControllerView) -> Vec<MetricFamily> {
     let fabric = &view.rollout.fabric;
     let known = fabric.switch_ids();
-    let switches = known.filter_map(|id| Some((fabric.switch(id), view.queue_counters.get(&id)?)));
-    let queues: Vec<_> = switches
-        .flat_map(|(switch, ports)| ports.iter().map(move |(at, queue)| (&*switch.name, at, queue)))
+    let switches: Vec<(&str, &SwitchCounters)> = known
+        .filter_map(|id| Some((&*fabric.switch(id).name, view.port_counters.get(&id)?)))
         .collect();
-    let families = OF_QUEUES.map(|(name, help, value)| {
-        let samples = queues.iter().filter_map(|(switch, (port, level), queue)| {
-            let labels = vec![
-                ("switch", (*switch).to_owned()),
-                ("port", port.to_string()),
-                ("level", level.to_string()),
-            ];
-            Some((labels, value(queue)? as f64))
+    let of_interfaces = OF_INTERFACES.map(|(name, help, value)| {
+        let samples = switches.iter().flat_map(|(switch, counters)| {
+            let counted = counters.interfaces.iter();
+            counted.filter_map(move |(port, interface)| {
+                let labels = vec![("switch", (*switch).to_owned()), ("port", port.to_string())];
+                Some((labels, value(interface)? as f64))
+            })
         });
         MetricFamily { name, kind: "counter", help, samples: samples.collect() }
     });
-    families.into()
+    let of_queues = OF_QUEUES.map(|(name, help, value)| {
+        let samples = switches.iter().flat_map(|(switch, counters)| {
+            let counted = counters.queues.iter();
+            counted.filter_map(move |((port, level), queue)| {
+                let labels = vec![
+                    ("switch", (*switch).to_owned()),
+                    ("port", port.to_string()),
+                    ("level", level.to_string()),
+                ];
+                Some((labels, value(queue)? as f64))
+            })
+        });
+        MetricFamily { name, kind: "counter", help, samples: samples.collect() }
+    });
+    of_interfaces.into_iter().chain(of_queues).collect()
 }
 
 fn level_samples(

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use topology::{Fabric, FabricNode, SwitchId};
 
 use super::service::{NorthboundService, ServiceError};
-use crate::gnmi::{FabricQueueCounters, QueueCounters};
+use crate::gnmi::{FabricCounters, QueueCounters};
 
 /// Queues of a table at most.
 const MOST_QUEUES: usize = 1_000;
@@ -44,15 +44,16 @@ impl NorthboundService {
     /// The controller has no plan yet.
     pub async fn list_queues(&self) -> Result<Vec<QueueRow>, ServiceError> {
         let view = self.current_view().await?;
-        Ok(queue_rows(&view.rollout.fabric, &view.queue_counters))
+        Ok(queue_rows(&view.rollout.fabric, &view.port_counters))
     }
 }
 
 /// Queues that have counted something, the worst first: drops, then pauses, then marks.
-fn queue_rows(fabric: &Fabric, counters: &FabricQueueCounters) -> Vec<QueueRow> {
+fn queue_rows(fabric: &Fabric, counters: &FabricCounters) -> Vec<QueueRow> {
     let switches = fabric.switch_ids().filter_map(|id| Some((id, counters.get(&id)?)));
     let queues = switches.flat_map(|(id, ports)| {
-        ports.iter().map(move |((port, level), counters)| (id, *port, *level, counters))
+        let queues = ports.queues.iter();
+        queues.map(move |((port, level), counters)| (id, *port, *level, counters))
     });
     let mut counted: Vec<_> =
         queues.filter(|(_, _, _, counters)| severity(counters) > (0, 0, 0)).collect();
@@ -95,6 +96,7 @@ mod tests {
     use topology::spec;
 
     use super::*;
+    use crate::gnmi::SwitchCounters;
 
     #[test]
     fn the_worst_queue_is_first_and_those_without_counts_are_left_out() {
@@ -114,7 +116,9 @@ mod tests {
         let quiet = QueueCounters { marked: Some(0), ..QueueCounters::default() };
         let queues =
             [((port, 0), marks), ((port, 1), quiet), ((port, 2), drops), ((999, 0), pauses)];
-        let counters = Arc::new(BTreeMap::from([(leaf, BTreeMap::from(queues))]));
+        let queues = BTreeMap::from(queues);
+        let of_leaf = SwitchCounters { queues, ..SwitchCounters::default() };
+        let counters = Arc::new(BTreeMap::from([(leaf, of_leaf)]));
         let rows = queue_rows(&fabric, &counters);
         let seen: Vec<_> = rows.iter().map(|row| (row.port, row.level, row.marked)).collect();
         assert_eq!(seen, [(port, 2, None), (999, 0, Some(900)), (port, 0, Some(900))]);

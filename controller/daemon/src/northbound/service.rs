@@ -147,7 +147,7 @@ impl NorthboundService {
             switches: self.access.status_board().all_statuses(),
             other_leader: self.access.watch_permit().borrow().other_leader(),
             learned: Arc::clone(&self.access.watch_learned_flows().borrow()),
-            queue_counters: Arc::clone(&self.access.watch_queue_counters().borrow()),
+            port_counters: Arc::clone(&self.access.watch_port_counters().borrow()),
         })
     }
 

@@ -157,7 +157,7 @@ fn spawn_tasks<N: SwitchNetwork>(
         recent_events: event_log.event_receiver(),
         quarantine_after: config.quarantine_after,
         findings: core.findings.clone(),
-        queue_counters: gnmi.watch_counters(),
+        port_counters: gnmi.watch_counters(),
         audit: core.audit.clone(),
         supervisor: core.publisher.supervisor().clone(),
         heartbeat: LoopHeartbeat::default(),

@@ -7,10 +7,12 @@ use switch::gnmi::{GnmiHandle, GnmiOptions, QosMaps, SchedulerType, serve};
 use switch::p4runtime::ServiceOptions;
 use switch::{DeviceIndex, MarkingRamp, QueueLimits, WireEnd, WireIndex, WireSpec, WireState};
 use tokio::net::TcpListener;
-use topology::{Fabric, FabricNode, LinkId, SwitchId};
+use topology::clos::{self, ClosSpec};
+use topology::{Fabric, FabricNode, Finding, LinkId, Severity, SwitchId};
 
 use crate::failures::{desired, rows};
-use crate::lab::{DEADLINE, Lab, parts, verified};
+use crate::http::ask;
+use crate::lab::{DEADLINE, Lab, open_config, parts, verified};
 
 /// A lab whose switches have wires between them and gNMI servers.
 struct GnmiLab {
@@ -59,17 +61,8 @@ impl GnmiLab {
             },
         )
         .await;
-        let mut parts = lab.fabric.parts().clone();
-        let mut servers = Vec::new();
-        for (switch, device) in parts.switches.iter_mut().zip(devices) {
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            switch.gnmi = Some(listener.local_addr().unwrap().to_string());
-            let qos = if servers.is_empty() { first_maps.clone() } else { QosMaps::default() };
-            let options = GnmiOptions { qos, ..GnmiOptions::default() };
-            let device = lab.switches.devices.device(device);
-            servers.push(serve(listener, device, options).await.unwrap());
-        }
-        lab.fabric = Fabric::new(parts);
+        let first = |switch| if switch == 0 { first_maps.clone() } else { QosMaps::default() };
+        let servers = serve_gnmi(&mut lab, &devices, first).await;
         Self { lab, wires, servers }
     }
 
@@ -77,6 +70,25 @@ impl GnmiLab {
         let wire = self.wires[&cable];
         self.lab.switches.devices.set_wire_state(wire, state).await.unwrap();
     }
+}
+
+/// Gives each switch of a lab a gNMI server that reports these maps of queues.
+pub(crate) async fn serve_gnmi(
+    lab: &mut Lab,
+    devices: &[DeviceIndex],
+    maps: impl Fn(usize) -> QosMaps,
+) -> Vec<GnmiHandle> {
+    let mut parts = lab.fabric.parts().clone();
+    let mut servers = Vec::new();
+    for (place, (switch, device)) in parts.switches.iter_mut().zip(devices).enumerate() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        switch.gnmi = Some(listener.local_addr().unwrap().to_string());
+        let options = GnmiOptions { qos: maps(place), ..GnmiOptions::default() };
+        let device = lab.switches.devices.device(*device);
+        servers.push(serve(listener, device, options).await.unwrap());
+    }
+    lab.fabric = Fabric::new(parts);
+    servers
 }
 
 fn without_hold_down(raw: &mut RawConfig) {
@@ -142,6 +154,79 @@ async fn wrong_maps_of_queues_are_findings() {
     controller.shutdown().await;
 }
 
+/// What is wrong with the maps of a switch, and how the only finding about it begins.
+type WrongMap = (fn(&mut QosMaps, usize), usize, String);
+
+/// Twenty wrong maps: of a DSCP to a class, of a class to a queue, and of how a queue is served.
+fn wrong_maps() -> Vec<WrongMap> {
+    let wrong_dscp = (0..8_usize).map(|level| -> WrongMap {
+        let queue = (level + 3) % 8;
+        let text = format!(
+            "DSCP {} maps to queue {queue}, level {level} expects queue {level}; set ",
+            8 * level
+        );
+        (|maps, level| maps.dscp_to_class[8 * level] = (level as u8 + 3) % 8, level, text)
+    });
+    let wrong_class = (0..7_usize).map(|class| -> WrongMap {
+        let queue = class + 1;
+        let text = format!(
+            "DSCP {} maps to queue {queue}, level {class} expects queue {class}; set ",
+            8 * class
+        );
+        (|maps, class| maps.class_to_queue[class] = class as u8 + 1, class, text)
+    });
+    let weighted = [0, 3, 7].map(|queue| -> WrongMap {
+        let text = format!("queue {queue} is not served strictly, level {queue} expects that; ");
+        (|maps, queue| maps.schedulers[queue] = SchedulerType::Weighted, queue, text)
+    });
+    let answers: [WrongMap; 2] = [
+        (
+            |maps, class| maps.class_to_queue[class] = 0,
+            7,
+            "DSCP 56 and 57 map to queue 0, level 7 expects queue 7; set ".to_owned(),
+        ),
+        (
+            |maps, dscp| maps.dscp_to_class[dscp] = 1,
+            57,
+            "DSCP 57 maps to queue 1, level 7 expects queue 7; set ".to_owned(),
+        ),
+    ];
+    wrong_dscp.chain(wrong_class).chain(weighted).chain(answers).collect()
+}
+
+/// Twenty leaves, each with another fault; the spine has none.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_of_twenty_wrong_maps_is_named() {
+    let wrong = wrong_maps();
+    assert_eq!(wrong.len(), 20);
+    let spec = ClosSpec { leaves: 20, spines: 1, hosts_per_leaf: 1, ..ClosSpec::default() };
+    let parts = clos::build_clos("maps", &spec).unwrap().parts().clone();
+    let mut devices = Vec::new();
+    let mut lab =
+        Lab::of_parts(parts, |_| ServiceOptions::default(), |_, added| devices = added.to_vec())
+            .await;
+    let maps = |switch: usize| {
+        let mut maps = QosMaps::default();
+        if let Some((break_map, place, _)) = wrong.get(switch) {
+            break_map(&mut maps, *place);
+        }
+        maps
+    };
+    let _servers = serve_gnmi(&mut lab, &devices, maps).await;
+    let names: Vec<_> = lab.fabric.switches().iter().map(|switch| switch.name.clone()).collect();
+    let served = lab.served(&open_config()).await;
+    findings(&served.controller, |texts| texts.len() >= 20).await;
+    let (_, body) = ask(served.at, "/v1/findings", None).await;
+    let found: Vec<Finding> = serde_json::from_str(&body).unwrap();
+    let errors = || found.iter().filter(|finding| finding.severity == Severity::Error);
+    for ((_, _, text), name) in wrong.iter().zip(&names) {
+        let of_leaf: Vec<_> = errors().filter(|finding| finding.about == *name).collect();
+        assert!(of_leaf.len() == 1 && of_leaf[0].text.starts_with(text), "{text}: {of_leaf:?}");
+    }
+    assert_eq!(errors().count(), 20, "{found:?}");
+    served.end().await;
+}
+
 /// LLDP without a fault says nothing; two spines whose cables are exchanged are told, cable by
 /// cable.
 #[tokio::test]
@@ -195,11 +280,11 @@ async fn settings_of_queues_are_compared_and_counters_are_read() {
             && texts.iter().all(|text| text.starts_with(&format!("{first}: ")))
     })
     .await;
-    let mut counters = controller.watch_queue_counters();
+    let mut counters = controller.watch_port_counters();
     let seen = counters.wait_for(|all| all.len() == gnmi.lab.fabric.switches().len());
     let seen = tokio::time::timeout(DEADLINE, seen).await.unwrap().unwrap().clone();
     // Ports to hosts have no wire here.
-    let level = seen[&SwitchId(0)].values().next().unwrap();
+    let level = seen[&SwitchId(0)].queues.values().next().unwrap();
     assert_eq!((level.marked, level.dropped, level.pauses_sent), (Some(0), Some(0), Some(0)));
     controller.shutdown().await;
 }

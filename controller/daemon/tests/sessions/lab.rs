@@ -72,7 +72,16 @@ impl Lab {
     /// A controller of these switches that holds them at a plan for jobs `a` and `b`, and the
     /// address where it is served by this configuration.
     pub(crate) async fn served(&self, config: &Config) -> ServedController {
-        let controller = self.control(|_| {}).await;
+        self.served_with(config, |_| {}).await
+    }
+
+    /// The same with a controller that is configured otherwise.
+    pub(crate) async fn served_with(
+        &self,
+        config: &Config,
+        change: impl FnOnce(&mut RawConfig),
+    ) -> ServedController {
+        let controller = self.control(change).await;
         let jobs = vec![self.job("a", 50_000), self.job("b", 50_001)];
         controller.submit_event(StateEvent::JobsChanged(jobs)).await.unwrap();
         verified(self, &controller).await;

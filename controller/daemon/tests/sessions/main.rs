@@ -49,6 +49,8 @@ mod lying_switch;
 #[cfg(test)]
 mod policy;
 #[cfg(test)]
+mod port_counters;
+#[cfg(test)]
 mod program;
 #[cfg(test)]
 mod queue_pairs;

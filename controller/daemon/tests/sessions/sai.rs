@@ -14,6 +14,7 @@ use p4::{SwitchTables, TableEntry};
 use planner::{Flow, Job, JobOverride, Policy};
 use switch::p4runtime::election::SwitchDialect;
 use switch::p4runtime::{AllowedRole, RoleRules, ServiceOptions};
+use switch::{DeviceIndex, EmulatedNetworkBuilder};
 use tokio::time::timeout;
 use topology::clos::{self, ClosSpec};
 use topology::{Fabric, FabricParts, NicId, PipelineKind, SwitchId, Tier};
@@ -28,6 +29,15 @@ const LEAVES: [SwitchId; 2] = [SwitchId(0), SwitchId(1)];
 
 /// The switches of a fabric, of which those of some tiers have SAI P4 and behave like SONiC's.
 async fn lab_of(parts: FabricParts, sai: &[Tier]) -> Lab {
+    wired_lab(parts, sai, |_, _| {}).await
+}
+
+/// The same with the wires and endpoints that `wire` adds.
+pub(crate) async fn wired_lab(
+    parts: FabricParts,
+    sai: &[Tier],
+    wire: impl FnOnce(&mut EmulatedNetworkBuilder, &[DeviceIndex]),
+) -> Lab {
     let pipelines = sai.iter().map(|tier| (*tier, PipelineKind::Sai)).collect();
     let fabric = Fabric::new(parts).with_pipelines(&pipelines);
     let kinds: Vec<PipelineKind> = fabric.switches().iter().map(|it| it.pipeline).collect();
@@ -40,7 +50,7 @@ async fn lab_of(parts: FabricParts, sai: &[Tier]) -> Lab {
         let roles = RoleRules(vec![AllowedRole { role: role.to_owned(), client: None }]);
         ServiceOptions { dialect, roles, ..ServiceOptions::default() }
     };
-    Lab::of_parts(fabric.parts().clone(), options, |_, _| {}).await
+    Lab::of_parts(fabric.parts().clone(), options, wire).await
 }
 
 /// A job of one flow each way between the first hosts of two leaves, or between the second ones.

@@ -128,27 +128,34 @@ pub(crate) async fn cabled_lab(
     options: impl Fn(usize) -> ServiceOptions,
     hosts: Box<dyn NetworkEndpoint>,
 ) -> Lab {
-    let fabric = Fabric::new(parts());
     let wired = |builder: &mut EmulatedNetworkBuilder, devices: &[DeviceIndex]| {
-        let hosts = builder.add_endpoint(hosts);
-        for link in fabric.cables().map(|cable| fabric.link(cable)) {
-            let [a, b] = [link.from, link.to].map(|end| match end.node {
-                FabricNode::Switch(switch) => {
-                    WireEnd::Device(devices[switch.index()], end.port as u16)
-                }
-                FabricNode::Host(host) => WireEnd::Nic(hosts, fabric.host(host).nics[0].0),
-            });
-            let wire = WireSpec {
-                bits_per_second: 10_000_000_000,
-                delay_ns: 500,
-                queue: QueueLimits::of_bytes(1 << 20),
-            };
-            builder.connect_wire(a, b, wire).unwrap();
-        }
+        connect_cables(&Fabric::new(parts()), builder, devices, hosts);
     };
     let lab = Lab::wired(options, wired).await;
     lab.switches.devices.release_clock(ClockPace::RealTime).await.unwrap();
     lab
+}
+
+/// Wires for all cables of a fabric, whose hosts are one endpoint.
+pub(crate) fn connect_cables(
+    fabric: &Fabric,
+    builder: &mut EmulatedNetworkBuilder,
+    devices: &[DeviceIndex],
+    hosts: Box<dyn NetworkEndpoint>,
+) {
+    let hosts = builder.add_endpoint(hosts);
+    for link in fabric.cables().map(|cable| fabric.link(cable)) {
+        let [a, b] = [link.from, link.to].map(|end| match end.node {
+            FabricNode::Switch(switch) => WireEnd::Device(devices[switch.index()], end.port as u16),
+            FabricNode::Host(host) => WireEnd::Nic(hosts, fabric.host(host).nics[0].0),
+        });
+        let wire = WireSpec {
+            bits_per_second: 10_000_000_000,
+            delay_ns: 500,
+            queue: QueueLimits::of_bytes(1 << 20),
+        };
+        builder.connect_wire(a, b, wire).unwrap();
+    }
 }
 
 /// A lab with wires, under traffic.

@@ -1,0 +1,151 @@
+//! What switches with SAI P4 count over gNMI, under traffic: metrics of ports and queues, and the
+//! use of links that no counter of their program measures.
+
+use std::collections::BTreeMap;
+
+use controller::northbound::controller_view::LinkRow;
+use switch::gnmi::QosMaps;
+use switch::{ClockPace, EndpointIndex, EndpointOutbox, NetworkEndpoint};
+use tokio::time::{sleep, timeout};
+use topology::{Fabric, NicId, Tier};
+
+use crate::gnmi::serve_gnmi;
+use crate::http::ask;
+use crate::lab::{DEADLINE, ServedController, open_config, parts};
+use crate::sai::wired_lab;
+use crate::traffic::{connect_cables, frame};
+
+/// The UDP source port of the flow, which job `a` of every lab has.
+const FLOW: u16 = 50_000;
+/// Bytes of each of its packets, and virtual nanoseconds between two of them.
+const PACKET_BYTES: usize = 1_000;
+const PERIOD: u64 = 1_000_000;
+/// Where hosts send what is to be routed.
+const GATEWAY: [u8; 6] = [2, 0, 0, 0, 0, 0xfe];
+
+/// All hosts together, of which the first sends to the third.
+struct SteadyHosts {
+    packet: Vec<u8>,
+    is_sending: bool,
+    sent: u64,
+    received: u64,
+}
+
+impl NetworkEndpoint for SteadyHosts {
+    fn receive_packet(&mut self, nic: u32, packet: &[u8], _: u64, _: &mut EndpointOutbox) {
+        assert_eq!((nic, packet.len()), (2, PACKET_BYTES));
+        self.received += 1;
+    }
+
+    fn handle_timer(&mut self, _: u64, now: u64, out: &mut EndpointOutbox) {
+        if self.is_sending {
+            out.send_packet(0, &self.packet);
+            self.sent += 1;
+            out.set_timer(now + PERIOD, 0);
+        }
+    }
+}
+
+fn hosts_of(fabric: &Fabric) -> SteadyHosts {
+    let ends = [NicId(0), NicId(2)].map(|nic| fabric.nic(nic));
+    let mut packet = frame(ends, FLOW, 0);
+    packet[..6].copy_from_slice(&GATEWAY);
+    // What follows the datagram is padding, which is counted as well.
+    packet.resize(PACKET_BYTES, 0);
+    SteadyHosts { packet, is_sending: false, sent: 0, received: 0 }
+}
+
+/// The measured use of links that have one.
+async fn link_uses(served: &ServedController) -> BTreeMap<String, LinkRow> {
+    let (_, body) = ask(served.at, "/v1/links", None).await;
+    let rows: Vec<LinkRow> = serde_json::from_str(&body).unwrap();
+    let used = rows.into_iter().filter(|row| row.measured.is_some());
+    used.map(|row| (row.link.clone(), row)).collect()
+}
+
+/// Waits until the measured use of links is as `what` demands.
+async fn until_used(
+    served: &ServedController,
+    what: impl Fn(&BTreeMap<String, LinkRow>) -> bool,
+) -> BTreeMap<String, LinkRow> {
+    let wait = async {
+        loop {
+            let used = link_uses(served).await;
+            if what(&used) {
+                return used;
+            }
+            sleep(std::time::Duration::from_millis(10)).await;
+        }
+    };
+    timeout(DEADLINE, wait).await.unwrap()
+}
+
+/// The samples of a metric: labels and value.
+fn samples(metrics: &str, name: &str) -> BTreeMap<String, u64> {
+    let lines = metrics.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('{'));
+    let samples = lines.map(|line| {
+        let (labels, value) = line.split_once("} ").unwrap();
+        (labels.to_owned(), value.parse::<f64>().unwrap() as u64)
+    });
+    samples.filter(|(_, value)| *value > 0).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ports_of_sai_switches_are_metrics_and_measure_links() {
+    let hosts = Box::new(hosts_of(&Fabric::new(parts())));
+    let mut devices = Vec::new();
+    let wire = |builder: &mut _, added: &[_]| {
+        devices = added.to_vec();
+        connect_cables(&Fabric::new(parts()), builder, added, hosts);
+    };
+    let mut lab = wired_lab(parts(), &[Tier::Leaf, Tier::Spine], wire).await;
+    let _servers = serve_gnmi(&mut lab, &devices, |_| QosMaps::default()).await;
+    lab.switches.devices.release_clock(ClockPace::RealTime).await.unwrap();
+    let served = lab.served_with(&open_config(), |raw| raw.gnmi.counter_ms = 50).await;
+    assert_eq!(link_uses(&served).await.len(), 0);
+
+    let endpoint = lab.switches.devices.endpoint(EndpointIndex(0));
+    let start = |hosts: &mut SteadyHosts, _: u64, out: &mut EndpointOutbox| {
+        hosts.is_sending = true;
+        out.set_timer(0, 0);
+    };
+    endpoint.with_endpoint(start).await.unwrap();
+    let plan = served.controller.current_rollout().unwrap().plan;
+    let flow = plan.flows.iter().find(|flow| flow.udp_src_port == Some(FLOW)).unwrap();
+    let path: Vec<_> = flow.links.iter().map(|link| lab.fabric.link_name(*link)).collect();
+    assert_eq!(path.len(), 4, "{path:?}");
+    let used = until_used(&served, |used| used.len() == 4).await;
+    let level = plan.jobs[flow.job].level;
+    for name in &path {
+        let row = &used[name];
+        // A switch counts what it sends by level; the link that leaves a host has none that does.
+        let levels: Vec<u8> = row.measured_levels.iter().map(|of| of.level).collect();
+        let expected = if name == &path[0] { vec![] } else { vec![level] };
+        assert_eq!(levels, expected, "{row:?}");
+    }
+
+    let stop = |hosts: &mut SteadyHosts, _: u64, _: &mut EndpointOutbox| hosts.is_sending = false;
+    endpoint.with_endpoint(stop).await.unwrap();
+    until_used(&served, BTreeMap::is_empty).await;
+    let counts =
+        |hosts: &mut SteadyHosts, _: u64, _: &mut EndpointOutbox| [hosts.sent, hosts.received];
+    let [sent, received] = endpoint.with_endpoint(counts).await.unwrap();
+    assert_eq!(sent, received);
+    let (_, metrics) = ask(served.at, "/metrics", None).await;
+    let bytes = sent * PACKET_BYTES as u64;
+    for (name, ports) in [("received", 3), ("sent", 3)] {
+        let counted = samples(&metrics, &format!("crux_interface_{name}_bytes_total"));
+        let counted: Vec<u64> = counted.into_values().collect();
+        assert_eq!(counted, vec![bytes; ports], "{name}");
+    }
+    let queues = samples(&metrics, "crux_queue_sent_bytes_total");
+    assert!(queues.keys().all(|labels| labels.contains(&format!("level=\"{level}\""))));
+    assert_eq!(queues.into_values().collect::<Vec<_>>(), [bytes; 3]);
+    for name in ["discards", "errors"].map(|kind| format!("crux_interface_sent_{kind}_total")) {
+        assert!(
+            metrics.contains(&format!("\n{name}{{switch=\"leaf1\",port=\"1\"}} 0\n")),
+            "{name}"
+        );
+    }
+    served.end().await;
+}
