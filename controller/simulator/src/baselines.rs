@@ -6,6 +6,7 @@
 pub mod cassini;
 pub mod ecmp;
 pub mod sincronia;
+pub mod spray;
 pub mod taccl;
 #[cfg(test)]
 pub(crate) mod test_input;

@@ -68,6 +68,17 @@ impl EqualCostRoutes {
         path
     }
 
+    /// All paths of a flow, in ascending order of their links; none where there is no way.
+    pub fn all_paths(&self, flow: &Flow) -> Vec<Vec<LinkId>> {
+        let (Some((up, down)), Some(hops)) =
+            (self.host_links(flow), self.towards.get(&self.fabric.leaf_of(flow.dst)))
+        else {
+            return Vec::new();
+        };
+        let between = hops.paths_from(&self.fabric, self.fabric.leaf_of(flow.src));
+        between.into_iter().map(|links| [&[up], &links[..], &[down]].concat()).collect()
+    }
+
     /// A value for every switch that a flow may pass, worked out from its last leaf back: that leaf
     /// has `end`, any other what `join` makes of the links it may take, ascending, each with the
     /// value of the switch behind it.

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use planner::{PlanInput, Policy};
+use planner::{Job, PlanInput, Policy};
+use topology::Fabric;
 
 use crate::baselines::taccl::LoadVisibility;
-use crate::baselines::{cassini, ecmp, sincronia, taccl, varys};
+use crate::baselines::{cassini, ecmp, sincronia, spray, taccl, varys};
 use crate::crux_variants;
 use crate::routes::EqualCostRoutes;
 use crate::schedule::Schedule;
@@ -16,6 +17,8 @@ use crate::schedule::Schedule;
 pub enum Scheduler {
     /// No scheduler: paths by hash, one level.
     Ecmp,
+    /// Packet spraying: every flow in equal parts on all its paths, one level.
+    Spray,
     /// Sincronia (SIGCOMM'18): coflows by bottleneck-select-scale-iterate.
     Sincronia,
     /// Varys (SIGCOMM'14): smallest effective bottleneck first.
@@ -36,8 +39,9 @@ pub enum Scheduler {
 
 impl Scheduler {
     /// All of them, the baselines first.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Ecmp,
+        Self::Spray,
         Self::Sincronia,
         Self::Varys,
         Self::Taccl,
@@ -52,6 +56,7 @@ impl Scheduler {
     pub fn name(self) -> &'static str {
         match self {
             Self::Ecmp => "ecmp",
+            Self::Spray => "spray",
             Self::Sincronia => "sincronia",
             Self::Varys => "varys",
             Self::Taccl => "taccl",
@@ -63,7 +68,15 @@ impl Scheduler {
         }
     }
 
-    /// What it decides for `input` under `policy`.
+    /// The job with the flows that it has under this scheduler: spraying has one for each path.
+    pub fn adapt_job(self, fabric: &Fabric, job: Job) -> Job {
+        match self {
+            Self::Spray => spray::spread_flows(fabric, job),
+            _ => job,
+        }
+    }
+
+    /// What it decides for `input`, whose jobs it has adapted, under `policy`.
     ///
     /// `previous` is the schedule in force, for schedulers that keep what they can of it (Crux);
     /// the baselines decide anew.
@@ -92,6 +105,7 @@ impl Scheduler {
     ) -> Schedule {
         match self {
             Self::Ecmp => ecmp::schedule_jobs(input, routes),
+            Self::Spray => spray::schedule_jobs(input, routes),
             Self::Sincronia => sincronia::schedule_jobs(input, policy, routes),
             Self::Varys => varys::schedule_jobs(input, policy, routes),
             Self::Taccl => taccl::schedule_jobs(input, policy, routes, LoadVisibility::AllFlows),
@@ -115,8 +129,8 @@ impl fmt::Display for Scheduler {
 /// No scheduler has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "unknown scheduler `{0}`: use one of ecmp, sincronia, varys, taccl, taccl-job, cassini, \
-     crux-pa, crux-ps-pa, crux"
+    "unknown scheduler `{0}`: use one of ecmp, spray, sincronia, varys, taccl, taccl-job, \
+     cassini, crux-pa, crux-ps-pa, crux"
 )]
 pub struct UnknownScheduler(pub String);
 

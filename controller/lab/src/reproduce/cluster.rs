@@ -252,7 +252,11 @@ pub(super) fn paper_utilisation(scheduler: Scheduler) -> Option<f64> {
         Scheduler::Cassini => Some(49.0),
         Scheduler::CruxPa => Some(51.0),
         Scheduler::CruxPsPa | Scheduler::Crux => Some(62.0),
-        Scheduler::Ecmp | Scheduler::Varys | Scheduler::Taccl | Scheduler::TacclJob => None,
+        Scheduler::Ecmp
+        | Scheduler::Spray
+        | Scheduler::Varys
+        | Scheduler::Taccl
+        | Scheduler::TacclJob => None,
     }
 }
 

@@ -1,0 +1,72 @@
+//! Packet spraying: every switch spreads the packets of a flow evenly over its equal-cost links,
+//! and there is one level.
+//!
+//! A flow is as many flows of equal parts as it has paths, one on each. That is what spraying by
+//! turns gives in the mean; it is an upper bound of it, because packets out of order cost nothing
+//! here, and nothing waits for one that was lost. The parts of a flow do not adapt to what other
+//! jobs send, as adaptive routing would.
+
+use std::collections::BTreeMap;
+
+use planner::{Flow, Job, PlanInput};
+use topology::{Fabric, LinkId, NicId};
+
+use crate::routes::EqualCostRoutes;
+use crate::schedule::Schedule;
+
+/// Parts of one flow at most. Paths beyond carry nothing of it, which matters little to a link that
+/// many flows share.
+const MOST_PARTS: usize = 64;
+
+/// The job with its flows in parts, as many as each has paths.
+pub fn spread_flows(fabric: &Fabric, job: Job) -> Job {
+    let mut routes = EqualCostRoutes::new(fabric);
+    routes.add_job(&job);
+    let flows = job.flows.iter().flat_map(|flow| {
+        let parts = routes.all_paths(flow).len().clamp(1, MOST_PARTS);
+        let part = Flow { bytes: flow.bytes / parts as f64, ..*flow };
+        std::iter::repeat_n(part, parts)
+    });
+    let flows = flows.collect();
+    Job { flows, ..job }
+}
+
+/// The parts of a flow on its paths in turn, one level.
+pub fn schedule_jobs(input: &PlanInput, routes: &EqualCostRoutes) -> Schedule {
+    let paths = input.jobs.iter().map(|job| paths_in_turn(job, routes)).collect();
+    Schedule::from_levels(&vec![0; input.jobs.len()], paths)
+}
+
+fn paths_in_turn(job: &Job, routes: &EqualCostRoutes) -> Vec<Vec<LinkId>> {
+    let mut turns: BTreeMap<(NicId, NicId), (usize, Vec<Vec<LinkId>>)> = BTreeMap::new();
+    let path_of = |flow: &Flow| {
+        let fresh = || (0, routes.all_paths(flow));
+        let (turn, paths) = turns.entry((flow.src, flow.dst)).or_insert_with(fresh);
+        let path = paths.get(*turn % paths.len().max(1)).cloned().unwrap_or_default();
+        *turn += 1;
+        path
+    };
+    job.flows.iter().map(path_of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::baselines::test_input::TestInput;
+
+    #[test]
+    fn a_flow_is_on_all_its_paths_in_equal_parts() {
+        let input = TestInput::on_lab_fabric().with_job("a", &[("h1", "h4"), ("h1", "h2")]);
+        let whole: f64 = input.jobs[0].flows.iter().map(|flow| flow.bytes).sum();
+        let job = spread_flows(&input.fabric, input.jobs[0].clone());
+        // Two spines to another leaf, one way to a host of the leaf itself.
+        assert_eq!(job.flows.len(), 3);
+        assert!((job.flows.iter().map(|flow| flow.bytes).sum::<f64>() - whole).abs() < 1.0);
+        let input = PlanInput { fabric: input.fabric.clone(), jobs: vec![job] };
+        let schedule = schedule_jobs(&input, &EqualCostRoutes::for_input(&input));
+        let paths = &schedule.jobs[0].paths;
+        assert!(schedule.jobs[0].is_connected());
+        assert_ne!(paths[0], paths[1]);
+        assert_eq!((paths[0].len(), paths[2].len()), (4, 2));
+    }
+}
