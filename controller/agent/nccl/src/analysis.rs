@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::event::{CommunicatorInfo, NcclEvent};
-use crate::iteration::{MeasuredOperation, find_iteration};
+use crate::iteration::{MeasuredOperation, NcclIteration, find_iteration};
 use crate::message::PeerMessage;
 use crate::message::{CommunicatorMessage, IterationMessage, JobEnvironment, OperationMessage};
 use crate::operation::NcclFunction;
@@ -18,6 +18,9 @@ const MAX_COMMUNICATORS: usize = 256;
 const MAX_HISTORY: usize = 4_096;
 /// Peers of a communicator that are listed; bytes to others are added to the last one.
 const MAX_PEERS: usize = 4_096;
+/// Iterations for which operations may pause and still count as repeating. A burst that a longer
+/// pause follows is the begin of a slower iteration, or the end of all.
+const LONGEST_PAUSE: f64 = 2.0;
 
 /// Traffic of all communicators of a process.
 #[derive(Debug, Default)]
@@ -157,12 +160,20 @@ impl CommunicatorTraffic {
         }
     }
 
+    /// The iteration, if operations still repeat.
+    fn find_current_iteration(&mut self, now_ns: u64) -> Option<NcclIteration> {
+        let latest_ns = self.history.back()?.at_ns;
+        let pause = now_ns.saturating_sub(latest_ns) as f64 / 1e9;
+        let found = find_iteration(self.history.make_contiguous())?;
+        (pause <= LONGEST_PAUSE * found.seconds).then_some(found)
+    }
+
     fn take_message(&mut self, now_ns: u64, job: &JobEnvironment) -> CommunicatorMessage {
         let window_ns = now_ns.saturating_sub(self.reported_at_ns).max(1);
         self.reported_at_ns = now_ns;
         let busy_share = std::mem::take(&mut self.busy_ns) as f64 / window_ns as f64;
         let busy_share = busy_share.min(1.0);
-        let iteration = find_iteration(self.history.make_contiguous());
+        let iteration = self.find_current_iteration(now_ns);
         CommunicatorMessage {
             id: format!("{:016x}", self.info.id),
             name: self.info.name.clone(),
@@ -196,5 +207,46 @@ impl CommunicatorTraffic {
             foreign_bytes: 0,
             is_last: self.is_closed,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operation::DataType;
+
+    const MILLISECOND: u64 = 1_000_000;
+
+    /// The iteration that is reported at `now_ms` of equal operations at these times.
+    fn reported_seconds(operations_ms: &[u64], now_ms: u64) -> Option<f64> {
+        let mut analysis = TrafficAnalysis::default();
+        let info =
+            CommunicatorInfo { number: 0, id: 1, name: String::new(), hosts: 2, ranks: 2, rank: 0 };
+        assert!(analysis.open_communicator(info, 0));
+        for (number, at_ms) in operations_ms.iter().enumerate() {
+            analysis.apply_event(&NcclEvent::Operation {
+                communicator: 0,
+                number: number as u32,
+                function: NcclFunction::AllReduce,
+                datatype: DataType { bytes: 4 },
+                count: 1_000,
+                peer: 0,
+                at_ns: at_ms * MILLISECOND,
+            });
+        }
+        let messages = analysis.take_messages(now_ms * MILLISECOND, 0, &JobEnvironment::default());
+        messages[0].iteration.map(|iteration| iteration.seconds)
+    }
+
+    /// As seen: four equal operations at once, then a second of computation. They were taken for
+    /// iterations of a millisecond, and the agent reported 326 of them in a second.
+    #[test]
+    fn a_burst_before_a_pause_is_no_iteration() {
+        let burst: Vec<u64> = (100..106).collect();
+        assert_eq!(reported_seconds(&burst, 107), Some(0.001));
+        assert_eq!(reported_seconds(&burst, 600), None);
+        let regular: Vec<u64> = (0..20).map(|number| number * 100).collect();
+        assert_eq!(reported_seconds(&regular, 1_999), Some(0.1));
+        assert_eq!(reported_seconds(&[], 600), None);
     }
 }
