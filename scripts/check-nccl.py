@@ -16,11 +16,16 @@ of equal jobs with and without the plugin, in turns.
 
 Prints a table, and keeps reports and NCCL's own lines about profilers in the folder. Status 1 if a
 limit is exceeded. Without a GPU or PyTorch nothing is checked, and it says so.
+
+Start CUDA's multi-process service before (nvidia-cuda-mps-control -d): without it, ranks take turns
+on the GPU, and an iteration lasts one, two or three times as long by the order of their turns, so
+that the cost of the plugin cannot be seen.
 """
 
 import argparse
 import json
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
@@ -40,19 +45,22 @@ SIMPLE = {"NCCL_ALGO": None, "NCCL_PROTO": "Simple"}
 # Name, operations (kind, bytes, count), environment of NCCL, iterations. LL sends a flag with each
 # word, so no formula holds for what NCCL chooses for small operations.
 ROUNDS = [
-    ("all-reduce, ring", [("all_reduce", 32 * MIB, 1)], SIMPLE | {"NCCL_ALGO": "Ring"}, 20),
-    ("all-reduce, tree", [("all_reduce", 32 * MIB, 1)], SIMPLE | {"NCCL_ALGO": "Tree"}, 20),
+    ("all-reduce, ring", [("all_reduce", 32 * MIB, 1)], SIMPLE | {"NCCL_ALGO": "Ring"}, 70),
+    ("all-reduce, tree", [("all_reduce", 32 * MIB, 1)], SIMPLE | {"NCCL_ALGO": "Tree"}, 70),
     ("all-reduce of 64 KiB, LL", [("all_reduce", MIB // 16, 4)],
-     {"NCCL_ALGO": None, "NCCL_PROTO": "LL"}, 40),
-    ("all-gather", [("all_gather", 32 * MIB, 1)], SIMPLE, 20),
-    ("reduce-scatter", [("reduce_scatter", 32 * MIB, 1)], SIMPLE, 20),
-    ("all-to-all", [("all_to_all", 32 * MIB, 1)], SIMPLE, 20),
+     {"NCCL_ALGO": None, "NCCL_PROTO": "LL"}, 70),
+    ("all-gather", [("all_gather", 32 * MIB, 1)], SIMPLE, 70),
+    ("reduce-scatter", [("reduce_scatter", 32 * MIB, 1)], SIMPLE, 70),
+    ("all-to-all", [("all_to_all", 32 * MIB, 1)], SIMPLE, 70),
     ("gather, scatter, reduce", [("all_gather", 16 * MIB, 2), ("reduce_scatter", 16 * MIB, 1),
-                                 ("all_reduce", 4 * MIB, 1)], SIMPLE, 20),
-    ("DDP of a transformer", [], SIMPLE, 20),
+                                 ("all_reduce", 4 * MIB, 1)], SIMPLE, 70),
+    ("DDP of a transformer", [], SIMPLE, 70),
 ]
-COST = {"kind": "operations", "matmul": 512, "operations": [("all_reduce", MIB, 16)],
+# With other numbers of ranks than the first.
+SHORT = [ROUNDS[0], ROUNDS[1], ROUNDS[5], ROUNDS[7]]
+COST = {"kind": "operations", "matmul": 512, "operations": [("all_reduce", MIB, 4)],
         "environment": {"NCCL_ALGO": None, "NCCL_PROTO": None}, "keep": "cost"}
+COST_SECONDS = 2.0
 
 
 def sent_in_total(operations, ranks, parameters):
@@ -66,7 +74,7 @@ def sent_in_total(operations, ranks, parameters):
 
 
 def carried_by_tcp(answers):
-    """Payload by sending and receiving rank. A connection's ends are in the answers of two ranks."""
+    """Payload by sending and receiving rank. Each end of a connection is in a rank's answer."""
     rank_of = {tuple(row[:2]): rank for rank, answer in enumerate(answers)
                for row in answer["connections"]}
     carried = {}
@@ -105,7 +113,7 @@ class Check:
         environment = {
             "NCCL_SOCKET_IFNAME": "lo", "NCCL_PROFILER_PLUGIN": str(arguments.plugin),
             "CRUX_JOB": "check-nccl", "CRUX_HOSTS": HOSTS.format(ranks=ranks),
-            "CRUX_FLOP_PER_ITERATION": str(FLOP), "CRUX_NCCL_REPORT_MS": "500",
+            "CRUX_FLOP_PER_ITERATION": str(FLOP), "CRUX_NCCL_REPORT_MS": "200",
         }
         self.gang = gang.Gang(
             "plugin", ranks, folder, "nccl", environment,
@@ -127,13 +135,14 @@ class Check:
         once, first = sent_in_total(operations, self.ranks, answers[0]["parameters"])
         expected = first + once * iterations
         last = [of_rank[-1][1] for of_rank in messages]
-        periods = [period_difference(*pair) for pair in zip(messages, answers)]
+        periods = [compare_period(*pair) for pair in zip(messages, answers)]
         tcp_total = sum(tcp.values())
         by_peer = [
             difference(reported[rank].get(peer, 0), size)
             for (rank, peer), size in tcp.items() if size > 0.01 * tcp_total / self.ranks
         ]
-        iteration = messages[0][-1][1].get("iteration") or {}
+        found = [message["iteration"] for _, message in messages[0] if message.get("iteration")]
+        iteration = found[-1] if found else {}
         is_plain = environment["NCCL_PROTO"] == "Simple"
         return {
             "round": name, "ranks": self.ranks, "iterations": iterations, "plugin": total,
@@ -142,9 +151,10 @@ class Check:
             "differs": {
                 "tcp": max(by_peer), "interface": difference(total, carried),
                 "formula": difference(total, expected) if is_plain else None,
-                "period": max(periods) if None not in periods else 1.0,
+                "period": max(differs for differs, _ in periods),
             },
             "seconds": iteration.get("seconds"), "operations": iteration.get("operations"),
+            "together": max(number for _, number in periods),
             "dropped": max(message["dropped_events"] for message in last),
             "hosts": last[0]["host_count"],
         }
@@ -169,16 +179,20 @@ def sum_peers(messages):
     return peers
 
 
-def period_difference(messages, answer):
-    """Of the iteration that a rank reports, from the same iterations by its clock. The plugin leaves
-    out the latest one."""
+def compare_period(messages, answer):
+    """Of the iteration that a rank reports, from the same iterations by its clock, and how many of
+    these the plugin takes for one. It leaves out the latest."""
     found = [(at, message["iteration"]) for at, message in messages if message.get("iteration")]
     if not found:
-        return None
+        return 1.0, 0
     at, iteration = found[-1]
-    starts = [one for one in answer["starts"][:-1] if one < at][:-1]
-    averaged = min(iteration["averaged"], len(starts) - 1)
-    return difference(iteration["seconds"], (starts[-1] - starts[-1 - averaged]) / averaged)
+    queued = [one for one in answer["queued"] if one < at]
+    mean = (queued[-1] - queued[0]) / (len(queued) - 1)
+    together = max(1, round(iteration["seconds"] / mean))
+    last = len(queued) - 1 - together
+    first = max(0, last - iteration["averaged"] * together)
+    truth = (queued[last] - queued[first]) / (last - first)
+    return difference(iteration["seconds"] / together, truth), together
 
 
 def start_agent(crux, folder, ranks):
@@ -208,28 +222,44 @@ def recognized_job(folder, ranks):
     return None
 
 
-def measure_cost(check, bare, rounds, iterations):
+def iteration_rate(answer):
+    """Iterations a second of a round."""
+    queued = answer["queued"]
+    return (len(queued) - 1) / (queued[-1] - queued[0])
+
+
+def measure_cost(check, bare, rounds):
     """Iterations a second of both gangs in turns, each first in every other pair."""
     rates = {"plugin": [], "none": []}
     gangs = {"plugin": check.gang, "none": bare}
-    command = COST | {"iterations": iterations}
     for one in gangs.values():
-        one.ask(command | {"iterations": 2})
+        one.ask(COST | {"iterations": 5})
+        rate = iteration_rate(one.ask(COST | {"iterations": 5})[0])
+    iterations = min(2000, max(5, round(rate * COST_SECONDS)))
+    command = COST | {"iterations": iterations}
     for number in range(rounds):
         for name in list(gangs)[:: 1 if number % 2 == 0 else -1]:
-            starts = gangs[name].ask(command)[0]["starts"]
-            rates[name].append(iterations / (starts[-1] - starts[0]))
+            rates[name].append(iteration_rate(gangs[name].ask(command)[0]))
     ratios = [one / other for one, other in zip(rates["plugin"], rates["none"])]
-    return {"rates": rates, "ratios": ratios, "ratio": statistics.median(ratios)}
+    return {"iterations": iterations, "rates": rates, "ratios": ratios,
+            "ratio": statistics.median(ratios)}
 
 
 def show_round(row):
-    percent = {name: "-" if value is None else f"{100 * value:.3f}"
+    percent = {name: "-" if value is None else f"{value:.3%}"
                for name, value in row["differs"].items()}
-    print(f"{row['ranks']:2} {row['round']:25} {row['plugin'] / 1e6:10.2f} MB  tcp {percent['tcp']} %"
-          f"  formula {percent['formula']} %  interface {percent['interface']} %  "
-          f"period {row['seconds'] or 0:.4f} s {percent['period']} %  "
-          f"{row['operations']} operations  {row['dropped']} dropped", flush=True)
+    print(f"{row['ranks']:2} {row['round']:25} {row['plugin'] / 1e6:10.2f} MB; differs from "
+          f"tcp {percent['tcp']}, formula {percent['formula']}, interface "
+          f"{percent['interface']}; iteration {row['seconds'] or 0:.4f} s x{row['together']}, "
+          f"differs {percent['period']}; {row['dropped']} dropped", flush=True)
+
+
+def show_cost(cost):
+    low, _, high = statistics.quantiles(cost["ratios"], n=4)
+    medians = {name: statistics.median(rates) for name, rates in cost["rates"].items()}
+    print(f"iterations a second with the plugin {medians['plugin']:.2f}, without "
+          f"{medians['none']:.2f}; of {len(cost['ratios'])} pairs of {cost['iterations']} "
+          f"iterations, ratio {cost['ratio']:.4f}, quartiles {low:.4f} to {high:.4f}", flush=True)
 
 
 def failures_of(row):
@@ -257,7 +287,7 @@ def check_ranks(ranks, arguments):
     print(f"{ranks} ranks: {json.dumps(check.started[0])}", flush=True)
     failed = []
     try:
-        for round_ in ROUNDS:
+        for round_ in ROUNDS if ranks == arguments.ranks[0] else SHORT:
             row = check.run_round(*round_)
             show_round(row)
             result["rounds"].append(row)
@@ -266,13 +296,9 @@ def check_ranks(ranks, arguments):
             bare = gang.Gang("bare", ranks, folder, "nccl", {"NCCL_SOCKET_IFNAME": "lo"},
                              lambda rank: ([], {}))
             bare.receive()
-            cost = measure_cost(check, bare, arguments.pairs, arguments.cost_iterations)
+            cost = measure_cost(check, bare, arguments.pairs)
             result["cost"] = cost
-            spread = statistics.quantiles(cost["ratios"], n=4)
-            print(f"{ranks} iterations a second with the plugin / without, {arguments.pairs} pairs: "
-                  f"median {cost['ratio']:.4f}, quartiles {spread[0]:.4f} to {spread[2]:.4f}; "
-                  f"{statistics.median(cost['rates']['plugin']):.2f} and "
-                  f"{statistics.median(cost['rates']['none']):.2f}", flush=True)
+            show_cost(cost)
     finally:
         result["nccl"] = loaded_lines(folder)
         print("\n".join(result["nccl"]), flush=True)
@@ -312,7 +338,6 @@ def main():
     parser.add_argument("--agent", help="the program crux, whose agent gets what rank 0 reports")
     parser.add_argument("--ranks", type=int, nargs="+", default=[4, 8])
     parser.add_argument("--pairs", type=int, default=10, help="of rounds that measure the cost")
-    parser.add_argument("--cost-iterations", type=int, default=20)
     parser.add_argument("--folder", type=pathlib.Path, default=None)
     arguments = parser.parse_args()
     if not gang.has_nccl():
@@ -320,6 +345,8 @@ def main():
         return
     arguments.folder = arguments.folder or pathlib.Path(tempfile.mkdtemp(prefix="check-nccl-"))
     arguments.plugin = arguments.plugin.resolve()
+    # What was found so far is kept.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     failed = []
     for ranks in arguments.ranks:
         failed += check_ranks(ranks, arguments)

@@ -2,8 +2,9 @@
 
 Reads commands from standard input and answers each on standard output, all lines of JSON. A command
 is a round: iterations of a fixed computation and one kind of communication, in a communicator of
-its own. The answer has when iterations began, and what each TCP connection of the process carried, by
-the kernel's own count (TCP_INFO).
+its own. The answer has when the operations of each iteration had been queued, which is when a
+profiler hears of them, and what each TCP connection of the process carried, by the kernel's own
+count (TCP_INFO).
 """
 
 import json
@@ -34,6 +35,7 @@ class Rank:
         )
         self.kept = {}
         self.reporter = None
+        self.queued = 0.0
 
     def synchronize(self):
         if self.device.type == "cuda":
@@ -51,19 +53,19 @@ class Rank:
             self.synchronize()
         if command.get("keep"):
             self.kept[command["keep"]] = group, step
-        starts = []
+        queued = []
         for _ in range(command["iterations"]):
-            starts.append(time.perf_counter())
             step()
             self.synchronize()
-            self.report(command, time.perf_counter() - starts[-1])
-        starts.append(time.perf_counter())
+            queued.append(self.queued)
+            if len(queued) > 1:
+                self.report(command, queued[-1] - queued[-2])
         time.sleep(WAIT_SECONDS)
         carried = connections()
         if not command.get("keep"):
             dist.destroy_process_group(group)
         new = [[*ends, sent - before.get(ends, 0)] for ends, sent in carried.items()]
-        return {"starts": starts, "connections": [row for row in new if row[-1]]}
+        return {"queued": queued, "connections": new}
 
     def open_group(self, command):
         group = dist.new_group(list(range(self.ranks)))
@@ -85,7 +87,9 @@ class Rank:
                 matrix @ matrix
             for operation in operations:
                 operation()
+            self.queued = time.perf_counter()
 
+        matrix @ matrix
         return step
 
     def operation(self, group, kind, size):
@@ -119,9 +123,14 @@ class Rank:
         def step():
             optimizer.zero_grad()
             logits = parallel(tokens[:, :-1]).flatten(0, 1)
-            torch.nn.functional.cross_entropy(logits, tokens[:, 1:].flatten()).backward()
+            loss = torch.nn.functional.cross_entropy(logits, tokens[:, 1:].flatten())
+            loss.backward()
+            self.queued = time.perf_counter()
             optimizer.step()
 
+        # The first pass of a process loads libraries.
+        with parallel.no_sync():
+            step()
         return step
 
     def report(self, command, seconds):
