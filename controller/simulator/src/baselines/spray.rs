@@ -37,14 +37,20 @@ pub fn schedule_jobs(input: &PlanInput, routes: &EqualCostRoutes) -> Schedule {
     Schedule::from_levels(&vec![0; input.jobs.len()], paths)
 }
 
+/// The paths between two NICs, and the number of flows that have one.
+struct PathTurn {
+    taken: usize,
+    paths: Vec<Vec<LinkId>>,
+}
+
 fn paths_in_turn(job: &Job, routes: &EqualCostRoutes) -> Vec<Vec<LinkId>> {
-    let mut turns: BTreeMap<(NicId, NicId), (usize, Vec<Vec<LinkId>>)> = BTreeMap::new();
+    let mut turns: BTreeMap<(NicId, NicId), PathTurn> = BTreeMap::new();
     let path_of = |flow: &Flow| {
-        let fresh = || (0, routes.all_paths(flow));
-        let (turn, paths) = turns.entry((flow.src, flow.dst)).or_insert_with(fresh);
-        let path = paths.get(*turn % paths.len().max(1)).cloned().unwrap_or_default();
-        *turn += 1;
-        path
+        let fresh = || PathTurn { taken: 0, paths: routes.all_paths(flow) };
+        let turn = turns.entry((flow.src, flow.dst)).or_insert_with(fresh);
+        let next = turn.taken % turn.paths.len().max(1);
+        turn.taken += 1;
+        turn.paths.get(next).cloned().unwrap_or_default()
     };
     job.flows.iter().map(path_of).collect()
 }
