@@ -15,9 +15,9 @@ use command_io::output::{self, FormatArg, OutputFormat};
 /// Simulate a fixed set of jobs under a scheduler: iteration times, GPU utilisation, busy links.
 ///
 /// The fluid model: jobs compute, then send; links serve levels strictly, max-min fair inside a
-/// level; exact, event by event. Schedulers: ecmp, spray (packet spraying), sincronia, varys, taccl,
-/// taccl-job (TACCL* whose flows of one job do not see each other), cassini, crux-pa (priority
-/// assignment alone), crux-ps-pa (paths and assignment), crux.
+/// level; exact, event by event. Schedulers: ecmp, spray (packet spraying), sincronia, varys,
+/// taccl, taccl-job (TACCL* whose flows of one job do not see each other), cassini, crux-pa
+/// (priority assignment alone), crux-ps-pa (paths and assignment), crux.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
