@@ -7,8 +7,8 @@
 //! [`liveness`](crate::liveness) has from probes and carriers; wrong maps become findings
 //! (`gnmi/queue_maps.rs`), and what ports and queues count is published
 //! (`gnmi/switch_counters.rs`). The decision: a switch that does not answer over gNMI says nothing
-//! about its cables. They stay as they were seen last, a finding says that nobody looks, and what it
-//! counts is not known.
+//! about its cables. They stay as they were seen last, a finding says that nobody looks, and what
+//! it counts is not known.
 
 mod cable_ends;
 mod interface_counters;

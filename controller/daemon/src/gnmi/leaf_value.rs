@@ -73,7 +73,7 @@ fn names_only(object: &serde_json::Value, name: &str) -> bool {
     first == Some(identity_name(name)) && members.next().is_none()
 }
 
-/// The leaves below a path. Entries of a list are told apart by their scalars, which in OpenConfig
+/// The leaves below a path. Entries of a list differ in their scalars, which in OpenConfig
 /// are the keys of the list and nothing else.
 fn push_leaves(path: &proto::Path, value: serde_json::Value, leaves: &mut Vec<proto::Update>) {
     use serde_json::Value;
@@ -186,20 +186,20 @@ pub(super) mod tests {
         let update = vec![
             update(
                 &format!("{interface}/state/counters"),
-                r#"{"openconfig-interfaces:counters": {"in-octets": "8937943", "in-utilization": 0}}"#,
+                r#"{"openconfig-interfaces:counters": {"in-octets": "893", "in-utilization": 0}}"#,
             ),
             update(&format!("{interface}/state/id"), r#"{"openconfig-p4rt:id": 3}"#),
             update(interface, r#"{"interface": [{"name": "Ethernet8", "state": {"mtu": 9100}}]}"#),
         ];
-        let told = take_apart(proto::Notification { update, ..proto::Notification::default() });
-        let leaves: Vec<_> = leaf_values(std::slice::from_ref(&told))
+        let answer = take_apart(proto::Notification { update, ..proto::Notification::default() });
+        let leaves: Vec<_> = leaf_values(std::slice::from_ref(&answer))
             .map(|(steps, text)| {
                 let names: Vec<_> = steps.iter().map(|(name, _)| *name).collect();
                 assert_eq!(steps[1].1, Some("Ethernet8"));
                 format!("{} {text}", names[2..].join("/"))
             })
             .collect();
-        let expected = ["state/counters/in-octets 8937943", "state/counters/in-utilization 0"];
+        let expected = ["state/counters/in-octets 893", "state/counters/in-utilization 0"];
         assert_eq!(leaves[..2], expected);
         assert_eq!(leaves[2..], ["state/id 3", "name Ethernet8", "state/mtu 9100"]);
     }
@@ -215,13 +215,13 @@ pub(super) mod tests {
             update("interfaces", object),
             update("interfaces/interface[name=Ethernet7]/state/id", "2"),
         ];
-        let told = take_apart(proto::Notification { update, ..proto::Notification::default() });
-        let told = [told];
+        let answer = take_apart(proto::Notification { update, ..proto::Notification::default() });
+        let answer = [answer];
         let ports = [("Ethernet7", 2), ("Ethernet8", 3), ("Ethernet9", 4)];
         let ports = ports.map(|(name, port)| (name.to_owned(), port));
-        assert_eq!(interface_ports(&told), BTreeMap::from(ports));
+        assert_eq!(interface_ports(&answer), BTreeMap::from(ports));
         let counted =
-            leaf_values(&told).find(|(steps, _)| steps.last() == Some(&("in-octets", None)));
+            leaf_values(&answer).find(|(steps, _)| steps.last() == Some(&("in-octets", None)));
         let (steps, text) = counted.unwrap();
         assert_eq!(steps[..2], [("interfaces", None), ("interface", Some("Ethernet8"))]);
         assert_eq!((steps.len(), &*text), (5, "700"));

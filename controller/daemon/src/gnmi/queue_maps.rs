@@ -172,8 +172,8 @@ mod tests {
         assert_eq!(check_queue_maps("leaf1", &fewer, 4), []);
     }
 
-    /// The twenty that switches report are in the tests of sessions; `maps to no queue` is not among
-    /// them, since no embedded switch reports that.
+    /// The twenty that switches report are in the tests of sessions; `maps to no queue` is not
+    /// among them, since no embedded switch reports that.
     #[test]
     fn a_wrong_map_is_named() {
         type MapFault = fn(&mut QueueMaps);

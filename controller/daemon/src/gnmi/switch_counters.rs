@@ -47,7 +47,7 @@ impl SwitchCounters {
         }
     }
 
-    /// The same with the rates since an earlier reading, so many seconds before.
+    /// These counters with the rates since an earlier reading, so many seconds before.
     #[must_use]
     pub fn since(self, earlier: &Self, seconds: f64) -> Self {
         let (were, are) = (&earlier.interfaces, &self.interfaces);

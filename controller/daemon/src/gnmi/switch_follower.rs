@@ -281,8 +281,8 @@ impl SwitchFollower {
         };
         match within(self.southbound.rpc_deadline, client.get(request)).await? {
             Ok(answer) => {
-                let told = answer.into_inner().notification;
-                Ok(Ok(told.into_iter().map(take_apart).collect()))
+                let answer = answer.into_inner().notification;
+                Ok(Ok(answer.into_iter().map(take_apart).collect()))
             }
             Err(status) if is_unsupported(&status) => Ok(Err(status)),
             Err(status) => Err(status.into()),
