@@ -108,8 +108,6 @@ enum TimerToken {
     Rate(usize),
 }
 
-/// The class selector with which hosts send.
-const HOST_PRIORITY: u8 = 0;
 /// Tokens are kind and index, the kind above this bit.
 const INDEX_BITS: u32 = 32;
 
@@ -298,18 +296,32 @@ impl HostCluster {
             self.marked += 1;
             let interval = connection.notification_interval_ns;
             if connection.pacer.is_some() && connection.notification.handle_mark(interval, now) {
-                self.send_reply(index, PacketBody::CongestionNotification, out);
+                self.send_reply(index, PacketBody::CongestionNotification, now, out);
             }
         }
         let receiver = &mut self.connections[index].receiver;
         for body in receiver.receive_segment(segment.psn, segment.last).packets() {
-            self.send_reply(index, body, out);
+            self.send_reply(index, body, now, out);
         }
     }
 
-    fn send_reply(&mut self, index: usize, reply: PacketBody, out: &mut EndpointOutbox) {
+    /// Sends a reply, unless its priority is paused: it then goes when the pause ends.
+    fn send_reply(
+        &mut self,
+        index: usize,
+        reply: PacketBody,
+        now: Nanos,
+        out: &mut EndpointOutbox,
+    ) {
         let connection = &self.connections[index];
-        roce::write_packet(&connection.backward, reply, &mut self.packet);
+        let addresses = connection.reply_addresses(reply);
+        let link = &mut self.links[connection.destination.index()];
+        let priority = roce::priority_of_dscp(addresses.dscp);
+        if link.is_paused(priority) {
+            return link.hold_reply(index, reply, priority);
+        }
+        roce::write_packet(&addresses, reply, &mut self.packet);
+        link.occupy_link(self.packet.len() as u32, now);
         out.send_packet(connection.destination.0, &self.packet);
     }
 
@@ -401,19 +413,14 @@ impl NetworkEndpoint for HostCluster {
     }
 
     fn handle_pause(&mut self, pause: NicPause, now: Nanos, out: &mut EndpointOutbox) {
-        // Hosts send everything with class selector 0; replies do not wait, as the group that a
-        // pause names is that of data.
-        if pause.priority != HOST_PRIORITY {
-            return;
-        }
         let nic = pause.nic as usize;
-        match pause.pause {
-            LevelPause::Begins => self.links[nic].begin_pause(now),
-            LevelPause::Ends => {
-                self.links[nic].end_pause(now);
-                self.ready_links.push_back(nic);
-                self.run_links(now, out);
+        self.links[nic].set_pause(pause.priority, pause.pause, now);
+        if pause.pause == LevelPause::Ends {
+            while let Some(held) = self.links[nic].release_reply() {
+                self.send_reply(held.connection, held.body, now, out);
             }
+            self.ready_links.push_back(nic);
+            self.run_links(now, out);
         }
     }
 }

@@ -8,7 +8,7 @@ use topology::{Fabric, LinkId, MacAddress, NicId};
 use crate::cluster::ArrivedSegment;
 use crate::dcqcn::{DcqcnParameters, NotificationPoint, RatePacer, ReactionPoint};
 use crate::host_hops::HostHops;
-use crate::roce::{self, CongestionMarking, FlowAddresses};
+use crate::roce::{self, CongestionMarking, FlowAddresses, PacketBody};
 use crate::scale::TimeScale;
 use crate::transport::{MessageSegment, TransportReceiver, TransportSender, TransportSettings};
 
@@ -131,6 +131,16 @@ impl RoceConnection {
         self.notification_interval_ns = parameters.notification_interval_ns;
         self.pacer = Some(RatePacer::new(ReactionPoint::new(parameters, link_bps)));
         self
+    }
+
+    /// Addresses and class of a reply: notifications have a class of their own, so that no pause of
+    /// data holds them up; all others have that of their connection, as adapters send them.
+    pub(crate) fn reply_addresses(&self, reply: PacketBody) -> FlowAddresses {
+        let dscp = match reply {
+            PacketBody::CongestionNotification => roce::NOTIFICATION_DSCP,
+            _ => self.backward.dscp,
+        };
+        FlowAddresses { dscp, ..self.backward }
     }
 
     /// When congestion control allows the next packet, if not now.

@@ -22,6 +22,9 @@ use crate::roce::{self, PacketBody};
 use crate::scale::TimeScale;
 use crate::transport::{MessageSegment, TransportReceiver, TransportSender};
 
+/// The priority of all packets here: nobody pauses it.
+const UNPAUSED_PRIORITY: u8 = 0;
+
 /// A packet to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostPacket {
@@ -283,7 +286,7 @@ impl EmulatedHost {
     fn request_transmission(&mut self, index: usize, nic: NicId, now: Nanos) {
         let can_send = self.outgoing.get(&index).is_some_and(|flow| flow.sender.can_send());
         if let (true, Some(wire)) = (can_send, self.nics.get_mut(&nic)) {
-            wire.scheduler.enqueue_connection(index);
+            wire.scheduler.enqueue_connection(index, UNPAUSED_PRIORITY);
             self.transmit_segments(nic, now);
         }
     }
@@ -306,7 +309,7 @@ impl EmulatedHost {
             self.packets.push_back(HostPacket { flow, body });
             wire.scheduler.occupy_link(payload + outgoing.overhead, now);
             if outgoing.sender.can_send() {
-                wire.scheduler.enqueue_connection(index);
+                wire.scheduler.enqueue_connection(index, UNPAUSED_PRIORITY);
             }
         }
         wire.scheduler.clear_wake();

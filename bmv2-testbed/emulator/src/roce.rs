@@ -19,6 +19,9 @@ pub const MTU: u32 = 4096;
 /// Bytes around the payload of a data packet over IPv4: Ethernet 14, IPv4 20, UDP 8, BTH 12, ICRC
 /// 4.
 pub const OVERHEAD: u32 = 14 + 20 + 8 + 12 + 4;
+/// DSCP of congestion notifications, whose class is not that of data (NVIDIA, *DCQCN CC
+/// parameters*: `cnp_dscp`).
+pub const NOTIFICATION_DSCP: u8 = 48;
 /// Packet sequence numbers count modulo 2^24.
 pub const PSN_MASK: u32 = 0xFF_FFFF;
 
@@ -122,6 +125,11 @@ pub enum PacketError {
     /// An opcode that emulated hosts do not send.
     #[error("unknown opcode {0:#04x}")]
     UnknownOpcode(u8),
+}
+
+/// The priority of 802.1Q that a class has: its class selector.
+pub fn priority_of_dscp(dscp: u8) -> u8 {
+    dscp >> 3 & 7
 }
 
 /// Bytes around the payload of a data packet from this address.

@@ -295,6 +295,17 @@ async fn rates_under_dcqcn_follow_the_fluid_model() {
     assert!(congestion.notifications > 0 && congestion.marked >= congestion.notifications);
 }
 
+/// Behind b, what a sends fills the buffer of its leaf, which pauses host 0. Its acknowledgements of
+/// what c sends it are of the same class: more than the headroom takes, if they did not wait.
+#[tokio::test]
+async fn replies_of_a_paused_nic_wait_and_are_not_lost() {
+    let jobs = [job("a", 0, 2, 2.5e9), job("b", 1, 3, 1e10), job("c", 2, 0, 1e10)];
+    let options = dcqcn(DcqcnOptions::default());
+    let (_, faults, congestion) = train_over(options, &jobs, &[0, 5, 7, 0]).await;
+    assert!(congestion.pauses > 0);
+    assert_eq!((faults, congestion.timeouts), (HostErrorCounts::default(), 0));
+}
+
 #[tokio::test]
 async fn a_connection_without_retries_left_ends_its_job() {
     let (fabric, jobs) = (fabric(1), [job("a", 0, 1, 2.5e9)]);

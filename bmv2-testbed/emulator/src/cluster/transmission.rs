@@ -69,7 +69,8 @@ impl HostCluster {
             HopDirection::Inward => connection.inward.passable_link(place),
         };
         if let Some(link) = passable.filter(|_| has_packet) {
-            self.links[link].enqueue_connection(index);
+            let priority = roce::priority_of_dscp(self.connections[index].forward.dscp);
+            self.links[link].enqueue_connection(index, priority);
             self.ready_links.push_back(link);
         }
     }

@@ -52,10 +52,11 @@ impl BufferSettings {
 /// What a lossless priority group needs beyond its threshold, so that nothing is lost of what its
 /// sender still sends before the pause takes effect: both directions of the cable full, a packet
 /// that began at either end, and the pause frame (802.1Qbb annex O, without the time that an
-/// interface takes to react).
+/// interface takes to react). And the packet that crosses the threshold, which is whole in the
+/// headroom here.
 pub fn headroom_bytes(bits_per_second: u64, delay_ns: u64, mtu_bytes: u64) -> u64 {
     let in_flight = u128::from(bits_per_second) * u128::from(delay_ns) / 8_000_000_000;
-    2 * (u64::try_from(in_flight).unwrap_or(u64::MAX / 4) + mtu_bytes) + 64
+    2 * u64::try_from(in_flight).unwrap_or(u64::MAX / 4) + 3 * mtu_bytes + 64
 }
 
 /// A priority group: the port and the priority at which packets arrive.
@@ -292,8 +293,8 @@ mod tests {
         };
         let mut buffer = SharedBuffer::new(settings);
         for port in [1, 2] {
-            // 2 * (3,968 + 1,000) + 64 bytes.
-            buffer.add_port(port, 8_000_000_000, 3_968);
+            // 2 * 3,468 + 3 * 1,000 + 64 bytes.
+            buffer.add_port(port, 8_000_000_000, 3_468);
         }
         buffer
     }
@@ -301,7 +302,7 @@ mod tests {
     #[test]
     fn headroom_covers_the_cable_twice() {
         // 100 Gb/s over 1 us are 12,500 bytes each way.
-        assert_eq!(headroom_bytes(100_000_000_000, 1_000, 4_174), 2 * (12_500 + 4_174) + 64);
+        assert_eq!(headroom_bytes(100_000_000_000, 1_000, 4_174), 2 * 12_500 + 3 * 4_174 + 64);
     }
 
     #[test]

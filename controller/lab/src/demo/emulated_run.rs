@@ -7,10 +7,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use controller::pipeline::SwitchPipeline;
 use controller::pipelines::pipeline_at;
 use controller::southbound::DesiredTables;
 use controller::{Config, Controller, ControllerHandle, PlanRollout, State, StateEvent};
-use emulator::{EmulatedTestbed, EmulationOutcome, HostErrorCounts, TestbedOptions, TimeScale};
+use emulator::{
+    EmulatedTestbed, EmulationOutcome, HostErrorCounts, HostTransport, TestbedOptions, TimeScale,
+};
 use planner::{JobId, Plan, Policy};
 use switch::p4runtime::election::SwitchDialect;
 use switch::p4runtime::{self, ServerHandle, ServiceOptions};
@@ -118,6 +121,7 @@ pub(crate) struct ServedTestbed<'a> {
     scenario: &'a DemoScenario,
     scale: TimeScale,
     levels: u8,
+    transport: HostTransport,
     testbed: EmulatedTestbed,
     fabric: Fabric,
     servers: Vec<ServerHandle>,
@@ -141,7 +145,8 @@ impl<'a> ServedTestbed<'a> {
             servers.push(server.map_err(CommandError::failed)?);
         }
         let fabric = with_addresses(&scenario.fabric, &servers)?;
-        Ok(Self { scenario, scale, levels: options.levels, testbed, fabric, servers })
+        let TestbedOptions { levels, transport, .. } = options;
+        Ok(Self { scenario, scale, levels, transport, testbed, fabric, servers })
     }
 
     /// The fabric and its jobs.
@@ -159,7 +164,16 @@ impl<'a> ServedTestbed<'a> {
 
     /// Starts the jobs with the clock stopped; the virtual time.
     pub(crate) async fn begin_training(&self) -> Result<Duration, CommandError> {
-        self.testbed.start_jobs(&self.job_starts()).await.map_err(CommandError::failed)?;
+        self.begin_at(&self.job_starts()).await
+    }
+
+    /// Starts all jobs at once with the clock stopped; the virtual time.
+    pub(crate) async fn begin_at_once(&self) -> Result<Duration, CommandError> {
+        self.begin_at(&vec![0; self.scenario.jobs.len()]).await
+    }
+
+    async fn begin_at(&self, starts: &[u64]) -> Result<Duration, CommandError> {
+        self.testbed.start_jobs(starts).await.map_err(CommandError::failed)?;
         let now = self.testbed.network_handle().now().await;
         now.map(Duration::from_nanos).map_err(CommandError::failed)
     }
@@ -245,13 +259,17 @@ impl<'a> ServedTestbed<'a> {
         Ok(quick)
     }
 
-    /// Has the hosts give their packets the DSCP of their job, where switches do not.
-    async fn mark_packets(&self, plan: &Plan) -> Result<(), CommandError> {
+    /// Has the hosts give their packets the DSCP of their job, as `crux agent --set-dscp` does:
+    /// where switches do not, and under DCQCN, as a pause holds up all packets of a DSCP.
+    pub(crate) async fn mark_packets(&self, plan: &Plan) -> Result<(), CommandError> {
         let levels: BTreeMap<&JobId, u8> =
             plan.jobs.iter().map(|job| (&job.id, job.level)).collect();
+        let dscp = |level| match self.transport {
+            HostTransport::Window => host_dscp(&self.fabric, level),
+            HostTransport::Dcqcn(_) => level_dscp(&self.fabric, level),
+        };
         let jobs = self.scenario.jobs.iter();
-        let dscps =
-            jobs.map(|job| levels.get(&job.id).map_or(0, |level| host_dscp(&self.fabric, *level)));
+        let dscps = jobs.map(|job| levels.get(&job.id).map_or(0, |level| dscp(*level)));
         self.testbed.set_job_dscps(dscps.collect()).await.map_err(CommandError::failed)
     }
 
@@ -307,11 +325,19 @@ impl<'a> ServedTestbed<'a> {
 /// The DSCP that hosts give packets of a job with this level: that of the level where a leaf does
 /// not set it.
 pub(super) fn host_dscp(fabric: &Fabric, level: u8) -> u8 {
-    let leaves = fabric.switch_ids().filter(|at| fabric.switch(*at).tier == Tier::Leaf);
-    let mut unset = leaves
-        .map(|leaf| pipeline_at(fabric, leaf))
-        .filter(|pipeline| !pipeline.capabilities().sets_levels);
+    let mut unset = leaf_pipelines(fabric).filter(|pipeline| !pipeline.capabilities().sets_levels);
     unset.next().and_then(|pipeline| pipeline.level_dscp(level)).unwrap_or_default()
+}
+
+fn leaf_pipelines(fabric: &Fabric) -> impl Iterator<Item = &'static dyn SwitchPipeline> {
+    let leaves = fabric.switch_ids().filter(|at| fabric.switch(*at).tier == Tier::Leaf);
+    leaves.map(|leaf| pipeline_at(fabric, leaf))
+}
+
+/// The DSCP that carries a level between switches.
+fn level_dscp(fabric: &Fabric, level: u8) -> u8 {
+    let first = leaf_pipelines(fabric).next();
+    first.and_then(|pipeline| pipeline.level_dscp(level)).unwrap_or_default()
 }
 
 /// Switches with SAI P4 behave like those that have it.

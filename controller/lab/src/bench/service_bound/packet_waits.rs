@@ -1,9 +1,9 @@
 //! The longest waits of flows in packets, under the plan with the service bound and without.
 //!
-//! Jobs train on embedded switches under DCQCN, from the starts that a seed draws, until each has
-//! completed some iterations. The decision: a run ends with the first lost connection, as its job
-//! does, and after twice the time in which a connection is lost, as a flow that starves by then
-//! starves for ever.
+//! Jobs train on embedded switches under DCQCN until each has completed some iterations, all from
+//! one start, which is one of those that plans are compared by. The decision: a run ends with the
+//! first lost connection, as its job does, and after twice the time in which a connection is lost,
+//! as a flow that starves by then starves for ever.
 
 use std::time::Duration;
 
@@ -75,9 +75,12 @@ async fn run_case(
     let stage = ServedTestbed::start_servers(&scenario, training).await?;
     let controller = stage.start_controller_under(policy.clone()).await?;
     stage.report_jobs(&controller, JobVisibility::Reported).await?;
+    if let Some(rollout) = controller.current_rollout() {
+        stage.mark_packets(&rollout.plan).await?;
+    }
     let scale = args.time_scale.factor();
     let end = Duration::from_secs_f64(2.0 * connection.timeout_seconds() / scale);
-    let mut now = stage.begin_training().await?;
+    let mut now = stage.begin_at_once().await?;
     let (longest_ns, is_lost) = loop {
         let seen = read_waits(&stage).await?;
         if seen.is_lost || seen.are_done || now >= end {
