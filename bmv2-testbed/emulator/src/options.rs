@@ -3,7 +3,9 @@
 //! Every default has its source beside it. Sizes that follow the rate of a link are given for each
 //! gigabit per second, because the cables of a fabric differ.
 
-use switch::{BufferSettings, LevelShares, MarkingPoint, MarkingSlope, Nanos, TrafficSettings};
+use switch::{
+    BufferSettings, LevelShares, MarkingPoint, MarkingSlope, Nanos, TrafficSettings, headroom_bytes,
+};
 
 use crate::connection::CongestionControl;
 use crate::dcqcn::DcqcnParameters;
@@ -114,6 +116,10 @@ pub struct SwitchQueues {
     pub marking_point: MarkingPoint,
     /// The packet buffer of a switch, in bytes.
     pub buffer_bytes: u64,
+    /// What the buffer beyond reserves and headroom, and the ends of ramps, are divided by. With
+    /// the scale of the jobs a queue delays packets by as much of an iteration as it does in
+    /// reality; without it, by that many times as much.
+    pub depth_scale: TimeScale,
     /// `alpha`: the part of the free buffer that a priority group may have.
     pub buffer_alpha: f64,
     /// How far below its threshold a group resumes, in bytes.
@@ -135,6 +141,7 @@ impl Default for SwitchQueues {
             marking: MarkingSlope { packet_bytes: MTU + OVERHEAD, ..MarkingSlope::default() },
             marking_point: MarkingPoint::Enqueue,
             buffer_bytes: 32 << 20,
+            depth_scale: TimeScale::REAL,
             buffer_alpha: 0.125,
             xon_offset_bytes: BufferSettings::lossless_levels(1).xon_offset_bytes,
             lower_share: 0.0,
@@ -145,18 +152,35 @@ impl Default for SwitchQueues {
 }
 
 impl SwitchQueues {
-    /// What a switch of so many levels does; all of them are lossless.
-    pub(crate) fn traffic_settings(&self, levels: u8, stream: u64) -> TrafficSettings {
+    /// What a switch of so many levels does, all of them lossless; its ports have wires of these
+    /// rates and this delay.
+    pub(crate) fn traffic_settings(
+        &self,
+        levels: u8,
+        wires: impl Iterator<Item = u64>,
+        delay_ns: Nanos,
+        stream: u64,
+    ) -> TrafficSettings {
+        let lossless = BufferSettings::lossless_levels(levels);
+        let of_port = |rate| headroom_bytes(rate, delay_ns, lossless.mtu_bytes);
+        let of_ports = wires.map(|rate| of_port(rate) + lossless.reserve_bytes).sum::<u64>();
+        let set_aside = u64::from(levels) * of_ports;
+        let shared = self.buffer_bytes.saturating_sub(set_aside) as f64 / self.depth_scale.factor();
         let buffer = BufferSettings {
-            bytes: self.buffer_bytes,
+            bytes: set_aside.min(self.buffer_bytes) + shared as u64,
             alpha: self.buffer_alpha,
             xon_offset_bytes: self.xon_offset_bytes,
-            ..BufferSettings::lossless_levels(levels)
+            ..lossless
+        };
+        let marking = MarkingSlope {
+            kmin_bytes_per_gbps: self.marking.kmin_bytes_per_gbps / self.depth_scale.factor(),
+            kmax_bytes_per_gbps: self.marking.kmax_bytes_per_gbps / self.depth_scale.factor(),
+            ..self.marking
         };
         let lower = vec![self.lower_share; usize::from(levels.saturating_sub(1))];
         TrafficSettings {
             marking: Vec::new(),
-            slope: Some(self.marking),
+            slope: Some(marking),
             marking_point: self.marking_point,
             shares: LevelShares::new(lower).filter(|_| self.lower_share > 0.0),
             buffer: Some(buffer),

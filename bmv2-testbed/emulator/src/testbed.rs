@@ -98,18 +98,15 @@ impl EmulatedTestbed {
         let mut builder = EmulatedNetworkBuilder::new();
         let switches = fabric.switches().iter();
         let devices: Vec<DeviceIndex> =
-            switches.map(|switch| add_device(&mut builder, switch, options)).collect();
+            switches.map(|switch| add_device(&mut builder, fabric, switch, options)).collect();
         let cluster = HostCluster::new(fabric, jobs, scale, settings);
         let hosts = builder.add_endpoint(Box::new(cluster));
         let ends = CableEnds { fabric, devices: &devices, hosts };
         let queue = queue_limits(jobs, settings.transport, options);
         let mut cables = Vec::new();
         for link in fabric.cables().map(|cable| fabric.link(cable)) {
-            let wire = WireSpec {
-                bits_per_second: (link.bandwidth.gbps() * 1e9) as u64,
-                delay_ns: options.delay_ns,
-                queue,
-            };
+            let wire =
+                WireSpec { bits_per_second: wire_rate(link), delay_ns: options.delay_ns, queue };
             let (a, b) = ends.link_ends(link)?;
             cables.push(builder.connect_wire(a, b, wire).map_err(TestbedError::Build)?);
         }
@@ -443,6 +440,7 @@ impl CableEnds<'_> {
 /// A switch without a program, with the queues that the transport needs.
 fn add_device(
     builder: &mut EmulatedNetworkBuilder,
+    fabric: &Fabric,
     switch: &Switch,
     options: TestbedOptions,
 ) -> DeviceIndex {
@@ -455,8 +453,15 @@ fn add_device(
     match options.transport {
         HostTransport::Window => builder.add_device(config),
         HostTransport::Dcqcn(dcqcn) => {
-            let traffic = dcqcn.queues.traffic_settings(options.levels, switch.device_id);
+            let rates = switch.ports.values().map(|link| wire_rate(fabric.link(*link)));
+            let (levels, stream) = (options.levels, switch.device_id);
+            let traffic = dcqcn.queues.traffic_settings(levels, rates, options.delay_ns, stream);
             builder.add_device_with_traffic(config, traffic)
         }
     }
+}
+
+/// Bits per second.
+fn wire_rate(link: &Link) -> u64 {
+    (link.bandwidth.gbps() * 1e9) as u64
 }

@@ -1,14 +1,17 @@
 //! The longest waits of flows in packets, under the plan with the service bound and without.
 //!
 //! Jobs train on embedded switches under DCQCN until each has completed some iterations, all from
-//! one start, which is one of those that plans are compared by. The decision: a run ends with the
-//! first lost connection, as its job does, and after twice the time in which a connection is lost,
-//! as a flow that starves by then starves for ever.
+//! one start, which is one of those that plans are compared by. Buffers and ramps shrink with the
+//! sizes of messages: at a scale of 100, 32 MiB would hold packets up for longer than the bound. The
+//! decision: a run ends with the first lost connection, as its job does, and after twice the time in
+//! which a connection is lost, as a flow that starves by then starves for ever.
 
 use std::time::Duration;
 
 use emulator::job::TrainingJob;
-use emulator::{DcqcnOptions, HostCluster, HostTransport, RetrySettings, TestbedOptions};
+use emulator::{
+    DcqcnOptions, HostCluster, HostTransport, RetrySettings, SwitchQueues, TestbedOptions,
+};
 use planner::{PlanInput, Policy};
 use simulator::contention::generate_contended_case;
 
@@ -69,7 +72,9 @@ async fn run_case(
         ib_timeout: connection.ib_timeout,
         retry_count: connection.ib_retry_count.into(),
     };
-    let transport = HostTransport::Dcqcn(DcqcnOptions { retries, ..DcqcnOptions::default() });
+    let queues = SwitchQueues { depth_scale: args.time_scale, ..SwitchQueues::default() };
+    let dcqcn = DcqcnOptions { retries, queues, ..DcqcnOptions::default() };
+    let transport = HostTransport::Dcqcn(dcqcn);
     let testbed = TestbedOptions { levels: policy.levels, transport, ..TestbedOptions::default() };
     let training = TrainingOptions { scale: args.time_scale, iterations: ITERATIONS, testbed };
     let stage = ServedTestbed::start_servers(&scenario, training).await?;
