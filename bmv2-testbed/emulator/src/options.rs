@@ -33,6 +33,7 @@ impl Default for TestbedOptions {
 }
 
 /// How hosts send, and what switches do about their queues.
+#[allow(clippy::large_enum_variant, reason = "a testbed has one, and it stays `Copy`")]
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum HostTransport {
     /// A fixed window for each connection; queues have room for all of them.
