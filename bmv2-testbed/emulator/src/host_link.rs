@@ -2,8 +2,8 @@
 //! goes onto it next, and when.
 //!
 //! Connections with something to send take turns, one packet each, and a packet is made only when
-//! the link is free and the priority of the connection is not paused. Replies bypass this queue: the
-//! host sends them at once, so they wait for at most one packet, as in real NICs. (Behind whole
+//! the link is free and the priority of the connection is not paused. Replies bypass this queue:
+//! the host sends them at once, so they wait for at most one packet, as in real NICs. (Behind whole
 //! windows of data, two hosts that send to each other would stop and start in step: measured, 84 %
 //! of the link rate.) They take their time on the link, and wait while their priority is paused
 //! ([`HostLinkScheduler::hold_reply`]).

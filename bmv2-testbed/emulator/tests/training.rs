@@ -295,8 +295,8 @@ async fn rates_under_dcqcn_follow_the_fluid_model() {
     assert!(congestion.notifications > 0 && congestion.marked >= congestion.notifications);
 }
 
-/// Behind b, what a sends fills the buffer of its leaf, which pauses host 0. Its acknowledgements of
-/// what c sends it are of the same class: more than the headroom takes, if they did not wait.
+/// Behind b, what a sends fills the buffer of its leaf, which pauses host 0. Its acknowledgements
+/// of what c sends it are of the same class: more than the headroom takes, if they did not wait.
 #[tokio::test]
 async fn replies_of_a_paused_nic_wait_and_are_not_lost() {
     let jobs = [job("a", 0, 2, 2.5e9), job("b", 1, 3, 1e10), job("c", 2, 0, 1e10)];

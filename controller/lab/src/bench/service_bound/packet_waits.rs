@@ -2,9 +2,9 @@
 //!
 //! Jobs train on embedded switches under DCQCN until each has completed some iterations, all from
 //! one start, which is one of those that plans are compared by. Buffers and ramps shrink with the
-//! sizes of messages: at a scale of 100, 32 MiB would hold packets up for longer than the bound. The
-//! decision: a run ends with the first lost connection, as its job does, and after twice the time in
-//! which a connection is lost, as a flow that starves by then starves for ever.
+//! sizes of messages: at a scale of 100, 32 MiB would hold packets up for longer than the bound.
+//! The decision: a run ends with the first lost connection, as its job does, and after twice the
+//! time in which a connection is lost, as a flow that starves by then starves for ever.
 
 use std::time::Duration;
 
