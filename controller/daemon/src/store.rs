@@ -52,7 +52,13 @@ pub const GENERATION_BLOCK: u64 = 1_000;
 /// The store cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// It cannot be opened: another process has it open, or the file is no store.
+    /// Another process has it open.
+    #[error(
+        "another controller has the store open: wait until it has ended, or give this one another \
+         store.path"
+    )]
+    InUse,
+    /// It cannot be opened: the rights are missing, or the file is no store.
     #[error("cannot open the store")]
     Open(#[source] Box<redb::DatabaseError>),
     /// It was written by another version of the controller.
@@ -463,7 +469,10 @@ fn parse_json<T: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<T
 }
 
 fn open_error(source: redb::DatabaseError) -> StoreError {
-    StoreError::Open(Box::new(source))
+    match source {
+        redb::DatabaseError::DatabaseAlreadyOpen => StoreError::InUse,
+        source => StoreError::Open(Box::new(source)),
+    }
 }
 
 fn access_error(what: &'static str) -> impl FnOnce(redb::Error) -> StoreError {

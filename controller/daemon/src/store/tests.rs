@@ -218,6 +218,16 @@ fn a_file_that_is_no_store_is_refused() {
 }
 
 #[test]
+fn a_store_that_another_controller_has_open_is_named_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.redb");
+    let first = EmbeddedStore::open(&path).unwrap();
+    assert!(matches!(EmbeddedStore::open(&path), Err(StoreError::InUse)));
+    drop(first);
+    EmbeddedStore::open(&path).unwrap();
+}
+
+#[test]
 fn a_store_without_a_schema_is_refused_with_the_commands_that_help() {
     let disk = RecordingDisk::default();
     let database = redb::Database::builder().create_with_backend(disk.clone()).unwrap();

@@ -185,17 +185,20 @@ export function switches(panel, { fabric, switches: lines, loads, sought, canWri
 export function queues(panel, { fabric, queues: all }, act) {
   const made = all.slice(0, MOST).map((queue) => {
     const node = fabric.byName.get(queue.switch);
-    const counts = [queue.dropped, queue.pauses_received, queue.pauses_sent, queue.marked];
-    const cells = [`${queue.switch}:${queue.port}`, queue.neighbour ?? "-", level(queue.level), ...counts.map((count) => count ?? "-")];
+    const shown = (count) => count ?? "-";
+    const pauses = `${shown(queue.pauses_received)} / ${shown(queue.pauses_sent)}`;
+    const name = `${queue.switch}:${queue.port}${queue.neighbour ? `>${queue.neighbour}` : ""}`;
+    const cells = [name, level(queue.level), shown(queue.dropped), pauses, shown(queue.marked)];
     const end = ({ a, b, aPort, bPort }) => (a === node && aPort === queue.port) || (b === node && bPort === queue.port);
     const cable = node?.cables.find(end);
     const point = cable ? () => act.pointLink(2 * cable.at + (cable.a === node ? 0 : 1)) : node && (() => act.pointNode(node));
     const one = row(cells, { point, leave: act.leave });
+    one.title = name;
     one.dataset.queue = `${queue.switch}:${queue.port}:${queue.level}`;
     if (queue.dropped) one.className = "error";
     return one;
   });
-  refill(panel, table(["queue", "to", "level", "dropped", "pauses in", "pauses out", "marked"], made));
+  refill(panel, table(["queue", "level", "dropped", "pauses in / out", "marked"], made));
   if (!made.length) panel.append(note("No switch reports over gNMI that a queue has lost, paused or marked packets."));
   if (all.length > made.length) panel.append(note(`and ${all.length - made.length} more that counted less`));
 }
