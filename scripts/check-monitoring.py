@@ -6,8 +6,9 @@ agent with jobs that report themselves, and Prometheus with the compose file's c
     scripts/check-monitoring.py target/release/crux
 
 It needs `prometheus` and `promtool` on the path (Debian package prometheus). It fails where a query
-(but those of ports, which nothing has here) or a variable of the dashboard has no data, where a rule of the alerts cannot be evaluated, and where
-the alert of a dead switch does not begin.
+or a variable of the dashboard has no data, where a rule of the alerts cannot be evaluated, and where
+the alert of a dead switch does not begin. Panels of ports need not have data: these switches have no
+ports, and only what Prometheus says of the query is seen.
 """
 
 import contextlib

@@ -5,8 +5,8 @@
 //! the link is free and the priority of the connection is not paused. Replies bypass this queue:
 //! the host sends them at once, so they wait for at most one packet, as in real NICs. (Behind whole
 //! windows of data, two hosts that send to each other would stop and start in step: measured, 84 %
-//! of the link rate.) They take their time on the link, and wait while their priority is paused
-//! ([`HostLinkScheduler::hold_reply`]).
+//! of the link rate.) In an emulated network they take their time on the link, and wait while their
+//! priority is paused ([`HostLinkScheduler::hold_reply`]); on interfaces they do so by themselves.
 
 use std::collections::VecDeque;
 

@@ -45,9 +45,7 @@ impl EqualCostRoutes {
         flow: &Flow,
         mut choose: impl FnMut(SwitchId, &[LinkId]) -> LinkId,
     ) -> Vec<LinkId> {
-        let (Some((up, down)), Some(hops)) =
-            (self.host_links(flow), self.towards.get(&self.fabric.leaf_of(flow.dst)))
-        else {
+        let Some((up, hops, down)) = self.ways(flow) else {
             return Vec::new();
         };
         let mut path = vec![up];
@@ -70,9 +68,7 @@ impl EqualCostRoutes {
 
     /// All paths of a flow, in ascending order of their links; none where there is no way.
     pub fn all_paths(&self, flow: &Flow) -> Vec<Vec<LinkId>> {
-        let (Some((up, down)), Some(hops)) =
-            (self.host_links(flow), self.towards.get(&self.fabric.leaf_of(flow.dst)))
-        else {
+        let Some((up, hops, down)) = self.ways(flow) else {
             return Vec::new();
         };
         let between = hops.paths_from(&self.fabric, self.fabric.leaf_of(flow.src));
@@ -116,6 +112,12 @@ impl EqualCostRoutes {
         let value = join(&behind);
         values.insert(at, value);
         value
+    }
+
+    /// The link of the sender, the ways between the leaves, and the link of the receiver.
+    fn ways(&self, flow: &Flow) -> Option<(LinkId, &NextHops, LinkId)> {
+        let (up, down) = self.host_links(flow)?;
+        Some((up, self.towards.get(&self.fabric.leaf_of(flow.dst))?, down))
     }
 
     /// The links of both hosts, if they may be used and the last leaf too.

@@ -68,11 +68,10 @@ impl Scheduler {
         }
     }
 
-    /// The job with the flows that it has under this scheduler: spraying has one for each path.
-    pub fn adapt_job(self, fabric: &Fabric, job: Job) -> Job {
-        match self {
-            Self::Spray => spray::spread_flows(fabric, job),
-            _ => job,
+    /// Gives jobs the flows that they have under this scheduler: spraying has one for each path.
+    pub fn adapt_jobs(self, fabric: &Fabric, jobs: &mut [Job]) {
+        if self == Self::Spray {
+            spray::spread_flows(fabric, jobs);
         }
     }
 

@@ -155,9 +155,8 @@ impl<'a> SimulationRun<'a> {
         experiment: &'a SimulationExperiment,
         scheduler: Scheduler,
     ) -> Result<Self, SimulationError> {
-        let PlanInput { fabric, jobs } = experiment.input.clone();
-        let jobs = jobs.into_iter().map(|job| scheduler.adapt_job(&fabric, job)).collect();
-        let input = PlanInput { fabric, jobs };
+        let mut input = experiment.input.clone();
+        scheduler.adapt_jobs(&input.fabric, &mut input.jobs);
         let schedule = scheduler.schedule_jobs(&input, &experiment.policy, None);
         for (job, scheduled) in input.jobs.iter().zip(&schedule.jobs) {
             check_iterations(&input.fabric, job, scheduled, experiment.seconds)?;

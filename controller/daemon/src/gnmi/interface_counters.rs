@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use p4runtime_proto::gnmi as proto;
 
-use super::leaf_value::{interface_ports, leaf_values};
+use super::leaf_value::leaf_values;
 
 /// What an interface has counted since its switch started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,12 +29,12 @@ pub struct InterfaceCounters {
 /// The counters of a switch's interfaces, by port.
 pub type PortInterfaceCounters = BTreeMap<u32, InterfaceCounters>;
 
-/// The counters in a switch's answer, which also says what port each interface is.
+/// The counters in a switch's answer, whose interfaces are these ports.
 pub(super) fn interfaces_from_notifications(
+    ports: &BTreeMap<String, u32>,
     notifications: &[proto::Notification],
 ) -> PortInterfaceCounters {
-    let ports = interface_ports(notifications);
-    let mut counted: BTreeMap<String, InterfaceCounters> = BTreeMap::new();
+    let mut counted = PortInterfaceCounters::new();
     for (steps, text) in leaf_values(notifications) {
         if let [
             ("interfaces", _),
@@ -43,13 +43,13 @@ pub(super) fn interfaces_from_notifications(
             ("counters", _),
             (leaf, _),
         ] = steps[..]
-            && let Ok(count) = text.parse()
+            && let (Some(port), Ok(count)) = (ports.get(name), text.parse())
         {
-            counted.entry(name.to_owned()).or_default().take_leaf(leaf, count);
+            counted.entry(*port).or_default().take_leaf(leaf, count);
         }
     }
-    let known = counted.into_iter().filter(|(_, counts)| *counts != InterfaceCounters::default());
-    known.filter_map(|(name, counts)| Some((*ports.get(&name)?, counts))).collect()
+    counted.retain(|_, counters| *counters != InterfaceCounters::default());
+    counted
 }
 
 impl InterfaceCounters {
@@ -69,7 +69,7 @@ impl InterfaceCounters {
 
 #[cfg(test)]
 mod tests {
-    use super::super::leaf_value::tests::update;
+    use super::super::leaf_value::{interface_ports, tests::update};
     use super::*;
 
     #[test]
@@ -89,7 +89,8 @@ mod tests {
             sent_errors: Some(3),
             ..InterfaceCounters::default()
         };
-        let found = interfaces_from_notifications(&[notification]);
+        let answer = [notification];
+        let found = interfaces_from_notifications(&interface_ports(&answer), &answer);
         assert_eq!(found, BTreeMap::from([(3, expected)]));
     }
 }

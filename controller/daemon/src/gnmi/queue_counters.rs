@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use p4runtime_proto::gnmi as proto;
 
-use super::leaf_value::{interface_ports, leaf_values};
+use super::leaf_value::leaf_values;
 use super::queue_maps::queue_number;
 
 /// What one level of a port has counted since its switch started.
@@ -29,27 +29,24 @@ pub struct QueueCounters {
 /// The counters of a switch's queues, by port and level.
 pub type PortQueueCounters = BTreeMap<(u32, u8), QueueCounters>;
 
-/// The counters in a switch's answer, which also says what port each interface is.
+/// The counters in a switch's answer, whose interfaces are these ports.
 pub(super) fn queues_from_notifications(
+    ports: &BTreeMap<String, u32>,
     notifications: &[proto::Notification],
 ) -> PortQueueCounters {
-    let ports = interface_ports(notifications);
-    let mut counted: BTreeMap<(String, u8), QueueCounters> = BTreeMap::new();
+    let mut counted = PortQueueCounters::new();
     for (steps, text) in leaf_values(notifications) {
         if let [("qos", _), ("interfaces", _), ("interface", Some(name)), .., (leaf, _)] = steps[..]
         {
             let key = steps.iter().rev().find_map(|(_, key)| *key);
             let level = key.and_then(queue_number);
-            if let (Some(level), Ok(count)) = (level, text.parse()) {
-                let counters = counted.entry((name.to_owned(), level)).or_default();
-                counters.take_leaf(leaf, count);
+            if let (Some(port), Some(level), Ok(count)) = (ports.get(name), level, text.parse()) {
+                counted.entry((*port, level)).or_default().take_leaf(leaf, count);
             }
         }
     }
-    let known = counted.into_iter().filter(|(_, counters)| *counters != QueueCounters::default());
-    known
-        .filter_map(|((name, level), counters)| Some(((*ports.get(&name)?, level), counters)))
-        .collect()
+    counted.retain(|_, counters| *counters != QueueCounters::default());
+    counted
 }
 
 impl QueueCounters {
@@ -68,7 +65,7 @@ impl QueueCounters {
 
 #[cfg(test)]
 mod tests {
-    use super::super::leaf_value::tests::update;
+    use super::super::leaf_value::{interface_ports, tests::update};
     use super::*;
 
     #[test]
@@ -87,7 +84,8 @@ mod tests {
             update("interfaces/interface[name=Ethernet8]/state/id", "3"),
         ];
         let notification = proto::Notification { update, ..proto::Notification::default() };
-        let found = queues_from_notifications(&[notification]);
+        let answer = [notification];
+        let found = queues_from_notifications(&interface_ports(&answer), &answer);
         let expected = QueueCounters {
             marked: Some(12),
             pauses_received: Some(3),

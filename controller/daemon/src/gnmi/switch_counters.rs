@@ -10,6 +10,7 @@ use p4runtime_proto::gnmi as proto;
 use topology::SwitchId;
 
 use super::interface_counters::{PortInterfaceCounters, interfaces_from_notifications};
+use super::leaf_value::interface_ports;
 use super::queue_counters::{PortQueueCounters, queues_from_notifications};
 
 /// The counters of all switches that report any.
@@ -38,11 +39,12 @@ pub struct PortRates {
 }
 
 impl SwitchCounters {
-    /// The counters in a switch's answers, without rates.
+    /// The counters in a switch's answers, which also say what port each interface is; no rates.
     pub(super) fn from_notifications(notifications: &[proto::Notification]) -> Self {
+        let ports = interface_ports(notifications);
         Self {
-            interfaces: interfaces_from_notifications(notifications),
-            queues: queues_from_notifications(notifications),
+            interfaces: interfaces_from_notifications(&ports, notifications),
+            queues: queues_from_notifications(&ports, notifications),
             rates: PortRates::default(),
         }
     }

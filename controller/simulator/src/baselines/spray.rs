@@ -18,17 +18,22 @@ use crate::schedule::Schedule;
 /// many flows share.
 const MOST_PARTS: usize = 64;
 
-/// The job with its flows in parts, as many as each has paths.
-pub fn spread_flows(fabric: &Fabric, job: Job) -> Job {
+/// Takes the flows of jobs into parts, as many as each has paths.
+pub fn spread_flows(fabric: &Fabric, jobs: &mut [Job]) {
     let mut routes = EqualCostRoutes::new(fabric);
-    routes.add_job(&job);
+    for job in jobs {
+        routes.add_job(job);
+        job.flows = parts_of_flows(job, &routes);
+    }
+}
+
+fn parts_of_flows(job: &Job, routes: &EqualCostRoutes) -> Vec<Flow> {
     let flows = job.flows.iter().flat_map(|flow| {
         let parts = routes.all_paths(flow).len().clamp(1, MOST_PARTS);
         let part = Flow { bytes: flow.bytes / parts as f64, ..*flow };
         std::iter::repeat_n(part, parts)
     });
-    let flows = flows.collect();
-    Job { flows, ..job }
+    flows.collect()
 }
 
 /// The parts of a flow on its paths in turn, one level.
@@ -64,11 +69,12 @@ mod tests {
     fn a_flow_is_on_all_its_paths_in_equal_parts() {
         let input = TestInput::on_lab_fabric().with_job("a", &[("h1", "h4"), ("h1", "h2")]);
         let whole: f64 = input.jobs[0].flows.iter().map(|flow| flow.bytes).sum();
-        let job = spread_flows(&input.fabric, input.jobs[0].clone());
+        let mut input = input.to_input();
+        spread_flows(&input.fabric, &mut input.jobs);
         // Two spines to another leaf, one way to a host of the leaf itself.
-        assert_eq!(job.flows.len(), 3);
-        assert!((job.flows.iter().map(|flow| flow.bytes).sum::<f64>() - whole).abs() < 1.0);
-        let input = PlanInput { fabric: input.fabric.clone(), jobs: vec![job] };
+        let flows = &input.jobs[0].flows;
+        assert_eq!(flows.len(), 3);
+        assert!((flows.iter().map(|flow| flow.bytes).sum::<f64>() - whole).abs() < 1.0);
         let schedule = schedule_jobs(&input, &EqualCostRoutes::for_input(&input));
         let paths = &schedule.jobs[0].paths;
         assert!(schedule.jobs[0].is_connected());

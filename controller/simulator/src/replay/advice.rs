@@ -179,9 +179,9 @@ impl PlacementQuery<'_> {
     }
 
     /// Seconds of an iteration of each job, once they have settled; infinite without a path.
-    fn iteration_seconds(&self, jobs: Vec<Job>) -> Result<Vec<f64>, TraceReplayError> {
+    fn iteration_seconds(&self, mut jobs: Vec<Job>) -> Result<Vec<f64>, TraceReplayError> {
         let fabric: &Fabric = &self.input.fabric;
-        let jobs = jobs.into_iter().map(|job| self.scheduler.adapt_job(fabric, job)).collect();
+        self.scheduler.adapt_jobs(fabric, &mut jobs);
         let input = PlanInput { fabric: fabric.clone(), jobs };
         let schedule = self.scheduler.schedule_jobs(&input, self.policy, None);
         let scheduled = NetworkJob::connected_jobs((0..).zip(&input.jobs), &schedule);

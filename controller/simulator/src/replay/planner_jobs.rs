@@ -104,7 +104,7 @@ impl<'a> PlannerJobBuilder<'a> {
             let sending = nic_seconds(&self.setup.fabric, &job);
             stretch_iteration(&mut job, factor, sending);
         }
-        let job = self.setup.scheduler.adapt_job(&self.setup.fabric, job);
+        self.setup.scheduler.adapt_jobs(&self.setup.fabric, std::slice::from_mut(&mut job));
         Ok(PlannerJob { job, busy_gpu_seconds: busy })
     }
 

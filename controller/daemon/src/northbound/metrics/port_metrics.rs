@@ -3,13 +3,14 @@
 //! Pure. The decision: a counter that a switch does not report has no sample, since none would mean
 //! that nothing was lost.
 
-use super::MetricFamily;
-use crate::gnmi::{InterfaceCounters, QueueCounters, SwitchCounters};
+use super::{MetricFamily, MetricSample};
+use crate::gnmi::{InterfaceCounters, QueueCounters};
 use crate::northbound::controller_view::ControllerView;
 
-type InterfaceMetric = (&'static str, &'static str, fn(&InterfaceCounters) -> Option<u64>);
+/// Name, help, and the count of one thing that counts.
+type CounterMetric<C> = (&'static str, &'static str, fn(&C) -> Option<u64>);
 
-const OF_INTERFACES: [InterfaceMetric; 6] = [
+const OF_INTERFACES: [CounterMetric<InterfaceCounters>; 6] = [
     ("crux_interface_received_bytes_total", "Bytes received by a port", |it| it.received_bytes),
     ("crux_interface_sent_bytes_total", "Bytes sent by a port", |it| it.sent_bytes),
     ("crux_interface_received_discards_total", "Packets received by a port and dropped", |it| {
@@ -24,9 +25,7 @@ const OF_INTERFACES: [InterfaceMetric; 6] = [
     ("crux_interface_sent_errors_total", "Packets that a port failed to send", |it| it.sent_errors),
 ];
 
-type QueueMetric = (&'static str, &'static str, fn(&QueueCounters) -> Option<u64>);
-
-const OF_QUEUES: [QueueMetric; 5] = [
+const OF_QUEUES: [CounterMetric<QueueCounters>; 5] = [
     ("crux_queue_sent_bytes_total", "Bytes that have left a queue", |queue| queue.sent_bytes),
     ("crux_queue_marked_packets_total", "Packets that a queue has marked with ECN", |queue| {
         queue.marked
@@ -47,33 +46,36 @@ const OF_QUEUES: [QueueMetric; 5] = [
 /// What ports and their queues count, where switches report it over gNMI.
 pub(super) fn port_families(view: &ControllerView) -> Vec<MetricFamily> {
     let fabric = &view.rollout.fabric;
-    let known = fabric.switch_ids();
-    let switches: Vec<(&str, &SwitchCounters)> = known
-        .filter_map(|id| Some((&*fabric.switch(id).name, view.port_counters.get(&id)?)))
-        .collect();
-    let of_interfaces = OF_INTERFACES.map(|(name, help, value)| {
-        let samples = switches.iter().flat_map(|(switch, counters)| {
-            let counted = counters.interfaces.iter();
-            counted.filter_map(move |(port, interface)| {
-                let labels = vec![("switch", (*switch).to_owned()), ("port", port.to_string())];
-                Some((labels, value(interface)? as f64))
-            })
-        });
-        MetricFamily { name, kind: "counter", help, samples: samples.collect() }
-    });
-    let of_queues = OF_QUEUES.map(|(name, help, value)| {
-        let samples = switches.iter().flat_map(|(switch, counters)| {
-            let counted = counters.queues.iter();
-            counted.filter_map(move |((port, level), queue)| {
-                let labels = vec![
-                    ("switch", (*switch).to_owned()),
-                    ("port", port.to_string()),
-                    ("level", level.to_string()),
-                ];
-                Some((labels, value(queue)? as f64))
-            })
-        });
-        MetricFamily { name, kind: "counter", help, samples: samples.collect() }
-    });
+    let (mut interfaces, mut queues) = (Vec::new(), Vec::new());
+    for id in fabric.switch_ids() {
+        let Some(counters) = view.port_counters.get(&id) else {
+            continue;
+        };
+        let labels = |port: &u32| {
+            vec![("switch", fabric.switch(id).name.clone()), ("port", port.to_string())]
+        };
+        interfaces.extend(counters.interfaces.iter().map(|(port, found)| (labels(port), found)));
+        queues.extend(counters.queues.iter().map(|((port, level), found)| {
+            ([labels(port), vec![("level", level.to_string())]].concat(), found)
+        }));
+    }
+    let of_interfaces = OF_INTERFACES.map(|metric| counter_family(metric, &interfaces));
+    let of_queues = OF_QUEUES.map(|metric| counter_family(metric, &queues));
     of_interfaces.into_iter().chain(of_queues).collect()
+}
+
+/// A metric of all that count it, each with its labels.
+fn counter_family<C>(
+    (name, help, value): CounterMetric<C>,
+    counted: &[(Vec<(&'static str, String)>, &C)],
+) -> MetricFamily {
+    let sample = |(labels, counters): &(Vec<(&'static str, String)>, &C)| -> Option<MetricSample> {
+        Some((labels.clone(), value(counters)? as f64))
+    };
+    MetricFamily {
+        name,
+        kind: "counter",
+        help,
+        samples: counted.iter().filter_map(sample).collect(),
+    }
 }
