@@ -172,12 +172,39 @@ mod tests {
         assert_eq!(check_queue_maps("leaf1", &fewer, 4), []);
     }
 
-    /// The twenty that switches report are in the tests of sessions; `maps to no queue` is not
-    /// among them, since no embedded switch reports that.
-    #[test]
-    fn a_wrong_map_is_named() {
+    /// A change of the maps, and the beginning of the only finding about it.
+    type WrongMap = (Box<dyn Fn(&mut QueueMaps)>, String);
+
+    fn wrong_maps() -> Vec<WrongMap> {
+        let mut wrong: Vec<WrongMap> = Vec::new();
+        // Eight: a DSCP in another class.
+        for level in 0..8_u8 {
+            let class = (level + 3) % 8;
+            let change = move |maps: &mut QueueMaps| {
+                maps.dscp_classes.insert(level * 8, format!("class-{class}"));
+            };
+            let text = format!(
+                "DSCP {} maps to queue {class}, level {level} expects queue {level}; set ",
+                level * 8
+            );
+            wrong.push((Box::new(change), text));
+        }
+        // Eight: a queue without strict priority.
+        for level in 0..8_u8 {
+            let change = move |maps: &mut QueueMaps| {
+                maps.strict_queues.remove(&level);
+            };
+            let text = format!("queue {level} is not served strictly, level {level} expects that");
+            wrong.push((Box::new(change), text));
+        }
         type MapFault = fn(&mut QueueMaps);
-        let wrong: [(MapFault, &str); 4] = [
+        let others: [(MapFault, &str); 4] = [
+            (
+                |maps| {
+                    maps.class_queues.insert("class-2".to_owned(), 6);
+                },
+                "DSCP 16 maps to queue 6, level 2 expects queue 2; set ",
+            ),
             (
                 |maps| {
                     maps.class_queues.insert("class-7".to_owned(), 0);
@@ -196,19 +223,23 @@ mod tests {
                 },
                 "DSCP 57 maps to queue 1, level 7 expects queue 7; set ",
             ),
-            (
-                |maps| {
-                    maps.strict_queues.remove(&3);
-                },
-                "queue 3 is not served strictly, level 3 expects that",
-            ),
         ];
+        wrong.extend(
+            others.map(|(change, text)| -> WrongMap { (Box::new(change), text.to_owned()) }),
+        );
+        wrong
+    }
+
+    #[test]
+    fn each_of_twenty_wrong_maps_is_named() {
+        let wrong = wrong_maps();
+        assert_eq!(wrong.len(), 20);
         for (change, text) in wrong {
             let mut maps = right_maps();
             change(&mut maps);
             let findings = check_queue_maps("leaf1", &maps, 8);
             assert_eq!(findings.len(), 1, "{text}: {findings:?}");
-            assert!(findings[0].text.starts_with(text), "{text}: {findings:?}");
+            assert!(findings[0].text.starts_with(&text), "{text}: {findings:?}");
             assert_eq!(findings[0].about, "leaf1");
         }
     }

@@ -135,6 +135,25 @@ async fn a_port_that_goes_down_is_repaired_and_comes_back() {
     controller.shutdown().await;
 }
 
+#[tokio::test]
+async fn wrong_maps_of_queues_are_findings() {
+    let mut maps = QosMaps::default();
+    maps.dscp_to_class[40] = 2;
+    maps.schedulers[3] = SchedulerType::Weighted;
+    let gnmi = GnmiLab::new(maps).await;
+    let controller = gnmi.lab.control(|_| {}).await;
+    let first = gnmi.lab.fabric.switches()[0].name.clone();
+    findings(&controller, |texts| {
+        let expected = [
+            format!("{first}: queue 3 is not served strictly, level 3 expects that"),
+            format!("{first}: DSCP 40 maps to queue 2, level 5 expects queue 5; set "),
+        ];
+        texts.len() == 2 && expected.iter().zip(texts).all(|(start, text)| text.starts_with(start))
+    })
+    .await;
+    controller.shutdown().await;
+}
+
 /// What is wrong with the maps of a switch, and how the only finding about it begins.
 type WrongMap = (fn(&mut QosMaps, usize), usize, String);
 
