@@ -136,12 +136,14 @@ impl TimerToken {
 impl HostCluster {
     /// The hosts of `fabric` with `jobs`, whose sizes and times are divided by `scale`.
     pub fn new(fabric: &Fabric, jobs: &[Job], scale: TimeScale, settings: HostSettings) -> Self {
-        let nics = fabric.nics().iter().map(|nic| fabric.link(nic.uplink).bandwidth);
-        let inside = fabric.intra_host_link_ids().map(|link| fabric.link_bandwidth(link));
+        let links = fabric.nics().iter().map(|nic| nic.uplink).chain(fabric.intra_host_link_ids());
+        let links = links.map(|link| {
+            HostLinkScheduler::new(fabric.link_bandwidth(link), fabric.link_scheduler(link))
+        });
         let mut cluster = Self {
             jobs: Vec::new(),
             connections: Vec::new(),
-            links: nics.chain(inside).map(HostLinkScheduler::new).collect(),
+            links: links.collect(),
             ready_links: VecDeque::new(),
             errors: HostErrorCounts::default(),
             marked: 0,

@@ -141,9 +141,9 @@ impl EmulatedHost {
             }
         }
         for id in fabric.nic_ids().filter(|id| fabric.nic(*id).host == host) {
-            let rate = fabric.link(fabric.nic(id).uplink).bandwidth;
-            ends.nics
-                .insert(id, ScheduledNic { scheduler: HostLinkScheduler::new(rate), due: None });
+            let uplink = fabric.link(fabric.nic(id).uplink);
+            let scheduler = HostLinkScheduler::new(uplink.bandwidth, uplink.scheduler);
+            ends.nics.insert(id, ScheduledNic { scheduler, due: None });
         }
         ends
     }

@@ -7,10 +7,14 @@
 //! windows of data, two hosts that send to each other would stop and start in step: measured, 84 %
 //! of the link rate.) In an emulated network they take their time on the link, and wait while their
 //! priority is paused ([`HostLinkScheduler::hold_reply`]); on interfaces they do so by themselves.
+//!
+//! Turns are taken among all connections, or, on a link that is host-strict, among those of the
+//! highest priority that has something to send and is not paused.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 
-use topology::Bandwidth;
+use topology::{Bandwidth, LinkScheduler};
 
 use switch::{LevelPause, Nanos};
 
@@ -24,6 +28,8 @@ const PRIORITIES: usize = 8;
 #[derive(Clone, Debug)]
 pub(crate) struct HostLinkScheduler {
     picos_per_byte: u64,
+    /// Whether higher priorities go first.
+    serves_levels: bool,
     /// When the link is free again, in picoseconds: rounded to nanoseconds, every packet would add
     /// an error to the rate.
     free_at_ps: u64,
@@ -66,9 +72,10 @@ const PICOS_PER_NANO: u64 = 1000;
 
 impl HostLinkScheduler {
     /// An idle link.
-    pub(crate) fn new(rate: Bandwidth) -> Self {
+    pub(crate) fn new(rate: Bandwidth, scheduler: LinkScheduler) -> Self {
         Self {
             picos_per_byte: (1e12 / rate.bytes_per_second()).round() as u64,
+            serves_levels: scheduler.serves_levels(),
             free_at_ps: 0,
             waiting: VecDeque::new(),
             held: VecDeque::new(),
@@ -138,8 +145,13 @@ impl HostLinkScheduler {
         if self.free_at_ps >= (now + 1) * PICOS_PER_NANO {
             return None;
         }
-        let first = self.waiting.iter().position(|waiting| !self.is_paused(waiting.priority))?;
-        self.waiting.remove(first).map(|waiting| waiting.connection)
+        let waiting = self.waiting.iter().map(|waiting| waiting.priority).enumerate();
+        let mut free = waiting.filter(|(_, priority)| !self.is_paused(*priority));
+        let (next, _) = match self.serves_levels {
+            true => free.max_by_key(|(place, priority)| (*priority, Reverse(*place))),
+            false => free.next(),
+        }?;
+        self.waiting.remove(next).map(|waiting| waiting.connection)
     }
 
     /// Occupies the link with a packet of `bytes`.
@@ -166,9 +178,27 @@ impl HostLinkScheduler {
 mod tests {
     use super::*;
 
+    fn link_of(scheduler: LinkScheduler) -> HostLinkScheduler {
+        HostLinkScheduler::new(Bandwidth::from_gbps(200.0).unwrap(), scheduler)
+    }
+
+    #[test]
+    fn a_host_strict_link_sends_the_highest_priority_that_is_not_paused() {
+        let mut nic = link_of(LinkScheduler::HostStrict);
+        let waiting = [(1, 2), (2, 5), (3, 5), (4, 7)];
+        waiting.into_iter().for_each(|(connection, priority)| {
+            nic.enqueue_connection(connection, priority);
+        });
+        nic.set_pause(7, LevelPause::Begins, 0);
+        let order: Vec<usize> = std::iter::from_fn(|| nic.next_connection(0)).collect();
+        assert_eq!(order, [2, 3, 1]);
+        nic.set_pause(7, LevelPause::Ends, 0);
+        assert_eq!(nic.next_connection(0), Some(4));
+    }
+
     #[test]
     fn connections_take_turns_at_the_rate_of_the_link() {
-        let mut nic = HostLinkScheduler::new(Bandwidth::from_gbps(200.0).unwrap());
+        let mut nic = link_of(LinkScheduler::Fifo);
         [7, 8, 7].into_iter().for_each(|connection| nic.enqueue_connection(connection, 0));
         let (mut now, mut order) = (0, Vec::new());
         for _ in 0..1000 {
@@ -186,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_paused_priority_sends_nothing_and_the_others_go_on() {
-        let mut nic = HostLinkScheduler::new(Bandwidth::from_gbps(200.0).unwrap());
+        let mut nic = link_of(LinkScheduler::Fifo);
         nic.enqueue_connection(1, 3);
         nic.set_pause(3, LevelPause::Begins, 10);
         assert_eq!((nic.next_connection(20), nic.take_next_wake()), (None, None));
@@ -200,7 +230,7 @@ mod tests {
 
     #[test]
     fn replies_wait_for_the_end_of_a_pause_and_the_last_acknowledgement_is_enough() {
-        let mut nic = HostLinkScheduler::new(Bandwidth::from_gbps(200.0).unwrap());
+        let mut nic = link_of(LinkScheduler::Fifo);
         nic.set_pause(0, LevelPause::Begins, 10);
         let replies = [
             (7, PacketBody::Ack { psn: 15 }),
@@ -219,7 +249,7 @@ mod tests {
 
     #[test]
     fn idle_time_is_not_saved_up() {
-        let mut nic = HostLinkScheduler::new(Bandwidth::from_gbps(200.0).unwrap());
+        let mut nic = link_of(LinkScheduler::Fifo);
         nic.occupy_link(1000, 0);
         nic.enqueue_connection(1, 0);
         assert_eq!((nic.take_next_wake(), nic.take_next_wake()), (Some(40), None));

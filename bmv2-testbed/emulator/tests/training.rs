@@ -276,6 +276,24 @@ async fn under_dcqcn_a_slow_pcie_link_limits_its_sender() {
     assert_eq!((faults.retransmitted, congestion.notifications), (0, 0));
 }
 
+/// Two jobs send by one NIC: by turns, or the one with the higher DSCP first if it is host-strict.
+#[tokio::test]
+async fn a_host_strict_nic_sends_the_higher_level_first() {
+    let jobs = [job("a", 0, 2, 2.5e9), job("b", 0, 3, 2.5e9)];
+    for (scheduler, expect) in
+        [(LinkScheduler::Fifo, [0.250, 0.250]), (LinkScheduler::HostStrict, [0.150, 0.300])]
+    {
+        let (fabric, scale) =
+            (fabric(2).with_host_scheduler(scheduler), TimeScale::new(500.0).unwrap());
+        let options = TestbedOptions::default();
+        let testbed = EmulatedTestbed::build(&fabric, &jobs, scale, options).unwrap();
+        route(&testbed, &fabric, &[0; 4]).await;
+        testbed.set_job_dscps(vec![5 << 3, 2 << 3]).await.unwrap();
+        check(&testbed.train_jobs(&[0; 2], 5).await.unwrap(), &expect);
+        testbed.stop().await;
+    }
+}
+
 #[tokio::test]
 async fn rates_under_dcqcn_follow_the_fluid_model() {
     let options = dcqcn(DcqcnOptions::default());

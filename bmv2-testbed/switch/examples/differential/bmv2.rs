@@ -39,12 +39,15 @@ impl Bmv2 {
         std::fs::create_dir_all(&folder)?;
         let socket = folder.join("packets");
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let thrift = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let address = format!("127.0.0.1:{port}");
-        let process = Command::new("simple_switch_grpc")
-            .args(["--no-p4", "--device-id", "1", "--packet-in"])
-            .arg(format!("ipc://{}", socket.display()))
-            .args(["--thrift-port", &thrift.to_string(), "--log-level", "off"])
+        let mut command = Command::new("simple_switch_grpc");
+        command.args(["--no-p4", "--device-id", "1", "--log-level", "off", "--packet-in"]);
+        command.arg(format!("ipc://{}", socket.display()));
+        if has_thrift()? {
+            let thrift = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+            command.args(["--thrift-port", &thrift.to_string()]);
+        }
+        let process = command
             .args(["--", "--grpc-server-addr", &address, "--priority-queues", "8"])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -94,6 +97,12 @@ impl Drop for Bmv2 {
         let _reaped = self.process.wait();
         let _removed = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+/// Whether bmv2 was built with Thrift.
+fn has_thrift() -> std::io::Result<bool> {
+    let help = Command::new("simple_switch_grpc").arg("--help").output()?;
+    Ok(String::from_utf8_lossy(&help.stdout).contains("--thrift-port"))
 }
 
 fn connect(socket: &PathBuf) -> Result<UnixStream, Box<dyn Error>> {

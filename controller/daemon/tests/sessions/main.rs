@@ -61,6 +61,8 @@ mod restart;
 #[cfg(test)]
 mod sai;
 #[cfg(test)]
+mod sai_bmv2;
+#[cfg(test)]
 mod secured;
 #[cfg(test)]
 mod simple_switch;

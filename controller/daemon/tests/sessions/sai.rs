@@ -54,7 +54,7 @@ pub(crate) async fn wired_lab(
 }
 
 /// A job of one flow each way between the first hosts of two leaves, or between the second ones.
-fn both_ways(lab: &Lab, name: &str, port: u16) -> Job {
+pub(crate) fn both_ways(lab: &Lab, name: &str, port: u16) -> Job {
     let pair = usize::from(port % 2);
     let (src, dst) = (NicId::from(pair), NicId::from(pair + 2));
     let job = lab.job(name, port);
@@ -64,7 +64,7 @@ fn both_ways(lab: &Lab, name: &str, port: u16) -> Job {
 }
 
 /// Waits for the plan of full depth, and until all switches hold it.
-async fn settled(lab: &Lab, controller: &ControllerHandle) {
+pub(crate) async fn settled(lab: &Lab, controller: &ControllerHandle) {
     let planned = async {
         while controller.query_state(State::awaits_plan).await.unwrap() {
             tokio::task::yield_now().await;

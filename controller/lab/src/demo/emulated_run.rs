@@ -20,7 +20,7 @@ use switch::p4runtime::{self, ServerHandle, ServiceOptions};
 use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
 use topology::document::{self, DocumentFormat};
-use topology::{Fabric, FabricNode, LinkId, PipelineKind, Severity, Tier, spec};
+use topology::{Fabric, FabricNode, LinkId, LinkScheduler, PipelineKind, Severity, Tier, spec};
 
 use super::congestion::CongestionEvidence;
 use super::packet_walk;
@@ -134,17 +134,18 @@ impl<'a> ServedTestbed<'a> {
         training: TrainingOptions,
     ) -> Result<Self, CommandError> {
         let TrainingOptions { scale, testbed: options, .. } = training;
-        let testbed = EmulatedTestbed::build(&scenario.fabric, &scenario.jobs, scale, options)
+        let described = as_hosts_send(scenario.fabric.clone(), options.transport);
+        let testbed = EmulatedTestbed::build(&described, &scenario.jobs, scale, options)
             .map_err(CommandError::failed)?;
         let mut servers = Vec::new();
-        for switch in scenario.fabric.switch_ids() {
+        for switch in described.switch_ids() {
             let listener = TcpListener::bind("127.0.0.1:0").await.map_err(CommandError::failed)?;
-            let dialect = server_dialect(scenario.fabric.switch(switch).pipeline);
+            let dialect = server_dialect(described.switch(switch).pipeline);
             let options = ServiceOptions { dialect, ..ServiceOptions::default() };
             let server = p4runtime::serve(listener, testbed.device(switch), options).await;
             servers.push(server.map_err(CommandError::failed)?);
         }
-        let fabric = with_addresses(&scenario.fabric, &servers)?;
+        let fabric = with_addresses(&described, &servers)?;
         let TestbedOptions { levels, transport, .. } = options;
         Ok(Self { scenario, scale, levels, transport, testbed, fabric, servers })
     }
@@ -260,7 +261,7 @@ impl<'a> ServedTestbed<'a> {
     }
 
     /// Has the hosts give their packets the DSCP of their job, as `crux agent --set-dscp` does:
-    /// where switches do not, and under DCQCN, as a pause holds up all packets of a DSCP.
+    /// where switches do not, and under DCQCN.
     pub(crate) async fn mark_packets(&self, plan: &Plan) -> Result<(), CommandError> {
         let levels: BTreeMap<&JobId, u8> =
             plan.jobs.iter().map(|job| (&job.id, job.level)).collect();
@@ -319,6 +320,15 @@ impl<'a> ServedTestbed<'a> {
             server.shutdown().await;
         }
         self.testbed.stop().await;
+    }
+}
+
+/// The fabric as its hosts send: under DCQCN their packets have the DSCP of their level from the
+/// NIC on, as a pause holds up all packets of a DSCP, and NICs send by level.
+fn as_hosts_send(fabric: Fabric, transport: HostTransport) -> Fabric {
+    match transport {
+        HostTransport::Window => fabric,
+        HostTransport::Dcqcn(_) => fabric.with_host_scheduler(LinkScheduler::HostStrict),
     }
 }
 
