@@ -13,7 +13,7 @@ mod tiers;
 use crate::fabric::Fabric;
 use crate::finding::Finding;
 
-const RULES: [fn(&Fabric) -> Vec<Finding>; 13] = [
+const RULES: [fn(&Fabric) -> Vec<Finding>; 14] = [
     reachability::hosts_without_nics,
     reachability::disconnected_nics,
     reachability::unreachable_leaves,
@@ -26,6 +26,7 @@ const RULES: [fn(&Fabric) -> Vec<Finding>; 13] = [
     tiers::oversubscription_ratios,
     buffers::headroom_demands,
     buffers::unknown_buffers,
+    buffers::fifo_hosts,
     interconnects::narrow_pcie_links,
 ];
 

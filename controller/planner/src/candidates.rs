@@ -19,12 +19,15 @@ mod guided_choice;
 mod level_climb;
 mod objective;
 mod origins;
+mod plan_value;
 mod region_evaluation;
+mod service_waits;
 
 pub use self::choice::{CandidateOutcome, PlanComparison, RegionComparison};
 pub(crate) use self::choice::{adopt_best, keep_in_force, keep_levels_in_force};
-pub use self::group_values::{EvaluationModel, PlanValue};
-pub(crate) use self::group_values::{
+pub use self::group_values::EvaluationModel;
+pub use self::origins::{LevelOrigin, PathOrigin};
+pub use self::plan_value::PlanValue;
+pub(crate) use self::plan_value::{
     evaluate_decisions, evaluate_from_one_start, evaluate_from_other_starts,
 };
-pub use self::origins::{LevelOrigin, PathOrigin};

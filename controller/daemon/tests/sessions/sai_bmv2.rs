@@ -26,7 +26,7 @@ use p4runtime_proto::config_v1::{self as p4config, P4Info as P4InfoMessage};
 use p4runtime_proto::v1 as p4rt;
 use switch::{DeviceIndex, DeviceOutputs};
 use tonic::Code;
-use topology::{Fabric, FabricNode, LinkEndpoint, MacAddress, NicId, SwitchId, Tier};
+use topology::{Fabric, FabricNode, LinkEndpoint, MacAddress, SwitchId, Tier};
 
 use self::bmv2::{Bmv2, Sent};
 use self::controller::Controller;
@@ -84,7 +84,7 @@ async fn compare_program(folder: &Path, name: &str) {
         }
     }
     controller.shutdown().await;
-    assert!(rows > 100 && packets > 100, "{rows} {packets}");
+    assert!(rows >= 60 && packets > 100, "{rows} {packets}");
     println!(
         "{name}: bmv2 holds {rows} rows of {} switches and forwards {packets} packets alike",
         desired.tables.len()

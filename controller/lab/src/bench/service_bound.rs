@@ -82,6 +82,8 @@ struct ServiceBoundSummary {
     late_without_bound: usize,
     /// Cases in which a connection times out under the plan without a bound.
     timed_out_without_bound: usize,
+    /// Cases with groups so large that the waits of their flows were not simulated.
+    unjudged: usize,
     /// The longest wait under the plan, seconds, from the starts that it was chosen by.
     longest_wait: f64,
     /// The longest wait under the plan, seconds, from other starts.
@@ -157,6 +159,7 @@ fn raw_json(waits: &[PlannedWaits]) -> String {
             "bounded": case.bounded,
             "unseen": case.unseen,
             "unbounded": case.unbounded,
+            "judged": case.is_judged,
             "utilization": case.utilization,
         })
     });
@@ -183,6 +186,7 @@ impl ServiceBoundSummary {
             late_unseen: count(|case| case.unseen, bound),
             late_without_bound: count(|case| case.unbounded, bound),
             timed_out_without_bound: count(|case| case.unbounded, timeout),
+            unjudged: waits.iter().filter(|case| !case.is_judged).count(),
             longest_wait: longest(|case| case.bounded),
             longest_wait_unseen: longest(|case| case.unseen),
             utilization: mean(0),
@@ -207,10 +211,11 @@ impl ServiceBoundSummary {
         ))?;
         output::print_line(format_args!(
             "without: {} cases with a longer wait, and in {} of them a connection times out; GPU \
-             utilisation {:.2} %",
+             utilisation {:.2} %; {} cases are too large to be judged",
             self.late_without_bound,
             self.timed_out_without_bound,
-            self.utilization_without_bound * 100.0
+            self.utilization_without_bound * 100.0,
+            self.unjudged
         ))?;
         let Some(packets) = &self.packets else {
             return Ok(());

@@ -1,6 +1,6 @@
 //! The choice between candidates, region by region.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use topology::{Finding, LinkPath};
@@ -214,13 +214,13 @@ fn decide_region(
         raise_starving(&mut evaluation, &unbounded, &mut valued);
         improve_best(&mut evaluation, candidates, &unbounded, &mut valued);
     }
-    let adopted = choose_adopted(&evaluation, &valued)?.clone();
+    let (adopted, wait_seconds) = choose_served(&mut evaluation, &mut valued)?;
     let bound_cost = cost_of_bound(&mut evaluation, candidates.present(), &adopted);
     let comparison = RegionComparison {
         digest: evaluation.region().digest,
         jobs: evaluation.region().jobs.clone(),
         iteration_seconds: evaluation.iteration_seconds(&adopted),
-        wait_seconds: evaluation.wait_seconds(&adopted),
+        wait_seconds,
         bound_cost,
         candidates: list_outcomes(&evaluation, &adopted, &valued),
         ecmp_utilization: ecmp.map(|expected| evaluation.utilization(expected.mean_value)),
@@ -344,22 +344,45 @@ fn best_candidate<'v>(
     }))
 }
 
-/// The candidate to adopt: the best one, but the plan in force unless the best gains the price of
-/// the flows that it moves.
-fn choose_adopted<'v>(
+/// The candidate to adopt, with the longest wait of each job. Values in a large region are without
+/// waits: there whatever would be adopted is judged by them, until one stays.
+fn choose_served(
+    evaluation: &mut RegionEvaluation<'_, '_>,
+    valued: &mut [ValuedCandidate],
+) -> Option<(ValuedCandidate, Vec<f64>)> {
+    let mut judged = BTreeMap::new();
+    loop {
+        let place = choose_adopted(evaluation, valued)?;
+        if let Some(waits) = judged.remove(&place) {
+            return Some((valued[place].clone(), waits));
+        }
+        // What is too expensive to say is not known to be long.
+        let waits = evaluation.wait_seconds(&valued[place]);
+        let waits = waits.unwrap_or_else(|| vec![0.0; evaluation.region().jobs.len()]);
+        valued[place].value.worst_wait = waits.iter().copied().fold(0.0, f64::max);
+        judged.insert(place, waits);
+    }
+}
+
+/// Position of the candidate to adopt: the best one, but the plan in force unless the best gains
+/// the price of the flows that it moves.
+fn choose_adopted(
     evaluation: &RegionEvaluation<'_, '_>,
-    valued: &'v [ValuedCandidate],
-) -> Option<&'v ValuedCandidate> {
-    let (first, rest) = valued.split_first()?;
+    valued: &[ValuedCandidate],
+) -> Option<usize> {
+    let first = valued.first()?;
     let in_force = (first.origin() == PathOrigin::InForce).then(|| first.paths());
     let price = |paths: &[LinkPath]| {
         in_force.map_or(0.0, |running| evaluation.moving_price(running, paths))
     };
-    Some(rest.iter().fold(first, |best, next| {
-        match evaluation.objective().is_better(next.value, best.value, price(next.paths())) {
-            true => next,
-            false => best,
-        }
+    let objective = evaluation.objective();
+    let is_better = |next: &ValuedCandidate, best: &ValuedCandidate| {
+        objective.is_better(next.value, best.value, price(next.paths()))
+    };
+    let places = 1..valued.len();
+    Some(places.fold(0, |best, next| match is_better(&valued[next], &valued[best]) {
+        true => next,
+        false => best,
     }))
 }
 

@@ -12,10 +12,10 @@ use std::rc::Rc;
 
 use topology::{LinkId, LinkPath};
 
+use super::service_waits::WaitRun;
 use crate::input::Job;
 use crate::policy::Policy;
 use crate::search::contention_group::{ContentionGroup, LinkService, RoutedJob, contention_groups};
-use crate::search::find_regions;
 use crate::search::group_run::{GroupRun, MeasureWindow, compute_share, spread_starts};
 use crate::search::stepped_run::SteppedRun;
 use crate::traffic::{IndexedTraffic, RoutableFlow};
@@ -70,11 +70,11 @@ pub(super) struct GroupEvaluator<'a> {
     worth: Vec<f64>,
     /// Throughput that each of them is guaranteed, as a share of that alone.
     guaranteed: Vec<f64>,
-    horizon: SimulatedHorizon,
+    pub(super) horizon: SimulatedHorizon,
     /// Cost of all simulations so far, in events.
     cost: u64,
     /// The longest wait that is followed, seconds.
-    wait_limit: f64,
+    pub(super) wait_limit: f64,
     /// What became of the members, by the signature of a group.
     known: BTreeMap<Vec<u32>, BTreeMap<RunKey, Rc<[MemberOutcome]>>>,
 }
@@ -109,82 +109,6 @@ pub(super) struct DecisionValue {
     pub(super) worst_guarantee: f64,
     /// The longest that a flow waits for service while it has bytes to send, seconds.
     pub(super) worst_wait: f64,
-}
-
-/// What a plan is worth.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct PlanValue {
-    /// Share of the jobs' GPUs that computes, in the mean over time and starts.
-    pub gpu_utilization: f64,
-    /// How many times longer than alone an iteration of the worst job takes.
-    pub worst_slowdown: f64,
-    /// The longest that a flow waits for service while it has bytes to send, seconds, from any of
-    /// the starts; followed up to the timeout of a connection.
-    pub worst_wait_seconds: f64,
-}
-
-/// The value of `paths`, by flow of the plan, with `levels`, by job, if all jobs count alike.
-pub(crate) fn evaluate_decisions(
-    traffic: &IndexedTraffic<'_>,
-    paths: &[LinkPath],
-    levels: &[u8],
-) -> PlanValue {
-    sum_over_regions(traffic, paths, levels, |horizon| horizon)
-}
-
-/// The value from one start, all jobs beginning at once, in one of the models.
-pub(crate) fn evaluate_from_one_start(
-    traffic: &IndexedTraffic<'_>,
-    paths: &[LinkPath],
-    levels: &[u8],
-    model: EvaluationModel,
-) -> PlanValue {
-    sum_over_regions(traffic, paths, levels, |horizon| SimulatedHorizon {
-        model,
-        starts: (0, 1),
-        ..horizon
-    })
-}
-
-/// The value from other starts than those that candidates are compared by.
-pub(crate) fn evaluate_from_other_starts(
-    traffic: &IndexedTraffic<'_>,
-    paths: &[LinkPath],
-    levels: &[u8],
-    count: u32,
-) -> PlanValue {
-    sum_over_regions(traffic, paths, levels, |horizon| {
-        let (first, used) = horizon.starts;
-        SimulatedHorizon { starts: (first + used, count), ..horizon }
-    })
-}
-
-/// The value of all regions, each simulated as `horizon` says of its own.
-fn sum_over_regions(
-    traffic: &IndexedTraffic<'_>,
-    paths: &[LinkPath],
-    levels: &[u8],
-    horizon: impl Fn(SimulatedHorizon) -> SimulatedHorizon,
-) -> PlanValue {
-    let policy = Policy::default();
-    let (mut sum, mut total) = (DecisionValue::NOTHING, 0.0);
-    for region in find_regions(traffic) {
-        let mut evaluator = GroupEvaluator::new(traffic, &policy, &region);
-        evaluator.horizon = horizon(evaluator.horizon);
-        evaluator.wait_limit = policy.connection.timeout_seconds();
-        for group in evaluator.contention_groups(paths) {
-            let members = group.members.iter();
-            let levels: Vec<u8> = members.map(|member| levels[region[*member]]).collect();
-            // Only a job that the model rejects has no value.
-            sum = sum.combine(evaluator.mean_value(&group, &levels).unwrap_or_default());
-        }
-        total += evaluator.job_worth().iter().sum::<f64>();
-    }
-    PlanValue {
-        gpu_utilization: if total > 0.0 { sum.value / total } else { 0.0 },
-        worst_slowdown: sum.worst_slowdown,
-        worst_wait_seconds: sum.worst_wait,
-    }
 }
 
 impl DecisionValue {
@@ -313,6 +237,34 @@ impl<'a> GroupEvaluator<'a> {
         Some(mean)
     }
 
+    /// The longest that a flow of each member waits, from any start: in a region that is simulated
+    /// in steps, which do not tell, as far as events of a group are affordable.
+    pub(super) fn exact_waits(
+        &mut self,
+        group: &ContentionGroup,
+        levels: &[u8],
+    ) -> Option<Vec<f64>> {
+        if !self.is_stepped() {
+            let expected = self.expect_members(group, levels)?;
+            return Some(expected.into_iter().map(|member| member.wait).collect());
+        }
+        let (first, count) = self.horizon.starts;
+        let (mut longest, is_one_level) =
+            (vec![0.0_f64; levels.len()], levels.iter().all(|level| *level == levels[0]));
+        let samples = first..if is_one_level { first } else { first + count };
+        for sample in samples {
+            let starts = self.starts_of(group, sample);
+            let run =
+                WaitRun { starts: &starts, window: self.horizon.window, limit: self.wait_limit };
+            let (waits, cost) = run.longest_waits(group, levels);
+            self.cost += cost;
+            for (longest, wait) in longest.iter_mut().zip(waits?) {
+                *longest = longest.max(wait);
+            }
+        }
+        Some(longest)
+    }
+
     /// Throughput that each job is guaranteed, as a share of that alone, by position.
     pub(super) fn guaranteed(&self) -> &[f64] {
         &self.guaranteed
@@ -385,6 +337,12 @@ impl<'a> GroupEvaluator<'a> {
         compute_share(self.job_at(job).compute_seconds, seconds)
     }
 
+    /// When the members start, in one of the samples.
+    fn starts_of(&self, group: &ContentionGroup, sample: u32) -> Vec<f64> {
+        let numbers = group.members.iter().map(|member| self.jobs[*member]);
+        spread_starts(numbers.zip(&group.alone_seconds()), sample)
+    }
+
     fn job_at(&self, position: usize) -> &'a Job {
         self.traffic.jobs[self.jobs[position]]
     }
@@ -395,13 +353,11 @@ impl<'a> GroupEvaluator<'a> {
         levels: &[u8],
         sample: u32,
     ) -> Option<Vec<MemberOutcome>> {
-        let alone = group.alone_seconds();
-        let numbers = group.members.iter().map(|member| self.jobs[*member]);
         let (sample, most_steps) = match sample {
             COARSE_SAMPLE => (0, COARSE_STEPS),
             _ => (sample, FINE_STEPS),
         };
-        let starts = spread_starts(numbers.zip(&alone), sample);
+        let starts = self.starts_of(group, sample);
         if self.is_stepped() {
             let mut run = SteppedRun::new(group, &starts, self.horizon.window, most_steps);
             let busy = run.busy_shares(levels);
@@ -426,11 +382,11 @@ fn join_outcomes(busy: Vec<f64>, waits: Vec<f64>) -> Vec<MemberOutcome> {
 /// How a region is simulated. It depends on the jobs alone, so that values are comparable whatever
 /// the paths, levels and budget.
 #[derive(Clone, Copy, Debug)]
-struct SimulatedHorizon {
-    window: MeasureWindow,
-    model: EvaluationModel,
+pub(super) struct SimulatedHorizon {
+    pub(super) window: MeasureWindow,
+    pub(super) model: EvaluationModel,
     /// First start, and how many.
-    starts: (u32, u32),
+    pub(super) starts: (u32, u32),
 }
 
 /// How a contention group is simulated.

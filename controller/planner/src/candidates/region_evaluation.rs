@@ -312,11 +312,16 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
     }
 
     /// The longest that a flow of each job of the region waits for service under a candidate,
-    /// seconds.
-    pub(super) fn wait_seconds(&mut self, candidate: &ValuedCandidate) -> Vec<f64> {
+    /// seconds; none if it is too expensive to say.
+    pub(super) fn wait_seconds(&mut self, candidate: &ValuedCandidate) -> Option<Vec<f64>> {
         let mut waits = vec![0.0; self.region.jobs.len()];
-        self.for_each_member(candidate, |member, expected, _| waits[member] = expected.wait);
-        waits
+        for group in self.evaluator.contention_groups(candidate.paths()) {
+            let found = self.evaluator.exact_waits(&group, &candidate.member_levels(&group))?;
+            group.members.iter().zip(found).for_each(|(member, wait)| waits[*member] = wait);
+        }
+        let longest = waits.iter().copied().fold(0.0, f64::max);
+        self.excluded_by_bound |= longest > self.context.policy.service_bound();
+        Some(waits)
     }
 
     /// Visits the jobs of the region, with what becomes of each under a candidate and the seconds

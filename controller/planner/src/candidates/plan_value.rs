@@ -1,0 +1,92 @@
+//! What the decisions of a plan are worth if all jobs count alike: for reports.
+
+use topology::LinkPath;
+
+use super::group_values::{DecisionValue, EvaluationModel, GroupEvaluator, SimulatedHorizon};
+use crate::policy::Policy;
+use crate::search::find_regions;
+use crate::traffic::IndexedTraffic;
+
+/// What a plan is worth.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PlanValue {
+    /// Share of the jobs' GPUs that computes, in the mean over time and starts.
+    pub gpu_utilization: f64,
+    /// How many times longer than alone an iteration of the worst job takes.
+    pub worst_slowdown: f64,
+    /// The longest that a flow waits for service while it has bytes to send, seconds, from any of
+    /// the starts; followed up to the timeout of a connection.
+    pub worst_wait_seconds: f64,
+    /// Contention groups so large that the waits of their flows were not simulated.
+    pub unjudged_groups: usize,
+}
+
+/// The value of `paths`, by flow of the plan, with `levels`, by job, if all jobs count alike.
+pub(crate) fn evaluate_decisions(
+    traffic: &IndexedTraffic<'_>,
+    paths: &[LinkPath],
+    levels: &[u8],
+) -> PlanValue {
+    sum_over_regions(traffic, paths, levels, |horizon| horizon)
+}
+
+/// The value from one start, all jobs beginning at once, in one of the models.
+pub(crate) fn evaluate_from_one_start(
+    traffic: &IndexedTraffic<'_>,
+    paths: &[LinkPath],
+    levels: &[u8],
+    model: EvaluationModel,
+) -> PlanValue {
+    sum_over_regions(traffic, paths, levels, |horizon| SimulatedHorizon {
+        model,
+        starts: (0, 1),
+        ..horizon
+    })
+}
+
+/// The value from other starts than those that candidates are compared by.
+pub(crate) fn evaluate_from_other_starts(
+    traffic: &IndexedTraffic<'_>,
+    paths: &[LinkPath],
+    levels: &[u8],
+    count: u32,
+) -> PlanValue {
+    sum_over_regions(traffic, paths, levels, |horizon| {
+        let (first, used) = horizon.starts;
+        SimulatedHorizon { starts: (first + used, count), ..horizon }
+    })
+}
+
+/// The value of all regions, each simulated as `horizon` says of its own.
+fn sum_over_regions(
+    traffic: &IndexedTraffic<'_>,
+    paths: &[LinkPath],
+    levels: &[u8],
+    horizon: impl Fn(SimulatedHorizon) -> SimulatedHorizon,
+) -> PlanValue {
+    let policy = Policy::default();
+    let (mut sum, mut total, mut unjudged) = (DecisionValue::NOTHING, 0.0, 0);
+    for region in find_regions(traffic) {
+        let mut evaluator = GroupEvaluator::new(traffic, &policy, &region);
+        evaluator.horizon = horizon(evaluator.horizon);
+        evaluator.wait_limit = policy.connection.timeout_seconds();
+        for group in evaluator.contention_groups(paths) {
+            let members = group.members.iter();
+            let levels: Vec<u8> = members.map(|member| levels[region[*member]]).collect();
+            // Only a job that the model rejects has no value.
+            let mut value = evaluator.mean_value(&group, &levels).unwrap_or_default();
+            match evaluator.exact_waits(&group, &levels) {
+                Some(waits) => value.worst_wait = waits.into_iter().fold(0.0, f64::max),
+                None => unjudged += 1,
+            }
+            sum = sum.combine(value);
+        }
+        total += evaluator.job_worth().iter().sum::<f64>();
+    }
+    PlanValue {
+        gpu_utilization: if total > 0.0 { sum.value / total } else { 0.0 },
+        worst_slowdown: sum.worst_slowdown,
+        worst_wait_seconds: sum.worst_wait,
+        unjudged_groups: unjudged,
+    }
+}
