@@ -15,6 +15,7 @@ mod large_models;
 mod page;
 mod parameter_set;
 mod pcie;
+mod placement_gain;
 mod report;
 mod sjf_bco;
 mod snapshot;
@@ -102,7 +103,7 @@ impl PaperExperiment {
 }
 
 /// All experiments, in the order of the papers.
-const EXPERIMENTS: [PaperExperiment; 22] = [
+const EXPERIMENTS: [PaperExperiment; 23] = [
     PaperExperiment::long("calibrate", calibrate::reproduce_calibration),
     PaperExperiment::quick("crux-fig6", calibrate::reproduce_fig6),
     PaperExperiment::quick("crux-fig7", calibration::reproduce_fig7),
@@ -123,6 +124,7 @@ const EXPERIMENTS: [PaperExperiment; 22] = [
     PaperExperiment::quick("sjfbco-fig6", sjf_bco::reproduce_fig6),
     PaperExperiment::long("crius-jct", crius::reproduce_jct),
     PaperExperiment::long("crius-ablation", crius::reproduce_ablation),
+    PaperExperiment::long("placement-gain", placement_gain::reproduce_placement_gains),
     PaperExperiment::long("who-gains", cluster::reproduce_pairs),
     PaperExperiment::long("who-gains-profiles", cluster::reproduce_pairs_profiles),
 ];

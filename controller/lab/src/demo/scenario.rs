@@ -86,7 +86,8 @@ pub(crate) const WHOLE: &[u32] = &[0, 1, 2, 3];
 pub(crate) const LEFT: &[u32] = &[0, 1];
 pub(crate) const RIGHT: &[u32] = &[2, 3];
 
-const TESTBED: [ScenarioJob<'static>; 5] = [
+/// The jobs of Crux §6.2, Fig. 20, on its testbed.
+pub(crate) const TESTBED: [ScenarioJob<'static>; 5] = [
     ScenarioJob {
         id: "gpt",
         model: TrainedModel::Gpt,

@@ -19,7 +19,7 @@ const SECONDS: f64 = 300.0;
 const SET: ParameterSet = ParameterSet::CALIBRATED;
 
 /// Connections of a ring for each NIC: the paper does not say how many.
-const CONNECTIONS: [u16; 4] = [1, 2, 4, 8];
+pub(super) const CONNECTIONS: [u16; 4] = [1, 2, 4, 8];
 
 /// The GPT of Fig. 19, one host on every leaf.
 const GPT: ScenarioJob<'static> = ScenarioJob {
@@ -147,8 +147,8 @@ fn with_uplinks(scenario: DemoScenario) -> Result<DemoScenario, CommandError> {
 }
 
 /// What Crux changes against ECMP, per cent.
-struct CruxGain {
-    utilisation: f64,
+pub(super) struct CruxGain {
+    pub(super) utilisation: f64,
     /// Iteration time by job.
     jobs: Vec<(String, f64)>,
 }
@@ -163,7 +163,7 @@ impl CruxGain {
 }
 
 /// By seed, with so many connections for each flow of the scenario.
-fn measure_gains(
+pub(super) fn measure_gains(
     options: SeedOptions,
     connections: u16,
     scenario: impl Fn(u64) -> Result<DemoScenario, CommandError>,
