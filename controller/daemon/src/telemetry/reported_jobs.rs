@@ -95,13 +95,15 @@ impl ReportedJobRegistry {
         Self { limits, jobs: BTreeMap::new(), streams: BTreeMap::new(), has_changed: false }
     }
 
-    /// Restores jobs that were reported before a restart; those not reported again expire.
+    /// Restores jobs that were reported before a restart, or to another member that led before.
+    /// Those not reported again expire; until then every one has the whole grace, also one that
+    /// this member has known as a follower, to which nobody reports.
     pub fn restore_jobs(&mut self, reported: &ReportedJobs, fabric: &Fabric, now: Instant) {
         let documents = jobs_document(fabric, &reported.jobs).jobs;
         for (document, job) in documents.into_iter().zip(&reported.jobs) {
             let entry =
                 || ReportedJob::new(document.clone(), job.clone(), ProfilingStage::Known, now);
-            self.jobs.entry(document.id.clone()).or_insert_with(entry);
+            self.jobs.entry(document.id.clone()).or_insert_with(entry).last_report = now;
         }
     }
 

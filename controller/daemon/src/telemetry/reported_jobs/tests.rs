@@ -263,6 +263,24 @@ fn jobs_are_restored_after_a_restart() {
     assert_eq!(next.registry.reported_jobs(), reported);
 }
 
+/// A follower that began to lead ended the jobs that it had known for longer than the grace.
+#[test]
+fn whoever_begins_to_lead_gives_jobs_the_whole_grace() {
+    let mut lab = Town::new();
+    lab.announce(1, "a");
+    lab.window(1, "a");
+    let reported = lab.registry.reported_jobs();
+    let mut follower = Town::new();
+    follower.registry.restore_jobs(&reported, &lab.fabric, follower.now);
+    let grace = Config::default().telemetry.grace;
+    follower.pass(grace.mul_f64(0.9));
+    follower.registry.restore_jobs(&reported, &lab.fabric, follower.now);
+    follower.pass(grace.mul_f64(0.9));
+    assert_eq!(follower.registry.reported_jobs(), reported);
+    follower.pass(grace.mul_f64(0.2));
+    assert!(follower.reported().is_empty());
+}
+
 /// Finding H2: 1e30 FLOP in a nanosecond were planned for.
 #[test]
 fn impossible_announcements_are_refused() {

@@ -1,0 +1,152 @@
+"""Upgrades the controllers of a lab under traffic, from one version to another: the new one follows,
+the old leader ends, the new one leads, and a second new one takes the old one's place. No packet may
+be lost, and no switch may be written to. Needs root and iproute2.
+
+    sudo python3 scripts/check-upgrade.py OLD-CRUX target/release/crux
+"""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+TREE = pathlib.Path(__file__).resolve().parent.parent
+FABRIC = TREE / "topology/fabrics/lab.toml"
+JOBS = TREE / "controller/cli/examples/jobs.toml"
+NAME, FIRST, SECOND = "check_upgrade", "127.0.0.1:19300", "127.0.0.1:19301"
+FOLDER = pathlib.Path("/run/crux-lab") / NAME
+# The token of this machine, which controllers without tokens of their own have.
+STATE = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+TOKEN = pathlib.Path(STATE) / "crux/token"
+# Hosts that send to addresses on other leaves, a packet every 5 ms.
+PAIRS = [("h1", "10.0.4.3"), ("h5", "10.0.1.2"), ("h9", "10.0.2.1"), ("h12", "10.0.3.2")]
+PERIOD, COUNT = 0.005, 5000
+PATIENCE = 60
+
+
+class Versions:
+    """The lab with programs of the old version, and controllers of either."""
+
+    def __init__(self, old, new, folder):
+        self.old, self.new, self.folder = old, new, pathlib.Path(folder)
+        self.started = []
+
+    def run(self, crux, *words):
+        done = subprocess.run([crux, *words], capture_output=True, text=True)
+        assert done.returncode == 0, f"{words}: {done.stderr}"
+        return done.stdout
+
+    def up(self):
+        words = ["--name", NAME, "--listen", FIRST, "--first-port", "19560"]
+        self.run(self.old, "lab", "up", *words, "--fabric", str(FABRIC), "--jobs", str(JOBS))
+
+    def start_controller(self, number, listen, other):
+        """A controller of the new version with a store of its own."""
+        config = self.folder / f"controller-{number}.toml"
+        config.write_text(
+            f'[northbound]\nlisten = "{listen}"\n[election]\ncontroller = {number}\n'
+            f'[follow]\nmembers = ["{other}"]\ntoken = "{TOKEN}"\n[store]\npath = "{self.folder}/{number}.db"\n'
+        )
+        log = open(self.folder / f"controller-{number}.log", "w")
+        words = ["--log", "info", "controller", "--carriers", "--config", str(config)]
+        words += ["--fabric", str(FOLDER / "fabric.json")]
+        self.started.append(subprocess.Popen([self.new, *words], stdout=log, stderr=log))
+
+    def ask(self, listen, *words):
+        done = subprocess.run(
+            [self.new, *words, "--controller", listen, "--format", "json"],
+            capture_output=True, text=True,
+        )
+        return json.loads(done.stdout) if done.stdout else {"error": done.stderr}
+
+    def await_leader(self, listen, number):
+        """Waits until this controller leads all switches, which hold its tables; how long."""
+        began = time.monotonic()
+        while True:
+            cluster, switches = self.ask(listen, "cluster", "show"), self.ask(listen, "switches")
+            leads = cluster.get("leads") and cluster["controller"] == number
+            if leads and all(line["verified_entries"] is not None for line in switches):
+                return time.monotonic() - began
+            assert time.monotonic() - began < PATIENCE, f"{listen}: {cluster} {switches}"
+            time.sleep(0.05)
+
+    def await_follower(self, listen, leader):
+        deadline = time.monotonic() + PATIENCE
+        while (self.ask(listen, "cluster", "show").get("follows") or {}).get("address") != leader:
+            assert time.monotonic() < deadline, f"{listen} does not follow {leader}"
+            time.sleep(0.05)
+
+    def check_untouched(self, listen):
+        """The controller has written nothing, and all jobs are there."""
+        written = {line["name"]: line["entries_written"] for line in self.ask(listen, "switches")}
+        assert not any(written.values()), f"{listen} has written {written}"
+        jobs = sorted(job["id"] for job in self.ask(listen, "jobs"))
+        assert jobs == ["bert", "gpt", "gpt-large"], f"{listen}: {jobs}"
+
+    def end(self):
+        for program in self.started:
+            program.terminate()
+            program.wait()
+        subprocess.run([self.new, "lab", "down", "--name", NAME], stdout=subprocess.DEVNULL)
+
+
+def start_pings(crux):
+    def ping(host, address):
+        words = [crux, "lab", "shell", host, "--name", NAME, "--", "ping", "-q"]
+        words += ["-i", str(PERIOD), "-c", str(COUNT), "-W", "2", address]
+        return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+
+    return [ping(*pair) for pair in PAIRS]
+
+
+def count_pings(pings):
+    """Packets sent and answered."""
+    sent = answered = 0
+    for ping in pings:
+        report, _ = ping.communicate(timeout=PATIENCE)
+        counts = re.search(r"(\d+) packets transmitted, (\d+) received", report)
+        sent += int(counts[1])
+        answered += int(counts[2])
+    return sent, answered
+
+
+def end_old_leader():
+    mark = f"controller --carriers --config {FOLDER}"
+    found = subprocess.run(["pgrep", "-f", mark], capture_output=True, text=True, check=True)
+    os.kill(int(found.stdout.split()[0]), signal.SIGTERM)
+
+
+def main():
+    old, new = (os.path.abspath(path) for path in sys.argv[1:3])
+    with tempfile.TemporaryDirectory() as folder:
+        lab = Versions(old, new, folder)
+        try:
+            lab.up()
+            pings = start_pings(new)
+            lab.start_controller(2, SECOND, FIRST)
+            lab.await_follower(SECOND, FIRST)
+            end_old_leader()
+            print(f"the new version leads after {lab.await_leader(SECOND, 2):.1f} s")
+            lab.check_untouched(SECOND)
+            # Whoever reports jobs knows the old one's address.
+            lab.start_controller(3, FIRST, SECOND)
+            lab.await_follower(FIRST, SECOND)
+            lab.run(new, "cluster", "step-down", "--controller", SECOND, "--reason", "upgrade")
+            print(f"in the old one's place after {lab.await_leader(FIRST, 3):.1f} s")
+            sent, answered = count_pings(pings)
+            lab.check_untouched(FIRST)
+            lab.check_untouched(SECOND)
+            print(f"{sent} packets sent, {answered} answered; no entry written")
+            assert sent == answered, "packets were lost"
+        finally:
+            lab.end()
+    print("ok")
+
+
+if __name__ == "__main__":
+    main()
