@@ -1,6 +1,6 @@
-"""Upgrades the controllers of a lab under traffic, from one version to another: the new one follows,
-the old leader ends, the new one leads, and a second new one takes the old one's place. No packet may
-be lost, and no switch may be written to. Needs root and iproute2.
+"""Upgrades the controllers of a lab under traffic, from one version to another: the old one leads, a
+new one follows, the old one ends, the new one leads, and a second new one takes the old one's place.
+From then on no packet may be lost, and no switch may be written to. Needs root and iproute2.
 
     sudo python3 scripts/check-upgrade.py OLD-CRUX target/release/crux
 """
@@ -9,7 +9,6 @@ import json
 import os
 import pathlib
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -30,7 +29,7 @@ PATIENCE = 60
 
 
 class Versions:
-    """The lab with programs of the old version, and controllers of either."""
+    """The lab of the new version, and controllers of either."""
 
     def __init__(self, old, new, folder):
         self.old, self.new, self.folder = old, new, pathlib.Path(folder)
@@ -43,19 +42,25 @@ class Versions:
 
     def up(self):
         words = ["--name", NAME, "--listen", FIRST, "--first-port", "19560"]
-        self.run(self.old, "lab", "up", *words, "--fabric", str(FABRIC), "--jobs", str(JOBS))
+        self.run(self.new, "lab", "up", *words, "--fabric", str(FABRIC), "--jobs", str(JOBS))
+        mark = f"controller --carriers --config {FOLDER}"
+        subprocess.run(["pkill", "-f", mark], check=True)
+        while subprocess.run(["pgrep", "-f", mark], stdout=subprocess.DEVNULL).returncode == 0:
+            time.sleep(0.05)
 
-    def start_controller(self, number, listen, other):
-        """A controller of the new version with a store of its own."""
+    def start_controller(self, crux, number, listen, other=None):
+        """A controller with a store of its own."""
+        follow = f'[follow]\nmembers = ["{other}"]\ntoken = "{TOKEN}"\n' if other else ""
         config = self.folder / f"controller-{number}.toml"
         config.write_text(
-            f'[northbound]\nlisten = "{listen}"\n[election]\ncontroller = {number}\n'
-            f'[follow]\nmembers = ["{other}"]\ntoken = "{TOKEN}"\n[store]\npath = "{self.folder}/{number}.db"\n'
+            f'[northbound]\nlisten = "{listen}"\n[election]\ncontroller = {number}\n{follow}'
+            f'[store]\npath = "{self.folder}/{number}.db"\n'
         )
         log = open(self.folder / f"controller-{number}.log", "w")
         words = ["--log", "info", "controller", "--carriers", "--config", str(config)]
         words += ["--fabric", str(FOLDER / "fabric.json")]
-        self.started.append(subprocess.Popen([self.new, *words], stdout=log, stderr=log))
+        self.started.append(subprocess.Popen([crux, *words], stdout=log, stderr=log))
+        return self.started[-1]
 
     def ask(self, listen, *words):
         done = subprocess.run(
@@ -73,6 +78,12 @@ class Versions:
             if leads and all(line["verified_entries"] is not None for line in switches):
                 return time.monotonic() - began
             assert time.monotonic() - began < PATIENCE, f"{listen}: {cluster} {switches}"
+            time.sleep(0.05)
+
+    def await_jobs(self, listen):
+        deadline = time.monotonic() + PATIENCE
+        while len(jobs := self.ask(listen, "jobs")) != 3:
+            assert time.monotonic() < deadline, f"{listen}: {jobs}"
             time.sleep(0.05)
 
     def await_follower(self, listen, leader):
@@ -108,17 +119,11 @@ def count_pings(pings):
     """Packets sent and answered."""
     sent = answered = 0
     for ping in pings:
-        report, _ = ping.communicate(timeout=PATIENCE)
+        report, _ = ping.communicate(timeout=3 * PATIENCE)
         counts = re.search(r"(\d+) packets transmitted, (\d+) received", report)
         sent += int(counts[1])
         answered += int(counts[2])
     return sent, answered
-
-
-def end_old_leader():
-    mark = f"controller --carriers --config {FOLDER}"
-    found = subprocess.run(["pgrep", "-f", mark], capture_output=True, text=True, check=True)
-    os.kill(int(found.stdout.split()[0]), signal.SIGTERM)
 
 
 def main():
@@ -127,14 +132,17 @@ def main():
         lab = Versions(old, new, folder)
         try:
             lab.up()
+            leader = lab.start_controller(old, 1, FIRST)
+            lab.await_jobs(FIRST)
+            lab.await_leader(FIRST, 1)
             pings = start_pings(new)
-            lab.start_controller(2, SECOND, FIRST)
+            lab.start_controller(new, 2, SECOND, FIRST)
             lab.await_follower(SECOND, FIRST)
-            end_old_leader()
+            leader.terminate()
             print(f"the new version leads after {lab.await_leader(SECOND, 2):.1f} s")
             lab.check_untouched(SECOND)
             # Whoever reports jobs knows the old one's address.
-            lab.start_controller(3, FIRST, SECOND)
+            lab.start_controller(new, 3, FIRST, SECOND)
             lab.await_follower(FIRST, SECOND)
             lab.run(new, "cluster", "step-down", "--controller", SECOND, "--reason", "upgrade")
             print(f"in the old one's place after {lab.await_leader(FIRST, 3):.1f} s")
