@@ -5,6 +5,7 @@ mod decisions;
 mod fairness;
 mod faults;
 mod large_groups;
+mod modes;
 mod packets;
 mod parallel_cases;
 mod period;
@@ -26,6 +27,7 @@ pub(crate) enum BenchCommand {
     Fairness(fairness::FairnessArgs),
     Faults(faults::FaultsArgs),
     LargeGroups(large_groups::LargeGroupsArgs),
+    Modes(modes::ModesArgs),
     Packets(packets::PacketsArgs),
     Period(period::PeriodArgs),
     Queues(queues::QueuesArgs),
@@ -42,6 +44,7 @@ pub(crate) fn run_bench(command: &BenchCommand) -> Result<(), CommandError> {
         BenchCommand::Fairness(args) => fairness::run_fairness(args),
         BenchCommand::Faults(args) => faults::run_faults(args),
         BenchCommand::LargeGroups(args) => large_groups::run_large_groups(args),
+        BenchCommand::Modes(args) => modes::run_modes(args),
         BenchCommand::Packets(args) => packets::run_packets(args),
         BenchCommand::Period(args) => period::run_period(args),
         BenchCommand::Queues(args) => queues::run_queues(args),

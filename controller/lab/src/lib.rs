@@ -1,13 +1,14 @@
 //! The laboratory: commands that evaluate Crux and that no operator of a fabric needs.
 //!
 //! `demo` runs the whole system on emulated switches, `simulate`, `compare` and `replay` use the
-//! fluid model, `place` and `reproduce` apply placement policies, `bench` tests what the system
-//! promises, `job` emulates training on real hosts, and `lab` runs a whole fabric in network
-//! namespaces. The binary mounts them all with
+//! fluid model, `advise` compares ways to forward, `place` and `reproduce` apply placement
+//! policies, `bench` tests what the system promises, `job` emulates training on real hosts, and
+//! `lab` runs a whole fabric in network namespaces. The binary mounts them all with
 //! [`LabCommand`]. The decision: this crate is behind a default feature of the binary, so that a
 //! packaged daemon contains no paused clock, no plotting and no planted bug
 //! (docs/decisions/0010-lab-crate.md).
 
+mod advise;
 mod bench;
 mod compare;
 mod demo;
@@ -34,6 +35,7 @@ enum LabSubcommand {
     Demo(demo::DemoArgs),
     Simulate(simulate::SimulateArgs),
     Compare(compare::CompareArgs),
+    Advise(advise::AdviseArgs),
     Replay(replay::ReplayArgs),
     Place(place::PlaceArgs),
     Reproduce(reproduce::ReproduceArgs),
@@ -55,6 +57,7 @@ impl LabCommand {
             LabSubcommand::Demo(args) => demo::run_demo(args),
             LabSubcommand::Simulate(args) => simulate::run_simulate(args),
             LabSubcommand::Compare(args) => compare::run_compare(args),
+            LabSubcommand::Advise(args) => advise::run_advise(args),
             LabSubcommand::Replay(args) => replay::run_replay(args),
             LabSubcommand::Place(args) => place::run_place(args),
             LabSubcommand::Reproduce(args) => reproduce::run_reproduce(args),

@@ -311,8 +311,12 @@ fn check_iterations(
 }
 
 fn create_engine(fabric: &Fabric) -> Result<Engine, SimulationError> {
-    let network = planner::fluid_network(fabric).map_err(SimulationError::Engine)?;
-    Engine::new(&network, EngineOptions::default()).map_err(SimulationError::Engine)
+    create_model_engine(fabric).map_err(SimulationError::Engine)
+}
+
+/// An engine of all links of `fabric`, without jobs.
+pub(crate) fn create_model_engine(fabric: &Fabric) -> Result<Engine, FluidError> {
+    Engine::new(&planner::fluid_network(fabric)?, EngineOptions::default())
 }
 
 /// Bytes per second of a link; 0 while it is down.
@@ -320,7 +324,12 @@ fn link_capacity(fabric: &Fabric, link: LinkId) -> f64 {
     if fabric.is_up(link) { fabric.link(link).bandwidth.bytes_per_second() } else { 0.0 }
 }
 
-fn fluid_job(fabric: &Fabric, job: &planner::Job, scheduled: &ScheduledJob) -> fluid::FluidJob {
+/// A job as its schedule has it run, until it is removed.
+pub(crate) fn fluid_job(
+    fabric: &Fabric,
+    job: &planner::Job,
+    scheduled: &ScheduledJob,
+) -> fluid::FluidJob {
     let flows = job.flows.iter().zip(&scheduled.paths);
     fluid::FluidJob {
         compute_seconds: job.compute_seconds,

@@ -39,7 +39,7 @@ const TOPO: &str = "ip,DSW,PSW,ASW
 /// An example, and what it prints.
 type Example = (&'static str, &'static str);
 
-const EXAMPLES: [Example; 23] = [
+const EXAMPLES: [Example; 25] = [
     ("crux completions bash > /etc/bash_completion.d/crux", "complete -F _crux"),
     ("crux man crux-plan | man -l -", ".TH crux-plan 1"),
     ("crux schema jobs > jobs.schema.json", "\"$schema\""),
@@ -59,6 +59,7 @@ const EXAMPLES: [Example; 23] = [
         "crux place --fabric lab.toml --jobs jobs.json --gpus 16 --model gpt-24l/A100",
         "gpt iterates",
     ),
+    ("crux advise --fabric lab.toml --jobs jobs.toml", "qp-ecmp"),
     ("crux simulate --fabric lab.toml --jobs jobs.toml --scheduler crux", "gpt"),
     (
         "crux simulate --fabric lab.toml --jobs jobs.toml --scheduler varys --seconds 60 \
@@ -86,6 +87,7 @@ const EXAMPLES: [Example; 23] = [
     ),
     ("crux bench faults --schedules 1 --seed 4711 --explain", "\"divergent\": []"),
     ("crux bench decisions --cases 1 --seed 1 --first 262", "1 cases of seed 1"),
+    ("crux bench modes --cases 1 --seed 1 --first 17", "1 cases of seed 1"),
 ];
 
 fn files() -> Files {

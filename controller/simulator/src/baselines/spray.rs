@@ -48,7 +48,8 @@ struct PathTurn {
     paths: Vec<Vec<LinkId>>,
 }
 
-fn paths_in_turn(job: &Job, routes: &EqualCostRoutes) -> Vec<Vec<LinkId>> {
+/// The paths of flows of a job that was taken into parts: those of a NIC pair in turn.
+pub fn paths_in_turn(job: &Job, routes: &EqualCostRoutes) -> Vec<Vec<LinkId>> {
     let mut turns: BTreeMap<(NicId, NicId), PathTurn> = BTreeMap::new();
     let path_of = |flow: &Flow| {
         let fresh = || PathTurn { taken: 0, paths: routes.all_paths(flow) };

@@ -11,9 +11,6 @@ use rand_chacha::ChaCha8Rng;
 use topology::clos::{self, ClosSpec};
 use topology::{Fabric, HostId, HostInterconnect, LinkScheduler, NicId, PcieSwitch};
 
-/// Flows of a job at most: 6 hosts, 4 NICs, 2 connections.
-const FLOWS_MAX: u16 = 48;
-
 /// GPUs of a host.
 const GPUS: u32 = 8;
 
@@ -27,13 +24,22 @@ struct JobRanges {
     /// Decimal logarithm of the seconds of a computation.
     compute: Range<f64>,
     connections: RangeInclusive<u16>,
+    /// Flows of a job at most: hosts, 4 NICs, connections.
+    flows_max: u16,
 }
 
 /// Those of all cases but the ones for packets.
-const USUAL_JOBS: JobRanges = JobRanges { hosts: 2..=6, compute: -1.3..0.3, connections: 1..=2 };
+const USUAL_JOBS: JobRanges =
+    JobRanges { hosts: 2..=6, compute: -1.3..0.3, connections: 1..=2, flows_max: 48 };
+
+/// Up to as many connections of a NIC pair as a leaf may have uplinks, and iterations of like
+/// length: these cases are simulated at length.
+const MODE_JOBS: JobRanges =
+    JobRanges { compute: -0.5..0.3, connections: 1..=8, flows_max: 192, ..USUAL_JOBS };
 
 /// Few packets, and none of them so short a share of an iteration that its latency counts.
-const PACKET_JOBS: JobRanges = JobRanges { hosts: 2..=3, compute: -0.7..0.0, connections: 1..=1 };
+const PACKET_JOBS: JobRanges =
+    JobRanges { hosts: 2..=3, compute: -0.7..0.0, connections: 1..=1, flows_max: 48 };
 
 /// What a fabric and its jobs are drawn from.
 #[derive(Clone, Debug)]
@@ -53,6 +59,9 @@ const CONTENDED_CASE: CaseRanges = CaseRanges {
     job_count: 2..=12,
     jobs: USUAL_JOBS,
 };
+
+const MODE_CASE: CaseRanges =
+    CaseRanges { spines: 2..=8, nics: 1..=2, job_count: 2..=8, jobs: MODE_JOBS, ..CONTENDED_CASE };
 
 const PACKET_CASE: CaseRanges = CaseRanges {
     spines: 1..=2,
@@ -82,6 +91,26 @@ pub fn generate_packet_case(seed: u64, number: u32) -> PlanInput {
         std::iter::repeat_with(|| draw_case("packet-case", 2, &PACKET_CASE, &mut random));
     draws.find(shares_nic).expect("some draw shares a NIC")
 }
+
+/// A case in which one job, whose position comes with it, may have its paths found in several ways:
+/// 2 to 8 spines, 1 to 8 connections of each NIC pair, and otherwise as in
+/// [`generate_contended_case`]. The job has a flow between leaves.
+pub fn generate_mode_case(seed: u64, number: u32) -> (PlanInput, usize) {
+    let mut random = case_random(seed, u64::from(number) | MODE_STREAMS);
+    loop {
+        let leaves = random.random_range(2..=4);
+        let input = draw_case("mode-case", leaves, &MODE_CASE, &mut random);
+        let leaf_of = |nic| input.fabric.leaf_of(nic);
+        let crosses = |flow: &Flow| leaf_of(flow.src) != leaf_of(flow.dst);
+        let free = (0..input.jobs.len()).filter(|job| input.jobs[*job].flows.iter().any(crosses));
+        if let Some(job) = free.choose(&mut random) {
+            return (input, job);
+        }
+    }
+}
+
+/// Random streams of cases for modes.
+const MODE_STREAMS: u64 = 1 << 49;
 
 /// A case for packets on hosts with one PCIe switch for each NIC, whose links carry 0.4 to 1 times
 /// what the NIC does: at least two jobs share one. A flow begins and ends at any GPU of its host,
@@ -203,7 +232,7 @@ fn draw_job(fabric: &Fabric, number: u16, ranges: &JobRanges, random: &mut ChaCh
                     src: fabric.host(*src).nics[nic],
                     dst: fabric.host(*dst).nics[nic],
                     bytes,
-                    udp_src_port: Some(0xC000 + (number * FLOWS_MAX + ordinal) % 0x4000),
+                    udp_src_port: Some(0xC000 + (number * ranges.flows_max + ordinal) % 0x4000),
                     gpus: FlowGpus::default(),
                 });
             }
