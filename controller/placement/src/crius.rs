@@ -5,7 +5,8 @@
 //! plans in it. From the bottom:
 //!
 //! ```text
-//! layers, gpus          what a model computes and sends, what a kind of GPU can do
+//! layers, gpu_kinds     what a model computes and sends, what a kind of GPU can do
+//! kernels               how long a layer computes on one GPU
 //! partition             cuts into stages, and GPUs for each
 //! pipeline, collectives how long an iteration and a transfer take
 //! estimate, calibration a Cell's best-looking plan, timed; how far that is off
@@ -22,6 +23,7 @@ pub mod collectives;
 pub mod deadline;
 pub mod estimate;
 pub mod gpu_kinds;
+pub mod kernels;
 pub mod layers;
 pub mod partition;
 pub mod pipeline;

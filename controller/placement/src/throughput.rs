@@ -278,7 +278,7 @@ fn best_cell_seconds(model: &LayeredModel, gpu: &GpuKind, shape: GpuShape) -> Op
             model,
             gpu,
             cell,
-            efficiency: calibration::attained_efficiency(model.family, gpu),
+            kernel_speed: calibration::kernel_speed(model.family, gpu),
         };
         setting.estimate_best_plan().map(|(seconds, _)| seconds)
     });

@@ -15,13 +15,13 @@ use crate::throughput::{PublishedMeasurement, published_measurements};
 #[rustfmt::skip]
 const EFFICIENCIES: [(ModelFamily, [f64; GPU_KINDS.len()]); 3] = [
     //                      A100   V100   A40    A10
-    (ModelFamily::Bert,       [0.427, 0.527, 0.434, 0.394]),
-    (ModelFamily::Experts,    [0.352, 0.411, 0.345, 0.321]),
-    (ModelFamily::WideResnet, [0.076, 0.479, 0.137, 0.106]),
+    (ModelFamily::Bert,       [1.037, 1.092, 1.031, 1.084]),
+    (ModelFamily::Experts,    [0.988, 0.927, 0.973, 0.963]),
+    (ModelFamily::WideResnet, [1.045, 1.075, 1.032, 1.090]),
 ];
 
 /// What a family attains of the roofline of a kind.
-pub fn attained_efficiency(family: ModelFamily, gpu: &GpuKind) -> f64 {
+pub fn kernel_speed(family: ModelFamily, gpu: &GpuKind) -> f64 {
     let kind = GPU_KINDS.iter().position(|known| known.name == gpu.name);
     let row = EFFICIENCIES.iter().find(|(known, _)| *known == family);
     let found = kind.zip(row).map(|(kind, (_, row))| row[kind]);
@@ -50,11 +50,11 @@ pub fn judge_estimates() -> Vec<JudgedEstimate> {
         .filter_map(|measured| {
             let model = LayeredModel::by_name(measured.model)?;
             let gpu = GpuKind::by_name(measured.kind)?;
-            let efficiency = attained_efficiency(model.family, gpu);
+            let kernel_speed = kernel_speed(model.family, gpu);
             let cells = CriusCell::for_gpus(measured.hosts, measured.gpus_per_host);
             let seconds = cells.filter_map(|cell| {
                 let model = &model;
-                let setting = CellEstimator { model, gpu, cell, efficiency };
+                let setting = CellEstimator { model, gpu, cell, kernel_speed };
                 setting.estimate_best_plan().map(|(seconds, _)| seconds)
             });
             let estimated_seconds = seconds.min_by(f64::total_cmp)?;

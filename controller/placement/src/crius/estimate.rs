@@ -4,12 +4,16 @@
 //! A Cell leaves two things open: the cuts of the model ([`partition`]), and the data and tensor
 //! parallelism of each stage ([`StageParallelism`]). The most promising plan has the parallelism
 //! with the least traffic on every stage. Its partition is the best balanced of those with nearly
-//! the least total traffic. Only this plan is timed, layer by layer on the roofline and collective
-//! by collective from the tables.
+//! the least total traffic. Only this plan is timed, layer by layer ([`kernels`]) and collective by
+//! collective ([`GpuKind::ring_times`]).
+//!
+//! Experts are shared, not cut: each of the `tensor` GPUs of a copy computes its own samples and
+//! holds its share of the experts, to which tokens are sent.
 
 use super::CriusCell;
-use super::gpu_kinds::GpuKind;
-use super::layers::{LayeredModel, ModelLayer};
+use super::gpu_kinds::{GpuKind, LinkPlace};
+use super::kernels::kernel_seconds;
+use super::layers::{LayeredModel, ModelFamily, ModelLayer};
 use super::partition::{self, StagePartition};
 use super::pipeline::{PassTimes, StageTimes, iteration_seconds};
 
@@ -25,6 +29,11 @@ const RESHAPED_FACTOR: f64 = 1.1;
 /// A backward pass computes twice what the forward pass does, and that again, since activations are
 /// recomputed instead of kept.
 const BACKWARD_FACTOR: f64 = 3.0;
+
+/// Gradients in units of parameters: those of half precision are reduced in single precision, and
+/// those of convolutions are measured to take twice as long as their bytes say
+/// (prof_log/estimate_all of sjtu-epcc/arena).
+const GRADIENT_FACTOR: f64 = 2.0;
 
 /// How the GPUs of a stage divide: `data * tensor` are all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,8 +62,8 @@ pub struct CellEstimator<'a> {
     pub gpu: &'a GpuKind,
     /// The Cell that is estimated.
     pub cell: CriusCell,
-    /// What is attained of the roofline, from 0 to 1.
-    pub efficiency: f64,
+    /// How fast kernels are, in units of [`super::kernels`].
+    pub kernel_speed: f64,
 }
 
 impl<'a> CellEstimator<'a> {
@@ -82,7 +91,7 @@ impl<'a> CellEstimator<'a> {
     /// The partitions of the model into the stages of the Cell.
     pub fn model_partitions(&self) -> Vec<StagePartition> {
         let loads: Vec<f64> =
-            self.model.layers.iter().map(|layer| self.compute_seconds(layer, 1.0)).collect();
+            self.model.layers.iter().map(|layer| self.layer_load(layer)).collect();
         let fractions = partition::gpu_fractions(&loads, self.cell.gpu_count());
         partition::balanced_partitions(&fractions, self.cell.stages as usize)
     }
@@ -92,7 +101,7 @@ impl<'a> CellEstimator<'a> {
         let gpus = partition.gpus[stage];
         let copies = (0..u32::BITS).map(|power| 1 << power).take_while(|data| *data <= gpus);
         let ways = copies.map(|data| StageParallelism { data, tensor: gpus / data });
-        ways.filter(|way| self.fits_memory(self.stage_layers(partition, stage), *way)).collect()
+        ways.filter(|way| self.fits_memory(partition, stage, *way)).collect()
     }
 
     /// Bytes that a plan sends in a micro-batch: the most of any stage, all gradients, and more
@@ -121,9 +130,9 @@ impl<'a> CellEstimator<'a> {
             .map(|(stage, way)| {
                 let layers = self.stage_layers(&plan.partition, stage);
                 let mut times = self.stage_times(layers, *way);
-                let crossing = self.crossing_seconds(layers, *way);
-                times.forward.between_stages = if stage < last { crossing } else { 0.0 };
-                times.backward.between_stages = if stage > 0 { crossing } else { 0.0 };
+                let crossing = |before| self.crossing_seconds(&plan.partition, before);
+                times.forward.between_stages = if stage < last { crossing(stage) } else { 0.0 };
+                times.backward.between_stages = stage.checked_sub(1).map_or(0.0, crossing);
                 times
             })
             .collect();
@@ -150,42 +159,86 @@ impl<'a> CellEstimator<'a> {
         Some(ParallelismPlan { partition, parallelism: ways })
     }
 
-    /// Samples that one copy of a stage computes in a micro-batch.
-    fn samples_per_copy(&self, way: StageParallelism) -> f64 {
-        f64::from(self.model.batch) / f64::from(MICRO_BATCHES * way.data)
+    /// Samples that one GPU of a stage computes in a micro-batch, or a part of.
+    fn samples_per_gpu(&self, way: StageParallelism) -> f64 {
+        let shares = match self.model.family {
+            ModelFamily::Experts => way.data * way.tensor,
+            ModelFamily::Bert | ModelFamily::WideResnet => way.data,
+        };
+        self.micro_batch() / f64::from(shares)
     }
 
-    /// Bytes of outputs reduced in a micro-batch, and of gradients spread over all of them.
+    /// Samples of a micro-batch.
+    fn micro_batch(&self) -> f64 {
+        f64::from(self.model.batch) / f64::from(MICRO_BATCHES)
+    }
+
+    /// Bytes of outputs reduced in a micro-batch, and of parameters spread over all of them.
     fn stage_traffic(&self, layers: &[ModelLayer], way: StageParallelism) -> (f64, f64) {
-        let tensor = self.samples_per_copy(way) * output_bytes(layers) * ring_share(way.tensor);
-        let data = parameter_bytes(layers) / f64::from(way.tensor) * ring_share(way.data);
+        let tensor = self.samples_per_gpu(way) * output_bytes(layers) * ring_share(way.tensor);
+        let data: f64 = self.parameter_rings(layers, way).iter().map(ParameterRing::sent_bytes).sum();
         (tensor, data / f64::from(MICRO_BATCHES))
     }
 
-    /// Whether parameters, their optimiser and what micro-batches leave at the boundaries of layers
-    /// fit, and every copy has a sample.
-    fn fits_memory(&self, layers: &[ModelLayer], way: StageParallelism) -> bool {
-        let kept: f64 = layers.iter().map(|layer| layer.boundary_bytes).sum();
-        let states = self.model.state_factor * parameter_bytes(layers);
-        let samples = self.samples_per_copy(way) * f64::from(MICRO_BATCHES);
-        let bytes = (states + samples * kept) / f64::from(way.tensor);
-        bytes <= self.gpu.usable_bytes() && self.samples_per_copy(way) >= 1.0
+    /// The rings that reduce the gradients of a stage: one for each part that GPUs hold a copy of.
+    fn parameter_rings(&self, layers: &[ModelLayer], way: StageParallelism) -> Vec<ParameterRing> {
+        let all = parameter_bytes(layers);
+        let sharing = way.tensor.min(self.cell.gpus_per_host);
+        let cut = |bytes: f64| ParameterRing {
+            bytes: bytes / f64::from(way.tensor),
+            gpus: way.data,
+            sharing,
+        };
+        match self.model.family {
+            ModelFamily::Experts => {
+                let experts: f64 = layers.iter().map(|layer| layer.expert_bytes).sum();
+                let common =
+                    ParameterRing { bytes: all - experts, gpus: way.data * way.tensor, sharing: 1 };
+                vec![common, cut(experts)]
+            }
+            ModelFamily::Bert | ModelFamily::WideResnet => vec![cut(all)],
+        }
     }
 
-    /// Seconds in which one GPU computes a layer forward for `samples`.
-    fn compute_seconds(&self, layer: &ModelLayer, samples: f64) -> f64 {
+    /// Whether parameters, their optimiser and what micro-batches under way leave at the boundaries
+    /// of layers fit, and every GPU has a sample. As many micro-batches are under way as stages
+    /// follow.
+    fn fits_memory(&self, partition: &StagePartition, stage: usize, way: StageParallelism) -> bool {
+        let layers = self.stage_layers(partition, stage);
+        let under_way = (partition.stages.len() - stage).min(MICRO_BATCHES as usize);
+        let kept: f64 = layers.iter().map(|layer| layer.boundary_bytes).sum();
+        let held: f64 = self.parameter_rings(layers, way).iter().map(|ring| ring.bytes).sum();
+        let states = self.model.states.on_each(way.data) * held;
+        let samples = self.samples_per_gpu(way);
+        let bytes = states + under_way as f64 * samples * kept / f64::from(self.cut(way));
+        bytes <= self.gpu.usable_bytes() && samples >= 1.0
+    }
+
+    /// GPUs among which each layer is cut.
+    fn cut(&self, way: StageParallelism) -> u32 {
+        match self.model.family {
+            ModelFamily::Experts => 1,
+            ModelFamily::Bert | ModelFamily::WideResnet => way.tensor,
+        }
+    }
+
+    /// What partitions balance: the FLOP of a micro-batch over the roofline.
+    fn layer_load(&self, layer: &ModelLayer) -> f64 {
+        let samples = self.micro_batch();
         let flop = samples * layer.flop;
         let bytes = layer.parameter_bytes + samples * layer.output_bytes;
-        flop / (self.efficiency * self.gpu.attained_flops(self.model.family, flop / bytes))
+        flop / self.gpu.roofline_flops(self.model.family, flop / bytes)
     }
 
     fn stage_times(&self, layers: &[ModelLayer], way: StageParallelism) -> StageTimes {
-        let samples = self.samples_per_copy(way);
-        let compute = layers.iter().map(|layer| self.compute_seconds(layer, samples)).sum::<f64>()
-            / f64::from(way.tensor);
-        let (tensor, data) = self.stage_traffic(layers, way);
-        let within = self.tensor_table(way).transfer_seconds(2.0 * tensor);
+        let samples = self.samples_per_gpu(way);
+        let kernels = layers.iter().map(|layer| {
+            kernel_seconds(self.model.family, self.gpu, layer, samples, self.cut(way))
+        });
+        let compute = kernels.sum::<f64>() / self.kernel_speed;
+        let within = self.reduction_seconds(layers, way);
         let held = parameter_bytes(layers) / f64::from(way.tensor);
+        let states = self.model.states.on_each(way.data);
         StageTimes {
             forward: PassTimes { compute, inside_stage: within, between_stages: 0.0 },
             backward: PassTimes {
@@ -193,33 +246,66 @@ impl<'a> CellEstimator<'a> {
                 inside_stage: 2.0 * within,
                 between_stages: 0.0,
             },
-            synchronise: self
-                .data_table(way)
-                .transfer_seconds(2.0 * data * f64::from(MICRO_BATCHES)),
+            synchronise: self.gradient_seconds(layers, way),
             // Applying gradients reads and writes all states.
-            apply: 2.0 * self.model.state_factor * held / self.gpu.memory_bandwidth(),
+            apply: 2.0 * states * held / self.gpu.memory_bandwidth(),
         }
     }
 
+    /// Seconds in which the GPUs of a copy reduce outputs, or send tokens to experts and back, in a
+    /// forward pass.
+    fn reduction_seconds(&self, layers: &[ModelLayer], way: StageParallelism) -> f64 {
+        let (tensor, _) = self.stage_traffic(layers, way);
+        let operations: f64 = layers.iter().map(|layer| layer.reductions).sum();
+        // Copies lie next to each other, so that a copy leaves a host last.
+        let times = self.gpu.ring_times(self.place_of(way.tensor), way.tensor, 1);
+        operations * times.transfer_seconds(2.0 * tensor / operations)
+    }
+
+    fn gradient_seconds(&self, layers: &[ModelLayer], way: StageParallelism) -> f64 {
+        let place = self.place_of(way.data * way.tensor);
+        let rings = self.parameter_rings(layers, way);
+        let seconds = rings.iter().map(|ring| {
+            let times = self.gpu.ring_times(place, ring.gpus, ring.sharing);
+            times.transfer_seconds(2.0 * GRADIENT_FACTOR * ring.sent_bytes())
+        });
+        seconds.sum()
+    }
+
+    fn place_of(&self, gpus: u32) -> LinkPlace {
+        if gpus > self.cell.gpus_per_host { LinkPlace::BetweenHosts } else { LinkPlace::InsideHost }
+    }
+
     /// Seconds until the next stage has what it reads of a micro-batch.
-    fn crossing_seconds(&self, layers: &[ModelLayer], way: StageParallelism) -> f64 {
-        let boundary = layers.last().map_or(0.0, |layer| layer.boundary_bytes);
-        let bytes = self.samples_per_copy(way) * boundary / f64::from(way.tensor);
-        let sharing = (way.data * way.tensor).min(self.cell.gpus_per_host);
-        let between_hosts = self.cell.hosts > 1;
-        self.gpu.transfer_times(between_hosts, sharing).transfer_seconds(bytes)
+    fn crossing_seconds(&self, partition: &StagePartition, stage: usize) -> f64 {
+        let boundary =
+            self.stage_layers(partition, stage).last().map_or(0.0, |layer| layer.boundary_bytes);
+        let bytes = self.micro_batch() * boundary;
+        let gpus_before: u32 = partition.gpus[..=stage].iter().sum();
+        let place = if gpus_before.is_multiple_of(self.cell.gpus_per_host) {
+            LinkPlace::BetweenHosts
+        } else {
+            LinkPlace::InsideHost
+        };
+        self.gpu.send_times(place).transfer_seconds(bytes)
     }
+}
 
-    /// Copies lie next to each other, so that tensor parallelism leaves a host last.
-    fn tensor_table(&self, way: StageParallelism) -> super::collectives::CollectiveTimes {
-        self.gpu.transfer_times(way.tensor > self.cell.gpus_per_host, 1)
-    }
+/// Parameters that some GPUs hold alike.
+#[derive(Clone, Copy, Debug)]
+struct ParameterRing {
+    /// On each of them.
+    bytes: f64,
+    /// The GPUs.
+    gpus: u32,
+    /// As many rings leave a host.
+    sharing: u32,
+}
 
-    /// As many rings leave a host as a copy has GPUs in it.
-    fn data_table(&self, way: StageParallelism) -> super::collectives::CollectiveTimes {
-        let in_host = self.cell.gpus_per_host;
-        let gpus = way.data * way.tensor;
-        self.gpu.transfer_times(gpus > in_host, way.tensor.min(in_host))
+impl ParameterRing {
+    /// What a reduction of values of the size of the parameters sends in one of its two rounds.
+    fn sent_bytes(&self) -> f64 {
+        self.bytes * ring_share(self.gpus)
     }
 }
 
@@ -241,7 +327,7 @@ mod tests {
     use super::*;
 
     fn setting<'a>(model: &'a LayeredModel, kind: &str, cell: CriusCell) -> CellEstimator<'a> {
-        CellEstimator { model, gpu: GpuKind::by_name(kind).unwrap(), cell, efficiency: 0.5 }
+        CellEstimator { model, gpu: GpuKind::by_name(kind).unwrap(), cell, kernel_speed: 1.0 }
     }
 
     fn cell(hosts: u32, gpus_per_host: u32, stages: u32) -> CriusCell {

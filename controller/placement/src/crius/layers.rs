@@ -1,12 +1,12 @@
 //! Models as sequences of layers: what each layer computes, stores and passes on (Crius).
 //!
 //! The three families of the evaluation are built from their architectures, with the dimensions of
-//! sjtu-epcc/arena (branch ae-eurosys, runtime/crius_worker/jax/configs.py). Blocks are merged into
-//! layers as there, so that all cuts can be enumerated. A model name is an architecture and a batch
-//! size, as in `moe-1.3B/256`.
+//! sjtu-epcc/arena (branch ae-eurosys, runtime/crius_worker/jax/configs.py). Operators are gathered
+//! into 16 layers as there, so that all cuts can be enumerated. A model name is an architecture and
+//! a batch size, as in `moe-1.3B/256`.
 
-/// Layers into which the blocks of a transformer are gathered.
-const TRANSFORMER_LAYERS: u32 = 8;
+/// Layers of about equal FLOP into which the operators of a transformer are gathered.
+const TRANSFORMER_LAYERS: f64 = 16.0;
 
 /// Tokens of a sample.
 const SEQUENCE: f64 = 1024.0;
@@ -19,10 +19,16 @@ const EXPERT_GROUP: f64 = 2048.0;
 pub struct ModelLayer {
     /// FLOP of the forward pass of one sample.
     pub flop: f64,
+    /// How long its kernels take for a FLOP, in units of the other layers of its family.
+    pub slowness: f64,
     /// Bytes of parameters.
     pub parameter_bytes: f64,
+    /// Bytes of those parameters that belong to experts, which GPUs can share.
+    pub expert_bytes: f64,
     /// Bytes that its operators put out for one sample: what tensor parallelism reduces.
     pub output_bytes: f64,
+    /// In how many operations these are reduced.
+    pub reductions: f64,
     /// Bytes that the next layer reads of one sample.
     pub boundary_bytes: f64,
 }
@@ -47,8 +53,36 @@ pub struct LayeredModel {
     pub layers: Vec<ModelLayer>,
     /// Samples of an iteration, over all GPUs.
     pub batch: u32,
-    /// Bytes of optimiser state, gradients and parameters for each byte of parameters.
-    pub state_factor: f64,
+    /// What a GPU holds for each byte of its parameters.
+    pub states: StateFactors,
+}
+
+/// What a GPU holds for each byte of its parameters: the parameter, its gradient and its optimiser.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StateFactors {
+    /// On every copy.
+    pub copied: f64,
+    /// Divided among the copies.
+    pub divided: f64,
+}
+
+impl StateFactors {
+    /// For each byte of parameters on one of so many copies.
+    pub fn on_each(&self, copies: u32) -> f64 {
+        self.copied + self.divided / f64::from(copies)
+    }
+}
+
+/// What a family holds, from the measured memory of data parallelism on 2 to 16 GPUs
+/// (`throughput/data_parallel.csv`), which is linear in the samples and in `1 / copies`. In half
+/// precision parameter and gradient are 6 bytes for each 2, and the optimiser is divided.
+fn state_factors(family: ModelFamily) -> StateFactors {
+    let (copied, divided) = match family {
+        ModelFamily::Bert => (3.0, 6.0),
+        ModelFamily::Experts => (3.0, 1.8),
+        ModelFamily::WideResnet => (3.1, 0.0),
+    };
+    StateFactors { copied, divided }
 }
 
 /// Dimensions of dense transformers: name, hidden size, blocks.
@@ -102,12 +136,7 @@ impl LayeredModel {
             }
             _ => return None,
         };
-        // Adam: two moments and a master copy of 4 bytes each, and a gradient like the parameter.
-        let state_factor = match family {
-            ModelFamily::WideResnet => 4.0,
-            ModelFamily::Bert | ModelFamily::Experts => 8.0,
-        };
-        Some(Self { family, layers, batch, state_factor })
+        Some(Self { family, layers, batch, states: state_factors(family) })
     }
 }
 
@@ -124,8 +153,11 @@ fn dense_block(hidden: f64) -> ModelLayer {
     let parameters = 12.0 * hidden * hidden;
     ModelLayer {
         flop: 2.0 * SEQUENCE * parameters + 4.0 * SEQUENCE * SEQUENCE * hidden,
+        slowness: 1.0,
         parameter_bytes: HALF_BYTES * parameters,
+        expert_bytes: 0.0,
         output_bytes: HALF_BYTES * 2.0 * SEQUENCE * hidden,
+        reductions: 2.0,
         boundary_bytes: HALF_BYTES * SEQUENCE * hidden,
     }
 }
@@ -140,42 +172,46 @@ fn expert_block(hidden: f64, experts: f64) -> ModelLayer {
     ModelLayer {
         flop: SEQUENCE * (2.0 * visited + masks) + 4.0 * SEQUENCE * SEQUENCE * hidden,
         parameter_bytes: HALF_BYTES * (attention + experts * expert),
+        expert_bytes: HALF_BYTES * experts * expert,
         ..dense_block(hidden)
     }
 }
 
-/// So many equal blocks in few layers; the last also predicts a token of the vocabulary.
+/// So many equal blocks, and the prediction of a token of the vocabulary, in equal layers: operators
+/// are fine enough that cuts fall within blocks.
 fn transformer_layers(hidden: f64, blocks: u32, block: ModelLayer) -> Vec<ModelLayer> {
-    let each = f64::from(blocks / TRANSFORMER_LAYERS);
+    let each = f64::from(blocks) / TRANSFORMER_LAYERS;
+    let prediction = VOCABULARY * hidden / TRANSFORMER_LAYERS;
     let layer = ModelLayer {
-        flop: each * block.flop,
-        parameter_bytes: each * block.parameter_bytes,
+        flop: each * block.flop + 2.0 * SEQUENCE * prediction,
+        parameter_bytes: each * block.parameter_bytes + HALF_BYTES * prediction,
+        expert_bytes: each * block.expert_bytes,
         output_bytes: each * block.output_bytes,
-        boundary_bytes: block.boundary_bytes,
+        reductions: each * block.reductions,
+        ..block
     };
-    let mut layers = vec![layer; TRANSFORMER_LAYERS as usize];
-    let embedding = VOCABULARY * hidden;
-    if let Some(last) = layers.last_mut() {
-        last.flop += 2.0 * SEQUENCE * embedding;
-        last.parameter_bytes += HALF_BYTES * embedding;
-    }
-    layers
+    vec![layer; TRANSFORMER_LAYERS as usize]
 }
 
 /// Words of the vocabulary.
 const VOCABULARY: f64 = 51_200.0;
 
-/// Blocks of each resolution of a residual network of 50 layers, and the side of its images.
-const RESOLUTIONS: [(u32, f64); 4] = [(3, 56.0), (4, 28.0), (6, 14.0), (3, 7.0)];
+/// Resolutions of a residual network of 50 layers: its blocks, the side of its images, and the
+/// slowness of its kernels. The published timings of pipelines of 2, 4, 8 and 16 stages on one GPU
+/// have 61, 40, 20 and 11 % of the time in their first stages, which have an equal share of the
+/// FLOP.
+const RESOLUTIONS: [(u32, f64, f64); 4] =
+    [(3, 56.0, 2.15), (4, 28.0, 1.0), (6, 14.0, 1.0), (3, 7.0, 1.0)];
 
 /// The sixteen bottleneck blocks; stem and classifier are a hundredth of them and left out.
 fn wide_resnet_layers(channels: f64, width: f64) -> Vec<ModelLayer> {
     let mut layers = Vec::new();
     let mut inside = channels;
-    for (number, (blocks, side)) in RESOLUTIONS.into_iter().enumerate() {
+    for (number, (blocks, side, slowness)) in RESOLUTIONS.into_iter().enumerate() {
         let filters = channels * f64::from(1_u32 << number);
         for _ in 0..blocks {
-            layers.push(bottleneck_block(inside, filters, width, side));
+            let block = bottleneck_block(inside, filters, width, side);
+            layers.push(ModelLayer { slowness, ..block });
             inside = 4.0 * filters;
         }
     }
@@ -191,8 +227,11 @@ fn bottleneck_block(inside: f64, filters: f64, width: f64, side: f64) -> ModelLa
     let pixels = side * side;
     ModelLayer {
         flop: 2.0 * pixels * parameters,
+        slowness: 1.0,
         parameter_bytes: SINGLE_BYTES * parameters,
+        expert_bytes: 0.0,
         output_bytes: SINGLE_BYTES * pixels * (filters + wide + outside),
+        reductions: 3.0,
         boundary_bytes: SINGLE_BYTES * pixels * outside,
     }
 }

@@ -185,7 +185,7 @@ mod tests {
             model: &model,
             gpu: GpuKind::by_name(kind).unwrap(),
             cell: CriusCell { hosts, gpus_per_host, stages },
-            efficiency: 0.5,
+            kernel_speed: 1.0,
         };
         let (estimate, _) = setting.estimate_best_plan().unwrap();
         let (tuned, all) = (tune_cell(&setting).unwrap(), tune_exhaustively(&setting).unwrap());

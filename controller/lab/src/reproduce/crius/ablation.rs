@@ -86,7 +86,7 @@ fn tuner_rows() -> Vec<MeasureRow> {
                 model: &model,
                 gpu,
                 cell,
-                efficiency: calibration::attained_efficiency(model.family, gpu),
+                kernel_speed: calibration::kernel_speed(model.family, gpu),
             };
             let plans = (
                 setting.estimate_best_plan(),
