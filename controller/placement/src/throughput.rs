@@ -26,7 +26,9 @@ const LONGEST_ITERATION_SECONDS: f64 = 300.0;
 
 /// Iteration times of the best parallelism that Alpa found, by model, kind, hosts and GPUs of each
 /// host: measurements published with Arena (sjtu-epcc/arena, branch ae-eurosys, Apache-2.0,
-/// database/prof_database.pkl), without those that failed or took over 300 s.
+/// database/prof_database.pkl), without those that failed or took over 300 s. Beside them what the
+/// authors estimate for the best uniform parallelism, where they publish it
+/// (runtime/jaxpr/prof_log/estimate_all).
 const PUBLISHED: &str = include_str!("throughput/published.csv");
 
 /// Gigabytes that a GPU needs under data parallelism, by model and 1, 2, 4, 8 and 16 GPUs, empty
@@ -299,9 +301,16 @@ pub struct PublishedMeasurement {
     pub gpus_per_host: u32,
     /// Seconds of an iteration.
     pub iteration_seconds: f64,
+    /// What the authors of Crius estimate with their kernels, if they published it.
+    pub estimated_seconds: Option<f64>,
 }
 
 impl PublishedMeasurement {
+    /// All of its GPUs.
+    pub fn gpu_count(&self) -> u32 {
+        self.hosts * self.gpus_per_host
+    }
+
     fn samples_per_second(&self) -> f64 {
         batch_size(self.model) / self.iteration_seconds
     }
@@ -314,6 +323,7 @@ impl PublishedMeasurement {
             hosts: fields.next()?.parse().ok()?,
             gpus_per_host: fields.next()?.parse().ok()?,
             iteration_seconds: fields.next()?.parse().ok()?,
+            estimated_seconds: fields.next()?.parse().ok(),
         })
     }
 }

@@ -104,6 +104,13 @@ impl GpuKind {
         GPU_KINDS.iter().find(|gpu| gpu.name == name)
     }
 
+    /// This kind in hosts whose NICs send `bytes_per_second`, which collectives attain.
+    pub fn with_nic(&self, bytes_per_second: f64) -> Self {
+        let ring_speeds = [bytes_per_second; 2];
+        let between = MeasuredLinks { ring_speeds, send_speed: bytes_per_second, ..self.between };
+        Self { between, ..*self }
+    }
+
     /// What is attained at most at an intensity of `flop_per_byte`: the roofline, in FLOP per
     /// second.
     pub fn roofline_flops(&self, family: ModelFamily, flop_per_byte: f64) -> f64 {
