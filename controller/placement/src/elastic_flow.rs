@@ -18,9 +18,21 @@ use super::{ClusterState, PlacementDecision, PlacementPolicy, PlacementRequest};
 /// GPUs of a job at most.
 pub const MOST_GPUS: u32 = 16;
 
+/// When GPUs are shared anew, and which jobs then move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ElasticSharing {
+    /// When a job comes or ends; a job whose share is unchanged stays in place if it can.
+    KeepPlaces,
+    /// When a job comes, all jobs of its kind anew, the new one first among equals, as in
+    /// sjtu-epcc/arena.
+    PlaceAnew,
+}
+
 /// ElasticFlow with the speeds that it assumes.
 #[derive(Clone, Debug)]
 pub struct ElasticFlowPolicy {
+    /// How it shares.
+    pub sharing: ElasticSharing,
     /// The assumed speeds of models.
     pub table: ThroughputTable,
     /// What a start or another number of GPUs costs.
@@ -34,37 +46,43 @@ impl PlacementPolicy for ElasticFlowPolicy {
             state.waiting,
             allocation,
             |allocation, request| least_share(allocation, request).is_some(),
-            admit_job,
+            |allocation, request| {
+                let kind = allocation::requested_kind(request);
+                share_kind(allocation, kind, Some(request), self.sharing)
+            },
         );
-        // Jobs that ended have left room.
-        for kind in 0..self.table.kind_count() {
-            allocation = share_kind(&allocation, kind, None).unwrap_or(allocation);
+        if self.sharing == ElasticSharing::KeepPlaces {
+            // Jobs that ended have left room.
+            for kind in 0..self.table.kind_count() {
+                let shared = share_kind(&allocation, kind, None, self.sharing);
+                allocation = shared.unwrap_or(allocation);
+            }
         }
         decisions.extend(allocation.to_decisions(state, self.stall));
         decisions
     }
 }
 
-/// The allocation with one more job; none if the shares of its kind do not fit.
-fn admit_job<'a>(
-    allocation: &ClusterAllocation<'a>,
-    request: &PlacementRequest,
-) -> Option<ClusterAllocation<'a>> {
-    share_kind(allocation, allocation::requested_kind(request), Some(request))
-}
-
 /// The allocation with the GPUs of a kind shared anew, among those that hold some and one that
-/// comes.
+/// comes; none if their shares do not fit.
 fn share_kind<'a>(
     allocation: &ClusterAllocation<'a>,
     kind: u32,
     comes: Option<&PlacementRequest>,
+    sharing: ElasticSharing,
 ) -> Option<ClusterAllocation<'a>> {
     let held = allocation.allocated_jobs().filter(|held| held.shape.kind == kind);
-    let jobs: Vec<PlacementRequest> =
-        held.map(|held| held.request.clone()).chain(comes.cloned()).collect();
+    let held = held.map(|held| held.request.clone());
+    let mut jobs: Vec<PlacementRequest> = comes.cloned().into_iter().chain(held).collect();
+    if sharing == ElasticSharing::KeepPlaces {
+        jobs.sort_by_key(|job| job.job);
+    }
     let shares = assign_shares(allocation, &jobs, allocation.gpus_of_kind(kind))?;
-    keep_unchanged(allocation, &jobs, &shares).or_else(|| repack_all(allocation, &jobs, &shares))
+    let kept = match sharing {
+        ElasticSharing::KeepPlaces => keep_unchanged(allocation, &jobs, &shares),
+        ElasticSharing::PlaceAnew => None,
+    };
+    kept.or_else(|| repack_all(allocation, &jobs, &shares))
 }
 
 /// The fewest GPUs with which a job runs on its kind.
@@ -133,7 +151,7 @@ fn repack_all<'a>(
     pack_jobs(allocation.clone(), jobs.iter().zip(shares).collect())
 }
 
-/// These jobs on so many GPUs, the largest first, which leaves no gap.
+/// These jobs on so many GPUs, the largest first and of equals the first, which leaves no gap.
 fn pack_jobs<'a>(
     mut allocation: ClusterAllocation<'a>,
     mut jobs: Vec<(&PlacementRequest, &u32)>,
@@ -141,7 +159,7 @@ fn pack_jobs<'a>(
     for (job, _) in &jobs {
         allocation.release_job(job.job);
     }
-    jobs.sort_by_key(|(job, gpus)| (Reverse(**gpus), job.job));
+    jobs.sort_by_key(|(_, gpus)| Reverse(**gpus));
     let mut placed = jobs.iter();
     let all = placed.all(|(job, gpus)| {
         allocation.place_compactly(job, allocation::requested_kind(job), **gpus)
@@ -184,6 +202,23 @@ mod tests {
         check(&["steady", "flat"], 6, Some(&[4, 2]));
         check(&["flat"], 8, Some(&[4]));
         check(&["steady", "large"], 8, Some(&[4, 4]));
+    }
+
+    /// A job on four of eight GPUs, and another of four that comes.
+    #[test]
+    fn a_job_keeps_its_place_unless_all_are_placed_anew() {
+        let lab = lab();
+        let (first, second) = (request(1, 4, "large"), request(2, 4, "large"));
+        let mut before = lab.empty_allocation();
+        assert!(before.place_compactly(&first, 0, 4));
+        let hosts = |sharing| {
+            let after = share_kind(&before, 0, Some(&second), sharing).unwrap();
+            let hosts = after.allocated_jobs().flat_map(|held| held.gpus.keys().copied());
+            hosts.collect::<Vec<_>>()
+        };
+        let [one, other] = [topology::HostId(0), topology::HostId(1)];
+        assert_eq!(hosts(ElasticSharing::KeepPlaces), [one, other]);
+        assert_eq!(hosts(ElasticSharing::PlaceAnew), [other, one]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ pub(super) use ablation::reproduce_ablation;
 use placement::PlacementRequest;
 use placement::allocation::RestartStall;
 use placement::crius::{CriusPolicy, deadline};
-use placement::elastic_flow::ElasticFlowPolicy;
+use placement::elastic_flow::{ElasticFlowPolicy, ElasticSharing};
 use placement::fcfs::FcfsPolicy;
 use placement::gavel::GavelPolicy;
 use placement::throughput::ThroughputTable;
@@ -55,11 +55,23 @@ struct CriusVariant {
     stall: RestartStall,
     /// Whether they use more than data parallelism.
     all_knowing: bool,
+    /// How ElasticFlow shares.
+    sharing: ElasticSharing,
 }
 
 /// As on the testbed.
-const AS_PRINTED: CriusVariant =
-    CriusVariant { load: 1.0, stall: RestartStall::ALL_PLANS, all_knowing: false };
+const AS_PRINTED: CriusVariant = CriusVariant {
+    load: 1.0,
+    stall: RestartStall::ALL_PLANS,
+    all_knowing: false,
+    sharing: ElasticSharing::KeepPlaces,
+};
+
+/// A share of what a start cost Crius' rivals on the testbed.
+fn share_of_stall(share: f64) -> RestartStall {
+    let RestartStall { per_gpu_seconds, most_seconds } = RestartStall::ALL_PLANS;
+    RestartStall { per_gpu_seconds: share * per_gpu_seconds, most_seconds: share * most_seconds }
+}
 
 impl CriusTestbed {
     fn new() -> Self {
@@ -99,7 +111,7 @@ impl CriusTestbed {
             Box::new(CriusPolicy::new(table())),
             Box::new(FcfsPolicy { table: table(), stall }),
             Box::new(GavelPolicy { table: known(), stall }),
-            Box::new(ElasticFlowPolicy { table: known(), stall }),
+            Box::new(ElasticFlowPolicy { sharing: variant.sharing, table: known(), stall }),
         ];
         let replayed =
             policies.into_iter().map(|mut policy| self.replay_policy(&jobs, &mut *policy));
@@ -140,11 +152,17 @@ pub(super) fn reproduce_jct(options: SeedOptions) -> Result<PaperReproduction, C
 }
 
 /// What the sources leave open, swept.
-fn swept_variants() -> [(&'static str, CriusVariant); 4] {
+fn swept_variants() -> [(&'static str, CriusVariant); 8] {
+    let stalled = |share| CriusVariant { stall: share_of_stall(share), ..AS_PRINTED };
+    let anew = CriusVariant { sharing: ElasticSharing::PlaceAnew, ..AS_PRINTED };
     let cheap = CriusVariant { stall: RestartStall::PRUNED, ..AS_PRINTED };
     [
+        ("half the stalls, ", stalled(0.5)),
+        ("a quarter of the stalls, ", stalled(0.25)),
         ("equal stalls, ", cheap),
         ("equal stalls and knowledge, ", CriusVariant { all_knowing: true, ..cheap }),
+        ("places anew, ", anew),
+        ("places anew and equal stalls, ", CriusVariant { stall: RestartStall::PRUNED, ..anew }),
         ("half the jobs, ", CriusVariant { load: 0.5, ..AS_PRINTED }),
         ("a quarter of the jobs, ", CriusVariant { load: 0.25, ..AS_PRINTED }),
     ]

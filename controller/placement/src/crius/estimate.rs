@@ -176,7 +176,8 @@ impl<'a> CellEstimator<'a> {
     /// Bytes of outputs reduced in a micro-batch, and of parameters spread over all of them.
     fn stage_traffic(&self, layers: &[ModelLayer], way: StageParallelism) -> (f64, f64) {
         let tensor = self.samples_per_gpu(way) * output_bytes(layers) * ring_share(way.tensor);
-        let data: f64 = self.parameter_rings(layers, way).iter().map(ParameterRing::sent_bytes).sum();
+        let data: f64 =
+            self.parameter_rings(layers, way).iter().map(ParameterRing::sent_bytes).sum();
         (tensor, data / f64::from(MICRO_BATCHES))
     }
 
