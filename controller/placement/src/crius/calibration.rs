@@ -15,9 +15,6 @@ use super::gpu_kinds::{GPU_KINDS, GpuKind};
 use super::layers::{LayeredModel, ModelFamily};
 use crate::throughput::{PublishedMeasurement, published_measurements};
 
-/// Measurements on up to so many GPUs calibrate.
-const CALIBRATING_GPUS: u32 = 2;
-
 /// Speed of kernels by family and kind, in units of the model: the median of what it estimates, as a
 /// share of what was measured, over the calibrating measurements.
 #[rustfmt::skip]
@@ -167,6 +164,9 @@ pub fn without_contradictions(judged: &[JudgedEstimate]) -> Vec<JudgedEstimate> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Measurements on up to so many GPUs calibrate.
+    const CALIBRATING_GPUS: u32 = 2;
 
     fn mean_error(judged: &[JudgedEstimate], gpus: u32) -> f64 {
         let of_size = judged.iter().filter(|judged| judged.measured.gpu_count() == gpus);
