@@ -5,9 +5,9 @@
 //! those on 4, 8 and 16 GPUs evaluate the estimates.
 //!
 //! A measurement is of the best parallelism that Alpa found, which is not published and sometimes
-//! far from the best. Two things therefore tell what the errors consist of: what else was measured on
-//! a machine ([`MachineEvidence`]), and measurements that contradict each other
-//! ([`without_contradictions`]).
+//! far from the best. Two functions therefore separate the causes of the errors:
+//! [`corrected_estimates`] uses what else was measured on a machine, and [`without_contradictions`]
+//! leaves out measurements that contradict each other.
 
 use super::CriusCell;
 use super::estimate::CellEstimator;
@@ -15,8 +15,8 @@ use super::gpu_kinds::{GPU_KINDS, GpuKind};
 use super::layers::{LayeredModel, ModelFamily};
 use crate::throughput::{PublishedMeasurement, published_measurements};
 
-/// Speed of kernels by family and kind, in units of the model: the median of what it estimates, as a
-/// share of what was measured, over the calibrating measurements.
+/// Speed of kernels by family and kind, in units of the model: the median ratio of estimate and
+/// measurement over the calibrating measurements.
 #[rustfmt::skip]
 const KERNEL_SPEEDS: [(ModelFamily, [f64; GPU_KINDS.len()]); 3] = [
     //                      A100   V100   A40    A10
@@ -144,8 +144,8 @@ pub fn median_value(mut values: Vec<f64>) -> Option<f64> {
 /// less, the search on more GPUs failed, since half of them would do; with more, that on fewer.
 const PLAUSIBLE_SPEEDUPS: [f64; 2] = [1.1, 2.1];
 
-/// The estimates without those whose measurement is contradicted by another of the same model on the
-/// same kind.
+/// The estimates without those whose measurement is contradicted by another of the same model on
+/// the same kind.
 pub fn without_contradictions(judged: &[JudgedEstimate]) -> Vec<JudgedEstimate> {
     let [least, most] = PLAUSIBLE_SPEEDUPS;
     let contradicts = |one: &PublishedMeasurement, other: &PublishedMeasurement| {

@@ -202,21 +202,26 @@ impl<'a> CellEstimator<'a> {
     }
 
     /// Whether parameters, their optimiser and what micro-batches under way leave at the boundaries
-    /// of layers fit, and every GPU has a sample. As many micro-batches are under way as stages
-    /// follow.
+    /// of layers fit, and every GPU has a sample. As many micro-batches are under way as there are
+    /// stages from this one on.
     fn fits_memory(&self, partition: &StagePartition, stage: usize, way: StageParallelism) -> bool {
         let layers = self.stage_layers(partition, stage);
         let under_way = (partition.stages.len() - stage).min(MICRO_BATCHES as usize);
         let kept: f64 = layers.iter().map(|layer| layer.boundary_bytes).sum();
-        let held: f64 = self.parameter_rings(layers, way).iter().map(|ring| ring.bytes).sum();
-        let states = self.model.states.on_each(way.data) * held;
         let samples = self.samples_per_gpu(way);
-        let bytes = states + under_way as f64 * samples * kept / f64::from(self.cut(way));
+        let bytes = self.state_bytes(layers, way)
+            + under_way as f64 * samples * kept / f64::from(self.cutting_gpus(way));
         bytes <= self.gpu.usable_bytes() && samples >= 1.0
     }
 
+    /// Bytes of the parameters of a stage on one GPU, their gradients and their optimiser.
+    fn state_bytes(&self, layers: &[ModelLayer], way: StageParallelism) -> f64 {
+        let held: f64 = self.parameter_rings(layers, way).iter().map(|ring| ring.bytes).sum();
+        self.model.states.on_each(way.data) * held
+    }
+
     /// GPUs among which each layer is cut.
-    fn cut(&self, way: StageParallelism) -> u32 {
+    fn cutting_gpus(&self, way: StageParallelism) -> u32 {
         match self.model.family {
             ModelFamily::Experts => 1,
             ModelFamily::Bert | ModelFamily::WideResnet => way.tensor,
@@ -234,12 +239,10 @@ impl<'a> CellEstimator<'a> {
     fn stage_times(&self, layers: &[ModelLayer], way: StageParallelism) -> StageTimes {
         let samples = self.samples_per_gpu(way);
         let kernels = layers.iter().map(|layer| {
-            kernel_seconds(self.model.family, self.gpu, layer, samples, self.cut(way))
+            kernel_seconds(self.model.family, self.gpu, layer, samples, self.cutting_gpus(way))
         });
         let compute = kernels.sum::<f64>() / self.kernel_speed;
         let within = self.reduction_seconds(layers, way);
-        let held = parameter_bytes(layers) / f64::from(way.tensor);
-        let states = self.model.states.on_each(way.data);
         StageTimes {
             forward: PassTimes { compute, inside_stage: within, between_stages: 0.0 },
             backward: PassTimes {
@@ -249,7 +252,7 @@ impl<'a> CellEstimator<'a> {
             },
             synchronise: self.gradient_seconds(layers, way),
             // Applying gradients reads and writes all states.
-            apply: 2.0 * states * held / self.gpu.memory_bandwidth(),
+            apply: 2.0 * self.state_bytes(layers, way) / self.gpu.memory_bandwidth(),
         }
     }
 

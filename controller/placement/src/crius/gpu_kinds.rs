@@ -3,8 +3,7 @@
 //! Peaks and memory are those of the data sheets. Hosts are those of the evaluation (Crius,
 //! resources/hardware_specs.py of sjtu-epcc/arena). Latencies and speeds between GPUs are fitted to
 //! the collectives that were measured there (runtime/jaxpr/comm_data, branch ae-eurosys, 4 bytes to
-//! 1 GB); their mean errors are 1 to 20 %, with most of that below 100 kB. Between two hosts of V100
-//! nothing was measured, and 100 Gb/s are assumed.
+//! 1 GB). Between two hosts of V100 nothing was measured, and 100 Gb/s are assumed.
 
 use super::collectives::CollectiveTimes;
 use super::layers::ModelFamily;

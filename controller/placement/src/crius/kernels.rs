@@ -1,7 +1,7 @@
 //! How long a layer computes on one GPU (Crius times kernels on one GPU; here a model of them).
 //!
 //! ```text
-//! T(s) = (s FLOP slowness / (share peak) + s passes outputs / memory) (1 + h / s) (1 + c (t - 1)) / t
+//! T(s) = s (FLOP slowness / (share peak) + passes outputs / memory) (1 + h / s) (1 + c (t-1)) / t
 //! ```
 //!
 //! for `s` samples and `t` GPUs among which a layer is cut: matrices at a share of the peak that

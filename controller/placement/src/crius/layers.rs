@@ -177,8 +177,8 @@ fn expert_block(hidden: f64, experts: f64) -> ModelLayer {
     }
 }
 
-/// So many equal blocks, and the prediction of a token of the vocabulary, in equal layers: operators
-/// are fine enough that cuts fall within blocks.
+/// So many equal blocks, and the prediction of a token of the vocabulary, in equal layers:
+/// operators are fine enough that cuts fall within blocks.
 fn transformer_layers(hidden: f64, blocks: u32, block: ModelLayer) -> Vec<ModelLayer> {
     let each = f64::from(blocks) / TRANSFORMER_LAYERS;
     let prediction = VOCABULARY * hidden / TRANSFORMER_LAYERS;
