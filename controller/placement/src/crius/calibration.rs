@@ -68,7 +68,7 @@ pub fn judge_estimates() -> Vec<JudgedEstimate> {
     judge_with(|gpu| *gpu)
 }
 
-/// Estimates as if every host had a NIC that sends `bytes_per_second` and collectives attained that.
+/// Estimates as if collectives between hosts attained `bytes_per_second` of each NIC.
 pub fn judge_with_nics(bytes_per_second: f64) -> Vec<JudgedEstimate> {
     judge_with(|gpu| gpu.with_nic(bytes_per_second))
 }
