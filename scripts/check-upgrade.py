@@ -17,6 +17,7 @@ import time
 TREE = pathlib.Path(__file__).resolve().parent.parent
 FABRIC = TREE / "topology/fabrics/lab.toml"
 JOBS = TREE / "controller/cli/examples/jobs.toml"
+JOB_NAMES = ["bert", "gpt", "gpt-large"]
 NAME, FIRST, SECOND = "check_upgrade", "127.0.0.1:19300", "127.0.0.1:19301"
 FOLDER = pathlib.Path("/run/crux-lab") / NAME
 # The token of this machine, which controllers without tokens of their own have.
@@ -28,25 +29,35 @@ PERIOD, COUNT = 0.005, 5000
 PATIENCE = 60
 
 
+def wait_until(holds, describe):
+    """Waits until this is so; how long."""
+    began = time.monotonic()
+    while not holds():
+        assert time.monotonic() - began < PATIENCE, describe()
+        time.sleep(0.05)
+    return time.monotonic() - began
+
+
 class Versions:
     """The lab of the new version, and controllers of either."""
 
-    def __init__(self, old, new, folder):
-        self.old, self.new, self.folder = old, new, pathlib.Path(folder)
+    def __init__(self, new, folder):
+        self.new, self.folder = new, pathlib.Path(folder)
         self.started = []
 
-    def run(self, crux, *words):
-        done = subprocess.run([crux, *words], capture_output=True, text=True)
+    def run(self, *words):
+        done = subprocess.run([self.new, *words], capture_output=True, text=True)
         assert done.returncode == 0, f"{words}: {done.stderr}"
         return done.stdout
 
     def up(self):
         words = ["--name", NAME, "--listen", FIRST, "--first-port", "19560"]
-        self.run(self.new, "lab", "up", *words, "--fabric", str(FABRIC), "--jobs", str(JOBS))
+        self.run("lab", "up", *words, "--fabric", str(FABRIC), "--jobs", str(JOBS))
         mark = f"controller --carriers --config {FOLDER}"
         subprocess.run(["pkill", "-f", mark], check=True)
-        while subprocess.run(["pgrep", "-f", mark], stdout=subprocess.DEVNULL).returncode == 0:
-            time.sleep(0.05)
+        found = ["pgrep", "-f", mark]
+        has_ended = lambda: subprocess.run(found, stdout=subprocess.DEVNULL).returncode != 0
+        wait_until(has_ended, lambda: "the lab's own controller does not end")
 
     def start_controller(self, crux, number, listen, other=None):
         """A controller with a store of its own."""
@@ -69,35 +80,33 @@ class Versions:
         )
         return json.loads(done.stdout) if done.stdout else {"error": done.stderr}
 
-    def await_leader(self, listen, number):
-        """Waits until this controller leads all switches, which hold its tables; how long."""
-        began = time.monotonic()
-        while True:
-            cluster, switches = self.ask(listen, "cluster", "show"), self.ask(listen, "switches")
-            leads = cluster.get("leads") and cluster["controller"] == number
-            if leads and all(line["verified_entries"] is not None for line in switches):
-                return time.monotonic() - began
-            assert time.monotonic() - began < PATIENCE, f"{listen}: {cluster} {switches}"
-            time.sleep(0.05)
+    def leads(self, listen, number):
+        """Whether this controller leads all switches, which hold its tables."""
+        cluster, switches = self.ask(listen, "cluster", "show"), self.ask(listen, "switches")
+        leads = cluster.get("leads") and cluster["controller"] == number
+        return leads and all(line["verified_entries"] is not None for line in switches)
 
-    def await_jobs(self, listen):
-        deadline = time.monotonic() + PATIENCE
-        while len(jobs := self.ask(listen, "jobs")) != 3:
-            assert time.monotonic() < deadline, f"{listen}: {jobs}"
-            time.sleep(0.05)
+    def await_leader(self, listen, number):
+        state = lambda: f"{listen} does not lead: {self.ask(listen, 'cluster', 'show')}"
+        return wait_until(lambda: self.leads(listen, number), state)
 
     def await_follower(self, listen, leader):
-        deadline = time.monotonic() + PATIENCE
-        while (self.ask(listen, "cluster", "show").get("follows") or {}).get("address") != leader:
-            assert time.monotonic() < deadline, f"{listen} does not follow {leader}"
-            time.sleep(0.05)
+        followed = lambda: (self.ask(listen, "cluster", "show").get("follows") or {}).get("address")
+        wait_until(lambda: followed() == leader, lambda: f"{listen} follows {followed()}")
+
+    def job_names(self, listen):
+        jobs = self.ask(listen, "jobs")
+        return sorted(job["id"] for job in jobs) if "error" not in jobs else []
+
+    def await_jobs(self, listen):
+        names = lambda: self.job_names(listen)
+        wait_until(lambda: names() == JOB_NAMES, lambda: f"{listen}: {names()}")
 
     def check_untouched(self, listen):
         """The controller has written nothing, and all jobs are there."""
         written = {line["name"]: line["entries_written"] for line in self.ask(listen, "switches")}
         assert not any(written.values()), f"{listen} has written {written}"
-        jobs = sorted(job["id"] for job in self.ask(listen, "jobs"))
-        assert jobs == ["bert", "gpt", "gpt-large"], f"{listen}: {jobs}"
+        assert self.job_names(listen) == JOB_NAMES, f"{listen}: {self.job_names(listen)}"
 
     def end(self):
         for program in self.started:
@@ -129,7 +138,7 @@ def count_pings(pings):
 def main():
     old, new = (os.path.abspath(path) for path in sys.argv[1:3])
     with tempfile.TemporaryDirectory() as folder:
-        lab = Versions(old, new, folder)
+        lab = Versions(new, folder)
         try:
             lab.up()
             leader = lab.start_controller(old, 1, FIRST)
@@ -144,7 +153,7 @@ def main():
             # Whoever reports jobs knows the old one's address.
             lab.start_controller(new, 3, FIRST, SECOND)
             lab.await_follower(FIRST, SECOND)
-            lab.run(new, "cluster", "step-down", "--controller", SECOND, "--reason", "upgrade")
+            lab.run("cluster", "step-down", "--controller", SECOND, "--reason", "upgrade")
             print(f"in the old one's place after {lab.await_leader(FIRST, 3):.1f} s")
             sent, answered = count_pings(pings)
             lab.check_untouched(FIRST)

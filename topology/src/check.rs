@@ -37,6 +37,11 @@ pub fn check_fabric(fabric: &Fabric) -> Vec<Finding> {
     findings
 }
 
+/// The names joined, if there are any.
+fn join_any(names: &[&str]) -> Option<String> {
+    (!names.is_empty()).then(|| join_names(names))
+}
+
 /// `first`, `first and second`, `first, second and 3 more`.
 fn join_names(names: &[&str]) -> String {
     match names {
@@ -51,7 +56,7 @@ fn join_names(names: &[&str]) -> String {
 mod tests {
     use super::*;
     use crate::clos::{self, ClosSpec};
-    use crate::fabric::AvailabilityChange;
+    use crate::fabric::{AvailabilityChange, LinkScheduler, Tier};
     use crate::lossless::SwitchQueues;
     use crate::spec::{self, FabricDocument};
 
@@ -116,6 +121,21 @@ mod tests {
         assert_eq!(cpu, ["error: leaf1: uses port 255, which leads to the controller"]);
         let high = changed(|lab| lab.links[12].a = "leaf1:511".to_owned());
         assert_eq!(high, ["error: leaf1: uses port 511; the P4 program has ports up to 510"]);
+    }
+
+    /// The NICs of a host are at two leaves, each of which is named once.
+    #[test]
+    fn leaves_that_pause_by_level_are_named_if_their_hosts_are_fifo() {
+        let document = crate::examples::example_document("crux-double-sided").unwrap();
+        let mut parts = Fabric::try_from(&document).unwrap().parts().clone();
+        parts.switches.iter_mut().for_each(|it| it.queues.lossless_levels = Some(2));
+        let fabric = Fabric::new(parts);
+        let leaves = fabric.switches().iter().filter(|it| it.tier == Tier::Leaf).count();
+        let [finding] = &buffers::fifo_hosts(&fabric)[..] else { panic!() };
+        let (_, more) = finding.about.split_once(" and ").unwrap();
+        assert_eq!(more, format!("{} more", leaves - 2));
+        let strict = fabric.with_host_scheduler(LinkScheduler::HostStrict);
+        assert_eq!(buffers::fifo_hosts(&strict), []);
     }
 
     /// Eight ports of 200 and 400 Gb/s, and a buffer of 12 MB, as the switches of DCQCN have.

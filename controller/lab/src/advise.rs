@@ -74,10 +74,9 @@ fn explain_error(error: &ModeError) -> String {
 }
 
 fn print_advices(advices: &[ModeAdvice]) -> Result<(), CommandError> {
-    let mut table = output::new_table(["job", "best"]);
     let modes = ForwardingMode::ALL.map(|mode| format!("{mode}: s, GPU %"));
     let headings = ["job", "best"].map(str::to_owned).into_iter().chain(modes);
-    table.set_header(headings.chain(["why".to_owned()]));
+    let mut table = output::new_table(headings.chain(["why".to_owned()]));
     for advice in advices {
         let estimates = advice.modes.iter().map(estimate_cell);
         let first = [advice.job.clone(), advice.best.to_string()];

@@ -21,7 +21,6 @@ mod objective;
 mod origins;
 mod plan_value;
 mod region_evaluation;
-mod service_waits;
 
 pub use self::choice::{CandidateOutcome, PlanComparison, RegionComparison};
 pub(crate) use self::choice::{adopt_best, keep_in_force, keep_levels_in_force};

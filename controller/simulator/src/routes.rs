@@ -4,10 +4,10 @@
 //! traffic and kept, because all baselines need the same result, also at later events of an
 //! unchanged fabric.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use planner::{Flow, Job, PlanInput};
-use topology::{Fabric, LinkId, NextHops, SwitchId, next_hops};
+use topology::{Fabric, LinkId, NextHops, NicId, SwitchId, next_hops};
 
 /// Ways through a fabric towards every leaf that some flow of a known job ends at.
 #[derive(Clone, Debug)]
@@ -112,6 +112,25 @@ impl EqualCostRoutes {
         let value = join(&behind);
         values.insert(at, value);
         value
+    }
+
+    /// A path for each flow of a job: those of a NIC pair take the paths of the pair in turn, in the
+    /// order into which `order` puts them.
+    pub fn paths_in_turn(
+        &self,
+        job: &Job,
+        mut order: impl FnMut(Vec<Vec<LinkId>>) -> Vec<Vec<LinkId>>,
+    ) -> Vec<Vec<LinkId>> {
+        // The paths of each pair, of which the front one is next.
+        let mut pairs: BTreeMap<(NicId, NicId), VecDeque<Vec<LinkId>>> = BTreeMap::new();
+        let path_of = |flow: &Flow| {
+            let ordered = || order(self.all_paths(flow)).into();
+            let paths = pairs.entry((flow.src, flow.dst)).or_insert_with(ordered);
+            let next = paths.pop_front().unwrap_or_default();
+            paths.push_back(next.clone());
+            next
+        };
+        job.flows.iter().map(path_of).collect()
     }
 
     /// The link of the sender, the ways between the leaves, and the link of the receiver.

@@ -1,8 +1,11 @@
 //! Rules about buffers: whether the headroom of lossless levels fits.
 
+use std::collections::BTreeSet;
+
+use super::join_any;
 use crate::fabric::Fabric;
 use crate::finding::Finding;
-use crate::ids::FabricNode;
+use crate::ids::SwitchId;
 use crate::lossless::BufferDemand;
 
 /// Bytes as people write them.
@@ -80,28 +83,20 @@ pub(super) fn unknown_buffers(fabric: &Fabric) -> Vec<Finding> {
     let names: Vec<&str> = unknown.map(|switch| &*switch.name).collect();
     let text = "lossless levels without buffer_bytes or without the length of every cable; whether \
                 their headroom fits cannot be said";
-    match names.is_empty() {
-        true => Vec::new(),
-        false => vec![Finding::info(super::join_names(&names), text)],
-    }
+    join_any(&names).map(|names| Finding::info(names, text)).into_iter().collect()
 }
 
 /// Leaves that pause by level, with hosts that send all levels with one DSCP.
 pub(super) fn fifo_hosts(fabric: &Fabric) -> Vec<Finding> {
     let uplinks = fabric.nics().iter().map(|nic| fabric.link(nic.uplink));
-    let leaves = uplinks.filter(|link| !link.scheduler.serves_levels()).filter_map(|link| {
-        let FabricNode::Switch(leaf) = link.to.node else { return None };
-        let leaf = fabric.switch(leaf);
-        let pauses_by_level = leaf.queues.lossless_levels.is_some_and(|levels| levels > 1);
-        pauses_by_level.then_some(&*leaf.name)
-    });
-    let mut names: Vec<&str> = leaves.collect();
-    names.dedup();
+    let fifo = uplinks.filter(|link| !link.scheduler.serves_levels());
+    let leaves: BTreeSet<SwitchId> = fifo.filter_map(|link| link.to.node.switch()).collect();
+    let leaves = leaves.into_iter().map(|leaf| fabric.switch(leaf));
+    let by_level =
+        leaves.filter(|leaf| leaf.queues.lossless_levels.is_some_and(|levels| levels > 1));
+    let names: Vec<&str> = by_level.map(|leaf| &*leaf.name).collect();
     let text = "pauses by level, and its hosts are fifo: with one DSCP for all jobs a pause holds \
                 up all of a host's levels; run crux agent --set-dscp there and set \
                 host_scheduler = \"host-strict\"";
-    match names.is_empty() {
-        true => Vec::new(),
-        false => vec![Finding::info(super::join_names(&names), text)],
-    }
+    join_any(&names).map(|names| Finding::info(names, text)).into_iter().collect()
 }

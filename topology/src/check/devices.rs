@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::join_names;
+use super::{join_any, join_names};
 use crate::draft::CPU_PORT;
 use crate::fabric::{Fabric, Switch};
 use crate::finding::Finding;
@@ -62,10 +62,6 @@ pub(super) fn invalid_ports(fabric: &Fabric) -> Vec<Finding> {
 pub(super) fn switches_without_server(fabric: &Fabric) -> Vec<Finding> {
     let without = fabric.switches().iter().filter(|switch| switch.p4runtime.is_none());
     let names: Vec<&str> = without.map(|switch| &*switch.name).collect();
-    match names.is_empty() {
-        true => Vec::new(),
-        false => {
-            vec![Finding::info(join_names(&names), "no p4runtime address; can only be planned for")]
-        }
-    }
+    let finding = |names| Finding::info(names, "no p4runtime address; can only be planned for");
+    join_any(&names).map(finding).into_iter().collect()
 }

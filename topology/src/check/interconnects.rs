@@ -1,6 +1,6 @@
 //! Rules about the inside of hosts.
 
-use super::join_names;
+use super::join_any;
 use crate::fabric::{Fabric, Host};
 use crate::finding::Finding;
 
@@ -9,10 +9,8 @@ use crate::finding::Finding;
 pub(super) fn narrow_pcie_links(fabric: &Fabric) -> Vec<Finding> {
     let narrow = fabric.hosts().iter().filter(|host| has_narrow_link(fabric, host));
     let names: Vec<&str> = narrow.map(|host| &*host.name).collect();
-    match names.is_empty() {
-        true => Vec::new(),
-        false => vec![Finding::info(join_names(&names), "PCIe links are slower than the NICs")],
-    }
+    let finding = |names| Finding::info(names, "PCIe links are slower than the NICs");
+    join_any(&names).map(finding).into_iter().collect()
 }
 
 fn has_narrow_link(fabric: &Fabric, host: &Host) -> bool {

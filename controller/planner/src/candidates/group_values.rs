@@ -12,7 +12,6 @@ use std::rc::Rc;
 
 use topology::{LinkId, LinkPath};
 
-use super::service_waits::WaitRun;
 use crate::input::Job;
 use crate::policy::Policy;
 use crate::search::contention_group::{ContentionGroup, LinkService, RoutedJob, contention_groups};
@@ -53,6 +52,9 @@ const FLOWS_PER_EVENT_COST: f64 = 16.0;
 
 /// Rates in steps that cost as much as an event of the exact model.
 const STEPPED_RATES_PER_EVENT: u64 = 12;
+
+/// What a run for the waits of a group alone may cost, in events.
+const MOST_WAIT_COST: u64 = 1_000_000;
 
 /// The slowdown of a job that gets nothing: more is not told apart in the simulated time.
 const MAX_SLOWDOWN: f64 = 1_000.0;
@@ -237,29 +239,30 @@ impl<'a> GroupEvaluator<'a> {
         Some(mean)
     }
 
-    /// The longest that a flow of each member waits, from any start: in a region that is simulated
-    /// in steps, which do not tell, as far as events of a group are affordable.
-    pub(super) fn exact_waits(
+    /// The longest that a flow of each member waits, seconds, from any start. A step is too long to
+    /// tell a wait from the order in which flows get their shares, so a region that is simulated in
+    /// steps is simulated event by event for this; none if that is too expensive.
+    pub(super) fn longest_waits(
         &mut self,
         group: &ContentionGroup,
         levels: &[u8],
     ) -> Option<Vec<f64>> {
-        if !self.is_stepped() {
-            let expected = self.expect_members(group, levels)?;
-            return Some(expected.into_iter().map(|member| member.wait).collect());
-        }
         let (first, count) = self.horizon.starts;
-        let (mut longest, is_one_level) =
-            (vec![0.0_f64; levels.len()], levels.iter().all(|level| *level == levels[0]));
-        let samples = first..if is_one_level { first } else { first + count };
-        for sample in samples {
-            let starts = self.starts_of(group, sample);
-            let run =
-                WaitRun { starts: &starts, window: self.horizon.window, limit: self.wait_limit };
-            let (waits, cost) = run.longest_waits(group, levels);
-            self.cost += cost;
-            for (longest, wait) in longest.iter_mut().zip(waits?) {
-                *longest = longest.max(wait);
+        let mut longest = vec![0.0_f64; levels.len()];
+        if self.is_stepped() && levels.iter().all(|level| *level == levels[0]) {
+            // Flows of one level share every link, so none waits.
+            return Some(longest);
+        }
+        for sample in first..first + count {
+            let outcomes = match self.is_stepped() {
+                true => {
+                    let starts = self.starts_of(group, sample);
+                    self.simulate_events(group, levels, &starts, MOST_WAIT_COST)?.into()
+                }
+                false => self.member_outcomes(group, levels, sample)?,
+            };
+            for (longest, outcome) in longest.iter_mut().zip(&*outcomes) {
+                *longest = longest.max(outcome.wait);
             }
         }
         Some(longest)
@@ -361,17 +364,27 @@ impl<'a> GroupEvaluator<'a> {
         if self.is_stepped() {
             let mut run = SteppedRun::new(group, &starts, self.horizon.window, most_steps);
             let busy = run.busy_shares(levels);
-            // A step is too long to tell a wait from the order in which flows get their shares.
             let waits = vec![0.0; busy.len()];
             self.cost += run.rates_computed() / STEPPED_RATES_PER_EVENT;
             return Some(join_outcomes(busy, waits));
         }
-        // What the fluid model rejects has no value: the caller keeps what it has.
-        let mut run = GroupRun::new(group, &starts).ok()?;
-        let busy = run.busy_shares(levels, self.horizon.window, u64::MAX).ok()??;
-        let waits = run.longest_waits(self.wait_limit).ok()?;
+        self.simulate_events(group, levels, &starts, u64::MAX)
+    }
+
+    /// What becomes of each member, event by event; none if that costs more than `most` events.
+    /// What the fluid model rejects has no value: the caller keeps what it has.
+    fn simulate_events(
+        &mut self,
+        group: &ContentionGroup,
+        levels: &[u8],
+        starts: &[f64],
+        most: u64,
+    ) -> Option<Vec<MemberOutcome>> {
+        let mut run = GroupRun::new(group, starts).ok()?;
+        let busy = run.busy_shares(levels, self.horizon.window, most).ok()?;
+        let waits = busy.as_ref().and_then(|_| run.longest_waits(self.wait_limit).ok());
         self.cost += run.event_cost();
-        Some(join_outcomes(busy, waits))
+        Some(join_outcomes(busy?, waits?))
     }
 }
 

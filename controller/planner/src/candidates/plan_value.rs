@@ -75,7 +75,7 @@ fn sum_over_regions(
             let levels: Vec<u8> = members.map(|member| levels[region[*member]]).collect();
             // Only a job that the model rejects has no value.
             let mut value = evaluator.mean_value(&group, &levels).unwrap_or_default();
-            match evaluator.exact_waits(&group, &levels) {
+            match evaluator.longest_waits(&group, &levels) {
                 Some(waits) => value.worst_wait = waits.into_iter().fold(0.0, f64::max),
                 None => unjudged += 1,
             }

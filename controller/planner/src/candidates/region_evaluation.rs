@@ -248,10 +248,24 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
     /// Seconds of an iteration of each job of the region under a candidate.
     pub(super) fn iteration_seconds(&mut self, candidate: &ValuedCandidate) -> Vec<f64> {
         let mut seconds = vec![f64::INFINITY; self.region.jobs.len()];
-        self.for_each_member(candidate, |member, expected, alone| {
-            seconds[member] = expected.slowdown * alone;
-        });
+        for group in self.evaluator.contention_groups(candidate.paths()) {
+            let expected = self.evaluator.expect_members(&group, &candidate.member_levels(&group));
+            self.note_seconds(&group, expected.unwrap_or_default(), &mut seconds);
+        }
         seconds
+    }
+
+    /// Puts the seconds of an iteration of each member into those of all jobs of the region.
+    fn note_seconds(
+        &self,
+        group: &ContentionGroup,
+        expected: Vec<MemberExpectation>,
+        seconds: &mut [f64],
+    ) {
+        for (member, expected) in group.members.iter().zip(expected) {
+            let routes = &self.context.traffic.routes[self.region.jobs[*member]];
+            seconds[*member] = expected.slowdown * routes.demand.iteration_seconds;
+        }
     }
 
     /// Simulates what a search proposes, only coarsely if that finds less than `least`; none if
@@ -277,10 +291,7 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
                 true => self.evaluator.expect_members(group, levels)?,
                 false => self.evaluator.expect_coarsely(group, levels)?,
             };
-            for (member, expected) in group.members.iter().zip(expected) {
-                let routes = &self.context.traffic.routes[self.region.jobs[*member]];
-                seconds[*member] = expected.slowdown * routes.demand.iteration_seconds;
-            }
+            self.note_seconds(group, expected, &mut seconds);
         }
         let candidate = ValuedCandidate {
             candidate: Rc::clone(proposal),
@@ -316,28 +327,12 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
     pub(super) fn wait_seconds(&mut self, candidate: &ValuedCandidate) -> Option<Vec<f64>> {
         let mut waits = vec![0.0; self.region.jobs.len()];
         for group in self.evaluator.contention_groups(candidate.paths()) {
-            let found = self.evaluator.exact_waits(&group, &candidate.member_levels(&group))?;
+            let found = self.evaluator.longest_waits(&group, &candidate.member_levels(&group))?;
             group.members.iter().zip(found).for_each(|(member, wait)| waits[*member] = wait);
         }
         let longest = waits.iter().copied().fold(0.0, f64::max);
         self.excluded_by_bound |= longest > self.context.policy.service_bound();
         Some(waits)
-    }
-
-    /// Visits the jobs of the region, with what becomes of each under a candidate and the seconds
-    /// of its iteration alone.
-    fn for_each_member(
-        &mut self,
-        candidate: &ValuedCandidate,
-        mut visit: impl FnMut(usize, MemberExpectation, f64),
-    ) {
-        for group in self.evaluator.contention_groups(candidate.paths()) {
-            let expected = self.evaluator.expect_members(&group, &candidate.member_levels(&group));
-            for (member, expected) in group.members.iter().zip(expected.into_iter().flatten()) {
-                let routes = &self.context.traffic.routes[self.region.jobs[*member]];
-                visit(*member, expected, routes.demand.iteration_seconds);
-            }
-        }
     }
 
     fn member_levels(&self, group: &ContentionGroup, levels: &[u8]) -> Vec<u8> {

@@ -6,10 +6,8 @@
 //! here, and nothing waits for one that was lost. The parts of a flow do not adapt to what other
 //! jobs send, as adaptive routing would.
 
-use std::collections::BTreeMap;
-
 use planner::{Flow, Job, PlanInput};
-use topology::{Fabric, LinkId, NicId};
+use topology::Fabric;
 
 use crate::routes::EqualCostRoutes;
 use crate::schedule::Schedule;
@@ -38,27 +36,8 @@ fn parts_of_flows(job: &Job, routes: &EqualCostRoutes) -> Vec<Flow> {
 
 /// The parts of a flow on its paths in turn, one level.
 pub fn schedule_jobs(input: &PlanInput, routes: &EqualCostRoutes) -> Schedule {
-    let paths = input.jobs.iter().map(|job| paths_in_turn(job, routes)).collect();
+    let paths = input.jobs.iter().map(|job| routes.paths_in_turn(job, |paths| paths)).collect();
     Schedule::from_levels(&vec![0; input.jobs.len()], paths)
-}
-
-/// The paths between two NICs, and the number of flows that have one.
-struct PathTurn {
-    taken: usize,
-    paths: Vec<Vec<LinkId>>,
-}
-
-/// The paths of flows of a job that was taken into parts: those of a NIC pair in turn.
-pub fn paths_in_turn(job: &Job, routes: &EqualCostRoutes) -> Vec<Vec<LinkId>> {
-    let mut turns: BTreeMap<(NicId, NicId), PathTurn> = BTreeMap::new();
-    let path_of = |flow: &Flow| {
-        let fresh = || PathTurn { taken: 0, paths: routes.all_paths(flow) };
-        let turn = turns.entry((flow.src, flow.dst)).or_insert_with(fresh);
-        let next = turn.taken % turn.paths.len().max(1);
-        turn.taken += 1;
-        turn.paths.get(next).cloned().unwrap_or_default()
-    };
-    job.flows.iter().map(path_of).collect()
 }
 
 #[cfg(test)]

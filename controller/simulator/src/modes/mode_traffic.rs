@@ -1,12 +1,12 @@
 //! What a job sends, and on which paths, in each mode.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
-use planner::{Flow, Job};
+use planner::Job;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
-use topology::{LinkId, NicId};
+use topology::LinkId;
 
 use super::{ForwardingMode, PlannedJobs};
 use crate::baselines::spray;
@@ -36,7 +36,7 @@ impl ModeTraffic {
             ForwardingMode::Spray => {
                 let fabric = &planned.input.fabric;
                 spray::spread_flows(fabric, std::slice::from_mut(&mut sending));
-                spray::paths_in_turn(&sending, &planned.routes)
+                planned.routes.paths_in_turn(&sending, |paths| paths)
             }
         };
         Self { job: sending, scheduled: ScheduledJob::new(in_force.level, paths) }
@@ -52,19 +52,10 @@ impl ModeTraffic {
 /// path of its pair, in an order that the hash of the pair gives.
 fn spread_connections(planned: &PlannedJobs<'_>, job: &Job, draw: u64) -> Vec<Vec<LinkId>> {
     let mut random = ChaCha8Rng::seed_from_u64(draw);
-    // The paths of each pair, of which the front one is next.
-    let mut pairs: BTreeMap<(NicId, NicId), VecDeque<Vec<LinkId>>> = BTreeMap::new();
-    let path_of = |flow: &Flow| {
-        let paths = pairs.entry((flow.src, flow.dst)).or_insert_with(|| {
-            let mut paths = planned.routes.all_paths(flow);
-            paths.shuffle(&mut random);
-            take_uplinks_in_turn(paths).into()
-        });
-        let next = paths.pop_front().unwrap_or_default();
-        paths.push_back(next.clone());
-        next
-    };
-    job.flows.iter().map(path_of).collect()
+    planned.routes.paths_in_turn(job, |mut paths| {
+        paths.shuffle(&mut random);
+        take_uplinks_in_turn(paths)
+    })
 }
 
 /// The paths in an order in which no uplink of the leaf is taken again before all others are.

@@ -250,14 +250,20 @@ fn implausible_windows_are_refused() {
     assert_eq!(lab.reported(), ["a*"]);
 }
 
-#[test]
-fn jobs_are_restored_after_a_restart() {
+/// A registry with the job that another one had, and what that one knew.
+fn restored_lab() -> (Town, ReportedJobs) {
     let mut lab = Town::new();
     lab.announce(1, "a");
     lab.window(1, "a");
     let reported = lab.registry.reported_jobs();
     let mut next = Town::new();
     next.registry.restore_jobs(&reported, &lab.fabric, next.now);
+    (next, reported)
+}
+
+#[test]
+fn jobs_are_restored_after_a_restart() {
+    let (mut next, reported) = restored_lab();
     assert_eq!(next.registry.reported_jobs(), reported);
     assert!(next.announce(7, "a").contains("planned by what is known"));
     assert_eq!(next.registry.reported_jobs(), reported);
@@ -266,15 +272,10 @@ fn jobs_are_restored_after_a_restart() {
 /// A follower that began to lead ended the jobs that it had known for longer than the grace.
 #[test]
 fn whoever_begins_to_lead_gives_jobs_the_whole_grace() {
-    let mut lab = Town::new();
-    lab.announce(1, "a");
-    lab.window(1, "a");
-    let reported = lab.registry.reported_jobs();
-    let mut follower = Town::new();
-    follower.registry.restore_jobs(&reported, &lab.fabric, follower.now);
+    let (mut follower, reported) = restored_lab();
     let grace = Config::default().telemetry.grace;
     follower.pass(grace.mul_f64(0.9));
-    follower.registry.restore_jobs(&reported, &lab.fabric, follower.now);
+    follower.registry.restore_jobs(&reported, &follower.fabric, follower.now);
     follower.pass(grace.mul_f64(0.9));
     assert_eq!(follower.registry.reported_jobs(), reported);
     follower.pass(grace.mul_f64(0.2));
