@@ -7,10 +7,11 @@ its job.
     python3 scripts/check-sai.py target/release/crux SONIC-PINS
 
 With --keep FOLDER the compiled programs stay there, also as BMv2 takes them, which translates no
-strings. With that folder and simple_switch_grpc on PATH, a test gives BMv2 the rows of a plan and
+strings. With one of them and simple_switch_grpc on PATH, a test gives BMv2 the rows of a plan and
 compares the packets that it forwards:
 
-    CRUX_SAI_BMV2=FOLDER cargo test -p controller --test sessions sai_bmv2
+    CRUX_SAI_BMV2=FOLDER/middleblock cargo test -p controller --test sessions sai_bmv2
+    CRUX_SAI_BMV2=FOLDER/tor cargo test -p controller --test sessions sai_bmv2
 """
 
 import argparse

@@ -10,6 +10,8 @@ mod bmv2;
 #[path = "differential/controller.rs"]
 #[allow(dead_code, reason = "shared with the differential runs, which read")]
 mod controller;
+#[path = "differential/program.rs"]
+mod program;
 
 use std::error::Error;
 use std::time::Instant;

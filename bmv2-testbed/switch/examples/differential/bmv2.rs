@@ -9,9 +9,11 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
+
+use super::program;
 
 /// "SP", version 0, protocol PAIR (RFC draft sp-protocol-ids).
 const GREETING: [u8; 8] = [0, b'S', b'P', 0, 0, 16, 0, 0];
@@ -38,20 +40,11 @@ impl Bmv2 {
         let folder = std::env::temp_dir().join(format!("differential-{}", std::process::id()));
         std::fs::create_dir_all(&folder)?;
         let socket = folder.join("packets");
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let address = format!("127.0.0.1:{port}");
-        let mut command = Command::new("simple_switch_grpc");
-        command.args(["--no-p4", "--device-id", "1", "--log-level", "off", "--packet-in"]);
-        command.arg(format!("ipc://{}", socket.display()));
-        if has_thrift()? {
-            let thrift = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-            command.args(["--thrift-port", &thrift.to_string()]);
-        }
-        let process = command
-            .args(["--", "--grpc-server-addr", &address, "--priority-queues", "8"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let program = program::installed().ok_or("simple_switch_grpc is not on PATH")?;
+        let packets = format!("ipc://{}", socket.display());
+        let own = ["--log-level", "off", "--packet-in", &packets];
+        let process = program::start(&program, 1, address, (&own, &[]))?;
         let mut wire = connect(&socket)?;
         wire.write_all(&GREETING)?;
         let mut greeting = [0; 8];
@@ -59,7 +52,7 @@ impl Bmv2 {
         let (sender, received) = mpsc::channel();
         let reader = wire.try_clone()?;
         std::thread::spawn(move || read_all(reader, &sender));
-        Ok(Self { process, folder, wire, received, address })
+        Ok(Self { process, folder, wire, received, address: address.to_string() })
     }
 
     /// Gives it packets, each on its port.
@@ -97,12 +90,6 @@ impl Drop for Bmv2 {
         let _reaped = self.process.wait();
         let _removed = std::fs::remove_dir_all(&self.folder);
     }
-}
-
-/// Whether bmv2 was built with Thrift.
-fn has_thrift() -> std::io::Result<bool> {
-    let help = Command::new("simple_switch_grpc").arg("--help").output()?;
-    Ok(String::from_utf8_lossy(&help.stdout).contains("--thrift-port"))
 }
 
 fn connect(socket: &PathBuf) -> Result<UnixStream, Box<dyn Error>> {

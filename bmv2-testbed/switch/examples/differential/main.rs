@@ -10,6 +10,7 @@ mod bmv2;
 mod chance;
 mod controller;
 mod frames;
+mod program;
 
 use std::collections::BTreeMap;
 use std::error::Error;

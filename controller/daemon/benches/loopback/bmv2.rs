@@ -9,7 +9,7 @@ use topology::Fabric;
 use crate::Failed;
 use crate::lab::{parts, small};
 
-#[path = "../../tests/sessions/program.rs"]
+#[path = "../../../../bmv2-testbed/switch/examples/differential/program.rs"]
 mod program;
 
 /// A small fabric of which only the first leaf is there, as a process that ends with this value.
@@ -30,7 +30,8 @@ impl SimpleSwitch {
         };
         let address = free_port()?;
         switch.p4runtime = Some(address.to_string());
-        let process = program::start(&program, switch.device_id, address)?;
+        let process =
+            program::start(&program, switch.device_id, address, (&[], &["--cpu-port", "255"]))?;
         Ok(Some(Self { fabric: Fabric::new(parts), process }))
     }
 }

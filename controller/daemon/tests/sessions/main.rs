@@ -51,6 +51,7 @@ mod policy;
 #[cfg(test)]
 mod port_counters;
 #[cfg(test)]
+#[path = "../../../../bmv2-testbed/switch/examples/differential/program.rs"]
 mod program;
 #[cfg(test)]
 mod queue_pairs;

@@ -1,5 +1,6 @@
-//! Published SAI P4 programs on bmv2, where it is installed and `CRUX_SAI_BMV2` names a folder with
-//! the programs as `scripts/check-sai.py --keep` compiles them.
+//! A published SAI P4 program on bmv2, where it is installed and `CRUX_SAI_BMV2` names the program
+//! as `scripts/check-sai.py --keep` compiles it (`FOLDER/middleblock`). All switches of a process
+//! with SAI P4 have one program, so this runs by itself, once for each.
 //!
 //! bmv2 translates no strings: programs are compiled for it with `PLATFORM_BMV2`, where an
 //! identifier is a number whose bytes are those of the string, and a port is its number. The
@@ -17,12 +18,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ::controller::StateEvent;
-use p4::{ForwardingPipeline, P4Info, SwitchTables, codec, diff_tables};
+use p4::{ForwardingPipeline, P4Info, SwitchTables, bytes, codec, diff_tables};
 use p4rt::action_profile_action::WatchKind;
 use p4rt::entity::Entity;
 use p4rt::field_match::FieldMatchType;
 use p4rt::table_action::Type;
-use p4runtime_proto::config_v1::{self as p4config, P4Info as P4InfoMessage};
+use p4runtime_proto::config_v1::P4Info as P4InfoMessage;
 use p4runtime_proto::v1 as p4rt;
 use switch::{DeviceIndex, DeviceOutputs};
 use tonic::Code;
@@ -31,7 +32,7 @@ use topology::{Fabric, FabricNode, LinkEndpoint, MacAddress, SwitchId, Tier};
 use self::bmv2::{Bmv2, Sent};
 use self::controller::Controller;
 use crate::lab::{Lab, parts};
-use crate::program::installed;
+use crate::program::{self, installed};
 use crate::sai::{both_ways, settled, wired_lab};
 use crate::traffic::frame;
 
@@ -43,21 +44,15 @@ const RECEIVE_TIMEOUT: Duration = Duration::from_secs(20);
 const PORT_TYPE: &str = "port_id_t";
 
 /// What came in at a switch, and what it sent for it.
-type Passage = (Sent, Vec<Sent>);
+type ForwardedPacket = (Sent, Vec<Sent>);
 
 #[tokio::test]
-async fn published_programs_hold_the_rows_on_bmv2_and_forward_as_embedded() {
-    let (Some(folder), Some(_)) = (std::env::var_os("CRUX_SAI_BMV2"), installed()) else {
+async fn a_published_program_holds_the_rows_on_bmv2_and_forwards_as_embedded() {
+    let (Ok(name), Some(_)) = (std::env::var("CRUX_SAI_BMV2"), installed()) else {
         println!("not run: needs CRUX_SAI_BMV2 and simple_switch_grpc on PATH");
         return;
     };
-    for name in ["middleblock", "tor"] {
-        compare_program(Path::new(&folder), name).await;
-    }
-}
-
-async fn compare_program(folder: &Path, name: &str) {
-    let file = |suffix: &str| folder.join(format!("{name}{suffix}"));
+    let file = |suffix: &str| PathBuf::from(format!("{name}{suffix}"));
     let lab = wired_lab(parts(), &[Tier::Leaf, Tier::Spine], |_, _| {}).await;
     let controller = lab
         .control(|raw| {
@@ -68,17 +63,17 @@ async fn compare_program(folder: &Path, name: &str) {
     let jobs = vec![both_ways(&lab, "a", 50_000), both_ways(&lab, "b", 50_001)];
     controller.submit_event(StateEvent::JobsChanged(jobs)).await.unwrap();
     settled(&lab, &controller).await;
-    let passages = send_through_embedded(&lab).await;
+    let forwarded = send_through_embedded(&lab).await;
     let desired = controller.desired_tables();
-    let program = ForwardingPipeline::new(&read(file(".p4info.txtpb")), &read(file(".json")));
+    let program = ForwardingPipeline::new(&read(&file(".p4info.txtpb")), &read(&file(".json")));
     let program = program.unwrap();
     let described = codec::encode_pipeline(&program).p4info.unwrap();
-    let bits = IdentifierBits::of_program(&described);
+    let ports = PortFields::of_program(&described);
     let (mut rows, mut packets) = (0, 0);
     for (switch, tables) in &desired.tables {
-        let mut theirs = OnBmv2::start(&file("-bmv2")).await;
-        rows += theirs.write_tables(&program.p4info, tables, &bits).await;
-        for (came_in, ours) in passages.get(switch).into_iter().flatten() {
+        let mut theirs = OnBmv2::start(&format!("{name}-bmv2")).await;
+        rows += theirs.write_tables(&program.p4info, tables, &ports).await;
+        for (came_in, ours) in forwarded.get(switch).into_iter().flatten() {
             theirs.compare_packet(came_in, ours);
             packets += 1;
         }
@@ -91,13 +86,13 @@ async fn compare_program(folder: &Path, name: &str) {
     );
 }
 
-fn read(path: PathBuf) -> String {
-    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// Packets of all pairs of hosts, from leaf to host: what passes each switch.
-async fn send_through_embedded(lab: &Lab) -> BTreeMap<SwitchId, Vec<Passage>> {
-    let mut passages: BTreeMap<SwitchId, Vec<Passage>> = BTreeMap::new();
+async fn send_through_embedded(lab: &Lab) -> BTreeMap<SwitchId, Vec<ForwardedPacket>> {
+    let mut forwarded: BTreeMap<SwitchId, Vec<ForwardedPacket>> = BTreeMap::new();
     let fabric = &lab.fabric;
     let pairs = fabric.nic_ids().flat_map(|src| fabric.nic_ids().map(move |dst| (src, dst)));
     for (src, dst) in pairs.filter(|(src, dst)| src != dst) {
@@ -111,12 +106,12 @@ async fn send_through_embedded(lab: &Lab) -> BTreeMap<SwitchId, Vec<Passage>> {
                 let [(out, next)] = &sent[..] else { panic!("{sent:?} from {switch:?}") };
                 at = far_end(fabric, switch, (*out).into());
                 packet = next.clone();
-                passages.entry(switch).or_default().push((came_in, sent));
+                forwarded.entry(switch).or_default().push((came_in, sent));
             }
             assert_eq!(at.node, FabricNode::Host(fabric.nic(dst).host), "{src:?} to {dst:?}");
         }
     }
-    passages
+    forwarded
 }
 
 async fn pass_embedded(lab: &Lab, switch: SwitchId, (port, packet): Sent) -> Vec<Sent> {
@@ -135,24 +130,12 @@ fn far_end(fabric: &Fabric, switch: SwitchId, port: u32) -> LinkEndpoint {
     fabric.link(ports[&port]).to
 }
 
-/// Fields and parameters of a program that bmv2 has as numbers.
-struct IdentifierBits {
-    strings: BTreeSet<(u32, u32)>,
-    ports: BTreeSet<(u32, u32)>,
-}
+/// Fields and parameters of a program that are ports: by the id of the table or action, and their
+/// own.
+struct PortFields(BTreeSet<(u32, u32)>);
 
-impl IdentifierBits {
-    /// By the id of the table or action and that of the field or parameter.
+impl PortFields {
     fn of_program(message: &P4InfoMessage) -> Self {
-        let mut found = Self { strings: BTreeSet::new(), ports: BTreeSet::new() };
-        let types = message.type_info.as_ref().map(|info| &info.new_types);
-        let is_string = |named: &p4config::P4NamedType| {
-            let declared = types.and_then(|types| types.get(&named.name));
-            matches!(
-                declared.and_then(|declared| declared.representation.as_ref()),
-                Some(p4config::p4_new_type_spec::Representation::TranslatedType(_))
-            )
-        };
         let fields = message.tables.iter().flat_map(|table| {
             let of = table.preamble.as_ref().map_or(0, |preamble| preamble.id);
             table.match_fields.iter().map(move |field| (of, field.id, &field.type_name))
@@ -161,12 +144,10 @@ impl IdentifierBits {
             let of = action.preamble.as_ref().map_or(0, |preamble| preamble.id);
             action.params.iter().map(move |param| (of, param.id, &param.type_name))
         });
-        for (of, id, named) in fields.chain(params) {
-            let Some(named) = named.as_ref().filter(|named| is_string(named)) else { continue };
-            let kind = if named.name == PORT_TYPE { &mut found.ports } else { &mut found.strings };
-            kind.insert((of, id));
-        }
-        found
+        let ports = fields
+            .chain(params)
+            .filter(|(.., named)| named.as_ref().is_some_and(|named| named.name == PORT_TYPE));
+        Self(ports.map(|(of, id, _)| (of, id)).collect())
     }
 
     fn translate_entry(&self, entry: &mut p4rt::TableEntry) {
@@ -199,20 +180,18 @@ impl IdentifierBits {
     }
 
     fn translate_value(&self, place: (u32, u32), value: &mut Vec<u8>) {
-        if self.ports.contains(&place) {
+        if self.0.contains(&place) {
             *value = port_bytes(value);
-        } else if self.strings.contains(&place) && value.is_empty() {
-            // The default VRF.
-            *value = vec![0];
+        } else if value.is_empty() {
+            // The name of the default VRF; no number is empty.
+            *value = bytes::encode_value(0);
         }
     }
 }
 
 /// A port by its number, from its name, which is that number.
 fn port_bytes(name: &[u8]) -> Vec<u8> {
-    let number: u16 = std::str::from_utf8(name).unwrap().parse().unwrap();
-    let bytes = number.to_be_bytes();
-    if bytes[0] == 0 { vec![bytes[1]] } else { bytes.to_vec() }
+    bytes::encode_value(std::str::from_utf8(name).unwrap().parse().unwrap())
 }
 
 /// A bmv2 with a program.
@@ -222,11 +201,11 @@ struct OnBmv2 {
 }
 
 impl OnBmv2 {
-    async fn start(program: &Path) -> Self {
-        let file = |extension: &str| PathBuf::from(format!("{}{extension}", program.display()));
+    async fn start(name: &str) -> Self {
+        let file = |suffix: &str| PathBuf::from(format!("{name}{suffix}"));
         let config = p4rt::ForwardingPipelineConfig {
-            p4info: Some(P4InfoMessage::from_text(&read(file(".p4info.txtpb"))).unwrap()),
-            p4_device_config: read(file(".json")).into_bytes(),
+            p4info: Some(P4InfoMessage::from_text(&read(&file(".p4info.txtpb"))).unwrap()),
+            p4_device_config: read(&file(".json")).into_bytes(),
             cookie: None,
         };
         let switch = Bmv2::start().unwrap();
@@ -240,7 +219,7 @@ impl OnBmv2 {
         &mut self,
         program: &P4Info,
         tables: &SwitchTables,
-        bits: &IdentifierBits,
+        ports: &PortFields,
     ) -> usize {
         let updates = diff_tables(program, tables, &SwitchTables::default());
         let translated = updates.iter().map(|update| {
@@ -248,7 +227,7 @@ impl OnBmv2 {
             if let Some(Entity::TableEntry(entry)) =
                 update.entity.as_mut().and_then(|entity| entity.entity.as_mut())
             {
-                bits.translate_entry(entry);
+                ports.translate_entry(entry);
                 entry.metadata.clear();
             }
             update

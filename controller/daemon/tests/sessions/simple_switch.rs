@@ -10,6 +10,9 @@ use topology::Fabric;
 use crate::lab::{Lab, parts};
 use crate::program::{installed, start};
 
+/// Flags of its own and of its target: the port of the controller.
+const FLAGS: (&[&str], &[&str]) = (&[], &["--cpu-port", "255"]);
+
 /// A switch in a process of its own, which ends with the value.
 pub(crate) struct SimpleSwitch {
     program: PathBuf,
@@ -34,7 +37,7 @@ impl Lab<Vec<SimpleSwitch>> {
         for switch in &mut parts.switches {
             let port = Reserved::any();
             switch.p4runtime = Some(port.address.to_string());
-            let process = start(&program, switch.device_id, port.address).unwrap();
+            let process = start(&program, switch.device_id, port.address, FLAGS).unwrap();
             switches.push(SimpleSwitch {
                 program: program.clone(),
                 device_id: switch.device_id,
@@ -51,7 +54,7 @@ impl SimpleSwitch {
     /// Kills the switch and starts it again where it was, empty.
     pub(crate) fn restart(&mut self) {
         self.kill();
-        self.process = start(&self.program, self.device_id, self.port.address).unwrap();
+        self.process = start(&self.program, self.device_id, self.port.address, FLAGS).unwrap();
     }
 
     fn kill(&mut self) {
