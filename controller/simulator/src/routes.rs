@@ -114,8 +114,8 @@ impl EqualCostRoutes {
         value
     }
 
-    /// A path for each flow of a job: those of a NIC pair take the paths of the pair in turn, in the
-    /// order into which `order` puts them.
+    /// A path for each flow of a job: those of a NIC pair take the paths of the pair in turn, in
+    /// the order into which `order` puts them.
     pub fn paths_in_turn(
         &self,
         job: &Job,
