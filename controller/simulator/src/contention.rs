@@ -56,19 +56,20 @@ pub struct ContendedResult {
     pub wait_limit: f64,
 }
 
-/// Longest waits of flows for service, seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// What a plan is worth, the longest wait of a flow for service among it.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlannedWaits {
-    /// Under the default plan, from the starts that it was chosen by.
-    pub bounded: f64,
-    /// Under the default plan, from other starts.
-    pub unseen: f64,
-    /// Under the plan without a service bound, from the starts that it was chosen by.
-    pub unbounded: f64,
-    /// GPU utilisation of the default plan, and of the one without a bound.
-    pub utilization: [f64; 2],
-    /// Whether the waits of all flows of both were simulated; those of large groups are not.
-    pub is_judged: bool,
+    /// From the starts that the plan was chosen by.
+    pub chosen: PlanValue,
+    /// From other starts.
+    pub unseen: PlanValue,
+}
+
+impl PlannedWaits {
+    /// Whether the waits of all flows were simulated; those of the largest groups are not.
+    pub fn are_judged(&self) -> bool {
+        [self.chosen, self.unseen].iter().all(|value| value.unjudged_groups == 0)
+    }
 }
 
 impl ContendedResult {
@@ -133,21 +134,12 @@ pub fn examine_contended_case(
     }
 }
 
-/// The longest waits under the plan of `policy`, and under that of the same policy without a
-/// service bound.
+/// The longest waits under the plan of `policy`.
 pub fn examine_waits(input: &PlanInput, policy: &Policy) -> PlannedWaits {
-    let free = Policy { service_bound_seconds: Some(f64::MAX), ..policy.clone() };
-    let (bounded, unbounded) =
-        (planner::plan(input, policy, None).0, planner::plan(input, &free, None).0);
-    let (with, without) =
-        (value_of_decisions(input, &bounded), value_of_decisions(input, &unbounded));
-    let unseen = value_from_other_starts(input, &bounded);
+    let plan = planner::plan(input, policy, None).0;
     PlannedWaits {
-        bounded: with.worst_wait_seconds,
-        unseen: unseen.worst_wait_seconds,
-        unbounded: without.worst_wait_seconds,
-        utilization: [with.gpu_utilization, without.gpu_utilization],
-        is_judged: [with, without, unseen].iter().all(|value| value.unjudged_groups == 0),
+        chosen: value_of_decisions(input, &plan),
+        unseen: value_from_other_starts(input, &plan),
     }
 }
 
@@ -322,13 +314,16 @@ mod tests {
             service_bound_seconds: Some(bound),
             ..Policy::default()
         };
+        let free = Policy { service_bound_seconds: Some(f64::MAX), ..policy.clone() };
         let mut late = 0;
         for number in (0..6).chain([STEPPED_CASE]) {
             let input = generate_contended_case(1, number);
             let waits = examine_waits(&input, &policy);
-            assert!(waits.is_judged && waits.bounded <= bound, "case {number}: {waits:?}");
-            let is_late = waits.unbounded > bound;
-            assert!(is_late || number != STEPPED_CASE, "the bound was not needed: {waits:?}");
+            assert!(waits.are_judged(), "case {number}: {waits:?}");
+            assert!(waits.chosen.worst_wait_seconds <= bound, "case {number}: {waits:?}");
+            let unbounded = examine_waits(&input, &free).chosen;
+            let is_late = unbounded.worst_wait_seconds > bound;
+            assert!(is_late || number != STEPPED_CASE, "the bound was not needed: {unbounded:?}");
             late += u32::from(is_late);
         }
         assert!(late > 1, "the bound was never needed");

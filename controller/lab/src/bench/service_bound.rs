@@ -5,7 +5,7 @@
 mod packet_waits;
 
 use emulator::TimeScale;
-use planner::{ConnectionTimeout, Policy};
+use planner::{ConnectionTimeout, PlanValue, Policy};
 use schemars::JsonSchema;
 use serde::Serialize;
 use simulator::contention::{PlannedWaits, examine_waits, generate_contended_case};
@@ -21,14 +21,15 @@ use command_io::output::{self, FormatArg, OutputFormat};
 ///
 /// Cases of 2 to 12 jobs that share hosts, NICs and uplinks are drawn from a seed. Each is planned
 /// with the service bound and without, and both plans are simulated in the fluid model from the
-/// starts that they were chosen by, and the first from four others. A connection times out where a
-/// flow waits for the whole timeout. One to three seconds of processor for a case.
+/// starts that they were chosen by and from four others. A connection times out where a flow waits
+/// for the whole timeout. One to three seconds of processor for a case, most of them without the
+/// bound.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   crux bench service-bound --cases 200
   crux bench service-bound --cases 200 --packets 200 --ib-timeout 14
-  crux bench service-bound --cases 10000 --search-events 20000 --raw waits.json --format json")]
+  crux bench service-bound --cases 10000 --unbounded 500 --search-events 1000 --format json")]
 pub(crate) struct ServiceBoundArgs {
     /// Cases to draw
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
@@ -39,6 +40,9 @@ pub(crate) struct ServiceBoundArgs {
     /// Number of the first case
     #[arg(long, default_value_t = 0, value_name = "NUMBER")]
     first: u32,
+    /// Plan only so many of the cases without the bound as well; all if not given
+    #[arg(long, value_name = "CASES")]
+    unbounded: Option<u32>,
     /// The bound in seconds; a tenth of the timeout of connections if not given
     #[arg(long, value_name = "SECONDS")]
     bound: Option<f64>,
@@ -78,10 +82,6 @@ struct ServiceBoundSummary {
     late: usize,
     /// Cases in which a flow waits longer than the bound under the plan, from other starts.
     late_unseen: usize,
-    /// Cases in which a flow waits longer than the bound under the plan without a bound.
-    late_without_bound: usize,
-    /// Cases in which a connection times out under the plan without a bound.
-    timed_out_without_bound: usize,
     /// Cases with groups so large that the waits of their flows were not simulated.
     unjudged: usize,
     /// The longest wait under the plan, seconds, from the starts that it was chosen by.
@@ -90,11 +90,27 @@ struct ServiceBoundSummary {
     longest_wait_unseen: f64,
     /// Mean GPU utilisation under the plan.
     utilization: f64,
-    /// Mean GPU utilisation under the plan without a bound.
-    utilization_without_bound: f64,
+    /// What came of cases without the bound, where any were planned so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    without_bound: Option<UnboundedSummary>,
     /// What packets did, where they were sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     packets: Option<PacketSummary>,
+}
+
+/// What came of the cases that were planned without the bound as well.
+#[derive(Serialize, JsonSchema)]
+struct UnboundedSummary {
+    /// Number of cases.
+    cases: usize,
+    /// Cases in which a flow waits longer than the bound.
+    late: usize,
+    /// Cases in which a connection times out.
+    timed_out: usize,
+    /// Mean GPU utilisation of these cases under the plans with the bound.
+    utilization_with_bound: f64,
+    /// Mean GPU utilisation of these cases under the plans without it.
+    utilization: f64,
 }
 
 /// What came of the cases whose packets were sent.
@@ -139,9 +155,14 @@ pub(crate) fn run_service_bound(args: &ServiceBoundArgs) -> Result<(), CommandEr
         connection: ConnectionTimeout { ib_timeout: args.ib_timeout, ..Default::default() },
         ..Policy::default()
     };
+    let free = without_bound(&policy);
+    let unbounded = args.unbounded.unwrap_or(args.cases);
     let waits = parallel_cases::run_cases(args.cases, |number| {
         let input = generate_contended_case(args.seed, args.first.saturating_add(number));
-        examine_waits(&input, &policy)
+        CaseWaits {
+            bounded: examine_waits(&input, &policy),
+            unbounded: (number < unbounded).then(|| examine_waits(&input, &free)),
+        }
     });
     files::write_requested(args.raw.as_deref(), || raw_json(&waits))?;
     let packets = packet_waits::measure_cases(args, &policy)?;
@@ -153,44 +174,95 @@ pub(crate) fn run_service_bound(args: &ServiceBoundArgs) -> Result<(), CommandEr
     }
 }
 
-fn raw_json(waits: &[PlannedWaits]) -> String {
-    let cases = waits.iter().map(|case| {
+/// The same policy without a service bound.
+fn without_bound(policy: &Policy) -> Policy {
+    Policy { service_bound_seconds: Some(f64::MAX), ..policy.clone() }
+}
+
+/// The longest waits of a case under the plan with the bound, and under that without if there is
+/// one.
+struct CaseWaits {
+    bounded: PlannedWaits,
+    unbounded: Option<PlannedWaits>,
+}
+
+impl CaseWaits {
+    fn are_judged(&self) -> bool {
+        self.bounded.are_judged() && self.unbounded.is_none_or(|waits| waits.are_judged())
+    }
+}
+
+fn raw_json(cases: &[CaseWaits]) -> String {
+    let cases = cases.iter().map(|case| {
+        let (bounded, unbounded) = (&case.bounded, case.unbounded.map(|waits| waits.chosen));
         serde_json::json!({
-            "bounded": case.bounded,
-            "unseen": case.unseen,
-            "unbounded": case.unbounded,
-            "judged": case.is_judged,
-            "utilization": case.utilization,
+            "bounded": bounded.chosen.worst_wait_seconds,
+            "unseen": bounded.unseen.worst_wait_seconds,
+            "unbounded": unbounded.map(|value| value.worst_wait_seconds),
+            "judged": case.are_judged(),
+            "utilization": bounded.chosen.gpu_utilization,
+            "unbounded_utilization": unbounded.map(|value| value.gpu_utilization),
         })
     });
     serde_json::Value::Array(cases.collect()).to_string()
 }
 
+fn mean_utilization(values: &[PlanValue]) -> f64 {
+    values.iter().map(|value| value.gpu_utilization).sum::<f64>() / values.len().max(1) as f64
+}
+
+fn longer_waits(values: &[PlanValue], limit: f64) -> usize {
+    values.iter().filter(|value| value.worst_wait_seconds > limit).count()
+}
+
+fn longest_wait(values: &[PlanValue]) -> f64 {
+    values.iter().map(|value| value.worst_wait_seconds).fold(0.0, f64::max)
+}
+
+impl UnboundedSummary {
+    fn new(policy: &Policy, cases: &[CaseWaits]) -> Option<Self> {
+        let pairs = cases.iter().filter_map(|case| Some((case.bounded.chosen, case.unbounded?)));
+        let (with, without): (Vec<_>, Vec<_>) =
+            pairs.map(|(with, without)| (with, without.chosen)).unzip();
+        (!with.is_empty()).then(|| Self {
+            cases: with.len(),
+            late: longer_waits(&without, policy.service_bound()),
+            timed_out: longer_waits(&without, policy.connection.timeout_seconds()),
+            utilization_with_bound: mean_utilization(&with),
+            utilization: mean_utilization(&without),
+        })
+    }
+
+    fn print_line(&self) -> Result<(), CommandError> {
+        output::print_line(format_args!(
+            "without, in {} cases: {} with a longer wait, and in {} of them a connection times \
+             out; GPU utilisation {:.2} %, with the bound {:.2} %",
+            self.cases,
+            self.late,
+            self.timed_out,
+            self.utilization * 100.0,
+            self.utilization_with_bound * 100.0
+        ))
+    }
+}
+
 impl ServiceBoundSummary {
-    fn new(seed: u64, policy: &Policy, waits: &[PlannedWaits]) -> Self {
-        let (bound, timeout) = (policy.service_bound(), policy.connection.timeout_seconds());
-        let count = |wait: fn(&PlannedWaits) -> f64, limit: f64| {
-            waits.iter().filter(|case| wait(case) > limit).count()
-        };
-        let longest = |wait: fn(&PlannedWaits) -> f64| waits.iter().map(wait).fold(0.0, f64::max);
-        let mean = |place: usize| {
-            let sum: f64 = waits.iter().map(|case| case.utilization[place]).sum();
-            sum / waits.len().max(1) as f64
-        };
+    fn new(seed: u64, policy: &Policy, waits: &[CaseWaits]) -> Self {
+        let bound = policy.service_bound();
+        let chosen: Vec<_> = waits.iter().map(|case| case.bounded.chosen).collect();
+        let unseen: Vec<_> = waits.iter().map(|case| case.bounded.unseen).collect();
         Self {
             cases: waits.len(),
             seed,
             bound_seconds: bound,
-            timeout_seconds: timeout,
-            late: count(|case| case.bounded, bound),
-            late_unseen: count(|case| case.unseen, bound),
-            late_without_bound: count(|case| case.unbounded, bound),
-            timed_out_without_bound: count(|case| case.unbounded, timeout),
-            unjudged: waits.iter().filter(|case| !case.is_judged).count(),
-            longest_wait: longest(|case| case.bounded),
-            longest_wait_unseen: longest(|case| case.unseen),
-            utilization: mean(0),
-            utilization_without_bound: mean(1),
+            timeout_seconds: policy.connection.timeout_seconds(),
+            late: longer_waits(&chosen, bound),
+            late_unseen: longer_waits(&unseen, bound),
+            unjudged: waits.iter().filter(|case| !case.are_judged()).count(),
+            longest_wait: longest_wait(&chosen),
+            longest_wait_unseen: longest_wait(&unseen),
+            utilization: mean_utilization(&chosen),
+            without_bound: UnboundedSummary::new(policy, waits),
             packets: None,
         }
     }
@@ -202,21 +274,18 @@ impl ServiceBoundSummary {
         ))?;
         output::print_line(format_args!(
             "with the bound: {} cases with a longer wait, {} from other starts; the longest wait \
-             is {:.3} s, {:.3} s from other starts; GPU utilisation {:.2} %",
+             is {:.3} s, {:.3} s from other starts; GPU utilisation {:.2} %; {} cases are too \
+             large to be judged",
             self.late,
             self.late_unseen,
             self.longest_wait,
             self.longest_wait_unseen,
-            self.utilization * 100.0
-        ))?;
-        output::print_line(format_args!(
-            "without: {} cases with a longer wait, and in {} of them a connection times out; GPU \
-             utilisation {:.2} %; {} cases are too large to be judged",
-            self.late_without_bound,
-            self.timed_out_without_bound,
-            self.utilization_without_bound * 100.0,
+            self.utilization * 100.0,
             self.unjudged
         ))?;
+        if let Some(without) = &self.without_bound {
+            without.print_line()?;
+        }
         let Some(packets) = &self.packets else {
             return Ok(());
         };

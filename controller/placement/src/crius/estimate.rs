@@ -4,8 +4,8 @@
 //! A Cell leaves two things open: the cuts of the model ([`partition`]), and the data and tensor
 //! parallelism of each stage ([`StageParallelism`]). The most promising plan has the parallelism
 //! with the least traffic on every stage. Its partition is the best balanced of those with nearly
-//! the least total traffic. Only this plan is timed, layer by layer ([`kernels`]) and collective by
-//! collective ([`GpuKind::ring_times`]).
+//! the least total traffic. Only this plan is timed, layer by layer ([`kernel_seconds`]) and
+//! collective by collective ([`GpuKind::ring_times`]).
 //!
 //! Experts are shared, not cut: each of the `tensor` GPUs of a copy computes its own samples and
 //! holds its share of the experts, to which tokens are sent.

@@ -91,6 +91,22 @@ impl Replay {
         let first = last - iteration.averaged * iteration.operations;
         (self.queued[last] - self.queued[first]) / iteration.averaged as f64
     }
+
+    /// No iteration began late by a quarter of its length: a rank that a busy machine stopped for
+    /// that long played another pattern.
+    fn was_punctual(&self, pattern: &TrafficPattern) -> bool {
+        let period = pattern.period_ms as f64 / 1e3;
+        let began = self.queued.iter().step_by(pattern.buckets.len());
+        began.enumerate().all(|(iteration, at)| at - iteration as f64 * period < period / 4.0)
+    }
+}
+
+/// The first of some replays that was played as it is written.
+fn punctual_replay(pattern: &TrafficPattern, version: &str) -> Replay {
+    (0..10)
+        .map(|_| replay(pattern, version))
+        .find(|replay| replay.was_punctual(pattern))
+        .expect("ten times the machine was too busy to play a pattern")
 }
 
 /// Runs this test again in a process with the role of a rank.
@@ -163,7 +179,7 @@ fn a_rank_plays_its_pattern() {
 }
 
 fn check(pattern: &TrafficPattern, version: &str) {
-    let replay = replay(pattern, version);
+    let replay = punctual_replay(pattern, version);
     let context = format!("{} over {version}", pattern.name);
     let last = replay.received.last().expect("a message");
     assert_eq!((last.ranks, last.host_count, last.dropped_events), (RANKS, 4, 0), "{context}");

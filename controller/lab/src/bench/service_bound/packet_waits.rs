@@ -46,7 +46,7 @@ pub(super) fn measure_cases(
     args: &ServiceBoundArgs,
     policy: &Policy,
 ) -> Result<Vec<PacketWaits>, CommandError> {
-    let free = Policy { service_bound_seconds: Some(f64::MAX), ..policy.clone() };
+    let free = super::without_bound(policy);
     let measured = parallel_cases::run_cases(args.packets, |number| {
         let number = args.first.saturating_add(number);
         let input = generate_contended_case(args.seed, number);
