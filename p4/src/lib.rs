@@ -20,6 +20,7 @@ pub mod pipeline;
 pub mod sai;
 pub mod sdn_string;
 pub mod tables;
+mod write_order;
 
 pub use entry::{EntryKey, EntryValue, TableEntry};
 pub use p4info::P4Info;
@@ -28,3 +29,4 @@ pub use sdn_string::{FieldValue, SdnString};
 pub use tables::{
     EntryPool, SwitchTables, TableScope, TableUpdate, UpdateKind, diff_entries, diff_tables,
 };
+pub use write_order::split_stages;

@@ -2,14 +2,10 @@
 //!
 //! Lowering makes the desired [`SwitchTables`], reading a switch makes the actual ones,
 //! [`diff_tables`] is what a session writes. The decision: a change is a list of updates in the
-//! order in which they can be written one by one. First what is new or different, every table after
-//! those it refers to; then what has to go, in the reverse order. So no row ever points to nothing,
-//! and traffic moves before its old way is taken away. A table of classifiers (ACL) without room
-//! for old and new rows at once gives up its old rows first. Keys and values are shared: the tables
-//! of hundreds of leaves have the same paths to each other leaf, which an [`EntryPool`] keeps once.
+//! order in which they can be written one by one (`write_order`). Keys and values are shared: the
+//! tables of hundreds of leaves have the same paths to others, which an [`EntryPool`] keeps once.
 //! What successive tables of a switch have in common is shared as well, and not compared again.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
@@ -18,6 +14,7 @@ use crate::P4Info;
 use crate::entry::{EntryKey, EntryValue, TableEntry, TableId};
 pub use crate::entry_map::sort_entries;
 use crate::entry_map::{EntryMap, EntryPair, keep_last, sorted_differences};
+use crate::write_order::order_updates;
 
 /// All entries of one switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -261,35 +258,7 @@ pub fn diff_tables(
     actual: &SwitchTables,
 ) -> Vec<TableUpdate> {
     let updates = updates_between(desired.entries.differences(&actual.entries));
-    let (deletions, mut writes): (Vec<_>, Vec<_>) =
-        updates.partition(|update| update.kind == UpdateKind::Delete);
-    let rows = rows_with_deleted(desired, &deletions);
-    // Referenced tables first: a row may refer only to rows that exist (`@refers_to`). Deletions in
-    // the reverse order and last, so that no row loses what it refers to.
-    let rank = |update: &TableUpdate| p4info.write_rank(update.entry.key.table);
-    let is_tight = |update: &TableUpdate| {
-        let table = update.entry.key.table;
-        rows.get(&table).is_some_and(|rows| p4info.gives_up_old_rows(table, *rows))
-    };
-    let (mut first, mut deletions): (Vec<_>, Vec<_>) =
-        deletions.into_iter().partition(|update| is_tight(update));
-    // Stable: of one table, what goes stands before what comes.
-    first.append(&mut writes);
-    let mut writes = first;
-    writes.sort_by_key(rank);
-    deletions.sort_by_key(|update| Reverse(rank(update)));
-    writes.append(&mut deletions);
-    writes
-}
-
-/// The rows of each table that loses some, old and new ones together.
-fn rows_with_deleted(desired: &SwitchTables, deletions: &[TableUpdate]) -> BTreeMap<TableId, u64> {
-    let mut rows: BTreeMap<TableId, u64> = BTreeMap::new();
-    for deletion in deletions {
-        let table = deletion.entry.key.table;
-        *rows.entry(table).or_insert_with(|| desired.table_len(table) as u64) += 1;
-    }
-    rows
+    order_updates(p4info, (desired, actual), updates)
 }
 
 #[cfg(test)]

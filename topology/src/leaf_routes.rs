@@ -47,15 +47,13 @@ pub struct LeafRoutes {
     hops: Vec<Vec<Option<Arc<LeafHops>>>>,
 }
 
-/// The way from a switch to a leaf, before it changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A way from a switch to a leaf that has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RouteChange {
     /// The switch.
     pub switch: SwitchId,
     /// The position of the leaf.
     pub leaf: usize,
-    /// What it was; none where there was no way.
-    pub before: Option<Arc<LeafHops>>,
 }
 
 impl LeafRoutes {
@@ -175,8 +173,8 @@ impl LeafRoutes {
         let made = shared.cloned().unwrap_or_else(|| {
             hops.map(|(distance, links)| Arc::new(LeafHops { distance, links: links.to_vec() }))
         });
-        let before = std::mem::replace(&mut row[leaf], made);
-        changes.push(RouteChange { switch, leaf, before });
+        row[leaf] = made;
+        changes.push(RouteChange { switch, leaf });
     }
 }
 

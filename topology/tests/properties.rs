@@ -255,8 +255,6 @@ proptest! {
                 let hops = next_hops(&broken, *leaf);
                 let mut changed = BTreeSet::new();
                 while let Some(change) = changes.next_if(|change| change.leaf == place) {
-                    let had = before.hops(change.switch, place);
-                    prop_assert_eq!(change.before.as_ref(), had);
                     prop_assert!(changed.insert(change.switch), "twice");
                 }
                 for switch in broken.switch_ids() {

@@ -293,6 +293,16 @@ fn assert_fits(p4info: &P4Info, entry: &TableEntry, text: &str) {
     assert_eq!(indirect, table.profile.is_some(), "{text}");
 }
 
+/// An address is sent to leaves after the paths there, which `@refers_to` alone does not say.
+#[test]
+fn what_sends_packets_to_leaves_is_written_after_the_paths_there() {
+    let p4info = ForwardingPipeline::embedded_fabric().p4info;
+    let rank = |table| p4info.table(table).unwrap().rank;
+    assert!(rank(table::ECMP_GROUP) < rank(table::PATH));
+    assert!(rank(table::PATH) < rank(table::DST_LEAF));
+    assert!(rank(table::PATH) < rank(table::DST_LEAF6));
+}
+
 fn assert_value(slot: &FieldInfo, value: &FieldValue, text: &str) {
     let fits = value.number() <= slot.max_number();
     assert!(fits, "{value:?} does not fit {}: {text}", slot.name);

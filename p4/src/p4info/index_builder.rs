@@ -279,8 +279,9 @@ fn sort_by_id<T, K: Ord>(mut values: Vec<T>, key: impl Fn(&T) -> K) -> Vec<T> {
 
 /// Puts every table behind those it refers to, layer by layer.
 ///
-/// A table whose rows do nothing but exist, such as that of VRFs, names a scope: whoever sends
-/// packets into it comes after the tables that have rows in it, or the packets would find none.
+/// Rows whose keys refer to a row belong to it, as routes do to their VRF and paths to the group of
+/// the same leaves: whoever sends packets there comes after the tables of such rows, or the packets
+/// would find none.
 fn assign_ranks(
     tables: &mut BTreeMap<TableId, TableInfo>,
     actions: &BTreeMap<ActionId, ActionInfo>,
@@ -319,15 +320,10 @@ fn preceding_tables(
     actions: &BTreeMap<ActionId, ActionInfo>,
 ) -> BTreeSet<String> {
     let params = table.row_actions.iter().flat_map(|id| &actions[id].params);
-    let entered = params.flat_map(|param| &param.refers_to);
-    let is_scope = |scope: &&String| {
-        let mut named = tables.values().filter(|table| table.name == **scope);
-        named.any(|table| table.row_actions.iter().all(|id| actions[id].params.is_empty()))
-    };
-    let scopes: BTreeSet<&String> = entered.filter(is_scope).collect();
+    let entered: BTreeSet<&String> = params.flat_map(|param| &param.refers_to).collect();
     let is_inside = |other: &&TableInfo| {
         let mut fields = other.fields.iter().flat_map(|field| &field.info.refers_to);
-        other.id != table.id && fields.any(|scope| scopes.contains(scope))
+        other.id != table.id && fields.any(|scope| entered.contains(scope))
     };
     let contents = tables.values().filter(is_inside).map(|other| other.name.clone());
     referenced_tables(table, actions).into_iter().chain(contents).collect()

@@ -110,12 +110,18 @@ async fn measure_cables(controller: &ControllerHandle, fabric: &Fabric) -> Resul
 
 async fn measure_spines(controller: &ControllerHandle, fabric: &Fabric) -> Result<(), Failed> {
     let links: BTreeMap<SwitchId, Vec<LinkId>> = links_of_spines(fabric);
-    let mut repaired = Samples::default();
+    let [mut reported, mut repaired] = [(); 2].map(|()| Samples::default());
     for links in links.values().take(SPINES) {
-        repaired.push(fail_cables(controller, links).await?.repaired);
+        let before = (written(controller), controller.desired_tables().generation);
+        let times = fail_cables(controller, links).await?;
+        let after = (written(controller), controller.desired_tables().generation);
+        println!("{} entries written for {} plans", after.0 - before.0, after.1 - before.1);
+        reported.push(times.reported);
+        repaired.push(times.repaired);
         mend_cables(controller, links).await?;
     }
     let count = links.values().next().map_or(0, Vec::len);
+    reported.print(&format!("{count} cables of a spine fail, until the last is reported"));
     repaired.print(&format!("{count} cables of a spine fail, all verified to go around it"));
     Ok(())
 }
@@ -135,6 +141,8 @@ fn links_of_spines(fabric: &Fabric) -> BTreeMap<SwitchId, Vec<LinkId>> {
 
 /// Times after a failure was reported.
 struct RepairTimes {
+    /// The last failure is reported.
+    reported: Duration,
     /// How long the lowering took, not from the report on.
     lowered: Duration,
     /// Every switch is verified to go around it.
@@ -148,27 +156,38 @@ async fn fail_cables(
     cables: &[LinkId],
 ) -> Result<RepairTimes, Failed> {
     let begun = Instant::now();
-    let lowered = set_health(controller, cables, PartHealth::Down).await?;
+    report_cables(controller, cables, PartHealth::Down).await?;
+    let reported = begun.elapsed();
+    let lowered = await_health(controller, cables, PartHealth::Down).await?;
     let repaired = begun.elapsed();
     settle(controller).await?;
-    Ok(RepairTimes { lowered, repaired, planned: begun.elapsed() })
+    Ok(RepairTimes { reported, lowered, repaired, planned: begun.elapsed() })
 }
 
 async fn mend_cables(controller: &ControllerHandle, cables: &[LinkId]) -> Result<(), Failed> {
-    set_health(controller, cables, PartHealth::Up).await?;
+    report_cables(controller, cables, PartHealth::Up).await?;
+    await_health(controller, cables, PartHealth::Up).await?;
     settle(controller).await
 }
 
-/// Reports the health of cables and waits until tables that were lowered with it are verified; how
-/// long the lowering took.
-async fn set_health(
+async fn report_cables(
+    controller: &ControllerHandle,
+    cables: &[LinkId],
+    health: PartHealth,
+) -> Result<(), Failed> {
+    for cable in cables {
+        controller.report_health(FabricPart::Cable(*cable), health).await?;
+    }
+    Ok(())
+}
+
+/// Waits until tables that were lowered with the health of cables are verified; how long the
+/// lowering took.
+async fn await_health(
     controller: &ControllerHandle,
     cables: &[LinkId],
     health: PartHealth,
 ) -> Result<Duration, Failed> {
-    for cable in cables {
-        controller.report_health(FabricPart::Cable(*cable), health).await?;
-    }
     let shall_be_usable = health == PartHealth::Up;
     let is_published = controller.await_rollout(|rollout| {
         cables.iter().all(|cable| rollout.fabric.is_usable(*cable) == shall_be_usable)

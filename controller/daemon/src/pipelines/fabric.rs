@@ -13,6 +13,7 @@ mod ecmp_group;
 mod flow_pin;
 mod job_classify;
 mod job_qos;
+mod leaf_classes;
 mod liveness;
 mod local_host;
 mod lowering;

@@ -4,9 +4,9 @@
 //! failed, and follow each lowering's fabric from the one before, so that lowering sees which ways
 //! have changed and looks at no other.
 
-use std::sync::Arc;
-
-use topology::{AvailabilityChange, Fabric, LeafHops, LeafRoutes, LinkId, SwitchId, Tier};
+use topology::{
+    AvailabilityChange, Fabric, LeafHops, LeafRoutes, LinkId, RouteChange, SwitchId, Tier,
+};
 
 /// The ways to all leaves.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub(super) struct SwitchRoutes {
 }
 
 /// The links from a switch to a leaf, ascending.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LeafLinks<'a> {
     /// Those that may be used, at least one. If all are drained, those that work: draining the last
     /// path must not disconnect the leaf.
@@ -28,30 +28,6 @@ pub(super) struct LeafLinks<'a> {
     pub(super) spread: &'a [LinkId],
     /// Those that work, drained or not.
     pub(super) standing: &'a [LinkId],
-}
-
-/// The way from one switch to a leaf: to be used, and without drains.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct SwitchWay {
-    usable: Option<Arc<LeafHops>>,
-    standing: Option<Arc<LeafHops>>,
-}
-
-/// A way that has changed.
-#[derive(Clone, Debug)]
-pub(super) struct WayChange {
-    pub(super) switch: SwitchId,
-    /// The position of the leaf.
-    pub(super) leaf: usize,
-    /// What it was.
-    pub(super) before: SwitchWay,
-}
-
-impl SwitchWay {
-    /// Its links, at a switch that is a leaf or not; `None` where there is no way.
-    pub(super) fn links(&self, is_leaf: bool) -> Option<LeafLinks<'_>> {
-        links_of((self.usable.as_deref(), self.standing.as_deref()), is_leaf)
-    }
 }
 
 impl SwitchRoutes {
@@ -67,37 +43,13 @@ impl SwitchRoutes {
         routes
     }
 
-    /// Brings the routes to a fabric with other failures and drains; the ways that have changed, by
-    /// switch and leaf.
-    pub(super) fn follow(&mut self, fabric: &Fabric) -> Vec<WayChange> {
-        let standing = self.standing.follow(&without_drains(fabric));
-        let usable = self.usable.follow(fabric);
-        let mut changes: Vec<WayChange> = Vec::with_capacity(usable.len());
-        for changed in usable {
-            let before = SwitchWay {
-                usable: changed.before,
-                standing: self.standing.hops(changed.switch, changed.leaf).cloned(),
-            };
-            changes.push(WayChange { switch: changed.switch, leaf: changed.leaf, before });
-        }
-        let with_usable = changes.len();
-        changes.sort_unstable_by_key(WayChange::place);
-        for changed in standing {
-            let place = (changed.switch, changed.leaf);
-            let found = changes[..with_usable].binary_search_by_key(&place, WayChange::place);
-            match found {
-                Ok(at) => changes[at].before.standing = changed.before,
-                Err(_) => changes.push(WayChange {
-                    switch: changed.switch,
-                    leaf: changed.leaf,
-                    before: SwitchWay {
-                        usable: self.usable.hops(changed.switch, changed.leaf).cloned(),
-                        standing: changed.before,
-                    },
-                }),
-            }
-        }
-        changes.sort_unstable_by_key(WayChange::place);
+    /// Brings the routes to a fabric with other failures and drains; the ways that have changed,
+    /// ascending.
+    pub(super) fn follow(&mut self, fabric: &Fabric) -> Vec<RouteChange> {
+        let mut changes = self.standing.follow(&without_drains(fabric));
+        changes.extend(self.usable.follow(fabric));
+        changes.sort_unstable();
+        changes.dedup();
         changes
     }
 
@@ -131,12 +83,6 @@ impl SwitchRoutes {
     ) -> impl Iterator<Item = (SwitchId, LeafLinks<'_>)> {
         let leaves = self.usable.leaves().iter().enumerate();
         leaves.filter_map(move |(place, leaf)| Some((*leaf, self.links(fabric, switch, place)?)))
-    }
-}
-
-impl WayChange {
-    fn place(&self) -> (SwitchId, usize) {
-        (self.switch, self.leaf)
     }
 }
 

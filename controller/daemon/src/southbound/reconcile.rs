@@ -14,7 +14,7 @@ use futures::{FutureExt, StreamExt, stream};
 use p4::codec::{RefusedUpdate, WriteError};
 use p4::{
     ForwardingPipeline, P4Info, SwitchTables, TableEntry, TableScope, TableUpdate, UpdateKind,
-    diff_tables,
+    diff_tables, split_stages,
 };
 use tokio::time::Instant;
 use tonic::Code;
@@ -144,7 +144,7 @@ impl<C: SwitchConnection> SwitchReconciler<'_, C> {
         outcome.pass.updates = updates.len();
         let (allowed, violations) = refuse_violations(&self.program().p4info, updates);
         outcome.written.refused += violations.len() as u64;
-        for stage in split_stages(&allowed) {
+        for stage in split_stages(&self.program().p4info, &allowed) {
             self.write_stage(stage, &mut outcome).await?;
         }
         outcome.pass.write = begun.elapsed();
@@ -303,41 +303,12 @@ fn refuse_violations(
     (allowed, refused)
 }
 
-/// Runs of updates: batches within a run may overtake each other, runs may not. A new run begins
-/// after a table with insertions, since later entries may refer to those, and after a table with
-/// deletions. Modified entries exist before and after, so they need no order.
-fn split_stages(updates: &[TableUpdate]) -> impl Iterator<Item = &[TableUpdate]> {
-    let mut adds = false;
-    updates.chunk_by(move |a, b| {
-        adds |= a.kind == UpdateKind::Insert;
-        let [a_deletes, b_deletes] = [a, b].map(|update| update.kind == UpdateKind::Delete);
-        let is_same_table = a.entry.key.table == b.entry.key.table;
-        let goes_on = a_deletes == b_deletes && (is_same_table || !(adds || a_deletes));
-        adds &= goes_on;
-        goes_on
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use UpdateKind::{Delete, Insert, Modify};
+    use UpdateKind::{Delete, Insert};
     use p4::entry::{ActionCall, EntryKey, RowField};
     use p4::fabric::{self, PortNumber};
-
-    /// Tables by letter, and the runs that these updates make.
-    fn check(updates: &[(UpdateKind, char)], runs: &[usize]) {
-        let entry = |table| match table {
-            'a' => fabric::port_down(PortNumber::CPU),
-            'b' => fabric::path(1, 1, PortNumber::CPU, PortNumber::CPU),
-            _ => fabric::fabric_port(PortNumber::CPU),
-        };
-        let update =
-            |&(kind, table): &(UpdateKind, char)| TableUpdate { kind, entry: entry(table) };
-        let updates: Vec<TableUpdate> = updates.iter().map(update).collect();
-        let lengths: Vec<usize> = split_stages(&updates).map(<[TableUpdate]>::len).collect();
-        assert_eq!(lengths, runs, "{updates:?}");
-    }
 
     #[test]
     fn rows_that_violate_a_restriction_are_not_written() {
@@ -362,15 +333,5 @@ mod tests {
             message: "`acl_punt` requires ttl::mask != 0 -> ether_type == 0x0800".to_owned(),
         };
         assert_eq!(refused, [expected]);
-    }
-
-    #[test]
-    fn modifications_wait_only_for_insertions() {
-        check(&[(Modify, 'a'), (Modify, 'b'), (Modify, 'c')], &[3]);
-        check(&[(Modify, 'a'), (Insert, 'b'), (Modify, 'b')], &[3]);
-        check(&[(Insert, 'a'), (Modify, 'b'), (Modify, 'c')], &[1, 2]);
-        check(&[(Insert, 'a'), (Modify, 'a'), (Modify, 'b')], &[2, 1]);
-        check(&[(Insert, 'a'), (Insert, 'b'), (Insert, 'c')], &[1, 1, 1]);
-        check(&[(Modify, 'a'), (Delete, 'c'), (Delete, 'b')], &[1, 1, 1]);
     }
 }

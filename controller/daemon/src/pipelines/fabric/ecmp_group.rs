@@ -1,5 +1,5 @@
-//! `ecmp_group`: the links to each leaf for packets without a pin, with equal shares. Failed links
-//! are in no group; for drained ones see
+//! `ecmp_group`: the links to each class of leaves for packets without a pin, with equal shares.
+//! Failed links are in no group; for drained ones see
 //! [`LeafLinks::spread`](crate::pipelines::switch_routes::LeafLinks::spread). The group of a single
 //! NIC has the links of the plan for flows to it that have no port.
 
@@ -14,9 +14,13 @@ use super::liveness::failed_ports;
 use super::numbering::FabricNumbering;
 use super::switch_context::{NicPath, ReachableLeaf};
 
-pub(super) fn leaf_row(wiring: &FabricNumbering, seen: &ReachableLeaf<'_>) -> Option<TableEntry> {
+pub(super) fn class_row(
+    wiring: &FabricNumbering,
+    class: u16,
+    seen: &ReachableLeaf<'_>,
+) -> Option<TableEntry> {
     let ports = seen.links.spread.iter().filter_map(|link| wiring.port(*link));
-    fabric::ecmp_group(seen.leaf.id, ports)
+    fabric::ecmp_group(class, ports)
 }
 
 pub(super) fn nic_row(wiring: &FabricNumbering, path: &NicPath) -> Option<TableEntry> {
@@ -25,7 +29,8 @@ pub(super) fn nic_row(wiring: &FabricNumbering, path: &NicPath) -> Option<TableE
 }
 
 /// The groups of single NICs at a switch that have a failed port, without it; one that would be
-/// empty gets the working ports of the NIC's leaf. Pins have their backups in the same step.
+/// empty gets the ports to the NIC's leaf that have not failed here. Pins have their backups in the
+/// same step.
 pub(super) fn protected_groups(
     wiring: &FabricNumbering,
     fabric: &Fabric,
@@ -43,9 +48,9 @@ pub(super) fn protected_groups(
             return None;
         }
         let left: BTreeSet<PortNumber> = ports.difference(&failed).copied().collect();
-        let leaf = wiring.leaf(fabric.leaf_of(wiring.nic_numbered(id)?))?.id;
-        let of_leaf = tables.get(&group_key(leaf)).map(group_ports).unwrap_or_default();
-        let other = of_leaf.difference(&failed).copied();
+        let leaf = wiring.position(fabric.leaf_of(wiring.nic_numbered(id)?))?;
+        let of_leaf = wiring.choices(switch, leaf).iter().filter_map(|link| wiring.port(*link));
+        let other = of_leaf.filter(|port| !failed.contains(port));
         fabric::ecmp_group(id, if left.is_empty() { other.collect() } else { left })
     });
     groups.collect()

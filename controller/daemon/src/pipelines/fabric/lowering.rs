@@ -1,13 +1,12 @@
 //! Lowering, each continuing from the one before.
 //!
-//! A switch has two kinds of rows: those about each leaf, which follow from the ways to it
-//! ([`RouteRows`]), and its own, which follow from its wiring, its failed ports and what the plan
-//! asks of it ([`PlanIndex`]). The decision: a lowering makes the rows about leaves whose ways have
-//! changed, as they were and as they are, and the own rows of switches whose plan has, and applies
-//! the differences to the tables before it. The first lowering is no other: before it there were
-//! no ways, no plan and no rows.
+//! A switch has two kinds of rows: those about leaves, which follow from the ways to them
+//! ([`LeafClasses`], [`RouteRows`]), and its own, which follow from its wiring, its failed ports
+//! and what the plan asks of it ([`PlanIndex`]). The decision: a lowering makes the rows about
+//! leaves and classes that have changed, as they were and as they are, and the own rows of switches
+//! whose plan has, and applies the differences to the tables before it. The first lowering is no
+//! other: before it there were no ways, no plan and no rows.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -15,15 +14,16 @@ use p4::entry::TableId;
 use p4::fabric::PortNumber;
 use p4::{SwitchTables, TableUpdate, diff_entries};
 use planner::Plan;
-use topology::{Fabric, SwitchId};
+use topology::{Fabric, RouteChange, SwitchId};
 
+use super::leaf_classes::LeafClasses;
 use super::numbering::FabricNumbering;
 use super::plan_index::PlanIndex;
 use super::route_rows::{self, RouteRows};
 use super::switch_context::{LoweringContext, NicPath, SwitchContext};
 use super::{OWN_ROWS, PROGRAM, liveness};
 use crate::pipeline::PipelineLowering;
-use crate::pipelines::switch_routes::{SwitchRoutes, SwitchWay, WayChange};
+use crate::pipelines::switch_routes::SwitchRoutes;
 
 /// The lowered tables of the switches that run the program, and what they follow from.
 #[derive(Debug)]
@@ -36,10 +36,11 @@ pub(super) struct FabricLowering {
     own_tables: Vec<TableId>,
 }
 
-/// The tables of one switch, with what its rows follow from beside its routes and its plan.
+/// The tables of one switch, with what its rows follow from beside its plan.
 #[derive(Debug, Default)]
 struct LoweredSwitch {
     tables: Arc<SwitchTables>,
+    classes: Arc<LeafClasses>,
     nic_paths: Vec<NicPath>,
     failed_ports: Vec<PortNumber>,
 }
@@ -69,19 +70,12 @@ impl PipelineLowering for FabricLowering {
         let (routes, index, wiring) = (&self.routes, &self.index, &*self.wiring);
         let shared = LoweringContext { wiring, fabric, plan, routes, index };
         let mut rows = RouteRows::new(wiring, fabric);
-        // Before the first lowering, there was a way to no leaf.
-        let from_nothing = |switch| {
-            let leaves = 0..wiring.leaves().len();
-            leaves.map(move |leaf| WayChange { switch, leaf, before: SwitchWay::default() })
-        };
         for &switch in wiring.switches() {
             let site = SwitchContext { shared: &shared, switch };
             let is_new = !self.switches.contains_key(&switch);
             let step = SwitchStep {
-                ways: match is_new {
-                    true => from_nothing(switch).collect(),
-                    false => Cow::Borrowed(changes_at(&changes, switch)),
-                },
+                is_new,
+                rerouted: changes_at(&changes, switch),
                 is_replanned: is_new || !index.is_same_at(&before, switch, site.nics()),
                 own_tables: &self.own_tables,
                 site,
@@ -94,7 +88,7 @@ impl PipelineLowering for FabricLowering {
 }
 
 /// The changes at one switch of those that are in the order of switches.
-fn changes_at(changes: &[WayChange], switch: SwitchId) -> &[WayChange] {
+fn changes_at(changes: &[RouteChange], switch: SwitchId) -> &[RouteChange] {
     let first = changes.partition_point(|change| change.switch < switch);
     let end = changes.partition_point(|change| change.switch <= switch);
     &changes[first..end]
@@ -103,7 +97,10 @@ fn changes_at(changes: &[WayChange], switch: SwitchId) -> &[WayChange] {
 /// What has changed for one switch.
 struct SwitchStep<'a> {
     site: SwitchContext<'a>,
-    ways: Cow<'a, [WayChange]>,
+    /// Whether nothing was lowered for it before.
+    is_new: bool,
+    /// The ways that have changed.
+    rerouted: &'a [RouteChange],
     is_replanned: bool,
     own_tables: &'a [TableId],
 }
@@ -115,21 +112,27 @@ impl SwitchStep<'_> {
         let nic_paths = site.nic_paths();
         let failed = liveness::failed_ports(site.shared.wiring, site.shared.fabric, site.switch);
         let failed_ports: Vec<PortNumber> = failed.collect();
+        let classes = match self.is_new || !self.rerouted.is_empty() {
+            true => Arc::new(LeafClasses::of_switch(site)),
+            false => Arc::clone(&lowered.classes),
+        };
         let mut updates = Vec::new();
-        for leaf in self.changed_leaves(&lowered.nic_paths, &nic_paths) {
-            let now = site.seen_at(leaf);
-            let changed = self.ways.binary_search_by_key(&leaf, |change| change.leaf);
-            let then = match changed {
-                Ok(at) => site.seen_over(leaf, self.ways[at].before.links(site.is_leaf())),
-                Err(_) => now.clone(),
-            };
-            let then = rows.rows_about(leaf, then.as_ref(), &lowered.nic_paths);
-            let now = rows.rows_about(leaf, now.as_ref(), &nic_paths);
+        for class in classes.changed_classes(&lowered.classes) {
+            let then = rows.class_rows(class, site, &lowered.classes);
+            let now = rows.class_rows(class, site, &classes);
+            updates.extend(diff_entries(&then, &now));
+        }
+        let of_nics = [&lowered.nic_paths, &nic_paths].into_iter().flatten().map(|path| path.leaf);
+        let moved = classes.moved_leaves(&lowered.classes).chain(of_nics);
+        for leaf in moved.collect::<BTreeSet<usize>>() {
+            let then = rows.rows_about(leaf, site, &lowered.classes, &lowered.nic_paths);
+            let now = rows.rows_about(leaf, site, &classes, &nic_paths);
             updates.extend(diff_entries(&then, &now));
         }
         if self.is_replanned || failed_ports != lowered.failed_ports || self.leads_elsewhere() {
             updates.extend(self.own_updates(&lowered.tables, rows));
         }
+        lowered.classes = classes;
         (lowered.nic_paths, lowered.failed_ports) = (nic_paths, failed_ports);
         // Unchanged tables stay the same, by which a session sees that there is nothing to write.
         if !updates.is_empty() {
@@ -137,16 +140,10 @@ impl SwitchStep<'_> {
         }
     }
 
-    /// The leaves about which rows may have changed, ascending.
-    fn changed_leaves(&self, before: &[NicPath], now: &[NicPath]) -> BTreeSet<usize> {
-        let of_nics = [before, now].into_iter().flatten().filter(|_| before != now);
-        self.ways.iter().map(|change| change.leaf).chain(of_nics.map(|path| path.leaf)).collect()
-    }
-
     /// Whether the way to a leaf that pinned flows go to has changed.
     fn leads_elsewhere(&self) -> bool {
         let leaves = self.site.shared.wiring.leaves();
-        let mut changed = self.ways.iter().map(|change| leaves[change.leaf].switch);
+        let mut changed = self.rerouted.iter().map(|change| leaves[change.leaf].switch);
         changed.any(|leaf| self.site.planned().leads_to(leaf))
     }
 

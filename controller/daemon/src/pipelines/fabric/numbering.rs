@@ -5,7 +5,7 @@
 //! a function of the cabling, not of failures, so the numbers that switches hold stay the same
 //! through failures.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 
 use p4::fabric::{IpPrefix, PortNumber};
@@ -34,6 +34,8 @@ pub(crate) struct FabricNumbering {
     /// The port at which a link leaves a switch; `None` for links that leave a host.
     ports: Vec<Option<PortNumber>>,
     salts: Vec<NonZeroU32>,
+    /// The leaves that are wired alike, by switch; of those that run the program.
+    peers: Vec<LeafPeers>,
     /// How many NICs each switch can have paths of their own to.
     nic_paths: Vec<usize>,
     /// What switches report.
@@ -45,12 +47,21 @@ pub(crate) struct FabricNumbering {
 pub(super) struct LeafWiring {
     /// The switch.
     pub(super) switch: SwitchId,
-    /// Its number in the tables, from 1; 0 means no leaf.
-    pub(super) id: u16,
     /// The NICs connected to it.
     pub(super) nics: Vec<NicId>,
     /// Prefixes that cover its NICs and no other leaf's.
     pub(super) prefixes: Vec<IpPrefix>,
+}
+
+/// The leaves by how a switch is wired to them, by position and ascending.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LeafPeers {
+    /// Leaves that have the same links while nothing has failed, and are more than these.
+    pub(super) shared: Vec<Vec<usize>>,
+    /// The others.
+    pub(super) single: Vec<usize>,
+    /// Whether the tables have room for groups that lack one link.
+    pub(super) has_spares: bool,
 }
 
 impl FabricNumbering {
@@ -63,11 +74,12 @@ impl FabricNumbering {
         let fabric = without_failures(fabric);
         let leaves = number_leaves(&fabric)?;
         let unharmed = LeafRoutes::new(&fabric);
-        let nic_paths = fabric.switch_ids().map(|switch| match switches.contains(&switch) {
+        let rooms = fabric.switch_ids().map(|switch| match switches.contains(&switch) {
             true => check_groups(&fabric, &unharmed, switch),
-            false => Ok(0),
+            false => Ok((LeafPeers::default(), 0)),
         });
-        let nic_paths = nic_paths.collect::<Result<_, _>>()?;
+        let rooms: Vec<(LeafPeers, usize)> = rooms.collect::<Result<_, _>>()?;
+        let (peers, nic_paths) = rooms.into_iter().unzip();
         let mut positions = vec![None; fabric.switches().len()];
         for (position, leaf) in leaves.iter().enumerate() {
             positions[leaf.switch.index()] = Some(position);
@@ -79,6 +91,7 @@ impl FabricNumbering {
             positions,
             ports: assign_ports(&fabric, &switches)?,
             salts: devices.map(hash_salt).collect(),
+            peers,
             nic_paths,
             reports: SwitchReports::default(),
             switches,
@@ -119,15 +132,36 @@ impl FabricNumbering {
         self.ports[link.index()]
     }
 
+    /// How a switch is wired to the leaves.
+    pub(super) fn peers(&self, switch: SwitchId) -> &LeafPeers {
+        &self.peers[switch.index()]
+    }
+
+    /// The number of the leaf at a position, from 1; 0 means no leaf. What a number means at a
+    /// switch is said by its [`LeafClasses`](super::leaf_classes::LeafClasses).
+    pub(super) fn number(&self, leaf: usize) -> u16 {
+        leaf as u16 + 1
+    }
+
+    /// The second number of a leaf, after the first ones of all.
+    pub(super) fn other_number(&self, leaf: usize) -> u16 {
+        self.number(self.leaves.len() + leaf)
+    }
+
+    /// The leaf that has a number, as the first or the second of its numbers.
+    pub(super) fn numbered(&self, number: u16) -> usize {
+        (usize::from(number).saturating_sub(1)) % self.leaves.len().max(1)
+    }
+
     /// The number that stands for one NIC where a switch has a path of its own to it: those after
     /// the leaves' numbers, by the id of the NIC.
     pub(super) fn nic_number(&self, nic: NicId) -> Option<u16> {
-        u16::try_from(self.leaves.len() + 1 + nic.index()).ok()
+        u16::try_from(2 * self.leaves.len() + 1 + nic.index()).ok()
     }
 
     /// The NIC that a number stands for; `None` for the number of a leaf.
     pub(super) fn nic_numbered(&self, number: u16) -> Option<NicId> {
-        usize::from(number).checked_sub(self.leaves.len() + 1).map(NicId::from)
+        usize::from(number).checked_sub(2 * self.leaves.len() + 1).map(NicId::from)
     }
 
     /// How many NICs a switch can have paths of their own to.
@@ -166,14 +200,14 @@ fn assign_ports(
 
 fn number_leaves(fabric: &Fabric) -> Result<Vec<LeafWiring>, WiringError> {
     let switches: Vec<SwitchId> = fabric.switches_of_tier(Tier::Leaf).collect();
-    if u16::try_from(switches.len()).is_err() {
+    // Each has two numbers.
+    if u16::try_from(2 * switches.len()).is_err() {
         return Err(WiringError::TooManyLeaves(switches.len()));
     }
-    let leaves = (1..).zip(&switches).map(|(id, &switch)| {
+    let leaves = switches.iter().map(|&switch| {
         let prefixes = fabric.leaf_prefixes(switch).into_iter();
         LeafWiring {
             switch,
-            id,
             prefixes: prefixes
                 .filter_map(|prefix| IpPrefix::new(prefix.address, prefix.length).ok())
                 .collect(),
@@ -183,25 +217,45 @@ fn number_leaves(fabric: &Fabric) -> Result<Vec<LeafWiring>, WiringError> {
     Ok(leaves.collect())
 }
 
-/// Checks the groups of a switch to all leaves; how many groups of single NICs fit beside them.
+/// Checks the groups of a switch, of which failures may leave each leaf one of its own: how it is
+/// wired to the leaves, and how many groups of single NICs fit beside these.
 fn check_groups(
     fabric: &Fabric,
     unharmed: &LeafRoutes,
     switch: SwitchId,
-) -> Result<usize, WiringError> {
+) -> Result<(LeafPeers, usize), WiringError> {
     let name = || fabric.switch(switch).name.clone();
     let leaves = unharmed.leaves().len();
-    let hops = || (0..leaves).filter_map(|leaf| unharmed.hops(switch, leaf));
-    let widths = || hops().map(|hops| hops.links().len());
-    let (ports, members) = (widths().max().unwrap_or(0), widths().sum());
+    let links = |leaf| unharmed.hops(switch, leaf).map_or(&[][..], |hops| hops.links());
+    let widths = || (0..leaves).map(|leaf| links(leaf).len());
+    let (ports, mut members) = (widths().max().unwrap_or(0), widths().sum());
     if ports > MAX_GROUP {
         return Err(WiringError::GroupTooLarge { switch: name(), ports, max: MAX_GROUP });
     }
     if members > ECMP_MEMBERS {
         return Err(WiringError::TooManyMembers { switch: name(), members, max: ECMP_MEMBERS });
     }
-    let groups = ECMP_GROUPS.saturating_sub(leaves);
-    Ok(groups.min((ECMP_MEMBERS - members) / ports.max(1)))
+    let mut peers = LeafPeers::default();
+    let mut by_links: BTreeMap<&[LinkId], Vec<usize>> = BTreeMap::new();
+    (0..leaves).for_each(|leaf| by_links.entry(links(leaf)).or_default().push(leaf));
+    for (links, alike) in by_links {
+        match alike.len() > links.len() && !links.is_empty() {
+            true => peers.shared.push(alike),
+            false => peers.single.extend(alike),
+        }
+    }
+    let mut groups = leaves;
+    let spares: Vec<usize> = peers.shared.iter().map(|alike| links(alike[0]).len()).collect();
+    let with_spares = [
+        groups + spares.iter().sum::<usize>(),
+        members + spares.iter().map(|width| width * (width - 1)).sum::<usize>(),
+    ];
+    peers.has_spares = with_spares[0] <= ECMP_GROUPS && with_spares[1] <= ECMP_MEMBERS;
+    if peers.has_spares {
+        [groups, members] = with_spares;
+    }
+    let room = ECMP_GROUPS.saturating_sub(groups);
+    Ok((peers, room.min((ECMP_MEMBERS - members) / ports.max(1))))
 }
 
 /// A number that differs between switches and never changes for one: the finalizer of MurmurHash3,

@@ -1,9 +1,9 @@
-//! `path`: the numbered paths from a switch to a leaf, which pins refer to.
+//! `path`: the numbered paths from a switch to a class of leaves, which pins refer to.
 //!
 //! The decision: a path's number is the port it leaves by while nothing has failed. Such numbers
 //! need no memory, survive every failure, and let a person read a pin. All paths have a row, used
 //! by a pin or not, so moving a flow is one write. When a path fails, its row leads to the next
-//! usable one: one write per leaf repairs all its flows at once, before any pin has moved. A
+//! usable one: one write repairs all flows to a leaf at once, before any pin has moved. A
 //! drained path keeps its row: flows leave it pin by pin, each once, for the path in the plan.
 
 use p4::entry::TableEntry;
@@ -13,8 +13,8 @@ use topology::LinkId;
 use super::numbering::FabricNumbering;
 use super::switch_context::ReachableLeaf;
 
-/// One row for each link to the leaf that exists now or while nothing has failed, under the number
-/// `id` of the leaf or of a NIC there, if pins of the switch lead to it.
+/// One row for each link to leaves that exists now or while nothing has failed, under the number
+/// `id` of their class or of a NIC there, if pins of the switch lead to them.
 pub(super) fn rows_under(
     wiring: &FabricNumbering,
     seen: &ReachableLeaf<'_>,

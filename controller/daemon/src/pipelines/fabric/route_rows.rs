@@ -1,9 +1,10 @@
-//! The rows of a switch about one leaf: its prefixes, its group, its paths, and those of single
-//! NICs there.
+//! The rows of a switch about leaves: the prefixes of each, the group and the paths of each class
+//! of them, and those of single NICs.
 //!
-//! These are nearly all rows of a large fabric. The decision: they follow from the ports that lead
-//! to the leaf and from nothing else of the switch, and leaves are wired alike, so rows are made
-//! once for all switches that have the same ports; the others share them.
+//! These are nearly all rows of a large fabric. The decision: prefixes follow from the class of the
+//! leaf, the rows of a class from the ports that lead to it, and neither from anything else of the
+//! switch. Switches are wired alike, so rows are made once for all that have the same; the others
+//! share them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,8 +15,9 @@ use p4::fabric::table;
 use p4::tables::sort_entries;
 use topology::Fabric;
 
+use super::leaf_classes::LeafClasses;
 use super::numbering::FabricNumbering;
-use super::switch_context::{NicPath, ReachableLeaf};
+use super::switch_context::{NicPath, ReachableLeaf, SwitchContext};
 use super::{dst_leaf, ecmp_group, path};
 
 /// The tables that have rows about leaves and no others.
@@ -28,14 +30,16 @@ pub(super) struct RouteRows<'a> {
     fabric: &'a Fabric,
     /// Keys and values that are equal, once.
     pub(super) pool: EntryPool,
-    /// The rows by leaf and ports.
-    known: Vec<BTreeMap<Vec<u32>, Arc<[TableEntry]>>>,
+    /// The prefixes by leaf and class.
+    prefixes: BTreeMap<(usize, u16), Arc<[TableEntry]>>,
+    /// Groups and paths by class and ports.
+    classes: BTreeMap<(u16, Vec<u32>), Arc<[TableEntry]>>,
 }
 
 impl<'a> RouteRows<'a> {
     pub(super) fn new(wiring: &'a FabricNumbering, fabric: &'a Fabric) -> Self {
-        let known = wiring.leaves().iter().map(|_| BTreeMap::new()).collect();
-        Self { wiring, fabric, pool: EntryPool::default(), known }
+        let pool = EntryPool::default();
+        Self { wiring, fabric, pool, prefixes: BTreeMap::new(), classes: BTreeMap::new() }
     }
 
     /// The rows about the leaf at a position, with those of NICs there, ascending; none where the
@@ -43,38 +47,66 @@ impl<'a> RouteRows<'a> {
     pub(super) fn rows_about(
         &mut self,
         leaf: usize,
-        seen: Option<&ReachableLeaf<'_>>,
+        site: &SwitchContext<'_>,
+        classes: &LeafClasses,
         nics: &[NicPath],
     ) -> Arc<[TableEntry]> {
-        let Some(seen) = seen else {
+        let class = classes.number(leaf);
+        let Some((class, links)) = class.and_then(|class| Some((class, classes.links(class)?)))
+        else {
             return Arc::default();
         };
-        let ports = self.port_key(seen);
-        let common = match self.known[leaf].get(&ports) {
-            Some(rows) => Arc::clone(rows),
-            None => {
-                let rows = self.leaf_rows(seen);
-                let rows: Arc<[TableEntry]> = self.finish_rows(rows).into();
-                self.known[leaf].insert(ports, Arc::clone(&rows));
-                rows
-            }
-        };
+        let seen = site.seen_over(leaf, links);
         let of_nics: Vec<TableEntry> = nics
             .iter()
             .filter(|path| path.leaf == leaf)
-            .flat_map(|path| self.nic_rows(seen, path))
+            .flat_map(|path| self.nic_rows(&seen, path))
             .collect();
+        let prefixes = self.prefix_rows(leaf, class);
         if of_nics.is_empty() {
-            return common;
+            return prefixes;
         }
         let of_nics = self.finish_rows(of_nics);
-        let mut all = [&common, &of_nics[..]].concat();
+        let mut all = [&prefixes, &of_nics[..]].concat();
         sort_entries(&mut all);
         all.into()
     }
 
-    /// The ports towards a leaf in the order of their links, each with what it is there for; all
-    /// that the rows about the leaf follow from.
+    fn prefix_rows(&mut self, leaf: usize, class: u16) -> Arc<[TableEntry]> {
+        if let Some(rows) = self.prefixes.get(&(leaf, class)) {
+            return Arc::clone(rows);
+        }
+        let rows = dst_leaf::leaf_rows(&self.wiring.leaves()[leaf], class).collect();
+        let rows: Arc<[TableEntry]> = self.finish_rows(rows).into();
+        self.prefixes.insert((leaf, class), Arc::clone(&rows));
+        rows
+    }
+
+    /// The group and the paths of a class, ascending; none where the switch has no such class.
+    pub(super) fn class_rows(
+        &mut self,
+        class: u16,
+        site: &SwitchContext<'_>,
+        classes: &LeafClasses,
+    ) -> Arc<[TableEntry]> {
+        let Some(links) = classes.links(class) else {
+            return Arc::default();
+        };
+        let seen = site.seen_over(self.wiring.numbered(class), links);
+        let key = (class, self.port_key(&seen));
+        if let Some(rows) = self.classes.get(&key) {
+            return Arc::clone(rows);
+        }
+        let group = ecmp_group::class_row(self.wiring, class, &seen);
+        let paths = path::rows_under(self.wiring, &seen, class);
+        let rows: Arc<[TableEntry]> =
+            self.finish_rows(group.into_iter().chain(paths).collect()).into();
+        self.classes.insert(key, Arc::clone(&rows));
+        rows
+    }
+
+    /// The ports towards a class in the order of their links, each with what it is there for; all
+    /// that the rows of the class follow from.
     fn port_key(&self, seen: &ReachableLeaf<'_>) -> Vec<u32> {
         let kinds = [seen.choices, seen.links.usable, seen.links.spread, seen.links.standing];
         let mut links = kinds[0].to_vec();
@@ -92,13 +124,6 @@ impl<'a> RouteRows<'a> {
             uses.fold(port, |bits, is_used| bits << 1 | is_used)
         });
         std::iter::once(seen.is_from_leaf.into()).chain(ports).collect()
-    }
-
-    fn leaf_rows(&self, seen: &ReachableLeaf<'_>) -> Vec<TableEntry> {
-        let mut rows: Vec<TableEntry> = dst_leaf::leaf_rows(seen).collect();
-        rows.extend(ecmp_group::leaf_row(self.wiring, seen));
-        rows.extend(path::rows_under(self.wiring, seen, seen.leaf.id));
-        rows
     }
 
     /// The rows of one NIC; those of paths only where pins lead to it.

@@ -13,7 +13,7 @@ use planner::Plan;
 use topology::{Fabric, LinkId, NicId, SwitchId};
 
 use super::job_classify::adoption_rules;
-use super::numbering::{FabricNumbering, LeafWiring};
+use super::numbering::FabricNumbering;
 use super::plan_index::{PairLinks, PlanIndex, SwitchPlan};
 use crate::pipelines::switch_routes::{LeafLinks, SwitchRoutes};
 
@@ -34,10 +34,9 @@ pub(super) struct SwitchContext<'a> {
     pub(super) switch: SwitchId,
 }
 
-/// Another leaf, from a switch that has a path to it.
+/// Another leaf, or a class of them, from a switch that has a path to it.
 #[derive(Clone, Debug)]
 pub(super) struct ReachableLeaf<'a> {
-    pub(super) leaf: &'a LeafWiring,
     pub(super) links: LeafLinks<'a>,
     /// Links that may be used while everything works, ascending.
     pub(super) choices: &'a [LinkId],
@@ -69,29 +68,24 @@ impl ReachableLeaf<'_> {
 }
 
 impl<'a> SwitchContext<'a> {
+    /// The links to the leaf at a position, if there is a way.
+    pub(super) fn links_to(&self, leaf: usize) -> Option<LeafLinks<'a>> {
+        self.shared.routes.links(self.shared.fabric, self.switch, leaf)
+    }
+
     /// The way to the leaf at a position, if there is one. Tables about leaves hold exactly those
     /// with a way, so no row of one refers to a row that another lacks.
-    pub(super) fn seen_at(&self, leaf: usize) -> Option<ReachableLeaf<'a>> {
-        let links = self.shared.routes.links(self.shared.fabric, self.switch, leaf);
-        self.seen_over(leaf, links)
+    fn seen_at(&self, leaf: usize) -> Option<ReachableLeaf<'a>> {
+        self.links_to(leaf).map(|links| self.seen_over(leaf, links))
     }
 
     /// The leaf at a position, over these links.
-    pub(super) fn seen_over<'b>(
-        &self,
-        leaf: usize,
-        links: Option<LeafLinks<'b>>,
-    ) -> Option<ReachableLeaf<'b>>
+    pub(super) fn seen_over<'b>(&self, leaf: usize, links: LeafLinks<'b>) -> ReachableLeaf<'b>
     where
         'a: 'b,
     {
-        let wiring = self.shared.wiring;
-        Some(ReachableLeaf {
-            leaf: &wiring.leaves()[leaf],
-            links: links?,
-            choices: wiring.choices(self.switch, leaf),
-            is_from_leaf: self.is_leaf(),
-        })
+        let choices = self.shared.wiring.choices(self.switch, leaf);
+        ReachableLeaf { links, choices, is_from_leaf: self.is_leaf() }
     }
 
     /// A leaf, if there is a way to it.

@@ -1,8 +1,10 @@
 //! Lowered tables: goldens, and properties of packets over random fabrics.
 
+mod classes;
 mod pairs;
 mod references;
 pub(in crate::pipelines) mod walk;
+mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

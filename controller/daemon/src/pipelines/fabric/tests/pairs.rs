@@ -85,8 +85,8 @@ fn a_pair_has_one_class_row_and_a_path_of_its_own_and_no_pin() {
     );
     let port = fabric.link(plan.flows[0].links[1]).from.port;
     assert_eq!(of("dst_leaf ").len(), 2);
-    assert!(of("dst_leaf ").contains(&"dst_leaf dst=10.0.2.1/32 -> set_dst_leaf(id=4)"));
-    let group = format!("ecmp_group dst_leaf=4 -> [1xto_ecmp_port(port={port})]");
+    assert!(of("dst_leaf ").contains(&"dst_leaf dst=10.0.2.1/32 -> set_dst_leaf(id=6)"));
+    let group = format!("ecmp_group dst_leaf=6 -> [1xto_ecmp_port(port={port})]");
     assert!(of("ecmp_group").contains(&group.as_str()), "{rows:#?}");
 }
 
