@@ -222,7 +222,7 @@ impl State {
             StateEvent::FlowsLearned(seen) => return Ok(self.adopt_connections(seen)),
             StateEvent::Started(start) => self.apply_start(*start)?,
             StateEvent::FabricLearned(fabric) => self.learn_fabric(fabric)?,
-            StateEvent::FabricChanged(change) => self.change_fabric(change)?,
+            StateEvent::FabricChanged(changes) => self.change_fabric(&changes)?,
             StateEvent::JobsChanged(jobs) => {
                 check_jobs(&self.fabric, &jobs)?;
                 let record = StoreRecord::Jobs(jobs_document(&self.fabric, &jobs));
@@ -355,11 +355,11 @@ impl State {
         Ok(Effects::default())
     }
 
-    /// Repairs a failure at once with the plan in force: the protection takes the ports at both
-    /// ends out of use, the rollout leads every switch around. A part that works again is not used
-    /// until all switches hold tables with it.
-    fn change_fabric(&mut self, change: AvailabilityChange) -> Result<Effects, EventRefusal> {
-        let exists = match change {
+    /// Repairs failures at once with the plan in force: the protection takes the ports at both ends
+    /// out of use, the rollout leads every switch around. A part that works again is not used until
+    /// all switches hold tables with it.
+    fn change_fabric(&mut self, changes: &[AvailabilityChange]) -> Result<Effects, EventRefusal> {
+        let exists = |change: &AvailabilityChange| match *change {
             AvailabilityChange::LinkDown(link)
             | AvailabilityChange::LinkUp(link)
             | AvailabilityChange::DrainLink(link)
@@ -371,17 +371,22 @@ impl State {
                 switch.index() < self.fabric.switches().len()
             }
         };
-        exists.then_some(()).ok_or(EventRefusal::UnknownPart)?;
-        let fabric = self.fabric.with_changes([change]);
-        let is_changed = fabric != self.fabric;
-        self.fabric = fabric;
-        if is_changed {
-            self.returning.record_change(change, &self.fabric, self.generation);
+        changes.iter().all(exists).then_some(()).ok_or(EventRefusal::UnknownPart)?;
+        let mut has_failed = false;
+        for change in changes {
+            let fabric = self.fabric.with_changes([*change]);
+            if fabric == self.fabric {
+                continue;
+            }
+            self.fabric = fabric;
+            self.returning.record_change(*change, &self.fabric, self.generation);
+            has_failed |= matches!(
+                change,
+                AvailabilityChange::LinkDown(_) | AvailabilityChange::SwitchDown(_)
+            );
         }
-        let failed =
-            matches!(change, AvailabilityChange::LinkDown(_) | AvailabilityChange::SwitchDown(_));
         let mut effects = Effects::default();
-        if let Some(rollout) = self.rollout.clone().filter(|_| failed && is_changed) {
+        if let Some(rollout) = self.rollout.clone().filter(|_| has_failed) {
             effects.protection = Some(self.roll_out(&rollout.plan, &rollout.report));
             effects.rollout = Some(self.roll_out(&rollout.plan, &rollout.report));
         }

@@ -21,7 +21,7 @@ use crate::state::{
 use crate::store::{PlanBasis, jobs_document};
 
 /// The format of the lines; a recording of another format is refused.
-pub(super) const FORMAT: u32 = 2;
+pub(super) const FORMAT: u32 = 3;
 
 /// One line of a recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,7 +50,7 @@ pub(super) enum RecordLine {
 pub(super) enum RecordedEvent {
     Started(Box<StartRecord>),
     FabricLearned(FabricRecord),
-    FabricChanged(AvailabilityChange),
+    FabricChanged(Vec<AvailabilityChange>),
     JobsChanged(JobsDocument),
     JobsReported(ReportedJobsRecord),
     PolicyChanged(PolicyDocument),
@@ -195,7 +195,7 @@ impl RecordedEvent {
         match event {
             StateEvent::Started(start) => Self::Started(Box::new(StartRecord::new(start))),
             StateEvent::FabricLearned(fabric) => Self::FabricLearned(FabricRecord::new(fabric)),
-            StateEvent::FabricChanged(change) => Self::FabricChanged(*change),
+            StateEvent::FabricChanged(changes) => Self::FabricChanged(changes.clone()),
             StateEvent::JobsChanged(jobs) => Self::JobsChanged(jobs_document(fabric, jobs)),
             StateEvent::JobsReported(reported) => {
                 Self::JobsReported(ReportedJobsRecord::new(fabric, reported))
@@ -241,7 +241,7 @@ impl RecordedEvent {
         Ok(Some(match self {
             Self::Started(start) => StateEvent::Started(Box::new(start.to_state()?)),
             Self::FabricLearned(fabric) => StateEvent::FabricLearned(fabric.to_fabric()?),
-            Self::FabricChanged(change) => StateEvent::FabricChanged(*change),
+            Self::FabricChanged(changes) => StateEvent::FabricChanged(changes.clone()),
             Self::JobsChanged(jobs) => StateEvent::JobsChanged(jobs_from_document(jobs, fabric)?),
             Self::JobsReported(reported) => {
                 StateEvent::JobsReported(reported.to_reported_jobs(fabric)?)
@@ -295,7 +295,10 @@ impl RecordedEvent {
         match self {
             Self::Started(start) => format!("start with {} jobs", start.jobs.jobs.len()),
             Self::FabricLearned(_) => "a fabric".to_owned(),
-            Self::FabricChanged(change) => format!("{change:?}"),
+            Self::FabricChanged(changes) => match &changes[..] {
+                [change] => format!("{change:?}"),
+                several => format!("{} changes of the fabric", several.len()),
+            },
             Self::JobsChanged(jobs) => format!("{} jobs of a document", jobs.jobs.len()),
             Self::JobsReported(_) => "jobs of telemetry".to_owned(),
             Self::PolicyChanged(_) => "a policy".to_owned(),

@@ -12,15 +12,17 @@ mod cluster_sync;
 mod effects;
 mod follower_sync;
 mod observation;
+mod submission_queue;
 
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use topology::{Fabric, Finding, spec};
+use topology::{AvailabilityChange, Fabric, Finding, spec};
 use tracing::error;
 
+use self::submission_queue::SubmissionQueue;
 use super::cluster::Cluster;
 use super::lowering::{LoweredRollout, RolloutLowering};
 use super::membership::ClusterWake;
@@ -69,7 +71,8 @@ enum WakeReason {
 
 impl<N: SwitchNetwork> Core<N> {
     /// Runs until `stop`, or until every sender of the queue is dropped.
-    pub(super) async fn run_loop(mut self, mut queue: mpsc::Receiver<EventSubmission>) {
+    pub(super) async fn run_loop(mut self, queue: mpsc::Receiver<EventSubmission>) {
+        let mut queue = SubmissionQueue::new(queue);
         let mut statuses = self.publisher.board().subscribe();
         loop {
             let handled = match self.next_wake(&mut queue, &mut statuses).await {
@@ -78,7 +81,9 @@ impl<N: SwitchNetwork> Core<N> {
                 WakeReason::Lowered(Err(panicked)) => Err(panicked),
                 WakeReason::Planned(Ok(result)) => self.adopt_plan(result).await,
                 WakeReason::Planned(Err(panicked)) => Err(panicked),
-                WakeReason::Submitted(submission) => self.accept_submission(submission).await,
+                WakeReason::Submitted(submission) => {
+                    self.accept_submission(submission, &mut queue).await
+                }
                 WakeReason::ClusterUpdated => self.sync_cluster().await,
                 WakeReason::Observe => self.observe_switches().await,
             };
@@ -102,7 +107,7 @@ impl<N: SwitchNetwork> Core<N> {
     /// the queue to be repaired. Deadlines are last, because an input may move them.
     async fn next_wake(
         &mut self,
-        queue: &mut mpsc::Receiver<EventSubmission>,
+        queue: &mut SubmissionQueue,
         statuses: &mut watch::Receiver<()>,
     ) -> WakeReason {
         let has_room = self.planner.has_room();
@@ -119,7 +124,7 @@ impl<N: SwitchNetwork> Core<N> {
             () = self.stop.cancelled() => WakeReason::Stop,
             result = self.lowering.next_result() => WakeReason::Lowered(result),
             result = self.planner.next_result() => WakeReason::Planned(result),
-            submission = queue.recv(), if has_room => {
+            submission = queue.next_submission(), if has_room => {
                 submission.map_or(WakeReason::Stop, WakeReason::Submitted)
             }
             wake = self.cluster.wait_for_update() => match wake {
@@ -158,13 +163,19 @@ impl<N: SwitchNetwork> Core<N> {
     async fn accept_submission(
         &mut self,
         submission: EventSubmission,
+        queue: &mut SubmissionQueue,
     ) -> Result<(), ComputationPanicked> {
         let EventSubmission { item, first_reported, received } = submission;
         let (event, receipt) = match item {
             SubmittedItem::Event(event, receipt) => (*event, receipt),
             SubmittedItem::Health(part, health) => {
-                let change = self.observer.observe_part(part, health, received);
-                return self.apply_changes(change, received).await;
+                let others = std::iter::from_fn(|| queue.take_health());
+                let all = std::iter::once((part, health, received)).chain(others);
+                let observed = all.filter_map(|(part, health, received)| {
+                    self.observer.observe_part(part, health, received)
+                });
+                let changes: Vec<AvailabilityChange> = observed.collect();
+                return self.apply_changes(changes, received).await;
             }
             SubmittedItem::Lead(change, answer) => {
                 let refusal = match change {

@@ -27,8 +27,8 @@ pub enum StateEvent {
     /// jobs are dropped; the runtime sends [`StateEvent::Started`] instead, with the jobs whose
     /// hosts still exist.
     FabricLearned(Fabric),
-    /// A cable or a switch of the fabric failed, or works again.
-    FabricChanged(AvailabilityChange),
+    /// Cables or switches of the fabric failed or work again, all at once.
+    FabricChanged(Vec<AvailabilityChange>),
     /// All jobs of documents, in the ids of the present fabric.
     JobsChanged(Vec<Job>),
     /// All reported jobs, in the ids of the present fabric.
@@ -156,24 +156,6 @@ impl Effects {
     /// The effects of a refused event: only the finding.
     pub(crate) fn from_refusal(finding: Finding) -> Self {
         Self { refusal: Some(finding.clone()), findings: vec![finding], ..Self::default() }
-    }
-
-    /// The effects of two events, one after the other. What the later one rolls out or requests
-    /// takes the place of the earlier, whose changes it includes.
-    #[must_use]
-    pub(crate) fn followed_by(mut self, later: Self) -> Self {
-        self.findings.extend(later.findings);
-        Self {
-            cause: later.cause,
-            generation: later.generation,
-            protection: later.protection.or(self.protection),
-            rollout: later.rollout.or(self.rollout),
-            explanation: later.explanation.or(self.explanation),
-            plan_request: later.plan_request.or(self.plan_request),
-            record: later.record.or(self.record),
-            refusal: later.refusal.or(self.refusal),
-            findings: self.findings,
-        }
     }
 
     pub(super) fn with_record(record: StoreRecord) -> Self {

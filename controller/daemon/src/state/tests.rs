@@ -85,10 +85,12 @@ fn equal_plans_use_no_generation() {
         .map(|event| settle(&mut state, event).generation);
     assert_eq!(generations, [2, 2, 2]);
     // Protected, repaired, and planned anew: the job has no way left.
-    let changed =
-        settle(&mut state, StateEvent::FabricChanged(AvailabilityChange::LinkDown(LinkId(0))));
+    let changed = settle(
+        &mut state,
+        StateEvent::FabricChanged(vec![AvailabilityChange::LinkDown(LinkId(0))]),
+    );
     assert_eq!(changed.rollout.unwrap().generation, 5);
-    let again = StateEvent::FabricChanged(AvailabilityChange::LinkDown(LinkId(0)));
+    let again = StateEvent::FabricChanged(vec![AvailabilityChange::LinkDown(LinkId(0))]);
     assert!(settle(&mut state, again).rollout.is_none());
 }
 
@@ -98,7 +100,8 @@ fn failure_is_repaired_while_a_plan_is_computed() {
     let request = state.step(StateEvent::JobsChanged(vec![job("a", 9)])).plan_request;
     let request = request.unwrap();
     let spine = state.fabric.switches_of_tier(topology::Tier::Spine).next().unwrap();
-    let effects = state.step(StateEvent::FabricChanged(AvailabilityChange::SwitchDown(spine)));
+    let effects =
+        state.step(StateEvent::FabricChanged(vec![AvailabilityChange::SwitchDown(spine)]));
     let numbers = |rollout: Option<PlanRollout>| rollout.map(|rollout| rollout.generation);
     assert_eq!(numbers(effects.protection), Some(2));
     assert_eq!(numbers(effects.rollout), Some(3));
@@ -156,12 +159,14 @@ fn failed_spine_is_avoided_and_used_again() {
     let mut state = learned();
     settle(&mut state, StateEvent::JobsChanged(vec![job("a", 9)]));
     for spine in state.fabric.switches_of_tier(topology::Tier::Spine).collect::<Vec<_>>() {
-        let effects =
-            settle(&mut state, StateEvent::FabricChanged(AvailabilityChange::SwitchDown(spine)));
+        let effects = settle(
+            &mut state,
+            StateEvent::FabricChanged(vec![AvailabilityChange::SwitchDown(spine)]),
+        );
         let rollout = effects.rollout.unwrap();
         assert!(rollout.plan.flows[0].links.iter().all(|link| rollout.fabric.is_usable(*link)));
         assert!(!rollout.plan.flows[0].links.is_empty());
-        settle(&mut state, StateEvent::FabricChanged(AvailabilityChange::SwitchUp(spine)));
+        settle(&mut state, StateEvent::FabricChanged(vec![AvailabilityChange::SwitchUp(spine)]));
         let held = StateEvent::GenerationHeld(state.generation());
         settle(&mut state, held);
     }
@@ -172,9 +177,9 @@ fn returning_part_is_used_once_every_switch_holds_it() {
     let mut state = learned();
     let leaf = state.fabric.switches_of_tier(topology::Tier::Leaf).next().unwrap();
     let cable = state.fabric.up_links(leaf)[0];
-    settle(&mut state, StateEvent::FabricChanged(AvailabilityChange::LinkDown(cable)));
+    settle(&mut state, StateEvent::FabricChanged(vec![AvailabilityChange::LinkDown(cable)]));
     let failed = state.generation();
-    let back = StateEvent::FabricChanged(AvailabilityChange::LinkUp(cable.reverse()));
+    let back = StateEvent::FabricChanged(vec![AvailabilityChange::LinkUp(cable.reverse())]);
     let known = settle(&mut state, back).rollout.unwrap();
     assert!(known.fabric.is_up(cable) && !known.fabric.is_usable(cable));
     // What they held before does not know of it.
@@ -186,9 +191,10 @@ fn returning_part_is_used_once_every_switch_holds_it() {
 
     // A host has one cable.
     let host = state.fabric.nic(NicId(0)).uplink;
-    settle(&mut state, StateEvent::FabricChanged(AvailabilityChange::LinkDown(host)));
+    settle(&mut state, StateEvent::FabricChanged(vec![AvailabilityChange::LinkDown(host)]));
     let used =
-        settle(&mut state, StateEvent::FabricChanged(AvailabilityChange::LinkUp(host))).rollout;
+        settle(&mut state, StateEvent::FabricChanged(vec![AvailabilityChange::LinkUp(host)]))
+            .rollout;
     assert!(used.unwrap().fabric.is_usable(host));
 }
 
@@ -216,7 +222,7 @@ fn invalid_events_are_refused_and_change_nothing() {
         (StateEvent::JobsChanged(vec![job("a", 1), job("a", 2)]), "job a", "this name"),
         (StateEvent::JobsChanged(vec![job("b", 999)]), "job b", "NIC"),
         (
-            StateEvent::FabricChanged(AvailabilityChange::SwitchDown(SwitchId(99))),
+            StateEvent::FabricChanged(vec![AvailabilityChange::SwitchDown(SwitchId(99))]),
             "fabric",
             "no such part",
         ),
@@ -284,7 +290,14 @@ fn jobs_keep_their_paths_while_the_fabric_grows() {
 }
 
 fn events() -> impl Strategy<Value = StateEvent> {
-    let part = (0usize..60, 0usize..8);
+    let change = (0usize..60, 0usize..8).prop_map(|(at, kind)| match kind {
+        0 | 1 => AvailabilityChange::LinkDown(LinkId::from(at)),
+        2 | 3 => AvailabilityChange::LinkUp(LinkId::from(at)),
+        4 => AvailabilityChange::SwitchDown(SwitchId::from(at % 8)),
+        5 => AvailabilityChange::SwitchUp(SwitchId::from(at % 8)),
+        6 => AvailabilityChange::DrainLink(LinkId::from(at)),
+        _ => AvailabilityChange::UndrainLink(LinkId::from(at)),
+    });
     let held = (0u64..40).prop_map(StateEvent::GenerationHeld);
     prop_oneof![
         held,
@@ -295,14 +308,7 @@ fn events() -> impl Strategy<Value = StateEvent> {
         }),
         (1u8..=8)
             .prop_map(|levels| StateEvent::PolicyChanged(Policy { levels, ..Policy::default() })),
-        part.prop_map(|(at, kind)| StateEvent::FabricChanged(match kind {
-            0 | 1 => AvailabilityChange::LinkDown(LinkId::from(at)),
-            2 | 3 => AvailabilityChange::LinkUp(LinkId::from(at)),
-            4 => AvailabilityChange::SwitchDown(SwitchId::from(at % 8)),
-            5 => AvailabilityChange::SwitchUp(SwitchId::from(at % 8)),
-            6 => AvailabilityChange::DrainLink(LinkId::from(at)),
-            _ => AvailabilityChange::UndrainLink(LinkId::from(at)),
-        })),
+        proptest::collection::vec(change, 1..4).prop_map(StateEvent::FabricChanged),
     ]
 }
 

@@ -244,7 +244,7 @@ async fn a_stale_second_controller_writes_nothing_and_takes_over_when_the_first_
 
         // The second believes in an older term and in a fabric with a failed spine.
         let stale = lab.control(|raw| raw.election.controller = 2).await;
-        let change = StateEvent::FabricChanged(AvailabilityChange::SwitchDown(SwitchId(2)));
+        let change = StateEvent::FabricChanged(vec![AvailabilityChange::SwitchDown(SwitchId(2))]);
         stale.submit_event(change).await.unwrap();
         let waits = |line: &SwitchStatus| matches!(line.mastership, Mastership::Backup { .. });
         first_leaf(&stale, waits).await;

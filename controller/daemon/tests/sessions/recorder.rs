@@ -60,10 +60,10 @@ async fn session(folder: &Path, file_bytes: u64) {
     service.rollback_policy(&RollbackPolicyRequest::default()).await.unwrap();
     let spine = lab.fabric.switches_of_tier(topology::Tier::Spine).next().unwrap();
     for change in [AvailabilityChange::SwitchDown(spine), AvailabilityChange::SwitchUp(spine)] {
-        let event = StateEvent::FabricChanged(change);
+        let event = StateEvent::FabricChanged(vec![change]);
         controller.submit_event(event).await.unwrap();
     }
-    let nowhere = StateEvent::FabricChanged(AvailabilityChange::SwitchDown(SwitchId(99)));
+    let nowhere = StateEvent::FabricChanged(vec![AvailabilityChange::SwitchDown(SwitchId(99))]);
     controller.submit_event(nowhere).await.unwrap();
     let jobs = vec![lab.job("b", 50_001), lab.job("c", 50_002)];
     controller.submit_event(StateEvent::JobsChanged(jobs)).await.unwrap();

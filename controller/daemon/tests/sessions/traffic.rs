@@ -366,12 +366,12 @@ async fn a_cable_and_a_switch_that_come_back_are_used_without_a_loss() {
     ];
     for (fails, works) in failures {
         // Believed to have failed, so that nothing is lost by that.
-        let failed = StateEvent::FabricChanged(fails);
+        let failed = StateEvent::FabricChanged(vec![fails]);
         let generation = controller.submit_event(failed).await.unwrap().generation;
         let repaired = controller.await_verified(generation, DEADLINE);
         repaired.await.unwrap();
         busy.arrive(20).await;
-        controller.submit_event(StateEvent::FabricChanged(works)).await.unwrap();
+        controller.submit_event(StateEvent::FabricChanged(vec![works])).await.unwrap();
         let is_used = |realised: &PlanRollout| {
             let mut cables = cables.iter();
             cables.all(|cable| realised.fabric.is_usable(*cable))

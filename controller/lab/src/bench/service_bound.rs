@@ -174,7 +174,7 @@ pub(crate) fn run_service_bound(args: &ServiceBoundArgs) -> Result<(), CommandEr
     }
 }
 
-/// The same policy without a service bound.
+/// The policy without a service bound.
 fn without_bound(policy: &Policy) -> Policy {
     Policy { service_bound_seconds: Some(f64::MAX), ..policy.clone() }
 }

@@ -102,15 +102,15 @@ fn reports_failures_repairs_and_moved_flows() {
     test.apply(StateEvent::JobsChanged(vec![job("a", 50_000)]));
     let links = &test.snapshot.rollout.as_ref().unwrap().plan.flows[0].links;
     let uplink = links[1];
-    let events = test.apply(StateEvent::FabricChanged(Change::LinkDown(uplink)));
+    let events = test.apply(StateEvent::FabricChanged(vec![Change::LinkDown(uplink)]));
     assert!(contains(&events, " is down, was up"), "{events:?}");
     assert!(contains(&events, "1 flow, 1 moved"), "{events:?}");
-    let events = test.apply(StateEvent::FabricChanged(Change::LinkUp(uplink)));
+    let events = test.apply(StateEvent::FabricChanged(vec![Change::LinkUp(uplink)]));
     // It is not used before every switch holds tables with it.
     assert!(contains(&events, " is returning, was down"), "{events:?}");
     let events = test.apply(StateEvent::GenerationHeld(test.state.generation()));
     assert!(contains(&events, " is up, was returning"), "{events:?}");
-    let events = test.apply(StateEvent::FabricChanged(Change::SwitchDown(SwitchId(3))));
+    let events = test.apply(StateEvent::FabricChanged(vec![Change::SwitchDown(SwitchId(3))]));
     assert!(contains(&events, "spine2 is down, was up"), "{events:?}");
 }
 

@@ -78,19 +78,15 @@ impl<N: SwitchNetwork> Core<N> {
         changes: impl IntoIterator<Item = AvailabilityChange>,
         now: Instant,
     ) -> Result<(), ComputationPanicked> {
-        let mut all: Option<Effects> = None;
-        for change in changes {
-            warn!("{}", describe_change(change, self.state.state().fabric()));
-            let effects = self.step_state(StateEvent::FabricChanged(change));
-            all = Some(match all {
-                Some(before) => before.followed_by(effects),
-                None => effects,
-            });
+        let changes: Vec<AvailabilityChange> = changes.into_iter().collect();
+        for change in &changes {
+            warn!("{}", describe_change(*change, self.state.state().fabric()));
         }
-        match all {
-            Some(effects) => self.apply_effects(effects, now).await,
-            None => Ok(()),
+        if changes.is_empty() {
+            return Ok(());
         }
+        let effects = self.step_state(StateEvent::FabricChanged(changes));
+        self.apply_effects(effects, now).await
     }
 
     /// Releases parts that work again, once every switch that is up holds tables with them. Where
