@@ -10,6 +10,7 @@
 mod drain_progress;
 mod event;
 mod event_refusal;
+mod fabric_changes;
 mod invariants;
 mod learned_connections;
 mod part_state;
@@ -25,7 +26,7 @@ use std::sync::Arc;
 
 use planner::{Job, JobId, JobOverride, JobsDocument, Plan, PlanDepth, PlanReport, Policy};
 use serde::{Deserialize, Serialize};
-use topology::{AvailabilityChange, Fabric, FabricParts, Finding, SwitchId};
+use topology::{Fabric, FabricParts, Finding, SwitchId};
 
 pub use self::drain_progress::DrainProgress;
 pub(crate) use self::drain_progress::join_names;
@@ -353,44 +354,6 @@ impl State {
         self.returning = ReturningParts::default();
         (self.basis, self.before_trial) = (Arc::default(), None);
         Ok(Effects::default())
-    }
-
-    /// Repairs failures at once with the plan in force: the protection takes the ports at both ends
-    /// out of use, the rollout leads every switch around. A part that works again is not used until
-    /// all switches hold tables with it.
-    fn change_fabric(&mut self, changes: &[AvailabilityChange]) -> Result<Effects, EventRefusal> {
-        let exists = |change: &AvailabilityChange| match *change {
-            AvailabilityChange::LinkDown(link)
-            | AvailabilityChange::LinkUp(link)
-            | AvailabilityChange::DrainLink(link)
-            | AvailabilityChange::UndrainLink(link) => link.index() < self.fabric.links().len(),
-            AvailabilityChange::SwitchDown(switch)
-            | AvailabilityChange::SwitchUp(switch)
-            | AvailabilityChange::DrainSwitch(switch)
-            | AvailabilityChange::UndrainSwitch(switch) => {
-                switch.index() < self.fabric.switches().len()
-            }
-        };
-        changes.iter().all(exists).then_some(()).ok_or(EventRefusal::UnknownPart)?;
-        let mut has_failed = false;
-        for change in changes {
-            let fabric = self.fabric.with_changes([*change]);
-            if fabric == self.fabric {
-                continue;
-            }
-            self.fabric = fabric;
-            self.returning.record_change(*change, &self.fabric, self.generation);
-            has_failed |= matches!(
-                change,
-                AvailabilityChange::LinkDown(_) | AvailabilityChange::SwitchDown(_)
-            );
-        }
-        let mut effects = Effects::default();
-        if let Some(rollout) = self.rollout.clone().filter(|_| has_failed) {
-            effects.protection = Some(self.roll_out(&rollout.plan, &rollout.report));
-            effects.rollout = Some(self.roll_out(&rollout.plan, &rollout.report));
-        }
-        Ok(effects)
     }
 
     fn learn_pin_room(&mut self, switch: SwitchId, pins: usize) -> Result<Effects, EventRefusal> {

@@ -1,4 +1,4 @@
-//! The queue of inputs, read one by one, except that reports of health which wait are read together.
+//! The queue of inputs, read one by one, except that reports of health that wait are read together.
 //!
 //! The decision: a spine that fails takes hundreds of cables with it, whose reports come within
 //! milliseconds. Each alone would be protected, lowered and published, one after the other, with
