@@ -20,6 +20,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use tokio::time::{Instant, MissedTickBehavior, interval};
+use topology::clos::ClosSpec;
 use tracing::{info, warn};
 
 use self::controllers::SoakControllers;
@@ -40,7 +41,8 @@ use command_io::output;
 #[command(after_help = "\
 Examples:
   crux bench soak --minutes 1
-  crux bench soak --minutes 60 --seed 7 > soak.json")]
+  crux bench soak --minutes 60 --seed 7 > soak.json
+  crux bench soak --minutes 10 --leaves 492 --spines 8")]
 pub(crate) struct SoakArgs {
     /// How long
     #[arg(long, default_value_t = 1.0)]
@@ -54,6 +56,12 @@ pub(crate) struct SoakArgs {
     /// Seed of what goes wrong
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Leaves, of three hosts each
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(4..=1000))]
+    leaves: u32,
+    /// Spines
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=64))]
+    spines: u32,
 }
 
 /// The duration of a soak and its intervals.
@@ -67,6 +75,7 @@ struct SoakTiming {
 /// The result as it is printed.
 #[derive(Debug, Serialize)]
 struct SoakOutcome {
+    switches: usize,
     seconds: f64,
     plan_changes: u64,
     /// Faults by kind.
@@ -117,7 +126,8 @@ pub(crate) fn run_soak(args: &SoakArgs) -> Result<(), CommandError> {
         fault: parse_seconds("--fault-every", args.fault_every)?,
     };
     let runtime = tokio::runtime::Runtime::new().map_err(CommandError::failed)?;
-    let outcome = runtime.block_on(soak_controllers(pace, args.seed))?;
+    let spec = ClosSpec { leaves: args.leaves, spines: args.spines, ..ClosSpec::default() };
+    let outcome = runtime.block_on(soak_controllers(&spec, pace, args.seed))?;
     output::print_json(&outcome)?;
     match outcome.failed_checks().as_slice() {
         [] => Ok(()),
@@ -125,8 +135,12 @@ pub(crate) fn run_soak(args: &SoakArgs) -> Result<(), CommandError> {
     }
 }
 
-async fn soak_controllers(pace: SoakTiming, seed: u64) -> Result<SoakOutcome, CommandError> {
-    let ground = SoakTestbed::build_testbed(seed).await?;
+async fn soak_controllers(
+    spec: &ClosSpec,
+    pace: SoakTiming,
+    seed: u64,
+) -> Result<SoakOutcome, CommandError> {
+    let ground = SoakTestbed::build_testbed(spec, seed).await?;
     let controllers =
         SoakControllers::start_all(ground.fabric.clone(), ground.jobs.clone()).await?;
     ground.start_traffic().await?;
@@ -232,6 +246,7 @@ impl SoakRun {
         let counts = self.testbed.traffic_counts().await?;
         let known = counts.arrived + self.testbed.dropped_packets().await?;
         let outcome = SoakOutcome {
+            switches: self.testbed.fabric.switches().len(),
             seconds: pace.length.as_secs_f64(),
             plan_changes: self.changes,
             packets_sent: counts.sent,
@@ -271,7 +286,7 @@ mod tests {
             change: Duration::from_millis(250),
             fault: Duration::from_secs(2),
         };
-        let outcome = soak_controllers(pace, 1).await.unwrap();
+        let outcome = soak_controllers(&ClosSpec::default(), pace, 1).await.unwrap();
         let [lost, wrong] = [outcome.lost_unexplained as u64, outcome.wrong];
         assert_eq!((lost, outcome.vanished, wrong), (0, 0, 0), "{outcome:?}");
         assert_eq!(outcome.divergent, Vec::<String>::new());

@@ -45,10 +45,9 @@ pub(super) struct SoakTestbed {
 }
 
 impl SoakTestbed {
-    /// Four leaves and two spines, empty, and twelve jobs on as many hosts, at rest.
-    pub(super) async fn build_testbed(seed: u64) -> Result<Self, CommandError> {
-        let fabric =
-            clos::build_clos("soak", &ClosSpec::default()).map_err(CommandError::failed)?;
+    /// The switches of a fabric, empty, and twelve jobs on its hosts, at rest.
+    pub(super) async fn build_testbed(spec: &ClosSpec, seed: u64) -> Result<Self, CommandError> {
+        let fabric = clos::build_clos("soak", spec).map_err(CommandError::failed)?;
         let jobs: Vec<Job> = (0..JOBS).map(|number| ring_job(&fabric, number)).collect();
         let mut builder = EmulatedNetworkBuilder::new();
         let switches = fabric.switches().iter();
@@ -211,9 +210,11 @@ fn fault_script(seed: u64) -> FaultScript {
     FaultScript::from_seed(seed, &mix)
 }
 
-/// A job around a ring of hosts on different leaves, which are numbered leaf by leaf.
+/// A job around a ring of hosts on different leaves, which are numbered leaf by leaf: a quarter of
+/// the fabric from one to the next.
 fn ring_job(fabric: &Fabric, number: u32) -> Job {
-    let host = |step: u32| HostId((number + step % HOSTS * 3) % 12);
+    let hosts = fabric.hosts().len() as u32;
+    let host = |step: u32| HostId((number * (hosts / JOBS) + step % HOSTS * (hosts / 4)) % hosts);
     let nic = |step: u32| fabric.host(host(step)).nics[0];
     Job {
         id: format!("job{number}").as_str().into(),
