@@ -49,10 +49,10 @@ pub(crate) fn order_updates(
     writes.into_iter().map(|(_, update)| update).chain(deletions).collect()
 }
 
-/// Runs of updates in the order of [`order_updates`]: those within a run may overtake each other,
-/// runs may not. A new run begins after a table with insertions, since later entries may refer to
-/// those, and after a table with deletions. Modified entries exist before and after, so they need
-/// no order, unless one waits for another: then tables come a second time.
+/// Runs of updates in the order of [`diff_tables`](crate::diff_tables): those within a run may
+/// overtake each other, runs may not. A new run begins after a table with insertions, since later
+/// entries may refer to those, and after a table with deletions. Modified entries exist before and
+/// after, so they need no order, unless one waits for another: then tables come a second time.
 pub fn split_stages<'a>(
     p4info: &P4Info,
     updates: &'a [TableUpdate],
