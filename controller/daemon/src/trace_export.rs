@@ -108,6 +108,9 @@ impl TraceExporter {
             number_attribute("crux.entries", seen.entries as u64),
         ]);
         let mut write = self.start_span(change, write, first);
+        if let Some(answered) = seen.last_answer {
+            write.add_event_with_timestamp("answered", self.clock.wall_time(answered), Vec::new());
+        }
         let at = self.clock.wall_time(seen.at);
         write.add_event_with_timestamp("verified", at, Vec::new());
         write.end_with_timestamp(at);

@@ -22,7 +22,7 @@ pub(crate) async fn measure() -> Result<(), Failed> {
     let leaves = lab.fabric.switches_of_tier(Tier::Leaf);
     let cables: Vec<LinkId> =
         leaves.flat_map(|leaf| lab.fabric.up_links(leaf).iter().copied()).collect();
-    let (mut protected, mut repaired) = (Samples::default(), Samples::default());
+    let [mut protected, mut written_to, mut repaired] = [(); 3].map(|()| Samples::default());
     let before = written(&controller);
     for cable in &cables {
         let generation = controller.desired_tables().generation;
@@ -31,11 +31,13 @@ pub(crate) async fn measure() -> Result<(), Failed> {
         let ports = controller.await_verified(generation + 1, DEADLINE).await?;
         protected.push(ports.verified - begun);
         let ways = controller.await_verified(generation + REPAIR, DEADLINE).await?;
+        written_to.push(ways.written - begun);
         repaired.push(ways.verified - begun);
         mend(&controller, *cable).await?;
     }
     let entries = written(&controller) - before;
     protected.print("link failure, ports at both ends verified out of use");
+    written_to.print("link failure, every switch written to");
     repaired.print("link failure, every switch verified to go around it");
     let each = entries as f64 / cables.len() as f64;
     println!("entries written for a failure, its plan, and the return: {each:.1} on average");

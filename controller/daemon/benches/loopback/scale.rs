@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use controller::liveness::{FabricPart, PartHealth};
-use controller::{ControllerHandle, RawConfig, StateEvent};
+use controller::{ChangeTiming, ControllerHandle, RawConfig, StateEvent};
 use planner::{Flow, Job, Policy};
 use tokio::time::{Instant, timeout};
 use topology::{Fabric, FabricNode, HostId, LinkId, SwitchId, Tier};
@@ -94,15 +94,18 @@ async fn measure_cables(controller: &ControllerHandle, fabric: &Fabric) -> Resul
     let every = (leaves.len() / CABLES).max(1);
     let cables = leaves.into_iter().step_by(every).take(CABLES);
     let cables: Vec<LinkId> = cables.map(|leaf| fabric.up_links(leaf)[0]).collect();
-    let [mut lowered, mut repaired, mut planned] = [(); 3].map(|()| Samples::default());
+    let [mut lowered, mut written_to, mut repaired, mut planned] =
+        [(); 4].map(|()| Samples::default());
     for cable in &cables {
         let times = fail_cables(controller, &[*cable]).await?;
         lowered.push(times.lowered);
+        written_to.push(times.written);
         repaired.push(times.repaired);
         planned.push(times.planned);
         mend_cables(controller, &[*cable]).await?;
     }
     lowered.print("a cable fails, ways around it lowered");
+    written_to.print("a cable fails, every switch written to");
     repaired.print("a cable fails, every switch verified to go around it");
     planned.print("a cable fails, its plan and an empty change verified");
     Ok(())
@@ -145,6 +148,8 @@ struct RepairTimes {
     reported: Duration,
     /// How long the lowering took, not from the report on.
     lowered: Duration,
+    /// Every switch has answered what was written to go around it.
+    written: Duration,
     /// Every switch is verified to go around it.
     repaired: Duration,
     /// What was planned then is verified as well, and the plan of an event that came last.
@@ -158,10 +163,16 @@ async fn fail_cables(
     let begun = Instant::now();
     report_cables(controller, cables, PartHealth::Down).await?;
     let reported = begun.elapsed();
-    let lowered = await_health(controller, cables, PartHealth::Down).await?;
+    let timing = await_health(controller, cables, PartHealth::Down).await?;
     let repaired = begun.elapsed();
     settle(controller).await?;
-    Ok(RepairTimes { reported, lowered, repaired, planned: begun.elapsed() })
+    Ok(RepairTimes {
+        reported,
+        lowered: timing.timestamps.lowered - timing.timestamps.planned,
+        written: timing.written - begun,
+        repaired,
+        planned: begun.elapsed(),
+    })
 }
 
 async fn mend_cables(controller: &ControllerHandle, cables: &[LinkId]) -> Result<(), Failed> {
@@ -181,13 +192,13 @@ async fn report_cables(
     Ok(())
 }
 
-/// Waits until tables that were lowered with the health of cables are verified; how long the
-/// lowering took.
+/// Waits until tables that were lowered with the health of cables are verified; returns when what
+/// was.
 async fn await_health(
     controller: &ControllerHandle,
     cables: &[LinkId],
     health: PartHealth,
-) -> Result<Duration, Failed> {
+) -> Result<ChangeTiming, Failed> {
     let shall_be_usable = health == PartHealth::Up;
     let is_published = controller.await_rollout(|rollout| {
         cables.iter().all(|cable| rollout.fabric.is_usable(*cable) == shall_be_usable)
@@ -202,8 +213,7 @@ async fn await_health(
         }
         timeout(DEADLINE, changes.changed()).await??;
     };
-    let timing = controller.await_verified(lowered, DEADLINE).await?;
-    Ok(timing.timestamps.lowered - timing.timestamps.planned)
+    Ok(controller.await_verified(lowered, DEADLINE).await?)
 }
 
 /// Whatever is planned by then counts, so an empty event ends after all that came before it.

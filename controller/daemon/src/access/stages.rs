@@ -57,6 +57,8 @@ pub struct StageHistograms {
     pub lower: LatencyHistogram,
     /// From tables to the first write; only of changes that took one.
     pub send: LatencyHistogram,
+    /// From tables to the answer to the last write; only of changes that took one.
+    pub answer: LatencyHistogram,
     /// From tables to the last verified switch.
     pub write: LatencyHistogram,
     /// From the event to the last verified switch.
@@ -65,11 +67,12 @@ pub struct StageHistograms {
 
 impl StageHistograms {
     /// The histograms with the names of their stages.
-    pub fn by_name(&self) -> [(&'static str, &LatencyHistogram); 5] {
+    pub fn by_name(&self) -> [(&'static str, &LatencyHistogram); 6] {
         [
             ("plan", &self.plan),
             ("lower", &self.lower),
             ("send", &self.send),
+            ("answer", &self.answer),
             ("write", &self.write),
             ("all", &self.all),
         ]
@@ -81,6 +84,7 @@ impl StageHistograms {
         self.lower.observe_interval(timestamps.planned, timestamps.lowered);
         if let Some(first) = timing.first_write {
             self.send.observe_interval(timestamps.lowered, first);
+            self.answer.observe_interval(timestamps.lowered, timing.written);
         }
         self.write.observe_interval(timestamps.lowered, timing.verified);
         self.all.observe_interval(timestamps.origin.received, timing.verified);

@@ -1,17 +1,20 @@
-//! Whose turn it is to read a switch whole, or to write many entries to it.
+//! Whose turn it is to read a switch whole, to write many entries to it, or to read back.
 //!
 //! A controller that takes over has all its switches to read at once. Side by side they share the
 //! processor, so all would be read late; in turns the first are written to while others are still
-//! read. The decision: a turn is a courtesy and not a lock. It lasts, and is waited for, no longer
-//! than the configuration says, so that a slow switch holds nobody up. Only large writes wait as
-//! long as it takes: what is read back of hundreds of switches at once would take gigabytes.
+//! read. After a failure all switches get a few entries each: traffic waits for the writes and
+//! nobody for what is read back, so writes go first. The decision: a turn is a courtesy and not a
+//! lock. It lasts, and is waited for, no longer than the configuration says, so that a slow switch
+//! holds nobody up. Only large writes wait as long as it takes: what is read back of hundreds of
+//! switches at once would take gigabytes.
 
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::{sleep, timeout};
 
 /// Turns of all sessions.
@@ -19,14 +22,51 @@ use tokio::time::{sleep, timeout};
 pub(crate) struct ReadLimiter {
     permits: Arc<Semaphore>,
     large_writes: Arc<Semaphore>,
+    small_writes: Arc<WriteCount>,
     turn: Duration,
+}
+
+/// Small writes, of all switches.
+#[derive(Debug, Default)]
+struct WriteCount {
+    under_way: AtomicUsize,
+    ended: AtomicUsize,
+    none_left: Notify,
+}
+
+/// One of those under way, until it is dropped.
+struct CountedWrite<'a>(&'a WriteCount);
+
+impl WriteCount {
+    fn begin_write(&self) -> CountedWrite<'_> {
+        self.under_way.fetch_add(1, Ordering::AcqRel);
+        CountedWrite(self)
+    }
+
+    async fn wait_for_none(&self) {
+        let mut none_left = pin!(self.none_left.notified());
+        // From here on no notice is missed, so one that comes after the comparison is seen.
+        none_left.as_mut().enable();
+        if self.under_way.load(Ordering::Acquire) > 0 {
+            none_left.await;
+        }
+    }
+}
+
+impl Drop for CountedWrite<'_> {
+    fn drop(&mut self) {
+        self.0.ended.fetch_add(1, Ordering::AcqRel);
+        if self.0.under_way.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.none_left.notify_waiters();
+        }
+    }
 }
 
 impl ReadLimiter {
     /// So many at once, of which each lasts so long at most.
     pub(crate) fn new(count: usize, lasts: Duration) -> Self {
         let [permits, large_writes] = [(); 2].map(|()| Arc::new(Semaphore::new(count)));
-        Self { permits, large_writes, turn: lasts }
+        Self { permits, large_writes, small_writes: Arc::default(), turn: lasts }
     }
 
     /// Does the work when it is its turn, or when that has not come in time.
@@ -40,6 +80,25 @@ impl ReadLimiter {
     pub(super) async fn run_large_write<T>(&self, work: impl Future<Output = T>) -> T {
         let turn = self.large_writes.acquire().await;
         self.run_during_turn(turn, work).await
+    }
+
+    /// Does the work at once; [`ReadLimiter::wait_for_writes`] waits for it.
+    pub(super) async fn run_small_write<T>(&self, work: impl Future<Output = T>) -> T {
+        let _write = self.small_writes.begin_write();
+        work.await
+    }
+
+    /// Waits until no small write is under way, or none has ended for one turn.
+    pub(super) async fn wait_for_writes(&self) {
+        let ended = || self.small_writes.ended.load(Ordering::Acquire);
+        let mut before = ended();
+        while timeout(self.turn, self.small_writes.wait_for_none()).await.is_err() {
+            let now = ended();
+            if now == before {
+                break;
+            }
+            before = now;
+        }
     }
 
     /// Does the work, and ends the turn when it is done or when the time is over.
@@ -89,6 +148,24 @@ mod tests {
         });
         let done = futures::future::join_all(done).await;
         assert_eq!(done, [1_000, 25, 30, 35]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reading_back_waits_for_small_writes_and_briefly_for_a_slow_one() {
+        let turns = ReadLimiter::new(1, LASTS);
+        let pass = |milliseconds| {
+            let (turns, begun) = (turns.clone(), Instant::now());
+            async move {
+                turns.run_small_write(sleep(Duration::from_millis(milliseconds))).await;
+                turns.wait_for_writes().await;
+                begun.elapsed().as_millis()
+            }
+        };
+        let at_once = |lengths: [u64; 4]| futures::future::join_all(lengths.map(pass));
+        assert_eq!(at_once([5, 20, 35, 1]).await, [35; 4]);
+        assert_eq!(at_once([5, 1_000, 12, 1]).await, [45, 1_000, 32, 41]);
+        drop(timeout(LASTS, pass(1_000)).await);
+        assert_eq!(pass(5).await, 5, "a write that was cancelled has ended");
     }
 
     #[tokio::test(start_paused = true)]

@@ -48,6 +48,8 @@ pub(super) struct ReconcileOutcome {
     pub(super) failures: Vec<String>,
     /// When the first write was sent.
     pub(super) first_write: Option<Instant>,
+    /// When the switch had answered the last one.
+    pub(super) last_answer: Option<Instant>,
     /// Updates that are still missing after reading back; none means verified.
     pub(super) missing: usize,
 }
@@ -124,37 +126,57 @@ impl<C: SwitchConnection> SwitchReconciler<'_, C> {
             return Ok(outcome);
         }
         let is_large = updates.len() > self.limits.batch.get();
-        let writing = self.write_and_read_back(desired, updates, outcome);
-        match is_large {
+        if is_large {
             // Hundreds of switches at once would be late all together, and take memory for all that
             // is read back.
-            true => self.read_limiter.run_large_write(writing).await,
-            false => writing.await,
+            let whole = async {
+                let touched = self.write_updates(desired, updates, &mut outcome).await?;
+                self.read_back(desired, &touched, &mut outcome).await
+            };
+            self.read_limiter.run_large_write(whole).await?;
+        } else {
+            let writing = self.write_updates(desired, updates, &mut outcome);
+            let touched = self.read_limiter.run_small_write(writing).await?;
+            self.read_limiter.wait_for_writes().await;
+            self.read_back(desired, &touched, &mut outcome).await?;
         }
+        Ok(outcome)
     }
 
-    async fn write_and_read_back(
+    /// Writes updates stage by stage; returns what they touch.
+    async fn write_updates(
         &self,
         desired: &SwitchTables,
         updates: Vec<TableUpdate>,
-        mut outcome: ReconcileOutcome,
-    ) -> Result<ReconcileOutcome, ClientError> {
+        outcome: &mut ReconcileOutcome,
+    ) -> Result<TableScope, ClientError> {
         let begun = Instant::now();
         outcome.first_write = Some(begun);
         outcome.pass.updates = updates.len();
         let (allowed, violations) = refuse_violations(&self.program().p4info, updates);
         outcome.written.refused += violations.len() as u64;
         for stage in split_stages(&self.program().p4info, &allowed) {
-            self.write_stage(stage, &mut outcome).await?;
+            self.write_stage(stage, outcome).await?;
         }
         outcome.pass.write = begun.elapsed();
+        outcome.last_answer = Some(Instant::now());
         let refused = violations.iter().map(|refusal| &refusal.update);
         let touched = TableScope::from_updates(allowed.iter().chain(refused), desired);
         outcome.refusals.extend(violations);
-        let actual = self.read_entries(desired, &touched).await?;
-        let wanted = desired.entries_within(&touched);
+        Ok(touched)
+    }
+
+    /// Reads what updates have touched, and counts what is missing.
+    async fn read_back(
+        &self,
+        desired: &SwitchTables,
+        touched: &TableScope,
+        outcome: &mut ReconcileOutcome,
+    ) -> Result<(), ClientError> {
+        let actual = self.read_entries(desired, touched).await?;
+        let wanted = desired.entries_within(touched);
         outcome.missing = diff_tables(&self.program().p4info, &wanted, &actual.ours).len();
-        Ok(outcome)
+        Ok(())
     }
 
     async fn read_entries(

@@ -32,6 +32,7 @@ pub(super) struct ReconcileState {
     pipeline: &'static dyn SwitchPipeline,
     desired: Arc<DesiredTables>,
     first_write: Option<Instant>,
+    last_answer: Option<Instant>,
     /// Passes in a row that left something missing.
     incomplete_passes: u32,
     /// When the latest pass ended.
@@ -78,6 +79,7 @@ impl ReconcileState {
             pipeline,
             desired,
             first_write: None,
+            last_answer: None,
             incomplete_passes: 0,
             last_pass_ended: Instant::now(),
             next_full_read: schedule.book_full_read(Instant::now(), 0),
@@ -181,7 +183,7 @@ impl ReconcileState {
             self.held = None;
         }
         self.desired = newer;
-        self.first_write = None;
+        (self.first_write, self.last_answer) = (None, None);
         let same = match (&self.held, self.desired_tables()) {
             (Some(held), Some(wanted)) => Arc::ptr_eq(held, &wanted),
             _ => false,
@@ -212,6 +214,7 @@ impl ReconcileState {
             self.has_drifted = false;
         }
         self.first_write = self.first_write.or(outcome.first_write);
+        self.last_answer = outcome.last_answer.or(self.last_answer);
         self.has_pushed |= outcome.written.pipelines > 0;
         self.incomplete_passes = match outcome.missing {
             0 => 0,
@@ -255,6 +258,7 @@ impl ReconcileState {
             lowered_generation: self.desired.lowered_generation,
             entries: self.desired_entries(),
             first_write: self.first_write,
+            last_answer: self.last_answer,
             at: Instant::now(),
         }
     }

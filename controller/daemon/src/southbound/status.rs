@@ -82,6 +82,8 @@ pub struct VerifiedTables {
     pub entries: usize,
     /// When the first write for this generation was sent, if it took any.
     pub first_write: Option<Instant>,
+    /// When the switch had answered the last write for it, if it took any.
+    pub last_answer: Option<Instant>,
     /// When the read that showed it first ended.
     pub at: Instant,
 }

@@ -17,6 +17,9 @@ pub struct ChangeTiming {
     pub timestamps: DesiredTimestamps,
     /// The first write was sent, if it took any.
     pub first_write: Option<Instant>,
+    /// The last switch had answered its last write; when the tables were lowered, if none was
+    /// written to. From here on packets go as planned, if the switches tell the truth.
+    pub written: Instant,
     /// The last switch was seen to hold its tables.
     pub verified: Instant,
 }
@@ -25,14 +28,14 @@ impl ChangeTiming {
     /// That of what is desired, as far as the sessions have come.
     pub(crate) fn new(desired: &DesiredTables, lines: &BTreeMap<SwitchId, SwitchStatus>) -> Self {
         let verified = lines.values().filter_map(|line| line.verified);
+        let lowered = desired.timestamps.lowered;
+        let answers = verified.clone().filter_map(|verified| verified.last_answer);
         Self {
             generation: desired.generation,
             timestamps: desired.timestamps,
             first_write: verified.clone().filter_map(|verified| verified.first_write).min(),
-            verified: verified
-                .map(|verified| verified.at)
-                .max()
-                .unwrap_or(desired.timestamps.lowered),
+            written: answers.max().unwrap_or(lowered),
+            verified: verified.map(|verified| verified.at).max().unwrap_or(lowered),
         }
     }
 

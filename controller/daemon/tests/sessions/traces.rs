@@ -146,7 +146,9 @@ async fn a_trace_leads_from_a_report_to_the_switches_that_were_seen_to_hold_it()
         writes.map(|span| (attribute(span, "crux.switch"), *span)).collect();
     assert!(writes.contains_key("leaf1"), "{names:?}");
     for (switch, write) in writes {
-        assert_eq!((&*write.name, &*write.events[0].name), ("write", "verified"));
+        let events: Vec<&str> = write.events.iter().map(|event| &*event.name).collect();
+        assert_eq!((&*write.name, &events[..]), ("write", &["answered", "verified"][..]));
+        assert!(write.events[0].time_unix_nano <= write.events[1].time_unix_nano);
         assert!(write.start_time_unix_nano >= children[3].end_time_unix_nano);
         let id = lab.fabric.switch_named(&switch).unwrap();
         let entries = tables[&id].len().to_string();

@@ -229,9 +229,10 @@ impl SoakRun {
         let faults: u64 = self.faults.values().sum();
         let unexplained = self.losses.unexplained().len();
         let (seconds, changes) = (elapsed.as_secs(), self.changes);
+        let memory = self.usage.latest_mib();
         eprintln!(
             "{seconds} s: {changes} changes, {faults} faults, {sent} packets, \
-             {unexplained} lost without a reason"
+             {unexplained} lost without a reason, {memory:.0} MiB"
         );
         Ok(())
     }

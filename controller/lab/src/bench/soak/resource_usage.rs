@@ -57,6 +57,11 @@ impl ResourceUsage {
         Ok(())
     }
 
+    /// Memory at the latest sample; 0 before the first.
+    pub(super) fn latest_mib(&self) -> f64 {
+        self.memory_kib.last().copied().unwrap_or(0.0) / 1024.0
+    }
+
     pub(super) fn memory_trend(&self) -> UsageTrend {
         UsageTrend::from_samples(&self.memory_kib)
     }
