@@ -1,9 +1,10 @@
-//! Figures as SVG text: lines, stacked areas, and rows of bars or dots.
+//! Figures as SVG text: lines, stacked areas, groups of bars, and rows of bars or dots.
 //!
 //! A figure is drawn once, for a light page; `theme` says what its colours become on a dark one.
 //! Legends and headings belong to the page around it. The decision: a figure never fills its
 //! background, so it looks at home on whatever surface it lies on.
 
+mod group_figure;
 mod row_figure;
 mod series_figure;
 pub(crate) mod svg_file;
@@ -13,8 +14,11 @@ use std::ops::Range;
 
 use plotters::prelude::*;
 
-pub(crate) use row_figure::{FigureRow, draw_bars, draw_dots, measure_bars};
-pub(crate) use series_figure::{PointCurve, StepSeries, draw_curves, draw_lines, draw_stacked};
+pub(crate) use group_figure::{GroupForm, GroupPlot, SpreadGroup, SpreadValue, wrap_text};
+pub(crate) use row_figure::{FigureRow, draw_bars, draw_dots};
+pub(crate) use series_figure::{
+    PointCurve, SpreadCurve, StepSeries, draw_curves, draw_lines, draw_spread_curves, draw_stacked,
+};
 
 /// Width and height in pixels; a page scales them together.
 pub(crate) type PixelSize = (u32, u32);

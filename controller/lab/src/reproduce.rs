@@ -10,15 +10,19 @@ mod calibration;
 mod check;
 mod cluster;
 mod crius;
+mod crux_gain;
 mod decisions;
 mod large_models;
 mod page;
+mod paper_figure;
+mod paper_figures;
 mod parameter_set;
 mod pcie;
 mod placement_gain;
 mod report;
 mod sjf_bco;
 mod snapshot;
+mod stored_results;
 mod testbed;
 
 use std::fs;
@@ -26,7 +30,9 @@ use std::fs;
 use serde::Serialize;
 
 use self::check::CheckArgs;
+use self::paper_figure::{DrawnFigure, PaperFigure};
 use self::report::PaperReproduction;
+use self::stored_results::read_stored;
 use command_io::CommandError;
 use command_io::output::{self, FormatArg, OutputFormat};
 
@@ -38,7 +44,9 @@ use command_io::output::{self, FormatArg, OutputFormat};
 Examples:
   crux reproduce crux-fig20
   crux reproduce sjfbco-fig5 --seed 7 --seeds 1 --format json
+  crux reproduce sjfbco-fig6 --svg fig6.svg
   crux reproduce all --html reproductions.html
+  crux reproduce all --stored --html reproductions.html
   crux reproduce all --check --short")]
 pub(crate) struct ReproduceArgs {
     /// The experiment, by the figure that it repeats
@@ -46,12 +54,21 @@ pub(crate) struct ReproduceArgs {
     name: String,
     #[command(flatten)]
     options: SeedOptions,
-    /// Also write a page with plots to this file
+    /// Also write a page to this file: the paper's figures with ours, tables, and plots
     #[arg(long, value_name = "FILE")]
     html: Option<String>,
-    /// Also write a figure like the paper's to this file; crux-fig21 and crux-fig22 have one
+    /// Also write the figure that the paper has, with our results, to this file
     #[arg(long, value_name = "FILE")]
     svg: Option<String>,
+    /// Show the results that are stored in this source tree instead of running the experiment
+    #[arg(
+        long,
+        value_name = "DIR",
+        num_args = 0..=1,
+        default_missing_value = ".",
+        conflicts_with_all = ["check", "seed", "seeds"]
+    )]
+    stored: Option<String>,
     #[command(flatten)]
     checked: CheckArgs,
     #[command(flatten)]
@@ -90,40 +107,69 @@ struct PaperExperiment {
     name: &'static str,
     cost: ExperimentCost,
     run: RunExperiment,
+    /// The figure of the paper, if that is what the experiment repeats.
+    figure: Option<&'static PaperFigure>,
 }
 
 impl PaperExperiment {
     const fn quick(name: &'static str, run: RunExperiment) -> Self {
-        Self { name, cost: ExperimentCost::Seconds, run }
+        Self { name, cost: ExperimentCost::Seconds, run, figure: None }
     }
 
     const fn long(name: &'static str, run: RunExperiment) -> Self {
-        Self { name, cost: ExperimentCost::Minutes, run }
+        Self { name, cost: ExperimentCost::Minutes, run, figure: None }
+    }
+
+    const fn drawn_as(self, figure: &'static PaperFigure) -> Self {
+        Self { figure: Some(figure), ..self }
+    }
+
+    /// What a run finds, or what is stored in the source tree `stored`.
+    fn reproduce(
+        &self,
+        options: SeedOptions,
+        stored: Option<&str>,
+    ) -> Result<PaperReproduction, CommandError> {
+        let found = match stored {
+            Some(root) => read_stored(root, self.name)?,
+            None => (self.run)(options)?,
+        };
+        let drawing = self.figure.map(|figure| figure.draw(&found));
+        Ok(PaperReproduction { experiment: self.name.to_owned(), drawing, ..found })
     }
 }
 
 /// All experiments, in the order of the papers.
 const EXPERIMENTS: [PaperExperiment; 23] = [
     PaperExperiment::long("calibrate", calibrate::reproduce_calibration),
-    PaperExperiment::quick("crux-fig6", calibrate::reproduce_fig6),
-    PaperExperiment::quick("crux-fig7", calibration::reproduce_fig7),
-    PaperExperiment::quick("crux-fig16", decisions::reproduce_fig16),
-    PaperExperiment::quick("crux-fig19", testbed::reproduce_fig19),
-    PaperExperiment::quick("crux-fig20", testbed::reproduce_fig20),
-    PaperExperiment::quick("crux-fig21", pcie::reproduce_fig21),
-    PaperExperiment::quick("crux-fig22", pcie::reproduce_fig22),
-    PaperExperiment::long("crux-fig23", cluster::reproduce_fig23),
+    PaperExperiment::quick("crux-fig6", calibrate::reproduce_fig6).drawn_as(&paper_figures::FIG_6),
+    PaperExperiment::quick("crux-fig7", calibration::reproduce_fig7)
+        .drawn_as(&paper_figures::FIG_7),
+    PaperExperiment::quick("crux-fig16", decisions::reproduce_fig16)
+        .drawn_as(&paper_figures::FIG_16),
+    PaperExperiment::quick("crux-fig19", testbed::reproduce_fig19).drawn_as(&paper_figures::FIG_19),
+    PaperExperiment::quick("crux-fig20", testbed::reproduce_fig20).drawn_as(&paper_figures::FIG_20),
+    PaperExperiment::quick("crux-fig21", pcie::reproduce_fig21).drawn_as(&paper_figures::FIG_21),
+    PaperExperiment::quick("crux-fig22", pcie::reproduce_fig22).drawn_as(&paper_figures::FIG_22),
+    PaperExperiment::long("crux-fig23", cluster::reproduce_fig23).drawn_as(&paper_figures::FIG_23),
     PaperExperiment::long("crux-fig23-causes", cluster::reproduce_fig23_causes),
-    PaperExperiment::long("crux-fig23-profiles", cluster::reproduce_fig23_profiles),
-    PaperExperiment::long("crux-fig24", snapshot::reproduce_fig24),
-    PaperExperiment::long("crux-fig24-profiles", snapshot::reproduce_fig24_profiles),
-    PaperExperiment::long("crux-fig25", cluster::reproduce_fig25),
-    PaperExperiment::long("crux-fig25-profiles", cluster::reproduce_fig25_profiles),
-    PaperExperiment::quick("sjfbco-fig4", sjf_bco::reproduce_fig4),
-    PaperExperiment::quick("sjfbco-fig5", sjf_bco::reproduce_fig5),
-    PaperExperiment::quick("sjfbco-fig6", sjf_bco::reproduce_fig6),
-    PaperExperiment::long("crius-jct", crius::reproduce_jct),
-    PaperExperiment::long("crius-ablation", crius::reproduce_ablation),
+    PaperExperiment::long("crux-fig23-profiles", cluster::reproduce_fig23_profiles)
+        .drawn_as(&paper_figures::FIG_23_PROFILES),
+    PaperExperiment::long("crux-fig24", snapshot::reproduce_fig24).drawn_as(&paper_figures::FIG_24),
+    PaperExperiment::long("crux-fig24-profiles", snapshot::reproduce_fig24_profiles)
+        .drawn_as(&paper_figures::FIG_24),
+    PaperExperiment::long("crux-fig25", cluster::reproduce_fig25).drawn_as(&paper_figures::FIG_25),
+    PaperExperiment::long("crux-fig25-profiles", cluster::reproduce_fig25_profiles)
+        .drawn_as(&paper_figures::FIG_25_PROFILES),
+    PaperExperiment::quick("sjfbco-fig4", sjf_bco::reproduce_fig4)
+        .drawn_as(&paper_figures::SJF_BCO_FIG_4),
+    PaperExperiment::quick("sjfbco-fig5", sjf_bco::reproduce_fig5)
+        .drawn_as(&paper_figures::SJF_BCO_FIG_5),
+    PaperExperiment::quick("sjfbco-fig6", sjf_bco::reproduce_fig6)
+        .drawn_as(&paper_figures::SJF_BCO_FIG_6),
+    PaperExperiment::long("crius-jct", crius::reproduce_jct).drawn_as(&paper_figures::CRIUS_JCT),
+    PaperExperiment::long("crius-ablation", crius::reproduce_ablation)
+        .drawn_as(&paper_figures::CRIUS_ABLATION),
     PaperExperiment::long("placement-gain", placement_gain::reproduce_placement_gains),
     PaperExperiment::long("who-gains", cluster::reproduce_pairs),
     PaperExperiment::long("who-gains-profiles", cluster::reproduce_pairs_profiles),
@@ -149,12 +195,10 @@ pub(crate) fn run_reproduce(args: &ReproduceArgs) -> Result<(), CommandError> {
     for experiment in
         EXPERIMENTS.iter().filter(|experiment| args.name == ALL || args.name == experiment.name)
     {
-        if args.name == ALL {
+        if args.name == ALL && args.stored.is_none() {
             eprintln!("{} ...", experiment.name);
         }
-        let mut reproduction = (experiment.run)(args.options)?;
-        reproduction.experiment = experiment.name.to_owned();
-        done.push(reproduction);
+        done.push(experiment.reproduce(args.options, args.stored.as_deref())?);
     }
     if let Some(file) = &args.html {
         fs::write(file, page::render_page(&done))
@@ -171,12 +215,15 @@ pub(crate) fn run_reproduce(args: &ReproduceArgs) -> Result<(), CommandError> {
     }
 }
 
-/// Writes the first figure that a reproduction has.
+/// Writes the figures of all reproductions that have one.
 fn write_drawing(file: &str, done: &[PaperReproduction]) -> Result<(), CommandError> {
-    let drawing = done.iter().find_map(|reproduction| reproduction.drawing.as_deref());
-    let none = || CommandError::Failed("--svg: this experiment has no such figure".to_owned());
-    let drawing = drawing.ok_or_else(none)?;
-    fs::write(file, drawing).map_err(|error| CommandError::input(file, error))?;
+    let mut figures = done.iter().filter_map(|found| found.drawing.as_ref()).peekable();
+    if figures.peek().is_none() {
+        let none = "--svg: the paper has no figure of what this experiment repeats";
+        return Err(CommandError::Failed(none.to_owned()));
+    }
+    fs::write(file, DrawnFigure::write_file(figures))
+        .map_err(|error| CommandError::input(file, error))?;
     eprintln!("wrote {file}");
     Ok(())
 }

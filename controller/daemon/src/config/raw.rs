@@ -176,8 +176,8 @@ pub struct RawReconcile {
     /// the last are read.
     #[schemars(range(min = 1))]
     pub readers: usize,
-    /// How long a switch that is slow to read delays the next, and one that is slow to answer writes
-    /// what is read back of others.
+    /// How long a switch that is slow to read delays the next, and one that is slow to answer
+    /// writes what is read back of others.
     #[schemars(range(min = 1))]
     pub turn_ms: u64,
     /// What happens to entries that no controller of ours wrote.

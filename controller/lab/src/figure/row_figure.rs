@@ -5,7 +5,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::theme::{GRID, INK, QUIET, ThemeShade};
-use super::{DrawResult, FigureAxes, PixelSize, SvgCanvas, WIDE, draw_svg, text_style, tick_label};
+use super::{DrawResult, FigureAxes, SvgCanvas, WIDE, draw_svg, text_style, tick_label};
 
 /// One row.
 #[derive(Clone, Debug)]
@@ -26,11 +26,6 @@ const BOTTOM: i32 = 44;
 const TOP: i32 = 8;
 /// Pixels from bar to bar.
 const BAR_PITCH: i32 = 32;
-
-/// Size of [`draw_bars`] with so many rows.
-pub(crate) fn measure_bars(rows: usize) -> PixelSize {
-    (WIDE, (TOP + BAR_PITCH * rows as i32 + BOTTOM).unsigned_abs())
-}
 
 /// A bar for each row, from the left end of the axis.
 pub(crate) fn draw_bars(axes: &FigureAxes<'_>, rows: &[FigureRow]) -> String {

@@ -21,7 +21,17 @@ pub(crate) struct PointCurve {
     pub(crate) shade: ThemeShade,
 }
 
-type SeriesChart<'a, 'b> =
+/// A curve of means with the least and the most around it.
+#[derive(Clone, Debug)]
+pub(crate) struct SpreadCurve {
+    /// x, and the mean there.
+    pub(crate) means: Vec<(f64, f64)>,
+    /// The least and the most at each x, in the same order.
+    pub(crate) ranges: Vec<[f64; 2]>,
+    pub(crate) shade: ThemeShade,
+}
+
+pub(super) type SeriesChart<'a, 'b> =
     ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
 /// Lines, the first on top.
@@ -45,6 +55,30 @@ pub(crate) fn draw_curves(axes: &FigureAxes<'_>, size: PixelSize, curves: &[Poin
             chart.draw_series(LineSeries::new(points.clone(), color.stroke_width(2)))?;
             let dots = points.iter();
             chart.draw_series(dots.map(|at| Circle::new(*at, 4, color.filled())))?;
+        }
+        Ok(())
+    })
+}
+
+/// Curves without dots, each over a faint band from its least to its most, the first on top; and
+/// lines across the figure at some x.
+pub(crate) fn draw_spread_curves(
+    axes: &FigureAxes<'_>,
+    size: PixelSize,
+    curves: &[SpreadCurve],
+    marks: &[(f64, ThemeShade)],
+) -> String {
+    draw_svg(size, |canvas| {
+        let mut chart = build_chart(canvas, axes)?;
+        for SpreadCurve { means, ranges, shade } in curves.iter().rev() {
+            let band = |end: usize| means.iter().zip(ranges).map(move |((x, _), at)| (*x, at[end]));
+            let outline: Vec<_> = band(0).chain(band(1).rev()).collect();
+            chart.draw_series([Polygon::new(outline, shade.light.mix(0.18).filled())])?;
+            chart.draw_series(LineSeries::new(means.clone(), shade.light.stroke_width(2)))?;
+        }
+        for (x, shade) in marks {
+            let line = vec![(*x, axes.y_range.start), (*x, axes.y_range.end)];
+            chart.draw_series([PathElement::new(line, shade.light.stroke_width(2))])?;
         }
         Ok(())
     })
@@ -84,6 +118,15 @@ fn build_chart<'a, 'b>(
     canvas: &'a SvgCanvas<'b>,
     axes: &FigureAxes<'_>,
 ) -> Result<SeriesChart<'a, 'b>, DrawingAreaErrorKind<std::io::Error>> {
+    build_labelled_chart(canvas, axes, 8)
+}
+
+/// A chart with about so many numbers on its x axis.
+pub(super) fn build_labelled_chart<'a, 'b>(
+    canvas: &'a SvgCanvas<'b>,
+    axes: &FigureAxes<'_>,
+    x_labels: usize,
+) -> Result<SeriesChart<'a, 'b>, DrawingAreaErrorKind<std::io::Error>> {
     let label = |h, v| text_style(QUIET.light, Pos::new(h, v));
     let mut chart = ChartBuilder::on(canvas)
         .margin_top(8)
@@ -99,7 +142,7 @@ fn build_chart<'a, 'b>(
         .bold_line_style(GRID.light.stroke_width(1))
         .light_line_style(TRANSPARENT)
         .axis_style(GRID.light.stroke_width(1))
-        .x_labels(8)
+        .x_labels(x_labels)
         .y_labels(6)
         .x_label_formatter(&tick_label)
         .y_label_formatter(&tick_label)

@@ -2,6 +2,7 @@
 
 use simulator::{IsolatedJob, Scheduler, SimulationExperiment, SimulationOutcome};
 
+use super::crux_gain::ideal_share;
 use super::report::{MeasureRow, PaperReproduction, percent_change};
 use super::{SeedOptions, testbed};
 use crate::demo::scenario::GPT_GBPS;
@@ -55,14 +56,7 @@ pub(super) fn lost_utilisation(
     alone: &[IsolatedJob],
     shared: &SimulationOutcome,
 ) -> f64 {
-    let (mut all_gpus, mut busy_gpus) = (0.0, 0.0);
-    for (job, alone) in experiment.input.jobs.iter().zip(alone) {
-        let gpus = f64::from(job.gpu_count());
-        let share = alone.iteration_seconds.map(|seconds| job.compute_seconds / seconds);
-        all_gpus += gpus;
-        busy_gpus += gpus * share.unwrap_or(0.0);
-    }
-    percent_change(busy_gpus / all_gpus, shared.gpu_utilization)
+    percent_change(ideal_share(experiment, alone), shared.gpu_utilization)
 }
 
 #[cfg(test)]

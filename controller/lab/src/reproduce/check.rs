@@ -14,21 +14,16 @@ mod table_cell;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
-
-use serde::Deserialize;
 
 use self::documented_table::{DocumentedTable, StaleCell, parse_tables};
-use super::report::MeasureRow;
+use super::report::{MeasureRow, PaperReproduction};
+use super::stored_results::{RESULTS, read_stored};
 use super::{EXPERIMENTS, ExperimentCost, PaperExperiment, SeedOptions};
 use command_io::CommandError;
 use command_io::output;
 
 /// The pages whose tables are checked, in the source tree.
 const PAGES: [&str; 2] = ["docs/reproduction.md", "docs/reproduction/details.md"];
-
-/// Where results are stored.
-const RESULTS: &str = "controller/simulator/benches/results";
 
 /// What `--check` takes.
 #[derive(clap::Args, Clone, Debug)]
@@ -46,9 +41,8 @@ pub(super) struct CheckArgs {
 }
 
 /// A measure as a page can print it.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct MeasuredFigure {
-    #[serde(default)]
     part: String,
     measure: String,
     /// The mean over the seeds.
@@ -74,12 +68,6 @@ impl MeasuredFigure {
 /// The figures of all experiments, by name.
 type MeasuredFigures = BTreeMap<&'static str, Vec<MeasuredFigure>>;
 
-/// Results as they are stored: those of `crux reproduce NAME --format json`.
-#[derive(Deserialize)]
-struct StoredResults {
-    rows: Vec<MeasuredFigure>,
-}
-
 /// Checks the pages of a source tree.
 pub(super) fn check_pages(
     root: &str,
@@ -89,7 +77,7 @@ pub(super) fn check_pages(
     let mut figures = MeasuredFigures::new();
     let mut stale = 0;
     for experiment in &EXPERIMENTS {
-        let stored = read_stored(root, experiment.name)?;
+        let stored = to_figures(&read_stored(root, experiment.name)?);
         let measured = if args.short && experiment.cost == ExperimentCost::Minutes {
             stored
         } else {
@@ -153,8 +141,11 @@ fn run_experiment(
     options: SeedOptions,
 ) -> Result<Vec<MeasuredFigure>, CommandError> {
     eprintln!("{} ...", experiment.name);
-    let rows = (experiment.run)(options)?.rows;
-    Ok(rows.iter().map(MeasuredFigure::from).collect())
+    Ok(to_figures(&(experiment.run)(options)?))
+}
+
+fn to_figures(reproduction: &PaperReproduction) -> Vec<MeasuredFigure> {
+    reproduction.rows.iter().map(MeasuredFigure::from).collect()
 }
 
 /// Says in how many stored figures of an experiment a fresh run differs.
@@ -171,14 +162,6 @@ fn report_outdated(
         ))?;
     }
     Ok(outdated)
-}
-
-fn read_stored(root: &str, experiment: &str) -> Result<Vec<MeasuredFigure>, CommandError> {
-    let name = Path::new(root).join(RESULTS).join(format!("{experiment}.json"));
-    let name = name.to_string_lossy().into_owned();
-    let results: StoredResults = serde_json::from_str(&read_page(&name)?)
-        .map_err(|error| CommandError::input(&name, error))?;
-    Ok(results.rows)
 }
 
 /// Figures that are in one list only or differ by more than rounding.
@@ -215,7 +198,7 @@ mod tests {
         let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
         let stored = EXPERIMENTS.iter().map(|experiment| {
             let name = experiment.name;
-            (name, read_stored(root, name).unwrap())
+            (name, to_figures(&read_stored(root, name).unwrap()))
         });
         let mut figures: MeasuredFigures = stored.collect();
         assert_eq!(check_tables(root, false, &figures).unwrap(), 0);

@@ -21,7 +21,7 @@ use simulator::rounds::{self, RoundExperiment, RoundOutcome};
 
 use super::SeedOptions;
 use super::large_models::{END_SECONDS, crius_cluster, draw_jobs};
-use super::report::{MeasureRow, PaperReproduction, mean_value, percent_change};
+use super::report::{MeasureCurve, MeasureRow, PaperReproduction, mean_value, percent_change};
 use command_io::CommandError;
 
 /// Seconds between decisions.
@@ -134,6 +134,7 @@ pub(super) fn reproduce_jct(options: SeedOptions) -> Result<PaperReproduction, C
     let mut rows = absolute_rows(&runs);
     rows.extend(cut_rows(&runs));
     rows.extend(speed_rows("", &runs));
+    let curves = speed_curves(&runs);
     for (prefix, variant) in swept_variants() {
         let runs = self::run_seeds(options, variant)?;
         rows.extend(padded_rows(prefix, &runs));
@@ -146,6 +147,7 @@ pub(super) fn reproduce_jct(options: SeedOptions) -> Result<PaperReproduction, C
                  sjtu-epcc/arena, runtime/data/rt_plot."
             .to_owned(),
         rows,
+        curves,
         assumptions: list_assumptions(),
         ..PaperReproduction::default()
     })
@@ -191,6 +193,28 @@ fn absolute_rows(runs: &[Vec<RoundOutcome>]) -> Vec<MeasureRow> {
     // Like beside like.
     rows.sort_by_key(|row| ["jobs", "s", "samples/s"].iter().position(|unit| row.unit == *unit));
     rows
+}
+
+/// Rounds that one point of a curve is the mean of: half an hour.
+const CURVE_ROUNDS: usize = 6;
+
+/// Samples per second of all jobs over the hours of the trace, by policy.
+fn speed_curves(runs: &[Vec<RoundOutcome>]) -> Vec<MeasureCurve> {
+    let names = ["Crius"].into_iter().chain(RIVALS).enumerate();
+    let curves = names.map(|(policy, name)| {
+        let by_seed: Vec<Vec<f64>> = runs
+            .iter()
+            .map(|run| {
+                run[policy].samples_per_second.chunks(CURVE_ROUNDS).map(mean_value).collect()
+            })
+            .collect();
+        let points = by_seed.iter().map(Vec::len).max().unwrap_or(0);
+        let hours = CURVE_ROUNDS as f64 * ROUND_SECONDS / 3_600.0;
+        let x = (0..points).map(|point| (point as f64 + 0.5) * hours).collect();
+        let by_seed: Vec<&[f64]> = by_seed.iter().map(Vec::as_slice).collect();
+        MeasureCurve::new(format!("throughput, {name}"), x, &by_seed)
+    });
+    curves.collect()
 }
 
 /// By how much Crius cuts completion times, in three ways of counting.

@@ -1,15 +1,14 @@
-//! Reproductions as one HTML page: for each a table, dots for the paper's figures and ours, and
-//! what was assumed.
+//! Reproductions as one HTML page: for each the paper's figure with our results, a table, dots for
+//! rows that the figure does not have, and what was assumed.
 
+use super::paper_figure::{DrawnFigure, PAPER};
 use super::report::{MeasureRow, PaperReproduction, format_figure as digits, rows_by_part};
 use crate::compare::page::{colour_chip, full_figure, legend_entry, render_html, render_section};
 use crate::figure::theme::{SERIES, ThemeShade};
 use crate::figure::{self, FigureAxes, draw_dots};
 use command_io::html::escape_html;
 
-/// Ours, and the paper's.
 const OURS: ThemeShade = SERIES[0];
-const PAPER: ThemeShade = SERIES[1];
 
 /// The page.
 pub(super) fn render_page(reproductions: &[PaperReproduction]) -> String {
@@ -27,23 +26,26 @@ fn render_reproduction(reproduction: &PaperReproduction) -> String {
         .iter()
         .map(|text| format!("<li>{}</li>\n", escape_html(text)))
         .collect();
-    let parts: String =
-        rows_by_part(&reproduction.rows).map(|(name, rows)| render_part(name, rows)).collect();
-    let drawing = reproduction.drawing.as_deref().unwrap_or_default();
-    let body = format!(
-        "{drawing}{parts}<h3>Assumed</h3>\n<ul>\n{assumed}</ul>\n{}",
-        reproduction.figures,
-    );
+    let drawing = reproduction.drawing.as_ref();
+    let parts: String = rows_by_part(&reproduction.rows)
+        .map(|(name, rows)| render_part(name, rows, drawing))
+        .collect();
+    let file = drawing.map(|figure| DrawnFigure::write_file(std::iter::once(figure)));
+    let figure = file.map_or_else(String::new, |svg| full_figure(&svg, ""));
+    let body =
+        format!("{figure}{parts}<h3>Assumed</h3>\n<ul>\n{assumed}</ul>\n{}", reproduction.figures,);
     let about = format!("{} {}", reproduction.about, reproduction.source);
     render_section(&reproduction.experiment, &escape_html(&about), &body)
 }
 
-fn render_part(name: &str, rows: &[MeasureRow]) -> String {
+fn render_part(name: &str, rows: &[MeasureRow], drawing: Option<&DrawnFigure>) -> String {
+    let is_drawn = |row: &MeasureRow| drawing.is_some_and(|figure| figure.has_row(row));
+    let undrawn: Vec<&MeasureRow> = rows.iter().filter(|row| !is_drawn(row)).collect();
     let heading = match name {
         "" => String::new(),
         name => format!("<h3>{}</h3>\n", escape_html(name)),
     };
-    format!("{heading}{}{}", render_table(rows), render_plots(rows))
+    format!("{heading}{}{}", render_table(rows), render_plots(&undrawn))
 }
 
 fn render_table(rows: &[MeasureRow]) -> String {
@@ -59,7 +61,7 @@ fn render_table(rows: &[MeasureRow]) -> String {
                 digits(row.ours),
                 digits(least),
                 digits(most),
-                row.unit,
+                escape_html(&row.unit),
             )
         })
         .collect();
@@ -72,11 +74,11 @@ fn render_table(rows: &[MeasureRow]) -> String {
 }
 
 /// A plot for each unit, in the order in which they first appear.
-fn render_plots(rows: &[MeasureRow]) -> String {
+fn render_plots(rows: &[&MeasureRow]) -> String {
     let mut units: Vec<&str> = Vec::new();
     for row in rows {
-        if !units.contains(&row.unit) {
-            units.push(row.unit);
+        if !units.contains(&&*row.unit) {
+            units.push(&row.unit);
         }
     }
     let legend = format!(
@@ -87,7 +89,7 @@ fn render_plots(rows: &[MeasureRow]) -> String {
     units
         .into_iter()
         .map(|unit| {
-            let rows = rows.iter().filter(|row| row.unit == unit);
+            let rows = rows.iter().copied().filter(|row| row.unit == unit);
             full_figure(&draw_measures(unit, &rows.collect::<Vec<_>>()), &legend)
         })
         .collect()

@@ -5,18 +5,15 @@
 
 use std::collections::BTreeMap;
 
-use planner::{CollectiveDocument, CollectiveKind, Job, JobDocument, JobsDocument};
-use simulator::{IsolatedJob, Scheduler, SimulationExperiment, SimulationOutcome};
+use planner::{CollectiveDocument, CollectiveKind, JobDocument, JobsDocument};
 use topology::{Fabric, LinkScheduler, examples};
 
 use super::SeedOptions;
-use super::report::{MeasureRow, PaperReproduction, RangedMeasure, mean_value, percent_change};
-use super::testbed::{default_experiment, simulate_outcome};
+use super::crux_gain::{CruxGain, NamedGains, drawn_rows};
+use super::report::{MeasureRow, PaperReproduction, RangedMeasure};
+use super::testbed::default_experiment;
 use crate::demo::CALIBRATED;
 use crate::demo::scenario::{TrainedModel, draw_number};
-use crate::figure::svg_file::{self, HEAD};
-use crate::figure::theme::SERIES;
-use crate::figure::{self, FigureAxes, FigureRow, draw_bars};
 use command_io::CommandError;
 
 /// Simulated time of one run.
@@ -105,59 +102,19 @@ struct ContentionCase<'a> {
     priority: HostPriority,
 }
 
-/// What Crux changes, per cent.
-struct CaseGain {
-    utilisation: f64,
-    bert: f64,
-    resnet: f64,
-    /// GPU utilisation without Crux, with it, and if each job were alone, in per cent.
-    absolute: [f64; 3],
-}
-
 impl ContentionCase<'_> {
     /// By seed.
-    fn measure_gains(&self, options: SeedOptions) -> Result<Vec<CaseGain>, CommandError> {
+    fn measure_gains(&self, options: SeedOptions) -> Result<Vec<CruxGain>, CommandError> {
         let fabric = testbed_fabric(self.priority)?;
         options.all_seeds().map(|seed| self.measure_gain(&fabric, seed)).collect()
     }
 
-    fn measure_gain(&self, fabric: &Fabric, seed: u64) -> Result<CaseGain, CommandError> {
+    fn measure_gain(&self, fabric: &Fabric, seed: u64) -> Result<CruxGain, CommandError> {
         let jobs = self.jobs.iter().map(|job| job.to_document(seed)).collect::<Result<_, _>>()?;
         let resolved = JobsDocument { jobs }.resolve_jobs(fabric, "jobs");
         let jobs = resolved.map_err(CommandError::document)?.jobs;
-        let experiment = default_experiment(fabric.clone(), jobs, SECONDS);
-        let without = simulate_outcome(&experiment, Scheduler::Ecmp)?;
-        let with = simulate_outcome(&experiment, Scheduler::Crux)?;
-        let change = |prefix: &str| {
-            let [before, now] = [&without, &with].map(|run| mean_iteration(run, prefix));
-            percent_change(before, now)
-        };
-        let shares = [without.gpu_utilization, with.gpu_utilization, ideal_share(&experiment)?];
-        Ok(CaseGain {
-            utilisation: percent_change(without.gpu_utilization, with.gpu_utilization),
-            bert: change("bert"),
-            resnet: change("resnet"),
-            absolute: shares.map(|share| share * 100.0),
-        })
+        CruxGain::measure(&default_experiment(fabric.clone(), jobs, SECONDS))
     }
-}
-
-fn mean_iteration(outcome: &SimulationOutcome, prefix: &str) -> f64 {
-    let jobs = outcome.jobs.iter().filter(|job| job.id.starts_with(prefix));
-    let seconds: Vec<f64> = jobs.filter_map(|job| job.mean_iteration_seconds).collect();
-    mean_value(&seconds)
-}
-
-/// Share of GPU time in computation if every job ran alone.
-fn ideal_share(experiment: &SimulationExperiment) -> Result<f64, CommandError> {
-    let alone = IsolatedJob::for_experiment(experiment).map_err(CommandError::failed)?;
-    let jobs: &[Job] = &experiment.input.jobs;
-    let busy = jobs.iter().zip(&alone).map(|(job, alone)| {
-        let share = alone.iteration_seconds.map_or(0.0, |seconds| job.compute_seconds / seconds);
-        f64::from(job.gpu_count()) * share
-    });
-    let all: u32 = jobs.iter().map(Job::gpu_count).sum();
-    Ok(busy.sum::<f64>() / f64::from(all))
 }
 
 /// The testbed with the inside of its hosts.
@@ -186,11 +143,13 @@ fn fig22_case(hosts: usize, volume: f64, priority: HostPriority) -> ContentionCa
     ContentionCase { jobs, priority }
 }
 
+/// The heading over the rows of a figure like the paper's.
+const DRAWN_PART: &str = "as the paper draws it";
+
 /// What Figs. 21 and 22 differ in.
 struct PcieFigure<'a> {
     about: &'a str,
     source: &'a str,
-    title: &'a str,
     placement: &'a str,
     /// Sizes of the cases, and the name of each.
     sizes: &'a [usize],
@@ -205,7 +164,6 @@ struct PcieFigure<'a> {
 const FIG21: PcieFigure<'static> = PcieFigure {
     about: "A 16-GPU BERT with n 4-GPU ResNets on its PCIe switches: Crux against ECMP.",
     source: "Cao et al. (Crux), SIGCOMM 2024, Fig. 21 and §6.2.",
-    title: "GPU utilisation, a 16-GPU BERT with 4-GPU ResNets",
     placement: "Placement: BERT has GPUs 0 and 2 of eight hosts, two under each leaf; each ResNet \
                 has GPUs 1 and 3 of two of these hosts, which no other ResNet is on.",
     sizes: &RESNETS,
@@ -218,7 +176,6 @@ const FIG21: PcieFigure<'static> = PcieFigure {
 const FIG22: PcieFigure<'static> = PcieFigure {
     about: "An 8-GPU ResNet with a BERT of n GPUs on its PCIe switches: Crux against ECMP.",
     source: "Cao et al. (Crux), SIGCOMM 2024, Fig. 22 and §6.2.",
-    title: "GPU utilisation, an 8-GPU ResNet with a BERT",
     placement: "Placement: BERT has GPUs 0 and 2 of 4, 8 or 12 hosts, ResNet GPUs 1 and 3 of the \
                 first four.",
     sizes: &BERT_HOSTS,
@@ -248,12 +205,12 @@ impl PcieFigure<'_> {
         let mut rows = gain_rows(&enforced, PaperEnds::Printed);
         rows.extend(under("nobody enforces priorities in hosts", &ignored));
         rows.extend(under(&volumes, &self.by_volume(options)?));
+        rows.extend(drawn_rows(DRAWN_PART, &enforced, &["BERT", "ResNet"]));
         Ok(PaperReproduction {
             about: self.about.to_owned(),
             source: self.source.to_owned(),
             rows,
             assumptions: list_assumptions(self.placement),
-            drawing: Some(draw_utilisation(self.title, &enforced)),
             ..PaperReproduction::default()
         })
     }
@@ -275,9 +232,6 @@ impl PcieFigure<'_> {
     }
 }
 
-/// The name of a case, and what Crux changes in it by seed.
-type NamedGains = (String, Vec<CaseGain>);
-
 /// Whether rows stand beside the ends of the ranges that the paper prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PaperEnds {
@@ -288,10 +242,10 @@ enum PaperEnds {
 
 /// What Crux changes in each case, by measure.
 fn gain_rows(cases: &[NamedGains], paper: PaperEnds) -> Vec<MeasureRow> {
-    let measures: [RangedMeasure<CaseGain>; 3] = [
-        ("GPU utilisation", |gain| gain.utilisation, [9.5, 14.8]),
-        ("completion of BERT", |gain| gain.bert, [-7.0, -33.0]),
-        ("completion of ResNet", |gain| gain.resnet, [1.0, 3.0]),
+    let measures: [RangedMeasure<CruxGain>; 3] = [
+        ("GPU utilisation", CruxGain::utilisation_change, [9.5, 14.8]),
+        ("completion of BERT", |gain| gain.change_of_mean("bert"), [-7.0, -33.0]),
+        ("completion of ResNet", |gain| gain.change_of_mean("resnet"), [1.0, 3.0]),
     ];
     let rows = measures.into_iter().flat_map(|(name, value, [mild, strong])| {
         cases.iter().enumerate().map(move |(place, (case, gains))| {
@@ -305,29 +259,6 @@ fn gain_rows(cases: &[NamedGains], paper: PaperEnds) -> Vec<MeasureRow> {
         })
     });
     rows.collect()
-}
-
-/// A bar for each case without Crux, with it, and without contention, as the paper has them.
-fn draw_utilisation(title: &str, cases: &[NamedGains]) -> String {
-    let series = [("ECMP", SERIES[1]), ("Crux", SERIES[0]), ("alone", SERIES[4])];
-    let rows = cases.iter().flat_map(|(case, gains)| {
-        series.iter().enumerate().map(move |(place, (name, shade))| {
-            let share = |gain: &CaseGain| gain.absolute[place];
-            let row = MeasureRow::of_runs(String::new(), "%", None, (gains, share));
-            let [least, most] = row.ours_range;
-            FigureRow {
-                name: format!("{case}, {name}"),
-                values: vec![(row.ours, *shade)],
-                note: format!("{:.1} ({least:.1} to {most:.1})", row.ours),
-            }
-        })
-    });
-    let rows: Vec<FigureRow> = rows.collect();
-    let axes = FigureAxes { x: "% of GPU time", y: "", x_range: 0.0..100.0, y_range: 0.0..1.0 };
-    let (width, height) = figure::measure_bars(rows.len());
-    let bars = svg_file::translate_group(0, HEAD, &draw_bars(&axes, &rows));
-    let heading = svg_file::draw_heading(title, series.into_iter());
-    svg_file::wrap_file((width, height + HEAD), &(heading + &bars))
 }
 
 fn list_assumptions(placement: &str) -> Vec<String> {
@@ -354,28 +285,28 @@ mod tests {
 
     const ONE: SeedOptions = SeedOptions { seed: 1, seeds: 1 };
 
-    fn gain(case: &ContentionCase<'_>) -> CaseGain {
+    fn gain(case: &ContentionCase<'_>) -> CruxGain {
         case.measure_gains(ONE).unwrap().pop().unwrap()
     }
 
     #[test]
     fn crux_gains_on_pcie_links_and_bert_is_the_job_that_does() {
         let found = gain(&fig22_case(8, VOLUME, HostPriority::Enforced));
-        assert!((4.5..=19.8).contains(&found.utilisation), "{}", found.utilisation);
-        assert!((-33.0..=-7.0).contains(&found.bert), "{}", found.bert);
-        let [without, with, alone] = found.absolute;
+        let (change, bert) = (found.utilisation_change(), found.change_of_mean("bert"));
+        assert!((4.5..=19.8).contains(&change), "{change}");
+        assert!((-33.0..=-7.0).contains(&bert), "{bert}");
+        let [without, with, alone] = found.utilisation();
         assert!(without < with && with <= alone);
     }
 
     #[test]
     fn without_enforcement_in_hosts_or_without_volume_there_is_nothing_to_gain() {
-        let ignored = gain(&fig22_case(4, VOLUME, HostPriority::Ignored));
-        assert!(
-            ignored.utilisation.abs()
-                < 0.5 * gain(&fig22_case(8, VOLUME, HostPriority::Enforced)).utilisation
-        );
-        let calibrated = gain(&fig22_case(8, 1.0, HostPriority::Enforced));
-        assert!(calibrated.utilisation.abs() < 1.0, "{}", calibrated.utilisation);
+        let change = |case: &ContentionCase<'_>| gain(case).utilisation_change();
+        let enforced = change(&fig22_case(8, VOLUME, HostPriority::Enforced));
+        let ignored = change(&fig22_case(4, VOLUME, HostPriority::Ignored));
+        assert!(ignored.abs() < 0.5 * enforced, "{ignored} {enforced}");
+        let calibrated = change(&fig22_case(8, 1.0, HostPriority::Enforced));
+        assert!(calibrated.abs() < 1.0, "{calibrated}");
     }
 
     /// Else ECMP's collisions would be in the figures.

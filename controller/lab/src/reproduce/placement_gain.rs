@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::SeedOptions;
+use super::crux_gain::CruxGain;
 use super::report::{MeasureRow, PaperReproduction};
 use super::testbed::{CONNECTIONS, measure_gains};
 use crate::demo::CALIBRATED;
@@ -75,7 +76,8 @@ pub(super) fn reproduce_placement_gains(
         for connections in CONNECTIONS {
             let gains = measure_gains(options, connections, |seed| placement.place_jobs(seed))?;
             let measure = format!("GPU utilisation, {}, {connections} conn.", placement.name());
-            rows.push(MeasureRow::of_runs(measure, "%", None, (&gains, |gain| gain.utilisation)));
+            let value = CruxGain::utilisation_change;
+            rows.push(MeasureRow::of_runs(measure, "%", None, (&gains, value)));
         }
     }
     let assumptions = [

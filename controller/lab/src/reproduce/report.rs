@@ -1,13 +1,16 @@
-//! What a reproduction found: rows of the paper beside ours, and the assumptions.
+//! What a reproduction found: rows of the paper beside ours, curves, and the assumptions.
+//!
+//! That is also what is stored of it, so whatever is drawn from a run can be drawn from a file.
 
 use comfy_table::Table;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use super::paper_figure::DrawnFigure;
 use command_io::CommandError;
 use command_io::output;
 
 /// One experiment.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct PaperReproduction {
     /// Its name.
     pub(super) experiment: String,
@@ -17,26 +20,29 @@ pub(super) struct PaperReproduction {
     pub(super) source: String,
     /// What was measured.
     pub(super) rows: Vec<MeasureRow>,
+    /// What was measured along an axis.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) curves: Vec<MeasureCurve>,
     /// What the paper leaves open and how it was closed here.
     pub(super) assumptions: Vec<String>,
     /// More for the page, as HTML.
     #[serde(skip)]
     pub(super) figures: String,
-    /// A figure like the paper's, as an SVG file.
+    /// A figure like the paper's.
     #[serde(skip)]
-    pub(super) drawing: Option<String>,
+    pub(super) drawing: Option<DrawnFigure>,
 }
 
 /// One measure.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct MeasureRow {
     /// The part of the experiment, where it has several; a heading over its rows.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) part: String,
     /// What is measured.
     pub(super) measure: String,
     /// Unit of both figures.
-    pub(super) unit: &'static str,
+    pub(super) unit: String,
     /// The paper's figure; null where it gives none.
     pub(super) paper: Option<f64>,
     /// Ours: the mean over the seeds.
@@ -59,7 +65,7 @@ impl MeasureRow {
         Self {
             part: String::new(),
             measure: measure.into(),
-            unit,
+            unit: unit.to_owned(),
             paper,
             ours: mean_value(values),
             ours_range: [least, most],
@@ -80,6 +86,39 @@ impl MeasureRow {
     pub(super) fn in_part(self, part: &str) -> Self {
         let part = part.to_owned();
         Self { part, ..self }
+    }
+}
+
+/// One measure along an axis.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct MeasureCurve {
+    /// What is measured.
+    pub(super) measure: String,
+    /// Where it was measured.
+    pub(super) x: Vec<f64>,
+    /// The mean over the seeds at each x.
+    pub(super) ours: Vec<f64>,
+    /// The least and the most over the seeds at each x.
+    pub(super) ours_range: Vec<[f64; 2]>,
+}
+
+impl MeasureCurve {
+    /// A curve at `x` of what each run gave there. Runs that end before the others have nothing
+    /// where they ended.
+    pub(super) fn new(measure: impl Into<String>, x: Vec<f64>, runs: &[&[f64]]) -> Self {
+        let points = 0..x.len();
+        let points: Vec<MeasureRow> = points
+            .map(|place| {
+                let at = runs.iter().map(|run| run.get(place).copied().unwrap_or(0.0));
+                MeasureRow::new("", "", None, &at.collect::<Vec<f64>>())
+            })
+            .collect();
+        Self {
+            measure: measure.into(),
+            x,
+            ours: points.iter().map(|point| point.ours).collect(),
+            ours_range: points.iter().map(|point| point.ours_range).collect(),
+        }
     }
 }
 
@@ -131,7 +170,7 @@ fn measure_table(rows: &[MeasureRow]) -> Table {
             row.paper.map_or_else(|| "-".to_owned(), format_figure),
             format_figure(row.ours),
             format!("{} to {}", format_figure(least), format_figure(most)),
-            row.unit.to_owned(),
+            row.unit.clone(),
         ]);
     }
     table
@@ -165,5 +204,12 @@ mod tests {
         let row = MeasureRow::new("x", "s", None, &[1.0, 2.0, 6.0]);
         assert_eq!((row.ours, row.ours_range), (3.0, [1.0, 6.0]));
         assert!((percent_change(2.0, 1.5) + 25.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_run_has_nothing_after_its_end() {
+        let curve = MeasureCurve::new("x", vec![0.0, 1.0], &[&[2.0], &[4.0, 3.0]]);
+        assert_eq!(curve.ours, [3.0, 1.5]);
+        assert_eq!(curve.ours_range, [[2.0, 4.0], [0.0, 3.0]]);
     }
 }

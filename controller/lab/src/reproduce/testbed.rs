@@ -6,8 +6,9 @@ use simulator::{Scheduler, SimulationExperiment, SimulationOutcome};
 use topology::Fabric;
 
 use super::SeedOptions;
+use super::crux_gain::{CruxGain, NamedGains, drawn_rows};
 use super::parameter_set::ParameterSet;
-use super::report::{MeasureRow, PaperReproduction, RangedMeasure, percent_change};
+use super::report::{MeasureRow, PaperReproduction, RangedMeasure};
 use crate::demo::DemoScenario;
 use crate::demo::scenario::{HostShare, LEFT, RIGHT, ScenarioJob, TrainedModel, WHOLE};
 use command_io::CommandError;
@@ -49,18 +50,21 @@ const COUNTS: [usize; 4] = [2, 4, 6, 8];
 
 /// A 32-GPU GPT with more and more 8-GPU BERT jobs.
 pub(super) fn reproduce_fig19(options: SeedOptions) -> Result<PaperReproduction, CommandError> {
-    let mut rows = Vec::new();
+    let (mut rows, mut drawn) = (Vec::new(), Vec::new());
     for connections in [SET.connections, 1, 2] {
-        let mut by_count = Vec::new();
+        let mut by_count: Vec<NamedGains> = Vec::new();
         for count in COUNTS {
             let gpt = std::iter::once(GPT);
             let all: Vec<ScenarioJob<'_>> = gpt.chain(BERTS[..count].iter().copied()).collect();
-            by_count.push(measure_gains(options, connections, |seed| {
+            let gains = measure_gains(options, connections, |seed| {
                 with_uplinks(DemoScenario::on_testbed(&all, SET.volumes(), seed)?)
-            })?);
+            })?;
+            by_count.push((format!("{count} BERT"), gains));
         }
         rows.extend(fig19_rows(connections, &by_count));
+        drawn.extend(drawn_rows(&drawn_part(connections), &by_count, &["GPT", "BERT"]));
     }
+    rows.extend(drawn);
     let mut assumptions = list_assumptions();
     assumptions.push(
         "Paper: the ranges that it prints over numbers of BERT jobs, the mild end beside 2 of them \
@@ -77,22 +81,27 @@ pub(super) fn reproduce_fig19(options: SeedOptions) -> Result<PaperReproduction,
     })
 }
 
+/// The heading over the rows of a figure like the paper's.
+fn drawn_part(connections: u16) -> String {
+    format!("as the paper draws it, {connections} conn.")
+}
+
 /// `by_count` has the gains of every seed for each of [`COUNTS`].
-fn fig19_rows(connections: u16, by_count: &[Vec<CruxGain>]) -> Vec<MeasureRow> {
+fn fig19_rows(connections: u16, by_count: &[NamedGains]) -> Vec<MeasureRow> {
     let measures: [RangedMeasure<CruxGain>; 3] = [
-        ("GPU utilisation", |gain| gain.utilisation, [8.3, 12.9]),
+        ("GPU utilisation", CruxGain::utilisation_change, [8.3, 12.9]),
         ("completion of GPT", |gain| gain.mean_change("gpt"), [-11.0, -25.0]),
         ("completion of BERT", |gain| gain.mean_change("bert"), [0.0, 3.0]),
     ];
     let mut rows = Vec::new();
     for (name, value, [mild, strong]) in measures {
-        for (count, gains) in COUNTS.iter().zip(by_count) {
+        for (count, (case, gains)) in COUNTS.iter().zip(by_count) {
             let paper = match *count {
                 2 => Some(mild),
                 8 => Some(strong),
                 _ => None,
             };
-            let measure = format!("{name}, {count} BERT, {connections} conn.");
+            let measure = format!("{name}, {case}, {connections} conn.");
             rows.push(MeasureRow::of_runs(measure, "%", paper, (gains, value)));
         }
     }
@@ -105,7 +114,7 @@ pub(super) fn reproduce_fig20(options: SeedOptions) -> Result<PaperReproduction,
     let measured = measure_gains(options, SET.connections, testbed)?;
     let of = |value: fn(&CruxGain) -> f64| measured.iter().map(value).collect::<Vec<f64>>();
     let mut rows = vec![
-        MeasureRow::new("GPU utilisation", "%", Some(13.9), &of(|gain| gain.utilisation)),
+        MeasureRow::new("GPU utilisation", "%", Some(13.9), &of(CruxGain::utilisation_change)),
         MeasureRow::new("completion of GPT", "%", Some(-18.0), &of(|gain| gain.mean_change("gpt"))),
         MeasureRow::new(
             "completion of BERT",
@@ -120,11 +129,16 @@ pub(super) fn reproduce_fig20(options: SeedOptions) -> Result<PaperReproduction,
             &of(|gain| gain.mean_change("resnet")),
         ),
     ];
+    let mut drawn = Vec::new();
     for connections in CONNECTIONS {
         let gains = measure_gains(options, connections, testbed)?;
         let measure = format!("GPU utilisation, {connections} conn.");
-        rows.push(MeasureRow::of_runs(measure, "%", Some(13.9), (&gains, |gain| gain.utilisation)));
+        let value = CruxGain::utilisation_change;
+        rows.push(MeasureRow::of_runs(measure, "%", Some(13.9), (&gains, value)));
+        let case = [("five jobs".to_owned(), gains)];
+        drawn.extend(drawn_rows(&drawn_part(connections), &case, &["GPT", "BERT", "ResNet"]));
     }
+    rows.extend(drawn);
     let mut assumptions = list_assumptions();
     assumptions.push(
         "Placement, which the paper does not print: that of docs/demo.md. How many connections a \
@@ -146,22 +160,6 @@ fn with_uplinks(scenario: DemoScenario) -> Result<DemoScenario, CommandError> {
     Ok(DemoScenario { fabric: SET.example_fabric("crux-testbed")?, ..scenario })
 }
 
-/// What Crux changes against ECMP, per cent.
-pub(super) struct CruxGain {
-    pub(super) utilisation: f64,
-    /// Iteration time by job.
-    jobs: Vec<(String, f64)>,
-}
-
-impl CruxGain {
-    /// The mean over the jobs whose names begin so.
-    fn mean_change(&self, prefix: &str) -> f64 {
-        let jobs = self.jobs.iter().filter(|(id, _)| id.starts_with(prefix));
-        let changes: Vec<f64> = jobs.map(|(_, change)| *change).collect();
-        super::report::mean_value(&changes)
-    }
-}
-
 /// By seed, with so many connections for each flow of the scenario.
 pub(super) fn measure_gains(
     options: SeedOptions,
@@ -173,17 +171,7 @@ pub(super) fn measure_gains(
         .map(|seed| {
             let DemoScenario { fabric, jobs, .. } = scenario(seed)?;
             let jobs = jobs.into_iter().map(|job| split_flows(job, connections)).collect();
-            let experiment = default_experiment(fabric, jobs, SECONDS);
-            let without = simulate_outcome(&experiment, Scheduler::Ecmp)?;
-            let with = simulate_outcome(&experiment, Scheduler::Crux)?;
-            let jobs = without.jobs.iter().zip(&with.jobs).filter_map(|(without, with)| {
-                let seconds = (without.mean_iteration_seconds?, with.mean_iteration_seconds?);
-                Some((with.id.clone(), percent_change(seconds.0, seconds.1)))
-            });
-            Ok(CruxGain {
-                utilisation: percent_change(without.gpu_utilization, with.gpu_utilization),
-                jobs: jobs.collect(),
-            })
+            CruxGain::measure(&default_experiment(fabric, jobs, SECONDS))
         })
         .collect()
 }
