@@ -11,7 +11,7 @@ use planner::Job;
 use switch::{
     BufferCounts, DeviceConfig, DeviceHandle, DeviceIndex, EmulatedNetworkBuilder,
     EmulatedNetworkError, EmulatedNetworkHandle, EndpointHandle, EndpointIndex, Nanos,
-    OwnerStopped, QueueCounts, WireEnd, WireIndex, WireSpec,
+    OwnerStopped, QueueCounts, WireDirectionIndex, WireEnd, WireIndex, WireSpec,
 };
 use topology::{Fabric, FabricNode, Link, LinkId, PipelineKind, Switch, SwitchId};
 
@@ -135,6 +135,19 @@ impl EmulatedTestbed {
     /// The wire that emulates the cable of a link.
     pub fn cable_wire(&self, link: LinkId) -> WireIndex {
         self.cables[link.cable_index()]
+    }
+
+    /// Has a link carry this share of what it is built for, from its next packet on.
+    ///
+    /// # Errors
+    /// The network was stopped.
+    pub async fn slow_link(&self, link: LinkId, share: f64) -> Result<(), OwnerStopped> {
+        let direction = match link.index() % 2 {
+            0 => WireDirectionIndex::FromFirst,
+            _ => WireDirectionIndex::FromSecond,
+        };
+        let rate = wire_rate(self.fabric.link(link)) as f64 * share;
+        self.network.set_wire_rate(self.cable_wire(link), direction, rate as u64).await
     }
 
     /// Starts job `j` at `starts[j]` and runs until every job has completed `iterations`

@@ -16,7 +16,7 @@ mod state;
 
 pub use endpoint::{EndpointOutbox, NetworkEndpoint, NicPause};
 pub use handle::{ClockPace, EmulatedNetworkHandle, EndpointHandle};
-pub use state::{EmulatedNetworkCounts, WireCounts, WireState};
+pub use state::{EmulatedNetworkCounts, WireCounts, WireDirectionIndex, WireState};
 
 use crate::device::{Device, DeviceConfig};
 use crate::scheduler::QueueLimits;

@@ -37,7 +37,7 @@ pub use device::{
 pub use emulated_network::{
     ClockPace, DeviceIndex, EmulatedNetworkBuilder, EmulatedNetworkCounts, EmulatedNetworkError,
     EmulatedNetworkHandle, EndpointHandle, EndpointIndex, EndpointOutbox, NetworkEndpoint,
-    NicPause, WireCounts, WireEnd, WireIndex, WireSpec, WireState,
+    NicPause, WireCounts, WireDirectionIndex, WireEnd, WireIndex, WireSpec, WireState,
 };
 pub use ids::{
     ActionIndex, CounterIndex, GroupId, LearnListIndex, MemberId, MeterIndex, ProfileIndex,

@@ -139,6 +139,13 @@ impl<T> PortScheduler<T> {
         self.features = Some(Box::new(features));
     }
 
+    /// Sends at another rate from the next packet on, as a link does that has lost lanes; ramps of
+    /// marks stay as they are. The rate must not be 0.
+    pub fn set_rate(&mut self, bits_per_second: u64) {
+        self.bits_per_second = bits_per_second.max(1);
+        self.remainder = 0;
+    }
+
     /// Puts a packet of so many bytes into its level's queue, or counts the drop and gives it back.
     /// Levels beyond the highest go to the highest.
     ///

@@ -10,6 +10,7 @@
 //! about its cables. They stay as they were seen last, a finding says that nobody looks, and what
 //! it counts is not known.
 
+mod backlogged_rates;
 mod cable_ends;
 mod interface_counters;
 mod interface_table;
@@ -28,6 +29,7 @@ use futures::FutureExt;
 use planner::PolicyDocument;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use topology::{Fabric, Finding, SwitchId};
 
@@ -35,6 +37,7 @@ use crate::config::{Config, GnmiConfig, SouthboundConfig};
 use crate::standing_findings::StandingFindings;
 use crate::state::{EventSubmission, PlanRollout};
 use crate::supervision::TaskSupervisor;
+pub use backlogged_rates::{BackloggedRates, DeliveredRate};
 use cable_ends::CableEnds;
 pub use interface_counters::{InterfaceCounters, PortInterfaceCounters};
 pub use neighbours::{LldpTable, check_neighbours};
@@ -60,6 +63,8 @@ pub(crate) struct GnmiMonitor {
     cables: CableEnds,
     neighbours: BTreeMap<SwitchId, LldpTable>,
     counters: watch::Sender<FabricCounters>,
+    /// When the clock of readings began.
+    started: Instant,
 }
 
 /// A switch and its gNMI server.
@@ -95,6 +100,7 @@ impl GnmiMonitor {
             cables: CableEnds::default(),
             neighbours: BTreeMap::new(),
             counters: watch::Sender::default(),
+            started: Instant::now(),
         }
     }
 
@@ -164,6 +170,7 @@ impl GnmiMonitor {
                 southbound: self.southbound.clone(),
                 expected: expected.clone(),
                 reports: to_monitor.clone(),
+                started: self.started,
             };
             let task = tokio::spawn(follower.follow_until_closed());
             self.tasks.insert(target, FollowerTask { expected, task });

@@ -14,6 +14,7 @@ pub mod explanation;
 pub mod fabric_map;
 mod grpc;
 mod http;
+mod iteration_findings;
 pub mod learned_flow;
 mod limit_counters;
 mod listener;
@@ -37,6 +38,7 @@ mod request_budget;
 mod request_origin;
 pub mod service;
 mod service_error;
+pub mod slow_links;
 pub mod state_feed;
 pub mod utilization;
 

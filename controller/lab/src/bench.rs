@@ -2,6 +2,7 @@
 
 mod contention;
 mod decisions;
+mod fabric_readings;
 mod fairness;
 mod faults;
 mod large_groups;
@@ -12,6 +13,7 @@ mod period;
 mod queues;
 mod robustness;
 mod service_bound;
+mod slow_links;
 mod soak;
 mod transport;
 
@@ -33,6 +35,7 @@ pub(crate) enum BenchCommand {
     Queues(queues::QueuesArgs),
     Robustness(robustness::RobustnessArgs),
     ServiceBound(service_bound::ServiceBoundArgs),
+    SlowLinks(slow_links::SlowLinksArgs),
     Soak(soak::SoakArgs),
     Transport(transport::TransportArgs),
 }
@@ -50,6 +53,7 @@ pub(crate) fn run_bench(command: &BenchCommand) -> Result<(), CommandError> {
         BenchCommand::Queues(args) => queues::run_queues(args),
         BenchCommand::Robustness(args) => robustness::run_robustness(args),
         BenchCommand::ServiceBound(args) => service_bound::run_service_bound(args),
+        BenchCommand::SlowLinks(args) => slow_links::run_slow_links(args),
         BenchCommand::Soak(args) => soak::run_soak(args),
         BenchCommand::Transport(args) => transport::run_transport(args),
     }

@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::network_thread::NetworkOwner;
 use super::{
     DeviceIndex, EmulatedNetworkCounts, EndpointIndex, EndpointOutbox, NetworkEndpoint, WireCounts,
-    WireIndex, WireState,
+    WireDirectionIndex, WireIndex, WireState,
 };
 use crate::device::handle::{
     DeviceChannel, DeviceCommand, DeviceHandle, OwnerStopped, PendingCommand, PendingResult,
@@ -102,6 +102,19 @@ impl EmulatedNetworkHandle {
         state: WireState,
     ) -> Result<(), OwnerStopped> {
         self.run_command(move |owner| owner.state.set_wire_state(wire, state)).await
+    }
+
+    /// Has one direction of a wire carry so many bits a second from its next packet on.
+    pub async fn set_wire_rate(
+        &self,
+        wire: WireIndex,
+        direction: WireDirectionIndex,
+        bits_per_second: u64,
+    ) -> Result<(), OwnerStopped> {
+        self.run_command(move |owner| {
+            owner.state.set_direction_rate(wire, direction, bits_per_second);
+        })
+        .await
     }
 
     /// The counts of both directions of a wire, that from its first end first; empty for an

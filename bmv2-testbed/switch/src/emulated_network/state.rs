@@ -34,6 +34,15 @@ pub enum WireState {
     Down,
 }
 
+/// One direction of a wire, by the end that it comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WireDirectionIndex {
+    /// The end that was named first when the wire was connected.
+    FromFirst,
+    /// The other one.
+    FromSecond,
+}
+
 /// Packets of one direction of a wire.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WireCounts {
@@ -247,6 +256,19 @@ impl NetworkState {
         let lanes = self.directions.iter().skip(wire.0 as usize * 2).take(2);
         let ends: Vec<WireEnd> = lanes.map(|lane| lane.from).collect();
         ends.into_iter().for_each(|end| self.publish_port_states(end));
+    }
+
+    /// Has one direction of a wire carry so many bits a second.
+    pub(super) fn set_direction_rate(
+        &mut self,
+        wire: WireIndex,
+        direction: WireDirectionIndex,
+        bits_per_second: u64,
+    ) {
+        let lane = wire.0 as usize * 2 + usize::from(direction == WireDirectionIndex::FromSecond);
+        if let Some(line) = self.directions.get_mut(lane) {
+            line.scheduler.set_rate(bits_per_second);
+        }
     }
 
     /// Both directions of a wire, that from its first port first.

@@ -11,13 +11,14 @@ use crate::device::port_report::{PortReport, PortState};
 use crate::p4runtime::pins::PortNames;
 use crate::traffic::MarkingRamp;
 
-/// Counters of a queue: packets and bytes that left, then those that found it full, and packets
-/// that it marked (the last is of SONiC's `openconfig-qos-ext`).
-const QUEUE_COUNTERS: [&str; 5] = [
+/// Counters of a queue: packets and bytes that left, then those that found it full, the bytes that
+/// wait now, and packets that it marked (the last is of SONiC's `openconfig-qos-ext`).
+const QUEUE_COUNTERS: [&str; 6] = [
     "qos/interfaces/interface[interface-id]/output/queues/queue[name]/state/transmit-pkts",
     "qos/interfaces/interface[interface-id]/output/queues/queue[name]/state/transmit-octets",
     "qos/interfaces/interface[interface-id]/output/queues/queue[name]/state/dropped-pkts",
     "qos/interfaces/interface[interface-id]/output/queues/queue[name]/state/dropped-octets",
+    "qos/interfaces/interface[interface-id]/output/queues/queue[name]/state/avg-queue-len",
     "qos/interfaces/interface[interface-id]/output/queues/queue[name]/state/ecn-marked-pkts",
 ];
 
@@ -225,6 +226,7 @@ impl DataTree {
                     counts.sent.bytes,
                     counts.dropped.packets,
                     counts.dropped.bytes,
+                    counts.depth.bytes,
                     counts.marked,
                 ];
                 let paths = QUEUE_COUNTERS.into_iter().zip(counted);

@@ -16,6 +16,8 @@ use super::queue_maps::queue_number;
 pub struct QueueCounters {
     /// Bytes sent.
     pub sent_bytes: Option<u64>,
+    /// Bytes that wait now: a gauge.
+    pub waiting_bytes: Option<u64>,
     /// Packets marked with ECN.
     pub marked: Option<u64>,
     /// Packets dropped.
@@ -53,6 +55,7 @@ impl QueueCounters {
     fn take_leaf(&mut self, leaf: &str, count: u64) {
         let field = match leaf {
             "transmit-octets" => &mut self.sent_bytes,
+            "avg-queue-len" => &mut self.waiting_bytes,
             "ecn-marked-pkts" => &mut self.marked,
             "dropped-pkts" => &mut self.dropped,
             "pause-frames-rx" => &mut self.pauses_received,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use p4runtime_proto::gnmi as proto;
 use topology::SwitchId;
 
+use super::backlogged_rates::{BackloggedRates, QueueReading};
 use super::interface_counters::{PortInterfaceCounters, interfaces_from_notifications};
 use super::leaf_value::interface_ports;
 use super::queue_counters::{PortQueueCounters, queues_from_notifications};
@@ -19,12 +20,16 @@ pub type FabricCounters = Arc<BTreeMap<SwitchId, SwitchCounters>>;
 /// What a switch counts at its ports.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SwitchCounters {
+    /// When it was read, in seconds of a clock that all switches share.
+    pub read_at: f64,
     /// By port.
     pub interfaces: PortInterfaceCounters,
     /// By port and level.
     pub queues: PortQueueCounters,
     /// Since the reading before.
     pub rates: PortRates,
+    /// While packets waited, by port.
+    pub backlogged: BTreeMap<u32, BackloggedRates>,
 }
 
 /// Bytes per second at the ports of a switch, where it counts them.
@@ -39,28 +44,48 @@ pub struct PortRates {
 }
 
 impl SwitchCounters {
-    /// The counters in a switch's answers, which also say what port each interface is; no rates.
-    pub(super) fn from_notifications(notifications: &[proto::Notification]) -> Self {
+    /// The counters in a switch's answers, which also say what port each interface is, as they were
+    /// at `read_at`; no rates.
+    pub(super) fn from_notifications(notifications: &[proto::Notification], read_at: f64) -> Self {
         let ports = interface_ports(notifications);
         Self {
+            read_at,
             interfaces: interfaces_from_notifications(&ports, notifications),
             queues: queues_from_notifications(&ports, notifications),
-            rates: PortRates::default(),
+            ..Self::default()
         }
     }
 
-    /// These counters with the rates since an earlier reading, so many seconds before.
+    /// These counters with what follows from an earlier reading: rates, and what they say of ports
+    /// after those before.
     #[must_use]
-    pub fn since(self, earlier: &Self, seconds: f64) -> Self {
+    pub fn since(self, earlier: Self) -> Self {
+        let interval = self.read_at - earlier.read_at;
         let (were, are) = (&earlier.interfaces, &self.interfaces);
         let rates = PortRates {
-            received: byte_rates(were, are, seconds, |port| port.received_bytes),
-            sent: byte_rates(were, are, seconds, |port| port.sent_bytes),
-            sent_by_level: byte_rates(&earlier.queues, &self.queues, seconds, |queue| {
+            received: byte_rates(were, are, interval, |port| port.received_bytes),
+            sent: byte_rates(were, are, interval, |port| port.sent_bytes),
+            sent_by_level: byte_rates(&earlier.queues, &self.queues, interval, |queue| {
                 queue.sent_bytes
             }),
         };
-        Self { rates, ..self }
+        let before = earlier.queue_readings();
+        let mut backlogged = earlier.backlogged;
+        for (port, later) in self.queue_readings() {
+            if let Some(earlier) = before.get(&port) {
+                backlogged.entry(port).or_default().add_time(earlier, &later, interval);
+            }
+        }
+        Self { rates, backlogged, ..self }
+    }
+
+    /// The queues of each port together.
+    fn queue_readings(&self) -> BTreeMap<u32, QueueReading> {
+        let mut ports: BTreeMap<u32, QueueReading> = BTreeMap::new();
+        for ((port, _), queue) in &self.queues {
+            ports.entry(*port).or_default().add_queue(queue);
+        }
+        ports
     }
 }
 
@@ -85,7 +110,7 @@ mod tests {
     use super::super::queue_counters::QueueCounters;
     use super::*;
 
-    fn counters(received: u64, sent: Option<u64>, level: u64) -> SwitchCounters {
+    fn counters(read_at: f64, received: u64, sent: Option<u64>, level: u64) -> SwitchCounters {
         let port = InterfaceCounters {
             received_bytes: Some(received),
             sent_bytes: sent,
@@ -93,16 +118,17 @@ mod tests {
         };
         let queue = QueueCounters { sent_bytes: Some(level), ..QueueCounters::default() };
         SwitchCounters {
+            read_at,
             interfaces: BTreeMap::from([(1, port)]),
             queues: BTreeMap::from([((1, 5), queue)]),
-            rates: PortRates::default(),
+            ..SwitchCounters::default()
         }
     }
 
     #[test]
     fn rates_are_of_what_was_counted_both_times() {
-        let first = counters(100, None, 1_000);
-        let second = counters(600, Some(7), 400).since(&first, 10.0);
+        let first = counters(0.0, 100, None, 1_000);
+        let second = counters(10.0, 600, Some(7), 400).since(first);
         let expected = PortRates {
             received: BTreeMap::from([(1, 50.0)]),
             sent: BTreeMap::new(),
@@ -110,8 +136,8 @@ mod tests {
             sent_by_level: BTreeMap::from([((1, 5), 40.0)]),
         };
         assert_eq!(second.rates, expected);
-        let third = counters(600, Some(27), 400).since(&second, 10.0);
+        let third = counters(20.0, 600, Some(27), 400).since(second);
         assert_eq!(third.rates.sent, BTreeMap::from([(1, 2.0)]));
-        assert_eq!(third.clone().since(&third, 0.0).rates, PortRates::default(), "no time passed");
+        assert_eq!(third.clone().since(third).rates, PortRates::default(), "no time passed");
     }
 }

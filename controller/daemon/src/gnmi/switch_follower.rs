@@ -67,6 +67,8 @@ pub(super) struct SwitchFollower {
     pub(super) southbound: SouthboundConfig,
     pub(super) expected: ExpectedQueues,
     pub(super) reports: mpsc::Sender<SwitchReport>,
+    /// When the clock of readings began, the same for all switches.
+    pub(super) started: Instant,
 }
 
 /// Why a switch is not followed.
@@ -157,15 +159,14 @@ impl SwitchFollower {
     async fn count_regularly(&self, mut client: GNmiClient<Channel>) -> Result<(), FollowError> {
         let mut readings = interval(self.limits.counter_interval);
         readings.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut earlier: Option<(Instant, SwitchCounters)> = None;
+        let mut earlier: Option<SwitchCounters> = None;
         loop {
             readings.tick().await;
-            let now = Instant::now();
             let mut counters = self.read_counters(&mut client).await?;
-            if let Some((then, earlier)) = &earlier {
-                counters = counters.since(earlier, now.duration_since(*then).as_secs_f64());
+            if let Some(earlier) = earlier {
+                counters = counters.since(earlier);
             }
-            earlier = Some((now, counters.clone()));
+            earlier = Some(counters.clone());
             self.report(SwitchReport::Counters(self.target.switch, counters)).await?;
         }
     }
@@ -248,11 +249,12 @@ impl SwitchFollower {
         &self,
         client: &mut GNmiClient<Channel>,
     ) -> Result<SwitchCounters, FollowError> {
+        let read_at = self.started.elapsed().as_secs_f64();
         let mut counted = Vec::new();
         for paths in [&INTERFACE_COUNTERS, &INTERFACE_QUEUES] {
             counted.extend(self.read_known(client, paths).await?.unwrap_or_default());
         }
-        Ok(SwitchCounters::from_notifications(&counted))
+        Ok(SwitchCounters::from_notifications(&counted, read_at))
     }
 
     /// The ports of the switch and their neighbours. Without LLDP it still has ports, which those

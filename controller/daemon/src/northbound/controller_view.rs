@@ -25,9 +25,6 @@ use crate::state::{PlanRequest, PlanRollout, ReportedJobs, State};
 use crate::telemetry::counter_aggregator::MeasuredTraffic;
 use crate::telemetry::task::ReportSummary;
 
-/// Iterations that differ from their forecast by a larger share are a warning.
-const FORECAST_TOLERANCE: f64 = 0.1;
-
 /// What is known and decided at one instant.
 #[derive(Clone, Debug)]
 pub struct ControllerView {
@@ -329,7 +326,8 @@ impl ControllerView {
         findings.extend(self.reports.disputes.iter().cloned());
         findings.extend(self.reports.host_findings.iter().cloned());
         findings.extend(self.reports.refusals.iter().cloned());
-        findings.extend(self.job_rows().iter().filter_map(|job| self.forecast_finding(job)));
+        findings.extend(self.iteration_findings());
+        findings.extend(self.slow_link_findings());
         findings.extend(self.vacancy_finding());
         findings.extend(self.open_access.clone());
         findings.extend(self.standing.iter().cloned());
@@ -378,15 +376,6 @@ impl ControllerView {
         })
     }
 
-    /// The warning that iterations are not what the plan was chosen for. What was measured under
-    /// an earlier plan, that expected something else, is no evidence.
-    fn forecast_finding(&self, job: &JobRow) -> Option<Finding> {
-        let reported = self.reports.iterations.get(&JobId::from(job.id.as_str()));
-        let is_evidence =
-            reported.is_none_or(|reported| reported.forecast_seconds == job.forecast_seconds);
-        job.forecast_finding().filter(|_| is_evidence)
-    }
-
     /// Load by link and class.
     pub(super) fn level_loads(&self) -> BTreeMap<(LinkId, u8), f64> {
         let PlanRollout { fabric, plan, report, .. } = &self.rollout;
@@ -429,23 +418,6 @@ impl JobRow {
     /// Seconds of an iteration: as the job reports, else as switches count.
     pub fn measured_seconds(&self) -> Option<f64> {
         self.reported_seconds.or(self.measured_iteration_seconds)
-    }
-
-    /// The warning that iterations are not what the plan was chosen for.
-    fn forecast_finding(&self) -> Option<Finding> {
-        let (measured, forecast) = self.measured_seconds().zip(self.forecast_seconds)?;
-        let error = measured / forecast - 1.0;
-        if error.abs() <= FORECAST_TOLERANCE {
-            return None;
-        }
-        let relation = if error > 0.0 { "longer" } else { "shorter" };
-        let text = format!(
-            "iterations take {measured:.4} s, {:.0} % {relation} than the {forecast:.4} s that its \
-             plan was chosen for: check its volumes and computation times, and links that carry \
-             other traffic",
-            100.0 * error.abs()
-        );
-        Some(Finding::warning(format!("job {}", self.id), text))
     }
 }
 

@@ -2,16 +2,21 @@
 //! use of links that no counter of their program measures.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use controller::northbound::controller_view::LinkRow;
-use switch::gnmi::QosMaps;
-use switch::{ClockPace, EndpointIndex, EndpointOutbox, NetworkEndpoint};
+use planner::{Plan, PlannedFlow};
+use switch::gnmi::{GnmiHandle, QosMaps};
+use switch::{
+    ClockPace, EndpointHandle, EndpointIndex, EndpointOutbox, NetworkEndpoint, WireDirectionIndex,
+    WireIndex,
+};
 use tokio::time::{sleep, timeout};
-use topology::{Fabric, NicId, Tier};
+use topology::{Fabric, Finding, NicId, Tier};
 
 use crate::gnmi::serve_gnmi;
 use crate::http::ask;
-use crate::lab::{DEADLINE, ServedController, open_config, parts};
+use crate::lab::{DEADLINE, Lab, ServedController, open_config, parts};
 use crate::sai::wired_lab;
 use crate::traffic::{connect_cables, frame};
 
@@ -90,28 +95,89 @@ fn samples(metrics: &str, name: &str) -> BTreeMap<String, u64> {
     samples.filter(|(_, value)| *value > 0).collect()
 }
 
+/// A lab of SAI switches with gNMI servers, whose counters a controller reads.
+struct CountedLab {
+    lab: Lab,
+    served: ServedController,
+    hosts: EndpointHandle,
+    _servers: Vec<GnmiHandle>,
+}
+
+impl CountedLab {
+    async fn new() -> Self {
+        let hosts = Box::new(hosts_of(&Fabric::new(parts())));
+        let mut devices = Vec::new();
+        let wire = |builder: &mut _, added: &[_]| {
+            devices = added.to_vec();
+            connect_cables(&Fabric::new(parts()), builder, added, hosts);
+        };
+        let mut lab = wired_lab(parts(), &[Tier::Leaf, Tier::Spine], wire).await;
+        let servers = serve_gnmi(&mut lab, &devices, |_| QosMaps::default()).await;
+        lab.switches.devices.release_clock(ClockPace::RealTime).await.unwrap();
+        let served = lab.served_with(&open_config(), |raw| raw.gnmi.counter_ms = 50).await;
+        let hosts = lab.switches.devices.endpoint(EndpointIndex(0));
+        Self { lab, served, hosts, _servers: servers }
+    }
+
+    /// Has the first host send.
+    async fn start_traffic(&self) {
+        let start = |hosts: &mut SteadyHosts, _: u64, out: &mut EndpointOutbox| {
+            hosts.is_sending = true;
+            out.set_timer(0, 0);
+        };
+        self.hosts.with_endpoint(start).await.unwrap();
+    }
+
+    /// The flow that it sends, and the plan.
+    fn planned_flow(&self) -> (PlannedFlow, Arc<Plan>) {
+        let plan = self.served.controller.current_rollout().unwrap().plan;
+        let flow = plan.flows.iter().find(|flow| flow.udp_src_port == Some(FLOW)).unwrap();
+        (flow.clone(), plan)
+    }
+
+    /// The findings about a link.
+    async fn findings_about(&self, link: &str) -> Vec<Finding> {
+        let (_, body) = ask(self.served.at, "/v1/findings", None).await;
+        let findings: Vec<Finding> = serde_json::from_str(&body).unwrap();
+        findings.into_iter().filter(|finding| finding.about == link).collect()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_that_sends_slowly_while_packets_wait_is_a_finding() {
+    let counted = CountedLab::new().await;
+    counted.start_traffic().await;
+    let (flow, _) = counted.planned_flow();
+    let uplink = flow.links[1];
+    let name = counted.lab.fabric.link_name(uplink);
+    until_used(&counted.served, |used| used.len() == 4).await;
+    assert_eq!(counted.findings_about(&name).await, []);
+
+    // The host sends 8 Mbit/s; cables have the numbers of their wires.
+    let wire = WireIndex(uplink.cable_index() as u32);
+    let directions = [WireDirectionIndex::FromFirst, WireDirectionIndex::FromSecond];
+    for direction in directions {
+        let devices = &counted.lab.switches.devices;
+        devices.set_wire_rate(wire, direction, 4_000_000).await.unwrap();
+    }
+    let named = async {
+        while counted.findings_about(&name).await.is_empty() {
+            sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    timeout(DEADLINE, named).await.unwrap();
+    let findings = counted.findings_about(&name).await;
+    assert!(findings[0].text.contains("although packets wait; jobs on it: a"), "{findings:?}");
+    counted.served.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn ports_of_sai_switches_are_metrics_and_measure_links() {
-    let hosts = Box::new(hosts_of(&Fabric::new(parts())));
-    let mut devices = Vec::new();
-    let wire = |builder: &mut _, added: &[_]| {
-        devices = added.to_vec();
-        connect_cables(&Fabric::new(parts()), builder, added, hosts);
-    };
-    let mut lab = wired_lab(parts(), &[Tier::Leaf, Tier::Spine], wire).await;
-    let _servers = serve_gnmi(&mut lab, &devices, |_| QosMaps::default()).await;
-    lab.switches.devices.release_clock(ClockPace::RealTime).await.unwrap();
-    let served = lab.served_with(&open_config(), |raw| raw.gnmi.counter_ms = 50).await;
-    assert_eq!(link_uses(&served).await.len(), 0);
-
-    let endpoint = lab.switches.devices.endpoint(EndpointIndex(0));
-    let start = |hosts: &mut SteadyHosts, _: u64, out: &mut EndpointOutbox| {
-        hosts.is_sending = true;
-        out.set_timer(0, 0);
-    };
-    endpoint.with_endpoint(start).await.unwrap();
-    let plan = served.controller.current_rollout().unwrap().plan;
-    let flow = plan.flows.iter().find(|flow| flow.udp_src_port == Some(FLOW)).unwrap();
+    let counted = CountedLab::new().await;
+    assert_eq!(link_uses(&counted.served).await.len(), 0);
+    counted.start_traffic().await;
+    let (flow, plan) = counted.planned_flow();
+    let CountedLab { lab, served, hosts: endpoint, _servers } = counted;
     let path: Vec<_> = flow.links.iter().map(|link| lab.fabric.link_name(*link)).collect();
     assert_eq!(path.len(), 4, "{path:?}");
     let used = until_used(&served, |used| used.len() == 4).await;

@@ -1,0 +1,58 @@
+//! Findings about the iterations of jobs: they are not what the plan was chosen for.
+//!
+//! The decision: what was measured under an earlier plan, that expected something else, is no
+//! evidence.
+
+use planner::JobId;
+use topology::Finding;
+
+use super::controller_view::{ControllerView, JobRow};
+
+/// Iterations that differ from their forecast by a larger share are a warning.
+const FORECAST_TOLERANCE: f64 = 0.1;
+
+impl ControllerView {
+    /// What is to be said of the iterations of all jobs.
+    pub(super) fn iteration_findings(&self) -> Vec<Finding> {
+        let rows = self.job_rows();
+        let measured = rows.iter().filter(|row| self.is_measured_under_plan(row));
+        measured.filter_map(JobRow::forecast_finding).collect()
+    }
+
+    /// Whether the plan in force expects what the one did under which a job has reported.
+    fn is_measured_under_plan(&self, job: &JobRow) -> bool {
+        let reported = self.reports.iterations.get(&JobId::from(job.id.as_str()));
+        reported.is_none_or(|reported| reported.forecast_seconds == job.forecast_seconds)
+    }
+}
+
+impl JobRow {
+    /// How much longer its iterations take than forecast, as a share; below 0 where shorter.
+    fn forecast_error(&self) -> Option<f64> {
+        let (measured, forecast) = self.measured_seconds().zip(self.forecast_seconds)?;
+        Some(measured / forecast - 1.0)
+    }
+
+    /// How much longer its iterations take than forecast, in words, if they do.
+    pub(super) fn longer_than_forecast(&self) -> Option<String> {
+        let more = self.forecast_error().filter(|error| *error > FORECAST_TOLERANCE)?;
+        Some(format!("job {} iterates {:.0} % longer", self.id, more * 100.0))
+    }
+
+    /// The warning that iterations are not what the plan was chosen for.
+    fn forecast_finding(&self) -> Option<Finding> {
+        let (measured, forecast) = self.measured_seconds().zip(self.forecast_seconds)?;
+        let error = self.forecast_error()?;
+        if error.abs() <= FORECAST_TOLERANCE {
+            return None;
+        }
+        let relation = if error > 0.0 { "longer" } else { "shorter" };
+        let text = format!(
+            "iterations take {measured:.4} s, {:.0} % {relation} than the {forecast:.4} s that its \
+             plan was chosen for: check its volumes and computation times, and links that carry \
+             other traffic",
+            100.0 * error.abs()
+        );
+        Some(Finding::warning(format!("job {}", self.id), text))
+    }
+}
