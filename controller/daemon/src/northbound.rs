@@ -38,6 +38,7 @@ mod request_budget;
 mod request_origin;
 pub mod service;
 mod service_error;
+pub mod slow_hosts;
 pub mod slow_links;
 pub mod state_feed;
 pub mod utilization;

@@ -13,6 +13,7 @@ mod period;
 mod queues;
 mod robustness;
 mod service_bound;
+mod slow_hosts;
 mod slow_links;
 mod soak;
 mod transport;
@@ -35,6 +36,7 @@ pub(crate) enum BenchCommand {
     Queues(queues::QueuesArgs),
     Robustness(robustness::RobustnessArgs),
     ServiceBound(service_bound::ServiceBoundArgs),
+    SlowHosts(slow_hosts::SlowHostsArgs),
     SlowLinks(slow_links::SlowLinksArgs),
     Soak(soak::SoakArgs),
     Transport(transport::TransportArgs),
@@ -53,6 +55,7 @@ pub(crate) fn run_bench(command: &BenchCommand) -> Result<(), CommandError> {
         BenchCommand::Queues(args) => queues::run_queues(args),
         BenchCommand::Robustness(args) => robustness::run_robustness(args),
         BenchCommand::ServiceBound(args) => service_bound::run_service_bound(args),
+        BenchCommand::SlowHosts(args) => slow_hosts::run_slow_hosts(args),
         BenchCommand::SlowLinks(args) => slow_links::run_slow_links(args),
         BenchCommand::Soak(args) => soak::run_soak(args),
         BenchCommand::Transport(args) => transport::run_transport(args),

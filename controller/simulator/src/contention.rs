@@ -11,8 +11,8 @@ mod robustness;
 
 pub use self::annealing::{AnnealedDecisions, UNSEEN_STARTS, anneal_decisions};
 pub use self::case::{
-    generate_contended_case, generate_large_case, generate_mode_case, generate_packet_case,
-    generate_pcie_case,
+    generate_apart_case, generate_contended_case, generate_large_case, generate_mode_case,
+    generate_packet_case, generate_pcie_case,
 };
 pub use self::robustness::{RobustnessResult, examine_robustness};
 

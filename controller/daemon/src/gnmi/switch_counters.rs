@@ -13,6 +13,7 @@ use super::backlogged_rates::{BackloggedRates, QueueReading};
 use super::interface_counters::{PortInterfaceCounters, interfaces_from_notifications};
 use super::leaf_value::interface_ports;
 use super::queue_counters::{PortQueueCounters, queues_from_notifications};
+use super::received_bursts::ReceivedBursts;
 
 /// The counters of all switches that report any.
 pub type FabricCounters = Arc<BTreeMap<SwitchId, SwitchCounters>>;
@@ -22,6 +23,8 @@ pub type FabricCounters = Arc<BTreeMap<SwitchId, SwitchCounters>>;
 pub struct SwitchCounters {
     /// When it was read, in seconds of a clock that all switches share.
     pub read_at: f64,
+    /// Seconds since the reading before.
+    pub interval: f64,
     /// By port.
     pub interfaces: PortInterfaceCounters,
     /// By port and level.
@@ -30,6 +33,8 @@ pub struct SwitchCounters {
     pub rates: PortRates,
     /// While packets waited, by port.
     pub backlogged: BTreeMap<u32, BackloggedRates>,
+    /// What hosts and other switches send, by port.
+    pub bursts: BTreeMap<u32, ReceivedBursts>,
 }
 
 /// Bytes per second at the ports of a switch, where it counts them.
@@ -70,13 +75,16 @@ impl SwitchCounters {
             }),
         };
         let before = earlier.queue_readings();
-        let mut backlogged = earlier.backlogged;
+        let (mut bursts, mut backlogged) = (earlier.bursts, earlier.backlogged);
+        for (port, rate) in &rates.received {
+            bursts.entry(*port).or_default().add_rate(*rate, earlier.read_at);
+        }
         for (port, later) in self.queue_readings() {
             if let Some(earlier) = before.get(&port) {
                 backlogged.entry(port).or_default().add_time(earlier, &later, interval);
             }
         }
-        Self { rates, backlogged, ..self }
+        Self { interval, rates, backlogged, bursts, ..self }
     }
 
     /// The queues of each port together.
@@ -137,7 +145,7 @@ mod tests {
         };
         assert_eq!(second.rates, expected);
         let third = counters(20.0, 600, Some(27), 400).since(second);
-        assert_eq!(third.rates.sent, BTreeMap::from([(1, 2.0)]));
+        assert_eq!((third.interval, &third.rates.sent), (10.0, &BTreeMap::from([(1, 2.0)])));
         assert_eq!(third.clone().since(third).rates, PortRates::default(), "no time passed");
     }
 }

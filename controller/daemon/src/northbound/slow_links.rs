@@ -12,11 +12,11 @@ use crate::gnmi::FabricCounters;
 use crate::state::PlanRollout;
 
 /// A link that delivers a smaller share of its capacity is slow.
-const SLOW: f64 = 0.8;
+pub(super) const SLOW: f64 = 0.8;
 
 /// Times between two readings that fit into an iteration, at least: in a longer one, a burst ends
 /// and the next begins, and packets wait at both ends of it.
-const READINGS_PER_ITERATION: f64 = 5.0;
+pub(super) const READINGS_PER_ITERATION: f64 = 5.0;
 
 /// A link that delivers less than its capacity.
 #[derive(Clone, Debug, PartialEq)]

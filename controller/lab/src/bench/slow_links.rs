@@ -266,7 +266,7 @@ fn jobs_on(scenario: &DemoScenario, rollout: &PlanRollout, link: LinkId) -> Vec<
 }
 
 /// Links that switches send on and that some job misses if they carry this share only.
-fn missed_links(
+pub(super) fn missed_links(
     scenario: &DemoScenario,
     rollout: &PlanRollout,
     share: f64,
