@@ -6,12 +6,14 @@
 //! replay.
 
 mod page;
+mod quota;
 pub(super) mod runs;
 mod table;
 mod trace_source;
 
 use std::fs;
 
+use placement::hived::CellQuota;
 use placement::queue::JobFragmentation;
 use placement::{GpuCluster, PlacementAlgorithm};
 use simulator::Scheduler;
@@ -33,6 +35,7 @@ use command_io::output::{self, FormatArg, OutputFormat};
 Examples:
   crux replay --trace lingjun-like --fabric clos.toml --volume 8
   crux replay --trace jobs.csv --fabric clos.toml --placement hived --scheduler ecmp,crux
+  crux replay --trace jobs.csv --fabric clos.toml --placement hived --quota a=4x64+2x8 --quota b=8x8
   crux replay --trace jobs.csv --fabric clos.toml --checkpoint run --html replay.html")]
 pub(crate) struct ReplayArgs {
     #[command(flatten)]
@@ -50,6 +53,10 @@ pub(crate) struct ReplayArgs {
     /// The placement policy
     #[arg(long, value_name = "NAME", default_value = "same-leaf")]
     placement: PlacementAlgorithm,
+    /// Cells that hived guarantees to a tenant of the trace, as NUMBERxGPUS, several joined by +;
+    /// once for each tenant. Other jobs run on idle cells and are suspended when these are wanted
+    #[arg(long, value_name = "TENANT=CELLS", value_parser = quota::parse_quota)]
+    quota: Vec<(String, CellQuota)>,
     /// Schedulers by name, separated by commas
     #[arg(
         long,
@@ -121,6 +128,7 @@ impl ReplayArgs {
             policy,
             placement: self.placement,
             fragmentation: JobFragmentation::CALIBRATED,
+            quotas: quota::collect_quotas(&self.quota, self.placement)?,
             scheduler: first,
             interference: InterferenceModel::AllJobs,
             seed: self.source.seed,

@@ -7,24 +7,27 @@
 //! virtual cells a job is packed by the hierarchy: into the smallest block with room, and among
 //! those into the fullest.
 //!
-//! The jobs of each tenant are served in order of arrival. Low-priority jobs on idle cells of other
-//! tenants, which the paper also has, are not modelled: they would be preempted.
+//! The jobs of each tenant are served in order of arrival. Where there are quotas, whoever has no
+//! room in them runs on idle cells until these are wanted ([`opportunistic`]).
 
 mod cells;
+mod opportunistic;
+mod virtual_cluster;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use topology::HostId;
 
 use super::{
     ClusterState, GpuCluster, GpusByHost, PlacementDecision, PlacementPolicy, PlacementRequest,
     StartDecision,
 };
+use crate::queue::refuse_oversized;
 use cells::{BuddyAllocator, CellLevels};
+use opportunistic::OpportunisticJobs;
+use virtual_cluster::VirtualCluster;
 
 /// Cells of a tenant: their size in GPUs, and how many.
 pub type CellQuota = Vec<(u32, u32)>;
@@ -65,6 +68,8 @@ pub struct HivedPolicy {
     shared: bool,
     /// Where jobs are: their tenant, and GPUs of its virtual cluster.
     jobs: BTreeMap<u32, (String, Vec<usize>)>,
+    /// Those without a guarantee.
+    opportunistic: OpportunisticJobs,
 }
 
 impl HivedPolicy {
@@ -89,6 +94,7 @@ impl HivedPolicy {
             tenants,
             shared: quotas.is_empty(),
             jobs: BTreeMap::new(),
+            opportunistic: OpportunisticJobs::default(),
         })
     }
 
@@ -102,6 +108,7 @@ impl HivedPolicy {
     /// Lets go of the GPUs of jobs that no longer run, and of cells that are empty then.
     fn release_finished(&mut self, state: &ClusterState<'_>) {
         let running: BTreeSet<u32> = state.running.iter().map(|job| job.request.job).collect();
+        self.opportunistic.retain_running(&running);
         let (stay, gone) =
             std::mem::take(&mut self.jobs).into_iter().partition(|(job, _)| running.contains(job));
         self.jobs = stay;
@@ -110,6 +117,10 @@ impl HivedPolicy {
                 cells.return_gpus(&gpus, &mut self.buddies);
             }
         }
+    }
+
+    fn has_gpus(&self, job: u32) -> bool {
+        self.jobs.contains_key(&job) || self.opportunistic.contains(job)
     }
 
     /// Counts the GPUs of running jobs that it did not place. Only where all tenants share one
@@ -130,16 +141,71 @@ impl HivedPolicy {
         }
     }
 
-    fn start_job(&mut self, tenant: &str, request: &PlacementRequest) -> Option<GpusByHost> {
+    /// Starts a job in the cells of its tenant: whoever is suspended for it, then its start. None
+    /// if there is no room.
+    fn start_guaranteed(
+        &mut self,
+        tenant: &str,
+        request: &PlacementRequest,
+    ) -> Option<Vec<PlacementDecision>> {
         let cells = self.tenants.get_mut(tenant)?;
         let chosen = cells.take_gpus(request.gpus as usize, &self.levels, &mut self.buddies)?;
-        let mut gpus = GpusByHost::new();
-        for number in &chosen {
-            let physical = cells.physical_gpu(*number, &self.levels)?;
-            *gpus.entry(self.levels.hosts[physical]).or_default() += 1;
+        let gpus = chosen.iter().map(|gpu| cells.physical_gpu(*gpu, &self.levels));
+        let gpus = gpus.collect::<Option<Vec<usize>>>()?;
+        let mut by_host = GpusByHost::new();
+        for gpu in &gpus {
+            *by_host.entry(self.levels.hosts[*gpu]).or_default() += 1;
         }
         self.jobs.insert(request.job, (tenant.to_owned(), chosen));
-        Some(gpus)
+        let suspended = self.opportunistic.take_jobs_on(&gpus).into_iter();
+        let suspended = suspended.map(|job| PlacementDecision::Suspend { job });
+        Some(suspended.chain([StartDecision::new(request.job, by_host).into()]).collect())
+    }
+
+    /// Starts jobs with a guarantee, those of each tenant in order.
+    fn start_within_quotas(
+        &mut self,
+        jobs: &[&PlacementRequest],
+        decisions: &mut Vec<PlacementDecision>,
+    ) {
+        let mut blocked = BTreeSet::new();
+        for request in jobs {
+            let tenant = self.tenant_of(request);
+            let quota = self.tenants.get(&tenant).map_or(0, |cells| cells.used.len());
+            // A job larger than the quota will never have a guarantee, so nobody waits for it.
+            let may_start = request.gpus as usize <= quota && !blocked.contains(&tenant);
+            if !may_start || self.has_gpus(request.job) {
+                continue;
+            }
+            match self.start_guaranteed(&tenant, request) {
+                Some(started) => decisions.extend(started),
+                None => drop(blocked.insert(tenant)),
+            }
+        }
+    }
+
+    /// Starts jobs on GPUs that no guaranteed job has, whichever fit.
+    fn start_on_idle_cells(
+        &mut self,
+        jobs: &[&PlacementRequest],
+        decisions: &mut Vec<PlacementDecision>,
+    ) {
+        let guaranteed: BTreeSet<usize> = self.guaranteed_gpus().collect();
+        for request in jobs {
+            let (job, gpus) = (request.job, request.gpus as usize);
+            if !self.has_gpus(job) {
+                let started = self.opportunistic.start_job(job, gpus, &guaranteed, &self.levels);
+                decisions.extend(started.map(|gpus| StartDecision::new(job, gpus).into()));
+            }
+        }
+    }
+
+    /// GPUs of the cluster that jobs with a guarantee have.
+    fn guaranteed_gpus(&self) -> impl Iterator<Item = usize> + '_ {
+        let jobs = self.jobs.values();
+        jobs.filter_map(|(tenant, gpus)| Some((self.tenants.get(tenant)?, gpus))).flat_map(
+            |(cells, gpus)| gpus.iter().filter_map(|gpu| cells.physical_gpu(*gpu, &self.levels)),
+        )
     }
 }
 
@@ -147,25 +213,33 @@ impl PlacementPolicy for HivedPolicy {
     fn make_decisions(&mut self, state: &ClusterState<'_>) -> Vec<PlacementDecision> {
         self.release_finished(state);
         self.adopt_running(state);
-        let mut blocked = BTreeSet::new();
-        let mut decisions = Vec::new();
+        let (mut decisions, mut jobs) = (Vec::new(), Vec::new());
         for request in state.waiting {
-            let (job, tenant) = (request.job, self.tenant_of(request));
-            let most = self.tenants.get(&tenant).map_or(0, |cells| cells.used.len());
-            if request.gpus == 0 || request.gpus as usize > most {
-                let reason = format!("it requests {} GPUs of its quota of {most}", request.gpus);
-                decisions.push(PlacementDecision::Refuse { job, reason });
-                continue;
-            }
-            if blocked.contains(&tenant) {
-                continue;
-            }
-            match self.start_job(&tenant, request) {
-                Some(gpus) => decisions.push(StartDecision::new(job, gpus).into()),
-                None => drop(blocked.insert(tenant)),
+            match refuse_oversized(state.cluster, request.job, request.gpus) {
+                Some(refusal) => decisions.push(refusal),
+                None => jobs.push(request),
             }
         }
-        decisions
+        if self.shared {
+            self.start_within_quotas(&jobs, &mut decisions);
+            return decisions;
+        }
+        // Those that run may be suspended, and go on elsewhere.
+        jobs.extend(state.running.iter().map(|job| &job.request));
+        jobs.sort_by(|one, other| {
+            let arrival = one.submitted_seconds.total_cmp(&other.submitted_seconds);
+            arrival.then(one.job.cmp(&other.job))
+        });
+        // A job on idle cells no longer keeps its successors from a guarantee, which may suspend
+        // others. No guarantee is taken back, so that ends.
+        loop {
+            let before = decisions.len();
+            self.start_within_quotas(&jobs, &mut decisions);
+            self.start_on_idle_cells(&jobs, &mut decisions);
+            if decisions.len() == before {
+                return decisions;
+            }
+        }
     }
 
     fn save_state(&self) -> Value {
@@ -173,6 +247,7 @@ impl PlacementPolicy for HivedPolicy {
             free: self.buddies.free_cells().to_vec(),
             bound: self.tenants.iter().map(|(name, cells)| (name.clone(), cells.bound())).collect(),
             jobs: self.jobs.clone(),
+            opportunistic: self.opportunistic.clone(),
         })
     }
 
@@ -191,6 +266,7 @@ impl PlacementPolicy for HivedPolicy {
             }
         }
         self.jobs = memory.jobs;
+        self.opportunistic = memory.opportunistic;
         Ok(())
     }
 }
@@ -201,6 +277,8 @@ struct HivedSnapshot {
     free: Vec<BTreeSet<usize>>,
     bound: BTreeMap<String, Vec<Option<usize>>>,
     jobs: BTreeMap<u32, (String, Vec<usize>)>,
+    #[serde(default)]
+    opportunistic: OpportunisticJobs,
 }
 
 /// The virtual clusters of `quotas`, if the cluster can be divided so.
@@ -238,215 +316,6 @@ fn build_virtual_clusters(
         .into_iter()
         .map(|(tenant, cells)| (tenant, VirtualCluster::new(levels, &cells)))
         .collect())
-}
-
-/// A virtual cluster: its cells in a row, each with its GPUs in a row.
-#[derive(Clone, Debug)]
-struct VirtualCluster {
-    cells: Vec<VirtualCell>,
-    /// Which of its GPUs have a job.
-    used: Vec<bool>,
-}
-
-#[derive(Clone, Debug)]
-struct VirtualCell {
-    block: CellBlock,
-    /// The physical cell, while it has jobs.
-    bound: Option<usize>,
-}
-
-/// An aligned block of a virtual cluster's GPUs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct CellBlock {
-    level: usize,
-    start: usize,
-}
-
-impl CellBlock {
-    fn gpu_range(self, sizes: &[usize]) -> Range<usize> {
-        self.start..self.start + sizes[self.level]
-    }
-
-    /// Its blocks of a lower level.
-    fn sub_blocks(self, level: usize, sizes: &[usize]) -> impl Iterator<Item = Self> + use<> {
-        let starts = self.gpu_range(sizes).step_by(sizes[level]);
-        starts.map(move |start| Self { level, start })
-    }
-}
-
-impl VirtualCluster {
-    fn new(levels: &CellLevels, cells: &[usize]) -> Self {
-        let mut start = 0;
-        Self {
-            cells: cells
-                .iter()
-                .map(|level| {
-                    let block = CellBlock { level: *level, start };
-                    start += levels.sizes[*level];
-                    VirtualCell { block, bound: None }
-                })
-                .collect(),
-            used: vec![false; start],
-        }
-    }
-
-    /// Takes `gpus` free ones and binds the cells they are in; none, and no change, if there are
-    /// too few.
-    fn take_gpus(
-        &mut self,
-        gpus: usize,
-        levels: &CellLevels,
-        buddies: &mut BuddyAllocator,
-    ) -> Option<Vec<usize>> {
-        let free = self.used.iter().filter(|used| !**used).count();
-        if free < gpus {
-            return None;
-        }
-        let cells: Vec<CellBlock> = self.cells.iter().map(|cell| cell.block).collect();
-        let mut packing =
-            JobPacking { used: self.used.clone(), sizes: &levels.sizes, taken: Vec::new() };
-        packing.pack_job(&cells, gpus);
-        let taken = packing.taken;
-        for cell in &mut self.cells {
-            let inside = cell.block.gpu_range(&levels.sizes);
-            if cell.bound.is_none() && taken.iter().any(|gpu| inside.contains(gpu)) {
-                // Within the quotas there is always one (OSDI'20, theorem 1); a property test.
-                cell.bound = Some(buddies.take_cell(cell.block.level)?);
-            }
-        }
-        for gpu in &taken {
-            self.used[*gpu] = true;
-        }
-        Some(taken)
-    }
-
-    /// Takes the first free GPUs of a host, and binds its cell to a virtual one if none has it.
-    fn hold_gpus(
-        &mut self,
-        host: HostId,
-        count: u32,
-        levels: &CellLevels,
-        buddies: &mut BuddyAllocator,
-    ) -> Vec<usize> {
-        let Some(first) = levels.hosts.iter().position(|of| *of == host) else {
-            return Vec::new();
-        };
-        let (top, physical) = (levels.top_level(), first / levels.sizes[levels.top_level()]);
-        let bound = self.cells.iter().position(|cell| cell.bound == Some(physical));
-        let Some(cell) = bound.or_else(|| self.cells.iter().position(|cell| cell.bound.is_none()))
-        else {
-            return Vec::new();
-        };
-        if bound.is_none() {
-            buddies.take_this_cell(top, physical);
-            self.cells[cell].bound = Some(physical);
-        }
-        let offset = first - levels.gpu_range(top, physical).start;
-        let of_host = levels.hosts.iter().filter(|of| **of == host).count();
-        let start = self.cells[cell].block.start + offset;
-        let free = (start..start + of_host).filter(|gpu| !self.used[*gpu]);
-        let held: Vec<usize> = free.take(count as usize).collect();
-        held.iter().for_each(|gpu| self.used[*gpu] = true);
-        held
-    }
-
-    fn return_gpus(&mut self, gpus: &[usize], buddies: &mut BuddyAllocator) {
-        for gpu in gpus {
-            self.used[*gpu] = false;
-        }
-        let sizes = buddies.cell_sizes().to_vec();
-        for cell in &mut self.cells {
-            let empty = cell.block.gpu_range(&sizes).all(|gpu| !self.used[gpu]);
-            if let (Some(bound), true) = (cell.bound, empty) {
-                buddies.return_cell(cell.block.level, bound);
-                cell.bound = None;
-            }
-        }
-    }
-
-    /// The physical cell of every cell, while it has jobs.
-    fn bound(&self) -> Vec<Option<usize>> {
-        self.cells.iter().map(|cell| cell.bound).collect()
-    }
-
-    /// The GPU of the cluster that a virtual one is bound to.
-    fn physical_gpu(&self, gpu: usize, levels: &CellLevels) -> Option<usize> {
-        let cell =
-            self.cells.iter().find(|cell| cell.block.gpu_range(&levels.sizes).contains(&gpu))?;
-        let bound = levels.gpu_range(cell.block.level, cell.bound?);
-        Some(bound.start + gpu - cell.block.start)
-    }
-}
-
-/// One job being packed.
-struct JobPacking<'a> {
-    used: Vec<bool>,
-    sizes: &'a [usize],
-    taken: Vec<usize>,
-}
-
-impl JobPacking<'_> {
-    /// Takes `gpus` of the blocks, which have so many: in the best block that has room for all, or
-    /// else all of the emptiest block, and the rest in the same way.
-    fn pack_job(&mut self, blocks: &[CellBlock], gpus: usize) {
-        if gpus == 0 {
-            return;
-        }
-        if let Some(best) = self.best_block(blocks, gpus) {
-            if best.level == 0 {
-                return self.take_all(best);
-            }
-            let parts: Vec<CellBlock> = best.sub_blocks(best.level - 1, self.sizes).collect();
-            return self.pack_job(&parts, gpus);
-        }
-        let emptiest =
-            blocks.iter().max_by_key(|block| (self.free_gpus(**block), Reverse(block.start)));
-        let Some(emptiest) = emptiest.copied() else {
-            return;
-        };
-        let free = self.free_gpus(emptiest);
-        self.take_all(emptiest);
-        self.pack_job(blocks, gpus - free);
-    }
-
-    /// Of the blocks' own blocks with room for `gpus`: the lowest level; there the fullest, then
-    /// the one in the fullest parent, and so on.
-    fn best_block(&self, blocks: &[CellBlock], gpus: usize) -> Option<CellBlock> {
-        (0..self.sizes.len()).find_map(|level| {
-            let outer = blocks.iter().filter(|block| block.level >= level);
-            let parts = outer.flat_map(|outer| {
-                outer.sub_blocks(level, self.sizes).map(move |part| (*outer, part))
-            });
-            let fits = parts.filter(|(_, part)| self.free_gpus(*part) >= gpus);
-            let best = fits.min_by_key(|(outer, part)| self.free_by_level(*outer, *part));
-            best.map(|(_, part)| part)
-        })
-    }
-
-    /// Free GPUs of `part` and of each block around it, up to `outer`.
-    fn free_by_level(&self, outer: CellBlock, part: CellBlock) -> Vec<usize> {
-        (part.level..=outer.level)
-            .map(|level| {
-                let size = self.sizes[level];
-                let start = outer.start + (part.start - outer.start) / size * size;
-                self.free_gpus(CellBlock { level, start })
-            })
-            .collect()
-    }
-
-    fn free_gpus(&self, block: CellBlock) -> usize {
-        let gpus = &self.used[block.gpu_range(self.sizes)];
-        gpus.iter().filter(|used| !**used).count()
-    }
-
-    fn take_all(&mut self, block: CellBlock) {
-        for gpu in block.gpu_range(self.sizes) {
-            if !self.used[gpu] {
-                self.used[gpu] = true;
-                self.taken.push(gpu);
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use topology::Fabric;
 
 use super::crius::CriusPolicy;
-use super::hived::{HivedError, HivedPolicy};
+use super::hived::{CellQuota, HivedError, HivedPolicy};
 use super::muri::{MuriPolicy, StageTable};
 use super::queue::{
     FirstFit, FragmentedHosts, JobFragmentation, LeastLoaded, QueuePolicy, RandomHosts, SameLeaf,
@@ -49,6 +49,8 @@ pub struct PlacementContext {
     pub nic_bytes_per_second: f64,
     /// Which jobs `fragmented` scatters.
     pub fragmentation: JobFragmentation,
+    /// Cells that `hived` guarantees to each tenant; without any, all tenants share all cells.
+    pub quotas: BTreeMap<String, CellQuota>,
     /// Where the chance of `random` and `fragmented` comes from.
     pub seed: u64,
 }
@@ -62,6 +64,7 @@ impl PlacementContext {
             nic_bytes_per_second: first
                 .map_or(1.0, |nic| fabric.link(nic.uplink).bandwidth.bytes_per_second()),
             fragmentation: JobFragmentation::CALIBRATED,
+            quotas: BTreeMap::new(),
             seed,
         }
     }
@@ -104,8 +107,8 @@ impl PlacementAlgorithm {
         }
     }
 
-    /// The policy for a cluster. `HiveD` has one virtual cluster that owns everything;
-    /// its quotas, as the tables of the others, are theirs to construct otherwise.
+    /// The policy for a cluster. Muri and Crius have the published tables; others are theirs to
+    /// construct otherwise.
     ///
     /// # Errors
     /// The policy cannot work on such a cluster.
@@ -114,7 +117,8 @@ impl PlacementAlgorithm {
         cluster: &GpuCluster,
         context: &PlacementContext,
     ) -> Result<Box<dyn PlacementPolicy>, PlacementError> {
-        let PlacementContext { models, nic_bytes_per_second, fragmentation, seed } = context;
+        let PlacementContext { models, nic_bytes_per_second, fragmentation, quotas, seed } =
+            context;
         Ok(match self {
             Self::FirstFit => Box::new(QueuePolicy { choice: FirstFit }),
             Self::LeastLoaded => Box::new(QueuePolicy { choice: LeastLoaded }),
@@ -128,7 +132,7 @@ impl PlacementAlgorithm {
                 let table = StageTable::from_published();
                 Box::new(MuriPolicy::new(table.with_models(models, *nic_bytes_per_second)))
             }
-            Self::Hived => Box::new(HivedPolicy::new(cluster, &BTreeMap::new())?),
+            Self::Hived => Box::new(HivedPolicy::new(cluster, quotas)?),
             Self::SjfBco => Box::new(SjfBcoPolicy::new(models.clone(), *nic_bytes_per_second)),
             Self::Crius => {
                 let table = ThroughputTable::from_published(cluster);

@@ -16,6 +16,7 @@ fn context(seed: u64) -> PlacementContext {
         models: crate::ModelTable::built_in(),
         nic_bytes_per_second: 25e9,
         fragmentation: crate::queue::JobFragmentation::CALIBRATED,
+        quotas: std::collections::BTreeMap::new(),
         seed,
     }
 }

@@ -52,6 +52,7 @@ use crate::scheduler::Scheduler;
 use crate::simulation::SimulationError;
 use crate::trace::JobTrace;
 use placement::ModelTable;
+use placement::hived::CellQuota;
 use placement::queue::JobFragmentation;
 use placement::{
     self, ClusterJobs, GpuCluster, PlacementAlgorithm, PlacementContext, PlacementDecisionError,
@@ -79,6 +80,8 @@ pub struct ReplaySetup {
     pub placement: PlacementAlgorithm,
     /// Which jobs it scatters, if it is the one that fragments.
     pub fragmentation: JobFragmentation,
+    /// Cells that it guarantees to each tenant, if it is `HiveD`; without any, tenants share all.
+    pub quotas: BTreeMap<String, CellQuota>,
     /// The communication scheduler to use.
     pub scheduler: Scheduler,
     /// Which flows can delay a job.
@@ -92,6 +95,7 @@ impl ReplaySetup {
     fn placement_context(&self) -> PlacementContext {
         PlacementContext {
             fragmentation: self.fragmentation,
+            quotas: self.quotas.clone(),
             ..PlacementContext::from_fabric(&self.fabric, &self.models, self.seed)
         }
     }

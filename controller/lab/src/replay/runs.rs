@@ -13,6 +13,8 @@ use simulator::replay::{
     ReplayCheckpoint, ReplayOutcome, ReplaySetup, TraceReplay, TraceReplayError,
 };
 
+use topology::error_chain;
+
 use crate::progress::ProgressGroup;
 use command_io::CommandError;
 
@@ -71,7 +73,9 @@ fn replay_setup(
 fn replay_error(error: &TraceReplayError) -> CommandError {
     match error {
         TraceReplayError::Checkpoint(cause) => CommandError::input("--checkpoint", cause),
-        TraceReplayError::Placement(cause) => CommandError::input("--placement", cause),
+        TraceReplayError::Placement(cause) => {
+            CommandError::input("--placement", error_chain(&cause))
+        }
         TraceReplayError::Job(cause) => CommandError::document(cause),
         _ => CommandError::failed(error),
     }

@@ -6,6 +6,8 @@
 //! risk of contention (Fig. 6). Each step takes the candidate with the least distance, which is
 //! the largest difference from a published figure in points; of equal ones the first.
 
+use std::collections::BTreeMap;
+
 use placement::queue::JobFragmentation;
 use placement::{GpuCluster, PlacementAlgorithm};
 use planner::{Job, Policy};
@@ -214,6 +216,7 @@ fn assess_risk(set: ParameterSet, seed: u64) -> Result<ContentionRisk, CommandEr
         policy: Policy::default(),
         placement: PlacementAlgorithm::Fragmented,
         fragmentation: set.fragmentation,
+        quotas: BTreeMap::new(),
         scheduler: Scheduler::Ecmp,
         interference: InterferenceModel::AllJobs,
         seed,

@@ -13,6 +13,8 @@ pub(super) use fig23::{reproduce_fig23, reproduce_fig23_causes, reproduce_fig23_
 pub(super) use fig25::{reproduce_fig25, reproduce_fig25_profiles};
 pub(super) use scheduler_pairs::{reproduce_pairs, reproduce_pairs_profiles};
 
+use std::collections::BTreeMap;
+
 use placement::ModelTable;
 use placement::queue::JobFragmentation;
 use placement::{GpuCluster, PlacementAlgorithm};
@@ -159,6 +161,7 @@ impl ReplayWorkload {
             policy: Policy { search_events: 0, ..Policy::default() },
             placement: PlacementAlgorithm::SameLeaf,
             fragmentation: self.facts.fragmentation(),
+            quotas: BTreeMap::new(),
             scheduler: Scheduler::Crux,
             interference: InterferenceModel::AllJobs,
             seed,

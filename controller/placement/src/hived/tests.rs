@@ -1,6 +1,7 @@
 //! Quotas by hand, packing by hand, and the guarantee as a law.
 
 use proptest::prelude::*;
+use topology::HostId;
 
 use super::*;
 use crate::{ClusterHost, ClusterJobs};
@@ -89,11 +90,60 @@ fn jobs_that_others_placed_keep_their_gpus() {
 #[test]
 fn a_tenant_finds_its_cells_whatever_others_do() {
     let mut policy = HivedPolicy::new(&cluster(), &quotas(&[("a", &[(16, 1)]), ("b", &[(8, 2)])]));
-    // b's third job waits though a's host would be free; a's job of 16 has a leaf of its own.
+    // b's third job has no room, so its fourth runs without a guarantee; a's job of 16 has a leaf.
     check(
         policy.as_mut().unwrap(),
         &[(1, "b"), (8, "b"), (16, "a"), (8, "b"), (1, "b")],
-        &[&[(0, 1)], &[(1, 8)], &[(2, 8), (3, 8)], &[], &[]],
+        &[&[(0, 1)], &[(1, 8)], &[(2, 8), (3, 8)], &[], &[(0, 1)]],
+    );
+}
+
+/// Carries out what a policy decides; the suspended jobs.
+fn decide(policy: &mut HivedPolicy, jobs: &mut ClusterJobs) -> Vec<u32> {
+    let decisions = policy.make_decisions(&jobs.state_at(0.0));
+    decisions.iter().for_each(|decision| jobs.apply_decision(decision).unwrap());
+    let suspended = decisions.iter().filter_map(|decision| match decision {
+        PlacementDecision::Suspend { job } => Some(*job),
+        _ => None,
+    });
+    suspended.collect()
+}
+
+fn hosts_of(jobs: &ClusterJobs, job: u32) -> Vec<(u32, u32)> {
+    let gpus = jobs.running_job(job).map(|running| running.gpus.clone()).unwrap_or_default();
+    gpus.into_iter().map(|(host, gpus)| (host.0, gpus)).collect()
+}
+
+#[test]
+fn jobs_beyond_a_quota_run_on_idle_cells_until_these_are_wanted() {
+    let quotas = quotas(&[("a", &[(16, 1)]), ("b", &[(8, 2)])]);
+    let mut policy = HivedPolicy::new(&cluster(), &quotas).unwrap();
+    let mut jobs = ClusterJobs::new(cluster());
+    // Tenant c has no quota, and the job of 9 is larger than b's largest cell.
+    for (job, (gpus, tenant)) in (0..).zip([(8, "b"), (8, "b"), (9, "b"), (4, "c")]) {
+        jobs.submit_job(request(job, gpus, tenant)).unwrap();
+    }
+    assert_eq!(decide(&mut policy, &mut jobs), [0; 0]);
+    let placed: Vec<_> = (0..4).map(|job| hosts_of(&jobs, job)).collect();
+    assert_eq!(placed, [vec![(0, 8)], vec![(1, 8)], vec![(2, 1), (3, 8)], vec![(2, 4)]]);
+
+    // What is saved and restored decides alike.
+    let mut policy_again = HivedPolicy::new(&cluster(), &quotas).unwrap();
+    policy_again.restore_state(&policy.save_state()).unwrap();
+    jobs.submit_job(request(4, 8, "a")).unwrap();
+    let state = jobs.state_at(0.0);
+    assert_eq!(policy.clone().make_decisions(&state), policy_again.make_decisions(&state));
+    // a's job wants eight GPUs of its leaf. Both are in its way; the smaller one goes on beside.
+    assert_eq!(decide(&mut policy, &mut jobs), [2, 3]);
+    let placed: Vec<_> = (2..5).map(|job| hosts_of(&jobs, job)).collect();
+    assert_eq!(placed, [vec![], vec![(3, 4)], vec![(2, 8)]]);
+
+    jobs.finish_job(0).unwrap();
+    assert_eq!(decide(&mut policy, &mut jobs), [0; 0]);
+    assert_eq!(
+        hosts_of(&jobs, 2),
+        [(0, 5), (3, 4)],
+        "the earliest job goes on where there is room"
     );
 }
 
@@ -115,17 +165,15 @@ fn quotas_that_do_not_fit_are_refused() {
     let error = HivedPolicy::new(&uneven, &BTreeMap::new()).unwrap_err();
     assert_eq!(error, HivedError::UnevenHosts);
     let mut policy = HivedPolicy::new(&cluster(), &quotas(&[("a", &[(8, 1)])])).unwrap();
-    let mut cluster_jobs = ClusterJobs::new(cluster());
-    cluster_jobs.submit_job(request(1, 9, "a")).unwrap();
-    cluster_jobs.submit_job(request(2, 1, "c")).unwrap();
-    let decisions = policy.make_decisions(&cluster_jobs.state_at(0.0));
-    let refusal =
-        |decision: &PlacementDecision| matches!(decision, PlacementDecision::Refuse { .. });
-    assert_eq!(decisions.iter().filter(|decision| refusal(decision)).count(), 2);
+    let mut jobs = ClusterJobs::new(cluster());
+    jobs.submit_job(request(1, 33, "a")).unwrap();
+    let decisions = policy.make_decisions(&jobs.state_at(0.0));
+    assert!(matches!(decisions[..], [PlacementDecision::Refuse { job: 1, .. }]), "{decisions:?}");
 }
 
 proptest! {
-    /// A tenant with free GPUs in its quota is never turned away, whatever came and went before.
+    /// A tenant with free GPUs in its quota is never turned away, whatever came and went before,
+    /// and no job waits that idle GPUs would do for.
     #[test]
     fn the_quota_is_a_guarantee(
         moves in proptest::collection::vec((0..3_u32, 1..9_u32, any::<bool>()), 1..80),
@@ -145,12 +193,16 @@ proptest! {
                 let state = cluster_jobs.state_at(0.0);
                 let used: u32 = state.running.iter()
                     .filter(|running| running.request.tenant == name)
+                    .filter(|running| !policy.opportunistic.contains(running.request.job))
                     .map(|running| running.request.gpus)
                     .sum();
                 let next = state.waiting.iter().find(|request| request.tenant == name);
                 prop_assert!(next.is_none_or(|request| used + request.gpus > size));
             }
-            let running = cluster_jobs.state_at(0.0).running;
+            let state = cluster_jobs.state_at(0.0);
+            let idle = state.free_gpus().total_free();
+            prop_assert!(state.waiting.iter().all(|request| request.gpus > idle));
+            let running = state.running;
             let first = running.first().map(|job| job.request.job);
             if let (true, Some(first)) = (leaves, first) {
                 cluster_jobs.finish_job(first).unwrap();

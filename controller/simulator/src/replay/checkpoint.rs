@@ -145,6 +145,7 @@ fn setup_fingerprint(setup: &ReplaySetup) -> u64 {
     (placement, scheduler, interference, seed).hash(&mut hasher);
     (setup.volume.to_bits(), setup.connections).hash(&mut hasher);
     format!("{:?}", setup.fragmentation).hash(&mut hasher);
+    setup.quotas.hash(&mut hasher);
     format!("{:?}", setup.policy).hash(&mut hasher);
     format!("{models:?}").hash(&mut hasher);
     for job in &trace.jobs {

@@ -27,6 +27,7 @@ pub(super) fn setup(jobs: Vec<TraceJob>, scheduler: Scheduler) -> ReplaySetup {
         policy: Policy { search_events: 0, ..Policy::default() },
         placement: PlacementAlgorithm::FirstFit,
         fragmentation: JobFragmentation::CALIBRATED,
+        quotas: BTreeMap::new(),
         scheduler,
         interference: InterferenceModel::AllJobs,
         seed: 1,
