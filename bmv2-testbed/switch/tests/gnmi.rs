@@ -220,8 +220,8 @@ async fn values_are_got_by_path_in_the_encoding_that_was_asked_for() {
     );
     let asked = get("qos/interfaces", proto::Encoding::Proto);
     let answer = soon(client.get(asked)).await.unwrap().into_inner();
-    // Four counters of OpenConfig, packets marked, pauses received and sent.
-    assert_eq!(leaves(&answer.notification[0]).len(), 2 * 2 * 7, "ports, queues, counters");
+    // Four counters and a length of OpenConfig, packets marked, pauses received and sent.
+    assert_eq!(leaves(&answer.notification[0]).len(), 2 * 2 * 8, "ports, queues, counters");
     let absent = soon(client.get(get("acl", proto::Encoding::Json))).await.unwrap_err();
     assert_eq!(absent.code(), Code::NotFound);
     let ascii = soon(client.get(get("interfaces", proto::Encoding::Ascii))).await.unwrap_err();

@@ -180,7 +180,12 @@ async fn ports_of_sai_switches_are_metrics_and_measure_links() {
     let CountedLab { lab, served, hosts: endpoint, _servers } = counted;
     let path: Vec<_> = flow.links.iter().map(|link| lab.fabric.link_name(*link)).collect();
     assert_eq!(path.len(), 4, "{path:?}");
-    let used = until_used(&served, |used| used.len() == 4).await;
+    // Ports and queues are read one after the other, and traffic may begin in between.
+    let are_measured = |used: &BTreeMap<String, LinkRow>| {
+        let by_level = used.values().filter(|row| !row.measured_levels.is_empty());
+        used.len() == 4 && by_level.count() == 3
+    };
+    let used = until_used(&served, are_measured).await;
     let level = plan.jobs[flow.job].level;
     for name in &path {
         let row = &used[name];
