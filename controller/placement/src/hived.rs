@@ -8,7 +8,7 @@
 //! those into the fullest.
 //!
 //! The jobs of each tenant are served in order of arrival. Where there are quotas, whoever has no
-//! room in them runs on idle cells until these are wanted ([`opportunistic`]).
+//! room in them runs on idle cells until these are wanted (`opportunistic`).
 
 mod cells;
 mod opportunistic;
