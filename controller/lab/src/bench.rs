@@ -7,6 +7,7 @@ mod fairness;
 mod faults;
 mod large_groups;
 mod modes;
+mod observed_training;
 mod packets;
 mod parallel_cases;
 mod period;

@@ -21,8 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    ClusterState, GpuCluster, GpusByHost, PlacementDecision, PlacementPolicy, PlacementRequest,
-    StartDecision,
+    ClusterState, GpuCluster, PlacementDecision, PlacementPolicy, PlacementRequest, StartDecision,
 };
 use crate::queue::refuse_oversized;
 use cells::{BuddyAllocator, CellLevels};
@@ -152,10 +151,7 @@ impl HivedPolicy {
         let chosen = cells.take_gpus(request.gpus as usize, &self.levels, &mut self.buddies)?;
         let gpus = chosen.iter().map(|gpu| cells.physical_gpu(*gpu, &self.levels));
         let gpus = gpus.collect::<Option<Vec<usize>>>()?;
-        let mut by_host = GpusByHost::new();
-        for gpu in &gpus {
-            *by_host.entry(self.levels.hosts[*gpu]).or_default() += 1;
-        }
+        let by_host = self.levels.gpus_by_host(&gpus);
         self.jobs.insert(request.job, (tenant.to_owned(), chosen));
         let suspended = self.opportunistic.take_jobs_on(&gpus).into_iter();
         let suspended = suspended.map(|job| PlacementDecision::Suspend { job });

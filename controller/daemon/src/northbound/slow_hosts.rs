@@ -258,14 +258,14 @@ mod tests {
     }
 
     /// What switches count while each host sends for 0.2 s in every iteration, from its time on.
-    struct Training {
+    struct PeriodicTraffic {
         seconds: f64,
         starts: [f64; 4],
         /// Bytes that wait at each port.
         waiting: u64,
     }
 
-    impl Training {
+    impl PeriodicTraffic {
         fn sent(&self, host: usize, at: f64) -> u64 {
             let since = at - self.starts[host];
             let (whole, part) = (since.div_euclid(self.seconds), since.rem_euclid(self.seconds));
@@ -320,10 +320,10 @@ mod tests {
     }
 
     /// A ring over three hosts that iterates so many seconds longer than alone.
-    fn longer_by(excess: f64, starts: [f64; 4]) -> (PlanRollout, Training) {
+    fn longer_by(excess: f64, starts: [f64; 4]) -> (PlanRollout, PeriodicTraffic) {
         let rollout = rollout(&[3]);
         let seconds = rollout.report.rationales[0].iteration_seconds + excess;
-        (rollout, Training { seconds, starts, waiting: 0 })
+        (rollout, PeriodicTraffic { seconds, starts, waiting: 0 })
     }
 
     #[test]

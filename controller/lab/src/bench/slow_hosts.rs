@@ -8,12 +8,11 @@
 //! others it is not to be known who is to blame.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
+use controller::PlanRollout;
 use controller::northbound::slow_hosts::{SlowJob, find_slow_jobs, has_links_to_itself};
-use controller::{PlanRollout, forecast};
-use emulator::{TestbedOptions, TimeScale};
-use planner::{Job, JobId};
+use emulator::{EmulatedTestbed, TimeScale};
+use planner::JobId;
 use rand::SeedableRng;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
@@ -22,10 +21,12 @@ use serde::Serialize;
 use simulator::contention::generate_apart_case;
 use topology::{HostId, LinkId};
 
-use super::fabric_readings::{FabricReader, completed_iterations};
+use super::observed_training::{
+    ObservedTraining, TrainingReading, forecast_seconds, iterates_longer,
+};
 use super::parallel_cases;
 use super::slow_links::missed_links;
-use crate::demo::{DemoScenario, JobVisibility, ServedTestbed, TrainingOptions, parse_time_scale};
+use crate::demo::{DemoScenario, parse_time_scale};
 use command_io::CommandError;
 use command_io::files;
 use command_io::output::{self, FormatArg, OutputFormat};
@@ -64,19 +65,11 @@ pub(crate) struct SlowHostsArgs {
     output: FormatArg,
 }
 
-/// Iterations of the slowest job before something becomes slow, and after that.
-const ITERATIONS_BEFORE: usize = 3;
+/// Iterations of the slowest job after something has become slow.
 const ITERATIONS_AFTER: usize = 10;
 
 /// Iterations whose mean is what a job reports.
 const REPORTED: usize = 3;
-
-/// Readings in an iteration of the fastest job.
-const READINGS: f64 = 20.0;
-
-/// Readings after which nobody waits for the slowest job any longer, before and after: 100 and 250
-/// iterations of the fastest job. Some jobs starve under others of higher levels.
-const MAX_READINGS: (usize, usize) = (2_000, 5_000);
 
 /// A job that misses its host makes iterations longer by this share, by the fluid model.
 const MISSED: f64 = 0.2;
@@ -157,7 +150,9 @@ async fn examine_case(args: &SlowHostsArgs, number: u32) -> Result<SlowHostCase,
     let input = generate_apart_case(args.seed, number);
     let seed = args.seed.wrapping_add(number.into());
     let scenario = DemoScenario { fabric: input.fabric, jobs: input.jobs, seed };
-    let healthy = run_case(args, &scenario, SlowPart::Nothing).await?;
+    let (named_when_healthy, rollout) = run_case(args, &scenario, SlowPart::Nothing).await?;
+    let missed_links = missed_links(&scenario, &rollout, LINK_SHARE)?;
+    let missed_hosts = missed_hosts(&scenario, &rollout, args.factor)?;
     let mut case = SlowHostCase {
         number,
         slow: None,
@@ -165,26 +160,26 @@ async fn examine_case(args: &SlowHostsArgs, number: u32) -> Result<SlowHostCase,
         host_named_after: None,
         named_host: None,
         wrong: BTreeSet::new(),
-        wrong_when_healthy: healthy.job_names(&scenario),
+        wrong_when_healthy: job_names(&named_when_healthy, &scenario),
         wrong_with_slow_link: BTreeSet::new(),
     };
     let mut random = ChaCha8Rng::seed_from_u64(seed);
-    if let Some(link) = healthy.missed_links.choose(&mut random) {
-        let run = run_case(args, &scenario, SlowPart::Link(*link)).await?;
-        case.wrong_with_slow_link = run.job_names(&scenario);
+    if let Some(link) = missed_links.choose(&mut random) {
+        let (named, _) = run_case(args, &scenario, SlowPart::Link(*link)).await?;
+        case.wrong_with_slow_link = job_names(&named, &scenario);
     }
-    let Some((job, host)) = healthy.missed_hosts.choose(&mut random).copied() else {
+    let Some((job, host)) = missed_hosts.choose(&mut random).copied() else {
         return Ok(case);
     };
-    let mut run = run_case(args, &scenario, SlowPart::Host(job, host)).await?;
+    let (mut named, _) = run_case(args, &scenario, SlowPart::Host(job, host)).await?;
     // Named before its host was slow, it is as wrong as another.
-    let found = run.named.remove(&job).filter(|found| found.job_after.is_some());
+    let found = named.remove(&job).filter(|found| found.job_after.is_some());
     let host_name = |host: HostId| scenario.fabric.host(host).name.clone();
     case.slow = Some((scenario.jobs[job].id.clone(), host_name(host)));
     case.job_named_after = found.and_then(|found| found.job_after);
     case.host_named_after = found.and_then(|found| found.host.map(|(_, after)| after));
     case.named_host = found.and_then(|found| found.host.map(|(host, _)| host_name(host)));
-    case.wrong = run.job_names(&scenario);
+    case.wrong = job_names(&named, &scenario);
     Ok(case)
 }
 
@@ -197,99 +192,45 @@ struct NamedJob {
     host: Option<(HostId, usize)>,
 }
 
-/// What a run showed.
-struct HostCaseRun {
-    /// By position in the scenario.
-    named: BTreeMap<usize, NamedJob>,
-    /// Links that switches send on and that some job needs more than half of.
-    missed_links: Vec<LinkId>,
-    /// Jobs with links of their own, and hosts whose speed decides their iterations.
-    missed_hosts: Vec<(usize, HostId)>,
+/// Jobs that were named, by position in the scenario.
+type NamedJobs = BTreeMap<usize, NamedJob>;
+
+fn job_names(named: &NamedJobs, scenario: &DemoScenario) -> BTreeSet<String> {
+    named.keys().map(|job| scenario.jobs[*job].id.to_string()).collect()
 }
 
-impl HostCaseRun {
-    fn job_names(&self, scenario: &DemoScenario) -> BTreeSet<String> {
-        self.named.keys().map(|job| scenario.jobs[*job].id.to_string()).collect()
-    }
-}
-
+/// Trains the jobs; `slow` becomes slow after some iterations. Returns what is named, and the plan.
 async fn run_case(
     args: &SlowHostsArgs,
     scenario: &DemoScenario,
     slow: SlowPart,
-) -> Result<HostCaseRun, CommandError> {
-    let training = TrainingOptions {
-        scale: args.time_scale,
-        iterations: ITERATIONS_BEFORE + ITERATIONS_AFTER,
-        testbed: TestbedOptions::default(),
-    };
-    let stage = ServedTestbed::start_servers(scenario, training).await?;
-    let controller = stage.start_controller().await?;
-    stage.report_jobs(&controller, JobVisibility::Reported).await?;
-    let rollout = controller.current_rollout();
-    let rollout =
-        rollout.ok_or_else(|| CommandError::Failed("the controller has no plan".to_owned()))?;
-    let named = observe_training(args, scenario, &stage, &rollout, slow).await?;
-    let missed_links = missed_links(scenario, &rollout, LINK_SHARE)?;
-    let missed_hosts = missed_hosts(scenario, &rollout, args.factor)?;
-    controller.shutdown().await;
-    stage.close().await;
-    Ok(HostCaseRun { named, missed_links, missed_hosts })
-}
-
-/// Reads counters at even times until all jobs have completed their iterations.
-async fn observe_training(
-    args: &SlowHostsArgs,
-    scenario: &DemoScenario,
-    stage: &ServedTestbed<'_>,
-    rollout: &PlanRollout,
-    slow: SlowPart,
-) -> Result<BTreeMap<usize, NamedJob>, CommandError> {
-    let alone = rollout.report.rationales.iter().map(|rationale| rationale.iteration_seconds);
-    let fastest = alone.fold(f64::INFINITY, f64::min);
-    let step = Duration::from_secs_f64(fastest / READINGS / args.time_scale.factor());
-    let mut reader = FabricReader::new(args.time_scale);
-    let mut named: BTreeMap<usize, NamedJob> = BTreeMap::new();
-    let mut slow_since: Option<Vec<usize>> = None;
-    let mut slow_from = MAX_READINGS.0;
-    let mut now = stage.begin_training().await?;
-    for reading in 0.. {
-        now = stage.advance_to(now + step).await?;
-        let completed = completed_iterations(stage).await?;
-        reader.read_counters(stage, &scenario.fabric, step).await?;
-        let reported = reported_seconds(args, scenario, stage).await?;
-        for SlowJob { job, late_host, .. } in find_slow_jobs(rollout, &reader.counters, &reported) {
+) -> Result<(NamedJobs, PlanRollout), CommandError> {
+    let training = ObservedTraining::start(scenario, args.time_scale, ITERATIONS_AFTER).await?;
+    let rollout = &training.rollout;
+    let mut named = NamedJobs::new();
+    let inspect = async |reading: TrainingReading<'_>| {
+        let reported = reported_seconds(args, scenario, reading.testbed).await?;
+        for SlowJob { job, late_host, .. } in find_slow_jobs(rollout, reading.counters, &reported) {
             let id = &rollout.plan.jobs[job].id;
             let Some(job) = scenario.jobs.iter().position(|known| known.id == *id) else {
                 continue;
             };
-            let job_after = slow_since.as_ref().map(|before| completed[job] - before[job]);
+            let job_after = reading.since_slow.as_ref().map(|since| since[job]);
             let found = named.entry(job).or_insert(NamedJob { job_after, host: None });
             let host = late_host.map(|late| (late.host, job_after.unwrap_or(0)));
             found.host = found.host.or(host);
         }
-        let fewest = completed.iter().copied().min().unwrap_or(0);
-        if slow_since.is_none() && (fewest >= ITERATIONS_BEFORE || reading >= slow_from) {
-            slow_from = reading;
-            make_slow(args, stage, slow).await?;
-            slow_since = Some(completed.clone());
-        }
-        let is_over = |before: &Vec<usize>| {
-            completed.iter().zip(before).all(|(now, before)| *now >= before + ITERATIONS_AFTER)
-        };
-        if slow_since.as_ref().is_some_and(is_over) || reading >= slow_from + MAX_READINGS.1 {
-            break;
-        }
-    }
-    Ok(named)
+        Ok(())
+    };
+    training.observe(async |testbed| make_slow(args, testbed, slow).await, inspect).await?;
+    Ok((named, training.close().await))
 }
 
 async fn make_slow(
     args: &SlowHostsArgs,
-    stage: &ServedTestbed<'_>,
+    testbed: &EmulatedTestbed,
     slow: SlowPart,
 ) -> Result<(), CommandError> {
-    let testbed = stage.testbed();
     let slowed = match slow {
         SlowPart::Nothing => Ok(()),
         SlowPart::Host(job, host) => testbed.slow_host(job, host, args.factor).await,
@@ -302,9 +243,9 @@ async fn make_slow(
 async fn reported_seconds(
     args: &SlowHostsArgs,
     scenario: &DemoScenario,
-    stage: &ServedTestbed<'_>,
+    testbed: &EmulatedTestbed,
 ) -> Result<BTreeMap<JobId, f64>, CommandError> {
-    let starts = stage.testbed().iteration_starts().await.map_err(CommandError::failed)?;
+    let starts = testbed.iteration_starts().await.map_err(CommandError::failed)?;
     let mean = |starts: &Vec<u64>| {
         let latest = starts.last_chunk::<{ REPORTED + 1 }>()?;
         let passed = latest[REPORTED] - latest[0];
@@ -320,20 +261,14 @@ fn missed_hosts(
     rollout: &PlanRollout,
     factor: f64,
 ) -> Result<Vec<(usize, HostId)>, CommandError> {
-    let seconds_of = |jobs: &[Job]| {
-        let forecast = forecast::forecast_plan(&rollout.fabric, jobs, &rollout.plan);
-        forecast.map(|forecast| forecast.iteration_seconds).map_err(CommandError::failed)
-    };
-    let before = seconds_of(&scenario.jobs)?;
+    let fabric = &rollout.fabric;
+    let before = forecast_seconds(fabric, &scenario.jobs, rollout)?;
     let mut missed = Vec::new();
     for (position, job) in scenario.jobs.iter().enumerate() {
         let mut jobs = scenario.jobs.clone();
         jobs[position].compute_seconds *= factor;
-        let after = seconds_of(&jobs)?;
-        let is_longer = match (before.get(&job.id), after.get(&job.id)) {
-            (Some(before), Some(after)) => *after > before * (1.0 + MISSED),
-            _ => false,
-        };
+        let after = forecast_seconds(fabric, &jobs, rollout)?;
+        let is_longer = iterates_longer(&job.id, [&before, &after], MISSED);
         let planned = rollout.plan.job(&job.id);
         if is_longer && planned.is_some_and(|(planned, _)| has_links_to_itself(rollout, planned)) {
             let hosts = job.flows.iter().map(|flow| scenario.fabric.nic(flow.src).host);

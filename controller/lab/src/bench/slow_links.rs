@@ -7,13 +7,10 @@
 //! a link that nobody misses is not a finding.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use controller::PlanRollout;
-use controller::forecast;
 use controller::northbound::slow_links::{SlowLink, find_slow_links};
-use emulator::{TestbedOptions, TimeScale};
-use planner::Job;
+use emulator::{EmulatedTestbed, TimeScale};
 use rand::SeedableRng;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
@@ -22,9 +19,11 @@ use serde::Serialize;
 use simulator::contention::generate_packet_case;
 use topology::{Bandwidth, Fabric, LinkId};
 
-use super::fabric_readings::{FabricReader, completed_iterations};
+use super::observed_training::{
+    ObservedTraining, TrainingReading, forecast_seconds, iterates_longer,
+};
 use super::parallel_cases;
-use crate::demo::{DemoScenario, JobVisibility, ServedTestbed, TrainingOptions, parse_time_scale};
+use crate::demo::{DemoScenario, parse_time_scale};
 use command_io::CommandError;
 use command_io::files;
 use command_io::output::{self, FormatArg, OutputFormat};
@@ -63,16 +62,8 @@ pub(crate) struct SlowLinksArgs {
     output: FormatArg,
 }
 
-/// Iterations of the slowest job before a link becomes slow, and after that.
-const ITERATIONS_BEFORE: usize = 3;
+/// Iterations of the slowest job after a link has become slow.
 const ITERATIONS_AFTER: usize = 5;
-
-/// Readings in an iteration of the fastest job.
-const READINGS: f64 = 20.0;
-
-/// Readings after which nobody waits for the slowest job any longer, before and after: 100 and 250
-/// iterations of the fastest job. Some jobs starve under others of higher levels.
-const MAX_READINGS: (usize, usize) = (2_000, 5_000);
 
 /// A link that a job misses makes its iteration longer by this share, by the fluid model.
 const MISSED: f64 = 0.05;
@@ -134,7 +125,8 @@ async fn examine_case(args: &SlowLinksArgs, number: u32) -> Result<SlowLinkCase,
     let input = generate_packet_case(args.seed, number);
     let seed = args.seed.wrapping_add(number.into());
     let scenario = DemoScenario { fabric: input.fabric, jobs: input.jobs, seed };
-    let healthy = run_case(args, &scenario, None).await?;
+    let (named_when_healthy, rollout) = run_case(args, &scenario, None).await?;
+    let missed_links = missed_links(&scenario, &rollout, args.share)?;
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut case = SlowLinkCase {
         number,
@@ -142,21 +134,21 @@ async fn examine_case(args: &SlowLinksArgs, number: u32) -> Result<SlowLinkCase,
         named_after: None,
         delivered: None,
         wrong: BTreeSet::new(),
-        wrong_when_healthy: healthy.named.keys().map(|link| name(&scenario, *link)).collect(),
+        wrong_when_healthy: named_when_healthy.keys().map(|link| name(&scenario, *link)).collect(),
     };
-    let Some(link) = healthy.missed_links.choose(&mut random).copied() else {
+    let Some(link) = missed_links.choose(&mut random).copied() else {
         return Ok(case);
     };
-    let mut slow = run_case(args, &scenario, Some(link)).await?;
+    let (mut named, _) = run_case(args, &scenario, Some(link)).await?;
     // Named before it was slow, it is as wrong as another.
-    let found = slow.named.get(&link).copied().filter(|found| found.iterations.is_some());
+    let found = named.get(&link).copied().filter(|found| found.iterations.is_some());
     if found.is_some() {
-        slow.named.remove(&link);
+        named.remove(&link);
     }
     case.link = Some(name(&scenario, link));
     case.named_after = found.and_then(|found| found.iterations);
     case.delivered = found.map(|found| found.delivered);
-    case.wrong = slow.named.keys().map(|link| name(&scenario, *link)).collect();
+    case.wrong = named.keys().map(|link| name(&scenario, *link)).collect();
     Ok(case)
 }
 
@@ -173,83 +165,31 @@ struct NamedLink {
     delivered: f64,
 }
 
-/// What a run showed.
-struct CaseRun {
-    named: BTreeMap<LinkId, NamedLink>,
-    /// Links that switches send on and that some job needs more than half of.
-    missed_links: Vec<LinkId>,
-}
-
-/// Trains the jobs; `slow` becomes slow after some iterations.
+/// Trains the jobs; `slow` becomes slow after some iterations. Returns what is named, and the plan.
 async fn run_case(
     args: &SlowLinksArgs,
     scenario: &DemoScenario,
     slow: Option<LinkId>,
-) -> Result<CaseRun, CommandError> {
-    let options = TestbedOptions::default();
-    let training = TrainingOptions {
-        scale: args.time_scale,
-        iterations: ITERATIONS_BEFORE + ITERATIONS_AFTER,
-        testbed: options,
+) -> Result<(BTreeMap<LinkId, NamedLink>, PlanRollout), CommandError> {
+    let training = ObservedTraining::start(scenario, args.time_scale, ITERATIONS_AFTER).await?;
+    let rollout = &training.rollout;
+    let make_slow = async |testbed: &EmulatedTestbed| match slow {
+        Some(link) => testbed.slow_link(link, args.share).await.map_err(CommandError::failed),
+        None => Ok(()),
     };
-    let stage = ServedTestbed::start_servers(scenario, training).await?;
-    let controller = stage.start_controller().await?;
-    stage.report_jobs(&controller, JobVisibility::Reported).await?;
-    let rollout = controller.current_rollout();
-    let rollout =
-        rollout.ok_or_else(|| CommandError::Failed("the controller has no plan".to_owned()))?;
-    let observed = observe_training(args, scenario, &stage, &rollout, slow).await?;
-    let missed_links = missed_links(scenario, &rollout, args.share)?;
-    controller.shutdown().await;
-    stage.close().await;
-    Ok(CaseRun { named: observed, missed_links })
-}
-
-/// Reads queues at even times until all jobs have completed their iterations.
-async fn observe_training(
-    args: &SlowLinksArgs,
-    scenario: &DemoScenario,
-    stage: &ServedTestbed<'_>,
-    rollout: &PlanRollout,
-    slow: Option<LinkId>,
-) -> Result<BTreeMap<LinkId, NamedLink>, CommandError> {
-    let alone = rollout.report.rationales.iter().map(|rationale| rationale.iteration_seconds);
-    let fastest = alone.fold(f64::INFINITY, f64::min);
-    let step = Duration::from_secs_f64(fastest / READINGS / args.time_scale.factor());
-    let mut reader = FabricReader::new(args.time_scale);
     let mut named: BTreeMap<LinkId, NamedLink> = BTreeMap::new();
-    let mut slow_since: Option<Vec<usize>> = None;
-    let mut slow_from = MAX_READINGS.0;
-    let mut now = stage.begin_training().await?;
-    for reading in 0.. {
-        now = stage.advance_to(now + step).await?;
-        let completed = completed_iterations(stage).await?;
-        reader.read_counters(stage, &scenario.fabric, step).await?;
-        for found in find_slow_links(rollout, &reader.counters) {
-            let SlowLink { link, delivered, .. } = found;
-            let iterations = slow_since.as_ref().map(|before| {
-                let jobs = jobs_on(scenario, rollout, link);
-                jobs.into_iter().map(|job| completed[job] - before[job]).max().unwrap_or(0)
+    let inspect = async |reading: TrainingReading<'_>| {
+        for SlowLink { link, delivered, .. } in find_slow_links(rollout, reading.counters) {
+            let iterations = reading.since_slow.as_ref().map(|since| {
+                let jobs = jobs_on(scenario, rollout, link).into_iter();
+                jobs.map(|job| since[job]).max().unwrap_or(0)
             });
             named.entry(link).or_insert(NamedLink { iterations, delivered });
         }
-        let fewest = completed.iter().copied().min().unwrap_or(0);
-        if slow_since.is_none() && (fewest >= ITERATIONS_BEFORE || reading >= slow_from) {
-            slow_from = reading;
-            if let Some(link) = slow {
-                let slowed = stage.testbed().slow_link(link, args.share).await;
-                slowed.map_err(CommandError::failed)?;
-            }
-            slow_since = Some(completed.clone());
-        }
-        let is_over = |before: &Vec<usize>| {
-            completed.iter().zip(before).all(|(now, before)| *now >= before + ITERATIONS_AFTER)
-        };
-        if slow_since.as_ref().is_some_and(is_over) || reading >= slow_from + MAX_READINGS.1 {
-            break;
-        }
-    }
-    Ok(named)
+        Ok(())
+    };
+    training.observe(make_slow, inspect).await?;
+    Ok((named, training.close().await))
 }
 
 /// Positions among the jobs of the scenario of those with flows on a link.
@@ -271,20 +211,12 @@ pub(super) fn missed_links(
     rollout: &PlanRollout,
     share: f64,
 ) -> Result<Vec<LinkId>, CommandError> {
-    let seconds_on = |fabric: &Fabric| {
-        let forecast = forecast::forecast_plan(fabric, &scenario.jobs, &rollout.plan);
-        forecast.map(|forecast| forecast.iteration_seconds).map_err(CommandError::failed)
-    };
-    let fabric = &rollout.fabric;
-    let before = seconds_on(fabric)?;
+    let (fabric, jobs) = (&rollout.fabric, &scenario.jobs);
+    let before = forecast_seconds(fabric, jobs, rollout)?;
     let mut missed = Vec::new();
     for link in fabric.link_ids().filter(|link| is_sent_by_switch(fabric, *link)) {
-        let after = seconds_on(&with_slow_link(fabric, link, share))?;
-        let is_longer = |job: &Job| match (before.get(&job.id), after.get(&job.id)) {
-            (Some(before), Some(after)) => *after > before * (1.0 + MISSED),
-            _ => false,
-        };
-        if scenario.jobs.iter().any(is_longer) {
+        let after = forecast_seconds(&with_slow_link(fabric, link, share), jobs, rollout)?;
+        if jobs.iter().any(|job| iterates_longer(&job.id, [&before, &after], MISSED)) {
             missed.push(link);
         }
     }

@@ -9,7 +9,7 @@ use std::ops::Range;
 use topology::HostId;
 
 use super::HivedError;
-use crate::GpuCluster;
+use crate::{GpuCluster, GpusByHost};
 
 /// The levels of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +56,15 @@ impl CellLevels {
     /// Cells of the highest level.
     pub(super) fn top_cells(&self) -> usize {
         self.hosts.len() / self.sizes[self.top_level()]
+    }
+
+    /// How many of these GPUs each host has.
+    pub(super) fn gpus_by_host(&self, gpus: &[usize]) -> GpusByHost {
+        let mut by_host = GpusByHost::new();
+        for gpu in gpus {
+            *by_host.entry(self.hosts[*gpu]).or_default() += 1;
+        }
+        by_host
     }
 
     /// GPUs of a cell.

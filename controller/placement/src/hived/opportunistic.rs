@@ -54,10 +54,7 @@ impl OpportunisticJobs {
         if chosen.len() < gpus {
             return None;
         }
-        let mut by_host = GpusByHost::new();
-        for gpu in &chosen {
-            *by_host.entry(levels.hosts[*gpu]).or_default() += 1;
-        }
+        let by_host = levels.gpus_by_host(&chosen);
         self.gpus.insert(job, chosen);
         Some(by_host)
     }
