@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use planner::{FlowDocument, Job, JobDocument, JobsDocument};
-use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, Table, TableDefinition};
+pub use redb::StorageBackend;
+use redb::{Database, ReadableDatabase, ReadableTable, Table, TableDefinition};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use topology::Fabric;
@@ -17,7 +18,7 @@ use topology::spec::FabricDocument;
 use tracing::warn;
 
 pub use self::backup::{BackedUpState, BackupError, StateBackup};
-use self::guarded_database::{GuardedDatabase, refuse_damage};
+use self::guarded_database::GuardedDatabase;
 use self::progress_mark::ProgressMark;
 pub use self::stored_plan::{PlanBasis, StoredPlan};
 use crate::policy_history::{HISTORY_BYTES, PolicyRevision, REVISIONS_KEPT};
@@ -198,8 +199,8 @@ impl EmbeddedStore {
     /// The file is no store, or another process has it open.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         ensure_private(path).map_err(|error| open_error(redb::StorageError::from(error).into()))?;
-        let store =
-            refuse_damage(|| Self::check_schema(Database::create(path).map_err(open_error)?))?;
+        let file = path.to_owned();
+        let store = Self::check_schema(GuardedDatabase::open(move || Database::create(&file))?)?;
         let mark = ProgressMark::path_of(path);
         let known = ProgressMark::read_file(&mark).unwrap_or_default();
         Ok(Self { mark: Some((mark, Mutex::new(known))), ..store })
@@ -235,11 +236,9 @@ impl EmbeddedStore {
     ///
     /// # Errors
     /// The storage has no store and is not empty.
-    pub fn open_backend(storage: impl StorageBackend) -> Result<Self, StoreError> {
-        refuse_damage(|| {
-            let database = Database::builder().create_with_backend(storage);
-            Self::check_schema(database.map_err(open_error)?)
-        })
+    pub fn open_backend(storage: impl StorageBackend + Clone) -> Result<Self, StoreError> {
+        let open = move || Database::builder().create_with_backend(storage.clone());
+        Self::check_schema(GuardedDatabase::open(open)?)
     }
 
     /// Reads the latest of all records.
@@ -273,7 +272,7 @@ impl EmbeddedStore {
     pub fn write_plan(&self, plan: &StoredPlan) -> Result<(), StoreError> {
         // Encoded before the transaction, for which other records wait.
         let row = StoreRow::Fact(PLAN, to_json(plan));
-        refuse_damage(|| self.write_rows(&[row]).map_err(access_error("write")))
+        self.write_rows(&[row])
     }
 
     /// The latest policy revisions, as many as are kept, the earliest first.
@@ -281,17 +280,8 @@ impl EmbeddedStore {
     /// # Errors
     /// The store cannot be read.
     pub fn policy_revisions(&self) -> Result<Vec<PolicyRevision>, StoreError> {
-        let rows = refuse_damage(|| self.read_policy_rows().map_err(access_error("read")))?;
+        let rows = self.database.access("read", read_policy_rows)?;
         rows.iter().map(|row| parse_json("policies", row)).collect()
-    }
-
-    fn read_policy_rows(&self) -> Result<Vec<Vec<u8>>, redb::Error> {
-        let transaction = self.database.begin_read()?;
-        let table = match transaction.open_table(POLICIES) {
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-            table => table?,
-        };
-        table.iter()?.map(|row| Ok(row?.1.value().to_vec())).collect()
     }
 
     /// Stores changes, all or none. They are on the disk when this returns.
@@ -300,7 +290,7 @@ impl EmbeddedStore {
     /// The disk is full, or fails.
     pub fn write_records(&self, records: &[StoreRecord]) -> Result<(), StoreError> {
         let rows: Vec<StoreRow> = records.iter().map(StoreRow::from).collect();
-        refuse_damage(|| self.write_rows(&rows).map_err(access_error("write")))?;
+        self.write_rows(&rows)?;
         self.advance_mark(records);
         Ok(())
     }
@@ -329,37 +319,18 @@ impl EmbeddedStore {
         }
     }
 
-    fn write_rows(&self, rows: &[StoreRow]) -> Result<(), redb::Error> {
-        let transaction = self.database.begin_write()?;
-        // The tables borrow the transaction and must be dropped before it is committed.
-        {
-            let mut facts = transaction.open_table(FACTS)?;
-            let mut policies = transaction.open_table(POLICIES)?;
-            facts.insert(SCHEMA, &to_json(&SCHEMA_VERSION)[..])?;
-            for row in rows {
-                match row {
-                    StoreRow::Fact(name, value) => drop(facts.insert(*name, &value[..])?),
-                    StoreRow::Policy(number, value) => {
-                        policies.insert(*number, &value[..])?;
-                        // The latest is in force: later ones are those of a leader that died
-                        // before another one had received them.
-                        policies.retain(|stored, _| stored <= *number)?;
-                        drop_oldest_policies(&mut policies)?;
-                    }
-                }
-            }
-        }
-        Ok(transaction.commit()?)
+    fn write_rows(&self, rows: &[StoreRow]) -> Result<(), StoreError> {
+        self.database.access("write", |database| write_rows(database, rows))
     }
 
     /// The store in this database, unless another version wrote it. A new one has no schema yet,
     /// and no table either; every write creates both.
-    fn check_schema(database: Database) -> Result<Self, StoreError> {
-        let store = Self { database: GuardedDatabase::new(database), mark: None };
+    fn check_schema(database: GuardedDatabase) -> Result<Self, StoreError> {
+        let store = Self { database, mark: None };
         let found = match store.read_fact(SCHEMA)? {
             Some(found) => found,
             // Version 1 wrote facts without a schema.
-            None if store.has_facts().map_err(access_error("read"))? => 1,
+            None if store.database.access("read", has_facts)? => 1,
             None => SCHEMA_VERSION,
         };
         match found {
@@ -368,25 +339,56 @@ impl EmbeddedStore {
         }
     }
 
-    fn has_facts(&self) -> Result<bool, redb::Error> {
-        match self.database.begin_read()?.open_table(FACTS) {
-            Err(redb::TableError::TableDoesNotExist(_)) => Ok(false),
-            table => Ok(table.map(|_| true)?),
-        }
-    }
-
     fn read_fact<T: DeserializeOwned>(&self, name: &'static str) -> Result<Option<T>, StoreError> {
-        let value = refuse_damage(|| self.read_fact_bytes(name).map_err(access_error("read")))?;
+        let value = self.database.access("read", |database| read_fact_bytes(database, name))?;
         value.map(|value| parse_json(name, &value)).transpose()
     }
+}
 
-    fn read_fact_bytes(&self, name: &'static str) -> Result<Option<Vec<u8>>, redb::Error> {
-        let transaction = self.database.begin_read()?;
-        match transaction.open_table(FACTS) {
-            Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
-            table => Ok(table?.get(name)?.map(|value| value.value().to_vec())),
+fn has_facts(database: &Database) -> Result<bool, redb::Error> {
+    match database.begin_read()?.open_table(FACTS) {
+        Err(redb::TableError::TableDoesNotExist(_)) => Ok(false),
+        table => Ok(table.map(|_| true)?),
+    }
+}
+
+fn read_fact_bytes(database: &Database, name: &str) -> Result<Option<Vec<u8>>, redb::Error> {
+    match database.begin_read()?.open_table(FACTS) {
+        Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
+        table => Ok(table?.get(name)?.map(|value| value.value().to_vec())),
+    }
+}
+
+fn read_policy_rows(database: &Database) -> Result<Vec<Vec<u8>>, redb::Error> {
+    let table = match database.begin_read()?.open_table(POLICIES) {
+        Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+        table => table?,
+    };
+    table.iter()?.map(|row| Ok(row?.1.value().to_vec())).collect()
+}
+
+/// Writes rows, all or none. They are on the disk when this returns.
+fn write_rows(database: &Database, rows: &[StoreRow]) -> Result<(), redb::Error> {
+    let transaction = database.begin_write()?;
+    // The tables borrow the transaction and must be dropped before it is committed.
+    {
+        let mut facts = transaction.open_table(FACTS)?;
+        let mut policies = transaction.open_table(POLICIES)?;
+        facts.insert(SCHEMA, &to_json(&SCHEMA_VERSION)[..])?;
+        for row in rows {
+            match row {
+                StoreRow::Fact(name, value) => drop(facts.insert(*name, &value[..])?),
+                StoreRow::Policy(number, value) => {
+                    policies.insert(*number, &value[..])?;
+                    // The latest is in force: later ones are those of a leader that died
+                    // before another one had received them.
+                    policies.retain(|stored, _| stored <= *number)?;
+                    drop_oldest_policies(&mut policies)?;
+                }
+            }
         }
     }
+    Ok(transaction.commit()?)
 }
 
 /// A row to write, encoded.
@@ -473,8 +475,4 @@ fn open_error(source: redb::DatabaseError) -> StoreError {
         redb::DatabaseError::DatabaseAlreadyOpen => StoreError::InUse,
         source => StoreError::Open(Box::new(source)),
     }
-}
-
-fn access_error(what: &'static str) -> impl FnOnce(redb::Error) -> StoreError {
-    move |source| StoreError::Access { what, source: Box::new(source) }
 }

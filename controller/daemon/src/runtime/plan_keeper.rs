@@ -21,6 +21,8 @@ use crate::store::{EmbeddedStore, StoreError};
 
 /// The pause after a write, in multiples of what it took.
 const PAUSE: u32 = 10;
+/// How long after a failure the plan is stored again.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// The cause of the finding that a plan could not be stored.
 const CAUSE: &str = "store plan";
 
@@ -45,26 +47,32 @@ impl PlanKeeper {
     pub(super) async fn run(mut self, stop: CancellationToken) {
         while let Some(Ok(())) = stop.run_until_cancelled(self.rollouts.changed()).await {
             let begun = Instant::now();
-            self.store_latest().await;
+            while !self.store_latest().await && !stop.is_cancelled() {
+                drop(timeout(RETRY_AFTER, stop.cancelled()).await);
+            }
             let pause = PAUSE * begun.elapsed();
             drop(timeout(pause.max(Duration::from_millis(1)), stop.cancelled()).await);
         }
         self.store_latest().await;
     }
 
-    async fn store_latest(&mut self) {
+    /// Stores the latest rollout; whether it is stored.
+    async fn store_latest(&mut self) -> bool {
         let latest = self.rollouts.borrow_and_update().clone();
         let Some(rollout) = latest.filter(|latest| {
             !self.stored.as_ref().is_some_and(|stored| stored.has_plan_of(latest))
         }) else {
-            return;
+            return true;
         };
         let (store, writing) = (Arc::clone(&self.store), rollout.clone());
         let written = spawn_blocking(move || store.write_plan(&writing.stored_plan())).await;
-        self.report_outcome(written.map_err(|_| "storing it panicked".to_owned()).and_then(
+        let written = written.map_err(|_| "storing it panicked".to_owned()).and_then(
             |written: Result<(), StoreError>| written.map_err(|error| error_chain(&error)),
-        ));
-        self.stored = Some(rollout);
+        );
+        let is_stored = written.is_ok();
+        self.stored = is_stored.then_some(rollout);
+        self.report_outcome(written);
+        is_stored
     }
 
     fn report_outcome(&self, written: Result<(), String>) {

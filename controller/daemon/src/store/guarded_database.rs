@@ -1,44 +1,95 @@
-//! The database of the store, whose damage ends nothing but the call that meets it.
+//! The database of the store, whose damage ends nothing but the call that meets it, and whose disk
+//! may fail for a while.
 //!
 //! redb verifies checksums only after a crash, and panics over pages that were damaged otherwise.
-//! Found by fuzzing. The decision: such a panic is an error of the store, at its end as well.
+//! Found by fuzzing. The decision: such a panic is an error of the store, at its end as well. And
+//! once a disk was full, redb refuses everything until the database is opened again, so the next
+//! call opens it.
 
-use std::ops::Deref;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{PoisonError, RwLock};
 
-use redb::Database;
+use redb::{Database, DatabaseError};
 use tracing::warn;
 
-use super::StoreError;
+use super::{StoreError, open_error};
+
+/// Opens the database, for the first time or after its disk failed.
+type OpenDatabase = dyn Fn() -> Result<Database, DatabaseError> + Send + Sync;
 
 /// A database that may be damaged.
-#[derive(Debug)]
-pub(super) struct GuardedDatabase(Option<Database>);
+pub(super) struct GuardedDatabase {
+    open: Box<OpenDatabase>,
+    /// None while it cannot be opened again. Written while it is opened, read by all calls.
+    database: RwLock<Option<Database>>,
+}
 
 impl GuardedDatabase {
-    pub(super) fn new(database: Database) -> Self {
-        Self(Some(database))
+    /// Opens it.
+    pub(super) fn open(
+        open: impl Fn() -> Result<Database, DatabaseError> + Send + Sync + 'static,
+    ) -> Result<Self, StoreError> {
+        let database = refuse_damage(|| open().map_err(open_error))?;
+        Ok(Self { open: Box::new(open), database: RwLock::new(Some(database)) })
+    }
+
+    /// Runs what reads or writes; `what` is the one or the other. If the disk failed a call before,
+    /// the database is opened again first.
+    pub(super) fn access<T>(
+        &self,
+        what: &'static str,
+        work: impl Fn(&Database) -> Result<T, redb::Error>,
+    ) -> Result<T, StoreError> {
+        let run = |database: &Database| match work(database) {
+            Err(redb::Error::PreviousIo) => Ok(None),
+            done => done
+                .map(Some)
+                .map_err(|source| StoreError::Access { what, source: Box::new(source) }),
+        };
+        let first = {
+            let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+            database.as_ref().map(|database| refuse_damage(|| run(database))).transpose()?
+        };
+        if let Some(Some(done)) = first {
+            return Ok(done);
+        }
+        self.reopen()?;
+        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        let again = database.as_ref().map(|database| refuse_damage(|| run(database)));
+        let failed = || StoreError::Access { what, source: Box::new(redb::Error::PreviousIo) };
+        again.transpose()?.flatten().ok_or_else(failed)
+    }
+
+    /// Closes the database and opens it again.
+    fn reopen(&self) -> Result<(), StoreError> {
+        let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
+        close(database.take());
+        *database = Some(refuse_damage(|| (self.open)().map_err(open_error))?);
+        Ok(())
     }
 }
 
-impl Deref for GuardedDatabase {
-    type Target = Database;
-
-    fn deref(&self) -> &Database {
-        self.0.as_ref().expect("it is there until it is dropped")
+impl fmt::Debug for GuardedDatabase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GuardedDatabase").field("database", &self.database).finish_non_exhaustive()
     }
 }
 
 impl Drop for GuardedDatabase {
     fn drop(&mut self) {
-        let database = self.0.take();
-        let closed = refuse_damage(|| {
-            drop(database);
-            Ok(())
-        });
-        if let Err(error) = closed {
-            warn!(%error, "cannot close the store");
-        }
+        close(self.database.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+/// Closes a database, damaged or not.
+fn close(database: Option<Database>) {
+    let closed = refuse_damage(|| {
+        drop(database);
+        Ok(())
+    });
+    if let Err(error) = closed {
+        warn!(%error, "cannot close the store");
     }
 }
 

@@ -19,6 +19,8 @@ struct RecordingDisk(Arc<Mutex<DiskJournal>>);
 struct DiskJournal {
     live: Vec<u8>,
     asked: Vec<DiskRequest>,
+    /// Whether writes are refused.
+    is_full: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -57,6 +59,14 @@ impl RecordingDisk {
         journal.asked.push(asked);
     }
 
+    fn ask_for_room(&self, asked: DiskRequest) -> Result<(), io::Error> {
+        if self.0.lock().unwrap().is_full {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.ask(asked);
+        Ok(())
+    }
+
     /// Moments since the beginning.
     fn now(&self) -> usize {
         self.0.lock().unwrap().asked.iter().map(DiskRequest::duration).sum()
@@ -89,7 +99,7 @@ impl RecordingDisk {
         let live = bytes.clone();
         let asked =
             vec![DiskRequest::Length(bytes.len()), DiskRequest::Bytes(0, bytes), DiskRequest::Sync];
-        Self(Arc::new(Mutex::new(DiskJournal { live, asked })))
+        Self(Arc::new(Mutex::new(DiskJournal { live, asked, is_full: false })))
     }
 }
 
@@ -107,8 +117,7 @@ impl StorageBackend for RecordingDisk {
     }
 
     fn set_len(&self, len: u64) -> Result<(), io::Error> {
-        self.ask(DiskRequest::Length(len as usize));
-        Ok(())
+        self.ask_for_room(DiskRequest::Length(len as usize))
     }
 
     fn sync_data(&self) -> Result<(), io::Error> {
@@ -117,8 +126,7 @@ impl StorageBackend for RecordingDisk {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
-        self.ask(DiskRequest::Bytes(offset as usize, data.to_vec()));
-        Ok(())
+        self.ask_for_room(DiskRequest::Bytes(offset as usize, data.to_vec()))
     }
 }
 
@@ -192,6 +200,27 @@ proptest! {
         kept in 1usize..4,
     ) {
         check(&kinds, at, kept);
+    }
+
+    /// After a disk was full once, nothing was stored any more until the next start.
+    #[test]
+    fn what_there_is_room_for_is_stored_also_after_the_disk_was_full(
+        writes in prop::collection::vec((0u8..7, any::<bool>()), 1..10),
+    ) {
+        let disk = RecordingDisk::default();
+        let store = EmbeddedStore::open_backend(disk.clone()).unwrap();
+        let mut stored = StoredState::default();
+        for (number, (kind, is_full)) in (1..).zip(writes) {
+            disk.0.lock().unwrap().is_full = is_full;
+            let record = record(number, kind);
+            let written = store.write_records(std::slice::from_ref(&record));
+            prop_assert_eq!(written.is_ok(), !is_full, "{:?}", written);
+            disk.0.lock().unwrap().is_full = false;
+            if written.is_ok() {
+                stored.apply_record(record);
+            }
+            prop_assert_eq!(&store.read_state().unwrap(), &stored);
+        }
     }
 }
 
