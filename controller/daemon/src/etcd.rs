@@ -14,6 +14,7 @@ mod keys;
 mod lease_state;
 mod login;
 mod member;
+mod switch_reach;
 
 pub use client::{EtcdClient, EtcdError};
 pub use cluster_store::{

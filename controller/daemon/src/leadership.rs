@@ -30,10 +30,7 @@ const RESIGNATION: u32 = 10;
 /// older state of it is restored; the switches still know the terms from before. One switch alone
 /// may lie, so it takes most of them.
 pub fn refused_term(masterships: &[Mastership], term: u64) -> Option<u64> {
-    let is_connected = |mastership: &&Mastership| {
-        !matches!(mastership, Mastership::Disconnected | Mastership::Candidate)
-    };
-    let connected = masterships.iter().filter(is_connected).count();
+    let connected = masterships.iter().filter(|mastership| is_connected(mastership)).count();
     let refusals = masterships.iter().filter_map(|mastership| match mastership {
         Mastership::Backup { primary: highest } | Mastership::NoPrimary { highest } => {
             Some(highest.term()).filter(|seen| (term..TERM_LIMIT).contains(seen))
@@ -44,6 +41,14 @@ pub fn refused_term(masterships: &[Mastership], term: u64) -> Option<u64> {
     });
     let is_refused = 2 * refusals.clone().count() > connected;
     refusals.max().filter(|_| is_refused)
+}
+
+/// Whether most switches answer this controller.
+pub fn reaches_most(masterships: &[Mastership]) -> bool {
+    is_majority(
+        masterships.iter().filter(|mastership| is_connected(mastership)).count(),
+        masterships,
+    )
 }
 
 /// Why a controller that etcd elects takes no lead.
@@ -301,6 +306,11 @@ impl LeaderElection {
 /// At how many switches this controller is primary in a term.
 fn primary_count(masterships: &[Mastership], term: u64) -> usize {
     masterships.iter().filter(|mastership| mastership.term() == Some(term)).count()
+}
+
+/// Whether the switch has answered a bid of this session.
+fn is_connected(mastership: &Mastership) -> bool {
+    !matches!(mastership, Mastership::Disconnected | Mastership::Candidate)
 }
 
 fn is_majority(count: usize, masterships: &[Mastership]) -> bool {

@@ -30,6 +30,10 @@ use crate::config::{EtcdConfig, TlsConfig};
 use crate::southbound::GrpcNetwork;
 use crate::store::{StoreRecord, StoredState};
 
+/// What a controller says that most switches answer, and one that few answer.
+const REACHES_MOST: &[u8] = b"most";
+const REACHES_FEW: &[u8] = b"few";
+
 /// etcd's messages, as `proto/etcd.proto` has them.
 #[allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic)]
 mod pb {
@@ -240,6 +244,17 @@ impl ClusterStore for EtcdClient {
         Ok(header_revision(&self.run_transaction(Vec::new(), vec![put]).await?))
     }
 
+    async fn publish_reach(
+        &self,
+        controller: u32,
+        lease: i64,
+        reaches_most: bool,
+    ) -> Result<(), EtcdError> {
+        let value = if reaches_most { REACHES_MOST } else { REACHES_FEW };
+        let put = put_request(self.keys.reach_key(controller), value.to_vec(), lease);
+        self.run_transaction(Vec::new(), vec![put]).await.map(drop)
+    }
+
     async fn stand_for_election(
         &self,
         controller: u32,
@@ -277,8 +292,12 @@ impl ClusterStore for EtcdClient {
             self.keys.fabric_key(),
             self.keys.leader_address_key(),
         ];
-        let answer = self.run_transaction(Vec::new(), keys.map(range_request).into()).await?;
+        let (key, range_end) = self.keys.reach_range();
+        let reach = Request::RequestRange(pb::RangeRequest { key, range_end });
+        let requests = keys.map(range_request).into_iter().chain([reach]);
+        let mut answer = self.run_transaction(Vec::new(), requests.collect()).await?;
         let revision = header_revision(&answer);
+        let reaching = reaching_controllers(answer.responses.pop());
         let mut found = range_rows(answer);
         let leader = found.next().flatten().map(|row| ElectedLeader {
             revision: row.create_revision.cast_unsigned(),
@@ -302,7 +321,7 @@ impl ClusterStore for EtcdClient {
         // One of an older version has left none, and that of the leader before it is gone with its
         // lease.
         let leader_address = address.map(|value| String::from_utf8_lossy(&value).into_owned());
-        Ok(ClusterSnapshot { revision, leader, leader_address, stored })
+        Ok(ClusterSnapshot { revision, leader, leader_address, reaching, stored })
     }
 
     async fn watch_changes(&self, revision: u64) -> Result<StoreChanges, EtcdError> {
@@ -362,6 +381,19 @@ fn range_rows(answer: pb::TxnResponse) -> impl Iterator<Item = Option<pb::KeyVal
     })
 }
 
+/// The controllers that say that most switches answer them.
+fn reaching_controllers(answer: Option<pb::ResponseOp>) -> Vec<u32> {
+    let Some(Response::ResponseRange(range)) = answer.and_then(|answer| answer.response) else {
+        return Vec::new();
+    };
+    let most = range.kvs.iter().filter(|row| row.value == REACHES_MOST);
+    let numbers = most.filter_map(|row| {
+        let number = row.key.rsplit(|byte| *byte == b'/').next()?;
+        std::str::from_utf8(number).ok()?.parse().ok()
+    });
+    numbers.collect()
+}
+
 fn parse_value<T: DeserializeOwned>(what: &'static str, value: &[u8]) -> Result<T, EtcdError> {
     serde_json::from_slice(value).map_err(|source| EtcdError::Content { what, source })
 }
@@ -386,7 +418,7 @@ fn put_request(key: Vec<u8>, value: Vec<u8>, lease: i64) -> Request {
 }
 
 fn range_request(key: Vec<u8>) -> Request {
-    Request::RequestRange(pb::RangeRequest { key })
+    Request::RequestRange(pb::RangeRequest { key, range_end: Vec::new() })
 }
 
 fn ttl_duration(ttl: i64) -> Duration {

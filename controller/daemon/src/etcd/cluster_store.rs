@@ -58,6 +58,14 @@ pub trait ClusterStore: Clone + Send + Sync + 'static {
         lease: i64,
     ) -> impl Future<Output = Result<u64, EtcdError>> + Send;
 
+    /// Says whether most switches answer this controller, as long as the lease lasts.
+    fn publish_reach(
+        &self,
+        controller: u32,
+        lease: i64,
+        reaches_most: bool,
+    ) -> impl Future<Output = Result<(), EtcdError>> + Send;
+
     /// Stands for election, which does nothing if somebody leads; reading tells who won. `address`
     /// is where operators reach this controller.
     fn stand_for_election(
@@ -102,6 +110,8 @@ pub struct ClusterSnapshot {
     pub leader: Option<ElectedLeader>,
     /// Where operators reach it, if it has said so.
     pub leader_address: Option<String>,
+    /// The controllers that most switches answer, as they say.
+    pub reaching: Vec<u32>,
     /// What all controllers share.
     pub stored: StoredState,
 }

@@ -4,6 +4,7 @@
 //! PREFIX/leader               number of the controller that leads; hangs on its lease
 //! PREFIX/leader_address       where operators reach it; hangs on its lease
 //! PREFIX/controllers/NUMBER   a controller that is there; hangs on its lease
+//! PREFIX/reach/NUMBER         whether most switches answer it; hangs on its lease
 //! PREFIX/generation           generations up to this one may be used up
 //! PREFIX/policy               the edition of the policy that is in force
 //! PREFIX/policy_revisions/N    every revision of the policy, by its number
@@ -46,6 +47,16 @@ impl EtcdKeys {
 
     pub(super) fn controller_key(&self, number: u32) -> Vec<u8> {
         self.prefixed_key(&format!("controllers/{number}"))
+    }
+
+    pub(super) fn reach_key(&self, number: u32) -> Vec<u8> {
+        self.prefixed_key(&format!("reach/{number}"))
+    }
+
+    /// The first of the keys that say what controllers reach, and what comes after the last.
+    pub(super) fn reach_range(&self) -> (Vec<u8>, Vec<u8>) {
+        // 0 comes after the slash.
+        (self.prefixed_key("reach/"), self.prefixed_key("reach0"))
     }
 
     pub(super) fn generation_key(&self) -> Vec<u8> {
@@ -117,6 +128,7 @@ mod tests {
             keys.leader_key(),
             keys.leader_address_key(),
             keys.controller_key(7),
+            keys.reach_key(7),
             keys.latest_row(&StoreRecord::Generation(3)).0,
             keys.revision_row(&last).0,
         ];
@@ -124,5 +136,9 @@ mod tests {
             assert!(first < key && key < end, "{}", String::from_utf8_lossy(&key));
         }
         assert_eq!(keys.jobs_key(), b"/crux/jobs");
+        let (first, end) = keys.reach_range();
+        let within = |key: Vec<u8>| first <= key && key < end;
+        assert!(within(keys.reach_key(0)) && within(keys.reach_key(u32::MAX)));
+        assert!(!within(keys.reported_jobs_key()) && !within(keys.policy_key()));
     }
 }

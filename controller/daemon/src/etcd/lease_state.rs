@@ -24,7 +24,8 @@ pub fn describe_term(term: u64) -> String {
     }
 }
 
-/// Who was found to lead.
+/// Who was found to lead. An etcd that was lost counts revisions anew, so an election is told from
+/// another one by its lease as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ElectedLeader {
     /// The revision at which it was elected.
@@ -49,12 +50,12 @@ struct HeldLease {
 #[derive(Clone, Debug, Default)]
 pub(super) struct LeaseState {
     lease: Option<HeldLease>,
-    /// The revision at which this controller was elected, as long as it was not seen to have lost.
-    elected: Option<u64>,
+    /// The election that this controller won, as long as it was not seen to have lost.
+    elected: Option<ElectedLeader>,
     /// Another controller that was seen to lead.
     leader: Option<u32>,
     /// The election for which it has read and planned all that there is.
-    prepared: Option<u64>,
+    prepared: Option<ElectedLeader>,
     /// A term that switches have seen, which its own must be above. etcd may have forgotten it.
     seen_term: Option<u64>,
 }
@@ -84,14 +85,14 @@ impl LeaseState {
     pub(super) fn observe_leader(&mut self, leader: Option<ElectedLeader>) {
         let lease = self.lease.map(|lease| lease.id);
         let own = leader.filter(|leader| Some(leader.lease) == lease);
-        self.elected = own.map(|leader| leader.revision);
+        self.elected = own;
         let other = leader.filter(|_| own.is_none());
         self.leader = other.map(|leader| leader.controller);
     }
 
-    /// All that was stored until the election at this revision is planned for.
-    pub(super) fn record_prepared(&mut self, revision: u64) {
-        self.prepared = Some(revision);
+    /// All that was stored until this election is planned for.
+    pub(super) fn record_prepared(&mut self, election: ElectedLeader) {
+        self.prepared = Some(election);
     }
 
     /// Switches have seen a leader of this term, which a leader's own must be above.
@@ -104,8 +105,8 @@ impl LeaseState {
         self.lease.map(|lease| lease.id)
     }
 
-    /// The revision at which this controller was elected.
-    pub(super) fn elected_revision(&self) -> Option<u64> {
+    /// The election that this controller won.
+    pub(super) fn won_election(&self) -> Option<ElectedLeader> {
         self.elected
     }
 
@@ -126,8 +127,8 @@ impl LeaseState {
             return WritePermit::Unknown;
         };
         match self.elected {
-            Some(revision) if self.prepared == Some(revision) => WritePermit::Leader {
-                term: self.leader_term(revision),
+            Some(election) if self.prepared == Some(election) => WritePermit::Leader {
+                term: self.leader_term(election.revision),
                 until: lease.asked + lease.ttl * 4 / 5,
             },
             _ => WritePermit::Standby { term: lease.registered, leader: self.leader },

@@ -18,7 +18,8 @@ use tracing::{info, warn};
 
 use super::EtcdError;
 use super::cluster_store::{ClusterNetwork, ClusterSnapshot, ClusterStore};
-use super::lease_state::LeaseState;
+use super::lease_state::{ElectedLeader, LeaseState};
+use super::switch_reach::SwitchReach;
 use crate::config::{Config, EtcdConfig};
 use crate::southbound::session_log::SessionLog;
 use crate::southbound::write_permit::WritePermit;
@@ -37,7 +38,7 @@ pub(crate) struct ClusterUpdate {
     /// Everything that is shared.
     pub(crate) stored: StoredState,
     /// The election that this controller won; it leads once it has reported to be prepared.
-    pub(crate) elected: Option<u64>,
+    pub(crate) elected: Option<ElectedLeader>,
     /// Where operators reach the leader, if it has said so.
     pub(crate) leader_address: Option<String>,
 }
@@ -48,9 +49,11 @@ pub(crate) struct MemberHandle {
     /// The latest that was read; nothing before etcd was reached.
     pub(crate) updates: watch::Receiver<Option<Arc<ClusterUpdate>>>,
     /// The election for which everything stored is planned.
-    pub(crate) prepared: watch::Sender<Option<u64>>,
+    pub(crate) prepared: watch::Sender<Option<ElectedLeader>>,
     /// The highest term by which switches refuse this controller as the leader.
     pub(crate) seen_term: watch::Sender<Option<u64>>,
+    /// Whether most switches answer this controller.
+    pub(crate) reach: watch::Sender<bool>,
     /// How often this controller was asked to leave the lead.
     pub(crate) resignations: watch::Sender<u64>,
     /// Where records go.
@@ -112,6 +115,7 @@ pub(crate) struct ClusterMember<N: ClusterNetwork> {
     config: EtcdConfig,
     identity: MemberIdentity,
     lease_state: LeaseState,
+    switch_reach: SwitchReach,
     write_permit: watch::Sender<WritePermit>,
     updates: watch::Sender<Option<Arc<ClusterUpdate>>>,
     runtime: RuntimeInputs,
@@ -137,17 +141,20 @@ impl<N: ClusterNetwork> ClusterMember<N> {
         let (updates, to_runtime) = watch::channel(None);
         let (prepared, from_runtime) = watch::channel(None);
         let (seen_term, from_switches) = watch::channel(None);
+        let (reach, from_sessions) = watch::channel(false);
         let (resignations, from_operators) = watch::channel(0);
         let member = Self {
             network,
             config: config.clone(),
             identity,
             lease_state: LeaseState::default(),
+            switch_reach: SwitchReach::default(),
             write_permit: permit,
             updates,
             runtime: RuntimeInputs {
                 prepared: from_runtime,
                 seen_term: from_switches,
+                reach: from_sessions,
                 resignations: from_operators,
             },
             resigned_until: None,
@@ -160,6 +167,7 @@ impl<N: ClusterNetwork> ClusterMember<N> {
             updates: to_runtime,
             prepared,
             seen_term,
+            reach,
             resignations,
             store: StoreClient { requests, deadline: 2 * config.deadline },
         };
@@ -241,13 +249,7 @@ impl<N: ClusterNetwork> ClusterMember<N> {
             let renewal = self.lease_state.renewal_due().unwrap_or_else(Instant::now);
             tokio::select! {
                 biased;
-                () = sleep_until(renewal) => {
-                    // A lease that was lost took the leadership with it.
-                    let is_new = self.renew_lease(&calls).await? == LeaseRenewal::New;
-                    if is_new || self.is_resignation_over() {
-                        self.publish_snapshot(calls.read_snapshot().await?, &calls).await?;
-                    }
-                }
+                () = sleep_until(renewal) => self.renew_membership(&calls).await?,
                 // The runtime may be gone; then nothing is prepared any more.
                 input = self.runtime.next_input() => self.apply_input(input, &calls).await?,
                 changed = changes.next() => {
@@ -257,6 +259,16 @@ impl<N: ClusterNetwork> ClusterMember<N> {
                 Some(request) = self.requests.recv() => self.store_request(request, &calls).await,
             }
         }
+    }
+
+    /// Renews the lease and takes part in the election again where that is due.
+    async fn renew_membership(&mut self, calls: &N::Store) -> Result<(), EtcdError> {
+        // A lease that was lost took the leadership with it.
+        let is_new = self.renew_lease(calls).await? == LeaseRenewal::New;
+        if is_new || self.is_resignation_over() {
+            self.publish_snapshot(calls.read_snapshot().await?, calls).await?;
+        }
+        self.hand_over_if_cut_off(calls).await
     }
 
     /// Renews the lease, or begins a new one.
@@ -278,6 +290,7 @@ impl<N: ClusterNetwork> ClusterMember<N> {
         let revision = calls.register_controller(number, granted.lease).await?;
         self.lease_state.record_grant(granted.lease, revision, asked, granted.ttl);
         self.publish_permit();
+        self.publish_reach(calls).await?;
         Ok(LeaseRenewal::New)
     }
 
@@ -296,10 +309,13 @@ impl<N: ClusterNetwork> ClusterMember<N> {
             snapshot = calls.read_snapshot().await?;
         }
         self.lease_state.observe_leader(snapshot.leader);
+        let mut reaching = snapshot.reaching.iter();
+        let others_reach = reaching.any(|number| *number != self.identity.controller);
+        self.switch_reach.observe_others(others_reach);
         self.publish_permit();
         self.updates.send_replace(Some(Arc::new(ClusterUpdate {
             stored: snapshot.stored,
-            elected: self.lease_state.elected_revision(),
+            elected: self.lease_state.won_election(),
             leader_address: snapshot.leader_address,
         })));
         Ok(())
@@ -320,6 +336,29 @@ impl<N: ClusterNetwork> ClusterMember<N> {
         self.publish_snapshot(calls.read_snapshot().await?, calls).await
     }
 
+    /// Leaves the lead, if it leads and most switches answer another controller and not this one.
+    async fn hand_over_if_cut_off(&mut self, calls: &N::Store) -> Result<(), EtcdError> {
+        let now = Instant::now();
+        let is_leader = self.lease_state.write_permit().is_leader(now);
+        if !is_leader || !self.switch_reach.is_handover_due(self.config.lease, now) {
+            return Ok(());
+        }
+        warn!("most switches answer another controller and not this one, which leaves the lead");
+        self.resign_lead(calls).await
+    }
+
+    /// Tells the others whether most switches answer this controller.
+    async fn publish_reach(&mut self, calls: &N::Store) -> Result<(), EtcdError> {
+        let Some(lease) = self.lease_state.lease_id() else {
+            return Ok(());
+        };
+        if let Some(reaches_most) = self.switch_reach.unpublished(lease) {
+            calls.publish_reach(self.identity.controller, lease, reaches_most).await?;
+            self.switch_reach.record_published(lease, reaches_most);
+        }
+        Ok(())
+    }
+
     /// Whether it left the lead to others and nobody has taken it.
     fn is_resignation_over(&self) -> bool {
         self.resigned_until.is_some_and(|until| until <= Instant::now())
@@ -331,8 +370,12 @@ impl<N: ClusterNetwork> ClusterMember<N> {
         calls: &N::Store,
     ) -> Result<(), EtcdError> {
         match input {
-            RuntimeInput::Prepared(revision) => self.lease_state.record_prepared(revision),
+            RuntimeInput::Prepared(election) => self.lease_state.record_prepared(election),
             RuntimeInput::TermSeen(term) => self.lease_state.record_seen_term(term),
+            RuntimeInput::ReachChanged(reaches_most) => {
+                self.switch_reach.observe_own(reaches_most, Instant::now());
+                self.publish_reach(calls).await?;
+            }
             RuntimeInput::Resigned => self.resign_lead(calls).await?,
         }
         self.publish_permit();
@@ -340,8 +383,8 @@ impl<N: ClusterNetwork> ClusterMember<N> {
     }
 
     async fn store_request(&self, request: StoreRequest, calls: &N::Store) {
-        let stored = match self.lease_state.elected_revision() {
-            Some(elected) => calls.store_record(&request.record, elected).await,
+        let stored = match self.lease_state.won_election() {
+            Some(election) => calls.store_record(&request.record, election.revision).await,
             None => Err(EtcdError::NotLeader),
         };
         // The caller may have given up waiting; the record is stored all the same.
@@ -363,17 +406,20 @@ impl<N: ClusterNetwork> ClusterMember<N> {
 
 /// What the runtime tells the member.
 struct RuntimeInputs {
-    prepared: watch::Receiver<Option<u64>>,
+    prepared: watch::Receiver<Option<ElectedLeader>>,
     seen_term: watch::Receiver<Option<u64>>,
+    reach: watch::Receiver<bool>,
     resignations: watch::Receiver<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum RuntimeInput {
-    /// Everything stored before the election at this revision is planned for.
-    Prepared(u64),
+    /// Everything stored before this election is planned for.
+    Prepared(ElectedLeader),
     /// Switches refuse the leader by this term.
     TermSeen(u64),
+    /// Most switches answer this controller, or do not.
+    ReachChanged(bool),
     /// An operator has it leave the lead.
     Resigned,
 }
@@ -383,11 +429,15 @@ impl RuntimeInputs {
     async fn next_input(&mut self) -> RuntimeInput {
         loop {
             let input = tokio::select! {
+                biased;
                 Ok(()) = self.prepared.changed() => {
                     (*self.prepared.borrow_and_update()).map(RuntimeInput::Prepared)
                 }
                 Ok(()) = self.seen_term.changed() => {
                     (*self.seen_term.borrow_and_update()).map(RuntimeInput::TermSeen)
+                }
+                Ok(()) = self.reach.changed() => {
+                    Some(RuntimeInput::ReachChanged(*self.reach.borrow_and_update()))
                 }
                 Ok(()) = self.resignations.changed() => Some(RuntimeInput::Resigned),
                 else => std::future::pending().await,

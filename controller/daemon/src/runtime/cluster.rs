@@ -174,6 +174,13 @@ impl Cluster {
         self.write_permit.send_if_modified(|had| std::mem::replace(had, permit) != permit);
     }
 
+    /// As [`ClusterMembership::publish_reach`]; nothing where the switches elect.
+    pub(super) fn publish_reach(&self, masterships: &[Mastership]) {
+        if let Some(membership) = &self.membership {
+            membership.publish_reach(masterships);
+        }
+    }
+
     /// As [`ClusterMembership::outbid_refusals`]; nothing where the switches elect.
     pub(super) fn outbid_refusals(&mut self, masterships: &[Mastership]) -> Option<u64> {
         self.membership.as_mut()?.outbid_refusals(masterships)

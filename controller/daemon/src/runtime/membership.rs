@@ -14,9 +14,11 @@ use tokio_util::sync::CancellationToken;
 use topology::Finding;
 
 use crate::config::Config;
-use crate::etcd::ClusterNetwork;
-use crate::etcd::{ClusterMember, ClusterUpdate, MemberHandle, MemberIdentity, StoreClient};
-use crate::leadership::refused_term;
+use crate::etcd::{
+    ClusterMember, ClusterNetwork, ClusterUpdate, ElectedLeader, MemberHandle, MemberIdentity,
+    StoreClient,
+};
+use crate::leadership::{reaches_most, refused_term};
 use crate::southbound::arbitration::{ArbitrationInput, Mastership};
 use crate::southbound::write_permit::WritePermit;
 use crate::state::StateEvent;
@@ -43,7 +45,7 @@ pub(super) struct ClusterMembership {
     /// The term to bid in as it was last seen.
     term: Option<ArbitrationInput>,
     /// The election that this controller won and did not lose.
-    elected: Option<u64>,
+    elected: Option<ElectedLeader>,
     /// The number of the event with which everything stored is applied.
     awaited_inputs: Option<u64>,
     /// How often it may still bid above the terms of others in this election.
@@ -153,6 +155,12 @@ impl ClusterMembership {
         Some(seen)
     }
 
+    /// Tells the other members whether most switches answer this controller.
+    pub(super) fn publish_reach(&self, masterships: &[Mastership]) {
+        let reaches = reaches_most(masterships);
+        self.member.reach.send_if_modified(|had| std::mem::replace(had, reaches) != reaches);
+    }
+
     /// Has this controller leave the lead to another one; the refusal if it does not lead.
     pub(super) fn step_down(&self) -> Option<Finding> {
         if !self.is_leader() {
@@ -168,7 +176,7 @@ impl ClusterMembership {
     }
 
     /// Records whether this controller is elected; whether that changed.
-    pub(super) fn update_election(&mut self, elected: Option<u64>) -> bool {
+    pub(super) fn update_election(&mut self, elected: Option<ElectedLeader>) -> bool {
         let is_changed = self.elected != elected;
         if is_changed {
             (self.elected, self.awaited_inputs) = (elected, None);

@@ -17,7 +17,7 @@ use tokio::io::copy_bidirectional;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
-use topology::Severity;
+use topology::{Fabric, Severity};
 
 use crate::etcd::Etcd;
 use crate::lab::{DEADLINE, Lab, config, verified, written};
@@ -76,13 +76,21 @@ fn member(
     controller: u32,
     etcd: &str,
 ) -> impl Future<Output = ControllerHandle> + Send + use<> {
+    member_on(lab.fabric.clone(), controller, etcd)
+}
+
+/// As [`member`], with the switches at the addresses of `fabric`.
+fn member_on(
+    fabric: Fabric,
+    controller: u32,
+    etcd: &str,
+) -> impl Future<Output = ControllerHandle> + Send + use<> {
     let config = config(|raw| {
         raw.election.controller = controller;
         raw.etcd.endpoints = vec![etcd.to_owned()];
         raw.etcd.lease_s = LEASE_S;
         raw.etcd.deadline_ms = 800;
     });
-    let fabric = lab.fabric.clone();
     async { Controller::start(config, fabric, Policy::default()).await.unwrap() }
 }
 
@@ -201,6 +209,39 @@ async fn a_leader_that_etcd_elected_steps_down_and_another_one_leads() {
     until(&first, stands_by).await;
     assert!(submit_jobs(&lab, &second, 3).await);
     knows(&first, 3).await;
+    first.shutdown().await;
+    second.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_leader_that_most_switches_do_not_answer_hands_over() {
+    let Some(etcd) = Etcd::start().await else {
+        return;
+    };
+    let lab = Lab::new().await;
+    let mut parts = lab.fabric.parts().clone();
+    let mut ways = Vec::new();
+    for switch in &mut parts.switches {
+        let way = Way::to(switch.p4runtime.as_ref().unwrap()).await;
+        switch.p4runtime = Some(way.address.clone());
+        ways.push(way);
+    }
+    let first = member_on(Fabric::new(parts), 1, &etcd.client).await;
+    until(&first, leads).await;
+    let second = member(&lab, 2, &etcd.client).await;
+    assert!(submit_jobs(&lab, &first, 2).await);
+    knows(&second, 2).await;
+    is_ready(&second).await;
+    verified(&lab, &first).await;
+
+    for way in &ways[1..] {
+        way.is_open.send_replace(false);
+    }
+    until(&second, leads).await;
+    until(&first, stands_by).await;
+    assert!(submit_jobs(&lab, &second, 3).await);
+    knows(&first, 3).await;
+    verified(&lab, &second).await;
     first.shutdown().await;
     second.shutdown().await;
 }

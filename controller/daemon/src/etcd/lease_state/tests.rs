@@ -5,8 +5,12 @@ use proptest::prelude::*;
 
 const LASTS: Duration = Duration::from_secs(10);
 
+fn election(revision: u64, lease: i64) -> ElectedLeader {
+    ElectedLeader { revision, lease, controller: 1 }
+}
+
 fn leader(revision: u64, lease: i64) -> Option<ElectedLeader> {
-    Some(ElectedLeader { revision, lease, controller: 1 })
+    Some(election(revision, lease))
 }
 
 fn standby(term: u64, leader: Option<u32>) -> WritePermit {
@@ -22,7 +26,7 @@ fn a_permit_expires_before_the_lease_may_have_ended() {
     assert_eq!(lease_state.write_permit(), standby(40, None));
     lease_state.observe_leader(leader(41, 5));
     assert_eq!(lease_state.write_permit(), standby(40, None), "not yet");
-    lease_state.record_prepared(41);
+    lease_state.record_prepared(election(41, 5));
     let term = LEADER_TERMS | 41;
     let until = asked + Duration::from_secs(8);
     assert_eq!(lease_state.write_permit(), WritePermit::Leader { term, until });
@@ -39,7 +43,7 @@ fn an_expired_lease_ends_leadership_and_preparation() {
     let mut lease_state = LeaseState::default();
     lease_state.record_grant(5, 40, asked, LASTS);
     lease_state.observe_leader(leader(41, 5));
-    lease_state.record_prepared(41);
+    lease_state.record_prepared(election(41, 5));
     lease_state.record_renewal(asked, None);
     assert_eq!(lease_state.write_permit(), WritePermit::Unknown);
     lease_state.record_grant(6, 50, asked, LASTS);
@@ -52,9 +56,26 @@ fn a_new_election_requires_new_preparation() {
     let mut lease_state = LeaseState::default();
     lease_state.record_grant(5, 40, Instant::now(), LASTS);
     lease_state.observe_leader(leader(41, 5));
-    lease_state.record_prepared(41);
+    lease_state.record_prepared(election(41, 5));
     lease_state.observe_leader(leader(60, 5));
     assert_eq!(lease_state.write_permit(), standby(40, None));
+}
+
+/// Found by the fault campaign: an etcd that was lost twice elected a controller at the revision at
+/// which it had led before, and it never led again.
+#[test]
+fn an_election_at_an_earlier_revision_is_another_one() {
+    let mut lease_state = LeaseState::default();
+    lease_state.record_grant(5, 3, Instant::now(), LASTS);
+    lease_state.observe_leader(leader(4, 5));
+    let first = lease_state.won_election();
+    lease_state.record_prepared(election(4, 5));
+    lease_state.record_renewal(Instant::now(), None);
+    lease_state.record_grant(6, 3, Instant::now(), LASTS);
+    lease_state.observe_leader(leader(4, 6));
+    assert_ne!(lease_state.won_election(), first);
+    lease_state.record_prepared(election(4, 5));
+    assert_eq!(lease_state.write_permit(), standby(3, None), "prepared for the one before");
 }
 
 /// Finding H7: etcd was lost, and every switch refused the leader of the new one.
@@ -63,7 +84,7 @@ fn leaders_bid_above_terms_that_etcd_has_forgotten() {
     let mut lease_state = LeaseState::default();
     lease_state.record_grant(5, 3, Instant::now(), LASTS);
     lease_state.observe_leader(leader(4, 5));
-    lease_state.record_prepared(4);
+    lease_state.record_prepared(election(4, 5));
     let term = |lease_state: &LeaseState| match lease_state.write_permit() {
         WritePermit::Leader { term, .. } => term,
         permit => panic!("{permit:?}"),
@@ -73,7 +94,7 @@ fn leaders_bid_above_terms_that_etcd_has_forgotten() {
     assert_eq!(term(&lease_state), LEADER_TERMS | 901);
     lease_state.record_grant(6, 40, Instant::now(), LASTS);
     lease_state.observe_leader(leader(41, 6));
-    lease_state.record_prepared(41);
+    lease_state.record_prepared(election(41, 6));
     assert_eq!(term(&lease_state), LEADER_TERMS | 901);
 }
 
@@ -163,9 +184,9 @@ fn play(step: Step, model: &mut Model, members: &mut [LeaseState; 2], now: &mut 
     }
     lease_state.observe_leader(seen);
     lease_state
-        .elected_revision()
+        .won_election()
         .into_iter()
-        .for_each(|revision| lease_state.record_prepared(revision));
+        .for_each(|election| lease_state.record_prepared(election));
 }
 
 proptest! {

@@ -38,6 +38,7 @@ impl<N: SwitchNetwork> Core<N> {
             self.permit_by_election(&seen.masterships, now).await;
             self.prepare_succession(now).await?;
         }
+        self.cluster.publish_reach(&seen.masterships);
         self.outbid_refusals(&seen.masterships);
         if self.policy_due().is_some_and(|due| due <= now) {
             let event = self.state.deadline_event();
