@@ -202,14 +202,27 @@ impl PolicyRevision {
 
     /// The revision at `now`, after everything that expired since it was stored. A trial that no
     /// operator confirms ends with the run of the controller that applied it.
+    ///
+    /// Where the clock was set back since it was proposed, what expires lasts as long as was asked
+    /// for, counted from `now`.
     #[must_use]
     pub fn effective_at(mut self, now: UnixMs) -> Self {
+        self.shift_expiries(self.metadata.at_ms.saturating_sub(now));
         let is_abandoned = self.trial.as_ref().is_some_and(|trial| !trial.awaits_confirmation);
         if let Some(trial) = self.trial.take_if(|_| is_abandoned) {
             return self.automatic_revision(trial.before, ABANDONED, now);
         }
         let follows = self.automatic_successor(now);
         follows.unwrap_or(self)
+    }
+
+    /// Has everything expire earlier.
+    fn shift_expiries(&mut self, by_ms: UnixMs) {
+        let trial = self.trial.iter_mut().map(|trial| &mut trial.until_ms);
+        let overrides = self.content.temporary_overrides.iter_mut();
+        for until in trial.chain(overrides.map(|temporary| &mut temporary.until_ms)) {
+            *until = until.saturating_sub(by_ms);
+        }
     }
 
     /// The revision that follows by expiry at `now`, if anything has expired.

@@ -136,6 +136,19 @@ fn retained_revision_has_no_trial_and_no_expired_overrides() {
     assert_eq!(stays.effective_at(1_000).number, 3);
 }
 
+#[test]
+fn a_clock_that_was_set_back_does_not_prolong_what_expires() {
+    let mut tried = content(0.5);
+    tried.temporary_overrides =
+        vec![TemporaryOverride { rule: OverrideDocument::default(), until_ms: 1_050 }];
+    let trial = history().propose_revision(tried, metadata(1_000), terms(1_070)).unwrap();
+    // The next run begins 900 ms before the trial did.
+    let restarted = trial.clone().effective_at(100);
+    assert_eq!(restarted.trial.as_ref().unwrap().until_ms, 170);
+    assert_eq!(restarted.content.temporary_overrides[0].until_ms, 150);
+    assert_eq!(trial.clone().effective_at(1_020), trial, "no time has gone back");
+}
+
 /// Fifty changes with reasons of a mebibyte.
 fn history_of_large_revisions() -> PolicyHistory {
     let mut history = history();
