@@ -25,11 +25,13 @@ impl Clock {
     /// Reads both clocks now.
     pub fn start() -> Self {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH);
-        Self {
-            instant: Instant::now(),
-            // A machine whose clock is before 1970 starts at 1970.
-            unix: unix.unwrap_or_default(),
-        }
+        // A machine whose clock is before 1970 starts at 1970.
+        Self::showing(unix.unwrap_or_default())
+    }
+
+    /// A clock that shows `unix` now.
+    pub fn showing(unix: Duration) -> Self {
+        Self { instant: Instant::now(), unix }
     }
 
     /// Milliseconds since 1970-01-01T00:00:00Z now.

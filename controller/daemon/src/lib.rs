@@ -23,6 +23,7 @@ pub mod event_log;
 pub mod forecast;
 pub mod gnmi;
 pub mod hexadecimal;
+pub mod host_machine;
 pub mod leadership;
 pub mod learning;
 pub mod liveness;

@@ -15,6 +15,7 @@ use topology::{Fabric, Finding, error_chain};
 
 use crate::config::Config;
 use crate::etcd::StoreClient;
+use crate::host_machine::HostMachine;
 use crate::policy_history::{PolicyHistory, PolicyRevision, UnixMs};
 use crate::state::{ReportedJobs, StartingState, State, StateEvent};
 use crate::store::{
@@ -57,12 +58,12 @@ pub(super) struct StateArchive {
 
 impl StateArchive {
     /// Opens the store and takes a new term and an unused block of generations.
-    pub(super) fn open(config: &Config) -> Result<Self, StoreError> {
+    pub(super) fn open(config: &Config, machine: &impl HostMachine) -> Result<Self, StoreError> {
         let learns_fabric = config.discovery.assumptions.is_some();
         let Some(path) = &config.store else {
             return Ok(Self { learns_fabric, ..Self::default() });
         };
-        let store = EmbeddedStore::open(path)?;
+        let store = machine.open_store(path)?;
         // Both are on the disk before the first session starts: a run that crashes must not leave
         // its term or its generations to the next.
         let lost_progress = store.lost_progress()?;

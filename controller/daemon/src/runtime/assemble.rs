@@ -30,6 +30,7 @@ use crate::config::Config;
 use crate::discovery::{DiscoveryInputs, LinkDiscovery};
 use crate::etcd::ClusterNetwork;
 use crate::gnmi::{GnmiInputs, GnmiMonitor};
+use crate::host_machine::HostMachine;
 use crate::learning::{FlowLearner, LearnerInputs};
 use crate::pipeline::SwitchReports;
 use crate::pipelines::sai::select_program;
@@ -69,11 +70,11 @@ impl Controller {
         Self::start_on(GrpcNetwork, config, fabric, policy).await
     }
 
-    /// Starts a controller on the caller's network.
+    /// Starts a controller on the caller's network and machine.
     ///
     /// # Errors
     /// As for [`Controller::start`].
-    pub async fn start_on<N: ClusterNetwork + LeaderNetwork>(
+    pub async fn start_on<N: ClusterNetwork + LeaderNetwork + HostMachine>(
         network: N,
         mut config: Config,
         fabric: Fabric,
@@ -83,9 +84,9 @@ impl Controller {
         if let Some(program) = &config.sai_program {
             select_program(program)?;
         }
-        let archive = StateArchive::open(&config)?;
+        let archive = StateArchive::open(&config, &network)?;
         config.term = archive.first_term(config.term);
-        let clock = Clock::start();
+        let clock = network.start_clock();
         let audit = open_audit(&config, clock)?;
         let (fabric, starting_event) = restore_inputs(&archive, fabric, &policy, clock);
         let recorder = FlightRecorder::open(config.recording.as_ref())?;

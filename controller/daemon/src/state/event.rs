@@ -215,7 +215,7 @@ impl PlanRollout {
     }
 
     /// What the next run of the controller continues from.
-    pub(crate) fn stored_plan(&self) -> StoredPlan {
+    pub fn stored_plan(&self) -> StoredPlan {
         StoredPlan::new(&self.fabric, &self.plan, &self.basis)
     }
 

@@ -5,6 +5,7 @@
 
 use controller::config::{EtcdConfig, FollowConfig, SouthboundConfig};
 use controller::etcd::{ClusterNetwork, EtcdClient, EtcdError};
+use controller::host_machine::HostMachine;
 use controller::liveness::{FabricPart, PartHealth};
 use controller::replication::{FollowerReport, LeaderNetwork, ReplicationError, StateUpdates};
 use controller::southbound::connection::{ComputationPanicked, SwitchNetwork};
@@ -55,6 +56,8 @@ impl ClusterNetwork for GatedNetwork {
         GrpcNetwork.connect_store(server, etcd).await
     }
 }
+
+impl HostMachine for GatedNetwork {}
 
 impl LeaderNetwork for GatedNetwork {
     fn follow_leader(

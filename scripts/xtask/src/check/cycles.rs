@@ -44,6 +44,7 @@ const DAEMON_FLOORS: &[(&str, u32)] = &[
     ("southbound", 2),
     ("store", 2),
     ("state", 3),
+    ("host_machine", 3),
     ("leadership", 3),
     ("replication", 3),
     ("etcd", 3),

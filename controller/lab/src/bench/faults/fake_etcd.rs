@@ -21,14 +21,34 @@ use super::fault_schedule::ETCD;
 use super::fault_testbed::{MessageFate, TRIP};
 use super::planted_bug::PlantedBug;
 
+/// How long a lease lasts after a snapshot was restored, as granted.
+const RESTORED_LEASE: Duration = Duration::from_secs(2);
+
 /// The state of etcd: leases, the elected leader and the stored records.
 #[derive(Default)]
 pub(super) struct FakeEtcd {
     revision: u64,
+    /// Leases that were ever granted; two never have one id, as those of etcd are random.
+    granted: i64,
     leases: BTreeMap<i64, Instant>,
     leader: Option<ElectedLeader>,
     memory: StoredState,
+    /// Whether most switches answer each controller that has said so, with its lease.
+    reach: BTreeMap<u32, (i64, bool)>,
     changes: watch::Sender<u64>,
+    /// Its last snapshot.
+    snapshot: Option<EtcdSnapshot>,
+    /// Until when a leader may trust a lease that etcd has lost.
+    upset_until: Option<Instant>,
+}
+
+/// What a snapshot keeps.
+#[derive(Clone)]
+struct EtcdSnapshot {
+    revision: u64,
+    leases: BTreeMap<i64, Instant>,
+    leader: Option<ElectedLeader>,
+    memory: StoredState,
 }
 
 impl FakeEtcd {
@@ -36,6 +56,7 @@ impl FakeEtcd {
     fn expire_leases(&mut self, now: Instant) {
         self.leases.retain(|_, ends| *ends > now);
         let leases = &self.leases;
+        self.reach.retain(|_, (lease, _)| leases.contains_key(lease));
         if self.leader.take_if(|leader| !leases.contains_key(&leader.lease)).is_some() {
             self.bump_revision();
         }
@@ -47,16 +68,54 @@ impl FakeEtcd {
         self.revision
     }
 
-    /// Whether this controller leads at `now`.
+    /// Whether this controller leads at `now`, or may still believe so.
     pub(super) fn is_led_by(&mut self, controller: u32, now: Instant) -> bool {
         self.expire_leases(now);
-        self.leader.is_some_and(|leader| leader.controller == controller)
+        self.upset_until.is_some_and(|until| now < until)
+            || self.leader.is_some_and(|leader| leader.controller == controller)
+    }
+
+    /// Loses everything, revisions included.
+    pub(super) fn wipe(&mut self) {
+        *self = Self {
+            granted: self.granted,
+            changes: self.changes.clone(),
+            snapshot: self.snapshot.take(),
+            upset_until: upset_until(),
+            ..Self::default()
+        };
+    }
+
+    pub(super) fn back_up(&mut self) {
+        self.snapshot = Some(EtcdSnapshot {
+            revision: self.revision,
+            leases: self.leases.clone(),
+            leader: self.leader,
+            memory: self.memory.clone(),
+        });
+    }
+
+    /// Is again what it was at its snapshot. Leases that it had then run anew.
+    pub(super) fn restore(&mut self) {
+        if let Some(EtcdSnapshot { revision, leases, leader, memory }) = self.snapshot.clone() {
+            let ends = Instant::now() + RESTORED_LEASE;
+            self.leases = leases.into_keys().map(|lease| (lease, ends)).collect();
+            (self.revision, self.leader, self.memory) = (revision, leader, memory);
+            (self.reach, self.upset_until) = (BTreeMap::new(), upset_until());
+        }
+    }
+
+    /// Has all leases expire before their time.
+    pub(super) fn expire_all_leases(&mut self) {
+        self.leases.clear();
+        self.expire_leases(Instant::now());
+        self.upset_until = upset_until();
     }
 
     fn grant_lease(&mut self, ends: Instant) -> i64 {
-        let lease = self.bump_revision().cast_signed();
-        self.leases.insert(lease, ends);
-        lease
+        self.granted += 1;
+        self.leases.insert(self.granted, ends);
+        self.granted
     }
 
     /// Extends a lease; false if it had already expired.
@@ -79,14 +138,33 @@ impl FakeEtcd {
         Ok(())
     }
 
+    fn publish_reach(&mut self, controller: u32, lease: i64, reaches_most: bool) {
+        if self.leases.contains_key(&lease) {
+            self.reach.insert(controller, (lease, reaches_most));
+            self.bump_revision();
+        }
+    }
+
+    /// The controllers that say that most switches answer them.
+    fn reaching(&self) -> Vec<u32> {
+        let reach = self.reach.iter().filter(|(_, (_, reaches_most))| *reaches_most);
+        reach.map(|(controller, _)| *controller).collect()
+    }
+
     fn read_snapshot(&self) -> ClusterSnapshot {
         ClusterSnapshot {
             revision: self.revision,
             leader: self.leader,
             leader_address: None,
+            reaching: self.reaching(),
             stored: self.memory.clone(),
         }
     }
+}
+
+/// Until when leaders may trust leases that are lost now.
+fn upset_until() -> Option<Instant> {
+    Some(Instant::now() + RESTORED_LEASE)
 }
 
 /// A controller's connection to etcd.
@@ -180,7 +258,8 @@ impl ClusterStore for FakeEtcdClient {
             })
             .await?;
         self.expire_later(ends);
-        Ok(is_there.then(|| self.reported_lease()))
+        let is_kept = is_there || self.network.planted_bug() == PlantedBug::KeepsLostLease;
+        Ok(is_kept.then(|| self.reported_lease()))
     }
 
     async fn revoke_lease(&self, lease: i64) -> Result<(), EtcdError> {
@@ -193,6 +272,18 @@ impl ClusterStore for FakeEtcdClient {
 
     async fn register_controller(&self, _: u32, _: i64) -> Result<u64, EtcdError> {
         self.call_etcd("Txn", |cluster, _| cluster.bump_revision()).await
+    }
+
+    async fn publish_reach(
+        &self,
+        controller: u32,
+        lease: i64,
+        reaches_most: bool,
+    ) -> Result<(), EtcdError> {
+        self.call_etcd("Txn", |cluster: &mut FakeEtcd, _: Instant| {
+            cluster.publish_reach(controller, lease, reaches_most);
+        })
+        .await
     }
 
     async fn stand_for_election(

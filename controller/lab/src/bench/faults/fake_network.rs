@@ -7,17 +7,21 @@
 mod switch_calls;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use controller::Clock;
 use controller::config::{EtcdConfig, SouthboundConfig};
 use controller::etcd::{ClusterNetwork, EtcdError};
+use controller::host_machine::HostMachine;
 use controller::southbound::arbitration::ElectionId;
 use controller::southbound::connection::{
     ComputationPanicked, ExistingEntries, IncomingMessage, OutgoingMessage, StreamChannel,
     SwitchConnection, SwitchNetwork,
 };
 use controller::southbound::{ClientError, MastershipStatus, SwitchAddress};
+use controller::store::{EmbeddedStore, StoreError};
 use futures::{StreamExt, stream};
 use p4::codec::{DigestTiming, RefusedUpdate, WriteError};
 use p4::{ForwardingPipeline, SwitchTables, TableScope, TableUpdate, UpdateKind};
@@ -37,7 +41,7 @@ use super::planted_bug::PlantedBug;
 /// Messages that a stream can queue.
 const NOTICES: usize = 64;
 /// The longest that a switch keeps the stream of a controller that is cut off.
-const KEEPALIVE: Duration = Duration::from_millis(200);
+pub(super) const KEEPALIVE: Duration = Duration::from_millis(200);
 
 /// One controller's connections to the switches of a testbed.
 #[derive(Clone)]
@@ -94,10 +98,24 @@ impl FakeNetwork {
         self.lock_testbed().draw_fate((self.controller, with), deadline)
     }
 
-    /// Waits, and then for a time slot in which no other pair's messages arrive.
+    /// Waits, and then for a time slot in which no other pair's messages arrive. A message of a
+    /// process that is stopped waits until it goes on.
     pub(super) async fn wait_for_slot(&self, with: usize, after: Duration) {
-        let moment = self.lock_testbed().next_slot((self.controller, with), after);
-        sleep_until(moment).await;
+        let pair = (self.controller, with);
+        let mut moment = self.lock_testbed().next_slot(pair, after);
+        loop {
+            sleep_until(moment).await;
+            let testbed = self.lock_testbed();
+            if !testbed.is_paused(self.controller) {
+                return;
+            }
+            moment = testbed.next_slot(pair, TRIP);
+        }
+    }
+
+    /// Whether the process of a controller is stopped.
+    pub(super) fn is_paused(&self, controller: u32) -> bool {
+        self.lock_testbed().is_paused(controller)
     }
 
     pub(super) fn is_cut(&self, with: usize) -> bool {
@@ -107,6 +125,17 @@ impl FakeNetwork {
 
 pub(super) fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl HostMachine for FakeNetwork {
+    fn start_clock(&self) -> Clock {
+        Clock::showing(self.lock_testbed().wall_clock(self.controller))
+    }
+
+    fn open_store(&self, _: &Path) -> Result<EmbeddedStore, StoreError> {
+        let disk = self.lock_testbed().disks.get(&self.controller).cloned().unwrap_or_default();
+        EmbeddedStore::open_backend(disk.mount(self.planted_bug))
+    }
 }
 
 impl SwitchNetwork for FakeNetwork {
@@ -241,6 +270,10 @@ impl FakeConnection {
         let (controller, switch) = (self.network.controller, self.switch);
         let is_primary = *lock_mutex(&self.is_primary);
         let mut world = self.network.lock_testbed();
+        if world.is_paused(controller) {
+            // It leaves when the process goes on, as what was under way when it was stopped.
+            return;
+        }
         let leads = world.led != LeadershipMode::Etcd
             || world.cluster.is_led_by(controller, Instant::now());
         let why = match (is_primary, leads) {
@@ -256,6 +289,9 @@ impl FakeConnection {
     /// where most switches elect the one that writes.
     fn check_one_writer(&self, election: ElectionId) {
         let mut world = self.network.lock_testbed();
+        if world.is_paused(self.network.controller) {
+            return;
+        }
         let (latest, writer) = world.written_term;
         let is_other = writer != self.network.controller && election.term() < latest;
         if world.led == LeadershipMode::Followers && is_other {
@@ -332,7 +368,14 @@ impl FakeConnection {
             }
             let status = tokio::select! {
                 biased;
-                status = verdicts.recv() => Some(status?),
+                status = verdicts.recv() => match status {
+                    Some(status) => Some(status),
+                    None => {
+                        // A stopped process learns of the end when it goes on.
+                        self.wait_for_slot(Duration::ZERO).await;
+                        return None;
+                    }
+                },
                 _ = cuts.changed() => None,
             };
             // A status that arrives while the connection is cut is lost with it.
@@ -348,8 +391,31 @@ impl FakeConnection {
             };
             let deaf = self.network.planted_bug == PlantedBug::DeafToLoss && was_primary;
             if !deaf {
-                return Some(IncomingMessage::Mastership(status));
+                return Some(IncomingMessage::Mastership(self.received_status(status)));
             }
+        }
+    }
+
+    /// A status as a controller receives it that does not learn the terms of others.
+    fn received_status(&self, status: MastershipStatus) -> MastershipStatus {
+        let unknown = ElectionId::default();
+        match (self.network.planted_bug, status) {
+            (PlantedBug::ForgetsTerms, MastershipStatus::Backup { .. }) => {
+                MastershipStatus::Backup { highest: unknown }
+            }
+            (PlantedBug::ForgetsTerms, MastershipStatus::NoPrimary { .. }) => {
+                MastershipStatus::NoPrimary { highest: unknown }
+            }
+            _ => status,
+        }
+    }
+
+    /// The election id with which a write arrives that was sent with this one.
+    fn arriving_election_id(&self, election: ElectionId) -> ElectionId {
+        let primary = self.with_switch(|device| device.primary());
+        match self.network.planted_bug {
+            PlantedBug::WritesAsSuccessor => primary.unwrap_or(election),
+            _ => election,
         }
     }
 
@@ -374,6 +440,12 @@ impl FakeConnection {
             return Err(Code::Unavailable);
         }
         let incarnation = self.incarnation;
+        let election = self.arriving_election_id(election);
+        if self.network.planted_bug != PlantedBug::ReusesElectionIds
+            && election.controller() != self.network.controller
+        {
+            self.report_violation("a write in the name of another controller");
+        }
         let codes = self.with_switch(|device| {
             device.authorize_write(election)?;
             match device.lie {

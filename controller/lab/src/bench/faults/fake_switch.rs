@@ -39,8 +39,16 @@ pub(super) struct FakeSwitch {
     pub(super) ids_in_use: u32,
     dialect: SwitchDialect,
     election: ControllerElection,
-    streams: BTreeMap<SessionId, mpsc::Sender<MastershipStatus>>,
+    streams: BTreeMap<SessionId, SwitchStream>,
     sessions: u64,
+}
+
+/// A stream with the controller at its other end.
+struct SwitchStream {
+    controller: u32,
+    /// The latest bid.
+    bid: ElectionId,
+    notices: mpsc::Sender<MastershipStatus>,
 }
 
 impl FakeSwitch {
@@ -83,12 +91,13 @@ impl FakeSwitch {
     /// Opens a stream with a bid; the switch answers on it.
     pub(super) fn open_stream(
         &mut self,
+        controller: u32,
         bid: ElectionId,
     ) -> (SessionId, mpsc::Receiver<MastershipStatus>) {
         self.sessions += 1;
         let session = SessionId(self.sessions);
         let (to, notices) = mpsc::channel(NOTICES);
-        self.streams.insert(session, to);
+        self.streams.insert(session, SwitchStream { controller, bid, notices: to });
         let outputs = self.election.handle_event(ElectionEvent::Connected(session));
         self.apply_outputs(outputs);
         self.bid_election(session, bid);
@@ -96,6 +105,9 @@ impl FakeSwitch {
     }
 
     pub(super) fn bid_election(&mut self, session: SessionId, bid: ElectionId) {
+        if let Some(stream) = self.streams.get_mut(&session) {
+            stream.bid = bid;
+        }
         let claim = ArbitrationRequest {
             device_id: DEVICE_ID,
             role: String::new(),
@@ -117,6 +129,20 @@ impl FakeSwitch {
         while let Some((session, _)) = self.streams.first_key_value() {
             self.close_stream(*session);
         }
+    }
+
+    /// Ends the streams of a controller that does not answer.
+    pub(super) fn close_streams_of(&mut self, controller: u32) {
+        let streams = self.streams.iter().filter(|(_, stream)| stream.controller == controller);
+        for session in streams.map(|(session, _)| *session).collect::<Vec<_>>() {
+            self.close_stream(session);
+        }
+    }
+
+    /// The election id of the primary, if there is one.
+    pub(super) fn primary(&self) -> Option<ElectionId> {
+        let session = self.election.primary_sessions().next()?;
+        self.streams.get(&session).map(|stream| stream.bid)
     }
 
     /// Whether the holder of this election id may write.
@@ -157,9 +183,9 @@ impl FakeSwitch {
         for output in outputs {
             match output {
                 ElectionAction::Notify(session, notice) => {
-                    if let Some(to) = self.streams.get(&session) {
+                    if let Some(stream) = self.streams.get(&session) {
                         // The receiver of a closed stream is gone; its notice is dropped.
-                        let _unheard = to.try_send(mastership_status(&notice));
+                        let _unheard = stream.notices.try_send(mastership_status(&notice));
                     }
                 }
                 ElectionAction::Close(session, refusal) => {

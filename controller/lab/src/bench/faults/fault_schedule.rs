@@ -10,6 +10,7 @@ use tonic::Code;
 use super::fault_testbed::SLOTS;
 use super::hostile_client::{FalseReport, PreviewFlood};
 use super::lying_switch::SwitchLie;
+use super::machine_phase::MachineStep;
 
 /// Controllers of a testbed, numbered from 1.
 pub(super) const CONTROLLERS: u32 = 2;
@@ -39,6 +40,10 @@ const STREAM: u64 = 1;
 const CHANGE_STREAM: u64 = 2;
 /// The random stream of steps of hostile parties, separate for the same reason.
 const HOSTILE_STREAM: u64 = 3;
+/// The random stream of failing machines.
+const MACHINE_STREAM: u64 = 4;
+/// Steps while machines fail.
+const MACHINE_STEPS: std::ops::RangeInclusive<usize> = 2..=10;
 /// Steps of hostile parties.
 const HOSTILE_STEPS: std::ops::RangeInclusive<usize> = 2..=10;
 
@@ -87,6 +92,8 @@ pub(super) enum FaultStep {
     Preview { controller: u32, flood: PreviewFlood },
     /// A reporter sends what is not its to report, or cannot be true.
     Report { report: FalseReport },
+    /// A machine fails, or works again.
+    Machine(MachineStep),
 }
 
 /// What elects the leading controller.
@@ -117,12 +124,16 @@ pub(super) struct FaultSchedule {
     pub(super) dialect: SwitchDialect,
     /// What elects the leading controller.
     pub(super) led: LeadershipMode,
+    /// Whether controllers store what must survive a restart.
+    pub(super) has_disks: bool,
     /// Steps with their times in milliseconds, ascending.
     pub(super) steps: Vec<(u64, FaultStep)>,
     /// Steps while an operator applies a policy, after all earlier faults have ended.
     pub(super) change: Option<Vec<(u64, FaultStep)>>,
-    /// Steps of hostile parties, after everything else has ended.
+    /// Steps of hostile parties, after all that.
     pub(super) hostile: Option<Vec<(u64, FaultStep)>>,
+    /// Steps while machines fail, after everything else has ended.
+    pub(super) machines: Option<Vec<(u64, FaultStep)>>,
 }
 
 impl FaultSchedule {
@@ -160,7 +171,21 @@ impl FaultSchedule {
         let hostile = draw_steps(count, || {
             (beats * random.random_range(0..CHANGE_BEATS), draw_hostile_step(&mut random))
         });
-        Self { dialect, led, steps, change, hostile: is_hostile.then_some(hostile) }
+        let hostile = is_hostile.then_some(hostile);
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        random.set_stream(MACHINE_STREAM);
+        let has_disks = random.random() && led != LeadershipMode::Etcd;
+        let do_fail = random.random_ratio(1, 2);
+        let count = random.random_range(MACHINE_STEPS);
+        let machines = draw_steps(count, || {
+            let step = match random.random_ratio(2, 3) {
+                true => FaultStep::Machine(MachineStep::draw(led, &mut random)),
+                false => draw_step(&mut random),
+            };
+            (beats * random.random_range(0..CHANGE_BEATS), step)
+        });
+        let machines = do_fail.then_some(machines);
+        Self { dialect, led, has_disks, steps, change, hostile, machines }
     }
 
     /// How long the faults last while a policy is applied: longer than an operator waits for it.
@@ -258,10 +283,14 @@ fn write_steps(f: &mut fmt::Formatter<'_>, steps: &[(u64, FaultStep)]) -> fmt::R
 
 impl fmt::Display for FaultSchedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "led {:?}, switches arbitrate as {:?}", self.led, self.dialect)?;
+        let disks = if self.has_disks { ", with disks" } else { "" };
+        writeln!(f, "led {:?}{disks}, switches arbitrate as {:?}", self.led, self.dialect)?;
         write_steps(f, &self.steps)?;
-        let phases =
-            [("a policy is applied", &self.change), ("parties are hostile", &self.hostile)];
+        let phases = [
+            ("a policy is applied", &self.change),
+            ("parties are hostile", &self.hostile),
+            ("machines fail", &self.machines),
+        ];
         for (what, steps) in phases {
             if let Some(steps) = steps {
                 writeln!(f, "then {what}")?;

@@ -11,18 +11,20 @@ use std::time::Duration;
 use controller::ControllerAccess;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use switch::p4runtime::election::SwitchDialect;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::fake_disk::FakeDisk;
 use super::fake_etcd::FakeEtcd;
 use super::fake_switch::FakeSwitch;
-use super::fault_schedule::{ETCD, LeadershipMode, SWITCHES};
+use super::fault_schedule::{CONTROLLERS, ETCD, FaultSchedule, LeadershipMode, SWITCHES};
 
 /// The longest delay of a message without faults.
 pub(super) const TRIP: Duration = Duration::from_millis(2);
 /// Milliseconds of a cycle in which every pair has a slot of its own.
 pub(super) const SLOTS: u64 = 16;
+/// When a schedule begins by a wall clock that is right, since 1970.
+const EPOCH: Duration = Duration::from_secs(1_800_000_000);
 /// The random stream of the first pair; those below belong to the schedule.
 const FIRST_STREAM: u64 = 16;
 
@@ -44,6 +46,12 @@ pub(super) struct FaultTestbed {
     pub(super) members: BTreeMap<u32, ControllerAccess>,
     /// The latest term in which a controller has written, and which one it was.
     pub(super) written_term: (u64, u32),
+    /// Until when the process of each controller is stopped.
+    pub(super) paused: BTreeMap<u32, Instant>,
+    /// By how many hours the wall clock of each controller is wrong when it starts next.
+    pub(super) clock_hours: BTreeMap<u32, i64>,
+    /// The disk of each controller that has one.
+    pub(super) disks: BTreeMap<u32, FakeDisk>,
     /// Violations of invariants that hold at all times.
     pub(super) violations: Vec<String>,
     /// A hash over everything that was written.
@@ -67,7 +75,9 @@ pub(super) enum MessageFate {
 }
 
 impl FaultTestbed {
-    pub(super) fn new(seed: u64, dialect: SwitchDialect, led: LeadershipMode) -> Self {
+    pub(super) fn new(seed: u64, schedule: &FaultSchedule) -> Self {
+        let FaultSchedule { dialect, led, has_disks, .. } = *schedule;
+        let disks = (1..=CONTROLLERS).map(|controller| (controller, FakeDisk::default()));
         Self {
             devices: (0..SWITCHES).map(|_| FakeSwitch::new(dialect)).collect(),
             cluster: FakeEtcd::default(),
@@ -78,12 +88,47 @@ impl FaultTestbed {
             terms: BTreeMap::new(),
             members: BTreeMap::new(),
             written_term: (0, 0),
+            paused: BTreeMap::new(),
+            clock_hours: BTreeMap::new(),
+            disks: disks.filter(|_| has_disks).collect(),
             violations: Vec::new(),
             trace: seed,
             seed,
             begun: Instant::now(),
             random: BTreeMap::new(),
         }
+    }
+
+    /// Stops the process of a controller, unless it is stopped for longer already.
+    pub(super) fn pause_until(&mut self, controller: u32, until: Instant) {
+        let latest = self.paused.entry(controller).or_insert(until);
+        *latest = until.max(*latest);
+    }
+
+    /// Whether the process of a controller is stopped.
+    pub(super) fn is_paused(&self, controller: u32) -> bool {
+        self.paused.get(&controller).is_some_and(|until| Instant::now() < *until)
+    }
+
+    /// The time since 1970 by the wall clock of a controller.
+    pub(super) fn wall_clock(&self, controller: u32) -> Duration {
+        let hours = self.clock_hours.get(&controller).copied().unwrap_or(0);
+        let now = EPOCH + self.begun.elapsed();
+        let wrong = Duration::from_secs(3_600 * hours.unsigned_abs());
+        if hours < 0 { now - wrong } else { now + wrong }
+    }
+
+    /// Does something to the disk of a controller, if it has one.
+    pub(super) fn with_disk(&self, controller: u32, change: impl FnOnce(&FakeDisk)) {
+        if let Some(disk) = self.disks.get(&controller) {
+            change(disk);
+        }
+    }
+
+    /// Has etcd changed by someone else than its clients, whose connections it ends.
+    pub(super) fn with_etcd(&mut self, change: impl FnOnce(&mut FakeEtcd)) {
+        change(&mut self.cluster);
+        self.cut_changes.send_replace(());
     }
 
     pub(super) fn pair_random(&mut self, pair: EndpointPair) -> &mut ChaCha8Rng {

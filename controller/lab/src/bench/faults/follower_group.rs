@@ -5,6 +5,7 @@ use tokio::time::Instant;
 
 use controller::{ControllerHandle, LeadChange};
 
+use super::fake_disk::FakeDisk;
 use super::fake_network::lock_mutex;
 use super::fault_schedule::LeadershipMode;
 use super::scenario_run::{CALM, ScenarioRun};
@@ -13,6 +14,8 @@ impl ScenarioRun {
     pub(super) fn kill_controller(&mut self, controller: u32) {
         let mut testbed = lock_mutex(&self.testbed);
         testbed.members.remove(&controller);
+        testbed.paused.remove(&controller);
+        testbed.with_disk(controller, FakeDisk::unmount);
         // Whoever leads next need not know of a term that nobody is in.
         let ended = testbed.written_term.1 == controller;
         testbed.written_term = if ended { (0, 0) } else { testbed.written_term };

@@ -18,7 +18,7 @@ use tokio::time::sleep;
 
 use super::fake_network::FakeNetwork;
 use super::fault_schedule::ETCD as MEMBERS;
-use super::fault_testbed::MessageFate;
+use super::fault_testbed::{MessageFate, TRIP};
 use super::planted_bug::PlantedBug;
 
 /// How long a message waits for its receiver.
@@ -124,6 +124,9 @@ impl FakeNetwork {
             MessageFate::Lost | MessageFate::Late(_) => (DEADLINE, false),
         };
         self.wait_for_slot(MEMBERS, after).await;
+        while self.is_paused(other) {
+            self.wait_for_slot(MEMBERS, TRIP).await;
+        }
         let world = self.lock_testbed();
         let is_cut = world.cuts.contains(&(other, MEMBERS));
         drop(world);

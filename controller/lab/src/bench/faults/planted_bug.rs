@@ -2,6 +2,13 @@
 
 use clap::ValueEnum;
 
+#[cfg(test)]
+use super::fault_schedule::{FaultSchedule, FaultStep, LeadershipMode};
+#[cfg(test)]
+use super::lying_switch::SwitchLie;
+#[cfg(test)]
+use super::machine_phase::MachineStep;
+
 /// A mistake that a controller could make, made at the seam to its switches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum PlantedBug {
@@ -38,12 +45,20 @@ pub(super) enum PlantedBug {
     PreviewsWithoutQueue,
     /// A leader takes a follower that it heard once for one that follows for ever.
     FollowedForEver,
+    /// What it was about to write when its process was stopped is written as whoever leads then.
+    WritesAsSuccessor,
+    /// It does not write again to a disk that was full once.
+    GivesUpOnDisk,
+    /// It does not learn from switches which terms they have seen.
+    ForgetsTerms,
+    /// It goes on with a lease that etcd no longer has.
+    KeepsLostLease,
 }
 
 impl PlantedBug {
     /// All of them.
     #[cfg(test)]
-    pub(super) const PLANTED: [Self; 15] = [
+    pub(super) const PLANTED: [Self; 19] = [
         Self::ForgetsDeletions,
         Self::RemembersTables,
         Self::ReusesElectionIds,
@@ -59,5 +74,42 @@ impl PlantedBug {
         Self::BelievesReporters,
         Self::PreviewsWithoutQueue,
         Self::FollowedForEver,
+        Self::WritesAsSuccessor,
+        Self::GivesUpOnDisk,
+        Self::ForgetsTerms,
+        Self::KeepsLostLease,
     ];
+
+    /// Whether a schedule has anything that this bug could show in.
+    #[cfg(test)]
+    pub(super) fn may_show_in(self, schedule: &FaultSchedule) -> bool {
+        let FaultSchedule { led, change, hostile, machines, .. } = schedule;
+        let lies = |wanted: SwitchLie| {
+            let mut steps = hostile.iter().flatten();
+            steps.any(|(_, step)| matches!(step, FaultStep::Lie { lie, .. } if *lie == wanted))
+        };
+        let fails = |is_such: fn(&MachineStep) -> bool| {
+            let mut steps = machines.iter().flatten();
+            steps.any(|(_, step)| matches!(step, FaultStep::Machine(step) if is_such(step)))
+        };
+        match self {
+            Self::StopsHalfWay => change.is_some(),
+            Self::ReadsWithoutEnd => lies(SwitchLie::EndlessReads),
+            Self::HearsOutFloods => lies(SwitchLie::FloodsStreams),
+            Self::WaitsForLiars => lies(SwitchLie::Silent),
+            Self::TrustsAcknowledgements | Self::BelievesReporters | Self::PreviewsWithoutQueue => {
+                hostile.is_some()
+            }
+            Self::OutlivesItsLease | Self::KeepsLostLease => *led == LeadershipMode::Etcd,
+            Self::FollowedForEver => *led == LeadershipMode::Followers,
+            Self::GivesUpOnDisk => {
+                schedule.has_disks
+                    && fails(|step| matches!(step, MachineStep::FillDisk { is_full: true, .. }))
+            }
+            Self::ForgetsTerms => {
+                fails(|step| matches!(step, MachineStep::WipeEtcd | MachineStep::RestoreEtcd))
+            }
+            _ => true,
+        }
+    }
 }

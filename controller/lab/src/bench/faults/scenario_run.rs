@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use controller::liveness::{FabricPart, PartHealth};
-use controller::{Config, Controller, ControllerHandle, RawConfig, StateEvent};
+use controller::{Config, ControllerHandle, RawConfig, StateEvent};
 use p4::fabric::{PortNumber, port_down, switch_salt};
 use planner::{Flow, Job, Policy};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -20,7 +20,7 @@ use tonic::Code;
 use topology::clos::{self, ClosSpec};
 use topology::{AvailabilityChange, Fabric, HostId, LinkId, NicId, SwitchId, Tier};
 
-use super::fake_network::{FakeNetwork, lock_mutex};
+use super::fake_network::lock_mutex;
 use super::fault_schedule::{
     CABLES, CONTROLLERS, ETCD, FaultSchedule, FaultStep, LeadershipMode, SWITCHES,
 };
@@ -40,12 +40,7 @@ pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(4 * SLOTS);
 
 /// Runs the schedule of a seed; a hash over everything that was written, or what is wrong.
 pub(super) fn run_schedule(seed: u64, planted_bug: PlantedBug) -> Result<u64, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .map_err(|error| error.to_string())?;
-    runtime.block_on(async {
+    run_on_virtual_clock(async {
         let schedule = FaultSchedule::from_seed(seed);
         let mut trial = ScenarioRun::new(seed, &schedule, planted_bug)?;
         trial.run_steps(&schedule).await?;
@@ -59,8 +54,24 @@ pub(super) fn run_schedule(seed: u64, planted_bug: PlantedBug) -> Result<u64, St
             let until = Duration::from_millis(schedule.change_ms());
             trial.run_hostile_phase(steps, until).await?;
         }
+        if let Some(steps) = &schedule.machines {
+            let until = Duration::from_millis(schedule.change_ms());
+            trial.run_machine_phase(steps, until).await?;
+        }
         trial.check_invariants()
     })
+}
+
+/// Runs on one thread, whose clock goes on when nothing else does.
+pub(super) fn run_on_virtual_clock<T>(
+    run: impl Future<Output = Result<T, String>>,
+) -> Result<T, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .map_err(|error| error.to_string())?;
+    runtime.block_on(run)
 }
 
 /// The inputs of the controllers.
@@ -84,8 +95,12 @@ pub(super) struct ScenarioRun {
 }
 
 impl ScenarioRun {
-    fn new(seed: u64, schedule: &FaultSchedule, planted_bug: PlantedBug) -> Result<Self, String> {
-        let world = FaultTestbed::new(seed, schedule.dialect, schedule.led);
+    pub(super) fn new(
+        seed: u64,
+        schedule: &FaultSchedule,
+        planted_bug: PlantedBug,
+    ) -> Result<Self, String> {
+        let world = FaultTestbed::new(seed, schedule);
         Ok(Self {
             testbed: Arc::new(Mutex::new(world)),
             planted_bug,
@@ -162,6 +177,7 @@ impl ScenarioRun {
             }
             FaultStep::Preview { controller, flood } => self.flood_previews(controller, flood)?,
             FaultStep::Report { report } => self.receive_false_report(report).await?,
+            FaultStep::Machine(step) => Box::pin(self.apply_machine_step(step)).await?,
             FaultStep::Flap { cable, times } => {
                 for _ in 0..times {
                     self.set_cable_health(cable, PartHealth::Down).await?;
@@ -172,7 +188,7 @@ impl ScenarioRun {
         Ok(())
     }
 
-    fn cut_connections(&self, controller: u32, switches: Range<usize>) {
+    pub(super) fn cut_connections(&self, controller: u32, switches: Range<usize>) {
         let mut world = lock_mutex(&self.testbed);
         world.cuts.extend(switches.map(|switch| (controller, switch)));
         world.cut_changes.send_replace(());
@@ -195,7 +211,7 @@ impl ScenarioRun {
     }
 
     /// Starts a controller that is not running, in a term that it never used, with all facts.
-    async fn start_controller(&mut self, controller: u32) -> Result<(), String> {
+    pub(super) async fn start_controller(&mut self, controller: u32) -> Result<(), String> {
         if self.controllers.contains_key(&controller) {
             return Ok(());
         }
@@ -206,12 +222,7 @@ impl ScenarioRun {
             *used += 1;
             *used
         };
-        let config = controller_config(controller, term, self.led)?;
-        let rig = FakeNetwork::new(Arc::clone(&self.testbed), controller, self.planted_bug);
-        let (fabric, policy) = (self.fabric.clone(), self.facts.policy.clone());
-        let handle = Controller::start_on(rig, config, fabric, policy)
-            .await
-            .map_err(|error| error.to_string())?;
+        let handle = self.launch_controller(controller, term).await?;
         let access = handle.access().clone();
         lock_mutex(&self.testbed).members.insert(controller, access);
         self.controllers.insert(controller, handle);
@@ -268,6 +279,8 @@ impl ScenarioRun {
             let mut world = lock_mutex(&self.testbed);
             world.cuts.clear();
             world.is_lossy = false;
+            world.paused.clear();
+            world.disks.values().for_each(|disk| disk.set_full(false));
             for device in &mut world.devices {
                 device.is_on = true;
                 device.lie = None;

@@ -13,7 +13,8 @@ impl SwitchConnection for FakeConnection {
     async fn open_stream(&self, bid: ElectionId) -> Result<StreamChannel, ClientError> {
         self.send_one_way("StreamChannel").await?;
         let bid = self.sent_election_id(bid);
-        let (session, verdicts) = self.with_switch(|device| device.open_stream(bid));
+        let (session, verdicts) =
+            self.with_switch(|device| device.open_stream(self.network.controller, bid));
         let (outgoing, messages) = mpsc::channel(NOTICES);
         tokio::spawn(self.clone_connection().forward_bids(session, messages));
         let state = (self.clone_connection(), verdicts, 0);

@@ -1,0 +1,252 @@
+//! The phase of a schedule in which machines fail: processes are stopped and go on, clocks are set,
+//! disks are full, damaged or put back, and etcd is lost or restored.
+//!
+//! The decision: a stopped process is one whose messages do not leave and do not arrive. Its timers
+//! run on, which they also do as soon as a real one goes on. What was on its way to a switch when
+//! the process was stopped arrives when it goes on, however late that is, so only the election ids
+//! of the switches can refuse it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use controller::store::{EmbeddedStore, StoreRecord};
+use controller::{Controller, ControllerError, ControllerHandle};
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::fake_disk::FakeDisk;
+use super::fake_network::{FakeNetwork, KEEPALIVE, lock_mutex};
+#[cfg(test)]
+use super::fault_schedule::FaultSchedule;
+use super::fault_schedule::{CONTROLLERS, FaultStep, LeadershipMode};
+#[cfg(test)]
+use super::planted_bug::PlantedBug;
+#[cfg(test)]
+use super::scenario_run::run_on_virtual_clock;
+use super::scenario_run::{ScenarioRun, controller_config};
+
+/// How long processes are stopped, in milliseconds: from less than a message takes to longer than a
+/// lease lasts.
+const PAUSES_MS: [u64; 5] = [16, 64, 256, 1_024, 4_096];
+/// How long a process is down while its disk is put back or damaged: switches notice that it ended.
+const DOWNTIME: Duration = Duration::from_millis(256);
+/// When another controller leads after the leader lost most switches: two leases, and an election.
+#[cfg(test)]
+const HANDOVER_TIMEOUT: Duration = Duration::from_secs(8);
+/// When everything in force is stored again after a disk has room: stores are tried again every
+/// five seconds.
+const STORE_TIMEOUT: Duration = Duration::from_secs(12);
+
+/// A fault of a machine, or its repair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MachineStep {
+    /// The process of a controller is stopped for so long.
+    Pause { controller: u32, pause_ms: u64 },
+    /// The wall clock of a controller is wrong by so many hours when it starts next.
+    SetClock { controller: u32, hours: i64 },
+    /// The disk of a controller becomes full, or has room again.
+    FillDisk { controller: u32, is_full: bool },
+    /// The disk of a controller is copied.
+    BackUpDisk { controller: u32 },
+    /// A controller is killed, its disk is what it was when it was copied, and it starts again.
+    RestoreDisk { controller: u32 },
+    /// A controller is killed, a page of its disk is damaged, and it starts again.
+    DamageDisk { controller: u32, page: usize },
+    /// etcd loses everything.
+    WipeEtcd,
+    /// etcd takes a snapshot.
+    BackUpEtcd,
+    /// etcd is what it was at its snapshot.
+    RestoreEtcd,
+    /// The clock of etcd jumps, so that all leases end.
+    ExpireLeases,
+}
+
+impl MachineStep {
+    /// Draws a step for a testbed that is led so.
+    pub(super) fn draw(led: LeadershipMode, random: &mut ChaCha8Rng) -> Self {
+        let controller = random.random_range(1..=CONTROLLERS);
+        let kind = random.random_range(0..8);
+        let pause_ms = PAUSES_MS[random.random_range(0..PAUSES_MS.len())];
+        match (kind, led) {
+            (0..=2, _) => Self::Pause { controller, pause_ms },
+            (3, _) => Self::SetClock { controller, hours: random.random_range(-48..=48) },
+            (4, LeadershipMode::Etcd) => Self::WipeEtcd,
+            (5, LeadershipMode::Etcd) => Self::BackUpEtcd,
+            (6, LeadershipMode::Etcd) => Self::RestoreEtcd,
+            (_, LeadershipMode::Etcd) => Self::ExpireLeases,
+            (4 | 5, _) => Self::FillDisk { controller, is_full: random.random_ratio(2, 3) },
+            (6, _) if random.random() => Self::BackUpDisk { controller },
+            (6, _) => Self::RestoreDisk { controller },
+            _ => Self::DamageDisk { controller, page: random.random_range(0..1_024) },
+        }
+    }
+}
+
+/// Cuts the leader that etcd elected off from most switches, and checks that the other controller
+/// leads those that it reaches while that lasts.
+#[cfg(test)]
+pub(super) fn run_handover(seed: u64) -> Result<(), String> {
+    let mut schedule = FaultSchedule::from_seed(seed);
+    schedule.led = LeadershipMode::Etcd;
+    run_on_virtual_clock(async {
+        let mut run = ScenarioRun::new(seed, &schedule, PlantedBug::None)?;
+        run.restore_facts().await?;
+        run.await_convergence().await?;
+        let (leader, _) = run.find_leader()?;
+        run.cut_connections(leader, 0..3);
+        sleep(HANDOVER_TIMEOUT).await;
+        let (next, _) = run.find_leader()?;
+        match next == leader {
+            true => Err(format!("controller {leader} still leads")),
+            false => run.check_converged(),
+        }
+    })
+}
+
+impl ScenarioRun {
+    /// Has machines fail over the time `until`, and then checks switches, plans and disks.
+    pub(super) async fn run_machine_phase(
+        &mut self,
+        steps: &[(u64, FaultStep)],
+        until: Duration,
+    ) -> Result<(), String> {
+        self.restore_facts().await?;
+        self.await_convergence().await?;
+        let begun = Instant::now();
+        lock_mutex(&self.testbed).is_lossy = true;
+        for (at, step) in steps {
+            sleep_until(begun + Duration::from_millis(*at)).await;
+            self.apply_step(*step).await?;
+        }
+        sleep_until(begun + until).await;
+        self.restore_facts().await?;
+        self.await_convergence().await?;
+        self.await_stored().await
+    }
+
+    pub(super) async fn apply_machine_step(&mut self, step: MachineStep) -> Result<(), String> {
+        match step {
+            MachineStep::Pause { controller, pause_ms } => {
+                self.pause_controller(controller, Duration::from_millis(pause_ms));
+            }
+            MachineStep::SetClock { controller, hours } => {
+                lock_mutex(&self.testbed).clock_hours.insert(controller, hours);
+            }
+            MachineStep::FillDisk { controller, is_full } => {
+                lock_mutex(&self.testbed).with_disk(controller, |disk| disk.set_full(is_full));
+            }
+            MachineStep::BackUpDisk { controller } => {
+                lock_mutex(&self.testbed).with_disk(controller, |disk| disk.back_up());
+            }
+            MachineStep::RestoreDisk { controller } => {
+                self.kill_controller(controller);
+                lock_mutex(&self.testbed).with_disk(controller, |disk| disk.restore());
+                sleep(DOWNTIME).await;
+                self.start_controller(controller).await?;
+            }
+            MachineStep::DamageDisk { controller, page } => {
+                self.kill_controller(controller);
+                lock_mutex(&self.testbed).with_disk(controller, |disk| disk.damage(page));
+                sleep(DOWNTIME).await;
+                self.start_controller(controller).await?;
+            }
+            MachineStep::WipeEtcd => lock_mutex(&self.testbed).with_etcd(|etcd| etcd.wipe()),
+            MachineStep::BackUpEtcd => lock_mutex(&self.testbed).cluster.back_up(),
+            MachineStep::RestoreEtcd => lock_mutex(&self.testbed).with_etcd(|etcd| etcd.restore()),
+            MachineStep::ExpireLeases => {
+                lock_mutex(&self.testbed).with_etcd(|etcd| etcd.expire_all_leases());
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops the process of a controller; switches end its streams if that lasts.
+    fn pause_controller(&self, controller: u32, pause: Duration) {
+        let until = Instant::now() + pause;
+        lock_mutex(&self.testbed).pause_until(controller, until);
+        let testbed = Arc::clone(&self.testbed);
+        tokio::spawn(async move {
+            sleep(KEEPALIVE).await;
+            let mut testbed = lock_mutex(&testbed);
+            if testbed.is_paused(controller) {
+                testbed.devices.iter_mut().for_each(|device| device.close_streams_of(controller));
+            }
+        });
+    }
+
+    /// Starts a controller. One whose store is damaged is given an empty disk, as its error says.
+    pub(super) async fn launch_controller(
+        &self,
+        controller: u32,
+        term: u64,
+    ) -> Result<ControllerHandle, String> {
+        let mut config = controller_config(controller, term, self.led)?;
+        if lock_mutex(&self.testbed).disks.contains_key(&controller) {
+            // The term is that of the store.
+            (config.store, config.term) = (Some("disk".into()), 1);
+        }
+        let launch = || {
+            let network = FakeNetwork::new(Arc::clone(&self.testbed), controller, self.planted_bug);
+            let (fabric, policy) = (self.fabric.clone(), self.facts.policy.clone());
+            Controller::start_on(network, config.clone(), fabric, policy)
+        };
+        // A disk may be both full and damaged.
+        for _ in 0..2 {
+            match launch().await {
+                Err(ControllerError::Store(_)) => {
+                    lock_mutex(&self.testbed).with_disk(controller, FakeDisk::repair);
+                }
+                started => return started.map_err(|error| error.to_string()),
+            }
+        }
+        launch().await.map_err(|error| error.to_string())
+    }
+
+    /// Waits until each disk has what its controller has in force.
+    async fn await_stored(&self) -> Result<(), String> {
+        let deadline = Instant::now() + STORE_TIMEOUT;
+        while let Err(why) = self.check_stored().await {
+            if Instant::now() >= deadline {
+                return Err(why);
+            }
+            sleep(DOWNTIME).await;
+        }
+        Ok(())
+    }
+
+    async fn check_stored(&self) -> Result<(), String> {
+        for (number, controller) in &self.controllers {
+            let Some(disk) = lock_mutex(&self.testbed).disks.get(number).map(|disk| disk.copy())
+            else {
+                continue;
+            };
+            let fault = |error| format!("the store of controller {number}: {error}");
+            let store =
+                EmbeddedStore::open_backend(disk).map_err(|error| fault(error.to_string()))?;
+            let stored = store.read_state().map_err(|error| fault(error.to_string()))?;
+            let in_force = controller.query_state(|state| state.stored_records()).await;
+            let in_force = in_force.map_err(|error| error.to_string())?;
+            let is_missing = |record: &&StoreRecord| match record {
+                // Nothing is stored before there was a job.
+                StoreRecord::Jobs(jobs) if jobs.jobs.is_empty() && stored.jobs.is_none() => false,
+                StoreRecord::ReportedJobs(jobs)
+                    if jobs.jobs.is_empty() && stored.reported_jobs.is_none() =>
+                {
+                    false
+                }
+                record => !stored.holds_record(record),
+            };
+            if let Some(record) = in_force.iter().find(is_missing) {
+                return Err(fault(format!("lacks {record:?}")));
+            }
+            let plan = store.read_plan().map_err(|error| fault(error.to_string()))?;
+            let rollout = controller.current_rollout().ok_or("there is no plan")?;
+            if plan != Some(rollout.stored_plan()) {
+                return Err(fault("has another plan than the one in force".to_owned()));
+            }
+        }
+        Ok(())
+    }
+}
