@@ -33,7 +33,8 @@ const OUTBIDS: u32 = 8;
 pub(super) enum ClusterWake {
     /// The leader may have stored something, or leadership changed.
     Updated,
-    /// This controller bids in another term. A switch that refuses it need not say so again.
+    /// This controller bids in another term, or may write again in the one before. A switch that
+    /// refuses it need not say so again.
     TermChanged,
 }
 
@@ -44,6 +45,8 @@ pub(super) struct ClusterMembership {
     write_permit: watch::Receiver<WritePermit>,
     /// The term to bid in as it was last seen.
     term: Option<ArbitrationInput>,
+    /// Until when the permit held that was last seen.
+    expires_at: Option<Instant>,
     /// The election that this controller won and did not lose.
     elected: Option<ElectedLeader>,
     /// The number of the event with which everything stored is applied.
@@ -71,6 +74,7 @@ impl ClusterMembership {
             member: handle,
             write_permit: permit.subscribe(),
             term: None,
+            expires_at: None,
             elected: None,
             awaited_inputs: None,
             outbids_left: OUTBIDS,
@@ -105,9 +109,13 @@ impl ClusterMembership {
     }
 
     fn note_term(&mut self) -> Option<ClusterWake> {
-        let term = self.write_permit.borrow_and_update().arbitration_input();
+        let permit = *self.write_permit.borrow_and_update();
+        let (now, term) = (Instant::now(), permit.arbitration_input());
+        let expired = std::mem::replace(&mut self.expires_at, permit.expires_at());
+        // While it was cut off from etcd, it did not outbid switches that refuse it.
+        let is_back = permit.is_leader(now) && expired.is_some_and(|at| at <= now);
         let is_new = std::mem::replace(&mut self.term, term) != term;
-        is_new.then_some(ClusterWake::TermChanged)
+        (is_new || is_back).then_some(ClusterWake::TermChanged)
     }
 
     /// The latest update from etcd.
