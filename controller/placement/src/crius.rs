@@ -11,16 +11,16 @@
 //! pipeline, collectives how long an iteration and a transfer take
 //! estimate, calibration a Cell's best-looking plan, timed; how far that is off
 //! tuner                 the plan that is run, once a Cell is chosen
-//! search, deadline      room for a job: merge, spread, halve, move; faster jobs on idle GPUs
+//! search                room for a job: merge, spread, halve, move; faster jobs on idle GPUs
 //! policy                rounds of all that
 //! ```
 //!
-//! The scheduler sees speeds only ([`super::throughput`]), estimated or measured.
+//! The scheduler sees speeds only ([`super::throughput`]), estimated or measured, and the deadlines
+//! of jobs ([`super::deadline`]).
 //! `docs/algorithms/crius.md` is the essay.
 
 pub mod calibration;
 pub mod collectives;
-pub mod deadline;
 pub mod estimate;
 pub mod gpu_kinds;
 pub mod kernels;

@@ -9,7 +9,8 @@
 //! [`queue`] has the simple reference policies. [`hived`], [`muri`], [`sjf_bco`] and [`crius`]
 //! follow their papers. [`fcfs`], [`gavel`] and [`elastic_flow`] are the baselines of Crius: like
 //! it, they look up the speed of models per kind of GPU ([`throughput`]) and try changes on an
-//! [`allocation`]. [`ModelTable`] has what one iteration of a model computes and sends.
+//! [`allocation`]. [`deadline`] has when jobs must be over. [`ModelTable`] has what one iteration
+//! of a model computes and sends.
 //!
 //! Pure: no I/O, no clock, no randomness but from a seed.
 
@@ -17,6 +18,7 @@ pub mod allocation;
 mod cluster;
 mod cluster_jobs;
 pub mod crius;
+pub mod deadline;
 mod decision;
 pub mod elastic_flow;
 pub mod fcfs;

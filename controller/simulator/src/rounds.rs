@@ -4,13 +4,21 @@
 //! every so often, jobs that run as fast as a table of measurements says, and a stall whenever a
 //! job's GPUs change. What jobs do to each other on shared links is not in it.
 
+#[cfg(test)]
+mod deadline_tests;
+mod progress;
+
 use std::collections::{BTreeMap, BTreeSet};
 
+use placement::deadline::JobDeadlines;
 use placement::throughput::{GpuShape, ThroughputTable};
 use placement::{
     ClusterJobs, GpuCluster, PlacementDecision, PlacementDecisionError, PlacementPolicy,
     PlacementRequest,
 };
+
+use self::progress::JobProgress;
+pub use self::progress::ProgressCount;
 
 /// What there is to replay.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +33,8 @@ pub struct RoundExperiment<'a> {
     pub round_seconds: f64,
     /// When it is over, in seconds.
     pub end_seconds: f64,
+    /// How iterations are counted.
+    pub count: ProgressCount,
 }
 
 /// What came of it.
@@ -34,7 +44,7 @@ pub struct RoundOutcome {
     pub completion_seconds: BTreeMap<u32, f64>,
     /// Samples per second of all jobs, in each round.
     pub samples_per_second: Vec<f64>,
-    /// Jobs that the policy refused.
+    /// Jobs that the policy refused, or dropped at their deadlines.
     pub refused: BTreeSet<u32>,
     /// How often a job began or got other GPUs.
     pub starts: u32,
@@ -44,6 +54,32 @@ impl RoundOutcome {
     /// The mean over all rounds.
     pub fn mean_samples_per_second(&self) -> f64 {
         self.samples_per_second.iter().sum::<f64>() / self.samples_per_second.len().max(1) as f64
+    }
+
+    fn record_decision(&mut self, decision: &PlacementDecision) {
+        match decision {
+            PlacementDecision::Start(_) => self.starts += 1,
+            PlacementDecision::Refuse { job, .. } => {
+                self.refused.insert(*job);
+            }
+            PlacementDecision::Suspend { .. } => {}
+        }
+    }
+
+    /// The jobs that ended by their deadlines; one without a deadline ends in time whenever it
+    /// ends.
+    pub fn jobs_in_time(
+        &self,
+        jobs: &[PlacementRequest],
+        deadlines: &JobDeadlines,
+    ) -> BTreeSet<u32> {
+        let in_time = jobs.iter().filter(|job| {
+            let seconds = self.completion_seconds.get(&job.job);
+            seconds.is_some_and(|seconds| {
+                deadlines.allow_end(job.job, job.submitted_seconds + seconds)
+            })
+        });
+        in_time.map(|job| job.job).collect()
     }
 }
 
@@ -57,7 +93,7 @@ pub fn run_rounds(
 ) -> Result<RoundOutcome, PlacementDecisionError> {
     let mut cluster_jobs = ClusterJobs::new(experiment.cluster.clone());
     let mut arrivals = experiment.jobs.iter().peekable();
-    let mut stalls = JobStalls::default();
+    let mut progress = JobProgress::new(experiment.count, experiment.round_seconds);
     let mut achieved = RoundOutcome::default();
     let rounds = (experiment.end_seconds / experiment.round_seconds).ceil() as u64;
     for round in 0..rounds {
@@ -67,40 +103,13 @@ pub fn run_rounds(
         }
         for decision in policy.make_decisions(&cluster_jobs.state_at(now)) {
             cluster_jobs.apply_decision(&decision)?;
-            stalls.record_decision(&decision, &mut achieved);
+            progress.record_decision(&decision);
+            achieved.record_decision(&decision);
         }
-        run_round(experiment, &mut cluster_jobs, &mut stalls, &mut achieved, now)?;
+        progress.record_waiting(cluster_jobs.state_at(now).waiting);
+        run_round(experiment, &mut cluster_jobs, &mut progress, &mut achieved, now)?;
     }
     Ok(achieved)
-}
-
-/// Seconds that jobs still stand still, by job.
-#[derive(Debug, Default)]
-struct JobStalls {
-    by_job: BTreeMap<u32, f64>,
-}
-
-impl JobStalls {
-    fn record_decision(&mut self, decision: &PlacementDecision, achieved: &mut RoundOutcome) {
-        match decision {
-            PlacementDecision::Start(start) => {
-                self.by_job.insert(start.job, start.stall_seconds);
-                achieved.starts += 1;
-            }
-            PlacementDecision::Refuse { job, .. } => {
-                achieved.refused.insert(*job);
-            }
-            PlacementDecision::Suspend { .. } => {}
-        }
-    }
-
-    /// What a stall leaves of a round.
-    fn remaining_seconds(&mut self, job: u32, round_seconds: f64) -> f64 {
-        let stall = self.by_job.entry(job).or_default();
-        let now = stall.min(round_seconds);
-        *stall -= now;
-        round_seconds - now
-    }
 }
 
 /// All running jobs go on for a round; those that end do so within it, and free their GPUs after
@@ -108,7 +117,7 @@ impl JobStalls {
 fn run_round(
     experiment: &RoundExperiment<'_>,
     cluster_jobs: &mut ClusterJobs,
-    stalls: &mut JobStalls,
+    progress: &mut JobProgress,
     achieved: &mut RoundOutcome,
     now: f64,
 ) -> Result<(), PlacementDecisionError> {
@@ -122,14 +131,10 @@ fn run_round(
         let speed = shape.and_then(|shape| experiment.truth.job_speed(request, shape));
         let batch = experiment.truth.job_batch(request);
         let rate = speed.unwrap_or(0.0) / batch;
-        let seconds = stalls.remaining_seconds(request.job, experiment.round_seconds);
-        let done = (rate * seconds).min(request.remaining_iterations);
-        samples += done * batch;
-        let left = request.remaining_iterations - done;
-        let ended = (left <= 1e-9).then(|| {
-            let idle = experiment.round_seconds - seconds;
-            now + idle + done / rate - request.submitted_seconds
-        });
+        let ran = progress.run_job(request, rate);
+        samples += ran.iterations * batch;
+        let left = request.remaining_iterations - ran.iterations;
+        let ended = (left <= 1e-9).then_some(now + ran.last_seconds - request.submitted_seconds);
         let left_seconds = request.remaining_seconds * left / request.remaining_iterations;
         went_on.push((request.job, left, left_seconds, ended));
     }
@@ -180,6 +185,7 @@ mod tests {
             jobs: &[request(1), request(2)],
             round_seconds: 300.0,
             end_seconds: 1_200.0,
+            count: ProgressCount::AsRun,
         };
         let mut policy = FcfsPolicy { table: table.clone(), stall: RestartStall::PRUNED };
         let achieved = run_rounds(&experiment, &mut policy).unwrap();

@@ -11,13 +11,14 @@ mod ablation;
 pub(super) use ablation::reproduce_ablation;
 use placement::PlacementRequest;
 use placement::allocation::RestartStall;
-use placement::crius::{CriusPolicy, deadline};
+use placement::crius::CriusPolicy;
+use placement::deadline;
 use placement::elastic_flow::{ElasticFlowPolicy, ElasticSharing};
 use placement::fcfs::FcfsPolicy;
 use placement::gavel::GavelPolicy;
 use placement::throughput::ThroughputTable;
 use placement::{GpuCluster, PlacementPolicy};
-use simulator::rounds::{self, RoundExperiment, RoundOutcome};
+use simulator::rounds::{self, ProgressCount, RoundExperiment, RoundOutcome};
 
 use super::SeedOptions;
 use super::large_models::{END_SECONDS, crius_cluster, draw_jobs};
@@ -44,6 +45,8 @@ struct CriusTestbed {
     cluster: GpuCluster,
     truth: ThroughputTable,
     data_parallel: ThroughputTable,
+    /// How iterations are counted.
+    count: ProgressCount,
 }
 
 /// What is varied.
@@ -78,7 +81,7 @@ impl CriusTestbed {
         let cluster = crius_cluster();
         let truth = ThroughputTable::from_published(&cluster);
         let data_parallel = truth.clone().data_parallel_only(&cluster);
-        Self { cluster, truth, data_parallel }
+        Self { cluster, truth, data_parallel, count: ProgressCount::AsRun }
     }
 
     fn replay_policy(
@@ -92,6 +95,7 @@ impl CriusTestbed {
             jobs,
             round_seconds: ROUND_SECONDS,
             end_seconds: END_SECONDS,
+            count: self.count,
         };
         rounds::run_rounds(&experiment, policy)
             .map_err(|error| CommandError::Failed(error.to_string()))
@@ -111,7 +115,7 @@ impl CriusTestbed {
             Box::new(CriusPolicy::new(table())),
             Box::new(FcfsPolicy { table: table(), stall }),
             Box::new(GavelPolicy { table: known(), stall }),
-            Box::new(ElasticFlowPolicy { sharing: variant.sharing, table: known(), stall }),
+            Box::new(ElasticFlowPolicy::new(variant.sharing, known(), stall)),
         ];
         let replayed =
             policies.into_iter().map(|mut policy| self.replay_policy(&jobs, &mut *policy));

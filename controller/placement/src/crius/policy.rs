@@ -7,10 +7,10 @@
 
 use std::collections::BTreeSet;
 
-use super::deadline::{JobDeadlines, ROUND_SECONDS};
 use super::search::{MOST_GPUS, ScheduleSearch};
 use crate::allocation::{self, AllocatedJob, ClusterAllocation, RestartStall};
-use crate::throughput::ThroughputTable;
+use crate::deadline::{self, JobDeadlines, ROUND_SECONDS};
+use crate::throughput::{GpuShape, ThroughputTable};
 use crate::{
     ClusterState, GpuCluster, PlacementDecision, PlacementPolicy, PlacementRequest, fcfs, queue,
 };
@@ -57,26 +57,43 @@ impl CriusPolicy {
         }
     }
 
-    /// The refusal of a job that could not run on anything that it may be given.
+    /// The refusal of a job that could not run on anything that it may be given, or whose deadline
+    /// passed while it waited.
     fn refuse_impossible(
         &self,
         cluster: &GpuCluster,
         request: &PlacementRequest,
+        now_seconds: f64,
     ) -> Option<PlacementDecision> {
         let too_large = queue::refuse_oversized(cluster, request.job, request.gpus);
         too_large
+            .or_else(|| self.deadlines.refuse_late(request, now_seconds))
             .or_else(|| (!self.can_ever_run(request)).then(|| fcfs::refuse_unrunnable(request)))
     }
 
     fn can_ever_run(&self, request: &PlacementRequest) -> bool {
+        self.possible_shapes(request).next().is_some()
+    }
+
+    /// Whether the job ends in time on any GPUs that it may be given, if it begins now.
+    fn can_end_in_time(&self, request: &PlacementRequest, now_seconds: f64) -> bool {
+        self.possible_shapes(request).any(|(shape, speed)| {
+            let seconds = request.remaining_iterations * self.table.job_batch(request) / speed;
+            let stall = RestartStall::PRUNED.stall_seconds(shape.gpu_count());
+            let end = deadline::end_seconds(now_seconds, stall, seconds);
+            self.deadlines.allow_end(request.job, end)
+        })
+    }
+
+    /// The numbers and kinds of GPUs on which a job runs, and its speed there.
+    fn possible_shapes(&self, request: &PlacementRequest) -> impl Iterator<Item = (GpuShape, f64)> {
         let most = MOST_GPUS.max(request.gpus);
         let powers = (0..u32::BITS).map(|power| 1 << power);
-        let mut counts = powers.take_while(|gpus| *gpus <= most);
-        counts.any(|gpus| {
-            let shapes =
-                (0..self.table.kind_count()).filter_map(|kind| self.table.best_shape(kind, gpus));
-            shapes.map(|shape| self.table.job_speed(request, shape)).any(|speed| speed.is_some())
-        })
+        let counts = powers.take_while(move |gpus| *gpus <= most);
+        let shapes = counts.flat_map(move |gpus| {
+            (0..self.table.kind_count()).filter_map(move |kind| self.table.best_shape(kind, gpus))
+        });
+        shapes.filter_map(move |shape| Some((shape, self.table.job_speed(request, shape)?)))
     }
 
     /// The schedule with a waiting job in it: beside all others, or instead of some that came
@@ -109,7 +126,8 @@ impl CriusPolicy {
         Some(fitted)
     }
 
-    /// Fits waiting jobs, the earliest first; a job like one that found no room is not tried.
+    /// Fits waiting jobs, the earliest first; a job like one that found no room is not tried. A job
+    /// that would be late on all GPUs waits, and says nothing about others like it.
     fn fit_all_waiting<'l>(
         &self,
         search: ScheduleSearch<'_>,
@@ -122,7 +140,8 @@ impl CriusPolicy {
             let kind = allocation::requested_kind(request);
             let like = (request.model.as_deref(), kind, request.gpus);
             let held_back = !self.abilities.opportunism && blocked.contains(&kind);
-            if held_back || in_vain.contains(&like) {
+            let late = || !self.can_end_in_time(request, search.now_seconds);
+            if held_back || in_vain.contains(&like) || late() {
                 continue;
             }
             match self.fit_waiting(search, &allocation, request) {
@@ -150,7 +169,9 @@ impl PlacementPolicy for CriusPolicy {
             deadlines: &self.deadlines,
             now_seconds: state.now_seconds,
         };
-        let refused = |request: &&PlacementRequest| self.refuse_impossible(state.cluster, request);
+        let refused = |request: &&PlacementRequest| {
+            self.refuse_impossible(state.cluster, request, state.now_seconds)
+        };
         let (never, possible): (Vec<&PlacementRequest>, Vec<&PlacementRequest>) =
             state.waiting.iter().partition(|request| refused(request).is_some());
         let mut allocation = ClusterAllocation::from_state(state, &self.table);
@@ -168,6 +189,8 @@ impl PlacementPolicy for CriusPolicy {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::allocation::tests::{TestCluster, request};
     use crate::{ClusterJobs, GpusByHost};
@@ -230,5 +253,32 @@ mod tests {
             panic!("{decisions:?}");
         };
         assert_eq!(reason, "unknown cannot run on the GPUs that it may have");
+    }
+
+    #[test]
+    fn a_job_that_would_be_late_waits_until_it_is_dropped() {
+        let lab = lab();
+        let (mut cluster_jobs, mut crius) = (lab.empty_jobs(), CriusPolicy::new(lab.table.clone()));
+        // 3,500 iterations: 100 s on four GPUs, with a stall of 40 s and a round of 300 s.
+        for job in [1, 2, 3] {
+            let remaining_iterations = 3_500.0;
+            let like = PlacementRequest { remaining_iterations, ..request(job, 4, "m") };
+            cluster_jobs.submit_job(like).unwrap();
+        }
+        crius.deadlines.by_job = BTreeMap::from([(1, 439.0), (2, 440.0)]);
+        decide(&mut cluster_jobs, &mut crius);
+        // The first says nothing about the second; the third has all the time.
+        assert_eq!(running(&cluster_jobs), [(2, 4)]);
+        let refused = |crius: &mut CriusPolicy, now| {
+            let decisions = crius.make_decisions(&cluster_jobs.state_at(now));
+            let refusals = decisions.into_iter().filter_map(|decision| match decision {
+                PlacementDecision::Refuse { job, .. } => Some(job),
+                _ => None,
+            });
+            refusals.collect::<Vec<u32>>()
+        };
+        assert!(refused(&mut crius, 438.0).is_empty());
+        // The second runs on, though it is late by now.
+        assert_eq!(refused(&mut crius, 441.0), [1]);
     }
 }

@@ -9,9 +9,9 @@
 //! no throughput. **Upgrade** does the opposite while GPUs are idle.
 
 use super::CriusAbilities;
-use super::deadline::JobDeadlines;
 use crate::PlacementRequest;
 use crate::allocation::{self, AllocatedJob, ClusterAllocation};
+use crate::deadline::JobDeadlines;
 
 /// Changes to a schedule for one job, and in a cluster of more than [`MANY`] jobs.
 const DEPTH: usize = 3;
