@@ -140,7 +140,7 @@ impl PaperExperiment {
 }
 
 /// All experiments, in the order of the papers.
-const EXPERIMENTS: [PaperExperiment; 23] = [
+const EXPERIMENTS: [PaperExperiment; 24] = [
     PaperExperiment::long("calibrate", calibrate::reproduce_calibration),
     PaperExperiment::quick("crux-fig6", calibrate::reproduce_fig6).drawn_as(&paper_figures::FIG_6),
     PaperExperiment::quick("crux-fig7", calibration::reproduce_fig7)
@@ -170,6 +170,8 @@ const EXPERIMENTS: [PaperExperiment; 23] = [
     PaperExperiment::long("crius-jct", crius::reproduce_jct).drawn_as(&paper_figures::CRIUS_JCT),
     PaperExperiment::long("crius-ablation", crius::reproduce_ablation)
         .drawn_as(&paper_figures::CRIUS_ABLATION),
+    PaperExperiment::long("crius-deadlines", crius::reproduce_deadlines)
+        .drawn_as(&paper_figures::CRIUS_DEADLINES),
     PaperExperiment::long("placement-gain", placement_gain::reproduce_placement_gains),
     PaperExperiment::long("who-gains", cluster::reproduce_pairs),
     PaperExperiment::long("who-gains-profiles", cluster::reproduce_pairs_profiles),

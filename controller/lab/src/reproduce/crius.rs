@@ -7,8 +7,10 @@
 //! counting jobs that did not end.
 
 mod ablation;
+mod deadlines;
 
 pub(super) use ablation::reproduce_ablation;
+pub(super) use deadlines::reproduce_deadlines;
 use placement::PlacementRequest;
 use placement::allocation::RestartStall;
 use placement::crius::CriusPolicy;

@@ -12,7 +12,7 @@ pub(super) use crux_figures::{
     FIG_25_PROFILES,
 };
 pub(super) use placement_figures::{
-    CRIUS_ABLATION, CRIUS_JCT, SJF_BCO_FIG_4, SJF_BCO_FIG_5, SJF_BCO_FIG_6,
+    CRIUS_ABLATION, CRIUS_DEADLINES, CRIUS_JCT, SJF_BCO_FIG_4, SJF_BCO_FIG_5, SJF_BCO_FIG_6,
 };
 
 use super::paper_figure::{FigureSeries, PaperChange, RelativeValue, ValuePlace};

@@ -148,3 +148,35 @@ pub(in super::super) const CRIUS_ABLATION: PaperFigure = PaperFigure {
     note: "Error bars: least to most of the measurements, and of the Cells. Lines: the paper's \
            means.",
 };
+
+/// Who knows deadlines, and who does not.
+const CONTENDERS: &[(&str, &str)] = &[
+    ("Crius with deadlines", "Crius with deadlines"),
+    ("ElasticFlow with deadlines", "ElasticFlow with deadlines"),
+    ("Crius", "Crius"),
+    ("ElasticFlow", "ElasticFlow"),
+    ("Gavel", "Gavel"),
+    ("FCFS", "FCFS"),
+];
+
+const IN_TIME: FigurePanel =
+    FigurePanel { axes: ["", "jobs of 244"], groups: CONTENDERS, ..MAKESPANS };
+
+pub(in super::super) const CRIUS_DEADLINES: PaperFigure = PaperFigure {
+    title: "Crius: jobs that end in time",
+    columns: 2,
+    panels: &[
+        FigurePanel {
+            title: "Five time budgets",
+            measure: "in time with 5 budgets, {group}",
+            ..IN_TIME
+        },
+        FigurePanel {
+            title: "One time budget",
+            measure: "in time with 1 budgets, {group}",
+            ..IN_TIME
+        },
+    ],
+    note: "Error bars: least to most of the seeds. Lines: what the authors' simulator counts on \
+           its own trace.",
+};
