@@ -99,8 +99,8 @@ pub struct LeaderElection {
     forced_term: Option<u64>,
     /// The term in which most switches had this controller for their primary.
     majority_term: u64,
-    /// The latest term in which most switches had another controller for their primary. Those that
-    /// arbitrate like bmv2 forget it with that primary.
+    /// The latest term in which several switches had another controller for their primary. Those
+    /// that arbitrate like bmv2 forget it with that primary.
     succeeded_term: u64,
     /// Until when it leaves the lead to others, unless one has taken it.
     resigned_until: Option<Instant>,
@@ -186,6 +186,7 @@ impl LeaderElection {
             self.check_at = self.resigned_until;
             return ElectionChoice { term: 0, may_write: false };
         }
+        self.note_later_terms(masterships);
         self.note_successor(masterships);
         if self.take_request(masterships, standing.state_term) {
             self.forced_term = Some(self.term);
@@ -273,10 +274,26 @@ impl LeaderElection {
             Mastership::Backup { primary } => Some(primary.term()).filter(|term| *term >= own),
             _ => None,
         });
-        if is_majority(later.clone().count(), masterships) {
-            self.succeeded_term = self.succeeded_term.max(later.min().unwrap_or(0));
+        if is_majority(later.count(), masterships) {
             self.term = 0;
         }
+    }
+
+    /// Remembers in which term another controller was primary of at least two switches. One alone
+    /// may lie. Most of all switches would be too many: of those that a leader has, a controller
+    /// that is cut off from some sees fewer, and it must not lead later with an earlier state.
+    fn note_later_terms(&mut self, masterships: &[Mastership]) {
+        let mut terms: Vec<u64> = masterships
+            .iter()
+            .filter_map(|mastership| match mastership {
+                Mastership::Backup { primary } => Some(primary.term()),
+                _ => None,
+            })
+            .filter(|term| *term < TERM_LIMIT)
+            .collect();
+        terms.sort_unstable_by(|one, other| other.cmp(one));
+        let second = terms.get(1).copied().unwrap_or(0);
+        self.succeeded_term = self.succeeded_term.max(second);
     }
 
     fn stays_resigned(&mut self, masterships: &[Mastership], now: Instant) -> bool {
@@ -485,6 +502,25 @@ mod tests {
             election.choose_by_majority(&vacant, standing(state_term), now);
             let choice = election.choose_by_majority(&vacant, standing(state_term), now + GRACE);
             assert_eq!(choice, ElectionChoice { term, may_write: false });
+        }
+    }
+
+    /// Found by the fault campaign (seed 94621), where switches arbitrate like bmv2.
+    #[test]
+    fn a_controller_that_saw_two_switches_of_a_later_leader_does_not_lead_with_an_earlier_state() {
+        let vacant = [no_primary(0), no_primary(0), no_primary(0), Mastership::Disconnected];
+        let of_later = |count: usize| {
+            let mut seen = [Mastership::Disconnected; 4];
+            seen[..count].fill(backup());
+            seen
+        };
+        let now = Instant::now();
+        for (count, term) in [(1, 7), (2, 0)] {
+            let mut election = LeaderElection::new(3, GRACE);
+            election.choose_by_majority(&of_later(count), standing(6), now);
+            election.choose_by_majority(&vacant, standing(6), now);
+            let choice = election.choose_by_majority(&vacant, standing(6), now + GRACE);
+            assert_eq!(choice, ElectionChoice { term, may_write: false }, "{count}");
         }
     }
 
