@@ -30,7 +30,6 @@ const RESIGNATION: u32 = 10;
 /// older state of it is restored; the switches still know the terms from before. One switch alone
 /// may lie, so it takes most of them.
 pub fn refused_term(masterships: &[Mastership], term: u64) -> Option<u64> {
-    let connected = masterships.iter().filter(|mastership| is_connected(mastership)).count();
     let refusals = masterships.iter().filter_map(|mastership| match mastership {
         Mastership::Backup { primary: highest } | Mastership::NoPrimary { highest } => {
             Some(highest.term()).filter(|seen| (term..TERM_LIMIT).contains(seen))
@@ -39,16 +38,13 @@ pub fn refused_term(masterships: &[Mastership], term: u64) -> Option<u64> {
         Mastership::Primary { election } => Some(election.term()).filter(|won| *won > term),
         _ => None,
     });
-    let is_refused = 2 * refusals.clone().count() > connected;
+    let is_refused = 2 * refusals.clone().count() > connected_count(masterships);
     refusals.max().filter(|_| is_refused)
 }
 
 /// Whether most switches answer this controller.
 pub fn reaches_most(masterships: &[Mastership]) -> bool {
-    is_majority(
-        masterships.iter().filter(|mastership| is_connected(mastership)).count(),
-        masterships,
-    )
+    is_majority(connected_count(masterships), masterships)
 }
 
 /// Why a controller that etcd elects takes no lead.
@@ -279,21 +275,21 @@ impl LeaderElection {
         }
     }
 
-    /// Remembers in which term another controller was primary of at least two switches. One alone
-    /// may lie. Most of all switches would be too many: of those that a leader has, a controller
-    /// that is cut off from some sees fewer, and it must not lead later with an earlier state.
+    /// Remembers in which term another controller was primary of two switches, or of the only one.
+    /// One of several may lie. Most of all switches would be too many: of those that a leader has,
+    /// a controller that is cut off from some sees fewer, and it must not lead later with an
+    /// earlier state.
     fn note_later_terms(&mut self, masterships: &[Mastership]) {
-        let mut terms: Vec<u64> = masterships
-            .iter()
-            .filter_map(|mastership| match mastership {
-                Mastership::Backup { primary } => Some(primary.term()),
-                _ => None,
-            })
-            .filter(|term| *term < TERM_LIMIT)
-            .collect();
-        terms.sort_unstable_by(|one, other| other.cmp(one));
-        let second = terms.get(1).copied().unwrap_or(0);
-        self.succeeded_term = self.succeeded_term.max(second);
+        let terms = masterships.iter().filter_map(|mastership| match mastership {
+            Mastership::Backup { primary } => Some(primary.term()),
+            _ => None,
+        });
+        let terms = terms.filter(|term| *term < TERM_LIMIT);
+        let [highest, second] = terms.fold([0, 0], |[highest, second], term| {
+            [highest.max(term), second.max(highest.min(term))]
+        });
+        let seen = if masterships.len() == 1 { highest } else { second };
+        self.succeeded_term = self.succeeded_term.max(seen);
     }
 
     fn stays_resigned(&mut self, masterships: &[Mastership], now: Instant) -> bool {
@@ -325,9 +321,12 @@ fn primary_count(masterships: &[Mastership], term: u64) -> usize {
     masterships.iter().filter(|mastership| mastership.term() == Some(term)).count()
 }
 
-/// Whether the switch has answered a bid of this session.
-fn is_connected(mastership: &Mastership) -> bool {
-    !matches!(mastership, Mastership::Disconnected | Mastership::Candidate)
+/// How many switches have answered a bid of this controller.
+fn connected_count(masterships: &[Mastership]) -> usize {
+    let is_connected = |mastership: &&Mastership| {
+        !matches!(mastership, Mastership::Disconnected | Mastership::Candidate)
+    };
+    masterships.iter().filter(is_connected).count()
 }
 
 fn is_majority(count: usize, masterships: &[Mastership]) -> bool {
@@ -522,6 +521,16 @@ mod tests {
             let choice = election.choose_by_majority(&vacant, standing(6), now + GRACE);
             assert_eq!(choice, ElectionChoice { term, may_write: false }, "{count}");
         }
+    }
+
+    #[test]
+    fn the_only_switch_is_enough_to_know_of_a_later_leader() {
+        let mut election = LeaderElection::new(3, GRACE);
+        let now = Instant::now();
+        election.choose_by_majority(&[backup()], standing(6), now);
+        election.choose_by_majority(&[no_primary(0)], standing(6), now);
+        let choice = election.choose_by_majority(&[no_primary(0)], standing(6), now + GRACE);
+        assert_eq!(choice, ElectionChoice { term: 0, may_write: false });
     }
 
     #[test]
