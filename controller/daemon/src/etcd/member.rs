@@ -290,7 +290,6 @@ impl<N: ClusterNetwork> ClusterMember<N> {
         let revision = calls.register_controller(number, granted.lease).await?;
         self.lease_state.record_grant(granted.lease, revision, asked, granted.ttl);
         self.publish_permit();
-        self.publish_reach(calls).await?;
         Ok(LeaseRenewal::New)
     }
 
@@ -309,10 +308,8 @@ impl<N: ClusterNetwork> ClusterMember<N> {
             snapshot = calls.read_snapshot().await?;
         }
         self.lease_state.observe_leader(snapshot.leader);
-        let mut reaching = snapshot.reaching.iter();
-        let others_reach = reaching.any(|number| *number != self.identity.controller);
-        self.switch_reach.observe_others(others_reach);
         self.publish_permit();
+        self.observe_reach(&snapshot.reaching, calls).await?;
         self.updates.send_replace(Some(Arc::new(ClusterUpdate {
             stored: snapshot.stored,
             elected: self.lease_state.won_election(),
@@ -347,16 +344,24 @@ impl<N: ClusterNetwork> ClusterMember<N> {
         self.resign_lead(calls).await
     }
 
+    /// Takes in which controllers reach most switches, as etcd has it, and corrects what it has of
+    /// this one: a call may have failed, and etcd may have lost it.
+    async fn observe_reach(&mut self, reaching: &[u32], calls: &N::Store) -> Result<(), EtcdError> {
+        let own = self.identity.controller;
+        self.switch_reach.observe_others(reaching.iter().any(|number| *number != own));
+        match reaching.contains(&own) == self.switch_reach.reaches_most() {
+            true => Ok(()),
+            false => self.publish_reach(calls).await,
+        }
+    }
+
     /// Tells the others whether most switches answer this controller.
-    async fn publish_reach(&mut self, calls: &N::Store) -> Result<(), EtcdError> {
+    async fn publish_reach(&self, calls: &N::Store) -> Result<(), EtcdError> {
         let Some(lease) = self.lease_state.lease_id() else {
             return Ok(());
         };
-        if let Some(reaches_most) = self.switch_reach.unpublished(lease) {
-            calls.publish_reach(self.identity.controller, lease, reaches_most).await?;
-            self.switch_reach.record_published(lease, reaches_most);
-        }
-        Ok(())
+        let reaches_most = self.switch_reach.reaches_most();
+        calls.publish_reach(self.identity.controller, lease, reaches_most).await
     }
 
     /// Whether it left the lead to others and nobody has taken it.

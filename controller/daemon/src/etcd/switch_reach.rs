@@ -18,8 +18,6 @@ pub(super) struct SwitchReach {
     lost_since: Option<Instant>,
     /// Whether another controller says that most switches answer it.
     others_reach: bool,
-    /// What etcd has of it, with the lease on which it hangs.
-    published: Option<(i64, bool)>,
 }
 
 impl SwitchReach {
@@ -38,15 +36,9 @@ impl SwitchReach {
         self.others_reach = reach;
     }
 
-    /// What etcd does not have yet under this lease.
-    pub(super) fn unpublished(&self, lease: i64) -> Option<bool> {
-        let published = Some((lease, self.reaches_most)) == self.published;
-        (!published).then_some(self.reaches_most)
-    }
-
-    /// etcd has it.
-    pub(super) fn record_published(&mut self, lease: i64, reaches_most: bool) {
-        self.published = Some((lease, reaches_most));
+    /// Whether most switches answer this controller.
+    pub(super) fn reaches_most(&self) -> bool {
+        self.reaches_most
     }
 
     /// Whether a leader hands over at `now`, after `grace` without most switches.
@@ -78,16 +70,5 @@ mod tests {
         reach.observe_others(true);
         reach.observe_own(true, now + grace);
         assert!(!reach.is_handover_due(grace, now + 2 * grace));
-    }
-
-    #[test]
-    fn what_a_lease_carried_is_published_again_on_the_next() {
-        let mut reach = SwitchReach::default();
-        assert_eq!(reach.unpublished(7), Some(false));
-        reach.record_published(7, false);
-        assert_eq!(reach.unpublished(7), None);
-        assert_eq!(reach.unpublished(8), Some(false));
-        reach.observe_own(true, Instant::now());
-        assert_eq!(reach.unpublished(7), Some(true));
     }
 }
