@@ -41,24 +41,24 @@ impl GuardedDatabase {
         what: &'static str,
         work: impl Fn(&Database) -> Result<T, redb::Error>,
     ) -> Result<T, StoreError> {
-        let run = |database: &Database| match work(database) {
-            Err(redb::Error::PreviousIo) => Ok(None),
-            done => done
-                .map(Some)
-                .map_err(|source| StoreError::Access { what, source: Box::new(source) }),
-        };
-        let first = {
-            let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
-            database.as_ref().map(|database| refuse_damage(|| run(database))).transpose()?
-        };
-        if let Some(Some(done)) = first {
-            return Ok(done);
+        let failed = |source| StoreError::Access { what, source: Box::new(source) };
+        match self.try_access(&work)? {
+            Err(redb::Error::PreviousIo) => {
+                self.reopen()?;
+                self.try_access(&work)?.map_err(failed)
+            }
+            done => done.map_err(failed),
         }
-        self.reopen()?;
+    }
+
+    /// Runs it on the database as it is. One that could not be opened again is one whose disk
+    /// failed.
+    fn try_access<T>(
+        &self,
+        work: impl Fn(&Database) -> Result<T, redb::Error>,
+    ) -> Result<Result<T, redb::Error>, StoreError> {
         let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
-        let again = database.as_ref().map(|database| refuse_damage(|| run(database)));
-        let failed = || StoreError::Access { what, source: Box::new(redb::Error::PreviousIo) };
-        again.transpose()?.flatten().ok_or_else(failed)
+        refuse_damage(|| Ok(database.as_ref().map_or(Err(redb::Error::PreviousIo), work)))
     }
 
     /// Closes the database and opens it again.

@@ -143,6 +143,14 @@ async fn is_ready(controller: &ControllerHandle) {
     timeout(DEADLINE, waiting).await.unwrap();
 }
 
+/// Gives the leader two jobs, and waits until the standby knows them and is ready to take over.
+async fn share_jobs(lab: &Lab, leader: &ControllerHandle, standby: &ControllerHandle) {
+    assert!(submit_jobs(lab, leader, 2).await);
+    knows(standby, 2).await;
+    is_ready(standby).await;
+    verified(lab, leader).await;
+}
+
 #[tokio::test]
 async fn the_successor_of_a_leader_has_the_whole_state() {
     let Some(etcd) = Etcd::start().await else {
@@ -193,10 +201,7 @@ async fn a_leader_that_etcd_elected_steps_down_and_another_one_leads() {
     until(&first, leads).await;
     let second = member(&lab, 2, &etcd.client).await;
     until(&second, stands_by).await;
-    assert!(submit_jobs(&lab, &first, 2).await);
-    knows(&second, 2).await;
-    is_ready(&second).await;
-    verified(&lab, &first).await;
+    share_jobs(&lab, &first, &second).await;
     let refused = second.change_lead(LeadChange::Leave).await.unwrap();
     assert!(refused.unwrap().text.contains("refused"), "it has no lead to leave");
 
@@ -229,10 +234,7 @@ async fn a_leader_that_most_switches_do_not_answer_hands_over() {
     let first = member_on(Fabric::new(parts), 1, &etcd.client).await;
     until(&first, leads).await;
     let second = member(&lab, 2, &etcd.client).await;
-    assert!(submit_jobs(&lab, &first, 2).await);
-    knows(&second, 2).await;
-    is_ready(&second).await;
-    verified(&lab, &first).await;
+    share_jobs(&lab, &first, &second).await;
 
     for way in &ways[1..] {
         way.is_open.send_replace(false);
