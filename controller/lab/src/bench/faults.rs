@@ -3,14 +3,15 @@
 //! Each schedule runs in a testbed of its own on a virtual clock. [`fake_switch`] and [`fake_etcd`]
 //! stand for the devices, [`fault_testbed`] holds them and the random streams, [`fake_network`]
 //! carries messages and [`leader_stream`] those between controllers, [`fault_schedule`] draws what
-//! fails and when, [`scenario_run`] executes it and checks the final state, [`policy_change`]
-//! applies a policy meanwhile. In [`hostile_phase`] switches lie ([`lying_switch`]) and clients
-//! attack ([`hostile_client`]), in [`machine_phase`] processes, clocks, disks ([`fake_disk`]) and
-//! etcd fail; [`follower_group`] is about controllers that follow each other. The decision: the
-//! controllers are the real ones, and only what they would reach over gRPC, their clock and their
-//! disk are replaced, at the traits that the controller has for them. A seed always gives the same
-//! run, so a failing one can be repeated alone.
+//! fails and when, [`scenario_run`] executes it on controllers of [`controller_setup`] and checks
+//! the final state, [`policy_change`] applies a policy meanwhile. In [`hostile_phase`] switches lie
+//! ([`lying_switch`]) and clients attack ([`hostile_client`]), in [`machine_phase`] processes,
+//! clocks, disks ([`fake_disk`]) and etcd fail; [`follower_group`] is about controllers that follow
+//! each other. The decision: the controllers are the real ones, and only what they would reach over
+//! gRPC, their clock and their disk are replaced, at the traits that the controller has for them. A
+//! seed always gives the same run, so a failing one can be repeated alone.
 
+mod controller_setup;
 mod fake_disk;
 mod fake_etcd;
 mod fake_network;

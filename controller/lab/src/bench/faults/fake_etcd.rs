@@ -24,140 +24,132 @@ use super::planted_bug::PlantedBug;
 /// How long a lease lasts after a snapshot was restored, as granted.
 const RESTORED_LEASE: Duration = Duration::from_secs(2);
 
-/// The state of etcd: leases, the elected leader and the stored records.
+/// An etcd that may be lost and restored.
 #[derive(Default)]
 pub(super) struct FakeEtcd {
-    revision: u64,
+    content: EtcdContent,
     /// Leases that were ever granted; two never have one id, as those of etcd are random.
     granted: i64,
+    changes: watch::Sender<u64>,
+    /// Its last snapshot.
+    snapshot: Option<EtcdContent>,
+    /// Until when a leader may trust a lease that etcd has lost.
+    upset_until: Option<Instant>,
+}
+
+/// The state of etcd: leases, the elected leader and the stored records.
+#[derive(Clone, Default)]
+struct EtcdContent {
+    revision: u64,
     leases: BTreeMap<i64, Instant>,
     leader: Option<ElectedLeader>,
     memory: StoredState,
     /// Whether most switches answer each controller that has said so, with its lease.
     reach: BTreeMap<u32, (i64, bool)>,
-    changes: watch::Sender<u64>,
-    /// Its last snapshot.
-    snapshot: Option<EtcdSnapshot>,
-    /// Until when a leader may trust a lease that etcd has lost.
-    upset_until: Option<Instant>,
-}
-
-/// What a snapshot keeps.
-#[derive(Clone)]
-struct EtcdSnapshot {
-    revision: u64,
-    leases: BTreeMap<i64, Instant>,
-    leader: Option<ElectedLeader>,
-    memory: StoredState,
 }
 
 impl FakeEtcd {
     /// Advances time to `now`: expires leases and removes the keys attached to them.
     fn expire_leases(&mut self, now: Instant) {
-        self.leases.retain(|_, ends| *ends > now);
-        let leases = &self.leases;
-        self.reach.retain(|_, (lease, _)| leases.contains_key(lease));
-        if self.leader.take_if(|leader| !leases.contains_key(&leader.lease)).is_some() {
+        self.content.leases.retain(|_, ends| *ends > now);
+        let leases = &self.content.leases;
+        self.content.reach.retain(|_, (lease, _)| leases.contains_key(lease));
+        if self.content.leader.take_if(|leader| !leases.contains_key(&leader.lease)).is_some() {
             self.bump_revision();
         }
     }
 
     fn bump_revision(&mut self) -> u64 {
-        self.revision += 1;
-        self.changes.send_replace(self.revision);
-        self.revision
+        self.content.revision += 1;
+        self.changes.send_replace(self.content.revision);
+        self.content.revision
     }
 
     /// Whether this controller leads at `now`, or may still believe so.
     pub(super) fn is_led_by(&mut self, controller: u32, now: Instant) -> bool {
         self.expire_leases(now);
         self.upset_until.is_some_and(|until| now < until)
-            || self.leader.is_some_and(|leader| leader.controller == controller)
+            || self.content.leader.is_some_and(|leader| leader.controller == controller)
     }
 
     /// Loses everything, revisions included.
     pub(super) fn wipe(&mut self) {
-        *self = Self {
-            granted: self.granted,
-            changes: self.changes.clone(),
-            snapshot: self.snapshot.take(),
-            upset_until: upset_until(),
-            ..Self::default()
-        };
+        self.become_content(EtcdContent::default());
     }
 
     pub(super) fn back_up(&mut self) {
-        self.snapshot = Some(EtcdSnapshot {
-            revision: self.revision,
-            leases: self.leases.clone(),
-            leader: self.leader,
-            memory: self.memory.clone(),
-        });
+        self.snapshot = Some(self.content.clone());
     }
 
     /// Is again what it was at its snapshot. Leases that it had then run anew.
     pub(super) fn restore(&mut self) {
-        if let Some(EtcdSnapshot { revision, leases, leader, memory }) = self.snapshot.clone() {
+        if let Some(mut content) = self.snapshot.clone() {
             let ends = Instant::now() + RESTORED_LEASE;
-            self.leases = leases.into_keys().map(|lease| (lease, ends)).collect();
-            (self.revision, self.leader, self.memory) = (revision, leader, memory);
-            (self.reach, self.upset_until) = (BTreeMap::new(), upset_until());
+            content.leases.values_mut().for_each(|lease| *lease = ends);
+            self.become_content(content);
         }
+    }
+
+    fn become_content(&mut self, content: EtcdContent) {
+        (self.content, self.upset_until) = (content, upset_until());
     }
 
     /// Has all leases expire before their time.
     pub(super) fn expire_all_leases(&mut self) {
-        self.leases.clear();
+        self.content.leases.clear();
         self.expire_leases(Instant::now());
         self.upset_until = upset_until();
     }
 
     fn grant_lease(&mut self, ends: Instant) -> i64 {
         self.granted += 1;
-        self.leases.insert(self.granted, ends);
+        self.content.leases.insert(self.granted, ends);
         self.granted
     }
 
     /// Extends a lease; false if it had already expired.
     fn renew_lease(&mut self, lease: i64, until: Instant) -> bool {
-        let ends = self.leases.get_mut(&lease);
+        let ends = self.content.leases.get_mut(&lease);
         ends.map(|ends| *ends = until).is_some()
     }
 
     fn stand_for_election(&mut self, controller: u32, lease: i64) {
-        if self.leader.is_none() && self.leases.contains_key(&lease) {
+        if self.content.leader.is_none() && self.content.leases.contains_key(&lease) {
             let revision = self.bump_revision();
-            self.leader = Some(ElectedLeader { revision, lease, controller });
+            self.content.leader = Some(ElectedLeader { revision, lease, controller });
         }
     }
 
     fn store_record(&mut self, record: &StoreRecord, elected: u64) -> Result<(), EtcdError> {
-        self.leader.filter(|leader| leader.revision == elected).ok_or(EtcdError::NotLeader)?;
-        self.memory.apply_record(record.clone());
+        self.content
+            .leader
+            .filter(|leader| leader.revision == elected)
+            .ok_or(EtcdError::NotLeader)?;
+        self.content.memory.apply_record(record.clone());
         self.bump_revision();
         Ok(())
     }
 
     fn publish_reach(&mut self, controller: u32, lease: i64, reaches_most: bool) {
-        if self.leases.contains_key(&lease) {
-            self.reach.insert(controller, (lease, reaches_most));
+        if self.content.leases.contains_key(&lease) {
+            self.content.reach.insert(controller, (lease, reaches_most));
             self.bump_revision();
         }
     }
 
     /// The controllers that say that most switches answer them.
     fn reaching(&self) -> Vec<u32> {
-        let reach = self.reach.iter().filter(|(_, (_, reaches_most))| *reaches_most);
+        let reach = self.content.reach.iter().filter(|(_, (_, reaches_most))| *reaches_most);
         reach.map(|(controller, _)| *controller).collect()
     }
 
     fn read_snapshot(&self) -> ClusterSnapshot {
         ClusterSnapshot {
-            revision: self.revision,
-            leader: self.leader,
+            revision: self.content.revision,
+            leader: self.content.leader,
             leader_address: None,
             reaching: self.reaching(),
-            stored: self.memory.clone(),
+            stored: self.content.memory.clone(),
         }
     }
 }
@@ -264,7 +256,7 @@ impl ClusterStore for FakeEtcdClient {
 
     async fn revoke_lease(&self, lease: i64) -> Result<(), EtcdError> {
         self.call_etcd("LeaseRevoke", |cluster: &mut FakeEtcd, now: Instant| {
-            cluster.leases.remove(&lease);
+            cluster.content.leases.remove(&lease);
             cluster.expire_leases(now);
         })
         .await

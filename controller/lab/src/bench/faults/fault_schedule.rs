@@ -139,8 +139,7 @@ pub(super) struct FaultSchedule {
 impl FaultSchedule {
     /// The schedule of a seed.
     pub(super) fn from_seed(seed: u64) -> Self {
-        let mut random = ChaCha8Rng::seed_from_u64(seed);
-        random.set_stream(STREAM);
+        let mut random = random_stream(seed, STREAM);
         let dialect = match random.random() {
             true => SwitchDialect::Specification,
             false => SwitchDialect::Bmv2,
@@ -153,14 +152,12 @@ impl FaultSchedule {
         let beats = led.time_factor() * BEAT_MS;
         let steps =
             draw_steps(count, || (beats * random.random_range(0..BEATS), draw_step(&mut random)));
-        let mut random = ChaCha8Rng::seed_from_u64(seed);
-        random.set_stream(CHANGE_STREAM);
+        let mut random = random_stream(seed, CHANGE_STREAM);
         let is_changed = random.random_ratio(1, 2);
         let count = random.random_range(CHANGE_STEPS);
         let change = draw_change_steps(count, beats, &mut random);
         let change = is_changed.then_some(change);
-        let mut random = ChaCha8Rng::seed_from_u64(seed);
-        random.set_stream(HOSTILE_STREAM);
+        let mut random = random_stream(seed, HOSTILE_STREAM);
         let is_hostile = random.random_ratio(1, 2);
         let count = random.random_range(HOSTILE_STEPS);
         // Drawn from here, so that earlier schedules stay as they are.
@@ -172,8 +169,7 @@ impl FaultSchedule {
             (beats * random.random_range(0..CHANGE_BEATS), draw_hostile_step(&mut random))
         });
         let hostile = is_hostile.then_some(hostile);
-        let mut random = ChaCha8Rng::seed_from_u64(seed);
-        random.set_stream(MACHINE_STREAM);
+        let mut random = random_stream(seed, MACHINE_STREAM);
         let has_disks = random.random() && led != LeadershipMode::Etcd;
         let do_fail = random.random_ratio(1, 2);
         let count = random.random_range(MACHINE_STEPS);
@@ -193,6 +189,13 @@ impl FaultSchedule {
     pub(super) fn change_ms(&self) -> u64 {
         self.led.time_factor() * CHANGE_BEATS * BEAT_MS
     }
+}
+
+/// One of the random streams of a seed.
+pub(super) fn random_stream(seed: u64, stream: u64) -> ChaCha8Rng {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    random.set_stream(stream);
+    random
 }
 
 /// Draws so many steps, in the order of their times.

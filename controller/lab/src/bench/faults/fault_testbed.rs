@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use controller::ControllerAccess;
-use rand::{Rng, SeedableRng};
+use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -17,7 +17,9 @@ use tokio::time::Instant;
 use super::fake_disk::FakeDisk;
 use super::fake_etcd::FakeEtcd;
 use super::fake_switch::FakeSwitch;
-use super::fault_schedule::{CONTROLLERS, ETCD, FaultSchedule, LeadershipMode, SWITCHES};
+use super::fault_schedule::{
+    CONTROLLERS, ETCD, FaultSchedule, LeadershipMode, SWITCHES, random_stream,
+};
 
 /// The longest delay of a message without faults.
 pub(super) const TRIP: Duration = Duration::from_millis(2);
@@ -133,11 +135,8 @@ impl FaultTestbed {
 
     pub(super) fn pair_random(&mut self, pair: EndpointPair) -> &mut ChaCha8Rng {
         let seed = self.seed;
-        self.random.entry(pair).or_insert_with(|| {
-            let mut random = ChaCha8Rng::seed_from_u64(seed);
-            random.set_stream(FIRST_STREAM + slot_of_pair(pair));
-            random
-        })
+        let stream = || random_stream(seed, FIRST_STREAM + slot_of_pair(pair));
+        self.random.entry(pair).or_insert_with(stream)
     }
 
     /// The first slot of a pair after a delay.

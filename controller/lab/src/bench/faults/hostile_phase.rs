@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use controller::{ControllerHandle, StateEvent};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 use topology::SwitchId;
 
+use super::controller_setup::controller_config;
 use super::fake_network::lock_mutex;
 use super::fault_schedule::{FaultStep, LeadershipMode, SWITCHES};
 use super::hostile_client::{FalseReport, HONEST_JOB, PreviewFlood, ReporterGroup};
-use super::scenario_run::{CALM, POLL_INTERVAL, ScenarioRun, controller_config};
+use super::scenario_run::{CALM, POLL_INTERVAL, ScenarioRun};
 
 /// The deadline for honest switches, while others still lie.
 const HONEST_TIMEOUT: Duration = Duration::from_secs(6);
@@ -41,13 +42,7 @@ impl ScenarioRun {
         let config = controller_config(1, 1, self.led)?;
         self.parties.reporters = Some(ReporterGroup::open(self.fabric.clone(), &config)?);
         self.submit_reported().await?;
-        let begun = Instant::now();
-        lock_mutex(&self.testbed).is_lossy = true;
-        for (at, step) in steps {
-            sleep_until(begun + Duration::from_millis(*at)).await;
-            self.apply_step(*step).await?;
-        }
-        sleep_until(begun + until).await;
+        self.play_lossy_steps(steps, until).await?;
         lock_mutex(&self.testbed).is_lossy = false;
         self.await_honest().await?;
         self.check_verified().await?;

@@ -9,12 +9,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::store::{EmbeddedStore, StoreRecord};
+use controller::store::EmbeddedStore;
 use controller::{Controller, ControllerError, ControllerHandle};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 
+use super::controller_setup::controller_config;
 use super::fake_disk::FakeDisk;
 use super::fake_network::{FakeNetwork, KEEPALIVE, lock_mutex};
 #[cfg(test)]
@@ -22,9 +23,9 @@ use super::fault_schedule::FaultSchedule;
 use super::fault_schedule::{CONTROLLERS, FaultStep, LeadershipMode};
 #[cfg(test)]
 use super::planted_bug::PlantedBug;
+use super::scenario_run::ScenarioRun;
 #[cfg(test)]
 use super::scenario_run::run_on_virtual_clock;
-use super::scenario_run::{ScenarioRun, controller_config};
 
 /// How long processes are stopped, in milliseconds: from less than a message takes to longer than a
 /// lease lasts.
@@ -114,13 +115,7 @@ impl ScenarioRun {
     ) -> Result<(), String> {
         self.restore_facts().await?;
         self.await_convergence().await?;
-        let begun = Instant::now();
-        lock_mutex(&self.testbed).is_lossy = true;
-        for (at, step) in steps {
-            sleep_until(begun + Duration::from_millis(*at)).await;
-            self.apply_step(*step).await?;
-        }
-        sleep_until(begun + until).await;
+        self.play_lossy_steps(steps, until).await?;
         self.restore_facts().await?;
         self.await_convergence().await?;
         self.await_stored().await
@@ -141,16 +136,10 @@ impl ScenarioRun {
                 lock_mutex(&self.testbed).with_disk(controller, |disk| disk.back_up());
             }
             MachineStep::RestoreDisk { controller } => {
-                self.kill_controller(controller);
-                lock_mutex(&self.testbed).with_disk(controller, |disk| disk.restore());
-                sleep(DOWNTIME).await;
-                self.start_controller(controller).await?;
+                self.restart_on_disk(controller, FakeDisk::restore).await?;
             }
             MachineStep::DamageDisk { controller, page } => {
-                self.kill_controller(controller);
-                lock_mutex(&self.testbed).with_disk(controller, |disk| disk.damage(page));
-                sleep(DOWNTIME).await;
-                self.start_controller(controller).await?;
+                self.restart_on_disk(controller, |disk| disk.damage(page)).await?;
             }
             MachineStep::WipeEtcd => lock_mutex(&self.testbed).with_etcd(|etcd| etcd.wipe()),
             MachineStep::BackUpEtcd => lock_mutex(&self.testbed).cluster.back_up(),
@@ -160,6 +149,18 @@ impl ScenarioRun {
             }
         }
         Ok(())
+    }
+
+    /// Kills a controller, changes its disk, and starts it again.
+    async fn restart_on_disk(
+        &mut self,
+        controller: u32,
+        change: impl FnOnce(&FakeDisk),
+    ) -> Result<(), String> {
+        self.kill_controller(controller);
+        lock_mutex(&self.testbed).with_disk(controller, change);
+        sleep(DOWNTIME).await;
+        self.start_controller(controller).await
     }
 
     /// Stops the process of a controller; switches end its streams if that lasts.
@@ -225,20 +226,13 @@ impl ScenarioRun {
             let fault = |error| format!("the store of controller {number}: {error}");
             let store =
                 EmbeddedStore::open_backend(disk).map_err(|error| fault(error.to_string()))?;
-            let stored = store.read_state().map_err(|error| fault(error.to_string()))?;
+            let mut stored = store.read_state().map_err(|error| fault(error.to_string()))?;
             let in_force = controller.query_state(|state| state.stored_records()).await;
             let in_force = in_force.map_err(|error| error.to_string())?;
-            let is_missing = |record: &&StoreRecord| match record {
-                // Nothing is stored before there was a job.
-                StoreRecord::Jobs(jobs) if jobs.jobs.is_empty() && stored.jobs.is_none() => false,
-                StoreRecord::ReportedJobs(jobs)
-                    if jobs.jobs.is_empty() && stored.reported_jobs.is_none() =>
-                {
-                    false
-                }
-                record => !stored.holds_record(record),
-            };
-            if let Some(record) = in_force.iter().find(is_missing) {
+            // Nothing is stored before there was a job.
+            stored.jobs.get_or_insert_default();
+            stored.reported_jobs.get_or_insert_default();
+            if let Some(record) = in_force.iter().find(|record| !stored.holds_record(record)) {
                 return Err(fault(format!("lacks {record:?}")));
             }
             let plan = store.read_plan().map_err(|error| fault(error.to_string()))?;

@@ -14,14 +14,12 @@ use controller::northbound::service::{
 use controller::policy_history::{PolicyContent, RevisionMetadata};
 use controller::{ControllerAccess, PolicyProposal, StateEvent};
 use planner::{OverrideDocument, Policy, PolicyDocument};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
-use super::fake_network::lock_mutex;
+use super::controller_setup::{build_job, controller_config};
 use super::fault_schedule::{FaultStep, LeadershipMode};
 use super::planted_bug::PlantedBug;
-use super::scenario_run::{
-    CALM, CALM_TIMEOUT, POLL_INTERVAL, ScenarioRun, build_job, controller_config,
-};
+use super::scenario_run::{CALM, CALM_TIMEOUT, POLL_INTERVAL, ScenarioRun};
 
 /// Jobs that run meanwhile; the last is the most intense.
 const JOBS: u32 = 4;
@@ -97,15 +95,9 @@ impl ScenarioRun {
             self.planted_bug,
             verify.verify_deadline,
         ));
-        let begun = Instant::now();
-        lock_mutex(&self.testbed).is_lossy = true;
-        let mut survives = true;
-        for (at, step) in steps {
-            sleep_until(begun + Duration::from_millis(*at)).await;
-            survives &= *step != FaultStep::Kill { controller: asked };
-            self.apply_step(*step).await?;
-        }
-        sleep_until(begun + until).await;
+        self.play_lossy_steps(steps, until).await?;
+        let kill = FaultStep::Kill { controller: asked };
+        let survives = steps.iter().all(|(_, step)| *step != kill);
         self.end_faults().await?;
         let answer = timeout(CALM_TIMEOUT, applying)
             .await

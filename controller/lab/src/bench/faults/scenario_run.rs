@@ -12,14 +12,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use controller::liveness::{FabricPart, PartHealth};
-use controller::{Config, ControllerHandle, RawConfig, StateEvent};
+use controller::{ControllerHandle, StateEvent};
 use p4::fabric::{PortNumber, port_down, switch_salt};
-use planner::{Flow, Job, Policy};
+use planner::{Job, Policy};
 use tokio::time::{Instant, sleep, sleep_until};
 use tonic::Code;
-use topology::clos::{self, ClosSpec};
-use topology::{AvailabilityChange, Fabric, HostId, LinkId, NicId, SwitchId, Tier};
+use topology::{AvailabilityChange, Fabric, LinkId, SwitchId, Tier};
 
+use super::controller_setup::{build_fabric, build_job};
 use super::fake_network::lock_mutex;
 use super::fault_schedule::{
     CABLES, CONTROLLERS, ETCD, FaultSchedule, FaultStep, LeadershipMode, SWITCHES,
@@ -122,10 +122,32 @@ impl ScenarioRun {
         for controller in 1..=CONTROLLERS {
             self.start_controller(controller).await?;
         }
-        for (at, step) in &schedule.steps {
+        self.play_steps(begun, &schedule.steps).await
+    }
+
+    /// Takes steps at their times since `begun`.
+    pub(super) async fn play_steps(
+        &mut self,
+        begun: Instant,
+        steps: &[(u64, FaultStep)],
+    ) -> Result<(), String> {
+        for (at, step) in steps {
             sleep_until(begun + Duration::from_millis(*at)).await;
             self.apply_step(*step).await?;
         }
+        Ok(())
+    }
+
+    /// Takes steps among lost and late messages, until the time `until` is over.
+    pub(super) async fn play_lossy_steps(
+        &mut self,
+        steps: &[(u64, FaultStep)],
+        until: Duration,
+    ) -> Result<(), String> {
+        let begun = Instant::now();
+        lock_mutex(&self.testbed).is_lossy = true;
+        self.play_steps(begun, steps).await?;
+        sleep_until(begun + until).await;
         Ok(())
     }
 
@@ -426,73 +448,5 @@ impl ScenarioRun {
         let leaves: Vec<_> = self.fabric.switches_of_tier(Tier::Leaf).collect();
         let uplinks = self.fabric.up_links(leaves[cable / 2]);
         uplinks[cable % 2]
-    }
-}
-
-/// Two leaves, two spines, two hosts on each leaf; a switch's address is its number.
-fn build_fabric() -> Result<Fabric, String> {
-    let spec = ClosSpec { leaves: 2, spines: 2, hosts_per_leaf: 2, ..ClosSpec::default() };
-    let fabric = clos::build_clos("world", &spec).map_err(|error| error.to_string())?;
-    let mut parts = fabric.parts().clone();
-    for (number, switch) in parts.switches.iter_mut().enumerate() {
-        switch.p4runtime = Some(number.to_string());
-    }
-    Ok(Fabric::new(parts))
-}
-
-/// The configuration of a controller with short timeouts, multiples of the slots of its switches.
-pub(super) fn controller_config(
-    controller: u32,
-    term: u64,
-    led: LeadershipMode,
-) -> Result<Config, String> {
-    let mut raw = RawConfig::default();
-    if led == LeadershipMode::Etcd {
-        raw.etcd.endpoints = vec!["etcd".to_owned()];
-        raw.etcd.lease_s = 2;
-        raw.etcd.deadline_ms = 16 * SLOTS;
-    }
-    if led == LeadershipMode::Followers {
-        let others = (1..=CONTROLLERS).filter(|other| *other != controller);
-        raw.follow.members = others.map(|other| format!("controller:{other}")).collect();
-    }
-    raw.northbound.limits.planning_queue = 2;
-    raw.election.controller = controller;
-    raw.election.term = term;
-    raw.election.grace_ms = 8 * SLOTS;
-    raw.deadlines.rpc_ms = 16 * SLOTS;
-    raw.deadlines.connect_ms = 16 * SLOTS;
-    raw.reconcile.interval_ms = 32 * SLOTS;
-    raw.reconcile.retry_first_ms = SLOTS;
-    raw.reconcile.retry_longest_ms = 8 * SLOTS;
-    raw.reconcile.batch = 5;
-    raw.deadlines.drain_ms = 64 * SLOTS;
-    raw.deadlines.verify_ms = 64 * SLOTS;
-    raw.liveness.hold_down_ms = 4 * SLOTS;
-    raw.liveness.hold_down_longest_ms = 32 * SLOTS;
-    raw.liveness.switch_silence_ms = 32 * SLOTS;
-    raw.liveness.return_ms = 32 * SLOTS;
-    Config::try_from(raw).map_err(|error| error.to_string())
-}
-
-/// A job with a flow between the leaves.
-pub(super) fn build_job(number: u32) -> Job {
-    let flow = Flow {
-        src: NicId(number % 2),
-        dst: NicId(2 + number / 2 % 2),
-        bytes: 1e9,
-        udp_src_port: Some(50_000 + number as u16),
-        gpus: planner::FlowGpus::default(),
-    };
-    Job {
-        id: format!("job{number}").as_str().into(),
-        tenant: None,
-        model: None,
-        gpus: BTreeMap::from([(HostId(0), 1), (HostId(2), 1)]),
-        flop_per_iteration: 1e15 * f64::from(number + 1),
-        compute_seconds: 1.0,
-        overlap_from: 1.0,
-        recent_slowdown: 0.0,
-        flows: vec![flow],
     }
 }
