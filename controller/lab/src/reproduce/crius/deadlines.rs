@@ -18,7 +18,7 @@ use placement::gavel::GavelPolicy;
 use placement::{PlacementPolicy, PlacementRequest};
 use simulator::rounds::{ProgressCount, RoundOutcome};
 
-use self::Contender::{
+use self::ComparedPolicy::{
     Crius, CriusWithDeadlines, ElasticFlow, ElasticFlowWithDeadlines, Fcfs, Gavel,
 };
 use super::CriusTestbed;
@@ -33,9 +33,9 @@ const TRACE_JOBS: f64 = 244.0;
 /// Multiples of the time budget; the last is the authors' (simulator.py).
 const MULTIPLES: [f64; 4] = [0.5, 1.0, 2.0, 5.0];
 
-/// Who decides.
+/// A policy that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Contender {
+enum ComparedPolicy {
     CriusWithDeadlines,
     ElasticFlowWithDeadlines,
     Crius,
@@ -48,7 +48,7 @@ enum Contender {
 /// `simulator.py --policy` crius-ddl, elasticflow, crius, elasticflow-l, gavel and fcfs on
 /// traces/runtime_trace.csv with its iterations as they are, 16 hosts of two A40 and 16 of two A10,
 /// and 68 rounds of 300 s.
-const CONTENDERS: [(Contender, &str, [f64; 4]); 6] = [
+const COMPARED_POLICIES: [(ComparedPolicy, &str, [f64; 4]); 6] = [
     (CriusWithDeadlines, "Crius with deadlines", [157.0, 164.0, 171.0, 145.0]),
     (ElasticFlowWithDeadlines, "ElasticFlow with deadlines", [97.0, 118.0, 115.0, 114.0]),
     (Crius, "Crius", [78.0, 112.0, 138.0, 145.0]),
@@ -57,7 +57,7 @@ const CONTENDERS: [(Contender, &str, [f64; 4]); 6] = [
     (Fcfs, "FCFS", [29.0, 50.0, 74.0, 78.0]),
 ];
 
-impl Contender {
+impl ComparedPolicy {
     fn knows_deadlines(self) -> bool {
         matches!(self, CriusWithDeadlines | ElasticFlowWithDeadlines)
     }
@@ -80,8 +80,8 @@ struct DeadlineVariant {
     /// What a start costs Crius' rivals.
     stall: RestartStall,
     mix: ModelMix,
-    /// Whether it changes what a contender does.
-    concerns: fn(Contender) -> bool,
+    /// Whether it changes what a policy does.
+    concerns: fn(ComparedPolicy) -> bool,
 }
 
 /// As in crius-jct, and late jobs of `ElasticFlow` as in its paper.
@@ -99,7 +99,7 @@ fn swept_variants() -> [(&'static str, DeadlineVariant); 6] {
     let (count, stall) = (ProgressCount::AtPresentSpeed, RestartStall::PRUNED);
     let (sharing, late_jobs) = (ElasticSharing::PlaceAnew, LateJobs::BarKind);
     let mix = ModelMix::Trace;
-    let (rivals, elastic) = (Contender::is_rival, Contender::is_elastic_flow);
+    let (rivals, elastic) = (ComparedPolicy::is_rival, ComparedPolicy::is_elastic_flow);
     [
         ("equal stalls", DeadlineVariant { stall, concerns: rivals, ..AS_RUN }),
         ("places anew", DeadlineVariant { sharing, concerns: elastic, ..AS_RUN }),
@@ -132,7 +132,7 @@ impl BudgetedJobs {
     }
 }
 
-/// What a contender achieves on the jobs of a seed under deadlines of one multiple.
+/// What a policy achieves on the jobs of a seed under deadlines of one multiple.
 #[derive(Clone, Debug)]
 struct DeadlineRun {
     jobs: usize,
@@ -141,14 +141,14 @@ struct DeadlineRun {
     refused: usize,
 }
 
-/// What a contender achieves with each multiple.
-fn run_contender(
+/// What a policy achieves with each multiple.
+fn run_compared(
     lab: &CriusTestbed,
     drawn: &BudgetedJobs,
-    (contender, variant): (Contender, DeadlineVariant),
+    (compared, variant): (ComparedPolicy, DeadlineVariant),
 ) -> Result<Vec<DeadlineRun>, CommandError> {
     let replay = |deadlines| {
-        let mut policy = make_policy(lab, contender, variant, deadlines);
+        let mut policy = make_policy(lab, compared, variant, deadlines);
         lab.replay_policy(&drawn.jobs, &mut *policy)
     };
     let judge = |outcome: &RoundOutcome, deadlines: &JobDeadlines| DeadlineRun {
@@ -158,7 +158,7 @@ fn run_contender(
         refused: outcome.refused.len(),
     };
     let deadlines = MULTIPLES.iter().map(|multiple| drawn.deadlines_at(*multiple));
-    if contender.knows_deadlines() {
+    if compared.knows_deadlines() {
         let runs = deadlines.map(|deadlines| Ok(judge(&replay(deadlines.clone())?, &deadlines)));
         return runs.collect();
     }
@@ -168,13 +168,13 @@ fn run_contender(
 
 fn make_policy(
     lab: &CriusTestbed,
-    contender: Contender,
+    compared: ComparedPolicy,
     variant: DeadlineVariant,
     deadlines: JobDeadlines,
 ) -> Box<dyn PlacementPolicy> {
     let (table, known) = (lab.truth.clone(), lab.data_parallel.clone());
     let DeadlineVariant { sharing, stall, late_jobs, .. } = variant;
-    match contender {
+    match compared {
         CriusWithDeadlines | Crius => {
             Box::new(CriusPolicy { deadlines, ..CriusPolicy::new(table) })
         }
@@ -188,8 +188,8 @@ fn make_policy(
     }
 }
 
-/// By contender, multiple and seed, what is achieved.
-type DeadlineRuns = BTreeMap<Contender, Vec<Vec<DeadlineRun>>>;
+/// By policy, multiple and seed, what is achieved.
+type DeadlineRuns = BTreeMap<ComparedPolicy, Vec<Vec<DeadlineRun>>>;
 
 /// Replays all that a variant concerns.
 fn run_seeds(options: SeedOptions, variant: DeadlineVariant) -> Result<DeadlineRuns, CommandError> {
@@ -197,10 +197,10 @@ fn run_seeds(options: SeedOptions, variant: DeadlineVariant) -> Result<DeadlineR
     let mut runs = DeadlineRuns::new();
     for seed in options.all_seeds() {
         let drawn = BudgetedJobs::draw(seed, variant.mix, &lab);
-        let contenders = CONTENDERS.map(|(contender, ..)| contender);
-        for contender in contenders.into_iter().filter(|one| (variant.concerns)(*one)) {
-            let achieved = run_contender(&lab, &drawn, (contender, variant))?;
-            let runs = runs.entry(contender).or_insert_with(|| vec![vec![]; MULTIPLES.len()]);
+        let compared_policies = COMPARED_POLICIES.map(|(compared, ..)| compared);
+        for compared in compared_policies.into_iter().filter(|one| (variant.concerns)(*one)) {
+            let achieved = run_compared(&lab, &drawn, (compared, variant))?;
+            let runs = runs.entry(compared).or_insert_with(|| vec![vec![]; MULTIPLES.len()]);
             runs.iter_mut().zip(achieved).for_each(|(runs, run)| runs.push(run));
         }
     }
@@ -234,12 +234,12 @@ pub(in crate::reproduce) fn reproduce_deadlines(
     })
 }
 
-/// Jobs in time of all contenders by multiple.
+/// Jobs in time of all policies by multiple.
 fn in_time_rows(prefix: &str, runs: &DeadlineRuns) -> Vec<MeasureRow> {
     let mut rows = Vec::new();
     for (place, multiple) in MULTIPLES.iter().enumerate() {
-        for (contender, name, theirs) in &CONTENDERS {
-            let Some(runs) = runs.get(contender) else { continue };
+        for (compared, name, theirs) in &COMPARED_POLICIES {
+            let Some(runs) = runs.get(compared) else { continue };
             let measure = format!("{prefix}in time with {multiple} budgets, {name}");
             let paper = Some(theirs[place]);
             let runs = (&runs[place][..], |run: &DeadlineRun| run.in_time as f64);
@@ -252,11 +252,11 @@ fn in_time_rows(prefix: &str, runs: &DeadlineRuns) -> Vec<MeasureRow> {
 /// The jobs in time among all, with the authors' multiple.
 fn share_rows(runs: &DeadlineRuns) -> Vec<MeasureRow> {
     let last = MULTIPLES.len() - 1;
-    let rows = CONTENDERS.iter().map(|(contender, name, theirs)| {
+    let rows = COMPARED_POLICIES.iter().map(|(compared, name, theirs)| {
         let measure = format!("share in time with {} budgets, {name}", MULTIPLES[last]);
         let paper = Some(100.0 * theirs[last] / TRACE_JOBS);
         let share = |run: &DeadlineRun| 100.0 * run.in_time as f64 / run.jobs as f64;
-        MeasureRow::of_runs(measure, "%", paper, (&runs[contender][last][..], share))
+        MeasureRow::of_runs(measure, "%", paper, (&runs[compared][last][..], share))
     });
     rows.collect()
 }
@@ -265,7 +265,7 @@ fn share_rows(runs: &DeadlineRuns) -> Vec<MeasureRow> {
 /// variant concerns one of them only.
 fn ratio_rows(prefix: &str, runs: &DeadlineRuns) -> Vec<MeasureRow> {
     let both = runs.get(&CriusWithDeadlines).zip(runs.get(&ElasticFlowWithDeadlines));
-    let [(.., crius), (.., elastic_flow)] = [&CONTENDERS[0], &CONTENDERS[1]];
+    let [(.., crius), (.., elastic_flow)] = [&COMPARED_POLICIES[0], &COMPARED_POLICIES[1]];
     let rows = both.into_iter().flat_map(|(ours, other)| {
         MULTIPLES.iter().enumerate().map(move |(place, multiple)| {
             let pairs = ours[place].iter().zip(&other[place]);
@@ -282,13 +282,13 @@ fn ratio_rows(prefix: &str, runs: &DeadlineRuns) -> Vec<MeasureRow> {
 fn late_rows(runs: &DeadlineRuns) -> Vec<MeasureRow> {
     let mut rows = Vec::new();
     for (place, multiple) in MULTIPLES.iter().enumerate() {
-        for (contender, name, _) in &CONTENDERS {
+        for (compared, name, _) in &COMPARED_POLICIES {
             let row = |what: &str, count: fn(&DeadlineRun) -> f64| {
                 let measure = format!("{what} with {multiple} budgets, {name}");
-                MeasureRow::of_runs(measure, "jobs", None, (&runs[contender][place][..], count))
+                MeasureRow::of_runs(measure, "jobs", None, (&runs[compared][place][..], count))
             };
             rows.push(row("late", |run| (run.ended - run.in_time) as f64));
-            if contender.knows_deadlines() {
+            if compared.knows_deadlines() {
                 rows.push(row("dropped", |run| run.refused as f64));
             }
         }

@@ -149,8 +149,8 @@ pub(in super::super) const CRIUS_ABLATION: PaperFigure = PaperFigure {
            means.",
 };
 
-/// Who knows deadlines, and who does not.
-const CONTENDERS: &[(&str, &str)] = &[
+/// Policies that know deadlines, and that do not.
+const DEADLINE_POLICIES: &[(&str, &str)] = &[
     ("Crius with deadlines", "Crius with deadlines"),
     ("ElasticFlow with deadlines", "ElasticFlow with deadlines"),
     ("Crius", "Crius"),
@@ -160,7 +160,7 @@ const CONTENDERS: &[(&str, &str)] = &[
 ];
 
 const IN_TIME: FigurePanel =
-    FigurePanel { axes: ["", "jobs of 244"], groups: CONTENDERS, ..MAKESPANS };
+    FigurePanel { axes: ["", "jobs of 244"], groups: DEADLINE_POLICIES, ..MAKESPANS };
 
 pub(in super::super) const CRIUS_DEADLINES: PaperFigure = PaperFigure {
     title: "Crius: jobs that end in time",
