@@ -17,6 +17,7 @@ mod choice;
 mod group_values;
 mod guided_choice;
 mod level_climb;
+mod level_race;
 mod objective;
 mod origins;
 mod plan_value;

@@ -329,12 +329,14 @@ mod tests {
         assert!(late > 1, "the bound was never needed");
     }
 
+    /// Case 85 of seed 201 is simulated in steps, and only two levels keep its service bound: the
+    /// best levels of each paths let flows wait too long, which is known when they are judged.
     #[test]
     fn the_default_plan_is_never_worse_than_an_alternative() {
         // A small budget, for the time.
         let policy = Policy { search_events: 200_000, ..Policy::default() };
-        for number in 0..6 {
-            let input = generate_contended_case(1, number);
+        for (seed, number) in (0..6).map(|number| (1, number)).chain([(201, 85)]) {
+            let input = generate_contended_case(seed, number);
             let found = examine_contended_case(number, &input, &policy, false);
             assert!(found.shortfall() < 0.002, "{found:?}");
         }

@@ -24,6 +24,10 @@ const STEPPED_DRAWS: u32 = 4;
 const SEARCH_PART: u64 = 4;
 const CLIMB_PART: u64 = 2;
 
+/// Candidates of a large region that are judged by the waits of their flows and then replaced by
+/// others on the same paths.
+const MAX_JUDGED: usize = 16;
+
 /// Candidates of one region and what each was worth.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RegionComparison {
@@ -345,10 +349,11 @@ fn best_candidate<'v>(
 }
 
 /// The candidate to adopt, with the longest wait of each job. Values in a large region are without
-/// waits: there whatever would be adopted is judged by them, until one stays.
+/// waits: there whatever would be adopted is judged by them, until one stays. For one whose flows
+/// wait too long, others on the same paths are tried, which until then were worth less.
 fn choose_served(
     evaluation: &mut RegionEvaluation<'_, '_>,
-    valued: &mut [ValuedCandidate],
+    valued: &mut Vec<ValuedCandidate>,
 ) -> Option<(ValuedCandidate, Vec<f64>)> {
     let mut judged = BTreeMap::new();
     loop {
@@ -361,6 +366,16 @@ fn choose_served(
         let waits = waits.unwrap_or_else(|| vec![0.0; evaluation.region().jobs.len()]);
         valued[place].value.worst_wait = waits.iter().copied().fold(0.0, f64::max);
         judged.insert(place, waits);
+        let late = valued[place].clone();
+        let is_late = evaluation.objective().misses_service_bound(late.value);
+        if is_late && evaluation.is_stepped() && judged.len() < MAX_JUDGED {
+            let others = evaluation.other_levels(&late);
+            for other in others {
+                if !valued.iter().any(|known| known.has_decisions_of(&other)) {
+                    valued.push(other);
+                }
+            }
+        }
     }
 }
 

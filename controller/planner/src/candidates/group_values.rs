@@ -241,7 +241,8 @@ impl<'a> GroupEvaluator<'a> {
 
     /// The longest that a flow of each member waits, seconds, from any start. A step is too long to
     /// tell a wait from the order in which flows get their shares, so a region that is simulated in
-    /// steps is simulated event by event for this; none if that is too expensive.
+    /// steps is simulated event by event for this; none if that is too expensive. From then on the
+    /// waits are part of the value of these levels.
     pub(super) fn longest_waits(
         &mut self,
         group: &ContentionGroup,
@@ -255,10 +256,7 @@ impl<'a> GroupEvaluator<'a> {
         }
         for sample in first..first + count {
             let outcomes = match self.is_stepped() {
-                true => {
-                    let starts = self.starts_of(group, sample);
-                    self.simulate_events(group, levels, &starts, MOST_WAIT_COST)?.into()
-                }
+                true => self.judge_waits(group, levels, sample)?,
                 false => self.member_outcomes(group, levels, sample)?,
             };
             for (longest, outcome) in longest.iter_mut().zip(&*outcomes) {
@@ -266,6 +264,25 @@ impl<'a> GroupEvaluator<'a> {
             }
         }
         Some(longest)
+    }
+
+    /// What becomes of each member of a region that is simulated in steps, with the waits of a
+    /// simulation event by event; none if that is too expensive.
+    fn judge_waits(
+        &mut self,
+        group: &ContentionGroup,
+        levels: &[u8],
+        sample: u32,
+    ) -> Option<Rc<[MemberOutcome]>> {
+        let starts = self.starts_of(group, sample);
+        let exact = self.simulate_events(group, levels, &starts, MOST_WAIT_COST)?;
+        let stepped = self.member_outcomes(group, levels, sample)?;
+        let busy = stepped.iter().map(|outcome| outcome.busy).collect();
+        let waits = exact.iter().map(|outcome| outcome.wait).collect();
+        let outcomes: Rc<[MemberOutcome]> = join_outcomes(busy, waits).into();
+        let runs = self.known.entry(group.signature().to_vec()).or_default();
+        runs.insert((group.level_relations(levels), sample), Rc::clone(&outcomes));
+        Some(outcomes)
     }
 
     /// Throughput that each job is guaranteed, as a share of that alone, by position.

@@ -7,6 +7,7 @@ use topology::LinkPath;
 
 use super::group_values::{COARSE_SAMPLE, DecisionValue, GroupEvaluator, MemberExpectation};
 use super::level_climb::{LevelClimb, ValuedLevels, climb_levels};
+use super::level_race::{RaceWinner, race_levels};
 use super::objective::PlanObjective;
 use super::origins::{CandidatePaths, LevelOrigin, PathOrigin};
 use crate::decision::{PlanContext, PlanRegion};
@@ -37,6 +38,11 @@ impl ValuedCandidate {
     /// By flow of the plan.
     pub(super) fn paths(&self) -> &[LinkPath] {
         &self.candidate.paths
+    }
+
+    /// Whether both are the same levels on the same paths.
+    pub(super) fn has_decisions_of(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.candidate, &other.candidate) && self.levels == other.levels
     }
 
     /// The levels of the members of a group.
@@ -195,7 +201,7 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
             value: DecisionValue::NOTHING,
         };
         for group in self.evaluator.contention_groups(&candidate.paths) {
-            let (origin, levels, value) = self.best_levels(&group, candidate)?;
+            let RaceWinner { origin, levels, value, .. } = self.best_levels(&group, candidate)?;
             valued.value = valued.value.combine(value);
             for (position, level) in group.members.iter().zip(levels) {
                 valued.levels[*position] = level;
@@ -207,42 +213,20 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
         Some(valued)
     }
 
-    /// The best levels of the candidate for a group: all from one start, then the good ones from
-    /// the others.
+    /// The best levels of the candidate for a group.
     fn best_levels(
         &mut self,
         group: &ContentionGroup,
         candidate: &CandidatePaths,
-    ) -> Option<(LevelOrigin, Vec<u8>, DecisionValue)> {
-        let mut racers = Vec::new();
+    ) -> Option<RaceWinner> {
         let is_large = self.is_stepped();
         let tried =
             candidate.levels.iter().filter(|(origin, _)| !is_large || origin.is_essential());
-        for (origin, levels) in tried {
-            let levels = self.member_levels(group, levels);
-            let first = self.evaluator.evaluate_levels(group, &levels, 0)?;
-            self.excluded_by_bound |= self.objective.misses_service_bound(first);
-            racers.push((*origin, levels, first));
-        }
-        let objective = self.objective;
-        let least = objective.race_limit(racers.iter().map(|racer| racer.2));
-        let stays = |(origin, _, first): &(LevelOrigin, Vec<u8>, DecisionValue)| {
-            matches!(origin, LevelOrigin::InForce | LevelOrigin::Ranked(1))
-                || objective.stays_in_race(*first, least)
-        };
-        // Of candidates that all miss the floor, all stay.
-        if racers.iter().any(stays) {
-            racers.retain(stays);
-        }
-        let mut chosen: Option<(LevelOrigin, Vec<u8>, DecisionValue)> = None;
-        for (origin, levels, _) in racers {
-            let value = self.evaluator.mean_value(group, &levels)?;
-            self.excluded_by_bound |= objective.misses_service_bound(value);
-            if chosen.as_ref().is_none_or(|best| objective.is_better(value, best.2, 0.0)) {
-                chosen = Some((origin, levels, value));
-            }
-        }
-        chosen
+        let tried: Vec<(LevelOrigin, Vec<u8>)> =
+            tried.map(|(origin, levels)| (*origin, self.member_levels(group, levels))).collect();
+        let winner = race_levels(self.evaluator, self.objective, group, tried)?;
+        self.excluded_by_bound |= winner.excluded_by_bound;
+        Some(winner)
     }
 
     /// Seconds of an iteration of each job of the region under a candidate.
@@ -380,6 +364,13 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
             let value = evaluator.mean_value(group, &levels)?;
             Some(ValuedLevels { levels, value })
         })
+    }
+
+    /// The paths of `late`, some flows of which wait too long, with the levels that are now the
+    /// best and with higher levels for the jobs of those flows.
+    pub(super) fn other_levels(&mut self, late: &ValuedCandidate) -> Vec<ValuedCandidate> {
+        let raised = self.raise_starving(late);
+        self.value_candidate(&late.candidate).into_iter().chain([raised]).collect()
     }
 
     /// The candidate with better levels in each contention group, as far as `cost_limit` allows.
