@@ -100,6 +100,8 @@ pub struct ControllerAccess {
     pub(crate) state_term: watch::Receiver<u64>,
     /// Who follows this controller.
     pub(crate) followers: FollowerTable,
+    /// The longest time between two messages to a follower.
+    pub(crate) follow_interval: Duration,
     /// The leader that this controller follows, if it may follow one.
     pub(crate) followed: Option<watch::Receiver<Option<FollowedLeader>>>,
     /// The store of this controller, if it has one. The controller owns it: connections that are

@@ -244,6 +244,11 @@ impl Config {
         Self::try_from(raw).map_err(|error| error.in_document(text, format, file))
     }
 
+    /// The longest time between two messages of a leader to a follower, and of a follower to it.
+    pub(crate) fn follow_interval(&self) -> Duration {
+        self.primary_grace / 5
+    }
+
     /// The effective configuration in one line of JSON, without the digests of tokens.
     pub(crate) fn to_log_text(&self) -> String {
         let mut raw = self.raw.clone();

@@ -9,6 +9,7 @@
 mod follower_table;
 mod grpc_stream;
 mod leader_follower;
+mod sent_updates;
 
 use planner::JobsDocument;
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,7 @@ pub use self::follower_table::{FollowerStatus, FollowerTable};
 pub(crate) use self::grpc_stream::{message_from_update, report_from_message};
 pub use self::leader_follower::{FollowedLeader, LeaderNetwork, StateUpdates};
 pub(crate) use self::leader_follower::{FollowerHandle, LeaderFollower};
+pub(crate) use self::sent_updates::SentUpdates;
 use crate::policy_history::PolicyRevision;
 use crate::store::StoredPlan;
 

@@ -2,9 +2,10 @@
 //!
 //! The decision: a feed looks at the state when it has changed and sends what differs from what it
 //! has sent, so a slow follower costs no memory and gets the latest at once. Between two looks is a
-//! pause in proportion to what a look cost the event loop.
+//! pause in proportion to what a look cost the event loop. Heartbeats come between them, as a
+//! follower's confirmation counts from when the update was made that it confirms.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -17,7 +18,9 @@ use topology::spec;
 
 use crate::access::{ControllerAccess, ControllerError};
 use crate::policy_history::PolicyRevision;
-use crate::replication::{FollowerReport, FollowerTable, ReplicatedDocuments, StateUpdate};
+use crate::replication::{
+    FollowerReport, FollowerTable, ReplicatedDocuments, SentUpdates, StateUpdate,
+};
 use crate::southbound::write_permit::WritePermit;
 use crate::state::{PlanRollout, State};
 use crate::store::GENERATION_BLOCK;
@@ -39,8 +42,12 @@ struct StateFeed {
     number: u64,
     /// The term in which this controller led last.
     term: u64,
+    /// The highest generation that the follower knows of.
+    generation: u64,
     /// When to look again at the earliest.
     read_at: Instant,
+    /// When to send a heartbeat at the latest.
+    heartbeat_at: Instant,
 }
 
 /// What a follower was sent last.
@@ -80,10 +87,10 @@ pub fn replicate_state(
     let (to_follower, updates) = mpsc::channel(1);
     let (feed, followers) = (StateFeed::new(access), access.followers.clone());
     tokio::spawn(async move {
-        let (made, mut follower) = (AtomicU64::new(0), None);
+        let (sent, mut follower) = (Mutex::new(SentUpdates::default()), None);
         tokio::select! {
-            () = send_updates(feed, &made, &to_follower) => {}
-            () = record_reports(reports, &followers, &made, &mut follower) => {}
+            () = send_updates(feed, &sent, &to_follower) => {}
+            () = record_reports(reports, &followers, &sent, &mut follower) => {}
             () = to_follower.closed() => {}
         }
         follower.into_iter().for_each(|number| followers.forget_follower(number));
@@ -93,11 +100,11 @@ pub fn replicate_state(
 
 async fn send_updates(
     mut feed: StateFeed,
-    made: &AtomicU64,
+    sent: &Mutex<SentUpdates>,
     to_follower: &mpsc::Sender<StateUpdate>,
 ) {
-    while let Ok(Some(update)) = feed.next_update().await {
-        made.store(update.number, Ordering::Relaxed);
+    while let Ok(Some((update, is_change))) = feed.next_update().await {
+        lock_sent(sent).record_update(update.number, is_change, Instant::now());
         if to_follower.send(update).await.is_err() {
             return;
         }
@@ -107,13 +114,17 @@ async fn send_updates(
 async fn record_reports(
     mut reports: BoxStream<'static, FollowerReport>,
     followers: &FollowerTable,
-    made: &AtomicU64,
+    sent: &Mutex<SentUpdates>,
     follower: &mut Option<u32>,
 ) {
     while let Some(report) = reports.next().await {
         *follower = Some(report.controller);
-        followers.record_report(report, made.load(Ordering::Relaxed), Instant::now());
+        followers.record_report(report, &mut lock_sent(sent), Instant::now());
     }
+}
+
+fn lock_sent(sent: &Mutex<SentUpdates>) -> MutexGuard<'_, SentUpdates> {
+    sent.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl StateFeed {
@@ -127,18 +138,31 @@ impl StateFeed {
             sent: SentState::default(),
             number: 0,
             term: 0,
+            generation: 0,
             read_at: Instant::now(),
+            heartbeat_at: Instant::now(),
         }
     }
 
-    /// The next update; none once this controller does not lead any more.
+    /// The next update, and whether it is more than a heartbeat; none once this controller does
+    /// not lead any more.
     ///
     /// # Errors
     /// The controller has stopped.
-    async fn next_update(&mut self) -> Result<Option<StateUpdate>, ControllerError> {
+    async fn next_update(&mut self) -> Result<Option<(StateUpdate, bool)>, ControllerError> {
         if self.number > 0 {
-            sleep_until(self.read_at).await;
-            drop(timeout_at(self.read_at + INTERVAL, self.wait_for_change()).await);
+            let heartbeat_at = self.heartbeat_at;
+            tokio::select! {
+                biased;
+                () = self.wait_for_reading() => {}
+                () = sleep_until(heartbeat_at) => {
+                    let leads_on = self.access.leading_term() == Some(self.term);
+                    if leads_on {
+                        let alive = self.number_update(ReplicatedDocuments::default(), false);
+                        return Ok(Some((alive, false)));
+                    }
+                }
+            }
         }
         let permit = *self.permit.borrow_and_update();
         let is_leaving = matches!(permit, WritePermit::Follower { .. }) && self.number > 0;
@@ -154,16 +178,29 @@ impl StateFeed {
         let copy = move |state: &State| StateCopy::new(state, known, learns_fabric);
         let copy = self.access.query_state(copy).await?;
         self.read_at = Instant::now() + PAUSE * begun.elapsed();
+        self.generation = copy.generation;
+        let documents = self.documents_to_send(copy, rollout);
+        Ok(Some((self.number_update(documents, is_leaving), true)))
+    }
+
+    fn number_update(&mut self, documents: ReplicatedDocuments, is_leaving: bool) -> StateUpdate {
         self.number += 1;
-        Ok(Some(StateUpdate {
+        self.heartbeat_at = Instant::now() + self.access.follow_interval;
+        StateUpdate {
             number: self.number,
             leads: true,
             leader: self.access.controller_number(),
-            term,
-            generation: copy.generation,
+            term: self.term,
+            generation: self.generation,
             is_leaving,
-            documents: self.documents_to_send(copy, rollout),
-        }))
+            documents,
+        }
+    }
+
+    /// Waits until it is time to look at the state: when it has changed, or after a while.
+    async fn wait_for_reading(&mut self) {
+        sleep_until(self.read_at).await;
+        drop(timeout_at(self.read_at + INTERVAL, self.wait_for_change()).await);
     }
 
     async fn wait_for_change(&mut self) {

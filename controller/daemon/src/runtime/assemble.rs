@@ -166,6 +166,7 @@ fn spawn_tasks<N: SwitchNetwork>(
         learns_fabric: core.state.archive().learns_fabric(),
         state_term: core.cluster.watch_state_term(),
         followers: core.cluster.followers(),
+        follow_interval: config.follow_interval(),
         followed: core.cluster.watch_followed(),
         store: core.state.archive().embedded_store().map(|store| Arc::downgrade(&store)),
     };

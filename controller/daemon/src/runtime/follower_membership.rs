@@ -56,14 +56,17 @@ impl FollowerMembership {
         supervisor: &TaskSupervisor,
     ) -> Option<Self> {
         let follow = config.follow.as_ref()?;
-        let grace = config.primary_grace;
-        let (follower, handle) =
-            LeaderFollower::new(network.clone(), follow, config.controller, grace / 5);
+        let (follower, handle) = LeaderFollower::new(
+            network.clone(),
+            follow,
+            config.controller,
+            config.follow_interval(),
+        );
         supervisor.spawn_critical("follower", follower.run(supervisor.child_stop()));
         Some(Self {
             handle,
             followers,
-            lately: grace / 2,
+            lately: config.primary_grace / 2,
             waiting: None,
             state_term: watch::Sender::new(state_term),
             members: follow.members.iter().collect::<BTreeSet<_>>().len(),

@@ -156,11 +156,13 @@ mod tests {
     /// was cut off from etcd while it had a successor was given the lead back by a snapshot, and
     /// never bid above the term of that successor. 94621: a follower that reached three of four
     /// switches saw two of the leader's, and led later with an earlier state in an earlier term.
+    /// 200688: a leader whose process had been stopped received reports from before, counted them
+    /// as new, and wrote after its successor had written.
     #[test]
     fn seeds_that_found_something_end_well() {
-        let seeds = [559, 4639, 9617, 75876, 94621];
+        let seeds = [559, 4639, 9617, 75876, 94621, 200688];
         let diverging = seeds.map(|seed| schedule_diverges(seed, PlantedBug::None, false));
-        assert_eq!(diverging, [false; 5]);
+        assert_eq!(diverging, [false; 6]);
     }
 
     #[test]

@@ -285,26 +285,6 @@ impl FakeConnection {
         world.violations.push(what);
     }
 
-    /// Records a violation if a controller writes after another one has written in a later term,
-    /// where most switches elect the one that writes.
-    fn check_one_writer(&self, election: ElectionId) {
-        let mut world = self.network.lock_testbed();
-        if world.is_paused(self.network.controller) {
-            return;
-        }
-        let (latest, writer) = world.written_term;
-        let is_other = writer != self.network.controller && election.term() < latest;
-        if world.led == LeadershipMode::Followers && is_other {
-            let (controller, term) = (self.network.controller, election.term());
-            let what = format!(
-                "controller {controller} writes in term {term} after controller {writer} has \
-                 written in term {latest}"
-            );
-            world.violations.push(what);
-        }
-        world.written_term = world.written_term.max((election.term(), self.network.controller));
-    }
-
     /// Another handle of this connection, for tasks beside its calls.
     fn clone_connection(&self) -> Self {
         Self { network: self.network.clone(), is_primary: Arc::clone(&self.is_primary), ..*self }

@@ -23,6 +23,9 @@ use super::fault_schedule::{
 
 /// The longest delay of a message without faults.
 pub(super) const TRIP: Duration = Duration::from_millis(2);
+
+/// How long the notice that another controller is primary may be under way.
+const NOTICE_TIME: Duration = TRIP.saturating_add(Duration::from_millis(SLOTS));
 /// Milliseconds of a cycle in which every pair has a slot of its own.
 pub(super) const SLOTS: u64 = 16;
 /// When a schedule begins by a wall clock that is right, since 1970.
@@ -47,7 +50,7 @@ pub(super) struct FaultTestbed {
     /// The controllers that run, where they follow each other.
     pub(super) members: BTreeMap<u32, ControllerAccess>,
     /// The latest term in which a controller has written, and which one it was.
-    pub(super) written_term: (u64, u32),
+    pub(super) written_term: WrittenTerm,
     /// Until when the process of each controller is stopped.
     pub(super) paused: BTreeMap<u32, Instant>,
     /// By how many hours the wall clock of each controller is wrong when it starts next.
@@ -76,6 +79,22 @@ pub(super) enum MessageFate {
     Twice(Duration),
 }
 
+/// A term in which a controller has written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WrittenTerm {
+    pub(super) term: u64,
+    pub(super) controller: u32,
+    /// When it wrote first.
+    pub(super) since: Instant,
+}
+
+impl WrittenTerm {
+    /// Nobody has written.
+    pub(super) fn none() -> Self {
+        Self { term: 0, controller: 0, since: Instant::now() }
+    }
+}
+
 impl FaultTestbed {
     pub(super) fn new(seed: u64, schedule: &FaultSchedule) -> Self {
         let FaultSchedule { dialect, led, has_disks, .. } = *schedule;
@@ -89,7 +108,7 @@ impl FaultTestbed {
             is_lossy: true,
             terms: BTreeMap::new(),
             members: BTreeMap::new(),
-            written_term: (0, 0),
+            written_term: WrittenTerm::none(),
             paused: BTreeMap::new(),
             clock_hours: BTreeMap::new(),
             disks: disks.filter(|_| has_disks).collect(),
@@ -110,6 +129,27 @@ impl FaultTestbed {
     /// Whether the process of a controller is stopped.
     pub(super) fn is_paused(&self, controller: u32) -> bool {
         self.paused.get(&controller).is_some_and(|until| Instant::now() < *until)
+    }
+
+    /// Notes that a controller writes: a violation if another one has written in a later term,
+    /// where most switches elect the one that writes, and it could have learned of that.
+    pub(super) fn note_write(&mut self, controller: u32, term: u64) {
+        if self.is_paused(controller) {
+            // It leaves when the process goes on, as what was under way when it was stopped.
+            return;
+        }
+        let WrittenTerm { term: latest, controller: writer, since } = self.written_term;
+        let is_stale = writer != controller && term < latest && since.elapsed() > NOTICE_TIME;
+        if self.led == LeadershipMode::Followers && is_stale {
+            let what = format!(
+                "controller {controller} writes in term {term} after controller {writer} has \
+                 written in term {latest}"
+            );
+            self.violations.push(what);
+        }
+        if (term, controller) > (latest, writer) {
+            self.written_term = WrittenTerm { term, controller, since: Instant::now() };
+        }
     }
 
     /// The time since 1970 by the wall clock of a controller.

@@ -8,6 +8,7 @@ use controller::{ControllerHandle, LeadChange};
 use super::fake_disk::FakeDisk;
 use super::fake_network::lock_mutex;
 use super::fault_schedule::LeadershipMode;
+use super::fault_testbed::WrittenTerm;
 use super::scenario_run::{CALM, ScenarioRun};
 
 impl ScenarioRun {
@@ -17,8 +18,9 @@ impl ScenarioRun {
         testbed.paused.remove(&controller);
         testbed.with_disk(controller, FakeDisk::unmount);
         // Whoever leads next need not know of a term that nobody is in.
-        let ended = testbed.written_term.1 == controller;
-        testbed.written_term = if ended { (0, 0) } else { testbed.written_term };
+        if testbed.written_term.controller == controller {
+            testbed.written_term = WrittenTerm::none();
+        }
         drop(testbed);
         drop(self.controllers.remove(&controller));
     }

@@ -4,6 +4,8 @@
 //! controllers and switches. The decision: members are cut off from each other as from etcd, for
 //! whose messages there are slots already, and a message that is lost ends the stream.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use controller::config::FollowConfig;
@@ -49,38 +51,40 @@ async fn open_stream(
     }
     let access = network.lock_testbed().members.get(&leader).cloned();
     let access = access.ok_or(ReplicationError::Ended)?;
-    let reports = match network.planted_bug() {
-        PlantedBug::FollowedForEver => {
-            repeat_report(reports).await.ok_or(ReplicationError::Ended)?
-        }
-        _ => carry_reports(network.clone(), leader, reports),
-    };
-    let updates = replicate_state(&access, reports);
-    Ok(match network.planted_bug() {
-        PlantedBug::FollowedForEver => carry_updates(network, leader, receive_for_ever(updates)),
-        _ => carry_updates(network, leader, updates),
-    })
+    if network.planted_bug() != PlantedBug::FollowedForEver {
+        let reports = carry_reports(network.clone(), leader, reports);
+        return Ok(carry_updates(network, leader, replicate_state(&access, reports)));
+    }
+    let made = Arc::new(AtomicU64::new(0));
+    let repeated = repeat_report(reports, Arc::clone(&made)).await;
+    let updates = replicate_state(&access, repeated.ok_or(ReplicationError::Ended)?);
+    Ok(carry_updates(network, leader, receive_for_ever(updates, made)))
 }
 
-/// A follower that has once confirmed that it follows, as a leader hears it that never forgets one.
+/// A follower that has once confirmed that it follows, as a leader hears it that never forgets one:
+/// it confirms whatever is `made`.
 async fn repeat_report(
     mut reports: BoxStream<'static, FollowerReport>,
+    made: Arc<AtomicU64>,
 ) -> Option<BoxStream<'static, FollowerReport>> {
     let first = FollowerReport { follows: true, ..reports.next().await? };
-    let repeated = stream::unfold((), move |()| async move {
+    let repeated = stream::unfold(made, move |made| async move {
         sleep(REPORT_INTERVAL).await;
-        Some((first, ()))
+        let applied = made.load(Ordering::Relaxed);
+        Some((FollowerReport { applied, ..first }, made))
     });
     Some(repeated.boxed())
 }
 
-/// The updates, of which a leader never notices that nobody receives them.
+/// The updates, of which a leader never notices that nobody receives them; the number of the last.
 fn receive_for_ever(
     mut updates: BoxStream<'static, StateUpdate>,
+    made: Arc<AtomicU64>,
 ) -> BoxStream<'static, StateUpdate> {
     let (forward, received) = mpsc::unbounded_channel::<StateUpdate>();
     tokio::spawn(async move {
         while let Some(update) = updates.next().await {
+            made.store(update.number, Ordering::Relaxed);
             // Nobody may receive it.
             forward.send(update).ok();
         }
