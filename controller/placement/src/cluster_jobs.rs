@@ -1,15 +1,20 @@
 //! The waiting and running jobs of a cluster. Placement decisions are validated and applied only
 //! here.
 
+use topology::Fabric;
+
+use super::gpu_selection::DescribedHosts;
 use super::{
-    ClusterState, FreeGpus, GpuCluster, GpusByHost, PlacementDecision, PlacementRequest,
-    RunningJob, StartDecision,
+    ClusterState, FreeGpus, GpuCluster, GpuIndices, GpusByHost, PlacementDecision,
+    PlacementRequest, RunningJob, StartDecision,
 };
 
 /// The jobs of a cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClusterJobs {
     cluster: GpuCluster,
+    /// Hosts on which it matters which GPUs a job has.
+    described: DescribedHosts,
     waiting: Vec<PlacementRequest>,
     running: Vec<RunningJob>,
 }
@@ -51,9 +56,16 @@ pub enum PlacementDecisionError {
 }
 
 impl ClusterJobs {
-    /// A cluster without any jobs.
+    /// A cluster without any jobs, on whose hosts all GPUs are alike.
     pub fn new(cluster: GpuCluster) -> Self {
-        Self { cluster, waiting: Vec::new(), running: Vec::new() }
+        let described = DescribedHosts::default();
+        Self { cluster, described, waiting: Vec::new(), running: Vec::new() }
+    }
+
+    /// A cluster without any jobs, whose jobs get particular GPUs of the hosts of `fabric`, as far
+    /// as it describes their inside.
+    pub fn on_fabric(cluster: GpuCluster, fabric: &Fabric) -> Self {
+        Self { described: DescribedHosts::of_fabric(fabric), ..Self::new(cluster) }
     }
 
     /// What a policy sees at `now_seconds`.
@@ -138,17 +150,36 @@ impl ClusterJobs {
 
     fn start_job(&mut self, start: &StartDecision) -> Result<(), PlacementDecisionError> {
         self.validate_start(start)?;
+        let gpu_indices = self.gpu_indices_of(start);
         let job = start.job;
         let request = self.remove_waiting(job)?;
         let place = self.running.partition_point(|other| other.request.job < job);
         let running = RunningJob {
             request,
             gpus: start.gpus.clone(),
+            gpu_indices,
             group: start.group,
             pace: start.pace.clone(),
         };
         self.running.insert(place, running);
         Ok(())
+    }
+
+    /// Which GPUs the job gets: those of its group, those that it is given, or selected ones.
+    fn gpu_indices_of(&self, start: &StartDecision) -> GpuIndices {
+        match self.group_member(start) {
+            Some(member) => member.gpu_indices.clone(),
+            None if start.gpu_indices.is_empty() => {
+                self.described.select_gpus(&start.gpus, &self.running)
+            }
+            None => start.gpu_indices.clone(),
+        }
+    }
+
+    /// A running job of the same group.
+    fn group_member(&self, start: &StartDecision) -> Option<&RunningJob> {
+        let group = start.group?;
+        self.running.iter().find(|other| other.group == Some(group))
     }
 
     /// Whether the GPUs can be had, and the pace be kept.
@@ -161,17 +192,16 @@ impl ClusterJobs {
         if !start.pace.is_valid() || !(0.0..=f64::MAX).contains(&start.stall_seconds) {
             return Err(PlacementDecisionError::InvalidPace(job));
         }
-        match (self.running.iter().find(|other| group.is_some() && other.group == *group), group) {
-            (Some(other), Some(group)) if other.gpus != *gpus => {
-                let group = *group;
-                Err(PlacementDecisionError::GroupMismatch { job, group })
-            }
-            (Some(_), _) => Ok(()),
-            (None, _) if FreeGpus::not_held_by(&self.cluster, &self.running).contains_all(gpus) => {
-                Ok(())
-            }
-            (None, _) => Err(PlacementDecisionError::NotFree { job, gpus: gpus.clone() }),
+        if let (Some(member), Some(group)) = (self.group_member(start), *group) {
+            let has_same = member.gpus == *gpus;
+            let mismatch = PlacementDecisionError::GroupMismatch { job, group };
+            return if has_same { Ok(()) } else { Err(mismatch) };
         }
+        let indices = &start.gpu_indices;
+        let are_free = FreeGpus::not_held_by(&self.cluster, &self.running).contains_all(gpus)
+            && (indices.is_empty() || self.described.are_free(indices, gpus, &self.running));
+        let taken = || PlacementDecisionError::NotFree { job, gpus: gpus.clone() };
+        are_free.then_some(()).ok_or_else(taken)
     }
 
     fn remove_waiting(&mut self, job: u32) -> Result<PlacementRequest, PlacementDecisionError> {

@@ -3,7 +3,7 @@
 use planner::CollectiveDocument;
 use serde::{Deserialize, Serialize};
 
-use super::GpusByHost;
+use super::{GpuIndices, GpusByHost};
 
 /// What to do with a job now.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +31,8 @@ pub struct StartDecision {
     pub job: u32,
     /// Its GPUs: as many as requested, unless the policy also decides the number (Crius).
     pub gpus: GpusByHost,
+    /// Which they are on hosts whose inside is described; if empty, they are selected.
+    pub gpu_indices: GpuIndices,
     /// The group with which it shares them, if it does not have them alone (Muri).
     pub group: Option<u32>,
     /// What an iteration is there.
@@ -42,7 +44,14 @@ pub struct StartDecision {
 impl StartDecision {
     /// A job that has its GPUs alone, iterates as its model says, and begins at once.
     pub fn new(job: u32, gpus: GpusByHost) -> Self {
-        Self { job, gpus, group: None, pace: IterationPace::Model, stall_seconds: 0.0 }
+        Self {
+            job,
+            gpus,
+            gpu_indices: GpuIndices::new(),
+            group: None,
+            pace: IterationPace::Model,
+            stall_seconds: 0.0,
+        }
     }
 }
 

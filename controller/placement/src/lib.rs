@@ -23,6 +23,7 @@ mod decision;
 pub mod elastic_flow;
 pub mod fcfs;
 pub mod gavel;
+mod gpu_selection;
 pub mod hived;
 mod models;
 pub mod muri;
@@ -45,6 +46,9 @@ use topology::HostId;
 
 /// GPUs of one job on each of its hosts; no host has none.
 pub type GpusByHost = BTreeMap<HostId, u32>;
+
+/// The GPUs of one job, counted from 0 in each host, on the hosts whose inside is described.
+pub type GpuIndices = BTreeMap<HostId, Vec<u32>>;
 
 /// The request of a job.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,6 +80,8 @@ pub struct RunningJob {
     pub request: PlacementRequest,
     /// The GPUs it has.
     pub gpus: GpusByHost,
+    /// Which they are, where it matters.
+    pub gpu_indices: GpuIndices,
     /// The group that takes turns on these GPUs, if it shares them (Muri).
     pub group: Option<u32>,
     /// What an iteration is there.

@@ -216,7 +216,7 @@ impl<'a> TraceReplay<'a> {
         let context = setup.placement_context();
         Ok(Self {
             policy: setup.placement.create_policy(&setup.cluster, &context)?,
-            cluster_jobs: ClusterJobs::new(setup.cluster.clone()),
+            cluster_jobs: ClusterJobs::on_fabric(setup.cluster.clone(), &setup.fabric),
             dispatcher: OnlineScheduler::new(setup.scheduler, &setup.policy, input, None),
             active: BTreeMap::new(),
             settled: BTreeMap::new(),

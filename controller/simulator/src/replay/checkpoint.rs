@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::online_scheduler::OnlineScheduler;
 use super::{ReplayProgress, ReplaySetup, TraceReplay, TraceReplayError};
-use placement::{GpusByHost, IterationPace, StartDecision};
+use placement::{GpuIndices, GpusByHost, IterationPace, StartDecision};
 
 /// A replay between two events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,6 +35,8 @@ pub struct ReplayCheckpoint {
 struct CheckpointJob {
     job: u32,
     gpus: GpusByHost,
+    #[serde(default, skip_serializing_if = "GpuIndices::is_empty")]
+    gpu_indices: GpuIndices,
     group: Option<u32>,
     pace: IterationPace,
     ready_seconds: f64,
@@ -65,6 +67,7 @@ impl<'a> TraceReplay<'a> {
                 .map(|running| CheckpointJob {
                     job: running.request.job,
                     gpus: running.gpus.clone(),
+                    gpu_indices: running.gpu_indices.clone(),
                     group: running.group,
                     pace: running.pace.clone(),
                     ready_seconds: (self.active.get(&running.request.job))
@@ -109,6 +112,7 @@ impl<'a> TraceReplay<'a> {
         }
         for holder in holders {
             let start = StartDecision {
+                gpu_indices: holder.gpu_indices.clone(),
                 group: holder.group,
                 pace: holder.pace.clone(),
                 ..StartDecision::new(holder.job, holder.gpus.clone())

@@ -96,7 +96,7 @@ impl<'a> RiskRun<'a> {
             setup,
             builder: PlannerJobBuilder::new(setup),
             policy: setup.placement.create_policy(&setup.cluster, context)?,
-            cluster_jobs: ClusterJobs::new(setup.cluster.clone()),
+            cluster_jobs: ClusterJobs::on_fabric(setup.cluster.clone(), &setup.fabric),
             now: 0.0,
             arrived: 0,
             ends: BTreeMap::new(),

@@ -91,7 +91,8 @@ fn differing_jobs(
         .iter()
         .filter(|(number, one)| {
             !those.get(number).is_some_and(|other| {
-                (&one.gpus, one.group, &one.pace) == (&other.gpus, other.group, &other.pace)
+                (&one.gpus, &one.gpu_indices) == (&other.gpus, &other.gpu_indices)
+                    && (one.group, &one.pace) == (other.group, &other.pace)
             })
         })
         .map(|(number, _)| *number)

@@ -88,6 +88,10 @@ impl<'a> PlannerJobBuilder<'a> {
         let number = running.request.job;
         let given: u32 = running.gpus.values().sum();
         let mut document = self.job_document(number, &running.gpus);
+        let hosts = running.gpu_indices.iter();
+        let named = |host| self.setup.fabric.host(host).name.clone();
+        document.gpu_indices =
+            hosts.map(|(host, indices)| (named(*host), indices.clone())).collect();
         // The global batch stays.
         let share = f64::from(running.request.gpus) / f64::from(given.max(1));
         scale_if_set(&mut document.compute_seconds, share);

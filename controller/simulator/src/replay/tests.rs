@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use fluid::{Engine, EngineOptions, JobIndex, MAX_SECONDS};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use topology::LinkId;
 use topology::clos::{self, ClosSpec};
+use topology::document::DocumentFormat;
+use topology::{LinkId, examples, spec};
 
 use super::*;
 use crate::schedule::ScheduledJob;
@@ -121,6 +122,50 @@ fn jobs_that_share_gpus_take_turns() {
     // Rounds begin after 360 s; sharing takes longer than each alone, and less than all in turn.
     assert!(outcome.mean_slowdown > 1.05, "{}", outcome.mean_slowdown);
     assert!(outcome.seconds < 360.0 + 6.0 * 600.0 * 1.6, "{}", outcome.seconds);
+}
+
+/// A setup on a fabric of the catalogue.
+fn setup_on(example: &str, jobs: Vec<TraceJob>) -> ReplaySetup {
+    let text = examples::example_text(example).unwrap();
+    let fabric = spec::parse_fabric(text, DocumentFormat::Toml, example).unwrap();
+    let cluster = GpuCluster::from_fabric(&fabric);
+    ReplaySetup { fabric, cluster, ..setup(jobs, Scheduler::Crux) }
+}
+
+#[test]
+fn jobs_on_parts_of_a_host_have_gpus_and_nics_of_their_own() {
+    // Each has a whole host, and both have half of the host between.
+    let jobs = vec![job(0, 0.0, 12, 600.0), job(1, 0.0, 12, 600.0)];
+    let worst = |example: &str| {
+        let setup = ReplaySetup { volume: 40.0, ..setup_on(example, jobs.clone()) };
+        replayed(&setup).worst_slowdown
+    };
+    let (shared, own) = (worst("crux-testbed"), worst("crux-testbed-hosts"));
+    assert!(shared > 1.05, "NICs that both use: {shared}");
+    assert!((own - 1.0).abs() < 1e-6, "NICs of their own: {own}");
+}
+
+#[test]
+fn a_resumed_replay_keeps_the_gpus_of_its_jobs() {
+    let setup = setup_on("crux-testbed-hosts", drawn(2));
+    let whole = replayed(&setup);
+    let mut replay = TraceReplay::new(&setup).unwrap();
+    let gpus_of = |replay: &TraceReplay<'_>| -> Vec<_> {
+        let running = replay.cluster_jobs.state_at(0.0).running.iter();
+        running.map(|job| job.gpu_indices.clone()).collect()
+    };
+    let mut shared_hosts = 0;
+    while replay.step_event().unwrap() {
+        let resumed = TraceReplay::resume_from(&setup, &replay.save_checkpoint()).unwrap();
+        let gpus = gpus_of(&replay);
+        assert_eq!(gpus_of(&resumed), gpus);
+        let mut hosts: Vec<_> = gpus.iter().flat_map(|of| of.keys()).collect();
+        hosts.sort();
+        shared_hosts += hosts.windows(2).filter(|pair| pair[0] == pair[1]).count();
+        replay = resumed;
+    }
+    assert!(shared_hosts > 0, "no host had two jobs");
+    assert_eq!(replay.to_outcome(), whole);
 }
 
 #[test]
