@@ -111,7 +111,7 @@ pub(crate) fn run_contention(args: &ContentionArgs) -> Result<(), CommandError> 
         let number = args.first.saturating_add(number);
         let input = generate_contended_case(args.seed, number);
         examine_contended_case(number, &input, &Policy::default(), args.budgets)
-    });
+    })?;
     files::write_requested(args.raw.as_deref(), || raw_json(&examined))?;
     let summary = ContentionSummary::new(args.seed, &examined);
     match args.output.format {

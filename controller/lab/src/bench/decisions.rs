@@ -49,7 +49,7 @@ pub(crate) struct DecisionsArgs {
 pub(crate) fn run_decisions(args: &DecisionsArgs) -> Result<(), CommandError> {
     let examined = parallel_cases::run_cases(args.cases, |number| {
         examine_case(&generate_case(args.seed, args.first.saturating_add(number)))
-    });
+    })?;
     let report = DecisionReport::new(args.seed, &examined)
         .ok_or_else(|| CommandError::input("--cases", "at least one is needed"))?;
     files::write_requested(args.raw.as_deref(), || report.to_json())?;

@@ -62,9 +62,12 @@ pub(crate) fn run_fairness(args: &FairnessArgs) -> Result<(), CommandError> {
     let outcomes = parallel_cases::run_cases(args.cases, |number| {
         let case = generate_case(args.seed, number);
         PLANNERS.map(|planner| measure_fairness(&case, planner, &WEIGHTS))
-    });
-    let curve =
-        FairnessCurve { cases: args.cases, seed: args.seed, points: collect_points(&outcomes) };
+    })?;
+    let curve = FairnessCurve {
+        cases: outcomes.len() as u32,
+        seed: args.seed,
+        points: collect_points(&outcomes),
+    };
     files::write_requested(args.figure.as_deref(), || figure::draw_fairness(&curve.points))?;
     match args.output.format {
         OutputFormat::Json => output::print_json(&curve),

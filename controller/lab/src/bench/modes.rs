@@ -98,7 +98,7 @@ struct ChoiceSummary {
 pub(crate) fn run_modes(args: &ModesArgs) -> Result<(), CommandError> {
     let examined = parallel_cases::run_cases(args.cases, |number| {
         examine_case(args, args.first.saturating_add(number))
-    });
+    })?;
     let cases =
         examined.into_iter().collect::<Result<Vec<_>, _>>().map_err(CommandError::failed)?;
     files::write_requested(args.raw.as_deref(), || {

@@ -95,7 +95,7 @@ const TOLERATED_JOB: f64 = 0.03;
 pub(crate) fn run_packets(args: &PacketsArgs) -> Result<(), CommandError> {
     let examined = parallel_cases::run_cases(args.cases, |number| {
         measure_case(args, args.first.saturating_add(number))
-    });
+    })?;
     let cases = examined.into_iter().collect::<Result<Vec<PacketCase>, CommandError>>()?;
     files::write_requested(args.raw.as_deref(), || {
         serde_json::to_string_pretty(&cases).expect("numbers and names make valid JSON")

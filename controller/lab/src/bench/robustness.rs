@@ -75,7 +75,7 @@ pub(crate) fn run_robustness(args: &RobustnessArgs) -> Result<(), CommandError> 
     let results = parallel_cases::run_cases(args.cases, |number| {
         let input = generate_contended_case(args.seed, number);
         examine_robustness(number, &input, &Policy::default(), args.error)
-    });
+    })?;
     let summary = RobustnessSummary::new(args.seed, &results);
     match args.output.format {
         OutputFormat::Json => output::print_json(&summary),

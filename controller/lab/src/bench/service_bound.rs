@@ -163,7 +163,7 @@ pub(crate) fn run_service_bound(args: &ServiceBoundArgs) -> Result<(), CommandEr
             bounded: examine_waits(&input, &policy),
             unbounded: (number < unbounded).then(|| examine_waits(&input, &free)),
         }
-    });
+    })?;
     files::write_requested(args.raw.as_deref(), || raw_json(&waits))?;
     let packets = packet_waits::measure_cases(args, &policy)?;
     let mut summary = ServiceBoundSummary::new(args.seed, &policy, &waits);

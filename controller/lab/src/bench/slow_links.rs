@@ -109,7 +109,7 @@ pub(crate) fn run_slow_links(args: &SlowLinksArgs) -> Result<(), CommandError> {
     let examined = parallel_cases::run_cases(args.cases, |number| {
         let runtime = tokio::runtime::Runtime::new().map_err(CommandError::failed)?;
         runtime.block_on(examine_case(args, args.first.saturating_add(number)))
-    });
+    })?;
     let cases = examined.into_iter().collect::<Result<Vec<_>, CommandError>>()?;
     files::write_requested(args.raw.as_deref(), || {
         serde_json::to_string(&cases).expect("numbers and names make valid JSON")

@@ -111,12 +111,14 @@ const LATENCY_MS: f64 = 0.02;
 pub(crate) fn run_transport(args: &TransportArgs) -> Result<(), CommandError> {
     let cases = wanted_cases(args)?;
     let count = u32::try_from(cases.len()).map_err(CommandError::failed)?;
-    let measured =
-        parallel_cases::run_cases(count, |number| measure_case(args, &cases[number as usize]));
-    let measured: Vec<Vec<MessageExcess>> = measured.into_iter().collect::<Result<_, _>>()?;
-    let measured: Vec<MessageExcess> = measured.into_iter().flatten().collect();
-    files::write_requested(args.csv.as_deref(), || excess_csv(&measured))?;
-    let rows = summary_rows(&cases, &measured);
+    let measured = parallel_cases::run_cases(count, |number| {
+        let case = &cases[number as usize];
+        measure_case(args, case).map(|jobs| (case, jobs))
+    })?;
+    let measured = measured.into_iter().collect::<Result<Vec<_>, CommandError>>()?;
+    let jobs = measured.iter().flat_map(|(_, jobs)| jobs);
+    files::write_requested(args.csv.as_deref(), || excess_csv(jobs))?;
+    let rows = summary_rows(&measured);
     match args.output.format {
         OutputFormat::Json => output::print_json(&rows),
         OutputFormat::Table => print_rows(&rows),
@@ -177,17 +179,11 @@ fn job_times(outcome: &CaseOutcome, job: &str) -> (f64, f64) {
     })
 }
 
-fn summary_rows(cases: &[TransportCase], measured: &[MessageExcess]) -> Vec<TransportRow> {
+fn summary_rows(measured: &[(&TransportCase, Vec<MessageExcess>)]) -> Vec<TransportRow> {
     let mut rows: Vec<TransportRow> = Vec::new();
-    let of_cases = cases.iter().map(|wanted| {
-        let size = wanted.size;
-        (wanted.case.jobs.len(), size.bytes * 8.0 / size.nic_gbps / 1e6)
-    });
-    let mut rest = measured;
-    for (jobs, milliseconds) in of_cases {
-        let (own, others) = rest.split_at(jobs);
-        rest = others;
-        for job in own {
+    for (case, jobs) in measured {
+        let milliseconds = case.size.bytes * 8.0 / case.size.nic_gbps / 1e6;
+        for job in jobs {
             let same = |row: &TransportRow| {
                 row.case == job.case && (row.milliseconds - milliseconds).abs() < 1e-9
             };
@@ -226,7 +222,7 @@ impl TransportRow {
     }
 }
 
-fn excess_csv(measured: &[MessageExcess]) -> String {
+fn excess_csv<'m>(measured: impl Iterator<Item = &'m MessageExcess>) -> String {
     let mut text = "case,gbps,seed,job,flows,fluid_ms,excess_ms,band_ms\n".to_owned();
     for job in measured {
         text += &format!(

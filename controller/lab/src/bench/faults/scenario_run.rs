@@ -373,9 +373,12 @@ impl ScenarioRun {
             format!("switches led: {leading:?}{}", seen.collect::<String>())
         })?;
         let total: usize = leading.iter().sum();
-        match total == SWITCHES {
-            true => Ok((*leader.0, leader.1)),
-            false => Err(format!("switches with two leaders: {leading:?}")),
+        // Switches have it for their primary for as long as its successor is not elected.
+        let may_write = leader.1.watch_permit().borrow().may_write(Instant::now());
+        match (total == SWITCHES, may_write) {
+            (true, true) => Ok((*leader.0, leader.1)),
+            (true, false) => Err(format!("controller {} may not write", leader.0)),
+            (false, _) => Err(format!("switches with two leaders: {leading:?}")),
         }
     }
 

@@ -56,7 +56,7 @@ pub(super) fn measure_cases(
             runtime.block_on(run_case(&input, seed, policy, args))
         };
         Ok(PacketWaits { bounded: run(policy)?, unbounded: run(&free)? })
-    });
+    })?;
     measured.into_iter().collect()
 }
 
