@@ -348,9 +348,10 @@ fn best_candidate<'v>(
     }))
 }
 
-/// The candidate to adopt, with the longest wait of each job. Values in a large region are without
-/// waits: there whatever would be adopted is judged by them, until one stays. For one whose flows
-/// wait too long, others on the same paths are tried, which until then were worth less.
+/// The candidate to adopt, with the longest wait of each job. Values in a large region have waits
+/// as far as steps tell: there whatever would be adopted is judged by them event by event, until
+/// one stays. For one whose flows wait too long, others on the same paths are tried, which until
+/// then were worth less.
 fn choose_served(
     evaluation: &mut RegionEvaluation<'_, '_>,
     valued: &mut Vec<ValuedCandidate>,
@@ -361,9 +362,7 @@ fn choose_served(
         if let Some(waits) = judged.remove(&place) {
             return Some((valued[place].clone(), waits));
         }
-        // What is too expensive to say is not known to be long.
-        let waits = evaluation.wait_seconds(&valued[place]);
-        let waits = waits.unwrap_or_else(|| vec![0.0; evaluation.region().jobs.len()]);
+        let waits = evaluation.wait_seconds(&valued[place])?;
         valued[place].value.worst_wait = waits.iter().copied().fold(0.0, f64::max);
         judged.insert(place, waits);
         let late = valued[place].clone();

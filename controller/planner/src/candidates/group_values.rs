@@ -53,9 +53,6 @@ const FLOWS_PER_EVENT_COST: f64 = 16.0;
 /// Rates in steps that cost as much as an event of the exact model.
 const STEPPED_RATES_PER_EVENT: u64 = 12;
 
-/// What a run for the waits of a group alone may cost, in events.
-const MOST_WAIT_COST: u64 = 1_000_000;
-
 /// The slowdown of a job that gets nothing: more is not told apart in the simulated time.
 const MAX_SLOWDOWN: f64 = 1_000.0;
 
@@ -239,14 +236,15 @@ impl<'a> GroupEvaluator<'a> {
         Some(mean)
     }
 
-    /// The longest that a flow of each member waits, seconds, from any start. A step is too long to
-    /// tell a wait from the order in which flows get their shares, so a region that is simulated in
-    /// steps is simulated event by event for this; none if that is too expensive. From then on the
-    /// waits are part of the value of these levels.
+    /// The longest that a flow of each member waits, seconds, from any start. Steps tell that only
+    /// roughly, so a region that is simulated in steps is simulated event by event for this; none
+    /// if that costs more than `most` events from some start. From then on these waits are part of
+    /// the value of the levels.
     pub(super) fn longest_waits(
         &mut self,
         group: &ContentionGroup,
         levels: &[u8],
+        most: u64,
     ) -> Option<Vec<f64>> {
         let (first, count) = self.horizon.starts;
         let mut longest = vec![0.0_f64; levels.len()];
@@ -254,9 +252,12 @@ impl<'a> GroupEvaluator<'a> {
             // Flows of one level share every link, so none waits.
             return Some(longest);
         }
+        if self.is_stepped() && self.horizon.estimated_cost > most as f64 {
+            return None;
+        }
         for sample in first..first + count {
             let outcomes = match self.is_stepped() {
-                true => self.judge_waits(group, levels, sample)?,
+                true => self.judge_waits(group, levels, sample, most)?,
                 false => self.member_outcomes(group, levels, sample)?,
             };
             for (longest, outcome) in longest.iter_mut().zip(&*outcomes) {
@@ -273,9 +274,10 @@ impl<'a> GroupEvaluator<'a> {
         group: &ContentionGroup,
         levels: &[u8],
         sample: u32,
+        most: u64,
     ) -> Option<Rc<[MemberOutcome]>> {
         let starts = self.starts_of(group, sample);
-        let exact = self.simulate_events(group, levels, &starts, MOST_WAIT_COST)?;
+        let exact = self.simulate_events(group, levels, &starts, most)?;
         let stepped = self.member_outcomes(group, levels, sample)?;
         let busy = stepped.iter().map(|outcome| outcome.busy).collect();
         let waits = exact.iter().map(|outcome| outcome.wait).collect();
@@ -381,7 +383,7 @@ impl<'a> GroupEvaluator<'a> {
         if self.is_stepped() {
             let mut run = SteppedRun::new(group, &starts, self.horizon.window, most_steps);
             let busy = run.busy_shares(levels);
-            let waits = vec![0.0; busy.len()];
+            let waits = run.longest_waits();
             self.cost += run.rates_computed() / STEPPED_RATES_PER_EVENT;
             return Some(join_outcomes(busy, waits));
         }
@@ -415,6 +417,8 @@ fn join_outcomes(busy: Vec<f64>, waits: Vec<f64>) -> Vec<MemberOutcome> {
 pub(super) struct SimulatedHorizon {
     pub(super) window: MeasureWindow,
     pub(super) model: EvaluationModel,
+    /// Events of a simulation event by event, with their rates.
+    pub(super) estimated_cost: f64,
     /// First start, and how many.
     pub(super) starts: (u32, u32),
 }
@@ -453,6 +457,7 @@ impl SimulatedHorizon {
         Self {
             window: MeasureWindow { from: SETTLING_SHARE * seconds, until: seconds },
             model,
+            estimated_cost: seconds * per_second * event_cost,
             starts: match model {
                 EvaluationModel::Events => (0, SAMPLES),
                 EvaluationModel::Steps => (0, STEPPED_SAMPLES),

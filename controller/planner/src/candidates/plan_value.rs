@@ -7,6 +7,9 @@ use crate::policy::Policy;
 use crate::search::find_regions;
 use crate::traffic::IndexedTraffic;
 
+/// What telling the waits of a group event by event may cost, in events.
+const MOST_WAIT_COST: u64 = 1_000_000;
+
 /// What a plan is worth.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PlanValue {
@@ -75,7 +78,7 @@ fn sum_over_regions(
             let levels: Vec<u8> = members.map(|member| levels[region[*member]]).collect();
             // Only a job that the model rejects has no value.
             let mut value = evaluator.mean_value(&group, &levels).unwrap_or_default();
-            match evaluator.longest_waits(&group, &levels) {
+            match evaluator.longest_waits(&group, &levels, MOST_WAIT_COST) {
                 Some(waits) => value.worst_wait = waits.into_iter().fold(0.0, f64::max),
                 None => unjudged += 1,
             }

@@ -18,6 +18,9 @@ use crate::search::{self, LEAST_GAIN};
 /// A region of more flows is not searched: all paths of its flows are listed for that.
 const MAX_GUIDED_FLOWS: usize = 4_000;
 
+/// What it may cost to tell the waits of a group event by event from one start, in events.
+const MAX_JUDGING_COST: u64 = 100_000;
+
 /// A candidate with its best levels and their value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ValuedCandidate {
@@ -307,11 +310,19 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
     }
 
     /// The longest that a flow of each job of the region waits for service under a candidate,
-    /// seconds; none if it is too expensive to say.
+    /// seconds: event by event, or where that is too expensive as far as steps tell. None if the
+    /// model rejects a job.
     pub(super) fn wait_seconds(&mut self, candidate: &ValuedCandidate) -> Option<Vec<f64>> {
         let mut waits = vec![0.0; self.region.jobs.len()];
         for group in self.evaluator.contention_groups(candidate.paths()) {
-            let found = self.evaluator.longest_waits(&group, &candidate.member_levels(&group))?;
+            let levels = candidate.member_levels(&group);
+            let found = match self.evaluator.longest_waits(&group, &levels, MAX_JUDGING_COST) {
+                Some(exact) => exact,
+                None => {
+                    let expected = self.evaluator.expect_members(&group, &levels)?;
+                    expected.into_iter().map(|member| member.wait).collect()
+                }
+            };
             group.members.iter().zip(found).for_each(|(member, wait)| waits[*member] = wait);
         }
         let longest = waits.iter().copied().fold(0.0, f64::max);

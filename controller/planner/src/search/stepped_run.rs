@@ -52,6 +52,11 @@ impl SteppedLink {
         Self { service, left: 0.0, sharing: 0.0, fifo: FifoShare::default() }
     }
 
+    /// A flow that gets no more, bytes per second, is not served: the rest is due to rounding.
+    fn least_service(&self) -> f64 {
+        1e-6 * self.service.capacity
+    }
+
     /// Takes what a flow uses.
     fn take_rate(&mut self, used: f64) {
         self.left = (self.left - used).max(0.0);
@@ -93,6 +98,9 @@ struct SteppedFlow {
     /// Bytes per second in the last step, and the link that allowed no more.
     rate: f64,
     limited_by: u32,
+    /// Steps since it was last served while it had bytes to send, and the most of them.
+    unserved: u32,
+    most_unserved: u32,
 }
 
 impl SteppedFlow {
@@ -106,6 +114,11 @@ impl SteppedFlow {
 
     fn strict_hops(&self) -> Range<usize> {
         self.first_strict_hop as usize..self.end_hop as usize
+    }
+
+    fn count_service(&mut self, is_served: bool) {
+        self.unserved = if is_served { 0 } else { self.unserved + 1 };
+        self.most_unserved = self.most_unserved.max(self.unserved);
     }
 
     /// Sends so many bytes, or those that are left; returns how many.
@@ -197,6 +210,8 @@ impl SteppedRun {
                 sent: 0.0,
                 rate: 0.0,
                 limited_by: u32::MAX,
+                unserved: 0,
+                most_unserved: 0,
             });
         }
         let communicates = self.flows.len() > first;
@@ -237,6 +252,16 @@ impl SteppedRun {
             .zip(&before)
             .map(|(job, before)| (job.progress(&self.flows) - before) * job.compute / seconds);
         done.map(|busy| busy.clamp(0.0, 1.0)).collect()
+    }
+
+    /// The longest that a flow of each job was not served while it had bytes to send, seconds. One
+    /// step is no wait: it may be due to the order of flows.
+    pub(crate) fn longest_waits(&self) -> Vec<f64> {
+        let most_steps = |job: &SteppedJob| {
+            self.flows[job.flows.clone()].iter().map(|flow| flow.most_unserved).max()
+        };
+        let steps = self.jobs.iter().map(|job| most_steps(job).filter(|steps| *steps > 1));
+        steps.map(|steps| f64::from(steps.unwrap_or(0)) * self.step).collect()
     }
 
     /// Rates that were computed so far.
@@ -321,6 +346,8 @@ impl SteppedRun {
                 }
             }
             (flow.rate, flow.limited_by) = (rate, limited_by);
+            let least = links.get(limited_by as usize).map_or(0.0, SteppedLink::least_service);
+            flow.count_service(rate > least);
             let used = flow.send_bytes(rate * sending * *step) / *step;
             for link in &hops[flow.fifo_hops()] {
                 links[*link as usize].take_rate(used);
@@ -492,6 +519,33 @@ mod tests {
         let largest = errors.iter().fold(0.0_f64, |most, error| most.max(error.abs()));
         println!("bias {bias:.4}, mean error {spread:.4}, largest {largest:.4}");
         assert!(bias.abs() < 0.05 && spread < 0.06 && largest < 0.35, "{bias} {spread} {largest}");
+    }
+
+    /// A job that sends for four seconds at a time keeps one on a lower level waiting for so long,
+    /// and one on the same level for no step.
+    #[test]
+    fn waits_are_known_to_a_step() {
+        let job = |compute_seconds, bytes| RandomJob {
+            compute_seconds,
+            overlap_from: 1.0,
+            flows: vec![(bytes, vec![LinkId::from(NICS)])],
+            level: 0,
+        };
+        let group = &group_of(&[job(1.0, 400.0), job(0.7, 30.0)])[0];
+        let window = MeasureWindow { from: 20.0, until: 220.0 };
+        let waits = |levels: &[u8]| {
+            let mut exact = GroupRun::new(group, &[0.0, 0.0]).unwrap();
+            exact.busy_shares(levels, window, u64::MAX).unwrap().unwrap();
+            let mut stepped = SteppedRun::new(group, &[0.0, 0.0], window, STEPS);
+            stepped.busy_shares(levels);
+            [exact.longest_waits(f64::MAX).unwrap(), stepped.longest_waits()]
+        };
+        let step = window.until / STEPS;
+        let [exact, stepped] = waits(&[1, 0]);
+        assert!((3.0..=4.0).contains(&exact[1]), "{exact:?}");
+        assert!((stepped[1] - exact[1]).abs() <= 1.5 * step, "{stepped:?} {exact:?}");
+        assert_eq!((exact[0], stepped[0]), (0.0, 0.0));
+        assert_eq!(waits(&[0, 0]), [vec![0.0; 2], vec![0.0; 2]]);
     }
 
     #[test]
