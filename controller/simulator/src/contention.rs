@@ -329,8 +329,8 @@ mod tests {
         assert!(late > 1, "the bound was never needed");
     }
 
-    /// Case 85 of seed 201 is simulated in steps, and only two levels keep its service bound: the
-    /// best levels of each paths let flows wait too long, which is known when they are judged.
+    /// Case 85 of seed 201 is simulated in steps, and the levels that are worth most let its flows
+    /// wait for longer than the service bound.
     #[test]
     fn the_default_plan_is_never_worse_than_an_alternative() {
         // A small budget, for the time.

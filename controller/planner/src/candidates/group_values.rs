@@ -236,55 +236,41 @@ impl<'a> GroupEvaluator<'a> {
         Some(mean)
     }
 
-    /// The longest that a flow of each member waits, seconds, from any start. Steps tell that only
-    /// roughly, so a region that is simulated in steps is simulated event by event for this; none
-    /// if that costs more than `most` events from some start. From then on these waits are part of
-    /// the value of the levels.
-    pub(super) fn longest_waits(
+    /// Has the waits for service of these levels told event by event from here on, where the region
+    /// is simulated in steps, which tell them only roughly. False if that costs more than `most`
+    /// events from some start, or the model rejects a job.
+    pub(super) fn judge_waits(
         &mut self,
         group: &ContentionGroup,
         levels: &[u8],
         most: u64,
-    ) -> Option<Vec<f64>> {
+    ) -> bool {
+        if !self.is_stepped() || is_one_level(levels) {
+            return true;
+        }
         let (first, count) = self.horizon.starts;
-        let mut longest = vec![0.0_f64; levels.len()];
-        if self.is_stepped() && levels.iter().all(|level| *level == levels[0]) {
-            // Flows of one level share every link, so none waits.
-            return Some(longest);
-        }
-        if self.is_stepped() && self.horizon.estimated_cost > most as f64 {
-            return None;
-        }
-        for sample in first..first + count {
-            let outcomes = match self.is_stepped() {
-                true => self.judge_waits(group, levels, sample, most)?,
-                false => self.member_outcomes(group, levels, sample)?,
-            };
-            for (longest, outcome) in longest.iter_mut().zip(&*outcomes) {
-                *longest = longest.max(outcome.wait);
-            }
-        }
-        Some(longest)
+        let is_affordable = self.horizon.estimated_cost <= most as f64;
+        is_affordable
+            && (first..first + count)
+                .all(|sample| self.judge_from_start(group, levels, sample, most).is_some())
     }
 
-    /// What becomes of each member of a region that is simulated in steps, with the waits of a
-    /// simulation event by event; none if that is too expensive.
-    fn judge_waits(
+    fn judge_from_start(
         &mut self,
         group: &ContentionGroup,
         levels: &[u8],
         sample: u32,
         most: u64,
-    ) -> Option<Rc<[MemberOutcome]>> {
+    ) -> Option<()> {
         let starts = self.starts_of(group, sample);
         let exact = self.simulate_events(group, levels, &starts, most)?;
         let stepped = self.member_outcomes(group, levels, sample)?;
         let busy = stepped.iter().map(|outcome| outcome.busy).collect();
         let waits = exact.iter().map(|outcome| outcome.wait).collect();
-        let outcomes: Rc<[MemberOutcome]> = join_outcomes(busy, waits).into();
         let runs = self.known.entry(group.signature().to_vec()).or_default();
-        runs.insert((group.level_relations(levels), sample), Rc::clone(&outcomes));
-        Some(outcomes)
+        let outcomes = join_outcomes(busy, waits).into();
+        runs.insert((group.level_relations(levels), sample), outcomes);
+        Some(())
     }
 
     /// Throughput that each job is guaranteed, as a share of that alone, by position.
@@ -383,7 +369,10 @@ impl<'a> GroupEvaluator<'a> {
         if self.is_stepped() {
             let mut run = SteppedRun::new(group, &starts, self.horizon.window, most_steps);
             let busy = run.busy_shares(levels);
-            let waits = run.longest_waits();
+            let waits = match is_one_level(levels) {
+                true => vec![0.0; busy.len()],
+                false => run.longest_waits(),
+            };
             self.cost += run.rates_computed() / STEPPED_RATES_PER_EVENT;
             return Some(join_outcomes(busy, waits));
         }
@@ -405,6 +394,11 @@ impl<'a> GroupEvaluator<'a> {
         self.cost += run.event_cost();
         Some(join_outcomes(busy?, waits?))
     }
+}
+
+/// Whether all flows share every link, so that none waits.
+fn is_one_level(levels: &[u8]) -> bool {
+    levels.iter().all(|level| *level == levels[0])
 }
 
 fn join_outcomes(busy: Vec<f64>, waits: Vec<f64>) -> Vec<MemberOutcome> {

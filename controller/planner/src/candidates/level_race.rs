@@ -80,9 +80,6 @@ impl LevelTrial {
 
     /// Whether it misses the bound from any start.
     fn misses_service_bound(&self, objective: PlanObjective) -> bool {
-        [Some(self.first), self.mean]
-            .into_iter()
-            .flatten()
-            .any(|value| objective.misses_service_bound(value))
+        objective.misses_service_bound(self.mean.unwrap_or(self.first))
     }
 }

@@ -76,13 +76,10 @@ fn sum_over_regions(
         for group in evaluator.contention_groups(paths) {
             let members = group.members.iter();
             let levels: Vec<u8> = members.map(|member| levels[region[*member]]).collect();
+            let is_judged = evaluator.judge_waits(&group, &levels, MOST_WAIT_COST);
+            unjudged += usize::from(!is_judged);
             // Only a job that the model rejects has no value.
-            let mut value = evaluator.mean_value(&group, &levels).unwrap_or_default();
-            match evaluator.longest_waits(&group, &levels, MOST_WAIT_COST) {
-                Some(waits) => value.worst_wait = waits.into_iter().fold(0.0, f64::max),
-                None => unjudged += 1,
-            }
-            sum = sum.combine(value);
+            sum = sum.combine(evaluator.mean_value(&group, &levels).unwrap_or_default());
         }
         total += evaluator.job_worth().iter().sum::<f64>();
     }

@@ -316,14 +316,9 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
         let mut waits = vec![0.0; self.region.jobs.len()];
         for group in self.evaluator.contention_groups(candidate.paths()) {
             let levels = candidate.member_levels(&group);
-            let found = match self.evaluator.longest_waits(&group, &levels, MAX_JUDGING_COST) {
-                Some(exact) => exact,
-                None => {
-                    let expected = self.evaluator.expect_members(&group, &levels)?;
-                    expected.into_iter().map(|member| member.wait).collect()
-                }
-            };
-            group.members.iter().zip(found).for_each(|(member, wait)| waits[*member] = wait);
+            self.evaluator.judge_waits(&group, &levels, MAX_JUDGING_COST);
+            let expected = self.evaluator.expect_members(&group, &levels)?;
+            group.members.iter().zip(expected).for_each(|(member, of)| waits[*member] = of.wait);
         }
         let longest = waits.iter().copied().fold(0.0, f64::max);
         self.excluded_by_bound |= longest > self.context.policy.service_bound();
