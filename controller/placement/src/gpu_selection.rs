@@ -71,7 +71,7 @@ impl DescribedHost {
         }
         let (mut free, mut selected) = (by_switch.into_values().collect::<Vec<_>>(), Vec::new());
         let mut wanted = count as usize;
-        while wanted > 0 && !free.is_empty() {
+        while wanted > 0 {
             let fitting = (0..free.len()).filter(|place| free[*place].len() >= wanted);
             let fullest = (0..free.len()).min_by_key(|place| Reverse(free[*place].len()));
             let best = fitting.min_by_key(|place| free[*place].len()).or(fullest);

@@ -150,19 +150,9 @@ impl StateFeed {
     /// # Errors
     /// The controller has stopped.
     async fn next_update(&mut self) -> Result<Option<(StateUpdate, bool)>, ControllerError> {
-        if self.number > 0 {
-            let heartbeat_at = self.heartbeat_at;
-            tokio::select! {
-                biased;
-                () = self.wait_for_reading() => {}
-                () = sleep_until(heartbeat_at) => {
-                    let leads_on = self.access.leading_term() == Some(self.term);
-                    if leads_on {
-                        let alive = self.number_update(ReplicatedDocuments::default(), false);
-                        return Ok(Some((alive, false)));
-                    }
-                }
-            }
+        if self.number > 0 && self.wait_for_heartbeat().await {
+            let heartbeat = self.number_update(ReplicatedDocuments::default(), false);
+            return Ok(Some((heartbeat, false)));
         }
         let permit = *self.permit.borrow_and_update();
         let is_leaving = matches!(permit, WritePermit::Follower { .. }) && self.number > 0;
@@ -194,6 +184,16 @@ impl StateFeed {
             generation: self.generation,
             is_leaving,
             documents,
+        }
+    }
+
+    /// Waits until something is due; whether it is a heartbeat of a leader that leads on.
+    async fn wait_for_heartbeat(&mut self) -> bool {
+        let heartbeat_at = self.heartbeat_at;
+        tokio::select! {
+            biased;
+            () = self.wait_for_reading() => false,
+            () = sleep_until(heartbeat_at) => self.access.leading_term() == Some(self.term),
         }
     }
 

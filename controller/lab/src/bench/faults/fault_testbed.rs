@@ -50,7 +50,7 @@ pub(super) struct FaultTestbed {
     /// The controllers that run, where they follow each other.
     pub(super) members: BTreeMap<u32, ControllerAccess>,
     /// The latest term in which a controller has written, and which one it was.
-    pub(super) written_term: WrittenTerm,
+    pub(super) written_term: Option<WrittenTerm>,
     /// Until when the process of each controller is stopped.
     pub(super) paused: BTreeMap<u32, Instant>,
     /// By how many hours the wall clock of each controller is wrong when it starts next.
@@ -88,13 +88,6 @@ pub(super) struct WrittenTerm {
     pub(super) since: Instant,
 }
 
-impl WrittenTerm {
-    /// Nobody has written.
-    pub(super) fn none() -> Self {
-        Self { term: 0, controller: 0, since: Instant::now() }
-    }
-}
-
 impl FaultTestbed {
     pub(super) fn new(seed: u64, schedule: &FaultSchedule) -> Self {
         let FaultSchedule { dialect, led, has_disks, .. } = *schedule;
@@ -108,7 +101,7 @@ impl FaultTestbed {
             is_lossy: true,
             terms: BTreeMap::new(),
             members: BTreeMap::new(),
-            written_term: WrittenTerm::none(),
+            written_term: None,
             paused: BTreeMap::new(),
             clock_hours: BTreeMap::new(),
             disks: disks.filter(|_| has_disks).collect(),
@@ -138,17 +131,19 @@ impl FaultTestbed {
             // It leaves when the process goes on, as what was under way when it was stopped.
             return;
         }
-        let WrittenTerm { term: latest, controller: writer, since } = self.written_term;
-        let is_stale = writer != controller && term < latest && since.elapsed() > NOTICE_TIME;
-        if self.led == LeadershipMode::Followers && is_stale {
-            let what = format!(
-                "controller {controller} writes in term {term} after controller {writer} has \
-                 written in term {latest}"
-            );
-            self.violations.push(what);
+        if let Some(latest) = self.written_term.filter(|latest| latest.controller != controller) {
+            let is_stale = term < latest.term && latest.since.elapsed() > NOTICE_TIME;
+            if self.led == LeadershipMode::Followers && is_stale {
+                self.violations.push(format!(
+                    "controller {controller} writes in term {term} after controller {} has \
+                     written in term {}",
+                    latest.controller, latest.term
+                ));
+            }
         }
-        if (term, controller) > (latest, writer) {
-            self.written_term = WrittenTerm { term, controller, since: Instant::now() };
+        let order = |written: &WrittenTerm| (written.term, written.controller);
+        if self.written_term.as_ref().map(order) < Some((term, controller)) {
+            self.written_term = Some(WrittenTerm { term, controller, since: Instant::now() });
         }
     }
 

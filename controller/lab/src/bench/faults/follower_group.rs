@@ -8,7 +8,6 @@ use controller::{ControllerHandle, LeadChange};
 use super::fake_disk::FakeDisk;
 use super::fake_network::lock_mutex;
 use super::fault_schedule::LeadershipMode;
-use super::fault_testbed::WrittenTerm;
 use super::scenario_run::{CALM, ScenarioRun};
 
 impl ScenarioRun {
@@ -18,9 +17,7 @@ impl ScenarioRun {
         testbed.paused.remove(&controller);
         testbed.with_disk(controller, FakeDisk::unmount);
         // Whoever leads next need not know of a term that nobody is in.
-        if testbed.written_term.controller == controller {
-            testbed.written_term = WrittenTerm::none();
-        }
+        testbed.written_term.take_if(|written| written.controller == controller);
         drop(testbed);
         drop(self.controllers.remove(&controller));
     }
@@ -28,9 +25,8 @@ impl ScenarioRun {
     /// Has a controller lead as an operator does, where none leads of those that follow each other:
     /// those that have begun anew have no state. Whether controllers follow each other.
     pub(super) async fn have_newcomer_lead(&self) -> Result<bool, String> {
-        let leads = |one: &ControllerHandle| one.watch_permit().borrow().may_write(Instant::now());
         let follows = self.led == LeadershipMode::Followers;
-        let is_led = self.controllers.values().any(leads);
+        let is_led = self.controllers.values().any(may_write);
         let is_due = self.request_at.get().is_none_or(|at| at <= Instant::now());
         let first = self.controllers.values().next();
         if let Some(first) = first.filter(|_| follows && !is_led && is_due) {
@@ -43,4 +39,9 @@ impl ScenarioRun {
         }
         Ok(follows)
     }
+}
+
+/// Whether a controller may write to the switches that have it for their primary.
+pub(super) fn may_write(controller: &ControllerHandle) -> bool {
+    controller.watch_permit().borrow().may_write(Instant::now())
 }

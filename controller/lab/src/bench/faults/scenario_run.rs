@@ -25,6 +25,7 @@ use super::fault_schedule::{
     CABLES, CONTROLLERS, ETCD, FaultSchedule, FaultStep, LeadershipMode, SWITCHES,
 };
 use super::fault_testbed::{FaultTestbed, SLOTS};
+use super::follower_group::may_write;
 use super::hostile_phase::HostileParties;
 use super::planted_bug::PlantedBug;
 
@@ -374,8 +375,7 @@ impl ScenarioRun {
         })?;
         let total: usize = leading.iter().sum();
         // Switches have it for their primary for as long as its successor is not elected.
-        let may_write = leader.1.watch_permit().borrow().may_write(Instant::now());
-        match (total == SWITCHES, may_write) {
+        match (total == SWITCHES, may_write(leader.1)) {
             (true, true) => Ok((*leader.0, leader.1)),
             (true, false) => Err(format!("controller {} may not write", leader.0)),
             (false, _) => Err(format!("switches with two leaders: {leading:?}")),
