@@ -137,6 +137,9 @@ fn schedule_diverges(seed: u64, planted_bug: PlantedBug, explain: bool) -> bool 
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use super::machine_phase::MachineStep;
     use super::*;
 
     fn run(schedules: u64, plant: PlantedBug) -> CampaignOutcome {
@@ -170,6 +173,17 @@ mod tests {
         for seed in 1..=8 {
             let handed_over = machine_phase::run_handover(seed);
             assert_eq!(handed_over, Ok(()), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn an_etcd_that_was_lost_or_restored_has_a_leader_within_ten_seconds() {
+        for loss in [MachineStep::WipeEtcd, MachineStep::RestoreEtcd] {
+            let of = |seed| machine_phase::run_etcd_loss(seed, loss).unwrap();
+            let longest = (1..=20).map(of).max().unwrap();
+            println!("{loss:?}: a leader after {longest:?} at most");
+            let limit = Duration::from_secs(10);
+            assert!(!longest.is_zero() && longest < limit, "{loss:?}: {longest:?}");
         }
     }
 

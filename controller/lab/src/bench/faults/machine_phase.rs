@@ -25,7 +25,7 @@ use super::fault_schedule::{CONTROLLERS, FaultStep, LeadershipMode};
 use super::planted_bug::PlantedBug;
 use super::scenario_run::ScenarioRun;
 #[cfg(test)]
-use super::scenario_run::run_on_virtual_clock;
+use super::scenario_run::{POLL_INTERVAL, run_on_virtual_clock};
 
 /// How long processes are stopped, in milliseconds: from less than a message takes to longer than a
 /// lease lasts.
@@ -89,12 +89,8 @@ impl MachineStep {
 /// leads those that it reaches while that lasts.
 #[cfg(test)]
 pub(super) fn run_handover(seed: u64) -> Result<(), String> {
-    let mut schedule = FaultSchedule::from_seed(seed);
-    schedule.led = LeadershipMode::Etcd;
     run_on_virtual_clock(async {
-        let mut run = ScenarioRun::new(seed, &schedule, PlantedBug::None)?;
-        run.restore_facts().await?;
-        run.await_convergence().await?;
+        let run = converge_under_etcd(seed).await?;
         let (leader, _) = run.find_leader()?;
         run.cut_connections(leader, 0..3);
         sleep(HANDOVER_TIMEOUT).await;
@@ -104,6 +100,40 @@ pub(super) fn run_handover(seed: u64) -> Result<(), String> {
             false => run.check_converged(),
         }
     })
+}
+
+/// Has etcd elect anew after a snapshot and then restores that, or loses everything; how long after
+/// that there is no leader for the last time.
+#[cfg(test)]
+pub(super) fn run_etcd_loss(seed: u64, loss: MachineStep) -> Result<Duration, String> {
+    run_on_virtual_clock(async {
+        let mut run = converge_under_etcd(seed).await?;
+        for step in [MachineStep::BackUpEtcd, MachineStep::ExpireLeases] {
+            run.apply_machine_step(step).await?;
+        }
+        sleep(HANDOVER_TIMEOUT).await;
+        run.await_convergence().await?;
+        run.apply_machine_step(loss).await?;
+        let (begun, mut leaderless) = (Instant::now(), Duration::ZERO);
+        while begun.elapsed() < 2 * HANDOVER_TIMEOUT {
+            sleep(POLL_INTERVAL).await;
+            if run.find_leader().is_err() {
+                leaderless = begun.elapsed();
+            }
+        }
+        Ok(leaderless)
+    })
+}
+
+/// A run in which etcd elects, before anything fails.
+#[cfg(test)]
+async fn converge_under_etcd(seed: u64) -> Result<ScenarioRun, String> {
+    let mut schedule = FaultSchedule::from_seed(seed);
+    schedule.led = LeadershipMode::Etcd;
+    let mut run = ScenarioRun::new(seed, &schedule, PlantedBug::None)?;
+    run.restore_facts().await?;
+    run.await_convergence().await?;
+    Ok(run)
 }
 
 impl ScenarioRun {
