@@ -5,14 +5,15 @@
 //! levels both ways: what a low level cannot use elsewhere is left to a high one. So rates are a
 //! fixed point, and there may be several: two groups that meet on a fifo link and again on a strict
 //! one may have half of both links each, or the higher one all of them, which leaves the lower one
-//! nothing to ask for. Senders that probe for more bandwidth end at the first: a NIC serves whoever
-//! asks, and only what it lets through competes further on.
+//! nothing to ask for. Which of them holds is decided by what was before, as with packets. A group
+//! that starts is served at once by a NIC that serves whoever asks. A group that another link has
+//! held up waits there with all that it may have on its way, and asks for nothing until that moves.
 //!
-//! It is found by sweeps over the levels. At first every group counts as if it could use its share
-//! of the fifo link in full; after a sweep the groups that another link limits count with the rate
-//! that they have, and levels whose offer changed are allocated again. A change starts this anew
-//! for every fifo link that it reaches and that has groups of several levels; a link with groups of
-//! one level is an ordinary one.
+//! So a change begins with the rates from before it: groups that another link limits count with
+//! their rate, and groups that start count as if they could use their share of the fifo link in
+//! full. After a sweep over the levels all count with the rates found, and levels whose offer
+//! changed are allocated again. A change starts this anew for every fifo link that it reaches and
+//! that has groups of several levels; a link with groups of one level is an ordinary one.
 
 use super::{NONE, RateAllocator};
 
@@ -75,15 +76,6 @@ struct GroupShare {
     limit: f64,
 }
 
-/// What the groups on a fifo link can use.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum GroupLimits {
-    /// Any share.
-    Unlimited,
-    /// Their rate, where another link limits it.
-    Rates,
-}
-
 impl RateAllocator {
     /// Begins with the fifo links whose groups changed.
     pub(super) fn refresh_changed_links(&mut self) {
@@ -104,7 +96,9 @@ impl RateAllocator {
         if self.link_levels_of(link).filter(in_use).count() > 1 {
             self.fifo.reached.push(link);
         }
-        self.offer_fifo_shares(link, GroupLimits::Unlimited);
+        self.offer_fifo_shares(link, |search, fair, _| {
+            *search = FifoShareSearch::starting_at(fair)
+        });
     }
 
     /// After a sweep: offers by the rates found. Returns whether any changed.
@@ -114,7 +108,8 @@ impl RateAllocator {
         }
         let mut has_changed = false;
         for index in 0..self.fifo.reached.len() {
-            has_changed |= self.offer_fifo_shares(self.fifo.reached[index], GroupLimits::Rates);
+            has_changed |=
+                self.offer_fifo_shares(self.fifo.reached[index], FifoShareSearch::approach);
         }
         has_changed
     }
@@ -124,18 +119,19 @@ impl RateAllocator {
         self.fifo.reached.clear();
     }
 
-    /// Offers each level of a fifo link what its groups get and what all leave. Returns whether an
-    /// offer changed.
-    fn offer_fifo_shares(&mut self, link: u32, limits: GroupLimits) -> bool {
+    /// Offers each level of a fifo link what its groups get and what all leave, after
+    /// `move_share(search, fair, capacity)`. Returns whether an offer changed.
+    fn offer_fifo_shares(
+        &mut self,
+        link: u32,
+        move_share: impl FnOnce(&mut FifoShareSearch, f64, f64),
+    ) -> bool {
         let mut shares = std::mem::take(&mut self.fifo.shares);
-        self.collect_shares(link, limits, &mut shares);
+        self.collect_shares(link, &mut shares);
         let of = &mut self.links[link as usize];
         let capacity = of.capacity;
         let fair = fair_share(capacity, &mut shares).min(capacity);
-        match limits {
-            GroupLimits::Unlimited => of.fifo_share = FifoShareSearch::starting_at(fair),
-            GroupLimits::Rates => of.fifo_share.approach(fair, capacity),
-        }
+        move_share(&mut of.fifo_share, fair, capacity);
         let share = of.fifo_share.share;
         let used = |group: &GroupShare| group.weight * group.limit.min(share);
         let left = (capacity - shares.iter().map(used).sum::<f64>()).max(0.0);
@@ -164,17 +160,14 @@ impl RateAllocator {
         is_used
     }
 
-    fn collect_shares(&self, link: u32, limits: GroupLimits, shares: &mut Vec<GroupShare>) {
+    fn collect_shares(&self, link: u32, shares: &mut Vec<GroupShare>) {
         shares.clear();
         for link_level in self.link_levels_of(link) {
             let members = &self.link_levels[link_level as usize].members;
             shares.extend(members.iter().map(|member| {
                 let group = &self.groups[member.group as usize];
                 let is_limited_here = group.bottleneck == link_level || group.bottleneck == NONE;
-                let limit = match limits == GroupLimits::Unlimited || is_limited_here {
-                    true => f64::INFINITY,
-                    false => group.rate,
-                };
+                let limit = if is_limited_here { f64::INFINITY } else { group.rate };
                 GroupShare { link_level, weight: group.weight, limit }
             }));
         }

@@ -98,6 +98,28 @@ fn a_nic_that_knows_no_levels_serves_both_alike() {
 }
 
 #[test]
+fn a_flow_that_was_held_up_elsewhere_asks_a_nic_for_nothing_until_it_moves() {
+    // Both leave by link 0 and meet on link 1, where a job of a higher level sends alone for 1 s.
+    // All that the two have on their way waits there in the order of levels, so the high one sends
+    // alone until it is done. It computes for 0.5 s while the other sends, and then nothing waits:
+    // half of the NIC each.
+    let jobs = [
+        job(1, 0.5, vec![flow(&[0, 1], 2.0)]),
+        job(0, 0.0, vec![flow(&[0, 1], 100.0)]),
+        FluidJob { compute_seconds: 1e6, overlap_from: 0.0, ..job(2, 0.0, vec![flow(&[1], 1.0)]) },
+    ];
+    let mut engine = engine_with_fifo_links(&[1.0, 1.0], 1, &jobs);
+    let mut rates_at = |seconds| {
+        engine.run_until(seconds).unwrap();
+        rates(&engine, 3)
+    };
+    assert_eq!(rates_at(0.7), [0.0, 0.0, 1.0]);
+    assert_eq!(rates_at(2.0), [1.0, 0.0, 0.0]);
+    assert_eq!(rates_at(3.2), [0.0, 1.0, 0.0]);
+    assert_eq!(rates_at(3.7), [0.5, 0.5, 0.0]);
+}
+
+#[test]
 fn what_a_low_level_cannot_use_elsewhere_is_left_to_a_high_one() {
     // The low job is held to 0.2 on link 1 by a third job; the high one gets the rest of the NIC.
     let jobs = [
