@@ -6,6 +6,9 @@
 
 A cell is the GPU utilisation in percent and, in brackets, the slowdown of the slowest job. `crux` is
 Crux with compared plans, `one level` the same on one level, `plain` the phases of the paper alone.
+A second table compares decisions on the same jobs: at each event of the replay under `crux`, what the
+plan in force and the alternatives give to the jobs present, over the whole replay, and in brackets
+the share of GPU time in which the alternative is better by more than 0.2 points.
 What has been replayed is kept in a file (`--raw`) after every replay and not replayed again, so a
 sweep can be interrupted; `--table` only prints what that file has.
 """
@@ -32,6 +35,9 @@ VARIANTS = {
     "plain": ("crux", 8, 0),
     "crux": ("crux", 8, 50_000),
 }
+
+# What is judged beside `crux` at every event.
+ALTERNATIVES = ["ecmp", "sincronia", "taccl", "cassini", "one-level", "unsearched"]
 
 
 def arguments():
@@ -77,24 +83,41 @@ def replay(crux, case, folder):
     command += ["--placement", case["placement"], "--volume", str(case["volume"])]
     command += ["--seed", str(case["seed"]), "--scheduler", scheduler]
     command += ["--search-events", str(events)]
+    if case["variant"] == "crux":
+        command += ["--alternatives", ",".join(ALTERNATIVES)]
     printed = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
     outcome = json.loads(printed)["outcomes"][0]
     kept = ["gpu_utilization", "mean_slowdown", "worst_slowdown", "completed", "unsure"]
+    kept += ["alternatives"] if "alternatives" in outcome else []
     return case | {name: outcome[name] for name in kept}
+
+
+def print_decisions(outcomes):
+    """A row for each replay under Crux: GPU utilisation in force and under each alternative."""
+    print("| placement, uplink Gb/s, volume, seed | in force |", " | ".join(ALTERNATIVES), "|")
+    print("|---" * (len(ALTERNATIVES) + 2) + "|")
+    for outcome in sorted(outcomes, key=replay_name):
+        found = outcome["alternatives"]
+        cells = [f"{found[0]['in_force'] * 100:.2f}"]
+        cells += [f"{of['gpu_utilization'] * 100:.2f} ({of['ahead'] * 100:.1f} %)" for of in found]
+        print(f"| {replay_name(outcome)} |", " | ".join(cells), "|")
+
+
+def replay_name(outcome):
+    placement, uplink = outcome["placement"], outcome["uplink_gbps"]
+    return f"{placement}, {uplink:g}, x{outcome['volume']:g}, {outcome['seed']}"
 
 
 def print_table(outcomes):
     """A row for each placement, uplink, volume and seed; a column for each variant."""
     rows = {}
     for outcome in outcomes:
-        where = [outcome[name] for name in ("placement", "uplink_gbps", "volume", "seed")]
         cell = f"{outcome['gpu_utilization'] * 100:.1f} ({outcome['worst_slowdown']:.1f})"
-        rows.setdefault(tuple(where), {})[outcome["variant"]] = cell
+        rows.setdefault(replay_name(outcome), {})[outcome["variant"]] = cell
     columns = [name for name in VARIANTS if any(name in row for row in rows.values())]
     print("| placement, uplink Gb/s, volume, seed |", " | ".join(columns), "|")
     print("|---" * (len(columns) + 1) + "|")
-    for (placement, uplink, volume, seed), row in sorted(rows.items()):
-        name = f"{placement}, {uplink:g}, x{volume:g}, {seed}"
+    for name, row in sorted(rows.items()):
         print(f"| {name} |", " | ".join(row.get(column, "-") for column in columns), "|")
 
 
@@ -109,6 +132,10 @@ def main():
             outcomes.append(replay(options.crux, case, pathlib.Path(folder)))
             options.raw.write_text(json.dumps(outcomes, indent=1) + "\n")
     print_table(outcomes)
+    compared = [outcome for outcome in outcomes if outcome.get("alternatives")]
+    if compared:
+        print()
+        print_decisions(compared)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ use placement::hived::CellQuota;
 use placement::queue::JobFragmentation;
 use placement::{GpuCluster, PlacementAlgorithm};
 use simulator::Scheduler;
-use simulator::replay::{InterferenceModel, ReplayComparison, ReplaySetup};
+use simulator::replay::{InterferenceModel, ReplayComparison, ReplaySetup, ScheduleAlternative};
 use simulator::trace::JobTrace;
 
 use self::trace_source::TraceArgs;
@@ -36,7 +36,8 @@ Examples:
   crux replay --trace lingjun-like --fabric clos.toml --volume 8
   crux replay --trace jobs.csv --fabric clos.toml --placement hived --scheduler ecmp,crux
   crux replay --trace jobs.csv --fabric clos.toml --placement hived --quota a=4x64+2x8 --quota b=8x8
-  crux replay --trace jobs.csv --fabric clos.toml --checkpoint run --html replay.html")]
+  crux replay --trace jobs.csv --fabric clos.toml --checkpoint run --html replay.html
+  crux replay --trace jobs.csv --fabric clos.toml --scheduler crux --alternatives ecmp,one-level")]
 pub(crate) struct ReplayArgs {
     #[command(flatten)]
     source: TraceArgs,
@@ -65,6 +66,11 @@ pub(crate) struct ReplayArgs {
         default_value = "ecmp,sincronia,taccl,cassini,crux"
     )]
     scheduler: Vec<Scheduler>,
+    /// Also judge at every event what the jobs present would get from these, separated by commas:
+    /// one-level, unsearched (the phases of Crux alone), or schedulers. Two replays differ by which
+    /// jobs stay longer, too; this compares decisions on the same jobs
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    alternatives: Vec<ScheduleAlternative>,
     /// Factor on every byte that jobs send
     #[arg(long, default_value_t = 1.0)]
     volume: f64,
@@ -130,6 +136,7 @@ impl ReplayArgs {
             fragmentation: JobFragmentation::CALIBRATED,
             quotas: quota::collect_quotas(&self.quota, self.placement)?,
             scheduler: first,
+            alternatives: self.alternatives.clone(),
             interference: InterferenceModel::AllJobs,
             seed: self.source.seed,
         };

@@ -17,6 +17,7 @@
 //! stops.
 
 mod advice;
+mod alternatives;
 mod checkpoint;
 mod contention_risk;
 mod hourly_usage;
@@ -38,13 +39,15 @@ use serde::{Deserialize, Serialize};
 use topology::Fabric;
 
 pub use self::advice::{DelayedJob, PlacementAdvice, PlacementQuery};
+pub use self::alternatives::{AlternativeOutcome, ScheduleAlternative, UnknownAlternative};
 pub use self::checkpoint::{CheckpointError, ReplayCheckpoint};
 pub use self::contention_risk::{ContentionRisk, RiskCount, assess_contention_risk};
 pub use self::interference_groups::InterferenceModel;
 pub use self::outcome::{HourlyUsage, ReplayComparison, ReplayOutcome, ReplayedJob};
 
+use self::alternatives::{AlternativeState, ComparedUsage};
 use self::hourly_usage::{ClusterUsage, UsageHistory};
-use self::interference_groups::JobTraffic;
+use self::network_update::SettledNetwork;
 use self::online_scheduler::OnlineScheduler;
 use self::planner_jobs::{PlannerJob, PlannerJobBuilder};
 use self::steady_state::SteadyState;
@@ -84,6 +87,8 @@ pub struct ReplaySetup {
     pub quotas: BTreeMap<String, CellQuota>,
     /// The communication scheduler to use.
     pub scheduler: Scheduler,
+    /// Schedules that are judged beside the one in force at every event.
+    pub alternatives: Vec<ScheduleAlternative>,
     /// Which flows can delay a job.
     pub interference: InterferenceModel,
     /// Where chance comes from.
@@ -157,6 +162,8 @@ struct ReplayProgress {
     unsure_gpu_seconds: f64,
     suspensions: u64,
     schedules: u64,
+    #[serde(default)]
+    compared: ComparedUsage,
 }
 
 /// A job on its GPUs.
@@ -168,13 +175,6 @@ struct ActiveJob {
     steady: SteadyState,
 }
 
-/// An interference group and the steady states of its members.
-#[derive(Debug)]
-struct SettledGroup {
-    members: Vec<JobTraffic>,
-    steady: Vec<SteadyState>,
-}
-
 /// A replay under way.
 pub struct TraceReplay<'a> {
     setup: &'a ReplaySetup,
@@ -184,8 +184,10 @@ pub struct TraceReplay<'a> {
     dispatcher: OnlineScheduler,
     /// Jobs with GPUs, by number.
     active: BTreeMap<u32, ActiveJob>,
-    /// Interference groups by their first member.
-    settled: BTreeMap<u32, SettledGroup>,
+    /// What is known of the network under the schedule in force.
+    settled: SettledNetwork,
+    /// What would be known under the alternatives, in their order.
+    alternatives: Vec<AlternativeState>,
     /// Seconds of an iteration alone, by job.
     alone: Vec<f64>,
     /// Seconds of all its iterations alone, by job.
@@ -219,7 +221,8 @@ impl<'a> TraceReplay<'a> {
             cluster_jobs: ClusterJobs::on_fabric(setup.cluster.clone(), &setup.fabric),
             dispatcher: OnlineScheduler::new(setup.scheduler, &setup.policy, input, None),
             active: BTreeMap::new(),
-            settled: BTreeMap::new(),
+            settled: SettledNetwork::default(),
+            alternatives: Vec::new(),
             progress: ReplayProgress { records, ..ReplayProgress::default() },
             setup,
             trainer,

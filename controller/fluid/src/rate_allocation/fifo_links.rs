@@ -97,7 +97,7 @@ impl RateAllocator {
             self.fifo.reached.push(link);
         }
         self.offer_fifo_shares(link, |search, fair, _| {
-            *search = FifoShareSearch::starting_at(fair)
+            *search = FifoShareSearch::starting_at(fair);
         });
     }
 

@@ -3,7 +3,7 @@
 use command_io::html::escape_html;
 use simulator::replay::{HourlyUsage, ReplayComparison};
 
-use super::table::{HEADINGS, outcome_cells};
+use super::table::{ALTERNATIVE_HEADINGS, HEADINGS, alternative_rows, outcome_cells};
 use crate::compare::page::{
     full_figure, legend_entry, render_html, render_section, scheduler_shade,
 };
@@ -20,28 +20,46 @@ pub(super) fn render_page(replays: &ReplayComparison) -> String {
     let notes: String =
         replays.notes.iter().map(|note| format!("<li>{}</li>\n", escape_html(note))).collect();
     let body = format!(
-        "<h1>{title}</h1>\n<ul>\n{notes}</ul>\n{}{}",
+        "<h1>{title}</h1>\n<ul>\n{notes}</ul>\n{}{}{}",
         render_section(
             "What came of it",
             "Times are means over the jobs that ended.",
             &render_summary(replays)
         ),
+        render_alternatives(replays),
         render_hours(replays),
     );
     render_html(&title, &body)
 }
 
 fn render_summary(replays: &ReplayComparison) -> String {
-    let headings: String = HEADINGS.iter().map(|name| format!("<th>{name}</th>")).collect();
-    let rows: String = replays
-        .outcomes
-        .iter()
-        .map(|outcome| {
-            let [name, values @ ..] = outcome_cells(outcome);
-            let values: String = values.iter().map(|value| format!("<td>{value}</td>")).collect();
-            format!("<tr><th scope=\"row\">{name}</th>{values}</tr>\n")
-        })
-        .collect();
+    let rows: Vec<_> = replays.outcomes.iter().map(outcome_cells).collect();
+    render_table(&HEADINGS, &rows)
+}
+
+fn render_alternatives(replays: &ReplayComparison) -> String {
+    let rows = alternative_rows(replays);
+    if rows.is_empty() {
+        return String::new();
+    }
+    render_section(
+        "What else could have been in force",
+        "Decided for the same jobs at each event of the replay, and simulated in the same way.",
+        &render_table(&ALTERNATIVE_HEADINGS, &rows),
+    )
+}
+
+/// A table whose rows begin with their heading.
+fn render_table<const N: usize>(headings: &[&str; N], rows: &[[String; N]]) -> String {
+    let headings: String = headings.iter().map(|name| format!("<th>{name}</th>")).collect();
+    let row = |cells: &[String; N]| {
+        let cells = cells.iter().enumerate().map(|(place, cell)| match place {
+            0 => format!("<th scope=\"row\">{cell}</th>"),
+            _ => format!("<td>{cell}</td>"),
+        });
+        format!("<tr>{}</tr>\n", cells.collect::<String>())
+    };
+    let rows: String = rows.iter().map(row).collect();
     format!(
         "<div class=\"wide\"><table>\n<thead><tr>{headings}</tr></thead>\n<tbody>\n{rows}</tbody>\
          </table></div>\n"

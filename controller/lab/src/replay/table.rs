@@ -1,7 +1,7 @@
 //! Replays as a table for people.
 
 use controller::event_log::count_noun;
-use simulator::replay::{ReplayComparison, ReplayOutcome};
+use simulator::replay::{AlternativeOutcome, ReplayComparison, ReplayOutcome};
 
 use command_io::CommandError;
 use command_io::output;
@@ -34,6 +34,28 @@ pub(super) fn outcome_cells(outcome: &ReplayOutcome) -> [String; 9] {
     ]
 }
 
+/// Headings of [`alternative_rows`].
+pub(super) const ALTERNATIVE_HEADINGS: [&str; 5] =
+    ["in force", "GPU utilisation %", "instead", "GPU utilisation %", "ahead, % of GPU time"];
+
+/// What a table shows of the alternatives of all replays.
+pub(super) fn alternative_rows(replays: &ReplayComparison) -> Vec<[String; 5]> {
+    let percent = |share: f64| format!("{:.2}", share * 100.0);
+    let of_replay = |outcome: &ReplayOutcome| {
+        let row = |alternative: &AlternativeOutcome| {
+            [
+                outcome.scheduler.clone(),
+                percent(alternative.in_force),
+                alternative.name.clone(),
+                percent(alternative.gpu_utilization),
+                percent(alternative.ahead),
+            ]
+        };
+        outcome.alternatives.iter().map(row).collect::<Vec<_>>()
+    };
+    replays.outcomes.iter().flat_map(of_replay).collect()
+}
+
 pub(super) fn print_replays(replays: &ReplayComparison) -> Result<(), CommandError> {
     let Some(first) = replays.outcomes.first() else {
         return Ok(());
@@ -49,6 +71,13 @@ pub(super) fn print_replays(replays: &ReplayComparison) -> Result<(), CommandErr
         table.add_row(outcome_cells(outcome));
     }
     output::print_line(table)?;
+    let alternatives = alternative_rows(replays);
+    if !alternatives.is_empty() {
+        output::print_line("\nfor the same jobs at each event:")?;
+        let mut table = output::new_table(ALTERNATIVE_HEADINGS);
+        table.add_rows(alternatives);
+        output::print_line(table)?;
+    }
     let mut findings: Vec<String> = Vec::new();
     for outcome in &replays.outcomes {
         let labelled =

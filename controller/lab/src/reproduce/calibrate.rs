@@ -218,6 +218,7 @@ fn assess_risk(set: ParameterSet, seed: u64) -> Result<ContentionRisk, CommandEr
         fragmentation: set.fragmentation,
         quotas: BTreeMap::new(),
         scheduler: Scheduler::Ecmp,
+        alternatives: Vec::new(),
         interference: InterferenceModel::AllJobs,
         seed,
     };

@@ -163,6 +163,7 @@ impl ReplayWorkload {
             fragmentation: self.facts.fragmentation(),
             quotas: BTreeMap::new(),
             scheduler: Scheduler::Crux,
+            alternatives: Vec::new(),
             interference: InterferenceModel::AllJobs,
             seed,
         })

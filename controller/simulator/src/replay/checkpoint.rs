@@ -147,6 +147,7 @@ fn setup_fingerprint(setup: &ReplaySetup) -> u64 {
     (fabric.name(), fabric.links().len()).hash(&mut hasher);
     let ReplaySetup { placement, scheduler, interference, seed, .. } = setup;
     (placement, scheduler, interference, seed).hash(&mut hasher);
+    setup.alternatives.hash(&mut hasher);
     (setup.volume.to_bits(), setup.connections).hash(&mut hasher);
     format!("{:?}", setup.fragmentation).hash(&mut hasher);
     setup.quotas.hash(&mut hasher);

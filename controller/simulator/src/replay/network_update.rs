@@ -1,9 +1,15 @@
 //! The effect of an event on the jobs of the network: their schedule and their iteration times.
 
-use super::interference_groups::{self, NetworkJob};
+use std::collections::BTreeMap;
+
+use fluid::FluidError;
+use planner::Job;
+
+use super::interference_groups::{self, JobTraffic, NetworkJob};
 use super::placement_round::PlacementChanges;
 use super::steady_state::{self, SteadyState};
-use super::{ActiveJob, ReplaySetup, SettledGroup, TraceReplay, TraceReplayError};
+use super::{ActiveJob, ReplaySetup, TraceReplay, TraceReplayError};
+use crate::schedule::Schedule;
 use placement::PlacementDecisionError;
 
 impl ActiveJob {
@@ -57,19 +63,49 @@ impl TraceReplay<'_> {
         Ok(ActiveJob { ready_seconds, training, steady: SteadyState { seconds, uncertainty: 0.0 } })
     }
 
-    /// Learns how long iterations take under the schedule of now.
+    /// Learns how long iterations take under the schedule of now, and under its alternatives.
     pub(super) fn update_steady_states(&mut self) -> Result<(), TraceReplayError> {
         let schedule = self.dispatcher.current_schedule();
-        let scheduled = NetworkJob::connected_jobs(self.dispatcher.jobs(), &schedule);
-        // A job without a path is in no group below: it makes no progress until the next schedule.
-        for (number, _) in self.dispatcher.jobs() {
+        let settled = self.settled.settle(self.setup, self.dispatcher.jobs(), &schedule)?;
+        for (number, steady) in settled {
             if let Some(active) = self.active.get_mut(&number) {
-                active.steady.seconds = f64::INFINITY;
+                active.steady = steady;
             }
         }
-        let mut before = std::mem::take(&mut self.settled);
-        let ReplaySetup { fabric, interference, .. } = self.setup;
-        for members in interference_groups::find_groups(fabric, &scheduled, *interference) {
+        self.decide_alternatives()
+    }
+}
+
+/// The interference groups of a schedule, with their steady states, by their first member.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SettledNetwork {
+    groups: BTreeMap<u32, SettledGroup>,
+}
+
+/// An interference group and the steady states of its members.
+#[derive(Clone, Debug)]
+struct SettledGroup {
+    members: Vec<JobTraffic>,
+    steady: Vec<SteadyState>,
+}
+
+impl SettledNetwork {
+    /// The steady states of `jobs`, by number, under `schedule`. Groups that are as they were the
+    /// last time are not simulated again. A job without a path is in no group: it makes no progress
+    /// until the next schedule.
+    pub(super) fn settle<'a>(
+        &mut self,
+        setup: &ReplaySetup,
+        jobs: impl Iterator<Item = (u32, &'a Job)> + Clone,
+        schedule: &'a Schedule,
+    ) -> Result<BTreeMap<u32, SteadyState>, FluidError> {
+        let stuck = SteadyState { seconds: f64::INFINITY, uncertainty: 0.0 };
+        let mut found: BTreeMap<u32, SteadyState> =
+            jobs.clone().map(|(number, _)| (number, stuck)).collect();
+        let connected = NetworkJob::connected_jobs(jobs, schedule);
+        let mut before = std::mem::take(&mut self.groups);
+        let ReplaySetup { fabric, interference, .. } = setup;
+        for members in interference_groups::find_groups(fabric, &connected, *interference) {
             let first = members[0].job;
             let known = before.remove(&first).filter(|known| known.members == members);
             let settled = match known {
@@ -79,13 +115,10 @@ impl TraceReplay<'_> {
                     members,
                 },
             };
-            for (member, steady) in settled.members.iter().zip(&settled.steady) {
-                if let Some(active) = self.active.get_mut(&member.job) {
-                    active.steady = *steady;
-                }
-            }
-            self.settled.insert(first, settled);
+            let members = settled.members.iter().zip(&settled.steady);
+            found.extend(members.map(|(member, steady)| (member.job, *steady)));
+            self.groups.insert(first, settled);
         }
-        Ok(())
+        Ok(found)
     }
 }

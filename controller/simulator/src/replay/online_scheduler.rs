@@ -50,7 +50,7 @@ impl OnlineScheduler {
     }
 
     /// The jobs by number, in the order in which they came.
-    pub(super) fn jobs(&self) -> impl Iterator<Item = (u32, &Job)> {
+    pub(super) fn jobs(&self) -> impl Iterator<Item = (u32, &Job)> + Clone {
         self.numbers.iter().copied().zip(&self.input.jobs)
     }
 
@@ -81,6 +81,11 @@ impl OnlineScheduler {
             Some(planner) => planner.add_job(job),
             None => Ok(()),
         }
+    }
+
+    /// What another scheduler would decide for the jobs, with nothing in force, in their order.
+    pub(super) fn schedule_instead(&self, scheduler: Scheduler, policy: &Policy) -> Schedule {
+        scheduler.schedule_along_routes(&self.routes, &self.input, policy)
     }
 
     /// What is decided for the jobs, in their order.

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::Finding;
 
+use super::alternatives::AlternativeOutcome;
 pub use super::hourly_usage::HourlyUsage;
 
 /// One trace under several schedulers.
@@ -54,6 +55,9 @@ pub struct ReplayOutcome {
     /// By which part iteration times that were jumped over may be unsure: mean over the GPU time
     /// of jobs.
     pub unsure: f64,
+    /// What else could have been in force, judged at every event of this replay.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alternatives: Vec<AlternativeOutcome>,
     /// Usage of the cluster by hour.
     pub hours: Vec<HourlyUsage>,
     /// The jobs, in order of arrival.

@@ -37,6 +37,7 @@ impl TraceReplay<'_> {
             suspensions: progress.suspensions,
             schedules: progress.schedules,
             unsure: ratio_or_zero(progress.unsure_gpu_seconds, progress.held_gpu_seconds),
+            alternatives: self.alternative_outcomes(),
             hours: progress.hours.hourly_means().to_vec(),
             findings: self.report_findings(),
             jobs,

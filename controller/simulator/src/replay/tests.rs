@@ -30,6 +30,7 @@ pub(super) fn setup(jobs: Vec<TraceJob>, scheduler: Scheduler) -> ReplaySetup {
         fragmentation: JobFragmentation::CALIBRATED,
         quotas: BTreeMap::new(),
         scheduler,
+        alternatives: Vec::new(),
         interference: InterferenceModel::AllJobs,
         seed: 1,
     }
@@ -47,7 +48,7 @@ pub(super) fn job(number: usize, submitted_seconds: f64, gpus: u32, seconds: f64
 }
 
 /// Twenty jobs of different models, of which many share links.
-fn drawn(seed: u64) -> Vec<TraceJob> {
+pub(super) fn drawn(seed: u64) -> Vec<TraceJob> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let models = ["bert-large-seq512/A100", "gpt-24l/A100", "vit-large/A100"];
     let mut at = 0.0;
@@ -62,7 +63,7 @@ fn drawn(seed: u64) -> Vec<TraceJob> {
     (0..20).map(draw).collect()
 }
 
-fn replayed(setup: &ReplaySetup) -> ReplayOutcome {
+pub(super) fn replayed(setup: &ReplaySetup) -> ReplayOutcome {
     let mut replay = TraceReplay::new(setup).unwrap();
     while replay.step_event().unwrap() {}
     replay.to_outcome()

@@ -60,6 +60,7 @@ impl TraceReplay<'_> {
         };
         self.progress.busy_gpu_seconds += busy;
         self.progress.held_gpu_seconds += held * (next - now);
+        self.count_alternatives(held, next - now);
         self.progress.hours.record_usage(now, next, level);
         self.progress.now = next;
     }
