@@ -1,7 +1,9 @@
 //! Better paths and levels for a large region, found by a search that the model of mean rates
 //! guides ([`GuidedSearch`]) and simulations judge.
 
+use std::panic::resume_unwind;
 use std::rc::Rc;
+use std::thread::{self, ScopedJoinHandle};
 
 use super::objective::PlanObjective;
 use super::origins::{CandidateBuilder, CandidatePaths};
@@ -38,14 +40,28 @@ pub(super) fn search_guided(
     let began = evaluation.event_cost();
     let mut coarse = evaluation.value_coarsely(start)?;
     let mut best: Option<ValuedCandidate> = None;
+    let mut proposal = search.draft_proposal(&decisions);
     while evaluation.event_cost() - began + search.event_cost() < events {
-        let proposal = CandidatePaths::searched(search.propose_decisions(&decisions));
-        let next = evaluation.value_proposal(&Rc::new(proposal), PROMISING_SHARE * coarse)?;
+        search.submit_draft();
+        let proposed = Rc::new(CandidatePaths::searched(proposal));
+        let (next, drafted) = thread::scope(|scope| {
+            let draft = || search.draft_proposal(&decisions);
+            let drafting = thread::Builder::new().spawn_scoped(scope, draft);
+            let next = evaluation.value_proposal(&proposed, PROMISING_SHARE * coarse);
+            (next, drafting.map(ScopedJoinHandle::join))
+        });
+        let draft = match drafted {
+            Ok(ended) => ended.unwrap_or_else(|panic| resume_unwind(panic)),
+            // No thread is to be had.
+            Err(_) => search.draft_proposal(&decisions),
+        };
+        let next = next?;
         let outcome = match next.is_promising {
             true => judge_proposal(objective, &next.candidate, best.as_ref().unwrap_or(start)),
             false => ProposalOutcome::Worse,
         };
-        search.learn_from(&next.seconds, outcome);
+        let stands = search.learn_from(&next.seconds, outcome);
+        proposal = if stands { draft } else { search.draft_proposal(&decisions) };
         if outcome == ProposalOutcome::Better {
             coarse = next.coarse;
             best = Some(next.candidate);

@@ -10,6 +10,9 @@
 //! it starts where this one did and may make half as many, so that a model that promises too much
 //! is trusted less far (a trust region, as in optimisation with surrogate models). A proposal that
 //! is worth more but leaves a job too slow is repaired first: the next one starts from it.
+//!
+//! Most proposals are not better. So the next one is drafted while one is simulated, as if it were
+//! not; if it is, the draft is thrown away. What is drafted does not depend on which ends first.
 
 use super::LcgSampler;
 use super::mean_rates::{DecisionChange, FlowChoice, MeanRates};
@@ -71,9 +74,13 @@ pub(crate) enum ProposalOutcome {
 pub(crate) struct GuidedSearch<'a> {
     task: RegionTask<'a>,
     choices: Vec<FlowChoice>,
-    /// The model at the best decisions so far, and at the last proposal.
+    /// The model at the best decisions so far, at the proposal that is simulated, and at the draft
+    /// of the next one.
     best: MeanRates,
-    proposed: MeanRates,
+    simulated: MeanRates,
+    draft: MeanRates,
+    /// Visits of links by the model so far.
+    visits: u64,
     /// Learned stretches of the communication of each job.
     stretches: Vec<f64>,
     simulations: u32,
@@ -92,7 +99,8 @@ impl<'a> GuidedSearch<'a> {
         jobs: SimulatedJobs<'_>,
     ) -> Self {
         let task = RegionTask::unlimited(traffic, policy, region);
-        let best = MeanRates::new(&task.space, &task.position_of(start), jobs);
+        let mut best = MeanRates::new(&task.space, &task.position_of(start), jobs);
+        let visits = best.take_visits();
         let choices = match policy.paths {
             PathMethod::Greedy => Vec::new(),
             _ => best.choices(),
@@ -100,8 +108,10 @@ impl<'a> GuidedSearch<'a> {
         Self {
             choices,
             stretches: best.stretches(),
-            proposed: best.clone(),
+            simulated: best.clone(),
+            draft: best.clone(),
             best,
+            visits,
             task,
             simulations: 1,
             repairs: 0,
@@ -112,11 +122,11 @@ impl<'a> GuidedSearch<'a> {
 
     /// Cost of the model so far, in events.
     pub(crate) fn event_cost(&self) -> u64 {
-        self.proposed.visits() / VISITS_PER_EVENT
+        self.visits / VISITS_PER_EVENT
     }
 
     /// The next decisions to simulate; other jobs as in `start`.
-    pub(crate) fn propose_decisions(&mut self, start: &SearchResult) -> SearchResult {
+    pub(crate) fn draft_proposal(&mut self, start: &SearchResult) -> SearchResult {
         let mut made = 0;
         for _ in 0..TRIED_CHANGES {
             if made < self.radius {
@@ -126,18 +136,27 @@ impl<'a> GuidedSearch<'a> {
         if made == 0 {
             (0..BLIND_CHANGES).for_each(|_| self.make_blind_change());
         }
+        self.visits += self.draft.take_visits();
         let mut found = start.clone();
-        self.task.apply_position(&self.proposed.position(&self.task.space), &mut found);
+        self.task.apply_position(&self.draft.position(&self.task.space), &mut found);
         found
     }
 
-    /// Learns from the simulation of the last proposal.
-    pub(crate) fn learn_from(&mut self, seconds: &[f64], outcome: ProposalOutcome) {
-        let position = self.proposed.position(&self.task.space);
-        self.proposed.calibrate(&self.task.space, &position, seconds);
+    /// The draft is simulated from now on, and another one begins at the best decisions so far.
+    pub(crate) fn submit_draft(&mut self) {
+        self.simulated.clone_from(&self.draft);
+        self.draft.clone_from(&self.best);
+    }
+
+    /// Learns from the simulation of the proposal that was submitted last. Whether what was drafted
+    /// since then is the next proposal; if not, the next draft begins where that one is to.
+    pub(crate) fn learn_from(&mut self, seconds: &[f64], outcome: ProposalOutcome) -> bool {
+        let position = self.simulated.position(&self.task.space);
+        self.simulated.calibrate(&self.task.space, &position, seconds);
+        self.visits += self.simulated.take_visits();
         self.simulations += 1;
         let weight = (1.0 / f64::from(self.simulations)).max(LEAST_WEIGHT);
-        for (learned, new) in self.stretches.iter_mut().zip(self.proposed.stretches()) {
+        for (learned, new) in self.stretches.iter_mut().zip(self.simulated.stretches()) {
             *learned = learned.powf(1.0 - weight) * new.powf(weight);
         }
         let is_better = outcome == ProposalOutcome::Better;
@@ -145,15 +164,19 @@ impl<'a> GuidedSearch<'a> {
         self.radius = changes.clamp(LEAST_RADIUS, MAX_RADIUS);
         if outcome == ProposalOutcome::Starving && self.repairs < MAX_REPAIRS {
             self.repairs += 1;
-            return;
+            self.draft.clone_from(&self.simulated);
+            return false;
         }
         self.repairs = 0;
         if is_better {
-            self.best.clone_from(&self.proposed);
+            self.best.clone_from(&self.simulated);
         }
-        self.best.count_visits(self.proposed.visits());
         self.best.stretch_jobs(&self.stretches);
-        self.proposed.clone_from(&self.best);
+        self.visits += self.best.take_visits();
+        if is_better {
+            self.draft.clone_from(&self.best);
+        }
+        !is_better
     }
 
     /// Draws a change and makes it if the model gains by it; returns whether it did.
@@ -161,20 +184,20 @@ impl<'a> GuidedSearch<'a> {
         let Some(change) = self.draw_change() else {
             return false;
         };
-        let before = self.proposed.score();
-        self.proposed.apply_change(change);
-        let is_better = self.proposed.score() > before + LEAST_CHANGE * before.abs();
+        let before = self.draft.score();
+        self.draft.apply_change(change);
+        let is_better = self.draft.score() > before + LEAST_CHANGE * before.abs();
         match is_better {
-            true => self.proposed.keep_change(),
-            false => self.proposed.undo_change(),
+            true => self.draft.keep_change(),
+            false => self.draft.undo_change(),
         }
         is_better
     }
 
     fn make_blind_change(&mut self) {
         if let Some(change) = self.draw_change() {
-            self.proposed.apply_change(change);
-            self.proposed.keep_change();
+            self.draft.apply_change(change);
+            self.draft.keep_change();
         }
     }
 
@@ -183,13 +206,13 @@ impl<'a> GuidedSearch<'a> {
         let kind = self.sampler.next_below(16);
         if kind < INFORMED_CHANGES && !self.choices.is_empty() {
             let job = self.sampler.next_below(self.task.space.jobs.len() as u64);
-            return self.proposed.relieve_slowest_flow(job);
+            return self.draft.relieve_slowest_flow(job);
         }
         if kind < PATH_CHANGES && !self.choices.is_empty() {
             let at = self.sampler.next_below(self.choices.len() as u64);
             let FlowChoice { job, flow, options } = self.choices[at];
             let option = self.sampler.next_below(options as u64);
-            let is_other = option != self.proposed.option_of(flow);
+            let is_other = option != self.draft.option_of(flow);
             return is_other.then_some(DecisionChange::Path { job, flow, option });
         }
         let jobs = &self.task.space.jobs;
@@ -198,11 +221,11 @@ impl<'a> GuidedSearch<'a> {
             let allowed = &jobs[job].levels;
             let count = u64::from(allowed.end() - allowed.start()) + 1;
             let level = allowed.start() + self.sampler.next_below(count) as u8;
-            let is_other = level != self.proposed.level(job);
+            let is_other = level != self.draft.level(job);
             return is_other.then_some(DecisionChange::Level { job, level });
         }
         let other = self.sampler.next_below(jobs.len() as u64);
-        let [a, b] = [job, other].map(|job| self.proposed.level(job));
+        let [a, b] = [job, other].map(|job| self.draft.level(job));
         let fits = a != b && jobs[job].levels.contains(&b) && jobs[other].levels.contains(&a);
         fits.then_some(DecisionChange::SwapLevels { jobs: [job, other] })
     }

@@ -277,14 +277,9 @@ impl MeanRates {
         self.score
     }
 
-    /// Visits of links so far: the cost.
-    pub(super) fn visits(&self) -> u64 {
-        self.visits
-    }
-
-    /// Goes on counting from so many visits.
-    pub(super) fn count_visits(&mut self, visits: u64) {
-        self.visits = visits;
+    /// Visits of links since the last call.
+    pub(super) fn take_visits(&mut self) -> u64 {
+        std::mem::take(&mut self.visits)
     }
 
     /// Seconds of communication of each job for each one that the averages say.
