@@ -221,6 +221,35 @@ fn almost(found: f64, expected: f64) -> bool {
 }
 
 proptest! {
+    /// Theorem 1 of Crux (§3.2, appendix A, Eq. 5): on a single link, the iterations that a job has
+    /// computed and those that it has sent differ by one at most. So the work done on GPUs, and the
+    /// sum of `I_j` over the time for which each job occupies the link, differ by at most one
+    /// iteration of each job, and their ratio tends to 1, whatever the levels are.
+    #[test]
+    fn gpu_work_follows_the_intensity_on_the_link(
+        mut jobs in prop::collection::vec(any_job(), 1..7), seconds in 1.0..300.0
+    ) {
+        const BANDWIDTH: f64 = 5.0;
+        for job in &mut jobs {
+            job.flows = vec![FluidFlow { path: vec![0], bytes: 0.1 + job.flows[0].bytes }];
+        }
+        let mut engine = engine(&[BANDWIDTH], &jobs);
+        engine.run_until(seconds).unwrap();
+        let (mut computed, mut intensity, mut iteration) = (0.0, 0.0, 0.0);
+        for (number, (job, tally)) in jobs.iter().zip(engine.tallies().jobs).enumerate() {
+            // Any computation in FLOP; another one for each job.
+            let work = (1 + number) as f64;
+            let link_seconds = job.flows[0].bytes / BANDWIDTH;
+            let done = tally.busy_seconds / job.compute_seconds;
+            let sent = tally.bytes / BANDWIDTH / link_seconds;
+            prop_assert!((done - sent).abs() <= 1.0 + 1e-6, "{done} iterations done, {sent} sent");
+            computed += work * done;
+            intensity += work / link_seconds * (tally.bytes / BANDWIDTH);
+            iteration += work;
+        }
+        prop_assert!((computed - intensity).abs() <= iteration * (1.0 + 1e-6));
+    }
+
     #[test]
     fn shares_are_feasible_and_conserve_work(case in quiet()) {
         run_case(&case, &mut |instant: &RunInstant<'_>| check_shares(instant, &case));
