@@ -12,8 +12,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::Fabric;
 
-use super::interference_groups::{self, InterferenceModel, NetworkJob};
-use super::{TraceReplayError, steady_state};
+use super::TraceReplayError;
+use super::interference_groups::InterferenceModel;
+use super::network_update::SettledNetwork;
 use crate::scheduler::Scheduler;
 use placement::{
     ClusterJobs, GpuCluster, GpusByHost, PlacementAlgorithm, PlacementContext, PlacementDecision,
@@ -184,18 +185,10 @@ impl PlacementQuery<'_> {
         self.scheduler.adapt_jobs(fabric, &mut jobs);
         let input = PlanInput { fabric: fabric.clone(), jobs };
         let schedule = self.scheduler.schedule_jobs(&input, self.policy, None);
-        let scheduled = NetworkJob::connected_jobs((0..).zip(&input.jobs), &schedule);
-        let mut seconds = vec![f64::INFINITY; input.jobs.len()];
-        for members in
-            interference_groups::find_groups(fabric, &scheduled, InterferenceModel::AllJobs)
-        {
-            for (member, steady) in
-                members.iter().zip(steady_state::find_steady_states(fabric, &members)?)
-            {
-                seconds[member.job as usize] = steady.seconds;
-            }
-        }
-        Ok(seconds)
+        let jobs = (0..).zip(&input.jobs);
+        let everybody = InterferenceModel::AllJobs;
+        let settled = SettledNetwork::default().settle(fabric, everybody, jobs, &schedule)?;
+        Ok(settled.into_values().map(|steady| steady.seconds).collect())
     }
 }
 

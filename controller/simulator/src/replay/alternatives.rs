@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::network_update::SettledNetwork;
 use super::steady_state::SteadyState;
-use super::{TraceReplay, TraceReplayError};
+use super::{ReplaySetup, TraceReplay, TraceReplayError};
 use crate::scheduler::Scheduler;
 
 /// A schedule that is not in force.
@@ -128,18 +128,22 @@ pub struct AlternativeOutcome {
 impl TraceReplay<'_> {
     /// Has the alternatives decide for the jobs of now.
     pub(super) fn decide_alternatives(&mut self) -> Result<(), TraceReplayError> {
-        let alternatives = &self.setup.alternatives;
+        let ReplaySetup { fabric, interference, alternatives, .. } = self.setup;
         self.alternatives.resize_with(alternatives.len(), Default::default);
         for (alternative, state) in alternatives.iter().zip(&mut self.alternatives) {
             let (scheduler, policy) = alternative.scheduler_under(&self.setup.policy);
             let schedule = self.dispatcher.schedule_instead(scheduler, &policy);
-            state.steady = state.network.settle(self.setup, self.dispatcher.jobs(), &schedule)?;
+            let jobs = self.dispatcher.jobs();
+            state.steady = state.network.settle(fabric, *interference, jobs, &schedule)?;
         }
         Ok(())
     }
 
     /// Lets `seconds` pass while jobs hold so many GPUs.
     pub(super) fn count_alternatives(&mut self, held_gpus: f64, seconds: f64) {
+        if self.alternatives.is_empty() {
+            return;
+        }
         let busy_gpus = |steady_of: &dyn Fn(u32) -> Option<SteadyState>| {
             let active = self.active.iter().map(|(number, active)| {
                 let steady = steady_of(*number).unwrap_or(active.steady);
@@ -179,7 +183,6 @@ impl TraceReplay<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ReplaySetup;
     use super::super::tests::{drawn, replayed, setup};
     use super::*;
 

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use fluid::FluidError;
 use planner::Job;
 
-use super::interference_groups::{self, JobTraffic, NetworkJob};
+use super::interference_groups::{self, InterferenceModel, JobTraffic, NetworkJob};
 use super::placement_round::PlacementChanges;
 use super::steady_state::{self, SteadyState};
 use super::{ActiveJob, ReplaySetup, TraceReplay, TraceReplayError};
 use crate::schedule::Schedule;
 use placement::PlacementDecisionError;
+use topology::Fabric;
 
 impl ActiveJob {
     fn uses_network(&self) -> bool {
@@ -66,7 +67,9 @@ impl TraceReplay<'_> {
     /// Learns how long iterations take under the schedule of now, and under its alternatives.
     pub(super) fn update_steady_states(&mut self) -> Result<(), TraceReplayError> {
         let schedule = self.dispatcher.current_schedule();
-        let settled = self.settled.settle(self.setup, self.dispatcher.jobs(), &schedule)?;
+        let ReplaySetup { fabric, interference, .. } = self.setup;
+        let jobs = self.dispatcher.jobs();
+        let settled = self.settled.settle(fabric, *interference, jobs, &schedule)?;
         for (number, steady) in settled {
             if let Some(active) = self.active.get_mut(&number) {
                 active.steady = steady;
@@ -95,7 +98,8 @@ impl SettledNetwork {
     /// until the next schedule.
     pub(super) fn settle<'a>(
         &mut self,
-        setup: &ReplaySetup,
+        fabric: &Fabric,
+        interference: InterferenceModel,
         jobs: impl Iterator<Item = (u32, &'a Job)> + Clone,
         schedule: &'a Schedule,
     ) -> Result<BTreeMap<u32, SteadyState>, FluidError> {
@@ -104,8 +108,7 @@ impl SettledNetwork {
             jobs.clone().map(|(number, _)| (number, stuck)).collect();
         let connected = NetworkJob::connected_jobs(jobs, schedule);
         let mut before = std::mem::take(&mut self.groups);
-        let ReplaySetup { fabric, interference, .. } = setup;
-        for members in interference_groups::find_groups(fabric, &connected, *interference) {
+        for members in interference_groups::find_groups(fabric, &connected, interference) {
             let first = members[0].job;
             let known = before.remove(&first).filter(|known| known.members == members);
             let settled = match known {
