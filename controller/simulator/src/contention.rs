@@ -329,16 +329,16 @@ mod tests {
         assert!(late > 1, "the bound was never needed");
     }
 
-    /// Case 85 of seed 201 is simulated in steps, and the levels that are worth most let its flows
-    /// wait for longer than the service bound.
+    /// Two cases are simulated in steps. In case 85 of seed 201 the levels that are worth most let
+    /// flows wait for longer than the service bound, in case 57 of seed 502 only steps say so.
     #[test]
     fn the_default_plan_is_never_worse_than_an_alternative() {
         // A small budget, for the time.
         let policy = Policy { search_events: 200_000, ..Policy::default() };
-        for (seed, number) in (0..6).map(|number| (1, number)).chain([(201, 85)]) {
+        for (seed, number) in (0..6).map(|number| (1, number)).chain([(201, 85), (502, 57)]) {
             let input = generate_contended_case(seed, number);
             let found = examine_contended_case(number, &input, &policy, false);
-            assert!(found.shortfall() < 0.002, "{found:?}");
+            assert!(found.shortfall() < 0.001, "{found:?}");
         }
     }
 }

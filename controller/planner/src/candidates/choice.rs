@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use topology::{Finding, LinkPath};
+use topology::Finding;
 
 use super::group_values::GroupEvaluator;
 use super::guided_choice::search_guided;
@@ -218,7 +218,8 @@ fn decide_region(
         raise_starving(&mut evaluation, &unbounded, &mut valued);
         improve_best(&mut evaluation, candidates, &unbounded, &mut valued);
     }
-    let (adopted, wait_seconds) = choose_served(&mut evaluation, &mut valued)?;
+    let served = choose_served(&mut evaluation, &mut valued)?;
+    let (adopted, wait_seconds) = improve_served(&mut evaluation, &mut valued, served)?;
     let bound_cost = cost_of_bound(&mut evaluation, candidates.present(), &adopted);
     let comparison = RegionComparison {
         digest: evaluation.region().digest,
@@ -378,6 +379,31 @@ fn choose_served(
     }
 }
 
+/// A candidate that is better than the `served` one and that only the waits of steps exclude: such
+/// ones are judged event by event, the best first, until none is left that would be better.
+fn improve_served(
+    evaluation: &mut RegionEvaluation<'_, '_>,
+    valued: &mut Vec<ValuedCandidate>,
+    mut served: (ValuedCandidate, Vec<f64>),
+) -> Option<(ValuedCandidate, Vec<f64>)> {
+    for _ in 0..MAX_JUDGED {
+        let Some(mut next) = evaluation.best_despite_steps(valued) else { break };
+        if !is_worth_moving(evaluation, valued.first()?, &next, &served.0) {
+            break;
+        }
+        let waits = evaluation.wait_seconds(&next)?;
+        next.value.worst_wait = waits.iter().copied().fold(0.0, f64::max);
+        match valued.iter_mut().find(|known| known.has_decisions_of(&next)) {
+            Some(known) => *known = next.clone(),
+            None => valued.push(next.clone()),
+        }
+        if !evaluation.objective().misses_service_bound(next.value) {
+            served = (next, waits);
+        }
+    }
+    Some(served)
+}
+
 /// Position of the candidate to adopt: the best one, but the plan in force unless the best gains
 /// the price of the flows that it moves.
 fn choose_adopted(
@@ -385,19 +411,24 @@ fn choose_adopted(
     valued: &[ValuedCandidate],
 ) -> Option<usize> {
     let first = valued.first()?;
-    let in_force = (first.origin() == PathOrigin::InForce).then(|| first.paths());
-    let price = |paths: &[LinkPath]| {
-        in_force.map_or(0.0, |running| evaluation.moving_price(running, paths))
+    let is_better =
+        |next: usize, best: usize| is_worth_moving(evaluation, first, &valued[next], &valued[best]);
+    Some((1..valued.len()).fold(0, |best, next| if is_better(next, best) { next } else { best }))
+}
+
+/// Whether `next` is better than `best` by more than the price of the flows that it moves away from
+/// the plan in force, which is the `first` candidate if there is one.
+fn is_worth_moving(
+    evaluation: &RegionEvaluation<'_, '_>,
+    first: &ValuedCandidate,
+    next: &ValuedCandidate,
+    best: &ValuedCandidate,
+) -> bool {
+    let price = match first.origin() {
+        PathOrigin::InForce => evaluation.moving_price(first.paths(), next.paths()),
+        _ => 0.0,
     };
-    let objective = evaluation.objective();
-    let is_better = |next: &ValuedCandidate, best: &ValuedCandidate| {
-        objective.is_better(next.value, best.value, price(next.paths()))
-    };
-    let places = 1..valued.len();
-    Some(places.fold(0, |best, next| match is_better(&valued[next], &valued[best]) {
-        true => next,
-        false => best,
-    }))
+    evaluation.objective().is_better(next.value, best.value, price)
 }
 
 fn list_outcomes(

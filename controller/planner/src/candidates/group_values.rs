@@ -74,6 +74,8 @@ pub(super) struct GroupEvaluator<'a> {
     cost: u64,
     /// The longest wait that is followed, seconds.
     pub(super) wait_limit: f64,
+    /// Whether waits that only steps tell count as none.
+    pub(super) doubts_steps: bool,
     /// What became of the members, by the signature of a group.
     known: BTreeMap<Vec<u32>, BTreeMap<RunKey, Rc<[MemberOutcome]>>>,
 }
@@ -85,6 +87,8 @@ pub(super) struct MemberOutcome {
     busy: f64,
     /// The longest that a flow of it waited for service, seconds.
     wait: f64,
+    /// Whether only steps tell that, which they do roughly.
+    is_wait_rough: bool,
 }
 
 /// What became of a job over all starts.
@@ -140,6 +144,7 @@ impl<'a> GroupEvaluator<'a> {
             horizon: SimulatedHorizon::of_region(traffic, jobs),
             cost: 0,
             wait_limit: policy.service_bound().min(policy.connection.timeout_seconds()),
+            doubts_steps: false,
             known: BTreeMap::new(),
         }
     }
@@ -204,7 +209,7 @@ impl<'a> GroupEvaluator<'a> {
             // Flows of one level share every link, so none waits.
             let seconds = group.alone_seconds()[0];
             let busy = compute_share(self.job_at(job).compute_seconds, seconds);
-            return Some([MemberOutcome { busy, wait: 0.0 }].into());
+            return Some([MemberOutcome { busy, wait: 0.0, is_wait_rough: false }].into());
         }
         let sample = if sample == COARSE_SAMPLE && !self.is_stepped() { 0 } else { sample };
         let key = (group.level_relations(levels), sample);
@@ -249,10 +254,14 @@ impl<'a> GroupEvaluator<'a> {
             return true;
         }
         let (first, count) = self.horizon.starts;
-        let is_affordable = self.horizon.estimated_cost <= most as f64;
-        is_affordable
+        self.can_judge(most)
             && (first..first + count)
                 .all(|sample| self.judge_from_start(group, levels, sample, most).is_some())
+    }
+
+    /// Whether waits can be told event by event for so many events from each start, by estimate.
+    pub(super) fn can_judge(&self, most: u64) -> bool {
+        self.horizon.estimated_cost <= most as f64
     }
 
     fn judge_from_start(
@@ -268,7 +277,7 @@ impl<'a> GroupEvaluator<'a> {
         let busy = stepped.iter().map(|outcome| outcome.busy).collect();
         let waits = exact.iter().map(|outcome| outcome.wait).collect();
         let runs = self.known.entry(group.signature().to_vec()).or_default();
-        let outcomes = join_outcomes(busy, waits).into();
+        let outcomes = join_outcomes(busy, waits, false).into();
         runs.insert((group.level_relations(levels), sample), outcomes);
         Some(())
     }
@@ -314,7 +323,7 @@ impl<'a> GroupEvaluator<'a> {
             let outcomes = self.member_outcomes(group, levels, sample)?;
             for ((of, member), outcome) in expected.iter_mut().zip(&group.members).zip(&*outcomes) {
                 of.slowdown += self.slowdown_of(*member, outcome.busy) / count;
-                of.wait = of.wait.max(outcome.wait);
+                of.wait = of.wait.max(self.counted_wait(outcome));
             }
         }
         Some(expected)
@@ -330,14 +339,18 @@ impl<'a> GroupEvaluator<'a> {
     /// The value of what became of `members`.
     fn value_of(&self, members: &[usize], outcomes: &[MemberOutcome]) -> DecisionValue {
         let mut sum = DecisionValue::NOTHING;
-        for (job, MemberOutcome { busy, wait }) in members.iter().zip(outcomes) {
-            sum.value += self.worth[*job] * busy;
-            let slowdown = self.slowdown_of(*job, *busy);
+        for (job, outcome) in members.iter().zip(outcomes) {
+            sum.value += self.worth[*job] * outcome.busy;
+            let slowdown = self.slowdown_of(*job, outcome.busy);
             sum.worst_slowdown = sum.worst_slowdown.max(slowdown);
             sum.worst_guarantee = sum.worst_guarantee.max(slowdown * self.guaranteed[*job]);
-            sum.worst_wait = sum.worst_wait.max(*wait);
+            sum.worst_wait = sum.worst_wait.max(self.counted_wait(outcome));
         }
         sum
+    }
+
+    fn counted_wait(&self, outcome: &MemberOutcome) -> f64 {
+        if outcome.is_wait_rough && self.doubts_steps { 0.0 } else { outcome.wait }
     }
 
     fn busy_share_alone(&self, job: usize) -> f64 {
@@ -374,7 +387,7 @@ impl<'a> GroupEvaluator<'a> {
                 false => run.longest_waits(),
             };
             self.cost += run.rates_computed() / STEPPED_RATES_PER_EVENT;
-            return Some(join_outcomes(busy, waits));
+            return Some(join_outcomes(busy, waits, !is_one_level(levels)));
         }
         self.simulate_events(group, levels, &starts, u64::MAX)
     }
@@ -392,7 +405,7 @@ impl<'a> GroupEvaluator<'a> {
         let busy = run.busy_shares(levels, self.horizon.window, most).ok()?;
         let waits = busy.as_ref().and_then(|_| run.longest_waits(self.wait_limit).ok());
         self.cost += run.event_cost();
-        Some(join_outcomes(busy?, waits?))
+        Some(join_outcomes(busy?, waits?, false))
     }
 }
 
@@ -401,8 +414,9 @@ fn is_one_level(levels: &[u8]) -> bool {
     levels.iter().all(|level| *level == levels[0])
 }
 
-fn join_outcomes(busy: Vec<f64>, waits: Vec<f64>) -> Vec<MemberOutcome> {
-    busy.into_iter().zip(waits).map(|(busy, wait)| MemberOutcome { busy, wait }).collect()
+fn join_outcomes(busy: Vec<f64>, waits: Vec<f64>, is_wait_rough: bool) -> Vec<MemberOutcome> {
+    let members = busy.into_iter().zip(waits);
+    members.map(|(busy, wait)| MemberOutcome { busy, wait, is_wait_rough }).collect()
 }
 
 /// How a region is simulated. It depends on the jobs alone, so that values are comparable whatever

@@ -325,6 +325,36 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
         Some(waits)
     }
 
+    /// The best of the candidates on the paths of `valued` if waits that only steps tell count as
+    /// none; none if they have excluded nothing, or cannot be told event by event.
+    pub(super) fn best_despite_steps(
+        &mut self,
+        valued: &[ValuedCandidate],
+    ) -> Option<ValuedCandidate> {
+        if !(self.excluded_by_bound
+            && self.is_stepped()
+            && self.evaluator.can_judge(MAX_JUDGING_COST))
+        {
+            return None;
+        }
+        let mut paths: Vec<Rc<CandidatePaths>> = Vec::new();
+        for ValuedCandidate { candidate, .. } in valued {
+            if !paths.iter().any(|known| Rc::ptr_eq(known, candidate)) {
+                paths.push(Rc::clone(candidate));
+            }
+        }
+        self.evaluator.doubts_steps = true;
+        let despite = self.value_candidates(&paths);
+        self.evaluator.doubts_steps = false;
+        let objective = self.objective;
+        despite.into_iter().reduce(|best, next| {
+            match objective.is_better(next.value, best.value, 0.0) {
+                true => next,
+                false => best,
+            }
+        })
+    }
+
     fn member_levels(&self, group: &ContentionGroup, levels: &[u8]) -> Vec<u8> {
         group.members.iter().map(|position| levels[self.region.jobs[*position]]).collect()
     }
