@@ -20,14 +20,37 @@ use crate::event_queue::EventQueue;
 use crate::job::JobIndex;
 use crate::network::FluidNetwork;
 use crate::observer::{JobPhase, RunInstant, RunObserver};
-use crate::rate_allocation::{RateAllocator, RateChanges};
+use crate::rate_allocation::{CoflowFlow, RateAllocator, RateChanges};
 use crate::tallies::WorkCounters;
 use iteration::EngineJob;
 use meters::LevelMeter;
 
+/// In which order flows are served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ServiceDiscipline {
+    /// By the levels of their jobs, max-min fair inside a level: what switches do.
+    #[default]
+    Levels,
+    /// Coflow by coflow, the smallest effective bottleneck first, whatever the levels: what hosts
+    /// can do that give every flow a rate (Varys).
+    Coflows,
+}
+
+impl ServiceDiscipline {
+    /// The level in which links have the flows of a job of this level.
+    fn level_of_flows(self, level: u32) -> u32 {
+        match self {
+            Self::Levels => level,
+            Self::Coflows => 0,
+        }
+    }
+}
+
 /// Options of a whole run.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct EngineOptions {
+    /// In which order flows are served.
+    pub discipline: ServiceDiscipline,
     /// Time from link to link, seconds: the last byte of a flow arrives this long after it was
     /// sent, for each link of the path ("alpha"). The links are not held meanwhile.
     pub alpha_seconds_per_hop: f64,
@@ -59,6 +82,7 @@ pub(crate) struct GroupProgress {
 #[derive(Debug, Clone)]
 pub struct Engine {
     now: Ticks,
+    discipline: ServiceDiscipline,
     hop_latency: Ticks,
     pub(crate) rate_allocator: RateAllocator,
     pub(crate) group_progress: Vec<GroupProgress>,
@@ -100,6 +124,7 @@ impl Engine {
     pub fn new(network: &FluidNetwork, options: EngineOptions) -> Result<Self, FluidError> {
         Ok(Self {
             now: Ticks(0),
+            discipline: options.discipline,
             hop_latency: Ticks::checked_seconds(
                 "alpha_seconds_per_hop",
                 options.alpha_seconds_per_hop,
@@ -223,12 +248,36 @@ impl Engine {
                 ScheduledEvent::Job(job) => self.handle_job_event(job),
             }
         }
-        if self.rate_allocator.reallocate(&mut self.changes) {
+        if self.reallocate() {
             self.events += 1;
             self.apply_new_rates();
             self.update_meters();
         }
         true
+    }
+
+    /// Computes rates where something changed; false if nothing did.
+    fn reallocate(&mut self) -> bool {
+        match self.discipline {
+            ServiceDiscipline::Levels => self.rate_allocator.reallocate(&mut self.changes),
+            ServiceDiscipline::Coflows => {
+                let flows = self.flows_of_coflows();
+                self.rate_allocator.reallocate_coflows(&flows, &mut self.changes)
+            }
+        }
+    }
+
+    /// All flow groups that send, those of a job together.
+    fn flows_of_coflows(&self) -> Vec<CoflowFlow> {
+        let groups = self.jobs.iter().flatten().flat_map(|job| &job.groups);
+        let sending = groups.filter(|group| self.rate_allocator.is_sending(**group));
+        sending
+            .map(|&group| {
+                let progress = &self.group_progress[group as usize];
+                let bytes_left = progress.bytes_left_at(self.now);
+                CoflowFlow { coflow: progress.job.0, group, bytes_left }
+            })
+            .collect()
     }
 
     /// Takes over the rates that changed and reschedules the ends of those groups.

@@ -30,7 +30,7 @@ mod rate_allocation;
 mod tallies;
 
 pub use clock::MAX_SECONDS;
-pub use engine::{Engine, EngineOptions};
+pub use engine::{Engine, EngineOptions, ServiceDiscipline};
 pub use error::FluidError;
 pub use job::{FluidFlow, FluidJob, JobIndex};
 pub use network::FluidNetwork;

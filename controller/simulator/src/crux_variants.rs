@@ -69,7 +69,8 @@ fn plan_schedule(
 ) -> Schedule {
     let previous = previous.and_then(|schedule| schedule.plan.as_ref());
     let (plan, report) = planner::plan(input, policy, previous);
-    Schedule { findings: report.findings, jobs: read(input, &plan).jobs, plan: Some(plan) }
+    let read = read(input, &plan);
+    Schedule { findings: report.findings, plan: Some(plan), ..read }
 }
 
 fn build_schedule(input: &PlanInput, plan: &Plan, level: impl Fn(&PlannedJob) -> u32) -> Schedule {

@@ -4,6 +4,7 @@
 //! bounded by those of the switches: the variants of Crux without compression give every job its
 //! own level.
 
+use fluid::ServiceDiscipline;
 use planner::Plan;
 use topology::{Finding, LinkId};
 
@@ -37,6 +38,8 @@ impl ScheduledJob {
 pub struct Schedule {
     /// Jobs in the order of the input.
     pub jobs: Vec<ScheduledJob>,
+    /// In which order their flows are served.
+    pub discipline: ServiceDiscipline,
     /// The plan it was taken from, where there is one: the previous plan of the next schedule.
     pub plan: Option<Plan>,
     /// What a person should know about it.

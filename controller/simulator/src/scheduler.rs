@@ -23,6 +23,8 @@ pub enum Scheduler {
     Sincronia,
     /// Varys (SIGCOMM'14): smallest effective bottleneck first.
     Varys,
+    /// Varys as its paper has it: hosts give every flow a rate (MADD).
+    VarysMadd,
     /// TACCL* of the Crux paper: least congested links, longer distance first.
     Taccl,
     /// TACCL, but a flow ignores the load of other flows of its job.
@@ -39,11 +41,12 @@ pub enum Scheduler {
 
 impl Scheduler {
     /// All of them, the baselines first.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Ecmp,
         Self::Spray,
         Self::Sincronia,
         Self::Varys,
+        Self::VarysMadd,
         Self::Taccl,
         Self::TacclJob,
         Self::Cassini,
@@ -59,6 +62,7 @@ impl Scheduler {
             Self::Spray => "spray",
             Self::Sincronia => "sincronia",
             Self::Varys => "varys",
+            Self::VarysMadd => "varys-madd",
             Self::Taccl => "taccl",
             Self::TacclJob => "taccl-job",
             Self::Cassini => "cassini",
@@ -107,6 +111,7 @@ impl Scheduler {
             Self::Spray => spray::schedule_jobs(input, routes),
             Self::Sincronia => sincronia::schedule_jobs(input, policy, routes),
             Self::Varys => varys::schedule_jobs(input, policy, routes),
+            Self::VarysMadd => varys::schedule_as_coflows(input, routes),
             Self::Taccl => taccl::schedule_jobs(input, policy, routes, LoadVisibility::AllFlows),
             Self::TacclJob => {
                 taccl::schedule_jobs(input, policy, routes, LoadVisibility::OtherJobs)
@@ -128,8 +133,8 @@ impl fmt::Display for Scheduler {
 /// No scheduler has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "unknown scheduler `{0}`: use one of ecmp, spray, sincronia, varys, taccl, taccl-job, \
-     cassini, crux-pa, crux-ps-pa, crux"
+    "unknown scheduler `{0}`: use one of ecmp, spray, sincronia, varys, varys-madd, taccl, \
+     taccl-job, cassini, crux-pa, crux-ps-pa, crux"
 )]
 pub struct UnknownScheduler(pub String);
 

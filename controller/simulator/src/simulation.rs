@@ -9,7 +9,7 @@
 mod grid;
 mod summary;
 
-use fluid::{Engine, EngineOptions, FluidError, JobIndex, MAX_SECONDS};
+use fluid::{Engine, EngineOptions, FluidError, JobIndex, MAX_SECONDS, ServiceDiscipline};
 use planner::{JobId, PlanInput, Policy};
 use topology::{Fabric, Finding, LinkId};
 
@@ -121,7 +121,7 @@ pub fn alone_seconds(
     let Some(scheduled) = schedule.jobs.first().filter(|job| job.is_connected()) else {
         return Ok(None);
     };
-    let mut engine = create_engine(fabric)?;
+    let mut engine = create_engine(fabric, schedule.discipline)?;
     let once = fluid::FluidJob { iterations: Some(1), ..fluid_job(fabric, job, scheduled) };
     let index = match engine.add_job(&once) {
         Err(FluidError::NothingToDo) => return Ok(None),
@@ -164,7 +164,7 @@ impl<'a> SimulationRun<'a> {
         let mut run = Self {
             experiment,
             scheduler,
-            engine: create_engine(&input.fabric)?,
+            engine: create_engine(&input.fabric, schedule.discipline)?,
             engine_jobs: vec![None; input.jobs.len()],
             grid: IterationGrid::default(),
             recorder: TimelineRecorder::new(&experiment.views, &input, &schedule),
@@ -310,13 +310,20 @@ fn check_iterations(
     Ok(())
 }
 
-fn create_engine(fabric: &Fabric) -> Result<Engine, SimulationError> {
-    create_model_engine(fabric).map_err(SimulationError::Engine)
+fn create_engine(
+    fabric: &Fabric,
+    discipline: ServiceDiscipline,
+) -> Result<Engine, SimulationError> {
+    create_model_engine(fabric, discipline).map_err(SimulationError::Engine)
 }
 
 /// An engine of all links of `fabric`, without jobs.
-pub(crate) fn create_model_engine(fabric: &Fabric) -> Result<Engine, FluidError> {
-    Engine::new(&planner::fluid_network(fabric)?, EngineOptions::default())
+pub(crate) fn create_model_engine(
+    fabric: &Fabric,
+    discipline: ServiceDiscipline,
+) -> Result<Engine, FluidError> {
+    let options = EngineOptions { discipline, ..EngineOptions::default() };
+    Engine::new(&planner::fluid_network(fabric)?, options)
 }
 
 /// Bytes per second of a link; 0 while it is down.

@@ -77,7 +77,7 @@ impl Engine {
         for index in 0..running.groups.len() {
             let group = self.find_job(job)?.groups[index];
             let sending = self.pause_group(group);
-            self.rate_allocator.set_group_level(group, level);
+            self.rate_allocator.set_group_level(group, self.discipline.level_of_flows(level));
             self.resume_group(group, sending);
         }
         self.job_mut(job)?.level = level;
@@ -236,6 +236,7 @@ impl Engine {
 
     /// A group without flows yet.
     fn add_group(&mut self, job: JobIndex, level: u32, flow: &FluidFlow) -> u32 {
+        let level = self.discipline.level_of_flows(level);
         let id = self.rate_allocator.add_group(&flow.path, level, 0.0);
         let group = GroupProgress {
             job,

@@ -239,7 +239,7 @@ impl RateAllocator {
         }
     }
 
-    fn hops_of(&self, group: u32) -> std::ops::Range<u32> {
+    pub(super) fn hops_of(&self, group: u32) -> std::ops::Range<u32> {
         let group = &self.groups[group as usize];
         group.first_hop..group.first_hop + group.hop_count
     }

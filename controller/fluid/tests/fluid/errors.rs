@@ -59,7 +59,7 @@ fn networks_and_options() {
         let error = FluidNetwork::new(vec![1.0, value]).unwrap_err();
         assert!(matches!(error, FluidError::Capacity { link: 1, .. }));
         let network = FluidNetwork::new(vec![1.0]).unwrap();
-        let options = EngineOptions { alpha_seconds_per_hop: value };
+        let options = EngineOptions { alpha_seconds_per_hop: value, ..EngineOptions::default() };
         let error = Engine::new(&network, options).unwrap_err();
         assert!(matches!(error, FluidError::Seconds { what: "alpha_seconds_per_hop", .. }));
     }

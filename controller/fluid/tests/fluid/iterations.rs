@@ -144,7 +144,7 @@ fn latency_is_added_for_each_hop() {
     // 3 * 0.25. The link is free while the last bytes travel: 2 of 3.75 s in use.
     let network = FluidNetwork::new(vec![1.0; 3]).unwrap();
     for (bytes, expected) in [(2.0, 3.75), (0.0, 1.75)] {
-        let options = EngineOptions { alpha_seconds_per_hop: 0.25 };
+        let options = EngineOptions { alpha_seconds_per_hop: 0.25, ..EngineOptions::default() };
         let mut engine = Engine::new(&network, options).unwrap();
         engine.add_job(&job(0, 1.0, vec![flow(&[0, 1, 2], bytes)])).unwrap();
         engine.run_until(10.0 * expected).unwrap();

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)] // Builders of test data outside the test functions.
 
 mod changes;
+mod coflows;
 mod errors;
 mod iterations;
 mod observers;

@@ -56,8 +56,8 @@ fn any_job() -> impl Strategy<Value = FluidJob> {
             overlap_from,
             level,
             start,
-            iterations: None,
             flows,
+            ..FluidJob::default()
         },
     )
 }

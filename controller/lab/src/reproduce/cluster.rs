@@ -259,6 +259,7 @@ pub(super) fn paper_utilisation(scheduler: Scheduler) -> Option<f64> {
         Scheduler::Ecmp
         | Scheduler::Spray
         | Scheduler::Varys
+        | Scheduler::VarysMadd
         | Scheduler::Taccl
         | Scheduler::TacclJob => None,
     }

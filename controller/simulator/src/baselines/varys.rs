@@ -11,11 +11,19 @@
 //! remaining bytes over `Gamma`, so that all flows of a coflow end together) and gives what is left
 //! over to the next ones.
 //!
-//! Left open there and chosen here, as the Crux paper does to compare: switches serve levels, so
-//! the sorted list is split evenly into `K`, and inside a level rates are max-min fair instead of
-//! MADD. A job's iterations are equal coflows, so `Gamma` is that of a whole iteration on idle
-//! links and the order never changes. Ties: the job that came first. Paths are ECMP's.
+//! There are two readings:
+//!
+//! * On switches ([`schedule_jobs`]), as the Crux paper does to compare: switches serve levels, so
+//!   the sorted list is split evenly into `K`, and inside a level rates are max-min fair. A job's
+//!   iterations are equal coflows, so `Gamma` is that of a whole iteration on idle links and the
+//!   order never changes.
+//! * As the paper has it ([`schedule_as_coflows`]), which only hosts with a rate for each flow can
+//!   do: MADD in the order of what is left of each coflow, decided anew whenever a flow begins or
+//!   ends ([`fluid::ServiceDiscipline::Coflows`]).
+//!
+//! Ties: the job that came first. Paths are ECMP's.
 
+use fluid::ServiceDiscipline;
 use planner::{PlanInput, Policy, compression};
 
 use crate::baselines::{compress_order, ecmp};
@@ -28,6 +36,12 @@ pub fn schedule_jobs(input: &PlanInput, policy: &Policy, routes: &EqualCostRoute
     let paths = ecmp::hash_paths(input, routes);
     let order = order_coflows(&LinkDemand::for_jobs(input, &paths));
     Schedule::from_levels(&assign_levels(&order, policy), paths)
+}
+
+/// ECMP's paths, and rates by MADD.
+pub fn schedule_as_coflows(input: &PlanInput, routes: &EqualCostRoutes) -> Schedule {
+    let schedule = ecmp::schedule_jobs(input, routes);
+    Schedule { discipline: ServiceDiscipline::Coflows, ..schedule }
 }
 
 /// Classes by job, of jobs in `order`: the list split evenly.

@@ -121,7 +121,7 @@ impl<'a> ModeGroup<'a> {
     ) -> Result<ModeOutcome, FluidError> {
         let PlannedJobs { input, schedule, .. } = self.planned;
         let traffic = ModeTraffic::new(self.planned, self.job, mode, draw);
-        let mut engine = create_model_engine(&input.fabric)?;
+        let mut engine = create_model_engine(&input.fabric, fluid::ServiceDiscipline::Levels)?;
         let mut running: Vec<(usize, JobIndex)> = Vec::new();
         for (member, start) in self.members.iter().zip(starts) {
             let (job, scheduled) = match *member == self.job {

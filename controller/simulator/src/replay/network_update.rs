@@ -114,7 +114,11 @@ impl SettledNetwork {
             let settled = match known {
                 Some(known) => known,
                 None => SettledGroup {
-                    steady: steady_state::find_steady_states(fabric, &members)?,
+                    steady: steady_state::find_steady_states(
+                        fabric,
+                        schedule.discipline,
+                        &members,
+                    )?,
                     members,
                 },
             };

@@ -9,7 +9,10 @@
 
 use std::collections::BTreeMap;
 
-use fluid::{Engine, EngineOptions, FluidError, FluidFlow, FluidNetwork, JobIndex, MAX_SECONDS};
+use fluid::{
+    Engine, EngineOptions, FluidError, FluidFlow, FluidNetwork, JobIndex, MAX_SECONDS,
+    ServiceDiscipline,
+};
 use topology::{Fabric, LinkId};
 
 use super::interference_groups::JobTraffic;
@@ -44,6 +47,7 @@ const ROUNDING: f64 = 1e-6;
 /// A number of a member that makes no sense.
 pub(super) fn find_steady_states(
     fabric: &Fabric,
+    discipline: ServiceDiscipline,
     members: &[JobTraffic],
 ) -> Result<Vec<SteadyState>, FluidError> {
     if let [alone] = members
@@ -51,7 +55,7 @@ pub(super) fn find_steady_states(
     {
         return Ok(vec![SteadyState { seconds: alone.uncontended_iteration(), uncertainty: 0.0 }]);
     }
-    let mut simulation = GroupSimulation::new(fabric, members)?;
+    let mut simulation = GroupSimulation::new(fabric, discipline, members)?;
     simulation.run_until_known()?;
     let cycle = simulation.find_cycle();
     (0..members.len())
@@ -77,11 +81,16 @@ struct GroupSimulation<'a> {
 }
 
 impl<'a> GroupSimulation<'a> {
-    fn new(fabric: &Fabric, members: &'a [JobTraffic]) -> Result<Self, FluidError> {
+    fn new(
+        fabric: &Fabric,
+        discipline: ServiceDiscipline,
+        members: &'a [JobTraffic],
+    ) -> Result<Self, FluidError> {
         let mut links = GroupLinks::default();
         let jobs: Vec<fluid::FluidJob> =
             members.iter().map(|m| links.fluid_job(fabric, m)).collect();
-        let mut engine = Engine::new(&links.into_network()?, EngineOptions::default())?;
+        let options = EngineOptions { discipline, ..EngineOptions::default() };
+        let mut engine = Engine::new(&links.into_network()?, options)?;
         let mut grid = IterationGrid::default();
         let mut places = Vec::with_capacity(jobs.len());
         for (job, member) in jobs.iter().zip(members) {

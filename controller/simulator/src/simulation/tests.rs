@@ -64,7 +64,8 @@ fn equal_jobs_in_step_halve_each_other_and_shifted_ones_do_not() {
     assert!(close(mean(&cassini, 0), 1.5) && close(mean(&cassini, 1), 1.5));
     assert!(close(cassini.jobs[1].start_shift_seconds, 0.5));
     // Any order: the second waits once, and they interleave from then on.
-    for scheduler in [Scheduler::Sincronia, Scheduler::Varys, Scheduler::Crux] {
+    let ordered = [Scheduler::Sincronia, Scheduler::Varys, Scheduler::VarysMadd, Scheduler::Crux];
+    for scheduler in ordered {
         let outcome = run(&experiment, scheduler);
         assert!(mean(&outcome, 0) < 1.51 && mean(&outcome, 1) < 1.51, "{scheduler}");
     }
@@ -84,6 +85,21 @@ fn a_job_on_a_grid_returns_to_it_after_a_disturbance() {
         assert!(job.iterations >= 396, "{outcome:?}");
         let mean = job.mean_iteration_seconds.unwrap();
         assert!((1.5..1.515).contains(&mean), "{mean}");
+    }
+}
+
+/// Job a needs the link of both for 1 s from 0.2 s on. When b begins at 1 s with 0.5 s, a has 0.2 s
+/// left: by what is left it ends first, at 1.2 s, by whole coflows b does, at 1.5 s.
+#[test]
+fn varys_serves_the_coflow_with_less_left_first() {
+    let mut test_input = pair();
+    for (job, figures) in test_input.jobs.iter_mut().zip([(0.2, 25e9), (1.0, 12.5e9)]) {
+        (job.compute_seconds, job.flows[0].bytes) = figures;
+    }
+    let experiment = experiment(&test_input, 1.6);
+    for (scheduler, expected) in [(Scheduler::Varys, [0, 1]), (Scheduler::VarysMadd, [1, 0])] {
+        let jobs = run(&experiment, scheduler).jobs;
+        assert_eq!([jobs[0].iterations, jobs[1].iterations], expected, "{scheduler}");
     }
 }
 
