@@ -39,8 +39,11 @@ use value_estimate::ValueEstimate;
 /// A decision is better if it gains this share; less is noise of the evaluation.
 pub(crate) const LEAST_GAIN: f64 = 1e-3;
 
-/// Combinations of paths that are estimated at most; if there are more, this many sampled ones.
+/// Combinations of paths that are estimated at most; if there are more, this many sampled ones, and
+/// fewer where they choose for so many flows that these choices are more than
+/// `MAX_ESTIMATED_CHOICES`.
 const MAX_ESTIMATED: u64 = 16_384;
+const MAX_ESTIMATED_CHOICES: u64 = 256 * MAX_ESTIMATED;
 
 /// Combinations that the fluid model evaluates with plausible levels; exchanging all spines gives
 /// each one twice.
@@ -303,8 +306,9 @@ fn sort_best_first(mut valued: Vec<ValuedPosition>) -> Vec<ValuedPosition> {
 fn path_combinations(space: &SearchSpace<'_>) -> impl Iterator<Item = Vec<usize>> {
     let options: Vec<u64> = space.choices.iter().map(|of| of.options as u64).collect();
     let all = space.combination_count();
+    let most = MAX_ESTIMATED.min(MAX_ESTIMATED_CHOICES / options.len().max(1) as u64);
     let mut sampler = LcgSampler(1);
-    (0..all.min(MAX_ESTIMATED)).map(move |number| {
+    (0..all.min(most)).map(move |number| {
         let mut rest = number;
         options
             .iter()
@@ -329,5 +333,39 @@ impl LcgSampler {
         *state =
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((*state >> 33) % bound) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use topology::document::DocumentFormat;
+    use topology::{LinkId, examples, spec};
+
+    use super::search_space::{SearchedFlow, SearchedJob};
+    use super::*;
+
+    /// How many combinations are listed for a job with so many flows, each with two paths.
+    fn listed_combinations(flows: usize) -> usize {
+        let text = examples::example_text("lab").unwrap();
+        let fabric = spec::parse_fabric(text, DocumentFormat::Toml, "lab").unwrap();
+        let segments = [vec![LinkId::from(0)], vec![LinkId::from(1)]];
+        let flow = SearchedFlow { bytes: 1.0, ends: Default::default(), segments: &segments };
+        let job = SearchedJob {
+            compute_seconds: 1.0,
+            overlap_from: 1.0,
+            worth: 1.0,
+            levels: 0..=7,
+            flows: vec![flow; flows],
+        };
+        path_combinations(&SearchSpace::new(&fabric, vec![job])).count()
+    }
+
+    #[test]
+    fn many_flows_have_fewer_combinations_sampled() {
+        assert_eq!(listed_combinations(0), 1);
+        assert_eq!(listed_combinations(10), 1_024);
+        assert_eq!(listed_combinations(100), 16_384);
+        // They took half a gigabyte and a second before any was simulated.
+        assert_eq!(listed_combinations(4_096), 1_024);
     }
 }
