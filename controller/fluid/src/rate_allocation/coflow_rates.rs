@@ -1,5 +1,5 @@
-//! Rates of coflows that are served one after the other (Varys; Chowdhury, Zhong and Stoica, SIGCOMM
-//! 2014, §4.1 and Pseudocode 1), whatever the levels and whoever schedules a link.
+//! Rates of coflows that are served one after the other (Varys; Chowdhury, Zhong and Stoica,
+//! SIGCOMM 2014, §4.1 and Pseudocode 1), whatever the levels and whoever schedules a link.
 //!
 //! The effective bottleneck of a coflow is the time that its bytes left need on the link that needs
 //! most: `Gamma = max over links of (bytes left / capacity)`. Whenever a flow begins or ends:
@@ -44,14 +44,11 @@ impl RateAllocator {
         coflows.sort_by(|a, b| a.0.total_cmp(&b.0));
         for (_, flows) in &coflows {
             let seconds = self.effective_bottleneck(flows, &free);
+            let is_blocked = !seconds.is_finite() || seconds <= 0.0;
             for flow in *flows {
                 self.groups[flow.group as usize].new_rate = 0.0;
-                let is_blocked = !seconds.is_finite() || seconds <= 0.0;
-                self.add_rate(
-                    flow,
-                    if is_blocked { 0.0 } else { flow.bytes_left / seconds },
-                    &mut free,
-                );
+                let rate = if is_blocked { 0.0 } else { flow.bytes_left / seconds };
+                self.add_rate(flow, rate, &mut free);
             }
         }
         for (_, flows) in &coflows {

@@ -132,7 +132,8 @@ proptest! {
         let is_full = |link: &u32| load[*link as usize] >= capacity[*link as usize] * (1.0 - 1e-6);
         for (job, number, path) in each() {
             let left = run.flow_bytes_left(job, number).unwrap();
-            prop_assert!(left < 1e-6 || path.iter().any(is_full), "{job:?} {number} could have more");
+            let is_held_up = left < 1e-6 || path.iter().any(is_full);
+            prop_assert!(is_held_up, "{job:?} {number} could have more");
         }
         for (load, capacity) in load.iter().zip(&capacity) {
             prop_assert!(*load <= capacity * (1.0 + 1e-6), "{load} of {capacity}");
