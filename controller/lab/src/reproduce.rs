@@ -140,7 +140,7 @@ impl PaperExperiment {
 }
 
 /// All experiments, in the order of the papers.
-const EXPERIMENTS: [PaperExperiment; 24] = [
+const EXPERIMENTS: [PaperExperiment; 26] = [
     PaperExperiment::long("calibrate", calibrate::reproduce_calibration),
     PaperExperiment::quick("crux-fig6", calibrate::reproduce_fig6).drawn_as(&paper_figures::FIG_6),
     PaperExperiment::quick("crux-fig7", calibration::reproduce_fig7)
@@ -167,6 +167,9 @@ const EXPERIMENTS: [PaperExperiment; 24] = [
         .drawn_as(&paper_figures::SJF_BCO_FIG_5),
     PaperExperiment::quick("sjfbco-fig6", sjf_bco::reproduce_fig6)
         .drawn_as(&paper_figures::SJF_BCO_FIG_6),
+    PaperExperiment::quick("sjfbco-fig7", sjf_bco::reproduce_fig7)
+        .drawn_as(&paper_figures::SJF_BCO_FIG_7),
+    PaperExperiment::quick("sjfbco-theorem5", sjf_bco::reproduce_theorem5),
     PaperExperiment::long("crius-jct", crius::reproduce_jct).drawn_as(&paper_figures::CRIUS_JCT),
     PaperExperiment::long("crius-ablation", crius::reproduce_ablation)
         .drawn_as(&paper_figures::CRIUS_ABLATION),

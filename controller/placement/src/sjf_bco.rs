@@ -3,7 +3,7 @@
 //!
 //! A ring over several servers is slowed by every other ring that leaves one of its servers
 //! ([`CommunicationModel`]). Small jobs therefore fill gaps (**FA-FFP**, fragment-aware first fit),
-//! and large jobs go to as few, least loaded servers as suffice (**LBSGF**, least busy server group
+//! and large jobs go to as few, least loaded servers as suffice (**LBSGF**, least busy server-GPU
 //! first). The bound `kappa` between small and large is found by trying all sizes, under the
 //! smallest bound `theta` on the load of a GPU that still admits all jobs.
 //!
@@ -15,16 +15,20 @@
 //!     of all complete schedules keep the one with the least makespan
 //! ```
 //!
-//! The printed pseudocode is ambiguous. This module discards a schedule that does not place all
-//! jobs and bisects on feasibility. [`BoundSearch::Literal`] is the printed form.
+//! The printed search (Algorithm 1, lines 4 to 24) compares makespans of schedules that may lack
+//! jobs. This module discards those and bisects on feasibility, as §5 describes the search;
+//! [`BoundSearch::Literal`] is the printed one. [`MakespanBounds`] has the ratio that Theorem 5
+//! prints and the one that holds; `docs/algorithms/sjf-bco.md` has the proof.
 
 mod communication_model;
+mod makespan_bounds;
 mod placement_run;
 mod policy;
 
 use std::collections::BTreeSet;
 
 pub use communication_model::{CommunicationModel, RingSpan, SlotProgress};
+pub use makespan_bounds::MakespanBounds;
 pub use placement_run::{PlacementRule, ring_contention};
 pub use policy::SjfBcoPolicy;
 
@@ -61,18 +65,22 @@ pub struct PlacementProblem {
     pub horizon: u64,
     /// `u`: the loads count an estimate divided by this, at least 1.
     pub estimate_divisor: f64,
-    /// `lambda`: LBSGF looks at servers with this many times the GPUs of the job, at least 1.
+    /// `lambda`: LBSGF considers servers with this many times the GPUs of the job, at least 1.
     pub server_slack: f64,
 }
 
 /// How the bound on load is searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BoundSearch {
-    /// The smallest bound under which all jobs can be placed.
+    /// Bisects on whether all jobs can be placed, and keeps the complete schedule with the least
+    /// makespan.
     Feasible,
-    /// As printed: what was placed before a failure competes as if it were a schedule, and the best
-    /// makespan is brought up to date before it is compared, so that all comparisons are ties,
-    /// which move the bisection right.
+    /// Algorithm 1, lines 4 to 24, as printed: a shorter makespan than all before moves the search
+    /// to smaller bounds, everything else to larger ones.
+    ///
+    /// The makespan of a schedule that lacks jobs is that of the placed ones, since line 15 leaves
+    /// the loop before line 16 reads the `T` that Algorithms 2 and 3 return for a job without
+    /// room. Such a schedule therefore wins, and the search may return one without any job.
     Literal,
 }
 
@@ -94,10 +102,11 @@ pub struct BatchSchedule {
     pub theta: u64,
     /// Jobs of up to this many GPUs were placed by FA-FFP; none for another [`PlacementRule`].
     pub kappa: Option<u32>,
-    /// The slot before which everything is over.
+    /// The slot before which everything is over, among the placed jobs; the horizon if one of them
+    /// does not end within it.
     pub makespan: u64,
     /// The jobs, as ordered in the problem; none if it was not placed, which only the literal
-    /// search leaves so.
+    /// search leaves so, or if the placed ones do not end within the horizon.
     pub jobs: Vec<Option<JobPlacement>>,
 }
 
@@ -131,16 +140,20 @@ fn search_feasible(problem: &PlacementProblem) -> Option<BatchSchedule> {
     best
 }
 
+/// Algorithm 1, lines 4 to 24.
 fn search_literal(problem: &PlacementProblem) -> Option<BatchSchedule> {
     let mut best: Option<BatchSchedule> = None;
-    let (mut low, high) = (1, problem.horizon);
+    let (mut low, mut high) = (1, problem.horizon);
     while low <= high {
         let theta = low.midpoint(high);
+        let least = best.as_ref().map_or(problem.horizon, |best| best.makespan);
         let found = schedules_by_kappa(problem, theta).min_by_key(|found| found.makespan)?;
-        if best.as_ref().is_none_or(|best| found.makespan <= best.makespan) {
+        if found.makespan < least {
             best = Some(found);
+            high = theta - 1;
+        } else {
+            low = theta + 1;
         }
-        low = theta + 1;
     }
     best
 }

@@ -2,7 +2,7 @@
 //!
 //! Forms are those of the papers: what is on the axes, what is beside what, in the papers' order
 //! and with their names. A value of the paper is marked only where the paper prints it, or where
-//! its curve was read off and the row says so.
+//! the graphics of its PDF give it and the row says so.
 
 mod crux_figures;
 mod placement_figures;
@@ -13,6 +13,7 @@ pub(super) use crux_figures::{
 };
 pub(super) use placement_figures::{
     CRIUS_ABLATION, CRIUS_DEADLINES, CRIUS_JCT, SJF_BCO_FIG_4, SJF_BCO_FIG_5, SJF_BCO_FIG_6,
+    SJF_BCO_FIG_7,
 };
 
 use super::paper_figure::{FigureSeries, PaperChange, RelativeValue, ValuePlace};

@@ -82,10 +82,12 @@ pub(super) fn place_jobs(
         _ => None,
     };
     let mut jobs = placing.placed;
+    let mut makespan = placing.makespan;
     if !all_ended {
         jobs.fill(None);
+        makespan = problem.horizon;
     }
-    BatchSchedule { theta, kappa, makespan: placing.makespan, jobs }
+    BatchSchedule { theta, kappa, makespan, jobs }
 }
 
 /// The order in which jobs are placed: the smallest first for SJF-BCO, as they come for others.

@@ -98,8 +98,20 @@ fn small_bounds_keep_large_jobs_together() {
 fn the_smallest_feasible_bound_and_the_printed_search() {
     let found = find_schedule(&six_jobs(), BoundSearch::Feasible).unwrap();
     assert_eq!((found.theta, found.makespan), (37, 37));
+    // No smaller bound has a smaller makespan, so the printed search keeps its first.
     let literal = find_schedule(&six_jobs(), BoundSearch::Literal).unwrap();
-    assert_eq!((literal.theta, literal.makespan), (200, 37));
+    assert_eq!((literal.theta, literal.makespan), (100, 37));
+}
+
+#[test]
+fn the_printed_search_prefers_schedules_without_jobs() {
+    // Two jobs of 12 slots on one GPU. The first bound, 15, admits one of them.
+    let tight = PlacementProblem { horizon: 30, ..problem(&[1], &[(1, 1000), (1, 1000)]) };
+    let found = find_schedule(&tight, BoundSearch::Feasible).unwrap();
+    assert_eq!((found.theta, found.makespan), (24, 24));
+    let literal = find_schedule(&tight, BoundSearch::Literal).unwrap();
+    assert_eq!((literal.theta, literal.makespan), (7, 0));
+    assert_eq!(literal.jobs, [None, None]);
 }
 
 #[test]
@@ -110,9 +122,13 @@ fn jobs_without_room_are_reported() {
     let mut slow = problem(&[4], &[(1, 1)]);
     slow.communication.overhead = 2.0;
     assert_eq!(find_schedule(&slow, BoundSearch::Feasible), None);
-    // The printed search takes what it has.
+    // The printed search takes what it has, unless that does not end within the horizon.
     let partial = find_schedule(&problem(&[4], &[(1, 1), (5, 1)]), BoundSearch::Literal).unwrap();
     assert_eq!(partial.jobs[1], None);
+    assert_eq!(
+        find_schedule(&problem(&[4], &[(1, 90 * 201)]), BoundSearch::Literal).unwrap().makespan,
+        0
+    );
     let nothing = find_schedule(&problem(&[4], &[]), BoundSearch::Feasible).unwrap();
     assert_eq!((nothing.makespan, nothing.jobs), (0, vec![]));
 }
@@ -124,6 +140,66 @@ fn jobs_that_run_are_waited_for() {
     let found = find_schedule(&busy, BoundSearch::Feasible).unwrap();
     // One ring of one worker: 1000 at 90 a slot, 12 slots; then 1000 at 80, 13 slots.
     assert_eq!(placed(&found, 0), (12, 25, vec![4]));
+}
+
+/// Jobs of one GPU each that take these slots, and do not communicate.
+fn single_gpu_jobs(gpus: u32, slots: &[u64]) -> PlacementProblem {
+    let iteration = RingJob { gradient: 0.0, batch: 0.0, forward: 0.0, ..job(1, 1) };
+    PlacementProblem {
+        jobs: slots
+            .iter()
+            .map(|slots| RingJob { iterations: *slots, backward: 0.9, ..iteration })
+            .collect(),
+        ..problem(&[gpus], &[])
+    }
+}
+
+#[test]
+fn theorem_5_is_false_for_jobs_of_one_gpu() {
+    let cases: [(&[u64], u64, u64); 3] = [
+        // Slots, makespan, optimum.
+        (&[1, 1, 2], 3, 2),
+        (&[3, 3, 2, 2, 2], 7, 6),
+        // This order of jobs of equal size, which the paper leaves open, is the best.
+        (&[2, 1, 1], 2, 2),
+    ];
+    for (slots, makespan, optimum) in cases {
+        let problem = single_gpu_jobs(2, slots);
+        let bounds = MakespanBounds::from_problem(&problem);
+        assert_eq!((bounds.printed_ratio(), bounds.proven_ratio()), (1.0, 1.5));
+        assert_eq!(bounds.lower, optimum as f64);
+        for search in [BoundSearch::Feasible, BoundSearch::Literal] {
+            assert_eq!(find_schedule(&problem, search).unwrap().makespan, makespan);
+        }
+    }
+}
+
+#[test]
+fn the_proven_ratio_is_attained() {
+    for gpus in 2..6_u32 {
+        let mut slots = vec![1; (gpus * (gpus - 1)) as usize];
+        slots.push(u64::from(gpus));
+        let problem = single_gpu_jobs(gpus, &slots);
+        let bounds = MakespanBounds::from_problem(&problem);
+        let found = find_schedule(&problem, BoundSearch::Feasible).unwrap();
+        assert_eq!(found.makespan, u64::from(2 * gpus - 1));
+        assert!((found.makespan as f64 - bounds.proven_ratio() * bounds.lower).abs() < 1e-9);
+    }
+}
+
+#[test]
+fn bounds_come_from_the_fewest_and_the_most_servers() {
+    // Rates by servers and contention: see `an_iteration_is_as_long_as_the_model_says`.
+    let spread = MakespanBounds::from_problem(&problem(&[4, 4, 2, 2], &[(4, 80 * 23), (4, 23)]));
+    assert_eq!((spread.lower, spread.most_job_gpus, spread.cluster_gpus), (23.0, 4, 12));
+    // On four servers with two rings: 0.02795 slots an iteration, 35 a slot.
+    assert!((spread.stretch - 53.0 / 23.0).abs() < 1e-12, "{}", spread.stretch);
+    assert_eq!(spread.estimate_error, spread.stretch);
+    // On two servers of 2 with one ring 53 a slot, and nowhere more than two servers.
+    let whole = MakespanBounds::from_problem(&problem(&[2, 2], &[(4, 5300)]));
+    assert_eq!((whole.lower, whole.stretch), (100.0, 1.0));
+    // Its estimate is for one server: 80 a slot.
+    assert!((whole.estimate_error - 100.0 / 67.0).abs() < 1e-12);
 }
 
 proptest! {
@@ -154,6 +230,33 @@ proptest! {
         }
         if let Some(found) = found {
             prop_assert!(found.makespan <= problem.horizon);
+        }
+    }
+    /// The makespan is within the proven ratio of the least possible, and for jobs of several GPUs
+    /// within that of Theorem 5, whatever the constants and however many servers LBSGF considers.
+    #[test]
+    fn makespans_are_within_the_proven_ratio(
+        servers in proptest::collection::vec(1..5_u32, 1..5),
+        jobs in proptest::collection::vec((1..9_u32, 1..2000_u64, 0..5_usize), 1..10),
+        server_slack in 1.0..4.0_f64,
+    ) {
+        let gpus: u32 = servers.iter().sum();
+        let jobs = jobs.into_iter().map(|(wanted, iterations, gradient)| {
+            let gradient = [0.0, 0.05, 0.2, 0.4, 2.0][gradient];
+            RingJob { gradient, ..job((wanted - 1) % gpus + 1, iterations) }
+        });
+        let mut problem = PlacementProblem {
+            jobs: jobs.collect(), server_slack, ..problem(&servers, &[])
+        };
+        let bounds = MakespanBounds::from_problem(&problem);
+        prop_assume!(bounds.stretch.is_finite());
+        problem.horizon = (4.0 * bounds.stretch * bounds.lower).ceil() as u64;
+        let found = find_schedule(&problem, BoundSearch::Feasible).unwrap();
+        let makespan = found.makespan as f64;
+        prop_assert!(makespan >= bounds.lower - 1e-9);
+        prop_assert!(makespan <= bounds.proven_ratio() * bounds.lower + 1e-9);
+        if bounds.most_job_gpus > 1 {
+            prop_assert!(makespan <= bounds.printed_ratio() * bounds.lower + 1e-9);
         }
     }
 }
