@@ -260,9 +260,11 @@ impl Engine {
     fn reallocate(&mut self) -> bool {
         match self.discipline {
             ServiceDiscipline::Levels => self.rate_allocator.reallocate(&mut self.changes),
+            ServiceDiscipline::Coflows if self.rate_allocator.is_up_to_date() => false,
             ServiceDiscipline::Coflows => {
                 let flows = self.flows_of_coflows();
-                self.rate_allocator.reallocate_coflows(&flows, &mut self.changes)
+                self.rate_allocator.reallocate_coflows(&flows, &mut self.changes);
+                true
             }
         }
     }

@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{NONE, RESIDUE, RateAllocator, RateChanges, TOLERANCE};
+use super::{RESIDUE, RateAllocator, RateChanges, TOLERANCE};
 
 /// A flow group that sends, and the coflow that it belongs to.
 #[derive(Debug, Clone, Copy)]
@@ -24,38 +24,49 @@ pub(crate) struct CoflowFlow {
     pub(crate) bytes_left: f64,
 }
 
+/// The flows of a job that send, and their bytes left by link.
+struct SendingCoflow<'a> {
+    flows: &'a [CoflowFlow],
+    bytes_left: BTreeMap<u32, f64>,
+}
+
+impl SendingCoflow<'_> {
+    /// Seconds that its bytes left need on the link that needs most, with these capacities.
+    fn effective_bottleneck(&self, capacity: &[f64]) -> f64 {
+        let seconds = self.bytes_left.iter().map(|(link, bytes)| bytes / capacity[*link as usize]);
+        seconds.fold(0.0, f64::max)
+    }
+}
+
 impl RateAllocator {
-    /// Computes the rates of all `flows`, those of a coflow together, if something changed, and
-    /// adds what became different to `changes`. Returns whether there was anything to do.
-    pub(crate) fn reallocate_coflows(
-        &mut self,
-        flows: &[CoflowFlow],
-        changes: &mut RateChanges,
-    ) -> bool {
-        if self.pending.is_empty() {
-            return false;
-        }
+    /// Computes the rates of all `flows`, those of a coflow together, and adds what became
+    /// different to `changes`.
+    pub(crate) fn reallocate_coflows(&mut self, flows: &[CoflowFlow], changes: &mut RateChanges) {
         self.take_pending(changes);
         self.groups_computed += flows.len() as u64;
         let mut free: Vec<f64> = self.links.iter().map(|link| link.capacity).collect();
         let by_job = flows.chunk_by(|a, b| a.coflow == b.coflow);
-        let mut coflows: Vec<(f64, &[CoflowFlow])> =
-            by_job.map(|flows| (self.effective_bottleneck(flows, &free), flows)).collect();
-        coflows.sort_by(|a, b| a.0.total_cmp(&b.0));
-        for (_, flows) in &coflows {
-            let seconds = self.effective_bottleneck(flows, &free);
+        let mut coflows: Vec<SendingCoflow<'_>> = by_job
+            .map(|flows| {
+                let bytes_left = self.sum_on_links(flows, |flow| flow.bytes_left);
+                SendingCoflow { flows, bytes_left }
+            })
+            .collect();
+        // Bits of floats that are not negative are in the order of the floats.
+        coflows.sort_by_cached_key(|coflow| coflow.effective_bottleneck(&free).to_bits());
+        for coflow in &coflows {
+            let seconds = coflow.effective_bottleneck(&free);
             let is_blocked = !seconds.is_finite() || seconds <= 0.0;
-            for flow in *flows {
+            for flow in coflow.flows {
                 self.groups[flow.group as usize].new_rate = 0.0;
                 let rate = if is_blocked { 0.0 } else { flow.bytes_left / seconds };
                 self.add_rate(flow, rate, &mut free);
             }
         }
-        for (_, flows) in &coflows {
-            self.backfill(flows, &mut free);
+        for coflow in &coflows {
+            self.backfill(coflow.flows, &mut free);
         }
         self.adopt_coflow_rates(flows, changes);
-        true
     }
 
     /// Empties the queues of pending work, which are by level.
@@ -70,18 +81,20 @@ impl RateAllocator {
         }
     }
 
-    /// Seconds that the bytes left of a coflow need on the link that needs most, with these
-    /// capacities.
-    fn effective_bottleneck(&self, flows: &[CoflowFlow], capacity: &[f64]) -> f64 {
-        let mut bytes: BTreeMap<u32, f64> = BTreeMap::new();
+    /// An amount of each flow of the groups, summed by link.
+    fn sum_on_links(
+        &self,
+        flows: &[CoflowFlow],
+        amount: impl Fn(&CoflowFlow) -> f64,
+    ) -> BTreeMap<u32, f64> {
+        let mut sums: BTreeMap<u32, f64> = BTreeMap::new();
         for flow in flows {
-            let left = self.group_weight(flow.group) * flow.bytes_left;
+            let of_group = self.group_weight(flow.group) * amount(flow);
             for link in self.group_path(flow.group) {
-                *bytes.entry(link).or_default() += left;
+                *sums.entry(link).or_default() += of_group;
             }
         }
-        let seconds = bytes.iter().map(|(link, bytes)| bytes / capacity[*link as usize]);
-        seconds.fold(0.0, f64::max)
+        sums
     }
 
     /// Gives each flow of a group so much more.
@@ -104,13 +117,8 @@ impl RateAllocator {
         let mut open = flows.to_vec();
         loop {
             open.retain(|flow| self.group_path(flow.group).all(|link| free[link as usize] > 0.0));
-            let mut weight: BTreeMap<u32, f64> = BTreeMap::new();
-            for flow in &open {
-                for link in self.group_path(flow.group) {
-                    *weight.entry(link).or_default() += self.group_weight(flow.group);
-                }
-            }
-            let shares = weight.iter().map(|(link, weight)| free[*link as usize] / weight);
+            let flow_counts = self.sum_on_links(&open, |_| 1.0);
+            let shares = flow_counts.iter().map(|(link, count)| free[*link as usize] / count);
             let Some(more) = shares.reduce(f64::min) else { return };
             for flow in &open {
                 self.add_rate(flow, more, free);
@@ -120,9 +128,7 @@ impl RateAllocator {
 
     /// Makes the computed rates current.
     fn adopt_coflow_rates(&mut self, flows: &[CoflowFlow], changes: &mut RateChanges) {
-        let hops = flows.iter().flat_map(|flow| self.hops_of(flow.group));
-        let mut used: BTreeMap<u32, f64> =
-            hops.map(|hop| (self.hops.get(hop).link_level, 0.0)).collect();
+        let mut used: BTreeMap<u32, f64> = BTreeMap::new();
         for flow in flows {
             for hop in self.hops_of(flow.group) {
                 let group = &self.groups[flow.group as usize];
@@ -130,7 +136,6 @@ impl RateAllocator {
                 *of += group.weight * group.new_rate;
             }
             let group = &mut self.groups[flow.group as usize];
-            group.bottleneck = NONE;
             if (group.new_rate - group.rate).abs() > TOLERANCE * group.rate {
                 group.rate = group.new_rate;
                 changes.groups.push(flow.group);

@@ -73,17 +73,9 @@ const FIG_7: [(u32, f64); 4] = [(1, 1043.0), (2, 882.0), (4, 730.0), (8, 538.0)]
 pub(super) fn reproduce_fig4(options: SeedOptions) -> Result<PaperReproduction, CommandError> {
     let runs = run_policies(options, 20, GRADIENT)?;
     let (_, paper) = FIG_6[2];
-    let mut rows = makespan_rows("", paper, &runs);
-    for (policy, name) in POLICIES.iter().enumerate() {
-        let averages: Vec<f64> = runs.iter().map(|run| run[policy].average).collect();
-        let measure = format!("average completion, {name}");
-        rows.push(MeasureRow::new(measure, "slots", Some(FIG_4_AVERAGES[policy]), &averages));
-    }
-    for (policy, name) in POLICIES.iter().enumerate() {
-        let least: Vec<f64> = runs.iter().map(|run| run[policy].least).collect();
-        let measure = format!("least completion, {name}");
-        rows.push(MeasureRow::new(measure, "slots", Some(FIG_4_LEAST[policy]), &least));
-    }
+    let mut rows = policy_rows("makespan", paper, &runs, |run| run.makespan);
+    rows.extend(policy_rows("average completion", FIG_4_AVERAGES, &runs, |run| run.average));
+    rows.extend(policy_rows("least completion", FIG_4_LEAST, &runs, |run| run.least));
     rows.extend(ratio_rows("", paper, &runs));
     let lost: Vec<f64> = runs.iter().map(|run| run[0].lost).collect();
     rows.push(MeasureRow::new("lost by SJF-BCO to sharing", "%", Some(15.0), &lost));
@@ -207,9 +199,9 @@ pub(super) fn reproduce_fig6(options: SeedOptions) -> Result<PaperReproduction, 
     let mut rows = Vec::new();
     for (servers, paper) in FIG_6 {
         let runs = run_policies(options, servers, GRADIENT)?;
-        let where_ = format!("{servers} servers, ");
-        rows.extend(makespan_rows(&where_, paper, &runs));
-        rows.extend(ratio_rows(&where_, paper, &runs));
+        let measure = format!("{servers} servers, makespan");
+        rows.extend(policy_rows(&measure, paper, &runs, |run| run.makespan));
+        rows.extend(ratio_rows(&format!("{servers} servers, "), paper, &runs));
     }
     Ok(PaperReproduction {
         about: "Makespan of 160 ring all-reduce jobs by the number of servers.".to_owned(),
@@ -275,14 +267,19 @@ fn too_tight() -> CommandError {
     CommandError::Failed("the jobs of this seed do not end within the horizon".to_owned())
 }
 
-fn makespan_rows(prefix: &str, paper: [f64; 4], runs: &[Vec<PolicyMakespan>]) -> Vec<MeasureRow> {
+/// Slots of each policy.
+fn policy_rows(
+    measure: &str,
+    paper: [f64; 4],
+    runs: &[Vec<PolicyMakespan>],
+    slots: fn(&PolicyMakespan) -> f64,
+) -> Vec<MeasureRow> {
     POLICIES
         .iter()
         .enumerate()
         .map(|(policy, name)| {
-            let makespans: Vec<f64> = runs.iter().map(|run| run[policy].makespan).collect();
-            let measure = format!("{prefix}makespan, {name}");
-            MeasureRow::new(measure, "slots", Some(paper[policy]), &makespans)
+            let by_seed: Vec<f64> = runs.iter().map(|run| slots(&run[policy])).collect();
+            MeasureRow::new(format!("{measure}, {name}"), "slots", Some(paper[policy]), &by_seed)
         })
         .collect()
 }

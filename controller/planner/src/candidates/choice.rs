@@ -7,9 +7,10 @@ use topology::Finding;
 
 use super::group_values::GroupEvaluator;
 use super::guided_choice::search_guided;
-use super::objective::PlanObjective;
 use super::origins::{self, CandidateBuilder, CandidatePaths, DrawUse, LevelOrigin, PathOrigin};
-use super::region_evaluation::{EcmpExpectation, RegionEvaluation, ValuedCandidate};
+use super::region_evaluation::{
+    EcmpExpectation, RegionEvaluation, ValuedCandidate, best_candidate,
+};
 use crate::decision::{PlanContext, PlanRegion};
 use crate::plan::Plan;
 use crate::policy::Policy;
@@ -337,18 +338,6 @@ fn climb_best(
     }
 }
 
-/// The best of candidates, of equals the first.
-fn best_candidate<'v>(
-    objective: PlanObjective,
-    mut valued: impl Iterator<Item = &'v ValuedCandidate>,
-) -> Option<&'v ValuedCandidate> {
-    let first = valued.next()?;
-    Some(valued.fold(first, |best, next| match objective.is_better(next.value, best.value, 0.0) {
-        true => next,
-        false => best,
-    }))
-}
-
 /// The candidate to adopt, with the longest wait of each job. Values in a large region have waits
 /// as far as steps tell: there whatever would be adopted is judged by them event by event, until
 /// one stays. For one whose flows wait too long, others on the same paths are tried, which until
@@ -363,8 +352,7 @@ fn choose_served(
         if let Some(waits) = judged.remove(&place) {
             return Some((valued[place].clone(), waits));
         }
-        let waits = evaluation.wait_seconds(&valued[place])?;
-        valued[place].value.worst_wait = waits.iter().copied().fold(0.0, f64::max);
+        let waits = evaluation.judge_waits(&mut valued[place])?;
         judged.insert(place, waits);
         let late = valued[place].clone();
         let is_late = evaluation.objective().misses_service_bound(late.value);
@@ -391,8 +379,7 @@ fn improve_served(
         if !is_worth_moving(evaluation, valued.first()?, &next, &served.0) {
             break;
         }
-        let waits = evaluation.wait_seconds(&next)?;
-        next.value.worst_wait = waits.iter().copied().fold(0.0, f64::max);
+        let waits = evaluation.judge_waits(&mut next)?;
         match valued.iter_mut().find(|known| known.has_decisions_of(&next)) {
             Some(known) => *known = next.clone(),
             None => valued.push(next.clone()),

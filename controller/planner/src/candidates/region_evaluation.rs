@@ -156,10 +156,7 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
         self.objective = bounded.without_service_bound();
         let valued = self.value_candidates(candidates);
         let objective = std::mem::replace(&mut self.objective, bounded);
-        valued
-            .into_iter()
-            .map(|candidate| candidate.value)
-            .reduce(|best, next| if objective.is_better(next, best, 0.0) { next } else { best })
+        best_candidate(objective, valued.iter()).map(|best| best.value)
     }
 
     /// Whether every job is as fast as alone.
@@ -310,9 +307,9 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
     }
 
     /// The longest that a flow of each job of the region waits for service under a candidate,
-    /// seconds: event by event, or where that is too expensive as far as steps tell. None if the
-    /// model rejects a job.
-    pub(super) fn wait_seconds(&mut self, candidate: &ValuedCandidate) -> Option<Vec<f64>> {
+    /// seconds: event by event, or where that is too expensive as far as steps tell. The longest of
+    /// all is in the candidate's value from here on. None if the model rejects a job.
+    pub(super) fn judge_waits(&mut self, candidate: &mut ValuedCandidate) -> Option<Vec<f64>> {
         let mut waits = vec![0.0; self.region.jobs.len()];
         for group in self.evaluator.contention_groups(candidate.paths()) {
             let levels = candidate.member_levels(&group);
@@ -322,6 +319,7 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
         }
         let longest = waits.iter().copied().fold(0.0, f64::max);
         self.excluded_by_bound |= longest > self.context.policy.service_bound();
+        candidate.value.worst_wait = longest;
         Some(waits)
     }
 
@@ -346,13 +344,7 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
         self.evaluator.doubts_steps = true;
         let despite = self.value_candidates(&paths);
         self.evaluator.doubts_steps = false;
-        let objective = self.objective;
-        despite.into_iter().reduce(|best, next| {
-            match objective.is_better(next.value, best.value, 0.0) {
-                true => next,
-                false => best,
-            }
-        })
+        best_candidate(self.objective, despite.iter()).cloned()
     }
 
     fn member_levels(&self, group: &ContentionGroup, levels: &[u8]) -> Vec<u8> {
@@ -474,6 +466,18 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
         });
         policy.move_gain_min * moved.map(|(_, worth)| worth).sum::<f64>()
     }
+}
+
+/// The best of candidates, of equals the first.
+pub(super) fn best_candidate<'v>(
+    objective: PlanObjective,
+    mut valued: impl Iterator<Item = &'v ValuedCandidate>,
+) -> Option<&'v ValuedCandidate> {
+    let first = valued.next()?;
+    Some(valued.fold(first, |best, next| match objective.is_better(next.value, best.value, 0.0) {
+        true => next,
+        false => best,
+    }))
 }
 
 /// Position of a level among those that jobs may have.
