@@ -14,6 +14,7 @@
 //! The value is the same wherever it is used: [`evaluate_decisions`] for reports, and the choice.
 
 mod choice;
+mod ecmp_expectation;
 mod group_values;
 mod guided_choice;
 mod level_climb;

@@ -5,12 +5,11 @@ use std::rc::Rc;
 
 use topology::Finding;
 
+use super::ecmp_expectation::EcmpExpectation;
 use super::group_values::GroupEvaluator;
 use super::guided_choice::search_guided;
 use super::origins::{self, CandidateBuilder, CandidatePaths, DrawUse, LevelOrigin, PathOrigin};
-use super::region_evaluation::{
-    EcmpExpectation, RegionEvaluation, ValuedCandidate, best_candidate,
-};
+use super::region_evaluation::{RegionEvaluation, ValuedCandidate, best_candidate};
 use crate::decision::{PlanContext, PlanRegion};
 use crate::plan::Plan;
 use crate::policy::Policy;

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use topology::LinkPath;
 
+use super::ecmp_expectation::EcmpExpectation;
 use super::group_values::{COARSE_SAMPLE, DecisionValue, GroupEvaluator, MemberExpectation};
 use super::level_climb::{LevelClimb, ValuedLevels, climb_levels};
 use super::level_race::{RaceWinner, race_levels};
@@ -64,15 +65,6 @@ pub(super) struct ValuedProposal {
     pub(super) is_promising: bool,
     /// Seconds of an iteration of each job of the region.
     pub(super) seconds: Vec<f64>,
-}
-
-/// ECMP over draws of its hash.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct EcmpExpectation {
-    pub(super) mean_value: f64,
-    /// Of the slowest job, the mean over draws.
-    pub(super) worst_slowdown: f64,
-    pub(super) best_draw: usize,
 }
 
 /// The evaluation of one region.
@@ -353,8 +345,7 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
 
     /// What ECMP would give, each draw from another start; none if the model rejects a job.
     pub(super) fn expect_ecmp(&mut self, draws: &[Rc<CandidatePaths>]) -> Option<EcmpExpectation> {
-        let mut expected = EcmpExpectation { mean_value: 0.0, worst_slowdown: 0.0, best_draw: 0 };
-        let (mut best, count) = (f64::NEG_INFINITY, draws.len() as f64);
+        let mut values = Vec::with_capacity(draws.len());
         for (number, draw) in draws.iter().enumerate() {
             let mut value = DecisionValue::NOTHING;
             for group in self.evaluator.contention_groups(&draw.paths) {
@@ -362,13 +353,9 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
                 let found = self.evaluator.evaluate_levels(&group, &levels, number as u32)?;
                 value = value.combine(found);
             }
-            expected.mean_value += value.value / count;
-            expected.worst_slowdown += value.worst_slowdown / count;
-            if value.value > best {
-                (best, expected.best_draw) = (value.value, number);
-            }
+            values.push(value);
         }
-        Some(expected)
+        Some(EcmpExpectation::from_draws(&values))
     }
 
     /// The candidate with higher levels for the jobs that miss the floor: half of what is left to
