@@ -15,6 +15,7 @@
 
 mod choice;
 mod ecmp_expectation;
+mod group_simulation;
 mod group_values;
 mod guided_choice;
 mod level_climb;
@@ -26,7 +27,7 @@ mod region_evaluation;
 
 pub use self::choice::{CandidateOutcome, PlanComparison, RegionComparison};
 pub(crate) use self::choice::{adopt_best, keep_in_force, keep_levels_in_force};
-pub use self::group_values::EvaluationModel;
+pub use self::group_simulation::EvaluationModel;
 pub use self::origins::{LevelOrigin, PathOrigin};
 pub use self::plan_value::PlanValue;
 pub(crate) use self::plan_value::{

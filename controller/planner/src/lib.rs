@@ -24,6 +24,7 @@ mod levels;
 mod link_occupancy;
 mod model_profiles;
 mod name_matching;
+mod parallel;
 mod path_selection;
 mod path_tables;
 mod pins;

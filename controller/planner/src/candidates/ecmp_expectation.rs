@@ -65,8 +65,8 @@ mod tests {
     /// slower where it becomes 12 times slower under ECMP mostly.
     #[test]
     fn draws_in_which_a_job_stands_still_allow_no_other_plan_to_starve_jobs() {
-        let slowdowns =
-            [12.4, 12.4, 10.0, 35.2, 1_000.0, 1_000.0, 12.4, 1_000.0, 12.4, 12.4].map(|of| draw(0.1, of));
+        let slowdowns = [12.4, 12.4, 10.0, 35.2, 1_000.0, 1_000.0, 12.4, 1_000.0, 12.4, 12.4]
+            .map(|of| draw(0.1, of));
         let expected = EcmpExpectation::from_draws(&slowdowns);
         assert!((40.0..42.0).contains(&expected.worst_slowdown), "{expected:?}");
     }

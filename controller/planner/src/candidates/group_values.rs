@@ -7,51 +7,23 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 use std::rc::Rc;
 
-use topology::{LinkId, LinkPath};
+use topology::LinkPath;
 
+use super::group_simulation::{
+    COARSE_SAMPLE, EvaluationModel, GroupSimulation, MemberOutcome, SimulatedHorizon,
+};
 use crate::input::Job;
+use crate::parallel::map_in_threads;
 use crate::policy::Policy;
 use crate::search::contention_group::{ContentionGroup, LinkService, RoutedJob, contention_groups};
-use crate::search::group_run::{GroupRun, MeasureWindow, compute_share, spread_starts};
-use crate::search::stepped_run::SteppedRun;
-use crate::traffic::{IndexedTraffic, RoutableFlow};
+use crate::search::group_run::{compute_share, spread_starts};
+use crate::traffic::IndexedTraffic;
 
-/// Starts from which a group is simulated, and a group of a large region.
-const SAMPLES: u32 = 4;
-const STEPPED_SAMPLES: u32 = 2;
-
-/// Iterations of the slowest job that are simulated at most and at least,
-const MAX_ITERATIONS: f64 = 20.0;
-const MIN_ITERATIONS: f64 = 4.0;
-
-/// and between them as many as cost so many events, by estimate, for all jobs of a region.
-const SIMULATION_COST: f64 = 24_000.0;
-
-/// A region whose fewest iterations cost more than that by this factor is simulated in steps.
-const MAX_EXCESS: f64 = 2.0;
-
-/// A sample that stands for the first start in fewer steps, to tell cheaply which proposals of a
-/// search are not worth more. Where a region is simulated by events, it equals the first start.
-pub(super) const COARSE_SAMPLE: u32 = u32::MAX;
-
-/// Steps of a simulation at most, and of a coarse one.
-const FINE_STEPS: f64 = 500.0;
-const COARSE_STEPS: f64 = 200.0;
-
-/// Nothing shorter is simulated: some of the shortest iterations of the fluid model.
-const MIN_SECONDS: f64 = 1e-4;
-
-/// Part of the simulated time that passes before anything counts.
-const SETTLING_SHARE: f64 = 0.2;
-
-/// Flows of a region for which an event costs another one in rates.
-const FLOWS_PER_EVENT_COST: f64 = 16.0;
-
-/// Rates in steps that cost as much as an event of the exact model.
-const STEPPED_RATES_PER_EVENT: u64 = 12;
+/// A group is simulated in several threads at once if a simulation costs so many events, by
+/// estimate: less does not pay for a thread.
+const MIN_THREAD_COST: f64 = 4_000.0;
 
 /// The slowdown of a job that gets nothing: more is not told apart in the simulated time.
 const MAX_SLOWDOWN: f64 = 1_000.0;
@@ -78,17 +50,6 @@ pub(super) struct GroupEvaluator<'a> {
     pub(super) doubts_steps: bool,
     /// What became of the members, by the signature of a group.
     known: BTreeMap<Vec<u32>, BTreeMap<RunKey, Rc<[MemberOutcome]>>>,
-}
-
-/// What became of a job in a simulation.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct MemberOutcome {
-    /// Share of time that it computed.
-    busy: f64,
-    /// The longest that a flow of it waited for service, seconds.
-    wait: f64,
-    /// Whether only steps tell that, which they do roughly.
-    is_wait_rough: bool,
 }
 
 /// What became of a job over all starts.
@@ -211,16 +172,69 @@ impl<'a> GroupEvaluator<'a> {
             let busy = compute_share(self.job_at(job).compute_seconds, seconds);
             return Some([MemberOutcome { busy, wait: 0.0, is_wait_rough: false }].into());
         }
-        let sample = if sample == COARSE_SAMPLE && !self.is_stepped() { 0 } else { sample };
-        let key = (group.level_relations(levels), sample);
-        let runs = self.known.get(group.signature());
-        if let Some(known) = runs.and_then(|runs| runs.get(&key)) {
+        let key = self.run_key(group, levels, sample);
+        if let Some(known) = self.known_outcomes(group, &key) {
             return Some(Rc::clone(known));
         }
-        let outcomes: Rc<[MemberOutcome]> = self.simulate_group(group, levels, sample)?.into();
-        let runs = self.known.entry(group.signature().to_vec()).or_default();
-        runs.insert(key, Rc::clone(&outcomes));
+        let starts = self.starts_of(group, sample);
+        let run = self.simulation(group, levels).run(&starts, sample);
+        self.cost += run.cost;
+        let outcomes: Rc<[MemberOutcome]> = run.outcomes?.into();
+        self.note_outcomes(group, key, Rc::clone(&outcomes));
         Some(outcomes)
+    }
+
+    /// Simulates in threads what is not known yet of `cases`, levels by member and a start. They
+    /// all are evaluated next, so that this changes nothing but the time that it takes.
+    pub(super) fn simulate_ahead<'l>(
+        &mut self,
+        group: &ContentionGroup,
+        cases: impl Iterator<Item = (&'l [u8], u32)>,
+    ) {
+        let share = group.members.len() as f64 / self.jobs.len() as f64;
+        if group.members.len() < 2 || share * self.horizon.estimated_cost < MIN_THREAD_COST {
+            return;
+        }
+        let mut unknown = BTreeMap::new();
+        for (levels, sample) in cases {
+            let key = self.run_key(group, levels, sample);
+            if self.known_outcomes(group, &key).is_none() {
+                let starts = self.starts_of(group, sample);
+                let simulation = self.simulation(group, levels);
+                unknown.entry(key).or_insert((simulation, starts, sample));
+            }
+        }
+        let unknown: Vec<_> = unknown.into_iter().collect();
+        let runs = map_in_threads(&unknown, |(_, (simulation, starts, sample))| {
+            simulation.run(starts, *sample)
+        });
+        for ((key, _), run) in unknown.into_iter().zip(runs) {
+            self.cost += run.cost;
+            if let Some(outcomes) = run.outcomes {
+                self.note_outcomes(group, key, outcomes.into());
+            }
+        }
+    }
+
+    fn run_key(&self, group: &ContentionGroup, levels: &[u8], sample: u32) -> RunKey {
+        let sample = if sample == COARSE_SAMPLE && !self.is_stepped() { 0 } else { sample };
+        (group.level_relations(levels), sample)
+    }
+
+    fn known_outcomes(
+        &self,
+        group: &ContentionGroup,
+        key: &RunKey,
+    ) -> Option<&Rc<[MemberOutcome]>> {
+        self.known.get(group.signature())?.get(key)
+    }
+
+    fn note_outcomes(&mut self, group: &ContentionGroup, key: RunKey, of: Rc<[MemberOutcome]>) {
+        self.known.entry(group.signature().to_vec()).or_default().insert(key, of);
+    }
+
+    fn simulation<'g>(&self, group: &'g ContentionGroup, levels: &'g [u8]) -> GroupSimulation<'g> {
+        GroupSimulation { group, levels, horizon: self.horizon, wait_limit: self.wait_limit }
     }
 
     /// The mean over all starts, and the longest wait from any.
@@ -230,12 +244,13 @@ impl<'a> GroupEvaluator<'a> {
         levels: &[u8],
     ) -> Option<DecisionValue> {
         let mut mean = DecisionValue::default();
-        let (first, samples) = self.horizon.starts;
-        for sample in first..first + samples {
+        let samples = self.horizon.samples();
+        let count = samples.len() as f64;
+        for sample in samples {
             let of = self.evaluate_levels(group, levels, sample)?;
-            mean.value += of.value / f64::from(samples);
-            mean.worst_slowdown += of.worst_slowdown / f64::from(samples);
-            mean.worst_guarantee += of.worst_guarantee / f64::from(samples);
+            mean.value += of.value / count;
+            mean.worst_slowdown += of.worst_slowdown / count;
+            mean.worst_guarantee += of.worst_guarantee / count;
             mean.worst_wait = mean.worst_wait.max(of.worst_wait);
         }
         Some(mean)
@@ -250,13 +265,10 @@ impl<'a> GroupEvaluator<'a> {
         levels: &[u8],
         most: u64,
     ) -> bool {
-        if !self.is_stepped() || is_one_level(levels) {
+        if !self.is_stepped() || self.simulation(group, levels).is_one_level() {
             return true;
         }
-        let (first, count) = self.horizon.starts;
-        self.can_judge(most)
-            && (first..first + count)
-                .all(|sample| self.judge_from_start(group, levels, sample, most).is_some())
+        self.can_judge(most) && self.judge_all_starts(group, levels, most).is_some()
     }
 
     /// Whether waits can be told event by event for so many events from each start, by estimate.
@@ -264,21 +276,25 @@ impl<'a> GroupEvaluator<'a> {
         self.horizon.estimated_cost <= most as f64
     }
 
-    fn judge_from_start(
+    fn judge_all_starts(
         &mut self,
         group: &ContentionGroup,
         levels: &[u8],
-        sample: u32,
         most: u64,
     ) -> Option<()> {
-        let starts = self.starts_of(group, sample);
-        let exact = self.simulate_events(group, levels, &starts, most)?;
-        let stepped = self.member_outcomes(group, levels, sample)?;
-        let busy = stepped.iter().map(|outcome| outcome.busy).collect();
-        let waits = exact.iter().map(|outcome| outcome.wait).collect();
-        let runs = self.known.entry(group.signature().to_vec()).or_default();
-        let outcomes = join_outcomes(busy, waits, false).into();
-        runs.insert((group.level_relations(levels), sample), outcomes);
+        let starts: Vec<(u32, Vec<f64>)> =
+            self.horizon.samples().map(|sample| (sample, self.starts_of(group, sample))).collect();
+        let simulation = self.simulation(group, levels);
+        let runs = map_in_threads(&starts, |(_, starts)| simulation.run_events(starts, most));
+        self.cost += runs.iter().map(|run| run.cost).sum::<u64>();
+        for ((sample, _), exact) in starts.into_iter().zip(runs) {
+            let stepped = self.member_outcomes(group, levels, sample)?;
+            let judged = stepped.iter().zip(exact.outcomes?);
+            let judged =
+                judged.map(|(stepped, exact)| MemberOutcome { busy: stepped.busy, ..exact });
+            let judged = judged.collect();
+            self.note_outcomes(group, self.run_key(group, levels, sample), judged);
+        }
         Some(())
     }
 
@@ -298,8 +314,7 @@ impl<'a> GroupEvaluator<'a> {
         group: &ContentionGroup,
         levels: &[u8],
     ) -> Option<Vec<MemberExpectation>> {
-        let (first, count) = self.horizon.starts;
-        self.expect_from_starts(group, levels, first..=first + count - 1)
+        self.expect_from_samples(group, levels, self.horizon.samples())
     }
 
     /// What becomes of each member in a coarse simulation ([`COARSE_SAMPLE`]).
@@ -308,16 +323,16 @@ impl<'a> GroupEvaluator<'a> {
         group: &ContentionGroup,
         levels: &[u8],
     ) -> Option<Vec<MemberExpectation>> {
-        self.expect_from_starts(group, levels, COARSE_SAMPLE..=COARSE_SAMPLE)
+        self.expect_from_samples(group, levels, std::iter::once(COARSE_SAMPLE))
     }
 
-    fn expect_from_starts(
+    fn expect_from_samples(
         &mut self,
         group: &ContentionGroup,
         levels: &[u8],
-        samples: RangeInclusive<u32>,
+        samples: impl ExactSizeIterator<Item = u32>,
     ) -> Option<Vec<MemberExpectation>> {
-        let count = f64::from(samples.end() - samples.start() + 1);
+        let count = samples.len() as f64;
         let mut expected = vec![MemberExpectation::default(); group.members.len()];
         for sample in samples {
             let outcomes = self.member_outcomes(group, levels, sample)?;
@@ -360,6 +375,7 @@ impl<'a> GroupEvaluator<'a> {
 
     /// When the members start, in one of the samples.
     fn starts_of(&self, group: &ContentionGroup, sample: u32) -> Vec<f64> {
+        let sample = if sample == COARSE_SAMPLE { 0 } else { sample };
         let numbers = group.members.iter().map(|member| self.jobs[*member]);
         spread_starts(numbers.zip(&group.alone_seconds()), sample)
     }
@@ -367,132 +383,4 @@ impl<'a> GroupEvaluator<'a> {
     fn job_at(&self, position: usize) -> &'a Job {
         self.traffic.jobs[self.jobs[position]]
     }
-
-    fn simulate_group(
-        &mut self,
-        group: &ContentionGroup,
-        levels: &[u8],
-        sample: u32,
-    ) -> Option<Vec<MemberOutcome>> {
-        let (sample, most_steps) = match sample {
-            COARSE_SAMPLE => (0, COARSE_STEPS),
-            _ => (sample, FINE_STEPS),
-        };
-        let starts = self.starts_of(group, sample);
-        if self.is_stepped() {
-            let mut run = SteppedRun::new(group, &starts, self.horizon.window, most_steps);
-            let busy = run.busy_shares(levels);
-            let waits = match is_one_level(levels) {
-                true => vec![0.0; busy.len()],
-                false => run.longest_waits(),
-            };
-            self.cost += run.rates_computed() / STEPPED_RATES_PER_EVENT;
-            return Some(join_outcomes(busy, waits, !is_one_level(levels)));
-        }
-        self.simulate_events(group, levels, &starts, u64::MAX)
-    }
-
-    /// What becomes of each member, event by event; none if that costs more than `most` events.
-    /// What the fluid model rejects has no value: the caller keeps what it has.
-    fn simulate_events(
-        &mut self,
-        group: &ContentionGroup,
-        levels: &[u8],
-        starts: &[f64],
-        most: u64,
-    ) -> Option<Vec<MemberOutcome>> {
-        let mut run = GroupRun::new(group, starts).ok()?;
-        let busy = run.busy_shares(levels, self.horizon.window, most).ok()?;
-        let waits = busy.as_ref().and_then(|_| run.longest_waits(self.wait_limit).ok());
-        self.cost += run.event_cost();
-        Some(join_outcomes(busy?, waits?, false))
-    }
-}
-
-/// Whether all flows share every link, so that none waits.
-fn is_one_level(levels: &[u8]) -> bool {
-    levels.iter().all(|level| *level == levels[0])
-}
-
-fn join_outcomes(busy: Vec<f64>, waits: Vec<f64>, is_wait_rough: bool) -> Vec<MemberOutcome> {
-    let members = busy.into_iter().zip(waits);
-    members.map(|(busy, wait)| MemberOutcome { busy, wait, is_wait_rough }).collect()
-}
-
-/// How a region is simulated. It depends on the jobs alone, so that values are comparable whatever
-/// the paths, levels and budget.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SimulatedHorizon {
-    pub(super) window: MeasureWindow,
-    pub(super) model: EvaluationModel,
-    /// Events of a simulation event by event, with their rates.
-    pub(super) estimated_cost: f64,
-    /// First start, and how many.
-    pub(super) starts: (u32, u32),
-}
-
-/// How a contention group is simulated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EvaluationModel {
-    /// In the fluid model, event by event.
-    Events,
-    /// In steps of equal length, an approximation for large groups.
-    Steps,
-}
-
-impl SimulatedHorizon {
-    /// Some iterations of the slowest job, or fewer where many flows or much faster jobs make them
-    /// expensive; if even the fewest are too expensive, those in steps.
-    fn of_region(traffic: &IndexedTraffic<'_>, jobs: &[usize]) -> Self {
-        let iterations = contended_iterations(traffic, jobs);
-        let slowest = iterations.iter().copied().fold(0.0, f64::max);
-        let flow_counts = jobs.iter().map(|job| traffic.spans[*job].len() as f64);
-        // A phase of computation, and each flow begins and ends.
-        let per_second: f64 = iterations
-            .iter()
-            .zip(flow_counts.clone())
-            .filter(|(seconds, _)| **seconds > 0.0)
-            .map(|(seconds, flows)| (2.0 + flows) / seconds)
-            .sum();
-        let event_cost = 1.0 + flow_counts.sum::<f64>() / FLOWS_PER_EVENT_COST;
-        let affordable = SIMULATION_COST / (per_second * event_cost);
-        let [fewest, most] = [MIN_ITERATIONS, MAX_ITERATIONS].map(|count| count * slowest);
-        let seconds = affordable.clamp(fewest, most).max(MIN_SECONDS);
-        let model = match affordable * MAX_EXCESS < fewest {
-            true => EvaluationModel::Steps,
-            false => EvaluationModel::Events,
-        };
-        Self {
-            window: MeasureWindow { from: SETTLING_SHARE * seconds, until: seconds },
-            model,
-            estimated_cost: seconds * per_second * event_cost,
-            starts: match model {
-                EvaluationModel::Events => (0, SAMPLES),
-                EvaluationModel::Steps => (0, STEPPED_SAMPLES),
-            },
-        }
-    }
-}
-
-/// Seconds of an iteration of each job where its NICs are shared fairly: as if alone, times the
-/// share of time that all jobs together would keep the busiest of them busy.
-fn contended_iterations(traffic: &IndexedTraffic<'_>, jobs: &[usize]) -> Vec<f64> {
-    let alone = |job: usize| traffic.routes[job].demand.iteration_seconds;
-    let flows_of = |job: usize| traffic.flows[traffic.spans[job].clone()].iter();
-    let host_links = |flow: &RoutableFlow<'_>| {
-        [flow.up, flow.down].into_iter().chain(flow.flow.intra_host_links(traffic.fabric))
-    };
-    let mut loads: BTreeMap<LinkId, f64> = BTreeMap::new();
-    for job in jobs.iter().copied().filter(|job| alone(*job) > 0.0) {
-        for flow in flows_of(job) {
-            for link in host_links(flow) {
-                let seconds = flow.flow.bytes / traffic.tables.link_capacity(link);
-                *loads.entry(link).or_default() += seconds / alone(job);
-            }
-        }
-    }
-    let load = |link: &LinkId| loads.get(link).copied().unwrap_or(0.0);
-    let busiest =
-        |job: usize| flows_of(job).flat_map(host_links).map(|link| load(&link)).fold(1.0, f64::max);
-    jobs.iter().map(|job| alone(*job) * busiest(*job)).collect()
 }

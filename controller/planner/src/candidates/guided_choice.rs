@@ -1,13 +1,12 @@
 //! Better paths and levels for a large region, found by a search that the model of mean rates
 //! guides ([`GuidedSearch`]) and simulations judge.
 
-use std::panic::resume_unwind;
 use std::rc::Rc;
-use std::thread::{self, ScopedJoinHandle};
 
 use super::objective::PlanObjective;
 use super::origins::{CandidateBuilder, CandidatePaths};
 use super::region_evaluation::{RegionEvaluation, ValuedCandidate};
+use crate::parallel::run_both;
 use crate::search::{GuidedSearch, ProposalOutcome, SearchResult, SimulatedJobs};
 
 /// Share of the largest slowdown under the floor that the model is asked for: a job that it finds
@@ -44,17 +43,10 @@ pub(super) fn search_guided(
     while evaluation.event_cost() - began + search.event_cost() < events {
         search.submit_draft();
         let proposed = Rc::new(CandidatePaths::searched(proposal));
-        let (next, drafted) = thread::scope(|scope| {
-            let draft = || search.draft_proposal(&decisions);
-            let drafting = thread::Builder::new().spawn_scoped(scope, draft);
-            let next = evaluation.value_proposal(&proposed, PROMISING_SHARE * coarse);
-            (next, drafting.map(ScopedJoinHandle::join))
-        });
-        let draft = match drafted {
-            Ok(ended) => ended.unwrap_or_else(|panic| resume_unwind(panic)),
-            // No thread is to be had.
-            Err(_) => search.draft_proposal(&decisions),
-        };
+        let (draft, next) = run_both(
+            || search.draft_proposal(&decisions),
+            || evaluation.value_proposal(&proposed, PROMISING_SHARE * coarse),
+        );
         let next = next?;
         let outcome = match next.is_promising {
             true => judge_proposal(objective, &next.candidate, best.as_ref().unwrap_or(start)),

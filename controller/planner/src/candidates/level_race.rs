@@ -34,6 +34,7 @@ pub(super) fn race_levels(
     group: &ContentionGroup,
     tried: Vec<(LevelOrigin, Vec<u8>)>,
 ) -> Option<RaceWinner> {
+    evaluator.simulate_ahead(group, tried.iter().map(|(_, levels)| (&levels[..], 0)));
     let mut trials = Vec::new();
     for (origin, levels) in tried {
         let first = evaluator.evaluate_levels(group, &levels, 0)?;
@@ -45,6 +46,12 @@ pub(super) fn race_levels(
         round = (0..trials.len()).collect();
     }
     while !round.is_empty() {
+        let samples = evaluator.horizon.samples();
+        let cases = round.iter().flat_map(|place| {
+            let levels = &trials[*place].levels[..];
+            samples.clone().map(move |sample| (levels, sample))
+        });
+        evaluator.simulate_ahead(group, cases);
         for place in round {
             trials[place].mean = Some(evaluator.mean_value(group, &trials[place].levels)?);
         }

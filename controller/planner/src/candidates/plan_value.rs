@@ -2,7 +2,8 @@
 
 use topology::LinkPath;
 
-use super::group_values::{DecisionValue, EvaluationModel, GroupEvaluator, SimulatedHorizon};
+use super::group_simulation::{EvaluationModel, SimulatedHorizon};
+use super::group_values::{DecisionValue, GroupEvaluator};
 use crate::policy::Policy;
 use crate::search::find_regions;
 use crate::traffic::IndexedTraffic;
@@ -78,6 +79,8 @@ fn sum_over_regions(
             let levels: Vec<u8> = members.map(|member| levels[region[*member]]).collect();
             let is_judged = evaluator.judge_waits(&group, &levels, MOST_WAIT_COST);
             unjudged += usize::from(!is_judged);
+            let samples = evaluator.horizon.samples();
+            evaluator.simulate_ahead(&group, samples.map(|sample| (&levels[..], sample)));
             // Only a job that the model rejects has no value.
             sum = sum.combine(evaluator.mean_value(&group, &levels).unwrap_or_default());
         }

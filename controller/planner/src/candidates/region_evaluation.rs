@@ -6,7 +6,8 @@ use std::rc::Rc;
 use topology::LinkPath;
 
 use super::ecmp_expectation::EcmpExpectation;
-use super::group_values::{COARSE_SAMPLE, DecisionValue, GroupEvaluator, MemberExpectation};
+use super::group_simulation::COARSE_SAMPLE;
+use super::group_values::{DecisionValue, GroupEvaluator, MemberExpectation};
 use super::level_climb::{LevelClimb, ValuedLevels, climb_levels};
 use super::level_race::{RaceWinner, race_levels};
 use super::objective::PlanObjective;
