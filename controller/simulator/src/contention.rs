@@ -301,6 +301,30 @@ mod tests {
         assert!(searched > 0, "no search found anything");
     }
 
+    /// Jobs with so many connections were not compared once, and lost to ECMP where they contend.
+    #[test]
+    fn a_region_of_more_than_20_000_flows_is_compared_with_ecmp() {
+        let mut input = generate_contended_case(1, STEPPED_CASE);
+        let flows: usize = input.jobs.iter().map(|job| job.flows.len()).sum();
+        let connections = 25_000_usize.div_ceil(flows) as u16;
+        for job in &mut input.jobs {
+            let split = |flow: &Flow| {
+                let bytes = flow.bytes / f64::from(connections);
+                let flow = flow.clone();
+                (0..connections).map(move |port| Flow {
+                    bytes,
+                    udp_src_port: Some(0xC000 + port),
+                    ..flow.clone()
+                })
+            };
+            job.flows = job.flows.iter().flat_map(split).collect();
+        }
+        let (_, report) = planner::plan(&input, &Policy::default(), None);
+        let [region] = &report.comparison.regions[..] else { panic!("{:?}", report.comparison) };
+        let adopted = region.candidates[0].gpu_utilization;
+        assert!(adopted >= region.ecmp_utilization.unwrap() - 0.002, "{region:?}");
+    }
+
     /// A case of seed 1 that is simulated in steps.
     const STEPPED_CASE: u32 = 44;
 

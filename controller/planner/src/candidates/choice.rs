@@ -19,11 +19,6 @@ use crate::search::SearchResult;
 const ECMP_DRAWS: u32 = 10;
 const STEPPED_DRAWS: u32 = 4;
 
-/// Parts of the budget of a region: the largest search gets this part, all searches twice as much,
-/// and climbs the rest.
-const SEARCH_PART: u64 = 4;
-const CLIMB_PART: u64 = 2;
-
 /// Candidates of a large region that are judged by the waits of their flows and then replaced by
 /// others on the same paths.
 const MAX_JUDGED: usize = 16;
@@ -205,11 +200,11 @@ fn decide_region(
     mut evaluation: RegionEvaluation<'_, '_>,
     candidates: &mut CandidateBuilder<'_>,
 ) -> Option<RegionDecision> {
-    let budget = evaluation.event_budget();
     let mut valued = evaluation.value_candidates(candidates.present());
     let mut ecmp = None;
     if !valued.is_empty() && !valued.iter().any(|next| evaluation.is_optimal(next)) {
-        let searched = candidates.search_region(&evaluation.region().jobs, budget / SEARCH_PART);
+        let searched =
+            candidates.search_region(&evaluation.region().jobs, evaluation.search_budget());
         valued.extend(evaluation.value_candidates(&searched));
         let unbounded = valued;
         let draws = if evaluation.is_stepped() { STEPPED_DRAWS } else { ECMP_DRAWS };
@@ -272,7 +267,7 @@ fn improve_best(
     valued: &mut Vec<ValuedCandidate>,
 ) {
     let budget = evaluation.event_budget();
-    let climbs = if evaluation.is_stepped() { 0 } else { budget / CLIMB_PART };
+    let climbs = evaluation.climb_budget();
     let start = best_candidate(evaluation.objective(), valued.iter()).cloned();
     if climbs > 0 {
         climb_best(evaluation, unbounded, climbs, valued);

@@ -28,9 +28,11 @@ const MAX_EXCESS: f64 = 2.0;
 /// search are not worth more. Where a region is simulated by events, it equals the first start.
 pub(super) const COARSE_SAMPLE: u32 = u32::MAX;
 
-/// Steps of a simulation at most, and of a coarse one.
+/// Steps of a simulation at most, and of a coarse one; fewer where so many flows make them more
+/// expensive than so many rates.
 const FINE_STEPS: f64 = 500.0;
 const COARSE_STEPS: f64 = 200.0;
+const MAX_STEPPED_RATES: f64 = 4e6;
 
 /// Nothing shorter is simulated: some of the shortest iterations of the fluid model.
 const MIN_SECONDS: f64 = 1e-4;
@@ -61,6 +63,8 @@ pub(super) struct MemberOutcome {
 pub(super) struct SimulatedHorizon {
     pub(super) window: MeasureWindow,
     pub(super) model: EvaluationModel,
+    /// Steps of a simulation in steps at most.
+    pub(super) most_steps: f64,
     /// Events of a simulation event by event, with their rates.
     pub(super) estimated_cost: f64,
     /// First start, and how many.
@@ -90,7 +94,8 @@ impl SimulatedHorizon {
             .filter(|(seconds, _)| **seconds > 0.0)
             .map(|(seconds, flows)| (2.0 + flows) / seconds)
             .sum();
-        let event_cost = 1.0 + flow_counts.sum::<f64>() / FLOWS_PER_EVENT_COST;
+        let flows: f64 = flow_counts.sum();
+        let event_cost = 1.0 + flows / FLOWS_PER_EVENT_COST;
         let affordable = SIMULATION_COST / (per_second * event_cost);
         let [fewest, most] = [MIN_ITERATIONS, MAX_ITERATIONS].map(|count| count * slowest);
         let seconds = affordable.clamp(fewest, most).max(MIN_SECONDS);
@@ -101,6 +106,7 @@ impl SimulatedHorizon {
         Self {
             window: MeasureWindow { from: SETTLING_SHARE * seconds, until: seconds },
             model,
+            most_steps: (MAX_STEPPED_RATES / flows).min(FINE_STEPS),
             estimated_cost: seconds * per_second * event_cost,
             starts: match model {
                 EvaluationModel::Events => (0, SAMPLES),
@@ -162,12 +168,13 @@ impl GroupSimulation<'_> {
     /// The simulation in the model of the region, members beginning at `starts`, coarsely for
     /// [`COARSE_SAMPLE`].
     pub(super) fn run(self, starts: &[f64], sample: u32) -> SimulatedGroup {
-        match self.horizon.model {
+        let SimulatedHorizon { model, most_steps, .. } = self.horizon;
+        match model {
             EvaluationModel::Events => self.run_events(starts, u64::MAX),
             EvaluationModel::Steps if sample == COARSE_SAMPLE => {
-                self.run_steps(starts, COARSE_STEPS)
+                self.run_steps(starts, most_steps.min(COARSE_STEPS))
             }
-            EvaluationModel::Steps => self.run_steps(starts, FINE_STEPS),
+            EvaluationModel::Steps => self.run_steps(starts, most_steps),
         }
     }
 

@@ -17,7 +17,14 @@ use crate::policy::to_level;
 use crate::search::contention_group::ContentionGroup;
 use crate::search::{self, LEAST_GAIN};
 
-/// A region of more flows is not searched: all paths of its flows are listed for that.
+/// Parts of the budget of a region: the largest search gets this part, all searches twice as much,
+/// and climbs the rest.
+const SEARCH_PART: u64 = 4;
+const CLIMB_PART: u64 = 2;
+
+/// A region of more flows is not searched, by events or by the model of mean rates: all paths of
+/// its flows are listed for that.
+const MAX_SEARCHED_FLOWS: usize = 20_000;
 const MAX_GUIDED_FLOWS: usize = 4_000;
 
 /// What it may cost to tell the waits of a group event by event from one start, in events.
@@ -114,10 +121,24 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
     /// Whether the model of mean rates searches the region: it has more jobs than the search of
     /// small ones takes, and not so many flows that their paths fill memory.
     pub(super) fn is_guided(&self) -> bool {
-        let jobs = &self.region.jobs;
-        let flows: usize = jobs.iter().map(|job| self.context.traffic.spans[*job].len()).sum();
-        let is_large = self.is_stepped() || jobs.len() > search::MAX_JOBS;
-        is_large && flows <= MAX_GUIDED_FLOWS
+        let is_large = self.is_stepped() || self.region.jobs.len() > search::MAX_JOBS;
+        is_large && self.flow_count() <= MAX_GUIDED_FLOWS
+    }
+
+    fn flow_count(&self) -> usize {
+        let jobs = self.region.jobs.iter();
+        jobs.map(|job| self.context.traffic.spans[*job].len()).sum()
+    }
+
+    /// Events that the largest search event by event may cost.
+    pub(super) fn search_budget(&self) -> u64 {
+        let is_searched = self.flow_count() <= MAX_SEARCHED_FLOWS;
+        if is_searched { self.event_budget() / SEARCH_PART } else { 0 }
+    }
+
+    /// Events that climbs may cost.
+    pub(super) fn climb_budget(&self) -> u64 {
+        if self.is_stepped() { 0 } else { self.event_budget() / CLIMB_PART }
     }
 
     /// Events that searches and climbs in this region may cost.
