@@ -15,11 +15,10 @@ use simulator::contention::{
 
 /// Plan for large groups of jobs that contend, and compare with simulated annealing.
 ///
-/// Prints what the fast plan and the compared plan are worth and how long each takes on one core,
-/// beside one level, the mean of ECMP and the best that is known: the better of a plan with a
-/// budget of many times as much and of what simulated annealing finds from it. GPU utilisation is a
-/// share; the fast plan's time is of the processor, the others, which use several threads, are on
-/// the clock.
+/// Prints what the fast plan and the compared plan are worth and how long each takes, beside one
+/// level, the mean of ECMP and the best that is known: the better of a plan with a budget of many
+/// times as much and of what simulated annealing finds from it. GPU utilisation is a share; the
+/// fast plan's time is of the processor, the others, which use several threads, are on the clock.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
