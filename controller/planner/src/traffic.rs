@@ -117,6 +117,11 @@ impl<'a> IndexedTraffic<'a> {
         Self::from_routes(&input.fabric, tables, jobs, routes)
     }
 
+    /// Flows of some jobs.
+    pub(crate) fn count_flows(&self, jobs: &[usize]) -> usize {
+        jobs.iter().map(|job| self.spans[*job].len()).sum()
+    }
+
     /// `jobs`, in the order of their ids, with the `routes` already known.
     pub(crate) fn from_routes(
         fabric: &'a Fabric,

@@ -114,6 +114,7 @@ impl SimulatedHorizon {
             },
         }
     }
+
     /// The samples of starts whose mean counts.
     pub(super) fn samples(&self) -> Range<u32> {
         let (first, count) = self.starts;

@@ -12,7 +12,8 @@ use std::rc::Rc;
 use topology::LinkPath;
 
 use super::group_simulation::{
-    COARSE_SAMPLE, EvaluationModel, GroupSimulation, MemberOutcome, SimulatedHorizon,
+    COARSE_SAMPLE, EvaluationModel, GroupSimulation, MemberOutcome, SimulatedGroup,
+    SimulatedHorizon,
 };
 use crate::input::Job;
 use crate::parallel::map_in_threads;
@@ -178,6 +179,16 @@ impl<'a> GroupEvaluator<'a> {
         }
         let starts = self.starts_of(group, sample);
         let run = self.simulation(group, levels).run(&starts, sample);
+        self.keep_run(group, key, run)
+    }
+
+    /// What came of a simulation, which is known from here on.
+    fn keep_run(
+        &mut self,
+        group: &ContentionGroup,
+        key: RunKey,
+        run: SimulatedGroup,
+    ) -> Option<Rc<[MemberOutcome]>> {
         self.cost += run.cost;
         let outcomes: Rc<[MemberOutcome]> = run.outcomes?.into();
         self.note_outcomes(group, key, Rc::clone(&outcomes));
@@ -209,10 +220,7 @@ impl<'a> GroupEvaluator<'a> {
             simulation.run(starts, *sample)
         });
         for ((key, _), run) in unknown.into_iter().zip(runs) {
-            self.cost += run.cost;
-            if let Some(outcomes) = run.outcomes {
-                self.note_outcomes(group, key, outcomes.into());
-            }
+            self.keep_run(group, key, run);
         }
     }
 
@@ -289,11 +297,9 @@ impl<'a> GroupEvaluator<'a> {
         self.cost += runs.iter().map(|run| run.cost).sum::<u64>();
         for ((sample, _), exact) in starts.into_iter().zip(runs) {
             let stepped = self.member_outcomes(group, levels, sample)?;
-            let judged = stepped.iter().zip(exact.outcomes?);
-            let judged =
-                judged.map(|(stepped, exact)| MemberOutcome { busy: stepped.busy, ..exact });
-            let judged = judged.collect();
-            self.note_outcomes(group, self.run_key(group, levels, sample), judged);
+            let both = stepped.iter().zip(exact.outcomes?);
+            let judged = both.map(|(stepped, exact)| MemberOutcome { busy: stepped.busy, ..exact });
+            self.note_outcomes(group, self.run_key(group, levels, sample), judged.collect());
         }
         Some(())
     }

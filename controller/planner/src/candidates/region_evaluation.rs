@@ -126,8 +126,7 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
     }
 
     fn flow_count(&self) -> usize {
-        let jobs = self.region.jobs.iter();
-        jobs.map(|job| self.context.traffic.spans[*job].len()).sum()
+        self.context.traffic.count_flows(&self.region.jobs)
     }
 
     /// Events that the largest search event by event may cost.

@@ -13,7 +13,7 @@ use crate::traffic::{IndexedTraffic, RoutableFlow};
 pub(crate) const MAX_JOBS: usize = 12;
 
 /// Flows of a region that is compared, at most.
-const MAX_COMPARED_FLOWS: usize = 100_000;
+const MAX_COMPARED_FLOWS: usize = 40_000;
 
 /// With a smaller share of the budget for each job, nothing is searched: it would find little.
 const MIN_EVENTS_PER_JOB: u64 = 8_000;
@@ -114,8 +114,7 @@ pub(crate) fn comparable_regions(traffic: &IndexedTraffic<'_>, policy: &Policy) 
 /// Whether a region has so many flows that it is not compared after all: so few steps as are
 /// affordable would not tell candidates apart.
 pub(crate) fn is_oversized(traffic: &IndexedTraffic<'_>, region: &[usize]) -> bool {
-    let flows: usize = region.iter().map(|job| traffic.spans[*job].len()).sum();
-    flows > MAX_COMPARED_FLOWS
+    traffic.count_flows(region) > MAX_COMPARED_FLOWS
 }
 
 /// Events for each job. A power of two divides them, so that a job that comes or goes seldom
