@@ -1,7 +1,6 @@
 //! One simulation of a contention group: for how long, from which start, and in which model.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use topology::LinkId;
 
@@ -24,10 +23,6 @@ const SIMULATION_COST: f64 = 24_000.0;
 /// A region whose fewest iterations cost more than that by this factor is simulated in steps.
 const MAX_EXCESS: f64 = 2.0;
 
-/// A sample that stands for the first start in fewer steps, to tell cheaply which proposals of a
-/// search are not worth more. Where a region is simulated by events, it equals the first start.
-pub(super) const COARSE_SAMPLE: u32 = u32::MAX;
-
 /// Steps of a simulation at most, and of a coarse one; fewer where so many flows make them more
 /// expensive than so many rates.
 const FINE_STEPS: f64 = 500.0;
@@ -45,6 +40,29 @@ const FLOWS_PER_EVENT_COST: f64 = 16.0;
 
 /// Rates in steps that cost as much as an event of the exact model.
 const STEPPED_RATES_PER_EVENT: u64 = 12;
+
+/// When the members of a group start, and how finely that is simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum StartSample {
+    /// One of the starts whose mean counts, by number; in the first all start at once.
+    Fine(u32),
+    /// The first start in fewer steps, to tell cheaply which proposals of a search are not worth
+    /// more.
+    Coarse,
+}
+
+impl StartSample {
+    /// That of reports.
+    pub(super) const FIRST: Self = Self::Fine(0);
+
+    /// Which of the starts it is.
+    pub(super) fn number(self) -> u32 {
+        match self {
+            Self::Fine(number) => number,
+            Self::Coarse => 0,
+        }
+    }
+}
 
 /// What became of a job in a simulation.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -116,9 +134,17 @@ impl SimulatedHorizon {
     }
 
     /// The samples of starts whose mean counts.
-    pub(super) fn samples(&self) -> Range<u32> {
+    pub(super) fn samples(&self) -> impl ExactSizeIterator<Item = StartSample> + Clone + use<> {
         let (first, count) = self.starts;
-        first..first + count
+        (first..first + count).map(StartSample::Fine)
+    }
+
+    /// What is simulated for a sample: nothing is coarser where a region is simulated by events.
+    pub(super) fn simulated_sample(&self, sample: StartSample) -> StartSample {
+        match self.model {
+            EvaluationModel::Events => StartSample::Fine(sample.number()),
+            EvaluationModel::Steps => sample,
+        }
     }
 }
 
@@ -166,16 +192,15 @@ pub(super) struct SimulatedGroup {
 }
 
 impl GroupSimulation<'_> {
-    /// The simulation in the model of the region, members beginning at `starts`, coarsely for
-    /// [`COARSE_SAMPLE`].
-    pub(super) fn run(self, starts: &[f64], sample: u32) -> SimulatedGroup {
+    /// The simulation in the model of the region, members beginning at `starts`, those of `sample`.
+    pub(super) fn run(self, starts: &[f64], sample: StartSample) -> SimulatedGroup {
         let SimulatedHorizon { model, most_steps, .. } = self.horizon;
-        match model {
-            EvaluationModel::Events => self.run_events(starts, u64::MAX),
-            EvaluationModel::Steps if sample == COARSE_SAMPLE => {
+        match (model, sample) {
+            (EvaluationModel::Events, _) => self.run_events(starts, u64::MAX),
+            (EvaluationModel::Steps, StartSample::Fine(_)) => self.run_steps(starts, most_steps),
+            (EvaluationModel::Steps, StartSample::Coarse) => {
                 self.run_steps(starts, most_steps.min(COARSE_STEPS))
             }
-            EvaluationModel::Steps => self.run_steps(starts, most_steps),
         }
     }
 

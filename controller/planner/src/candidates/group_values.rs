@@ -12,8 +12,7 @@ use std::rc::Rc;
 use topology::LinkPath;
 
 use super::group_simulation::{
-    COARSE_SAMPLE, EvaluationModel, GroupSimulation, MemberOutcome, SimulatedGroup,
-    SimulatedHorizon,
+    EvaluationModel, GroupSimulation, MemberOutcome, SimulatedGroup, SimulatedHorizon, StartSample,
 };
 use crate::input::Job;
 use crate::parallel::map_in_threads;
@@ -30,7 +29,7 @@ const MIN_THREAD_COST: f64 = 4_000.0;
 const MAX_SLOWDOWN: f64 = 1_000.0;
 
 /// The order of the levels of the members of a group, and a start.
-type RunKey = (Vec<Ordering>, u32);
+type RunKey = (Vec<Ordering>, StartSample);
 
 /// Evaluates decisions on the jobs of one region.
 #[derive(Debug)]
@@ -154,7 +153,7 @@ impl<'a> GroupEvaluator<'a> {
         &mut self,
         group: &ContentionGroup,
         levels: &[u8],
-        sample: u32,
+        sample: StartSample,
     ) -> Option<DecisionValue> {
         let outcomes = self.member_outcomes(group, levels, sample)?;
         Some(self.value_of(&group.members, &outcomes))
@@ -165,7 +164,7 @@ impl<'a> GroupEvaluator<'a> {
         &mut self,
         group: &ContentionGroup,
         levels: &[u8],
-        sample: u32,
+        sample: StartSample,
     ) -> Option<Rc<[MemberOutcome]>> {
         if let [job] = group.members[..] {
             // Flows of one level share every link, so none waits.
@@ -200,7 +199,7 @@ impl<'a> GroupEvaluator<'a> {
     pub(super) fn simulate_ahead<'l>(
         &mut self,
         group: &ContentionGroup,
-        cases: impl Iterator<Item = (&'l [u8], u32)>,
+        cases: impl Iterator<Item = (&'l [u8], StartSample)>,
     ) {
         let share = group.members.len() as f64 / self.jobs.len() as f64;
         if group.members.len() < 2 || share * self.horizon.estimated_cost < MIN_THREAD_COST {
@@ -224,9 +223,8 @@ impl<'a> GroupEvaluator<'a> {
         }
     }
 
-    fn run_key(&self, group: &ContentionGroup, levels: &[u8], sample: u32) -> RunKey {
-        let sample = if sample == COARSE_SAMPLE && !self.is_stepped() { 0 } else { sample };
-        (group.level_relations(levels), sample)
+    fn run_key(&self, group: &ContentionGroup, levels: &[u8], sample: StartSample) -> RunKey {
+        (group.level_relations(levels), self.horizon.simulated_sample(sample))
     }
 
     fn known_outcomes(
@@ -290,7 +288,7 @@ impl<'a> GroupEvaluator<'a> {
         levels: &[u8],
         most: u64,
     ) -> Option<()> {
-        let starts: Vec<(u32, Vec<f64>)> =
+        let starts: Vec<(StartSample, Vec<f64>)> =
             self.horizon.samples().map(|sample| (sample, self.starts_of(group, sample))).collect();
         let simulation = self.simulation(group, levels);
         let runs = map_in_threads(&starts, |(_, starts)| simulation.run_events(starts, most));
@@ -323,20 +321,20 @@ impl<'a> GroupEvaluator<'a> {
         self.expect_from_samples(group, levels, self.horizon.samples())
     }
 
-    /// What becomes of each member in a coarse simulation ([`COARSE_SAMPLE`]).
+    /// What becomes of each member in a coarse simulation ([`StartSample::Coarse`]).
     pub(super) fn expect_coarsely(
         &mut self,
         group: &ContentionGroup,
         levels: &[u8],
     ) -> Option<Vec<MemberExpectation>> {
-        self.expect_from_samples(group, levels, std::iter::once(COARSE_SAMPLE))
+        self.expect_from_samples(group, levels, std::iter::once(StartSample::Coarse))
     }
 
     fn expect_from_samples(
         &mut self,
         group: &ContentionGroup,
         levels: &[u8],
-        samples: impl ExactSizeIterator<Item = u32>,
+        samples: impl ExactSizeIterator<Item = StartSample>,
     ) -> Option<Vec<MemberExpectation>> {
         let count = samples.len() as f64;
         let mut expected = vec![MemberExpectation::default(); group.members.len()];
@@ -380,10 +378,9 @@ impl<'a> GroupEvaluator<'a> {
     }
 
     /// When the members start, in one of the samples.
-    fn starts_of(&self, group: &ContentionGroup, sample: u32) -> Vec<f64> {
-        let sample = if sample == COARSE_SAMPLE { 0 } else { sample };
+    fn starts_of(&self, group: &ContentionGroup, sample: StartSample) -> Vec<f64> {
         let numbers = group.members.iter().map(|member| self.jobs[*member]);
-        spread_starts(numbers.zip(&group.alone_seconds()), sample)
+        spread_starts(numbers.zip(&group.alone_seconds()), sample.number())
     }
 
     fn job_at(&self, position: usize) -> &'a Job {

@@ -5,6 +5,7 @@
 
 use std::ops::RangeInclusive;
 
+use super::group_simulation::StartSample;
 use super::group_values::{DecisionValue, GroupEvaluator};
 use super::objective::PlanObjective;
 use crate::search::contention_group::ContentionGroup;
@@ -44,7 +45,7 @@ pub(super) fn climb_levels(
     let LevelClimb { objective, group, allowed, cost_limit } = climb;
     let changes = list_changes(allowed);
     let mut best = start;
-    let Some(mut first) = evaluator.evaluate_levels(group, &best.levels, 0) else {
+    let Some(mut first) = evaluator.evaluate_levels(group, &best.levels, StartSample::FIRST) else {
         return best;
     };
     let mut unchanged = 0;
@@ -56,7 +57,7 @@ pub(super) fn climb_levels(
         let Some(levels) = change.apply_to(&best.levels, allowed) else {
             continue;
         };
-        let Some(quick) = evaluator.evaluate_levels(group, &levels, 0) else {
+        let Some(quick) = evaluator.evaluate_levels(group, &levels, StartSample::FIRST) else {
             break;
         };
         if !objective.is_better(quick, first, 0.0) {

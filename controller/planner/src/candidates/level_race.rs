@@ -1,5 +1,6 @@
 //! The best of several levels for a contention group, of which most are simulated only once.
 
+use super::group_simulation::StartSample;
 use super::group_values::{DecisionValue, GroupEvaluator};
 use super::objective::PlanObjective;
 use super::origins::LevelOrigin;
@@ -34,10 +35,11 @@ pub(super) fn race_levels(
     group: &ContentionGroup,
     tried: Vec<(LevelOrigin, Vec<u8>)>,
 ) -> Option<RaceWinner> {
-    evaluator.simulate_ahead(group, tried.iter().map(|(_, levels)| (&levels[..], 0)));
+    evaluator
+        .simulate_ahead(group, tried.iter().map(|(_, levels)| (&levels[..], StartSample::FIRST)));
     let mut trials = Vec::new();
     for (origin, levels) in tried {
-        let first = evaluator.evaluate_levels(group, &levels, 0)?;
+        let first = evaluator.evaluate_levels(group, &levels, StartSample::FIRST)?;
         trials.push(LevelTrial { origin, levels, first, mean: None });
     }
     let mut round = next_round(objective, &trials);

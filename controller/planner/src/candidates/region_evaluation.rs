@@ -6,7 +6,7 @@ use std::rc::Rc;
 use topology::LinkPath;
 
 use super::ecmp_expectation::EcmpExpectation;
-use super::group_simulation::COARSE_SAMPLE;
+use super::group_simulation::StartSample;
 use super::group_values::{DecisionValue, GroupEvaluator, MemberExpectation};
 use super::level_climb::{LevelClimb, ValuedLevels, climb_levels};
 use super::level_race::{RaceWinner, race_levels};
@@ -306,7 +306,8 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
     ) -> Option<DecisionValue> {
         let mut sum = DecisionValue::NOTHING;
         for (group, levels) in groups.iter().zip(levels) {
-            sum = sum.combine(self.evaluator.evaluate_levels(group, levels, COARSE_SAMPLE)?);
+            sum =
+                sum.combine(self.evaluator.evaluate_levels(group, levels, StartSample::Coarse)?);
         }
         Some(sum)
     }
@@ -367,11 +368,12 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
     /// What ECMP would give, each draw from another start; none if the model rejects a job.
     pub(super) fn expect_ecmp(&mut self, draws: &[Rc<CandidatePaths>]) -> Option<EcmpExpectation> {
         let mut values = Vec::with_capacity(draws.len());
-        for (number, draw) in draws.iter().enumerate() {
+        for (number, draw) in (0..).zip(draws) {
+            let start = StartSample::Fine(number);
             let mut value = DecisionValue::NOTHING;
             for group in self.evaluator.contention_groups(&draw.paths) {
                 let levels = self.member_levels(&group, &draw.levels[0].1);
-                let found = self.evaluator.evaluate_levels(&group, &levels, number as u32)?;
+                let found = self.evaluator.evaluate_levels(&group, &levels, start)?;
                 value = value.combine(found);
             }
             values.push(value);
