@@ -115,6 +115,15 @@ impl WithheldFacts {
             Self::Profiles { .. } => JobFragmentation::CALIBRATED,
         }
     }
+
+    /// The policy of replays: Crux as users run it with the calibrated set, and its phases alone,
+    /// as in the paper, in the weeks of profiles. Parts of Crux are its phases in any case.
+    fn policy(self, scheduler: Scheduler) -> Policy {
+        match (self, scheduler) {
+            (Self::Set(_), Scheduler::Crux) => Policy::default(),
+            _ => Policy { search_events: 0, ..Policy::default() },
+        }
+    }
 }
 
 /// What is replayed, whoever schedules.
@@ -158,7 +167,7 @@ impl ReplayWorkload {
             models: self.facts.model_table()?,
             volume: self.facts.volume(),
             connections: self.facts.connections(),
-            policy: Policy { search_events: 0, ..Policy::default() },
+            policy: Policy::default(),
             placement: PlacementAlgorithm::SameLeaf,
             fragmentation: self.facts.fragmentation(),
             quotas: BTreeMap::new(),
@@ -181,6 +190,7 @@ impl ReplayWorkload {
             setups.extend(ways.iter().map(|way| ReplaySetup {
                 placement: way.placement,
                 scheduler: way.scheduler,
+                policy: self.facts.policy(way.scheduler),
                 interference: way.interference,
                 ..setup.clone()
             }));
@@ -278,8 +288,11 @@ fn list_assumptions(facts: WithheldFacts, more: &[&str]) -> Vec<String> {
              on a NIC; fragmented placement packs jobs, but for 30 % of them that it scatters over \
              random hosts by twos.",
             "A job uses all NICs of its hosts, also of those that it shares.",
+            "crux is as by default, with the search of better plans; crux-pa and crux-ps-pa are \
+             the plain phases of the paper.",
         ],
         WithheldFacts::Profiles { .. } => &[
+            "crux is the plain phases of the paper, without the search of better plans.",
             "A ring for each NIC with one connection. Volumes are of profiles of fast networks, \
              and the paper withholds them, so every byte counts several times.",
             "Jobs are placed in order of arrival, in one host, one leaf, or as few leaves as need \

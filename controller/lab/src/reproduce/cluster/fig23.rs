@@ -220,8 +220,25 @@ impl ReplayedCluster {
             ));
         }
         rows.extend(rival_rows(&runs, self.placement, |rival| paper_margin(self.fabric, rival))?);
+        rows.push(self.level_row(&runs)?);
         rows.extend(promise_rows(&runs, self.placement)?);
         Ok(self.label_rows(rows))
+    }
+
+    /// Crux against its paths and order without the limit of eight levels: what the limit costs, or
+    /// where only Crux searches better plans, what remains of their gain.
+    fn level_row(&self, runs: &ReplayRuns) -> Result<MeasureRow, CommandError> {
+        let [crux, unlimited] = [Scheduler::Crux, Scheduler::CruxPsPa]
+            .map(|scheduler| SchedulingScheme::new(self.placement, scheduler));
+        let gains = runs.utilisation_gains(crux, unlimited)?;
+        let unit = "% of utilisation";
+        Ok(match self.facts {
+            WithheldFacts::Set(_) => MeasureRow::new("crux over crux-ps-pa", unit, None, &gains),
+            WithheldFacts::Profiles { .. } => {
+                let costs: Vec<f64> = gains.iter().map(|gain| -gain).collect();
+                MeasureRow::new("cost of 8 levels", unit, Some(0.0), &costs)
+            }
+        })
     }
 
     /// Utilisation under Crux, and by how much it is above others.
@@ -270,19 +287,16 @@ impl ReplayedCluster {
     }
 }
 
-/// What Crux promises whatever the load: levels cost next to nothing, and nobody starves.
+/// What Crux promises whatever the load: nobody starves.
 fn promise_rows(
     runs: &ReplayRuns,
     placement: PlacementAlgorithm,
 ) -> Result<Vec<MeasureRow>, CommandError> {
-    let [crux, unbounded, ecmp] = [Scheduler::Crux, Scheduler::CruxPsPa, Scheduler::Ecmp]
+    let [crux, ecmp] = [Scheduler::Crux, Scheduler::Ecmp]
         .map(|scheduler| SchedulingScheme::new(placement, scheduler));
-    let gains = runs.utilisation_gains(crux, unbounded)?;
-    let costs: Vec<f64> = gains.iter().map(|gain| -gain).collect();
     let open = runs.measure_by_seed(crux, |outcome| outcome.not_completed as f64)?;
     let worst = |way| runs.measure_by_seed(way, |outcome| outcome.worst_slowdown);
     Ok(vec![
-        MeasureRow::new("cost of 8 levels", "% of utilisation", Some(0.0), &costs),
         MeasureRow::new("jobs that starve under crux", "jobs", Some(0.0), &open),
         MeasureRow::new("slowest job, crux", "times alone", None, &worst(crux)?),
         MeasureRow::new("slowest job, ecmp", "times alone", None, &worst(ecmp)?),
