@@ -90,6 +90,11 @@ impl SeedOptions {
     fn all_seeds(self) -> impl Iterator<Item = u64> {
         (0..self.seeds).map(move |more| self.seed.wrapping_add(more))
     }
+
+    /// Fewer seeds, where more would take too long.
+    fn at_most(self, seeds: u64) -> Self {
+        Self { seeds: self.seeds.min(seeds), ..self }
+    }
 }
 
 /// How long a run takes with the default number of seeds on one core.

@@ -53,8 +53,9 @@ const TWO_WEEKS: ReplayLength = ReplayLength { name: "two weeks", jobs: 5_000, h
 const TWO_DAYS: ReplayLength = ReplayLength { name: "two days", jobs: 5_000 / 7, hours: 48 };
 const HALF_A_DAY: ReplayLength = ReplayLength { name: "half a day", jobs: 5_000 / 28, hours: 12 };
 
-/// Traces that are composed at most: each is replayed many times.
-const SEEDS: usize = 3;
+/// Traces of two days and of two weeks at most, and of sweeps and pairs: each is replayed many
+/// times.
+const FEW_TRACES: u64 = 3;
 
 /// What is assumed of all that the paper withholds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -185,7 +186,7 @@ impl ReplayWorkload {
         options: SeedOptions,
     ) -> Result<ReplayRuns, CommandError> {
         let mut setups = Vec::new();
-        for seed in options.all_seeds().take(SEEDS) {
+        for seed in options.all_seeds() {
             let setup = self.build_setup(seed)?;
             setups.extend(ways.iter().map(|way| ReplaySetup {
                 placement: way.placement,
@@ -301,8 +302,8 @@ fn list_assumptions(facts: WithheldFacts, more: &[&str]) -> Vec<String> {
     };
     let all = [
         "The jobs are synthetic: composed from what is published of the Lingjun trace (5,000 jobs \
-         in two weeks, 12 % on 128 GPUs or more, at most 512), by seed; at most three seeds. \
-         Models by size of the job, from built-in profiles.",
+         in two weeks, 12 % on 128 GPUs or more, at most 512), by seed. Models by size of the job, \
+         from built-in profiles.",
         "Utilisation is of the GPU time that jobs hold; a job runs the iterations that take it as \
          long as the trace says when alone.",
     ]

@@ -18,7 +18,7 @@ use command_io::CommandError;
 pub(super) struct ParameterSet {
     /// Factor on the volumes that were fitted to §2.2 on the emulated network.
     pub(super) volume: f64,
-    /// Speed of an uplink in Gb/s; NICs have 200.
+    /// Speed of an uplink of the Clos in Gb/s, where NICs have 200.
     pub(super) uplink_gbps: f64,
     /// Connections of each ring on every NIC.
     pub(super) connections: u16,
@@ -84,12 +84,41 @@ impl ParameterSet {
         Ok(models)
     }
 
-    /// An example fabric of two tiers with uplinks of this speed; others as they are.
+    /// An example fabric of two tiers with uplinks of this speed; links between switches of three
+    /// tiers are faster by the same factor.
     pub(super) fn example_fabric(self, name: &str) -> Result<Fabric, CommandError> {
         let mut document = examples::example_document(name).map_err(CommandError::document)?;
-        if let Some(clos) = document.clos.as_mut().filter(|clos| clos.cores == 0) {
-            clos.uplink_gbps = self.uplink_gbps;
+        match document.clos.as_mut() {
+            Some(clos) if clos.cores == 0 => clos.uplink_gbps = self.uplink_gbps,
+            Some(clos) => {
+                let factor = self.uplink_gbps / Self::CALIBRATED.uplink_gbps;
+                clos.uplink_gbps *= factor;
+                clos.core_gbps = clos.core_gbps.map(|gbps| gbps * factor);
+            }
+            None => {}
         }
         Fabric::try_from(&document).map_err(CommandError::document)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use topology::FabricNode;
+
+    use super::*;
+
+    #[test]
+    fn links_between_switches_of_three_tiers_are_faster_by_the_factor_of_uplinks() {
+        let total_gbps = |uplink_gbps| {
+            let set = ParameterSet { uplink_gbps, ..ParameterSet::CALIBRATED };
+            let fabric = set.example_fabric("crux-double-sided").unwrap();
+            let between_switches = fabric.links().iter().filter(|link| {
+                [link.from, link.to].iter().all(|end| matches!(end.node, FabricNode::Switch(_)))
+            });
+            between_switches.map(|link| link.bandwidth.gbps()).sum::<f64>()
+        };
+        let as_in_the_document = total_gbps(ParameterSet::CALIBRATED.uplink_gbps);
+        assert!(as_in_the_document > 0.0);
+        assert!((total_gbps(1_600.0) / as_in_the_document - 4.0).abs() < 1e-9);
     }
 }

@@ -11,9 +11,9 @@ use simulator::Scheduler;
 use simulator::replay::InterferenceModel;
 
 use super::{
-    CALIBRATED, CLOS, DOUBLE_SIDED, HALF_A_DAY, PROFILES, ReplayLength, ReplayRuns, ReplayWorkload,
-    SchedulingScheme, TWO_DAYS, TWO_WEEKS, WithheldFacts, list_assumptions, paper_utilisation,
-    per_cent,
+    CALIBRATED, CLOS, DOUBLE_SIDED, FEW_TRACES, HALF_A_DAY, PROFILES, ReplayLength, ReplayRuns,
+    ReplayWorkload, SchedulingScheme, TWO_DAYS, TWO_WEEKS, WithheldFacts, list_assumptions,
+    paper_utilisation, per_cent,
 };
 use crate::reproduce::SeedOptions;
 use crate::reproduce::parameter_set::ParameterSet;
@@ -28,14 +28,14 @@ const STRETCHED: WithheldFacts = WithheldFacts::Profiles { volume: 16.0 };
 /// Factors on the volumes of profiles in the sweep.
 const PROFILE_VOLUMES: [f64; 5] = [1.0, 4.0, 8.0, 16.0, 32.0];
 
-/// What is swept in the Clos around the calibrated set, each by itself: a factor on the volume,
-/// connections, the share of jobs that are scattered, the speed of uplinks.
+/// What is swept around the calibrated set, each by itself: a factor on the volume, connections, the
+/// share of jobs that are scattered, the speed of uplinks.
 const VOLUME_FACTOR: f64 = 4.0;
 const CONNECTIONS: u16 = 1;
 const SCATTERED_SHARE: f64 = 0.0;
 
-/// Uplinks that the NICs of a leaf, eight of 200 Gb/s, cannot fill: what jobs cost each other there
-/// they cost on NICs.
+/// Uplinks that the NICs of a leaf cannot fill, eight of 200 Gb/s in the Clos: what jobs cost each
+/// other there they cost on NICs.
 const UNFILLED: ParameterSet = ParameterSet { uplink_gbps: 1_600.0, ..ParameterSet::CALIBRATED };
 
 /// Those that Crux is measured against.
@@ -72,22 +72,24 @@ pub(in super::super) fn reproduce_fig23(
     })
 }
 
-/// What each parameter of the set changes in the Clos, and where utilisation is lost on both
-/// fabrics, with one trace.
+/// What each parameter of the set changes, and with the first trace where utilisation is lost.
 pub(in super::super) fn reproduce_fig23_causes(
     options: SeedOptions,
 ) -> Result<PaperReproduction, CommandError> {
-    let options = SeedOptions { seeds: 1, ..options };
     let mut rows = Vec::new();
-    for set in calibrated_sweep() {
-        rows.extend(calibrated_cluster(CLOS, WithheldFacts::Set(set)).margin_rows(options)?);
+    for fabric in [CLOS, DOUBLE_SIDED] {
+        for set in calibrated_sweep() {
+            let cluster = calibrated_cluster(fabric, WithheldFacts::Set(set));
+            rows.extend(cluster.margin_rows(options.at_most(FEW_TRACES))?);
+        }
     }
     for (fabric, facts) in
         [(CLOS, CALIBRATED), (CLOS, WithheldFacts::Set(UNFILLED)), (DOUBLE_SIDED, CALIBRATED)]
     {
-        rows.extend(calibrated_cluster(fabric, facts).loss_rows(options)?);
+        rows.extend(calibrated_cluster(fabric, facts).loss_rows(options.at_most(1))?);
     }
-    let more = "Half a day instead of two weeks, and the first of the traces.";
+    let more = "Half a day instead of two weeks; at most three traces, and the first of them for \
+                where utilisation is lost.";
     Ok(PaperReproduction {
         rows,
         assumptions: list_assumptions(CALIBRATED, &[more, READINGS, HISTORIES]),
@@ -99,6 +101,7 @@ pub(in super::super) fn reproduce_fig23_causes(
 pub(in super::super) fn reproduce_fig23_profiles(
     options: SeedOptions,
 ) -> Result<PaperReproduction, CommandError> {
+    let options = options.at_most(FEW_TRACES);
     let packed = |fabric, length, facts| ReplayedCluster {
         fabric,
         length,
@@ -127,9 +130,9 @@ pub(in super::super) fn reproduce_fig23_profiles(
     ] {
         rows.extend(lossy.loss_rows(options)?);
     }
-    let more = "Two weeks are shown with every byte counted 16 times. That was chosen after 8 had \
-                been run and had given Crux 11 points over Sincronia and CASSINI instead of 13 and \
-                more; the sweep has two days at 1, 4, 8, 16 and 32.";
+    let more = "At most three traces. Two weeks are shown with every byte counted 16 times. That \
+                was chosen after 8 had been run and had given Crux 11 points over Sincronia and \
+                CASSINI instead of 13 and more; the sweep has two days at 1, 4, 8, 16 and 32.";
     Ok(PaperReproduction {
         rows,
         assumptions: list_assumptions(PROFILES, &[more, READINGS, HISTORIES]),

@@ -9,7 +9,7 @@ use placement::PlacementAlgorithm;
 use simulator::Scheduler;
 
 use super::{
-    CALIBRATED, CLOS, HALF_A_DAY, PROFILES, ReplayLength, ReplayRuns, ReplayWorkload,
+    CALIBRATED, CLOS, FEW_TRACES, HALF_A_DAY, PROFILES, ReplayLength, ReplayRuns, ReplayWorkload,
     SchedulingScheme, TWO_DAYS, WithheldFacts, list_assumptions, per_cent,
 };
 use crate::reproduce::SeedOptions;
@@ -39,8 +39,8 @@ pub(in super::super) fn reproduce_fig25(
         rows: compare_schedulers(HALF_A_DAY, CALIBRATED, FRAGMENTED, options)?,
         assumptions: list_assumptions(
             CALIBRATED,
-            &["Half a day. No job scheduler means fragmented placement, whose contention is \
-                 that of the paper's cluster (crux-fig6)."],
+            &["Half a day, at most three traces. No job scheduler means fragmented placement, \
+                 whose contention is that of the paper's cluster (crux-fig6)."],
         ),
         ..describe_figure()
     })
@@ -54,7 +54,7 @@ pub(in super::super) fn reproduce_fig25_profiles(
     let swept: Vec<SchedulingScheme> =
         NONE.into_iter().chain(paper_schedulers()).map(ecmp_scheme).collect();
     let half_day = ReplayWorkload { fabric: CLOS, length: HALF_A_DAY, facts: PROFILES };
-    let half_day = half_day.replay_schemes(&swept, options)?;
+    let half_day = half_day.replay_schemes(&swept, options.at_most(FEW_TRACES))?;
     rows.extend(utilisation_rows(&half_day, "GPU utilisation, half a day")?);
     for none in NONE {
         rows.extend(gain_rows(&half_day, none, "over none, half a day")?);
@@ -64,7 +64,7 @@ pub(in super::super) fn reproduce_fig25_profiles(
         assumptions: list_assumptions(
             PROFILES,
             &[
-                "Two days; every byte counts 8 times.",
+                "Two days, at most three traces; every byte counts 8 times.",
                 "No job scheduler means the first free GPUs in order of arrival (first-fit). Half \
                  a day sweeps that: the emptiest hosts (least-loaded), or any GPUs (random).",
             ],
@@ -91,7 +91,8 @@ fn compare_schedulers(
     let placements = || std::iter::once(none).chain(paper_schedulers());
     let ways: Vec<SchedulingScheme> =
         placements().map(ecmp_scheme).chain(placements().map(crux_scheme)).collect();
-    let runs = ReplayWorkload { fabric: CLOS, length, facts }.replay_schemes(&ways, options)?;
+    let workload = ReplayWorkload { fabric: CLOS, length, facts };
+    let runs = workload.replay_schemes(&ways, options.at_most(FEW_TRACES))?;
     let mut rows = utilisation_rows(&runs, "GPU utilisation")?;
     rows.extend(gain_rows(&runs, none, "job schedulers over none, all with ecmp")?);
     rows.extend(crux_over_ecmp(&runs, none)?);

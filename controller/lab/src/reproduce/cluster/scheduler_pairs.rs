@@ -5,8 +5,8 @@ use placement::PlacementAlgorithm;
 use simulator::Scheduler;
 
 use super::{
-    CALIBRATED, CLOS, HALF_A_DAY, PROFILES, ReplayLength, ReplayWorkload, SchedulingScheme,
-    TWO_DAYS, WithheldFacts, list_assumptions, per_cent,
+    CALIBRATED, CLOS, FEW_TRACES, HALF_A_DAY, PROFILES, ReplayLength, ReplayWorkload,
+    SchedulingScheme, TWO_DAYS, WithheldFacts, list_assumptions, per_cent,
 };
 use crate::reproduce::SeedOptions;
 use crate::reproduce::report::{MeasureRow, PaperReproduction};
@@ -30,7 +30,7 @@ pub(in super::super) fn reproduce_pairs(
     placements.push(PlacementAlgorithm::Fragmented);
     Ok(PaperReproduction {
         rows: pair_rows(HALF_A_DAY, CALIBRATED, &placements, options)?,
-        assumptions: list_assumptions(CALIBRATED, &["Half a day.", CRIUS]),
+        assumptions: list_assumptions(CALIBRATED, &["Half a day, at most three traces.", CRIUS]),
         ..describe_pairs()
     })
 }
@@ -39,7 +39,7 @@ pub(in super::super) fn reproduce_pairs(
 pub(in super::super) fn reproduce_pairs_profiles(
     options: SeedOptions,
 ) -> Result<PaperReproduction, CommandError> {
-    let days = "Two days; every byte counts 8 times.";
+    let days = "Two days, at most three traces; every byte counts 8 times.";
     Ok(PaperReproduction {
         rows: pair_rows(TWO_DAYS, PROFILES, &PLACEMENTS, options)?,
         assumptions: list_assumptions(PROFILES, &[days, CRIUS]),
@@ -72,7 +72,8 @@ fn pair_rows(
             SCHEDULERS.map(|scheduler| SchedulingScheme::new(*placement, scheduler))
         })
         .collect();
-    let runs = ReplayWorkload { fabric: CLOS, length, facts }.replay_schemes(&ways, options)?;
+    let workload = ReplayWorkload { fabric: CLOS, length, facts };
+    let runs = workload.replay_schemes(&ways, options.at_most(FEW_TRACES))?;
     let mut rows = Vec::new();
     for way in &ways {
         let pair = format!("{} with {}", way.placement, way.scheduler);
