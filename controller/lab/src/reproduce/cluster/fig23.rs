@@ -28,8 +28,8 @@ const STRETCHED: WithheldFacts = WithheldFacts::Profiles { volume: 16.0 };
 /// Factors on the volumes of profiles in the sweep.
 const PROFILE_VOLUMES: [f64; 5] = [1.0, 4.0, 8.0, 16.0, 32.0];
 
-/// What is swept around the calibrated set, each by itself: a factor on the volume, connections, the
-/// share of jobs that are scattered, the speed of uplinks.
+/// What is swept around the calibrated set, each by itself: a factor on the volume, connections,
+/// the share of jobs that are scattered, the speed of uplinks.
 const VOLUME_FACTOR: f64 = 4.0;
 const CONNECTIONS: u16 = 1;
 const SCATTERED_SHARE: f64 = 0.0;
@@ -72,24 +72,24 @@ pub(in super::super) fn reproduce_fig23(
     })
 }
 
-/// What each parameter of the set changes, and with the first trace where utilisation is lost.
+/// What each parameter of the set changes, and where utilisation is lost, with one trace.
 pub(in super::super) fn reproduce_fig23_causes(
     options: SeedOptions,
 ) -> Result<PaperReproduction, CommandError> {
+    let options = options.at_most(1);
     let mut rows = Vec::new();
     for fabric in [CLOS, DOUBLE_SIDED] {
         for set in calibrated_sweep() {
             let cluster = calibrated_cluster(fabric, WithheldFacts::Set(set));
-            rows.extend(cluster.margin_rows(options.at_most(FEW_TRACES))?);
+            rows.extend(cluster.margin_rows(options)?);
         }
     }
     for (fabric, facts) in
         [(CLOS, CALIBRATED), (CLOS, WithheldFacts::Set(UNFILLED)), (DOUBLE_SIDED, CALIBRATED)]
     {
-        rows.extend(calibrated_cluster(fabric, facts).loss_rows(options.at_most(1))?);
+        rows.extend(calibrated_cluster(fabric, facts).loss_rows(options)?);
     }
-    let more = "Half a day instead of two weeks; at most three traces, and the first of them for \
-                where utilisation is lost.";
+    let more = "Half a day instead of two weeks, and the first of the traces.";
     Ok(PaperReproduction {
         rows,
         assumptions: list_assumptions(CALIBRATED, &[more, READINGS, HISTORIES]),
