@@ -90,11 +90,6 @@ impl SeedOptions {
     fn all_seeds(self) -> impl Iterator<Item = u64> {
         (0..self.seeds).map(move |more| self.seed.wrapping_add(more))
     }
-
-    /// Fewer seeds, where more would take too long.
-    fn at_most(self, seeds: u64) -> Self {
-        Self { seeds: self.seeds.min(seeds), ..self }
-    }
 }
 
 /// How long a run takes with the default number of seeds on one core.
@@ -112,21 +107,33 @@ struct PaperExperiment {
     name: &'static str,
     cost: ExperimentCost,
     run: RunExperiment,
+    /// Seeds that it is drawn with at most: more would take too long.
+    most_seeds: u64,
     /// The figure of the paper, if that is what the experiment repeats.
     figure: Option<&'static PaperFigure>,
 }
 
 impl PaperExperiment {
     const fn quick(name: &'static str, run: RunExperiment) -> Self {
-        Self { name, cost: ExperimentCost::Seconds, run, figure: None }
+        Self { name, cost: ExperimentCost::Seconds, run, most_seeds: u64::MAX, figure: None }
     }
 
     const fn long(name: &'static str, run: RunExperiment) -> Self {
-        Self { name, cost: ExperimentCost::Minutes, run, figure: None }
+        Self { name, cost: ExperimentCost::Minutes, ..Self::quick(name, run) }
+    }
+
+    const fn at_most(self, most_seeds: u64) -> Self {
+        Self { most_seeds, ..self }
     }
 
     const fn drawn_as(self, figure: &'static PaperFigure) -> Self {
         Self { figure: Some(figure), ..self }
+    }
+
+    /// What a run finds.
+    fn run_seeds(&self, options: SeedOptions) -> Result<PaperReproduction, CommandError> {
+        let seeds = options.seeds.min(self.most_seeds);
+        (self.run)(SeedOptions { seeds, ..options })
     }
 
     /// What a run finds, or what is stored in the source tree `stored`.
@@ -137,7 +144,7 @@ impl PaperExperiment {
     ) -> Result<PaperReproduction, CommandError> {
         let found = match stored {
             Some(root) => read_stored(root, self.name)?,
-            None => (self.run)(options)?,
+            None => self.run_seeds(options)?,
         };
         let drawing = self.figure.map(|figure| figure.draw(&found));
         Ok(PaperReproduction { experiment: self.name.to_owned(), drawing, ..found })
@@ -146,8 +153,10 @@ impl PaperExperiment {
 
 /// All experiments, in the order of the papers.
 const EXPERIMENTS: [PaperExperiment; 26] = [
-    PaperExperiment::long("calibrate", calibrate::reproduce_calibration),
-    PaperExperiment::quick("crux-fig6", calibrate::reproduce_fig6).drawn_as(&paper_figures::FIG_6),
+    PaperExperiment::long("calibrate", calibrate::reproduce_calibration).at_most(3),
+    PaperExperiment::quick("crux-fig6", calibrate::reproduce_fig6)
+        .at_most(3)
+        .drawn_as(&paper_figures::FIG_6),
     PaperExperiment::quick("crux-fig7", calibration::reproduce_fig7)
         .drawn_as(&paper_figures::FIG_7),
     PaperExperiment::quick("crux-fig16", decisions::reproduce_fig16)
@@ -157,14 +166,21 @@ const EXPERIMENTS: [PaperExperiment; 26] = [
     PaperExperiment::quick("crux-fig21", pcie::reproduce_fig21).drawn_as(&paper_figures::FIG_21),
     PaperExperiment::quick("crux-fig22", pcie::reproduce_fig22).drawn_as(&paper_figures::FIG_22),
     PaperExperiment::long("crux-fig23", cluster::reproduce_fig23).drawn_as(&paper_figures::FIG_23),
-    PaperExperiment::long("crux-fig23-causes", cluster::reproduce_fig23_causes),
+    PaperExperiment::long("crux-fig23-causes", cluster::reproduce_fig23_causes).at_most(1),
     PaperExperiment::long("crux-fig23-profiles", cluster::reproduce_fig23_profiles)
+        .at_most(3)
         .drawn_as(&paper_figures::FIG_23_PROFILES),
-    PaperExperiment::long("crux-fig24", snapshot::reproduce_fig24).drawn_as(&paper_figures::FIG_24),
-    PaperExperiment::long("crux-fig24-profiles", snapshot::reproduce_fig24_profiles)
+    PaperExperiment::long("crux-fig24", snapshot::reproduce_fig24)
+        .at_most(3)
         .drawn_as(&paper_figures::FIG_24),
-    PaperExperiment::long("crux-fig25", cluster::reproduce_fig25).drawn_as(&paper_figures::FIG_25),
+    PaperExperiment::long("crux-fig24-profiles", snapshot::reproduce_fig24_profiles)
+        .at_most(3)
+        .drawn_as(&paper_figures::FIG_24),
+    PaperExperiment::long("crux-fig25", cluster::reproduce_fig25)
+        .at_most(3)
+        .drawn_as(&paper_figures::FIG_25),
     PaperExperiment::long("crux-fig25-profiles", cluster::reproduce_fig25_profiles)
+        .at_most(3)
         .drawn_as(&paper_figures::FIG_25_PROFILES),
     PaperExperiment::quick("sjfbco-fig4", sjf_bco::reproduce_fig4)
         .drawn_as(&paper_figures::SJF_BCO_FIG_4),
@@ -181,8 +197,8 @@ const EXPERIMENTS: [PaperExperiment; 26] = [
     PaperExperiment::long("crius-deadlines", crius::reproduce_deadlines)
         .drawn_as(&paper_figures::CRIUS_DEADLINES),
     PaperExperiment::long("placement-gain", placement_gain::reproduce_placement_gains),
-    PaperExperiment::long("who-gains", cluster::reproduce_pairs),
-    PaperExperiment::long("who-gains-profiles", cluster::reproduce_pairs_profiles),
+    PaperExperiment::long("who-gains", cluster::reproduce_pairs).at_most(3),
+    PaperExperiment::long("who-gains-profiles", cluster::reproduce_pairs_profiles).at_most(3),
 ];
 
 /// The name that stands for all of them.

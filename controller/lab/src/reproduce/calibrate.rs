@@ -31,9 +31,6 @@ const VOLUMES: [f64; 5] = [0.8, 0.9, 1.0, 1.1, 1.2];
 const GPUS_PER_HOST: [u32; 3] = [1, 2, 4];
 const SHARES: [f64; 6] = [0.2, 0.25, 0.3, 0.35, 0.4, 0.45];
 
-/// Seeds that each candidate is judged with at most.
-const SEEDS: usize = 3;
-
 /// Simulated time of a GPT with a BERT: some 80 iterations of the GPT.
 const SECONDS: f64 = 120.0;
 
@@ -157,8 +154,7 @@ fn measure_sharing(
     set: ParameterSet,
     options: SeedOptions,
 ) -> Result<Vec<SharingCost>, CommandError> {
-    let seeds = options.all_seeds().take(SEEDS);
-    seeds.map(|seed| sharing_cost(set, seed)).collect()
+    options.all_seeds().map(|seed| sharing_cost(set, seed)).collect()
 }
 
 /// The case of §2.2 under ECMP, each job alone and both together, in the fluid model.
@@ -197,8 +193,7 @@ fn measure_risk(
     set: ParameterSet,
     options: SeedOptions,
 ) -> Result<Vec<ContentionRisk>, CommandError> {
-    let seeds = options.all_seeds().take(SEEDS);
-    seeds.map(|seed| assess_risk(set, seed)).collect()
+    options.all_seeds().map(|seed| assess_risk(set, seed)).collect()
 }
 
 fn assess_risk(set: ParameterSet, seed: u64) -> Result<ContentionRisk, CommandError> {

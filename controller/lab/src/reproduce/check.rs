@@ -141,7 +141,7 @@ fn run_experiment(
     options: SeedOptions,
 ) -> Result<Vec<MeasuredFigure>, CommandError> {
     eprintln!("{} ...", experiment.name);
-    Ok(to_figures(&(experiment.run)(options)?))
+    Ok(to_figures(&experiment.run_seeds(options)?))
 }
 
 fn to_figures(reproduction: &PaperReproduction) -> Vec<MeasuredFigure> {

@@ -53,10 +53,6 @@ const TWO_WEEKS: ReplayLength = ReplayLength { name: "two weeks", jobs: 5_000, h
 const TWO_DAYS: ReplayLength = ReplayLength { name: "two days", jobs: 5_000 / 7, hours: 48 };
 const HALF_A_DAY: ReplayLength = ReplayLength { name: "half a day", jobs: 5_000 / 28, hours: 12 };
 
-/// Traces of two days and of two weeks at most, and of sweeps and pairs: each is replayed many
-/// times.
-const FEW_TRACES: u64 = 3;
-
 /// What is assumed of all that the paper withholds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum WithheldFacts {

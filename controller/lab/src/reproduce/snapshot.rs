@@ -27,9 +27,6 @@ const CLOS: &str = "crux-clos-173x16";
 /// Simulated time of one run.
 const SECONDS: f64 = 60.0;
 
-/// Snapshots that are drawn at most: one takes as long as many runs of the testbed.
-const SNAPSHOTS: usize = 3;
-
 /// GPUs in use, as many as the cluster of the trace has.
 const GPUS: u32 = 2_000;
 
@@ -73,7 +70,7 @@ fn reproduce_snapshot(
 ) -> Result<PaperReproduction, CommandError> {
     let fabric = set.example_fabric(CLOS)?;
     let mut seen = Vec::new();
-    for seed in options.all_seeds().take(SNAPSHOTS) {
+    for seed in options.all_seeds() {
         let jobs = draw_snapshot(&fabric, set, seed)?;
         let experiment = testbed::default_experiment(fabric.clone(), jobs, SECONDS);
         let compared = compare::compare_schedulers(experiment, &Scheduler::ALL, Vec::new());

@@ -11,9 +11,9 @@ use simulator::Scheduler;
 use simulator::replay::InterferenceModel;
 
 use super::{
-    CALIBRATED, CLOS, DOUBLE_SIDED, FEW_TRACES, HALF_A_DAY, PROFILES, ReplayLength, ReplayRuns,
-    ReplayWorkload, SchedulingScheme, TWO_DAYS, TWO_WEEKS, WithheldFacts, list_assumptions,
-    paper_utilisation, per_cent,
+    CALIBRATED, CLOS, DOUBLE_SIDED, HALF_A_DAY, PROFILES, ReplayLength, ReplayRuns, ReplayWorkload,
+    SchedulingScheme, TWO_DAYS, TWO_WEEKS, WithheldFacts, list_assumptions, paper_utilisation,
+    per_cent,
 };
 use crate::reproduce::SeedOptions;
 use crate::reproduce::parameter_set::ParameterSet;
@@ -76,7 +76,6 @@ pub(in super::super) fn reproduce_fig23(
 pub(in super::super) fn reproduce_fig23_causes(
     options: SeedOptions,
 ) -> Result<PaperReproduction, CommandError> {
-    let options = options.at_most(1);
     let mut rows = Vec::new();
     for fabric in [CLOS, DOUBLE_SIDED] {
         for set in calibrated_sweep() {
@@ -101,7 +100,6 @@ pub(in super::super) fn reproduce_fig23_causes(
 pub(in super::super) fn reproduce_fig23_profiles(
     options: SeedOptions,
 ) -> Result<PaperReproduction, CommandError> {
-    let options = options.at_most(FEW_TRACES);
     let packed = |fabric, length, facts| ReplayedCluster {
         fabric,
         length,

@@ -9,7 +9,7 @@ use placement::PlacementAlgorithm;
 use simulator::Scheduler;
 
 use super::{
-    CALIBRATED, CLOS, FEW_TRACES, HALF_A_DAY, PROFILES, ReplayLength, ReplayRuns, ReplayWorkload,
+    CALIBRATED, CLOS, HALF_A_DAY, PROFILES, ReplayLength, ReplayRuns, ReplayWorkload,
     SchedulingScheme, TWO_DAYS, WithheldFacts, list_assumptions, per_cent,
 };
 use crate::reproduce::SeedOptions;
@@ -54,7 +54,7 @@ pub(in super::super) fn reproduce_fig25_profiles(
     let swept: Vec<SchedulingScheme> =
         NONE.into_iter().chain(paper_schedulers()).map(ecmp_scheme).collect();
     let half_day = ReplayWorkload { fabric: CLOS, length: HALF_A_DAY, facts: PROFILES };
-    let half_day = half_day.replay_schemes(&swept, options.at_most(FEW_TRACES))?;
+    let half_day = half_day.replay_schemes(&swept, options)?;
     rows.extend(utilisation_rows(&half_day, "GPU utilisation, half a day")?);
     for none in NONE {
         rows.extend(gain_rows(&half_day, none, "over none, half a day")?);
@@ -91,8 +91,7 @@ fn compare_schedulers(
     let placements = || std::iter::once(none).chain(paper_schedulers());
     let ways: Vec<SchedulingScheme> =
         placements().map(ecmp_scheme).chain(placements().map(crux_scheme)).collect();
-    let workload = ReplayWorkload { fabric: CLOS, length, facts };
-    let runs = workload.replay_schemes(&ways, options.at_most(FEW_TRACES))?;
+    let runs = ReplayWorkload { fabric: CLOS, length, facts }.replay_schemes(&ways, options)?;
     let mut rows = utilisation_rows(&runs, "GPU utilisation")?;
     rows.extend(gain_rows(&runs, none, "job schedulers over none, all with ecmp")?);
     rows.extend(crux_over_ecmp(&runs, none)?);

@@ -5,8 +5,8 @@ use placement::PlacementAlgorithm;
 use simulator::Scheduler;
 
 use super::{
-    CALIBRATED, CLOS, FEW_TRACES, HALF_A_DAY, PROFILES, ReplayLength, ReplayWorkload,
-    SchedulingScheme, TWO_DAYS, WithheldFacts, list_assumptions, per_cent,
+    CALIBRATED, CLOS, HALF_A_DAY, PROFILES, ReplayLength, ReplayWorkload, SchedulingScheme,
+    TWO_DAYS, WithheldFacts, list_assumptions, per_cent,
 };
 use crate::reproduce::SeedOptions;
 use crate::reproduce::report::{MeasureRow, PaperReproduction};
@@ -72,8 +72,7 @@ fn pair_rows(
             SCHEDULERS.map(|scheduler| SchedulingScheme::new(*placement, scheduler))
         })
         .collect();
-    let workload = ReplayWorkload { fabric: CLOS, length, facts };
-    let runs = workload.replay_schemes(&ways, options.at_most(FEW_TRACES))?;
+    let runs = ReplayWorkload { fabric: CLOS, length, facts }.replay_schemes(&ways, options)?;
     let mut rows = Vec::new();
     for way in &ways {
         let pair = format!("{} with {}", way.placement, way.scheduler);
