@@ -218,11 +218,7 @@ def measured(page):
 
 
 def told(page, name, frame_ms=FRAME_MS):
-    """What a page takes; measured again, twice at most, where something else kept the processor."""
     found = measured(page)
-    for _ in range(2):
-        if found["p95"] >= frame_ms:
-            found = min(found, measured(page), key=lambda one: one["p95"])
     print(f"{name}: {found['nodes']} nodes, {found['cables']} cables; drawn {found['drawn']:.0f} ms "
           f"after the page was asked for; {found['pieces']} pieces of work, a frame each, of "
           f"{found['median']:.1f} ms, {found['p95']:.1f} ms at p95, {found['longest']:.1f} ms at most")
