@@ -132,13 +132,44 @@ fn wanted_certificates(fabric: &Fabric, names: &[String]) -> Vec<IssuedCertifica
         file: "controller".to_owned(),
         names: own.into_iter().chain(names.iter().cloned()).collect(),
     };
-    let switches = fabric.switches().iter().filter_map(|switch| {
-        let (host, _) = switch.p4runtime.as_ref()?.rsplit_once(':')?;
-        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        let names = vec![format!("{}.switch.crux", switch.name), host];
-        Some(IssuedCertificate { file: format!("switch-{}", switch.name), names })
+    let switches = fabric.switches().iter().filter(|switch| switch.p4runtime.is_some());
+    let switches = switches.map(|switch| {
+        let mut names = vec![format!("{}.switch.crux", switch.name)];
+        let served = [&switch.p4runtime, &switch.gnmi].into_iter().flatten();
+        for host in served.filter_map(|address| Some(ServedAddress::parse(address)?.bare_host())) {
+            if !names.iter().any(|name| name == host) {
+                names.push(host.to_owned());
+            }
+        }
+        IssuedCertificate { file: format!("switch-{}", switch.name), names }
     });
     std::iter::once(controller).chain(switches).collect()
+}
+
+/// An address of a switch, `host:port`, as its fabric document has it.
+struct ServedAddress<'a> {
+    host: &'a str,
+    port: &'a str,
+}
+
+impl<'a> ServedAddress<'a> {
+    fn parse(address: &'a str) -> Option<Self> {
+        let (host, port) = address.rsplit_once(':')?;
+        Some(Self { host, port })
+    }
+
+    /// The name or IP address without the brackets of IPv6.
+    fn bare_host(&self) -> &'a str {
+        self.host.trim_start_matches('[').trim_end_matches(']')
+    }
+
+    /// Where the switch listens. A name is resolved where controllers are; the switch listens on
+    /// all of its addresses.
+    fn listens_on(&self) -> String {
+        let is_address = self.bare_host().parse::<IpAddr>().is_ok();
+        let host = if is_address { self.host } else { "0.0.0.0" };
+        format!("{host}:{}", self.port)
+    }
 }
 
 /// Creates a token, and gives its digest in hexadecimal.
@@ -173,19 +204,19 @@ fn write_service_files(
 
 /// Flags of `crux switch` that serve a switch to this fabric's controller alone.
 fn switch_flags(root: &Path, switch: &Switch) -> Option<String> {
-    let (host, port) = switch.p4runtime.as_ref()?.rsplit_once(':')?;
-    // A name is resolved where controllers are; the switch listens on all of its addresses.
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let host = if bare.parse::<IpAddr>().is_ok() { host } else { "0.0.0.0" };
+    let p4runtime = ServedAddress::parse(switch.p4runtime.as_ref()?)?;
     let file = |name: &str| root.join(name).display().to_string();
-    let flags = [
+    let mut flags = vec![
         format!("--no-p4 --device-id {} --priority-queues 8", switch.device_id),
-        format!("--grpc-server-addr {host}:{port} --grpc-server-ssl"),
+        format!("--grpc-server-addr {} --grpc-server-ssl", p4runtime.listens_on()),
         format!("--grpc-server-cert {}", file(&format!("switch-{}.pem", switch.name))),
         format!("--grpc-server-key {}", file(&format!("switch-{}.key.pem", switch.name))),
         format!("--grpc-server-cacert {} --grpc-server-with-client-auth", file(AUTHORITY)),
         format!("--allow-role ={CONTROLLER_NAME}"),
     ];
+    if let Some(gnmi) = switch.gnmi.as_deref().and_then(ServedAddress::parse) {
+        flags.push(format!("--gnmi {}", gnmi.listens_on()));
+    }
     Some(format!("# Add the ports: -i PORT@INTERFACE\nFLAGS=\"{}\"\n", flags.join(" ")))
 }
 

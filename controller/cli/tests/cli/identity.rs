@@ -122,3 +122,34 @@ fn files_for_the_packaged_services_are_complete() {
         assert!(flags.contains("--grpc-server-with-client-auth --allow-role =controller.crux"));
     }
 }
+
+#[test]
+fn a_switch_with_gnmi_on_another_address_has_both_in_its_certificate_and_serves_both() {
+    let text = include_str!("../../../../scripts/packaging/examples/local.toml");
+    let given = spec::parse_fabric(text, DocumentFormat::Toml, "local.toml").unwrap();
+    let mut explicit = spec::explicit_document(&given);
+    explicit.switches[0].gnmi = Some("[::2]:9339".to_owned());
+    explicit.switches[1].gnmi = Some("gnmi.example:9339".to_owned());
+    let text = document::print_document(&explicit, DocumentFormat::Json).unwrap();
+    let files = Files::with(&[("fabric.json", text.as_bytes())]);
+    let made = json(&files.crux(&[
+        "init",
+        "--service",
+        "--folder",
+        "etc",
+        "--fabric",
+        "fabric.json",
+        "--format",
+        "json",
+    ]));
+    let [first, second] = [1, 2].map(|index| made["certificates"][index]["names"].clone());
+    assert_eq!(first[2], "::2", "{made}");
+    assert_eq!(second[2], "gnmi.example", "{made}");
+    let flags = |index: usize| {
+        let name = &explicit.switches[index].name;
+        files.text(&format!("etc/switch-{name}.conf"))
+    };
+    assert!(flags(0).contains(" --gnmi [::2]:9339"), "{}", flags(0));
+    assert!(flags(1).contains(" --gnmi 0.0.0.0:9339"), "{}", flags(1));
+    assert!(!flags(2).contains("--gnmi"), "{}", flags(2));
+}
