@@ -90,6 +90,11 @@ impl SeedOptions {
     fn all_seeds(self) -> impl Iterator<Item = u64> {
         (0..self.seeds).map(move |more| self.seed.wrapping_add(more))
     }
+
+    /// The first of the seeds by itself.
+    fn first_alone(self) -> Self {
+        Self { seeds: 1, ..self }
+    }
 }
 
 /// How long a run takes with the default number of seeds on one core.
@@ -166,7 +171,7 @@ const EXPERIMENTS: [PaperExperiment; 26] = [
     PaperExperiment::quick("crux-fig21", pcie::reproduce_fig21).drawn_as(&paper_figures::FIG_21),
     PaperExperiment::quick("crux-fig22", pcie::reproduce_fig22).drawn_as(&paper_figures::FIG_22),
     PaperExperiment::long("crux-fig23", cluster::reproduce_fig23).drawn_as(&paper_figures::FIG_23),
-    PaperExperiment::long("crux-fig23-causes", cluster::reproduce_fig23_causes).at_most(1),
+    PaperExperiment::long("crux-fig23-causes", cluster::reproduce_fig23_causes).at_most(3),
     PaperExperiment::long("crux-fig23-profiles", cluster::reproduce_fig23_profiles)
         .at_most(3)
         .drawn_as(&paper_figures::FIG_23_PROFILES),

@@ -68,7 +68,7 @@ async fn session(folder: &Path, file_bytes: u64) {
     controller.submit_event(nowhere).await.unwrap();
     let jobs = vec![lab.job("b", 50_001), lab.job("c", 50_002)];
     controller.submit_event(StateEvent::JobsChanged(jobs)).await.unwrap();
-    // With one cable left there is nothing to pin, and the other one is up only after its hold-down.
+    // With one cable left there is nothing to pin, and the other is up only after its hold-down.
     tokio::time::timeout(DEADLINE, until_pinned(&controller)).await.unwrap();
     verified(&lab, &controller).await;
     controller.shutdown().await;

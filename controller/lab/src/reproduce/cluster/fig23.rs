@@ -72,7 +72,7 @@ pub(in super::super) fn reproduce_fig23(
     })
 }
 
-/// What each parameter of the set changes, and where utilisation is lost, with one trace.
+/// What each parameter of the set changes, and with the first trace where utilisation is lost.
 pub(in super::super) fn reproduce_fig23_causes(
     options: SeedOptions,
 ) -> Result<PaperReproduction, CommandError> {
@@ -86,9 +86,10 @@ pub(in super::super) fn reproduce_fig23_causes(
     for (fabric, facts) in
         [(CLOS, CALIBRATED), (CLOS, WithheldFacts::Set(UNFILLED)), (DOUBLE_SIDED, CALIBRATED)]
     {
-        rows.extend(calibrated_cluster(fabric, facts).loss_rows(options)?);
+        rows.extend(calibrated_cluster(fabric, facts).loss_rows(options.first_alone())?);
     }
-    let more = "Half a day instead of two weeks, and the first of the traces.";
+    let more = "Half a day instead of two weeks; where utilisation is lost is told of the first of \
+                the traces.";
     Ok(PaperReproduction {
         rows,
         assumptions: list_assumptions(CALIBRATED, &[more, READINGS, HISTORIES]),
