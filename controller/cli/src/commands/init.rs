@@ -132,16 +132,13 @@ fn wanted_certificates(fabric: &Fabric, names: &[String]) -> Vec<IssuedCertifica
         file: "controller".to_owned(),
         names: own.into_iter().chain(names.iter().cloned()).collect(),
     };
-    let switches = fabric.switches().iter().filter(|switch| switch.p4runtime.is_some());
-    let switches = switches.map(|switch| {
-        let mut names = vec![format!("{}.switch.crux", switch.name)];
-        let served = [&switch.p4runtime, &switch.gnmi].into_iter().flatten();
-        for host in served.filter_map(|address| Some(ServedAddress::parse(address)?.bare_host())) {
-            if !names.iter().any(|name| name == host) {
-                names.push(host.to_owned());
-            }
-        }
-        IssuedCertificate { file: format!("switch-{}", switch.name), names }
+    let switches = fabric.switches().iter().filter_map(|switch| {
+        let p4runtime = ServedAddress::parse(switch.p4runtime.as_ref()?)?.bare_host();
+        let gnmi = switch.gnmi.as_deref().and_then(ServedAddress::parse);
+        let gnmi = gnmi.map(|address| address.bare_host()).filter(|host| *host != p4runtime);
+        let hosts = std::iter::once(p4runtime).chain(gnmi).map(str::to_owned);
+        let names = std::iter::once(format!("{}.switch.crux", switch.name)).chain(hosts);
+        Some(IssuedCertificate { file: format!("switch-{}", switch.name), names: names.collect() })
     });
     std::iter::once(controller).chain(switches).collect()
 }
@@ -160,7 +157,7 @@ impl<'a> ServedAddress<'a> {
 
     /// The name or IP address without the brackets of IPv6.
     fn bare_host(&self) -> &'a str {
-        self.host.trim_start_matches('[').trim_end_matches(']')
+        self.host.trim_matches(['[', ']'])
     }
 
     /// Where the switch listens. A name is resolved where controllers are; the switch listens on

@@ -2,7 +2,6 @@
 //! what a crash leaves of a file runs as far as it goes; a difference is told with its step.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use controller::liveness::{FabricPart, PartHealth};
 use controller::northbound::service::{
@@ -15,7 +14,8 @@ use switch::testing::faults::{FaultScript, InjectedFault};
 use tonic::Code;
 use topology::{AvailabilityChange, SwitchId};
 
-use crate::lab::{DEADLINE, Lab, config, verified};
+use crate::failures::{desired, rows};
+use crate::lab::{Lab, config, verified};
 
 fn faults() -> FaultScript {
     let refused = InjectedFault::RefuseUpdate {
@@ -69,20 +69,12 @@ async fn session(folder: &Path, file_bytes: u64) {
     let jobs = vec![lab.job("b", 50_001), lab.job("c", 50_002)];
     controller.submit_event(StateEvent::JobsChanged(jobs)).await.unwrap();
     // With one cable left there is nothing to pin, and the other is up only after its hold-down.
-    tokio::time::timeout(DEADLINE, until_pinned(&controller)).await.unwrap();
+    let is_pinned =
+        |controller: &ControllerHandle| rows(controller, SwitchId(0), table::FLOW_PIN) > 0;
+    desired(&controller, is_pinned).await;
     verified(&lab, &controller).await;
+    assert!(is_pinned(&controller));
     controller.shutdown().await;
-}
-
-/// Waits until the first leaf is to hold pins.
-async fn until_pinned(controller: &ControllerHandle) {
-    let pins = || {
-        let desired = controller.desired_tables();
-        desired.tables[&SwitchId(0)].table_entries(table::FLOW_PIN).count()
-    };
-    while pins() == 0 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
