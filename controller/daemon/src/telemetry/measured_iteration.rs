@@ -3,12 +3,17 @@
 //! The decision: a window counts only if the plan was in force for all of it, and what is measured
 //! carries its forecast with it. A job that reports once a minute would else be compared with a
 //! plan of a second ago, and be said to run unlike its forecast. A plan that expects of the job
-//! what the plan before it expected continues the measurement.
+//! nearly what the plan before it expected continues the measurement: where jobs contend, what one
+//! of them is known to send changes in its last digits again and again.
 
 use planner::{JobId, Plan, PlanReport};
 use tokio::time::Instant;
 
 use super::ReportWindow;
+use super::profile::differs_by;
+
+/// Two plans expect the same of a job if their times differ by at most this share.
+const SAME_WITHIN: f64 = 0.01;
 
 /// What a plan expects of one job, seconds of an iteration.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -51,12 +56,20 @@ impl ExpectedIteration {
         let forecast = position.and_then(|position| report.comparison.forecast_seconds(position));
         Self { alone, forecast: forecast.filter(|seconds| seconds.is_finite()) }
     }
+
+    fn is_nearly(&self, other: &Self) -> bool {
+        let is_same = |pair: (Option<f64>, Option<f64>)| match pair {
+            (Some(a), Some(b)) => !differs_by(a, b, SAME_WITHIN),
+            (a, b) => a == b,
+        };
+        is_same((self.alone, other.alone)) && is_same((self.forecast, other.forecast))
+    }
 }
 
 impl IterationMeasurement {
     /// Begins anew if a plan expects something else than the one before.
     pub(super) fn follow_plan(&mut self, expected: ExpectedIteration, now: Instant) {
-        if self.since.is_none() || self.expected != expected {
+        if self.since.is_none() || !self.expected.is_nearly(&expected) {
             *self = Self { expected, since: Some(now), ..Self::default() };
         }
     }
@@ -112,7 +125,7 @@ mod tests {
         let measured = MeasuredIteration { seconds: 2.0, forecast_seconds: Some(2.0) };
         assert_eq!(measurement.concluded(), Some(measured));
 
-        measurement.follow_plan(expect(2.0), at(16.0));
+        measurement.follow_plan(expect(2.01), at(16.0));
         assert_eq!(measurement.concluded(), Some(measured), "the plan expects what it did");
         measurement.add_window(&window(5.0), at(18.0));
         assert_eq!(measurement.conclude(), Some(2.5));

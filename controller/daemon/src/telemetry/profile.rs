@@ -85,7 +85,7 @@ impl ReportedProfile {
 }
 
 /// Whether two numbers differ by more than a share of the larger.
-fn differs_by(a: f64, b: f64, share: f64) -> bool {
+pub(super) fn differs_by(a: f64, b: f64, share: f64) -> bool {
     (a - b).abs() > share * a.abs().max(b.abs())
 }
 

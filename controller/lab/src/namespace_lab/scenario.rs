@@ -60,6 +60,11 @@ pub(super) struct ExpectationDocument {
 #[serde(deny_unknown_fields)]
 struct JobExpectation {
     id: String,
+    /// Only iterations after the event of this name count.
+    after_event: Option<String>,
+    /// Iterations after the event that do not count.
+    #[serde(default)]
+    skipped_iterations: usize,
     iteration_seconds_at_most: Option<f64>,
     iteration_seconds_at_least: Option<f64>,
 }
@@ -103,10 +108,8 @@ impl LabScenario {
         }
         document.policy.to_policy(file).map_err(CommandError::document)?;
         for (index, job) in document.expect.job.iter().enumerate() {
-            if !jobs.iter().any(|known| known.id.as_str() == job.id) {
-                let what = format!("expect.job[{index}].id: no job is called `{}`", job.id);
-                return Err(CommandError::input(file, what));
-            }
+            job.check_names(&jobs, &document.event)
+                .map_err(|what| CommandError::input(file, format!("expect.job[{index}].{what}")))?;
         }
         let mut events = document.event;
         events.sort_by(|a, b| a.after_seconds.total_cmp(&b.after_seconds));
@@ -162,19 +165,50 @@ impl LabScenario {
 }
 
 impl JobExpectation {
+    /// Whether there are a job and an event of these names; else the field and what is wrong.
+    fn check_names(&self, jobs: &[Job], events: &[ScriptedEvent]) -> Result<(), String> {
+        if !jobs.iter().any(|job| job.id.as_str() == self.id) {
+            return Err(format!("id: no job is called `{}`", self.id));
+        }
+        match &self.after_event {
+            None if self.skipped_iterations > 0 => {
+                Err("skipped_iterations: needs after_event, the event that they follow".to_owned())
+            }
+            Some(name) if !events.iter().any(|event| event.name == *name) => {
+                Err(format!("after_event: no event is called `{name}`"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn check_job(&self, run: &JobRunResult, slower: f64) -> Vec<CheckedExpectation> {
-        let measured = run.jobs.iter().find(|job| job.id == self.id);
-        let seconds = measured.and_then(|job| job.mean_iteration_seconds);
         // A job that has completed no iteration holds nothing.
-        let seconds = seconds.map_or(f64::NAN, |seconds| seconds / slower);
+        let seconds = self.iteration_seconds(run).map_or(f64::NAN, |seconds| seconds / slower);
+        let what = self.after_event.as_ref().map_or_else(
+            || "an iteration".to_owned(),
+            |event| format!("an iteration from {} after `{event}` on", self.skipped_iterations),
+        );
         let most = self.iteration_seconds_at_most.map(|most| {
-            checked(format!("{}: at most {most} s an iteration", self.id), seconds, seconds <= most)
+            checked(format!("{}: at most {most} s {what}", self.id), seconds, seconds <= most)
         });
         let least = self.iteration_seconds_at_least.map(|least| {
-            let expected = format!("{}: at least {least} s an iteration", self.id);
-            checked(expected, seconds, seconds >= least)
+            checked(format!("{}: at least {least} s {what}", self.id), seconds, seconds >= least)
         });
         most.into_iter().chain(least).collect()
+    }
+
+    /// The mean of the iterations that count, in the time of the run.
+    fn iteration_seconds(&self, run: &JobRunResult) -> Option<f64> {
+        let job = run.jobs.iter().find(|job| job.id == self.id)?;
+        let Some(event) = &self.after_event else {
+            return job.mean_iteration_seconds;
+        };
+        let event = run.events.iter().find(|applied| applied.name == *event)?;
+        let after = job.begun_seconds.iter().filter(|begun| **begun >= event.at_seconds);
+        let counted: Vec<f64> = after.skip(self.skipped_iterations).copied().collect();
+        let (first, last) = (counted.first()?, counted.last()?);
+        let iterations = counted.len() - 1;
+        (iterations > 0).then(|| (last - first) / iterations as f64)
     }
 }
 
@@ -228,7 +262,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::job::MeasuredJobResult;
+    use crate::job::{AppliedEvent, MeasuredJobResult};
 
     const SCENARIO: &str = r#"
 title = "two jobs"
@@ -257,6 +291,11 @@ within_embedded = 0.05
 [[expect.job]]
 id = "a"
 iteration_seconds_at_most = 0.2
+[[expect.job]]
+id = "a"
+after_event = "a cable fails"
+skipped_iterations = 2
+iteration_seconds_at_most = 0.3
 "#;
 
     fn read(text: &str) -> Result<LabScenario, CommandError> {
@@ -266,7 +305,9 @@ iteration_seconds_at_most = 0.2
         LabScenario::read(&file.display().to_string())
     }
 
+    /// Iterations of these seconds, slower by half for two after the event at 8 s.
     fn run(seconds: f64, gpu_utilization: f64) -> JobRunResult {
+        let begun = [7.5, 8.0, 8.0 + 1.5 * seconds, 8.0 + 3.0 * seconds, 8.0 + 4.0 * seconds];
         JobRunResult {
             jobs: vec![MeasuredJobResult {
                 id: "a".to_owned(),
@@ -274,11 +315,11 @@ iteration_seconds_at_most = 0.2
                 iterations: 3,
                 mean_iteration_seconds: Some(seconds),
                 gpu_busy_fraction: gpu_utilization,
-                begun_seconds: Vec::new(),
+                begun_seconds: begun.to_vec(),
             }],
             gpu_utilization,
             window_seconds: 1.0,
-            events: Vec::new(),
+            events: vec![AppliedEvent { name: "a cable fails".to_owned(), at_seconds: 8.0 }],
             began_unix_seconds: None,
             retransmitted: 0,
             unreadable: 0,
@@ -297,8 +338,12 @@ iteration_seconds_at_most = 0.2
             let checked = scenario.check_run(run, Some(embedded), 4.0);
             checked.iter().map(|one| one.holds).collect()
         };
-        assert_eq!(holds(&run(0.7, 0.95), &run(0.7, 0.95)), [true, true, true]);
-        assert_eq!(holds(&run(0.9, 0.85), &run(0.7, 0.95)), [false, false, false]);
+        assert_eq!(holds(&run(0.7, 0.95), &run(0.7, 0.95)), [true, true, true, true]);
+        assert_eq!(holds(&run(0.9, 0.85), &run(0.7, 0.95)), [false, false, false, true]);
+        assert_eq!(holds(&run(1.3, 0.85), &run(1.3, 0.95)), [false, true, false, false]);
+        let mut early = run(0.7, 0.95);
+        early.jobs[0].begun_seconds.truncate(4);
+        assert!(!holds(&early, &early)[3], "no iteration after the skipped ones has ended");
     }
 
     #[test]
@@ -314,6 +359,12 @@ iteration_seconds_at_most = 0.2
                 "id = \"b\"\niteration",
                 "expect.job[0].id: no job is called `b`",
             ),
+            (
+                "after_event = \"a cable fails\"",
+                "after_event = \"x\"",
+                "expect.job[1].after_event: no event is called `x`",
+            ),
+            ("after_event = \"a cable fails\"\n", "", "needs after_event"),
             ("h3 = 8", "h9 = 8", "no host `h9`"),
             ("leaves = 2", "leafs = 2", "leafs"),
             (

@@ -46,6 +46,8 @@ A scenario:
   within_embedded = 0.05                 # of the times on the embedded fabric
   [[expect.job]]
   id = \"gpt\"
+  after_event = \"the cable fails\"       # only iterations after it, here from the third on
+  skipped_iterations = 2
   iteration_seconds_at_most = 1.6")]
 pub(crate) struct LabRunArgs {
     /// Scenario document (.toml, .yaml, .json)
