@@ -14,7 +14,7 @@ use crate::levels::LevelScope;
 use crate::plan::{PhaseResults, Plan};
 use crate::policy::Policy;
 use crate::previous_plan::PreviousPlan;
-use crate::priority::{self, CorrectionCache};
+use crate::priority::{self, CorrectionCache, ReferenceJobs};
 use crate::report::{PlanReport, ReportInputs};
 use crate::search::{self, SearchResult};
 use crate::traffic::IndexedTraffic;
@@ -69,7 +69,11 @@ impl PlanContext<'_> {
         let Self { traffic, policy, previous, corrections, .. } = *self;
         // Crux §4.2 and §4.3: the corrected intensity on those paths is the priority; then few
         // levels for many priorities, separated where it matters most.
-        let mut ranking = JobRanking::new(traffic, &paths, policy, corrections);
+        let references = match self.path_depth(regions) {
+            PlanDepth::Quick => ReferenceJobs::Running(previous),
+            PlanDepth::Full => ReferenceJobs::All,
+        };
+        let mut ranking = JobRanking::new(traffic, &paths, policy, (references, corrections));
         let compared: Vec<usize> =
             regions.comparable.iter().flat_map(|region| &region.jobs).copied().collect();
         let scope = LevelScope { compared: &compared, ..LevelScope::ALL };
@@ -83,7 +87,7 @@ impl PlanContext<'_> {
         comparison.refused_cycles = buffer_cycles::refuse_cycles(traffic, &mut found);
         // Demands depend on the paths, so other paths ask for a new ranking.
         if found.paths != selected {
-            ranking = JobRanking::new(traffic, &found.paths, policy, corrections);
+            ranking = JobRanking::new(traffic, &found.paths, policy, (references, corrections));
         }
         ranking = ranking.with_searched(&found.levels, &found.searched);
         let by_intensity = path_selection::order_by_intensity(ranking.demands.iter());
@@ -174,6 +178,7 @@ impl PlanContext<'_> {
             traffic: self.traffic,
             demands: &ranking.demands,
             sharing: &ranking.sharing,
+            reference: ranking.reference,
             order: &order,
             policy: self.policy,
             previous: self.previous,

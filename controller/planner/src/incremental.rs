@@ -3,9 +3,10 @@
 //! The decision: an [`IncrementalPlanner`] is not a second planner. It keeps the state that `plan`
 //! builds and discards (paths of the flows, load of the links, times of the changes). After an
 //! event it examines only flows for which something changed, and its plan is the one that `plan`
-//! would make of all jobs and the previous plan. A property test verifies that.
+//! would make of all jobs and the previous plan. A property test verifies that. Callers who have no
+//! events, but the whole input each time, use a [`PlanMemory`](crate::PlanMemory).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use topology::Fabric;
@@ -13,13 +14,14 @@ use topology::Fabric;
 use crate::candidates::PlanComparison;
 use crate::decision::{PlanContext, PlanDepth};
 use crate::input::{Job, JobId, PlanInput};
+use crate::input_digest::ComparedInputs;
 use crate::job_ranking::JobRanking;
 use crate::path_selection::{self, PathAssignment};
 use crate::path_tables::PathTables;
 use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::previous_plan::PreviousPlan;
-use crate::priority::{self, CorrectionCache};
+use crate::priority::{self, CorrectionCache, ReferenceJobs};
 use crate::report::PlanReport;
 use crate::traffic::{IndexedTraffic, JobRoutes, RouteFinder};
 
@@ -39,7 +41,7 @@ pub enum JobEventError {
 }
 
 /// A plan in force on one fabric under one policy, and what is needed to plan on from it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct IncrementalPlanner {
     fabric: Fabric,
     policy: Policy,
@@ -47,14 +49,14 @@ pub struct IncrementalPlanner {
     jobs: BTreeMap<JobId, PresentJob>,
     assignment: PathAssignment,
     corrections: CorrectionCache,
-    plan: Plan,
+    plan: Arc<Plan>,
     comparison: PlanComparison,
-    previous: Option<Plan>,
+    previous: Option<Arc<Plan>>,
     depth: PlanDepth,
 }
 
 /// A present job with its routes and its slot in the assignment.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct PresentJob {
     job: Job,
     routes: Arc<JobRoutes>,
@@ -75,6 +77,16 @@ impl IncrementalPlanner {
         previous: Option<&Plan>,
         depth: PlanDepth,
     ) -> Self {
+        Self::begin(input, policy, previous, depth).0
+    }
+
+    /// The planner, and the ranking of the jobs in its first plan.
+    pub(crate) fn begin(
+        input: &PlanInput,
+        policy: &Policy,
+        previous: Option<&Plan>,
+        depth: PlanDepth,
+    ) -> (Self, JobRanking) {
         let traffic = IndexedTraffic::new(input);
         let in_force = PreviousPlan::new(&traffic, previous);
         let corrections = CorrectionCache::default();
@@ -100,14 +112,14 @@ impl IncrementalPlanner {
             fabric: input.fabric.clone(),
             policy: policy.clone(),
             assignment,
-            plan: decided.plan.succeeding(previous),
+            plan: Arc::new(decided.plan.succeeding(previous)),
             comparison: decided.comparison,
             corrections,
-            previous: previous.cloned(),
+            previous: previous.cloned().map(Arc::new),
             depth,
         };
         planner.adopt_plan();
-        planner
+        (planner, decided.ranking)
     }
 
     /// The plan in force.
@@ -115,20 +127,103 @@ impl IncrementalPlanner {
         &self.plan
     }
 
+    /// The plan in force, which whoever adopts it shares.
+    pub(crate) fn shared_plan(&self) -> Arc<Plan> {
+        Arc::clone(&self.plan)
+    }
+
     /// The report on it; moved flows are relative to the plan before the last event.
     pub fn report(&self) -> PlanReport {
         let traffic = index_traffic(&self.fabric, &self.tables, &self.jobs);
-        let in_force = PreviousPlan::new(&traffic, self.previous.as_ref());
+        let paths: Vec<_> = self.plan.flows.iter().map(|flow| flow.links).collect();
+        let in_force = PreviousPlan::new(&traffic, self.previous.as_deref());
+        let references = match self.comparison.is_provisional {
+            true => ReferenceJobs::Running(&in_force),
+            false => ReferenceJobs::All,
+        };
+        let against = (references, &self.corrections);
+        let ranking = JobRanking::new(&traffic, &paths, &self.policy, against);
+        self.report_on(&traffic, &ranking)
+    }
+
+    /// The report on the plan in force, whose jobs have this `ranking`.
+    pub(crate) fn report_ranked(&self, ranking: &JobRanking) -> PlanReport {
+        self.report_on(&index_traffic(&self.fabric, &self.tables, &self.jobs), ranking)
+    }
+
+    fn report_on(&self, traffic: &IndexedTraffic<'_>, ranking: &JobRanking) -> PlanReport {
+        let in_force = PreviousPlan::new(traffic, self.previous.as_deref());
         let context = PlanContext {
-            traffic: &traffic,
+            traffic,
             policy: &self.policy,
             previous: &in_force,
             corrections: &self.corrections,
             depth: PlanDepth::Full,
         };
-        let paths: Vec<_> = self.plan.flows.iter().map(|flow| flow.links).collect();
-        let ranking = JobRanking::new(&traffic, &paths, &self.policy, &self.corrections);
-        context.build_report(&self.plan, &ranking, self.comparison.clone())
+        context.build_report(&self.plan, ranking, self.comparison.clone())
+    }
+
+    /// Whether the plan that follows `previous` on this fabric under this policy follows from what
+    /// is kept here.
+    pub(crate) fn can_continue(&self, fabric: &Fabric, policy: &Policy, previous: &Plan) -> bool {
+        let had = &self.policy;
+        let same_paths = policy.paths == had.paths && policy.move_gain_min == had.move_gain_min;
+        let is_in_force = std::ptr::eq(previous, &*self.plan) || *previous == *self.plan;
+        same_paths && is_in_force && *fabric == self.fabric
+    }
+
+    /// Plans for exactly these `jobs`, at the cost of those that differ; the ranking of the jobs.
+    /// `compared` is of the plan in force, which may be an equal one that was compared for less.
+    pub(crate) fn plan_for_jobs(
+        &mut self,
+        jobs: Vec<Job>,
+        policy: &Policy,
+        compared: &ComparedInputs,
+        depth: PlanDepth,
+    ) -> JobRanking {
+        if self.plan.compared_inputs.0 != compared.0 {
+            Arc::make_mut(&mut self.plan).compared_inputs = compared.clone();
+        }
+        self.policy = policy.clone();
+        self.replace_jobs(jobs);
+        self.comparison = PlanComparison::default();
+        self.plan_next(depth)
+    }
+
+    /// The plan in force differs in its pins.
+    pub(crate) fn replace_pins(&mut self, plan: &Arc<Plan>) {
+        self.plan = Arc::clone(plan);
+    }
+
+    /// Removes the jobs that are not among `jobs` and adds those that are new. One that differs is
+    /// both, but keeps the paths of its flows.
+    fn replace_jobs(&mut self, jobs: Vec<Job>) {
+        let mut new: BTreeMap<JobId, Job> =
+            jobs.into_iter().map(|job| (job.id.clone(), job)).collect();
+        let is_different = |id: &JobId, had: &mut PresentJob| new.get(id) != Some(&had.job);
+        let gone: Vec<(JobId, PresentJob)> = self.jobs.extract_if(.., is_different).collect();
+        gone.iter().for_each(|(_, had)| self.assignment.remove_job(had.job_slot));
+        new.retain(|id, _| !self.jobs.contains_key(id));
+        let changed: BTreeSet<JobId> =
+            gone.into_iter().map(|(id, _)| id).filter(|id| new.contains_key(id)).collect();
+        new.into_values().for_each(|job| self.insert_job(job));
+        self.restore_paths(&changed);
+    }
+
+    /// Puts the flows of jobs that are present again on the paths that they have in the plan.
+    fn restore_paths(&mut self, jobs: &BTreeSet<JobId>) {
+        if jobs.is_empty() {
+            return;
+        }
+        let traffic = index_traffic(&self.fabric, &self.tables, &self.jobs);
+        let in_force = PreviousPlan::new(&traffic, Some(&self.plan));
+        for (ordinal, (id, member)) in self.jobs.iter().enumerate() {
+            if jobs.contains(id) {
+                for (flow, had) in in_force.job_paths(ordinal, &member.job).enumerate() {
+                    self.assignment.keep_path(&self.fabric, (member.job_slot, flow), had);
+                }
+            }
+        }
     }
 
     /// A job arrives, resolved against the fabric of this plan.
@@ -139,12 +234,16 @@ impl IncrementalPlanner {
         if self.jobs.contains_key(&job.id) {
             return Err(JobEventError::AlreadyPresent(job.id));
         }
+        self.insert_job(job);
+        self.plan_next(self.depth);
+        Ok(())
+    }
+
+    fn insert_job(&mut self, job: Job) {
         let routes = Arc::new(RouteFinder::new(&self.fabric, &self.tables).job_routes(&job));
         let job_slot = self.assignment.add_job(&job, &routes);
         let member = PresentJob { routes, job_slot, job };
         self.jobs.insert(member.job.id.clone(), member);
-        self.plan_next(self.depth);
-        Ok(())
     }
 
     /// A job departs.
@@ -164,8 +263,8 @@ impl IncrementalPlanner {
         self.plan_next(PlanDepth::Full);
     }
 
-    /// The next plan, after the jobs changed.
-    fn plan_next(&mut self, depth: PlanDepth) {
+    /// The next plan, after the jobs changed; their ranking.
+    fn plan_next(&mut self, depth: PlanDepth) -> JobRanking {
         let demands = self.jobs.values().map(|member| &member.routes.demand);
         let job_slots: Vec<usize> = self.jobs.values().map(|member| member.job_slot).collect();
         let order: Vec<usize> = path_selection::order_by_intensity(demands)
@@ -193,8 +292,10 @@ impl IncrementalPlanner {
         let plan = decided.plan.succeeding(Some(&self.plan));
         let earlier = std::mem::replace(&mut self.comparison, decided.comparison);
         self.comparison.keep_earlier(&plan, &self.plan, &earlier);
-        self.previous = Some(std::mem::replace(&mut self.plan, plan));
+        self.previous = Some(std::mem::replace(&mut self.plan, Arc::new(plan)));
+        let ranking = decided.ranking;
         self.adopt_plan();
+        ranking
     }
 
     /// Makes the state consistent with the plan in force.

@@ -13,7 +13,7 @@ use crate::intensity::{self, NetworkDemand};
 use crate::levels::{self, LevelScope, RankedJobs};
 use crate::policy::Policy;
 use crate::previous_plan::PreviousPlan;
-use crate::priority::{self, CorrectionCache, JobPriority};
+use crate::priority::{self, CorrectionCache, JobPriority, ReferenceJobs};
 use crate::search::{self, SearchResult};
 use crate::traffic::IndexedTraffic;
 
@@ -23,6 +23,8 @@ pub(crate) struct JobRanking {
     pub(crate) demands: Vec<NetworkDemand>,
     pub(crate) sharing: LinkSharing,
     pub(crate) priorities: Vec<JobPriority>,
+    /// The job that all others are corrected against, if policy has one.
+    pub(crate) reference: Option<usize>,
     /// Jobs by descending priority.
     pub(crate) order: Vec<usize>,
 }
@@ -33,13 +35,15 @@ impl JobRanking {
         traffic: &IndexedTraffic<'_>,
         paths: &[LinkPath],
         policy: &Policy,
-        corrections: &CorrectionCache,
+        (references, corrections): (ReferenceJobs<'_>, &CorrectionCache),
     ) -> Self {
         let demands = intensity::demands_on_paths(traffic, paths);
         let sharing = LinkSharing::new(traffic, paths);
-        let priorities =
-            priority::assign_priorities(traffic, &demands, &sharing, policy, corrections);
-        Self { order: priority::order_by_priority(&priorities), demands, sharing, priorities }
+        let reference = priority::reference_job(traffic, &demands, policy, references);
+        let against = (reference, corrections);
+        let priorities = priority::assign_priorities(traffic, &demands, &sharing, policy, against);
+        let order = priority::order_by_priority(&priorities);
+        Self { demands, sharing, priorities, reference, order }
     }
 
     /// Levels by job for this order.
@@ -104,8 +108,8 @@ impl<'a> RoutedInput<'a> {
 
     /// Jobs, by position in the order of ids, by descending priority, searched as policy says.
     pub fn job_order(&self, policy: &Policy) -> Vec<usize> {
-        let ranking =
-            JobRanking::new(&self.traffic, &self.paths, policy, &CorrectionCache::default());
+        let against = (ReferenceJobs::All, &CorrectionCache::default());
+        let ranking = JobRanking::new(&self.traffic, &self.paths, policy, against);
         let found = self.search_result(&ranking.order, policy);
         ranking.with_searched(&found.levels, &found.searched).order
     }

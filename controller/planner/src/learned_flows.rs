@@ -130,6 +130,10 @@ pub fn place_learned_flows(
     connections: &[LearnedConnection],
     pins_max: usize,
 ) -> Vec<PlannedFlow> {
+    if connections.is_empty() {
+        // Owners and paths are passes over the whole plan.
+        return Vec::new();
+    }
     let owners = NicOwners::new(fabric, plan);
     let paths = PairPaths::new(plan);
     let mut owned: Vec<(usize, &LearnedConnection)> = connections
@@ -166,12 +170,15 @@ pub fn find_counted_pairs(
     plan: &Plan,
     connections: &[LearnedConnection],
 ) -> Vec<(NicId, NicId)> {
-    let owners = NicOwners::new(fabric, plan);
     let open = connections.iter().filter(|seen| seen.udp_src_port.is_none());
-    let pairs = open.map(|seen| (seen.src, seen.dst)).filter(|(src, dst)| {
-        !matches!(owners.find_owner(fabric, *src, *dst), ConnectionOwner::Job(_))
-    });
-    let pairs: BTreeSet<(NicId, NicId)> = pairs.collect();
+    let mut pairs: BTreeSet<(NicId, NicId)> = open.map(|seen| (seen.src, seen.dst)).collect();
+    if !pairs.is_empty() {
+        let owners = NicOwners::new(fabric, plan);
+        let is_owned = |(src, dst): &(NicId, NicId)| {
+            matches!(owners.find_owner(fabric, *src, *dst), ConnectionOwner::Job(_))
+        };
+        pairs.retain(|pair| !is_owned(pair));
+    }
     pairs.into_iter().collect()
 }
 

@@ -31,6 +31,7 @@ mod pins;
 mod plan;
 mod plan_check;
 mod plan_document;
+mod plan_memory;
 mod policy;
 mod previous_plan;
 mod priority;
@@ -71,6 +72,7 @@ pub use plan_document::{
     CandidateDocument, ComparisonDocument, PlanDocument, PlannedBounds, PlannedCompression,
     PlannedFlowDocument, PlannedJobDocument, PlannedLink, PlannedRuleDocument,
 };
+pub use plan_memory::PlanMemory;
 pub use policy::{
     AdoptionDocument, AdoptionRule, CompressionMethod, ConnectionTimeout, CorrectionReference,
     JobOverride, MAX_RULES, OverrideDocument, PathMethod, Policy, PolicyDocument, PolicyEdit,

@@ -13,6 +13,7 @@ use self::timeline::IterationTiming;
 use crate::contention::LinkSharing;
 use crate::intensity::NetworkDemand;
 use crate::policy::{CorrectionReference, Policy};
+use crate::previous_plan::PreviousPlan;
 use crate::traffic::IndexedTraffic;
 
 /// Priority of one job and its correction factor.
@@ -24,13 +25,23 @@ pub(crate) struct JobPriority {
     pub(crate) value: f64,
 }
 
-/// Priorities of all jobs. `demands` are those on the chosen paths.
+/// The jobs of which one may be the reference of the correction factors.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ReferenceJobs<'a> {
+    All,
+    /// Those of this plan, where any is there: the factors against them are known, and a plan in
+    /// which all jobs count follows.
+    Running(&'a PreviousPlan<'a>),
+}
+
+/// Priorities of all jobs. `demands` are those on the chosen paths, `reference` is the job of
+/// [`reference_job`].
 pub(crate) fn assign_priorities(
     traffic: &IndexedTraffic<'_>,
     demands: &[NetworkDemand],
     sharing: &LinkSharing,
     policy: &Policy,
-    cache: &CorrectionCache,
+    (reference, cache): (Option<usize>, &CorrectionCache),
 ) -> Vec<JobPriority> {
     let timings = iteration_timings(traffic, demands);
     let correction = |reference: usize, job: usize| match job == reference {
@@ -39,7 +50,6 @@ pub(crate) fn assign_priorities(
     };
     let corrections = match policy.reference {
         CorrectionReference::MostTraffic => {
-            let reference = most_traffic_job(traffic, demands);
             (0..timings.len()).map(|job| reference.map_or(1.0, |r| correction(r, job))).collect()
         }
         CorrectionReference::Contenders => mean_corrections(traffic, sharing, correction),
@@ -81,12 +91,23 @@ pub(crate) fn positions_in(order: &[usize]) -> Vec<usize> {
     places
 }
 
-/// The reference of the paper: most bytes in an iteration, then higher intensity, then id.
-pub(crate) fn most_traffic_job(
+/// The reference that policy asks for, if it asks for one. That of the paper: most bytes in an
+/// iteration, then higher intensity, then id.
+pub(crate) fn reference_job(
     traffic: &IndexedTraffic<'_>,
     demands: &[NetworkDemand],
+    policy: &Policy,
+    references: ReferenceJobs<'_>,
 ) -> Option<usize> {
-    jobs_by_traffic(traffic, demands).first().copied()
+    if policy.reference != CorrectionReference::MostTraffic {
+        return None;
+    }
+    let ranked = jobs_by_traffic(traffic, demands);
+    let running = match references {
+        ReferenceJobs::All => None,
+        ReferenceJobs::Running(plan) => ranked.iter().find(|job| plan.job_level(**job).is_some()),
+    };
+    running.or(ranked.first()).copied()
 }
 
 /// Jobs by descending bytes, then intensity, then id.
@@ -143,7 +164,8 @@ impl CorrectionCache {
     /// not more than `most`.
     pub(crate) fn evict_unused(&mut self, most: usize) {
         let used = self.used.take();
-        if self.cached.len() + used.len() > most {
+        let new = used.keys().filter(|key| !self.cached.contains_key(*key)).count();
+        if self.cached.len() + new > most {
             self.cached = used;
         } else {
             self.cached.extend(used);
@@ -194,4 +216,33 @@ fn weigh_priorities(
             JobPriority { correction, value }
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn corrections_that_are_used_again_evict_no_others() {
+        let timing = |compute_seconds| IterationTiming {
+            compute_seconds,
+            flow_start_seconds: 0.5,
+            link_seconds: 1.0,
+        };
+        let mut cache = CorrectionCache::default();
+        let use_against = |cache: &CorrectionCache, reference: f64| {
+            for job in [1.0, 2.0] {
+                cache.correction_of(&timing(reference), &timing(job), 64.0);
+            }
+        };
+        use_against(&cache, 3.0);
+        use_against(&cache, 4.0);
+        cache.evict_unused(4);
+        use_against(&cache, 3.0);
+        cache.evict_unused(4);
+        assert_eq!(cache.cached.len(), 4, "those against the other reference are still there");
+        use_against(&cache, 5.0);
+        cache.evict_unused(4);
+        assert_eq!(cache.cached.len(), 2, "only those that were just used");
+    }
 }

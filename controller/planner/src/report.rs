@@ -13,12 +13,12 @@ use crate::contention::{ContentionDag, LinkSharing};
 use crate::intensity::NetworkDemand;
 use crate::name_matching;
 use crate::path_selection;
+use crate::pins;
 use crate::plan::{Plan, PlannedFlow};
-use crate::policy::{CompressionMethod, CorrectionReference, Policy};
+use crate::policy::{CompressionMethod, Policy};
 use crate::previous_plan::PreviousPlan;
 use crate::sparse_sums::SparseSums;
 use crate::traffic::IndexedTraffic;
-use crate::{pins, priority};
 
 /// Explanation of a plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,6 +114,8 @@ pub(crate) struct ReportInputs<'a> {
     pub(crate) traffic: &'a IndexedTraffic<'a>,
     pub(crate) demands: &'a [NetworkDemand],
     pub(crate) sharing: &'a LinkSharing,
+    /// The job that all others are compared with, if policy has one.
+    pub(crate) reference: Option<usize>,
     /// Jobs by descending priority.
     pub(crate) order: &'a [usize],
     pub(crate) policy: &'a Policy,
@@ -124,7 +126,6 @@ impl ReportInputs<'_> {
     /// The report on `plan`.
     pub(crate) fn build_report(&self, plan: &Plan, comparison: PlanComparison) -> PlanReport {
         let links = self.link_loads(plan);
-        let reference = self.reference_job();
         let max_load = links.iter().map(|link| link.load).fold(0.0, f64::max);
         let max_load_lower_bound = self.lower_bound();
         PlanReport {
@@ -135,19 +136,7 @@ impl ReportInputs<'_> {
             comparison,
             moved: self.moved_flows(plan),
             unpinned: BTreeMap::new(),
-            rationales: (0..plan.jobs.len())
-                .map(|job| self.explain_job(plan, job, reference))
-                .collect(),
-        }
-    }
-
-    /// The job that all others are compared with, if policy has one.
-    fn reference_job(&self) -> Option<usize> {
-        match self.policy.reference {
-            CorrectionReference::MostTraffic => {
-                priority::most_traffic_job(self.traffic, self.demands)
-            }
-            CorrectionReference::Contenders => None,
+            rationales: (0..plan.jobs.len()).map(|job| self.explain_job(plan, job)).collect(),
         }
     }
 
@@ -259,14 +248,14 @@ impl ReportInputs<'_> {
         moved.map(|(position, _)| position).collect()
     }
 
-    fn explain_job(&self, plan: &Plan, job: usize, reference: Option<usize>) -> JobRationale {
+    fn explain_job(&self, plan: &Plan, job: usize) -> JobRationale {
         let contenders: Vec<usize> = self.sharing.sharers_of(job).collect();
         let own = &plan.jobs[job];
         let rule = self.policy.override_for(self.traffic.jobs[job]);
         JobRationale {
             bottleneck: self.demands[job].bottleneck,
             iteration_seconds: self.demands[job].iteration_seconds,
-            reference,
+            reference: self.reference,
             tied_with: contenders
                 .iter()
                 .filter(|other| {

@@ -3,17 +3,20 @@
 //! `cargo bench -p controller --bench loopback [-- CASE...]` prints one line for each figure; what
 //! it printed is kept in `controller/daemon/benches/results/`. Each case is a module:
 //! [`apply_start`], [`repair`], [`gnmi`], [`takeover`], [`policy`], [`writes`], [`report_ingest`],
-//! [`events_since`], [`bounds`], [`lying`], [`scale`]. The decision: the whole controller is
-//! measured, from its public interface, and where a rate is compared with another one, both are
-//! taken in turn in one run.
+//! [`events_since`], [`job_events`], [`bounds`], [`lying`], [`scale`]. The decision: the whole
+//! controller is measured, from its public interface, and where a rate is compared with another
+//! one, both are taken in turn in one run.
 
 mod attack;
 mod bare;
 mod bmv2;
 mod bounds;
+#[path = "../../../planner/examples/scale/cluster.rs"]
+mod cluster;
 mod events;
 mod fleet;
 mod gnmi;
+mod job_events;
 mod lab;
 #[path = "../../tests/sessions/liar.rs"]
 mod liar;
@@ -21,6 +24,8 @@ mod liar;
 mod line_counter;
 mod lying;
 mod policy;
+#[path = "../../../planner/examples/scale/production.rs"]
+mod production;
 mod protection;
 mod repair;
 mod samples;
@@ -40,7 +45,7 @@ use std::time::Duration;
 type Failed = Box<dyn Error + Send + Sync>;
 
 /// What can be measured, in this order.
-const CASES: [&str; 16] = [
+const CASES: [&str; 17] = [
     "start",
     "repair",
     "gnmi-repair",
@@ -51,6 +56,7 @@ const CASES: [&str; 16] = [
     "telemetry",
     "secured-telemetry",
     "events",
+    "job-events",
     "memory",
     "long-names",
     "bounds",
@@ -117,6 +123,7 @@ async fn measure_case(case: &str) -> Result<(), Failed> {
         "telemetry" => telemetry::measure(ConnectionSecurity::Clear).await,
         "secured-telemetry" => telemetry::measure(ConnectionSecurity::Secured).await,
         "events" => events::measure().await,
+        "job-events" => job_events::measure(),
         "memory" => telemetry::watch_memory().await,
         "long-names" => bounds::measure_long_names().await,
         "bounds" => bounds::measure().await,

@@ -6,8 +6,9 @@
 //! waited for. A receipt is sent once, with the findings of the event before those of the plan.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use planner::PlanMemory;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -21,6 +22,7 @@ use crate::state::{Effects, PlanRequest, PlanResult, SubmitReceipt};
 pub(super) struct Planner<N> {
     network: N,
     task: Option<JoinHandle<Result<PlanResult, ComputationPanicked>>>,
+    memory: SharedMemory,
     /// One permit: held while a better plan is computed.
     refinements: Arc<Semaphore>,
     /// When and why the request under way was made.
@@ -39,6 +41,7 @@ impl<N: SwitchNetwork> Planner<N> {
         Self {
             network,
             task: None,
+            memory: SharedMemory::default(),
             refinements: Arc::new(Semaphore::new(1)),
             origin,
             waiters: VecDeque::new(),
@@ -64,6 +67,7 @@ impl<N: SwitchNetwork> Planner<N> {
         self.origin = ChangeOrigin { planning_started: Some(now), ..ChangeOrigin::new(cause, now) };
         let network = self.network.clone();
         let refinements = request.is_refinement().then(|| Arc::clone(&self.refinements));
+        let memory = self.memory.clone();
         let task = tokio::spawn(async move {
             rolled_out.await;
             let permit = match refinements {
@@ -74,7 +78,7 @@ impl<N: SwitchNetwork> Planner<N> {
                 .run_blocking(move || {
                     // Held to the end of the computation, even if nobody waits for it any more.
                     let _permit = permit;
-                    request.compute_plan()
+                    memory.compute_plan(request)
                 })
                 .await
         });
@@ -124,6 +128,38 @@ impl<N: SwitchNetwork> Planner<N> {
             }
         }
         planned
+    }
+}
+
+/// What the last plan left for the next.
+#[derive(Clone, Debug, Default)]
+struct SharedMemory(Arc<Mutex<PlanMemory>>);
+
+impl SharedMemory {
+    /// Computes the plan of a request, without the lock. A computation that panics leaves nothing,
+    /// and one for a better plan works on a copy, for an event that supersedes it to go on from
+    /// where it began.
+    fn compute_plan(&self, request: PlanRequest) -> PlanResult {
+        if !request.is_refinement() {
+            let mut memory = self.with(std::mem::take);
+            let result = request.continue_plan(&mut memory);
+            self.with(|shared| *shared = memory);
+            return result;
+        }
+        let mut memory = self.with(|shared| shared.clone());
+        let begun = memory.latest_plan();
+        let result = request.continue_plan(&mut memory);
+        self.with(|shared| {
+            let latest = shared.latest_plan();
+            if latest.as_ref().map(Arc::as_ptr) == begun.as_ref().map(Arc::as_ptr) {
+                *shared = memory;
+            }
+        });
+        result
+    }
+
+    fn with<T>(&self, access: impl FnOnce(&mut PlanMemory) -> T) -> T {
+        access(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

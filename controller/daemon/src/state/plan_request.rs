@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use planner::{Job, Plan, PlanDepth, PlanInput, PlanReport, Policy};
+use planner::{Job, Plan, PlanDepth, PlanInput, PlanMemory, PlanReport, Policy};
 use topology::Fabric;
 
 use crate::pipelines::FabricWiring;
@@ -51,22 +51,29 @@ impl PlanRequest {
         &self.policy
     }
 
-    /// Computes the plan; may take long. A flow for whose pin some switch has no room is left to
-    /// ECMP, and a finding of the report names it.
+    /// Computes the plan from nothing; may take long.
     pub fn compute_plan(self) -> PlanResult {
+        self.continue_plan(&mut PlanMemory::default())
+    }
+
+    /// Computes that plan at the cost of what differs from the one that `memory` is of, which is of
+    /// this one afterwards. A flow for whose pin some switch has no room is left to ECMP, and a finding
+    /// of the report names it.
+    pub fn continue_plan(self, memory: &mut PlanMemory) -> PlanResult {
         let Self { inputs, fabric, jobs, wiring, policy, previous, depth, in_force } = self;
-        let (input, policy) = policy.with_adopted_jobs(PlanInput { fabric, jobs });
+        let input = PlanInput { fabric: fabric.clone(), jobs };
+        let (input, policy) = policy.with_adopted_jobs(input);
         let (mut plan, mut report) =
-            planner::plan_to_depth(&input, &policy, previous.as_deref(), depth);
-        let shortages = wiring.find_shortages(&input.fabric, &plan);
-        for flow in shortages.spilled.keys() {
-            plan.flows[*flow].pinned = false;
+            memory.plan_to_depth(input, &policy, previous.as_deref(), depth);
+        let shortages = wiring.find_shortages(&fabric, &plan);
+        if !shortages.spilled.is_empty() {
+            plan = memory.unpin_flows(plan, shortages.spilled.keys().copied());
         }
         report.unpinned = shortages.spilled;
         report.findings.extend(shortages.findings);
         if let Some((plan_in_force, earlier)) = in_force {
             report.keep_earlier(&plan, &policy, &plan_in_force, &earlier.comparison);
         }
-        PlanResult { inputs, depth, plan: Arc::new(plan), report: Arc::new(report) }
+        PlanResult { inputs, depth, plan, report: Arc::new(report) }
     }
 }

@@ -20,15 +20,23 @@ pub(crate) enum Placement {
 /// Hosts of every eight jobs, 12.5 on average: many small ones, few large.
 const SIZES: [usize; 8] = [2, 2, 4, 4, 8, 8, 24, 48];
 
+/// Switches above the leaves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UpperTiers {
+    /// Spines of each pod.
+    pub(crate) spines: u32,
+    pub(crate) cores: u32,
+}
+
 /// A full cluster of `gpus`: one job for each 100 GPUs, a ring over each of the 4 NICs of its
 /// hosts. 100,000 GPUs are 12,500 hosts, 25 pods, 1,000 jobs and 50,000 flows.
-pub(crate) fn cluster(gpus: u32, placement: Placement) -> PlanInput {
+pub(crate) fn cluster(gpus: u32, above: UpperTiers, placement: Placement) -> PlanInput {
     let leaves = (gpus / 8).div_ceil(20);
     let spec = ClosSpec {
         leaves: leaves.min(25),
-        spines: 16,
+        spines: above.spines,
         pods: leaves.div_ceil(25),
-        cores: 256,
+        cores: above.cores,
         planes: true,
         hosts_per_leaf: 20,
         host_links: 4,

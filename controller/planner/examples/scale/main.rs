@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 use nix::time::{ClockId, clock_gettime};
 use planner::{IncrementalPlanner, Job, PlanDepth, PlanInput, Policy, plan_to_depth};
 
-use crate::cluster::{Placement, cluster};
+use crate::cluster::{Placement, UpperTiers, cluster};
 use crate::production::production;
 
 mod cluster;
 mod production;
+
+const UPPER_TIERS: UpperTiers = UpperTiers { spines: 16, cores: 256 };
 
 fn main() {
     let mut args = std::env::args().skip(1);
@@ -24,7 +26,7 @@ fn main() {
     };
     let input = match size.as_deref() {
         Some("production") => production(),
-        _ => cluster(gpus.unwrap_or(100_000), placement),
+        _ => cluster(gpus.unwrap_or(100_000), UPPER_TIERS, placement),
     };
     let policy = Policy::default();
     for _ in 0..5 {
@@ -66,11 +68,17 @@ fn events(input: &PlanInput, policy: &Policy) {
     );
     let sent = |job: &Job| job.flows.iter().map(|flow| flow.bytes).sum::<f64>();
     let most = input.jobs.iter().max_by(|a, b| sent(a).total_cmp(&sent(b)));
-    let [gone, back] = departs_and_returns(&mut planner, most.expect("there are jobs"));
+    let most = most.expect("there are jobs");
+    let [gone, back] = departs_and_returns(&mut planner, most);
     println!(
         "the job that sends most departs: {:.2} ms on a core; returns: {:.2} ms",
         gone.cpu, back.cpu
     );
+    let mut newcomer = Job { id: "newcomer".into(), ..most.clone() };
+    newcomer.flows.iter_mut().for_each(|flow| flow.bytes *= 1.25);
+    let watch = Stopwatch::start();
+    planner.add_job(newcomer).expect("no job has its name");
+    println!("a new job that sends more than all: {:.2} ms on a core", watch.read().cpu);
     let watch = Stopwatch::start();
     planner.compare_candidates();
     println!("compared after these events: {:.0} ms on a core", watch.read().cpu);

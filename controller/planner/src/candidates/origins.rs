@@ -15,6 +15,7 @@ use crate::levels::LevelScope;
 use crate::path_selection;
 use crate::policy::{CorrectionReference, Policy, to_level};
 use crate::previous_plan::PreviousPlan;
+use crate::priority::ReferenceJobs;
 use crate::search::{self, SearchResult};
 
 /// Percent of every link that levels above the lowest leave to it.
@@ -278,7 +279,8 @@ fn ranked_levels(
         let scope = LevelScope { compared, level_count };
         ranking.assign_levels(traffic, policy, &nothing, scope)
     };
-    let rank_jobs = |policy: &Policy| JobRanking::new(traffic, paths, policy, corrections);
+    let against = (ReferenceJobs::All, *corrections);
+    let rank_jobs = |policy: &Policy| JobRanking::new(traffic, paths, policy, against);
     let default = rank_jobs(policy);
     let mut counts = vec![most];
     counts.extend([4, 2, 1].into_iter().filter(|count| *count < most));

@@ -142,14 +142,17 @@ impl PathAssignment {
         let (route, pair) = self.route_of(flow);
         if is_usable_path(fabric, &route, pair, &path) {
             self.assign_path(flow, path);
+            self.changes.mark_busier(path.without_host_links());
             self.job_at_mut(flow.0).was_running[flow.1] = true;
         }
     }
 
-    /// From now on every flow counts as running on its path.
+    /// From now on every flow that has a path counts as running on it.
     pub(crate) fn mark_all_running(&mut self) {
-        for assigned in self.job_slots.iter_mut().flatten() {
-            assigned.was_running.fill(true);
+        for AssignedJob { was_running, paths, .. } in self.job_slots.iter_mut().flatten() {
+            for (was_running, path) in was_running.iter_mut().zip(paths) {
+                *was_running = !path.is_empty();
+            }
         }
     }
 

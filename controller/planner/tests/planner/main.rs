@@ -8,6 +8,7 @@ mod documents;
 mod incremental;
 mod interconnects;
 mod learned;
+mod plan_memory;
 mod planning;
 mod scenario;
 mod stability;

@@ -54,7 +54,7 @@ pub(crate) fn jobs(
 }
 
 /// Random failures and drains of cables and switches above the hosts.
-fn changes(fabric: &Fabric) -> impl Strategy<Value = Vec<AvailabilityChange>> + use<> {
+pub(crate) fn changes(fabric: &Fabric) -> impl Strategy<Value = Vec<AvailabilityChange>> + use<> {
     let above_hosts = |link: &LinkId| {
         let link = fabric.link(*link);
         link.from.node.switch().is_some() && link.to.node.switch().is_some()

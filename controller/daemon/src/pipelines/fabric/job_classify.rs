@@ -16,7 +16,7 @@
 pub(crate) mod adoption_rules;
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::{NonZeroU16, NonZeroU32};
 use std::sync::Arc;
 
@@ -52,6 +52,33 @@ pub(in crate::pipelines::fabric) struct SentFlow {
     udp_src_port: Option<u16>,
     /// Whether it has a pin that names its job.
     has_pin: bool,
+}
+
+impl SentFlow {
+    /// Whether rows follow alike from both, in the same order of jobs.
+    fn asks_for_same(&self, other: &Self) -> bool {
+        let Self { position, rank, .. } = *self;
+        *self == Self { position, rank, ..*other }
+    }
+}
+
+/// Whether the rows of a leaf with these NICs are the same for both: they depend on which of two
+/// jobs has the higher rank, and on neither's number among all jobs.
+pub(super) fn is_same_at(sent: [&BTreeMap<NicId, Vec<SentFlow>>; 2], nics: &[NicId]) -> bool {
+    let is_same_from = |nic: &NicId| {
+        let [now, before] = sent.map(|sent| sent.get(nic).map_or(&[][..], Vec::as_slice));
+        now.len() == before.len()
+            && now.iter().zip(before).all(|(now, before)| now.asks_for_same(before))
+    };
+    let [now, before] = sent;
+    nics.iter().all(is_same_from) && jobs_by_rank(now, nics) == jobs_by_rank(before, nics)
+}
+
+/// The jobs that send from these NICs, the first first.
+fn jobs_by_rank(sent: &BTreeMap<NicId, Vec<SentFlow>>, nics: &[NicId]) -> Vec<NonZeroU32> {
+    let flows = nics.iter().filter_map(|nic| sent.get(nic)).flatten();
+    let ranks: BTreeSet<(u32, NonZeroU32)> = flows.map(|flow| (flow.rank, flow.job)).collect();
+    ranks.into_iter().map(|(_, job)| job).collect()
 }
 
 /// A row, and whose packets it matches.

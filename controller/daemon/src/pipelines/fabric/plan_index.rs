@@ -3,7 +3,8 @@
 //!
 //! Made once for a lowering; the modules beside this one look up the switch they make rows for. The
 //! decision: everything of a plan that a row may follow from is here, by switch, so that two
-//! indexes say which switches have the same rows under two plans.
+//! indexes say which switches have the same rows under two plans. Ranks count by their order at a
+//! switch: a job that arrives or departs elsewhere changes nearly all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -11,7 +12,7 @@ use std::num::NonZeroU32;
 use planner::{Plan, PlannedFlow, PlannedJob, PlannedRule};
 use topology::{Fabric, LinkId, NicId, SwitchId};
 
-use super::job_classify::{SentFlow, sent_flows};
+use super::job_classify::{self, SentFlow, sent_flows};
 
 /// A plan by switch.
 #[derive(Debug, Default)]
@@ -31,7 +32,7 @@ struct CommonInputs {
 }
 
 /// The part of a plan that concerns one switch, without what the NICs of a leaf send.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Default)]
 pub(super) struct SwitchPlan {
     /// Pinned flows that leave the switch for another one, in the order of the plan.
     pub(super) passing: Vec<PassingFlow>,
@@ -56,7 +57,7 @@ pub(super) struct PassingFlow {
 }
 
 /// The links by which flows without a port leave a switch for one NIC.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct PairLinks {
     /// The rank of the first of their jobs.
     pub(super) rank: u32,
@@ -117,9 +118,10 @@ impl PlanIndex {
 
     /// Whether all that rows of a switch with these NICs may follow from is the same in both.
     pub(super) fn is_same_at(&self, other: &Self, switch: SwitchId, nics: &[NicId]) -> bool {
+        let [now, before] = [self, other].map(|index| index.switches.get(switch.index()));
         self.common == other.common
-            && self.switches.get(switch.index()) == other.switches.get(switch.index())
-            && nics.iter().all(|nic| self.sent.get(nic) == other.sent.get(nic))
+            && now.zip(before).is_some_and(|(now, before)| now.asks_for_same(before))
+            && job_classify::is_same_at([&self.sent, &other.sent], nics)
     }
 }
 
@@ -127,5 +129,24 @@ impl SwitchPlan {
     /// Whether flows or pairs lead from the switch to a leaf.
     pub(super) fn leads_to(&self, leaf: SwitchId) -> bool {
         self.leaves.contains(&leaf)
+    }
+
+    /// The NICs of the pairs, that of the first job first, with the links to each.
+    pub(super) fn pairs_by_rank(&self) -> Vec<(&NicId, &PairLinks)> {
+        let mut pairs: Vec<(&NicId, &PairLinks)> = self.pairs.iter().collect();
+        pairs.sort_by_key(|(nic, pair)| (pair.rank, **nic));
+        pairs
+    }
+
+    /// Whether rows follow alike from both.
+    fn asks_for_same(&self, other: &Self) -> bool {
+        self.passing == other.passing
+            && self.counted == other.counted
+            && self.leaves == other.leaves
+            && self.links_by_rank().eq(other.links_by_rank())
+    }
+
+    fn links_by_rank(&self) -> impl Iterator<Item = (&NicId, &BTreeSet<LinkId>)> {
+        self.pairs_by_rank().into_iter().map(|(nic, pair)| (nic, &pair.links))
     }
 }

@@ -135,11 +135,9 @@ impl<'a> SwitchContext<'a> {
             return Vec::new();
         }
         let pinned: BTreeSet<NicId> = passing.iter().map(|flow| flow.dst).collect();
-        let mut by_rank: Vec<(&NicId, &PairLinks)> = pairs.iter().collect();
-        by_rank.sort_by_key(|(nic, pair)| (pair.rank, **nic));
-        let paths = by_rank
-            .into_iter()
-            .filter_map(|(nic, pair)| self.nic_path(*nic, pair, pinned.contains(nic)));
+        let by_rank = self.planned().pairs_by_rank().into_iter();
+        let paths =
+            by_rank.filter_map(|(nic, pair)| self.nic_path(*nic, pair, pinned.contains(nic)));
         paths.take(self.shared.wiring.nic_paths_max(self.switch)).collect()
     }
 

@@ -1,0 +1,99 @@
+//! Planning the whole input again and again, at the cost of what differs.
+//!
+//! A controller hands the planner everything each time, so that nothing can miss an update. The
+//! decision: what the last plan was made from is kept, and the new input is compared with it. Where
+//! fabric and plan in force are the same, as after most events, an [`IncrementalPlanner`] goes on;
+//! elsewhere it begins anew. The plan is the same in both cases.
+
+use std::sync::Arc;
+
+use crate::decision::PlanDepth;
+use crate::incremental::IncrementalPlanner;
+use crate::input::PlanInput;
+use crate::plan::Plan;
+use crate::policy::Policy;
+use crate::report::PlanReport;
+
+/// What one plan leaves for the next; by default nothing.
+#[derive(Clone, Debug, Default)]
+pub struct PlanMemory(Option<IncrementalPlanner>);
+
+impl PlanMemory {
+    /// The plan of [`plan_to_depth`](crate::plan_to_depth) and its report, at the cost of what differs
+    /// from the input of the last plan.
+    pub fn plan_to_depth(
+        &mut self,
+        input: PlanInput,
+        policy: &Policy,
+        previous: Option<&Plan>,
+        depth: PlanDepth,
+    ) -> (Arc<Plan>, PlanReport) {
+        if let (Some(planner), Some(in_force)) = (&mut self.0, previous)
+            && planner.can_continue(&input.fabric, policy, in_force)
+        {
+            let compared = &in_force.compared_inputs;
+            let ranking = planner.plan_for_jobs(input.jobs, policy, compared, depth);
+            return (planner.shared_plan(), planner.report_ranked(&ranking));
+        }
+        let (planner, ranking) = IncrementalPlanner::begin(&input, policy, previous, depth);
+        let planned = (planner.shared_plan(), planner.report_ranked(&ranking));
+        self.0 = Some(planner);
+        planned
+    }
+
+    /// The plan that was made last.
+    pub fn latest_plan(&self) -> Option<Arc<Plan>> {
+        self.0.as_ref().map(IncrementalPlanner::shared_plan)
+    }
+
+    /// `plan`, which was made last here, with some of its flows, by position, left to ECMP: their
+    /// switches have no room for pins. The next plan follows that one.
+    pub fn unpin_flows(
+        &mut self,
+        plan: Arc<Plan>,
+        flows: impl Iterator<Item = usize>,
+    ) -> Arc<Plan> {
+        let mut unpinned = Arc::unwrap_or_clone(plan);
+        flows.for_each(|flow| unpinned.flows[flow].pinned = false);
+        let unpinned = Arc::new(unpinned);
+        if let Some(planner) = &mut self.0 {
+            planner.replace_pins(&unpinned);
+        }
+        unpinned
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use topology::AvailabilityChange;
+    use topology::clos::{ClosSpec, build_clos};
+
+    use super::*;
+    use crate::policy::JobOverride;
+
+    /// A memory that never continued would change no plan, either.
+    #[test]
+    fn other_levels_are_planned_from_the_memory_and_other_links_are_not() {
+        let spec = ClosSpec { leaves: 2, spines: 2, hosts_per_leaf: 1, ..ClosSpec::default() };
+        let fabric = build_clos("small", &spec).unwrap();
+        let input = PlanInput { fabric: fabric.clone(), jobs: Vec::new() };
+        let mut memory = PlanMemory::default();
+        let policy = Policy::default();
+        let (plan, _) = memory.plan_to_depth(input, &policy, None, PlanDepth::Quick);
+
+        let continues = |fabric: &_, policy: &_, in_force: &_| {
+            memory.0.as_ref().is_some_and(|had| had.can_continue(fabric, policy, in_force))
+        };
+        let level = JobOverride::fixing_level("job:a", Some(7));
+        let profiled = Policy { overrides: vec![level], ..policy.clone() };
+        assert!(continues(&fabric, &profiled, &plan));
+        assert!(continues(&fabric, &policy, &Plan::clone(&plan)));
+        let moved = Plan { generation: plan.generation + 1, ..Plan::clone(&plan) };
+        assert!(!continues(&fabric, &policy, &moved));
+        let sticky = Policy { move_gain_min: 0.5, ..policy.clone() };
+        assert!(!continues(&fabric, &sticky, &plan));
+        let cable = fabric.cables().next().unwrap();
+        let cut = fabric.with_changes([AvailabilityChange::LinkDown(cable)]);
+        assert!(!continues(&cut, &policy, &plan));
+    }
+}
