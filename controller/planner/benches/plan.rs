@@ -16,6 +16,8 @@ use crate::production::production;
 
 #[path = "../examples/scale/production.rs"]
 mod production;
+#[path = "../examples/scale/ring_job.rs"]
+mod ring_job;
 
 /// 500 jobs and 10,000 edges between random pairs.
 fn random_dag() -> ContentionDag {

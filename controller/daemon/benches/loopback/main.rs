@@ -24,10 +24,10 @@ mod liar;
 mod line_counter;
 mod lying;
 mod policy;
-#[path = "../../../planner/examples/scale/production.rs"]
-mod production;
 mod protection;
 mod repair;
+#[path = "../../../planner/examples/scale/ring_job.rs"]
+mod ring_job;
 mod samples;
 mod scale;
 mod serving_process;

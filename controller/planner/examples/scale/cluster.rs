@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use topology::HostId;
 use topology::clos::{ClosSpec, build_clos};
 
-use crate::production::job;
+use crate::ring_job::ring_job;
 
 /// Where the hosts of a job are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub(crate) fn cluster(gpus: u32, above: UpperTiers, placement: Placement) -> Pla
     let mut hosts = blocks.into_iter().flatten().map(|host| HostId(*host));
     let jobs = (0..gpus as usize / 100).map(|index| {
         let hosts: Vec<HostId> = hosts.by_ref().take(SIZES[index % SIZES.len()]).collect();
-        job(&fabric, index, &hosts, &mut random)
+        ring_job(&fabric, index, &hosts, &mut random)
     });
     PlanInput { jobs: jobs.collect(), fabric }
 }

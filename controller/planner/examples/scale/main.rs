@@ -13,6 +13,7 @@ use crate::production::production;
 
 mod cluster;
 mod production;
+mod ring_job;
 
 const UPPER_TIERS: UpperTiers = UpperTiers { spines: 16, cores: 256 };
 

@@ -1,10 +1,12 @@
 //! The two-layer fabric that the Crux paper simulates, 173 leaves and 16 spines, with 40 jobs.
 
-use planner::{Flow, Job, JobId, PlanInput};
+use planner::PlanInput;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use topology::HostId;
 use topology::clos::{ClosSpec, build_clos};
-use topology::{Fabric, HostId};
+
+use crate::ring_job::ring_job;
 
 /// 40 jobs on 250 hosts of 8 GPUs, 2,000 in all, scattered over a fabric of 173 leaves and 16
 /// spines; rings of 4 channels over hosts with 4 NICs.
@@ -33,35 +35,8 @@ pub(crate) fn production() -> PlanInput {
     let mut hosts = hosts.into_iter();
     let jobs = sizes.iter().enumerate().map(|(index, size)| {
         let hosts: Vec<HostId> = hosts.by_ref().take(*size).map(HostId).collect();
-        job(&fabric, index, &hosts, &mut random)
+        ring_job(&fabric, index, &hosts, &mut random)
     });
     let jobs = jobs.collect();
     PlanInput { fabric, jobs }
-}
-
-/// Rings over the hosts, one on each of their 4 NICs.
-pub(crate) fn job(fabric: &Fabric, index: usize, hosts: &[HostId], random: &mut ChaCha8Rng) -> Job {
-    let compute_seconds = random.random_range(0.1..2.0);
-    let bytes = compute_seconds * random.random_range(2e9..1e10);
-    let next = hosts.iter().cycle().skip(1);
-    let flows = hosts.iter().zip(next).flat_map(|(src, dst)| {
-        (0..4).map(|channel| Flow {
-            src: fabric.host(*src).nics[channel],
-            dst: fabric.host(*dst).nics[channel],
-            bytes,
-            udp_src_port: Some(0xC000 + u16::try_from(index).expect("few jobs")),
-            gpus: planner::FlowGpus::default(),
-        })
-    });
-    Job {
-        id: JobId::from(format!("job{index:04}").as_str()),
-        tenant: None,
-        model: None,
-        gpus: hosts.iter().map(|host| (*host, 8)).collect(),
-        flop_per_iteration: 1.5e14 * compute_seconds * 8.0 * hosts.len() as f64,
-        compute_seconds,
-        overlap_from: 0.5,
-        recent_slowdown: 0.0,
-        flows: flows.collect(),
-    }
 }
