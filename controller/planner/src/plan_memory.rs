@@ -19,8 +19,8 @@ use crate::report::PlanReport;
 pub struct PlanMemory(Option<IncrementalPlanner>);
 
 impl PlanMemory {
-    /// The plan of [`plan_to_depth`](crate::plan_to_depth) and its report, at the cost of what differs
-    /// from the input of the last plan.
+    /// The plan of [`plan_to_depth`](crate::plan_to_depth) and its report, at the cost of what
+    /// differs from the input of the last plan.
     pub fn plan_to_depth(
         &mut self,
         input: PlanInput,

@@ -57,8 +57,8 @@ impl PlanRequest {
     }
 
     /// Computes that plan at the cost of what differs from the one that `memory` is of, which is of
-    /// this one afterwards. A flow for whose pin some switch has no room is left to ECMP, and a finding
-    /// of the report names it.
+    /// this one afterwards. A flow for whose pin some switch has no room is left to ECMP, and a
+    /// finding of the report names it.
     pub fn continue_plan(self, memory: &mut PlanMemory) -> PlanResult {
         let Self { inputs, fabric, jobs, wiring, policy, previous, depth, in_force } = self;
         let input = PlanInput { fabric: fabric.clone(), jobs };
