@@ -21,7 +21,7 @@ use crate::path_tables::PathTables;
 use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::previous_plan::PreviousPlan;
-use crate::priority::{self, CorrectionCache, ReferenceJobs};
+use crate::priority::{self, CorrectionCache};
 use crate::report::PlanReport;
 use crate::traffic::{IndexedTraffic, JobRoutes, RouteFinder};
 
@@ -50,6 +50,7 @@ pub struct IncrementalPlanner {
     assignment: PathAssignment,
     corrections: CorrectionCache,
     plan: Arc<Plan>,
+    ranking: Arc<JobRanking>,
     comparison: PlanComparison,
     previous: Option<Arc<Plan>>,
     depth: PlanDepth,
@@ -77,16 +78,6 @@ impl IncrementalPlanner {
         previous: Option<&Plan>,
         depth: PlanDepth,
     ) -> Self {
-        Self::begin(input, policy, previous, depth).0
-    }
-
-    /// The planner, and the ranking of the jobs in its first plan.
-    pub(crate) fn begin(
-        input: &PlanInput,
-        policy: &Policy,
-        previous: Option<&Plan>,
-        depth: PlanDepth,
-    ) -> (Self, JobRanking) {
         let traffic = IndexedTraffic::new(input);
         let in_force = PreviousPlan::new(&traffic, previous);
         let corrections = CorrectionCache::default();
@@ -113,13 +104,14 @@ impl IncrementalPlanner {
             policy: policy.clone(),
             assignment,
             plan: Arc::new(decided.plan.succeeding(previous)),
+            ranking: Arc::new(decided.ranking),
             comparison: decided.comparison,
             corrections,
             previous: previous.cloned().map(Arc::new),
             depth,
         };
         planner.adopt_plan();
-        (planner, decided.ranking)
+        planner
     }
 
     /// The plan in force.
@@ -135,32 +127,15 @@ impl IncrementalPlanner {
     /// The report on it; moved flows are relative to the plan before the last event.
     pub fn report(&self) -> PlanReport {
         let traffic = index_traffic(&self.fabric, &self.tables, &self.jobs);
-        let paths: Vec<_> = self.plan.flows.iter().map(|flow| flow.links).collect();
         let in_force = PreviousPlan::new(&traffic, self.previous.as_deref());
-        let references = match self.comparison.is_provisional {
-            true => ReferenceJobs::Running(&in_force),
-            false => ReferenceJobs::All,
-        };
-        let against = (references, &self.corrections);
-        let ranking = JobRanking::new(&traffic, &paths, &self.policy, against);
-        self.report_on(&traffic, &ranking)
-    }
-
-    /// The report on the plan in force, whose jobs have this `ranking`.
-    pub(crate) fn report_ranked(&self, ranking: &JobRanking) -> PlanReport {
-        self.report_on(&index_traffic(&self.fabric, &self.tables, &self.jobs), ranking)
-    }
-
-    fn report_on(&self, traffic: &IndexedTraffic<'_>, ranking: &JobRanking) -> PlanReport {
-        let in_force = PreviousPlan::new(traffic, self.previous.as_deref());
         let context = PlanContext {
-            traffic,
+            traffic: &traffic,
             policy: &self.policy,
             previous: &in_force,
             corrections: &self.corrections,
             depth: PlanDepth::Full,
         };
-        context.build_report(&self.plan, ranking, self.comparison.clone())
+        context.build_report(&self.plan, &self.ranking, self.comparison.clone())
     }
 
     /// Whether the plan that follows `previous` on this fabric under this policy follows from what
@@ -172,22 +147,22 @@ impl IncrementalPlanner {
         same_paths && is_in_force && *fabric == self.fabric
     }
 
-    /// Plans for exactly these `jobs`, at the cost of those that differ; the ranking of the jobs.
-    /// `compared` is of the plan in force, which may be an equal one that was compared for less.
+    /// Plans for exactly these `jobs`, at the cost of those that differ. `compared` is of the plan
+    /// in force, which may be an equal one that was compared for less.
     pub(crate) fn plan_for_jobs(
         &mut self,
         jobs: Vec<Job>,
         policy: &Policy,
         compared: &ComparedInputs,
         depth: PlanDepth,
-    ) -> JobRanking {
+    ) {
         if self.plan.compared_inputs.0 != compared.0 {
             Arc::make_mut(&mut self.plan).compared_inputs = compared.clone();
         }
         self.policy = policy.clone();
         self.replace_jobs(jobs);
         self.comparison = PlanComparison::default();
-        self.plan_next(depth)
+        self.plan_next(depth);
     }
 
     /// The plan in force differs in its pins.
@@ -263,8 +238,8 @@ impl IncrementalPlanner {
         self.plan_next(PlanDepth::Full);
     }
 
-    /// The next plan, after the jobs changed; their ranking.
-    fn plan_next(&mut self, depth: PlanDepth) -> JobRanking {
+    /// The next plan, after the jobs changed.
+    fn plan_next(&mut self, depth: PlanDepth) {
         let demands = self.jobs.values().map(|member| &member.routes.demand);
         let job_slots: Vec<usize> = self.jobs.values().map(|member| member.job_slot).collect();
         let order: Vec<usize> = path_selection::order_by_intensity(demands)
@@ -293,9 +268,8 @@ impl IncrementalPlanner {
         let earlier = std::mem::replace(&mut self.comparison, decided.comparison);
         self.comparison.keep_earlier(&plan, &self.plan, &earlier);
         self.previous = Some(std::mem::replace(&mut self.plan, Arc::new(plan)));
-        let ranking = decided.ranking;
+        self.ranking = Arc::new(decided.ranking);
         self.adopt_plan();
-        ranking
     }
 
     /// Makes the state consistent with the plan in force.

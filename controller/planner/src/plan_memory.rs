@@ -31,12 +31,11 @@ impl PlanMemory {
         if let (Some(planner), Some(in_force)) = (&mut self.0, previous)
             && planner.can_continue(&input.fabric, policy, in_force)
         {
-            let compared = &in_force.compared_inputs;
-            let ranking = planner.plan_for_jobs(input.jobs, policy, compared, depth);
-            return (planner.shared_plan(), planner.report_ranked(&ranking));
+            planner.plan_for_jobs(input.jobs, policy, &in_force.compared_inputs, depth);
+            return (planner.shared_plan(), planner.report());
         }
-        let (planner, ranking) = IncrementalPlanner::begin(&input, policy, previous, depth);
-        let planned = (planner.shared_plan(), planner.report_ranked(&ranking));
+        let planner = IncrementalPlanner::with_depth(&input, policy, previous, depth);
+        let planned = (planner.shared_plan(), planner.report());
         self.0 = Some(planner);
         planned
     }

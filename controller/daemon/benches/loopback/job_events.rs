@@ -21,9 +21,9 @@ const JOBS: usize = 24;
 /// With more, the selectors of leaves and spines have no room for the ways to all other leaves.
 const UPPER_TIERS: UpperTiers = UpperTiers { spines: 4, cores: 16 };
 
-/// The stages of an event.
+/// How long the stages of events took.
 #[derive(Default)]
-struct Stages {
+struct EventDurations {
     state: Samples,
     quick: Samples,
     adopted: Samples,
@@ -45,10 +45,10 @@ pub(crate) fn measure() -> Result<(), Failed> {
             fabric,
         };
         let mut follower = PlanFollower::default();
-        let mut first = Stages::default();
+        let mut first = EventDurations::default();
         follower.follow(&mut state, StateEvent::Started(Box::new(start)), &mut first)?;
         first.print(&format!("{name}, start"));
-        let mut stages = Stages::default();
+        let mut stages = EventDurations::default();
         for gone in jobs.iter().step_by(1 + jobs.len() / JOBS) {
             let others: Vec<Job> = jobs.iter().filter(|job| job.id != gone.id).cloned().collect();
             follower.follow(&mut state, StateEvent::JobsChanged(others), &mut stages)?;
@@ -72,7 +72,7 @@ impl PlanFollower {
         &mut self,
         state: &mut State,
         event: StateEvent,
-        stages: &mut Stages,
+        stages: &mut EventDurations,
     ) -> Result<(), Failed> {
         let began = Instant::now();
         let mut effects = timed(&mut stages.state, || state.step(event));
@@ -96,7 +96,12 @@ impl PlanFollower {
         Ok(())
     }
 
-    fn adopt(&mut self, state: &mut State, plan: PlanResult, stages: &mut Stages) -> Effects {
+    fn adopt(
+        &mut self,
+        state: &mut State,
+        plan: PlanResult,
+        stages: &mut EventDurations,
+    ) -> Effects {
         let planned = StateEvent::Planned(Box::new(plan));
         let effects = timed(&mut stages.adopted, || state.step(planned));
         if let Some(rollout) = &effects.rollout {
@@ -109,7 +114,7 @@ impl PlanFollower {
     }
 }
 
-impl Stages {
+impl EventDurations {
     fn print(&self, what: &str) {
         self.state.print(&format!("{what}: the state"));
         self.quick.print(&format!("{what}: a quick plan"));

@@ -22,7 +22,7 @@ use crate::state::{Effects, PlanRequest, PlanResult, SubmitReceipt};
 pub(super) struct Planner<N> {
     network: N,
     task: Option<JoinHandle<Result<PlanResult, ComputationPanicked>>>,
-    memory: SharedMemory,
+    memory: SharedPlanMemory,
     /// One permit: held while a better plan is computed.
     refinements: Arc<Semaphore>,
     /// When and why the request under way was made.
@@ -41,7 +41,7 @@ impl<N: SwitchNetwork> Planner<N> {
         Self {
             network,
             task: None,
-            memory: SharedMemory::default(),
+            memory: SharedPlanMemory::default(),
             refinements: Arc::new(Semaphore::new(1)),
             origin,
             waiters: VecDeque::new(),
@@ -133,9 +133,9 @@ impl<N: SwitchNetwork> Planner<N> {
 
 /// What the last plan left for the next.
 #[derive(Clone, Debug, Default)]
-struct SharedMemory(Arc<Mutex<PlanMemory>>);
+struct SharedPlanMemory(Arc<Mutex<PlanMemory>>);
 
-impl SharedMemory {
+impl SharedPlanMemory {
     /// Computes the plan of a request, without the lock. A computation that panics leaves nothing,
     /// and one for a better plan works on a copy, for an event that supersedes it to go on from
     /// where it began.

@@ -125,6 +125,8 @@ mod tests {
         let measured = MeasuredIteration { seconds: 2.0, forecast_seconds: Some(2.0) };
         assert_eq!(measurement.concluded(), Some(measured));
 
+        measurement.follow_plan(expect(2.0), at(16.0));
+        assert_eq!(measurement.concluded(), Some(measured), "the plan expects what it did");
         measurement.follow_plan(expect(2.01), at(16.0));
         assert_eq!(measurement.concluded(), Some(measured), "the plan expects what it did");
         measurement.add_window(&window(5.0), at(18.0));

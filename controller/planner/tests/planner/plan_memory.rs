@@ -12,7 +12,7 @@ use crate::stability;
 
 /// One input, and what becomes of its plan.
 #[derive(Clone, Debug)]
-struct Step {
+struct PlanningStep {
     /// Everything is as in the step before.
     is_same: bool,
     /// Jobs of the same names differ from step to step.
@@ -22,24 +22,24 @@ struct Step {
     depth: PlanDepth,
     /// The switches have no room for this pin.
     unpinned: Option<usize>,
-    refinement: Refinement,
+    refinement: RefinementOutcome,
 }
 
 /// The plan of full depth that follows for the same inputs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Refinement {
+enum RefinementOutcome {
     None,
     Adopted,
     /// An event came: the next plan follows the one before, but the memory is of this one.
     Superseded,
 }
 
-fn refinement() -> impl Strategy<Value = Refinement> {
-    use Refinement::{Adopted, None, Superseded};
+fn refinement() -> impl Strategy<Value = RefinementOutcome> {
+    use RefinementOutcome::{Adopted, None, Superseded};
     prop::sample::select(vec![None, Adopted, Superseded])
 }
 
-fn steps() -> impl Strategy<Value = (Fabric, Vec<Step>)> {
+fn steps() -> impl Strategy<Value = (Fabric, Vec<PlanningStep>)> {
     stability::fabric().prop_flat_map(|fabric| {
         let jobs = prop::collection::vec(stability::jobs(&fabric, 0..9), 2..4);
         let is_compared = prop::bool::weighted(0.3);
@@ -64,7 +64,7 @@ fn steps() -> impl Strategy<Value = (Fabric, Vec<Step>)> {
                 choices.prop_map(|(is_same, names, jobs, failures, policy, depth, after)| {
                     let jobs = names.into_iter().filter_map(|name| jobs.get(name).cloned());
                     let (jobs, (unpinned, refinement)) = (jobs.collect(), after);
-                    Step { is_same, jobs, failures, policy, depth, unpinned, refinement }
+                    PlanningStep { is_same, jobs, failures, policy, depth, unpinned, refinement }
                 });
             prop::collection::vec(step, 2..8)
         });
@@ -79,10 +79,11 @@ proptest! {
     fn a_memory_changes_no_plan((fabric, steps) in steps()) {
         let mut memory = PlanMemory::default();
         let mut in_force: Option<Arc<Plan>> = None;
-        let mut before: Option<Step> = None;
+        let mut before: Option<PlanningStep> = None;
         for mut step in steps {
-            if let Some(Step { jobs, failures, policy, .. }) = before.filter(|_| step.is_same) {
-                step = Step { jobs, failures, policy, ..step };
+            let repeated = before.filter(|_| step.is_same);
+            if let Some(PlanningStep { jobs, failures, policy, .. }) = repeated {
+                step = PlanningStep { jobs, failures, policy, ..step };
             }
             before = Some(step.clone());
             let now = input(&fabric.with_changes(step.failures.clone()), &step.jobs);
@@ -100,9 +101,9 @@ proptest! {
             };
             let plan = continued(in_force.as_deref(), step.depth)?;
             in_force = Some(match step.refinement {
-                Refinement::None => plan,
-                Refinement::Adopted => continued(Some(&plan), PlanDepth::Full)?,
-                Refinement::Superseded => {
+                RefinementOutcome::None => plan,
+                RefinementOutcome::Adopted => continued(Some(&plan), PlanDepth::Full)?,
+                RefinementOutcome::Superseded => {
                     continued(Some(&plan), PlanDepth::Full)?;
                     plan
                 }
