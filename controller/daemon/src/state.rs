@@ -313,8 +313,8 @@ impl State {
     /// depends on must not be planned anew.
     fn jobs_under(&self, policy: &Policy) -> Vec<Job> {
         let mut jobs = self.running_jobs();
-        for job in jobs.iter_mut().filter(|job| !policy.uses_slowdown(job)) {
-            job.recent_slowdown = 0.0;
+        for job in &mut jobs {
+            job.measured = policy.used_slowdown(job);
         }
         jobs
     }

@@ -161,7 +161,7 @@ mod tests {
     use topology::{HostId, NicId};
 
     use super::*;
-    use crate::input::{Flow, Job, PlanInput};
+    use crate::input::{Flow, Job, MeasuredSlowdown, PlanInput};
 
     fn job(name: &str, src: usize, dst: usize) -> Job {
         Job {
@@ -172,7 +172,7 @@ mod tests {
             flop_per_iteration: 1e15,
             compute_seconds: 1.0,
             overlap_from: 1.0,
-            recent_slowdown: 0.0,
+            measured: MeasuredSlowdown::default(),
             flows: vec![Flow {
                 src: NicId::from(src),
                 dst: NicId::from(dst),

@@ -11,6 +11,7 @@ use crate::candidates::{self, PlanComparison};
 use crate::input_digest::{ComparedInputs, SharedInputs};
 use crate::job_ranking::JobRanking;
 use crate::levels::LevelScope;
+use crate::path_selection::{self, PathAssignment};
 use crate::plan::{PhaseResults, Plan};
 use crate::policy::Policy;
 use crate::previous_plan::PreviousPlan;
@@ -18,7 +19,7 @@ use crate::priority::{self, CorrectionCache, ReferenceJobs};
 use crate::report::{PlanReport, ReportInputs};
 use crate::search::{self, SearchResult};
 use crate::traffic::IndexedTraffic;
-use crate::{buffer_cycles, path_selection, pins};
+use crate::{buffer_cycles, pins};
 
 /// How much a plan may cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,6 +65,18 @@ pub(crate) struct DecidedPlan {
 }
 
 impl PlanContext<'_> {
+    /// The plan with all paths chosen here, and those paths; the slot of a job is its ordinal.
+    pub(crate) fn select_and_decide(&self) -> (PathAssignment, DecidedPlan) {
+        let regions = self.find_regions();
+        // Crux §4.1: the most intense job first takes the least congested paths.
+        let depth = self.path_depth(&regions);
+        let assignment =
+            path_selection::select_paths(self.traffic, self.previous, self.policy, depth);
+        let paths = assignment.paths_of(0..self.traffic.jobs.len());
+        let decided = self.decide_plan(&regions, paths);
+        (assignment, decided)
+    }
+
     /// The plan on `paths`, by flow; its generation is for [`Plan::succeeding`].
     pub(crate) fn decide_plan(&self, regions: &PlanRegions, paths: Vec<LinkPath>) -> DecidedPlan {
         let Self { traffic, policy, previous, corrections, .. } = *self;

@@ -88,10 +88,7 @@ impl IncrementalPlanner {
             corrections: &corrections,
             depth,
         };
-        let regions = context.find_regions();
-        let path_depth = context.path_depth(&regions);
-        let assignment = path_selection::select_paths(&traffic, &in_force, policy, path_depth);
-        let decided = context.decide_plan(&regions, assignment.paths_of(0..traffic.jobs.len()));
+        let (assignment, decided) = context.select_and_decide();
         let members = traffic.jobs.iter().zip(&traffic.routes).enumerate();
         let jobs = members.map(|(job_slot, (job, routes))| {
             let member = PresentJob { job: (*job).clone(), routes: Arc::clone(routes), job_slot };

@@ -142,6 +142,15 @@ impl Flow {
     }
 }
 
+/// How much slower than expected a job ran lately: 0 is not at all, 1 is half as fast.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct MeasuredSlowdown {
+    /// Slower than alone on its planned paths: for fairness (Crux §7.2).
+    pub over_alone: f64,
+    /// Slower than forecast beside the other jobs: for what policy guarantees to it.
+    pub over_forecast: f64,
+}
+
 /// An iterative training job (Crux §3.1).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
@@ -159,8 +168,8 @@ pub struct Job {
     pub compute_seconds: f64,
     /// `o_j` in 0..=1: fraction of the computation after which communication may begin.
     pub overlap_from: f64,
-    /// How much slower than alone it ran lately (0 = not at all), for fairness (Crux §7.2).
-    pub recent_slowdown: f64,
+    /// How much slower than expected it ran lately.
+    pub measured: MeasuredSlowdown,
     /// Flows of every iteration.
     pub flows: Vec<Flow>,
 }

@@ -10,7 +10,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use topology::Fabric;
 
-use crate::input::Job;
+use crate::input::{Job, MeasuredSlowdown};
 use crate::policy::Policy;
 use crate::traffic::IndexedTraffic;
 
@@ -67,9 +67,10 @@ pub(crate) fn digest_fabric(fabric: &Fabric) -> u64 {
 pub(crate) fn digest_job(job: &Job) -> u64 {
     let mut hasher = DefaultHasher::new();
     (&job.id, &job.tenant, &job.gpus).hash(&mut hasher);
-    let numbers =
-        [job.flop_per_iteration, job.compute_seconds, job.overlap_from, job.recent_slowdown];
-    numbers.map(f64::to_bits).hash(&mut hasher);
+    let MeasuredSlowdown { over_alone, over_forecast } = job.measured;
+    let profile = [job.flop_per_iteration, job.compute_seconds, job.overlap_from];
+    let numbers = profile.into_iter().chain([over_alone, over_forecast]);
+    numbers.for_each(|number| number.to_bits().hash(&mut hasher));
     for flow in &job.flows {
         (flow.src, flow.dst, flow.bytes.to_bits(), flow.udp_src_port, flow.gpus).hash(&mut hasher);
     }

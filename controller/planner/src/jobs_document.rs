@@ -18,7 +18,7 @@ pub use self::collective::{CollectiveDocument, CollectiveKind};
 pub use self::flows::MAX_CHANNELS;
 use self::flows::{FlowDrafts, StatedPorts, build_flows};
 use self::gpu_assignment::{GpuAssignment, JobGpus};
-use crate::input::{Job, JobId};
+use crate::input::{Job, JobId, MeasuredSlowdown};
 use crate::model_profiles::{ModelProfile, builtin_profiles};
 use crate::name_matching::{self, DocumentFieldError};
 
@@ -60,6 +60,9 @@ pub struct JobDocument {
     /// How much slower than alone it ran lately, 0 = not at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recent_slowdown: Option<f64>,
+    /// How much slower than its forecast it ran lately, 0 = not at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slowdown_over_forecast: Option<f64>,
     /// A built-in profile, for the fields above that are not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
@@ -192,7 +195,12 @@ impl JobFields<'_> {
         let flop = document.flop_per_iteration.or(profile.map(|p| p.flop_per_gpu * count));
         let compute = document.compute_seconds.or(profile.map(|p| p.compute_seconds));
         let overlap = document.overlap_from.or(profile.map(|p| p.overlap_from));
-        let slowdown = document.recent_slowdown.unwrap_or(0.0);
+        let slowdown =
+            |field, given: Option<f64>| self.check_range(field, given.unwrap_or(0.0), MAX_SLOWDOWN);
+        let measured = MeasuredSlowdown {
+            over_alone: slowdown("recent_slowdown", document.recent_slowdown)?,
+            over_forecast: slowdown("slowdown_over_forecast", document.slowdown_over_forecast)?,
+        };
         let job = Job {
             id: JobId::from(document.id.as_str()),
             tenant: document.tenant.clone(),
@@ -200,7 +208,7 @@ impl JobFields<'_> {
             flop_per_iteration: self.require_number("flop_per_iteration", flop, MAX_FLOP)?,
             compute_seconds: self.require_number("compute_seconds", compute, MAX_SECONDS)?,
             overlap_from: self.check_range("overlap_from", overlap.unwrap_or(1.0), 1.0)?,
-            recent_slowdown: self.check_range("recent_slowdown", slowdown, MAX_SLOWDOWN)?,
+            measured,
             gpus,
             flows: Vec::new(),
         };

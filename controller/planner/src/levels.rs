@@ -203,7 +203,7 @@ fn contended_nodes(dag: &ContentionDag) -> Vec<bool> {
 
 /// Whether a job recently had less than the share of its undisturbed throughput that policy grants.
 fn is_below_throughput_floor(job: &Job, rule: &JobOverride) -> bool {
-    let throughput = 1.0 / (1.0 + job.recent_slowdown);
+    let throughput = 1.0 / (1.0 + job.measured.over_alone);
     rule.min_throughput.is_some_and(|floor| throughput < floor)
 }
 

@@ -53,7 +53,7 @@ pub use decision::PlanDepth;
 pub use fluid_network::fluid_network;
 pub use hashed_paths::ecmp_paths;
 pub use incremental::{IncrementalPlanner, JobEventError};
-pub use input::{Flow, FlowGpus, FlowIdentity, Job, JobId, PlanInput};
+pub use input::{Flow, FlowGpus, FlowIdentity, Job, JobId, MeasuredSlowdown, PlanInput};
 pub use input_digest::ComparedInputs;
 pub use job_ranking::RoutedInput;
 pub use jobs_document::{
@@ -112,12 +112,7 @@ pub fn plan_to_depth(
         corrections: &CorrectionCache::default(),
         depth,
     };
-    let regions = context.find_regions();
-
-    // Crux §4.1: the most intense job first takes the least congested paths.
-    let path_depth = context.path_depth(&regions);
-    let assignment = path_selection::select_paths(&traffic, &in_force, policy, path_depth);
-    let decided = context.decide_plan(&regions, assignment.paths_of(0..traffic.jobs.len()));
+    let (_, decided) = context.select_and_decide();
     let plan = decided.plan.succeeding(previous);
     let report = context.build_report(&plan, &decided.ranking, decided.comparison);
     (plan, report)

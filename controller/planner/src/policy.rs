@@ -19,7 +19,7 @@ use topology::{AvailabilityChange, Fabric, FabricNode, SwitchId};
 pub use self::adoption_rules::{AdoptionRule, MAX_RULES};
 pub use self::document::{AdoptionDocument, OverrideDocument, PolicyDocument};
 pub use self::edit::{PolicyEdit, PolicyEditAction};
-use crate::input::Job;
+use crate::input::{Job, MeasuredSlowdown};
 use crate::name_matching::{self, DocumentFieldError};
 
 /// How priorities become levels (Crux §4.3 and the schedulers it compares with).
@@ -235,21 +235,28 @@ impl Policy {
     /// weighted like its priority (Crux §7.2).
     pub(crate) fn job_worth(&self, job: &Job) -> f64 {
         let weight = self.override_for(job).map_or(1.0, |rule| rule.weight);
-        let fair = (1.0 - self.fairness) + self.fairness * job.recent_slowdown;
+        let fair = (1.0 - self.fairness) + self.fairness * job.measured.over_alone;
         f64::from(job.gpu_count()) * weight * fair
     }
 
-    /// Throughput that policy guarantees to `job`, as a share of that alone; 0 for nothing. Where
-    /// the job had less, the model is too optimistic by as much, and it is to have more there.
+    /// Throughput that the forecast is to have for `job`, so that it gets what policy guarantees to
+    /// it: as a share of that alone; 0 for nothing. A job that is slower than its forecast is to
+    /// have as much more there, at most all.
     pub(crate) fn guaranteed_throughput(&self, job: &Job) -> f64 {
         let granted = self.override_for(job).and_then(|rule| rule.min_throughput).unwrap_or(0.0);
-        granted * (granted * (1.0 + job.recent_slowdown)).max(1.0)
+        (granted * (1.0 + job.measured.over_forecast)).min(1.0)
     }
 
-    /// Whether a plan depends on the recent slowdown of `job`.
-    pub fn uses_slowdown(&self, job: &Job) -> bool {
-        let rule = self.override_for(job);
-        self.fairness > 0.0 || rule.is_some_and(|rule| rule.min_throughput.is_some())
+    /// What a plan depends on of the measured slowdown of `job`; the rest is 0.
+    pub fn used_slowdown(&self, job: &Job) -> MeasuredSlowdown {
+        let is_guaranteed =
+            self.override_for(job).is_some_and(|rule| rule.min_throughput.is_some());
+        let MeasuredSlowdown { over_alone, over_forecast } = job.measured;
+        let used = |number, is_used: bool| if is_used { number } else { 0.0 };
+        MeasuredSlowdown {
+            over_alone: used(over_alone, is_guaranteed || self.fairness > 0.0),
+            over_forecast: used(over_forecast, is_guaranteed),
+        }
     }
 
     /// Levels that the policy lets the job have, as indices into `job_levels`; if every level

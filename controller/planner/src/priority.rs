@@ -210,7 +210,7 @@ fn weigh_priorities(
         .zip(plain)
         .zip(&traffic.jobs)
         .map(|((correction, plain), job)| {
-            let slowdown = job.recent_slowdown * highest;
+            let slowdown = job.measured.over_alone * highest;
             let weight = policy.override_for(job).map_or(1.0, |rule| rule.weight);
             let value = weight * ((1.0 - fairness) * plain + fairness * slowdown);
             JobPriority { correction, value }

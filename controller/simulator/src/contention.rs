@@ -221,7 +221,7 @@ fn value_of_schedule(input: &PlanInput, schedule: &Schedule) -> PlanValue {
 
 #[cfg(test)]
 mod tests {
-    use planner::{Flow, Job, PathOrigin};
+    use planner::{Flow, Job, MeasuredSlowdown, PathOrigin};
     use topology::document::DocumentFormat;
     use topology::{Fabric, examples, spec};
 
@@ -256,7 +256,7 @@ mod tests {
             flop_per_iteration: 1e14 * compute_seconds * (2 * nics.len() * hosts.len()) as f64,
             compute_seconds,
             overlap_from: 0.5,
-            recent_slowdown: 0.0,
+            measured: MeasuredSlowdown::default(),
             flows: flows.collect(),
         }
     }

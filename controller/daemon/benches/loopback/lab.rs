@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use controller::{Config, Controller, ControllerHandle, RawConfig, StateEvent};
-use planner::{Flow, Job, Policy};
+use planner::{Flow, Job, MeasuredSlowdown, Policy};
 use switch::p4runtime::{ServerHandle, ServiceOptions, serve};
 use switch::{DeviceConfig, EmulatedNetworkBuilder, EmulatedNetworkHandle};
 use tokio::net::TcpListener;
@@ -148,7 +148,7 @@ pub(crate) fn job(
         flop_per_iteration: 1e14 * f64::from(number + 1),
         compute_seconds: 0.5,
         overlap_from: 0.5,
-        recent_slowdown: 0.0,
+        measured: MeasuredSlowdown::default(),
         flows: flows.collect(),
     }
 }

@@ -209,7 +209,7 @@ struct HostStarts {
 mod tests {
     use std::sync::Arc;
 
-    use planner::{Flow, FlowGpus, Job, PlanInput, Policy};
+    use planner::{Flow, FlowGpus, Job, MeasuredSlowdown, PlanInput, Policy};
     use topology::clos::{self, ClosSpec};
 
     use super::*;
@@ -232,7 +232,7 @@ mod tests {
             flop_per_iteration: 1e15,
             compute_seconds: 1.0,
             overlap_from: 1.0,
-            recent_slowdown: 0.0,
+            measured: MeasuredSlowdown::default(),
             flows: (0..*hosts)
                 .map(|host| Flow {
                     src: nic(host),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use planner::{Flow, Job, Policy};
+use planner::{Flow, Job, MeasuredSlowdown, Policy};
 use proptest::prelude::*;
 use topology::clos::{self, ClosSpec};
 use topology::{AvailabilityChange, Fabric, HostId, LinkId, NicId, Severity, SwitchId};
@@ -30,7 +30,7 @@ fn job(name: &str, dst: usize) -> Job {
         flop_per_iteration: 1e15,
         compute_seconds: 1.0,
         overlap_from: 1.0,
-        recent_slowdown: 0.0,
+        measured: MeasuredSlowdown::default(),
         flows: vec![flow],
     }
 }

@@ -118,6 +118,7 @@ fn decode_announcement(announcement: proto::JobAnnouncement) -> Result<JobDocume
         compute_seconds: announcement.compute_seconds,
         overlap_from: announcement.overlap_from,
         recent_slowdown: None,
+        slowdown_over_forecast: None,
         profile: announcement.profile,
         flows: Some(flows?).filter(|_| collective.is_none()),
         collective,

@@ -91,6 +91,11 @@ impl IterationMeasurement {
         mean
     }
 
+    /// What the plan expects that the next windows count for.
+    pub(super) fn expected(&self) -> ExpectedIteration {
+        self.expected
+    }
+
     /// What was concluded last.
     pub(super) fn concluded(&self) -> Option<MeasuredIteration> {
         let forecast_seconds = self.expected.forecast;

@@ -213,7 +213,6 @@ impl ReportedJobRegistry {
             let alone = planned.map(|(_, planned)| {
                 entry.job.iteration_seconds(planned.bottleneck_seconds * WIRE_BYTES_PER_BYTE)
             });
-            entry.slowdown.follow_plan(alone);
             let expected = ExpectedIteration::of_plan((plan, report), &entry.job.id, alone);
             entry.measurement.follow_plan(expected, now);
         }
@@ -433,7 +432,7 @@ impl ReportedJob {
         let is_same =
             had.document.gpus == self.document.gpus && had.job.flows.len() == self.job.flows.len();
         self.slowdown = had.slowdown;
-        self.job.recent_slowdown = had.slowdown.published();
+        self.job.measured = had.slowdown.published();
         if self.stage == ProfilingStage::Waiting && is_same {
             let (owner, pods) = (self.owner.clone(), self.document.pods.clone());
             let (flows, documents) = (self.job.flows.clone(), self.document.flows.clone());
@@ -478,8 +477,10 @@ impl ReportedJob {
         self.profile = ReportedProfile::default();
         // What a job that has just changed would take alone is known with its next plan.
         let measured = measured.filter(|_| !differs);
-        let is_slower = measured.is_some_and(|seconds| self.slowdown.add_measurement(seconds));
-        self.job.recent_slowdown = self.slowdown.published();
+        let expected = self.measurement.expected();
+        let is_slower =
+            measured.is_some_and(|seconds| self.slowdown.add_measurement(seconds, expected));
+        self.job.measured = self.slowdown.published();
         differs || is_slower
     }
 

@@ -12,7 +12,7 @@ use controller::{
     ChangeTiming, Config, Controller, ControllerError, ControllerHandle, RawConfig, StateEvent,
 };
 use p4::SwitchTables;
-use planner::{Flow, Job, Policy};
+use planner::{Flow, Job, MeasuredSlowdown, Policy};
 use switch::p4runtime::{ServerHandle, ServiceOptions, serve};
 use switch::testing::faults::FaultScript;
 use switch::{DeviceConfig, DeviceIndex, EmulatedNetworkBuilder, EmulatedNetworkHandle};
@@ -178,7 +178,7 @@ impl<S> Lab<S> {
             flop_per_iteration: 1e15,
             compute_seconds: 1.0,
             overlap_from: 1.0,
-            recent_slowdown: 0.0,
+            measured: MeasuredSlowdown::default(),
             flows: vec![flow],
         }
     }

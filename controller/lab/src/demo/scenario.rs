@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 
 use p4::fabric::IpVersion;
-use planner::{Flow, Job, JobId, ModelProfile};
+use planner::{Flow, Job, JobId, MeasuredSlowdown, ModelProfile};
 use topology::{Fabric, HostId, PipelineKind, Tier, clos, examples};
 
 use command_io::CommandError;
@@ -363,7 +363,7 @@ fn build_job(
         flop_per_iteration: profile.flop_per_gpu * count,
         compute_seconds: profile.compute_seconds,
         overlap_from: profile.overlap_from,
-        recent_slowdown: 0.0,
+        measured: MeasuredSlowdown::default(),
         flows: ring_flows(fabric, placed, &members, volumes.volume_of(placed.model)?, seed),
         gpus,
     })

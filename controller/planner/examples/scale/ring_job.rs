@@ -1,6 +1,6 @@
 //! The jobs of all clusters here.
 
-use planner::{Flow, Job, JobId};
+use planner::{Flow, Job, JobId, MeasuredSlowdown};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use topology::{Fabric, HostId};
@@ -32,7 +32,7 @@ pub(crate) fn ring_job(
         flop_per_iteration: 1.5e14 * compute_seconds * 8.0 * hosts.len() as f64,
         compute_seconds,
         overlap_from: 0.5,
-        recent_slowdown: 0.0,
+        measured: MeasuredSlowdown::default(),
         flows: flows.collect(),
     }
 }

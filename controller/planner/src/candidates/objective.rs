@@ -18,6 +18,9 @@ const ECMP_SLOWDOWN_FACTOR: f64 = 1.9;
 /// A floor that is missed by less counts as held: the noise of the evaluation.
 const FLOOR_TOLERANCE: f64 = 0.02;
 
+/// A guarantee is a promise, and held only up to rounding.
+const GUARANTEE_TOLERANCE: f64 = 0.001;
+
 /// What makes one decision better than another.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlanObjective {
@@ -105,7 +108,9 @@ impl PlanObjective {
 
     /// By what factor the floor or a guarantee is missed, in steps of the noise; 0 if all are held.
     fn missed_floor(self, value: DecisionValue) -> u32 {
-        (self.excess(value) / FLOOR_TOLERANCE).max(0.0).min(f64::from(u32::MAX)) as u32
+        let floor = (value.worst_slowdown / self.limit - 1.0) / FLOOR_TOLERANCE;
+        let guarantee = (value.worst_guarantee - 1.0 - GUARANTEE_TOLERANCE) / FLOOR_TOLERANCE;
+        floor.floor().max(guarantee.ceil()).clamp(0.0, f64::from(u32::MAX)) as u32
     }
 
     /// By what share the worst slowdown is above what the floor or a guarantee allows.

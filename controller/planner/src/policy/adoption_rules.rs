@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use topology::{Fabric, HostId, NicId, SwitchId};
 
 use super::{JobOverride, Policy};
-use crate::input::{Job, JobId, PlanInput};
+use crate::input::{Job, JobId, MeasuredSlowdown, PlanInput};
 use crate::name_matching::{self, DocumentFieldError};
 use crate::plan::PlannedRule;
 
@@ -51,7 +51,7 @@ impl AdoptionRule {
             flop_per_iteration: f64::MIN_POSITIVE,
             compute_seconds: 0.0,
             overlap_from: 0.0,
-            recent_slowdown: 0.0,
+            measured: MeasuredSlowdown::default(),
             flows: Vec::new(),
         }
     }

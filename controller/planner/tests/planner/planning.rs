@@ -257,13 +257,13 @@ fn without_a_comparison_a_job_below_its_guarantee_is_raised_a_level() {
     };
     let (before, _) = planned(&input(&fabric, &jobs), &policy);
     // 0.5 slower: 1 / 1.5 of its throughput alone, under 0.8.
-    jobs[8].recent_slowdown = 0.5;
+    jobs[8].measured.over_alone = 0.5;
     let (after, _) = plan(&input(&fabric, &jobs), &policy, Some(&before));
     assert_eq!(level(&after, "jobi"), level(&before, "jobi") + 1);
 }
 
 /// Two jobs that share a link most of the time: the one of low intensity is slowed a lot, unless
-/// policy guarantees it a throughput.
+/// policy guarantees it a throughput, and more where it ran slower than its forecast.
 #[test]
 fn a_guaranteed_throughput_is_held_in_the_fluid_model() {
     let spec = ClosSpec {
@@ -279,15 +279,21 @@ fn a_guaranteed_throughput_is_held_in_the_fluid_model() {
         vec![ring(&fabric, "great", &[0, 2], 18e9), ring(&fabric, "small", &[1, 3], 18e9)];
     jobs[0].flop_per_iteration *= 100.0;
     jobs[1].gpus.values_mut().for_each(|gpus| *gpus = 1);
-    let levels = |granted| {
+    let levels = |granted, over_forecast| {
+        let mut jobs = jobs.clone();
+        jobs[1].measured.over_forecast = over_forecast;
         let guarantee = JobOverride { min_throughput: granted, ..rule("small") };
         let policy = Policy { overrides: vec![guarantee], ..Policy::default() };
         let (plan, _) = planned(&input(&fabric, &jobs), &policy);
         (level(&plan, "small"), level(&plan, "great"))
     };
-    let (small, great) = levels(None);
+    let (small, great) = levels(None, 1.0);
     assert!(small < great);
-    let (small, great) = levels(Some(0.9));
+    let (small, great) = levels(Some(0.9), 0.0);
+    assert!(small > great);
+    let (small, great) = levels(Some(0.45), 0.0);
+    assert!(small < great, "it has more than that");
+    let (small, great) = levels(Some(0.45), 1.0);
     assert!(small > great);
 }
 
@@ -295,7 +301,7 @@ fn a_guaranteed_throughput_is_held_in_the_fluid_model() {
 fn fairness_raises_a_job_that_was_slowed() {
     let fabric = clos(2, 1, 9);
     let mut jobs = crowd(&fabric);
-    jobs[8].recent_slowdown = 2.0;
+    jobs[8].measured.over_alone = 2.0;
     let fair = Policy { fairness: 0.9, ..Policy::default() };
     let (plan, _) = planned(&input(&fabric, &jobs), &fair);
     assert_eq!(plan.job(&JobId::from("jobi")).unwrap().1.rank, 1);

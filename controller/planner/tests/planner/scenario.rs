@@ -1,6 +1,6 @@
 //! Fabrics and jobs to plan: small builders that say only what a test is about.
 
-use planner::{Flow, Job, JobId, PlanInput};
+use planner::{Flow, Job, JobId, MeasuredSlowdown, PlanInput};
 use topology::clos::{ClosSpec, build_clos};
 use topology::{Fabric, LinkId, Tier};
 
@@ -29,7 +29,7 @@ pub(crate) fn ring(fabric: &Fabric, id: &str, hosts: &[u32], bytes: f64) -> Job 
         flop_per_iteration: 1e15,
         compute_seconds: 1.0,
         overlap_from: 0.5,
-        recent_slowdown: 0.0,
+        measured: MeasuredSlowdown::default(),
         flows: flows.filter(|flow| flow.src != flow.dst).collect(),
     }
 }

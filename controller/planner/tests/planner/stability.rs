@@ -2,8 +2,8 @@
 //! nothing, whatever happened before.
 
 use planner::{
-    CompressionMethod, CorrectionReference, Job, JobOverride, PathMethod, Plan, PlanInput, Policy,
-    check_plan, plan,
+    CompressionMethod, CorrectionReference, Job, JobOverride, MeasuredSlowdown, PathMethod, Plan,
+    PlanInput, Policy, check_plan, plan,
 };
 use proptest::prelude::*;
 use topology::clos::{ClosSpec, build_clos};
@@ -45,7 +45,7 @@ pub(crate) fn jobs(
                 compute_seconds: f64::from(compute) * 0.25,
                 overlap_from: f64::from(overlap) * 0.25,
                 flop_per_iteration: f64::from(work) * 1e15,
-                recent_slowdown: slowdown,
+                measured: MeasuredSlowdown { over_alone: slowdown, over_forecast: 0.0 },
                 ..ring(&fabric, &name, &hosts, f64::from(gigabytes) * 1e9)
             }
         };

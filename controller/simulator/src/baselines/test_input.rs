@@ -1,6 +1,6 @@
 //! Small inputs for tests: jobs on the lab's fabric, by the names of hosts.
 
-use planner::{Flow, Job, JobId, PlanInput};
+use planner::{Flow, Job, JobId, MeasuredSlowdown, PlanInput};
 use topology::document::DocumentFormat;
 use topology::{Fabric, LinkId, NicId, examples, spec};
 
@@ -37,7 +37,7 @@ impl TestInput {
             flop_per_iteration: 1e15,
             compute_seconds: 1.0,
             overlap_from: 1.0,
-            recent_slowdown: 0.0,
+            measured: MeasuredSlowdown::default(),
             flows: flows
                 .iter()
                 .enumerate()

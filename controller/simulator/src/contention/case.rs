@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
-use planner::{Flow, FlowGpus, Job, JobId, PlanInput};
+use planner::{Flow, FlowGpus, Job, JobId, MeasuredSlowdown, PlanInput};
 use rand::seq::IteratorRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -267,7 +267,7 @@ fn draw_job(fabric: &Fabric, number: u16, ranges: &JobRanges, random: &mut ChaCh
         gpus,
         compute_seconds,
         overlap_from: random.random_range(0.0..1.0),
-        recent_slowdown: 0.0,
+        measured: MeasuredSlowdown::default(),
         flows,
     }
 }

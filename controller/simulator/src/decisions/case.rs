@@ -13,7 +13,7 @@
 //! * A ring's communication takes 0.2..0.9 of the computation when alone. Published volumes would
 //!   leave half of the cases without contention, so the share is drawn instead.
 
-use planner::{Flow, Job, JobId, ModelProfile, PlanInput, builtin_profiles};
+use planner::{Flow, Job, JobId, MeasuredSlowdown, ModelProfile, PlanInput, builtin_profiles};
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -130,7 +130,7 @@ fn generate_job(fabric: &Fabric, number: usize, hosts: &[HostId], random: &mut C
         flop_per_iteration: profile.flop_per_gpu * scale * f64::from(gpus),
         compute_seconds,
         overlap_from: random.random_range(0.5..1.0),
-        recent_slowdown: 0.0,
+        measured: MeasuredSlowdown::default(),
         flows: hosts
             .iter()
             .zip(next)

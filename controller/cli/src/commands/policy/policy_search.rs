@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use command_io::CommandError;
-use planner::{Job, JobId, OverrideDocument, PolicyDocument};
+use planner::{Job, JobId, MeasuredSlowdown, OverrideDocument, PolicyDocument};
 
 /// Passes over all fields.
 const PASSES: usize = 2;
@@ -235,7 +235,7 @@ fn is_matched(rule: &OverrideDocument, job: &str, tenant: Option<&str>) -> bool 
         flop_per_iteration: 1.0,
         compute_seconds: 0.0,
         overlap_from: 1.0,
-        recent_slowdown: 0.0,
+        measured: MeasuredSlowdown::default(),
         gpus: BTreeMap::new(),
         flows: Vec::new(),
     };

@@ -1,6 +1,6 @@
 //! The events between snapshots, as sentences.
 
-use planner::{Flow, Job, Policy};
+use planner::{Flow, Job, MeasuredSlowdown, Policy};
 use topology::clos::{self, ClosSpec};
 use topology::{AvailabilityChange as Change, HostId};
 
@@ -63,7 +63,7 @@ fn job(name: &str, port: u16) -> Job {
         flop_per_iteration: 1e15,
         compute_seconds: 1.0,
         overlap_from: 1.0,
-        recent_slowdown: 0.0,
+        measured: MeasuredSlowdown::default(),
         flows: vec![Flow {
             src: NicId(0),
             dst: NicId(2),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use p4::fabric::table;
 use p4::{ForwardingPipeline, SwitchTables};
-use planner::{AdoptionRule, Flow, Job, Plan, PlanDepth, PlanInput, Policy};
+use planner::{AdoptionRule, Flow, Job, MeasuredSlowdown, Plan, PlanDepth, PlanInput, Policy};
 use proptest::prelude::*;
 use topology::clos::{self, ClosSpec};
 use topology::{
@@ -41,7 +41,7 @@ pub(in crate::pipelines) fn job(number: usize, flows: &[(usize, usize, u16)]) ->
         flop_per_iteration: 1e15 * (number as f64 + 1.0),
         compute_seconds: 1.0,
         overlap_from: 1.0,
-        recent_slowdown: 0.0,
+        measured: MeasuredSlowdown::default(),
         flows: flows.iter().map(flow).collect(),
     }
 }

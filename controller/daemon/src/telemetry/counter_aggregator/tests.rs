@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use p4::fabric::{PriorityLevel, table};
-use planner::{PlanInput, Policy};
+use planner::{MeasuredSlowdown, PlanInput, Policy};
 use proptest::prelude::*;
 use topology::clos::{self, ClosSpec};
 
@@ -43,7 +43,7 @@ impl Ground {
             flop_per_iteration: 1e15,
             compute_seconds: 1.0,
             overlap_from: 1.0,
-            recent_slowdown: 0.0,
+            measured: MeasuredSlowdown::default(),
             flows: vec![flow("h1", "h9"), flow("h9", "h1")],
         };
         let input = PlanInput { fabric: fabric.clone(), jobs: vec![job] };

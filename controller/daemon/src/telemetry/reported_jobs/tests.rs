@@ -325,7 +325,7 @@ fn slowdown_is_measured_against_the_planned_paths() {
     let mut lab = Town::new();
     lab.announce(1, "a");
     lab.window(1, "a");
-    let slowdown = |lab: &Town| lab.registry.reported_jobs().jobs[0].recent_slowdown;
+    let slowdown = |lab: &Town| lab.registry.reported_jobs().jobs[0].measured.over_alone;
     let input = PlanInput { fabric: lab.fabric.clone(), jobs: lab.registry.reported_jobs().jobs };
     let (plan, report) = planner::plan(&input, &Policy::default(), None);
     lab.registry.follow_plan(&plan, &report, lab.now);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use controller::{Config, RawConfig};
-use planner::{Flow, Job};
+use planner::{Flow, Job, MeasuredSlowdown};
 use topology::clos::{self, ClosSpec};
 use topology::{Fabric, HostId, NicId};
 
@@ -73,7 +73,7 @@ pub(super) fn build_job(number: u32) -> Job {
         flop_per_iteration: 1e15 * f64::from(number + 1),
         compute_seconds: 1.0,
         overlap_from: 1.0,
-        recent_slowdown: 0.0,
+        measured: MeasuredSlowdown::default(),
         flows: vec![flow],
     }
 }

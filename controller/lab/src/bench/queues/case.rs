@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use planner::{Flow, Job, JobOverride};
+use planner::{Flow, Job, JobOverride, MeasuredSlowdown};
 use topology::clos::{self, ClosSpec};
 use topology::{Fabric, HostId, NicId};
 
@@ -69,7 +69,7 @@ fn job(id: &str, flops: f64, flows: &[HostFlow]) -> Job {
         flop_per_iteration: flops,
         compute_seconds: 1e-6,
         overlap_from: 0.0,
-        recent_slowdown: 0.0,
+        measured: MeasuredSlowdown::default(),
         flows: (0xC000..).zip(flows).map(|(port, what)| flow(*what, port)).collect(),
     }
 }

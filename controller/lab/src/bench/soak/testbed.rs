@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use planner::{Flow, Job};
+use planner::{Flow, Job, MeasuredSlowdown};
 use switch::p4runtime::{ServerHandle, ServiceOptions, serve};
 use switch::testing::faults::{FaultMix, FaultScript};
 use switch::{
@@ -224,7 +224,7 @@ fn ring_job(fabric: &Fabric, number: u32) -> Job {
         flop_per_iteration: 1e14 * f64::from(number + 1),
         compute_seconds: 0.5,
         overlap_from: 0.5,
-        recent_slowdown: 0.0,
+        measured: MeasuredSlowdown::default(),
         flows: (0..HOSTS)
             .map(|step| Flow {
                 src: nic(step),
