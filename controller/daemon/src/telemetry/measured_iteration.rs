@@ -6,11 +6,12 @@
 //! nearly what the plan before it expected continues the measurement: where jobs contend, what one
 //! of them is known to send changes in its last digits again and again.
 
-use planner::{JobId, Plan, PlanReport};
+use planner::{Job, Plan, PlanReport};
 use tokio::time::Instant;
 
 use super::ReportWindow;
 use super::profile::differs_by;
+use crate::forecast::WIRE_BYTES_PER_BYTE;
 
 /// Two plans expect the same of a job if their times differ by at most this share.
 const SAME_WITHIN: f64 = 0.01;
@@ -46,15 +47,17 @@ pub(super) struct IterationMeasurement {
 }
 
 impl ExpectedIteration {
-    /// What a plan expects of a job that takes `alone` seconds by itself.
-    pub(super) fn of_plan(
-        (plan, report): (&Plan, &PlanReport),
-        job: &JobId,
-        alone: Option<f64>,
-    ) -> Self {
-        let position = plan.job(job).map(|(position, _)| position);
-        let forecast = position.and_then(|position| report.comparison.forecast_seconds(position));
-        Self { alone, forecast: forecast.filter(|seconds| seconds.is_finite()) }
+    /// What a plan expects of `job`; nothing if it is not planned.
+    pub(super) fn of_plan(plan: &Plan, report: &PlanReport, job: &Job) -> Self {
+        let Some((position, planned)) = plan.job(&job.id) else {
+            return Self::default();
+        };
+        let link_seconds = planned.bottleneck_seconds * WIRE_BYTES_PER_BYTE;
+        let forecast = report.comparison.forecast_seconds(position);
+        Self {
+            alone: Some(job.iteration_seconds(link_seconds)),
+            forecast: forecast.filter(|seconds| seconds.is_finite()),
+        }
     }
 
     fn is_nearly(&self, other: &Self) -> bool {

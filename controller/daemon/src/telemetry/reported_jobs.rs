@@ -28,7 +28,6 @@ use super::reporter_identity::ReportOwner;
 use super::slowdown::SlowdownEstimate;
 use super::{JobReport, ReportWindow, ReporterId, ReporterIdentity, job_finding};
 use crate::config::TelemetryConfig;
-use crate::forecast::WIRE_BYTES_PER_BYTE;
 use crate::state::ReportedJobs;
 use crate::store::jobs_document;
 
@@ -209,11 +208,7 @@ impl ReportedJobRegistry {
     /// Takes over what a plan that comes into force expects of each job.
     pub fn follow_plan(&mut self, plan: &Plan, report: &PlanReport, now: Instant) {
         for entry in self.jobs.values_mut() {
-            let planned = plan.job(&entry.job.id);
-            let alone = planned.map(|(_, planned)| {
-                entry.job.iteration_seconds(planned.bottleneck_seconds * WIRE_BYTES_PER_BYTE)
-            });
-            let expected = ExpectedIteration::of_plan((plan, report), &entry.job.id, alone);
+            let expected = ExpectedIteration::of_plan(plan, report, &entry.job);
             entry.measurement.follow_plan(expected, now);
         }
     }
@@ -477,9 +472,7 @@ impl ReportedJob {
         self.profile = ReportedProfile::default();
         // What a job that has just changed would take alone is known with its next plan.
         let measured = measured.filter(|_| !differs);
-        let expected = self.measurement.expected();
-        let is_slower =
-            measured.is_some_and(|seconds| self.slowdown.add_measurement(seconds, expected));
+        let is_slower = self.slowdown.add_measurement(measured, self.measurement.expected());
         self.job.measured = self.slowdown.published();
         differs || is_slower
     }

@@ -43,8 +43,13 @@ struct SmoothedSlowdown {
 }
 
 impl SlowdownEstimate {
-    /// Adds iterations of `measured` seconds. Returns whether what is published has changed.
-    pub(super) fn add_measurement(&mut self, measured: f64, expected: ExpectedIteration) -> bool {
+    /// Adds iterations of `measured` seconds, if there were any. Returns whether what is published
+    /// has changed.
+    pub(super) fn add_measurement(
+        &mut self,
+        measured: Option<f64>,
+        expected: ExpectedIteration,
+    ) -> bool {
         let alone = self.over_alone.add_measurement(measured, expected.alone, &OVER_ALONE);
         let forecast =
             self.over_forecast.add_measurement(measured, expected.forecast, &OVER_FORECAST);
@@ -63,11 +68,12 @@ impl SlowdownEstimate {
 impl SmoothedSlowdown {
     fn add_measurement(
         &mut self,
-        measured: f64,
+        measured: Option<f64>,
         expected: Option<f64>,
         rule: &SmoothingRule,
     ) -> bool {
-        let Some(expected) = expected.filter(|seconds| *seconds > 0.0 && measured.is_finite())
+        let known = measured.filter(|seconds| seconds.is_finite());
+        let Some((measured, expected)) = known.zip(expected.filter(|seconds| *seconds > 0.0))
         else {
             return false;
         };
@@ -98,40 +104,40 @@ mod tests {
     #[test]
     fn noise_publishes_nothing_and_a_slower_job_does() {
         let mut estimate = SlowdownEstimate::default();
-        assert!(!estimate.add_measurement(9.0, UNKNOWN), "there is nothing to compare with");
+        assert!(!estimate.add_measurement(Some(9.0), UNKNOWN), "there is nothing to compare with");
         let alone = ExpectedIteration { alone: Some(1.0), ..UNKNOWN };
-        assert!(!estimate.add_measurement(1.04, alone));
-        assert!(!estimate.add_measurement(0.97, alone));
+        assert!(!estimate.add_measurement(Some(1.04), alone));
+        assert!(!estimate.add_measurement(Some(0.97), alone));
         assert_eq!(estimate.published(), MeasuredSlowdown::default());
-        assert!(estimate.add_measurement(1.5, alone));
+        assert!(estimate.add_measurement(Some(1.5), alone));
         let first = estimate.published().over_alone;
         assert!(first > 0.2 && first < 0.5, "{first}");
         for _ in 0..8 {
-            estimate.add_measurement(1.5, alone);
+            estimate.add_measurement(Some(1.5), alone);
         }
         assert!((estimate.published().over_alone - 0.5).abs() < OVER_ALONE.step);
         for _ in 0..8 {
-            estimate.add_measurement(1.0, alone);
+            estimate.add_measurement(Some(1.0), alone);
         }
         assert!(estimate.published().over_alone < OVER_ALONE.step);
         assert_eq!(estimate.published().over_forecast, 0.0, "there was no forecast");
-        assert!(!estimate.add_measurement(f64::NAN, alone));
-        assert!(!estimate.add_measurement(1.0, expect(0.0, 0.0)));
+        assert!(!estimate.add_measurement(Some(f64::NAN), alone));
+        assert!(!estimate.add_measurement(Some(1.0), expect(0.0, 0.0)));
     }
 
     /// What a job lost under a plan that was forecast to be as slow says nothing about the model.
     #[test]
     fn a_slow_job_as_forecast_is_slower_only_than_alone() {
         let mut estimate = SlowdownEstimate::default();
-        assert!(estimate.add_measurement(2.0, expect(1.0, 2.0)));
+        assert!(estimate.add_measurement(Some(2.0), expect(1.0, 2.0)));
         let published = MeasuredSlowdown { over_alone: 1.0, over_forecast: 0.0 };
         assert_eq!(estimate.published(), published);
         // The plan that follows is too good to be true by a tenth, and is left for one that is not.
-        assert!(estimate.add_measurement(1.32, expect(1.0, 1.2)));
+        assert!(estimate.add_measurement(Some(1.32), expect(1.0, 1.2)));
         let too_good = estimate.published().over_forecast;
         assert!((too_good - 0.05).abs() < 1e-9, "{too_good}");
         for _ in 0..4 {
-            estimate.add_measurement(1.1, expect(1.0, 1.1));
+            estimate.add_measurement(Some(1.1), expect(1.0, 1.1));
         }
         assert!(estimate.published().over_forecast > 0.02, "{estimate:?}");
     }
