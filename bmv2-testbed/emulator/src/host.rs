@@ -321,7 +321,7 @@ impl EmulatedHost {
 mod tests {
     use std::collections::BTreeMap;
 
-    use planner::Flow;
+    use planner::{Flow, MeasuredSlowdown};
     use topology::clos::{self, ClosSpec};
 
     use super::*;
@@ -354,7 +354,7 @@ mod tests {
             flop_per_iteration: 1.0,
             compute_seconds: 0.1,
             overlap_from: 1.0,
-            recent_slowdown: 0.0,
+            measured: MeasuredSlowdown::default(),
             flows: vec![flow(0, 1), flow(1, 0)],
         }];
         let options = TestbedOptions { transport, ..TestbedOptions::default() };

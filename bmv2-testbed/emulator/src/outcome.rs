@@ -113,6 +113,7 @@ fn measure_job(
 mod tests {
     use std::collections::BTreeMap;
 
+    use planner::MeasuredSlowdown;
     use topology::HostId;
 
     use super::*;
@@ -127,7 +128,7 @@ mod tests {
             flop_per_iteration: 1.0,
             compute_seconds: 1.0,
             overlap_from: 1.0,
-            recent_slowdown: 0.0,
+            measured: MeasuredSlowdown::default(),
             flows: Vec::new(),
         }
     }

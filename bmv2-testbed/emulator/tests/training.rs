@@ -9,7 +9,7 @@ use emulator::{
     DcqcnOptions, EmulatedTestbed, EmulationOutcome, HostCongestionCounts, HostErrorCounts,
     HostTransport, RetrySettings, TestbedError, TestbedOptions, TimeScale,
 };
-use planner::{Flow, FlowGpus, Job};
+use planner::{Flow, FlowGpus, Job, MeasuredSlowdown};
 use switch::{ActionCall, Device, KeyField, MatchKey, Program, TableAction, WireState};
 use topology::{
     Fabric, FabricNode, HostId, HostInterconnect, LinkId, LinkScheduler, NicId, PcieSwitch,
@@ -38,7 +38,7 @@ fn job(id: &str, from: u32, to: u32, bytes: f64) -> Job {
         flop_per_iteration: 1.0,
         compute_seconds: 0.1,
         overlap_from: 0.5,
-        recent_slowdown: 0.0,
+        measured: MeasuredSlowdown::default(),
         flows: vec![Flow {
             src: NicId(from),
             dst: NicId(to),
