@@ -329,6 +329,24 @@ mod tests {
 "#;
 
     #[test]
+    fn the_address_of_a_server_has_a_host_and_a_port() {
+        let with = |address: &str| GOOD.replacen("127.0.0.1:20001", address, 1);
+        for good in ["leaf1.lab:9559", "[fd00::1]:9559", "sw_1:1"] {
+            assert!(parse_fabric(&with(good), DocumentFormat::Json, "f.json").is_ok(), "{good}");
+        }
+        for bad in ["10.0.0.1", "http://leaf1:9559", "leaf1:0", ":9559", "fd00::1:9559", "a:65536"]
+        {
+            let expected = format!(
+                "f.json: switches[0].p4runtime: {bad:?} is not an address; write host:port, for \
+                 example 10.0.0.1:9559"
+            );
+            assert_eq!(refused(&with(bad)), expected);
+        }
+        let gnmi = GOOD.replacen(r#""device_id": 2}"#, r#""device_id": 2, "gnmi": "leaf2"}"#, 1);
+        assert!(refused(&gnmi).starts_with(r#"f.json: switches[1].gnmi: "leaf2" is not"#));
+    }
+
+    #[test]
     fn a_mistake_is_named_by_its_field() {
         for case in MISTAKES.lines().filter(|line| !line.is_empty()) {
             let [good, bad, expected] = case.split(" => ").collect::<Vec<_>>()[..] else {

@@ -5,7 +5,7 @@
 //! [`crate::check_fabric`].
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use super::interconnects;
 use super::{
@@ -106,6 +106,7 @@ pub(super) fn build_explicit(document: &FabricDocument) -> Result<Fabric, Fabric
     }
     let names = NodeNames::from_document(document)?;
     let cables = parse_cables(document, &names)?;
+    check_server_addresses(&document.switches)?;
     let mut draft = FabricDraft::with_name(&document.name);
     let switches = document.switches.iter();
     draft.switches =
@@ -113,6 +114,36 @@ pub(super) fn build_explicit(document: &FabricDocument) -> Result<Fabric, Fabric
     draft.hosts = parse_hosts(document, &cables)?;
     draft.cables = cables;
     Ok(draft.into_fabric())
+}
+
+/// An address that no client can call would be refused at every attempt, for as long as a
+/// controller runs.
+fn check_server_addresses(switches: &[SwitchDocument]) -> Result<(), FabricFieldError> {
+    for (number, switch) in switches.iter().enumerate() {
+        for (field, example, address) in
+            [("p4runtime", 9559, &switch.p4runtime), ("gnmi", 9339, &switch.gnmi)]
+        {
+            if let Some(address) = address.as_ref().filter(|address| !is_server_address(address)) {
+                let problem = format!(
+                    "{address:?} is not an address; write host:port, for example 10.0.0.1:{example}"
+                );
+                return Err(FabricFieldError::new(format!("switches[{number}].{field}"), problem));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether `text` is `host:port`, an IPv6 address being in brackets.
+fn is_server_address(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':') else {
+        return false;
+    };
+    let is_host = match host.strip_prefix('[') {
+        Some(rest) => rest.strip_suffix(']').is_some_and(|ip| ip.parse::<Ipv6Addr>().is_ok()),
+        None => is_valid_name(host),
+    };
+    is_host && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
 fn switch_from_document(
