@@ -84,7 +84,9 @@ pub struct JobOverride {
     pub weight: f64,
     /// Not planned: flows by ECMP, in the lowest level that jobs may have.
     pub exempt: bool,
-    /// Throughput, as a share of that alone, below which the job is raised by one level; 0..=1.
+    /// The least throughput that plans give to the job, as a share of that alone; 0..=1. Where it
+    /// was measured to be slower than forecast, they give as much more. Where nothing is compared,
+    /// a job that was measured to have less is raised by one level.
     pub min_throughput: Option<f64>,
 }
 
@@ -143,6 +145,11 @@ impl ConnectionTimeout {
         timer * f64::from(self.ib_retry_count + 1)
     }
 }
+
+/// By how much at most iterations may be longer than forecast through a fault of the model, which
+/// is off by up to 19 % (docs/algorithms/fluid-model.md). The rest is the job's own doing, or what
+/// it says.
+const MAX_FORECAST_EXCESS: f64 = 0.25;
 
 /// Part of a connection's timeout that a flow may wait for service.
 const SERVICE_SHARE: f64 = 0.1;
@@ -241,10 +248,11 @@ impl Policy {
 
     /// Throughput that the forecast is to have for `job`, so that it gets what policy guarantees to
     /// it: as a share of that alone; 0 for nothing. A job that is slower than its forecast is to
-    /// have as much more there, at most all.
+    /// have as much more there, as far as the model can be wrong.
     pub(crate) fn guaranteed_throughput(&self, job: &Job) -> f64 {
         let granted = self.override_for(job).and_then(|rule| rule.min_throughput).unwrap_or(0.0);
-        (granted * (1.0 + job.measured.over_forecast)).min(1.0)
+        let excess = job.measured.over_forecast.min(MAX_FORECAST_EXCESS);
+        (granted * (1.0 + excess)).min(1.0)
     }
 
     /// What a plan depends on of the measured slowdown of `job`; the rest is 0.

@@ -86,7 +86,8 @@ pub struct OverrideDocument {
     /// Not planned: ECMP and the lowest level.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exempt: bool,
-    /// Share of its throughput alone under which the job is raised a level.
+    /// The least throughput that plans give to the job, as a share of that alone, 0..=1; more where
+    /// it was measured to be slower than forecast.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_throughput: Option<f64>,
 }

@@ -291,10 +291,12 @@ fn a_guaranteed_throughput_is_held_in_the_fluid_model() {
     assert!(small < great);
     let (small, great) = levels(Some(0.9), 0.0);
     assert!(small > great);
-    let (small, great) = levels(Some(0.45), 0.0);
-    assert!(small < great, "it has more than that");
-    let (small, great) = levels(Some(0.45), 1.0);
+    let (small, great) = levels(Some(0.6), 0.0);
+    assert_eq!(small, great, "half of the link is enough");
+    let (small, great) = levels(Some(0.6), 0.25);
     assert!(small > great);
+    let (small, great) = levels(Some(0.35), 9.0);
+    assert!(small < great, "a job that says it is slow does not get everything");
 }
 
 #[test]
