@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use controller::StateEvent;
 use controller::northbound::controller_view::LinkRow;
-use planner::{Plan, PlannedFlow};
+use planner::{Job, Plan, PlannedFlow};
 use switch::gnmi::{GnmiHandle, QosMaps};
 use switch::{
     ClockPace, EndpointHandle, EndpointIndex, EndpointOutbox, NetworkEndpoint, WireDirectionIndex,
@@ -16,7 +17,7 @@ use topology::{Fabric, Finding, NicId, Tier};
 
 use crate::gnmi::serve_gnmi;
 use crate::http::ask;
-use crate::lab::{DEADLINE, Lab, ServedController, open_config, parts};
+use crate::lab::{DEADLINE, Lab, ServedController, open_config, parts, verified};
 use crate::sai::wired_lab;
 use crate::traffic::{connect_cables, frame};
 
@@ -114,7 +115,13 @@ impl CountedLab {
         let mut lab = wired_lab(parts(), &[Tier::Leaf, Tier::Spine], wire).await;
         let servers = serve_gnmi(&mut lab, &devices, |_| QosMaps::default()).await;
         lab.switches.devices.release_clock(ClockPace::RealTime).await.unwrap();
-        let served = lab.served_with(&open_config(), |raw| raw.gnmi.counter_ms = 50).await;
+        // On a busy machine readings come some milliseconds late: little of their interval, of which
+        // several fit into an iteration.
+        let served = lab.served_with(&open_config(), |raw| raw.gnmi.counter_ms = 250).await;
+        let slower = |name, port| Job { compute_seconds: 60.0, ..lab.job(name, port) };
+        let jobs = vec![slower("a", FLOW), slower("b", FLOW + 1)];
+        served.controller.submit_event(StateEvent::JobsChanged(jobs)).await.unwrap();
+        verified(&lab, &served.controller).await;
         let hosts = lab.switches.devices.endpoint(EndpointIndex(0));
         Self { lab, served, hosts, _servers: servers }
     }
