@@ -115,8 +115,8 @@ impl CountedLab {
         let mut lab = wired_lab(parts(), &[Tier::Leaf, Tier::Spine], wire).await;
         let servers = serve_gnmi(&mut lab, &devices, |_| QosMaps::default()).await;
         lab.switches.devices.release_clock(ClockPace::RealTime).await.unwrap();
-        // On a busy machine readings come some milliseconds late: little of their interval, of which
-        // several fit into an iteration.
+        // On a busy machine readings come some milliseconds late: little of their interval, of
+        // which several fit into an iteration.
         let served = lab.served_with(&open_config(), |raw| raw.gnmi.counter_ms = 250).await;
         let slower = |name, port| Job { compute_seconds: 60.0, ..lab.job(name, port) };
         let jobs = vec![slower("a", FLOW), slower("b", FLOW + 1)];
