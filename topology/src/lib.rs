@@ -20,6 +20,7 @@ mod interconnect;
 mod leaf_routes;
 mod lossless;
 mod paths;
+mod server_address;
 pub mod spec;
 mod units;
 
@@ -38,4 +39,5 @@ pub use paths::{
     DownwardHops, LinkPath, MAX_PATH_LINKS, NextHops, SwitchHop, UpwardHops, equal_cost_paths,
     next_hops,
 };
+pub use server_address::ServerAddress;
 pub use units::{Bandwidth, InvalidMacAddress, MacAddress};

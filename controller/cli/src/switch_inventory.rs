@@ -1,10 +1,11 @@
 //! Switches that are named on the command line, for a fabric that no document describes.
 
-use topology::{Fabric, FabricParts, PipelineKind, Switch, Tier};
+use topology::{Fabric, FabricParts, PipelineKind, ServerAddress, Switch, Tier};
 
 /// A switch from `NAME=HOST:PORT/ID`.
 pub(crate) fn parse_switch(text: &str) -> Result<Switch, String> {
     let parts = text.split_once('=').and_then(|(name, rest)| Some((name, rest.rsplit_once('/')?)));
+    let parts = parts.filter(|(_, (address, _))| ServerAddress::parse(address).is_some());
     let (name, (address, id)) = parts.ok_or("write NAME=HOST:PORT/ID, for example s1=h:9559/1")?;
     let device_id = id.parse();
     Ok(Switch {

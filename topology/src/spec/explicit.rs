@@ -5,7 +5,7 @@
 //! [`crate::check_fabric`].
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 use super::interconnects;
 use super::{
@@ -17,6 +17,7 @@ use crate::draft::{DraftCable, DraftHost, FabricDraft, MAX_CABLES};
 use crate::fabric::{Fabric, Host, LinkEndpoint, LinkScheduler, PipelineKind, Switch, Tier};
 use crate::ids::{FabricNode, LinkId};
 use crate::lossless::SwitchQueues;
+use crate::server_address::ServerAddress;
 use crate::units::MacAddress;
 
 /// The document that describes `fabric` in full; reading it gives an equal fabric in which
@@ -123,7 +124,8 @@ fn check_server_addresses(switches: &[SwitchDocument]) -> Result<(), FabricField
         for (field, example, address) in
             [("p4runtime", 9559, &switch.p4runtime), ("gnmi", 9339, &switch.gnmi)]
         {
-            if let Some(address) = address.as_ref().filter(|address| !is_server_address(address)) {
+            let unknown = |address: &&String| ServerAddress::parse(address).is_none();
+            if let Some(address) = address.as_ref().filter(unknown) {
                 let problem = format!(
                     "{address:?} is not an address; write host:port, for example 10.0.0.1:{example}"
                 );
@@ -132,18 +134,6 @@ fn check_server_addresses(switches: &[SwitchDocument]) -> Result<(), FabricField
         }
     }
     Ok(())
-}
-
-/// Whether `text` is `host:port`, an IPv6 address being in brackets.
-fn is_server_address(text: &str) -> bool {
-    let Some((host, port)) = text.rsplit_once(':') else {
-        return false;
-    };
-    let is_host = match host.strip_prefix('[') {
-        Some(rest) => rest.strip_suffix(']').is_some_and(|ip| ip.parse::<Ipv6Addr>().is_ok()),
-        None => is_valid_name(host),
-    };
-    is_host && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
 fn switch_from_document(

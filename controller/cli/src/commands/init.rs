@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use topology::document::{self, DocumentFormat};
-use topology::{Fabric, Switch, spec};
+use topology::{Fabric, ServerAddress, Switch, spec};
 
 use super::config::commented_configuration;
 use super::identity_folder::{AUTHORITY, IdentityFolder, IssuedCertificate};
@@ -133,8 +133,8 @@ fn wanted_certificates(fabric: &Fabric, names: &[String]) -> Vec<IssuedCertifica
         names: own.into_iter().chain(names.iter().cloned()).collect(),
     };
     let switches = fabric.switches().iter().filter_map(|switch| {
-        let p4runtime = ServedAddress::parse(switch.p4runtime.as_ref()?)?.bare_host();
-        let gnmi = switch.gnmi.as_deref().and_then(ServedAddress::parse);
+        let p4runtime = ServerAddress::parse(switch.p4runtime.as_ref()?)?.bare_host();
+        let gnmi = switch.gnmi.as_deref().and_then(ServerAddress::parse);
         let gnmi = gnmi.map(|address| address.bare_host()).filter(|host| *host != p4runtime);
         let hosts = std::iter::once(p4runtime).chain(gnmi).map(str::to_owned);
         let names = std::iter::once(format!("{}.switch.crux", switch.name)).chain(hosts);
@@ -143,30 +143,12 @@ fn wanted_certificates(fabric: &Fabric, names: &[String]) -> Vec<IssuedCertifica
     std::iter::once(controller).chain(switches).collect()
 }
 
-/// An address of a switch, `host:port`, as its fabric document has it.
-struct ServedAddress<'a> {
-    host: &'a str,
-    port: &'a str,
-}
-
-impl<'a> ServedAddress<'a> {
-    fn parse(address: &'a str) -> Option<Self> {
-        let (host, port) = address.rsplit_once(':')?;
-        Some(Self { host, port })
-    }
-
-    /// The name or IP address without the brackets of IPv6.
-    fn bare_host(&self) -> &'a str {
-        self.host.trim_matches(['[', ']'])
-    }
-
-    /// Where the switch listens. A name is resolved where controllers are; the switch listens on
-    /// all of its addresses.
-    fn listens_on(&self) -> String {
-        let is_address = self.bare_host().parse::<IpAddr>().is_ok();
-        let host = if is_address { self.host } else { "0.0.0.0" };
-        format!("{host}:{}", self.port)
-    }
+/// Where a switch of this address listens. A name is resolved where controllers are; the switch
+/// listens on all of its addresses.
+fn listening_address(address: &ServerAddress<'_>) -> String {
+    let is_ip = address.bare_host().parse::<IpAddr>().is_ok();
+    let host = if is_ip { address.host } else { "0.0.0.0" };
+    format!("{host}:{}", address.port)
 }
 
 /// Creates a token, and gives its digest in hexadecimal.
@@ -201,18 +183,18 @@ fn write_service_files(
 
 /// Flags of `crux switch` that serve a switch to this fabric's controller alone.
 fn switch_flags(root: &Path, switch: &Switch) -> Option<String> {
-    let p4runtime = ServedAddress::parse(switch.p4runtime.as_ref()?)?;
+    let p4runtime = ServerAddress::parse(switch.p4runtime.as_ref()?)?;
     let file = |name: &str| root.join(name).display().to_string();
     let mut flags = vec![
         format!("--no-p4 --device-id {} --priority-queues 8", switch.device_id),
-        format!("--grpc-server-addr {} --grpc-server-ssl", p4runtime.listens_on()),
+        format!("--grpc-server-addr {} --grpc-server-ssl", listening_address(&p4runtime)),
         format!("--grpc-server-cert {}", file(&format!("switch-{}.pem", switch.name))),
         format!("--grpc-server-key {}", file(&format!("switch-{}.key.pem", switch.name))),
         format!("--grpc-server-cacert {} --grpc-server-with-client-auth", file(AUTHORITY)),
         format!("--allow-role ={CONTROLLER_NAME}"),
     ];
-    if let Some(gnmi) = switch.gnmi.as_deref().and_then(ServedAddress::parse) {
-        flags.push(format!("--gnmi {}", gnmi.listens_on()));
+    if let Some(gnmi) = switch.gnmi.as_deref().and_then(ServerAddress::parse) {
+        flags.push(format!("--gnmi {}", listening_address(&gnmi)));
     }
     Some(format!("# Add the ports: -i PORT@INTERFACE\nFLAGS=\"{}\"\n", flags.join(" ")))
 }

@@ -151,6 +151,8 @@ fn a_checked_configuration_lists_what_it_sets() {
 fn a_controller_needs_a_fabric_or_switches() {
     let files = Files::with(&[]);
     refused(&files.crux(&["controller"]), &["--fabric <FABRIC>|--switch <NAME=HOST:PORT/ID>"]);
+    let portless = files.crux(&["controller", "--switch", "s1=10.0.0.1/1"]);
+    refused(&portless, &["s1=10.0.0.1/1", "write NAME=HOST:PORT/ID"]);
 }
 
 #[test]
