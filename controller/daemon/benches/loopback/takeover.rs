@@ -3,8 +3,8 @@
 use controller::northbound::{self, ApiServer};
 use controller::southbound::arbitration::Mastership;
 use controller::{Config, ControllerHandle, RawConfig, StateEvent};
-use switch::p4runtime::ServiceOptions;
-use switch::p4runtime::election::SwitchDialect;
+use switch_server::p4runtime::ServiceOptions;
+use switch_server::p4runtime::election::SwitchDialect;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 use topology::Fabric;

@@ -51,7 +51,7 @@ mod policy;
 #[cfg(test)]
 mod port_counters;
 #[cfg(test)]
-#[path = "../../../../bmv2-testbed/switch/examples/differential/program.rs"]
+#[path = "../../../../bmv2-testbed/switch-server/examples/differential/program.rs"]
 mod program;
 #[cfg(test)]
 mod queue_pairs;
@@ -88,9 +88,9 @@ use controller::southbound::{SwitchAddress, SwitchClient, SwitchStatus};
 use controller::{LeadChange, StateEvent};
 use lab::{DEADLINE, Lab, all_hold, first_leaf, written};
 use planner::Policy;
-use switch::p4runtime::ServiceOptions;
-use switch::p4runtime::election::SwitchDialect;
-use switch::testing::faults::{FaultScript, InjectedFault};
+use switch_server::p4runtime::ServiceOptions;
+use switch_server::p4runtime::election::SwitchDialect;
+use switch_server::testing::faults::{FaultScript, InjectedFault};
 use tokio::time::timeout;
 use tonic::Code;
 use topology::{AvailabilityChange, PipelineKind, SwitchId};

@@ -4,7 +4,7 @@ use std::fmt;
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use switch::p4runtime::election::SwitchDialect;
+use switch_server::p4runtime::election::SwitchDialect;
 use tonic::Code;
 
 use super::fault_testbed::SLOTS;
