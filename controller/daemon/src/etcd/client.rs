@@ -309,8 +309,6 @@ impl ClusterStore for EtcdClient {
         let stored_generation: Option<u64> =
             generation.map(|value| parse_value("generation", &value)).transpose()?;
         let stored = StoredState {
-            // A leader prepares from all that is stored; a term of the state is for followers.
-            state_term: None,
             term: 0,
             generation: stored_generation.unwrap_or(0),
             policy: policy.map(|value| parse_value("policy", &value)).transpose()?,

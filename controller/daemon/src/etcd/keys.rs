@@ -91,7 +91,6 @@ impl EtcdKeys {
         match record {
             // A term is a revision of etcd itself.
             StoreRecord::Term(term) => (self.prefixed_key("term"), to_json(term)),
-            StoreRecord::StateTerm(term) => (self.prefixed_key("state_term"), to_json(term)),
             StoreRecord::Generation(generation) => (self.generation_key(), to_json(generation)),
             StoreRecord::Policy(policy) => (self.policy_key(), to_json(policy)),
             StoreRecord::Jobs(jobs) => (self.jobs_key(), to_json(jobs)),

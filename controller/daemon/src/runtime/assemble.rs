@@ -35,7 +35,6 @@ use crate::learning::{FlowLearner, LearnerInputs};
 use crate::pipeline::SwitchReports;
 use crate::pipelines::sai::select_program;
 use crate::recorder::FlightRecorder;
-use crate::replication::LeaderNetwork;
 use crate::southbound::connection::SwitchNetwork;
 use crate::southbound::session::SessionContext;
 use crate::southbound::{
@@ -74,7 +73,7 @@ impl Controller {
     ///
     /// # Errors
     /// As for [`Controller::start`].
-    pub async fn start_on<N: ClusterNetwork + LeaderNetwork + HostMachine>(
+    pub async fn start_on<N: ClusterNetwork + HostMachine>(
         network: N,
         mut config: Config,
         fabric: Fabric,
@@ -96,7 +95,7 @@ impl Controller {
         let findings = StandingFindings::default();
         report_loss(&archive, &findings);
         let supervisor = TaskSupervisor::new(findings.clone(), stop.clone());
-        let cluster = Cluster::join(&network, &config, archive.state_term(), &supervisor);
+        let cluster = Cluster::join(&network, &config, &supervisor);
         let (learner, digests) = FlowLearner::new(&config, cluster.watch_permit());
         let config = Arc::new(config);
         let messages = (packet_io, digests);
@@ -163,11 +162,6 @@ fn spawn_tasks<N: SwitchNetwork>(
         supervisor: core.publisher.supervisor().clone(),
         heartbeat: LoopHeartbeat::default(),
         is_switch_led: core.cluster.is_switch_led(),
-        learns_fabric: core.state.archive().learns_fabric(),
-        state_term: core.cluster.watch_state_term(),
-        followers: core.cluster.followers(),
-        follow_interval: config.follow_interval(),
-        followed: core.cluster.watch_followed(),
         store: core.state.archive().embedded_store().map(|store| Arc::downgrade(&store)),
     };
     let inputs = DiscoveryInputs {

@@ -10,7 +10,6 @@
 
 mod cluster_sync;
 mod effects;
-mod follower_sync;
 mod observation;
 mod submission_queue;
 
@@ -26,7 +25,7 @@ use self::submission_queue::SubmissionQueue;
 use super::cluster::Cluster;
 use super::lowering::{LoweredRollout, RolloutLowering};
 use super::membership::ClusterWake;
-use super::observer::{Observer, SwitchObservations};
+use super::observer::Observer;
 use super::planner::{AdoptedPlan, PlanWaiter, Planner};
 use super::publisher::Publisher;
 use super::state_driver::StateDriver;
@@ -179,8 +178,8 @@ impl<N: SwitchNetwork> Core<N> {
             }
             SubmittedItem::Lead(change, answer) => {
                 let refusal = match change {
-                    LeadChange::Take => self.cluster.request_lead(),
-                    LeadChange::Leave => self.cluster.step_down(received),
+                    LeadChange::Take => self.cluster.request_lead(&self.findings),
+                    LeadChange::Leave => self.cluster.step_down(),
                 };
                 // The caller may have stopped waiting.
                 answer.send(refusal).ok();
@@ -277,19 +276,15 @@ impl<N: SwitchNetwork> Core<N> {
             findings: effects.findings.clone(),
         });
         self.apply_effects_since(effects, origin).await?;
-        self.answer_published().await;
+        self.answer_published();
         Ok(())
     }
 
     /// Sends the receipts of the events whose plans are published.
-    async fn answer_published(&mut self) {
-        let Some(planned) = self.planner.answer_published(&self.publisher.in_force()) else {
-            return;
-        };
-        // Leadership is confirmed only now: what was stored before the election is planned for.
-        if self.cluster.confirm_prepared(planned) {
-            let seen = SwitchObservations::read(self.publisher.board());
-            self.permit_by_election(&seen.masterships, Instant::now()).await;
+    fn answer_published(&mut self) {
+        if let Some(planned) = self.planner.answer_published(&self.publisher.in_force()) {
+            // Leadership is confirmed only now: what was stored before the election is planned for.
+            self.cluster.confirm_prepared(planned);
         }
     }
 }

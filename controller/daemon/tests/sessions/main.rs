@@ -25,8 +25,6 @@ mod events;
 #[cfg(test)]
 mod failures;
 #[cfg(test)]
-mod follower;
-#[cfg(test)]
 mod gnmi;
 #[cfg(test)]
 mod grpc;

@@ -18,7 +18,7 @@ impl<N: SwitchNetwork> Core<N> {
     /// Applies what the leader has stored: at the own election everything, and then nothing.
     pub(super) async fn sync_cluster(&mut self) -> Result<(), ComputationPanicked> {
         let Some(membership) = self.cluster.membership_mut() else {
-            return self.sync_following().await;
+            return Ok(());
         };
         let Some(update) = membership.latest_update() else {
             return Ok(());
@@ -85,10 +85,7 @@ impl<N: SwitchNetwork> Core<N> {
     }
 
     /// Rolls back a trial that an earlier leader would have confirmed itself.
-    pub(super) async fn end_abandoned_trial(
-        &mut self,
-        now: Instant,
-    ) -> Result<(), ComputationPanicked> {
+    async fn end_abandoned_trial(&mut self, now: Instant) -> Result<(), ComputationPanicked> {
         let at = self.state.clock().unix_now();
         let latest = self.state.state().policy_history().latest();
         let ended = latest.clone().effective_at(at);
