@@ -252,7 +252,7 @@ impl State {
                 true => Effects::default(),
                 false => return Ok(Effects::default()),
             },
-            StateEvent::PlanFollowed(decisions) => {
+            StateEvent::PlanResumed(decisions) => {
                 let (plan, basis) = *decisions;
                 self.resumed = Some((self.inputs + 1, plan));
                 self.basis = Arc::new(basis);

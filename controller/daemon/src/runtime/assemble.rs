@@ -19,7 +19,7 @@ use super::event_log_task::EventLogTask;
 use super::log::log_finding;
 use super::lowering::RolloutLowering;
 use super::observer::Observer;
-use super::plan_keeper::PlanKeeper;
+use super::plan_keeper::{PlanKeeper, PlanStore};
 use super::planner::Planner;
 use super::publisher::Publisher;
 use super::state_driver::StateDriver;
@@ -42,7 +42,6 @@ use crate::southbound::{
 };
 use crate::standing_findings::StandingFindings;
 use crate::state::{EventSubmission, State, StateEvent};
-use crate::store::EmbeddedStore;
 use crate::supervision::{LoopHeartbeat, TaskSupervisor};
 use crate::trace_export::TraceExporter;
 
@@ -115,10 +114,11 @@ impl Controller {
             findings,
             audit,
             stop,
+            plan_kept: CancellationToken::new(),
+            keep_deadline: config.shutdown_deadline / 2,
             next_observation: Instant::now(),
         };
-        let store = core.state.archive().embedded_store();
-        let keeper = store.map(|store| keep_plan(&core, store));
+        let keeper = keep_plan(&core);
         let mut handle = spawn_tasks(core, discovery, learner, &config);
         handle.keeper = keeper;
         let receipt = handle.submit_event(starting_event).await?;
@@ -251,10 +251,15 @@ fn trace_exporter(config: &Config, clock: Clock) -> Result<Option<TraceExporter>
     exporter.transpose().map_err(ControllerError::Traces)
 }
 
-/// Stores the plan in force from now on.
-fn keep_plan<N: SwitchNetwork>(core: &Core<N>, store: Arc<EmbeddedStore>) -> JoinHandle<()> {
+/// Stores the plan in force from now on, if there is a store.
+fn keep_plan<N: SwitchNetwork>(core: &Core<N>) -> Option<JoinHandle<()>> {
+    let kept = core.plan_kept.clone().drop_guard();
+    let in_file = core.state.archive().embedded_store().map(PlanStore::File);
+    let in_etcd = core.cluster.plan_store().map(PlanStore::Cluster);
+    let store = in_file.or(in_etcd)?;
     let keeper = PlanKeeper::new(store, core.publisher.watch_rollout(), core.findings.clone());
-    core.publisher.supervisor().spawn_critical("plan keeper", keeper.run(core.stop.clone()))
+    let run = keeper.run(core.stop.clone(), kept);
+    Some(core.publisher.supervisor().spawn_critical("plan keeper", run))
 }
 
 /// The fabric as it was learned before, with its failures, and the event that restores what was in

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use topology::Finding;
 
 use super::membership::{ClusterMembership, ClusterWake};
+use super::plan_keeper::LeaderPlanStore;
 use crate::config::Config;
 use crate::etcd::ClusterNetwork;
 use crate::leadership::{LeaderElection, etcd_elects};
@@ -47,6 +48,11 @@ impl Cluster {
 
     pub(super) fn watch_permit(&self) -> watch::Receiver<WritePermit> {
         self.write_permit.subscribe()
+    }
+
+    /// Where the plan is stored while this controller leads through etcd.
+    pub(super) fn plan_store(&self) -> Option<LeaderPlanStore> {
+        self.membership.as_ref().map(ClusterMembership::plan_store)
     }
 
     pub(super) fn membership_mut(&mut self) -> Option<&mut ClusterMembership> {

@@ -16,7 +16,7 @@ mod submission_queue;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use topology::{AvailabilityChange, Fabric, Finding, spec};
 use tracing::error;
@@ -47,6 +47,10 @@ pub(super) struct Core<N> {
     pub(super) findings: StandingFindings,
     pub(super) audit: AuditTrail,
     pub(super) stop: CancellationToken,
+    /// Cancelled when the plan keeper has ended, if there is one.
+    pub(super) plan_kept: CancellationToken,
+    /// How long that may take when the controller ends.
+    pub(super) keep_deadline: Duration,
     /// When the switches may be observed again without a deadline.
     pub(super) next_observation: Instant,
 }
@@ -93,6 +97,8 @@ impl<N: SwitchNetwork> Core<N> {
         }
         // Sessions stop first: none may write after the leadership is released.
         let meter = self.publisher.stop_sessions().await;
+        // Only the leader can store the plan, so its successor is elected afterwards.
+        drop(timeout(self.keep_deadline, self.plan_kept.cancelled()).await);
         self.cluster.leave().await;
         meter.shut_down().await;
     }
