@@ -372,8 +372,7 @@ fn write_rows(database: &Database, rows: &[StoreRow]) -> Result<(), redb::Error>
                 StoreRow::Fact(name, value) => drop(facts.insert(*name, &value[..])?),
                 StoreRow::Policy(number, value) => {
                     policies.insert(*number, &value[..])?;
-                    // The latest is in force: later ones are those of a leader that died
-                    // before another one had received them.
+                    // The latest is in force: later ones are of a state that a backup replaces.
                     policies.retain(|stored, _| stored <= *number)?;
                     drop_oldest_policies(&mut policies)?;
                 }

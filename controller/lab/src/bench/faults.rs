@@ -171,6 +171,13 @@ mod tests {
     }
 
     #[test]
+    fn a_member_that_takes_over_moves_no_flow_and_writes_no_entry() {
+        for seed in 1..=8 {
+            assert_eq!(machine_phase::run_takeovers(seed, 4), Ok(()), "seed {seed}");
+        }
+    }
+
+    #[test]
     fn an_etcd_that_was_lost_or_restored_has_a_leader_within_ten_seconds() {
         for loss in [MachineStep::WipeEtcd, MachineStep::RestoreEtcd] {
             let of = |seed| machine_phase::run_etcd_loss(seed, loss).unwrap();
