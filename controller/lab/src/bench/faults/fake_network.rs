@@ -113,11 +113,6 @@ impl FakeNetwork {
         }
     }
 
-    /// Whether the process of a controller is stopped.
-    pub(super) fn is_paused(&self, controller: u32) -> bool {
-        self.lock_testbed().is_paused(controller)
-    }
-
     pub(super) fn is_cut(&self, with: usize) -> bool {
         self.lock_testbed().cuts.contains(&(self.controller, with))
     }
