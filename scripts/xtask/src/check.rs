@@ -1,8 +1,8 @@
 //! Every house rule, each in a module of its own: a function from the tree to its violations.
 
-mod budgets;
 mod cycles;
 mod dependencies;
+mod exemptions;
 mod floors;
 mod layout;
 mod messages;
@@ -30,7 +30,7 @@ const RULES: [(&str, RuleCheck); 11] = [
     ("pages", pages::check_pages),
     ("page commands", page_commands::check_page_commands),
     ("messages", messages::check_messages),
-    ("budgets", budgets::check_budgets),
+    ("exemptions", exemptions::check_exemptions),
     ("dependencies", dependencies::check_dependencies),
     ("supply chain", supply_chain::check_supply_chain),
     ("generated files", generate::check_generated),

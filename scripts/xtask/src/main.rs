@@ -20,7 +20,7 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  check      formatting, lints, floors, budgets, documentation and generated files
+  check      formatting, lints, floors, documentation and generated files
   generate   write the generated files again: docs/schemas, docs/man,
              docs/openapi.json, docs/configuration.md, docs/commands.md
   book       build the documentation as a site in target/book (needs mdbook)
