@@ -1,8 +1,9 @@
 //! The house rules as one command.
 //!
 //! `cargo xtask check` runs formatting, lints and every rule of [`check`]; `cargo xtask generate`
-//! rewrites the files that are generated from the code. Each rule is a function from the tree to
-//! its violations and is also a test, so `cargo test --workspace` holds the same rules.
+//! writes
+//! the files that are generated from the code. Each rule is a function from the tree to its
+//! violations and is also a test, so `cargo test --workspace` holds the same rules.
 
 mod bill_of_materials;
 mod book;
@@ -21,8 +22,9 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   check      formatting, lints, floors, documentation and generated files
-  generate   write the generated files again: docs/schemas, docs/man,
-             docs/openapi.json, docs/configuration.md, docs/commands.md
+  generate [PROGRAMS]
+             write man pages, JSON Schemas, the OpenAPI document and the pages of commands and
+             configuration to target/generated, with the programs of a folder or those of this tree
   book       build the documentation as a site in target/book (needs mdbook)
   sbom       print the bill of materials (CycloneDX, JSON)
   fuzz [EXECUTIONS [SECONDS]] [TARGET...]
@@ -35,7 +37,8 @@ fn main() -> ExitCode {
     let root = tree::workspace_root();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["check"] => check::run_checks(&root),
-        ["generate"] => generate::write_generated(&root),
+        ["generate"] => generate::write_generated(&root, None),
+        ["generate", programs] => generate::write_generated(&root, Some(programs)),
         ["book"] => book::build_book(&root),
         ["sbom"] => bill_of_materials::print_bill(&root),
         ["fuzz", bounds @ ..] => fuzz::run_fuzzing(&root, bounds),

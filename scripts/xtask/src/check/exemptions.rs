@@ -1,7 +1,7 @@
 //! What no attribute exempts from: tests are run, public items are documented, and a file opens with
 //! what it is.
 //!
-//! The compiler accepts `ignore` and `allow(missing_docs)` in silence, and does not ask for the
+//! The compiler accepts `ignore` and an allowed `missing_docs` in silence, and does not ask for the
 //! documentation of private modules.
 
 use std::path::Path;
