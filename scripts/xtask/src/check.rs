@@ -8,7 +8,6 @@ mod layout;
 mod messages;
 mod page_commands;
 mod pages;
-mod supply_chain;
 mod words;
 
 use std::path::Path;
@@ -22,7 +21,7 @@ pub(crate) type RuleViolations = Vec<String>;
 type RuleCheck = fn(&Path) -> Result<RuleViolations, String>;
 
 /// The rules that read the tree, by the name they are reported under.
-const RULES: [(&str, RuleCheck); 11] = [
+const RULES: [(&str, RuleCheck); 10] = [
     ("layout", layout::check_layout),
     ("floors", floors::check_floors),
     ("cycles", cycles::check_cycles),
@@ -32,7 +31,6 @@ const RULES: [(&str, RuleCheck); 11] = [
     ("messages", messages::check_messages),
     ("exemptions", exemptions::check_exemptions),
     ("dependencies", dependencies::check_dependencies),
-    ("supply chain", supply_chain::check_supply_chain),
     ("generated files", generate::check_generated),
 ];
 

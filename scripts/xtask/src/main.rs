@@ -5,13 +5,11 @@
 //! the files that are generated from the code. Each rule is a function from the tree to its
 //! violations and is also a test, so `cargo test --workspace` holds the same rules.
 
-mod bill_of_materials;
 mod book;
 mod check;
 mod configuration_page;
 mod fuzz;
 mod generate;
-mod libraries;
 mod page_text;
 mod source;
 mod tree;
@@ -26,7 +24,6 @@ usage: cargo xtask COMMAND
              write man pages, JSON Schemas, the OpenAPI document and the pages of commands and
              configuration to target/generated, with the programs of a folder or those of this tree
   book       build the documentation as a site in target/book (needs mdbook)
-  sbom       print the bill of materials (CycloneDX, JSON)
   fuzz [EXECUTIONS [SECONDS]] [TARGET...]
              fuzz the targets of scripts/fuzz, or those that are named, in turns of so many
              seconds (30), until together they have made so many executions (10,000,000)
@@ -40,7 +37,6 @@ fn main() -> ExitCode {
         ["generate"] => generate::write_generated(&root, None),
         ["generate", programs] => generate::write_generated(&root, Some(programs)),
         ["book"] => book::build_book(&root),
-        ["sbom"] => bill_of_materials::print_bill(&root),
         ["fuzz", bounds @ ..] => fuzz::run_fuzzing(&root, bounds),
         ["--help" | "-h" | "help"] => {
             print!("{USAGE}");
