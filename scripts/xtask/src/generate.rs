@@ -1,7 +1,7 @@
 //! `cargo xtask generate`: what the program writes about itself, in `target/generated`.
 //!
 //! These are the JSON Schemas of its documents, the OpenAPI document of the controller, its man
-//! pages, and the reference pages of commands and configuration. None of them is in the tree: a
+//! pages, and the reference pages of commands, configuration and reproductions. None of them is in the tree: a
 //! copy there would have to be renewed with every flag. `cargo xtask check` makes them all and
 //! checks that each is what it should be; packages and the site take them from the folder.
 
@@ -16,8 +16,11 @@ use crate::{configuration_page, tree};
 /// Where the files are written, from the root of the tree.
 pub(crate) const FOLDER: &str = "target/generated";
 /// The reference pages among them, with their titles on the site.
-pub(crate) const PAGES: [(&str, &str); 2] =
-    [("Commands", "commands.md"), ("Configuration", "configuration.md")];
+pub(crate) const PAGES: [(&str, &str); 3] = [
+    ("Commands", "commands.md"),
+    ("Configuration", "configuration.md"),
+    ("Measures of reproductions", "reproduction.md"),
+];
 
 const SCHEMAS: [&str; 9] = [
     "fabric",
@@ -93,7 +96,7 @@ pub(crate) fn check_generated(root: &Path) -> Result<RuleViolations, String> {
 
 /// Builds the programs, and returns their folder.
 pub(crate) fn build_programs(root: &Path) -> Result<PathBuf, String> {
-    tree::run_command(root, "cargo", &["build", "--quiet", "--package", "crux", "--bins"])?;
+    tree::run_command(root, "cargo", &["build", "--quiet", "--workspace", "--bins"])?;
     let target = std::env::var_os("CARGO_TARGET_DIR");
     Ok(root.join(target.map_or_else(|| "target".into(), PathBuf::from)).join("debug"))
 }
@@ -111,6 +114,8 @@ fn generate_files(root: &Path, programs: &Path) -> Result<Vec<GeneratedFile>, St
     add("configuration.md".to_owned(), page);
     add("openapi.json".to_owned(), run(&["schema", "openapi"])?);
     add("commands.md".to_owned(), run(&["man", "--markdown"])?);
+    let stored = run(&["reproduce", "all", "--stored", "--format", "markdown"])?;
+    add("reproduction.md".to_owned(), stored);
     for page in run(&["man", "--list"])?.lines() {
         add(format!("man/{page}.1"), run(&["man", page])?);
     }
