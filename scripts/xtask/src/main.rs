@@ -10,6 +10,7 @@ mod check;
 mod configuration_page;
 mod fuzz;
 mod generate;
+mod nightly;
 mod page_text;
 mod source;
 mod tree;
@@ -21,9 +22,11 @@ usage: cargo xtask COMMAND
 
   check      formatting, lints, floors, documentation and generated files
   generate [PROGRAMS]
-             write man pages, JSON Schemas, the OpenAPI document and the pages of commands and
-             configuration to target/generated, with the programs of a folder or those of this tree
+             write man pages, JSON Schemas, the OpenAPI document and reference pages to
+             target/generated, with the programs of a folder or those of this tree
   book       build the documentation as a site in target/book (needs mdbook)
+  nightly [CASES]
+             run the property tests with so many cases each (4096), one package after another
   fuzz [EXECUTIONS [SECONDS]] [TARGET...]
              fuzz the targets of scripts/fuzz, or those that are named, in turns of so many
              seconds (30), until together they have made so many executions (10,000,000)
@@ -37,6 +40,8 @@ fn main() -> ExitCode {
         ["generate"] => generate::write_generated(&root, None),
         ["generate", programs] => generate::write_generated(&root, Some(programs)),
         ["book"] => book::build_book(&root),
+        ["nightly"] => nightly::run_long_properties(&root, nightly::CASES),
+        ["nightly", cases] => nightly::run_long_properties(&root, cases),
         ["fuzz", bounds @ ..] => fuzz::run_fuzzing(&root, bounds),
         ["--help" | "-h" | "help"] => {
             print!("{USAGE}");
