@@ -87,6 +87,19 @@ impl std::fmt::Display for Finding {
     }
 }
 
+/// A count with its noun: `1 job`, `2 jobs`, `2 switches`, `2 entries`.
+pub fn count_noun<N: Copy + std::fmt::Display + PartialEq + From<u8>>(
+    count: N,
+    noun: &str,
+) -> String {
+    match noun.strip_suffix('y') {
+        _ if count == N::from(1) => format!("{count} {noun}"),
+        Some(stem) => format!("{count} {stem}ies"),
+        _ if noun.ends_with("ch") => format!("{count} {noun}es"),
+        _ => format!("{count} {noun}s"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::error::Error;

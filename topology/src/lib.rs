@@ -30,7 +30,7 @@ pub use fabric::{
     AddressPrefix, AvailabilityChange, Fabric, FabricParts, Host, HostPart, IntraHostLink, Link,
     LinkEndpoint, LinkScheduler, Nic, PipelineKind, Switch, Tier,
 };
-pub use finding::{Finding, Severity, error_chain, one_line};
+pub use finding::{Finding, Severity, count_noun, error_chain, one_line};
 pub use ids::{FabricNode, HostId, LinkId, NicId, SwitchId};
 pub use interconnect::{HostInterconnect, NvlinkDomain, PcieSwitch};
 pub use leaf_routes::{LeafHops, LeafRoutes, RouteChange};

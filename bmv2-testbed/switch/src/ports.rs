@@ -12,7 +12,6 @@
 mod capture;
 mod driver;
 mod flow_control;
-mod links;
 mod packet_socket;
 mod port;
 mod transmitter;
@@ -37,7 +36,6 @@ use crate::run::counter::CounterData;
 use crate::scheduler::{QueueCounts, QueueLimits};
 use crate::traffic::{BufferCounts, TrafficSettings};
 use driver::PortsDriver;
-pub use links::{LinkMonitor, LinkUpdate};
 pub use packet_socket::{FrameBatch, PacketSocket, SendStatus};
 
 /// Commands that may wait for the owner before senders wait in turn.

@@ -221,7 +221,7 @@ impl JobMonitor {
     }
 
     /// The period of an observed job, if one was found.
-    pub fn period(&mut self, job: &str) -> Option<crate::IterationPeriod> {
+    pub fn period(&mut self, job: &str) -> Option<period::IterationPeriod> {
         self.observed_job(job)?.period()
     }
 

@@ -11,14 +11,11 @@
 //! ReportStream -> HostLevels -> DscpRules -> KernelDscp
 //! ```
 //!
-//! [`ByteSeries`] turns irregular readings of counters into equal intervals, and
-//! [`period::estimate_period`] finds their period, so that a training job need not cooperate (Crux
-//! §5). [`JobMonitor`] makes reports from that and from the messages of processes. These are pure:
+//! Bytes by time from counters and their period are of the crate `period`. [`JobMonitor`] makes reports from that and from the messages of processes. These are pure:
 //! times are arguments. Around them are modules that read ([`nic_counters`], [`gpu_counters`],
 //! [`socket`]) and send ([`report_stream`]); [`service`] puts them together.
 
 pub mod announcement;
-mod byte_series;
 pub mod communicator_jobs;
 pub mod dscp_rules;
 pub mod gpu_counters;
@@ -30,9 +27,9 @@ pub mod kernel_dscp;
 pub mod kubernetes;
 pub mod nic_counters;
 pub mod nic_observation;
-pub mod period;
 pub mod process_job;
 pub mod process_message;
+pub mod program;
 pub mod queue_pair_reporter;
 pub mod queue_pairs;
 pub mod rdma_flows;
@@ -50,7 +47,5 @@ pub mod source_port;
 mod traffic_observer;
 mod unreported_jobs;
 
-pub use byte_series::ByteSeries;
 pub use job_monitor::{JobMonitor, JobOwner, ReportLimits, ReportRefusal};
-pub use period::IterationPeriod;
 pub use service::{AgentError, AgentSettings};

@@ -38,7 +38,7 @@ pub async fn observe_nics(
 ) -> Result<Vec<NicObservation>, AgentError> {
     let nics = open_all_nics(sys)?;
     let intervals = (time.as_secs_f64() / limits.sample_seconds).ceil() as usize;
-    let series = crate::ByteSeries::new(limits.sample_seconds, intervals.max(1));
+    let series = period::ByteSeries::new(limits.sample_seconds, intervals.max(1));
     let mut seen: Vec<_> = nics.into_iter().map(|nic| (nic, series.clone(), (None, 0))).collect();
     let mut samples = tick_every(limits.sample_seconds);
     let began = Instant::now();
@@ -52,7 +52,7 @@ pub async fn observe_nics(
         }
     }
     let row =
-        |(nic, series, (first, last)): (NicCounters, crate::ByteSeries, (Option<u64>, u64))| {
+        |(nic, series, (first, last)): (NicCounters, period::ByteSeries, (Option<u64>, u64))| {
             let period = series.period();
             NicObservation {
                 rdma: nic.has_rdma(),

@@ -1,6 +1,6 @@
 //! Windows of an observed job, from the bytes that its host sends and the use of its GPUs.
 //!
-//! [`period`](crate::period) says how long an iteration is and how much it sends; here that becomes
+//! [`period`] says how long an iteration is and how much it sends; here that becomes
 //! iterations that began in a window. The decision: what counters do not show is left out, never
 //! made up. Work is what the job's document says of an iteration or nothing, and computation
 //! without GPU counters is the time in which nothing was sent.
@@ -9,7 +9,7 @@ use api::telemetry as proto;
 use planner::JobDocument;
 
 use crate::job_monitor::ReportLimits;
-use crate::{ByteSeries, IterationPeriod};
+use period::{ByteSeries, IterationPeriod};
 
 /// An interval counts as communication from this share of the busiest interval's bytes on.
 const BUSY_SHARE: f64 = 0.1;

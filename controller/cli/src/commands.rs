@@ -1,6 +1,5 @@
 //! The commands of an operator, one module each: arguments and a function that runs them.
 
-pub(crate) mod agent;
 pub(crate) mod audit;
 pub(crate) mod cert;
 pub(crate) mod cluster;
@@ -14,7 +13,6 @@ pub(crate) mod doctor;
 pub(crate) mod drain;
 pub(crate) mod events;
 pub(crate) mod fabric;
-mod file_watch;
 pub(crate) mod flows;
 mod identity_folder;
 pub(crate) mod init;
@@ -28,5 +26,4 @@ pub(crate) mod report;
 pub(crate) mod schema;
 pub(crate) mod state;
 pub(crate) mod status;
-pub(crate) mod switch;
 pub(crate) mod top;

@@ -9,7 +9,7 @@ mod frames;
 use std::future::Future;
 use std::time::Duration;
 
-use ::controller::northbound::openapi::ErrorBody;
+use api::ErrorBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;

@@ -5,9 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-use ::controller::Config;
-use ::controller::northbound::service::{PolicyFile, parse_policy};
-use ::controller::private_file::read_private;
+use api::private_file::read_private;
 use planner::{DocumentFieldError, Job, JobsDocument, Policy, PolicyDocument};
 use serde::de::DeserializeOwned;
 use topology::document::{self, DocumentFormat, MAX_DOCUMENT_BYTES};
@@ -25,12 +23,6 @@ pub fn parse_document<T: DeserializeOwned>(name: &str) -> Result<T, CommandError
 pub fn read_fabric(name: &str) -> Result<Fabric, CommandError> {
     let format = DocumentFormat::from_file_name(name).map_err(CommandError::document)?;
     spec::parse_fabric(&read_text(name)?, format, name).map_err(CommandError::document)
-}
-
-/// Reads the configuration of a controller.
-pub fn read_configuration(name: &str) -> Result<Config, CommandError> {
-    let format = DocumentFormat::from_file_name(name).map_err(CommandError::document)?;
-    Config::parse_text(&read_text(name)?, format, name).map_err(CommandError::document)
 }
 
 /// Reads a policy document, or takes the defaults without one, which `change` may change before it
@@ -71,24 +63,6 @@ pub fn read_jobs(name: &str, fabric: &Fabric) -> Result<(Vec<Job>, Vec<Finding>)
         .resolve_jobs(fabric, name)
         .map_err(locate_error(&text, format))?;
     Ok((resolved.jobs, resolved.findings))
-}
-
-/// Reads a policy file as it is.
-pub fn read_policy_file(name: &str) -> Result<PolicyFile, CommandError> {
-    Ok(PolicyFile { file: name.to_owned(), text: read_text(name)? })
-}
-
-/// Reads a policy file in the form in which a controller takes it: YAML, which a controller does
-/// not parse, becomes JSON.
-pub fn read_policy_to_send(name: &str) -> Result<PolicyFile, CommandError> {
-    let file = read_policy_file(name)?;
-    let format = DocumentFormat::from_file_name(name).map_err(CommandError::document)?;
-    if format != DocumentFormat::Yaml {
-        return Ok(file);
-    }
-    let policy = parse_policy(&file).map_err(|finding| CommandError::document(finding.text))?;
-    let text = document::print_document(&policy, DocumentFormat::Json);
-    Ok(PolicyFile { file: format!("{name}.json"), text: text.map_err(CommandError::failed)? })
 }
 
 /// Reads a text file of at most [`MAX_DOCUMENT_BYTES`]; a larger one is refused without reading on.

@@ -9,6 +9,6 @@ mod event;
 mod event_ring;
 mod snapshot;
 
-pub use self::event::{EventKind, FlowMove, OperatorEvent, count_noun, describe_drift};
+pub use self::event::{EventKind, FlowMove, OperatorEvent, describe_drift};
 pub use self::event_ring::{EventPage, EventPosition, EventRing};
 pub(crate) use self::snapshot::{EventSnapshot, SessionSummary, revisions_from};

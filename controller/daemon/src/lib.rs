@@ -32,7 +32,6 @@ pub mod pipeline;
 pub mod pipelines;
 pub mod policy_history;
 pub mod preview;
-pub mod private_file;
 pub mod recorder;
 pub mod replication;
 mod retry_backoff;

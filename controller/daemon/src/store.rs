@@ -22,7 +22,7 @@ use self::guarded_database::GuardedDatabase;
 use self::progress_mark::ProgressMark;
 pub use self::stored_plan::{PlanBasis, StoredPlan};
 use crate::policy_history::{HISTORY_BYTES, PolicyRevision, REVISIONS_KEPT};
-use crate::private_file::ensure_private;
+use api::private_file::ensure_private;
 
 mod backup;
 mod guarded_database;

@@ -134,7 +134,7 @@ impl DemoArgs {
         let levels = self.transport.levels;
         Ok(match (&self.change, self.scenario) {
             (Some(file), _) => {
-                Some(PolicyTransition::from_default(files::read_policy_to_send(file)?, levels))
+                Some(PolicyTransition::from_default(crux::read_policy_to_send(file)?, levels))
             }
             (None, ScenarioChoice::SharedUplinks) => Some(PolicyTransition::from_one_level(levels)),
             (None, ScenarioChoice::Testbed) => None,

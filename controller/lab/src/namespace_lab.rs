@@ -24,8 +24,8 @@ use std::{env, thread};
 
 use command_io::CommandError;
 use command_io::{files, output};
-use controller::event_log::count_noun;
 use planner::{Job, PolicyDocument};
+use topology::count_noun;
 use topology::spec::{self, FabricDocument};
 use topology::{Fabric, LinkId};
 

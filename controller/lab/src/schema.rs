@@ -5,22 +5,13 @@ use simulator::decisions::DecisionSummary;
 use simulator::replay::ReplayComparison;
 use simulator::{SchedulerComparison, SimulationOutcome};
 
-/// What `crux simulate` prints.
-pub fn outcome_schema() -> Schema {
-    schema_for!(SimulationOutcome)
-}
-
-/// What `crux compare` prints.
-pub fn comparison_schema() -> Schema {
-    schema_for!(SchedulerComparison)
-}
-
-/// What `crux replay` prints.
-pub fn replay_schema() -> Schema {
-    schema_for!(ReplayComparison)
-}
-
-/// What `crux bench decisions` prints.
-pub fn decisions_schema() -> Schema {
-    schema_for!(DecisionSummary)
+/// The schema of a kind of `crux schema` that the laboratory prints.
+pub fn lab_schema(kind: &str) -> Option<Schema> {
+    match kind {
+        "outcome" => Some(schema_for!(SimulationOutcome)),
+        "comparison" => Some(schema_for!(SchedulerComparison)),
+        "replay" => Some(schema_for!(ReplayComparison)),
+        "decisions" => Some(schema_for!(DecisionSummary)),
+        _ => None,
+    }
 }

@@ -102,9 +102,10 @@ pub(crate) fn build_programs(root: &Path) -> Result<PathBuf, String> {
 }
 
 fn generate_files(root: &Path, programs: &Path) -> Result<Vec<GeneratedFile>, String> {
-    let crux = programs.join("crux");
-    let crux = crux.to_string_lossy();
-    let run = |arguments: &[&str]| tree::command_output(root, &crux, arguments);
+    // The one program that has every command.
+    let program = programs.join("crux-lab");
+    let program = program.to_string_lossy();
+    let run = |arguments: &[&str]| tree::command_output(root, &program, arguments);
     let mut files = Vec::new();
     let mut add = |path: String, text: String| files.push(GeneratedFile { path, text });
     for kind in SCHEMAS {

@@ -20,7 +20,6 @@ use tokio::sync::{mpsc, watch};
 
 use super::capture::CaptureReplay;
 use super::flow_control::FlowControl;
-use super::links::{LinkMonitor, LinkUpdate};
 use super::packet_socket::{BATCH, FrameBatch, SendStatus};
 use super::port::{DeviceEgress, DevicePort, PortChange};
 use super::{
@@ -32,6 +31,7 @@ use crate::scheduler::QueueWait;
 use crate::time::Nanos;
 use crate::traffic::shared_buffer::PriorityGroup;
 use crate::traffic::{BufferCounts, PauseFrame};
+use link_monitor::{LinkMonitor, LinkUpdate};
 
 /// Ports have nine bits.
 const PORT_LIMIT: u16 = 512;

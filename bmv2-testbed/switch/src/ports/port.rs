@@ -6,7 +6,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::capture::CaptureWriter;
 use super::flow_control::{self, FlowControl, PortPauses};
-use super::links::LinkUpdate;
 use super::packet_socket::{FrameBatch, PacketSocket, SendStatus};
 use super::transmitter::{self, EgressItem, PortTransmitter};
 use super::{PauseFrameCounts, PortConfig, PortMedium, PortState, PortStatus, PortsError};
@@ -16,6 +15,7 @@ use crate::scheduler::{LevelPause, QueueWait};
 use crate::time::Nanos;
 use crate::traffic::pause_frame::quanta_nanos;
 use crate::traffic::{PauseFrame, TrafficSettings};
+use link_monitor::{LinkState, LinkUpdate};
 
 /// A port of the device.
 #[derive(Debug)]
@@ -353,7 +353,7 @@ impl DevicePort {
             return PortChange::Unchanged;
         }
         let is_other = index.is_some_and(|index| index != update.index);
-        if update.state == PortState::Absent {
+        if update.state == LinkState::Absent {
             // The removal of an interface that has been created again already changes nothing.
             if is_other || self.status.state == PortState::Absent {
                 return PortChange::Unchanged;
@@ -367,12 +367,22 @@ impl DevicePort {
         if socket.is_none() || is_other {
             *socket = PacketSocket::open(&update.name).ok();
             self.send_status = SendStatus::All;
-            self.status.state = update.state;
+            self.status.state = update.state.into();
             return PortChange::Attached;
         }
-        let changed = self.status.state != update.state;
-        self.status.state = update.state;
+        let changed = self.status.state != update.state.into();
+        self.status.state = update.state.into();
         if changed { PortChange::Changed } else { PortChange::Unchanged }
+    }
+}
+
+impl From<LinkState> for PortState {
+    fn from(state: LinkState) -> Self {
+        match state {
+            LinkState::Up => Self::Up,
+            LinkState::Down => Self::Down,
+            LinkState::Absent => Self::Absent,
+        }
     }
 }
 

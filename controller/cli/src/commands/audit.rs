@@ -7,10 +7,10 @@ use std::path::PathBuf;
 
 use super::local_time::{format_cell_time, time_heading};
 use ::controller::audit::{AuditEntry, AuditRecord, AuditTrail, verify_chain};
-use ::controller::event_log::count_noun;
 use comfy_table::Table;
 use command_io::output::{self, FormatArg, OutputFormat};
 use command_io::{CommandError, ControllerClient};
+use topology::count_noun;
 
 /// List who was let in, refused, and changed the policy of a controller, and why.
 ///

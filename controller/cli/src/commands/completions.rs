@@ -1,9 +1,8 @@
 //! `crux completions`: completion scripts for shells, from the definition of the command line.
 
-use clap::CommandFactory;
+use clap::Command;
 use clap_complete::Shell;
 
-use crate::CruxCli;
 use command_io::CommandError;
 use command_io::output;
 
@@ -15,8 +14,14 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-pub(crate) fn run_completions(args: &CompletionsArgs) -> Result<(), CommandError> {
+pub(crate) fn run_completions(
+    args: &CompletionsArgs,
+    programs: Vec<Command>,
+) -> Result<(), CommandError> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut CruxCli::command(), "crux", &mut script);
+    for mut program in programs {
+        let name = program.get_name().to_owned();
+        clap_complete::generate(args.shell, &mut program, name, &mut script);
+    }
     output::print_line(String::from_utf8_lossy(&script).trim_end())
 }

@@ -9,10 +9,12 @@ mod commented;
 use std::collections::BTreeMap;
 
 use ::controller::Config;
+use command_io::CommandError;
 use command_io::output::{self, FormatArg, OutputFormat};
-use command_io::{CommandError, files};
 use serde::Serialize;
 use serde_json::Value;
+
+use crate::controller_files::read_configuration;
 
 pub(crate) use self::commented::commented_configuration;
 
@@ -84,7 +86,7 @@ pub(crate) fn run_config(command: &ConfigCommand) -> Result<(), CommandError> {
 }
 
 fn check_configuration(args: &ConfigCheckArgs) -> Result<(), CommandError> {
-    let config = files::read_configuration(&args.file)?;
+    let config = read_configuration(&args.file)?;
     let checked = CheckedConfiguration { file: &args.file, changed: changed_fields(&config)? };
     if args.output.format == OutputFormat::Json {
         return output::print_json(&checked);
@@ -102,7 +104,7 @@ fn check_configuration(args: &ConfigCheckArgs) -> Result<(), CommandError> {
 
 fn print_configuration(args: &ConfigPrintArgs) -> Result<(), CommandError> {
     let given = match &args.file {
-        Some(file) => changed_only(&files::read_configuration(file)?)?,
+        Some(file) => changed_only(&read_configuration(file)?)?,
         None => Value::Null,
     };
     output::print_line(commented_configuration(&given)?.trim_end())

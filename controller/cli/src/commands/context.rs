@@ -146,7 +146,7 @@ pub(crate) fn run_context(command: &ContextCommand) -> Result<(), CommandError> 
 ///
 /// # Errors
 /// The file cannot be read, or there is no such context.
-pub(crate) fn with_context(command: Command) -> Result<Command, CommandError> {
+pub fn with_context(command: Command) -> Result<Command, CommandError> {
     let Some(file) = contexts_file() else {
         return Ok(command);
     };

@@ -13,7 +13,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ::controller::event_log::count_noun;
 use ::controller::liveness::{FabricPart, PartHealth};
 use ::controller::northbound::policy_commit::PolicyCommitter;
 use ::controller::northbound::service::ServiceError;
@@ -27,13 +26,15 @@ use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
+use topology::count_noun;
 use topology::{Fabric, Finding, Severity, Switch};
 use tracing::info;
 
 use self::carrier_monitor::CarrierMonitor;
-use super::file_watch::FileWatch;
+use crate::controller_files::read_configuration;
 use crate::switch_inventory;
 use command_io::CommandError;
+use command_io::file_watch::FileWatch;
 use command_io::{files, output};
 
 /// How long a controller that ends waits until its follower leads.
@@ -137,7 +138,7 @@ fn read_jobs(file: &str, fabric: &Fabric) -> Result<Vec<Job>, CommandError> {
 
 pub(crate) fn run_controller(args: &ControllerArgs) -> Result<(), CommandError> {
     let config = match &args.config {
-        Some(file) => files::read_configuration(file)?,
+        Some(file) => read_configuration(file)?,
         None => Config::default(),
     };
     let config = with_followed_members(config, &args.follow)?;
@@ -351,7 +352,7 @@ fn with_local_token(config: &Config) -> Result<Config, CommandError> {
     if config.northbound.has_access_rules() {
         return Ok(config);
     }
-    let file = config.northbound.token_file.clone().or_else(local_token::user_file);
+    let file = config.northbound.token_file.clone().or_else(api::local_token::user_file);
     let file = file.ok_or_else(|| {
         let what = "set it, or northbound.tokens: this user has no folder for a token (HOME)";
         CommandError::input("northbound.token_file", what)

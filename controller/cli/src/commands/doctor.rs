@@ -6,9 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ::controller::event_log::count_noun;
 use command_io::CommandError;
 use command_io::output::{self, OutputFormat};
+use topology::count_noun;
 use topology::{Finding, Severity};
 
 use super::status::StatusArgs;

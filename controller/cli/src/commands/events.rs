@@ -5,9 +5,10 @@
 
 use std::time::Duration;
 
-use ::controller::event_log::{EventPage, EventPosition, OperatorEvent, count_noun};
+use ::controller::event_log::{EventPage, EventPosition, OperatorEvent};
 use ::controller::northbound::events::MissedEvents;
 use tokio::time::sleep;
+use topology::count_noun;
 
 use command_io::CommandError;
 use command_io::output;

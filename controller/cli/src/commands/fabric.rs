@@ -6,10 +6,10 @@ mod export;
 mod import;
 mod qos;
 
-use ::controller::event_log::count_noun;
 use clap::{Subcommand, ValueEnum};
 use comfy_table::Table;
 use serde::Serialize;
+use topology::count_noun;
 use topology::document::{self, DocumentFormat};
 use topology::{Fabric, Finding, Severity, Tier, spec};
 

@@ -1,10 +1,9 @@
 //! `crux man`: the man pages and the page of all commands, from the definition of the command line.
 //! `cargo xtask generate` writes them to target/generated.
 
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command};
 
 use super::command_reference::render_reference;
-use crate::CruxCli;
 use command_io::CommandError;
 use command_io::output;
 
@@ -23,8 +22,8 @@ pub(crate) struct ManArgs {
     markdown: bool,
 }
 
-pub(crate) fn run_man(args: &ManArgs) -> Result<(), CommandError> {
-    let mut pages = man_pages();
+pub(crate) fn run_man(args: &ManArgs, programs: Vec<Command>) -> Result<(), CommandError> {
+    let mut pages = man_pages(programs);
     if args.markdown {
         return output::print_line(render_reference(&mut pages).trim_end());
     }
@@ -99,12 +98,15 @@ fn italic(text: &str) -> String {
     format!("\\fI{}\\fR", text.replace('-', "\\-"))
 }
 
-/// A page for `crux` and one for every command that people see, depth first.
-fn man_pages() -> Vec<(String, Command)> {
-    let mut root = CruxCli::command().disable_help_subcommand(true);
-    root.build();
+/// A page for each program and one for every command that people see, depth first.
+fn man_pages(programs: Vec<Command>) -> Vec<(String, Command)> {
     let mut pages = Vec::new();
-    collect_pages("crux", root, &mut pages);
+    for program in programs {
+        let mut program = program.disable_help_subcommand(true);
+        program.build();
+        let name = program.get_name().to_owned();
+        collect_pages(&name, program, &mut pages);
+    }
     pages
 }
 
@@ -119,10 +121,18 @@ fn collect_pages(name: &str, command: Command, pages: &mut Vec<(String, Command)
 
 #[cfg(test)]
 mod tests {
+    use clap::Subcommand;
+
     use super::*;
+    use crate::OperatorCommand;
+
+    /// The pages of a program that has the commands of an operator.
+    fn pages() -> Vec<(String, Command)> {
+        man_pages(vec![OperatorCommand::augment_subcommands(Command::new("crux"))])
+    }
 
     fn page(name: &str) -> String {
-        let command = man_pages().into_iter().find(|(page, _)| page == name).unwrap().1;
+        let command = pages().into_iter().find(|(page, _)| page == name).unwrap().1;
         render_page(command).unwrap()
     }
 
@@ -139,7 +149,7 @@ mod tests {
 
     #[test]
     fn no_page_shows_an_empty_default() {
-        for (name, command) in man_pages() {
+        for (name, command) in pages() {
             let page = render_page(command).unwrap();
             assert!(!page.contains("[default: ]"), "{name}");
         }

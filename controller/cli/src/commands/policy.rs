@@ -16,6 +16,7 @@ use ::controller::preview::PolicyPreview;
 use planner::{OverrideDocument, PolicyEdit, PolicyEditAction};
 use topology::{Severity, document};
 
+use crate::controller_files::{read_policy_file, read_policy_to_send};
 use command_io::CommandError;
 use command_io::ControllerClient;
 use command_io::files;
@@ -278,7 +279,7 @@ pub(crate) fn run_policy(command: &PolicyCommand) -> Result<(), CommandError> {
 }
 
 fn check_policy(args: &PolicyCheckArgs) -> Result<(), CommandError> {
-    let text = files::read_policy_file(&args.file)?;
+    let text = read_policy_file(&args.file)?;
     let document = parse_policy(&text).map_err(|finding| CommandError::document(finding.text))?;
     let Some(fabric) = &args.fabric else {
         return output::print_line("ok");
@@ -430,7 +431,7 @@ fn describe_revision(done: &PolicyChangeResponse) -> String {
 
 fn preview_request(file: &str) -> Result<PreviewPolicyRequest, CommandError> {
     Ok(PreviewPolicyRequest {
-        policy: Some(files::read_policy_to_send(file)?),
+        policy: Some(read_policy_to_send(file)?),
         ..PreviewPolicyRequest::default()
     })
 }

@@ -3,9 +3,9 @@
 use std::fs::File;
 use std::io::BufReader;
 
-use ::controller::event_log::count_noun;
 use ::controller::recorder::replay::{ReplaySummary, ReplayedLine, replay_recording};
 use serde::Serialize;
+use topology::count_noun;
 
 use command_io::CommandError;
 use command_io::output::{self, FormatArg, OutputFormat};

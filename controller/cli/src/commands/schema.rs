@@ -1,5 +1,7 @@
 //! `crux schema`: JSON Schemas of the documents, from the types that read them.
 
+use std::ffi::OsString;
+
 use ::controller::config::RawConfig;
 use ::controller::northbound::openapi;
 use clap::ValueEnum;
@@ -9,6 +11,9 @@ use topology::spec::FabricDocument;
 
 use command_io::CommandError;
 use command_io::output;
+use command_io::program::ProgramCall;
+
+use crate::OperatorOutcome;
 
 /// Print the JSON Schema of a kind of document.
 #[derive(clap::Args)]
@@ -29,16 +34,12 @@ enum SchemaKind {
     /// What crux plan prints
     Plan,
     /// What crux simulate prints
-    #[cfg(feature = "lab")]
     Outcome,
     /// What crux compare prints
-    #[cfg(feature = "lab")]
     Comparison,
     /// What crux replay prints
-    #[cfg(feature = "lab")]
     Replay,
     /// What crux bench decisions prints
-    #[cfg(feature = "lab")]
     Decisions,
     /// The configuration of the controller
     Configuration,
@@ -46,22 +47,29 @@ enum SchemaKind {
     Openapi,
 }
 
-pub(crate) fn run_schema(args: &SchemaArgs) -> Result<(), CommandError> {
+pub(crate) fn run_schema(args: &SchemaArgs) -> Result<OperatorOutcome, CommandError> {
     let schema = match args.kind {
         SchemaKind::Fabric => schema_for!(FabricDocument),
         SchemaKind::Jobs => schema_for!(JobsDocument),
         SchemaKind::Policy => schema_for!(PolicyDocument),
         SchemaKind::Plan => schema_for!(PlanDocument),
-        #[cfg(feature = "lab")]
-        SchemaKind::Outcome => lab::schema::outcome_schema(),
-        #[cfg(feature = "lab")]
-        SchemaKind::Comparison => lab::schema::comparison_schema(),
-        #[cfg(feature = "lab")]
-        SchemaKind::Replay => lab::schema::replay_schema(),
-        #[cfg(feature = "lab")]
-        SchemaKind::Decisions => lab::schema::decisions_schema(),
         SchemaKind::Configuration => schema_for!(RawConfig),
-        SchemaKind::Openapi => return output::print_json(&openapi::openapi_document()),
+        SchemaKind::Openapi => {
+            return output::print_json(&openapi::openapi_document())
+                .map(|()| OperatorOutcome::Done);
+        }
+        // What `crux-lab` prints is described by the types that it has.
+        SchemaKind::Outcome
+        | SchemaKind::Comparison
+        | SchemaKind::Replay
+        | SchemaKind::Decisions => {
+            let kind = args.kind.to_possible_value().map(|kind| kind.get_name().to_owned());
+            let words = ["schema".into()].into_iter().chain(kind.map(OsString::from)).collect();
+            return Ok(OperatorOutcome::Call(ProgramCall {
+                program: "crux-lab".to_owned(),
+                words,
+            }));
+        }
     };
-    output::print_json(&schema)
+    output::print_json(&schema).map(|()| OperatorOutcome::Done)
 }

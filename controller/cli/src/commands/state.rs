@@ -7,8 +7,8 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use ::controller::private_file::create_private;
 use ::controller::store::{BackedUpState, EmbeddedStore, StateBackup};
+use api::private_file::create_private;
 use clap::ValueEnum;
 use command_io::output::{self, FormatArg, OutputFormat};
 use command_io::{CommandError, ControllerClient};

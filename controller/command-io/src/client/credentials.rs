@@ -7,14 +7,12 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ::controller::northbound::local_token;
-use agent::report_stream::ControllerTarget;
+use api::local_token;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
-use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
 use crate::command_error::CommandError;
 use crate::files;
@@ -50,7 +48,10 @@ impl ClientCredentials {
 
     /// Reads the token from the file that is given; without one, that of this machine for a
     /// controller on it.
-    pub(super) fn read_token(&self, controller: &str) -> Result<Option<String>, CommandError> {
+    ///
+    /// # Errors
+    /// The file cannot be read, or others can read it.
+    pub fn read_token(&self, controller: &str) -> Result<Option<String>, CommandError> {
         match &self.token_file {
             Some(file) => Ok(Some(files::read_secret(file)?.trim().to_owned())),
             None if is_on_this_machine(controller) => Ok(local_token::find_local_token()),
@@ -84,26 +85,6 @@ impl ClientCredentials {
             _ => builder.with_no_client_auth(),
         };
         Ok(Some(TlsConnector::from(Arc::new(config))))
-    }
-
-    /// The endpoint for a stream of reports to the controller at `address`.
-    pub fn report_endpoint(&self, address: &str) -> Result<ControllerTarget, CommandError> {
-        let contact = ControllerTarget {
-            token: self.read_token(address)?,
-            ..ControllerTarget::from_address(address)
-        };
-        let Some(ca) = &self.ca else {
-            return Ok(contact);
-        };
-        let tls =
-            ClientTlsConfig::new().ca_certificate(Certificate::from_pem(files::read_text(ca)?));
-        let tls = match (&self.cert, &self.key) {
-            (Some(cert), Some(key)) => {
-                tls.identity(Identity::from_pem(files::read_text(cert)?, files::read_secret(key)?))
-            }
-            _ => tls,
-        };
-        Ok(ControllerTarget { tls: Some(tls), ..contact })
     }
 }
 

@@ -3,10 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
+use api::private_file::write_private_once;
 use controller::RawConfig;
 use controller::config::{AccessRole, RawToken, TlsFiles};
 use controller::hexadecimal::encode_hex;
-use controller::private_file::write_private_once;
 use sha2::{Digest, Sha256};
 use switch::p4runtime::{AllowedRole, RoleRules, ServiceOptions, ServiceTls};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};

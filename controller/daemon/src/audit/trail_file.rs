@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::record::AuditRecord;
 use crate::config::AuditFiles;
-use crate::private_file::ensure_private;
+use api::private_file::ensure_private;
 
 /// The file that is appended to; earlier ones have a number after its name.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Error, Identity};
 
 use super::{ConfigError, check_field};
-use crate::private_file::read_private;
+use api::private_file::read_private;
 
 /// TLS of a client. Without `ca`, connections are not secured.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -7,7 +7,7 @@ use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use topology::{Finding, Severity};
+use topology::{Finding, Severity, count_noun};
 
 use crate::etcd::describe_term;
 use crate::policy_history::UnixMs;
@@ -194,16 +194,6 @@ impl EventKind {
             | Self::LeadershipChanged { is_leader: false, .. } => Severity::Warning,
             _ => Severity::Info,
         }
-    }
-}
-
-/// A count with its noun: `1 job`, `2 jobs`, `2 switches`, `2 entries`.
-pub fn count_noun<N: Copy + fmt::Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
-    match noun.strip_suffix('y') {
-        _ if count == N::from(1) => format!("{count} {noun}"),
-        Some(stem) => format!("{count} {stem}ies"),
-        _ if noun.ends_with("ch") => format!("{count} {noun}es"),
-        _ => format!("{count} {noun}s"),
     }
 }
 

@@ -9,6 +9,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::ErrorBody;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -20,7 +21,7 @@ use serde_json::{Value, json};
 use topology::Finding;
 
 use super::http::{build_response, encode_body};
-use super::openapi::{ErrorBody, json_content};
+use super::openapi::json_content;
 use super::service::{NorthboundService, ServiceError};
 use crate::event_log::{EventPage, EventPosition};
 

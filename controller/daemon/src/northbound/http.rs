@@ -8,6 +8,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use api::ErrorBody;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{Extension, Path, RawQuery, State};
@@ -187,7 +188,7 @@ pub(super) fn build_response(answer: Result<Vec<u8>, ServiceError>) -> Response 
         ServiceError::Refused(findings) => findings,
         other => vec![Finding::error("request", other.to_string())],
     };
-    let body = serde_json::to_vec(&openapi::ErrorBody { findings });
+    let body = serde_json::to_vec(&ErrorBody { findings });
     let mut response = json_response(status, body.expect("findings have text for keys"));
     if can_retry {
         response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);

@@ -4,35 +4,16 @@
 //! same for every controller of a user on a machine, so that `crux` finds it without being told.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use api::private_file::write_private_once;
 use sha2::{Digest, Sha256};
 
 use crate::config::{AccessGrant, AccessRole, AccessToken, NorthboundConfig};
 use crate::hexadecimal::random_secret;
-use crate::private_file::{read_private, write_private_once};
 
 /// The owner of the token, in the history of policies.
 const NAME: &str = "local";
-
-/// Where a controller that runs as a service keeps it.
-const SERVICE_FILE: &str = "/var/lib/crux/token";
-
-/// The file of this user: `crux/token` in `XDG_STATE_HOME`, or in `~/.local/state`.
-pub fn user_file() -> Option<PathBuf> {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    let state = variable("XDG_STATE_HOME").map(PathBuf::from);
-    let state = state.or_else(|| Some(PathBuf::from(variable("HOME")?).join(".local/state")));
-    Some(state?.join("crux/token"))
-}
-
-/// The token that a command may send to a controller on its own machine, if this user has one or
-/// may read that of the service.
-pub fn find_local_token() -> Option<String> {
-    let files = user_file().into_iter().chain([PathBuf::from(SERVICE_FILE)]);
-    let read = |file: PathBuf| Some(text_of(&read_private(&file).ok()?));
-    files.filter_map(read).find(|token| !token.is_empty())
-}
 
 /// Lets the owner of `file` do everything where the configuration says of nobody what they may do.
 /// The file is created with the first token. Returns whether it is needed.

@@ -3,9 +3,9 @@
 //! The document is served at `/openapi.json` and printed by `crux schema openapi`. Schemas come from
 //! the types that are read and written.
 
+use api::ErrorBody;
 use planner::PlanDocument;
 use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings};
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use topology::Finding;
 use topology::spec::FabricDocument;
@@ -30,13 +30,6 @@ use crate::audit::AuditRecord;
 use crate::policy_history::PolicyRevision;
 use crate::preview::PolicyPreview;
 use crate::store::StateBackup;
-
-/// Why there is no answer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ErrorBody {
-    /// What is wrong.
-    pub findings: Vec<Finding>,
-}
 
 /// One endpoint. It takes a document by POST, or nothing by GET.
 pub(super) struct HttpEndpoint {

@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::private_file::create_private;
+use api::private_file::create_private;
 
 /// Numbered files, of which the latest are kept.
 #[derive(Debug)]

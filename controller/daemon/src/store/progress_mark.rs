@@ -9,7 +9,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::private_file::create_private;
+use api::private_file::create_private;
 
 /// The numbers that only rise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

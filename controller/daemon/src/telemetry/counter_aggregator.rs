@@ -9,9 +9,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use agent::{ByteSeries, IterationPeriod};
 use p4::codec::CounterValue;
 use p4::entry::EntryKey;
+use period::{ByteSeries, IterationPeriod};
 use planner::{JobId, Plan, PlannedFlow, PlannedJob};
 use topology::{Fabric, FabricNode, Finding, LinkId, SwitchId};
 

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use api::private_file::write_private_once;
 use controller::RawConfig;
-use controller::private_file::write_private_once;
 use controller::southbound::{SwitchClient, SwitchStatus, SwitchTarget};
 use p4::ForwardingPipeline;
 use sha2::{Digest, Sha256};

@@ -2,13 +2,13 @@
 //!
 //! The jobs run in the fluid model on the demo's fabric, on ECMP paths and all at one level, so
 //! they contend; every computation is drawn with jitter. What each has sent is read as a counter
-//! is, at odd times, and [`agent::period`] says how long its iterations are. The decision: an
+//! is, at odd times, and [`period`](::period) says how long its iterations are. The decision: an
 //! iteration is a job of one iteration in the model, and the next is added when it has ended, so
 //! that jitter needs no part in the model.
 
 use std::collections::BTreeMap;
 
-use agent::ByteSeries;
+use ::period::ByteSeries;
 use fluid::{Engine, EngineOptions, FluidFlow, FluidNetwork, JobIndex};
 use planner::PlanInput;
 use rand::{Rng, SeedableRng};

@@ -110,7 +110,7 @@ async fn begin_run(
     let mut lead =
         RunCoordinator::gather_hosts(args, &scenario.fabric, &scenario.jobs, deadline).await?;
     if let Some(at) = &args.controller {
-        let contact = args.credentials.report_endpoint(at)?;
+        let contact = agent::program::controller_target(&args.credentials, at)?;
         lead.reporter =
             Some(JobReporter::connect_and_announce(&contact, &scenario.fabric, &scenario.jobs)?);
     }

@@ -13,7 +13,6 @@ use crate::demo::{
 };
 use crate::transport_flags::TransportFlags;
 use command_io::CommandError;
-use command_io::files;
 use command_io::output::FormatArg;
 
 /// Make the same run on the embedded fabric and its virtual clock, with a controller.
@@ -57,7 +56,7 @@ pub(super) fn run_rehearse(args: &RehearseArgs) -> Result<(), CommandError> {
     let runtime = tokio::runtime::Runtime::new().map_err(CommandError::failed)?;
     let training = training_options(args.iterations, args.transport.testbed_options()?);
     if let Some(file) = &args.change {
-        let policy = files::read_policy_to_send(file)?;
+        let policy = crux::read_policy_to_send(file)?;
         let transition = PolicyTransition::from_default(policy, training.testbed.levels);
         let changing = measure_change(&scenario, transition, training);
         return runtime.block_on(changing)?.print_report(args.output);

@@ -1,7 +1,7 @@
 //! Replays as a table for people.
 
-use controller::event_log::count_noun;
 use simulator::replay::{AlternativeOutcome, ReplayComparison, ReplayOutcome};
+use topology::count_noun;
 
 use command_io::CommandError;
 use command_io::output;

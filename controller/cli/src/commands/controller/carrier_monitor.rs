@@ -10,7 +10,7 @@ use std::{io, thread};
 
 use ::controller::liveness::{FabricPart, PartHealth};
 use command_io::interface_names::port_interface;
-use switch::ports::{LinkMonitor, LinkUpdate, PortState};
+use link_monitor::{LinkMonitor, LinkState, LinkUpdate};
 use tokio::sync::mpsc;
 use topology::{Fabric, LinkId};
 
@@ -83,8 +83,8 @@ impl InterfaceCables {
     fn update_interface(&mut self, update: &LinkUpdate) -> Option<(FabricPart, PartHealth)> {
         let cable = *self.by_name.get(&update.name)?;
         match update.state {
-            PortState::Up => self.without_carrier.remove(&update.name),
-            PortState::Down | PortState::Absent => self.without_carrier.insert(update.name.clone()),
+            LinkState::Up => self.without_carrier.remove(&update.name),
+            LinkState::Down | LinkState::Absent => self.without_carrier.insert(update.name.clone()),
         };
         let health = match self
             .without_carrier
@@ -125,10 +125,10 @@ mod tests {
                 cables.update_interface(&LinkUpdate { name: name.to_owned(), index: 1, state });
             received.map(|(part, health)| (part == FabricPart::Cable(cable_id(*link)), health))
         };
-        assert_eq!(receive("eth0", PortState::Down), None);
-        assert_eq!(receive(&names[0], PortState::Down), Some((true, PartHealth::Down)));
-        assert_eq!(receive(&names[1], PortState::Absent), Some((true, PartHealth::Down)));
-        assert_eq!(receive(&names[0], PortState::Up), Some((true, PartHealth::Down)));
-        assert_eq!(receive(&names[1], PortState::Up), Some((true, PartHealth::Up)));
+        assert_eq!(receive("eth0", LinkState::Down), None);
+        assert_eq!(receive(&names[0], LinkState::Down), Some((true, PartHealth::Down)));
+        assert_eq!(receive(&names[1], LinkState::Absent), Some((true, PartHealth::Down)));
+        assert_eq!(receive(&names[0], LinkState::Up), Some((true, PartHealth::Down)));
+        assert_eq!(receive(&names[1], LinkState::Up), Some((true, PartHealth::Up)));
     }
 }

@@ -1,9 +1,9 @@
 //! Changes of policy as tables.
 
-use ::controller::event_log::count_noun;
 use ::controller::northbound::service::PolicyRevisionDiff;
 use ::controller::preview::{FlowChange, PolicyPreview, ValueChange};
 use comfy_table::Table;
+use topology::count_noun;
 
 use command_io::CommandError;
 use command_io::output;

@@ -2,9 +2,10 @@
 //!
 //! Pure: a report goes in, text comes out.
 
-use ::controller::event_log::{OperatorEvent, count_noun};
+use ::controller::event_log::OperatorEvent;
 use ::controller::northbound::utilization::{UtilizationMeans, UtilizationSeries};
 use topology::Finding;
+use topology::count_noun;
 
 use super::UtilizationReport;
 use super::plot::{self, PlotMark};

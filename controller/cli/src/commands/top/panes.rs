@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use ::controller::event_log::{OperatorEvent, count_noun};
+use ::controller::event_log::OperatorEvent;
 use ::controller::northbound::controller_view::{LinkRow, SwitchRow};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -13,6 +13,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Block, Row, Table};
 use topology::Severity;
+use topology::count_noun;
 
 use super::controller_poller::{TopSnapshot, UsedJob};
 use super::screen::{PANES, PaneView, ScreenState, TopPane};

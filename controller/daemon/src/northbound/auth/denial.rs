@@ -1,12 +1,12 @@
 //! Why a request does not pass, in HTTP and in gRPC.
 
+use api::ErrorBody;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tonic::Status;
 use topology::Finding;
 
 use super::super::limit_counters::LimitReached;
-use super::super::openapi::ErrorBody;
 use super::super::request_budget::BudgetExceeded;
 use super::super::request_origin::OriginError;
 use crate::config::AccessRole;

@@ -16,7 +16,7 @@ use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
 use tracing::{info, warn};
 
 use crate::config::TlsFiles;
-use crate::private_file::read_private;
+use api::private_file::read_private;
 
 /// Between two looks at the files.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(10);
@@ -149,7 +149,7 @@ fn file_error(file: &Path, wanted: &'static str, source: pem::Error) -> TlsError
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::private_file::write_private_once;
+    use api::private_file::write_private_once;
 
     /// Copies a certificate of the switch's tests and its key to where the files are read.
     fn install(files: &TlsFiles, name: &str) {

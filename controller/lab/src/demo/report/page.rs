@@ -3,7 +3,7 @@
 //! Pure: a report goes in, text comes out. The decision: the figures are those of the JSON.
 
 use command_io::html::escape_html;
-use controller::event_log::count_noun;
+use topology::count_noun;
 
 use super::{BusyLinkReport, DemoReport, format_percent};
 use crate::compare::page::{full_figure, legend_entry, render_html, render_section};

@@ -11,7 +11,7 @@ use command_io::CommandError;
 
 /// `KMIN:KMAX:PMAX`, or `published`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum EcnRamp {
+pub(crate) enum EcnRamp {
     /// At every port alike.
     Stated(MarkingRamp),
     /// By the rate of each port.
@@ -44,7 +44,7 @@ impl FromStr for EcnRamp {
 /// Flags of queues; without any, ports have strict priority alone.
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Queues")]
-pub(super) struct QueueFlags {
+pub(crate) struct QueueFlags {
     /// Mark packets by the length of their level's queue with probability 0 at KMIN bytes and PMAX
     /// at KMAX bytes, and always beyond (ECN), if their sender takes part; `published` is the ramp
     /// of DCQCN's paper for the rate of each port
@@ -84,7 +84,7 @@ fn parse_alpha(text: &str) -> Result<f64, String> {
 
 impl QueueFlags {
     /// Whether packets are marked by the rate of their port.
-    pub(super) fn marks_by_rate(&self) -> bool {
+    pub(crate) fn marks_by_rate(&self) -> bool {
         self.ecn_ramp == Some(EcnRamp::Published)
     }
 
@@ -92,7 +92,7 @@ impl QueueFlags {
     ///
     /// # Errors
     /// The shares are more than the rate.
-    pub(super) fn traffic_settings(
+    pub(crate) fn traffic_settings(
         &self,
         levels: u8,
     ) -> Result<Option<TrafficSettings>, CommandError> {

@@ -5,16 +5,15 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use ::controller::event_log::count_noun;
-use agent::job_spool::JobSpool;
-use agent::rest_client::{RestClient, RestError, TlsIdentity};
-use agent::slurm_job;
-use agent::slurm_rest::{SlurmRest, SlurmSync, SlurmUser};
+use crate::job_spool::JobSpool;
+use crate::rest_client::{RestClient, RestError, TlsIdentity};
+use crate::slurm_job;
+use crate::slurm_rest::{SlurmRest, SlurmSync, SlurmUser};
 use clap::Subcommand;
+use topology::count_noun;
 use tracing::warn;
 
-use super::SpoolArg;
-use crate::commands::agent::stop_signal;
+use super::{SpoolArg, stop_signal};
 use command_io::{CommandError, files, output};
 
 /// States in which a job has its hosts.
@@ -22,7 +21,7 @@ const RUNNING_STATES: &str = "--states=CONFIGURING,RUNNING,SUSPENDED,STOPPED,RES
 
 /// Record a job of Slurm, from its prolog and epilog.
 #[derive(Subcommand)]
-pub(crate) enum SlurmCommand {
+pub(super) enum SlurmCommand {
     Start(SlurmStartArgs),
     End(SlurmEndArgs),
     Sync(SlurmSyncArgs),
@@ -38,7 +37,7 @@ pub(crate) enum SlurmCommand {
 Examples:
   crux jobs slurm start
   crux jobs slurm start --spool /run/crux/jobs --gpus-per-host 8")]
-pub(crate) struct SlurmStartArgs {
+pub(super) struct SlurmStartArgs {
     #[command(flatten)]
     spool: SpoolArg,
     /// GPUs that each host gives to the job [default: those that Slurm counts on this host]
@@ -51,7 +50,7 @@ pub(crate) struct SlurmStartArgs {
 /// Reads the environment of Slurm's Epilog or EpilogSlurmctld.
 #[derive(clap::Args)]
 #[command(after_help = "Example:  crux jobs slurm end")]
-pub(crate) struct SlurmEndArgs {
+pub(super) struct SlurmEndArgs {
     #[command(flatten)]
     spool: SpoolArg,
 }
@@ -67,7 +66,7 @@ Examples:
   crux jobs slurm sync
   crux jobs slurm sync --rest unix:/run/slurmrestd/slurmrestd.sock --every 0.5
   crux jobs slurm sync --rest http://10.0.0.2:6820 --user crux --token-file /etc/crux/slurm.token")]
-pub(crate) struct SlurmSyncArgs {
+pub(super) struct SlurmSyncArgs {
     #[command(flatten)]
     spool: SpoolArg,
     /// The program that lists jobs

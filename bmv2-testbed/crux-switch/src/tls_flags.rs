@@ -8,7 +8,7 @@ use command_io::CommandError;
 
 /// Flags of a gRPC server's identity.
 #[derive(clap::Args, Clone, Debug)]
-pub(super) struct TlsFlags {
+pub(crate) struct TlsFlags {
     /// Serve over TLS
     #[arg(long, requires = "grpc_server_cert", requires = "grpc_server_key")]
     grpc_server_ssl: bool,
@@ -28,12 +28,12 @@ pub(super) struct TlsFlags {
 
 impl TlsFlags {
     /// Whether controllers must show a certificate.
-    pub(super) fn requires_certificates(&self) -> bool {
+    pub(crate) fn requires_certificates(&self) -> bool {
         self.grpc_server_with_client_auth
     }
 
     /// The files with certificates and keys; none without `--grpc-server-ssl`.
-    pub(super) fn files(&self) -> impl Iterator<Item = PathBuf> {
+    pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
         let files =
             [&self.grpc_server_cert, &self.grpc_server_key, &self.grpc_server_cacert].into_iter();
         files.flatten().cloned()
@@ -43,7 +43,7 @@ impl TlsFlags {
     ///
     /// # Errors
     /// A file cannot be read.
-    pub(super) fn load_tls(&self) -> Result<Option<ServiceTls>, CommandError> {
+    pub(crate) fn load_tls(&self) -> Result<Option<ServiceTls>, CommandError> {
         let (Some(certificate), Some(key)) = (&self.grpc_server_cert, &self.grpc_server_key) else {
             return Ok(None);
         };

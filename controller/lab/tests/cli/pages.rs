@@ -132,7 +132,7 @@ fn files() -> Files {
     for folder in ["topology", "controller", "bmv2-testbed"] {
         symlink(root().join(folder), files.path(folder)).unwrap();
     }
-    symlink(env!("CARGO_BIN_EXE_crux"), files.path("bin/crux")).unwrap();
+    symlink(env!("CARGO_BIN_EXE_crux-lab"), files.path("bin/crux")).unwrap();
     files
 }
 

@@ -15,7 +15,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 type FileStamp = Option<(SystemTime, u64)>;
 
 /// Files that are watched.
-pub(super) struct FileWatch {
+pub struct FileWatch {
     files: Vec<PathBuf>,
     steady: DebouncedValue<Vec<FileStamp>>,
     polls: Interval,
@@ -23,7 +23,7 @@ pub(super) struct FileWatch {
 
 impl FileWatch {
     /// Watches these files from now on.
-    pub(super) fn new(files: impl Iterator<Item = PathBuf>) -> Self {
+    pub fn new(files: impl Iterator<Item = PathBuf>) -> Self {
         let files: Vec<PathBuf> = files.collect();
         let mut polls = interval(POLL_INTERVAL);
         polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -31,7 +31,7 @@ impl FileWatch {
     }
 
     /// Waits until a file has changed and is stable.
-    pub(super) async fn wait_for_change(&mut self) {
+    pub async fn wait_for_change(&mut self) {
         loop {
             self.polls.tick().await;
             if self.steady.observe_value(file_stamps(&self.files)) {

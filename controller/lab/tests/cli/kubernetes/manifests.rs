@@ -106,7 +106,7 @@ fn place_gated(pods: &[Value]) -> BTreeMap<String, Value> {
     ]);
     let executable = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(files.path("kubectl"), executable).unwrap();
-    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_crux"), files.path("crux")).unwrap();
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_crux-lab"), files.path("crux")).unwrap();
     let folder = files.path("").display().to_string();
     let search = format!("{folder}:{}", std::env::var("PATH").unwrap());
     let arguments = ["--model", "gpt-24l/A100", "--", "--fabric", "lab.toml"];

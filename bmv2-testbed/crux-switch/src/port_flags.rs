@@ -10,21 +10,21 @@ use switch::ports::{PortConfig, PortMedium, PortShape};
 
 /// `PORT@INTERFACE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct PortAttachment {
-    pub(super) port: u16,
+pub(crate) struct PortAttachment {
+    pub(crate) port: u16,
     interface: String,
 }
 
 /// `[PORT=]RATE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PortRate {
+pub(crate) struct PortRate {
     port: Option<u16>,
     bits_per_second: NonZeroU64,
 }
 
 /// The shape of every port.
 #[derive(Clone, Debug)]
-pub(super) struct PortShapes {
+pub(crate) struct PortShapes {
     every: PortShape,
     of_port: BTreeMap<u16, PortShape>,
 }
@@ -40,12 +40,12 @@ impl FromStr for PortAttachment {
 }
 
 impl PortAttachment {
-    pub(super) fn interface_medium(&self) -> PortMedium {
+    pub(crate) fn interface_medium(&self) -> PortMedium {
         PortMedium::Interface(self.interface.clone())
     }
 
     /// As simple_switch names them.
-    pub(super) fn file_medium(&self) -> PortMedium {
+    pub(crate) fn file_medium(&self) -> PortMedium {
         let [input, output] = ["in", "out"]
             .map(|direction| PathBuf::from(format!("{}_{direction}.pcap", self.interface)));
         PortMedium::Files { input, output }
@@ -65,7 +65,7 @@ impl FromStr for PortRate {
 }
 
 impl PortShapes {
-    pub(super) fn new(rates: &[PortRate], queue: QueueLimits) -> Self {
+    pub(crate) fn new(rates: &[PortRate], queue: QueueLimits) -> Self {
         let shape = |rate: Option<&PortRate>| PortShape {
             bits_per_second: rate.map(|rate| rate.bits_per_second),
             queue,
@@ -77,7 +77,7 @@ impl PortShapes {
         }
     }
 
-    pub(super) fn port_config(&self, number: u16, medium: PortMedium) -> PortConfig {
+    pub(crate) fn port_config(&self, number: u16, medium: PortMedium) -> PortConfig {
         PortConfig {
             number,
             medium,
@@ -86,7 +86,7 @@ impl PortShapes {
     }
 
     /// A port that has a rate and does not exist.
-    pub(super) fn unattached_port(&self, ports: &[PortConfig]) -> Option<u16> {
+    pub(crate) fn unattached_port(&self, ports: &[PortConfig]) -> Option<u16> {
         self.of_port.keys().copied().find(|number| ports.iter().all(|port| port.number != *number))
     }
 }

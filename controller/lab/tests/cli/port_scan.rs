@@ -319,7 +319,7 @@ const DESCRIPTORS: usize = 40;
 fn a_switch_without_descriptors_waits() {
     let limited = format!("ulimit -n {DESCRIPTORS}; exec \"$0\" \"$@\"");
     let switch = Command::new("sh")
-        .args(["-c", &limited, env!("CARGO_BIN_EXE_crux"), "switch", "--no-p4"])
+        .args(["-c", &limited, env!("CARGO_BIN_EXE_crux-lab"), "switch", "--no-p4"])
         .args(["--device-id", "1", "--grpc-server-addr", "127.0.0.1:0"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -43,7 +43,7 @@ impl Files {
 
     /// `crux`, to be run here.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut program = self.program(env!("CARGO_BIN_EXE_crux"));
+        let mut program = self.program(env!("CARGO_BIN_EXE_crux-lab"));
         program.args(arguments);
         program
     }

@@ -1,4 +1,4 @@
-//! `crux switch`: the embedded switch as a program, with the flags of simple_switch_grpc.
+//! `crux-switch`: the embedded switch as a program, with the flags of simple_switch_grpc.
 //!
 //! The decision: a script that starts simple_switch_grpc starts this instead by changing the name
 //! alone. Flags of debugging aids that it does not have are taken and ignored, so that this holds;
@@ -8,12 +8,15 @@ mod port_flags;
 mod queue_flags;
 mod tls_flags;
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::{Command, CommandFactory, Parser};
 use switch::gnmi::{self, GnmiHandle, GnmiOptions, QosMaps};
 use switch::p4runtime::election::SwitchDialect;
 use switch::p4runtime::pins::PortNames;
@@ -28,8 +31,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use self::port_flags::{PortAttachment, PortRate};
 use self::queue_flags::QueueFlags;
 use self::tls_flags::TlsFlags;
-use super::file_watch::FileWatch;
 use command_io::CommandError;
+use command_io::file_watch::FileWatch;
+use command_io::program::{LogArgs, exit_code, parse_words};
 use command_io::{files, output};
 
 /// Forward packets between interfaces and serve P4Runtime, until interrupted.
@@ -37,7 +41,8 @@ use command_io::{files, output};
 /// Flags are those of simple_switch_grpc, its target's flags after `--` included, so that a script
 /// can start one instead of the other. Interfaces need CAP_NET_RAW (root has it). Each port has
 /// strict-priority queues over one rate, which bmv2 does not have.
-#[derive(clap::Args)]
+#[derive(Parser)]
+#[command(name = "crux-switch", version, max_term_width = 100)]
 #[command(after_help = "\
 Examples:
   crux switch --no-p4 --device-id 1 -i 1@veth1 -i 2@veth2 -- --grpc-server-addr 127.0.0.1:20001
@@ -46,7 +51,7 @@ Examples:
   crux switch fabric.json -i 1@a -i 2@b --use-files 0     # a_in.pcap, b_in.pcap -> *_out.pcap
   crux switch fabric.json -i 1@a --allow-role =controller.crux --allow-role tests
   crux switch sai.json --dialect pins --device-id 1 -i 1@a --port-name 1=Ethernet0")]
-pub(crate) struct SwitchArgs {
+struct SwitchProgram {
     /// Program to run from the start, as compiled by p4c (BMv2 JSON)
     #[arg(required_unless_present = "no_p4", conflicts_with = "no_p4")]
     program: Option<String>,
@@ -108,6 +113,8 @@ pub(crate) struct SwitchArgs {
     #[arg(long, value_name = "NAME")]
     lldp: Option<String>,
     #[command(flatten)]
+    logs: LogArgs,
+    #[command(flatten)]
     ignored: IgnoredFlags,
     #[command(flatten)]
     target: TargetFlags,
@@ -167,19 +174,19 @@ struct TargetFlags {
 }
 
 /// The flags after `--`, parsed as a command line of their own.
-#[derive(clap::Parser)]
-#[command(no_binary_name = true, name = "crux switch … --", disable_help_flag = true)]
+#[derive(Parser)]
+#[command(no_binary_name = true, name = "crux-switch … --", disable_help_flag = true)]
 struct TargetCommandLine {
     #[command(flatten)]
     target: TargetFlags,
 }
 
-impl SwitchArgs {
+impl SwitchProgram {
     fn resolve_target(&self) -> Result<TargetFlags, CommandError> {
         if self.target_flags.is_empty() {
             return Ok(self.target.clone());
         }
-        let line = <TargetCommandLine as clap::Parser>::try_parse_from(&self.target_flags);
+        let line = TargetCommandLine::try_parse_from(&self.target_flags);
         line.map(|line| line.target).map_err(|error| CommandError::input("flags after --", error))
     }
 
@@ -274,7 +281,18 @@ fn parse_role(text: &str) -> Result<AllowedRole, String> {
     Ok(AllowedRole { role: role.to_owned(), client })
 }
 
-pub(crate) fn run_switch(args: &SwitchArgs) -> Result<(), CommandError> {
+/// The command line of the program.
+pub fn program_command() -> Command {
+    SwitchProgram::command()
+}
+
+/// Runs the program with these arguments, without its own name.
+pub fn run_program(words: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let (program, _): (SwitchProgram, _) = parse_words(program_command(), words);
+    exit_code(program.logs.start_logging().and_then(|()| run_switch(&program)))
+}
+
+fn run_switch(args: &SwitchProgram) -> Result<(), CommandError> {
     let target = args.resolve_target()?;
     let program = args.program.as_deref().map(load_program).transpose()?;
     let runtime = tokio::runtime::Runtime::new().map_err(CommandError::failed)?;
@@ -288,7 +306,7 @@ fn load_program(file: &str) -> Result<Arc<Program>, CommandError> {
 }
 
 async fn serve_switch(
-    args: &SwitchArgs,
+    args: &SwitchProgram,
     target: &TargetFlags,
     program: Option<Arc<Program>>,
 ) -> Result<(), CommandError> {

@@ -62,9 +62,9 @@ impl ByteSeries {
         self.interval_seconds
     }
 
-    /// What repeats in it; see [`period::estimate_period`](crate::period::estimate_period).
+    /// What repeats in it; see [`estimate_period`](crate::estimate_period).
     pub fn period(&self) -> Option<crate::IterationPeriod> {
-        crate::period::estimate_period(&self.interval_bytes(), self.interval_seconds)
+        crate::estimate_period(&self.interval_bytes(), self.interval_seconds)
     }
 
     /// `rate` bytes/s from `from` to `to`.

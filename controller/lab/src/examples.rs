@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use clap::{Command, CommandFactory};
+use clap::Command;
 
-use crate::CruxCli;
+use crate::programs;
 
 /// All pages of the documentation, in no order.
 fn pages() -> Vec<String> {
@@ -92,19 +92,41 @@ fn shell_words(line: &str) -> Vec<String> {
     words
 }
 
+/// Parses a command line as the program does that has the command.
+fn parse_example(line: &str) -> Result<(), clap::Error> {
+    let words = shell_words(line);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let [own, agent, switch] = programs();
+    // Options of logs may come before the command.
+    let command = words.iter().position(|word| ["agent", "switch", "jobs"].contains(word));
+    let (program, words) = match &words[command.unwrap_or(0)..] {
+        ["agent", rest @ ..] if command <= Some(3) => (agent, rest),
+        ["switch", rest @ ..] if command <= Some(3) => (switch, rest),
+        ["jobs", "slurm" | "kubernetes", ..] => (agent, &words[command.unwrap_or(0) + 1..]),
+        _ => (own, &words[1..]),
+    };
+    program.try_get_matches_from(std::iter::once(&"crux").chain(words)).map(drop)
+}
+
 #[test]
 fn every_example_parses_and_every_command_has_one() {
-    let examples = [page_examples(), help_examples(&CruxCli::command())].concat();
+    let programs = programs();
+    let helped = programs.iter().flat_map(help_examples).collect();
+    let examples = [page_examples(), helped].concat();
     let mut complaints: Vec<String> = examples
         .iter()
         .filter_map(|line| {
-            let error = CruxCli::command().try_get_matches_from(shell_words(line)).err()?;
+            let error = parse_example(line).err()?;
             // Help and version are errors of the parser, and end well.
             (error.exit_code() != 0).then(|| format!("{line}\n{error}"))
         })
         .collect();
     let mut found = Vec::new();
-    leaf_commands("crux", &CruxCli::command(), &mut found);
+    let [own, agent, switch] = &programs;
+    leaf_commands("crux", own, &mut found);
+    leaf_commands("crux switch", switch, &mut found);
+    // What the agent records for schedulers is `crux jobs SCHEDULER`.
+    leaf_commands("crux jobs", agent, &mut found);
     complaints.extend(found.into_iter().map(|name| format!("{name}: no example in its help")));
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }

@@ -1,6 +1,6 @@
 //! `crux agent`: reports the jobs of one host to a controller.
 //!
-//! The agent is a library ([`agent`]); here are its flags, its file and its signals. The decision:
+//! The agent is a library ([`crate`]); here are its flags, its file and its signals. The decision:
 //! flags override the file, and every setting has a default that works where the host's name is
 //! that of the fabric document.
 
@@ -9,18 +9,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::kernel_dscp::KernelDscp;
-use agent::nic_observation::{self, NicObservation};
-use agent::rdma_flows::{self, HostPaths};
-use agent::report_stream::ControllerTarget;
-use agent::reporter_lease::lease_file;
-use agent::service::{HostAgent, ReportSink};
-use agent::{AgentError, AgentSettings, ReportLimits, report_json};
+use crate::kernel_dscp::KernelDscp;
+use crate::nic_observation::{self, NicObservation};
+use crate::rdma_flows::{self, HostPaths};
+use crate::report_stream::ControllerTarget;
+use crate::reporter_lease::lease_file;
+use crate::service::{HostAgent, ReportSink};
+use crate::{AgentError, AgentSettings, ReportLimits, report_json};
 use planner::{JobDocument, JobsDocument};
 use serde::{Deserialize, Serialize};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+use super::{controller_target, stop_signal};
 use command_io::ClientCredentials;
 use command_io::{CommandError, error_chain};
 use command_io::{files, output};
@@ -62,7 +62,7 @@ A configuration file:
   set_dscp = true
   [nics]
   gpt = [\"eth0\", \"eth1\"]")]
-pub(crate) struct AgentArgs {
+pub(super) struct AgentArgs {
     /// Configuration file; flags override it
     #[arg(long, value_name = "FILE")]
     config: Option<String>,
@@ -163,7 +163,7 @@ enum GpuCounterReport {
     Absent { why: String },
 }
 
-pub(crate) fn run_agent(args: &AgentArgs) -> Result<(), CommandError> {
+pub(super) fn run_agent(args: &AgentArgs) -> Result<(), CommandError> {
     if args.queue_pairs {
         return print_queue_pairs(args.gpu_jobs.clone());
     }
@@ -250,7 +250,7 @@ async fn report_to_controller(
         CommandError::input("--controller", "missing; give the address of the controller")
     })?;
     let lease_file = lease_file(settings.socket.as_deref(), settings.spool.as_deref());
-    let contact = ControllerTarget { lease_file, ..credentials.report_endpoint(&controller)? };
+    let contact = ControllerTarget { lease_file, ..controller_target(credentials, &controller)? };
     let outlet = ReportSink::for_controller(&contact).map_err(|error| agent_error(&error))?;
     let agent = open_agent(settings, outlet, tasks)?;
     agent.run_until(stop_signal()?).await;
@@ -274,7 +274,7 @@ async fn print_reports(settings: AgentSettings, tasks: AgentTasks) -> Result<(),
 async fn print_counters(settings: &AgentSettings, seconds: u32) -> Result<(), CommandError> {
     let time = Duration::from_secs(seconds.into());
     let nics = nic_observation::observe_nics(&settings.sys, &settings.limits, time).await;
-    let gpus = match agent::gpu_counters::GpuCounters::open() {
+    let gpus = match crate::gpu_counters::GpuCounters::open() {
         Ok(gpus) => GpuCounterReport::Counted { count: gpus.count(), busy: gpus.busy_share() },
         Err(why) => GpuCounterReport::Absent { why: why.to_string() },
     };
@@ -310,18 +310,6 @@ fn own_paths(gpu_jobs: Option<PathBuf>) -> HostPaths {
 fn print_queue_pairs(gpu_jobs: Option<PathBuf>) -> Result<(), CommandError> {
     let flows = rdma_flows::read_rdma_flows(&own_paths(gpu_jobs));
     output::print_json(&flows.map_err(|error| CommandError::Failed(error_chain(&error)))?)
-}
-
-/// Completes at SIGINT or SIGTERM.
-pub(crate) fn stop_signal() -> Result<impl Future<Output = ()>, CommandError> {
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(CommandError::failed)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(CommandError::failed)?;
-    Ok(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-    })
 }
 
 fn agent_error(error: &AgentError) -> CommandError {

@@ -3,18 +3,17 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use agent::job_spool::JobSpool;
-use agent::kubernetes::{ApiAccess, ApiAccessError, PodNaming, PodWatchSettings, PodWatcher};
-use agent::rest_client::RestError;
+use crate::job_spool::JobSpool;
+use crate::kubernetes::{ApiAccess, ApiAccessError, PodNaming, PodWatchSettings, PodWatcher};
+use crate::rest_client::RestError;
 use clap::Subcommand;
 
-use super::SpoolArg;
-use crate::commands::agent::stop_signal;
+use super::{SpoolArg, stop_signal};
 use command_io::{CommandError, error_chain};
 
 /// Record jobs of Kubernetes.
 #[derive(Subcommand)]
-pub(crate) enum KubernetesCommand {
+pub(super) enum KubernetesCommand {
     Watch(KubernetesWatchArgs),
 }
 
@@ -31,7 +30,7 @@ Examples:
   crux jobs kubernetes watch
   crux jobs kubernetes watch --kubeconfig ~/.kube/config --namespace training
   crux jobs kubernetes watch --selector 'team in (vision, speech)' --node-domain example.org")]
-pub(crate) struct KubernetesWatchArgs {
+pub(super) struct KubernetesWatchArgs {
     #[command(flatten)]
     spool: SpoolArg,
     /// Kubeconfig [default: the service account of this pod]

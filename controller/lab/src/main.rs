@@ -1,0 +1,95 @@
+//! `crux-lab`: the laboratory, with the commands of an operator, of the agent and of the switch, so
+//! that `crux-lab lab up` and a source tree need no other program.
+
+#[cfg(test)]
+mod examples;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Command, CommandFactory, Parser, Subcommand};
+use command_io::output;
+use command_io::program::{LogArgs, ProgramCall, exit_code, parse_words};
+use crux::{OperatorCommand, OperatorOutcome};
+use lab::LabCommand;
+
+/// Schedules the traffic of GPU training jobs on a Clos fabric: the laboratory.
+///
+/// All commands of crux, and those that evaluate it: on emulated switches, in simulations, in
+/// network namespaces of this machine, and beside the figures of papers.
+#[derive(Parser)]
+#[command(name = "crux", version, max_term_width = 100)]
+#[command(after_help = "\
+Start with:   crux demo
+Exit status:  0 done, 1 failed, 2 usage or bad input")]
+struct LabProgram {
+    #[command(subcommand)]
+    command: ProgramCommand,
+    #[command(flatten)]
+    logs: LogArgs,
+}
+
+#[derive(Subcommand)]
+enum ProgramCommand {
+    #[command(flatten)]
+    Lab(LabCommand),
+    #[command(flatten)]
+    Operator(OperatorCommand),
+    #[command(external_subcommand)]
+    Beside(Vec<OsString>),
+}
+
+/// The command lines of this program and of those that it contains.
+fn programs() -> [Command; 3] {
+    let own = LabProgram::command().allow_external_subcommands(false);
+    [own, agent::program::program_command(), crux_switch::program_command()]
+}
+
+fn main() -> ExitCode {
+    let command = match crux::with_context(LabProgram::command()) {
+        Ok(command) => command,
+        Err(failure) => return failure.report(),
+    };
+    let (program, _) = parse_words(command.clone(), std::env::args_os().skip(1));
+    let LabProgram { command: parsed, logs } = program;
+    let own = match parsed {
+        ProgramCommand::Beside(words) => {
+            let calls = ProgramCall::for_command(&words);
+            let logs = logs.to_words();
+            return calls.into_iter().find_map(|call| run_inside(call, &logs)).unwrap_or_else(
+                || match command.allow_external_subcommands(false).try_get_matches() {
+                    Err(error) => error.exit(),
+                    Ok(_) => ExitCode::FAILURE,
+                },
+            );
+        }
+        ProgramCommand::Lab(own) => logs.start_logging().and_then(|()| own.run()),
+        ProgramCommand::Operator(own) => {
+            match logs.start_logging().and_then(|()| own.run(|| programs().into())) {
+                Ok(OperatorOutcome::Call(call)) => {
+                    return run_inside(call, &[]).unwrap_or(ExitCode::FAILURE);
+                }
+                Ok(OperatorOutcome::Done) => Ok(()),
+                Err(failure) => Err(failure),
+            }
+        }
+    };
+    exit_code(own)
+}
+
+/// Runs a command of a program that this one contains.
+fn run_inside(call: ProgramCall, logs: &[OsString]) -> Option<ExitCode> {
+    match (call.program.as_str(), call.words.as_slice()) {
+        ("crux-lab", [command, kind]) if command == "schema" => {
+            let schema = lab::schema::lab_schema(kind.to_str()?)?;
+            Some(exit_code(output::print_json(&schema)))
+        }
+        ("crux-agent", words) => Some(agent::program::run_program(join(logs, words))),
+        ("crux-switch", words) => Some(crux_switch::run_program(join(logs, words))),
+        _ => None,
+    }
+}
+
+fn join(logs: &[OsString], words: &[OsString]) -> Vec<OsString> {
+    [logs, words].concat()
+}
