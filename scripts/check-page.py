@@ -2,13 +2,15 @@
 fabrics of 189 and 1,200 switches, in light and dark, at the sizes of a desk and of a phone.
 
     python3 -m venv PAGE && PAGE/bin/pip install -r scripts/check-page.requirements.txt
-    PAGE/bin/python scripts/check-page.py target/release/crux [FOLDER]
+    PAGE/bin/python scripts/check-page.py target/release/crux [FOLDER] [--short]
 
-It needs Chromium on the path (Debian package chromium). Screenshots go to FOLDER. It prints how long
+It needs Chromium on the path (Debian package chromium). Screenshots go to FOLDER. With --short it looks
+at the demo's fabric alone. It prints how long
 the page takes, fails at the first thing that is not there, at a figure beyond its bound, and at any
 error in the browser's console.
 """
 
+import argparse
 import contextlib
 import hashlib
 import json
@@ -632,17 +634,25 @@ def answering(body):
 
 
 def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("crux", type=pathlib.Path)
+    parser.add_argument("folder", type=pathlib.Path, nargs="?")
+    parser.add_argument("--short", action="store_true", help="the demo's fabric alone")
+    arguments = parser.parse_args()
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if len(sys.argv) not in (2, 3) or not chromium:
-        raise SystemExit(__doc__)
-    crux = str(pathlib.Path(sys.argv[1]).resolve())
-    folder = pathlib.Path(sys.argv[2] if len(sys.argv) == 3 else tempfile.mkdtemp())
+    if not chromium:
+        parser.error("there is no chromium on the path")
+    crux = str(arguments.crux.resolve())
+    folder = arguments.folder or pathlib.Path(tempfile.mkdtemp())
     folder.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         check_demo(crux, browser, folder)
-        check_wide(crux, browser, folder)
-        check_pods(crux, browser, folder)
+        if not arguments.short:
+            check_wide(crux, browser, folder)
+            check_pods(crux, browser, folder)
         browser.close()
     print(f"screenshots are in {folder}")
 

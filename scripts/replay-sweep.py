@@ -22,7 +22,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-RAW = ROOT / "controller/simulator/benches/results/replays.json"
+RAW = ROOT / "target/replays.json"
 CLOS = ROOT / "topology/fabrics/crux-clos-173x16.toml"
 
 # Name of a column: the scheduler, the levels, and the events that comparing plans may cost.

@@ -145,12 +145,7 @@ fn valley(fabric: &Fabric, over: SwitchId, is_reversed: bool) -> Option<[LinkId;
 }
 
 proptest! {
-    // 10,000: PROPTEST_CASES=10000 cargo test -p topology --test properties buffers
-    #![proptest_config(ProptestConfig {
-        cases: ProptestConfig::default().cases.max(300),
-        ..ProptestConfig::default()
-    })]
-
+    // At length: PROPTEST_CASES=10000 cargo test -p topology --test properties buffers
     /// Whatever fails, and whichever switches have been written since, no buffer waits for itself.
     #[test]
     fn buffers_have_no_cycle_under_any_mix_of_routes(
@@ -189,8 +184,6 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
-
     #[test]
     fn documents_round_trip(fabric in fabrics()) {
         for format in [DocumentFormat::Toml, DocumentFormat::Yaml, DocumentFormat::Json] {

@@ -7,7 +7,6 @@
 
 mod calibrate;
 mod calibration;
-mod check;
 mod cluster;
 mod crius;
 mod crux_gain;
@@ -27,14 +26,13 @@ mod testbed;
 
 use std::fs;
 
-use serde::Serialize;
+use clap::ValueEnum;
 
-use self::check::CheckArgs;
 use self::paper_figure::{DrawnFigure, PaperFigure};
 use self::report::PaperReproduction;
-use self::stored_results::read_stored;
+use self::stored_results::Reproductions;
 use command_io::CommandError;
-use command_io::output::{self, FormatArg, OutputFormat};
+use command_io::output;
 
 /// Repeat an experiment of a paper: what it says, what comes out here, and what was assumed.
 ///
@@ -47,6 +45,7 @@ Examples:
   crux reproduce sjfbco-fig6 --svg fig6.svg
   crux reproduce all --html reproductions.html
   crux reproduce all --stored --html reproductions.html
+  crux reproduce all --stored --format markdown
   crux reproduce all --check --short")]
 pub(crate) struct ReproduceArgs {
     /// The experiment, by the figure that it repeats
@@ -66,13 +65,40 @@ pub(crate) struct ReproduceArgs {
         value_name = "DIR",
         num_args = 0..=1,
         default_missing_value = ".",
-        conflicts_with_all = ["check", "seed", "seeds"]
+        conflicts_with_all = ["check", "store", "seed", "seeds"]
     )]
     stored: Option<String>,
-    #[command(flatten)]
-    checked: CheckArgs,
-    #[command(flatten)]
-    output: FormatArg,
+    /// Store what is found in this source tree, in place of earlier results
+    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = ".")]
+    store: Option<String>,
+    /// Run the experiments again, count the results stored in this source tree that the run does
+    /// not give, and fail if there are any
+    #[arg(
+        long,
+        value_name = "DIR",
+        num_args = 0..=1,
+        default_missing_value = ".",
+        conflicts_with_all = ["store", "html", "svg"]
+    )]
+    check: Option<String>,
+    /// Check experiments that take seconds alone
+    #[arg(long, requires = "check")]
+    short: bool,
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t)]
+    format: ReproductionFormat,
+}
+
+/// How a reproduction is printed.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum ReproductionFormat {
+    /// For people
+    #[default]
+    Table,
+    /// For programs
+    Json,
+    /// Tables and assumptions for a page
+    Markdown,
 }
 
 /// What every experiment takes.
@@ -102,7 +128,7 @@ impl SeedOptions {
 enum ExperimentCost {
     /// Some seconds.
     Seconds,
-    /// Minutes; its results are stored.
+    /// Minutes or more.
     Minutes,
 }
 
@@ -141,14 +167,18 @@ impl PaperExperiment {
         (self.run)(SeedOptions { seeds, ..options })
     }
 
-    /// What a run finds, or what is stored in the source tree `stored`.
+    fn takes_minutes(&self) -> bool {
+        self.cost == ExperimentCost::Minutes
+    }
+
+    /// What a run finds, or what is stored.
     fn reproduce(
         &self,
         options: SeedOptions,
-        stored: Option<&str>,
+        stored: Option<&Reproductions>,
     ) -> Result<PaperReproduction, CommandError> {
         let found = match stored {
-            Some(root) => read_stored(root, self.name)?,
+            Some(stored) => stored.find(self.name)?.clone(),
             None => self.run_seeds(options)?,
         };
         let drawing = self.figure.map(|figure| figure.draw(&found));
@@ -215,13 +245,14 @@ fn experiment_names() -> clap::builder::PossibleValuesParser {
 }
 
 pub(crate) fn run_reproduce(args: &ReproduceArgs) -> Result<(), CommandError> {
-    if let Some(root) = &args.checked.check {
+    if let Some(root) = &args.check {
         if args.name != ALL {
-            let what = "the tables are checked together: crux reproduce all --check";
+            let what = "results are checked together: crux reproduce all --check";
             return Err(CommandError::input("--check", what));
         }
-        return check::check_pages(root, &args.checked, args.options);
+        return stored_results::compare_with_runs(root, args.short, args.options);
     }
+    let stored = args.stored.as_deref().map(Reproductions::read).transpose()?;
     let mut done = Vec::new();
     for experiment in
         EXPERIMENTS.iter().filter(|experiment| args.name == ALL || args.name == experiment.name)
@@ -229,7 +260,7 @@ pub(crate) fn run_reproduce(args: &ReproduceArgs) -> Result<(), CommandError> {
         if args.name == ALL && args.stored.is_none() {
             eprintln!("{} ...", experiment.name);
         }
-        done.push(experiment.reproduce(args.options, args.stored.as_deref())?);
+        done.push(experiment.reproduce(args.options, stored.as_ref())?);
     }
     if let Some(file) = &args.html {
         fs::write(file, page::render_page(&done))
@@ -239,10 +270,17 @@ pub(crate) fn run_reproduce(args: &ReproduceArgs) -> Result<(), CommandError> {
     if let Some(file) = &args.svg {
         write_drawing(file, &done)?;
     }
-    match (args.output.format, &done[..]) {
-        (OutputFormat::Json, [one]) => output::print_json(one),
-        (OutputFormat::Json, many) => output::print_json(&AllReproductions { experiments: many }),
-        (OutputFormat::Table, _) => done.iter().try_for_each(report::print_reproduction),
+    let done = Reproductions { experiments: done };
+    if let Some(root) = &args.store {
+        done.store(root)?;
+    }
+    match (args.format, &done.experiments[..]) {
+        (ReproductionFormat::Json, [one]) => output::print_json(one),
+        (ReproductionFormat::Json, _) => output::print_json(&done),
+        (ReproductionFormat::Table, all) => all.iter().try_for_each(report::print_reproduction),
+        (ReproductionFormat::Markdown, all) => {
+            output::print_line(report::render_markdown(all).trim_end())
+        }
     }
 }
 
@@ -257,10 +295,4 @@ fn write_drawing(file: &str, done: &[PaperReproduction]) -> Result<(), CommandEr
         .map_err(|error| CommandError::input(file, error))?;
     eprintln!("wrote {file}");
     Ok(())
-}
-
-/// Several reproductions as a document.
-#[derive(Serialize)]
-struct AllReproductions<'a> {
-    experiments: &'a [PaperReproduction],
 }

@@ -359,8 +359,6 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(200))]
-
         /// What is found without a list is what the list of all equal-cost paths says.
         #[test]
         fn one_pass_finds_what_enumeration_finds(

@@ -270,8 +270,6 @@ fn words() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4096))]
-
     #[test]
     fn any_text_is_parsed_or_refused(text in prop_oneof![words(), any::<String>()]) {
         let fields = fields();

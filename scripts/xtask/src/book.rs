@@ -2,31 +2,31 @@
 //!
 //! The decision: the pages are copied to where they stand in the tree, together with every file
 //! that they link to, so a link is the same on a code host and on the site. One thing is rewritten:
-//! a README is the index of its folder. What mdBook has made is read again: every link of it must
-//! lead to a file and a heading.
-
-mod site_links;
+//! a README is the index of its folder. The generated reference pages exist on the site alone.
+//! Links are checked where the pages are written, by [`crate::check`].
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use crate::page_text::{page_links, page_title, resolve_path};
-use crate::tree;
+use crate::{generate, tree};
 
 /// The table of contents, from the root of the tree.
 pub(crate) const SUMMARY: &str = "docs/SUMMARY.md";
 /// Where pages and site are built, from the root of the tree.
 const SOURCES: &str = "target/book-sources";
 const SITE: &str = "target/book";
+/// Where the generated pages are on the site.
+const REFERENCE: &str = "reference";
 /// Files that mdBook reads beside the pages.
 const SETTINGS: [&str; 2] = ["book.toml", "site.css"];
 
-/// Builds the site and checks its links.
+/// Builds the site.
 pub(crate) fn build_book(root: &Path) -> ExitCode {
     match build_site(root) {
-        Ok(pages) => {
-            println!("{SITE}/index.html: {pages} pages; open it, or serve the folder");
+        Ok(()) => {
+            println!("{SITE}/index.html: open it, or serve the folder");
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -36,20 +36,16 @@ pub(crate) fn build_book(root: &Path) -> ExitCode {
     }
 }
 
-fn build_site(root: &Path) -> Result<usize, String> {
+fn build_site(root: &Path) -> Result<(), String> {
     if !has_mdbook() {
         return Err("mdbook is not on the path; install it: cargo install --locked mdbook".into());
     }
     let sources = root.join(SOURCES);
+    generate::write_files(root, &generate::build_programs(root)?)?;
     copy_sources(root, &sources)?;
     let site = std::path::absolute(root.join(SITE)).map_err(|error| error.to_string())?;
     let folders = [&sources, &site].map(|folder| folder.to_string_lossy().into_owned());
-    tree::run_command(root, "mdbook", &["build", &folders[0], "--dest-dir", &folders[1]])?;
-    let broken = site_links::broken_site_links(&site)?;
-    match broken.is_empty() {
-        true => Ok(site_links::html_files(&site)?.len()),
-        false => Err(format!("links of the site that lead nowhere:\n  {}", broken.join("\n  "))),
-    }
+    tree::run_command(root, "mdbook", &["build", &folders[0], "--dest-dir", &folders[1]])
 }
 
 fn has_mdbook() -> bool {
@@ -77,9 +73,26 @@ fn copy_sources(root: &Path, sources: &Path) -> Result<(), String> {
     let further = copied.iter().filter(|path| path.ends_with(".md") && !listed.contains(*path));
     let contents = table_of_contents(root, &summary, further)?;
     write_text(&sources.join("src/SUMMARY.md"), &site_text(&contents))?;
+    copy_reference(root, &sources.join("src").join(REFERENCE))?;
     SETTINGS
         .iter()
         .try_for_each(|name| copy_file(&root.join("docs").join(name), &sources.join(name)))
+}
+
+/// Copies the generated pages, and the schemas that they link to.
+fn copy_reference(root: &Path, reference: &Path) -> Result<(), String> {
+    let generated = root.join(generate::FOLDER);
+    for (_, page) in generate::PAGES {
+        copy_file(&generated.join(page), &reference.join(page))?;
+    }
+    copy_file(&generated.join("openapi.json"), &reference.join("openapi.json"))?;
+    let schemas =
+        std::fs::read_dir(generated.join("schemas")).map_err(|error| error.to_string())?;
+    for schema in schemas {
+        let schema = schema.map_err(|error| error.to_string())?;
+        copy_file(&schema.path(), &reference.join("schemas").join(schema.file_name()))?;
+    }
+    Ok(())
 }
 
 /// A path, or a page with its links, in which a README is the index of its folder.
@@ -111,7 +124,8 @@ fn linked_files(root: &Path, listed: &BTreeSet<String>) -> Result<BTreeSet<Strin
     Ok(found)
 }
 
-/// The table of contents with paths from the root, and a part for pages that others link to.
+/// The table of contents with paths from the root, and parts for generated pages and for pages that
+/// others link to.
 fn table_of_contents<'a>(
     root: &Path,
     summary: &str,
@@ -125,6 +139,10 @@ fn table_of_contents<'a>(
         });
         contents.push_str(moved.as_deref().unwrap_or(line));
         contents.push('\n');
+    }
+    contents.push_str("\n# Reference\n\n");
+    for (title, page) in generate::PAGES {
+        contents.push_str(&format!("- [{title}]({REFERENCE}/{page})\n"));
     }
     contents.push_str("\n# Beside the sources\n\n");
     for path in further {

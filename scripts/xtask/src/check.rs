@@ -1,14 +1,13 @@
 //! Every house rule, each in a module of its own: a function from the tree to its violations.
 
-mod budgets;
 mod cycles;
 mod dependencies;
+mod exemptions;
 mod floors;
 mod layout;
 mod messages;
 mod page_commands;
 mod pages;
-mod supply_chain;
 mod words;
 
 use std::path::Path;
@@ -22,7 +21,7 @@ pub(crate) type RuleViolations = Vec<String>;
 type RuleCheck = fn(&Path) -> Result<RuleViolations, String>;
 
 /// The rules that read the tree, by the name they are reported under.
-const RULES: [(&str, RuleCheck); 11] = [
+const RULES: [(&str, RuleCheck); 10] = [
     ("layout", layout::check_layout),
     ("floors", floors::check_floors),
     ("cycles", cycles::check_cycles),
@@ -30,9 +29,8 @@ const RULES: [(&str, RuleCheck); 11] = [
     ("pages", pages::check_pages),
     ("page commands", page_commands::check_page_commands),
     ("messages", messages::check_messages),
-    ("budgets", budgets::check_budgets),
+    ("exemptions", exemptions::check_exemptions),
     ("dependencies", dependencies::check_dependencies),
-    ("supply chain", supply_chain::check_supply_chain),
     ("generated files", generate::check_generated),
 ];
 

@@ -1,4 +1,4 @@
-//! `docs/configuration.md`, rendered from the JSON Schema of the controller's configuration.
+//! The page of the configuration, rendered from the JSON Schema of the controller's configuration.
 //!
 //! The schema comes from the types that read the file, so the page cannot name a field, a default
 //! or a range that the program does not have.

@@ -1,16 +1,16 @@
 //! The house rules as one command.
 //!
 //! `cargo xtask check` runs formatting, lints and every rule of [`check`]; `cargo xtask generate`
-//! rewrites the files that are generated from the code. Each rule is a function from the tree to
-//! its violations and is also a test, so `cargo test --workspace` holds the same rules.
+//! writes
+//! the files that are generated from the code. Each rule is a function from the tree to its
+//! violations and is also a test, so `cargo test --workspace` holds the same rules.
 
-mod bill_of_materials;
 mod book;
 mod check;
 mod configuration_page;
 mod fuzz;
 mod generate;
-mod libraries;
+mod nightly;
 mod page_text;
 mod source;
 mod tree;
@@ -20,11 +20,13 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  check      formatting, lints, floors, budgets, documentation and generated files
-  generate   write the generated files again: docs/schemas, docs/man,
-             docs/openapi.json, docs/configuration.md, docs/commands.md
+  check      formatting, lints, floors, documentation and generated files
+  generate [PROGRAMS]
+             write man pages, JSON Schemas, the OpenAPI document and reference pages to
+             target/generated, with the programs of a folder or those of this tree
   book       build the documentation as a site in target/book (needs mdbook)
-  sbom       print the bill of materials (CycloneDX, JSON)
+  nightly [CASES]
+             run the property tests with so many cases each (4096), one package after another
   fuzz [EXECUTIONS [SECONDS]] [TARGET...]
              fuzz the targets of scripts/fuzz, or those that are named, in turns of so many
              seconds (30), until together they have made so many executions (10,000,000)
@@ -35,9 +37,11 @@ fn main() -> ExitCode {
     let root = tree::workspace_root();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["check"] => check::run_checks(&root),
-        ["generate"] => generate::write_generated(&root),
+        ["generate"] => generate::write_generated(&root, None),
+        ["generate", programs] => generate::write_generated(&root, Some(programs)),
         ["book"] => book::build_book(&root),
-        ["sbom"] => bill_of_materials::print_bill(&root),
+        ["nightly"] => nightly::run_long_properties(&root, nightly::CASES),
+        ["nightly", cases] => nightly::run_long_properties(&root, cases),
         ["fuzz", bounds @ ..] => fuzz::run_fuzzing(&root, bounds),
         ["--help" | "-h" | "help"] => {
             print!("{USAGE}");

@@ -1,5 +1,5 @@
 //! The page of all commands in Markdown, from the definition of the command line, as the man pages
-//! are. `cargo xtask generate` writes it to docs/commands.md.
+//! are. `cargo xtask generate` writes it to target/generated/commands.md.
 
 use std::fmt::Write as _;
 

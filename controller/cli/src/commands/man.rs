@@ -1,5 +1,5 @@
 //! `crux man`: the man pages and the page of all commands, from the definition of the command line.
-//! `cargo xtask generate` writes them to docs/man and docs/commands.md.
+//! `cargo xtask generate` writes them to target/generated.
 
 use clap::{Arg, Command};
 

@@ -1,7 +1,7 @@
 //! What the controller promises, measured on embedded switches over gRPC on loopback.
 //!
 //! `cargo bench -p controller --bench loopback [-- CASE...]` prints one line for each figure; what
-//! it printed is kept in `controller/daemon/benches/results/`. Each case is a module:
+//! it printed is kept in `controller/daemon/benches/results/raw.tar.gz`. Each case is a module:
 //! [`apply_start`], [`repair`], [`gnmi`], [`takeover`], [`policy`], [`writes`], [`report_ingest`],
 //! [`events_since`], [`job_events`], [`bounds`], [`lying`], [`scale`]. The decision: the whole
 //! controller is measured, from its public interface, and where a rate is compared with another

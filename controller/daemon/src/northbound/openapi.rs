@@ -1,7 +1,7 @@
 //! Every endpoint of the HTTP interface, and the OpenAPI document of them.
 //!
-//! The document is served at `/openapi.json` and kept in `docs/openapi.json`. Schemas come from the
-//! types that are read and written.
+//! The document is served at `/openapi.json` and printed by `crux schema openapi`. Schemas come from
+//! the types that are read and written.
 
 use api::ErrorBody;
 use planner::PlanDocument;

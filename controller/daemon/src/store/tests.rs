@@ -191,7 +191,6 @@ fn check(kinds: &[u8], at: prop::sample::Index, kept: usize) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_000))]
     #[test]
     fn the_last_acknowledged_change_survives_a_power_failure_at_any_byte(
         kinds in prop::collection::vec(0u8..7, 1..6),

@@ -49,17 +49,18 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::super::EXPERIMENTS;
-    use super::super::stored_results::read_stored;
+    use super::super::stored_results::Reproductions;
 
     #[test]
     fn all_that_a_figure_shows_is_in_the_stored_results() {
         let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        let stored = Reproductions::read(root).unwrap();
         for experiment in &EXPERIMENTS {
             let Some(figure) = experiment.figure else { continue };
-            let found = read_stored(root, experiment.name).unwrap();
+            let found = stored.find(experiment.name).unwrap();
             let rows = found.rows.iter().map(|row| [row.part.clone(), row.measure.clone()]);
             let rows: BTreeSet<[String; 2]> = rows.collect();
-            for row in figure.draw(&found).rows {
+            for row in figure.draw(found).rows {
                 assert!(rows.contains(&row), "{}: {row:?}", experiment.name);
             }
         }

@@ -82,6 +82,15 @@ impl MeasureRow {
         Self::new(measure, unit, paper, &runs.iter().map(value).collect::<Vec<f64>>())
     }
 
+    /// Whether it has the figures of another run, up to rounding.
+    pub(super) fn is_near(&self, other: &Self) -> bool {
+        let ranges = self.ours_range.into_iter().zip(other.ours_range);
+        (&self.part, &self.measure) == (&other.part, &other.measure)
+            && std::iter::once((self.ours, other.ours))
+                .chain(ranges)
+                .all(|(one, other)| (one - other).abs() < 1e-6)
+    }
+
     /// This row under the heading of a part.
     pub(super) fn in_part(self, part: &str) -> Self {
         let part = part.to_owned();
@@ -176,6 +185,42 @@ fn measure_table(rows: &[MeasureRow]) -> Table {
     table
 }
 
+/// A page of these reproductions: tables of all measures, and what was assumed.
+pub(super) fn render_markdown(reproductions: &[PaperReproduction]) -> String {
+    let mut page = String::from(
+        "# Measures of all reproductions\n\nWhat papers print, and what came out here: means over \
+         seeds, with the least and the most. This page is what `crux reproduce all --stored --format \
+         markdown` prints.\n",
+    );
+    for PaperReproduction { experiment, about, source, rows, assumptions, .. } in reproductions {
+        page.push_str(&format!("\n## {experiment}\n\n{about} {source}\n"));
+        for (part, rows) in rows_by_part(rows) {
+            if !part.is_empty() {
+                page.push_str(&format!("\n### {}\n", escape_cell(part)));
+            }
+            page.push_str(
+                "\n| measure | paper | ours | least to most | unit |\n|---|---|---|---|---|\n",
+            );
+            page.extend(rows.iter().map(markdown_row));
+        }
+        page.push_str("\nAssumed:\n\n");
+        page.extend(assumptions.iter().map(|text| format!("* {text}\n")));
+    }
+    page
+}
+
+fn markdown_row(row: &MeasureRow) -> String {
+    let [least, most] = row.ours_range.map(format_figure);
+    let paper = row.paper.map_or_else(String::new, format_figure);
+    let [measure, unit] = [&row.measure, &row.unit].map(|text| escape_cell(text));
+    format!("| {measure} | {paper} | {} | {least} to {most} | {unit} |\n", format_figure(row.ours))
+}
+
+/// Text without the marks of a table or of emphasis.
+fn escape_cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('*', "\\*")
+}
+
 /// Four digits that count.
 pub(super) fn format_figure(value: f64) -> String {
     let before_point = value.abs().max(1.0).log10().floor() as usize + 1;
@@ -204,6 +249,39 @@ mod tests {
         let row = MeasureRow::new("x", "s", None, &[1.0, 2.0, 6.0]);
         assert_eq!((row.ours, row.ours_range), (3.0, [1.0, 6.0]));
         assert!((percent_change(2.0, 1.5) + 25.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_page_has_a_table_for_each_part() {
+        let rows = vec![
+            MeasureRow::new("gain of TACCL*", "%", Some(13.0), &[10.0, 12.0]).in_part("Clos"),
+            MeasureRow::new("x", "s", None, &[1.5]).in_part("double-sided"),
+        ];
+        let reproduction = PaperReproduction {
+            experiment: "crux-fig0".to_owned(),
+            rows,
+            assumptions: vec!["Nothing.".to_owned()],
+            ..PaperReproduction::default()
+        };
+        let page = render_markdown(&[reproduction]);
+        let expected = "\
+### Clos
+
+| measure | paper | ours | least to most | unit |
+|---|---|---|---|---|
+| gain of TACCL\\* | 13.00 | 11.00 | 10.00 to 12.00 | % |
+
+### double-sided
+
+| measure | paper | ours | least to most | unit |
+|---|---|---|---|---|
+| x |  | 1.500 | 1.500 to 1.500 | s |
+
+Assumed:
+
+* Nothing.
+";
+        assert!(page.contains("\n## crux-fig0\n") && page.ends_with(expected), "{page}");
     }
 
     #[test]

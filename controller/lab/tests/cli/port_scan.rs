@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use controller::northbound::openapi;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -196,8 +196,7 @@ async fn ask(server: SocketAddr, tls: &Arc<ClientConfig>, request: &str) -> Opti
 
 /// Every operation of the HTTP interface, with a name where it needs one.
 fn documented_requests() -> Vec<String> {
-    let document = include_str!("../../../../docs/openapi.json");
-    let document: Value = serde_json::from_str(document).unwrap();
+    let document = openapi::openapi_document();
     let paths = document["paths"].as_object().unwrap();
     let operations = paths.iter().flat_map(|(path, operations)| {
         let path = path.replace("{name}", "gpt");

@@ -108,8 +108,6 @@ fn contention_lengthens_iterations_and_the_period_follows() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
-
     /// 5 % of jitter: within 2 % of the mean iteration of the time that was watched.
     #[test]
     fn jitter_is_averaged_out(

@@ -480,7 +480,6 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(400))]
         #[test]
         fn no_matching_weighs_more(
             nodes in 1..10_usize, seed in proptest::collection::vec(0..12_u32, 45),

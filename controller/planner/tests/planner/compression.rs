@@ -137,8 +137,6 @@ fn moves(levels: &[u8], present: &[Option<u8>]) -> usize {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
-
     /// The exact method cuts the most weight possible; of those cuts it moves the fewest jobs; of
     /// those, no job could be in a higher level.
     #[test]

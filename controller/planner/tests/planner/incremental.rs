@@ -43,8 +43,6 @@ fn story() -> impl Strategy<Value = Story> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
-
     #[test]
     fn events_give_the_plan_of_all_jobs(story in story()) {
         let mut jobs = story.first.clone();

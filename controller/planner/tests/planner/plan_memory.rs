@@ -73,8 +73,6 @@ fn steps() -> impl Strategy<Value = (Fabric, Vec<PlanningStep>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(250))]
-
     #[test]
     fn a_memory_changes_no_plan((fabric, steps) in steps()) {
         let mut memory = PlanMemory::default();

@@ -158,8 +158,6 @@ fn history() -> impl Strategy<Value = History> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
-
     #[test]
     fn plans_are_valid_and_stable(history in history()) {
         let mut previous: Option<Plan> = None;

@@ -122,8 +122,6 @@ fn fluid_engine(coflows: &[Vec<u8>], order: &[usize]) -> fluid::Engine {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
-
     /// Twice the optimum of the open shop (the paper's Lemma on BSSI), and with any work-conserving
     /// rates that keep the order four times the optimum, of which the open shop's is a lower bound.
     #[test]
