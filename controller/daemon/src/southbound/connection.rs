@@ -41,7 +41,7 @@ pub trait SwitchNetwork: Send + Sync + 'static {
     }
 }
 
-/// A long computation.
+/// What takes too long for a task that serves the network: planning and lowering.
 pub type Computation = Box<dyn FnOnce() + Send>;
 
 /// Runs a computation where `network` wants it, and waits for its result.
