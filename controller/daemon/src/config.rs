@@ -235,8 +235,15 @@ impl Config {
         format: DocumentFormat,
         file: &str,
     ) -> Result<Self, DocumentError> {
-        let source = config::File::from_str(text, file_format(format));
-        let built = config::Config::builder().add_source(source).build();
+        let built = match format {
+            DocumentFormat::Toml => read_source(text, config::FileFormat::Toml),
+            DocumentFormat::Json => read_source(text, config::FileFormat::Json),
+            // One reader of YAML is enough; the library would bring its own.
+            DocumentFormat::Yaml => {
+                let value: serde_json::Value = document::parse_document(text, format, file)?;
+                read_source(&value.to_string(), config::FileFormat::Json)
+            }
+        };
         let raw = built.and_then(config::Config::try_deserialize::<RawConfig>);
         let raw = raw.map_err(|error| locate_error(&error, text, format, file))?;
         Self::try_from(raw).map_err(|error| error.in_document(text, format, file))
@@ -261,12 +268,11 @@ impl Config {
     }
 }
 
-fn file_format(format: DocumentFormat) -> config::FileFormat {
-    match format {
-        DocumentFormat::Toml => config::FileFormat::Toml,
-        DocumentFormat::Yaml => config::FileFormat::Yaml,
-        DocumentFormat::Json => config::FileFormat::Json,
-    }
+fn read_source(
+    text: &str,
+    format: config::FileFormat,
+) -> Result<config::Config, config::ConfigError> {
+    config::Config::builder().add_source(config::File::from_str(text, format)).build()
 }
 
 /// What is wrong with a refused text. The library `config` knows no lines, so the text is read
