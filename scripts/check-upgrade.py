@@ -1,7 +1,8 @@
-"""Upgrades the controllers of a lab under traffic, from one version to another: the old one leads, a
-new one follows, the old one ends, the new one leads, and a second new one takes the old one's place.
-From then on no packet may be lost, and no switch may be written to, except once where the new
-version is known to lower plans to other rows (--other-rows). Needs root and iproute2.
+"""Upgrades the controllers of a lab under traffic, from one version to another, led through etcd: the
+old one leads, a new one stands by, the old one ends, the new one leads, and a second new one takes
+the old one's place. From then on no packet may be lost, and no switch may be written to, except once
+where the new version is known to lower plans to other rows (--other-rows). Needs root, iproute2 and
+etcd.
 
     sudo python3 scripts/check-upgrade.py OLD-CRUX target/release/crux
 """
@@ -22,9 +23,7 @@ JOBS = TREE / "controller/cli/examples/jobs.toml"
 JOB_NAMES = ["bert", "gpt", "gpt-large"]
 NAME, FIRST, SECOND = "check_upgrade", "127.0.0.1:19300", "127.0.0.1:19301"
 FOLDER = pathlib.Path("/run/crux-lab") / NAME
-# The token of this machine, which controllers without tokens of their own have.
-STATE = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-TOKEN = pathlib.Path(STATE) / "crux/token"
+ETCD, ETCD_PEER = "127.0.0.1:19379", "127.0.0.1:19380"
 # Hosts that send to addresses on other leaves, a packet every 5 ms.
 PAIRS = [("h1", "10.0.4.3"), ("h5", "10.0.1.2"), ("h9", "10.0.2.1"), ("h12", "10.0.3.2")]
 PERIOD, COUNT = 0.005, 5000
@@ -61,13 +60,20 @@ class Versions:
         has_ended = lambda: subprocess.run(found, stdout=subprocess.DEVNULL).returncode != 0
         wait_until(has_ended, lambda: "the lab's own controller does not end")
 
-    def start_controller(self, crux, number, listen, other=None):
-        """A controller with a store of its own."""
-        follow = f'[follow]\nmembers = ["{other}"]\ntoken = "{TOKEN}"\n' if other else ""
+    def start_etcd(self):
+        client, peer = f"http://{ETCD}", f"http://{ETCD_PEER}"
+        command = ["etcd", "--data-dir", self.folder / "etcd", "--listen-client-urls", client]
+        command += ["--advertise-client-urls", client, "--listen-peer-urls", peer]
+        command += ["--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}"]
+        log = open(self.folder / "etcd.log", "w")
+        self.started.append(subprocess.Popen(command, stdout=log, stderr=log))
+
+    def start_controller(self, crux, number, listen):
+        """A controller that is led through etcd."""
         config = self.folder / f"controller-{number}.toml"
         config.write_text(
-            f'[northbound]\nlisten = "{listen}"\n[election]\ncontroller = {number}\n{follow}'
-            f'[store]\npath = "{self.folder}/{number}.db"\n'
+            f'[northbound]\nlisten = "{listen}"\n[election]\ncontroller = {number}\n'
+            f'[etcd]\nendpoints = ["{ETCD}"]\n'
         )
         log = open(self.folder / f"controller-{number}.log", "w")
         words = ["--log", "info", "controller", "--carriers", "--config", str(config)]
@@ -92,9 +98,11 @@ class Versions:
         state = lambda: f"{listen} does not lead: {self.ask(listen, 'cluster', 'show')}"
         return wait_until(lambda: self.leads(listen, number), state)
 
-    def await_follower(self, listen, leader):
-        followed = lambda: (self.ask(listen, "cluster", "show").get("follows") or {}).get("address")
-        wait_until(lambda: followed() == leader, lambda: f"{listen} follows {followed()}")
+    def await_standby(self, listen, leader):
+        """Waits until a controller knows the leader, and the jobs of its plan."""
+        seen = lambda: self.ask(listen, "cluster", "show")
+        wait_until(lambda: seen().get("leader") == leader, lambda: f"{listen}: {seen()}")
+        self.await_jobs(listen)
 
     def job_names(self, listen):
         jobs = self.ask(listen, "jobs")
@@ -112,7 +120,8 @@ class Versions:
         return sum(written.values())
 
     def end(self):
-        for program in self.started:
+        # etcd last: members leave it.
+        for program in reversed(self.started):
             program.terminate()
             program.wait()
         subprocess.run([self.new, "lab", "down", "--name", NAME], stdout=subprocess.DEVNULL)
@@ -150,18 +159,19 @@ def main():
         lab = Versions(new, folder)
         try:
             lab.up()
+            lab.start_etcd()
             leader = lab.start_controller(old, 1, FIRST)
             lab.await_jobs(FIRST)
             lab.await_leader(FIRST, 1)
             pings = start_pings(new)
-            lab.start_controller(new, 2, SECOND, FIRST)
-            lab.await_follower(SECOND, FIRST)
+            lab.start_controller(new, 2, SECOND)
+            lab.await_standby(SECOND, 1)
             leader.terminate()
             print(f"the new version leads after {lab.await_leader(SECOND, 2):.1f} s")
             written = lab.check_written(SECOND, math.inf if args.other_rows else 0)
             # Whoever reports jobs knows the old one's address.
-            lab.start_controller(new, 3, FIRST, SECOND)
-            lab.await_follower(FIRST, SECOND)
+            lab.start_controller(new, 3, FIRST)
+            lab.await_standby(FIRST, 2)
             lab.run("cluster", "step-down", "--controller", SECOND, "--reason", "upgrade")
             print(f"in the old one's place after {lab.await_leader(FIRST, 3):.1f} s")
             sent, answered = count_pings(pings)

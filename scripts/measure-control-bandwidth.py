@@ -8,7 +8,7 @@ periods are counted: the start, --seconds of rest in which the jobs run, and --s
 job leaves or arrives every 5 s and a cable fails and works again.
 
 A setup is `default` (the defaults of the controller, in the clear), one or more of counters,
-learning, discovery, tls, follower, etcd and without-gnmi joined by +, or `all`, the first five of
+learning, discovery, tls, etcd and without-gnmi joined by +, or `all`, the first five of
 these. Needs iproute2, util-linux, and root or user namespaces; etcd for that feature.
 """
 

@@ -2,7 +2,7 @@
 
 Every switch and every host is a network namespace. A pair of interfaces connects it with the
 namespace of the controller for each service: P4Runtime and gNMI of a switch, the agent of a host,
-the second controller, etcd. So the counters of the interfaces here have the bytes of each service,
+etcd. So the counters of the interfaces here have the bytes of each service,
 frame by frame as Ethernet carries them (1,500 bytes at most, nothing is merged), and nothing else:
 the cables of the fabric are other pairs, between the namespaces of switches.
 """
@@ -20,12 +20,10 @@ import urllib.error
 import urllib.request
 
 INSIDE = "CRUX_MEASURED_NETWORK"
-PREFIXES = {"p": "P4Runtime", "g": "gNMI", "t": "telemetry", "r": "follower", "e": "etcd"}
+PREFIXES = {"p": "P4Runtime", "g": "gNMI", "t": "telemetry", "e": "etcd"}
 CONTROLLER, PORT = "172.31.0.1", 9300
-FOLLOWER = "172.19.0.1"
 TIMEOUT_SECONDS = 400
-FEATURES = ("counters", "learning", "discovery", "tls", "follower", "etcd", "without-gnmi")
-# With etcd, no controller follows another.
+FEATURES = ("counters", "learning", "discovery", "tls", "etcd", "without-gnmi")
 ALL = FEATURES[:5]
 
 
@@ -111,7 +109,7 @@ class ControlPlane:
             self.make_certificates()
 
     def make_certificates(self):
-        names = ["--name", CONTROLLER, "--name", FOLLOWER]
+        names = ["--name", CONTROLLER]
         command = [self.crux, "init", "--folder", self.folder / "tls", *names]
         command += ["--fabric", self.folder / "fabric.json"]
         subprocess.run(command, check=True, capture_output=True)
@@ -211,27 +209,7 @@ class ControlPlane:
     def start_controllers(self):
         if "etcd" in self.features:
             self.start_etcd()
-        if "follower" in self.features:
-            # Jobs, policies and plans pass a cable of their own. What the follower exchanges with
-            # a switch passes, by other ones, those of the service of the switch.
-            self.connect_namespace(
-                "follower", (("r", 19, "own"), ("f", 20, "p4rt"), ("k", 22, "gnmi"))
-            )
-            run_ip([f"route add {CONTROLLER}/32 via {pair(19, 0)[0]}",
-                    f"route add 172.16.0.0/16 via {pair(20, 0)[0]}",
-                    f"route add 172.17.0.0/16 via {pair(22, 0)[0]}"], "follower")
-        self.start_controller(None, 1)
-        if "follower" in self.features:
-            self.wait_for(self.lead, "the first controller leads")
-            self.start_controller("follower", 2)
-
-    def lead(self):
-        """Has the first controller lead, which nobody has done yet; whether it does."""
-        command = [self.crux, "cluster", "lead", "--controller", f"127.0.0.1:{PORT}"]
-        if "tls" in self.features:
-            command += ["--ca", self.folder / "tls/ca.pem"]
-            command += ["--token-file", self.folder / "tls/operator.token"]
-        return subprocess.run(command, capture_output=True).returncode == 0
+        self.start_controller()
 
     def connect_namespace(self, name, cables):
         lines = [f"netns add {name}"]
@@ -249,21 +227,21 @@ class ControlPlane:
         command += ["--advertise-client-urls", url, "--listen-peer-urls", peers]
         self.spawn("etcd", command)
 
-    def start_controller(self, namespace, number):
-        config = self.folder / f"controller{number}.toml"
-        config.write_text(self.configuration(number))
+    def start_controller(self):
+        config = self.folder / "controller.toml"
+        config.write_text(self.configuration())
         command = [self.crux, "--log", "error", "controller", "--config", config]
-        self.spawn(namespace, [*command, "--fabric", self.folder / "fabric.json"])
+        self.spawn(None, [*command, "--fabric", self.folder / "fabric.json"])
 
-    def configuration(self, number):
+    def configuration(self):
         """Only what differs from the defaults."""
-        folder, lines = self.folder / "tls", [f"[election]\ncontroller = {number}"]
-        lines += [f"[{name}]\nenabled = true" for name in ("counters", "learning", "discovery")
+        folder = self.folder / "tls"
+        lines = [f"[{name}]\nenabled = true" for name in ("counters", "learning", "discovery")
                   if name in self.features]
         if "without-gnmi" in self.features:
             lines += ["[gnmi]\nenabled = false"]
         if "etcd" not in self.features:
-            lines += [f"[store]\npath = '{self.folder}/controller{number}.redb'"]
+            lines += [f"[store]\npath = '{self.folder}/controller.redb'"]
         lines += [f'[northbound]\nlisten = "0.0.0.0:{PORT}"']
         if "tls" not in self.features:
             lines += ["anyone = true"]
@@ -279,12 +257,6 @@ class ControlPlane:
                       f"key = '{folder}/controller.key.pem'"]
         if "etcd" in self.features:
             lines += [f'[etcd]\nendpoints = ["{pair(21, 0)[1]}:2379"]']
-        if "follower" in self.features:
-            other = FOLLOWER if number == 1 else CONTROLLER
-            lines += [f'[follow]\nmembers = ["{other}:{PORT}"]']
-            if "tls" in self.features:
-                lines += [f"token = '{folder}/operator.token'",
-                          f"[follow.tls]\nca = '{folder}/ca.pem'"]
         return "\n".join(lines) + "\n"
 
     def ask(self, path):

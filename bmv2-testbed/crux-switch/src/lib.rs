@@ -17,14 +17,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Command, CommandFactory, Parser};
-use switch::gnmi::{self, GnmiHandle, GnmiOptions, QosMaps};
-use switch::p4runtime::election::SwitchDialect;
-use switch::p4runtime::pins::PortNames;
-use switch::p4runtime::{
-    self, AllowedRole, RoleRules, ServeError, ServerHandle, ServiceOptions, ServiceTls,
-};
 use switch::ports::{self, PortState, PortsHandle, PortsOptions};
 use switch::{Device, DeviceConfig, LldpIdentity, Program, QueueLimits};
+use switch_server::gnmi::{self, GnmiHandle, GnmiOptions, QosMaps};
+use switch_server::p4runtime::election::SwitchDialect;
+use switch_server::p4runtime::pins::PortNames;
+use switch_server::p4runtime::{
+    self, AllowedRole, RoleRules, ServeError, ServerHandle, ServiceOptions, ServiceTls,
+};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use switch::p4runtime::ServiceTls;
+use switch_server::p4runtime::ServiceTls;
 
 use command_io::CommandError;
 

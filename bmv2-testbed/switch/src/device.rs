@@ -225,7 +225,7 @@ impl Device {
 
     /// Notified when there is a digest or an idle timeout, so that there may be something to report
     /// to the controller; one permit is kept while nobody waits.
-    pub(crate) fn notice_signal(&self) -> Arc<Notify> {
+    pub fn notice_signal(&self) -> Arc<Notify> {
         self.digests.signal()
     }
 

@@ -1,29 +1,26 @@
 //! The embedded switch and the emulated network.
 //!
 //! A P4 device that runs the same compiled artefacts as simple_switch_grpc (BMv2 JSON and p4info),
-//! so that everything can be run and tested where no BMv2 is installed. Of our other crates it uses
-//! the P4Runtime protobufs alone: it checks independently what the controller wrote.
+//! so that everything can be run and tested where no BMv2 is installed. It uses nothing of the
+//! controller: it checks independently what the controller wrote. Its servers are the crate
+//! `switch-server`, so that only what packets go through is compiled at full speed.
 //!
 //! A module uses only modules named before it in this list: `ids`, `spec` (what a program declares)
 //! and `time`; `run` (what happens to a packet); `compile` (JSON to [`Program`]), `traffic` (marks,
 //! shares, buffer and pauses) and `scheduler`; `device` ([`Device`], one switch as a synchronous
 //! state machine); `emulated_network` (devices and endpoints on a virtual clock) and `ports` (a
-//! device on the machine's interfaces); `testing`; `p4runtime`, the server, which reaches a device
-//! through its [`DeviceHandle`]; `gnmi`, which reports its ports the same way.
+//! device on the machine's interfaces).
 
 mod compile;
 mod device;
 mod emulated_network;
-pub mod gnmi;
 mod ids;
 mod lldp;
-pub mod p4runtime;
 mod port_names;
 pub mod ports;
 mod run;
 mod scheduler;
 mod spec;
-pub mod testing;
 mod time;
 mod traffic;
 
@@ -44,10 +41,11 @@ pub use ids::{
     RegisterIndex, TableIndex, ValueSetIndex,
 };
 pub use lldp::{LldpIdentity, LldpNeighbour};
-pub use run::action::DROP_PORT;
+pub use port_names::{PortNameError, PortNames};
+pub use run::action::{DROP_PORT, SESSION_MASK};
 pub use run::counter::CounterData;
 pub use run::meter::MeterConfig;
-pub use run::program::Program;
+pub use run::program::{ObjectNames, Program};
 pub use run::table::EntryView;
 pub use scheduler::{
     DequeueOutcome, LevelPause, PortScheduler, QueueCounts, QueueLimits, QueueWait,
@@ -57,7 +55,7 @@ pub use spec::entry::{
 };
 pub use spec::{
     ActionParameter, ActionSpec, CounterSpec, DefaultMutability, DirectMeter, KeySpec, LearnList,
-    MatchKind, MeterSpec, MeterUnit, ProfileSpec, RegisterSpec, TableSpec, ValueSetSpec,
+    MatchKind, MeterSpec, MeterUnit, ProfileSpec, RegisterSpec, TableSpec, ValueSetSpec, bit_mask,
 };
 pub use time::Nanos;
 pub use traffic::{

@@ -52,7 +52,7 @@ impl PortNames {
     }
 
     /// The name of the interface of a port: `EthernetN` by its number where it has none.
-    pub(crate) fn interface_name(&self, number: u16) -> String {
+    pub fn interface_name(&self, number: u16) -> String {
         let configured = self.names.get(&number).cloned();
         configured.unwrap_or_else(|| format!("Ethernet{number}"))
     }

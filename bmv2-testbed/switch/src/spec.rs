@@ -241,6 +241,6 @@ impl FieldRef {
 
 /// The low `bits` bits set, for widths 0 to 128.
 #[inline]
-pub(crate) const fn bit_mask(bits: u32) -> u128 {
+pub const fn bit_mask(bits: u32) -> u128 {
     if bits >= 128 { u128::MAX } else { (1 << bits) - 1 }
 }

@@ -23,7 +23,6 @@ use crate::gnmi::FabricCounters;
 use crate::learning::{HostQueuePairs, LearnedFlows};
 use crate::liveness::{FabricPart, PartHealth};
 use crate::pipelines::sai::ProgramInUse;
-use crate::replication::{FollowedLeader, FollowerTable};
 use crate::southbound::write_permit::WritePermit;
 use crate::southbound::{ChangeTiming, DesiredTables, StatusBoard, SwitchStatus};
 use crate::standing_findings::StandingFindings;
@@ -94,16 +93,6 @@ pub struct ControllerAccess {
     pub(crate) heartbeat: LoopHeartbeat,
     /// Whether the switches elect, without etcd.
     pub(crate) is_switch_led: bool,
-    /// Whether the fabric is learned by discovery.
-    pub(crate) learns_fabric: bool,
-    /// The term in which the state of this controller was in force, if it follows others.
-    pub(crate) state_term: watch::Receiver<u64>,
-    /// Who follows this controller.
-    pub(crate) followers: FollowerTable,
-    /// The longest time between two messages to a follower.
-    pub(crate) follow_interval: Duration,
-    /// The leader that this controller follows, if it may follow one.
-    pub(crate) followed: Option<watch::Receiver<Option<FollowedLeader>>>,
     /// The store of this controller, if it has one. The controller owns it: connections that are
     /// open for longer do not keep it open.
     pub(crate) store: Option<Weak<EmbeddedStore>>,
@@ -130,24 +119,6 @@ impl ControllerAccess {
         receipt.await.map_err(|_| ControllerError::Stopped)
     }
 
-    /// The term in which this controller leads where the switches elect: most of them have it for
-    /// their primary.
-    pub(crate) fn leading_term(&self) -> Option<u64> {
-        let WritePermit::Open { term } = *self.write_permit.borrow() else {
-            return None;
-        };
-        if self.followed.is_some() {
-            // The permit was given by their majority.
-            return (term > 0).then_some(term);
-        }
-        let (mut primary, mut switches) = (0, 0);
-        self.board.for_each_status(|_, status| {
-            switches += 1;
-            primary += usize::from(status.mastership.is_primary());
-        });
-        (term > 0 && 2 * primary > switches).then_some(term)
-    }
-
     /// The number of this controller.
     pub fn controller_number(&self) -> u32 {
         self.controller
@@ -165,21 +136,6 @@ impl ControllerAccess {
         let (submission, refusal) = EventSubmission::lead(change);
         self.send_submission(submission).await?;
         refusal.await.map_err(|_| ControllerError::Stopped)
-    }
-
-    /// Leaves the lead to a follower that has everything, if this controller leads without etcd and
-    /// there is one, and waits at most `within` until most switches have another primary. Whether
-    /// they have: a controller that ends does so first, and its switches are not without one.
-    pub async fn hand_over_lead(&self, within: Duration) -> bool {
-        let can_leave = self.followed.is_some() && self.leading_term().is_some();
-        if !can_leave || !matches!(self.change_lead(LeadChange::Leave).await, Ok(None)) {
-            return false;
-        }
-        let succeeded = self.board.wait_until(|statuses| {
-            let others = statuses.values().filter(|status| status.mastership.is_of_another());
-            2 * others.count() > statuses.len()
-        });
-        timeout(within, succeeded).await.is_ok()
     }
 
     /// When the event loop last answered its watchdog.

@@ -18,7 +18,6 @@ mod audit;
 mod counters;
 mod discovery;
 mod etcd;
-mod follow;
 mod gnmi;
 mod learning;
 mod liveness;
@@ -33,7 +32,6 @@ mod traces;
 pub use audit::{AuditConfig, AuditFiles, RawAudit};
 pub use counters::{CountersConfig, RawCounters};
 pub use etcd::{EtcdConfig, EtcdUser, RawEtcd};
-pub use follow::{FollowConfig, RawFollow};
 pub use gnmi::{GnmiConfig, RawGnmi};
 pub use northbound::{
     AccessGrant, AccessRole, AccessToken, CertificateGrant, CertificateMatch, NorthboundConfig,
@@ -136,6 +134,8 @@ pub struct Config {
     pub controller: u32,
     /// How long a primary may be away from few switches before another takes over.
     pub primary_grace: Duration,
+    /// Whether this controller leads only when an operator has it lead.
+    pub is_standby: bool,
     /// Priority levels that every switch serves, 1..=8; if not given, those of the fabric document.
     pub levels: Option<u8>,
     /// File of the embedded store; without one, nothing survives a restart.
@@ -146,8 +146,6 @@ pub struct Config {
     pub recording: Option<RecordingConfig>,
     /// etcd, if it elects the leader.
     pub etcd: Option<EtcdConfig>,
-    /// The other controllers, if this one follows whichever of them leads.
-    pub follow: Option<FollowConfig>,
     /// Events that may wait for the state.
     pub event_queue: NonZeroUsize,
     /// Bounds and timing of the sessions with switches.
@@ -244,11 +242,6 @@ impl Config {
         Self::try_from(raw).map_err(|error| error.in_document(text, format, file))
     }
 
-    /// The longest time between two messages of a leader to a follower, and of a follower to it.
-    pub(crate) fn follow_interval(&self) -> Duration {
-        self.primary_grace / 5
-    }
-
     /// The effective configuration in one line of JSON, without the digests of tokens.
     pub(crate) fn to_log_text(&self) -> String {
         let mut raw = self.raw.clone();
@@ -286,6 +279,13 @@ fn locate_error(
     file: &str,
 ) -> DocumentError {
     match document::parse_document::<RawConfig>(text, format, file) {
+        Err(DocumentError::Invalid { file, line, field, .. }) if field == "follow" => {
+            let problem = "controllers do not follow each other; remove it, and either name an \
+                           etcd (etcd.endpoints), which elects the leader and has its plan, or run \
+                           one controller that its supervisor restarts, with a cold standby \
+                           (election.standby = true)";
+            DocumentError::Invalid { file, line, field, problem: problem.to_owned() }
+        }
         Err(located) => located,
         Ok(_) => DocumentError::Invalid {
             file: file.to_owned(),
@@ -309,6 +309,10 @@ impl TryFrom<RawConfig> for Config {
     fn try_from(raw: RawConfig) -> Result<Self, ConfigError> {
         let controller = raw.election.controller;
         check_field("election.controller", &controller, "above 0", controller > 0)?;
+        let is_standby = raw.election.standby;
+        let wanted = "false with etcd.endpoints, as etcd then elects the leader";
+        let is_alone = raw.etcd.endpoints.is_empty();
+        check_field("election.standby", &is_standby, wanted, is_alone || !is_standby)?;
         let levels = raw.switches.levels;
         if let Some(levels) = levels {
             let possible = (1..=MAX_LEVELS).contains(&levels);
@@ -318,12 +322,12 @@ impl TryFrom<RawConfig> for Config {
             term: raw.election.term,
             controller,
             primary_grace: positive_duration("election.grace_ms", raw.election.grace_ms)?,
+            is_standby,
             levels,
             store: raw.store.path.clone(),
             audit: raw.audit.load_audit(raw.store.path.as_ref())?,
             recording: raw.recorder.load_recorder()?,
             etcd: raw.etcd.load_etcd(&raw)?,
-            follow: raw.follow.load_follow(&raw)?,
             event_queue: positive_count("queues.events", raw.queues.events)?,
             southbound: SouthboundConfig::try_from(&raw)?,
             liveness: LivenessTimeouts::try_from(&raw.liveness)?,
@@ -506,6 +510,22 @@ mod tests {
     }
 
     #[test]
+    fn members_to_follow_are_refused_with_the_remedy() {
+        let cases = [
+            (DocumentFormat::Toml, "[store]\n[follow]\nmembers = ['10.0.0.5:9300']\n", 2),
+            (DocumentFormat::Yaml, "follow:\n  members: ['10.0.0.5:9300']\n", 1),
+            (DocumentFormat::Json, "{\"follow\":\n {\"members\": []}}", 1),
+        ];
+        for (format, text, line) in cases {
+            let error = Config::parse_text(text, format, "crux").unwrap_err().to_string();
+            assert!(error.starts_with(&format!("crux:{line}: follow: ")), "{error}");
+            for remedy in ["etcd.endpoints", "supervisor", "election.standby = true"] {
+                assert!(error.contains(remedy), "{error}");
+            }
+        }
+    }
+
+    #[test]
     fn empty_file_gives_the_defaults() {
         assert_eq!(parse("").unwrap(), Config::default());
     }
@@ -566,6 +586,7 @@ mod tests {
             ("[etcd]\nendpoints = ['a:1']\nlease_s = 1", "etcd.lease_s"),
             ("[etcd]\nendpoints = ['a:1']\ndeadline_ms = 2000", "etcd.deadline_ms"),
             ("[etcd]\nendpoints = ['a:1']\n[store]\npath = 'x'", "store.path"),
+            ("[etcd]\nendpoints = ['a:1']\n[election]\nstandby = true", "election.standby"),
         ];
         for (toml, field) in cases {
             let text = parse(toml).unwrap_err().to_string();

@@ -9,9 +9,9 @@
 //! observe the fabric, [`learning`] the flows that no job has announced, [`telemetry`] takes the
 //! reports that jobs send through [`northbound`], [`event_log`] records what happens,
 //! `trace_export` exports how long it took, [`leadership`] or [`etcd`] decides which controller
-//! writes, [`replication`] keeps others up to date, and [`runtime`] runs the parts under a
-//! [`Config`]. The decision: nothing flows back. What a switch holds is read when
-//! it is needed and never cached, so one mechanism repairs everything: the next reconcile.
+//! writes, and [`runtime`] runs the parts under a [`Config`]. The decision: nothing flows back. What
+//! a switch holds is read when it is needed and never cached, so one mechanism repairs everything:
+//! the next reconcile.
 
 pub mod access;
 pub mod audit;
@@ -33,7 +33,6 @@ pub mod pipelines;
 pub mod policy_history;
 pub mod preview;
 pub mod recorder;
-pub mod replication;
 mod retry_backoff;
 pub mod runtime;
 pub mod southbound;

@@ -77,6 +77,27 @@ impl LivenessTracker {
         }
     }
 
+    /// Takes over a failure that another controller has confirmed, of a part that was not seen to
+    /// work here; whether that is new.
+    pub fn adopt_failure(&mut self, failure: AvailabilityChange, now: Instant) -> bool {
+        let part = match failure {
+            AvailabilityChange::LinkDown(link) => canonical_part(FabricPart::Cable(link)),
+            AvailabilityChange::SwitchDown(switch) => FabricPart::Switch(switch),
+            _ => return false,
+        };
+        let track = self.parts.entry(part).or_insert(PartRecord {
+            confirmed: PartHealth::Up,
+            observed: PartHealth::Down,
+            since: now,
+            failures: 1,
+        });
+        let is_new = track.confirmed == PartHealth::Up && track.observed == PartHealth::Down;
+        if is_new {
+            track.confirmed = PartHealth::Down;
+        }
+        is_new
+    }
+
     /// Records the health of a part at `now`; the change that it confirms at once.
     pub fn observe_part(
         &mut self,
@@ -195,6 +216,28 @@ mod tests {
             switch_silence: Duration::from_secs(3),
             return_limit: Duration::from_secs(1),
         }
+    }
+
+    #[test]
+    fn failures_that_another_controller_saw_count_where_a_part_was_not_seen_to_work() {
+        let mut liveness = LivenessTracker::new(timeouts());
+        let now = Instant::now();
+        let other = LinkId(8);
+        liveness.observe_part(CABLE, UP, now);
+        liveness.observe_part(FabricPart::Switch(SwitchId(1)), DOWN, now);
+        let cases = [
+            (AvailabilityChange::LinkDown(LinkId(4)), false),
+            (AvailabilityChange::LinkDown(other), true),
+            (AvailabilityChange::LinkDown(other), false),
+            (AvailabilityChange::SwitchDown(SwitchId(1)), true),
+            (AvailabilityChange::SwitchDown(SwitchId(2)), true),
+        ];
+        for (failure, is_new) in cases {
+            assert_eq!(liveness.adopt_failure(failure, now), is_new, "{failure:?}");
+        }
+        assert_eq!(liveness.observe_part(FabricPart::Cable(other), UP, now), None);
+        let due = liveness.next_due().unwrap();
+        assert_eq!(liveness.take_due_changes(due), [AvailabilityChange::LinkUp(other)]);
     }
 
     /// Checks which changes are confirmed, and at which second, after observations of one part.

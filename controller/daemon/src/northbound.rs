@@ -40,7 +40,6 @@ pub mod service;
 mod service_error;
 pub mod slow_hosts;
 pub mod slow_links;
-pub mod state_feed;
 pub mod utilization;
 
 use std::net::SocketAddr;

@@ -16,7 +16,6 @@ mod cluster;
 mod core;
 mod drains;
 mod event_log_task;
-mod follower_membership;
 mod handle;
 mod log;
 mod lowering;

@@ -24,7 +24,7 @@ mod submission;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use planner::{Job, JobId, JobOverride, JobsDocument, Plan, PlanDepth, PlanReport, Policy};
+use planner::{Job, JobId, JobOverride, Plan, PlanDepth, PlanReport, Policy};
 use serde::{Deserialize, Serialize};
 use topology::{Fabric, FabricParts, Finding, SwitchId};
 
@@ -168,17 +168,11 @@ impl State {
 
     /// The records to store: the policy, the jobs of documents and the reported jobs.
     pub fn stored_records(&self) -> [StoreRecord; 3] {
-        let (jobs, reported_jobs) = self.job_documents();
         [
             StoreRecord::Policy(Box::new(self.history.latest().clone())),
-            StoreRecord::Jobs(jobs),
-            StoreRecord::ReportedJobs(reported_jobs),
+            StoreRecord::Jobs(jobs_document(&self.fabric, &self.jobs)),
+            StoreRecord::ReportedJobs(jobs_document(&self.fabric, &self.reported.jobs)),
         ]
-    }
-
-    /// The documents of the jobs that documents state, and of those that are reported.
-    pub fn job_documents(&self) -> (JobsDocument, JobsDocument) {
-        (jobs_document(&self.fabric, &self.jobs), jobs_document(&self.fabric, &self.reported.jobs))
     }
 
     /// The policy revisions, of which the latest is in force.
@@ -252,7 +246,7 @@ impl State {
                 true => Effects::default(),
                 false => return Ok(Effects::default()),
             },
-            StateEvent::PlanFollowed(decisions) => {
+            StateEvent::PlanResumed(decisions) => {
                 let (plan, basis) = *decisions;
                 self.resumed = Some((self.inputs + 1, plan));
                 self.basis = Arc::new(basis);

@@ -40,7 +40,6 @@ const POLICIES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("policy_r
 const SCHEMA_VERSION: u64 = 2;
 const SCHEMA: &str = "schema";
 const TERM: &str = "term";
-const STATE_TERM: &str = "state_term";
 const GENERATION: &str = "generation";
 const JOBS: &str = "jobs";
 const REPORTED_JOBS: &str = "reported_jobs";
@@ -103,8 +102,6 @@ pub enum StoreError {
 pub enum StoreRecord {
     /// The last term used.
     Term(u64),
-    /// The term in which the stored state was last in force.
-    StateTerm(u64),
     /// The highest generation that may be used.
     Generation(u64),
     /// The policy revision in force.
@@ -122,8 +119,6 @@ pub enum StoreRecord {
 pub struct StoredState {
     /// The last term used; 0 if none was.
     pub term: u64,
-    /// The term in which this state was last in force, if that is stored.
-    pub state_term: Option<u64>,
     /// The highest generation that may be used.
     pub generation: u64,
     /// The policy revision in force.
@@ -141,7 +136,6 @@ impl StoredState {
     pub fn holds_record(&self, record: &StoreRecord) -> bool {
         match record {
             StoreRecord::Term(term) => self.term >= *term,
-            StoreRecord::StateTerm(term) => self.state_term >= Some(*term),
             StoreRecord::Generation(generation) => self.generation >= *generation,
             StoreRecord::Policy(policy) => self.policy.as_ref() == Some(&**policy),
             StoreRecord::Jobs(jobs) => self.jobs.as_ref() == Some(jobs),
@@ -161,7 +155,7 @@ impl StoredState {
     /// Marks the stored value of this kind as unknown. Numbers only rise, so they stay.
     pub fn forget_record(&mut self, record: &StoreRecord) {
         match record {
-            StoreRecord::Term(_) | StoreRecord::StateTerm(_) | StoreRecord::Generation(_) => {}
+            StoreRecord::Term(_) | StoreRecord::Generation(_) => {}
             StoreRecord::Policy(_) => self.policy = None,
             StoreRecord::Jobs(_) => self.jobs = None,
             StoreRecord::ReportedJobs(_) => self.reported_jobs = None,
@@ -173,7 +167,6 @@ impl StoredState {
     pub fn apply_record(&mut self, record: StoreRecord) {
         match record {
             StoreRecord::Term(term) => self.term = term,
-            StoreRecord::StateTerm(term) => self.state_term = Some(term),
             StoreRecord::Generation(generation) => self.generation = generation,
             StoreRecord::Policy(policy) => self.policy = Some(*policy),
             StoreRecord::Jobs(jobs) => self.jobs = Some(jobs),
@@ -248,7 +241,6 @@ impl EmbeddedStore {
     pub fn read_state(&self) -> Result<StoredState, StoreError> {
         Ok(StoredState {
             term: self.read_fact(TERM)?.unwrap_or_default(),
-            state_term: self.read_fact(STATE_TERM)?,
             generation: self.read_fact(GENERATION)?.unwrap_or_default(),
             policy: self.policy_revisions()?.pop(),
             jobs: self.read_fact(JOBS)?,
@@ -380,8 +372,7 @@ fn write_rows(database: &Database, rows: &[StoreRow]) -> Result<(), redb::Error>
                 StoreRow::Fact(name, value) => drop(facts.insert(*name, &value[..])?),
                 StoreRow::Policy(number, value) => {
                     policies.insert(*number, &value[..])?;
-                    // The latest is in force: later ones are those of a leader that died
-                    // before another one had received them.
+                    // The latest is in force: later ones are of a state that a backup replaces.
                     policies.retain(|stored, _| stored <= *number)?;
                     drop_oldest_policies(&mut policies)?;
                 }
@@ -403,7 +394,6 @@ impl From<&StoreRecord> for StoreRow {
     fn from(record: &StoreRecord) -> Self {
         match record {
             StoreRecord::Term(term) => Self::Fact(TERM, to_json(term)),
-            StoreRecord::StateTerm(term) => Self::Fact(STATE_TERM, to_json(term)),
             StoreRecord::Generation(number) => Self::Fact(GENERATION, to_json(number)),
             StoreRecord::Jobs(jobs) => Self::Fact(JOBS, to_json(jobs)),
             StoreRecord::ReportedJobs(jobs) => Self::Fact(REPORTED_JOBS, to_json(jobs)),

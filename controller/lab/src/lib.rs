@@ -3,10 +3,8 @@
 //! `demo` runs the whole system on emulated switches, `simulate`, `compare` and `replay` use the
 //! fluid model, `advise` compares ways to forward, `place` and `reproduce` apply placement
 //! policies, `bench` tests what the system promises, `job` emulates training on real hosts, and
-//! `lab` runs a whole fabric in network namespaces. The binary mounts them all with
-//! [`LabCommand`]. The decision: this crate is behind a default feature of the binary, so that a
-//! packaged daemon contains no paused clock, no plotting and no planted bug
-//! (docs/decisions/0010-lab-crate.md).
+//! `lab` runs a whole fabric in network namespaces. The program `crux-lab` mounts them all with
+//! [`LabCommand`] (docs/decisions/0010-programs.md).
 
 mod advise;
 mod bench;

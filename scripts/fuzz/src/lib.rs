@@ -9,12 +9,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a target that cannot set itself up ends there")]
 
-#[path = "../../../bmv2-testbed/switch/examples/differential/chance.rs"]
+#[path = "../../../bmv2-testbed/switch-server/examples/differential/chance.rs"]
 #[allow(dead_code, reason = "shared with the comparison with bmv2, which uses all of it")]
 mod chance;
-#[path = "../../../bmv2-testbed/switch/examples/differential/controller.rs"]
+#[path = "../../../bmv2-testbed/switch-server/examples/differential/controller.rs"]
 mod controller_stub;
-#[path = "../../../bmv2-testbed/switch/examples/differential/frames.rs"]
+#[path = "../../../bmv2-testbed/switch-server/examples/differential/frames.rs"]
 mod frames;
 #[path = "../../../bmv2-testbed/switch/tests/data_plane/support.rs"]
 #[allow(dead_code, reason = "shared with the tests, which use all of it")]

@@ -148,7 +148,7 @@ impl Device {
     }
 
     /// Whether an entry may become idle as time passes.
-    pub(crate) fn has_ageing_entries(&self) -> bool {
+    pub fn has_ageing_entries(&self) -> bool {
         let tables = self.loaded.iter().flat_map(|loaded| &loaded.tables);
         tables.into_iter().any(|table| table.spec.idle_timeout && table.len() > 0)
     }

@@ -347,7 +347,7 @@ impl ActionPrimitive {
 }
 
 /// Clone sessions have numbers of 15 bits in simple_switch.
-pub(crate) const SESSION_MASK: u16 = 0x7fff;
+pub const SESSION_MASK: u16 = 0x7fff;
 
 impl HashCall {
     fn assign_hash(&self, arguments: &[u128], machine: &mut PacketContext<'_>) {

@@ -25,20 +25,29 @@ use crate::spec::{
 /// A program ready to run on any number of devices.
 #[derive(Debug)]
 pub struct Program {
-    pub(crate) tables: Vec<Arc<TableSpec>>,
+    /// Every table, those that the compiler made included; by [`TableIndex`].
+    pub tables: Vec<Arc<TableSpec>>,
     pub(crate) actions: Vec<CompiledAction>,
-    pub(crate) action_specs: Vec<ActionSpec>,
-    pub(crate) profiles: Vec<ProfileSpec>,
+    /// What every action is to the control plane; by [`ActionIndex`].
+    pub action_specs: Vec<ActionSpec>,
+    /// Every action profile; by [`ProfileIndex`].
+    pub profiles: Vec<ProfileSpec>,
     /// How each profile chooses a member; none for a profile without selector.
     pub(crate) selectors: Vec<Option<HashCalculation>>,
-    pub(crate) counters: Vec<CounterSpec>,
-    pub(crate) meters: Vec<MeterSpec>,
-    pub(crate) registers: Vec<RegisterSpec>,
-    pub(crate) value_sets: Vec<ValueSetSpec>,
-    pub(crate) learn_lists: Vec<LearnList>,
+    /// Every indirect counter; by [`CounterIndex`].
+    pub counters: Vec<CounterSpec>,
+    /// Every indirect meter; by [`MeterIndex`].
+    pub meters: Vec<MeterSpec>,
+    /// Every register array; by [`RegisterIndex`].
+    pub registers: Vec<RegisterSpec>,
+    /// Every parser value set; by [`ValueSetIndex`].
+    pub value_sets: Vec<ValueSetSpec>,
+    /// Every list of fields that digests carry; by [`LearnListIndex`].
+    pub learn_lists: Vec<LearnList>,
     /// What copies of a packet keep.
     pub(crate) field_lists: Vec<Vec<PhvSlot>>,
-    pub(crate) names: ObjectNames,
+    /// The indices of all of them by name.
+    pub names: ObjectNames,
     pub(crate) shape: PhvLayout,
     pub(crate) headers: Vec<HeaderLayout>,
     /// Every slot of a metadata header.
@@ -137,16 +146,23 @@ impl Program {
 
 /// The names of what the control plane may ask for.
 #[derive(Debug, Default)]
-pub(crate) struct ObjectNames {
-    pub(crate) tables: BTreeMap<String, TableIndex>,
-    pub(crate) profiles: BTreeMap<String, ProfileIndex>,
-    pub(crate) counters: BTreeMap<String, CounterIndex>,
-    pub(crate) meters: BTreeMap<String, MeterIndex>,
-    pub(crate) registers: BTreeMap<String, RegisterIndex>,
-    pub(crate) value_sets: BTreeMap<String, ValueSetIndex>,
-    pub(crate) learn_lists: BTreeMap<String, LearnListIndex>,
+pub struct ObjectNames {
+    /// Tables.
+    pub tables: BTreeMap<String, TableIndex>,
+    /// Profiles.
+    pub profiles: BTreeMap<String, ProfileIndex>,
+    /// Counters.
+    pub counters: BTreeMap<String, CounterIndex>,
+    /// Meters.
+    pub meters: BTreeMap<String, MeterIndex>,
+    /// Registers.
+    pub registers: BTreeMap<String, RegisterIndex>,
+    /// Value sets.
+    pub value_sets: BTreeMap<String, ValueSetIndex>,
+    /// Learn lists.
+    pub learn_lists: BTreeMap<String, LearnListIndex>,
     /// The table behind each direct meter.
-    pub(crate) direct_meters: BTreeMap<String, TableIndex>,
+    pub direct_meters: BTreeMap<String, TableIndex>,
     /// The table behind each direct counter.
-    pub(crate) direct_counters: BTreeMap<String, TableIndex>,
+    pub direct_counters: BTreeMap<String, TableIndex>,
 }

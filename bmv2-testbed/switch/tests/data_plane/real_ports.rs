@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pcap_file::pcap::{PcapPacket, PcapReader, PcapWriter};
-use switch::p4runtime::pins::PortNames;
+use switch::PortNames;
 use switch::ports::{
     self, FrameBatch, PacketSocket, PortConfig, PortMedium, PortShape, PortState, PortStatus,
     PortsError, PortsHandle, PortsOptions,

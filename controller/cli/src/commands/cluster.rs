@@ -1,4 +1,4 @@
-//! `crux cluster`: who leads and who follows, and handing the lead over.
+//! `crux cluster`: who leads, and handing the lead over.
 
 use ::controller::etcd::describe_term;
 use ::controller::northbound::cluster::{ClusterStatus, ElectionMode, TakeLeadRequest};
@@ -11,8 +11,8 @@ use super::policy::ChangeAuthorArgs;
 /// Show who leads the switches, and hand the lead over
 ///
 /// Without etcd the switches elect: a controller that starts leaves the lead to the one that has
-/// it, and succeeds it when that one has left most switches. With `follow.members` it has the
-/// leader's jobs, policy and plan by then.
+/// it, and succeeds it when that one has left most switches. A standby (election.standby) leads only
+/// when it is told to. With etcd, its members elect, and each has the leader's jobs, policy and plan.
 #[derive(clap::Subcommand)]
 #[command(after_help = "\
 Examples:
@@ -27,7 +27,7 @@ pub(crate) enum ClusterCommand {
 Examples:
   crux cluster lead --controller 10.0.0.6:9300 --reason 'maintenance of the first'")]
     Lead(LeadChangeArgs),
-    /// Have the leader that is asked leave the lead to a follower, or to another one through etcd
+    /// Have the leader that is asked leave the lead to another one that etcd elects
     #[command(after_help = "\
 Examples:
   crux cluster step-down --reason 'upgrade'
@@ -105,18 +105,6 @@ fn status_table(status: &ClusterStatus) -> Table {
     ];
     for (what, now) in rows {
         table.add_row([what.to_owned(), now]);
-    }
-    if let Some(leader) = &status.follows {
-        let (number, silent) = (leader.controller, leader.silent_ms);
-        let now = format!("controller {number} at {}, heard {silent} ms ago", leader.address);
-        table.add_row(["follows".to_owned(), now]);
-    }
-    for follower in &status.followers {
-        let now = match follower.updates_behind {
-            0 => format!("has everything, heard {} ms ago", follower.silent_ms),
-            behind => format!("{behind} updates behind, heard {} ms ago", follower.silent_ms),
-        };
-        table.add_row([format!("follower {}", follower.controller), now]);
     }
     table
 }

@@ -37,9 +37,6 @@ use command_io::CommandError;
 use command_io::file_watch::FileWatch;
 use command_io::{files, output};
 
-/// How long a controller that ends waits until its follower leads.
-const HAND_OVER: Duration = Duration::from_secs(2);
-
 /// Keep the switches of a fabric at the plan, until interrupted.
 ///
 /// Plans for the jobs, programs every switch that the fabric document gives a P4Runtime address
@@ -58,7 +55,6 @@ Examples:
   crux controller --config crux.toml --fabric lab.toml --jobs jobs.json --policy policy.toml
   crux --log info controller --fabric lab.toml --jobs jobs.json --listen 127.0.0.1:9300
   crux controller --listen 127.0.0.1:9300 --switch s1=10.0.0.1:9559/1 --switch s2=10.0.0.2:9559/2
-  crux controller --config second.toml --fabric lab.toml --follow 10.0.0.5:9300
 
 Signals:  SIGHUP reads --jobs and --policy again; SIGINT and SIGTERM end it")]
 pub(crate) struct ControllerArgs {
@@ -87,9 +83,6 @@ pub(crate) struct ControllerArgs {
     /// How long tables may take before the switches that miss them are named on standard error
     #[arg(long = "patience", default_value_t = 30, value_name = "SECONDS")]
     verify_timeout: u64,
-    /// Another controller of the fabric, to follow while it leads (follow.members); repeatable
-    #[arg(long, value_name = "HOST:PORT")]
-    follow: Vec<String>,
     /// Where the fabric is emulated on this machine: take the carrier of its interfaces
     /// SWITCH-ethPORT for the state of cables
     #[arg(long, conflicts_with = "switch")]
@@ -141,7 +134,6 @@ pub(crate) fn run_controller(args: &ControllerArgs) -> Result<(), CommandError> 
         Some(file) => read_configuration(file)?,
         None => Config::default(),
     };
-    let config = with_followed_members(config, &args.follow)?;
     let config = with_listener(config, args.listen)?;
     let (config, fabric) = match &args.fabric {
         Some(file) => (config, files::read_fabric(file)?),
@@ -150,14 +142,6 @@ pub(crate) fn run_controller(args: &ControllerArgs) -> Result<(), CommandError> 
     let wanted = OperatorDocuments::read_documents(args, &fabric)?;
     let runtime = tokio::runtime::Runtime::new().map_err(CommandError::failed)?;
     runtime.block_on(serve_controller(args, config, fabric, wanted))
-}
-
-/// The configuration with these members added to those that the controller follows.
-fn with_followed_members(config: Config, members: &[String]) -> Result<Config, CommandError> {
-    if members.is_empty() {
-        return Ok(config);
-    }
-    with_change(&config, "--follow", |raw| raw.follow.members.extend_from_slice(members))
 }
 
 /// The configuration that listens at this address.
@@ -207,7 +191,7 @@ async fn serve_controller(
         .map_err(CommandError::failed)?;
     let northbound = start_northbound(&controller, &config).await?;
     service_manager::announce_ready();
-    let leader = await_leader(&controller, args).await?;
+    let leader = await_leader(&controller, &config, args).await?;
     let documents = DocumentSubmitter {
         controller: &controller,
         committer: PolicyCommitter::new(controller.access().clone(), &config),
@@ -242,20 +226,12 @@ async fn serve_controller(
             }
         }
     }
-    end_service(controller, northbound).await;
-    Ok(())
-}
-
-/// Hands the lead over where a follower can take it, and ends.
-async fn end_service(controller: ControllerHandle, northbound: Option<ApiServer>) {
     service_manager::announce_end();
-    if controller.hand_over_lead(HAND_OVER).await {
-        info!("a follower leads now");
-    }
     if let Some(northbound) = northbound {
         northbound.shutdown().await;
     }
     controller.shutdown().await;
+    Ok(())
 }
 
 /// Gives the controller what the operator's documents say.
@@ -373,8 +349,13 @@ enum LeadingController {
 /// Waits until the leader is known, and prints it if it is another controller.
 async fn await_leader(
     controller: &ControllerHandle,
+    config: &Config,
     args: &ControllerArgs,
 ) -> Result<LeadingController, CommandError> {
+    if config.is_standby {
+        output::print_line("standing by: leads when told to (crux cluster lead)")?;
+        return Ok(LeadingController::Another);
+    }
     let limit = Duration::from_secs(args.verify_timeout);
     let Ok(permit) = timeout(limit, controller.await_leader()).await else {
         eprintln!("crux: no leader is known yet");

@@ -9,7 +9,7 @@ use topology::Fabric;
 use crate::Failed;
 use crate::lab::{parts, small};
 
-#[path = "../../../../bmv2-testbed/switch/examples/differential/program.rs"]
+#[path = "../../../../bmv2-testbed/switch-server/examples/differential/program.rs"]
 mod program;
 
 /// A small fabric of which only the first leaf is there, as a process that ends with this value.

@@ -17,7 +17,7 @@ use controller::liveness::{FabricPart, PartHealth};
 use controller::{Config, ControllerHandle, RawConfig, StateEvent, northbound};
 use planner::{Flow, Job};
 use sha2::{Digest, Sha256};
-use switch::p4runtime::ServiceOptions;
+use switch_server::p4runtime::ServiceOptions;
 use tokio::time::{Instant, sleep, timeout};
 use topology::{Fabric, FabricNode, HostId, LinkId, SwitchId, Tier};
 

@@ -6,7 +6,7 @@
 //! of [`FLEETS`]; it writes the addresses to its standard output, reads from its standard input the
 //! number of each switch that it shall restart, and ends with it.
 
-use switch::p4runtime::ServiceOptions;
+use switch_server::p4runtime::ServiceOptions;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use topology::clos::ClosSpec;
 use topology::{Fabric, Switch, SwitchId, Tier};

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use controller::{ControllerHandle, StateEvent};
-use switch::gnmi::{GnmiHandle, GnmiOptions};
-use switch::p4runtime::{ServerHandle, ServiceOptions};
 use switch::{
     DeviceConfig, EmulatedNetworkBuilder, EmulatedNetworkHandle, QueueLimits, WireEnd, WireIndex,
     WireSpec, WireState,
 };
+use switch_server::gnmi::{GnmiHandle, GnmiOptions};
+use switch_server::p4runtime::{ServerHandle, ServiceOptions};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 use topology::clos::ClosSpec;
@@ -73,10 +73,11 @@ impl WiredLab {
             let listener = TcpListener::bind("127.0.0.1:0").await?;
             switch.p4runtime = Some(listener.local_addr()?.to_string());
             let (device, options) = (network.device(device), ServiceOptions::default());
-            let p4runtime = switch::p4runtime::serve(listener, device.clone(), options).await?;
+            let p4runtime =
+                switch_server::p4runtime::serve(listener, device.clone(), options).await?;
             let listener = TcpListener::bind("127.0.0.1:0").await?;
             switch.gnmi = Some(listener.local_addr()?.to_string());
-            let gnmi = switch::gnmi::serve(listener, device, GnmiOptions::default()).await?;
+            let gnmi = switch_server::gnmi::serve(listener, device, GnmiOptions::default()).await?;
             servers.push((p4runtime, gnmi));
         }
         Ok(Self { fabric: Fabric::new(parts), network, wires, _servers: servers })

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use controller::{Config, Controller, ControllerHandle, RawConfig, StateEvent};
 use planner::{Flow, Job, MeasuredSlowdown, Policy};
-use switch::p4runtime::{ServerHandle, ServiceOptions, serve};
 use switch::{DeviceConfig, EmulatedNetworkBuilder, EmulatedNetworkHandle};
+use switch_server::p4runtime::{ServerHandle, ServiceOptions, serve};
 use tokio::net::TcpListener;
 use topology::clos::{self, ClosSpec};
 use topology::{Fabric, FabricParts, HostId, LinkId, Switch};

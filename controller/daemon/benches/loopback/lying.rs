@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use controller::StateEvent;
-use switch::p4runtime::ServiceOptions;
+use switch_server::p4runtime::ServiceOptions;
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep, timeout};
 use topology::{Fabric, Tier};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use controller::{ControllerHandle, StateEvent};
 use p4::{ForwardingPipeline, SwitchTables};
 use planner::{JobOverride, Policy};
-use switch::p4runtime::ServiceOptions;
+use switch_server::p4runtime::ServiceOptions;
 use topology::SwitchId;
 
 use crate::lab::{Lab, control, jobs, ring, written};

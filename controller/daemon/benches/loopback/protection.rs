@@ -8,7 +8,7 @@ use controller::RawConfig;
 use controller::config::{AccessRole, RawToken, TlsFiles};
 use controller::hexadecimal::encode_hex;
 use sha2::{Digest, Sha256};
-use switch::p4runtime::{AllowedRole, RoleRules, ServiceOptions, ServiceTls};
+use switch_server::p4runtime::{AllowedRole, RoleRules, ServiceOptions, ServiceTls};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
 use crate::Failed;
@@ -97,7 +97,7 @@ impl ConnectionSecurity {
 
 fn tree_file(name: &str) -> PathBuf {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
-    tests.join("../../bmv2-testbed/switch/tests/p4runtime/tls").join(name)
+    tests.join("../../bmv2-testbed/switch-server/tests/p4runtime/tls").join(name)
 }
 
 fn pem(name: &str) -> Result<Vec<u8>, Failed> {

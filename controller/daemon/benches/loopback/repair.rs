@@ -2,7 +2,7 @@
 
 use controller::liveness::{FabricPart, PartHealth};
 use controller::{ControllerHandle, StateEvent};
-use switch::p4runtime::ServiceOptions;
+use switch_server::p4runtime::ServiceOptions;
 use tokio::time::Instant;
 use topology::{LinkId, Tier};
 

@@ -1,7 +1,7 @@
 //! From 32 empty switches to every table of fabric and jobs verified.
 
 use controller::StateEvent;
-use switch::p4runtime::ServiceOptions;
+use switch_server::p4runtime::ServiceOptions;
 use tokio::time::Instant;
 
 use crate::lab::{Lab, control, jobs, written};

@@ -9,7 +9,7 @@ use controller::northbound::{self, ApiServer};
 use controller::{Config, ControllerHandle, RawConfig};
 use proto::job_report::Report;
 use proto::telemetry_client::TelemetryClient;
-use switch::p4runtime::ServiceOptions;
+use switch_server::p4runtime::ServiceOptions;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, interval_at, timeout};

@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    RawAudit, RawCounters, RawDiscovery, RawEtcd, RawFollow, RawGnmi, RawLearning, RawLiveness,
-    RawNorthbound, RawRecorder, RawSai, RawTelemetry, RawTls, RawTraces,
+    RawAudit, RawCounters, RawDiscovery, RawEtcd, RawGnmi, RawLearning, RawLiveness, RawNorthbound,
+    RawRecorder, RawSai, RawTelemetry, RawTls, RawTraces,
 };
 
 /// A configuration as files spell it; every field may be left out. Printed, it is the effective
@@ -28,8 +28,6 @@ pub struct RawConfig {
     pub recorder: RawRecorder,
     /// etcd, which elects the leader and holds what all controllers share.
     pub etcd: RawEtcd,
-    /// The other controllers of the fabric, where no etcd elects the leader.
-    pub follow: RawFollow,
     /// Capabilities of the switches.
     pub switches: RawSwitches,
     /// Bounds of queues, in messages.
@@ -75,6 +73,9 @@ pub struct RawElection {
     /// controller takes over. When it loses more than half, this controller takes over at once.
     #[schemars(range(min = 1))]
     pub grace_ms: u64,
+    /// Whether this controller is a cold standby: it leads only when an operator has it lead (`crux
+    /// cluster lead`). Without etcd only, which elects a leader by itself.
+    pub standby: bool,
 }
 
 /// The state that survives a restart.
@@ -216,7 +217,7 @@ pub struct RawMessages {
 
 impl Default for RawElection {
     fn default() -> Self {
-        Self { term: 1, controller: 1, grace_ms: 1_000 }
+        Self { term: 1, controller: 1, grace_ms: 1_000, standby: false }
     }
 }
 

@@ -100,10 +100,6 @@ pub(super) const SWITCHES: TlsFields = TlsFields { ca: "tls.ca", cert: "tls.cert
 pub(super) const ETCD: TlsFields =
     TlsFields { ca: "etcd.tls.ca", cert: "etcd.tls.cert", key: "etcd.tls.key" };
 
-/// The fields of TLS towards other controllers.
-pub(super) const FOLLOW: TlsFields =
-    TlsFields { ca: "follow.tls.ca", cert: "follow.tls.cert", key: "follow.tls.key" };
-
 /// The fields of TLS towards the collector of traces.
 pub(super) const TRACES: TlsFields =
     TlsFields { ca: "traces.tls.ca", cert: "traces.tls.cert", key: "traces.tls.key" };

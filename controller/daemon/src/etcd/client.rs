@@ -23,12 +23,17 @@ use tonic::{Code, Status};
 use super::cluster_store::{
     ClusterNetwork, ClusterSnapshot, ClusterStore, GrantedLease, StoreChanges,
 };
-use super::keys::EtcdKeys;
+use super::keys::{EtcdKeys, to_json};
 use super::lease_state::ElectedLeader;
 use super::login::{EtcdLogin, TokenInterceptor, is_token_expired};
+use super::plan_pieces::PlanManifest;
 use crate::config::{EtcdConfig, TlsConfig};
 use crate::southbound::GrpcNetwork;
 use crate::store::{StoreRecord, StoredState};
+
+/// The largest answer. A snapshot has four documents, each of which may be as large as etcd takes in
+/// one request.
+const ANSWER_BYTES: usize = 16 << 20;
 
 /// What a controller says that most switches answer, and one that few answer.
 const REACHES_MOST: &[u8] = b"most";
@@ -164,10 +169,20 @@ impl EtcdClient {
         let request =
             pb::TxnRequest { compare, success: operations.collect(), failure: Vec::new() };
         let answer = self.call_within_deadline("Txn", || {
-            let (mut client, request) = (KvClient::new(self.channel.clone()), request.clone());
+            let client = KvClient::new(self.channel.clone());
+            let (mut client, request) =
+                (client.max_decoding_message_size(ANSWER_BYTES), request.clone());
             async move { client.txn(request).await }
         });
         Ok(answer.await?.into_inner())
+    }
+
+    /// One transaction of the leader elected at this revision. A leader that was deposed fails, even
+    /// if it does not know yet.
+    async fn run_as_leader(&self, elected: u64, requests: Vec<Request>) -> Result<(), EtcdError> {
+        let guard = created_at(self.keys.leader_key(), elected);
+        let answer = self.run_transaction(vec![guard], requests).await?;
+        answer.succeeded.then_some(()).ok_or(EtcdError::NotLeader)
     }
 
     /// Calls etcd, and once more after a new login if the token has expired; all of it within the
@@ -275,11 +290,41 @@ impl ClusterStore for EtcdClient {
         if let StoreRecord::Policy(revision) = record {
             rows.push(self.keys.revision_row(revision));
         }
-        // The guard makes a leader that was deposed fail, even if it does not know yet.
         let puts = rows.into_iter().map(|(key, value)| put_request(key, value, 0));
-        let guard = created_at(self.keys.leader_key(), elected);
-        let answer = self.run_transaction(vec![guard], puts.collect()).await?;
-        answer.succeeded.then_some(()).ok_or(EtcdError::NotLeader)
+        self.run_as_leader(elected, puts.collect()).await
+    }
+
+    async fn store_plan_piece(
+        &self,
+        plan: &PlanManifest,
+        index: u32,
+        piece: &[u8],
+    ) -> Result<(), EtcdError> {
+        let put = put_request(self.keys.plan_piece_key(plan, index), piece.to_vec(), 0);
+        self.run_as_leader(plan.election, vec![put]).await
+    }
+
+    async fn publish_plan(&self, plan: &PlanManifest) -> Result<(), EtcdError> {
+        let (first, end) = self.keys.plan_pieces_range(plan);
+        let (first_of_all, end_of_all) = self.keys.all_pieces_range();
+        // With the manifest and not before it, so that at any revision the manifest names pieces
+        // that are there. What a leader left that died between two pieces goes as well.
+        let requests = vec![
+            delete_request(first_of_all, first),
+            delete_request(end, end_of_all),
+            put_request(self.keys.plan_key(), to_json(plan), 0),
+        ];
+        self.run_as_leader(plan.election, requests).await
+    }
+
+    async fn read_plan_piece(
+        &self,
+        plan: &PlanManifest,
+        index: u32,
+    ) -> Result<Option<Vec<u8>>, EtcdError> {
+        let request = range_request(self.keys.plan_piece_key(plan, index));
+        let answer = self.run_transaction(Vec::new(), vec![request]).await?;
+        Ok(range_rows(answer).next().flatten().map(|row| row.value))
     }
 
     async fn read_snapshot(&self) -> Result<ClusterSnapshot, EtcdError> {
@@ -291,6 +336,7 @@ impl ClusterStore for EtcdClient {
             self.keys.reported_jobs_key(),
             self.keys.fabric_key(),
             self.keys.leader_address_key(),
+            self.keys.plan_key(),
         ];
         let (key, range_end) = self.keys.reach_range();
         let reach = Request::RequestRange(pb::RangeRequest { key, range_end });
@@ -304,13 +350,11 @@ impl ClusterStore for EtcdClient {
             lease: row.lease,
             controller: String::from_utf8_lossy(&row.value).parse().unwrap_or(0),
         });
-        let [generation, policy, jobs, reported, fabric, address] =
+        let [generation, policy, jobs, reported, fabric, address, plan] =
             std::array::from_fn(|_| found.next().flatten().map(|row| row.value));
         let stored_generation: Option<u64> =
             generation.map(|value| parse_value("generation", &value)).transpose()?;
         let stored = StoredState {
-            // A leader prepares from all that is stored; a term of the state is for followers.
-            state_term: None,
             term: 0,
             generation: stored_generation.unwrap_or(0),
             policy: policy.map(|value| parse_value("policy", &value)).transpose()?,
@@ -321,11 +365,12 @@ impl ClusterStore for EtcdClient {
         // One of an older version has left none, and that of the leader before it is gone with its
         // lease.
         let leader_address = address.map(|value| String::from_utf8_lossy(&value).into_owned());
-        Ok(ClusterSnapshot { revision, leader, leader_address, reaching, stored })
+        let plan = plan.map(|value| parse_value("plan", &value)).transpose()?;
+        Ok(ClusterSnapshot { revision, leader, leader_address, reaching, stored, plan })
     }
 
     async fn watch_changes(&self, revision: u64) -> Result<StoreChanges, EtcdError> {
-        let (key, range_end) = self.keys.key_range();
+        let (key, range_end) = self.keys.watched_range();
         let create = pb::WatchCreateRequest {
             key,
             range_end,
@@ -415,6 +460,10 @@ fn created_at(key: Vec<u8>, revision: u64) -> pb::Compare {
 
 fn put_request(key: Vec<u8>, value: Vec<u8>, lease: i64) -> Request {
     Request::RequestPut(pb::PutRequest { key, value, lease })
+}
+
+fn delete_request(key: Vec<u8>, range_end: Vec<u8>) -> Request {
+    Request::RequestDeleteRange(pb::DeleteRangeRequest { key, range_end })
 }
 
 fn range_request(key: Vec<u8>) -> Request {

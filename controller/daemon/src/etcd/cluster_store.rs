@@ -11,6 +11,7 @@ use futures::stream::BoxStream;
 
 use super::EtcdError;
 use super::lease_state::ElectedLeader;
+use super::plan_pieces::PlanManifest;
 use crate::config::EtcdConfig;
 use crate::southbound::connection::SwitchNetwork;
 use crate::store::{StoreRecord, StoredState};
@@ -82,10 +83,32 @@ pub trait ClusterStore: Clone + Send + Sync + 'static {
         elected: u64,
     ) -> impl Future<Output = Result<(), EtcdError>> + Send;
 
-    /// Everything that matters, as it is now.
+    /// Stores a piece of a plan, if the leader that its manifest names still leads.
+    fn store_plan_piece(
+        &self,
+        plan: &PlanManifest,
+        index: u32,
+        piece: &[u8],
+    ) -> impl Future<Output = Result<(), EtcdError>> + Send;
+
+    /// Has this plan, whose pieces are stored, replace the one before, if the leader that its
+    /// manifest names still leads; deletes all other pieces.
+    fn publish_plan(
+        &self,
+        plan: &PlanManifest,
+    ) -> impl Future<Output = Result<(), EtcdError>> + Send;
+
+    /// A piece of a plan; nothing if a later plan has replaced it.
+    fn read_plan_piece(
+        &self,
+        plan: &PlanManifest,
+        index: u32,
+    ) -> impl Future<Output = Result<Option<Vec<u8>>, EtcdError>> + Send;
+
+    /// Everything that matters, as it is now; of the plan only its manifest.
     fn read_snapshot(&self) -> impl Future<Output = Result<ClusterSnapshot, EtcdError>> + Send;
 
-    /// Watches all keys for changes after `revision`.
+    /// Watches all keys but those of pieces for changes after `revision`.
     fn watch_changes(
         &self,
         revision: u64,
@@ -114,4 +137,6 @@ pub struct ClusterSnapshot {
     pub reaching: Vec<u32>,
     /// What all controllers share.
     pub stored: StoredState,
+    /// The plan that the latest leader had in force.
+    pub plan: Option<PlanManifest>,
 }

@@ -11,7 +11,13 @@
 //! PREFIX/jobs                 all jobs that documents tell of
 //! PREFIX/reported_jobs        all jobs that report themselves
 //! PREFIX/fabric               the fabric, where it was found
+//! PREFIX/plan                 the manifest of the plan in force
+//! PREFIX/_plan/ELECTION.NUMBER/INDEX
+//!                             a piece of that plan
 //! ```
+//!
+//! A watch covers the keys that begin with a letter: it would otherwise send every piece of every
+//! plan to all members, which read what the manifest names anyway.
 //!
 //! The decision: what is stored are the same documents as in the embedded
 //! [`store`](crate::store), so a person can read and a controller of another fabric file can use
@@ -19,6 +25,7 @@
 
 use serde::Serialize;
 
+use super::plan_pieces::PlanManifest;
 use crate::policy_history::PolicyRevision;
 use crate::store::StoreRecord;
 
@@ -79,11 +86,34 @@ impl EtcdKeys {
         self.prefixed_key("fabric")
     }
 
-    /// The first of all keys, and what comes after the last.
-    pub(super) fn key_range(&self) -> (Vec<u8>, Vec<u8>) {
+    pub(super) fn plan_key(&self) -> Vec<u8> {
+        self.prefixed_key("plan")
+    }
+
+    pub(super) fn plan_piece_key(&self, plan: &PlanManifest, index: u32) -> Vec<u8> {
+        let mut key = self.plan_pieces_range(plan).0;
+        key.extend(format!("{index:06}").into_bytes());
+        key
+    }
+
+    /// The first of the keys of a plan's pieces, and what comes after the last.
+    pub(super) fn plan_pieces_range(&self, plan: &PlanManifest) -> (Vec<u8>, Vec<u8>) {
+        let PlanManifest { election, number, .. } = plan;
+        let end = |end| self.prefixed_key(&format!("_plan/{election:020}.{number:020}{end}"));
         // 0 comes after the slash.
+        (end('/'), end('0'))
+    }
+
+    /// The first of the keys of all pieces, and what comes after the last.
+    pub(super) fn all_pieces_range(&self) -> (Vec<u8>, Vec<u8>) {
+        (self.prefixed_key("_plan/"), self.prefixed_key("_plan0"))
+    }
+
+    /// The first of the keys that are watched, and what comes after the last: all but the pieces of
+    /// plans, as an underscore comes before the letters.
+    pub(super) fn watched_range(&self) -> (Vec<u8>, Vec<u8>) {
         let end = format!("{}0", self.prefix).into_bytes();
-        (self.prefixed_key(""), end)
+        (self.prefixed_key("a"), end)
     }
 
     /// Where the latest record of its kind is stored, and as what.
@@ -91,7 +121,6 @@ impl EtcdKeys {
         match record {
             // A term is a revision of etcd itself.
             StoreRecord::Term(term) => (self.prefixed_key("term"), to_json(term)),
-            StoreRecord::StateTerm(term) => (self.prefixed_key("state_term"), to_json(term)),
             StoreRecord::Generation(generation) => (self.generation_key(), to_json(generation)),
             StoreRecord::Policy(policy) => (self.policy_key(), to_json(policy)),
             StoreRecord::Jobs(jobs) => (self.jobs_key(), to_json(jobs)),
@@ -111,7 +140,7 @@ impl EtcdKeys {
     }
 }
 
-fn to_json(value: &impl Serialize) -> Vec<u8> {
+pub(super) fn to_json(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("numbers and documents are JSON")
 }
 
@@ -120,9 +149,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_keys_are_within_the_range_of_all() {
+    fn all_keys_but_the_pieces_of_plans_are_watched() {
         let keys = EtcdKeys::new("/crux/");
-        let (first, end) = keys.key_range();
+        let (first, end) = keys.watched_range();
         let last = PolicyRevision { number: u64::MAX, ..PolicyRevision::default() };
         let all = [
             keys.leader_key(),
@@ -131,6 +160,7 @@ mod tests {
             keys.reach_key(7),
             keys.latest_row(&StoreRecord::Generation(3)).0,
             keys.revision_row(&last).0,
+            keys.plan_key(),
         ];
         for key in all {
             assert!(first < key && key < end, "{}", String::from_utf8_lossy(&key));
@@ -140,5 +170,22 @@ mod tests {
         let within = |key: Vec<u8>| first <= key && key < end;
         assert!(within(keys.reach_key(0)) && within(keys.reach_key(u32::MAX)));
         assert!(!within(keys.reported_jobs_key()) && !within(keys.policy_key()));
+    }
+
+    #[test]
+    fn the_pieces_of_a_plan_are_its_own() {
+        let keys = EtcdKeys::new("/crux");
+        let of = |election, number| PlanManifest { election, number, pieces: 2 };
+        let (plan, watched) = (of(12, 3), keys.watched_range());
+        let (first, end) = keys.plan_pieces_range(&plan);
+        let (first_of_all, end_of_all) = keys.all_pieces_range();
+        for (other, is_own) in [(of(12, 3), true), (of(12, 4), false), (of(9, 3), false)] {
+            for index in [0, 1, 999_999] {
+                let key = keys.plan_piece_key(&other, index);
+                assert_eq!(first <= key && key < end, is_own, "{other:?}");
+                assert!(first_of_all <= key && key < end_of_all);
+                assert!(!(watched.0 <= key && key < watched.1));
+            }
+        }
     }
 }

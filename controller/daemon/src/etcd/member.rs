@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use topology::{Finding, error_chain};
@@ -19,12 +20,13 @@ use tracing::{info, warn};
 use super::EtcdError;
 use super::cluster_store::{ClusterNetwork, ClusterSnapshot, ClusterStore};
 use super::lease_state::{ElectedLeader, LeaseState};
+use super::plan_pieces::PlanManifest;
 use super::switch_reach::SwitchReach;
 use crate::config::{Config, EtcdConfig};
 use crate::southbound::session_log::SessionLog;
 use crate::southbound::write_permit::WritePermit;
 use crate::standing_findings::StandingFindings;
-use crate::store::{StoreRecord, StoredState};
+use crate::store::{StoreRecord, StoredPlan, StoredState};
 
 /// Records that wait to be stored.
 const QUEUE: usize = 16;
@@ -41,6 +43,18 @@ pub(crate) struct ClusterUpdate {
     pub(crate) elected: Option<ElectedLeader>,
     /// Where operators reach the leader, if it has said so.
     pub(crate) leader_address: Option<String>,
+    /// The plan that the latest leader had in force. While this controller leads, the one from which
+    /// it continued.
+    pub(crate) plan: Option<PublishedPlan>,
+}
+
+/// A plan as a leader stored it.
+#[derive(Clone, Debug)]
+pub(crate) struct PublishedPlan {
+    /// Its manifest, which no other plan has.
+    pub(crate) manifest: PlanManifest,
+    /// The plan.
+    pub(crate) plan: Arc<StoredPlan>,
 }
 
 /// The runtime's side of a membership.
@@ -69,16 +83,47 @@ pub(crate) struct StoreClient {
 
 #[derive(Debug)]
 struct StoreRequest {
-    record: StoreRecord,
+    operation: StoreOperation,
     stored: oneshot::Sender<Result<(), EtcdError>>,
+}
+
+/// What a leader stores in one call to etcd.
+#[derive(Debug)]
+enum StoreOperation {
+    Record(Box<StoreRecord>),
+    PlanPiece {
+        plan: PlanManifest,
+        index: u32,
+        piece: Vec<u8>,
+    },
+    /// The pieces of this plan are stored, and it replaces the one before.
+    Plan(PlanManifest),
 }
 
 impl StoreClient {
     /// Stores a record as the leader; done when etcd has it.
     pub(crate) async fn store_record(&self, record: StoreRecord) -> Result<(), EtcdError> {
+        self.request(StoreOperation::Record(Box::new(record))).await
+    }
+
+    /// Stores an encoded plan as the leader; done when every reader finds it. One request for each
+    /// piece, so that renewals of the lease and records come between them.
+    pub(crate) async fn store_plan(
+        &self,
+        plan: PlanManifest,
+        encoded: &[u8],
+    ) -> Result<(), EtcdError> {
+        for (index, piece) in (0..).zip(PlanManifest::cut_plan(encoded)) {
+            let piece = piece.to_vec();
+            self.request(StoreOperation::PlanPiece { plan, index, piece }).await?;
+        }
+        self.request(StoreOperation::Plan(plan)).await
+    }
+
+    async fn request(&self, operation: StoreOperation) -> Result<(), EtcdError> {
         let (stored, answer) = oneshot::channel();
         let hand_in = async {
-            let sent = self.requests.send(StoreRequest { record, stored }).await;
+            let sent = self.requests.send(StoreRequest { operation, stored }).await;
             sent.map_err(|_| EtcdError::Unreachable)?;
             answer.await.map_err(|_| EtcdError::Unreachable)?
         };
@@ -118,6 +163,8 @@ pub(crate) struct ClusterMember<N: ClusterNetwork> {
     switch_reach: SwitchReach,
     write_permit: watch::Sender<WritePermit>,
     updates: watch::Sender<Option<Arc<ClusterUpdate>>>,
+    /// The plan that was read last.
+    plan: Option<PublishedPlan>,
     runtime: RuntimeInputs,
     /// Until when it leaves the lead to others, unless one has taken it.
     resigned_until: Option<Instant>,
@@ -151,6 +198,7 @@ impl<N: ClusterNetwork> ClusterMember<N> {
             switch_reach: SwitchReach::default(),
             write_permit: permit,
             updates,
+            plan: None,
             runtime: RuntimeInputs {
                 prepared: from_runtime,
                 seen_term: from_switches,
@@ -299,23 +347,77 @@ impl<N: ClusterNetwork> ClusterMember<N> {
         mut snapshot: ClusterSnapshot,
         calls: &N::Store,
     ) -> Result<(), EtcdError> {
-        self.resigned_until.take_if(|until| snapshot.leader.is_some() || *until <= Instant::now());
-        if let (None, Some(lease), None) =
-            (snapshot.leader, self.lease_state.lease_id(), self.resigned_until)
-        {
-            let address = self.identity.address.as_deref();
-            calls.stand_for_election(self.identity.controller, address, lease).await?;
+        loop {
+            self.resigned_until
+                .take_if(|until| snapshot.leader.is_some() || *until <= Instant::now());
+            if let (None, Some(lease), None) =
+                (snapshot.leader, self.lease_state.lease_id(), self.resigned_until)
+            {
+                let address = self.identity.address.as_deref();
+                calls.stand_for_election(self.identity.controller, address, lease).await?;
+                // What the last leader stored before this election is final: its later
+                // transactions fail.
+                snapshot = calls.read_snapshot().await?;
+            }
+            self.lease_state.observe_leader(snapshot.leader);
+            self.publish_permit();
+            self.observe_reach(&snapshot.reaching, calls).await?;
+            if self.read_plan(snapshot.plan, calls).await? == LeaseRenewal::Kept {
+                break;
+            }
+            // With the lease, the election is lost that was just read.
             snapshot = calls.read_snapshot().await?;
         }
-        self.lease_state.observe_leader(snapshot.leader);
-        self.publish_permit();
-        self.observe_reach(&snapshot.reaching, calls).await?;
         self.updates.send_replace(Some(Arc::new(ClusterUpdate {
             stored: snapshot.stored,
             elected: self.lease_state.won_election(),
             leader_address: snapshot.leader_address,
+            plan: self.plan.clone(),
         })));
         Ok(())
+    }
+
+    /// Reads the plan of a manifest, unless it is known; what became of the lease meanwhile.
+    async fn read_plan(
+        &mut self,
+        manifest: Option<PlanManifest>,
+        calls: &N::Store,
+    ) -> Result<LeaseRenewal, EtcdError> {
+        let won = self.lease_state.won_election();
+        let leads_on = won.is_some()
+            && self.updates.borrow().as_ref().is_some_and(|update| update.elected == won);
+        let is_known = self.plan.as_ref().map(|known| known.manifest) == manifest;
+        if is_known || leads_on {
+            // A leader that leads on finds what it has stored itself.
+            return Ok(LeaseRenewal::Kept);
+        }
+        self.plan = None;
+        let Some(manifest) = manifest else {
+            return Ok(LeaseRenewal::Kept);
+        };
+        let mut encoded = Vec::new();
+        for index in 0..manifest.pieces {
+            // A large plan takes longer to read than the lease can wait for its renewal.
+            let is_due = self.lease_state.renewal_due().is_some_and(|due| due <= Instant::now());
+            if is_due && self.renew_lease(calls).await? == LeaseRenewal::New {
+                return Ok(LeaseRenewal::New);
+            }
+            let Some(piece) = calls.read_plan_piece(&manifest, index).await? else {
+                // A later plan has replaced it, which the watch reports next.
+                return Ok(LeaseRenewal::Kept);
+            };
+            encoded.extend(piece);
+        }
+        let parsed = spawn_blocking(move || serde_json::from_slice::<StoredPlan>(&encoded)).await;
+        match parsed {
+            Ok(Ok(plan)) => self.plan = Some(PublishedPlan { manifest, plan: Arc::new(plan) }),
+            // It costs moved flows at a takeover, and no leader.
+            Ok(Err(error)) => {
+                warn!(%error, "the plan in etcd cannot be read, and a new one will be made");
+            }
+            Err(_) => warn!("reading the plan in etcd panicked"),
+        }
+        Ok(LeaseRenewal::Kept)
     }
 
     /// Ends the lease, with the leadership that hangs on it, and begins another one. Others follow
@@ -388,9 +490,15 @@ impl<N: ClusterNetwork> ClusterMember<N> {
     }
 
     async fn store_request(&self, request: StoreRequest, calls: &N::Store) {
-        let stored = match self.lease_state.won_election() {
-            Some(election) => calls.store_record(&request.record, election.revision).await,
-            None => Err(EtcdError::NotLeader),
+        let stored = match (self.lease_state.won_election(), &request.operation) {
+            (None, _) => Err(EtcdError::NotLeader),
+            (Some(election), StoreOperation::Record(record)) => {
+                calls.store_record(record, election.revision).await
+            }
+            (_, StoreOperation::PlanPiece { plan, index, piece }) => {
+                calls.store_plan_piece(plan, *index, piece).await
+            }
+            (_, StoreOperation::Plan(plan)) => calls.publish_plan(plan).await,
         };
         // The caller may have given up waiting; the record is stored all the same.
         drop(request.stored.send(stored));

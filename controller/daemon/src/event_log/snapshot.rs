@@ -86,7 +86,6 @@ impl EventSnapshot {
         match self.permit {
             WritePermit::Unknown => None,
             WritePermit::Leader { term, .. } => Some((true, term)),
-            WritePermit::Follower { .. } => Some((false, 0)),
             WritePermit::Standby { term, .. } => Some((false, term)),
             WritePermit::Open { term } => {
                 let won = self.sessions.iter().filter(|line| line.is_primary).count();

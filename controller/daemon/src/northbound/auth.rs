@@ -40,11 +40,8 @@ use crate::telemetry::ReporterScope;
 /// The gRPC service that receives reports.
 const REPORTS: &str = "/crux.telemetry.v1.Telemetry/";
 
-/// The gRPC method that a follower streams to.
-const REPLICATION: &str = "/crux.northbound.v1.Northbound/ReplicateState";
-
 /// What changes something, or may do everything: the ends of HTTP paths and of gRPC methods.
-const CHANGES: [&str; 11] = [
+const CHANGES: [&str; 10] = [
     "/v1/cluster/lead",
     "/v1/cluster/step-down",
     "/v1/policy/apply",
@@ -55,7 +52,6 @@ const CHANGES: [&str; 11] = [
     "/RollbackPolicy",
     "/TakeLead",
     "/StepDown",
-    REPLICATION,
 ];
 
 /// Queries that are sent as POST because they carry a document.
@@ -70,7 +66,7 @@ const GRPC: [&str; 2] =
     ["/crux.northbound.v1.Northbound/", "/grpc.reflection.v1.ServerReflection/"];
 
 /// gRPC services whose requests are streams, which have limits of their own.
-const STREAMED: [&str; 3] = [REPORTS, REPLICATION, "/grpc.reflection.v1.ServerReflection/"];
+const STREAMED: [&str; 2] = [REPORTS, "/grpc.reflection.v1.ServerReflection/"];
 
 /// Answers that the controller is there, and nothing else.
 pub(super) const HEALTH: &str = "/health";
@@ -444,7 +440,6 @@ mod tests {
             ("GET", "/v1/audit-records", AccessRole::Write),
             ("POST", "/crux.northbound.v1.Northbound/ListJobs", AccessRole::Read),
             ("POST", "/crux.northbound.v1.Northbound/ApplyPolicy", AccessRole::Write),
-            ("POST", "/crux.northbound.v1.Northbound/ReplicateState", AccessRole::Write),
             ("POST", "/crux.telemetry.v1.Telemetry/StreamReports", AccessRole::Report),
             ("POST", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", AccessRole::Read),
             ("POST", "/crux.other.v1.Other/Look", AccessRole::Write),

@@ -10,7 +10,6 @@ use tokio::time::Instant;
 use super::service::{NorthboundService, ServiceError};
 use crate::access::ControllerAccess;
 use crate::audit::AuditAction;
-use crate::replication::{FollowedLeader, FollowerStatus};
 use crate::southbound::arbitration::Mastership;
 use crate::southbound::write_permit::WritePermit;
 use crate::state::LeadChange;
@@ -47,25 +46,6 @@ pub struct ClusterStatus {
     pub vacant: usize,
     /// Switches that do not answer.
     pub disconnected: usize,
-    /// The controllers that follow this one while it leads.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub followers: Vec<FollowerStatus>,
-    /// The leader that this one follows, if one answers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub follows: Option<FollowedLeaderStatus>,
-}
-
-/// The leader that a controller follows.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct FollowedLeaderStatus {
-    /// Its address for people and programs.
-    pub address: String,
-    /// Its number.
-    pub controller: u32,
-    /// The term in which it leads.
-    pub term: u64,
-    /// Milliseconds since it was last heard.
-    pub silent_ms: u64,
 }
 
 /// This controller is to lead, or to leave the lead.
@@ -99,10 +79,10 @@ impl NorthboundService {
         self.change_lead(request, LeadChange::Take, AuditAction::LeadTaken).await
     }
 
-    /// Has this controller leave the lead to a follower, or to another one that etcd elects.
+    /// Has this controller leave the lead to another one that etcd elects.
     ///
     /// # Errors
-    /// It does not lead, nobody can take the lead, or the request has no author.
+    /// It does not lead, there is no etcd, or the request has no author.
     pub async fn step_down(
         &self,
         request: &TakeLeadRequest,
@@ -136,13 +116,16 @@ impl ClusterStatus {
         let controller = access.controller_number();
         let (term, elected) = match permit {
             WritePermit::Unknown => (0, None),
-            WritePermit::Follower { leader } => (0, leader),
             WritePermit::Open { term } => (term, None),
             WritePermit::Leader { term, .. } => (term, Some(controller)),
             WritePermit::Standby { term, leader } => (term, leader),
         };
-        let follows = access.followed.as_ref().and_then(|followed| followed.borrow().clone());
-        let leads = access.leading_term().is_some() || permit.is_leader(now);
+        let primary = count(|mastership| mastership.is_primary());
+        let leads = match permit {
+            // Where the switches elect, most of them decide.
+            WritePermit::Open { term } => term > 0 && 2 * primary > masterships.len(),
+            _ => permit.is_leader(now),
+        };
         let seen = masterships.iter().find_map(|mastership| match mastership {
             Mastership::Backup { primary } => Some(primary.controller()),
             _ => None,
@@ -153,22 +136,12 @@ impl ClusterStatus {
             leads,
             term,
             leader: if leads { Some(controller) } else { elected.or(seen) },
-            primary: count(|mastership| mastership.is_primary()),
+            primary,
             backup: count(|mastership| matches!(mastership, Mastership::Backup { .. })),
             vacant: count(|mastership| matches!(mastership, Mastership::NoPrimary { .. })),
             disconnected: count(|mastership| {
                 matches!(mastership, Mastership::Disconnected | Mastership::Candidate)
             }),
-            followers: access.followers.list_followers(now),
-            follows: follows.map(|leader| FollowedLeaderStatus::new(leader, now)),
         }
-    }
-}
-
-impl FollowedLeaderStatus {
-    fn new(leader: FollowedLeader, now: Instant) -> Self {
-        let FollowedLeader { address, controller, term, received, .. } = leader;
-        let silent_ms = now.saturating_duration_since(received).as_millis() as u64;
-        Self { address, controller, term, silent_ms }
     }
 }

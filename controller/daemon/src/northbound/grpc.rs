@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_stream::{Stream, StreamExt};
-use tonic::{Extensions, Request, Response, Status, Streaming};
+use tonic::{Extensions, Request, Response, Status};
 use tonic_reflection::server::Builder;
 use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
 use topology::one_line;
@@ -20,10 +20,8 @@ use topology::one_line;
 use super::auth::CallerIdentity;
 use super::events::invalid_position;
 use super::service::{ListPolicyRevisionsRequest, NorthboundService, ServiceError};
-use super::state_feed;
 use super::utilization::UtilizationPage;
 use crate::event_log::{EventPage, EventPosition};
-use crate::replication::{message_from_update, report_from_message};
 
 /// An answer to an RPC.
 type RpcResult<T> = Result<Response<T>, Status>;
@@ -130,20 +128,6 @@ impl Northbound for NorthboundService {
         let service = self.for_caller(request.extensions());
         let parsed = parse_request(request.get_ref())?;
         rpc_response(&Self::step_down(&service, &parsed).await.map_err(error_status)?)
-    }
-
-    type ReplicateStateStream =
-        Pin<Box<dyn Stream<Item = Result<proto::StateUpdate, Status>> + Send>>;
-
-    async fn replicate_state(
-        &self,
-        request: Request<Streaming<proto::FollowerReport>>,
-    ) -> RpcResult<Self::ReplicateStateStream> {
-        // An error ends the stream, as its end does.
-        let reports = request.into_inner().map_while(|report| report.ok());
-        let reports = reports.map(|report| report_from_message(&report));
-        let updates = state_feed::replicate_state(&self.access, Box::pin(reports));
-        Ok(Response::new(Box::pin(updates.map(|update| Ok(message_from_update(&update))))))
     }
 
     async fn get_state_backup(&self, _: Request<()>) -> RpcResult<proto::JsonDocument> {

@@ -68,7 +68,7 @@ pub(super) enum RecordedEvent {
     PinRoomLearned(SwitchId, usize),
     GenerationHeld(u64),
     ElectionWon(u64),
-    PlanFollowed(Box<FollowedPlanRecord>),
+    PlanResumed(Box<ResumedPlanRecord>),
     FlowsLearned(Vec<LearnedConnection>),
     /// A plan was computed: the inputs of its request, and its digest. The whole plan if the
     /// request is in an earlier file.
@@ -106,7 +106,7 @@ pub(super) struct StartRecord {
 
 /// The plan of the leader, in the ids of the fabric, with what its tables follow from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct FollowedPlanRecord {
+pub(super) struct ResumedPlanRecord {
     plan: PlanRecord,
     connections: Vec<LearnedConnection>,
     pin_room: Option<(SwitchId, usize)>,
@@ -214,9 +214,9 @@ impl RecordedEvent {
             StateEvent::PinRoomLearned(switch, pins) => Self::PinRoomLearned(*switch, *pins),
             StateEvent::GenerationHeld(generation) => Self::GenerationHeld(*generation),
             StateEvent::ElectionWon(spent) => Self::ElectionWon(*spent),
-            StateEvent::PlanFollowed(decisions) => {
+            StateEvent::PlanResumed(decisions) => {
                 let (plan, basis) = &**decisions;
-                Self::PlanFollowed(Box::new(FollowedPlanRecord {
+                Self::PlanResumed(Box::new(ResumedPlanRecord {
                     plan: PlanRecord::new(plan),
                     connections: basis.connections.clone(),
                     pin_room: basis.pin_room,
@@ -267,13 +267,13 @@ impl RecordedEvent {
             Self::PinRoomLearned(switch, pins) => StateEvent::PinRoomLearned(*switch, *pins),
             Self::GenerationHeld(generation) => StateEvent::GenerationHeld(*generation),
             Self::ElectionWon(spent) => StateEvent::ElectionWon(*spent),
-            Self::PlanFollowed(followed) => {
+            Self::PlanResumed(resumed) => {
                 let basis = PlanBasis {
-                    connections: followed.connections.clone(),
-                    pin_room: followed.pin_room,
+                    connections: resumed.connections.clone(),
+                    pin_room: resumed.pin_room,
                 };
-                let plan = Arc::new(followed.plan.to_plan()?);
-                StateEvent::PlanFollowed(Box::new((plan, basis)))
+                let plan = Arc::new(resumed.plan.to_plan()?);
+                StateEvent::PlanResumed(Box::new((plan, basis)))
             }
             Self::FlowsLearned(seen) => StateEvent::FlowsLearned(seen.clone()),
             Self::Planned { inputs, is_refined, is_provisional, plan, .. } => {
@@ -310,7 +310,7 @@ impl RecordedEvent {
             Self::PinRoomLearned(_, pins) => format!("room for {pins} pins"),
             Self::GenerationHeld(generation) => format!("generation {generation} is held"),
             Self::ElectionWon(_) => "elected".to_owned(),
-            Self::PlanFollowed(_) => "the plan of the leader".to_owned(),
+            Self::PlanResumed(_) => "the plan of the leader".to_owned(),
             Self::FlowsLearned(seen) => format!("{} learned flows", seen.len()),
             Self::Planned { inputs, is_refined: true, .. } => {
                 format!("a refined plan for {inputs} events")

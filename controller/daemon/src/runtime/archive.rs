@@ -69,8 +69,6 @@ impl StateArchive {
         let lost_progress = store.lost_progress()?;
         let mut stored = store.read_state()?;
         let used_generation = stored.generation;
-        // Versions that followed nobody stored their own term only.
-        stored.state_term.get_or_insert(stored.term);
         stored.term = config.term.max(store.highest_term()? + 1);
         stored.generation += GENERATION_BLOCK;
         let term = StoreRecord::Term(stored.term);
@@ -136,11 +134,6 @@ impl StateArchive {
         Some(Finding::error("store", text))
     }
 
-    /// The term in which the restored state was in force; 0 without any.
-    pub(super) fn state_term(&self) -> u64 {
-        self.stored.state_term.unwrap_or(0)
-    }
-
     /// The last generation of earlier runs; new ones follow it.
     pub(super) fn used_generation(&self) -> u64 {
         self.used_generation
@@ -149,21 +142,9 @@ impl StateArchive {
     /// The stored fabric of these switches, with the addresses of `inventory`. None if discovery
     /// found nothing beyond the inventory.
     pub(super) fn learned_fabric(&self, inventory: &Fabric) -> Result<Option<Fabric>, String> {
-        match &self.stored.fabric {
-            Some(found) => self.learned_fabric_of(found, inventory),
-            None => Ok(None),
-        }
-    }
-
-    /// As [`StateArchive::learned_fabric`], of a fabric that was found.
-    pub(super) fn learned_fabric_of(
-        &self,
-        found: &FabricDocument,
-        inventory: &Fabric,
-    ) -> Result<Option<Fabric>, String> {
-        if !self.learns_fabric {
+        let Some(found) = self.stored.fabric.as_ref().filter(|_| self.learns_fabric) else {
             return Ok(None);
-        }
+        };
         let known = spec::explicit_document(inventory);
         let whole = merge_inventory(&known, found)?;
         let fabric = Fabric::try_from(&whole).map_err(|error| error.to_string())?;
@@ -347,10 +328,9 @@ pub(super) fn event_from_record(
             jobs: resolve_jobs(stored, fabric, "the stored jobs of telemetry")?,
             ..ReportedJobs::default()
         })),
-        StoreRecord::Term(_)
-        | StoreRecord::StateTerm(_)
-        | StoreRecord::Generation(_)
-        | StoreRecord::Fabric(_) => Err("not a document on a fabric".to_owned()),
+        StoreRecord::Term(_) | StoreRecord::Generation(_) | StoreRecord::Fabric(_) => {
+            Err("not a document on a fabric".to_owned())
+        }
     }
 }
 

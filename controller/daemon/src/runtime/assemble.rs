@@ -19,7 +19,7 @@ use super::event_log_task::EventLogTask;
 use super::log::log_finding;
 use super::lowering::RolloutLowering;
 use super::observer::Observer;
-use super::plan_keeper::PlanKeeper;
+use super::plan_keeper::{PlanKeeper, PlanStore};
 use super::planner::Planner;
 use super::publisher::Publisher;
 use super::state_driver::StateDriver;
@@ -35,7 +35,6 @@ use crate::learning::{FlowLearner, LearnerInputs};
 use crate::pipeline::SwitchReports;
 use crate::pipelines::sai::select_program;
 use crate::recorder::FlightRecorder;
-use crate::replication::LeaderNetwork;
 use crate::southbound::connection::SwitchNetwork;
 use crate::southbound::session::SessionContext;
 use crate::southbound::{
@@ -43,7 +42,6 @@ use crate::southbound::{
 };
 use crate::standing_findings::StandingFindings;
 use crate::state::{EventSubmission, State, StateEvent};
-use crate::store::EmbeddedStore;
 use crate::supervision::{LoopHeartbeat, TaskSupervisor};
 use crate::trace_export::TraceExporter;
 
@@ -74,7 +72,7 @@ impl Controller {
     ///
     /// # Errors
     /// As for [`Controller::start`].
-    pub async fn start_on<N: ClusterNetwork + LeaderNetwork + HostMachine>(
+    pub async fn start_on<N: ClusterNetwork + HostMachine>(
         network: N,
         mut config: Config,
         fabric: Fabric,
@@ -96,7 +94,7 @@ impl Controller {
         let findings = StandingFindings::default();
         report_loss(&archive, &findings);
         let supervisor = TaskSupervisor::new(findings.clone(), stop.clone());
-        let cluster = Cluster::join(&network, &config, archive.state_term(), &supervisor);
+        let cluster = Cluster::join(&network, &config, &supervisor);
         let (learner, digests) = FlowLearner::new(&config, cluster.watch_permit());
         let config = Arc::new(config);
         let messages = (packet_io, digests);
@@ -116,10 +114,11 @@ impl Controller {
             findings,
             audit,
             stop,
+            plan_kept: CancellationToken::new(),
+            keep_deadline: config.shutdown_deadline / 2,
             next_observation: Instant::now(),
         };
-        let store = core.state.archive().embedded_store();
-        let keeper = store.map(|store| keep_plan(&core, store));
+        let keeper = keep_plan(&core);
         let mut handle = spawn_tasks(core, discovery, learner, &config);
         handle.keeper = keeper;
         let receipt = handle.submit_event(starting_event).await?;
@@ -163,11 +162,6 @@ fn spawn_tasks<N: SwitchNetwork>(
         supervisor: core.publisher.supervisor().clone(),
         heartbeat: LoopHeartbeat::default(),
         is_switch_led: core.cluster.is_switch_led(),
-        learns_fabric: core.state.archive().learns_fabric(),
-        state_term: core.cluster.watch_state_term(),
-        followers: core.cluster.followers(),
-        follow_interval: config.follow_interval(),
-        followed: core.cluster.watch_followed(),
         store: core.state.archive().embedded_store().map(|store| Arc::downgrade(&store)),
     };
     let inputs = DiscoveryInputs {
@@ -257,10 +251,15 @@ fn trace_exporter(config: &Config, clock: Clock) -> Result<Option<TraceExporter>
     exporter.transpose().map_err(ControllerError::Traces)
 }
 
-/// Stores the plan in force from now on.
-fn keep_plan<N: SwitchNetwork>(core: &Core<N>, store: Arc<EmbeddedStore>) -> JoinHandle<()> {
+/// Stores the plan in force from now on, if there is a store.
+fn keep_plan<N: SwitchNetwork>(core: &Core<N>) -> Option<JoinHandle<()>> {
+    let kept = core.plan_kept.clone().drop_guard();
+    let in_file = core.state.archive().embedded_store().map(PlanStore::File);
+    let in_etcd = core.cluster.plan_store().map(PlanStore::Cluster);
+    let store = in_file.or(in_etcd)?;
     let keeper = PlanKeeper::new(store, core.publisher.watch_rollout(), core.findings.clone());
-    core.publisher.supervisor().spawn_critical("plan keeper", keeper.run(core.stop.clone()))
+    let run = keeper.run(core.stop.clone(), kept);
+    Some(core.publisher.supervisor().spawn_critical("plan keeper", run))
 }
 
 /// The fabric as it was learned before, with its failures, and the event that restores what was in

@@ -1,61 +1,48 @@
-//! Leadership among the controllers of a fabric: elected by the switches or through etcd.
+//! Leadership among the controllers of a fabric: elected through etcd, or by the switches.
 //!
-//! Where etcd is configured, the [`ClusterMembership`] decides the write permit; else the switches
-//! elect. Alone, a controller's permit only carries the term to bid in. With other members
-//! ([`FollowerMembership`]), it is given by the majority of the switches.
+//! Where etcd is configured, the [`ClusterMembership`] decides the write permit. Else the permit only
+//! carries the term to bid in, and the switches admit one controller; a standby bids in no term that
+//! may write until an operator has it lead.
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 use topology::Finding;
 
-use super::follower_membership::FollowerMembership;
 use super::membership::{ClusterMembership, ClusterWake};
+use super::plan_keeper::LeaderPlanStore;
 use crate::config::Config;
 use crate::etcd::ClusterNetwork;
 use crate::leadership::{LeaderElection, etcd_elects};
-use crate::replication::{FollowedLeader, FollowerTable, LeaderNetwork};
 use crate::southbound::arbitration::Mastership;
 use crate::southbound::write_permit::WritePermit;
+use crate::standing_findings::StandingFindings;
 use crate::state::StateEvent;
 use crate::supervision::TaskSupervisor;
 
 /// Leadership of this controller, and its write permit.
 pub(super) struct Cluster {
     membership: Option<ClusterMembership>,
-    follower: Option<FollowerMembership>,
     election: LeaderElection,
+    is_standby: bool,
     write_permit: watch::Sender<WritePermit>,
-    /// The permit by the latest choice.
-    chosen: WritePermit,
-    followers: FollowerTable,
 }
 
 impl Cluster {
-    /// Joins the cluster, if the configuration names an etcd or other members. `state_term` is the
-    /// term in which the state that was restored was in force.
-    pub(super) fn join<N: ClusterNetwork + LeaderNetwork>(
+    /// Joins the cluster, if the configuration names an etcd.
+    pub(super) fn join<N: ClusterNetwork>(
         network: &N,
         config: &Config,
-        state_term: u64,
         supervisor: &TaskSupervisor,
     ) -> Self {
         let write_permit = watch::Sender::new(WritePermit::Open { term: 0 });
-        let followers = FollowerTable::default();
         let membership =
             ClusterMembership::join_cluster(network, config, &write_permit, supervisor);
-        let follower = FollowerMembership::join_members(
-            network,
-            config,
-            (state_term, followers.clone()),
-            supervisor,
-        );
+        let is_standby = config.is_standby;
         Self {
             membership,
-            follower,
-            election: LeaderElection::new(config.term, config.primary_grace),
+            election: LeaderElection::new(config.term, config.primary_grace, is_standby),
+            is_standby,
             write_permit,
-            chosen: WritePermit::Open { term: 0 },
-            followers,
         }
     }
 
@@ -63,28 +50,13 @@ impl Cluster {
         self.write_permit.subscribe()
     }
 
-    /// Who follows this controller.
-    pub(super) fn followers(&self) -> FollowerTable {
-        self.followers.clone()
-    }
-
-    /// The leader that this controller follows, if it may follow one.
-    pub(super) fn watch_followed(&self) -> Option<watch::Receiver<Option<FollowedLeader>>> {
-        self.follower.as_ref().map(FollowerMembership::watch_leader)
-    }
-
-    /// The term in which the state of this controller was in force, as it changes, if it follows.
-    pub(super) fn watch_state_term(&self) -> watch::Receiver<u64> {
-        let none = || watch::Sender::new(0).subscribe();
-        self.follower.as_ref().map_or_else(none, FollowerMembership::watch_state_term)
+    /// Where the plan is stored while this controller leads through etcd.
+    pub(super) fn plan_store(&self) -> Option<LeaderPlanStore> {
+        self.membership.as_ref().map(ClusterMembership::plan_store)
     }
 
     pub(super) fn membership_mut(&mut self) -> Option<&mut ClusterMembership> {
         self.membership.as_mut()
-    }
-
-    pub(super) fn follower_mut(&mut self) -> Option<&mut FollowerMembership> {
-        self.follower.as_mut()
     }
 
     /// Whether the switches elect, without etcd.
@@ -95,82 +67,60 @@ impl Cluster {
     /// Whether this controller may change what all share.
     pub(super) fn may_decide(&self) -> bool {
         self.membership.as_ref().is_none_or(ClusterMembership::is_leader)
-            && (self.follower.is_none() || self.is_permitted())
-    }
-
-    fn is_permitted(&self) -> bool {
-        matches!(*self.write_permit.borrow(), WritePermit::Open { term: 1.. })
     }
 
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.election.next_due()
     }
 
-    /// Waits for an update from etcd or from a leader; for ever where there is neither.
+    /// Waits for an update from etcd; for ever where there is none.
     pub(super) async fn wait_for_update(&mut self) -> ClusterWake {
-        match (&mut self.membership, &mut self.follower) {
-            (Some(membership), _) => membership.wait_for_update().await,
-            (None, Some(follower)) => follower.wait_for_update().await,
-            (None, None) => std::future::pending().await,
+        match &mut self.membership {
+            Some(membership) => membership.wait_for_update().await,
+            None => std::future::pending().await,
         }
     }
 
     /// Why this controller refuses an event, if another one leads.
     pub(super) fn refusal_for(&self, event: &StateEvent) -> Option<Finding> {
-        match (&self.membership, &self.follower) {
-            (Some(membership), _) => membership.refusal_for(event),
-            (None, Some(follower)) if !self.is_permitted() => follower.refusal_for(event),
-            _ => None,
-        }
+        self.membership.as_ref()?.refusal_for(event)
     }
 
     /// Has this controller lead, whoever leads now; the refusal where etcd elects.
-    pub(super) fn request_lead(&mut self) -> Option<Finding> {
-        if !self.is_switch_led() {
+    pub(super) fn request_lead(&mut self, findings: &StandingFindings) -> Option<Finding> {
+        if self.membership.is_some() {
             return Some(etcd_elects());
         }
         self.election.request_lead();
+        if self.is_standby {
+            // The request is not stored: two controllers that both believed in an old one would
+            // outbid each other after every restart.
+            let text = "this standby was told to lead, and will wait again after a restart: set \
+                        election.standby = false here, and true at the other controller";
+            findings.report_finding("standby", Finding::warning("cluster", text));
+        }
         None
     }
 
-    /// Has this controller leave the lead; the refusal where nobody can take it.
-    pub(super) fn step_down(&mut self, now: Instant) -> Option<Finding> {
-        if let Some(membership) = &self.membership {
-            return membership.step_down();
-        }
-        let refuse = |text| Some(Finding::error("cluster", text));
-        if !self.may_decide() || self.follower.is_none() {
-            return refuse("refused: this controller follows nobody or does not lead");
-        }
-        if !self.followers.has_current_follower() {
-            return refuse("refused: no follower has everything; see `crux cluster show`");
-        }
-        self.election.resign(now);
-        None
+    /// Has this controller leave the lead; the refusal where etcd elects nobody else.
+    pub(super) fn step_down(&self) -> Option<Finding> {
+        let Some(membership) = &self.membership else {
+            let text = "refused: without etcd nobody else is elected; have the standby lead \
+                        (crux cluster lead --controller STANDBY)";
+            return Some(Finding::error("cluster", text));
+        };
+        membership.step_down()
     }
 
-    /// The term to bid in, by this controller's mastership at all switches. The permit for it
-    /// follows with [`Cluster::permit_chosen`].
+    /// The term to bid in, by this controller's mastership at all switches. Sessions bid in it after
+    /// [`Cluster::permit_term`].
     pub(super) fn choose_term(&mut self, masterships: &[Mastership], now: Instant) -> u64 {
-        let Some(follower) = &mut self.follower else {
-            let term = self.election.choose_term(masterships, now);
-            self.chosen = WritePermit::Open { term };
-            return term;
-        };
-        let standing = follower.standing(now);
-        let choice = self.election.choose_by_majority(masterships, standing, now);
-        follower.note_choice(choice, self.election.sees_vacancy());
-        self.chosen = match choice.term {
-            0 => WritePermit::Follower { leader: follower.leader_number() },
-            term if follower.leads() => WritePermit::Open { term },
-            term => WritePermit::Standby { term, leader: None },
-        };
-        choice.term
+        self.election.choose_term(masterships, now)
     }
 
-    /// Lets sessions bid, and write, as was chosen last.
-    pub(super) fn permit_chosen(&self) {
-        let permit = self.chosen;
+    /// Lets sessions bid in this term.
+    pub(super) fn permit_term(&self, term: u64) {
+        let permit = WritePermit::Open { term };
         self.write_permit.send_if_modified(|had| std::mem::replace(had, permit) != permit);
     }
 
@@ -187,12 +137,10 @@ impl Cluster {
     }
 
     /// Accepts an election once everything stored before it is planned for.
-    /// True if the switches have elected it and it may begin to write.
-    pub(super) fn confirm_prepared(&mut self, planned: u64) -> bool {
+    pub(super) fn confirm_prepared(&mut self, planned: u64) {
         if let Some(membership) = &mut self.membership {
             membership.confirm_prepared(planned);
         }
-        self.follower.as_mut().is_some_and(|follower| follower.confirm_prepared(planned))
     }
 
     /// Leaves the cluster and releases the leadership.

@@ -10,14 +10,13 @@
 
 mod cluster_sync;
 mod effects;
-mod follower_sync;
 mod observation;
 mod submission_queue;
 
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use topology::{AvailabilityChange, Fabric, Finding, spec};
 use tracing::error;
@@ -26,7 +25,7 @@ use self::submission_queue::SubmissionQueue;
 use super::cluster::Cluster;
 use super::lowering::{LoweredRollout, RolloutLowering};
 use super::membership::ClusterWake;
-use super::observer::{Observer, SwitchObservations};
+use super::observer::Observer;
 use super::planner::{AdoptedPlan, PlanWaiter, Planner};
 use super::publisher::Publisher;
 use super::state_driver::StateDriver;
@@ -48,6 +47,10 @@ pub(super) struct Core<N> {
     pub(super) findings: StandingFindings,
     pub(super) audit: AuditTrail,
     pub(super) stop: CancellationToken,
+    /// Cancelled when the plan keeper has ended, if there is one.
+    pub(super) plan_kept: CancellationToken,
+    /// How long that may take when the controller ends.
+    pub(super) keep_deadline: Duration,
     /// When the switches may be observed again without a deadline.
     pub(super) next_observation: Instant,
 }
@@ -94,6 +97,8 @@ impl<N: SwitchNetwork> Core<N> {
         }
         // Sessions stop first: none may write after the leadership is released.
         let meter = self.publisher.stop_sessions().await;
+        // Only the leader can store the plan, so its successor is elected afterwards.
+        drop(timeout(self.keep_deadline, self.plan_kept.cancelled()).await);
         self.cluster.leave().await;
         meter.shut_down().await;
     }
@@ -179,8 +184,8 @@ impl<N: SwitchNetwork> Core<N> {
             }
             SubmittedItem::Lead(change, answer) => {
                 let refusal = match change {
-                    LeadChange::Take => self.cluster.request_lead(),
-                    LeadChange::Leave => self.cluster.step_down(received),
+                    LeadChange::Take => self.cluster.request_lead(&self.findings),
+                    LeadChange::Leave => self.cluster.step_down(),
                 };
                 // The caller may have stopped waiting.
                 answer.send(refusal).ok();
@@ -277,19 +282,15 @@ impl<N: SwitchNetwork> Core<N> {
             findings: effects.findings.clone(),
         });
         self.apply_effects_since(effects, origin).await?;
-        self.answer_published().await;
+        self.answer_published();
         Ok(())
     }
 
     /// Sends the receipts of the events whose plans are published.
-    async fn answer_published(&mut self) {
-        let Some(planned) = self.planner.answer_published(&self.publisher.in_force()) else {
-            return;
-        };
-        // Leadership is confirmed only now: what was stored before the election is planned for.
-        if self.cluster.confirm_prepared(planned) {
-            let seen = SwitchObservations::read(self.publisher.board());
-            self.permit_by_election(&seen.masterships, Instant::now()).await;
+    fn answer_published(&mut self) {
+        if let Some(planned) = self.planner.answer_published(&self.publisher.in_force()) {
+            // Leadership is confirmed only now: what was stored before the election is planned for.
+            self.cluster.confirm_prepared(planned);
         }
     }
 }

@@ -13,15 +13,17 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use topology::Finding;
 
+use super::plan_keeper::LeaderPlanStore;
 use crate::config::Config;
 use crate::etcd::{
     ClusterMember, ClusterNetwork, ClusterUpdate, ElectedLeader, MemberHandle, MemberIdentity,
-    StoreClient,
+    PlanManifest, StoreClient,
 };
 use crate::leadership::{reaches_most, refused_term};
 use crate::southbound::arbitration::{ArbitrationInput, Mastership};
 use crate::southbound::write_permit::WritePermit;
 use crate::state::StateEvent;
+use crate::store::StoredPlan;
 use crate::supervision::TaskSupervisor;
 
 /// How often an elected controller bids above the terms of others. Once is enough where etcd has
@@ -49,6 +51,8 @@ pub(super) struct ClusterMembership {
     expires_at: Option<Instant>,
     /// The election that this controller won and did not lose.
     elected: Option<ElectedLeader>,
+    /// The plan that was adopted last, and the election for which it was.
+    adopted_plan: Option<(PlanManifest, Option<ElectedLeader>)>,
     /// The number of the event with which everything stored is applied.
     awaited_inputs: Option<u64>,
     /// How often it may still bid above the terms of others in this election.
@@ -76,6 +80,7 @@ impl ClusterMembership {
             term: None,
             expires_at: None,
             elected: None,
+            adopted_plan: None,
             awaited_inputs: None,
             outbids_left: OUTBIDS,
             task: supervisor.spawn_critical("etcd member", member.run_member(stop.clone())),
@@ -86,6 +91,21 @@ impl ClusterMembership {
     /// The client that stores records.
     pub(super) fn store_client(&self) -> StoreClient {
         self.member.store.clone()
+    }
+
+    /// Where the plan is stored while this controller leads.
+    pub(super) fn plan_store(&self) -> LeaderPlanStore {
+        let (permit, updates) = (self.write_permit.clone(), self.member.updates.clone());
+        LeaderPlanStore::new(self.store_client(), permit, updates)
+    }
+
+    /// The plan of an update, if it is another one than the last, or if this controller was elected
+    /// since: then it continues from it, whatever it has planned itself.
+    pub(super) fn take_plan(&mut self, update: &ClusterUpdate) -> Option<Arc<StoredPlan>> {
+        let published = update.plan.as_ref()?;
+        let adopted = Some((published.manifest, update.elected));
+        let is_new = std::mem::replace(&mut self.adopted_plan, adopted) != adopted;
+        is_new.then(|| Arc::clone(&published.plan))
     }
 
     /// Waits for an update from etcd, or for another term or role of this controller.

@@ -109,6 +109,15 @@ impl Observer {
         self.liveness.observe_part(part, health, now)
     }
 
+    /// Takes over failures that another controller has seen; those that are new here.
+    pub(super) fn adopt_failures(
+        &mut self,
+        failures: impl IntoIterator<Item = AvailabilityChange>,
+        now: Instant,
+    ) -> Vec<AvailabilityChange> {
+        failures.into_iter().filter(|failure| self.liveness.adopt_failure(*failure, now)).collect()
+    }
+
     /// Changes that have lasted long enough by now.
     pub(super) fn take_due_changes(&mut self, now: Instant) -> Vec<AvailabilityChange> {
         self.liveness.take_due_changes(now)

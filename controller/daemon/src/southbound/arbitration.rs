@@ -106,11 +106,6 @@ impl Mastership {
         matches!(self, Self::Primary { .. })
     }
 
-    /// Whether another session may write.
-    pub(crate) fn is_of_another(self) -> bool {
-        matches!(self, Self::Backup { .. })
-    }
-
     /// The highest term that the switch is known to have seen.
     pub fn highest_term(self) -> Option<u64> {
         match self {
@@ -140,8 +135,6 @@ pub enum ArbitrationInput {
     TermChosen(u64),
     /// The term in which it was elected through etcd; its bids must carry that term.
     ElectionWon(u64),
-    /// It leaves the lead to another controller.
-    LeadResigned,
     /// The stream ended.
     StreamClosed,
 }
@@ -197,7 +190,6 @@ impl MastershipArbitration {
             (mastership, ArbitrationInput::ElectionWon(term)) => {
                 self.adopt_elected_term(mastership, term)
             }
-            (mastership, ArbitrationInput::LeadResigned) => self.resign_lead(mastership),
             // A stream opens once, and a status before our first bid concerns other controllers.
             (_, ArbitrationInput::StreamOpened)
             | (Mastership::Disconnected, ArbitrationInput::StatusReceived(_)) => {
@@ -260,17 +252,6 @@ impl MastershipArbitration {
                 self.next_bid()
             }
             _ => ArbitrationOutput::Wait,
-        }
-    }
-
-    /// Bids in term 0, in which nobody writes, where another term was bid: the switch then has no
-    /// primary.
-    fn resign_lead(&mut self, mastership: Mastership) -> ArbitrationOutput {
-        self.term = 0;
-        match mastership {
-            Mastership::Disconnected => ArbitrationOutput::Wait,
-            _ if self.last_bid.term() == 0 => ArbitrationOutput::Wait,
-            _ => self.next_bid(),
         }
     }
 

@@ -19,11 +19,6 @@ pub enum WritePermit {
         /// The term to bid in; 0 before there is a reason to lead.
         term: u64,
     },
-    /// This controller leads in no term: it holds no switch and follows whoever leads.
-    Follower {
-        /// The number of the leader that it follows, if one answers.
-        leader: Option<u32>,
-    },
     /// This controller was elected to write to all switches, and nobody else was.
     Leader {
         /// The term of that election, which no other won.
@@ -48,7 +43,6 @@ impl WritePermit {
             Self::Open { term } | Self::Standby { term, .. } => {
                 Some(ArbitrationInput::TermChosen(term))
             }
-            Self::Follower { .. } => Some(ArbitrationInput::LeadResigned),
             Self::Leader { term, .. } => Some(ArbitrationInput::ElectionWon(term)),
         }
     }
@@ -56,7 +50,7 @@ impl WritePermit {
     /// Whether a session that is primary with this election id may write at `now`.
     pub fn allows_write(self, election: ElectionId, now: Instant) -> bool {
         match self {
-            Self::Unknown | Self::Follower { .. } | Self::Standby { .. } => false,
+            Self::Unknown | Self::Standby { .. } => false,
             Self::Open { .. } => true,
             Self::Leader { term, until } => election.term() == term && now < until,
         }
@@ -77,14 +71,14 @@ impl WritePermit {
         match self {
             Self::Unknown => false,
             Self::Open { .. } | Self::Leader { .. } => true,
-            Self::Follower { leader } | Self::Standby { leader, .. } => leader.is_some(),
+            Self::Standby { leader, .. } => leader.is_some(),
         }
     }
 
     /// The number of another controller that leads, and so verifies the switches.
     pub fn other_leader(self) -> Option<u32> {
         match self {
-            Self::Follower { leader } | Self::Standby { leader, .. } => leader,
+            Self::Standby { leader, .. } => leader,
             Self::Unknown | Self::Open { .. } | Self::Leader { .. } => None,
         }
     }
@@ -94,8 +88,6 @@ impl WritePermit {
         match self {
             Self::Unknown => "writes nothing until it is known who leads".to_owned(),
             Self::Open { term } => format!("bids at every switch in term {term}"),
-            Self::Follower { leader: Some(number) } => format!("follows controller {number}"),
-            Self::Follower { leader: None } => "follows nobody: no controller leads".to_owned(),
             Self::Leader { .. } => "was elected, and writes to the switches".to_owned(),
             Self::Standby { leader: Some(number), .. } => {
                 format!("stands by: controller {number} leads")

@@ -53,7 +53,7 @@ pub enum StateEvent {
     ElectionWon(u64),
     /// The plan that the leader has in force, with what its tables follow from: the next plan
     /// starts from it.
-    PlanFollowed(Box<(Arc<Plan>, PlanBasis)>),
+    PlanResumed(Box<(Arc<Plan>, PlanBasis)>),
     /// All connections that switches have reported and that live.
     FlowsLearned(Vec<LearnedConnection>),
     /// The result of the latest plan request.
@@ -77,7 +77,7 @@ impl StateEvent {
             Self::PinRoomLearned(..) => "room for pins",
             Self::GenerationHeld(_) => "a generation held",
             Self::ElectionWon(_) => "an election",
-            Self::PlanFollowed(_) => "the plan of the leader",
+            Self::PlanResumed(_) => "the plan of the leader",
             Self::FlowsLearned(_) => "learned flows",
             Self::Planned(_) => "a plan",
         }

@@ -147,7 +147,6 @@ fn record(number: u64, kind: u8) -> StoreRecord {
         })),
         3 => StoreRecord::Jobs(jobs(number)),
         4 => StoreRecord::ReportedJobs(jobs(number)),
-        5 => StoreRecord::StateTerm(number),
         _ => StoreRecord::Fabric(Box::new(FabricDocument {
             name: format!("fabric{number}"),
             ..FabricDocument::default()

@@ -96,7 +96,7 @@ impl ReportedJobRegistry {
 
     /// Restores jobs that were reported before a restart, or to another member that led before.
     /// Those not reported again expire; until then every one has the whole grace, also one that
-    /// this member has known as a follower, to which nobody reports.
+    /// this member has known as a standby, to which nobody reports.
     pub fn restore_jobs(&mut self, reported: &ReportedJobs, fabric: &Fabric, now: Instant) {
         let documents = jobs_document(fabric, &reported.jobs).jobs;
         for (document, job) in documents.into_iter().zip(&reported.jobs) {

@@ -10,7 +10,7 @@ use controller::northbound::service::{
 };
 use controller::{ControllerHandle, RawConfig, StateEvent};
 use p4::SwitchTables;
-use switch::testing::faults::{FaultScript, InjectedFault};
+use switch_server::testing::faults::{FaultScript, InjectedFault};
 use tonic::Code;
 use topology::SwitchId;
 

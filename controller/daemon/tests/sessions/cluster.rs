@@ -3,21 +3,27 @@
 //!
 //! The server is [`EtcdConfig`]; where there is none, every test here says so and passes.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 
+use controller::etcd::{ClusterNetwork, ClusterStore, EtcdClient, EtcdError, PlanManifest};
+use controller::liveness::{FabricPart, PartHealth};
 use controller::northbound::service::{
     ApplyPolicyRequest, NorthboundService, PolicyFile, PreviewPolicyRequest,
 };
-use controller::southbound::SwitchStatus;
 use controller::southbound::arbitration::Mastership;
 use controller::southbound::write_permit::WritePermit;
-use controller::{Controller, ControllerHandle, LeadChange, StateEvent};
+use controller::southbound::{GrpcNetwork, SwitchStatus};
+use controller::store::StoredPlan;
+use controller::{Controller, ControllerHandle, LeadChange, PlanRollout, StateEvent};
 use planner::Policy;
 use tokio::io::copy_bidirectional;
 use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
-use topology::{Fabric, Severity};
+use topology::{Fabric, LinkId, LinkPath, Severity};
 
 use crate::etcd::Etcd;
 use crate::lab::{DEADLINE, Lab, config, verified, written};
@@ -189,6 +195,187 @@ async fn the_successor_of_a_leader_has_the_whole_state() {
     verified(&lab, &third).await;
     assert_eq!(written(&third), 0);
     third.shutdown().await;
+}
+
+/// A member on a runtime of its own, which can be killed.
+struct MortalMember {
+    life: Runtime,
+    controller: ControllerHandle,
+}
+
+impl MortalMember {
+    async fn start(lab: &Lab, number: u32, etcd: &str) -> Self {
+        let life = Runtime::new().unwrap();
+        let controller = life.spawn(member(lab, number, etcd)).await.unwrap();
+        Self { life, controller }
+    }
+
+    /// Ends without a farewell: its lease runs on.
+    fn kill(self) {
+        self.life.shutdown_background();
+    }
+}
+
+/// The paths in force, by the ports of their flows.
+fn paths(controller: &ControllerHandle) -> BTreeMap<u16, LinkPath> {
+    let rollout = controller.current_rollout().unwrap();
+    let flows = rollout.plan.flows.iter();
+    flows.map(|flow| (flow.udp_src_port.unwrap(), flow.links)).collect()
+}
+
+/// Connects to etcd as a member does, with more patience: one that has just started answers late.
+async fn connect(etcd: &str) -> EtcdClient {
+    let config = config(|raw| {
+        raw.etcd.endpoints = vec![etcd.to_owned()];
+        raw.etcd.lease_s = 5 * DEADLINE.as_secs();
+        raw.etcd.deadline_ms = DEADLINE.as_millis() as u64;
+    });
+    GrpcNetwork.connect_store(etcd, &config.etcd.unwrap()).await.unwrap()
+}
+
+/// The encoded plan that a manifest names; nothing if a piece of it is gone.
+async fn read_plan(store: &EtcdClient, plan: &PlanManifest) -> Option<Vec<u8>> {
+    let mut encoded = Vec::new();
+    for index in 0..plan.pieces {
+        encoded.extend(store.read_plan_piece(plan, index).await.unwrap()?);
+    }
+    Some(encoded)
+}
+
+/// Waits until etcd has the plan that a leader has in force; how many pieces it has.
+async fn plan_is_stored(store: &EtcdClient, leader: &ControllerHandle) -> u32 {
+    let stored = async {
+        loop {
+            let wanted = leader.current_rollout().unwrap().stored_plan();
+            if let Some(manifest) = store.read_snapshot().await.unwrap().plan
+                && let Some(encoded) = read_plan(store, &manifest).await
+                && serde_json::from_slice::<StoredPlan>(&encoded).unwrap() == wanted
+            {
+                return manifest.pieces;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(DEADLINE, stored).await.unwrap()
+}
+
+/// A member that knew jobs and policy alone would put the job that is left on the path of the one
+/// that has ended, and would use the cable that failed before it was there.
+#[tokio::test]
+async fn a_member_that_takes_over_moves_no_flow_and_writes_no_entry() {
+    let Some(etcd) = Etcd::start().await else {
+        return;
+    };
+    let lab = Lab::new().await;
+    let store = connect(&etcd.client).await;
+    let mut leader = MortalMember::start(&lab, 1, &etcd.client).await;
+    until(&leader.controller, leads).await;
+    // With a name of a megabyte, the plan does not fit into one request to etcd.
+    let jobs = [lab.job("a", 50_000), lab.job(&"b".repeat(1 << 20), 50_001)];
+    for known in [&jobs[..1], &jobs, &jobs[1..]] {
+        let changed = StateEvent::JobsChanged(known.to_vec());
+        let receipt = leader.controller.submit_event(changed).await.unwrap();
+        assert!(receipt.findings.iter().all(|finding| finding.severity != Severity::Error));
+        verified(&lab, &leader.controller).await;
+    }
+    let before = paths(&leader.controller);
+    let used = before[&50_001];
+    let cables = lab.fabric.cables().filter(|link| {
+        let ends = [lab.fabric.link(*link).from.node, lab.fabric.link(*link).to.node];
+        ends.iter().all(|end| end.switch().is_some())
+    });
+    let is_used = |link: &LinkId| used.iter().any(|one| one.min(&one.reverse()) == link);
+    let cable = cables.filter(|link| !is_used(link)).last().unwrap();
+    let failed = |had: &PlanRollout| !had.fabric.is_cable_up(cable);
+    leader.controller.report_health(FabricPart::Cable(cable), PartHealth::Down).await.unwrap();
+    timeout(DEADLINE, leader.controller.await_rollout(failed)).await.unwrap().unwrap();
+    verified(&lab, &leader.controller).await;
+    let tables = lab.read_all().await;
+
+    for number in 2..=5 {
+        assert!(plan_is_stored(&store, &leader.controller).await > 1, "in pieces");
+        // Every second one is there before its predecessor dies, the others are started afterwards.
+        let next = if number % 2 == 0 {
+            let standby = MortalMember::start(&lab, number, &etcd.client).await;
+            knows(&standby.controller, 1).await;
+            is_ready(&standby.controller).await;
+            leader.kill();
+            standby
+        } else {
+            leader.kill();
+            MortalMember::start(&lab, number, &etcd.client).await
+        };
+        until(&next.controller, leads).await;
+        verified(&lab, &next.controller).await;
+        assert_eq!(paths(&next.controller), before, "member {number}");
+        assert_eq!(written(&next.controller), 0, "member {number}");
+        assert_eq!(lab.read_all().await, tables, "member {number}");
+        assert!(next.controller.current_rollout().unwrap().report.moved.is_empty());
+        leader = next;
+    }
+    leader.controller.report_health(FabricPart::Cable(cable), PartHealth::Up).await.unwrap();
+    let works = |had: &PlanRollout| had.fabric.is_cable_up(cable);
+    timeout(DEADLINE, leader.controller.await_rollout(works)).await.unwrap().unwrap();
+    leader.kill();
+}
+
+/// What one leader of a test stores: three pieces, more than etcd takes in one request.
+fn manifest(election: u64, number: u64) -> PlanManifest {
+    PlanManifest { election, number, pieces: 3 }
+}
+
+#[tokio::test]
+async fn readers_of_a_plan_find_all_of_it_or_the_one_before() {
+    let Some(etcd) = Etcd::start().await else {
+        return;
+    };
+    let store = connect(&etcd.client).await;
+    let elect = async |controller| {
+        let lease = store.grant_lease(Duration::from_secs(60)).await.unwrap().lease;
+        store.stand_for_election(controller, None, lease).await.unwrap();
+        (store.read_snapshot().await.unwrap().leader.unwrap().revision, lease)
+    };
+    let (election, lease) = elect(1).await;
+    let piece = |plan: &PlanManifest, index: u32| vec![plan.number as u8 + index as u8; 1 << 20];
+    let store_pieces = async |plan: &PlanManifest, indices: Range<u32>| {
+        for index in indices {
+            store.store_plan_piece(plan, index, &piece(plan, index)).await?;
+        }
+        Ok::<(), EtcdError>(())
+    };
+    let published = async || store.read_snapshot().await.unwrap().plan;
+
+    let first = manifest(election, 1);
+    store_pieces(&first, 0..3).await.unwrap();
+    assert_eq!(published().await, None, "nothing names the pieces");
+    store.publish_plan(&first).await.unwrap();
+    let whole = |plan: &PlanManifest| (0..3).flat_map(|index| piece(plan, index)).collect();
+    assert_eq!(published().await, Some(first));
+    assert_eq!(read_plan(&store, &first).await, Some(whole(&first)));
+
+    // A leader that dies between two pieces leaves the plan before.
+    let second = manifest(election, 2);
+    store_pieces(&second, 0..2).await.unwrap();
+    assert_eq!(published().await, Some(first));
+    assert_eq!(read_plan(&store, &first).await, Some(whole(&first)));
+    store.revoke_lease(lease).await.unwrap();
+    let deposed = store_pieces(&second, 2..3).await;
+    assert!(matches!(deposed, Err(EtcdError::NotLeader)), "{deposed:?}");
+    let deposed = store.publish_plan(&second).await;
+    assert!(matches!(deposed, Err(EtcdError::NotLeader)), "{deposed:?}");
+
+    // Its successor deletes everything but its own.
+    let (election, _) = elect(2).await;
+    let third = manifest(election, 1);
+    store_pieces(&third, 0..3).await.unwrap();
+    store.publish_plan(&third).await.unwrap();
+    assert_eq!(published().await, Some(third));
+    assert_eq!(read_plan(&store, &third).await, Some(whole(&third)));
+    for gone in [first, second] {
+        for index in 0..3 {
+            assert_eq!(store.read_plan_piece(&gone, index).await.unwrap(), None, "{gone:?}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -11,11 +11,11 @@ use controller::discovery::{
 use controller::southbound::GrpcNetwork;
 use controller::{Controller, ControllerHandle, RawConfig, StateEvent};
 use planner::Policy;
-use switch::p4runtime::ServiceOptions;
 use switch::{
     ClockPace, DeviceIndex, EmulatedNetworkBuilder, EndpointIndex, EndpointOutbox, NetworkEndpoint,
     QueueLimits, WireEnd, WireSpec, WireState,
 };
+use switch_server::p4runtime::ServiceOptions;
 use topology::{Fabric, FabricParts, SwitchId, Tier};
 
 use crate::lab::{DEADLINE, Lab, all_hold, config, parts, verified};

@@ -7,7 +7,7 @@ use controller::southbound::SwitchStatus;
 use controller::{ControllerHandle, StateEvent};
 use p4::fabric::table;
 use planner::Job;
-use switch::testing::faults::{FaultScript, InjectedFault};
+use switch_server::testing::faults::{FaultScript, InjectedFault};
 use tonic::Code;
 use topology::{FabricNode, LinkId, SwitchId};
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use controller::{ControllerHandle, RawConfig, StateEvent};
-use switch::gnmi::{GnmiHandle, GnmiOptions, QosMaps, SchedulerType, serve};
-use switch::p4runtime::ServiceOptions;
 use switch::{DeviceIndex, MarkingRamp, QueueLimits, WireEnd, WireIndex, WireSpec, WireState};
+use switch_server::gnmi::{GnmiHandle, GnmiOptions, QosMaps, SchedulerType, serve};
+use switch_server::p4runtime::ServiceOptions;
 use tokio::net::TcpListener;
 use topology::clos::{self, ClosSpec};
 use topology::{Fabric, FabricNode, Finding, LinkId, Severity, SwitchId};

@@ -80,7 +80,7 @@ const CASES: [(&str, Option<&str>, &str); 27] = [
     ("/v1/policy/revisions", None, "fairness: 0.2 -> 0.0"),
     ("/v1/cluster", None, r#""leads":true"#),
     ("/v1/cluster/lead", Some(r#"{"author": "ada"}"#), r#""controller":1"#),
-    ("/v1/cluster/step-down", Some(r#"{"author": "ada"}"#), "follows nobody"),
+    ("/v1/cluster/step-down", Some(r#"{"author": "ada"}"#), "without etcd"),
     ("/v1/audit-records", None, r#""action":"policy_confirmed""#),
     ("/v1/events", None, r#""kind":"job_arrived""#),
     ("/openapi.json", None, r#""openapi": "3.1.0""#),
@@ -94,7 +94,7 @@ async fn every_endpoint_answers() {
 
     for (path, body, expected) in CASES {
         let (status, answer) = ask(at, path, body).await;
-        // Nobody follows this controller.
+        // No etcd elects another one.
         let wanted = if path == "/v1/cluster/step-down" { 422 } else { 200 };
         assert!(status == wanted && answer.contains(expected), "{path}: {status} {answer}");
     }

@@ -13,9 +13,9 @@ use controller::{
 };
 use p4::SwitchTables;
 use planner::{Flow, Job, MeasuredSlowdown, Policy};
-use switch::p4runtime::{ServerHandle, ServiceOptions, serve};
-use switch::testing::faults::FaultScript;
 use switch::{DeviceConfig, DeviceIndex, EmulatedNetworkBuilder, EmulatedNetworkHandle};
+use switch_server::p4runtime::{ServerHandle, ServiceOptions, serve};
+use switch_server::testing::faults::FaultScript;
 use tokio::net::TcpListener;
 use topology::clos::{self, ClosSpec};
 use topology::{Fabric, FabricParts, HostId, NicId, SwitchId};

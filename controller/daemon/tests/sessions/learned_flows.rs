@@ -9,7 +9,7 @@ use p4::entry::{EntryKey, EntryValue};
 use p4::fabric::table;
 use planner::JobsDocument;
 use switch::EndpointIndex;
-use switch::p4runtime::ServiceOptions;
+use switch_server::p4runtime::ServiceOptions;
 use tempfile::TempDir;
 use topology::{NicId, SwitchId};
 

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use controller::learning::LearnedFlows;
 use controller::{ControllerHandle, RawConfig, StateEvent};
-use switch::p4runtime::ServiceOptions;
 use switch::{
     ClockPace, DeviceIndex, EmulatedNetworkBuilder, EndpointIndex, EndpointOutbox, NetworkEndpoint,
     QueueLimits, WireEnd, WireSpec,
 };
+use switch_server::p4runtime::ServiceOptions;
 use topology::{Fabric, NicId};
 
 use crate::http::ask;

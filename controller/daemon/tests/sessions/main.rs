@@ -25,8 +25,6 @@ mod events;
 #[cfg(test)]
 mod failures;
 #[cfg(test)]
-mod follower;
-#[cfg(test)]
 mod gnmi;
 #[cfg(test)]
 mod grpc;
@@ -51,7 +49,7 @@ mod policy;
 #[cfg(test)]
 mod port_counters;
 #[cfg(test)]
-#[path = "../../../../bmv2-testbed/switch/examples/differential/program.rs"]
+#[path = "../../../../bmv2-testbed/switch-server/examples/differential/program.rs"]
 mod program;
 #[cfg(test)]
 mod queue_pairs;
@@ -82,15 +80,16 @@ mod unannounced_ports;
 mod unowned_flows;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use controller::southbound::arbitration::Mastership;
 use controller::southbound::{SwitchAddress, SwitchClient, SwitchStatus};
 use controller::{LeadChange, StateEvent};
 use lab::{DEADLINE, Lab, all_hold, first_leaf, written};
 use planner::Policy;
-use switch::p4runtime::ServiceOptions;
-use switch::p4runtime::election::SwitchDialect;
-use switch::testing::faults::{FaultScript, InjectedFault};
+use switch_server::p4runtime::ServiceOptions;
+use switch_server::p4runtime::election::SwitchDialect;
+use switch_server::testing::faults::{FaultScript, InjectedFault};
 use tokio::time::timeout;
 use tonic::Code;
 use topology::{AvailabilityChange, PipelineKind, SwitchId};
@@ -262,6 +261,50 @@ async fn a_stale_second_controller_writes_nothing_and_takes_over_when_the_first_
             .sum::<u64>();
         assert_eq!(pipelines, 0, "{dialect:?}: the program is there already");
         stale.shutdown().await;
+    }
+}
+
+/// bmv2 promotes it when the leader is gone, in a term in which nobody writes.
+#[tokio::test]
+async fn a_cold_standby_leads_only_when_it_is_told_to() {
+    for dialect in [SwitchDialect::Specification, SwitchDialect::Bmv2] {
+        let options = |_| ServiceOptions { dialect, ..ServiceOptions::default() };
+        let lab = Lab::with(options).await;
+        let leader = lab.control(|_| {}).await;
+        let jobs = StateEvent::JobsChanged(vec![lab.job("a", 50_000)]);
+        leader.submit_event(jobs.clone()).await.unwrap();
+        all_hold(&leader).await;
+        let tables = lab.read_all().await;
+        let standby = lab
+            .control(|raw| {
+                (raw.election.controller, raw.election.standby) = (2, true);
+                raw.election.grace_ms = 1;
+            })
+            .await;
+        standby.submit_event(jobs).await.unwrap();
+        let waits = |line: &SwitchStatus| matches!(line.mastership, Mastership::Backup { .. });
+        let all_wait = |lines: &BTreeMap<SwitchId, SwitchStatus>| lines.values().all(waits);
+        timeout(DEADLINE, standby.status_board().wait_until(all_wait)).await.unwrap();
+
+        leader.shutdown().await;
+        let vacant = |line: &SwitchStatus| matches!(line.mastership, Mastership::NoPrimary { .. });
+        let all_vacant = |lines: &BTreeMap<SwitchId, SwitchStatus>| lines.values().all(vacant);
+        timeout(DEADLINE, standby.status_board().wait_until(all_vacant)).await.unwrap();
+        let leads = |lines: &BTreeMap<SwitchId, SwitchStatus>| {
+            lines.values().any(|line| line.mastership.is_primary())
+        };
+        let leading = timeout(Duration::from_millis(300), standby.status_board().wait_until(leads));
+        assert!(leading.await.is_err(), "{dialect:?}: nobody has told it to");
+        assert_eq!((written(&standby), lab.read_all().await), (0, tables.clone()));
+
+        assert_eq!(standby.change_lead(LeadChange::Take).await.unwrap(), None);
+        all_hold(&standby).await;
+        assert_eq!((written(&standby), lab.read_all().await), (0, tables));
+        let findings = standby.standing_findings().list_findings();
+        assert!(findings.iter().any(|one| one.text.contains("election.standby = false")));
+        let refused = standby.change_lead(LeadChange::Leave).await.unwrap();
+        assert!(refused.unwrap().text.contains("without etcd"), "nobody else is elected");
+        standby.shutdown().await;
     }
 }
 

@@ -10,7 +10,7 @@ use controller::northbound::service::{
 use controller::{ControllerHandle, RawConfig, StateEvent};
 use planner::{OverrideDocument, PolicyEdit, PolicyEditAction};
 
-use switch::testing::faults::{FaultScript, InjectedFault};
+use switch_server::testing::faults::{FaultScript, InjectedFault};
 
 use crate::lab::{DEADLINE, Lab, config, first_leaf, verified};
 

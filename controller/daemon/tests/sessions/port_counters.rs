@@ -7,11 +7,11 @@ use std::sync::Arc;
 use controller::StateEvent;
 use controller::northbound::controller_view::LinkRow;
 use planner::{Job, Plan, PlannedFlow};
-use switch::gnmi::{GnmiHandle, QosMaps};
 use switch::{
     ClockPace, EndpointHandle, EndpointIndex, EndpointOutbox, NetworkEndpoint, WireDirectionIndex,
     WireIndex,
 };
+use switch_server::gnmi::{GnmiHandle, QosMaps};
 use tokio::time::{sleep, timeout};
 use topology::{Fabric, Finding, NicId, Tier};
 

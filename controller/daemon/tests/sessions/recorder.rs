@@ -10,7 +10,7 @@ use controller::northbound::service::{
 use controller::recorder::replay::{ReplaySummary, ReplayedLine, replay_recording};
 use controller::{ControllerHandle, RawConfig, StateEvent};
 use p4::fabric::table;
-use switch::testing::faults::{FaultScript, InjectedFault};
+use switch_server::testing::faults::{FaultScript, InjectedFault};
 use tonic::Code;
 use topology::{AvailabilityChange, SwitchId};
 

@@ -8,9 +8,9 @@
 //! to bmv2 in that form, with the packets that they have passed on. Nothing of the controller
 //! depends on how a program is compiled for bmv2.
 
-#[path = "../../../../bmv2-testbed/switch/examples/differential/bmv2.rs"]
+#[path = "../../../../bmv2-testbed/switch-server/examples/differential/bmv2.rs"]
 mod bmv2;
-#[path = "../../../../bmv2-testbed/switch/examples/differential/controller.rs"]
+#[path = "../../../../bmv2-testbed/switch-server/examples/differential/controller.rs"]
 mod controller;
 
 use std::collections::{BTreeMap, BTreeSet};

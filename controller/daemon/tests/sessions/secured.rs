@@ -7,7 +7,7 @@ use controller::RawConfig;
 use controller::southbound::{SwitchClient, SwitchStatus, SwitchTarget};
 use p4::ForwardingPipeline;
 use sha2::{Digest, Sha256};
-use switch::p4runtime::{ServiceOptions, ServiceTls};
+use switch_server::p4runtime::{ServiceOptions, ServiceTls};
 use topology::SwitchId;
 
 use crate::lab::{Lab, all_hold, config, first_leaf};
@@ -15,7 +15,7 @@ use crate::lab::{Lab, all_hold, config, first_leaf};
 /// Certificates of one root, for tests of the embedded switch.
 pub(crate) fn file(name: &str) -> PathBuf {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let tests = crates.join("../../bmv2-testbed/switch/tests/p4runtime/tls");
+    let tests = crates.join("../../bmv2-testbed/switch-server/tests/p4runtime/tls");
     // Keys that others can read are refused, and everybody can read those in the tree.
     let content = std::fs::read(tests.join(name)).unwrap();
     let version: String =

@@ -3,15 +3,13 @@
 //!
 //! The network is the one that there is, but computations wait until the test lets them begin.
 
-use controller::config::{EtcdConfig, FollowConfig, SouthboundConfig};
+use controller::config::{EtcdConfig, SouthboundConfig};
 use controller::etcd::{ClusterNetwork, EtcdClient, EtcdError};
 use controller::host_machine::HostMachine;
 use controller::liveness::{FabricPart, PartHealth};
-use controller::replication::{FollowerReport, LeaderNetwork, ReplicationError, StateUpdates};
 use controller::southbound::connection::{ComputationPanicked, SwitchNetwork};
 use controller::southbound::{ClientError, GrpcNetwork, SwitchAddress, SwitchClient};
 use controller::{Controller, RawConfig, State, StateEvent};
-use futures::stream::BoxStream;
 use p4::fabric::table;
 use planner::Policy;
 use tokio::sync::watch;
@@ -58,17 +56,6 @@ impl ClusterNetwork for GatedNetwork {
 }
 
 impl HostMachine for GatedNetwork {}
-
-impl LeaderNetwork for GatedNetwork {
-    fn follow_leader(
-        &self,
-        member: &str,
-        config: &FollowConfig,
-        reports: BoxStream<'static, FollowerReport>,
-    ) -> impl Future<Output = Result<StateUpdates, ReplicationError>> + Send {
-        GrpcNetwork.follow_leader(member, config, reports)
-    }
-}
 
 #[tokio::test]
 async fn failures_and_queries_do_not_wait_for_plans_and_tables() {

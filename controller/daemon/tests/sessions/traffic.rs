@@ -12,12 +12,12 @@ use controller::northbound::{
 };
 use controller::{Config, ControllerHandle, PlanRollout, RawConfig, StateEvent};
 use planner::{Flow, Job, Policy};
-use switch::p4runtime::ServiceOptions;
-use switch::testing::faults::{FaultScript, InjectedFault};
 use switch::{
     ClockPace, DeviceIndex, EmulatedNetworkBuilder, EndpointHandle, EndpointIndex, EndpointOutbox,
     NetworkEndpoint, QueueLimits, WireEnd, WireIndex, WireSpec,
 };
+use switch_server::p4runtime::ServiceOptions;
+use switch_server::testing::faults::{FaultScript, InjectedFault};
 use tokio::net::TcpListener;
 use topology::{AvailabilityChange, Fabric, FabricNode, LinkId, Nic, NicId, SwitchId};
 

@@ -10,7 +10,7 @@ use controller::{Controller, ControllerHandle, StateEvent};
 use p4::fabric::{PortNumber, PriorityLevel};
 use planner::{JobsDocument, Policy};
 use switch::EndpointIndex;
-use switch::p4runtime::ServiceOptions;
+use switch_server::p4runtime::ServiceOptions;
 use topology::{Fabric, NicId, SwitchId};
 
 use crate::lab::{DEADLINE, Lab, config, verified};

@@ -2,14 +2,13 @@
 //!
 //! Each schedule runs in a testbed of its own on a virtual clock. [`fake_switch`] and [`fake_etcd`]
 //! stand for the devices, [`fault_testbed`] holds them and the random streams, [`fake_network`]
-//! carries messages and [`leader_stream`] those between controllers, [`fault_schedule`] draws what
-//! fails and when, [`scenario_run`] executes it on controllers of [`controller_setup`] and checks
-//! the final state, [`policy_change`] applies a policy meanwhile. In [`hostile_phase`] switches lie
-//! ([`lying_switch`]) and clients attack ([`hostile_client`]), in [`machine_phase`] processes,
-//! clocks, disks ([`fake_disk`]) and etcd fail; [`follower_group`] is about controllers that follow
-//! each other. The decision: the controllers are the real ones, and only what they would reach over
-//! gRPC, their clock and their disk are replaced, at the traits that the controller has for them. A
-//! seed always gives the same run, so a failing one can be repeated alone.
+//! carries messages, [`fault_schedule`] draws what fails and when, [`scenario_run`] executes it on
+//! controllers of [`controller_setup`] and checks the final state, [`policy_change`] applies a policy
+//! meanwhile. In [`hostile_phase`] switches lie ([`lying_switch`]) and clients attack
+//! ([`hostile_client`]), in [`machine_phase`] processes, clocks, disks ([`fake_disk`]) and etcd fail.
+//! The decision: the controllers are the real ones, and only what they would reach over gRPC, their
+//! clock and their disk are replaced, at the traits that the controller has for them. A seed always
+//! gives the same run, so a failing one can be repeated alone.
 
 mod controller_setup;
 mod fake_disk;
@@ -18,10 +17,8 @@ mod fake_network;
 mod fake_switch;
 mod fault_schedule;
 mod fault_testbed;
-mod follower_group;
 mod hostile_client;
 mod hostile_phase;
-mod leader_stream;
 mod lying_switch;
 mod machine_phase;
 mod planted_bug;
@@ -157,15 +154,12 @@ mod tests {
     /// 4639: a leader read back what it had stored before its latest message. 9617: a revision that
     /// could not be stored was not stored as soon as etcd was reachable again. 75876: a leader that
     /// was cut off from etcd while it had a successor was given the lead back by a snapshot, and
-    /// never bid above the term of that successor. 94621: a follower that reached three of four
-    /// switches saw two of the leader's, and led later with an earlier state in an earlier term.
-    /// 200688: a leader whose process had been stopped received reports from before, counted them
-    /// as new, and wrote after its successor had written.
+    /// never bid above the term of that successor.
     #[test]
     fn seeds_that_found_something_end_well() {
-        let seeds = [559, 4639, 9617, 75876, 94621, 200688];
+        let seeds = [559, 4639, 9617, 75876];
         let diverging = seeds.map(|seed| schedule_diverges(seed, PlantedBug::None, false));
-        assert_eq!(diverging, [false; 6]);
+        assert_eq!(diverging, [false; 4]);
     }
 
     #[test]
@@ -173,6 +167,13 @@ mod tests {
         for seed in 1..=8 {
             let handed_over = machine_phase::run_handover(seed);
             assert_eq!(handed_over, Ok(()), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_member_that_takes_over_moves_no_flow_and_writes_no_entry() {
+        for seed in 1..=8 {
+            assert_eq!(machine_phase::run_takeovers(seed, 4), Ok(()), "seed {seed}");
         }
     }
 

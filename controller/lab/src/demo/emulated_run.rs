@@ -15,8 +15,8 @@ use emulator::{
     EmulatedTestbed, EmulationOutcome, HostErrorCounts, HostTransport, TestbedOptions, TimeScale,
 };
 use planner::{JobId, Plan, Policy};
-use switch::p4runtime::election::SwitchDialect;
-use switch::p4runtime::{self, ServerHandle, ServiceOptions};
+use switch_server::p4runtime::election::SwitchDialect;
+use switch_server::p4runtime::{self, ServerHandle, ServiceOptions};
 use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
 use topology::document::{self, DocumentFormat};

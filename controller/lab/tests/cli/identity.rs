@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use controller::{Config, Controller, northbound};
 use planner::Policy;
-use switch::p4runtime::{AllowedRole, RoleRules, ServiceOptions, ServiceTls, serve};
 use switch::{DeviceConfig, EmulatedNetworkBuilder};
+use switch_server::p4runtime::{AllowedRole, RoleRules, ServiceOptions, ServiceTls, serve};
 use tokio::net::TcpListener;
 use topology::document::{self, DocumentFormat};
 use topology::spec;

@@ -9,8 +9,8 @@ use controller::config::{AccessRole, RawToken, TlsFiles};
 use controller::northbound::{self, ApiServer, local_token};
 use controller::{Config, Controller, ControllerHandle, RawConfig, StateEvent};
 use planner::{JobsDocument, Policy};
-use switch::p4runtime::{ServerHandle, ServiceOptions, serve};
 use switch::{DeviceConfig, EmulatedNetworkBuilder, EmulatedNetworkHandle};
+use switch_server::p4runtime::{ServerHandle, ServiceOptions, serve};
 use tokio::net::TcpListener;
 use topology::document::DocumentFormat;
 use topology::{Fabric, document, spec};
@@ -235,13 +235,13 @@ async fn commands_work_as_documented() {
 }
 
 const ROOTS: &[u8] =
-    include_bytes!("../../../../bmv2-testbed/switch/tests/p4runtime/tls/roots.pem");
+    include_bytes!("../../../../bmv2-testbed/switch-server/tests/p4runtime/tls/roots.pem");
 const CERTIFICATE: &[u8] =
-    include_bytes!("../../../../bmv2-testbed/switch/tests/p4runtime/tls/switch.pem");
+    include_bytes!("../../../../bmv2-testbed/switch-server/tests/p4runtime/tls/switch.pem");
 const KEY: &[u8] =
-    include_bytes!("../../../../bmv2-testbed/switch/tests/p4runtime/tls/switch.key.pem");
+    include_bytes!("../../../../bmv2-testbed/switch-server/tests/p4runtime/tls/switch.key.pem");
 const STRANGER: &[u8] =
-    include_bytes!("../../../../bmv2-testbed/switch/tests/p4runtime/tls/controller.pem");
+    include_bytes!("../../../../bmv2-testbed/switch-server/tests/p4runtime/tls/controller.pem");
 
 /// What a controller that is protected says to commands.
 const PROTECTED: [Case; 9] = [

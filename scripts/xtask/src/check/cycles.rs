@@ -46,7 +46,6 @@ const DAEMON_FLOORS: &[(&str, u32)] = &[
     ("state", 3),
     ("host_machine", 3),
     ("leadership", 3),
-    ("replication", 3),
     ("etcd", 3),
     ("trace_export", 3),
     ("discovery", 4),

@@ -154,7 +154,7 @@ mod tests {
     /// Copies a certificate of the switch's tests and its key to where the files are read.
     fn install(files: &TlsFiles, name: &str) {
         let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let tests = tests.join("../../bmv2-testbed/switch/tests/p4runtime/tls");
+        let tests = tests.join("../../bmv2-testbed/switch-server/tests/p4runtime/tls");
         for (from, to) in [("pem", &files.certificate), ("key.pem", &files.key)] {
             drop(fs::remove_file(to));
             let content = fs::read(tests.join(format!("{name}.{from}"))).unwrap();

@@ -4,6 +4,8 @@
 //! other controller can store anything, so a leader applies no update: what it reads may be older
 //! than what it has stored since.
 
+use std::sync::Arc;
+
 use tokio::time::Instant;
 use topology::Finding;
 
@@ -18,7 +20,7 @@ impl<N: SwitchNetwork> Core<N> {
     /// Applies what the leader has stored: at the own election everything, and then nothing.
     pub(super) async fn sync_cluster(&mut self) -> Result<(), ComputationPanicked> {
         let Some(membership) = self.cluster.membership_mut() else {
-            return self.sync_following().await;
+            return Ok(());
         };
         let Some(update) = membership.latest_update() else {
             return Ok(());
@@ -35,6 +37,7 @@ impl<N: SwitchNetwork> Core<N> {
         let now = Instant::now();
         let mut findings = Vec::new();
         self.adopt_stored(&update, &mut findings, now).await?;
+        self.adopt_plan_of_leader(&update, &mut findings, now).await?;
         if is_leader {
             self.prepare_leadership(update.stored.generation, &mut findings, now).await?;
         }
@@ -67,6 +70,32 @@ impl<N: SwitchNetwork> Core<N> {
         Ok(())
     }
 
+    /// Continues from the plan of the leader, if it is another one. After the records, as it names
+    /// their jobs: a plan that is older than them is brought up to date by the next one.
+    async fn adopt_plan_of_leader(
+        &mut self,
+        update: &ClusterUpdate,
+        findings: &mut Vec<Finding>,
+        now: Instant,
+    ) -> Result<(), ComputationPanicked> {
+        let membership = self.cluster.membership_mut();
+        let Some(stored) = membership.and_then(|membership| membership.take_plan(update)) else {
+            return Ok(());
+        };
+        if update.elected.is_some() {
+            // Parts that the last leader saw fail stay out of use until they are seen to work. Only
+            // now: a standby is not told by anybody when the leader sees them work again.
+            let failures = stored.failures_on(self.state.state().fabric());
+            let changes = self.observer.adopt_failures(failures, now);
+            self.apply_changes(changes, now).await?;
+        }
+        let (plan, basis, lost) = stored.restore_on(self.state.state().fabric());
+        findings.extend(lost);
+        let decisions = Box::new((Arc::new(plan), basis));
+        let effects = self.step_state(StateEvent::PlanResumed(decisions));
+        self.apply_effects(effects, now).await
+    }
+
     /// Skips the generations that earlier leaders may have used, stores missing records, and lets
     /// the membership wait until all of it is planned for.
     async fn prepare_leadership(
@@ -85,10 +114,7 @@ impl<N: SwitchNetwork> Core<N> {
     }
 
     /// Rolls back a trial that an earlier leader would have confirmed itself.
-    pub(super) async fn end_abandoned_trial(
-        &mut self,
-        now: Instant,
-    ) -> Result<(), ComputationPanicked> {
+    async fn end_abandoned_trial(&mut self, now: Instant) -> Result<(), ComputationPanicked> {
         let at = self.state.clock().unix_now();
         let latest = self.state.state().policy_history().latest();
         let ended = latest.clone().effective_at(at);

@@ -72,7 +72,7 @@ impl<N: SwitchNetwork> Core<N> {
             self.publish_tables(tables, rollout).await;
         }
         self.lowering.start_waiting();
-        self.answer_published().await;
+        self.answer_published();
         Ok(())
     }
 

@@ -35,8 +35,10 @@ impl<N: SwitchNetwork> Core<N> {
         self.observer.check_drains(held, seen.has_primary(), now);
         self.release_returning(held, now).await?;
         if self.cluster.is_switch_led() {
-            self.permit_by_election(&seen.masterships, now).await;
-            self.prepare_succession(now).await?;
+            let term = self.cluster.choose_term(&seen.masterships, now);
+            // Stored before any session may bid in it, so that no later run bids in it again.
+            self.state.store_and_log(StoreRecord::Term(term)).await;
+            self.cluster.permit_term(term);
         }
         self.cluster.publish_reach(&seen.masterships);
         self.outbid_refusals(&seen.masterships);
@@ -117,15 +119,6 @@ impl<N: SwitchNetwork> Core<N> {
             log_finding(&finding);
             self.findings.report_finding("etcd term", finding);
         }
-    }
-
-    /// Permits sessions what the switches have elected this controller to do. The term to bid in is
-    /// stored before any session may bid in it, so that no later run bids in it again.
-    pub(super) async fn permit_by_election(&mut self, masterships: &[Mastership], now: Instant) {
-        let term = self.cluster.choose_term(masterships, now);
-        self.state.store_and_log(StoreRecord::Term(term)).await;
-        self.store_state_term().await;
-        self.cluster.permit_chosen();
     }
 }
 

@@ -269,17 +269,17 @@ fn jobs_are_restored_after_a_restart() {
     assert_eq!(next.registry.reported_jobs(), reported);
 }
 
-/// A follower that began to lead ended the jobs that it had known for longer than the grace.
+/// A standby that began to lead ended the jobs that it had known for longer than the grace.
 #[test]
 fn whoever_begins_to_lead_gives_jobs_the_whole_grace() {
-    let (mut follower, reported) = restored_lab();
+    let (mut standby, reported) = restored_lab();
     let grace = Config::default().telemetry.grace;
-    follower.pass(grace.mul_f64(0.9));
-    follower.registry.restore_jobs(&reported, &follower.fabric, follower.now);
-    follower.pass(grace.mul_f64(0.9));
-    assert_eq!(follower.registry.reported_jobs(), reported);
-    follower.pass(grace.mul_f64(0.2));
-    assert!(follower.reported().is_empty());
+    standby.pass(grace.mul_f64(0.9));
+    standby.registry.restore_jobs(&reported, &standby.fabric, standby.now);
+    standby.pass(grace.mul_f64(0.9));
+    assert_eq!(standby.registry.reported_jobs(), reported);
+    standby.pass(grace.mul_f64(0.2));
+    assert!(standby.reported().is_empty());
 }
 
 /// Finding H2: 1e30 FLOP in a nanosecond were planned for.

@@ -7,7 +7,7 @@ use planner::{Flow, Job, MeasuredSlowdown};
 use topology::clos::{self, ClosSpec};
 use topology::{Fabric, HostId, NicId};
 
-use super::fault_schedule::{CONTROLLERS, LeadershipMode};
+use super::fault_schedule::LeadershipMode;
 use super::fault_testbed::SLOTS;
 
 /// Two leaves, two spines, two hosts on each leaf; a switch's address is its number.
@@ -32,10 +32,6 @@ pub(super) fn controller_config(
         raw.etcd.endpoints = vec!["etcd".to_owned()];
         raw.etcd.lease_s = 2;
         raw.etcd.deadline_ms = 16 * SLOTS;
-    }
-    if led == LeadershipMode::Followers {
-        let others = (1..=CONTROLLERS).filter(|other| *other != controller);
-        raw.follow.members = others.map(|other| format!("controller:{other}")).collect();
     }
     raw.northbound.limits.planning_queue = 2;
     raw.election.controller = controller;

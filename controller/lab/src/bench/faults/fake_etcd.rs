@@ -1,4 +1,4 @@
-//! A minimal etcd (leases, one election key, one record) and a controller's client of it.
+//! A minimal etcd (leases, one election key, the shared records and the plan) and a controller's client of it.
 //!
 //! [`FakeEtcd`] is a value to which time is an argument. [`FakeEtcdClient`] is what a controller
 //! calls, over messages that are lost and delayed like all others. The decision: leases expire by
@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use controller::etcd::{
-    ClusterSnapshot, ClusterStore, ElectedLeader, EtcdError, GrantedLease, StoreChanges,
+    ClusterSnapshot, ClusterStore, ElectedLeader, EtcdError, GrantedLease, PlanManifest,
+    StoreChanges,
 };
 use controller::store::{StoreRecord, StoredState};
 use futures::{StreamExt, stream};
@@ -44,6 +45,9 @@ struct EtcdContent {
     leases: BTreeMap<i64, Instant>,
     leader: Option<ElectedLeader>,
     memory: StoredState,
+    plan: Option<PlanManifest>,
+    /// Pieces of plans, by the election and the number of the plan and their own.
+    pieces: BTreeMap<(u64, u64, u32), Vec<u8>>,
     /// Whether most switches answer each controller that has said so, with its lease.
     reach: BTreeMap<u32, (i64, bool)>,
 }
@@ -121,13 +125,37 @@ impl FakeEtcd {
     }
 
     fn store_record(&mut self, record: &StoreRecord, elected: u64) -> Result<(), EtcdError> {
-        self.content
-            .leader
-            .filter(|leader| leader.revision == elected)
-            .ok_or(EtcdError::NotLeader)?;
+        self.check_leader(elected)?;
         self.content.memory.apply_record(record.clone());
         self.bump_revision();
         Ok(())
+    }
+
+    fn store_plan_piece(
+        &mut self,
+        plan: &PlanManifest,
+        index: u32,
+        piece: &[u8],
+    ) -> Result<(), EtcdError> {
+        self.check_leader(plan.election)?;
+        self.content.pieces.insert((plan.election, plan.number, index), piece.to_vec());
+        // Pieces are not watched.
+        self.content.revision += 1;
+        Ok(())
+    }
+
+    fn publish_plan(&mut self, plan: &PlanManifest) -> Result<(), EtcdError> {
+        self.check_leader(plan.election)?;
+        let of_plan = (plan.election, plan.number);
+        self.content.pieces.retain(|(election, number, _), _| (*election, *number) == of_plan);
+        self.content.plan = Some(*plan);
+        self.bump_revision();
+        Ok(())
+    }
+
+    fn check_leader(&self, elected: u64) -> Result<(), EtcdError> {
+        let leader = self.content.leader.filter(|leader| leader.revision == elected);
+        leader.map(drop).ok_or(EtcdError::NotLeader)
     }
 
     fn publish_reach(&mut self, controller: u32, lease: i64, reaches_most: bool) {
@@ -150,6 +178,7 @@ impl FakeEtcd {
             leader_address: None,
             reaching: self.reaching(),
             stored: self.content.memory.clone(),
+            plan: self.content.plan,
         }
     }
 }
@@ -295,6 +324,34 @@ impl ClusterStore for FakeEtcdClient {
             cluster.store_record(record, elected)
         })
         .await?
+    }
+
+    async fn store_plan_piece(
+        &self,
+        plan: &PlanManifest,
+        index: u32,
+        piece: &[u8],
+    ) -> Result<(), EtcdError> {
+        self.call_etcd("Txn", |cluster: &mut FakeEtcd, _: Instant| {
+            cluster.store_plan_piece(plan, index, piece)
+        })
+        .await?
+    }
+
+    async fn publish_plan(&self, plan: &PlanManifest) -> Result<(), EtcdError> {
+        self.call_etcd("Txn", |cluster: &mut FakeEtcd, _: Instant| cluster.publish_plan(plan))
+            .await?
+    }
+
+    async fn read_plan_piece(
+        &self,
+        plan: &PlanManifest,
+        index: u32,
+    ) -> Result<Option<Vec<u8>>, EtcdError> {
+        self.call_etcd("Txn", |cluster: &mut FakeEtcd, _: Instant| {
+            cluster.content.pieces.get(&(plan.election, plan.number, index)).cloned()
+        })
+        .await
     }
 
     async fn read_snapshot(&self) -> Result<ClusterSnapshot, EtcdError> {

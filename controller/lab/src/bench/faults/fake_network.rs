@@ -26,7 +26,7 @@ use futures::{StreamExt, stream};
 use p4::codec::{DigestTiming, RefusedUpdate, WriteError};
 use p4::{ForwardingPipeline, SwitchTables, TableScope, TableUpdate, UpdateKind};
 use rand::Rng;
-use switch::p4runtime::election::SessionId;
+use switch_server::p4runtime::election::SessionId;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tonic::Code;
@@ -111,11 +111,6 @@ impl FakeNetwork {
             }
             moment = testbed.next_slot(pair, TRIP);
         }
-    }
-
-    /// Whether the process of a controller is stopped.
-    pub(super) fn is_paused(&self, controller: u32) -> bool {
-        self.lock_testbed().is_paused(controller)
     }
 
     pub(super) fn is_cut(&self, with: usize) -> bool {

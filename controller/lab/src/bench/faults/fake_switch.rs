@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use controller::southbound::MastershipStatus;
 use controller::southbound::arbitration::ElectionId;
 use p4::{SwitchTables, TableEntry, TableUpdate, UpdateKind};
-use switch::p4runtime::election::{
+use switch_server::p4runtime::election::{
     ArbitrationError, ArbitrationNotice, ArbitrationRequest, ArbitrationStatus, ControllerElection,
     ElectionAction, ElectionEvent, ElectionSettings, SessionId, SwitchDialect,
 };

@@ -4,7 +4,7 @@ use std::fmt;
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use switch::p4runtime::election::SwitchDialect;
+use switch_server::p4runtime::election::SwitchDialect;
 use tonic::Code;
 
 use super::fault_testbed::SLOTS;
@@ -101,8 +101,6 @@ pub(super) enum FaultStep {
 pub(super) enum LeadershipMode {
     /// The switches, by their elections.
     Switches,
-    /// The switches, and controllers follow the leader: most switches elect it.
-    Followers,
     /// etcd, by its leases.
     Etcd,
 }
@@ -111,7 +109,7 @@ impl LeadershipMode {
     /// The factor by which steps are slower than where switches elect: a lease lasts seconds.
     fn time_factor(self) -> u64 {
         match self {
-            Self::Switches | Self::Followers => 1,
+            Self::Switches => 1,
             Self::Etcd => 4,
         }
     }
@@ -160,11 +158,6 @@ impl FaultSchedule {
         let mut random = random_stream(seed, HOSTILE_STREAM);
         let is_hostile = random.random_ratio(1, 2);
         let count = random.random_range(HOSTILE_STEPS);
-        // Drawn from here, so that earlier schedules stay as they are.
-        let led = match led == LeadershipMode::Switches && random.random_ratio(1, 2) {
-            true => LeadershipMode::Followers,
-            false => led,
-        };
         let hostile = draw_steps(count, || {
             (beats * random.random_range(0..CHANGE_BEATS), draw_hostile_step(&mut random))
         });

@@ -8,7 +8,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use controller::ControllerAccess;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use tokio::sync::watch;
@@ -24,8 +23,6 @@ use super::fault_schedule::{
 /// The longest delay of a message without faults.
 pub(super) const TRIP: Duration = Duration::from_millis(2);
 
-/// How long the notice that another controller is primary may be under way.
-const NOTICE_TIME: Duration = TRIP.saturating_add(Duration::from_millis(SLOTS));
 /// Milliseconds of a cycle in which every pair has a slot of its own.
 pub(super) const SLOTS: u64 = 16;
 /// When a schedule begins by a wall clock that is right, since 1970.
@@ -47,10 +44,6 @@ pub(super) struct FaultTestbed {
     pub(super) is_lossy: bool,
     /// The latest term in which each controller bid, as its store would record it.
     pub(super) terms: BTreeMap<u32, u64>,
-    /// The controllers that run, where they follow each other.
-    pub(super) members: BTreeMap<u32, ControllerAccess>,
-    /// The latest term in which a controller has written, and which one it was.
-    pub(super) written_term: Option<WrittenTerm>,
     /// Until when the process of each controller is stopped.
     pub(super) paused: BTreeMap<u32, Instant>,
     /// By how many hours the wall clock of each controller is wrong when it starts next.
@@ -79,15 +72,6 @@ pub(super) enum MessageFate {
     Twice(Duration),
 }
 
-/// A term in which a controller has written.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct WrittenTerm {
-    pub(super) term: u64,
-    pub(super) controller: u32,
-    /// When it wrote first.
-    pub(super) since: Instant,
-}
-
 impl FaultTestbed {
     pub(super) fn new(seed: u64, schedule: &FaultSchedule) -> Self {
         let FaultSchedule { dialect, led, has_disks, .. } = *schedule;
@@ -100,8 +84,6 @@ impl FaultTestbed {
             cut_changes: watch::Sender::default(),
             is_lossy: true,
             terms: BTreeMap::new(),
-            members: BTreeMap::new(),
-            written_term: None,
             paused: BTreeMap::new(),
             clock_hours: BTreeMap::new(),
             disks: disks.filter(|_| has_disks).collect(),
@@ -122,29 +104,6 @@ impl FaultTestbed {
     /// Whether the process of a controller is stopped.
     pub(super) fn is_paused(&self, controller: u32) -> bool {
         self.paused.get(&controller).is_some_and(|until| Instant::now() < *until)
-    }
-
-    /// Notes that a controller writes: a violation if another one has written in a later term,
-    /// where most switches elect the one that writes, and it could have learned of that.
-    pub(super) fn note_write(&mut self, controller: u32, term: u64) {
-        if self.is_paused(controller) {
-            // It leaves when the process goes on, as what was under way when it was stopped.
-            return;
-        }
-        if let Some(latest) = self.written_term.filter(|latest| latest.controller != controller) {
-            let is_stale = term < latest.term && latest.since.elapsed() > NOTICE_TIME;
-            if self.led == LeadershipMode::Followers && is_stale {
-                self.violations.push(format!(
-                    "controller {controller} writes in term {term} after controller {} has \
-                     written in term {}",
-                    latest.controller, latest.term
-                ));
-            }
-        }
-        let order = |written: &WrittenTerm| (written.term, written.controller);
-        if self.written_term.as_ref().map(order) < Some((term, controller)) {
-            self.written_term = Some(WrittenTerm { term, controller, since: Instant::now() });
-        }
     }
 
     /// The time since 1970 by the wall clock of a controller.

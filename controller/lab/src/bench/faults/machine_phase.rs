@@ -6,6 +6,8 @@
 //! the process was stopped arrives when it goes on, however late that is, so only the election ids
 //! of the switches can refuse it.
 
+#[cfg(test)]
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,12 +17,14 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use tokio::time::{Instant, sleep};
 
+#[cfg(test)]
+use super::controller_setup::build_job;
 use super::controller_setup::controller_config;
 use super::fake_disk::FakeDisk;
 use super::fake_network::{FakeNetwork, KEEPALIVE, lock_mutex};
-#[cfg(test)]
-use super::fault_schedule::FaultSchedule;
 use super::fault_schedule::{CONTROLLERS, FaultStep, LeadershipMode};
+#[cfg(test)]
+use super::fault_schedule::{ETCD, FaultSchedule};
 #[cfg(test)]
 use super::planted_bug::PlantedBug;
 use super::scenario_run::ScenarioRun;
@@ -102,6 +106,42 @@ pub(super) fn run_handover(seed: u64) -> Result<(), String> {
     })
 }
 
+/// Has the leaders that etcd elects die one after the other, and checks that each successor leaves
+/// all flows where they are and writes nothing.
+#[cfg(test)]
+pub(super) fn run_takeovers(seed: u64, takeovers: u32) -> Result<(), String> {
+    run_on_virtual_clock(async {
+        let mut run = converge_under_etcd(seed).await?;
+        run.plan_for(1..2).await?;
+        let new_plan = run.flow_paths()?;
+        for jobs in [0..0, 0..1, 0..2, 1..2] {
+            run.plan_for(jobs).await?;
+        }
+        let paths = run.flow_paths()?;
+        if paths == new_plan {
+            return Err("the plan does not depend on what was planned before it".to_owned());
+        }
+        let trace = lock_mutex(&run.testbed).trace;
+        for takeover in 0..takeovers {
+            let (leader, _) = run.find_leader()?;
+            // It cannot give its lease back, and stores nothing more.
+            run.cut_connections(leader, 0..ETCD + 1);
+            run.kill_controller(leader);
+            sleep(HANDOVER_TIMEOUT).await;
+            run.apply_step(FaultStep::Heal { controller: leader }).await?;
+            run.start_controller(leader).await?;
+            run.await_convergence().await?;
+            if run.flow_paths()? != paths {
+                return Err(format!("takeover {takeover} moved a flow"));
+            }
+            if lock_mutex(&run.testbed).trace != trace {
+                return Err(format!("takeover {takeover} wrote entries"));
+            }
+        }
+        Ok(())
+    })
+}
+
 /// Has etcd elect anew after a snapshot and then restores that, or loses everything; how long after
 /// that there is no leader for the last time.
 #[cfg(test)]
@@ -129,11 +169,28 @@ pub(super) fn run_etcd_loss(seed: u64, loss: MachineStep) -> Result<Duration, St
 #[cfg(test)]
 async fn converge_under_etcd(seed: u64) -> Result<ScenarioRun, String> {
     let mut schedule = FaultSchedule::from_seed(seed);
-    schedule.led = LeadershipMode::Etcd;
+    // Members that etcd elects store there and on no disk.
+    (schedule.led, schedule.has_disks) = (LeadershipMode::Etcd, false);
     let mut run = ScenarioRun::new(seed, &schedule, PlantedBug::None)?;
     run.restore_facts().await?;
     run.await_convergence().await?;
     Ok(run)
+}
+
+#[cfg(test)]
+impl ScenarioRun {
+    /// Has these jobs planned for, and waits until all switches hold the plan.
+    async fn plan_for(&mut self, jobs: std::ops::Range<u32>) -> Result<(), String> {
+        self.facts.jobs = jobs.map(build_job).collect();
+        self.submit_jobs().await?;
+        self.await_convergence().await
+    }
+
+    /// The paths of the leader's plan by the ports of their flows.
+    fn flow_paths(&self) -> Result<BTreeMap<Option<u16>, topology::LinkPath>, String> {
+        let rollout = self.find_leader()?.1.current_rollout().ok_or("there is no plan")?;
+        Ok(rollout.plan.flows.iter().map(|flow| (flow.udp_src_port, flow.links)).collect())
+    }
 }
 
 impl ScenarioRun {

@@ -43,8 +43,6 @@ pub(super) enum PlantedBug {
     BelievesReporters,
     /// Every call of a client has a queue of previews of its own.
     PreviewsWithoutQueue,
-    /// A leader takes a follower that it heard once for one that follows for ever.
-    FollowedForEver,
     /// What it was about to write when its process was stopped is written as whoever leads then.
     WritesAsSuccessor,
     /// It does not write again to a disk that was full once.
@@ -58,7 +56,7 @@ pub(super) enum PlantedBug {
 impl PlantedBug {
     /// All of them.
     #[cfg(test)]
-    pub(super) const PLANTED: [Self; 19] = [
+    pub(super) const PLANTED: [Self; 18] = [
         Self::ForgetsDeletions,
         Self::RemembersTables,
         Self::ReusesElectionIds,
@@ -73,7 +71,6 @@ impl PlantedBug {
         Self::TrustsAcknowledgements,
         Self::BelievesReporters,
         Self::PreviewsWithoutQueue,
-        Self::FollowedForEver,
         Self::WritesAsSuccessor,
         Self::GivesUpOnDisk,
         Self::ForgetsTerms,
@@ -101,7 +98,6 @@ impl PlantedBug {
                 hostile.is_some()
             }
             Self::OutlivesItsLease | Self::KeepsLostLease => *led == LeadershipMode::Etcd,
-            Self::FollowedForEver => *led == LeadershipMode::Followers,
             Self::GivesUpOnDisk => {
                 schedule.has_disks
                     && fails(|step| matches!(step, MachineStep::FillDisk { is_full: true, .. }))

@@ -132,9 +132,6 @@ impl ScenarioRun {
                 (Err(why), _) if Instant::now() >= deadline => return Err(why),
                 (Err(_), _) => calm = None,
             }
-            if self.have_newcomer_lead().await? {
-                self.submit_jobs().await?;
-            }
             sleep(POLL_INTERVAL).await;
         }
     }
@@ -201,8 +198,8 @@ impl ScenarioRun {
                 self.policy_in_force(change, leader).await?
             }
             LeadershipMode::Switches if survives => self.policy_in_force(change, asked).await?,
-            // A change that no follower had received is lost with the leader.
-            LeadershipMode::Switches | LeadershipMode::Followers => return Ok(()),
+            // Nobody else had the change.
+            LeadershipMode::Switches => return Ok(()),
         };
         match (answer, in_force == change.new) {
             (OperatorAnswer::Applied, false) => {

@@ -5,7 +5,6 @@
 //! final state is read from the switches, not from the controllers: each holds exactly what the one
 //! leader desires, and the leader's plan follows from the facts.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -20,12 +19,12 @@ use tonic::Code;
 use topology::{AvailabilityChange, Fabric, LinkId, SwitchId, Tier};
 
 use super::controller_setup::{build_fabric, build_job};
+use super::fake_disk::FakeDisk;
 use super::fake_network::lock_mutex;
 use super::fault_schedule::{
     CABLES, CONTROLLERS, ETCD, FaultSchedule, FaultStep, LeadershipMode, SWITCHES,
 };
 use super::fault_testbed::{FaultTestbed, SLOTS};
-use super::follower_group::may_write;
 use super::hostile_phase::HostileParties;
 use super::planted_bug::PlantedBug;
 
@@ -91,8 +90,6 @@ pub(super) struct ScenarioRun {
     pub(super) parties: HostileParties,
     pub(super) facts: ScenarioFacts,
     pub(super) controllers: BTreeMap<u32, ControllerHandle>,
-    /// When an operator may have a controller lead again.
-    pub(super) request_at: Cell<Option<Instant>>,
 }
 
 impl ScenarioRun {
@@ -114,7 +111,6 @@ impl ScenarioRun {
                 cables: BTreeMap::new(),
             },
             controllers: BTreeMap::new(),
-            request_at: Cell::new(None),
         })
     }
 
@@ -246,11 +242,17 @@ impl ScenarioRun {
             *used
         };
         let handle = self.launch_controller(controller, term).await?;
-        let access = handle.access().clone();
-        lock_mutex(&self.testbed).members.insert(controller, access);
         self.controllers.insert(controller, handle);
         self.submit_jobs().await?;
         self.report_cables().await
+    }
+
+    pub(super) fn kill_controller(&mut self, controller: u32) {
+        let mut testbed = lock_mutex(&self.testbed);
+        testbed.paused.remove(&controller);
+        testbed.with_disk(controller, FakeDisk::unmount);
+        drop(testbed);
+        drop(self.controllers.remove(&controller));
     }
 
     pub(super) async fn submit_event(
@@ -326,8 +328,7 @@ impl ScenarioRun {
             }
             sleep(POLL_INTERVAL).await;
             // The controller that leads may not have led when the facts were sent.
-            if self.led != LeadershipMode::Switches {
-                self.have_newcomer_lead().await?;
+            if self.led == LeadershipMode::Etcd {
                 self.submit_jobs().await?;
                 self.submit_reported().await?;
                 self.submit_policy().await?;
@@ -375,7 +376,8 @@ impl ScenarioRun {
         })?;
         let total: usize = leading.iter().sum();
         // Switches have it for their primary for as long as its successor is not elected.
-        match (total == SWITCHES, may_write(leader.1)) {
+        let may_write = leader.1.watch_permit().borrow().may_write(Instant::now());
+        match (total == SWITCHES, may_write) {
             (true, true) => Ok((*leader.0, leader.1)),
             (true, false) => Err(format!("controller {} may not write", leader.0)),
             (false, _) => Err(format!("switches with two leaders: {leading:?}")),

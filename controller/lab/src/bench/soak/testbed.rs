@@ -4,12 +4,12 @@
 use std::net::SocketAddr;
 
 use planner::{Flow, Job, MeasuredSlowdown};
-use switch::p4runtime::{ServerHandle, ServiceOptions, serve};
-use switch::testing::faults::{FaultMix, FaultScript};
 use switch::{
     ClockPace, DeviceConfig, DeviceIndex, EmulatedNetworkBuilder, EmulatedNetworkHandle,
     EndpointHandle, EndpointIndex, Nanos, QueueLimits, WireEnd, WireIndex, WireSpec, WireState,
 };
+use switch_server::p4runtime::{ServerHandle, ServiceOptions, serve};
+use switch_server::testing::faults::{FaultMix, FaultScript};
 use tokio::net::TcpListener;
 use topology::clos::{self, ClosSpec};
 use topology::{Fabric, FabricNode, HostId, LinkEndpoint, LinkId, SwitchId};

@@ -54,7 +54,6 @@ impl SwitchConnection for FakeConnection {
     ) -> Result<(), ClientError> {
         let call = "SetForwardingPipelineConfig";
         self.check_mastership(call);
-        self.network.lock_testbed().note_write(self.network.controller, election.term());
         self.send_one_way(call).await?;
         self.with_switch(|device| {
             device.authorize_write(election)?;
@@ -107,7 +106,6 @@ impl SwitchConnection for FakeConnection {
         election: ElectionId,
     ) -> Result<Result<(), WriteError>, ClientError> {
         self.check_mastership("Write");
-        self.network.lock_testbed().note_write(self.network.controller, election.term());
         self.await_answer("Write").await?;
         let forgets = self.network.planted_bug == PlantedBug::ForgetsDeletions;
         let sent: Vec<TableUpdate> = updates
