@@ -28,7 +28,7 @@ pub struct LogArgs {
 
 const DEFAULT_LOG: &str = "warn";
 
-/// Forms of logs.
+/// How lines of a log are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
     /// For people

@@ -8,6 +8,7 @@ mod layout;
 mod messages;
 mod page_commands;
 mod pages;
+mod programs;
 mod words;
 
 use std::path::Path;
@@ -21,10 +22,11 @@ pub(crate) type RuleViolations = Vec<String>;
 type RuleCheck = fn(&Path) -> Result<RuleViolations, String>;
 
 /// The rules that read the tree, by the name they are reported under.
-const RULES: [(&str, RuleCheck); 10] = [
+const RULES: [(&str, RuleCheck); 11] = [
     ("layout", layout::check_layout),
     ("floors", floors::check_floors),
     ("cycles", cycles::check_cycles),
+    ("programs", programs::check_programs),
     ("words", words::check_words),
     ("pages", pages::check_pages),
     ("page commands", page_commands::check_page_commands),

@@ -61,10 +61,10 @@ pub enum OneShotError {
 }
 
 /// A switch that takes part.
-struct ProbeSession<C> {
+struct ProbeSession {
     switch: SwitchId,
     pipeline: &'static dyn SwitchPipeline,
-    connection: C,
+    connection: Box<dyn SwitchConnection>,
     outbound: mpsc::Sender<OutgoingMessage>,
     inbound: BoxStream<'static, Result<IncomingMessage, ClientError>>,
     arbitration: MastershipArbitration,
@@ -73,8 +73,8 @@ struct ProbeSession<C> {
 }
 
 /// Looks at the switches of `fabric`, whether it knows their cables or not, for so long.
-pub async fn discover_once<N: SwitchNetwork>(
-    network: &N,
+pub async fn discover_once(
+    network: &dyn SwitchNetwork,
     fabric: &Fabric,
     config: &Config,
     lasts: Duration,
@@ -101,8 +101,8 @@ pub async fn discover_once<N: SwitchNetwork>(
 }
 
 /// Rounds of probes, until the time is over.
-async fn collect_probes<C: SwitchConnection>(
-    posts: &mut [ProbeSession<C>],
+async fn collect_probes(
+    posts: &mut [ProbeSession],
     fabric: &Fabric,
     limits: &config::DiscoveryConfig,
     lasts: Duration,
@@ -141,9 +141,9 @@ fn silent_stream() -> BoxStream<'static, Result<IncomingMessage, ClientError>> {
     futures::stream::pending().boxed()
 }
 
-impl<C: SwitchConnection> ProbeSession<C> {
-    async fn join_switch<N: SwitchNetwork<Connection = C>>(
-        network: &N,
+impl ProbeSession {
+    async fn join_switch(
+        network: &dyn SwitchNetwork,
         target: &SwitchTarget,
         config: &Config,
     ) -> Result<Self, OneShotError> {

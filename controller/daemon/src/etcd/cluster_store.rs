@@ -20,7 +20,7 @@ use crate::store::{StoreRecord, StoredState};
 pub type StoreChanges = BoxStream<'static, Result<(), EtcdError>>;
 
 /// Opens connections to the servers of the cluster store, beside those to switches.
-pub trait ClusterNetwork: SwitchNetwork {
+pub trait ClusterNetwork: SwitchNetwork + Clone {
     /// One connection to one server.
     type Store: ClusterStore;
 

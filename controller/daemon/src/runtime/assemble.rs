@@ -98,7 +98,8 @@ impl Controller {
         let (learner, digests) = FlowLearner::new(&config, cluster.watch_permit());
         let config = Arc::new(config);
         let messages = (packet_io, digests);
-        let (desired, context) = session_context(network.clone(), &config, &cluster, messages);
+        let network: Arc<dyn SwitchNetwork> = Arc::new(network);
+        let (desired, context) = session_context(Arc::clone(&network), &config, &cluster, messages);
         let core = Core {
             state: StateDriver::new(
                 initial_state(&config, &archive, &fabric),
@@ -106,7 +107,7 @@ impl Controller {
                 recorder,
                 clock,
             ),
-            planner: Planner::new(network.clone(), config.event_queue.get()),
+            planner: Planner::new(Arc::clone(&network), config.event_queue.get()),
             lowering: RolloutLowering::new(network, desired.subscribe()),
             publisher: Publisher::new(context, desired, meter, supervisor),
             observer: Observer::new(&config, &fabric),
@@ -130,8 +131,8 @@ impl Controller {
 }
 
 /// Spawns the event loop with discovery, learning and the event log beside it.
-fn spawn_tasks<N: SwitchNetwork>(
-    core: Core<N>,
+fn spawn_tasks(
+    core: Core,
     discovery: LinkDiscovery,
     learner: FlowLearner,
     config: &Config,
@@ -188,23 +189,19 @@ fn spawn_tasks<N: SwitchNetwork>(
 }
 
 /// Observes the switches that have a gNMI server.
-fn spawn_gnmi_monitor<N: SwitchNetwork>(
-    core: &Core<N>,
-    monitor: GnmiMonitor,
-    events: mpsc::Sender<EventSubmission>,
-) {
+fn spawn_gnmi_monitor(core: &Core, monitor: GnmiMonitor, events: mpsc::Sender<EventSubmission>) {
     let inputs = GnmiInputs { rollout: core.publisher.watch_rollout(), events };
     let supervisor = core.publisher.supervisor().clone();
     tokio::spawn(monitor.run(inputs, supervisor, core.stop.clone()));
 }
 
 /// What all sessions share, and where their tables are published.
-fn session_context<N: SwitchNetwork>(
-    network: N,
+fn session_context(
+    network: Arc<dyn SwitchNetwork>,
     config: &Arc<Config>,
     cluster: &Cluster,
     (packet_io, digests): (PacketIo, DigestQueue),
-) -> (watch::Sender<Arc<DesiredTables>>, SessionContext<N>) {
+) -> (watch::Sender<Arc<DesiredTables>>, SessionContext) {
     let (desired, to_sessions) = watch::channel(Arc::new(DesiredTables::before_first()));
     let southbound = &config.southbound;
     let context = SessionContext {
@@ -252,7 +249,7 @@ fn trace_exporter(config: &Config, clock: Clock) -> Result<Option<TraceExporter>
 }
 
 /// Stores the plan in force from now on, if there is a store.
-fn keep_plan<N: SwitchNetwork>(core: &Core<N>) -> Option<JoinHandle<()>> {
+fn keep_plan(core: &Core) -> Option<JoinHandle<()>> {
     let kept = core.plan_kept.clone().drop_guard();
     let in_file = core.state.archive().embedded_store().map(PlanStore::File);
     let in_etcd = core.cluster.plan_store().map(PlanStore::Cluster);

@@ -31,17 +31,17 @@ use super::publisher::Publisher;
 use super::state_driver::StateDriver;
 use crate::audit::AuditTrail;
 use crate::southbound::ChangeOrigin;
-use crate::southbound::connection::{ComputationPanicked, SwitchNetwork};
+use crate::southbound::connection::ComputationPanicked;
 use crate::standing_findings::StandingFindings;
 use crate::state::{Effects, EventSubmission, LeadChange, PlanResult, StateEvent, SubmittedItem};
 use crate::store::StoreRecord;
 
 /// The running controller, one task.
-pub(super) struct Core<N> {
+pub(super) struct Core {
     pub(super) state: StateDriver,
-    pub(super) planner: Planner<N>,
-    pub(super) lowering: RolloutLowering<N>,
-    pub(super) publisher: Publisher<N>,
+    pub(super) planner: Planner,
+    pub(super) lowering: RolloutLowering,
+    pub(super) publisher: Publisher,
     pub(super) observer: Observer,
     pub(super) cluster: Cluster,
     pub(super) findings: StandingFindings,
@@ -72,7 +72,7 @@ enum WakeReason {
     Observe,
 }
 
-impl<N: SwitchNetwork> Core<N> {
+impl Core {
     /// Runs until `stop`, or until every sender of the queue is dropped.
     pub(super) async fn run_loop(mut self, queue: mpsc::Receiver<EventSubmission>) {
         let mut queue = SubmissionQueue::new(queue);

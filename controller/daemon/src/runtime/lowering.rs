@@ -15,13 +15,13 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::pipelines::{PlanLowering, pipeline_at};
-use crate::southbound::connection::{ComputationPanicked, SwitchNetwork};
+use crate::southbound::connection::{self, ComputationPanicked, SwitchNetwork};
 use crate::southbound::{ChangeOrigin, DesiredTables, DesiredTimestamps, UnknownEntries};
 use crate::state::PlanRollout;
 
 /// Lowers rollouts, the latest one last.
-pub(super) struct RolloutLowering<N> {
-    network: N,
+pub(super) struct RolloutLowering {
+    network: Arc<dyn SwitchNetwork>,
     in_force: watch::Receiver<Arc<DesiredTables>>,
     /// What the next rollout continues from; with the task while one is lowered.
     lowering: PlanLowering,
@@ -37,9 +37,12 @@ pub(super) struct LoweredRollout {
     pub(super) rollout: PlanRollout,
 }
 
-impl<N: SwitchNetwork> RolloutLowering<N> {
+impl RolloutLowering {
     /// Nothing to lower; tables equal to those `in_force` will be shared.
-    pub(super) fn new(network: N, in_force: watch::Receiver<Arc<DesiredTables>>) -> Self {
+    pub(super) fn new(
+        network: Arc<dyn SwitchNetwork>,
+        in_force: watch::Receiver<Arc<DesiredTables>>,
+    ) -> Self {
         let lowering = PlanLowering::default();
         Self { network, in_force, lowering, task: None, waiting: None, latest: None }
     }
@@ -80,7 +83,7 @@ impl<N: SwitchNetwork> RolloutLowering<N> {
         let (network, before) = (self.network.clone(), Arc::clone(&self.in_force.borrow()));
         let mut lowering = std::mem::take(&mut self.lowering);
         self.task = Some(tokio::spawn(async move {
-            let lowered = network.run_blocking(move || {
+            let lowered = connection::compute(&*network, move || {
                 let tables = lower_rollout(&mut lowering, &rollout, &before, origin);
                 (LoweredRollout { tables, rollout }, lowering)
             });

@@ -14,13 +14,13 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use topology::Finding;
 
-use crate::southbound::connection::{ComputationPanicked, SwitchNetwork};
+use crate::southbound::connection::{self, ComputationPanicked, SwitchNetwork};
 use crate::southbound::{ChangeOrigin, DesiredTables};
 use crate::state::{Effects, PlanRequest, PlanResult, SubmitReceipt};
 
 /// Runs plan requests.
-pub(super) struct Planner<N> {
-    network: N,
+pub(super) struct Planner {
+    network: Arc<dyn SwitchNetwork>,
     task: Option<JoinHandle<Result<PlanResult, ComputationPanicked>>>,
     memory: SharedPlanMemory,
     /// One permit: held while a better plan is computed.
@@ -34,9 +34,9 @@ pub(super) struct Planner<N> {
     waiters_max: usize,
 }
 
-impl<N: SwitchNetwork> Planner<N> {
+impl Planner {
     /// An idle planner, for which at most so many events wait.
-    pub(super) fn new(network: N, waiters_max: usize) -> Self {
+    pub(super) fn new(network: Arc<dyn SwitchNetwork>, waiters_max: usize) -> Self {
         let origin = ChangeOrigin::new("nothing", Instant::now());
         Self {
             network,
@@ -74,13 +74,12 @@ impl<N: SwitchNetwork> Planner<N> {
                 Some(refinements) => refinements.acquire_owned().await.ok(),
                 None => None,
             };
-            network
-                .run_blocking(move || {
-                    // Held to the end of the computation, even if nobody waits for it any more.
-                    let _permit = permit;
-                    memory.compute_plan(request)
-                })
-                .await
+            connection::compute(&*network, move || {
+                // Held to the end of the computation, even if nobody waits for it any more.
+                let _permit = permit;
+                memory.compute_plan(request)
+            })
+            .await
         });
         if let Some(superseded) = self.task.replace(task) {
             superseded.abort();

@@ -15,7 +15,6 @@ use tracing::{error, info};
 
 use super::change_meter::ChangeMeter;
 use crate::pipelines::protect_tables;
-use crate::southbound::connection::SwitchNetwork;
 use crate::southbound::session::{SessionContext, SwitchSession};
 use crate::southbound::{
     ChangeOrigin, DesiredTables, DesiredTimestamps, StatusBoard, SwitchStatus, SwitchTarget,
@@ -24,8 +23,8 @@ use crate::state::PlanRollout;
 use crate::supervision::TaskSupervisor;
 
 /// Publishes tables and runs the sessions.
-pub(super) struct Publisher<N> {
-    context: SessionContext<N>,
+pub(super) struct Publisher {
+    context: SessionContext,
     desired: watch::Sender<Arc<DesiredTables>>,
     rollout: watch::Sender<Option<PlanRollout>>,
     sessions: BTreeMap<SwitchTarget, SessionTask>,
@@ -49,10 +48,10 @@ impl SessionTask {
     }
 }
 
-impl<N: SwitchNetwork> Publisher<N> {
+impl Publisher {
     /// A publisher to sessions that read `desired` in this context.
     pub(super) fn new(
-        context: SessionContext<N>,
+        context: SessionContext,
         desired: watch::Sender<Arc<DesiredTables>>,
         meter: ChangeMeter,
         supervisor: TaskSupervisor,
@@ -109,7 +108,7 @@ impl<N: SwitchNetwork> Publisher<N> {
     pub(super) fn wait_for_rollout(
         &self,
         generation: Option<u64>,
-    ) -> impl Future<Output = u64> + use<N> {
+    ) -> impl Future<Output = u64> + use<> {
         let mut desired = self.desired.subscribe();
         async move {
             let awaited = generation.unwrap_or_default();
@@ -128,7 +127,7 @@ impl<N: SwitchNetwork> Publisher<N> {
     pub(super) fn wait_for_repair<F: Future<Output = u64>>(
         &self,
         published: F,
-    ) -> impl Future<Output = ()> + use<N, F> {
+    ) -> impl Future<Output = ()> + use<F> {
         let (board, deadline) = (self.context.board.clone(), self.context.config.repair_deadline);
         async move {
             let generation = published.await;

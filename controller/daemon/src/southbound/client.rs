@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 
+use async_trait::async_trait;
 use futures::{StreamExt, future};
 use p4::codec::{self, CounterValue, DecodeError, DigestTiming, WriteError};
 use p4::entry::{EntryKey, TableId};
@@ -132,15 +133,14 @@ const STREAM_MESSAGE_BYTES: usize = 256 << 10;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GrpcNetwork;
 
+#[async_trait]
 impl SwitchNetwork for GrpcNetwork {
-    type Connection = SwitchClient;
-
     async fn connect_switch(
         &self,
         address: &SwitchAddress,
         limits: &SouthboundConfig,
-    ) -> Result<SwitchClient, ClientError> {
-        SwitchClient::connect(address, limits).await
+    ) -> Result<Box<dyn SwitchConnection>, ClientError> {
+        Ok(Box::new(SwitchClient::connect(address, limits).await?))
     }
 }
 
@@ -296,6 +296,7 @@ impl SwitchClient {
     }
 }
 
+#[async_trait]
 impl SwitchConnection for SwitchClient {
     async fn open_stream(&self, bid: ElectionId) -> Result<StreamChannel, ClientError> {
         let (outgoing, queue) = mpsc::channel(self.limits.stream_queue.get());

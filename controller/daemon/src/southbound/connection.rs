@@ -3,16 +3,17 @@
 //! [`GrpcNetwork`](super::GrpcNetwork) is the network that there is; the fault campaign brings
 //! another one, in which everything that can go wrong does, in an order that a seed decides. The
 //! decision: the seam speaks the controller's own types, so that nothing above it knows protobufs,
-//! and calls are futures that hold no lock and may be dropped at any await.
+//! and calls are futures that hold no lock and may be dropped at any await. Both traits are used as
+//! objects: the controller is compiled once, whichever network it is given.
 
 use std::collections::BTreeSet;
-use std::future::Future;
 
+use async_trait::async_trait;
 use futures::stream::BoxStream;
 use p4::codec::{DigestList, DigestTiming, PacketIn, PacketOut, WriteError};
 use p4::entry::TableId;
 use p4::{ForwardingPipeline, SwitchTables, TableScope, TableUpdate};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 
 use super::arbitration::ElectionId;
@@ -21,27 +22,37 @@ use super::mastership_status::MastershipStatus;
 use crate::config::SouthboundConfig;
 
 /// Opens connections to switches.
-pub trait SwitchNetwork: Clone + Send + Sync + 'static {
-    /// One connection to one switch.
-    type Connection: SwitchConnection;
+#[async_trait]
+pub trait SwitchNetwork: Send + Sync + 'static {
     /// Connects within the limits' deadline.
     ///
     /// # Errors
     /// The address is none, or nobody answers there in time.
-    fn connect_switch(
+    async fn connect_switch(
         &self,
         address: &SwitchAddress,
         limits: &SouthboundConfig,
-    ) -> impl Future<Output = Result<Self::Connection, ClientError>> + Send;
+    ) -> Result<Box<dyn SwitchConnection>, ClientError>;
 
     /// Where long computations run: beside the tasks that serve the network. A network in which
     /// nothing happens by chance runs them in place.
-    fn run_blocking<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> impl Future<Output = Result<T, ComputationPanicked>> + Send {
-        async { spawn_blocking(work).await.map_err(|_| ComputationPanicked) }
+    async fn run_blocking(&self, work: Computation) -> Result<(), ComputationPanicked> {
+        spawn_blocking(work).await.map_err(|_| ComputationPanicked)
     }
+}
+
+/// What takes too long for a task that serves the network: planning and lowering.
+pub type Computation = Box<dyn FnOnce() + Send>;
+
+/// Runs a computation where `network` wants it, and waits for its result.
+pub(crate) async fn compute<T: Send + 'static>(
+    network: &dyn SwitchNetwork,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ComputationPanicked> {
+    let (sender, result) = oneshot::channel();
+    // Nobody waits for the result of a computation that was superseded.
+    network.run_blocking(Box::new(move || drop(sender.send(work())))).await?;
+    result.await.map_err(|_| ComputationPanicked)
 }
 
 /// A computation panicked, which no event should make it do.
@@ -50,48 +61,45 @@ pub trait SwitchNetwork: Clone + Send + Sync + 'static {
 pub struct ComputationPanicked;
 
 /// One connection to one switch. An error of any call ends its use.
+#[async_trait]
 pub trait SwitchConnection: Send + Sync + 'static {
     /// Opens the stream, with a bid as its first message: some servers answer the call only then.
-    fn open_stream(
-        &self,
-        bid: ElectionId,
-    ) -> impl Future<Output = Result<StreamChannel, ClientError>> + Send;
+    async fn open_stream(&self, bid: ElectionId) -> Result<StreamChannel, ClientError>;
 
     /// The cookie of the program that the switch runs; `None` if it runs none.
-    fn read_cookie(&self) -> impl Future<Output = Result<Option<u64>, ClientError>> + Send;
+    async fn read_cookie(&self) -> Result<Option<u64>, ClientError>;
 
     /// The tables of the program that the switch runs; none if it runs none.
-    fn read_table_ids(&self)
-    -> impl Future<Output = Result<BTreeSet<TableId>, ClientError>> + Send;
+    async fn read_table_ids(&self) -> Result<BTreeSet<TableId>, ClientError>;
 
     /// Has the switch run `pipeline`.
-    fn push_pipeline(
+    async fn push_pipeline(
         &self,
         pipeline: &ForwardingPipeline,
         election: ElectionId,
         entries: ExistingEntries,
-    ) -> impl Future<Output = Result<(), ClientError>> + Send;
+    ) -> Result<(), ClientError>;
 
     /// What a part of the switch's tables holds, and nothing else.
-    fn read_tables(
+    async fn read_tables(
         &self,
         pipeline: &ForwardingPipeline,
         of: &TableScope,
-    ) -> impl Future<Output = Result<SwitchTables, ClientError>> + Send;
+    ) -> Result<SwitchTables, ClientError>;
 
     /// Writes a batch. The inner result is the switch's word on the updates.
-    fn write_updates(
+    async fn write_updates(
         &self,
         updates: &[TableUpdate],
         election: ElectionId,
-    ) -> impl Future<Output = Result<Result<(), WriteError>, ClientError>> + Send;
+    ) -> Result<Result<(), WriteError>, ClientError>;
 
     /// Has the switch send digests. The inner result is the switch's reason for a refusal.
-    fn subscribe_digests(
+    async fn subscribe_digests(
         &self,
         timing: &DigestTiming,
         election: ElectionId,
-    ) -> impl Future<Output = Result<Result<(), String>, ClientError>> + Send;
+    ) -> Result<Result<(), String>, ClientError>;
 }
 
 /// What becomes of the entries of the program before.

@@ -55,8 +55,8 @@ pub(super) struct ReconcileOutcome {
 }
 
 /// Reconciles one switch in passes.
-pub(super) struct SwitchReconciler<'a, C> {
-    pub(super) switch: &'a C,
+pub(super) struct SwitchReconciler<'a> {
+    pub(super) switch: &'a dyn SwitchConnection,
     pub(super) pipeline: &'static dyn SwitchPipeline,
     pub(super) election: ElectionId,
     pub(super) limits: &'a SouthboundConfig,
@@ -64,7 +64,7 @@ pub(super) struct SwitchReconciler<'a, C> {
     pub(super) read_limiter: &'a ReadLimiter,
 }
 
-impl<C: SwitchConnection> SwitchReconciler<'_, C> {
+impl SwitchReconciler<'_> {
     /// Reads the whole switch and writes what differs. The next pass completes a cancelled one.
     ///
     /// # Errors

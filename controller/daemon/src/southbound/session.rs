@@ -50,8 +50,8 @@ impl SessionError {
 
 /// What all sessions share.
 #[derive(Clone)]
-pub(crate) struct SessionContext<N> {
-    pub(crate) network: N,
+pub(crate) struct SessionContext {
+    pub(crate) network: Arc<dyn SwitchNetwork>,
     pub(crate) config: Arc<Config>,
     pub(crate) desired: watch::Receiver<Arc<DesiredTables>>,
     /// In which term to bid, and whether to write.
@@ -80,19 +80,19 @@ enum SessionError {
 }
 
 /// The session with one switch.
-pub(crate) struct SwitchSession<N> {
+pub(crate) struct SwitchSession {
     name: String,
     switch: SwitchId,
     address: SwitchAddress,
-    context: SessionContext<N>,
+    context: SessionContext,
     arbitration: MastershipArbitration,
     /// The mastership that the board shows.
     shown_mastership: Mastership,
     log: SessionLog,
 }
 
-impl<N: SwitchNetwork> SwitchSession<N> {
-    pub(crate) fn new(target: SwitchTarget, shared: SessionContext<N>) -> Self {
+impl SwitchSession {
+    pub(crate) fn new(target: SwitchTarget, shared: SessionContext) -> Self {
         Self {
             name: target.name,
             switch: target.switch,
@@ -181,7 +181,7 @@ impl<N: SwitchNetwork> SwitchSession<N> {
             tokio::select! {
                 biased;
                 received = receiving => received?,
-                failed = primary.serve_mastership(&switch, outgoing, mastership) => {
+                failed = primary.serve_mastership(&*switch, outgoing, mastership) => {
                     return Err(failed.into());
                 }
                 changed = permit.wait_for(|next| needs_attention(mastership, now, *next)) => {
@@ -223,14 +223,14 @@ impl<N: SwitchNetwork> SwitchSession<N> {
 }
 
 /// Receives what a switch sends on one stream.
-struct MessageReceiver<'a, N> {
+struct MessageReceiver<'a> {
     switch: SwitchId,
-    context: &'a SessionContext<N>,
+    context: &'a SessionContext,
     log: &'a SessionLog,
     budget: &'a mut StreamBudget,
 }
 
-impl<N> MessageReceiver<'_, N> {
+impl MessageReceiver<'_> {
     /// Receives messages until the mastership changes.
     async fn receive_messages(
         self,
@@ -305,18 +305,18 @@ async fn send_bid(
 }
 
 /// The work of a primary on one switch.
-struct PrimaryWork<'a, N> {
+struct PrimaryWork<'a> {
     switch: SwitchId,
     pipeline: &'static dyn SwitchPipeline,
-    context: &'a SessionContext<N>,
+    context: &'a SessionContext,
     log: &'a SessionLog,
 }
 
-impl<N: SwitchNetwork> PrimaryWork<'_, N> {
+impl PrimaryWork<'_> {
     /// The work of a primary, whenever its permit lets it write; all others do nothing.
     async fn serve_mastership(
         &self,
-        switch: &N::Connection,
+        switch: &dyn SwitchConnection,
         outgoing: mpsc::Sender<OutgoingMessage>,
         mastership: Mastership,
     ) -> ClientError {
@@ -343,7 +343,11 @@ impl<N: SwitchNetwork> PrimaryWork<'_, N> {
     }
 
     /// Reconciles the switch as long as the connection works.
-    async fn reconcile_forever(&self, switch: &N::Connection, election: ElectionId) -> ClientError {
+    async fn reconcile_forever(
+        &self,
+        switch: &dyn SwitchConnection,
+        election: ElectionId,
+    ) -> ClientError {
         let mut desired_updates = self.context.desired.clone();
         let desired = Arc::clone(&desired_updates.borrow_and_update());
         let schedule = self.context.read_schedule.clone();
@@ -373,7 +377,7 @@ impl<N: SwitchNetwork> PrimaryWork<'_, N> {
     async fn make_pass(
         &self,
         state: &mut ReconcileState,
-        switch: &N::Connection,
+        switch: &dyn SwitchConnection,
         election: ElectionId,
     ) -> Result<(), ClientError> {
         // Before anything is desired, the entries on the switch keep traffic flowing; they stay.
@@ -396,7 +400,7 @@ impl<N: SwitchNetwork> PrimaryWork<'_, N> {
         &self,
         state: &mut ReconcileState,
         updates: &mut watch::Receiver<Arc<DesiredTables>>,
-        switch: &N::Connection,
+        switch: &dyn SwitchConnection,
         election: ElectionId,
     ) -> Result<(), ClientError> {
         let (limits, board) = (&self.context.config.southbound, &self.context.board);
@@ -423,10 +427,10 @@ impl<N: SwitchNetwork> PrimaryWork<'_, N> {
 
     fn reconciler<'b>(
         &'b self,
-        switch: &'b N::Connection,
+        switch: &'b dyn SwitchConnection,
         election: ElectionId,
         unknown_entries: UnknownEntries,
-    ) -> SwitchReconciler<'b, N::Connection> {
+    ) -> SwitchReconciler<'b> {
         SwitchReconciler {
             switch,
             pipeline: self.pipeline,
@@ -457,9 +461,9 @@ async fn wait_for_expiry(permit: &mut watch::Receiver<WritePermit>, election: El
 
 /// Has the switch report unknown flows, if the controller learns them. A switch that refuses serves
 /// without.
-async fn subscribe_digests<N: SwitchNetwork>(
-    shared: &SessionContext<N>,
-    switch: &N::Connection,
+async fn subscribe_digests(
+    shared: &SessionContext,
+    switch: &dyn SwitchConnection,
     election: ElectionId,
 ) -> Result<(), ClientError> {
     let learning = &shared.config.learning;

@@ -266,7 +266,7 @@ async fn a_stale_second_controller_writes_nothing_and_takes_over_when_the_first_
 
 /// bmv2 promotes it when the leader is gone, in a term in which nobody writes.
 #[tokio::test]
-async fn a_cold_standby_leads_only_when_it_is_told_to() {
+async fn a_cold_standby_leads_only_on_command() {
     for dialect in [SwitchDialect::Specification, SwitchDialect::Bmv2] {
         let options = |_| ServiceOptions { dialect, ..ServiceOptions::default() };
         let lab = Lab::with(options).await;

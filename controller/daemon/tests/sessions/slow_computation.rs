@@ -3,12 +3,15 @@
 //!
 //! The network is the one that there is, but computations wait until the test lets them begin.
 
+use async_trait::async_trait;
 use controller::config::{EtcdConfig, SouthboundConfig};
 use controller::etcd::{ClusterNetwork, EtcdClient, EtcdError};
 use controller::host_machine::HostMachine;
 use controller::liveness::{FabricPart, PartHealth};
-use controller::southbound::connection::{ComputationPanicked, SwitchNetwork};
-use controller::southbound::{ClientError, GrpcNetwork, SwitchAddress, SwitchClient};
+use controller::southbound::connection::{
+    Computation, ComputationPanicked, SwitchConnection, SwitchNetwork,
+};
+use controller::southbound::{ClientError, GrpcNetwork, SwitchAddress};
 use controller::{Controller, RawConfig, State, StateEvent};
 use p4::fabric::table;
 use planner::Policy;
@@ -23,21 +26,17 @@ use crate::lab::{DEADLINE, Lab, config, verified};
 #[derive(Clone)]
 struct GatedNetwork(watch::Sender<bool>);
 
+#[async_trait]
 impl SwitchNetwork for GatedNetwork {
-    type Connection = SwitchClient;
-
     async fn connect_switch(
         &self,
         address: &SwitchAddress,
         limits: &SouthboundConfig,
-    ) -> Result<SwitchClient, ClientError> {
+    ) -> Result<Box<dyn SwitchConnection>, ClientError> {
         GrpcNetwork.connect_switch(address, limits).await
     }
 
-    async fn run_blocking<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, ComputationPanicked> {
+    async fn run_blocking(&self, work: Computation) -> Result<(), ComputationPanicked> {
         self.0.subscribe().wait_for(|is_open| *is_open).await.map_err(|_| ComputationPanicked)?;
         GrpcNetwork.run_blocking(work).await
     }

@@ -13,10 +13,10 @@ use super::Core;
 use crate::etcd::ClusterUpdate;
 use crate::runtime::archive::{event_from_record, or_finding};
 use crate::runtime::log::log_finding;
-use crate::southbound::connection::{ComputationPanicked, SwitchNetwork};
+use crate::southbound::connection::ComputationPanicked;
 use crate::state::StateEvent;
 
-impl<N: SwitchNetwork> Core<N> {
+impl Core {
     /// Applies what the leader has stored: at the own election everything, and then nothing.
     pub(super) async fn sync_cluster(&mut self) -> Result<(), ComputationPanicked> {
         let Some(membership) = self.cluster.membership_mut() else {

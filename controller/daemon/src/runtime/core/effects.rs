@@ -8,11 +8,11 @@ use tokio::time::Instant;
 use super::Core;
 use crate::runtime::log::log_finding;
 use crate::runtime::lowering::LoweredRollout;
-use crate::southbound::connection::{ComputationPanicked, SwitchNetwork};
+use crate::southbound::connection::ComputationPanicked;
 use crate::southbound::{ChangeOrigin, DesiredTables};
 use crate::state::{Effects, PlanRollout};
 
-impl<N: SwitchNetwork> Core<N> {
+impl Core {
     /// Applies the effects of an event that was received at this instant.
     pub(super) async fn apply_effects(
         &mut self,

@@ -14,11 +14,11 @@ use crate::policy_history::{AUTOMATIC_AUTHOR, RevisionMetadata};
 use crate::runtime::log::log_finding;
 use crate::runtime::observer::SwitchObservations;
 use crate::southbound::arbitration::Mastership;
-use crate::southbound::connection::{ComputationPanicked, SwitchNetwork};
+use crate::southbound::connection::ComputationPanicked;
 use crate::state::{Effects, StateEvent};
 use crate::store::StoreRecord;
 
-impl<N: SwitchNetwork> Core<N> {
+impl Core {
     /// Handles what the sessions report and the deadlines that have passed.
     pub(super) async fn observe_switches(&mut self) -> Result<(), ComputationPanicked> {
         let now = Instant::now();

@@ -11,14 +11,15 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use controller::Clock;
 use controller::config::{EtcdConfig, SouthboundConfig};
 use controller::etcd::{ClusterNetwork, EtcdError};
 use controller::host_machine::HostMachine;
 use controller::southbound::arbitration::ElectionId;
 use controller::southbound::connection::{
-    ComputationPanicked, ExistingEntries, IncomingMessage, OutgoingMessage, StreamChannel,
-    SwitchConnection, SwitchNetwork,
+    Computation, ComputationPanicked, ExistingEntries, IncomingMessage, OutgoingMessage,
+    StreamChannel, SwitchConnection, SwitchNetwork,
 };
 use controller::southbound::{ClientError, MastershipStatus, SwitchAddress};
 use controller::store::{EmbeddedStore, StoreError};
@@ -133,14 +134,13 @@ impl HostMachine for FakeNetwork {
     }
 }
 
+#[async_trait]
 impl SwitchNetwork for FakeNetwork {
-    type Connection = FakeConnection;
-
     async fn connect_switch(
         &self,
         address: &SwitchAddress,
         limits: &SouthboundConfig,
-    ) -> Result<FakeConnection, ClientError> {
+    ) -> Result<Box<dyn SwitchConnection>, ClientError> {
         let switch: usize = address
             .p4runtime
             .parse()
@@ -155,14 +155,12 @@ impl SwitchNetwork for FakeNetwork {
             is_primary: Arc::default(),
         };
         line.send_one_way("connect").await?;
-        Ok(line)
+        Ok(Box::new(line))
     }
 
-    async fn run_blocking<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, ComputationPanicked> {
-        Ok(work())
+    async fn run_blocking(&self, work: Computation) -> Result<(), ComputationPanicked> {
+        work();
+        Ok(())
     }
 }
 

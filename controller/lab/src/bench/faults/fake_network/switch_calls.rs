@@ -5,10 +5,12 @@
 
 use std::collections::BTreeSet;
 
+use async_trait::async_trait;
 use p4::entry::TableId;
 
 use super::*;
 
+#[async_trait]
 impl SwitchConnection for FakeConnection {
     async fn open_stream(&self, bid: ElectionId) -> Result<StreamChannel, ClientError> {
         self.send_one_way("StreamChannel").await?;
