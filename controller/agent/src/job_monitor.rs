@@ -15,6 +15,7 @@ use proto::job_report::Report;
 
 use crate::announcement::{self, sent_share};
 use crate::process_message::{FinishedIteration, ProcessMessage};
+use crate::report_limits::ReportLimits;
 use crate::traffic_observer::TrafficObserver;
 use crate::unreported_jobs::UnreportedJobs;
 
@@ -23,21 +24,6 @@ const PRESENCE_SECONDS: f64 = 1e-3;
 
 /// Iterations of one window; a controller accepts ten times as many.
 const MAX_STARTS: usize = 1_000;
-
-/// How often the agent samples and reports, and for how many jobs.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ReportLimits {
-    /// The shortest window, seconds.
-    pub window_seconds: f64,
-    /// Seconds without a report after which a job is kept alive by an empty window.
-    pub presence_seconds: f64,
-    /// Maximum number of jobs of this host.
-    pub jobs: usize,
-    /// Between two readings of counters, seconds.
-    pub sample_seconds: f64,
-    /// Seconds of history that are searched for a period.
-    pub memory_seconds: f64,
-}
 
 /// Where the iterations of a job come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -15,6 +15,7 @@
 //! times are arguments. Around them are modules that read ([`nic_counters`], [`gpu_counters`],
 //! [`socket`]) and send ([`report_stream`]); [`service`] puts them together.
 
+mod agent_error;
 pub mod announcement;
 pub mod communicator_jobs;
 pub mod dscp_rules;
@@ -35,6 +36,7 @@ pub mod queue_pairs;
 pub mod rdma_flows;
 mod repeated_report;
 pub mod report_json;
+mod report_limits;
 pub mod report_stream;
 pub mod reporter_lease;
 pub mod rest_client;
@@ -47,5 +49,7 @@ pub mod source_port;
 mod traffic_observer;
 mod unreported_jobs;
 
-pub use job_monitor::{JobMonitor, JobOwner, ReportLimits, ReportRefusal};
-pub use service::{AgentError, AgentSettings};
+pub use agent_error::AgentError;
+pub use job_monitor::{JobMonitor, JobOwner, ReportRefusal};
+pub use report_limits::ReportLimits;
+pub use service::AgentSettings;

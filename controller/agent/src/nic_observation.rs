@@ -6,9 +6,10 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::job_monitor::ReportLimits;
+use crate::agent_error::AgentError;
 use crate::nic_counters::NicCounters;
-use crate::service::{AgentError, open_all_nics, tick_every};
+use crate::report_limits::ReportLimits;
+use crate::service::{open_all_nics, tick_every};
 
 /// What the counters of one NIC showed.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -18,7 +18,7 @@ use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 use topology::error_chain;
 use tracing::{info, warn};
 
-use crate::AgentError;
+use crate::agent_error::AgentError;
 use crate::reporter_lease::load_lease;
 
 /// Reports that may be queued; further ones are dropped.

@@ -15,17 +15,19 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 use tracing::{debug, info, warn};
 
+use crate::agent_error::AgentError;
 use crate::announcement::reporting_host;
 use crate::communicator_jobs::CommunicatorJobs;
 use crate::gpu_counters::GpuCounters;
 use crate::host_levels::LevelKeeper;
 use crate::host_status::HostStatusReporter;
-use crate::job_monitor::{JobMonitor, JobOwner, ReportLimits};
+use crate::job_monitor::{JobMonitor, JobOwner};
 use crate::job_spool::{JobSpool, RefusedFile, SpooledJobs};
 use crate::kernel_dscp::DscpSetter;
 use crate::nic_counters::NicCounters;
 use crate::process_message::{ProcessMessage, ProcessReply};
 use crate::queue_pair_reporter::{ProcessJobs, QueuePairReader, QueuePairReporter};
+use crate::report_limits::ReportLimits;
 use crate::report_stream::{ControllerTarget, ReportStream, ReportStreamEvent};
 use crate::socket::{ProcessSocket, SocketEvent};
 
@@ -54,52 +56,6 @@ pub struct AgentSettings {
     pub sys: PathBuf,
     /// Intervals and limits of reports.
     pub limits: ReportLimits,
-}
-
-/// Why an agent cannot run.
-#[derive(Debug, thiserror::Error)]
-pub enum AgentError {
-    /// A NIC does not exist, or sysfs is not mounted.
-    #[error("cannot read the NIC counters of {nic}; {} lists the interfaces", sys.display())]
-    Nic {
-        /// Its name.
-        nic: String,
-        /// The folder that was searched.
-        sys: PathBuf,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The socket cannot be opened.
-    #[error("cannot listen on {}", path.display())]
-    Socket {
-        /// Path of the socket.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-    /// Two observed jobs share a NIC, so that their traffic cannot be separated.
-    #[error("jobs {0} and {1} are observed on the same NICs; list separate NICs in `nics`")]
-    SharedNics(String, String),
-    /// A job cannot be observed.
-    #[error("cannot observe job {job}")]
-    Job {
-        /// Which.
-        job: String,
-        /// Why.
-        #[source]
-        source: crate::job_monitor::ReportRefusal,
-    },
-    /// The address of the controller is invalid.
-    #[error("invalid controller address `{0}`: expected HOST:PORT")]
-    Address(String),
-    /// The token is not a valid header value.
-    #[error("invalid token: it contains characters that are not allowed in a header")]
-    Token,
-    /// The TLS settings are invalid.
-    #[error("invalid TLS settings: check CA, certificate and key")]
-    Tls(#[source] tonic::transport::Error),
 }
 
 /// Where the agent sends its reports.

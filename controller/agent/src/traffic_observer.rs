@@ -8,7 +8,7 @@
 use api::telemetry as proto;
 use planner::JobDocument;
 
-use crate::job_monitor::ReportLimits;
+use crate::report_limits::ReportLimits;
 use period::{ByteSeries, IterationPeriod};
 
 /// An interval counts as communication from this share of the busiest interval's bytes on.

@@ -21,9 +21,18 @@ struct LayeredCrate {
     floors: &'static [(&'static str, u32)],
 }
 
-const CRATES: [LayeredCrate; 2] = [
+const CRATES: [LayeredCrate; 10] = [
     LayeredCrate { folder: "controller/daemon/src/", max_cycle: 1, floors: DAEMON_FLOORS },
-    LayeredCrate { folder: "bmv2-testbed/switch/src/", max_cycle: 3, floors: &[] },
+    LayeredCrate { folder: "bmv2-testbed/switch/src/", max_cycle: 1, floors: &[] },
+    LayeredCrate { folder: "bmv2-testbed/switch-server/src/", max_cycle: 1, floors: &[] },
+    // Its knot is untied with the two layers of the planner.
+    LayeredCrate { folder: "controller/planner/src/", max_cycle: 22, floors: &[] },
+    LayeredCrate { folder: "controller/simulator/src/", max_cycle: 1, floors: &[] },
+    LayeredCrate { folder: "controller/agent/src/", max_cycle: 1, floors: &[] },
+    LayeredCrate { folder: "controller/cli/src/commands/", max_cycle: 1, floors: &[] },
+    LayeredCrate { folder: "controller/lab/src/", max_cycle: 1, floors: &[] },
+    LayeredCrate { folder: "p4/src/", max_cycle: 2, floors: &[] },
+    LayeredCrate { folder: "topology/src/", max_cycle: 4, floors: &[] },
 ];
 
 /// The layers of the daemon: what decides below what talks, and the program that joins them on top.
