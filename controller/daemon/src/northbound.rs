@@ -38,7 +38,6 @@ mod request_budget;
 mod request_origin;
 pub mod service;
 mod service_error;
-pub mod slow_hosts;
 pub mod slow_links;
 pub mod utilization;
 
