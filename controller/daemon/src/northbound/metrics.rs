@@ -451,10 +451,8 @@ fn render_family(family: &MetricFamily, text: &mut String) {
             .iter()
             .map(|(label, value)| format!("{label}=\"{}\"", escape_label(value)))
             .collect();
-        let suffix = match pairs.is_empty() {
-            true => String::new(),
-            false => format!("{{{}}}", pairs.join(",")),
-        };
+        let suffix =
+            if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) };
         *text += &format!("{name}{suffix} {value}\n");
     }
 }

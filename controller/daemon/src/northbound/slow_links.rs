@@ -57,10 +57,10 @@ impl ControllerView {
         let on_it = rows.iter().filter(|row| names.contains(&row.id));
         let longer: Vec<String> = on_it.filter_map(JobRow::longer_than_forecast).collect();
         if longer.is_empty() {
-format!("jobs on it: {}", names.join(", "))
-} else {
-longer.join(", ")
-}
+            format!("jobs on it: {}", names.join(", "))
+        } else {
+            longer.join(", ")
+        }
     }
 }
 

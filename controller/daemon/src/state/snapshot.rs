@@ -434,9 +434,10 @@ fn check_change(change: &AvailabilityChange, fabric: &Fabric) -> Result<(), Snap
         | AvailabilityChange::DrainSwitch(switch)
         | AvailabilityChange::UndrainSwitch(switch) => switch.index() < fabric.switches().len(),
     };
-    match exists {
-        true => Ok(()),
-        false => Err(SnapshotError::new("the fabric", &format!("{change:?}: no such part"))),
+    if exists {
+        Ok(())
+    } else {
+        Err(SnapshotError::new("the fabric", &format!("{change:?}: no such part")))
     }
 }
 

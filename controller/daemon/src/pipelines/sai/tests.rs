@@ -167,9 +167,10 @@ fn check_walks(
         let of_pair =
             plan.flows.iter().filter(|other| (other.src, other.dst) == (flow.src, flow.dst));
         let of_port = plan.flows.iter().filter(|other| other.src == flow.src);
-        let highest = match fabric.nic(flow.src).ip.is_ipv4() {
-            true => of_pair.map(level_of).max(),
-            false => of_port.map(level_of).max(),
+        let highest = if fabric.nic(flow.src).ip.is_ipv4() {
+            of_pair.map(level_of).max()
+        } else {
+            of_port.map(level_of).max()
         };
         let highest = if budget.names_jobs { highest } else { Some(0) };
         prop_assert!(walked.levels.iter().all(|level| Some(*level) == highest), "{walked:?}");

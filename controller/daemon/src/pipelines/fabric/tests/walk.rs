@@ -45,9 +45,10 @@ pub(in crate::pipelines) fn walk(
         }
         let LinkEndpoint { node, port } = fabric.link(link).to;
         let FabricNode::Switch(switch) = node else {
-            return match link == fabric.nic(packet.dst).uplink.reverse() {
-                true => Ok(walk),
-                false => Err(format!("arrived over {}", fabric.link_name(link))),
+            return if link == fabric.nic(packet.dst).uplink.reverse() {
+                Ok(walk)
+            } else {
+                Err(format!("arrived over {}", fabric.link_name(link)))
             };
         };
         let view = PacketView {

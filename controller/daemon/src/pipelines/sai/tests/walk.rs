@@ -42,9 +42,10 @@ pub(super) fn walk_sai(
             let nic = fabric.nic(packet.dst);
             let is_addressed = view.is_addressed_to(nic.mac.0, fabric, link);
             let has_arrived = link == nic.uplink.reverse() && is_addressed;
-            return match has_arrived {
-                true => Ok(walk),
-                false => Err(format!("arrived over {}", fabric.link_name(link))),
+            return if has_arrived {
+                Ok(walk)
+            } else {
+                Err(format!("arrived over {}", fabric.link_name(link)))
             };
         };
         view.tables = &tables[&switch];
