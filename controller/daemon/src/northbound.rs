@@ -21,7 +21,7 @@ mod listener;
 pub mod local_token;
 mod login;
 mod measured_links;
-pub mod metrics;
+mod metrics;
 pub mod openapi;
 mod paced_body;
 mod page;
