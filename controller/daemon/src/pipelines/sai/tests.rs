@@ -13,9 +13,9 @@ use proptest::prelude::*;
 use topology::clos::{self, ClosSpec};
 
 use self::programs::{P4INFO, TIGHT, programs};
-use self::walk::{fields, walk_sai};
+use self::walk::walk_sai;
 use super::*;
-use crate::pipelines::fabric::tests::walk::{Packet, walk};
+use crate::pipelines::fabric::tests::walk::{Packet, fields, walk};
 use crate::pipelines::fabric::tests::{Case, cases, job, lowered, plan_adopting};
 use crate::pipelines::{FabricWiring, protect_tables};
 

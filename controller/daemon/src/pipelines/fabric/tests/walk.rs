@@ -180,14 +180,14 @@ impl PacketView<'_> {
     }
 }
 
-fn bits(address: IpAddr) -> u128 {
+pub(in crate::pipelines) fn bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => address.to_bits().into(),
         IpAddr::V6(address) => address.to_bits(),
     }
 }
 
-fn fields(key: &EntryKey) -> &[RowField] {
+pub(in crate::pipelines) fn fields(key: &EntryKey) -> &[RowField] {
     match &key.row {
         TableRow::Match { fields, .. } => fields,
         TableRow::Default => &[],

@@ -13,7 +13,7 @@ use p4::sai::{action, table};
 use p4::{FieldValue, SdnString};
 use topology::{Fabric, FabricNode, LinkEndpoint, LinkId, MacAddress, PipelineKind, SwitchId};
 
-use crate::pipelines::fabric::tests::walk::{self, Packet, Walk};
+use crate::pipelines::fabric::tests::walk::{self, Packet, Walk, bits, fields};
 
 /// Sends a RoCEv2 packet through switches that each have the tables of their own program.
 pub(super) fn walk_sai(
@@ -196,21 +196,7 @@ impl PacketView<'_> {
     }
 }
 
-pub(super) fn fields(key: &EntryKey) -> &[RowField] {
-    match &key.row {
-        TableRow::Match { fields, .. } => fields,
-        TableRow::Default => &[],
-    }
-}
-
 fn params(value: &EntryValue) -> Vec<FieldValue> {
     let call: &ActionCall = value.action.action_calls().next().unwrap();
     call.params.iter().map(|param| param.value.clone()).collect()
-}
-
-fn bits(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(address) => address.to_bits().into(),
-        IpAddr::V6(address) => address.to_bits(),
-    }
 }
