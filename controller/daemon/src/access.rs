@@ -326,9 +326,10 @@ impl ControllerAccess {
         statuses.retain(|id, _| !self.is_down(*id));
         let missing = missing_switches(&statuses, generation);
         statuses.retain(|_, status| !has_no_vote(status));
-        match missing_switches(&statuses, generation).is_empty() {
-            true => Ok(missing),
-            false => Err(ControllerError::NotVerified { within: deadline, missing }),
+        if missing_switches(&statuses, generation).is_empty() {
+            Ok(missing)
+        } else {
+            Err(ControllerError::NotVerified { within: deadline, missing })
         }
     }
 

@@ -25,6 +25,7 @@ mod northbound;
 mod raw;
 mod recorder;
 mod sai;
+mod section;
 mod telemetry;
 mod tls;
 mod traces;
@@ -440,9 +441,10 @@ fn check_field(
     wanted: &'static str,
     holds: bool,
 ) -> Result<(), ConfigError> {
-    match holds {
-        true => Ok(()),
-        false => Err(ConfigError::Invalid { field, found: found.to_string(), wanted }),
+    if holds {
+        Ok(())
+    } else {
+        Err(ConfigError::Invalid { field, found: found.to_string(), wanted })
     }
 }
 

@@ -19,7 +19,6 @@ mod neighbours;
 mod queue_counters;
 mod queue_maps;
 mod queue_settings;
-mod received_bursts;
 mod switch_counters;
 mod switch_follower;
 
@@ -45,7 +44,6 @@ pub use neighbours::{LldpTable, check_neighbours};
 pub use queue_counters::{PortQueueCounters, QueueCounters};
 pub use queue_maps::{QueueMaps, check_queue_maps};
 pub use queue_settings::{ExpectedQueues, QueueSettings, check_queue_settings};
-pub use received_bursts::ReceivedBursts;
 pub use switch_counters::{FabricCounters, PortRates, SwitchCounters};
 use switch_follower::{SwitchFollower, SwitchReport};
 

@@ -21,7 +21,7 @@ mod listener;
 pub mod local_token;
 mod login;
 mod measured_links;
-pub mod metrics;
+mod metrics;
 pub mod openapi;
 mod paced_body;
 mod page;
@@ -38,7 +38,6 @@ mod request_budget;
 mod request_origin;
 pub mod service;
 mod service_error;
-pub mod slow_hosts;
 pub mod slow_links;
 pub mod utilization;
 

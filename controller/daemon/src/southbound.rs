@@ -92,10 +92,7 @@ pub enum UnknownEntries {
 impl UnknownEntries {
     /// What becomes of unknown entries in this fabric.
     pub(crate) fn for_fabric(fabric: &Fabric) -> Self {
-        match fabric.links().is_empty() {
-            true => Self::Keep,
-            false => Self::Delete,
-        }
+        if fabric.links().is_empty() { Self::Keep } else { Self::Delete }
     }
 }
 

@@ -77,10 +77,7 @@ impl TaskSupervisor {
             if AssertUnwindSafe(work(state)).catch_unwind().await.is_ok() {
                 return;
             }
-            panics = match begun.elapsed() > RESTART.longest {
-                true => 1,
-                false => panics + 1,
-            };
+            panics = if begun.elapsed() > RESTART.longest { 1 } else { panics + 1 };
             self.report_panic(name, "it was started again");
             tokio::time::sleep(RESTART.wait_after(panics)).await;
         }

@@ -132,9 +132,8 @@ impl ReportWindow {
             return;
         };
         let announced: f64 = job.flows.iter().map(|flow| flow.bytes).sum();
-        let shares = job.flows.iter().map(|flow| match announced > 0.0 {
-            true => flow.bytes / announced,
-            false => 1.0 / job.flows.len() as f64,
+        let shares = job.flows.iter().map(|flow| {
+            if announced > 0.0 { flow.bytes / announced } else { 1.0 / job.flows.len() as f64 }
         });
         self.flow_bytes = shares.map(|share| bytes * share).collect();
     }

@@ -49,10 +49,7 @@ impl RepeatCounter {
     /// Counts one; the kind if it is to be recorded now.
     pub(super) fn count(&mut self, kind: RepeatedKind, now: Instant) -> Option<RepeatedKind> {
         let is_known = self.kinds.contains_key(&kind);
-        let kind = match is_known || self.kinds.len() < KINDS {
-            true => kind,
-            false => RepeatedKind::others(),
-        };
+        let kind = if is_known || self.kinds.len() < KINDS { kind } else { RepeatedKind::others() };
         match self.kinds.get_mut(&kind) {
             Some((_, more)) => {
                 *more += 1;

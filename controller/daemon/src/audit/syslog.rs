@@ -42,20 +42,17 @@ impl SyslogSender {
     /// # Errors
     /// The name of the host is not known, or nobody has that socket.
     pub(super) fn open(target: &str) -> io::Result<Self> {
-        let socket = match Path::new(target).is_absolute() {
-            true => {
-                let socket = UnixDatagram::unbound()?;
-                socket.connect(target)?;
-                socket.set_nonblocking(true)?;
-                SyslogSocket::Local(socket)
-            }
-            false => {
-                let is_v6 = target.starts_with('[');
-                let socket = UdpSocket::bind(if is_v6 { "[::]:0" } else { "0.0.0.0:0" })?;
-                socket.connect(target)?;
-                socket.set_nonblocking(true)?;
-                SyslogSocket::Udp(socket)
-            }
+        let socket = if Path::new(target).is_absolute() {
+            let socket = UnixDatagram::unbound()?;
+            socket.connect(target)?;
+            socket.set_nonblocking(true)?;
+            SyslogSocket::Local(socket)
+        } else {
+            let is_v6 = target.starts_with('[');
+            let socket = UdpSocket::bind(if is_v6 { "[::]:0" } else { "0.0.0.0:0" })?;
+            socket.connect(target)?;
+            socket.set_nonblocking(true)?;
+            SyslogSocket::Udp(socket)
         };
         let host = fs::read_to_string(HOST_NAME).unwrap_or_default().trim().to_owned();
         Ok(Self { socket, host: if host.is_empty() { "-".to_owned() } else { host } })

@@ -60,12 +60,11 @@ impl<'a> DocumentedCabling<'a> {
             })
             .collect();
         let about = self.cable_name(a, b);
-        Some(match expected.is_empty() {
-            true => Finding::warning(about, "extra: no document has this cable"),
-            false => {
-                let text = format!("crossed: the document connects {}", expected.join(" and "));
-                Finding::error(about, text)
-            }
+        Some(if expected.is_empty() {
+            Finding::warning(about, "extra: no document has this cable")
+        } else {
+            let text = format!("crossed: the document connects {}", expected.join(" and "));
+            Finding::error(about, text)
         })
     }
 

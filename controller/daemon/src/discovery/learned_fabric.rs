@@ -101,13 +101,12 @@ fn infer_tiers(fabric: &Fabric, observed: &ObservedTopology) -> (Vec<Tier>, Vec<
     let neighbours = switch_neighbours(observed);
     let seen: BTreeSet<SwitchId> = observed.hosts.values().map(|host| host.at.switch).collect();
     let mut findings = Vec::new();
-    let leaves = match seen.is_empty() {
-        false => seen,
-        true => {
-            let text = "guessed: no host was seen, so the more numerous side are taken for leaves";
-            findings.push(Finding::warning("tiers", text));
-            larger_partition(fabric, &neighbours)
-        }
+    let leaves = if seen.is_empty() {
+        let text = "guessed: no host was seen, so the more numerous side are taken for leaves";
+        findings.push(Finding::warning("tiers", text));
+        larger_partition(fabric, &neighbours)
+    } else {
+        seen
     };
     let heights = hop_distances(&neighbours, leaves);
     let switches = fabric.switch_ids();

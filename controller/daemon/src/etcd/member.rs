@@ -451,9 +451,10 @@ impl<N: ClusterNetwork> ClusterMember<N> {
     async fn observe_reach(&mut self, reaching: &[u32], calls: &N::Store) -> Result<(), EtcdError> {
         let own = self.identity.controller;
         self.switch_reach.observe_others(reaching.iter().any(|number| *number != own));
-        match reaching.contains(&own) == self.switch_reach.reaches_most() {
-            true => Ok(()),
-            false => self.publish_reach(calls).await,
+        if reaching.contains(&own) == self.switch_reach.reaches_most() {
+            Ok(())
+        } else {
+            self.publish_reach(calls).await
         }
     }
 

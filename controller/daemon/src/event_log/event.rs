@@ -264,9 +264,10 @@ impl EventKind {
                     _ => ":",
                 };
                 let ValueChange { before, after } = level;
-                match before == after {
-                    true => write!(f, "job {job}{known} level {after} as before"),
-                    false => write!(f, "job {job}{known} level {before} -> {after}"),
+                if before == after {
+                    write!(f, "job {job}{known} level {after} as before")
+                } else {
+                    write!(f, "job {job}{known} level {before} -> {after}")
                 }
             }
             Self::JobLeft { job } => write!(f, "job {job} left"),

@@ -73,10 +73,7 @@ impl EventRing {
         let read_of_kept = usize::try_from((read + 1).saturating_sub(oldest));
         let unread = self.kept.iter().skip(read_of_kept.unwrap_or(usize::MAX));
         let events: Vec<_> = unread.take(limit).cloned().collect();
-        let missed = match is_ours {
-            true => oldest.saturating_sub(read + 1),
-            false => 0,
-        };
+        let missed = if is_ours { oldest.saturating_sub(read + 1) } else { 0 };
         let latest = events.last().map_or(self.next - 1, |last| last.sequence);
         EventPage { run: self.run, missed, latest, events }
     }

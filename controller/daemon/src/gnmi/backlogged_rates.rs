@@ -24,18 +24,12 @@ const AGREEMENT: f64 = 0.1;
 /// on a link that is used in part.
 const WAITING_MIN: u64 = 4 * 4_160;
 
-/// Times that are kept to say that a port was fast: an iteration of at most so many readings.
-const KEPT: usize = 256;
-
-/// How fast a port sends, and how fast it sends at the latest times in a row at which packets
-/// waited for it.
+/// How fast a port sends at the latest times in a row at which packets waited for it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BackloggedRates {
     /// Bytes per second, and the seconds between the two readings.
     times: VecDeque<(f64, f64)>,
     delivered: Option<DeliveredRate>,
-    /// Bytes per second at all times, and whether packets waited.
-    recent: VecDeque<(f64, bool)>,
 }
 
 /// What a port delivers at most, as far as is known.
@@ -60,12 +54,12 @@ impl BackloggedRates {
         }
         let rate = bytes as f64 / seconds;
         self.delivered.take_if(|had| rate * (1.0 - AGREEMENT) > had.bytes_per_second);
-        push_latest(&mut self.recent, (rate, earlier.waits() || later.waits()), KEPT);
         if !(earlier.waits() && later.waits() && earlier.pauses == later.pauses) {
             self.times.clear();
             return;
         }
-        push_latest(&mut self.times, (rate, seconds), NEEDED);
+        self.times.truncate(NEEDED - 1);
+        self.times.push_front((rate, seconds));
         self.delivered = self.agreed_rate().or(self.delivered);
     }
 
@@ -83,22 +77,6 @@ impl BackloggedRates {
     pub fn delivered_rate(&self) -> Option<DeliveredRate> {
         self.delivered
     }
-
-    /// Whether nothing was late for this port at the latest `times`: it sent so many bytes per
-    /// second in one of them, or packets waited in none. False if so many are not known.
-    pub fn was_fast(&self, times: usize, bytes_per_second: f64) -> bool {
-        let latest = || self.recent.iter().rev().take(times);
-        let is_known = self.recent.len() >= times;
-        let was_fast = latest().any(|(rate, _)| *rate >= bytes_per_second);
-        is_known && (was_fast || latest().all(|(_, waited)| !waited))
-    }
-}
-
-/// Adds the latest of at most so many.
-fn push_latest<T>(all: &mut VecDeque<T>, latest: T, most: usize) {
-    all.push_back(latest);
-    let surplus = all.len().saturating_sub(most);
-    all.drain(..surplus);
 }
 
 /// The queues of one port together.
@@ -196,15 +174,5 @@ mod tests {
         assert_eq!(delivered(&interrupted), None, "in a row");
         let restarted = [0, 10, 20, 30, 40, 50, 60, 5, 15].map(|sent| reading(sent, 9, 0));
         assert_eq!(delivered(&restarted), None);
-    }
-
-    #[test]
-    fn a_port_was_fast_if_it_sent_fast_or_nothing_waited() {
-        let idle = [0, 10, 20, 30].map(|sent| reading(sent, 0, 0));
-        assert!(rates_of(&idle).was_fast(3, 2e8));
-        assert!(!rates_of(&idle).was_fast(4, 2e8), "there are three times");
-        let waiting = [0, 10, 110, 120].map(|sent| reading(sent, 9, 0));
-        assert!(rates_of(&waiting).was_fast(3, 2e8));
-        assert!(!rates_of(&waiting).was_fast(1, 2e8), "not in the latest");
     }
 }

@@ -13,7 +13,6 @@ use super::backlogged_rates::{BackloggedRates, QueueReading};
 use super::interface_counters::{PortInterfaceCounters, interfaces_from_notifications};
 use super::leaf_value::interface_ports;
 use super::queue_counters::{PortQueueCounters, queues_from_notifications};
-use super::received_bursts::ReceivedBursts;
 
 /// The counters of all switches that report any.
 pub type FabricCounters = Arc<BTreeMap<SwitchId, SwitchCounters>>;
@@ -33,8 +32,6 @@ pub struct SwitchCounters {
     pub rates: PortRates,
     /// While packets waited, by port.
     pub backlogged: BTreeMap<u32, BackloggedRates>,
-    /// What hosts and other switches send, by port.
-    pub bursts: BTreeMap<u32, ReceivedBursts>,
 }
 
 /// Bytes per second at the ports of a switch, where it counts them.
@@ -75,16 +72,13 @@ impl SwitchCounters {
             }),
         };
         let before = earlier.queue_readings();
-        let (mut bursts, mut backlogged) = (earlier.bursts, earlier.backlogged);
-        for (port, rate) in &rates.received {
-            bursts.entry(*port).or_default().add_rate(*rate, earlier.read_at);
-        }
+        let mut backlogged = earlier.backlogged;
         for (port, later) in self.queue_readings() {
             if let Some(earlier) = before.get(&port) {
                 backlogged.entry(port).or_default().add_time(earlier, &later, interval);
             }
         }
-        Self { interval, rates, backlogged, bursts, ..self }
+        Self { interval, rates, backlogged, ..self }
     }
 
     /// The queues of each port together.

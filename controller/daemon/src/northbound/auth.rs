@@ -240,9 +240,10 @@ impl AccessControl {
         };
         let AccessGrant { name, role, hosts, tenants } = grants;
         let scope = ReporterScope { hosts, tenants };
-        match role.allows_role(needs) {
-            true => Ok(Some((CallerIdentity(Some(name.into())), scope))),
-            false => Err(AccessDenied::InsufficientRole { name, has: role, needs }),
+        if role.allows_role(needs) {
+            Ok(Some((CallerIdentity(Some(name.into())), scope)))
+        } else {
+            Err(AccessDenied::InsufficientRole { name, has: role, needs })
         }
     }
 
@@ -411,10 +412,7 @@ fn required_role(method: &Method, path: &str) -> AccessRole {
     let is_query = method == Method::GET
         || GRPC.iter().any(|service| path.starts_with(service))
         || POSTED_QUERIES.contains(&path);
-    match is_query && !changes {
-        true => AccessRole::Read,
-        false => AccessRole::Write,
-    }
+    if is_query && !changes { AccessRole::Read } else { AccessRole::Write }
 }
 
 /// The bearer token of a request.

@@ -61,9 +61,6 @@ pub struct TakeLeadRequest {
 
 impl NorthboundService {
     /// Who leads, as this controller sees it.
-    ///
-    /// # Errors
-    /// None.
     pub async fn get_cluster(&self) -> Result<ClusterStatus, ServiceError> {
         Ok(ClusterStatus::new(&self.access, Instant::now()))
     }

@@ -423,9 +423,10 @@ impl JobRow {
 
 /// The finding of a revision on trial: while it is, other changes are refused.
 fn trial_finding(number: u64, trial: &PolicyTrial) -> Finding {
-    let end = match trial.awaits_confirmation {
-        true => "until an operator confirms it or its time ends",
-        false => "until every switch holds it",
+    let end = if trial.awaits_confirmation {
+        "until an operator confirms it or its time ends"
+    } else {
+        "until every switch holds it"
     };
     Finding::info(
         "policy",

@@ -83,9 +83,10 @@ pub(super) async fn handle_request(
     let wants_document = header_text(&headers, header::ACCEPT.as_str()).is_some_and(|accept| {
         accept.contains("application/json") && !accept.contains("text/event-stream")
     });
-    match wants_document {
-        true => build_response(encode_body(&service.events_since(since))),
-        false => stream_response(service.follow_events(since)),
+    if wants_document {
+        build_response(encode_body(&service.events_since(since)))
+    } else {
+        stream_response(service.follow_events(since))
     }
 }
 

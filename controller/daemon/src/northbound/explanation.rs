@@ -241,10 +241,8 @@ fn override_pattern(rule: Option<&JobOverride>) -> Option<String> {
 
 /// A rule as text, `h1, h2 > any host, to port 2049`.
 fn rule_text(rule: &PlannedRuleDocument) -> String {
-    let [src, dst] = [&rule.src, &rule.dst].map(|hosts| match hosts.is_empty() {
-        true => "any host".to_owned(),
-        false => hosts.join(", "),
-    });
+    let [src, dst] = [&rule.src, &rule.dst]
+        .map(|hosts| if hosts.is_empty() { "any host".to_owned() } else { hosts.join(", ") });
     let ports = [("from", rule.sport), ("to", rule.dport)].into_iter();
     let ports: String =
         ports.filter_map(|(word, port)| Some(format!(", {word} port {}", port?))).collect();

@@ -26,41 +26,65 @@ use crate::event_log::{EventPage, EventPosition};
 /// An answer to an RPC.
 type RpcResult<T> = Result<Response<T>, Status>;
 
-#[tonic::async_trait]
-impl Northbound for NorthboundService {
-    async fn list_jobs(&self, _: Request<()>) -> RpcResult<proto::ListJobsResponse> {
-        list_response("jobs", &Self::list_jobs(self).await.map_err(error_status)?)
-    }
+/// The service: what `lists` answers is a field of its message, what `documents` answers is a JSON
+/// document in it, and what `commands` answers has the fields of its message; the rest is written
+/// out.
+macro_rules! northbound_service {
+    (
+        lists { $($list:ident: $rows:ident = $field:literal,)* }
+        documents { $($document:ident,)* }
+        commands { $($command:ident: $request:ident -> $answer:ident,)* }
+        $($rest:tt)*
+    ) => {
+        #[tonic::async_trait]
+        impl Northbound for NorthboundService {
+            $(async fn $list(&self, _: Request<()>) -> RpcResult<proto::$rows> {
+                list_response($field, &Self::$list(self).await.map_err(error_status)?)
+            })*
 
-    async fn list_queues(&self, _: Request<()>) -> RpcResult<proto::ListQueuesResponse> {
-        list_response("queues", &Self::list_queues(self).await.map_err(error_status)?)
-    }
+            $(async fn $document(&self, _: Request<()>) -> RpcResult<proto::JsonDocument> {
+                rpc_response(&json_document(&Self::$document(self).await.map_err(error_status)?))
+            })*
 
-    async fn list_switches(&self, _: Request<()>) -> RpcResult<proto::ListSwitchesResponse> {
-        list_response("switches", &Self::list_switches(self).await.map_err(error_status)?)
-    }
+            $(async fn $command(
+                &self,
+                request: Request<proto::$request>,
+            ) -> RpcResult<proto::$answer> {
+                let service = self.for_caller(request.extensions());
+                let parsed = parse_request(request.get_ref())?;
+                rpc_response(&Self::$command(&service, &parsed).await.map_err(error_status)?)
+            })*
 
-    async fn list_links(&self, _: Request<()>) -> RpcResult<proto::ListLinksResponse> {
-        list_response("links", &Self::list_links(self).await.map_err(error_status)?)
-    }
+            $($rest)*
+        }
+    };
+}
 
-    async fn list_learned_flows(
-        &self,
-        _: Request<()>,
-    ) -> RpcResult<proto::ListLearnedFlowsResponse> {
-        list_response("flows", &Self::list_learned_flows(self).await.map_err(error_status)?)
+northbound_service! {
+    lists {
+        list_jobs: ListJobsResponse = "jobs",
+        list_queues: ListQueuesResponse = "queues",
+        list_switches: ListSwitchesResponse = "switches",
+        list_links: ListLinksResponse = "links",
+        list_learned_flows: ListLearnedFlowsResponse = "flows",
+        list_findings: ListFindingsResponse = "findings",
+        list_audit_records: ListAuditRecordsResponse = "records",
     }
-
-    async fn get_fabric(&self, _: Request<()>) -> RpcResult<proto::JsonDocument> {
-        rpc_response(&json_document(&Self::get_fabric(self).await.map_err(error_status)?))
+    documents {
+        get_fabric,
+        get_fabric_graph,
+        get_link_loads,
+        get_plan,
+        get_planner_input,
+        get_state_backup,
     }
-
-    async fn get_fabric_graph(&self, _: Request<()>) -> RpcResult<proto::JsonDocument> {
-        rpc_response(&json_document(&Self::get_fabric_graph(self).await.map_err(error_status)?))
-    }
-
-    async fn get_link_loads(&self, _: Request<()>) -> RpcResult<proto::JsonDocument> {
-        rpc_response(&json_document(&Self::get_link_loads(self).await.map_err(error_status)?))
+    commands {
+        take_lead: TakeLeadRequest -> ClusterStatus,
+        step_down: TakeLeadRequest -> ClusterStatus,
+        preview_policy: PreviewPolicyRequest -> PolicyPreview,
+        apply_policy: ApplyPolicyRequest -> PolicyChangeResponse,
+        confirm_policy: ConfirmPolicyRequest -> PolicyChangeResponse,
+        rollback_policy: RollbackPolicyRequest -> PolicyChangeResponse,
     }
 
     async fn list_job_flows(
@@ -71,24 +95,12 @@ impl Northbound for NorthboundService {
         list_response("flows", &Self::list_job_flows(self, name).await.map_err(error_status)?)
     }
 
-    async fn get_plan(&self, _: Request<()>) -> RpcResult<proto::JsonDocument> {
-        rpc_response(&json_document(&Self::get_plan(self).await.map_err(error_status)?))
-    }
-
-    async fn get_planner_input(&self, _: Request<()>) -> RpcResult<proto::JsonDocument> {
-        rpc_response(&json_document(&Self::get_planner_input(self).await.map_err(error_status)?))
-    }
-
     async fn explain_job(
         &self,
         request: Request<proto::ExplainJobRequest>,
     ) -> RpcResult<proto::ExplainJobResponse> {
         let name = &request.get_ref().name;
         rpc_response(&Self::explain_job(self, name).await.map_err(error_status)?)
-    }
-
-    async fn list_findings(&self, _: Request<()>) -> RpcResult<proto::ListFindingsResponse> {
-        list_response("findings", &Self::list_findings(self).await.map_err(error_status)?)
     }
 
     async fn get_utilization(
@@ -101,37 +113,8 @@ impl Northbound for NorthboundService {
         rpc_response(&json_document(&history))
     }
 
-    async fn list_audit_records(
-        &self,
-        _: Request<()>,
-    ) -> RpcResult<proto::ListAuditRecordsResponse> {
-        list_response("records", &Self::list_audit_records(self).await.map_err(error_status)?)
-    }
-
     async fn get_cluster(&self, _: Request<()>) -> RpcResult<proto::ClusterStatus> {
         rpc_response(&Self::get_cluster(self).await.map_err(error_status)?)
-    }
-
-    async fn take_lead(
-        &self,
-        request: Request<proto::TakeLeadRequest>,
-    ) -> RpcResult<proto::ClusterStatus> {
-        let service = self.for_caller(request.extensions());
-        let parsed = parse_request(request.get_ref())?;
-        rpc_response(&Self::take_lead(&service, &parsed).await.map_err(error_status)?)
-    }
-
-    async fn step_down(
-        &self,
-        request: Request<proto::TakeLeadRequest>,
-    ) -> RpcResult<proto::ClusterStatus> {
-        let service = self.for_caller(request.extensions());
-        let parsed = parse_request(request.get_ref())?;
-        rpc_response(&Self::step_down(&service, &parsed).await.map_err(error_status)?)
-    }
-
-    async fn get_state_backup(&self, _: Request<()>) -> RpcResult<proto::JsonDocument> {
-        rpc_response(&json_document(&Self::get_state_backup(self).await.map_err(error_status)?))
     }
 
     async fn get_policy(&self, _: Request<()>) -> RpcResult<proto::PolicyRevision> {
@@ -151,42 +134,6 @@ impl Northbound for NorthboundService {
             diff["revision"] = revision_message(diff["revision"].take());
         }
         list_response("revisions", &diffs)
-    }
-
-    async fn preview_policy(
-        &self,
-        request: Request<proto::PreviewPolicyRequest>,
-    ) -> RpcResult<proto::PolicyPreview> {
-        let service = self.for_caller(request.extensions());
-        let change = parse_request(request.get_ref())?;
-        rpc_response(&Self::preview_policy(&service, &change).await.map_err(error_status)?)
-    }
-
-    async fn apply_policy(
-        &self,
-        request: Request<proto::ApplyPolicyRequest>,
-    ) -> RpcResult<proto::PolicyChangeResponse> {
-        let service = self.for_caller(request.extensions());
-        let parsed = parse_request(request.get_ref())?;
-        rpc_response(&Self::apply_policy(&service, &parsed).await.map_err(error_status)?)
-    }
-
-    async fn confirm_policy(
-        &self,
-        request: Request<proto::ConfirmPolicyRequest>,
-    ) -> RpcResult<proto::PolicyChangeResponse> {
-        let service = self.for_caller(request.extensions());
-        let parsed = parse_request(request.get_ref())?;
-        rpc_response(&Self::confirm_policy(&service, &parsed).await.map_err(error_status)?)
-    }
-
-    async fn rollback_policy(
-        &self,
-        request: Request<proto::RollbackPolicyRequest>,
-    ) -> RpcResult<proto::PolicyChangeResponse> {
-        let service = self.for_caller(request.extensions());
-        let parsed = parse_request(request.get_ref())?;
-        rpc_response(&Self::rollback_policy(&service, &parsed).await.map_err(error_status)?)
     }
 
     type WatchEventsStream = Pin<Box<dyn Stream<Item = Result<proto::EventPage, Status>> + Send>>;

@@ -53,10 +53,8 @@ pub(super) fn build_router(service: NorthboundService) -> Router {
             let asked = EndpointRequest { name, query: query.unwrap_or_default(), body };
             build_response(handler(service.with_caller(caller), asked).await)
         };
-        let method = match endpoint.takes.is_some() {
-            true => routing::post(answer),
-            false => routing::get(answer),
-        };
+        let method =
+            if endpoint.takes.is_some() { routing::post(answer) } else { routing::get(answer) };
         router = router.route(endpoint.path, method);
     }
     router

@@ -1,15 +1,9 @@
 //! Findings about the iterations of jobs: they are not what the plan was chosen for.
-//!
-//! The decision: one finding for a job. Where its links are known to be innocent it says so
-//! ([`slow_hosts`](super::slow_hosts)); else it says how far iterations are from their forecast.
-
-use std::collections::BTreeSet;
 
 use planner::JobId;
 use topology::Finding;
 
 use super::controller_view::{ControllerView, JobRow};
-use super::slow_hosts::{describe_slow_job, find_slow_jobs};
 
 /// Iterations that differ from their forecast by a larger share are a warning.
 const FORECAST_TOLERANCE: f64 = 0.1;
@@ -18,23 +12,13 @@ impl ControllerView {
     /// What is to be said of the iterations of all jobs.
     pub(super) fn iteration_findings(&self) -> Vec<Finding> {
         let rows = self.job_rows();
-        let seconds =
-            |row: &JobRow| Some((JobId::from(row.id.as_str()), self.measured_under_plan(row)?));
-        let measured = rows.iter().filter_map(seconds).collect();
-        let slow = find_slow_jobs(&self.rollout, &self.port_counters, &measured);
-        let mut findings: Vec<Finding> =
-            slow.iter().map(|slow| describe_slow_job(&self.rollout, slow)).collect();
-        let explained: BTreeSet<String> =
-            findings.iter().map(|finding| finding.about.clone()).collect();
-        let others = rows.iter().filter(|row| self.measured_under_plan(row).is_some());
-        let others = others.filter_map(JobRow::forecast_finding);
-        findings.extend(others.filter(|finding| !explained.contains(&finding.about)));
-        findings
+        let under_plan = rows.iter().filter(|row| self.measured_under_plan(row).is_some());
+        under_plan.filter_map(JobRow::forecast_finding).collect()
     }
 
     /// Seconds of an iteration of a job. What was measured under an earlier plan, that expected
     /// something else, is no evidence.
-    pub(super) fn measured_under_plan(&self, job: &JobRow) -> Option<f64> {
+    fn measured_under_plan(&self, job: &JobRow) -> Option<f64> {
         let reported = self.reports.iterations.get(&JobId::from(job.id.as_str()));
         let is_evidence =
             reported.is_none_or(|reported| reported.forecast_seconds == job.forecast_seconds);

@@ -1,11 +1,9 @@
 //! How often each bound of the northbound address was reached, for metrics.
 
-use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The metric of these counts.
-const METRIC: &str = "crux_northbound_limited_total";
+use super::metrics::MetricsText;
 
 /// What was reached, or missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,18 +83,15 @@ impl LimitCounters {
         self.0[reached as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The counts in the text format of Prometheus.
-    pub(super) fn render(&self) -> String {
-        let mut text = format!(
-            "# HELP {METRIC} Connections, requests and reports that met a limit or lacked a right\n\
-             # TYPE {METRIC} counter\n"
-        );
-        for (limit, label) in LIMITS {
-            let count = self.0[limit as usize].load(Ordering::Relaxed);
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "{METRIC}{{limit=\"{label}\"}} {count}");
-        }
-        text
+    pub(super) fn count_of(&self, limit: LimitReached) -> u64 {
+        self.0[limit as usize].load(Ordering::Relaxed)
+    }
+
+    pub(super) fn add_metrics(&self, text: &mut MetricsText) {
+        let samples = LIMITS
+            .map(|(limit, label)| (vec![("limit", label.to_owned())], self.count_of(limit) as f64));
+        let help = "Connections, requests and reports that met a limit or lacked a right";
+        text.add_counter("crux_northbound_limited_total", help, samples);
     }
 }
 
@@ -111,7 +106,9 @@ mod tests {
         }
         let counters = LimitCounters::default();
         counters.count(LimitReached::SlowBody);
-        let text = counters.render();
+        let mut text = MetricsText::default();
+        counters.add_metrics(&mut text);
+        let text = text.into_text();
         assert!(text.contains("{limit=\"slow_body\"} 1\n") && text.contains("{limit=\"rate\"} 0"));
     }
 }

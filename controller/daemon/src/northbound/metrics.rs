@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use tokio::time::Instant;
 use topology::{Fabric, LinkId, Severity, SwitchId};
 
-use self::port_metrics::port_families;
+use self::port_metrics::add_ports;
 use super::controller_view::{ControllerView, JobRow};
 use super::utilization::{UtilizationHistory, UtilizationSeries};
 use crate::access::{LatencyHistogram, StageHistograms};
@@ -22,93 +22,139 @@ use crate::southbound::SwitchStatus;
 use crate::southbound::write_permit::WritePermit;
 use crate::telemetry::counter_aggregator::MeasuredJob;
 
-/// A metric with its samples: labels and value.
-struct MetricFamily {
-    name: &'static str,
-    kind: &'static str,
-    help: &'static str,
-    samples: Vec<MetricSample>,
-}
-
 /// Labels and a value.
 type MetricSample = (Vec<(&'static str, String)>, f64);
 
-/// All metrics as text.
-pub fn render_metrics(
-    view: &ControllerView,
-    timing: &ChangeTiming,
-    stages: &StageHistograms,
-) -> String {
-    let families = [
-        controller_families(view, timing),
-        switch_families(view),
-        link_families(view),
-        port_families(view),
-        job_families(view),
-        learning_families(view),
-    ];
-    let mut text = String::new();
-    for family in families.into_iter().flatten() {
-        render_family(&family, &mut text);
+/// Metrics as text, family by family.
+#[derive(Debug, Default)]
+pub(super) struct MetricsText(String);
+
+impl MetricsText {
+    pub(super) fn into_text(self) -> String {
+        self.0
     }
-    render_histograms(stages, &mut text);
-    text
-}
 
-/// How many revisions the bounds of the policy history have cost since the start.
-pub(super) fn render_dropped_revisions(dropped: u64) -> String {
-    let mut text = String::new();
-    let family = single_sample(
-        "crux_policy_revisions_dropped_total",
-        "counter",
-        "Earlier policy revisions that the bounds of the history have dropped",
-        dropped as f64,
-    );
-    render_family(&family, &mut text);
-    text
-}
+    fn add_gauge(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = MetricSample>,
+    ) {
+        self.add_family(name, "gauge", help, samples);
+    }
 
-/// The latest sample of the utilisation.
-pub(super) fn render_utilization(history: &UtilizationHistory) -> String {
-    let UtilizationHistory { total, tenants, jobs, .. } = history;
-    let tenant_label = |series: &UtilizationSeries| vec![("tenant", series.name.clone())];
-    let job_labels = |series: &UtilizationSeries| {
-        let tenant = series.tenant.clone().unwrap_or_default();
-        vec![("job", series.name.clone()), ("tenant", tenant)]
-    };
-    let families = [
-        utilization_family(
+    pub(super) fn add_counter(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = MetricSample>,
+    ) {
+        self.add_family(name, "counter", help, samples);
+    }
+
+    fn add_family(
+        &mut self,
+        name: &str,
+        kind: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = MetricSample>,
+    ) {
+        self.0 += &format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        for (labels, value) in samples {
+            let pairs = labels.iter().map(|(label, value)| {
+                let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+                format!("{label}=\"{value}\"")
+            });
+            let pairs = pairs.collect::<Vec<_>>().join(",");
+            let labels = if pairs.is_empty() { pairs } else { format!("{{{pairs}}}") };
+            self.0 += &format!("{name}{labels} {value}\n");
+        }
+    }
+
+    /// How long the stages of all changes took, in the form that Prometheus has for it.
+    fn add_stages(&mut self, stages: &StageHistograms) {
+        let name = "crux_stage_duration_seconds";
+        let help = "Time that each stage of changes took, from event to verified";
+        self.add_family(name, "histogram", help, []);
+        for (stage, histogram) in stages.by_name() {
+            for (bound, below) in histogram.cumulative_counts() {
+                self.0 += &format!("{name}_bucket{{stage=\"{stage}\",le=\"{bound}\"}} {below}\n");
+            }
+            let LatencyHistogram { count, sum, .. } = histogram;
+            self.0 += &format!(
+                "{name}_bucket{{stage=\"{stage}\",le=\"+Inf\"}} {count}\n\
+                 {name}_sum{{stage=\"{stage}\"}} {sum}\n\
+                 {name}_count{{stage=\"{stage}\"}} {count}\n"
+            );
+        }
+    }
+
+    /// What a view has, and how long changes took.
+    pub(super) fn add_view(
+        &mut self,
+        view: &ControllerView,
+        timing: &ChangeTiming,
+        stages: &StageHistograms,
+    ) {
+        add_controller(self, view, timing);
+        add_switches(self, view);
+        add_links(self, view);
+        add_ports(self, view);
+        add_jobs(self, view);
+        add_learning(self, view);
+        self.add_stages(stages);
+    }
+
+    /// Whether this controller leads, in which term, and how long its lease of etcd lasts.
+    pub(super) fn add_leadership(&mut self, permit: WritePermit, now: Instant) {
+        let help = "Whether this controller may write, by election or because switches elect";
+        self.add_gauge("crux_leader", help, unlabelled(bool_value(permit.may_write(now))));
+        let help = "Whether it is known who leads; 0 for long means that etcd does not answer";
+        let known = bool_value(!matches!(permit, WritePermit::Unknown));
+        self.add_gauge("crux_leader_known", help, unlabelled(known));
+        let lease = permit.expires_at().map(|until| until.saturating_duration_since(now));
+        self.add_gauge(
+            "crux_etcd_lease_seconds",
+            "Time until the leader's lease of etcd ends unless it is renewed",
+            lease.map(|left| (Vec::new(), left.as_secs_f64())),
+        );
+    }
+
+    /// The latest sample of the utilisation.
+    pub(super) fn add_utilization(&mut self, history: &UtilizationHistory) {
+        let UtilizationHistory { total, tenants, jobs, .. } = history;
+        self.add_gauge(
             "crux_gpu_utilization_ratio",
             "Share of the jobs' GPU time that is computation: measured, forecast, under ECMP",
             utilization_samples(total, &[]),
-        ),
-        utilization_family(
+        );
+        self.add_gauge(
             "crux_tenant_gpu_utilization_ratio",
             "Share of the GPU time of a tenant's jobs that is computation",
             tenants
                 .iter()
-                .flat_map(|series| utilization_samples(series, &tenant_label(series)))
-                .collect(),
-        ),
-        utilization_family(
+                .flat_map(|series| utilization_samples(series, &[("tenant", series.name.clone())])),
+        );
+        self.add_gauge(
             "crux_job_gpu_utilization_ratio",
             "Share of a job's GPU time that is computation",
-            jobs.iter()
-                .flat_map(|series| utilization_samples(series, &job_labels(series)))
-                .collect(),
-        ),
-    ];
-    let mut text = String::new();
-    families.iter().for_each(|family| render_family(family, &mut text));
-    text
+            jobs.iter().flat_map(|series| {
+                let tenant = series.tenant.clone().unwrap_or_default();
+                utilization_samples(series, &[("job", series.name.clone()), ("tenant", tenant)])
+            }),
+        );
+    }
+
+    /// How many revisions the bounds of the policy history have cost since the start.
+    pub(super) fn add_dropped_revisions(&mut self, dropped: u64) {
+        let help = "Earlier policy revisions that the bounds of the history have dropped";
+        self.add_counter("crux_policy_revisions_dropped_total", help, unlabelled(dropped as f64));
+    }
 }
 
-fn utilization_family(
-    name: &'static str,
-    help: &'static str,
-    samples: Vec<MetricSample>,
-) -> MetricFamily {
-    MetricFamily { name, kind: "gauge", help, samples }
+/// The only sample of its family.
+fn unlabelled(value: f64) -> Option<MetricSample> {
+    Some((Vec::new(), value))
 }
 
 /// The values of a series that are known, each with its source as a label.
@@ -123,50 +169,17 @@ fn utilization_samples(
         .collect()
 }
 
-/// Whether this controller leads, in which term, and how long its lease of etcd lasts.
-pub(super) fn render_leadership(permit: WritePermit, now: Instant) -> String {
-    let leads = permit.may_write(now);
-    let lease = permit.expires_at().map(|until| match until.checked_duration_since(now) {
-        Some(left) => left.as_secs_f64(),
-        None => 0.0,
-    });
-    let help = "Whether this controller may write, by election or because switches elect";
-    let leader = single_sample("crux_leader", "gauge", help, f64::from(u8::from(leads)));
-    let known = !matches!(permit, WritePermit::Unknown);
-    let help = "Whether it is known who leads; 0 for long means that etcd does not answer";
-    let settled = single_sample("crux_leader_known", "gauge", help, f64::from(u8::from(known)));
-    let lease = MetricFamily {
-        name: "crux_etcd_lease_seconds",
-        kind: "gauge",
-        help: "Time until the leader's lease of etcd ends unless it is renewed",
-        samples: lease.map(|seconds| (Vec::new(), seconds)).into_iter().collect(),
-    };
-    let mut text = String::new();
-    for family in [leader, settled, lease] {
-        render_family(&family, &mut text);
-    }
-    text
-}
-
-/// How long the stages of all changes took, in the form that Prometheus has for it.
-fn render_histograms(stages: &StageHistograms, text: &mut String) {
-    let name = "crux_stage_duration_seconds";
-    *text += &format!(
-        "# HELP {name} Time that each stage of changes took, from event to verified\n\
-         # TYPE {name} histogram\n"
-    );
-    for (stage, histogram) in stages.by_name() {
-        for (bound, below) in histogram.cumulative_counts() {
-            *text += &format!("{name}_bucket{{stage=\"{stage}\",le=\"{bound}\"}} {below}\n");
-        }
-        let LatencyHistogram { count, sum, .. } = histogram;
-        *text += &format!("{name}_bucket{{stage=\"{stage}\",le=\"+Inf\"}} {count}\n");
-        *text += &format!("{name}_sum{{stage=\"{stage}\"}} {sum}\n");
-        *text += &format!("{name}_count{{stage=\"{stage}\"}} {count}\n");
-    }
-}
-
-fn controller_families(view: &ControllerView, timing: &ChangeTiming) -> Vec<MetricFamily> {
+fn add_controller(text: &mut MetricsText, view: &ControllerView, timing: &ChangeTiming) {
+    let rollout = &view.rollout;
+    let help = "Generation of the plan in force";
+    text.add_gauge("crux_plan_generation", help, unlabelled(rollout.generation as f64));
+    let adopted = rollout.plan.generation as f64;
+    text.add_counter("crux_plans_total", "Plans adopted", unlabelled(adopted));
+    let help = "Flows whose path the plan in force changed";
+    text.add_gauge("crux_plan_flows_moved", help, unlabelled(rollout.report.moved.len() as f64));
+    let help = "Planned load of the busiest link, as a share of time";
+    let busiest = unlabelled(rollout.report.bounds.max_load);
+    text.add_gauge("crux_link_planned_load_max_ratio", help, busiest);
     let made = timing.timestamps;
     let stages = [
         ("plan", made.origin.received, made.planned),
@@ -178,51 +191,14 @@ fn controller_families(view: &ControllerView, timing: &ChangeTiming) -> Vec<Metr
         let seconds = to.saturating_duration_since(from).as_secs_f64();
         (vec![("stage", stage.to_owned())], seconds)
     });
+    let help = "Time that each stage of the latest change took, from event to verified";
+    text.add_gauge("crux_last_change_stage_seconds", help, stages);
     let findings = view.health_findings();
     let severities = [Severity::Error, Severity::Warning, Severity::Info].map(|severity| {
         let such = findings.iter().filter(|found| found.severity == severity);
         (vec![("severity", severity.to_string())], such.count() as f64)
     });
-    let report = &view.rollout.report;
-    let moved = report.moved.len() as f64;
-    vec![
-        single_sample(
-            "crux_plan_generation",
-            "gauge",
-            "Generation of the plan in force",
-            view.rollout.generation as f64,
-        ),
-        single_sample(
-            "crux_plans_total",
-            "counter",
-            "Plans adopted",
-            view.rollout.plan.generation as f64,
-        ),
-        single_sample(
-            "crux_plan_flows_moved",
-            "gauge",
-            "Flows whose path the plan in force changed",
-            moved,
-        ),
-        single_sample(
-            "crux_link_planned_load_max_ratio",
-            "gauge",
-            "Planned load of the busiest link, as a share of time",
-            report.bounds.max_load,
-        ),
-        MetricFamily {
-            name: "crux_last_change_stage_seconds",
-            kind: "gauge",
-            help: "Time that each stage of the latest change took, from event to verified",
-            samples: stages.into(),
-        },
-        MetricFamily {
-            name: "crux_findings",
-            kind: "gauge",
-            help: "Findings of crux doctor",
-            samples: severities.into(),
-        },
-    ]
+    text.add_gauge("crux_findings", "Findings of crux doctor", severities);
 }
 
 /// What is measured of a switch: from its status, and whether it holds what is in force.
@@ -277,7 +253,7 @@ const OF_SWITCHES: [SwitchMetric; 11] = [
     }),
 ];
 
-fn switch_families(view: &ControllerView) -> Vec<MetricFamily> {
+fn add_switches(text: &mut MetricsText, view: &ControllerView) {
     let generation = view.rollout.generation;
     let rows: Vec<SwitchSample<'_>> = (view.switches.iter())
         .map(|(switch, line)| SwitchSample {
@@ -288,54 +264,43 @@ fn switch_families(view: &ControllerView) -> Vec<MetricFamily> {
             verified_age: view.verified_age(line),
         })
         .collect();
-    let families = OF_SWITCHES.map(|(name, kind, help, value)| {
+    for (name, kind, help, value) in OF_SWITCHES {
         let samples = rows.iter().map(|row| (vec![("switch", row.line.name.clone())], value(row)));
-        MetricFamily { name, kind, help, samples: samples.collect() }
-    });
-    families.into()
+        text.add_family(name, kind, help, samples);
+    }
 }
 
 fn bool_value(is_so: bool) -> f64 {
     f64::from(u8::from(is_so))
 }
 
-fn link_families(view: &ControllerView) -> Vec<MetricFamily> {
+fn add_links(text: &mut MetricsText, view: &ControllerView) {
     let fabric = &view.rollout.fabric;
     let measured = view.measured_links();
+    let help = "Planned load of a link by class, as a share of time";
+    text.add_gauge(
+        "crux_link_planned_load_ratio",
+        help,
+        level_samples(fabric, &view.level_loads()),
+    );
+    let help = "Load of a link by class as its switch counts it, as a share of its capacity";
+    text.add_gauge("crux_link_measured_load_ratio", help, level_samples(fabric, &measured.levels));
     let totals = measured.totals.iter();
-    vec![
-        MetricFamily {
-            name: "crux_link_planned_load_ratio",
-            kind: "gauge",
-            help: "Planned load of a link by class, as a share of time",
-            samples: level_samples(fabric, &view.level_loads()),
-        },
-        MetricFamily {
-            name: "crux_link_measured_load_ratio",
-            kind: "gauge",
-            help: "Load of a link by class as its switch counts it, as a share of its capacity",
-            samples: level_samples(fabric, &measured.levels),
-        },
-        MetricFamily {
-            name: "crux_link_measured_use_ratio",
-            kind: "gauge",
-            help: "What a link carries in all classes, as a share of its capacity",
-            samples: totals
-                .map(|(link, share)| (vec![("link", fabric.link_name(*link))], *share))
-                .collect(),
-        },
-    ]
+    text.add_gauge(
+        "crux_link_measured_use_ratio",
+        "What a link carries in all classes, as a share of its capacity",
+        totals.map(|(link, share)| (vec![("link", fabric.link_name(*link))], *share)),
+    );
 }
 
 fn level_samples(
     fabric: &Fabric,
     loads: &BTreeMap<(LinkId, u8), f64>,
-) -> Vec<(Vec<(&'static str, String)>, f64)> {
-    let samples = loads.iter().map(|((link, level), load)| {
+) -> impl Iterator<Item = MetricSample> {
+    loads.iter().map(|((link, level), load)| {
         let labels = vec![("link", fabric.link_name(*link)), ("level", level.to_string())];
         (labels, *load)
-    });
-    samples.collect()
+    })
 }
 
 type PlannedJobMetric = (&'static str, &'static str, fn(&JobRow) -> Option<f64>);
@@ -365,20 +330,19 @@ const OF_MEASURED_JOBS: [MeasuredJobMetric; 3] = [
     }),
 ];
 
-fn job_families(view: &ControllerView) -> Vec<MetricFamily> {
+fn add_jobs(text: &mut MetricsText, view: &ControllerView) {
     let rows = view.job_rows();
-    let planned = OF_PLANNED_JOBS.map(|(name, help, value)| {
+    for (name, help, value) in OF_PLANNED_JOBS {
         let samples =
             rows.iter().filter_map(|row| Some((vec![("job", row.id.clone())], value(row)?)));
-        MetricFamily { name, kind: "gauge", help, samples: samples.collect() }
-    });
-    let measured = OF_MEASURED_JOBS.map(|(name, help, value)| {
+        text.add_gauge(name, help, samples);
+    }
+    for (name, help, value) in OF_MEASURED_JOBS {
         let jobs = view.measured.jobs.iter();
         let samples =
             jobs.filter_map(|(id, job)| Some((vec![("job", id.to_string())], value(job)?)));
-        MetricFamily { name, kind: "gauge", help, samples: samples.collect() }
-    });
-    planned.into_iter().chain(measured).collect()
+        text.add_gauge(name, help, samples);
+    }
 }
 
 type LearningMetric = (&'static str, &'static str, fn(&LearningCounts) -> u64);
@@ -401,64 +365,23 @@ const OF_LEARNING: [LearningMetric; 7] = [
     }),
 ];
 
-fn learning_families(view: &ControllerView) -> Vec<MetricFamily> {
+fn add_learning(text: &mut MetricsText, view: &ControllerView) {
     let mut by_switch: BTreeMap<SwitchId, usize> = BTreeMap::new();
     for flow in &view.learned.flows {
         *by_switch.entry(flow.at.switch).or_default() += 1;
     }
-    let samples = by_switch.into_iter().filter_map(|(switch, flows)| {
+    let kept = by_switch.into_iter().filter_map(|(switch, flows)| {
         let line = view.switches.get(&switch)?;
         Some((vec![("switch", line.name.clone())], flows as f64))
     });
-    let kept = MetricFamily {
-        name: "crux_learned_flows",
-        kind: "gauge",
-        help: "Flows that enter by its ports and that no job has announced",
-        samples: samples.collect(),
-    };
-    let counts = OF_LEARNING.map(|(name, help, value)| {
-        single_sample(name, "counter", help, value(&view.learned.counts) as f64)
-    });
-    [kept, queue_pair_family(view)].into_iter().chain(counts).collect()
-}
-
-fn queue_pair_family(view: &ControllerView) -> MetricFamily {
+    let help = "Flows that enter by its ports and that no job has announced";
+    text.add_gauge("crux_learned_flows", help, kept);
     let QueuePairCounts { reported, joined, ambiguous } = view.learned.queue_pairs;
     let states = [("reported", reported), ("joined", joined), ("ambiguous", ambiguous)];
     let samples = states.map(|(state, count)| (vec![("state", state.to_owned())], count as f64));
-    MetricFamily {
-        name: "crux_queue_pairs",
-        kind: "gauge",
-        help: "Queue pairs that hosts report, by what became of them",
-        samples: samples.into(),
+    let help = "Queue pairs that hosts report, by what became of them";
+    text.add_gauge("crux_queue_pairs", help, samples);
+    for (name, help, value) in OF_LEARNING {
+        text.add_counter(name, help, unlabelled(value(&view.learned.counts) as f64));
     }
-}
-
-fn single_sample(
-    name: &'static str,
-    kind: &'static str,
-    help: &'static str,
-    value: f64,
-) -> MetricFamily {
-    MetricFamily { name, kind, help, samples: vec![(Vec::new(), value)] }
-}
-
-fn render_family(family: &MetricFamily, text: &mut String) {
-    let MetricFamily { name, kind, help, samples } = family;
-    *text += &format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
-    for (labels, value) in samples {
-        let pairs: Vec<String> = labels
-            .iter()
-            .map(|(label, value)| format!("{label}=\"{}\"", escape_label(value)))
-            .collect();
-        let suffix = match pairs.is_empty() {
-            true => String::new(),
-            false => format!("{{{}}}", pairs.join(",")),
-        };
-        *text += &format!("{name}{suffix} {value}\n");
-    }
-}
-
-fn escape_label(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

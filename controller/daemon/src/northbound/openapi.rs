@@ -63,234 +63,86 @@ const UTILIZATION_PAGE: &[(&str, &str)] = &[
     ("seconds", "Only the last so many seconds before the latest sample, which is always there"),
 ];
 
+/// Endpoints, a row each: `PATH => RPC -> ANSWER: HANDLER, SUMMARY;`. What an endpoint takes stands
+/// after its RPC: a document in parentheses, or the numbers of its query in brackets.
+macro_rules! endpoints {
+    (@takes) => { None };
+    (@takes $takes:ty) => { Some(schema_of::<$takes>) };
+    (@query) => { &[] };
+    (@query $query:ident) => { $query };
+    ($($path:literal => $operation:ident $(($takes:ty))? $([$query:ident])? -> $gives:ty:
+        $handler:expr, $summary:literal;)*) => {
+        &[$(HttpEndpoint {
+            path: $path,
+            handler: $handler,
+            operation: stringify!($operation),
+            summary: $summary,
+            takes: endpoints!(@takes $($takes)?),
+            query: endpoints!(@query $($query)?),
+            gives: schema_of::<$gives>,
+        }),*]
+    };
+}
+
 /// The endpoints.
-pub(super) const ENDPOINTS: &[HttpEndpoint] = &[
-    HttpEndpoint {
-        path: "/v1/jobs",
-        handler: get!(list_jobs),
-        operation: "ListJobs",
-        summary: "The jobs of the plan in force, by rank",
-        takes: None,
-        query: &[],
-        gives: schema_of::<Vec<JobRow>>,
-    },
-    HttpEndpoint {
-        path: "/v1/switches",
-        handler: get!(list_switches),
-        operation: "ListSwitches",
-        summary: "All switches, and the generation each is verified to hold",
-        takes: None,
-        query: &[],
-        gives: schema_of::<Vec<SwitchRow>>,
-    },
-    HttpEndpoint {
-        path: "/v1/queues",
-        handler: get!(list_queues),
-        operation: "ListQueues",
-        summary: "Queues of switches that have lost, paused or marked packets, the worst thousand",
-        takes: None,
-        query: &[],
-        gives: schema_of::<Vec<QueueRow>>,
-    },
-    HttpEndpoint {
-        path: "/v1/links",
-        handler: get!(list_links),
-        operation: "ListLinks",
-        summary: "All directed links, with their planned and measured load by level",
-        takes: None,
-        query: &[],
-        gives: schema_of::<Vec<LinkRow>>,
-    },
-    HttpEndpoint {
-        path: "/v1/learned-flows",
-        handler: get!(list_learned_flows),
-        operation: "ListLearnedFlows",
-        summary: "RoCEv2 flows that no job has announced, as the leaves report them",
-        takes: None,
-        query: &[],
-        gives: schema_of::<Vec<LearnedFlowRow>>,
-    },
-    HttpEndpoint {
-        path: "/v1/fabric",
-        handler: get!(get_fabric),
-        operation: "GetFabric",
-        summary: "The fabric, as an explicit document",
-        takes: None,
-        query: &[],
-        gives: schema_of::<FabricDocument>,
-    },
-    HttpEndpoint {
-        path: "/v1/fabric-graph",
-        handler: get!(get_fabric_graph),
-        operation: "GetFabricGraph",
-        summary: "The fabric as a graph of numbered nodes and cables, for maps",
-        takes: None,
-        query: &[],
-        gives: schema_of::<FabricGraph>,
-    },
-    HttpEndpoint {
-        path: "/v1/link-loads",
-        handler: get!(get_link_loads),
-        operation: "GetLinkLoads",
-        summary: "What links carry and which parts are not up, by their numbers in the graph",
-        takes: None,
-        query: &[],
-        gives: schema_of::<LinkLoadTable>,
-    },
-    HttpEndpoint {
-        path: "/v1/job-flows/{name}",
-        handler: get_by_name!(list_job_flows),
-        operation: "ListJobFlows",
-        summary: "The flows of a job, with their paths and how they are known",
-        takes: None,
-        query: &[],
-        gives: schema_of::<Vec<JobFlowRow>>,
-    },
-    HttpEndpoint {
-        path: "/v1/plan",
-        handler: get!(get_plan),
-        operation: "GetPlan",
-        summary: "The plan in force",
-        takes: None,
-        query: &[],
-        gives: schema_of::<PlanDocument>,
-    },
-    HttpEndpoint {
-        path: "/v1/planner-input",
-        handler: get!(get_planner_input),
-        operation: "GetPlannerInput",
-        summary: "The planner's input: fabric, jobs, policy and switch capabilities as documents",
-        takes: None,
-        query: &[],
-        gives: schema_of::<PlannerInput>,
-    },
-    HttpEndpoint {
-        path: "/v1/explanations/{name}",
-        handler: get_by_name!(explain_job),
-        operation: "ExplainJob",
-        summary: "Why a job, or the job of a flow (h1>h3:50000), has its level and its paths",
-        takes: None,
-        query: &[],
-        gives: schema_of::<ExplainJobResponse>,
-    },
-    HttpEndpoint {
-        path: "/v1/findings",
-        handler: get!(list_findings),
-        operation: "ListFindings",
-        summary: "Everything that needs an operator's attention",
-        takes: None,
-        query: &[],
-        gives: schema_of::<Vec<Finding>>,
-    },
-    HttpEndpoint {
-        path: "/v1/utilization",
-        handler: get_page!(get_utilization),
-        operation: "GetUtilization",
-        summary: "GPU utilisation over time, by job and tenant: measured, forecast, under ECMP",
-        takes: None,
-        query: UTILIZATION_PAGE,
-        gives: schema_of::<UtilizationHistory>,
-    },
-    HttpEndpoint {
-        path: "/v1/audit-records",
-        handler: get!(list_audit_records),
-        operation: "ListAuditRecords",
-        summary: "Who was let in, refused, and changed the policy, the latest first",
-        takes: None,
-        query: &[],
-        gives: schema_of::<Vec<AuditRecord>>,
-    },
-    HttpEndpoint {
-        path: "/v1/cluster",
-        handler: get!(get_cluster),
-        operation: "GetCluster",
-        summary: "Who leads, as this controller sees it",
-        takes: None,
-        query: &[],
-        gives: schema_of::<ClusterStatus>,
-    },
-    HttpEndpoint {
-        path: "/v1/cluster/lead",
-        handler: post!(take_lead),
-        operation: "TakeLead",
-        summary: "Has this controller take the lead where the switches elect",
-        takes: Some(schema_of::<TakeLeadRequest>),
-        query: &[],
-        gives: schema_of::<ClusterStatus>,
-    },
-    HttpEndpoint {
-        path: "/v1/cluster/step-down",
-        handler: post!(step_down),
-        operation: "StepDown",
-        summary: "Has this controller leave the lead to another one",
-        takes: Some(schema_of::<TakeLeadRequest>),
-        query: &[],
-        gives: schema_of::<ClusterStatus>,
-    },
-    HttpEndpoint {
-        path: "/v1/state-backup",
-        handler: get!(get_state_backup),
-        operation: "GetStateBackup",
-        summary: "What the controller has stored, for `crux state restore`",
-        takes: None,
-        query: &[],
-        gives: schema_of::<StateBackup>,
-    },
-    HttpEndpoint {
-        path: "/v1/policy",
-        handler: get!(get_policy),
-        operation: "GetPolicy",
-        summary: "The policy revision in force",
-        takes: None,
-        query: &[],
-        gives: schema_of::<PolicyRevision>,
-    },
-    HttpEndpoint {
-        path: "/v1/policy/revisions",
-        handler: get_page!(list_policy_revisions),
-        operation: "ListPolicyRevisions",
-        summary: "Policy revisions, the latest first, a page at a time",
-        takes: None,
-        query: REVISION_PAGE,
-        gives: schema_of::<Vec<PolicyRevisionDiff>>,
-    },
-    HttpEndpoint {
-        path: "/v1/policy/preview",
-        handler: post!(preview_policy),
-        operation: "PreviewPolicy",
-        summary: "What a policy change would do; nothing is written",
-        takes: Some(schema_of::<PreviewPolicyRequest>),
-        query: &[],
-        gives: schema_of::<PolicyPreview>,
-    },
-    HttpEndpoint {
-        path: "/v1/policy/apply",
-        handler: post!(apply_policy),
-        operation: "ApplyPolicy",
-        summary: "Apply a policy change to all switches or to none",
-        takes: Some(schema_of::<ApplyPolicyRequest>),
-        query: &[],
-        gives: schema_of::<PolicyChangeResponse>,
-    },
-    HttpEndpoint {
-        path: "/v1/policy/confirm",
-        handler: post!(confirm_policy),
-        operation: "ConfirmPolicy",
-        summary: "Confirm the revision on trial",
-        takes: Some(schema_of::<ConfirmPolicyRequest>),
-        query: &[],
-        gives: schema_of::<PolicyChangeResponse>,
-    },
-    HttpEndpoint {
-        path: "/v1/policy/rollback",
-        handler: post!(rollback_policy),
-        operation: "RollbackPolicy",
-        summary: "End a trial, or apply an earlier revision again",
-        takes: Some(schema_of::<RollbackPolicyRequest>),
-        query: &[],
-        gives: schema_of::<PolicyChangeResponse>,
-    },
-];
+pub(super) const ENDPOINTS: &[HttpEndpoint] = endpoints! {
+    "/v1/jobs" => ListJobs -> Vec<JobRow>: get!(list_jobs),
+        "The jobs of the plan in force, by rank";
+    "/v1/switches" => ListSwitches -> Vec<SwitchRow>: get!(list_switches),
+        "All switches, and the generation each is verified to hold";
+    "/v1/queues" => ListQueues -> Vec<QueueRow>: get!(list_queues),
+        "Queues of switches that have lost, paused or marked packets, the worst thousand";
+    "/v1/links" => ListLinks -> Vec<LinkRow>: get!(list_links),
+        "All directed links, with their planned and measured load by level";
+    "/v1/learned-flows" => ListLearnedFlows -> Vec<LearnedFlowRow>: get!(list_learned_flows),
+        "RoCEv2 flows that no job has announced, as the leaves report them";
+    "/v1/fabric" => GetFabric -> FabricDocument: get!(get_fabric),
+        "The fabric, as an explicit document";
+    "/v1/fabric-graph" => GetFabricGraph -> FabricGraph: get!(get_fabric_graph),
+        "The fabric as a graph of numbered nodes and cables, for maps";
+    "/v1/link-loads" => GetLinkLoads -> LinkLoadTable: get!(get_link_loads),
+        "What links carry and which parts are not up, by their numbers in the graph";
+    "/v1/job-flows/{name}" => ListJobFlows -> Vec<JobFlowRow>: get_by_name!(list_job_flows),
+        "The flows of a job, with their paths and how they are known";
+    "/v1/plan" => GetPlan -> PlanDocument: get!(get_plan),
+        "The plan in force";
+    "/v1/planner-input" => GetPlannerInput -> PlannerInput: get!(get_planner_input),
+        "The planner's input: fabric, jobs, policy and switch capabilities as documents";
+    "/v1/explanations/{name}" => ExplainJob -> ExplainJobResponse: get_by_name!(explain_job),
+        "Why a job, or the job of a flow (h1>h3:50000), has its level and its paths";
+    "/v1/findings" => ListFindings -> Vec<Finding>: get!(list_findings),
+        "Everything that needs an operator's attention";
+    "/v1/utilization" => GetUtilization[UTILIZATION_PAGE] -> UtilizationHistory:
+        get_page!(get_utilization),
+        "GPU utilisation over time, by job and tenant: measured, forecast, under ECMP";
+    "/v1/audit-records" => ListAuditRecords -> Vec<AuditRecord>: get!(list_audit_records),
+        "Who was let in, refused, and changed the policy, the latest first";
+    "/v1/cluster" => GetCluster -> ClusterStatus: get!(get_cluster),
+        "Who leads, as this controller sees it";
+    "/v1/cluster/lead" => TakeLead(TakeLeadRequest) -> ClusterStatus: post!(take_lead),
+        "Has this controller take the lead where the switches elect";
+    "/v1/cluster/step-down" => StepDown(TakeLeadRequest) -> ClusterStatus: post!(step_down),
+        "Has this controller leave the lead to another one";
+    "/v1/state-backup" => GetStateBackup -> StateBackup: get!(get_state_backup),
+        "What the controller has stored, for `crux state restore`";
+    "/v1/policy" => GetPolicy -> PolicyRevision: get!(get_policy),
+        "The policy revision in force";
+    "/v1/policy/revisions" => ListPolicyRevisions[REVISION_PAGE] -> Vec<PolicyRevisionDiff>:
+        get_page!(list_policy_revisions),
+        "Policy revisions, the latest first, a page at a time";
+    "/v1/policy/preview" => PreviewPolicy(PreviewPolicyRequest) -> PolicyPreview:
+        post!(preview_policy),
+        "What a policy change would do; nothing is written";
+    "/v1/policy/apply" => ApplyPolicy(ApplyPolicyRequest) -> PolicyChangeResponse:
+        post!(apply_policy),
+        "Apply a policy change to all switches or to none";
+    "/v1/policy/confirm" => ConfirmPolicy(ConfirmPolicyRequest) -> PolicyChangeResponse:
+        post!(confirm_policy),
+        "Confirm the revision on trial";
+    "/v1/policy/rollback" => RollbackPolicy(RollbackPolicyRequest) -> PolicyChangeResponse:
+        post!(rollback_policy),
+        "End a trial, or apply an earlier revision again";
+};
 
 /// The OpenAPI document (3.1).
 pub fn openapi_document() -> Value {

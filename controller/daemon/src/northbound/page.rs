@@ -70,9 +70,10 @@ fn serve_file(file: &PageFile, asked: &HeaderMap) -> Response {
         (header::CACHE_CONTROL, "no-cache"),
         (header::ETAG, &tag),
     ];
-    match has.is_some_and(|has| has.as_bytes() == tag.as_bytes()) {
-        true => (StatusCode::NOT_MODIFIED, headers).into_response(),
-        false => (headers, file.text).into_response(),
+    if has.is_some_and(|has| has.as_bytes() == tag.as_bytes()) {
+        (StatusCode::NOT_MODIFIED, headers).into_response()
+    } else {
+        (headers, file.text).into_response()
     }
 }
 

@@ -117,9 +117,6 @@ impl PlanningSlot {
     }
 
     /// As [`PlanningSlot::run_work`], with the slot for more work.
-    ///
-    /// # Errors
-    /// As above.
     pub(super) async fn run_then_return<R: Send + 'static>(
         self,
         work: impl FnOnce() -> R + Send + 'static,

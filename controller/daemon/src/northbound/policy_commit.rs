@@ -204,9 +204,10 @@ impl PolicyCommitter {
         response: &PolicyChangeResponse,
     ) {
         let RevisionMetadata { author, reason, .. } = signature;
-        let findings = match response.findings.is_empty() {
-            true => String::new(),
-            false => format!("; {}", one_line(&response.findings)),
+        let findings = if response.findings.is_empty() {
+            String::new()
+        } else {
+            format!("; {}", one_line(&response.findings))
         };
         let detail = format!("revision {}{findings}", response.revision);
         self.access.audit_trail().record_action(action, author, reason, &detail);

@@ -39,9 +39,10 @@ pub(super) fn check_text(field: &str, text: &str, most: usize) -> Result<(), Fin
         let bytes = text.len();
         return Err(Finding::error(field, format!("{bytes} bytes; it has at most {most}")));
     }
-    match text.contains(|c: char| c.is_control()) {
-        true => Err(Finding::error(field, "it has control characters, such as line ends")),
-        false => Ok(()),
+    if text.contains(|c: char| c.is_control()) {
+        Err(Finding::error(field, "it has control characters, such as line ends"))
+    } else {
+        Ok(())
     }
 }
 

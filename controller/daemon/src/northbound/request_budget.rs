@@ -95,9 +95,10 @@ impl RequestBudget {
         if all.requests >= requests.get() {
             return Err(BudgetExceeded::All("northbound.limits.requests"));
         }
-        match all.bytes + bytes > bodies.get() && all.bytes > 0 {
-            true => Err(BudgetExceeded::All("northbound.limits.bodies_bytes")),
-            false => Ok(()),
+        if all.bytes + bytes > bodies.get() && all.bytes > 0 {
+            Err(BudgetExceeded::All("northbound.limits.bodies_bytes"))
+        } else {
+            Ok(())
         }
     }
 }

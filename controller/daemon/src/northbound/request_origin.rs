@@ -52,9 +52,10 @@ impl RequestOrigin<'_> {
                 return Err(OriginError::ForeignPage(origin.to_owned()));
             }
         }
-        match self.method == Method::POST && !self.has_document_type() {
-            true => Err(OriginError::NotJson),
-            false => Ok(()),
+        if self.method == Method::POST && !self.has_document_type() {
+            Err(OriginError::NotJson)
+        } else {
+            Ok(())
         }
     }
 

@@ -21,7 +21,7 @@ use super::explanation::ExplainJobResponse;
 use super::fabric_map::{FabricGraph, JobFlowRow, LinkLoadTable};
 use super::learned_flow::{LearnedFlowRow, learned_flow_rows};
 use super::limit_counters::{LimitCounters, LimitReached};
-use super::metrics;
+use super::metrics::MetricsText;
 use super::planner_input::PlannerInput;
 use super::planning_pool::{PlanningPool, PlanningSlot};
 use super::policy_commit::PolicyCommitter;
@@ -166,17 +166,11 @@ impl NorthboundService {
     }
 
     /// All switches.
-    ///
-    /// # Errors
-    /// As above.
     pub async fn list_switches(&self) -> Result<Vec<SwitchRow>, ServiceError> {
         Ok(self.current_view().await?.switch_rows())
     }
 
     /// All links.
-    ///
-    /// # Errors
-    /// As above.
     pub async fn list_links(&self) -> Result<Vec<LinkRow>, ServiceError> {
         Ok(self.current_view().await?.link_rows())
     }
@@ -192,18 +186,12 @@ impl NorthboundService {
     }
 
     /// The fabric, as an explicit document.
-    ///
-    /// # Errors
-    /// As above.
     pub async fn get_fabric(&self) -> Result<FabricDocument, ServiceError> {
         let rollout = self.access.current_rollout().ok_or(ControllerError::Stopped)?;
         Ok(spec::explicit_document(&rollout.fabric))
     }
 
     /// The plan in force.
-    ///
-    /// # Errors
-    /// As above.
     pub async fn get_plan(&self) -> Result<PlanDocument, ServiceError> {
         Ok(self.current_view().await?.plan_document())
     }
@@ -217,9 +205,6 @@ impl NorthboundService {
     }
 
     /// GPU utilisation over time: measured, forecast, and as ECMP would give it.
-    ///
-    /// # Errors
-    /// None.
     pub async fn get_utilization(
         &self,
         page: &UtilizationPage,
@@ -229,9 +214,6 @@ impl NorthboundService {
     }
 
     /// Findings that need the attention of an operator.
-    ///
-    /// # Errors
-    /// As above.
     pub async fn list_findings(&self) -> Result<Vec<Finding>, ServiceError> {
         Ok(self.current_view().await?.health_findings())
     }
@@ -272,28 +254,21 @@ impl NorthboundService {
     }
 
     /// Metrics as Prometheus reads them.
-    ///
-    /// # Errors
-    /// As above.
     pub async fn render_metrics(&self) -> Result<String, ServiceError> {
-        let text = metrics::render_metrics(
-            &self.current_view().await?,
-            &self.access.latest_timing(),
-            &self.access.stage_histograms(),
-        );
-        let dropped = self.access.query_state(|state| state.policy_history().dropped_revisions());
-        let latest = UtilizationPage { samples: None, seconds: Some(UtilizationPage::LATEST) };
-        let utilization = metrics::render_utilization(&self.get_utilization(&latest).await?);
-        let dropped = metrics::render_dropped_revisions(dropped.await?);
+        let (timing, stages) = (self.access.latest_timing(), self.access.stage_histograms());
+        let mut text = MetricsText::default();
+        text.add_view(&self.current_view().await?, &timing, &stages);
         let permit = *self.access.watch_permit().borrow();
-        let leadership = metrics::render_leadership(permit, Instant::now());
-        Ok(text + &leadership + &utilization + &dropped + &self.limited.render())
+        text.add_leadership(permit, Instant::now());
+        let latest = UtilizationPage { samples: None, seconds: Some(UtilizationPage::LATEST) };
+        text.add_utilization(&self.get_utilization(&latest).await?);
+        let dropped = self.access.query_state(|state| state.policy_history().dropped_revisions());
+        text.add_dropped_revisions(dropped.await?);
+        self.limited.add_metrics(&mut text);
+        Ok(text.into_text())
     }
 
     /// The latest records of the audit trail, the latest first.
-    ///
-    /// # Errors
-    /// None.
     pub async fn list_audit_records(&self) -> Result<Vec<AuditRecord>, ServiceError> {
         Ok(self.access.audit_trail().latest_records())
     }

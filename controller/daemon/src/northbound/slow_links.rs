@@ -12,11 +12,11 @@ use crate::gnmi::FabricCounters;
 use crate::state::PlanRollout;
 
 /// A link that delivers a smaller share of its capacity is slow.
-pub(super) const SLOW: f64 = 0.8;
+const SLOW: f64 = 0.8;
 
 /// Times between two readings that fit into an iteration, at least: in a longer one, a burst ends
 /// and the next begins, and packets wait at both ends of it.
-pub(super) const READINGS_PER_ITERATION: f64 = 5.0;
+const READINGS_PER_ITERATION: f64 = 5.0;
 
 /// A link that delivers less than its capacity.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,9 +56,10 @@ impl ControllerView {
         let names = job_names(&self.rollout, &slow.jobs);
         let on_it = rows.iter().filter(|row| names.contains(&row.id));
         let longer: Vec<String> = on_it.filter_map(JobRow::longer_than_forecast).collect();
-        match longer.is_empty() {
-            true => format!("jobs on it: {}", names.join(", ")),
-            false => longer.join(", "),
+        if longer.is_empty() {
+            format!("jobs on it: {}", names.join(", "))
+        } else {
+            longer.join(", ")
         }
     }
 }

@@ -271,6 +271,11 @@ impl MastershipArbitration {
 
 #[cfg(test)]
 mod tests {
+    use super::ArbitrationInput::{
+        ElectionWon, StatusReceived, StreamClosed, StreamOpened, TermChosen,
+    };
+    use super::ArbitrationOutput::{Bid, Wait};
+    use super::MastershipStatus::{Backup, NoPrimary, Primary};
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
@@ -287,20 +292,14 @@ mod tests {
     }
 
     fn bid(term: u64, bid: u32) -> ArbitrationOutput {
-        ArbitrationOutput::Bid(ElectionId::new(term, 3, bid))
+        Bid(ElectionId::new(term, 3, bid))
     }
 
     #[test]
     fn a_free_switch_is_won_with_the_first_bid() {
         let election = ElectionId::new(5, 3, 1);
         check(
-            &[
-                (ArbitrationInput::StreamOpened, bid(5, 1)),
-                (
-                    ArbitrationInput::StatusReceived(MastershipStatus::Primary),
-                    ArbitrationOutput::Wait,
-                ),
-            ],
+            &[(StreamOpened, bid(5, 1)), (StatusReceived(Primary), Wait)],
             Mastership::Primary { election },
         );
     }
@@ -310,23 +309,12 @@ mod tests {
         let election = ElectionId::new(10, 3, 2);
         check(
             &[
-                (ArbitrationInput::StreamOpened, bid(5, 1)),
-                (
-                    ArbitrationInput::StatusReceived(MastershipStatus::Backup { highest: OTHER }),
-                    ArbitrationOutput::Wait,
-                ),
-                (
-                    ArbitrationInput::StatusReceived(MastershipStatus::NoPrimary {
-                        highest: OTHER,
-                    }),
-                    ArbitrationOutput::Wait,
-                ),
-                (ArbitrationInput::TermChosen(10), bid(10, 2)),
-                (ArbitrationInput::TermChosen(10), ArbitrationOutput::Wait),
-                (
-                    ArbitrationInput::StatusReceived(MastershipStatus::Primary),
-                    ArbitrationOutput::Wait,
-                ),
+                (StreamOpened, bid(5, 1)),
+                (StatusReceived(Backup { highest: OTHER }), Wait),
+                (StatusReceived(NoPrimary { highest: OTHER }), Wait),
+                (TermChosen(10), bid(10, 2)),
+                (TermChosen(10), Wait),
+                (StatusReceived(Primary), Wait),
             ],
             Mastership::Primary { election },
         );
@@ -337,15 +325,9 @@ mod tests {
         let election = ElectionId::new(5, 3, 1);
         check(
             &[
-                (ArbitrationInput::StreamOpened, bid(5, 1)),
-                (
-                    ArbitrationInput::StatusReceived(MastershipStatus::Backup { highest: OTHER }),
-                    ArbitrationOutput::Wait,
-                ),
-                (
-                    ArbitrationInput::StatusReceived(MastershipStatus::Primary),
-                    ArbitrationOutput::Wait,
-                ),
+                (StreamOpened, bid(5, 1)),
+                (StatusReceived(Backup { highest: OTHER }), Wait),
+                (StatusReceived(Primary), Wait),
             ],
             Mastership::Primary { election },
         );
@@ -355,15 +337,9 @@ mod tests {
     fn a_higher_id_takes_the_switch_away_without_a_fight() {
         check(
             &[
-                (ArbitrationInput::StreamOpened, bid(5, 1)),
-                (
-                    ArbitrationInput::StatusReceived(MastershipStatus::Primary),
-                    ArbitrationOutput::Wait,
-                ),
-                (
-                    ArbitrationInput::StatusReceived(MastershipStatus::Backup { highest: OTHER }),
-                    ArbitrationOutput::Wait,
-                ),
+                (StreamOpened, bid(5, 1)),
+                (StatusReceived(Primary), Wait),
+                (StatusReceived(Backup { highest: OTHER }), Wait),
             ],
             Mastership::Backup { primary: OTHER },
         );
@@ -374,20 +350,14 @@ mod tests {
         let own = ElectionId::new(5, 3, 1);
         check(
             &[
-                (ArbitrationInput::StreamOpened, bid(5, 1)),
-                (
-                    ArbitrationInput::StatusReceived(MastershipStatus::Primary),
-                    ArbitrationOutput::Wait,
-                ),
-                (ArbitrationInput::StreamClosed, ArbitrationOutput::Wait),
-                (ArbitrationInput::StreamOpened, bid(5, 2)),
-                (
-                    ArbitrationInput::StatusReceived(MastershipStatus::Backup { highest: own }),
-                    ArbitrationOutput::Wait,
-                ),
-                (ArbitrationInput::StreamClosed, ArbitrationOutput::Wait),
-                (ArbitrationInput::TermChosen(6), ArbitrationOutput::Wait),
-                (ArbitrationInput::StreamOpened, bid(6, 3)),
+                (StreamOpened, bid(5, 1)),
+                (StatusReceived(Primary), Wait),
+                (StreamClosed, Wait),
+                (StreamOpened, bid(5, 2)),
+                (StatusReceived(Backup { highest: own }), Wait),
+                (StreamClosed, Wait),
+                (TermChosen(6), Wait),
+                (StreamOpened, bid(6, 3)),
             ],
             Mastership::Candidate,
         );
@@ -397,14 +367,7 @@ mod tests {
     fn a_term_that_rises_under_a_primary_does_not_disturb_it() {
         let election = ElectionId::new(5, 3, 1);
         check(
-            &[
-                (ArbitrationInput::StreamOpened, bid(5, 1)),
-                (
-                    ArbitrationInput::StatusReceived(MastershipStatus::Primary),
-                    ArbitrationOutput::Wait,
-                ),
-                (ArbitrationInput::TermChosen(8), ArbitrationOutput::Wait),
-            ],
+            &[(StreamOpened, bid(5, 1)), (StatusReceived(Primary), Wait), (TermChosen(8), Wait)],
             Mastership::Primary { election },
         );
     }
@@ -414,17 +377,11 @@ mod tests {
         let election = ElectionId::new(8, 3, 2);
         check(
             &[
-                (ArbitrationInput::StreamOpened, bid(5, 1)),
-                (
-                    ArbitrationInput::StatusReceived(MastershipStatus::Primary),
-                    ArbitrationOutput::Wait,
-                ),
-                (ArbitrationInput::ElectionWon(8), bid(8, 2)),
-                (ArbitrationInput::ElectionWon(8), ArbitrationOutput::Wait),
-                (
-                    ArbitrationInput::StatusReceived(MastershipStatus::Primary),
-                    ArbitrationOutput::Wait,
-                ),
+                (StreamOpened, bid(5, 1)),
+                (StatusReceived(Primary), Wait),
+                (ElectionWon(8), bid(8, 2)),
+                (ElectionWon(8), Wait),
+                (StatusReceived(Primary), Wait),
             ],
             Mastership::Primary { election },
         );
@@ -434,15 +391,10 @@ mod tests {
     fn a_term_that_rises_while_a_bid_is_out_is_bid_once_that_has_lost() {
         check(
             &[
-                (ArbitrationInput::StreamOpened, bid(5, 1)),
-                (ArbitrationInput::TermChosen(10), ArbitrationOutput::Wait),
-                (
-                    ArbitrationInput::StatusReceived(MastershipStatus::NoPrimary {
-                        highest: OTHER,
-                    }),
-                    ArbitrationOutput::Wait,
-                ),
-                (ArbitrationInput::TermChosen(10), bid(10, 2)),
+                (StreamOpened, bid(5, 1)),
+                (TermChosen(10), Wait),
+                (StatusReceived(NoPrimary { highest: OTHER }), Wait),
+                (TermChosen(10), bid(10, 2)),
             ],
             Mastership::Candidate,
         );
@@ -460,17 +412,13 @@ mod tests {
         let highest = (0u64..20, 0u32..4, 0u32..4)
             .prop_map(|(term, controller, bid)| ElectionId::new(term, controller, bid));
         prop_oneof![
-            Just(ArbitrationInput::StreamOpened),
-            Just(ArbitrationInput::StreamClosed),
-            (0u64..20).prop_map(ArbitrationInput::TermChosen),
-            (0u64..20).prop_map(ArbitrationInput::ElectionWon),
-            Just(ArbitrationInput::StatusReceived(MastershipStatus::Primary)),
-            highest.clone().prop_map(|highest| ArbitrationInput::StatusReceived(
-                MastershipStatus::Backup { highest }
-            )),
-            highest.prop_map(|highest| ArbitrationInput::StatusReceived(
-                MastershipStatus::NoPrimary { highest }
-            )),
+            Just(StreamOpened),
+            Just(StreamClosed),
+            (0u64..20).prop_map(TermChosen),
+            (0u64..20).prop_map(ElectionWon),
+            Just(StatusReceived(Primary)),
+            highest.clone().prop_map(|highest| StatusReceived(Backup { highest })),
+            highest.prop_map(|highest| StatusReceived(NoPrimary { highest })),
         ]
     }
 
@@ -481,7 +429,7 @@ mod tests {
             let mut arbitration = MastershipArbitration::new(2, 1);
             let mut used = BTreeSet::new();
             for input in inputs {
-                if let ArbitrationOutput::Bid(id) = arbitration.step(input) {
+                if let Bid(id) = arbitration.step(input) {
                     prop_assert!(used.last().is_none_or(|last| *last < id));
                     prop_assert!(used.insert(id));
                 }

@@ -165,9 +165,12 @@ impl SwitchClient {
             .tcp_nodelay(true);
         let connecting = tokio::time::timeout(limits.connect_deadline, endpoint.connect());
         let connected = connecting.await.map_err(|_| ClientError::Deadline("connect"))?;
-        let channel = connected.map_err(|error| match is_without_tls(&error) {
-            true => ClientError::WithoutTls(address.p4runtime.clone()),
-            false => ClientError::Connect(error),
+        let channel = connected.map_err(|error| {
+            if is_without_tls(&error) {
+                ClientError::WithoutTls(address.p4runtime.clone())
+            } else {
+                ClientError::Connect(error)
+            }
         })?;
         let calls = P4RuntimeClient::new(channel.clone());
         Ok(Self {
@@ -381,9 +384,10 @@ impl SwitchConnection for SwitchClient {
         of: &TableScope,
     ) -> Result<SwitchTables, ClientError> {
         let mut tables = SwitchTables::default();
-        let asked = match self.pipeline.is_read_whole() {
-            true => vec![codec::encode_whole_read()],
-            false => codec::encode_scope_read(&pipeline.p4info, of),
+        let asked = if self.pipeline.is_read_whole() {
+            vec![codec::encode_whole_read()]
+        } else {
+            codec::encode_scope_read(&pipeline.p4info, of)
         };
         self.read_entities(asked, |entity| {
             if let Some(entry) = codec::decode_table_entity(&pipeline.p4info, &entity)? {

@@ -99,10 +99,7 @@ impl StreamBudget {
 /// Failures in a row after a connection that lasted so long. Only one that outlived the longest
 /// backoff makes those before it forgotten: a switch that answers and dies at once is not well.
 pub(super) fn failures_after(before: u32, lasted: Duration, longest_backoff: Duration) -> u32 {
-    match lasted > longest_backoff {
-        true => 1,
-        false => before.saturating_add(1),
-    }
+    if lasted > longest_backoff { 1 } else { before.saturating_add(1) }
 }
 
 /// A text of a switch, shortened to what a person reads.

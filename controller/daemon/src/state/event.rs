@@ -196,9 +196,10 @@ impl PlanRollout {
     /// The plan with what switches have reported, as they get it.
     pub fn lowered_plan(&self) -> Arc<Plan> {
         let counted = self.counted_pairs();
-        match self.learned.is_empty() && counted.is_empty() {
-            true => Arc::clone(&self.plan),
-            false => Arc::new(planner::with_learned_flows(&self.plan, &self.learned, &counted)),
+        if self.learned.is_empty() && counted.is_empty() {
+            Arc::clone(&self.plan)
+        } else {
+            Arc::new(planner::with_learned_flows(&self.plan, &self.learned, &counted))
         }
     }
 

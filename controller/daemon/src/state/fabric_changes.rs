@@ -41,7 +41,8 @@ impl State {
     }
 }
 
-fn has_part(fabric: &Fabric, change: AvailabilityChange) -> bool {
+/// Whether the fabric has the part that changes.
+pub(super) fn has_part(fabric: &Fabric, change: AvailabilityChange) -> bool {
     match change {
         AvailabilityChange::LinkDown(link)
         | AvailabilityChange::LinkUp(link)

@@ -22,9 +22,10 @@ impl State {
     ) -> Result<Effects, EventRefusal> {
         let PolicyProposal { content, signature, trial } = proposal;
         let revision = self.history.propose_revision(content, signature, trial)?;
-        let effects = match revision.content == self.history.latest().content {
-            true => Effects::default(),
-            false => self.enter_revision(revision)?,
+        let effects = if revision.content == self.history.latest().content {
+            Effects::default()
+        } else {
+            self.enter_revision(revision)?
         };
         // The operator may have replaced switches too, so the room for pins is learned again.
         Arc::make_mut(&mut self.basis).pin_room = None;

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use topology::spec::{self, FabricDocument};
 use topology::{AvailabilityChange, Fabric, FabricParts, LinkId, LinkPath, NicId, SwitchId};
 
+use super::fabric_changes::has_part;
 use super::{PlanResult, PlanRollout, RefinementState, ReportedJobs, State};
 use crate::pipeline::SwitchReports;
 use crate::pipelines::FabricWiring;
@@ -422,21 +423,11 @@ fn apply_changes(fabric: &Fabric, changes: &[AvailabilityChange]) -> Result<Fabr
     Ok(fabric.with_changes(changes.iter().copied()))
 }
 
-/// Checks that `fabric` has the part that changes.
 fn check_change(change: &AvailabilityChange, fabric: &Fabric) -> Result<(), SnapshotError> {
-    let exists = match change {
-        AvailabilityChange::LinkDown(link)
-        | AvailabilityChange::LinkUp(link)
-        | AvailabilityChange::DrainLink(link)
-        | AvailabilityChange::UndrainLink(link) => link.index() < fabric.links().len(),
-        AvailabilityChange::SwitchDown(switch)
-        | AvailabilityChange::SwitchUp(switch)
-        | AvailabilityChange::DrainSwitch(switch)
-        | AvailabilityChange::UndrainSwitch(switch) => switch.index() < fabric.switches().len(),
-    };
-    match exists {
-        true => Ok(()),
-        false => Err(SnapshotError::new("the fabric", &format!("{change:?}: no such part"))),
+    if has_part(fabric, *change) {
+        Ok(())
+    } else {
+        Err(SnapshotError::new("the fabric", &format!("{change:?}: no such part")))
     }
 }
 

@@ -64,9 +64,10 @@ impl HostStatuses {
         let host = status.host.clone();
         let is_empty = status.unreported_jobs == 0 && status.levels.is_none();
         let status = CurrentStatus { status, from: from.0, reported_at: now };
-        match is_empty {
-            true => self.hosts.remove(&host),
-            false => self.hosts.insert(host, status),
+        if is_empty {
+            self.hosts.remove(&host)
+        } else {
+            self.hosts.insert(host, status)
         };
         Ok(())
     }

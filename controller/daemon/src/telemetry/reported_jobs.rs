@@ -259,10 +259,8 @@ impl ReportedJobRegistry {
         plausibility::check_announcement(&job, fabric)
             .map_err(|error| refusal(&name, &error.to_string()))?;
         self.check_connections(&job)?;
-        let stage = match is_complete(announcement) {
-            true => ProfilingStage::Known,
-            false => ProfilingStage::Waiting,
-        };
+        let stage =
+            if is_complete(announcement) { ProfilingStage::Known } else { ProfilingStage::Waiting };
         let mut entry = ReportedJob::new(document, job, stage, now);
         entry.owner = ReportOwner::of_stream(from);
         if let Some(had) = self.jobs.remove(&name) {
@@ -283,9 +281,10 @@ impl ReportedJobRegistry {
         let Some(entry) = self.jobs.get(name) else {
             return Ok(());
         };
-        match entry.owner.may_report(from, self.streams.get(&from)) {
-            true => Ok(()),
-            false => Err(refusal(name, "another reporter has a job of this name")),
+        if entry.owner.may_report(from, self.streams.get(&from)) {
+            Ok(())
+        } else {
+            Err(refusal(name, "another reporter has a job of this name"))
         }
     }
 

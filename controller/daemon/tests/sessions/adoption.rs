@@ -3,22 +3,21 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
+use controller::northbound::ApiServer;
 use controller::northbound::controller_view::{JobRow, JobSource};
 use controller::northbound::explanation::ExplainJobResponse;
 use controller::northbound::service::{
     ApplyPolicyRequest, NorthboundService, PolicyFile, PreviewPolicyRequest,
 };
-use controller::northbound::{self, ApiServer};
 use controller::pipelines::fabric::port_level_counts;
 use controller::{Config, ControllerHandle, RawConfig, StateEvent};
 use p4::entry::EntryKey;
 use p4::fabric::{PriorityLevel, table};
 use planner::{Flow, Job};
-use tokio::net::TcpListener;
 use topology::{NicId, SwitchId};
 
 use crate::http::ask;
-use crate::lab::{DEADLINE, Lab, verified};
+use crate::lab::{Lab, eventually, serve_controller, verified};
 use crate::traffic::Busy;
 
 /// The flow of no job: from the first host to the third.
@@ -61,18 +60,12 @@ async fn delivered(busy: &Busy, level: u32) -> u64 {
 
 /// Waits until the job is listed, and its flows are counted.
 async fn listed(address: SocketAddr, id: &str) -> JobRow {
-    let listed = async {
-        loop {
-            let (_, jobs) = ask(address, "/v1/jobs", None).await;
-            let jobs: Vec<JobRow> = serde_json::from_str(&jobs).unwrap();
-            let mut jobs = jobs.into_iter();
-            let found = jobs.find(|job| job.id == id && job.measured_bytes_per_second.is_some());
-            if let Some(job) = found {
-                return job;
-            }
-        }
-    };
-    tokio::time::timeout(DEADLINE, listed).await.unwrap()
+    eventually(async || {
+        let (_, jobs) = ask(address, "/v1/jobs", None).await;
+        let mut jobs = serde_json::from_str::<Vec<JobRow>>(&jobs).unwrap().into_iter();
+        jobs.find(|job| job.id == id && job.measured_bytes_per_second.is_some())
+    })
+    .await
 }
 
 /// A configuration that counts often and answers as often as it is asked.
@@ -111,8 +104,7 @@ impl Ground {
         let controller = busy.lab.control(|_| {}).await;
         controller.submit_event(busy.jobs(4)).await.unwrap();
         verified(&busy.lab, &controller).await;
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let server = northbound::start_server(listener, controller.access(), &config()).unwrap();
+        let server = serve_controller(&controller, &config()).await;
         busy.send().await;
         busy.arrive(20).await;
         Self {

@@ -3,10 +3,9 @@
 use controller::audit::{AuditAction, AuditRecord, AuditTrail, verify_chain};
 use controller::config::{AccessRole, RawToken};
 use sha2::{Digest, Sha256};
-use tokio::net::TcpListener;
 
 use crate::http::ask_with;
-use crate::lab::{Lab, config};
+use crate::lab::{Lab, config, serve_controller};
 
 const ORDER: &str = r#"{"change": {"policy": {"file": "p.toml", "text": "fairness = 0.2"}},
     "author": "the night shift", "reason": "a test", "confirm_within_seconds": 600}"#;
@@ -33,10 +32,7 @@ async fn everybody_who_was_let_in_refused_or_changed_something_is_recorded() {
     };
     let lab = Lab::new().await;
     let controller = lab.control(audited).await;
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server =
-        controller::northbound::start_server(listener, controller.access(), &config(audited));
-    let server = server.unwrap();
+    let server = serve_controller(&controller, &config(audited)).await;
     let at = server.local_addr();
     for _ in 0..100 {
         let (status, _) = ask_with(at, "/v1/jobs", None, "Bearer guess").await;

@@ -26,7 +26,7 @@ use tokio::time::{Instant, timeout};
 use topology::{Fabric, LinkId, LinkPath, Severity};
 
 use crate::etcd::Etcd;
-use crate::lab::{DEADLINE, Lab, config, verified, written};
+use crate::lab::{DEADLINE, Lab, config, eventually, rollout_with, verified, written};
 
 /// Longer than a busy machine takes for a call.
 pub(crate) const LEASE_S: u64 = 4;
@@ -120,8 +120,7 @@ fn stands_by(permit: &WritePermit) -> bool {
 
 /// Waits until a controller has planned for this many jobs.
 async fn knows(controller: &ControllerHandle, jobs: usize) {
-    let knowing = controller.await_rollout(|had| had.plan.jobs.len() == jobs);
-    timeout(DEADLINE, knowing).await.unwrap().unwrap();
+    rollout_with(controller, |had| had.plan.jobs.len() == jobs).await;
 }
 
 /// Tells a controller of this many jobs; whether it took them and has stored them.
@@ -244,19 +243,14 @@ async fn read_plan(store: &EtcdClient, plan: &PlanManifest) -> Option<Vec<u8>> {
 
 /// Waits until etcd has the plan that a leader has in force; how many pieces it has.
 async fn plan_is_stored(store: &EtcdClient, leader: &ControllerHandle) -> u32 {
-    let stored = async {
-        loop {
-            let wanted = leader.current_rollout().unwrap().stored_plan();
-            if let Some(manifest) = store.read_snapshot().await.unwrap().plan
-                && let Some(encoded) = read_plan(store, &manifest).await
-                && serde_json::from_slice::<StoredPlan>(&encoded).unwrap() == wanted
-            {
-                return manifest.pieces;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    timeout(DEADLINE, stored).await.unwrap()
+    eventually(async || {
+        let wanted = leader.current_rollout().unwrap().stored_plan();
+        let manifest = store.read_snapshot().await.unwrap().plan?;
+        let encoded = read_plan(store, &manifest).await?;
+        let stored: StoredPlan = serde_json::from_slice(&encoded).unwrap();
+        (stored == wanted).then_some(manifest.pieces)
+    })
+    .await
 }
 
 /// A member that knew jobs and policy alone would put the job that is left on the path of the one
@@ -288,7 +282,7 @@ async fn a_member_that_takes_over_moves_no_flow_and_writes_no_entry() {
     let cable = cables.filter(|link| !is_used(link)).last().unwrap();
     let failed = |had: &PlanRollout| !had.fabric.is_cable_up(cable);
     leader.controller.report_health(FabricPart::Cable(cable), PartHealth::Down).await.unwrap();
-    timeout(DEADLINE, leader.controller.await_rollout(failed)).await.unwrap().unwrap();
+    rollout_with(&leader.controller, failed).await;
     verified(&lab, &leader.controller).await;
     let tables = lab.read_all().await;
 
@@ -315,7 +309,7 @@ async fn a_member_that_takes_over_moves_no_flow_and_writes_no_entry() {
     }
     leader.controller.report_health(FabricPart::Cable(cable), PartHealth::Up).await.unwrap();
     let works = |had: &PlanRollout| had.fabric.is_cable_up(cable);
-    timeout(DEADLINE, leader.controller.await_rollout(works)).await.unwrap().unwrap();
+    rollout_with(&leader.controller, works).await;
     leader.kill();
 }
 

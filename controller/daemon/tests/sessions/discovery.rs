@@ -18,7 +18,7 @@ use switch::{
 use switch_server::p4runtime::ServiceOptions;
 use topology::{Fabric, FabricParts, SwitchId, Tier};
 
-use crate::lab::{DEADLINE, Lab, all_hold, config, parts, verified};
+use crate::lab::{DEADLINE, Lab, all_hold, config, parts, rollout_with, until, verified};
 use crate::traffic::{frame, ipv4_octets};
 
 fn wire() -> WireSpec {
@@ -236,8 +236,7 @@ async fn a_silent_cable_fails_and_recovers_with_its_probes() {
     let wire = switch::WireIndex(position.unwrap() as u32);
     for (state, works) in [(WireState::Down, false), (WireState::Up, true)] {
         lab.switches.devices.set_wire_state(wire, state).await.unwrap();
-        let planned = controller.await_rollout(|had| had.fabric.is_up(cable) == works);
-        tokio::time::timeout(DEADLINE, planned).await.unwrap().unwrap();
+        rollout_with(&controller, |had| had.fabric.is_up(cable) == works).await;
         verified(&lab, &controller).await;
     }
     controller.shutdown().await;
@@ -283,9 +282,7 @@ async fn learning(lab: &Lab, change: impl FnOnce(&mut RawConfig)) -> ControllerH
 /// The fabric when as many hosts are found as there are.
 async fn all_hosts(lab: &Lab, controller: &ControllerHandle) -> Fabric {
     let hosts = lab.fabric.hosts().len();
-    let learned = controller.await_rollout(|had| had.fabric.hosts().len() == hosts);
-    let learned = tokio::time::timeout(DEADLINE, learned).await.unwrap();
-    learned.unwrap().fabric
+    rollout_with(controller, |had| had.fabric.hosts().len() == hosts).await.fabric
 }
 
 /// Has a job run between two of the hosts that were found, and waits for its tables.
@@ -347,22 +344,19 @@ async fn a_controller_without_a_document_learns_the_fabric_plans_and_programs_it
     let packet = frame([src, dst], 50_000, 0);
     let sent = sender.with_endpoint(move |_: &mut Host, _, out| out.send_packet(0, &packet));
     sent.await.unwrap();
-    let arriving = async {
-        while receiver.with_endpoint(|host: &mut Host, _, _| host.received).await.unwrap() == 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(DEADLINE, arriving).await.unwrap();
+    until(async || {
+        receiver.with_endpoint(|host: &mut Host, _, _| host.received).await.unwrap() > 0
+    })
+    .await;
 
     // What falls silent has failed, and is not forgotten.
     let wire = switch::WireIndex(0);
     lab.switches.devices.set_wire_state(wire, WireState::Down).await.unwrap();
-    let one_less = controller.await_rollout(|had| {
+    let failed = rollout_with(&controller, |had| {
         let links = had.fabric.link_ids();
         links.filter(|link| !had.fabric.is_up(*link)).count() == 2
     });
-    let failed = tokio::time::timeout(DEADLINE, one_less).await.unwrap();
-    assert_eq!(shape(&failed.unwrap().fabric), shape(&lab.fabric));
+    assert_eq!(shape(&failed.await.fabric), shape(&lab.fabric));
     assert_eq!(controller.current_rollout().unwrap().plan.jobs.len(), 1);
     controller.shutdown().await;
 }
@@ -389,13 +383,11 @@ async fn an_address_that_answers_at_its_port_cannot_be_taken_over() {
         seen.findings.iter().any(|finding| finding.text.contains("the claim is refused"))
     };
     let mut seen = controller.watch_discovery();
-    let refused = async {
-        while !claimed(&seen.borrow_and_update().clone()) {
-            announce(&lab, 3, vec![ipv4_octets(victim)]).await;
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(DEADLINE, refused).await.unwrap();
+    until(async || {
+        announce(&lab, 3, vec![ipv4_octets(victim)]).await;
+        claimed(&seen.borrow_and_update().clone())
+    })
+    .await;
     let port = |fabric: &Fabric| {
         let nic = fabric.nic(fabric.nic_with_ip(victim.ip).unwrap());
         fabric.endpoint_name(fabric.link(nic.uplink).to)

@@ -2,14 +2,14 @@
 
 use std::net::SocketAddr;
 
-use controller::northbound::{self, ApiServer};
+use controller::northbound::ApiServer;
 use controller::{ControllerHandle, RawConfig, StateEvent};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::lab::{DEADLINE, Lab, config, verified};
+use crate::lab::{DEADLINE, Lab, config, serve_controller, verified};
 
 /// A reader of server-sent events.
 struct Reader {
@@ -61,8 +61,7 @@ impl Reader {
 
 async fn served(lab: &Lab, change: impl Fn(&mut RawConfig)) -> (ControllerHandle, ApiServer) {
     let controller = lab.control(&change).await;
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server = northbound::start_server(listener, controller.access(), &config(change)).unwrap();
+    let server = serve_controller(&controller, &config(change)).await;
     (controller, server)
 }
 

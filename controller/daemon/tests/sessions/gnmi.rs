@@ -12,7 +12,7 @@ use topology::{Fabric, FabricNode, Finding, LinkId, Severity, SwitchId};
 
 use crate::failures::{desired, rows};
 use crate::http::ask;
-use crate::lab::{DEADLINE, Lab, open_config, parts, verified};
+use crate::lab::{DEADLINE, Lab, open_config, parts, until, verified};
 
 /// A lab whose switches have wires between them and gNMI servers.
 struct GnmiLab {
@@ -98,20 +98,12 @@ fn without_hold_down(raw: &mut RawConfig) {
 
 /// Waits until the texts of the standing findings are as `what` demands.
 async fn findings(controller: &ControllerHandle, what: impl Fn(&[String]) -> bool) {
-    let wait = async {
-        loop {
-            let found = controller.standing_findings().list_findings();
-            let texts: Vec<_> = found
-                .iter()
-                .map(|finding| format!("{}: {}", finding.about, finding.text))
-                .collect();
-            if what(&texts) {
-                return;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(DEADLINE, wait).await.unwrap();
+    until(async || {
+        let found = controller.standing_findings().list_findings();
+        let texts = found.iter().map(|finding| format!("{}: {}", finding.about, finding.text));
+        what(&texts.collect::<Vec<_>>())
+    })
+    .await;
 }
 
 #[tokio::test]

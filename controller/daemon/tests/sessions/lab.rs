@@ -9,7 +9,8 @@ use controller::northbound::{self, ApiServer};
 use controller::pipelines::pipeline_of;
 use controller::southbound::{SwitchAddress, SwitchClient, SwitchStatus, SwitchTarget};
 use controller::{
-    ChangeTiming, Config, Controller, ControllerError, ControllerHandle, RawConfig, StateEvent,
+    ChangeTiming, Config, Controller, ControllerError, ControllerHandle, PlanRollout, RawConfig,
+    StateEvent,
 };
 use p4::SwitchTables;
 use planner::{Flow, Job, MeasuredSlowdown, Policy};
@@ -85,8 +86,7 @@ impl Lab {
         let jobs = vec![self.job("a", 50_000), self.job("b", 50_001)];
         controller.submit_event(StateEvent::JobsChanged(jobs)).await.unwrap();
         verified(self, &controller).await;
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let server = northbound::start_server(listener, controller.access(), config).unwrap();
+        let server = serve_controller(&controller, config).await;
         ServedController { controller, at: server.local_addr(), server }
     }
 
@@ -205,6 +205,39 @@ pub(crate) fn config(change: impl FnOnce(&mut RawConfig)) -> Config {
 pub(crate) fn parts() -> FabricParts {
     let spec = ClosSpec { leaves: 2, spines: 2, hosts_per_leaf: 2, ..ClosSpec::default() };
     clos::build_clos("lab", &spec).unwrap().parts().clone()
+}
+
+/// Serves a controller at an address of its own.
+pub(crate) async fn serve_controller(controller: &ControllerHandle, config: &Config) -> ApiServer {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    northbound::start_server(listener, controller.access(), config).unwrap()
+}
+
+/// What `look` finds, once it finds something.
+pub(crate) async fn eventually<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let found = async {
+        loop {
+            if let Some(found) = look().await {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, found).await.expect("it is found before the deadline")
+}
+
+/// Waits until `holds`.
+pub(crate) async fn until(mut holds: impl AsyncFnMut() -> bool) {
+    eventually(async || holds().await.then_some(())).await;
+}
+
+/// Waits until `what` holds of the rollout in force.
+pub(crate) async fn rollout_with(
+    controller: &ControllerHandle,
+    what: impl Fn(&PlanRollout) -> bool,
+) -> PlanRollout {
+    let rollout = tokio::time::timeout(DEADLINE, controller.await_rollout(what)).await;
+    rollout.expect("it is planned before the deadline").unwrap()
 }
 
 /// Waits until all switches that are not down were seen to hold what is desired now, as far as they

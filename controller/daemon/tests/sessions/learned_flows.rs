@@ -13,7 +13,7 @@ use switch_server::p4runtime::ServiceOptions;
 use tempfile::TempDir;
 use topology::{NicId, SwitchId};
 
-use crate::lab::{DEADLINE, Lab, verified, written};
+use crate::lab::{DEADLINE, Lab, until, verified, written};
 use crate::learning::SilentHosts;
 use crate::restart::restarted;
 use crate::traffic::{cabled_lab, frame};
@@ -87,11 +87,11 @@ async fn connections_from_unknown_ports_are_pinned_to_the_planned_path_within_a_
             })
         };
     let started = Instant::now();
-    while learned_jobs(&controller).len() < connections.len() || !is_held() {
+    until(async || {
         send(&lab, connections.clone()).await;
-        assert!(started.elapsed() < DEADLINE);
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+        learned_jobs(&controller).len() >= connections.len() && is_held()
+    })
+    .await;
     println!("8 connections pinned {:?} after the first packet", started.elapsed());
     assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -115,22 +115,19 @@ async fn connections_of_a_job_without_ports_take_over_from_their_pair_without_a_
     let controller = controller_of(&lab, unannounced_ports::JOBS).await;
     let connections: Vec<Connection> = (0..8).map(|n| (0, 2, random_port(n))).collect();
     let before = packets_of(&lab, SwitchId(0)).await;
-    let (mut sent, deadline) = (0, Instant::now() + DEADLINE);
-    while pins(&controller).len() < connections.len() {
+    let mut sent = 0;
+    until(async || {
         send(&lab, connections.clone()).await;
         sent += connections.len() as u64;
-        assert!(Instant::now() < deadline);
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+        pins(&controller).len() >= connections.len()
+    })
+    .await;
     let held = async || difference(packets_of(&lab, SwitchId(0)).await, &before);
     let plan = controller.current_rollout().unwrap().plan;
     let gpt = plan.flows.iter().find(|flow| flow.src == NicId(0)).unwrap();
     let port = lab.fabric.link(gpt.links[1]).from.port;
     let planned = (port, plan.jobs[gpt.job].level, sent);
-    while held().await != [planned] {
-        assert!(Instant::now() < deadline, "{:?}, not {planned:?}", held().await);
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until(async || held().await == [planned]).await;
     assert!(learned_jobs(&controller).values().all(|job| job == "gpt"));
     controller.shutdown().await;
 }
@@ -149,12 +146,11 @@ async fn learned_connections_keep_their_pins_over_a_restart() {
     let jobs = jobs.resolve_jobs(&lab.fabric, "jobs.json").unwrap().jobs;
     first.submit_event(StateEvent::JobsChanged(jobs)).await.unwrap();
     let connections: Vec<Connection> = (0..8).map(|n| (0, 2, random_port(n))).collect();
-    let deadline = Instant::now() + DEADLINE;
-    while learned_jobs(&first).len() < connections.len() {
+    until(async || {
         send(&lab, connections.clone()).await;
-        assert!(Instant::now() < deadline);
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+        learned_jobs(&first).len() >= connections.len()
+    })
+    .await;
     verified(&lab, &first).await;
     let (known, tables) = (learned_jobs(&first), lab.read_all().await);
     first.shutdown().await;
@@ -217,12 +213,12 @@ async fn a_flood_of_invented_connections_is_limited_and_moves_no_flow() {
     let lab = lab().await;
     let controller = controller_of(&lab, JOBS).await;
     let own: Vec<Connection> = (0..4).map(|n| (0, 2, random_port(n))).collect();
-    let deadline = Instant::now() + DEADLINE;
-    while learned_jobs(&controller).len() < own.len() {
+    until(async || {
         send(&lab, own.clone()).await;
-        assert!(Instant::now() < deadline);
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+        learned_jobs(&controller).len() >= own.len()
+    })
+    .await;
+    let deadline = Instant::now() + DEADLINE;
     let (before, paths) = (pins(&controller), packets_of(&lab, SwitchId(0)).await);
     let reports = || controller.watch_learned_flows().borrow().counts.reports;
     let (first, started) = (reports(), send(&lab, Vec::new()).await);

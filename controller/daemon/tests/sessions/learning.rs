@@ -14,7 +14,7 @@ use switch_server::p4runtime::ServiceOptions;
 use topology::{Fabric, NicId};
 
 use crate::http::ask;
-use crate::lab::{DEADLINE, Lab, all_hold, parts};
+use crate::lab::{DEADLINE, Lab, all_hold, open_config, parts, serve_controller, until};
 use crate::traffic::frame;
 
 /// Where the queue pair is in a frame: after Ethernet, IPv4, UDP and five bytes.
@@ -112,10 +112,7 @@ async fn a_flow_of_no_job_is_reported_once_with_its_queue_pair() {
 
     // They are of no job until somebody announces them; the reports change no plan.
     assert_eq!(controller.current_rollout().unwrap().plan.jobs.len(), 1);
-    let config = crate::lab::open_config();
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server = controller::northbound::start_server(listener, controller.access(), &config);
-    let server = server.unwrap();
+    let server = serve_controller(&controller, &open_config()).await;
     let (_, answer) = ask(server.local_addr(), "/v1/learned-flows", None).await;
     assert!(answer.contains(r#""leaf":"leaf1","port":1,"src_nic":"h1:0""#), "{answer}");
     let (_, metrics) = ask(server.local_addr(), "/metrics", None).await;
@@ -132,25 +129,20 @@ async fn a_flow_that_goes_on_is_refreshed_and_one_that_stops_is_forgotten() {
         raw.learning.expire_ms = 3_000;
     };
     let controller = controller(&lab, timing).await;
-    let first = async {
+    until(async || {
         // A report may be lost where its switch is busy; the flow goes on.
-        while controller.watch_learned_flows().borrow().flows.is_empty() {
-            send(&lab, vec![(0, 50_001, 6)]).await;
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(DEADLINE, first).await.unwrap();
-    let refreshed = async {
-        let is_refreshed = |learned: &LearnedFlows| {
-            let times = learned.flows.iter().map(|flow| flow.last_seen - flow.first_seen);
-            times.max().is_some_and(|seen| seen > Duration::from_secs(1))
-        };
-        while !is_refreshed(&controller.watch_learned_flows().borrow().clone()) {
-            send(&lab, vec![(1, 50_002, 7)]).await;
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(DEADLINE, refreshed).await.unwrap();
+        send(&lab, vec![(0, 50_001, 6)]).await;
+        !controller.watch_learned_flows().borrow().flows.is_empty()
+    })
+    .await;
+    until(async || {
+        send(&lab, vec![(1, 50_002, 7)]).await;
+        let learned = controller.watch_learned_flows();
+        let learned = learned.borrow();
+        let mut times = learned.flows.iter().map(|flow| flow.last_seen - flow.first_seen);
+        times.any(|seen| seen > Duration::from_secs(1))
+    })
+    .await;
     let found = learned(&controller, |learned| learned.flows.is_empty()).await;
     assert_eq!(found.counts.expired, 2);
     controller.shutdown().await;
@@ -164,13 +156,13 @@ async fn a_host_that_invents_flows_is_metered_and_takes_nothing_from_others() {
     let started = Instant::now();
     let mut burst = 0;
     // Until the port has more flows than it may keep.
-    while controller.watch_learned_flows().borrow().counts.refused == 0 {
+    until(async || {
         let invented = (0..500).map(|number| (1, (burst * 500 + number) as u16, number));
         send(&lab, invented.collect()).await;
         burst += 1;
-        assert!(started.elapsed() < DEADLINE);
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+        controller.watch_learned_flows().borrow().counts.refused > 0
+    })
+    .await;
     send(&lab, vec![(0, 50_001, 6)]).await;
     let is_learned = |learned: &LearnedFlows| {
         learned

@@ -12,7 +12,7 @@ use planner::{OverrideDocument, PolicyEdit, PolicyEditAction};
 
 use switch_server::testing::faults::{FaultScript, InjectedFault};
 
-use crate::lab::{DEADLINE, Lab, config, first_leaf, verified};
+use crate::lab::{DEADLINE, Lab, config, first_leaf, until, verified};
 
 /// A lab with two jobs that contend, and the service of its controller.
 async fn served(
@@ -273,12 +273,7 @@ async fn a_sick_switch_vetoes_neither_changes_nor_its_drain() {
 
     let brief = |raw: &mut RawConfig| raw.deadlines.quarantine_ms = 50;
     let (controller, service) = served(&lab, brief).await;
-    let quarantined = async {
-        while !service.list_switches().await.unwrap()[0].quarantined {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(DEADLINE, quarantined).await.unwrap();
+    until(async || service.list_switches().await.unwrap()[0].quarantined).await;
     let done = service.apply_policy(&order(RAISED, None)).await.unwrap();
     assert!(done.applied && done.trial_until_ms.is_none(), "{done:?}");
     assert!(done.findings.iter().any(|finding| finding.text.contains("without leaf1")), "{done:?}");

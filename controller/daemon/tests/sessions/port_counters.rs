@@ -12,12 +12,11 @@ use switch::{
     WireIndex,
 };
 use switch_server::gnmi::{GnmiHandle, QosMaps};
-use tokio::time::{sleep, timeout};
 use topology::{Fabric, Finding, NicId, Tier};
 
 use crate::gnmi::serve_gnmi;
 use crate::http::ask;
-use crate::lab::{DEADLINE, Lab, ServedController, open_config, parts, verified};
+use crate::lab::{Lab, ServedController, eventually, open_config, parts, until, verified};
 use crate::sai::wired_lab;
 use crate::traffic::{connect_cables, frame};
 
@@ -74,16 +73,7 @@ async fn until_used(
     served: &ServedController,
     what: impl Fn(&BTreeMap<String, LinkRow>) -> bool,
 ) -> BTreeMap<String, LinkRow> {
-    let wait = async {
-        loop {
-            let used = link_uses(served).await;
-            if what(&used) {
-                return used;
-            }
-            sleep(std::time::Duration::from_millis(10)).await;
-        }
-    };
-    timeout(DEADLINE, wait).await.unwrap()
+    eventually(async || Some(link_uses(served).await).filter(&what)).await
 }
 
 /// The samples of a metric: labels and value.
@@ -167,12 +157,7 @@ async fn a_link_that_sends_slowly_while_packets_wait_is_a_finding() {
         let devices = &counted.lab.switches.devices;
         devices.set_wire_rate(wire, direction, 4_000_000).await.unwrap();
     }
-    let named = async {
-        while counted.findings_about(&name).await.is_empty() {
-            sleep(std::time::Duration::from_millis(20)).await;
-        }
-    };
-    timeout(DEADLINE, named).await.unwrap();
+    until(async || !counted.findings_about(&name).await.is_empty()).await;
     let findings = counted.findings_about(&name).await;
     assert!(findings[0].text.contains("although packets wait; jobs on it: a"), "{findings:?}");
     counted.served.end().await;

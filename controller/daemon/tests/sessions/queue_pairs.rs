@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use agent::process_job::SchedulerJob;
 use agent::queue_pairs::{QueuePair, QueuePairService, QueuePairState};
@@ -12,7 +12,6 @@ use agent::rdma_flows::{RdmaFlow, RdmaFlows};
 use agent::report_stream::ControllerTarget;
 use agent::service::{HostAgent, ReportSink};
 use agent::source_port::source_port;
-use agent::{AgentSettings, ReportLimits};
 use api::telemetry as proto;
 use controller::ControllerHandle;
 use controller::northbound::ApiServer;
@@ -21,9 +20,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use topology::{NicId, SwitchId};
 
-use crate::lab::{DEADLINE, Lab, verified};
+use crate::lab::{Lab, until, verified};
 use crate::learned_flows::{Connection, difference, lab, learned_jobs, send};
-use crate::telemetry::{ReportStream, served};
+use crate::telemetry::{ReportStream, served, settings};
 use crate::unannounced_ports::{learning_controller, packets_of};
 
 /// Two jobs on the same hosts and NICs, which state no ports.
@@ -72,7 +71,7 @@ impl RunningAgent {
         };
         let sink = ReportSink::for_controller(&target).unwrap();
         let read = Arc::clone(list);
-        let agent = HostAgent::open(settings(host), sink).unwrap();
+        let agent = HostAgent::open(settings(host, None), sink).unwrap();
         let agent = agent.with_queue_pairs(Arc::new(move || Ok(read.lock().unwrap().clone())));
         let stop = CancellationToken::new();
         let task = tokio::spawn(agent.run_until(stop.clone().cancelled_owned()));
@@ -85,31 +84,9 @@ impl RunningAgent {
     }
 }
 
-fn settings(host: &str) -> AgentSettings {
-    AgentSettings {
-        host: host.to_owned(),
-        socket: None,
-        jobs: Vec::new(),
-        nics: BTreeMap::new(),
-        spool: None,
-        sys: "/sys".into(),
-        limits: ReportLimits {
-            window_seconds: 1.0,
-            presence_seconds: 3.0,
-            jobs: 4,
-            sample_seconds: 0.01,
-            memory_seconds: 10.0,
-        },
-    }
-}
-
 /// Waits until exactly these flows are learned, each of its job.
 async fn learned(controller: &ControllerHandle, expected: &BTreeMap<Connection, String>) {
-    let deadline = Instant::now() + DEADLINE;
-    while learned_jobs(controller) != *expected {
-        assert!(Instant::now() < deadline, "{:?}, not {expected:?}", learned_jobs(controller));
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until(async || learned_jobs(controller) == *expected).await;
 }
 
 /// Both directions of connections between h1 and h3, by job and numbers.
@@ -148,15 +125,7 @@ async fn flows_of_jobs_that_share_nics_have_their_level_and_path_before_their_fi
         let flow = plan.flows.iter().find(|flow| (flow.job, flow.src) == (index, NicId(0)));
         let port = lab.fabric.link(flow.unwrap().links[1]).from.port;
         let expected = [(port, planned.level, 50)];
-        let deadline = Instant::now() + DEADLINE;
-        loop {
-            let counts = difference(packets_of(&lab, SwitchId(0)).await, &before);
-            if counts == expected {
-                break;
-            }
-            assert!(Instant::now() < deadline, "{job}: {counts:?}, not {expected:?}");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        until(async || difference(packets_of(&lab, SwitchId(0)).await, &before) == expected).await;
     }
     let levels: Vec<u8> = plan.jobs.iter().map(|job| job.level).collect();
     assert!(levels[0] > levels[1], "{levels:?}: their own levels, not those of the pair");
@@ -236,11 +205,7 @@ async fn an_agent_that_lies_gets_nothing_of_others() {
     assert!(liar.next_feedback().await.contains("joined with those of other hosts"));
     liar.send(report("h2", 0, "slurm-7", &[[2, 1, port]])).await;
     liar.send(report("h2", 1, "slurm-7", &vec![[2, 1, port]; 10_000])).await;
-    let deadline = Instant::now() + DEADLINE;
-    while controller.watch_learned_flows().borrow().counts.refused_hosts == 0 {
-        assert!(Instant::now() < deadline);
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until(async || controller.watch_learned_flows().borrow().counts.refused_hosts > 0).await;
     let counts = controller.watch_learned_flows().borrow().queue_pairs;
     assert_eq!((counts.reported, counts.joined, counts.ambiguous), (2, 2, 0));
     assert_eq!(learned_jobs(&controller), honest);

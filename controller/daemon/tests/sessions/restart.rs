@@ -11,7 +11,7 @@ use planner::Policy;
 use tempfile::TempDir;
 use topology::LinkPath;
 
-use crate::lab::{DEADLINE, Lab, config, verified, written};
+use crate::lab::{Lab, config, rollout_with, verified, written};
 
 /// The next run, once the one before has let go of its store.
 pub(crate) async fn restarted(lab: &Lab, change: impl Fn(&mut RawConfig)) -> ControllerHandle {
@@ -87,7 +87,7 @@ async fn a_restart_moves_no_flow_and_knows_what_has_failed() {
     let cable = cables.filter(|link| !is_used(link)).last().unwrap();
     first.report_health(FabricPart::Cable(cable), PartHealth::Down).await.unwrap();
     let failed = |had: &controller::PlanRollout| !had.fabric.is_cable_up(cable);
-    tokio::time::timeout(DEADLINE, first.await_rollout(failed)).await.unwrap().unwrap();
+    rollout_with(&first, failed).await;
     verified(&lab, &first).await;
     let tables = lab.read_all().await;
     first.shutdown().await;
@@ -99,7 +99,7 @@ async fn a_restart_moves_no_flow_and_knows_what_has_failed() {
     assert!(second.current_rollout().unwrap().report.moved.is_empty());
     second.report_health(FabricPart::Cable(cable), PartHealth::Up).await.unwrap();
     let works = |had: &controller::PlanRollout| had.fabric.is_cable_up(cable);
-    tokio::time::timeout(DEADLINE, second.await_rollout(works)).await.unwrap().unwrap();
+    rollout_with(&second, works).await;
     second.shutdown().await;
 }
 

@@ -11,19 +11,21 @@ use agent::service::{HostAgent, ReportSink};
 use agent::{AgentSettings, ReportLimits};
 use api::telemetry as proto;
 use controller::config::AccessRole;
-use controller::northbound::{self, ApiServer};
+use controller::northbound::ApiServer;
 use controller::{Controller, ControllerHandle, StateEvent};
 use proto::job_report::Report;
 use proto::telemetry_client::TelemetryClient;
 use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpListener, UnixStream};
+use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
 
 use crate::http::ask;
-use crate::lab::{DEADLINE, Lab, config, open_config, verified};
+use crate::lab::{
+    DEADLINE, Lab, config, eventually, open_config, rollout_with, serve_controller, until, verified,
+};
 
 /// A reporter's end of a stream.
 pub(crate) struct ReportStream {
@@ -62,8 +64,7 @@ impl ReportStream {
 }
 
 pub(crate) async fn served(controller: &ControllerHandle) -> ApiServer {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    northbound::start_server(listener, controller.access(), &open_config()).unwrap()
+    serve_controller(controller, &open_config()).await
 }
 
 pub(crate) fn announcement(job: &str, port: u32) -> Report {
@@ -105,8 +106,7 @@ pub(crate) async fn planned(controller: &ControllerHandle, job: &str, intensity:
         let planned = plan.job(&id);
         planned.is_some_and(|(_, planned)| planned.intensity >= intensity)
     };
-    let waiting = controller.await_rollout(|realised| is_planned(&realised.plan));
-    let realised = tokio::time::timeout(DEADLINE, waiting).await.unwrap().unwrap();
+    let realised = rollout_with(controller, |realised| is_planned(&realised.plan)).await;
     realised.plan.job(&id).unwrap().1.level
 }
 
@@ -151,9 +151,7 @@ async fn a_job_is_profiled_then_ranked_and_then_gone() {
     }
     // What runs keeps its levels at first; then the better plan comes.
     let level = |plan: &planner::Plan, job: &str| plan.job(&job.into()).unwrap().1.level;
-    let better =
-        controller.await_rollout(|had| level(&had.plan, "strong") > level(&had.plan, "weak"));
-    tokio::time::timeout(DEADLINE, better).await.unwrap().unwrap();
+    rollout_with(&controller, |had| level(&had.plan, "strong") > level(&had.plan, "weak")).await;
     verified(&lab, &controller).await;
 
     for job in ["weak", "strong"] {
@@ -161,8 +159,7 @@ async fn a_job_is_profiled_then_ranked_and_then_gone() {
         line.send(Report::End(proto::JobEnd { job })).await;
         assert_eq!(line.next_feedback().await, "ended");
     }
-    let empty = controller.await_rollout(|realised| realised.plan.jobs.is_empty());
-    tokio::time::timeout(DEADLINE, empty).await.unwrap().unwrap();
+    rollout_with(&controller, |realised| realised.plan.jobs.is_empty()).await;
     verified(&lab, &controller).await;
     server.shutdown().await;
     controller.shutdown().await;
@@ -239,7 +236,7 @@ async fn reports_reach_the_controller_through_an_agent() {
         &server.local_addr().to_string(),
     ))
     .unwrap();
-    let agent = HostAgent::open(settings(&path), outlet).unwrap();
+    let agent = HostAgent::open(settings("h1", Some(&path)), outlet).unwrap();
     let stop = CancellationToken::new();
     let running = tokio::spawn(agent.run_until(stop.clone().cancelled_owned()));
 
@@ -267,17 +264,16 @@ async fn reports_reach_the_controller_through_an_agent() {
 
     stop.cancel();
     running.await.unwrap();
-    let empty = controller.await_rollout(|realised| realised.plan.jobs.is_empty());
-    let empty = tokio::time::timeout(DEADLINE, empty).await;
-    empty.unwrap().unwrap();
+    rollout_with(&controller, |realised| realised.plan.jobs.is_empty()).await;
     server.shutdown().await;
     controller.shutdown().await;
 }
 
-fn settings(socket: &Path) -> AgentSettings {
+/// An agent of a host that listens at `socket`.
+pub(crate) fn settings(host: &str, socket: Option<&Path>) -> AgentSettings {
     AgentSettings {
-        host: "h1".to_owned(),
-        socket: Some(socket.to_owned()),
+        host: host.to_owned(),
+        socket: socket.map(Path::to_owned),
         jobs: Vec::new(),
         nics: BTreeMap::new(),
         spool: None,
@@ -344,8 +340,7 @@ async fn every_limit_of_reports_is_counted_when_it_bites() {
         raw.telemetry.reports_per_second = 5;
         raw.telemetry.jobs_per_reporter = 1;
     });
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server = northbound::start_server(listener, controller.access(), &tight).unwrap();
+    let server = serve_controller(&controller, &tight).await;
     let limits = ["report_streams", "report_rate", "report_refused"];
     for limit in limits {
         assert_eq!(limit_count(&server, limit).await, 0, "{limit}");
@@ -383,8 +378,7 @@ async fn a_token_reports_jobs_of_its_hosts_only() {
     bound.hosts = vec!["h1".to_owned(), "h3".to_owned()];
     raw.northbound.tokens = vec![bound];
     let config = raw.try_into().unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server = northbound::start_server(listener, controller.access(), &config).unwrap();
+    let server = serve_controller(&controller, &config).await;
     let client = TelemetryClient::connect(format!("http://{}", server.local_addr()));
     let (sender, reports) = mpsc::channel(4);
     let mut asked = tonic::Request::new(ReceiverStream::new(reports));
@@ -403,16 +397,11 @@ async fn a_token_reports_jobs_of_its_hosts_only() {
 
 /// The findings, once they are as expected.
 async fn await_findings(server: &ApiServer, is_expected: impl Fn(&str) -> bool) -> String {
-    let find = async {
-        loop {
-            let (_, found) = ask(server.local_addr(), "/v1/findings", None).await;
-            if is_expected(&found) {
-                return found;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(DEADLINE, find).await.unwrap()
+    eventually(async || {
+        let (_, found) = ask(server.local_addr(), "/v1/findings", None).await;
+        Some(found).filter(|found| is_expected(found))
+    })
+    .await
 }
 
 /// A setter of an agent that remembers the rules in force.
@@ -433,17 +422,11 @@ impl DscpSetter for RememberedRules {
 
 /// Waits until the host of this setter sends one pair, and with this DSCP.
 async fn set_at_host(setter: &RememberedRules, dscp: u8) {
-    let is_set = || {
+    until(async || {
         let rules = setter.0.lock().unwrap();
-        let pairs = rules.as_ref().map(|rules| rules.pairs.values().copied().collect::<Vec<_>>());
-        pairs.is_some_and(|pairs| pairs == [dscp])
-    };
-    let wait = async {
-        while !is_set() {
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(DEADLINE, wait).await.unwrap_or_else(|_| panic!("{setter:?}"));
+        rules.as_ref().is_some_and(|rules| rules.pairs.values().eq([&dscp]))
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -455,10 +438,8 @@ async fn every_host_of_a_job_sets_its_level_and_follows_it() {
     let start_agent = |host: &str| {
         let target = ControllerTarget::from_address(&server.local_addr().to_string());
         let sink = ReportSink::for_controller(&target).unwrap();
-        let mut settings = settings(Path::new("unused"));
-        (settings.host, settings.socket) = (host.to_owned(), None);
         let setter = Arc::new(RememberedRules::default());
-        let agent = HostAgent::open(settings, sink).unwrap();
+        let agent = HostAgent::open(settings(host, None), sink).unwrap();
         let agent = agent.with_dscp(Arc::clone(&setter) as Arc<dyn DscpSetter>);
         (setter, tokio::spawn(agent.run_until(stop.clone().cancelled_owned())))
     };
@@ -528,11 +509,11 @@ async fn measured_slowdown_changes_levels_under_a_fair_policy() {
         assert_eq!(line.next_feedback().await, "profile complete");
     }
     let level = |plan: &planner::Plan, job: &str| plan.job(&job.into()).map(|(_, job)| job.level);
-    let ranked = controller.await_rollout(|had| {
+    rollout_with(&controller, |had| {
         let (weak, strong) = (level(&had.plan, "weak"), level(&had.plan, "strong"));
         weak.is_some() && weak < strong
-    });
-    tokio::time::timeout(DEADLINE, ranked).await.unwrap().unwrap();
+    })
+    .await;
 
     // From here on the strong job is nearly as fast as alone, and the weak one is not.
     let reports = async {
@@ -542,10 +523,8 @@ async fn measured_slowdown_changes_levels_under_a_fair_policy() {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
     };
-    let slowed =
-        controller.await_rollout(|had| level(&had.plan, "weak") > level(&had.plan, "strong"));
     tokio::select! {
-        found = tokio::time::timeout(DEADLINE, slowed) => drop(found.unwrap().unwrap()),
+        _ = rollout_with(&controller, |had| level(&had.plan, "weak") > level(&had.plan, "strong")) => {}
         () = reports => {}
     }
     server.shutdown().await;
@@ -565,17 +544,12 @@ async fn iterations_unlike_their_forecast_are_a_finding() {
         line.send(busy_window(job, 5e10, 0.007)).await;
         assert_eq!(line.next_feedback().await, "profile complete");
     }
-    let find = async {
-        loop {
-            line.send(busy_window("slow", 5e10, 0.075)).await;
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-            let (_, findings) = ask(server.local_addr(), "/v1/findings", None).await;
-            if findings.contains("longer than the") {
-                return findings;
-            }
-        }
-    };
-    let findings = tokio::time::timeout(DEADLINE, find).await.unwrap();
+    let findings = eventually(async || {
+        line.send(busy_window("slow", 5e10, 0.075)).await;
+        let (_, findings) = ask(server.local_addr(), "/v1/findings", None).await;
+        Some(findings).filter(|findings| findings.contains("longer than the"))
+    })
+    .await;
     assert!(findings.contains("iterations take 0.0750 s"), "{findings}");
     assert!(!findings.contains("job steady"), "{findings}");
     let (_, jobs) = ask(server.local_addr(), "/v1/jobs", None).await;
@@ -596,8 +570,8 @@ async fn jobs_that_an_agent_leaves_out_are_a_finding_until_there_is_room() {
         std::fs::write(path(job), document.to_string()).unwrap();
     }
     let target = ControllerTarget::from_address(&server.local_addr().to_string());
-    let mut settings = settings(Path::new("unused"));
-    (settings.socket, settings.spool) = (None, Some(spool.path().to_owned()));
+    let mut settings = settings("h1", None);
+    settings.spool = Some(spool.path().to_owned());
     settings.limits.jobs = 1;
     let agent = HostAgent::open(settings, ReportSink::for_controller(&target).unwrap()).unwrap();
     let stop = CancellationToken::new();

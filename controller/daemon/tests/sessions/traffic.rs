@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use controller::northbound::{
-    self,
     controller_view::LinkRow,
     service::{ApplyPolicyRequest, NorthboundService, PolicyFile, PreviewPolicyRequest},
 };
@@ -18,11 +17,10 @@ use switch::{
 };
 use switch_server::p4runtime::ServiceOptions;
 use switch_server::testing::faults::{FaultScript, InjectedFault};
-use tokio::net::TcpListener;
 use topology::{AvailabilityChange, Fabric, FabricNode, LinkId, Nic, NicId, SwitchId};
 
 use crate::http::ask;
-use crate::lab::{DEADLINE, Lab, parts, verified};
+use crate::lab::{DEADLINE, Lab, parts, serve_controller, verified};
 
 /// Between two packets of a flow, in virtual nanoseconds.
 const PERIOD: u64 = 1_000_000;
@@ -427,9 +425,7 @@ async fn measured_load_is_shown_beside_planned_load() {
     raw.counters.interval_ms = 20;
     // The test asks again at once.
     raw.northbound.requests_per_second = 1_000_000;
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let config = Config::try_from(raw).unwrap();
-    let server = northbound::start_server(listener, controller.access(), &config).unwrap();
+    let server = serve_controller(&controller, &Config::try_from(raw).unwrap()).await;
     let address = server.local_addr();
     busy.send().await;
     let wanted = [

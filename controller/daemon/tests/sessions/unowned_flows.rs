@@ -1,16 +1,15 @@
 //! Connections of no job: switches count them by pairs of NICs, so that the list has first what
 //! sends the most, and a rule gives them to a job. Counting changes no packet.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use controller::StateEvent;
 use controller::northbound::{self, learned_flow::LearnedFlowRow};
 use planner::{AdoptionRule, Policy};
-use tokio::net::TcpListener;
 use topology::SwitchId;
 
 use crate::http::ask;
-use crate::lab::{DEADLINE, Lab, open_config, verified};
+use crate::lab::{Lab, open_config, serve_controller, until, verified};
 use crate::learned_flows::{difference, lab, send};
 use crate::unannounced_ports::{learning_controller, packets_of, random_port};
 
@@ -46,17 +45,14 @@ async fn send_until(
     server: &northbound::ApiServer,
     is_as_wanted: impl Fn(&[(String, String, LearnedFlowRow)]) -> bool,
 ) -> u64 {
-    let (started, mut sent) = (Instant::now(), 0);
-    loop {
+    let mut sent = 0;
+    until(async || {
         send(lab, strangers()).await;
         sent += strangers().len() as u64;
-        let rows = listed(server).await;
-        if is_as_wanted(&rows) {
-            return sent;
-        }
-        assert!(started.elapsed() < DEADLINE, "{rows:?}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+        is_as_wanted(&listed(server).await)
+    })
+    .await;
+    sent
 }
 
 /// RoCEv2 of the second host, for a job that nobody has announced.
@@ -80,8 +76,7 @@ async fn flows_of_no_job_are_listed_by_their_bytes_until_a_rule_adopts_them() {
         (raw.refresh_ms, raw.expire_ms) = (200, 60_000);
     })
     .await;
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server = northbound::start_server(listener, controller.access(), &open_config()).unwrap();
+    let server = serve_controller(&controller, &open_config()).await;
     let (started, before) = (Instant::now(), packets_of(&lab, SwitchId(0)).await);
     let is_counted = |row: &LearnedFlowRow| row.pair_bytes.is_some_and(|bytes| bytes > 0);
     let mut sent = send_until(&lab, &server, |rows| {

@@ -102,12 +102,13 @@ impl Cluster {
         let mut made = Vec::new();
         while made.len() < connections {
             let job = random.random_range(0..members.len());
-            let ends = match follows_plan {
-                true => *rings[job].choose(&mut random).unwrap(),
-                false => (
+            let ends = if follows_plan {
+                *rings[job].choose(&mut random).unwrap()
+            } else {
+                (
                     *members[job].choose(&mut random).unwrap(),
                     *members[job].choose(&mut random).unwrap(),
-                ),
+                )
             };
             let ends = [ends.0, ends.1];
             let numbers = ends.map(|nic| match choice {
@@ -186,10 +187,11 @@ proptest! {
         in_order in any::<bool>(),
         follows_plan in any::<bool>(),
     ) {
-        let numbers = match in_order {
-            true => NumberChoice::InOrder,
-            false => NumberChoice::Random(number_count),
-        };
+        let numbers = if in_order {
+NumberChoice::InOrder
+} else {
+NumberChoice::Random(number_count)
+};
         let cluster = Cluster::random(seed, 500, numbers, follows_plan);
         let ends = cluster.ends(cluster.reports());
         prop_assert_eq!(ends.len(), 1_000);

@@ -68,10 +68,7 @@ impl From<BudgetExceeded> for AccessDenied {
 impl AccessDenied {
     /// The response, in the form of the protocol.
     pub(super) fn into_response(self, is_grpc: bool) -> Response {
-        match is_grpc {
-            true => self.grpc_status().into_http(),
-            false => self.http_response(),
-        }
+        if is_grpc { self.grpc_status().into_http() } else { self.http_response() }
     }
 
     /// What it counts as.

@@ -3,7 +3,7 @@
 //! Pure. The decision: a counter that a switch does not report has no sample, since none would mean
 //! that nothing was lost.
 
-use super::{MetricFamily, MetricSample};
+use super::MetricsText;
 use crate::gnmi::{InterfaceCounters, QueueCounters};
 use crate::northbound::controller_view::ControllerView;
 
@@ -44,7 +44,7 @@ const OF_QUEUES: [CounterMetric<QueueCounters>; 5] = [
 ];
 
 /// What ports and their queues count, where switches report it over gNMI.
-pub(super) fn port_families(view: &ControllerView) -> Vec<MetricFamily> {
+pub(super) fn add_ports(text: &mut MetricsText, view: &ControllerView) {
     let fabric = &view.rollout.fabric;
     let (mut interfaces, mut queues) = (Vec::new(), Vec::new());
     for id in fabric.switch_ids() {
@@ -59,23 +59,20 @@ pub(super) fn port_families(view: &ControllerView) -> Vec<MetricFamily> {
             ([labels(port), vec![("level", level.to_string())]].concat(), found)
         }));
     }
-    let of_interfaces = OF_INTERFACES.map(|metric| counter_family(metric, &interfaces));
-    let of_queues = OF_QUEUES.map(|metric| counter_family(metric, &queues));
-    of_interfaces.into_iter().chain(of_queues).collect()
+    add_counters(text, &OF_INTERFACES, &interfaces);
+    add_counters(text, &OF_QUEUES, &queues);
 }
 
-/// A metric of all that count it, each with its labels.
-fn counter_family<C>(
-    (name, help, value): CounterMetric<C>,
+/// The metrics of all that count them, each with its labels.
+fn add_counters<C>(
+    text: &mut MetricsText,
+    metrics: &[CounterMetric<C>],
     counted: &[(Vec<(&'static str, String)>, &C)],
-) -> MetricFamily {
-    let sample = |(labels, counters): &(Vec<(&'static str, String)>, &C)| -> Option<MetricSample> {
-        Some((labels.clone(), value(counters)? as f64))
-    };
-    MetricFamily {
-        name,
-        kind: "counter",
-        help,
-        samples: counted.iter().filter_map(sample).collect(),
+) {
+    for (name, help, value) in metrics {
+        let samples = counted
+            .iter()
+            .filter_map(|(labels, counters)| Some((labels.clone(), value(counters)? as f64)));
+        text.add_counter(name, help, samples);
     }
 }

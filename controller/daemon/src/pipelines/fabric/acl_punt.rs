@@ -15,10 +15,7 @@ const ADVERTISEMENT: u8 = 136;
 const PRIORITY: NonZeroU16 = NonZeroU16::MIN;
 
 pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
-    match site.shared.wiring.reports.probes {
-        true => punt_rows(),
-        false => Vec::new(),
-    }
+    if site.shared.wiring.reports.probes { punt_rows() } else { Vec::new() }
 }
 
 /// The rows that discovery needs on a switch.

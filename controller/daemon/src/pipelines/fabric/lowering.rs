@@ -112,9 +112,10 @@ impl SwitchStep<'_> {
         let nic_paths = site.nic_paths();
         let failed = liveness::failed_ports(site.shared.wiring, site.shared.fabric, site.switch);
         let failed_ports: Vec<PortNumber> = failed.collect();
-        let classes = match self.is_new || !self.rerouted.is_empty() {
-            true => Arc::new(LeafClasses::of_switch(site)),
-            false => Arc::clone(&lowered.classes),
+        let classes = if self.is_new || !self.rerouted.is_empty() {
+            Arc::new(LeafClasses::of_switch(site))
+        } else {
+            Arc::clone(&lowered.classes)
         };
         let mut updates = Vec::new();
         for class in classes.changed_classes(&lowered.classes) {

@@ -74,9 +74,12 @@ impl FabricNumbering {
         let fabric = without_failures(fabric);
         let leaves = number_leaves(&fabric)?;
         let unharmed = LeafRoutes::new(&fabric);
-        let rooms = fabric.switch_ids().map(|switch| match switches.contains(&switch) {
-            true => check_groups(&fabric, &unharmed, switch),
-            false => Ok((LeafPeers::default(), 0)),
+        let rooms = fabric.switch_ids().map(|switch| {
+            if switches.contains(&switch) {
+                check_groups(&fabric, &unharmed, switch)
+            } else {
+                Ok((LeafPeers::default(), 0))
+            }
         });
         let rooms: Vec<(LeafPeers, usize)> = rooms.collect::<Result<_, _>>()?;
         let (peers, nic_paths) = rooms.into_iter().unzip();
@@ -239,9 +242,10 @@ fn check_groups(
     let mut by_links: BTreeMap<&[LinkId], Vec<usize>> = BTreeMap::new();
     (0..leaves).for_each(|leaf| by_links.entry(links(leaf)).or_default().push(leaf));
     for (links, alike) in by_links {
-        match alike.len() > links.len() && !links.is_empty() {
-            true => peers.shared.push(alike),
-            false => peers.single.extend(alike),
+        if alike.len() > links.len() && !links.is_empty() {
+            peers.shared.push(alike)
+        } else {
+            peers.single.extend(alike)
         }
     }
     let mut groups = leaves;

@@ -89,9 +89,12 @@ impl PortClasses {
 
     pub(super) fn rows(&self, plan: &Plan, budget: &SaiBudget) -> Vec<TableEntry> {
         let classes = self.rows.iter();
-        let classes = classes.map(|(&(port, dst), class)| match budget.names_jobs {
-            true => sai::port_class(port, dst, class.vrf, class.job),
-            false => sai::published_port_class(port),
+        let classes = classes.map(|(&(port, dst), class)| {
+            if budget.names_jobs {
+                sai::port_class(port, dst, class.vrf, class.job)
+            } else {
+                sai::published_port_class(port)
+            }
         });
         let levels = self.levels.iter().filter_map(|job| {
             let job = plan.jobs.get(*job)?;

@@ -13,9 +13,9 @@ use proptest::prelude::*;
 use topology::clos::{self, ClosSpec};
 
 use self::programs::{P4INFO, TIGHT, programs};
-use self::walk::{fields, walk_sai};
+use self::walk::walk_sai;
 use super::*;
-use crate::pipelines::fabric::tests::walk::{Packet, walk};
+use crate::pipelines::fabric::tests::walk::{Packet, fields, walk};
 use crate::pipelines::fabric::tests::{Case, cases, job, lowered, plan_adopting};
 use crate::pipelines::{FabricWiring, protect_tables};
 
@@ -167,9 +167,10 @@ fn check_walks(
         let of_pair =
             plan.flows.iter().filter(|other| (other.src, other.dst) == (flow.src, flow.dst));
         let of_port = plan.flows.iter().filter(|other| other.src == flow.src);
-        let highest = match fabric.nic(flow.src).ip.is_ipv4() {
-            true => of_pair.map(level_of).max(),
-            false => of_port.map(level_of).max(),
+        let highest = if fabric.nic(flow.src).ip.is_ipv4() {
+            of_pair.map(level_of).max()
+        } else {
+            of_port.map(level_of).max()
         };
         let highest = if budget.names_jobs { highest } else { Some(0) };
         prop_assert!(walked.levels.iter().all(|level| Some(*level) == highest), "{walked:?}");

@@ -47,9 +47,12 @@ impl Town {
     /// Names of jobs, those that are profiled with a star.
     fn reported(&self) -> Vec<String> {
         let reported = self.registry.reported_jobs();
-        let name = |job: &Job| match reported.profiled.contains(&job.id) {
-            true => format!("{}*", job.id),
-            false => job.id.to_string(),
+        let name = |job: &Job| {
+            if reported.profiled.contains(&job.id) {
+                format!("{}*", job.id)
+            } else {
+                job.id.to_string()
+            }
         };
         reported.jobs.iter().map(name).collect()
     }

@@ -76,10 +76,7 @@ fn ip_versions(fabric: &Fabric, nics: &[NicId]) -> BTreeSet<IpVersion> {
 
 /// Each of `nics`, or one `None` for any where the rule names none.
 fn any_or(named: &[NicId], nics: impl Iterator<Item = NicId>) -> Vec<Option<NicId>> {
-    match named.is_empty() {
-        true => vec![None],
-        false => nics.map(Some).collect(),
-    }
+    if named.is_empty() { vec![None] } else { nics.map(Some).collect() }
 }
 
 /// Whether a rule has rows at the leaf that has these NICs.

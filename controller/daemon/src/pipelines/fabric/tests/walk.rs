@@ -45,9 +45,10 @@ pub(in crate::pipelines) fn walk(
         }
         let LinkEndpoint { node, port } = fabric.link(link).to;
         let FabricNode::Switch(switch) = node else {
-            return match link == fabric.nic(packet.dst).uplink.reverse() {
-                true => Ok(walk),
-                false => Err(format!("arrived over {}", fabric.link_name(link))),
+            return if link == fabric.nic(packet.dst).uplink.reverse() {
+                Ok(walk)
+            } else {
+                Err(format!("arrived over {}", fabric.link_name(link)))
             };
         };
         let view = PacketView {
@@ -179,14 +180,14 @@ impl PacketView<'_> {
     }
 }
 
-fn bits(address: IpAddr) -> u128 {
+pub(in crate::pipelines) fn bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => address.to_bits().into(),
         IpAddr::V6(address) => address.to_bits(),
     }
 }
 
-fn fields(key: &EntryKey) -> &[RowField] {
+pub(in crate::pipelines) fn fields(key: &EntryKey) -> &[RowField] {
     match &key.row {
         TableRow::Match { fields, .. } => fields,
         TableRow::Default => &[],

@@ -13,7 +13,7 @@ use p4::sai::{action, table};
 use p4::{FieldValue, SdnString};
 use topology::{Fabric, FabricNode, LinkEndpoint, LinkId, MacAddress, PipelineKind, SwitchId};
 
-use crate::pipelines::fabric::tests::walk::{self, Packet, Walk};
+use crate::pipelines::fabric::tests::walk::{self, Packet, Walk, bits, fields};
 
 /// Sends a RoCEv2 packet through switches that each have the tables of their own program.
 pub(super) fn walk_sai(
@@ -42,9 +42,10 @@ pub(super) fn walk_sai(
             let nic = fabric.nic(packet.dst);
             let is_addressed = view.is_addressed_to(nic.mac.0, fabric, link);
             let has_arrived = link == nic.uplink.reverse() && is_addressed;
-            return match has_arrived {
-                true => Ok(walk),
-                false => Err(format!("arrived over {}", fabric.link_name(link))),
+            return if has_arrived {
+                Ok(walk)
+            } else {
+                Err(format!("arrived over {}", fabric.link_name(link)))
             };
         };
         view.tables = &tables[&switch];
@@ -195,21 +196,7 @@ impl PacketView<'_> {
     }
 }
 
-pub(super) fn fields(key: &EntryKey) -> &[RowField] {
-    match &key.row {
-        TableRow::Match { fields, .. } => fields,
-        TableRow::Default => &[],
-    }
-}
-
 fn params(value: &EntryValue) -> Vec<FieldValue> {
     let call: &ActionCall = value.action.action_calls().next().unwrap();
     call.params.iter().map(|param| param.value.clone()).collect()
-}
-
-fn bits(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(address) => address.to_bits().into(),
-        IpAddr::V6(address) => address.to_bits(),
-    }
 }
