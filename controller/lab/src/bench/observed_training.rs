@@ -1,5 +1,5 @@
 //! Jobs that train packet by packet under the plan of a controller, of which one part becomes slow
-//! while switches are read: what the benchmarks of slow links and slow hosts have in common.
+//! while switches are read.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,7 +36,6 @@ pub(super) struct ObservedTraining<'a> {
 
 /// What there is to inspect when the switches were read.
 pub(super) struct TrainingReading<'a> {
-    pub(super) testbed: &'a EmulatedTestbed,
     pub(super) counters: &'a FabricCounters,
     /// Iterations that each job has completed since something became slow; none before.
     pub(super) since_slow: Option<Vec<usize>>,
@@ -86,12 +85,11 @@ impl<'a> ObservedTraining<'a> {
             let since_slow = slow_since.as_ref().map(|before| {
                 completed.iter().zip(before).map(|(now, before)| now - before).collect()
             });
-            let (testbed, counters) = (stage.testbed(), &reader.counters);
-            inspect(TrainingReading { testbed, counters, since_slow }).await?;
+            inspect(TrainingReading { counters: &reader.counters, since_slow }).await?;
             let fewest = completed.iter().copied().min().unwrap_or(0);
             if slow_since.is_none() && (fewest >= ITERATIONS_BEFORE || reading >= slow_from) {
                 slow_from = reading;
-                make_slow(testbed).await?;
+                make_slow(stage.testbed()).await?;
                 slow_since = Some(completed.clone());
             }
             let is_over = |before: &Vec<usize>| {

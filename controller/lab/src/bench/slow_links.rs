@@ -7,6 +7,7 @@
 //! a link that nobody misses is not a finding.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use controller::PlanRollout;
 use controller::northbound::slow_links::{SlowLink, find_slow_links};
@@ -14,7 +15,6 @@ use emulator::{EmulatedTestbed, TimeScale};
 use rand::SeedableRng;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
-use schemars::JsonSchema;
 use serde::Serialize;
 use simulator::contention::generate_packet_case;
 use topology::{Bandwidth, Fabric, LinkId};
@@ -22,11 +22,9 @@ use topology::{Bandwidth, Fabric, LinkId};
 use super::observed_training::{
     ObservedTraining, TrainingReading, forecast_seconds, iterates_longer,
 };
-use super::parallel_cases;
+use super::parallel_cases::CaseArgs;
 use crate::demo::{DemoScenario, parse_time_scale};
 use command_io::CommandError;
-use command_io::files;
-use command_io::output::{self, FormatArg, OutputFormat};
 
 /// Slow a link to half while jobs train packet by packet, and count how often it is named.
 ///
@@ -40,26 +38,14 @@ Examples:
   crux bench slow-links --cases 100
   crux bench slow-links --cases 1 --seed 1 --first 17 --format json")]
 pub(crate) struct SlowLinksArgs {
-    /// Cases to draw
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
-    cases: u32,
-    /// Draws the cases, the links and the start of every job
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Number of the first case
-    #[arg(long, default_value_t = 0, value_name = "NUMBER")]
-    first: u32,
+    #[command(flatten)]
+    cases: CaseArgs,
     /// What the slow link carries, as a share of its rate
     #[arg(long, default_value_t = 0.5)]
     share: f64,
     /// Divide sizes and computation times; link rates and packets stay real
     #[arg(long, default_value = "1000", value_parser = parse_time_scale)]
     time_scale: TimeScale,
-    /// Also write the figures of every single case to this file (JSON)
-    #[arg(long, value_name = "FILE")]
-    raw: Option<String>,
-    #[command(flatten)]
-    output: FormatArg,
 }
 
 /// Iterations of the slowest job after a link has become slow.
@@ -85,11 +71,9 @@ struct SlowLinkCase {
 }
 
 /// What came of all cases.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
 struct SlowLinksSummary {
-    /// Number of cases.
     cases: usize,
-    /// What they were drawn from.
     seed: u64,
     /// Cases with a link that some job needs more than half of.
     slowed: usize,
@@ -106,24 +90,17 @@ struct SlowLinksSummary {
 }
 
 pub(crate) fn run_slow_links(args: &SlowLinksArgs) -> Result<(), CommandError> {
-    let examined = parallel_cases::run_cases(args.cases, |number| {
+    let cases = args.cases.examine(|number| {
         let runtime = tokio::runtime::Runtime::new().map_err(CommandError::failed)?;
-        runtime.block_on(examine_case(args, args.first.saturating_add(number)))
+        runtime.block_on(examine_case(args, number))
     })?;
-    let cases = examined.into_iter().collect::<Result<Vec<_>, CommandError>>()?;
-    files::write_requested(args.raw.as_deref(), || {
-        serde_json::to_string(&cases).expect("numbers and names make valid JSON")
-    })?;
-    let summary = SlowLinksSummary::new(args.seed, &cases);
-    match args.output.format {
-        OutputFormat::Json => output::print_json(&summary),
-        OutputFormat::Table => summary.print_lines(),
-    }
+    args.cases.write_raw(&cases)?;
+    args.cases.print(&SlowLinksSummary::new(args.cases.seed, &cases))
 }
 
 async fn examine_case(args: &SlowLinksArgs, number: u32) -> Result<SlowLinkCase, CommandError> {
-    let input = generate_packet_case(args.seed, number);
-    let seed = args.seed.wrapping_add(number.into());
+    let input = generate_packet_case(args.cases.seed, number);
+    let seed = args.cases.seed.wrapping_add(number.into());
     let scenario = DemoScenario { fabric: input.fabric, jobs: input.jobs, seed };
     let (named_when_healthy, rollout) = run_case(args, &scenario, None).await?;
     let missed_links = missed_links(&scenario, &rollout, args.share)?;
@@ -206,7 +183,7 @@ fn jobs_on(scenario: &DemoScenario, rollout: &PlanRollout, link: LinkId) -> Vec<
 }
 
 /// Links that switches send on and that some job misses if they carry this share only.
-pub(super) fn missed_links(
+fn missed_links(
     scenario: &DemoScenario,
     rollout: &PlanRollout,
     share: f64,
@@ -258,9 +235,12 @@ impl SlowLinksSummary {
             healthy_alarms: count(|case| !case.wrong_when_healthy.is_empty()),
         }
     }
+}
 
-    fn print_lines(&self) -> Result<(), CommandError> {
-        output::print_line(format_args!(
+impl fmt::Display for SlowLinksSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
             "{} cases of seed {}, in {} of which a link that some job needs becomes slow.\n\
              It is named in fewer than {ITERATIONS_AFTER} iterations in {} of them, after {} at \
              most.\n{} other links are named: precision {:.1} %. Without a slow link, some link \
@@ -274,6 +254,6 @@ impl SlowLinksSummary {
             self.precision * 100.0,
             self.healthy_alarms,
             self.cases,
-        ))
+        )
     }
 }
