@@ -14,7 +14,6 @@ mod queues;
 mod service_bound;
 mod slow_links;
 mod soak;
-mod transport;
 
 use clap::Subcommand;
 
@@ -34,7 +33,6 @@ pub(crate) enum BenchCommand {
     ServiceBound(service_bound::ServiceBoundArgs),
     SlowLinks(slow_links::SlowLinksArgs),
     Soak(soak::SoakArgs),
-    Transport(transport::TransportArgs),
 }
 
 pub(crate) fn run_bench(command: &BenchCommand) -> Result<(), CommandError> {
@@ -50,6 +48,5 @@ pub(crate) fn run_bench(command: &BenchCommand) -> Result<(), CommandError> {
         BenchCommand::ServiceBound(args) => service_bound::run_service_bound(args),
         BenchCommand::SlowLinks(args) => slow_links::run_slow_links(args),
         BenchCommand::Soak(args) => soak::run_soak(args),
-        BenchCommand::Transport(args) => transport::run_transport(args),
     }
 }
