@@ -13,8 +13,8 @@ use super::report::{MeasureCurve, MeasureRow, PaperReproduction};
 use crate::figure::svg_file::{self, HEAD};
 use crate::figure::theme::{INK, QUIET, SERIES, ThemeShade};
 use crate::figure::{
-    self, FigureAxes, GroupForm, GroupPlot, PixelSize, SpreadCurve, SpreadGroup, SpreadValue, WIDE,
-    draw_spread_curves, wrap_text,
+    self, FigureAxes, GroupForm, GroupPlot, Mark, PixelSize, SpreadGroup, SpreadValue, WIDE,
+    draw_marks, wrap_text,
 };
 use command_io::html::escape_html;
 
@@ -246,19 +246,26 @@ impl FigurePanel {
             PanelForm::Bars => self.draw_groups(GroupForm::Bars, found, size),
             PanelForm::Lines => self.draw_groups(GroupForm::Lines, found, size),
             PanelForm::Curves { x_end, y_range, paper_mean } => {
-                let curves = self.series.iter().filter_map(|series| {
-                    let curve = self.find_curve(found, series)?;
-                    Some(spread_curve(curve, series.shade(), x_end))
+                let curves = self
+                    .series
+                    .iter()
+                    .filter_map(|series| Some((self.find_curve(found, series)?, series.shade())));
+                let tops = curves.clone().flat_map(|(curve, _)| {
+                    let within =
+                        curve.x.iter().zip(&curve.ours_range).filter(|(x, _)| **x <= x_end);
+                    within.map(|(_, [_, most])| *most)
                 });
-                let curves: Vec<SpreadCurve> = curves.collect();
-                let tops = curves.iter().flat_map(|curve| &curve.ranges).map(|[_, most]| *most);
                 let y_range = match y_range {
                     Some([least, most]) => least..most,
                     None => figure::round_range(tops),
                 };
-                let marks: Vec<_> = paper_mean.map(|x| (x, PAPER)).into_iter().collect();
-                let axes = self.axes_within(0.0..x_end, y_range);
-                draw_spread_curves(&axes, size, &curves, &marks)
+                let mut marks = Vec::new();
+                for (curve, shade) in curves.collect::<Vec<_>>().into_iter().rev() {
+                    marks.extend(curve_marks(curve, shade, x_end));
+                }
+                let across = |x| Mark::line(vec![(x, y_range.start), (x, y_range.end)], 2, PAPER);
+                marks.extend(paper_mean.map(across));
+                draw_marks(&self.axes_within(0.0..x_end, y_range), size, &marks)
             }
         }
     }
@@ -326,9 +333,11 @@ impl FigurePanel {
     }
 }
 
-/// The points of a curve up to `x_end`.
-fn spread_curve(curve: &MeasureCurve, shade: ThemeShade, x_end: f64) -> SpreadCurve {
+/// A curve up to `x_end`, over a faint band from its least to its most.
+fn curve_marks(curve: &MeasureCurve, shade: ThemeShade, x_end: f64) -> [Mark; 2] {
     let within = curve.x.iter().take_while(|x| **x <= x_end).count();
-    let means = curve.x.iter().copied().zip(curve.ours.iter().copied()).take(within).collect();
-    SpreadCurve { means, ranges: curve.ours_range[..within].to_vec(), shade }
+    let x = &curve.x[..within];
+    let end = |end: usize| x.iter().zip(&curve.ours_range).map(move |(x, range)| (*x, range[end]));
+    let means = x.iter().copied().zip(curve.ours.iter().copied()).collect();
+    [Mark::band(end(0).collect(), end(1), 0.18, shade), Mark::line(means, 2, shade)]
 }
