@@ -2,11 +2,9 @@
 
 mod contention;
 mod decisions;
-mod fabric_readings;
 mod fairness;
 mod faults;
 mod modes;
-mod observed_training;
 mod packets;
 mod parallel_cases;
 mod period;

@@ -6,12 +6,16 @@
 //! The decision: only links are slowed that some job needs more than half of, by the fluid model;
 //! a link that nobody misses is not a finding.
 
+mod fabric_readings;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::time::Duration;
 
-use controller::PlanRollout;
 use controller::northbound::slow_links::{SlowLink, find_slow_links};
-use emulator::{EmulatedTestbed, TimeScale};
+use controller::{PlanRollout, forecast};
+use emulator::{TestbedOptions, TimeScale};
+use planner::JobId;
 use rand::SeedableRng;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
@@ -19,11 +23,9 @@ use serde::Serialize;
 use simulator::contention::generate_packet_case;
 use topology::{Bandwidth, Fabric, LinkId};
 
-use super::observed_training::{
-    ObservedTraining, TrainingReading, forecast_seconds, iterates_longer,
-};
+use self::fabric_readings::{FabricReader, completed_iterations};
 use super::parallel_cases::CaseArgs;
-use crate::demo::{DemoScenario, parse_time_scale};
+use crate::demo::{DemoScenario, JobVisibility, ServedTestbed, TrainingOptions, parse_time_scale};
 use command_io::CommandError;
 
 /// Slow a link to half while jobs train packet by packet, and count how often it is named.
@@ -47,6 +49,16 @@ pub(crate) struct SlowLinksArgs {
     #[arg(long, default_value = "1000", value_parser = parse_time_scale)]
     time_scale: TimeScale,
 }
+
+/// Iterations of the slowest job before a link becomes slow.
+const ITERATIONS_BEFORE: usize = 3;
+
+/// Readings in an iteration of the fastest job.
+const READINGS: f64 = 20.0;
+
+/// Readings after which nobody waits for the slowest job any longer, before and after: 100 and 250
+/// iterations of the fastest job. Some jobs starve under others of higher levels.
+const MAX_READINGS: (usize, usize) = (2_000, 5_000);
 
 /// Iterations of the slowest job after a link has become slow.
 const ITERATIONS_AFTER: usize = 5;
@@ -142,37 +154,75 @@ struct NamedLink {
     delivered: f64,
 }
 
-/// Trains the jobs; `slow` becomes slow after some iterations. Returns what is named, and the plan.
+/// Trains the jobs; `slow` becomes slow after some iterations. Counters are read at even times until
+/// all jobs have completed their iterations. Returns what is named, and the plan.
 async fn run_case(
     args: &SlowLinksArgs,
     scenario: &DemoScenario,
     slow: Option<LinkId>,
 ) -> Result<(BTreeMap<LinkId, NamedLink>, PlanRollout), CommandError> {
-    let training = ObservedTraining::start(scenario, args.time_scale, ITERATIONS_AFTER).await?;
-    let rollout = &training.rollout;
-    let make_slow = async |testbed: &EmulatedTestbed| match slow {
-        Some(link) => testbed.slow_link(link, args.share).await.map_err(CommandError::failed),
-        None => Ok(()),
+    let scale = args.time_scale;
+    let training = TrainingOptions {
+        scale,
+        iterations: ITERATIONS_BEFORE + ITERATIONS_AFTER,
+        testbed: TestbedOptions::default(),
     };
+    let stage = ServedTestbed::start_servers(scenario, training).await?;
+    let controller = stage.start_controller().await?;
+    stage.report_jobs(&controller, JobVisibility::Reported).await?;
+    let rollout = controller.current_rollout();
+    let rollout =
+        rollout.ok_or_else(|| CommandError::Failed("the controller has no plan".to_owned()))?;
+    let alone = rollout.report.rationales.iter().map(|rationale| rationale.iteration_seconds);
+    let fastest = alone.fold(f64::INFINITY, f64::min);
+    let step = Duration::from_secs_f64(fastest / READINGS / scale.factor());
+    let mut reader = FabricReader::new(scale);
     let mut named: BTreeMap<LinkId, NamedLink> = BTreeMap::new();
-    let inspect = async |reading: TrainingReading<'_>| {
-        for SlowLink { link, delivered, .. } in find_slow_links(rollout, reading.counters) {
-            let iterations = reading.since_slow.as_ref().map(|since| {
-                let jobs = jobs_on(scenario, rollout, link).into_iter();
-                jobs.map(|job| since[job]).max().unwrap_or(0)
+    let mut before: Option<Vec<usize>> = None;
+    let mut slow_from = MAX_READINGS.0;
+    let mut now = stage.begin_training().await?;
+    for reading in 0.. {
+        now = stage.advance_to(now + step).await?;
+        let completed = completed_iterations(&stage).await?;
+        reader.read_counters(&stage, &scenario.fabric, step).await?;
+        for SlowLink { link, delivered, .. } in find_slow_links(&rollout, &reader.counters) {
+            let iterations = before.as_ref().map(|before| {
+                let jobs = jobs_on(scenario, &rollout, link).into_iter();
+                jobs.map(|job| completed[job] - before[job]).max().unwrap_or(0)
             });
             named.entry(link).or_insert(NamedLink { iterations, delivered });
         }
-        Ok(())
-    };
-    training.observe(make_slow, inspect).await?;
-    Ok((named, training.close().await))
+        match &before {
+            Some(before) => {
+                let mut pairs = completed.iter().zip(before);
+                if pairs.all(|(now, before)| *now >= before + ITERATIONS_AFTER)
+                    || reading >= slow_from + MAX_READINGS.1
+                {
+                    break;
+                }
+            }
+            None => {
+                let fewest = completed.iter().copied().min().unwrap_or(0);
+                if fewest >= ITERATIONS_BEFORE || reading >= slow_from {
+                    slow_from = reading;
+                    if let Some(link) = slow {
+                        let slowed = stage.testbed().slow_link(link, args.share).await;
+                        slowed.map_err(CommandError::failed)?;
+                    }
+                    before = Some(completed);
+                }
+            }
+        }
+    }
+    controller.shutdown().await;
+    stage.close().await;
+    Ok((named, rollout))
 }
 
 /// Positions among the jobs of the scenario of those with flows on a link.
 fn jobs_on(scenario: &DemoScenario, rollout: &PlanRollout, link: LinkId) -> Vec<usize> {
     let plan = &rollout.plan;
-    let on_it: BTreeSet<&planner::JobId> = plan
+    let on_it: BTreeSet<&JobId> = plan
         .flows
         .iter()
         .filter(|flow| flow.links.contains(&link))
@@ -188,20 +238,24 @@ fn missed_links(
     rollout: &PlanRollout,
     share: f64,
 ) -> Result<Vec<LinkId>, CommandError> {
-    let (fabric, jobs) = (&rollout.fabric, &scenario.jobs);
-    let before = forecast_seconds(fabric, jobs, rollout)?;
+    let fabric = &rollout.fabric;
+    let seconds = |fabric: &Fabric| {
+        let forecast = forecast::forecast_plan(fabric, &scenario.jobs, &rollout.plan);
+        forecast.map(|forecast| forecast.iteration_seconds).map_err(CommandError::failed)
+    };
+    let before = seconds(fabric)?;
+    let sent_by_switch = |link: &LinkId| fabric.switch_after(link.reverse()).is_some();
     let mut missed = Vec::new();
-    for link in fabric.link_ids().filter(|link| is_sent_by_switch(fabric, *link)) {
-        let after = forecast_seconds(&with_slow_link(fabric, link, share), jobs, rollout)?;
-        if jobs.iter().any(|job| iterates_longer(&job.id, [&before, &after], MISSED)) {
+    for link in fabric.link_ids().filter(sent_by_switch) {
+        let after = seconds(&with_slow_link(fabric, link, share))?;
+        let is_longer = |(job, before): (&JobId, &f64)| {
+            after.get(job).is_some_and(|after| *after > before * (1.0 + MISSED))
+        };
+        if before.iter().any(is_longer) {
             missed.push(link);
         }
     }
     Ok(missed)
-}
-
-fn is_sent_by_switch(fabric: &Fabric, link: LinkId) -> bool {
-    fabric.switch_after(link.reverse()).is_some()
 }
 
 /// The fabric with a link that carries a share of what it is built for.
