@@ -14,7 +14,7 @@ use std::fmt;
 
 use planner::Job;
 use switch::{EndpointOutbox, LevelPause, Nanos, NetworkEndpoint, NicPause};
-use topology::{Fabric, HostId, NicId};
+use topology::{Fabric, NicId};
 
 use crate::connection::{HostSettings, RoceConnection};
 use crate::host_link::HostLinkScheduler;
@@ -87,14 +87,6 @@ pub struct HostCluster {
 struct EmulatedJob {
     training: TrainingJob,
     connections: std::ops::Range<usize>,
-    /// Connections from a host that computes more slowly than the others.
-    late: Option<LateConnections>,
-}
-
-/// Connections that begin later in each iteration than the others of their job.
-struct LateConnections {
-    connections: Vec<usize>,
-    delay_ns: Nanos,
 }
 
 /// A data packet that has arrived.
@@ -114,7 +106,6 @@ enum TimerToken {
     Connection(usize),
     Link(usize),
     Rate(usize),
-    Late(usize),
 }
 
 /// Tokens are kind and index, the kind above this bit.
@@ -127,7 +118,6 @@ impl TimerToken {
             Self::Connection(index) => (1, index),
             Self::Link(index) => (2, index),
             Self::Rate(index) => (3, index),
-            Self::Late(index) => (4, index),
         };
         kind << INDEX_BITS | index as u64
     }
@@ -138,8 +128,7 @@ impl TimerToken {
             0 => Self::Job(index),
             1 => Self::Connection(index),
             2 => Self::Link(index),
-            3 => Self::Rate(index),
-            _ => Self::Late(index),
+            _ => Self::Rate(index),
         }
     }
 }
@@ -185,22 +174,6 @@ impl HostCluster {
     fn wake_job(&mut self, index: usize, now: Nanos, out: &mut EndpointOutbox) {
         let effects = self.jobs[index].training.handle_wake(now);
         self.apply_effects(index, &effects, now, out);
-    }
-
-    /// Has one host of a job compute so many times as long as the others from the next iteration
-    /// on, 1 or more: what it sends begins later by as much, and the iteration lasts for as long as
-    /// it computes.
-    pub fn slow_host(&mut self, fabric: &Fabric, job: usize, host: HostId, factor: f64) {
-        let Some(entry) = self.jobs.get_mut(job) else {
-            return;
-        };
-        let from_host = |index: &usize| fabric.nic(self.connections[*index].source).host == host;
-        let spec = entry.training.iteration_spec();
-        let longer = |ns: Nanos| (ns as f64 * (factor - 1.0).max(0.0)) as Nanos;
-        let connections = entry.connections.clone().filter(from_host).collect();
-        let delay_ns = longer(spec.communicate_after_ns);
-        entry.late = Some(LateConnections { connections, delay_ns });
-        entry.training.set_computation(spec.compute_ns + longer(spec.compute_ns));
     }
 
     /// Starts no more flows; active ones continue to their end.
@@ -285,7 +258,6 @@ impl HostCluster {
                 flows: job.flows.len() as u32,
             }),
             connections: first..self.connections.len(),
-            late: None,
         });
     }
 
@@ -304,29 +276,11 @@ impl HostCluster {
         }
     }
 
-    /// Starts the flows of a job, those from a slower host later.
     fn start_flows(&mut self, job: usize, now: Nanos, out: &mut EndpointOutbox) {
-        let entry = &self.jobs[job];
-        let late = entry.late.as_ref().map_or(&[][..], |late| &late.connections);
-        let in_time = entry.connections.clone().filter(|index| !late.contains(index));
-        let in_time: Vec<usize> = in_time.collect();
-        if let Some(late) = &entry.late {
-            out.set_timer(now + late.delay_ns, TimerToken::Late(job).to_bits());
-        }
-        self.begin_messages(&in_time, now, out);
-    }
-
-    fn start_late_flows(&mut self, job: usize, now: Nanos, out: &mut EndpointOutbox) {
-        let late = self.jobs[job].late.as_ref();
-        let late = late.map_or_else(Vec::new, |late| late.connections.clone());
-        self.begin_messages(&late, now, out);
-    }
-
-    fn begin_messages(&mut self, connections: &[usize], now: Nanos, out: &mut EndpointOutbox) {
         if self.flows_stopped {
             return;
         }
-        for index in connections.iter().copied() {
+        for index in self.jobs[job].connections.clone() {
             let connection = &mut self.connections[index];
             connection.sender.begin_message(connection.bytes, now);
             connection.wait.begin(now);
@@ -452,7 +406,6 @@ impl NetworkEndpoint for HostCluster {
                 }
                 self.request_transmission(index, now, out);
             }
-            TimerToken::Late(index) => self.start_late_flows(index, now, out),
             TimerToken::Rate(index) => {
                 self.connections[index].is_paced = false;
                 self.request_transmission(index, now, out);

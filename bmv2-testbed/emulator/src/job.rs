@@ -47,8 +47,6 @@ pub struct TrainingJob {
     communication: CommunicationState,
     /// When each iteration began; the last one is running.
     iteration_starts: Vec<Nanos>,
-    /// The computation of iterations from the next on, if it changes.
-    next_compute_ns: Option<Nanos>,
 }
 
 impl TrainingJob {
@@ -60,7 +58,6 @@ impl TrainingJob {
             spec: IterationSpec { compute_ns, communicate_after_ns, ..spec },
             communication: CommunicationState::Pending,
             iteration_starts: Vec::new(),
-            next_compute_ns: None,
         }
     }
 
@@ -96,12 +93,6 @@ impl TrainingJob {
         self.spec
     }
 
-    /// Has each iteration from the next on compute for so long, as its slowest host does; the
-    /// others begin to communicate when they did.
-    pub fn set_computation(&mut self, compute_ns: Nanos) {
-        self.next_compute_ns = Some(compute_ns.max(self.spec.communicate_after_ns).max(1));
-    }
-
     fn advance_state(&mut self, now: Nanos) -> Vec<TrainingEffect> {
         let mut effects = Vec::new();
         loop {
@@ -125,9 +116,6 @@ impl TrainingJob {
                 CommunicationState::ActiveFlows(0) if now >= computed_at => {
                     self.iteration_starts.push(now);
                     self.communication = CommunicationState::Pending;
-                    // A timer of the old length may be running until then.
-                    let compute_ns = self.next_compute_ns.take();
-                    self.spec.compute_ns = compute_ns.unwrap_or(self.spec.compute_ns);
                 }
                 CommunicationState::ActiveFlows(_) => return effects,
             }
@@ -180,18 +168,6 @@ mod tests {
         let mut job = TrainingJob::new(IterationSpec { communicate_after_ns: 500, ..SPEC });
         assert_eq!(job.handle_wake(0), [TrainingEffect::WakeAt(100)]);
         assert_eq!(job.handle_wake(100), [TrainingEffect::StartFlows]);
-    }
-
-    #[test]
-    fn a_slower_host_makes_computation_longer_from_the_next_iteration_on() {
-        let mut job = TrainingJob::new(SPEC);
-        job.handle_wake(0);
-        job.handle_wake(40);
-        job.set_computation(150);
-        job.handle_flow_done(50);
-        job.handle_flow_done(60);
-        assert_eq!(job.handle_wake(100), [TrainingEffect::WakeAt(140)]);
-        assert_eq!(job.handle_wake(140), [TrainingEffect::StartFlows, TrainingEffect::WakeAt(250)]);
     }
 
     #[test]

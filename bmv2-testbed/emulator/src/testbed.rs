@@ -10,10 +10,10 @@
 use planner::Job;
 use switch::{
     BufferCounts, DeviceConfig, DeviceHandle, DeviceIndex, EmulatedNetworkBuilder,
-    EmulatedNetworkError, EmulatedNetworkHandle, EndpointHandle, EndpointIndex, EndpointOutbox,
-    Nanos, OwnerStopped, QueueCounts, WireDirectionIndex, WireEnd, WireIndex, WireSpec,
+    EmulatedNetworkError, EmulatedNetworkHandle, EndpointHandle, EndpointIndex, Nanos,
+    OwnerStopped, QueueCounts, WireDirectionIndex, WireEnd, WireIndex, WireSpec,
 };
-use topology::{Fabric, FabricNode, HostId, Link, LinkId, PipelineKind, Switch, SwitchId};
+use topology::{Fabric, FabricNode, Link, LinkId, PipelineKind, Switch, SwitchId};
 
 use crate::cluster::{HostCluster, HostCongestionCounts, HostErrorCounts, LostConnection};
 use crate::host_settings::{host_settings, queue_limits};
@@ -148,24 +148,6 @@ impl EmulatedTestbed {
         };
         let rate = wire_rate(self.fabric.link(link)) as f64 * share;
         self.network.set_wire_rate(self.cable_wire(link), direction, rate as u64).await
-    }
-
-    /// Has one host of job `job` compute so many times as long as its others, 1 or more, from the
-    /// next iteration on.
-    ///
-    /// # Errors
-    /// The network was stopped.
-    pub async fn slow_host(
-        &self,
-        job: usize,
-        host: HostId,
-        factor: f64,
-    ) -> Result<(), OwnerStopped> {
-        let fabric = self.fabric.clone();
-        let slow = move |cluster: &mut HostCluster, _: Nanos, _: &mut EndpointOutbox| {
-            cluster.slow_host(&fabric, job, host, factor);
-        };
-        self.host_cluster().with_endpoint(slow).await
     }
 
     /// Starts job `j` at `starts[j]` and runs until every job has completed `iterations`

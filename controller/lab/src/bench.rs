@@ -2,22 +2,16 @@
 
 mod contention;
 mod decisions;
-mod fabric_readings;
 mod fairness;
 mod faults;
-mod large_groups;
 mod modes;
-mod observed_training;
 mod packets;
 mod parallel_cases;
 mod period;
 mod queues;
-mod robustness;
 mod service_bound;
-mod slow_hosts;
 mod slow_links;
 mod soak;
-mod transport;
 
 use clap::Subcommand;
 
@@ -30,17 +24,13 @@ pub(crate) enum BenchCommand {
     Decisions(decisions::DecisionsArgs),
     Fairness(fairness::FairnessArgs),
     Faults(faults::FaultsArgs),
-    LargeGroups(large_groups::LargeGroupsArgs),
     Modes(modes::ModesArgs),
     Packets(packets::PacketsArgs),
     Period(period::PeriodArgs),
     Queues(queues::QueuesArgs),
-    Robustness(robustness::RobustnessArgs),
     ServiceBound(service_bound::ServiceBoundArgs),
-    SlowHosts(slow_hosts::SlowHostsArgs),
     SlowLinks(slow_links::SlowLinksArgs),
     Soak(soak::SoakArgs),
-    Transport(transport::TransportArgs),
 }
 
 pub(crate) fn run_bench(command: &BenchCommand) -> Result<(), CommandError> {
@@ -49,16 +39,12 @@ pub(crate) fn run_bench(command: &BenchCommand) -> Result<(), CommandError> {
         BenchCommand::Decisions(args) => decisions::run_decisions(args),
         BenchCommand::Fairness(args) => fairness::run_fairness(args),
         BenchCommand::Faults(args) => faults::run_faults(args),
-        BenchCommand::LargeGroups(args) => large_groups::run_large_groups(args),
         BenchCommand::Modes(args) => modes::run_modes(args),
         BenchCommand::Packets(args) => packets::run_packets(args),
         BenchCommand::Period(args) => period::run_period(args),
         BenchCommand::Queues(args) => queues::run_queues(args),
-        BenchCommand::Robustness(args) => robustness::run_robustness(args),
         BenchCommand::ServiceBound(args) => service_bound::run_service_bound(args),
-        BenchCommand::SlowHosts(args) => slow_hosts::run_slow_hosts(args),
         BenchCommand::SlowLinks(args) => slow_links::run_slow_links(args),
         BenchCommand::Soak(args) => soak::run_soak(args),
-        BenchCommand::Transport(args) => transport::run_transport(args),
     }
 }

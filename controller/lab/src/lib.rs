@@ -14,6 +14,7 @@ mod figure;
 mod job;
 mod models;
 mod namespace_lab;
+mod page;
 mod place;
 mod progress;
 mod replay;

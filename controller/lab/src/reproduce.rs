@@ -28,7 +28,7 @@ use std::fs;
 
 use clap::ValueEnum;
 
-use self::paper_figure::{DrawnFigure, PaperFigure};
+use self::paper_figure::DrawnFigure;
 use self::report::PaperReproduction;
 use self::stored_results::Reproductions;
 use command_io::CommandError;
@@ -140,13 +140,11 @@ struct PaperExperiment {
     run: RunExperiment,
     /// Seeds that it is drawn with at most: more would take too long.
     most_seeds: u64,
-    /// The figure of the paper, if that is what the experiment repeats.
-    figure: Option<&'static PaperFigure>,
 }
 
 impl PaperExperiment {
     const fn quick(name: &'static str, run: RunExperiment) -> Self {
-        Self { name, cost: ExperimentCost::Seconds, run, most_seeds: u64::MAX, figure: None }
+        Self { name, cost: ExperimentCost::Seconds, run, most_seeds: u64::MAX }
     }
 
     const fn long(name: &'static str, run: RunExperiment) -> Self {
@@ -155,10 +153,6 @@ impl PaperExperiment {
 
     const fn at_most(self, most_seeds: u64) -> Self {
         Self { most_seeds, ..self }
-    }
-
-    const fn drawn_as(self, figure: &'static PaperFigure) -> Self {
-        Self { figure: Some(figure), ..self }
     }
 
     /// What a run finds.
@@ -181,7 +175,7 @@ impl PaperExperiment {
             Some(stored) => stored.find(self.name)?.clone(),
             None => self.run_seeds(options)?,
         };
-        let drawing = self.figure.map(|figure| figure.draw(&found));
+        let drawing = paper_figures::figure_of(self.name).map(|figure| figure.draw(&found));
         Ok(PaperReproduction { experiment: self.name.to_owned(), drawing, ..found })
     }
 }
@@ -189,48 +183,28 @@ impl PaperExperiment {
 /// All experiments, in the order of the papers.
 const EXPERIMENTS: [PaperExperiment; 26] = [
     PaperExperiment::long("calibrate", calibrate::reproduce_calibration).at_most(3),
-    PaperExperiment::quick("crux-fig6", calibrate::reproduce_fig6)
-        .at_most(3)
-        .drawn_as(&paper_figures::FIG_6),
-    PaperExperiment::quick("crux-fig7", calibration::reproduce_fig7)
-        .drawn_as(&paper_figures::FIG_7),
-    PaperExperiment::quick("crux-fig16", decisions::reproduce_fig16)
-        .drawn_as(&paper_figures::FIG_16),
-    PaperExperiment::quick("crux-fig19", testbed::reproduce_fig19).drawn_as(&paper_figures::FIG_19),
-    PaperExperiment::quick("crux-fig20", testbed::reproduce_fig20).drawn_as(&paper_figures::FIG_20),
-    PaperExperiment::quick("crux-fig21", pcie::reproduce_fig21).drawn_as(&paper_figures::FIG_21),
-    PaperExperiment::quick("crux-fig22", pcie::reproduce_fig22).drawn_as(&paper_figures::FIG_22),
-    PaperExperiment::long("crux-fig23", cluster::reproduce_fig23).drawn_as(&paper_figures::FIG_23),
+    PaperExperiment::quick("crux-fig6", calibrate::reproduce_fig6).at_most(3),
+    PaperExperiment::quick("crux-fig7", calibration::reproduce_fig7),
+    PaperExperiment::quick("crux-fig16", decisions::reproduce_fig16),
+    PaperExperiment::quick("crux-fig19", testbed::reproduce_fig19),
+    PaperExperiment::quick("crux-fig20", testbed::reproduce_fig20),
+    PaperExperiment::quick("crux-fig21", pcie::reproduce_fig21),
+    PaperExperiment::quick("crux-fig22", pcie::reproduce_fig22),
+    PaperExperiment::long("crux-fig23", cluster::reproduce_fig23),
     PaperExperiment::long("crux-fig23-causes", cluster::reproduce_fig23_causes).at_most(3),
-    PaperExperiment::long("crux-fig23-profiles", cluster::reproduce_fig23_profiles)
-        .at_most(3)
-        .drawn_as(&paper_figures::FIG_23_PROFILES),
-    PaperExperiment::long("crux-fig24", snapshot::reproduce_fig24)
-        .at_most(3)
-        .drawn_as(&paper_figures::FIG_24),
-    PaperExperiment::long("crux-fig24-profiles", snapshot::reproduce_fig24_profiles)
-        .at_most(3)
-        .drawn_as(&paper_figures::FIG_24),
-    PaperExperiment::long("crux-fig25", cluster::reproduce_fig25)
-        .at_most(3)
-        .drawn_as(&paper_figures::FIG_25),
-    PaperExperiment::long("crux-fig25-profiles", cluster::reproduce_fig25_profiles)
-        .at_most(3)
-        .drawn_as(&paper_figures::FIG_25_PROFILES),
-    PaperExperiment::quick("sjfbco-fig4", sjf_bco::reproduce_fig4)
-        .drawn_as(&paper_figures::SJF_BCO_FIG_4),
-    PaperExperiment::quick("sjfbco-fig5", sjf_bco::reproduce_fig5)
-        .drawn_as(&paper_figures::SJF_BCO_FIG_5),
-    PaperExperiment::quick("sjfbco-fig6", sjf_bco::reproduce_fig6)
-        .drawn_as(&paper_figures::SJF_BCO_FIG_6),
-    PaperExperiment::quick("sjfbco-fig7", sjf_bco::reproduce_fig7)
-        .drawn_as(&paper_figures::SJF_BCO_FIG_7),
+    PaperExperiment::long("crux-fig23-profiles", cluster::reproduce_fig23_profiles).at_most(3),
+    PaperExperiment::long("crux-fig24", snapshot::reproduce_fig24).at_most(3),
+    PaperExperiment::long("crux-fig24-profiles", snapshot::reproduce_fig24_profiles).at_most(3),
+    PaperExperiment::long("crux-fig25", cluster::reproduce_fig25).at_most(3),
+    PaperExperiment::long("crux-fig25-profiles", cluster::reproduce_fig25_profiles).at_most(3),
+    PaperExperiment::quick("sjfbco-fig4", sjf_bco::reproduce_fig4),
+    PaperExperiment::quick("sjfbco-fig5", sjf_bco::reproduce_fig5),
+    PaperExperiment::quick("sjfbco-fig6", sjf_bco::reproduce_fig6),
+    PaperExperiment::quick("sjfbco-fig7", sjf_bco::reproduce_fig7),
     PaperExperiment::quick("sjfbco-theorem5", sjf_bco::reproduce_theorem5),
-    PaperExperiment::long("crius-jct", crius::reproduce_jct).drawn_as(&paper_figures::CRIUS_JCT),
-    PaperExperiment::long("crius-ablation", crius::reproduce_ablation)
-        .drawn_as(&paper_figures::CRIUS_ABLATION),
-    PaperExperiment::long("crius-deadlines", crius::reproduce_deadlines)
-        .drawn_as(&paper_figures::CRIUS_DEADLINES),
+    PaperExperiment::long("crius-jct", crius::reproduce_jct),
+    PaperExperiment::long("crius-ablation", crius::reproduce_ablation),
+    PaperExperiment::long("crius-deadlines", crius::reproduce_deadlines),
     PaperExperiment::long("placement-gain", placement_gain::reproduce_placement_gains),
     PaperExperiment::long("who-gains", cluster::reproduce_pairs).at_most(3),
     PaperExperiment::long("who-gains-profiles", cluster::reproduce_pairs_profiles).at_most(3),

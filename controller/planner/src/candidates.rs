@@ -27,9 +27,6 @@ mod region_evaluation;
 
 pub use self::choice::{CandidateOutcome, PlanComparison, RegionComparison};
 pub(crate) use self::choice::{adopt_best, keep_in_force, keep_levels_in_force};
-pub use self::group_simulation::EvaluationModel;
 pub use self::origins::{LevelOrigin, PathOrigin};
 pub use self::plan_value::PlanValue;
-pub(crate) use self::plan_value::{
-    evaluate_decisions, evaluate_from_one_start, evaluate_from_other_starts,
-};
+pub(crate) use self::plan_value::{evaluate_decisions, evaluate_from_other_starts};

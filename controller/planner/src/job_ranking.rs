@@ -6,7 +6,7 @@
 
 use topology::LinkPath;
 
-use crate::candidates::{self, EvaluationModel, PlanValue};
+use crate::candidates::{self, PlanValue};
 use crate::contention::LinkSharing;
 use crate::input::PlanInput;
 use crate::intensity::{self, NetworkDemand};
@@ -130,11 +130,6 @@ impl<'a> RoutedInput<'a> {
     /// search has not seen them.
     pub fn evaluate_from_other_starts(&self, levels: &[u8], starts: u32) -> PlanValue {
         candidates::evaluate_from_other_starts(&self.traffic, &self.paths, levels, starts)
-    }
-
-    /// What `levels` are worth from one start, all jobs beginning at once, in one of the models.
-    pub fn evaluate_from_one_start(&self, levels: &[u8], model: EvaluationModel) -> PlanValue {
-        candidates::evaluate_from_one_start(&self.traffic, &self.paths, levels, model)
     }
 
     fn search_result(&self, order: &[usize], policy: &Policy) -> SearchResult {

@@ -44,7 +44,7 @@ mod sparse_sums;
 mod traffic;
 
 pub use candidates::{
-    CandidateOutcome, EvaluationModel, LevelOrigin, PathOrigin, PlanComparison, PlanValue,
+    CandidateOutcome, LevelOrigin, PathOrigin, PlanComparison, PlanValue,
     RegionComparison,
 };
 pub use capabilities::{PinGranularity, SwitchCapabilities};

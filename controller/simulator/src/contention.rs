@@ -5,23 +5,21 @@
 //! ([`ALTERNATIVES`]), and all are evaluated alike: by the evaluation that the planner itself
 //! compares candidates with ([`planner::RoutedInput::evaluate_levels`]).
 
-mod annealing;
 mod case;
-mod robustness;
 
-pub use self::annealing::{AnnealedDecisions, UNSEEN_STARTS, anneal_decisions};
 pub use self::case::{
-    generate_apart_case, generate_contended_case, generate_large_case, generate_mode_case,
-    generate_packet_case, generate_pcie_case,
+    generate_contended_case, generate_mode_case, generate_packet_case, generate_pcie_case,
 };
-pub use self::robustness::{RobustnessResult, examine_robustness};
 
-use planner::{EvaluationModel, JobId, Plan, PlanInput, PlanValue, Policy, RoutedInput};
+use planner::{JobId, Plan, PlanInput, PlanValue, Policy, RoutedInput};
 use topology::LinkPath;
 
 use crate::routes::EqualCostRoutes;
 use crate::schedule::Schedule;
 use crate::scheduler::Scheduler;
+
+/// Starts from which decisions are valued that they were not chosen by.
+const UNSEEN_STARTS: u32 = 16;
 
 /// Hashes whose mean stands for ECMP.
 const ECMP_HASHES: u16 = 10;
@@ -137,30 +135,17 @@ pub fn examine_contended_case(
 /// The longest waits under the plan of `policy`.
 pub fn examine_waits(input: &PlanInput, policy: &Policy) -> PlannedWaits {
     let plan = planner::plan(input, policy, None).0;
+    let (routed, levels) = routed_plan(input, &plan);
     PlannedWaits {
-        chosen: value_of_decisions(input, &plan),
-        unseen: value_from_other_starts(input, &plan),
+        chosen: routed.evaluate_levels(&levels),
+        unseen: routed.evaluate_from_other_starts(&levels, UNSEEN_STARTS),
     }
 }
 
 /// What the decisions of a plan are worth.
-pub fn value_of_decisions(input: &PlanInput, plan: &Plan) -> PlanValue {
+fn value_of_decisions(input: &PlanInput, plan: &Plan) -> PlanValue {
     let (routed, levels) = routed_plan(input, plan);
     routed.evaluate_levels(&levels)
-}
-
-/// What the decisions of a plan are worth from other starts than those that it was chosen by.
-pub fn value_from_other_starts(input: &PlanInput, plan: &Plan) -> PlanValue {
-    let (routed, levels) = routed_plan(input, plan);
-    routed.evaluate_from_other_starts(&levels, UNSEEN_STARTS)
-}
-
-/// GPU utilisation of the decisions of a plan, all jobs starting at once: in the exact fluid model,
-/// and in steps, as large groups are evaluated.
-pub fn compare_models(input: &PlanInput, plan: &Plan) -> [f64; 2] {
-    let (routed, levels) = routed_plan(input, plan);
-    [EvaluationModel::Events, EvaluationModel::Steps]
-        .map(|model| routed.evaluate_from_one_start(&levels, model).gpu_utilization)
 }
 
 fn routed_plan<'a>(input: &'a PlanInput, plan: &Plan) -> (RoutedInput<'a>, Vec<u8>) {
@@ -177,11 +162,6 @@ fn value_of_plan(input: &PlanInput, policy: &Policy) -> (PlanValue, f64) {
     let limits = regions.iter().map(|region| region.slowdown_limit.unwrap_or(f64::INFINITY));
     let limit = limits.reduce(f64::max).unwrap_or(f64::INFINITY);
     (value_of_decisions(input, &plan), limit)
-}
-
-/// What ECMP is worth, the mean over ten hashes.
-pub fn value_of_ecmp(input: &PlanInput) -> PlanValue {
-    mean_over_hashes(input, &EqualCostRoutes::for_input(input))
 }
 
 /// What ECMP is worth, the mean over hashes.
@@ -225,6 +205,7 @@ mod tests {
     use topology::document::DocumentFormat;
     use topology::{Fabric, examples, spec};
 
+    use super::case::generate_large_case;
     use super::*;
 
     /// A ring over `hosts`, 8 GPUs each if it uses all NICs, that sends `bytes` over its NICs.

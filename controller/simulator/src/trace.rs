@@ -5,7 +5,7 @@
 //! makes no sense is skipped and counted by reason with its first line ([`SkippedRows`]); only a
 //! file that is no trace at all is an error. [`JobTrace::read_jobs`] keeps the jobs of a
 //! [`TraceSelection`], in order of arrival. [`compose_trace`] makes a workload from published facts
-//! instead, which is synthetic and says so. A [`ModelMix`] draws models for jobs without one.
+//! instead, which is synthetic and says so. [`draw_model`] draws models for jobs without one.
 //! Placement ([`placement`]) decides where the jobs run.
 
 mod arrival_pattern;
@@ -18,13 +18,12 @@ mod model_mix;
 mod reader;
 mod skipped_rows;
 
-pub use arrival_pattern::ArrivalPattern;
 pub use composition::{
     ComposedTrace, CompositionError, DemandPeak, TraceComposition, compose_trace, find_peak,
 };
 pub use format::TraceFormat;
 pub use lingjun::LingjunWorkers;
-pub use model_mix::ModelMix;
+pub use model_mix::draw_model;
 pub use reader::TraceReader;
 pub use skipped_rows::{SkipCount, SkipReason, SkippedRows};
 

@@ -3,17 +3,17 @@
 //! [`simulator::contention`] draws the cases and decides each in all ways; here many are tried at a
 //! time ([`parallel_cases`]) and put before people.
 
-use planner::Policy;
-use schemars::JsonSchema;
+use std::fmt;
+
+use planner::{PlanValue, Policy};
 use serde::Serialize;
 use simulator::contention::{
     ALTERNATIVES, BUDGETS, ContendedResult, examine_contended_case, generate_contended_case,
 };
 
-use super::parallel_cases;
+use super::parallel_cases::CaseArgs;
 use command_io::CommandError;
-use command_io::files;
-use command_io::output::{self, FormatArg, OutputFormat};
+use command_io::output;
 
 /// A shortfall that counts as none: 0.2 points of GPU utilisation.
 const TOLERATED: f64 = 0.002;
@@ -31,31 +31,17 @@ Examples:
   crux bench contention --cases 1 --seed 1 --first 17
   crux bench contention --cases 500 --budgets --raw cases.json --format json")]
 pub(crate) struct ContentionArgs {
-    /// Cases to draw
-    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
-    cases: u32,
-    /// Draws the cases
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Number of the first case, to look at a single one again
-    #[arg(long, default_value_t = 0, value_name = "NUMBER")]
-    first: u32,
+    #[command(flatten)]
+    cases: CaseArgs,
     /// Also plan with 2, 4 and 8 times the default budget of the search
     #[arg(long)]
     budgets: bool,
-    /// Also write the figures of every single case to this file (JSON)
-    #[arg(long, value_name = "FILE")]
-    raw: Option<String>,
-    #[command(flatten)]
-    output: FormatArg,
 }
 
 /// What came of all cases; utilisations are shares of GPUs.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
 struct ContentionSummary {
-    /// Number of cases.
     cases: usize,
-    /// What they were drawn from.
     seed: u64,
     /// Mean GPU utilisation of the default plan.
     planned: f64,
@@ -70,7 +56,8 @@ struct ContentionSummary {
     /// The case of that number has it.
     worst_case: u32,
     /// Cases in which a larger budget gave less by more than 0.2 points.
-    budget_falls: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    budget_falls: Option<usize>,
     /// Largest slowdown of a job under the default plan, relative to the worst job under ECMP.
     worst_slowdown_ratio: f64,
     /// Cases in which that is above two.
@@ -78,9 +65,8 @@ struct ContentionSummary {
 }
 
 /// An alternative over all cases.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
 struct AlternativeSummary {
-    /// Its name.
     name: String,
     /// Mean GPU utilisation.
     mean: f64,
@@ -95,52 +81,29 @@ struct AlternativeSummary {
     starving_and_better: usize,
 }
 
-/// One case as the raw file has it.
-#[derive(Serialize)]
-struct RawCase<'a> {
-    number: u32,
-    jobs: usize,
-    planned: &'a [f64],
-    alternatives: Vec<[f64; 2]>,
-    worst_slowdown: f64,
-    ecmp_slowdown: f64,
-}
-
 pub(crate) fn run_contention(args: &ContentionArgs) -> Result<(), CommandError> {
-    let examined = parallel_cases::run_cases(args.cases, |number| {
-        let number = args.first.saturating_add(number);
-        let input = generate_contended_case(args.seed, number);
-        examine_contended_case(number, &input, &Policy::default(), args.budgets)
+    let examined = args.cases.examine(|number| {
+        let input = generate_contended_case(args.cases.seed, number);
+        Ok(examine_contended_case(number, &input, &Policy::default(), args.budgets))
     })?;
-    files::write_requested(args.raw.as_deref(), || raw_json(&examined))?;
-    let summary = ContentionSummary::new(args.seed, &examined);
-    match args.output.format {
-        OutputFormat::Json => output::print_json(&summary),
-        OutputFormat::Table => summary.print_table(args.budgets),
-    }
+    args.cases.write_raw(&examined.iter().map(raw_case).collect::<Vec<_>>())?;
+    args.cases.print(&ContentionSummary::new(args, &examined))
 }
 
-fn raw_json(examined: &[ContendedResult]) -> String {
-    let cases: Vec<RawCase<'_>> = examined
-        .iter()
-        .map(|case| RawCase {
-            number: case.number,
-            jobs: case.jobs,
-            planned: &case.planned,
-            alternatives: case
-                .alternatives
-                .iter()
-                .map(|value| [value.gpu_utilization, value.worst_slowdown])
-                .collect(),
-            worst_slowdown: case.worst_slowdown,
-            ecmp_slowdown: case.ecmp_slowdown,
-        })
-        .collect();
-    serde_json::to_string_pretty(&cases).expect("numbers and names make valid JSON")
+fn raw_case(case: &ContendedResult) -> serde_json::Value {
+    let pair = |value: &PlanValue| [value.gpu_utilization, value.worst_slowdown];
+    serde_json::json!({
+        "number": case.number,
+        "jobs": case.jobs,
+        "planned": case.planned,
+        "alternatives": case.alternatives.iter().map(pair).collect::<Vec<_>>(),
+        "worst_slowdown": case.worst_slowdown,
+        "ecmp_slowdown": case.ecmp_slowdown,
+    })
 }
 
 impl ContentionSummary {
-    fn new(seed: u64, examined: &[ContendedResult]) -> Self {
+    fn new(args: &ContentionArgs, examined: &[ContendedResult]) -> Self {
         let mean = |of: &dyn Fn(&ContendedResult) -> f64| {
             examined.iter().map(of).sum::<f64>() / examined.len().max(1) as f64
         };
@@ -168,20 +131,22 @@ impl ContentionSummary {
         });
         Self {
             cases: examined.len(),
-            seed,
+            seed: args.cases.seed,
             planned: mean(&|case| case.planned[0]),
             worst_slowdown: mean(&|case| case.worst_slowdown),
             alternatives: alternatives.collect(),
             worse: count(&|case| case.shortfall() > TOLERATED),
             worst_shortfall: worst.map_or(0.0, ContendedResult::shortfall),
             worst_case: worst.map_or(0, |case| case.number),
-            budget_falls: count(&|case| case.budget_fall() > TOLERATED),
+            budget_falls: args.budgets.then(|| count(&|case| case.budget_fall() > TOLERATED)),
             worst_slowdown_ratio: examined.iter().map(ratio).fold(0.0, f64::max),
             starved: count(&|case| ratio(case) > 2.0),
         }
     }
+}
 
-    fn print_table(&self, all_budgets: bool) -> Result<(), CommandError> {
+impl fmt::Display for ContentionSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut table = output::new_table([
             "",
             "GPU utilisation %",
@@ -203,8 +168,9 @@ impl ContentionSummary {
                 other.starving_and_better.to_string(),
             ]);
         }
-        output::print_line(format_args!("{} cases of seed {}\n{table}", self.cases, self.seed))?;
-        output::print_line(format_args!(
+        writeln!(f, "{} cases of seed {}\n{table}", self.cases, self.seed)?;
+        write!(
+            f,
             "Some alternative is better by more than {} points in {} cases, by {:+.2} points at \
              most (case {}).\nThe worst job is at most {:.2} times as slow as the worst under \
              ECMP; more than twice in {} cases.",
@@ -214,12 +180,9 @@ impl ContentionSummary {
             self.worst_case,
             self.worst_slowdown_ratio,
             self.starved,
-        ))?;
-        if all_budgets {
-            output::print_line(format_args!(
-                "Budgets {BUDGETS:?}: a larger one gave less in {} cases.",
-                self.budget_falls
-            ))?;
+        )?;
+        if let Some(falls) = self.budget_falls {
+            write!(f, "\nBudgets {BUDGETS:?}: a larger one gave less in {falls} cases.")?;
         }
         Ok(())
     }

@@ -8,10 +8,9 @@ mod table;
 
 use simulator::decisions::{DecisionReport, examine_case, generate_case};
 
-use super::parallel_cases;
+use super::parallel_cases::CaseArgs;
 use command_io::CommandError;
 use command_io::files;
-use command_io::output::{self, FormatArg, OutputFormat};
 
 /// Compare decisions with the optimum: paths, order of jobs, compression, and all three together.
 ///
@@ -27,35 +26,19 @@ Examples:
   crux bench decisions --cases 1 --seed 1 --first 262
   crux bench decisions --cases 100 --format json > summary.json")]
 pub(crate) struct DecisionsArgs {
-    /// Cases to draw
-    #[arg(long, default_value_t = 1_500, value_parser = clap::value_parser!(u32).range(1..))]
-    cases: u32,
-    /// Draws the cases
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Number of the first case, to look at a single one again
-    #[arg(long, default_value_t = 0, value_name = "NUMBER")]
-    first: u32,
-    /// Also write the figures of every single case to this file (JSON, a line for each)
-    #[arg(long, value_name = "FILE")]
-    raw: Option<String>,
+    #[command(flatten)]
+    cases: CaseArgs,
     /// Also draw how errors from the optimum are distributed to this file (SVG)
     #[arg(long, value_name = "FILE")]
     figure: Option<String>,
-    #[command(flatten)]
-    output: FormatArg,
 }
 
 pub(crate) fn run_decisions(args: &DecisionsArgs) -> Result<(), CommandError> {
-    let examined = parallel_cases::run_cases(args.cases, |number| {
-        examine_case(&generate_case(args.seed, args.first.saturating_add(number)))
-    })?;
-    let report = DecisionReport::new(args.seed, &examined)
+    let seed = args.cases.seed;
+    let examined = args.cases.examine(|number| Ok(examine_case(&generate_case(seed, number))))?;
+    let report = DecisionReport::new(seed, &examined)
         .ok_or_else(|| CommandError::input("--cases", "at least one is needed"))?;
-    files::write_requested(args.raw.as_deref(), || report.to_json())?;
+    args.cases.write_raw(&report)?;
     files::write_requested(args.figure.as_deref(), || figure::draw_errors(&report.summary))?;
-    match args.output.format {
-        OutputFormat::Json => output::print_json(&report.summary),
-        OutputFormat::Table => table::print_summary(&report.summary),
-    }
+    args.cases.print(&table::SummaryTables(&report.summary))
 }

@@ -6,16 +6,17 @@
 
 mod figure;
 
-use schemars::JsonSchema;
+use std::fmt;
+
 use serde::Serialize;
 use simulator::decisions::{
     FairPlanner, FairnessOutcome, FairnessPoint, generate_case, measure_fairness,
 };
 
-use super::parallel_cases;
+use super::parallel_cases::CaseArgs;
 use command_io::CommandError;
 use command_io::files;
-use command_io::output::{self, FormatArg, OutputFormat};
+use command_io::output;
 
 /// Weights on the curve.
 const WEIGHTS: [f64; 8] = [0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0];
@@ -34,45 +35,32 @@ Examples:
   crux bench fairness --cases 60
   crux bench fairness --cases 60 --seed 2 --figure fairness.svg --format json > fairness.json")]
 pub(crate) struct FairnessArgs {
-    /// Cases to draw
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
-    cases: u32,
-    /// Draws the cases
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    #[command(flatten)]
+    cases: CaseArgs,
     /// Also draw the curve to this file (SVG)
     #[arg(long, value_name = "FILE")]
     figure: Option<String>,
-    #[command(flatten)]
-    output: FormatArg,
 }
 
 /// The curve as JSON has it.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
 struct FairnessCurve {
-    /// Number of cases.
-    cases: u32,
-    /// What they were drawn from.
+    cases: usize,
     seed: u64,
     /// By planner, then by weight.
     points: Vec<FairnessPoint>,
 }
 
 pub(crate) fn run_fairness(args: &FairnessArgs) -> Result<(), CommandError> {
-    let outcomes = parallel_cases::run_cases(args.cases, |number| {
-        let case = generate_case(args.seed, number);
-        PLANNERS.map(|planner| measure_fairness(&case, planner, &WEIGHTS))
+    let seed = args.cases.seed;
+    let outcomes = args.cases.examine(|number| {
+        let case = generate_case(seed, number);
+        Ok(PLANNERS.map(|planner| measure_fairness(&case, planner, &WEIGHTS)))
     })?;
-    let curve = FairnessCurve {
-        cases: outcomes.len() as u32,
-        seed: args.seed,
-        points: collect_points(&outcomes),
-    };
+    args.cases.write_raw(&outcomes)?;
+    let curve = FairnessCurve { cases: outcomes.len(), seed, points: collect_points(&outcomes) };
     files::write_requested(args.figure.as_deref(), || figure::draw_fairness(&curve.points))?;
-    match args.output.format {
-        OutputFormat::Json => output::print_json(&curve),
-        OutputFormat::Table => print_curve(&curve),
-    }
+    args.cases.print(&curve)
 }
 
 /// The points of all planners and weights; `outcomes` by case, planner and weight.
@@ -88,25 +76,26 @@ fn collect_points(outcomes: &[[Vec<FairnessOutcome>; PLANNERS.len()]]) -> Vec<Fa
     points
 }
 
-fn print_curve(curve: &FairnessCurve) -> Result<(), CommandError> {
-    let mut table = output::new_table([
-        "planner",
-        "fairness",
-        "GPU utilisation %",
-        "worst slowdown, mean",
-        "largest",
-    ]);
-    for point in &curve.points {
-        table.add_row([
-            planner_name(point.planner).to_owned(),
-            point.fairness.to_string(),
-            format!("{:.2}", point.utilization * 100.0),
-            format!("{:.3}", point.worst_slowdown_mean),
-            format!("{:.3}", point.worst_slowdown_largest),
+impl fmt::Display for FairnessCurve {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut table = output::new_table([
+            "planner",
+            "fairness",
+            "GPU utilisation %",
+            "worst slowdown, mean",
+            "largest",
         ]);
+        for point in &self.points {
+            table.add_row([
+                planner_name(point.planner).to_owned(),
+                point.fairness.to_string(),
+                format!("{:.2}", point.utilization * 100.0),
+                format!("{:.3}", point.worst_slowdown_mean),
+                format!("{:.3}", point.worst_slowdown_largest),
+            ]);
+        }
+        write!(f, "{} cases of seed {}\n{table}", self.cases, self.seed)
     }
-    let (cases, seed) = (curve.cases, curve.seed);
-    output::print_line(format_args!("{cases} cases of seed {seed}\n{table}"))
 }
 
 fn planner_name(planner: FairPlanner) -> &'static str {

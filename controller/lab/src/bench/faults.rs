@@ -25,13 +25,10 @@ mod planted_bug;
 mod policy_change;
 mod scenario_run;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use indicatif::ProgressBar;
 use serde::Serialize;
 
 use self::planted_bug::PlantedBug;
-use crate::progress::progress_bar;
+use super::parallel_cases;
 use command_io::CommandError;
 use command_io::output;
 
@@ -50,7 +47,7 @@ Examples:
 pub(crate) struct FaultsArgs {
     /// Schedules to run
     #[arg(long, default_value_t = 1_000)]
-    schedules: u64,
+    schedules: u32,
     /// Seed of the first; the others count up from it
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -66,13 +63,13 @@ pub(crate) struct FaultsArgs {
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct CampaignOutcome {
     /// Schedules that were run.
-    schedules: u64,
+    schedules: usize,
     /// Seeds of the schedules that violated an invariant or did not converge, ascending.
     divergent: Vec<u64>,
 }
 
 pub(crate) fn run_faults(args: &FaultsArgs) -> Result<(), CommandError> {
-    let outcome = run_campaign(args);
+    let outcome = run_campaign(args)?;
     output::print_json(&outcome)?;
     match outcome.divergent.len() {
         0 => Ok(()),
@@ -81,41 +78,14 @@ pub(crate) fn run_faults(args: &FaultsArgs) -> Result<(), CommandError> {
     }
 }
 
-/// Runs all schedules, one thread for each processor. Schedules share no state, so the number of
-/// threads does not affect the result.
-fn run_campaign(args: &FaultsArgs) -> CampaignOutcome {
-    let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    let next = AtomicU64::new(args.seed);
-    let end = args.seed.saturating_add(args.schedules);
-    let progress = match args.explain {
-        // A bar and the explanations would overwrite each other.
-        true => ProgressBar::hidden(),
-        false => progress_bar("schedules", args.schedules),
-    };
-    let mut divergent = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..workers)
-            .map(|_| {
-                scope.spawn(|| {
-                    let mut divergent = Vec::new();
-                    loop {
-                        let seed = next.fetch_add(1, Ordering::Relaxed);
-                        if seed >= end {
-                            return divergent;
-                        }
-                        if schedule_diverges(seed, args.plant, args.explain) {
-                            divergent.push(seed);
-                        }
-                        progress.inc(1);
-                    }
-                })
-            })
-            .collect();
-        let found = workers.into_iter().map(|worker| worker.join());
-        // `schedule_diverges` catches a panic of the schedule itself.
-        found.flat_map(Result::unwrap_or_default).collect::<Vec<u64>>()
-    });
-    divergent.sort_unstable();
-    CampaignOutcome { schedules: args.schedules, divergent }
+/// Runs all schedules. They share no state, so the number of threads does not affect the result.
+fn run_campaign(args: &FaultsArgs) -> Result<CampaignOutcome, CommandError> {
+    let found = parallel_cases::run_cases(args.schedules, |number| {
+        let seed = args.seed.saturating_add(number.into());
+        schedule_diverges(seed, args.plant, args.explain).then_some(seed)
+    })?;
+    let (schedules, divergent) = (found.len(), found.into_iter().flatten().collect());
+    Ok(CampaignOutcome { schedules, divergent })
 }
 
 /// Whether a schedule violates an invariant or does not converge; so does a controller that panics.
@@ -139,9 +109,9 @@ mod tests {
     use super::machine_phase::MachineStep;
     use super::*;
 
-    fn run(schedules: u64, plant: PlantedBug) -> CampaignOutcome {
+    fn run(schedules: u32, plant: PlantedBug) -> CampaignOutcome {
         let args = FaultsArgs { schedules, seed: 1, explain: false, plant };
-        run_campaign(&args)
+        run_campaign(&args).unwrap()
     }
 
     #[test]

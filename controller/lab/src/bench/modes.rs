@@ -3,8 +3,9 @@
 //! [`simulator::contention`] draws the cases and one job of each; the advice for it is compared
 //! with a long run of every mode, from other starts and under more hashes.
 
+use std::fmt;
+
 use planner::Policy;
-use schemars::JsonSchema;
 use serde::Serialize;
 use simulator::contention::generate_mode_case;
 use simulator::modes::{
@@ -12,10 +13,9 @@ use simulator::modes::{
     measure_modes,
 };
 
-use super::parallel_cases;
+use super::parallel_cases::CaseArgs;
 use command_io::CommandError;
-use command_io::files;
-use command_io::output::{self, FormatArg, OutputFormat};
+use command_io::output;
 
 /// Count how often the advised forwarding mode is the best of pins, ECMP and spraying.
 ///
@@ -30,26 +30,14 @@ Examples:
   crux bench modes --cases 1 --seed 1 --first 17
   crux bench modes --cases 1000 --seed 1 --raw modes.json")]
 pub(crate) struct ModesArgs {
-    /// Cases to draw
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
-    cases: u32,
-    /// Draws the cases
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Number of the first case, to look at a single one again
-    #[arg(long, default_value_t = 0, value_name = "NUMBER")]
-    first: u32,
+    #[command(flatten)]
+    cases: CaseArgs,
     /// Budget of the search for the plan of a case
     #[arg(long, default_value_t = 20_000, value_name = "EVENTS")]
     search_events: u64,
     /// Starts and hashes that a long run is the mean of
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..))]
     draws: u64,
-    /// Also write the figures of every single case to this file (JSON)
-    #[arg(long, value_name = "FILE")]
-    raw: Option<String>,
-    #[command(flatten)]
-    output: FormatArg,
 }
 
 /// A case, its advice and what modes are worth.
@@ -66,11 +54,9 @@ struct ModeCase {
 }
 
 /// What came of all cases; utilisations are shares of GPUs.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
 struct ModesSummary {
-    /// Number of cases.
     cases: usize,
-    /// What they were drawn from.
     seed: u64,
     /// Whoever chooses a mode for the job of each case.
     choices: Vec<ChoiceSummary>,
@@ -81,9 +67,8 @@ struct ModesSummary {
 }
 
 /// One way to choose a mode.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
 struct ChoiceSummary {
-    /// Its name.
     name: String,
     /// Cases in which its mode is best, within 0.2 points.
     best: usize,
@@ -96,23 +81,14 @@ struct ChoiceSummary {
 }
 
 pub(crate) fn run_modes(args: &ModesArgs) -> Result<(), CommandError> {
-    let examined = parallel_cases::run_cases(args.cases, |number| {
-        examine_case(args, args.first.saturating_add(number))
-    })?;
     let cases =
-        examined.into_iter().collect::<Result<Vec<_>, _>>().map_err(CommandError::failed)?;
-    files::write_requested(args.raw.as_deref(), || {
-        serde_json::to_string(&cases).expect("numbers and names make valid JSON")
-    })?;
-    let summary = ModesSummary::new(args.seed, &cases);
-    match args.output.format {
-        OutputFormat::Json => output::print_json(&summary),
-        OutputFormat::Table => summary.print_table(),
-    }
+        args.cases.examine(|number| examine_case(args, number).map_err(CommandError::failed))?;
+    args.cases.write_raw(&cases)?;
+    args.cases.print(&ModesSummary::new(args.cases.seed, &cases))
 }
 
 fn examine_case(args: &ModesArgs, number: u32) -> Result<ModeCase, ModeError> {
-    let (input, job) = generate_mode_case(args.seed, number);
+    let (input, job) = generate_mode_case(args.cases.seed, number);
     let policy = Policy { search_events: args.search_events, ..Policy::default() };
     let planned = PlannedJobs::new(&input, &policy);
     let advice = advise_mode(&planned, job, AdviceSampling::default())?;
@@ -165,8 +141,10 @@ impl ModesSummary {
             decided_best: decided().filter(|case| case.loss(case.advised) <= TOLERATED).count(),
         }
     }
+}
 
-    fn print_table(&self) -> Result<(), CommandError> {
+impl fmt::Display for ModesSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut table = output::new_table([
             "mode",
             "best in cases",
@@ -183,14 +161,15 @@ impl ModesSummary {
                 format!("{:.2} (case {})", choice.largest_loss * 100.0, choice.worst_case),
             ]);
         }
-        output::print_line(format_args!("{} cases of seed {}\n{table}", self.cases, self.seed))?;
-        output::print_line(format_args!(
+        writeln!(f, "{} cases of seed {}\n{table}", self.cases, self.seed)?;
+        write!(
+            f,
             "Best: no mode gives more than {} points more. Modes differ by more than that in {} \
              cases; there the advised mode is best in {}.",
             TOLERATED * 100.0,
             self.decided,
             self.decided_best,
-        ))
+        )
     }
 }
 

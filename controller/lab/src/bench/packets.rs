@@ -4,20 +4,20 @@
 //! level and then, after a live change of policy, under eight; what the controller forecasts for
 //! both is compared with what the jobs measure ([`crate::demo`]).
 
+use std::fmt;
+
 use emulator::TimeScale;
-use schemars::JsonSchema;
 use serde::Serialize;
 use simulator::contention::{generate_packet_case, generate_pcie_case};
 
-use super::parallel_cases;
+use super::parallel_cases::CaseArgs;
 use crate::demo::{
     DemoScenario, ForecastErrors, MeasuredChange, PolicyTransition, TrainingOptions,
     measure_change, parse_time_scale,
 };
 use crate::transport_flags::TransportFlags;
 use command_io::CommandError;
-use command_io::files;
-use command_io::output::{self, FormatArg, OutputFormat};
+use command_io::output;
 
 /// Compare forecasts with packets where jobs share NICs.
 ///
@@ -33,15 +33,8 @@ Examples:
   crux bench packets --cases 200 --pcie
   crux bench packets --cases 200 --transport dcqcn")]
 pub(crate) struct PacketsArgs {
-    /// Cases to draw
-    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
-    cases: u32,
-    /// Draws the cases and the start of every job
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Number of the first case, to look at a single one again
-    #[arg(long, default_value_t = 0, value_name = "NUMBER")]
-    first: u32,
+    #[command(flatten)]
+    cases: CaseArgs,
     /// Iterations of the slowest job that are measured under either policy
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     iterations: u16,
@@ -51,13 +44,8 @@ pub(crate) struct PacketsArgs {
     /// Draw cases on hosts whose NICs are behind slower PCIe links
     #[arg(long)]
     pcie: bool,
-    /// Also write the figures of every single case to this file (JSON)
-    #[arg(long, value_name = "FILE")]
-    raw: Option<String>,
     #[command(flatten)]
     transport: TransportFlags,
-    #[command(flatten)]
-    output: FormatArg,
 }
 
 /// A case with what was forecast and measured in it.
@@ -70,7 +58,7 @@ struct PacketCase {
 }
 
 /// Sizes of one kind of error over all cases, as shares.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
 struct ErrorSizes {
     /// Which figure under which policy.
     figure: String,
@@ -92,48 +80,40 @@ struct ErrorSizes {
 const TOLERATED_UTILIZATION: f64 = 0.02;
 const TOLERATED_JOB: f64 = 0.03;
 
-pub(crate) fn run_packets(args: &PacketsArgs) -> Result<(), CommandError> {
-    let examined = parallel_cases::run_cases(args.cases, |number| {
-        measure_case(args, args.first.saturating_add(number))
-    })?;
-    let cases = examined.into_iter().collect::<Result<Vec<PacketCase>, CommandError>>()?;
-    files::write_requested(args.raw.as_deref(), || {
-        serde_json::to_string_pretty(&cases).expect("numbers and names make valid JSON")
-    })?;
-    let sizes = error_sizes(&cases);
-    match args.output.format {
-        OutputFormat::Json => output::print_json(&sizes),
-        OutputFormat::Table => {
-            print_sizes(&sizes, cases.len())?;
-            print_band(&cases)
-        }
-    }
+/// What came of all cases.
+#[derive(Serialize)]
+#[serde(transparent)]
+struct PacketsSummary {
+    sizes: Vec<ErrorSizes>,
+    #[serde(skip)]
+    cases: usize,
+    /// By policy: jobs that take longer than the forecast and its band, in how many cases that have
+    /// one; they have it under DCQCN.
+    #[serde(skip)]
+    beyond_band: [(&'static str, Vec<usize>); 2],
 }
 
-/// Under DCQCN, in how many cases an iteration takes longer than the forecast and its band.
-fn print_band(cases: &[PacketCase]) -> Result<(), CommandError> {
-    let one = cases.iter().map(|case| case.one_level.beyond_band).collect();
-    let eight = cases.iter().map(|case| case.eight_levels.beyond_band).collect();
-    let sides: [(&str, Vec<Option<usize>>); 2] = [("one level", one), ("eight levels", eight)];
-    for (levels, beyond) in sides {
-        let counted: Vec<usize> = beyond.into_iter().flatten().collect();
-        if counted.is_empty() {
-            continue;
-        }
-        let (jobs, cases) = (counted.iter().sum::<usize>(), counted.len());
-        output::print_line(format_args!(
-            "{levels}: {jobs} jobs in {cases} cases take longer than the forecast and its band"
-        ))?;
-    }
-    Ok(())
+pub(crate) fn run_packets(args: &PacketsArgs) -> Result<(), CommandError> {
+    let cases = args.cases.examine(|number| measure_case(args, number))?;
+    args.cases.write_raw(&cases)?;
+    let beyond = |of: fn(&PacketCase) -> Option<usize>| cases.iter().filter_map(of).collect();
+    args.cases.print(&PacketsSummary {
+        sizes: error_sizes(&cases),
+        cases: cases.len(),
+        beyond_band: [
+            ("one level", beyond(|case| case.one_level.beyond_band)),
+            ("eight levels", beyond(|case| case.eight_levels.beyond_band)),
+        ],
+    })
 }
 
 fn measure_case(args: &PacketsArgs, number: u32) -> Result<PacketCase, CommandError> {
-    let input = match args.pcie {
-        true => generate_pcie_case(args.seed, number),
-        false => generate_packet_case(args.seed, number),
+    let input = if args.pcie {
+        generate_pcie_case(args.cases.seed, number)
+    } else {
+        generate_packet_case(args.cases.seed, number)
     };
-    let seed = args.seed.wrapping_add(number.into());
+    let seed = args.cases.seed.wrapping_add(number.into());
     let scenario = DemoScenario { fabric: input.fabric, jobs: input.jobs, seed };
     let training = TrainingOptions {
         scale: args.time_scale,
@@ -177,20 +157,35 @@ fn error_sizes(cases: &[PacketCase]) -> Vec<ErrorSizes> {
     ]
 }
 
-fn print_sizes(sizes: &[ErrorSizes], cases: usize) -> Result<(), CommandError> {
-    let headings =
-        ["forecast against packets, %", "mean", "median", "95th percentile", "largest", "above"];
-    let mut table = output::new_table(headings);
-    let percent = |share: f64| format!("{:.2}", share * 100.0);
-    for size in sizes {
-        table.add_row([
-            size.figure.clone(),
-            percent(size.mean),
-            percent(size.median),
-            percent(size.percentile_95),
-            percent(size.largest),
-            format!("{} of {cases} above {:.0} %", size.above, size.tolerated * 100.0),
+impl fmt::Display for PacketsSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut table = output::new_table([
+            "forecast against packets, %",
+            "mean",
+            "median",
+            "95th percentile",
+            "largest",
+            "above",
         ]);
+        let percent = |share: f64| format!("{:.2}", share * 100.0);
+        for size in &self.sizes {
+            table.add_row([
+                size.figure.clone(),
+                percent(size.mean),
+                percent(size.median),
+                percent(size.percentile_95),
+                percent(size.largest),
+                format!("{} of {} above {:.0} %", size.above, self.cases, size.tolerated * 100.0),
+            ]);
+        }
+        write!(f, "{table}")?;
+        for (levels, beyond) in self.beyond_band.iter().filter(|(_, cases)| !cases.is_empty()) {
+            let (jobs, cases) = (beyond.iter().sum::<usize>(), beyond.len());
+            write!(
+                f,
+                "\n{levels}: {jobs} jobs in {cases} cases take longer than the forecast and its band"
+            )?;
+        }
+        Ok(())
     }
-    output::print_line(table)
 }

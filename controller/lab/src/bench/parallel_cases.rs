@@ -5,17 +5,75 @@
 //! SIGTERM) finishes the cases under way and ends with those it has; the second signal ends the
 //! process.
 
+use std::fmt::Display;
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
 use command_io::CommandError;
+use command_io::files;
+use command_io::output::{self, FormatArg, OutputFormat};
 use rayon::prelude::*;
+use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
 use crate::progress::progress_bar;
+
+/// Which cases to draw, and where their figures go.
+#[derive(clap::Args)]
+pub(super) struct CaseArgs {
+    /// Cases to draw
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) cases: u32,
+    /// Draws the cases, and what they leave open
+    #[arg(long, default_value_t = 1)]
+    pub(super) seed: u64,
+    /// Number of the first case, to look at a single one again
+    #[arg(long, default_value_t = 0, value_name = "NUMBER")]
+    pub(super) first: u32,
+    /// Also write the figures of every single case to this file (JSON)
+    #[arg(long, value_name = "FILE")]
+    raw: Option<String>,
+    #[command(flatten)]
+    output: FormatArg,
+}
+
+impl CaseArgs {
+    /// What comes of each case, by its number.
+    ///
+    /// # Errors
+    /// A case fails, or signals cannot be received.
+    pub(super) fn examine<T: Send>(
+        &self,
+        of: impl Fn(u32) -> Result<T, CommandError> + Sync,
+    ) -> Result<Vec<T>, CommandError> {
+        let found = run_cases(self.cases, |place| of(self.first.saturating_add(place)))?;
+        found.into_iter().collect()
+    }
+
+    /// Writes what came of every case into the file that is asked for.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(super) fn write_raw(&self, cases: &impl Serialize) -> Result<(), CommandError> {
+        files::write_requested(self.raw.as_deref(), || {
+            serde_json::to_string_pretty(cases).expect("numbers and names make valid JSON")
+        })
+    }
+
+    /// Prints what came of all cases.
+    ///
+    /// # Errors
+    /// Standard output is closed.
+    pub(super) fn print(&self, summary: &(impl Serialize + Display)) -> Result<(), CommandError> {
+        match self.output.format {
+            OutputFormat::Json => output::print_json(summary),
+            OutputFormat::Table => output::print_line(summary),
+        }
+    }
+}
 
 /// The exit status of a process that SIGINT ended, by convention of shells.
 const INTERRUPTED: i32 = 130;

@@ -5,8 +5,8 @@
 //! one message at the real time scale, beside which stands when the fluid model has it end.
 //! [`ns3`] writes the same case for a simulator of others and reads what that made of it.
 
-pub(super) mod case;
-pub(super) mod case_run;
+mod case;
+mod case_run;
 mod ns3;
 mod ns3_table;
 mod page;

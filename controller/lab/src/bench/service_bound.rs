@@ -4,18 +4,17 @@
 
 mod packet_waits;
 
+use std::fmt;
+
 use emulator::TimeScale;
 use planner::{ConnectionTimeout, PlanValue, Policy};
-use schemars::JsonSchema;
 use serde::Serialize;
 use simulator::contention::{PlannedWaits, examine_waits, generate_contended_case};
 
 use self::packet_waits::PacketWaits;
-use super::parallel_cases;
+use super::parallel_cases::CaseArgs;
 use crate::demo::parse_time_scale;
 use command_io::CommandError;
-use command_io::files;
-use command_io::output::{self, FormatArg, OutputFormat};
 
 /// Compare the longest waits of flows without service with what policy allows.
 ///
@@ -31,15 +30,8 @@ Examples:
   crux bench service-bound --cases 200 --packets 200 --ib-timeout 14
   crux bench service-bound --cases 10000 --unbounded 500 --search-events 1000 --format json")]
 pub(crate) struct ServiceBoundArgs {
-    /// Cases to draw
-    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
-    cases: u32,
-    /// Draws the cases
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Number of the first case
-    #[arg(long, default_value_t = 0, value_name = "NUMBER")]
-    first: u32,
+    #[command(flatten)]
+    cases: CaseArgs,
     /// Plan only so many of the cases without the bound as well; all if not given
     #[arg(long, value_name = "CASES")]
     unbounded: Option<u32>,
@@ -59,19 +51,12 @@ pub(crate) struct ServiceBoundArgs {
     /// NCCL_IB_TIMEOUT of the jobs: a timeout is 4.096 us times two to this power
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u8).range(1..=31))]
     ib_timeout: u8,
-    /// Also write the figures of every single case to this file (JSON)
-    #[arg(long, value_name = "FILE")]
-    raw: Option<String>,
-    #[command(flatten)]
-    output: FormatArg,
 }
 
 /// What came of all cases.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
 struct ServiceBoundSummary {
-    /// Number of cases.
     cases: usize,
-    /// What they were drawn from.
     seed: u64,
     /// The bound, seconds.
     bound_seconds: f64,
@@ -99,9 +84,8 @@ struct ServiceBoundSummary {
 }
 
 /// What came of the cases that were planned without the bound as well.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
 struct UnboundedSummary {
-    /// Number of cases.
     cases: usize,
     /// Cases in which a flow waits longer than the bound.
     late: usize,
@@ -114,9 +98,8 @@ struct UnboundedSummary {
 }
 
 /// What came of the cases whose packets were sent.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
 struct PacketSummary {
-    /// Number of cases.
     cases: usize,
     /// Cases in which a flow waits longer than the bound under the plan.
     late: usize,
@@ -156,22 +139,20 @@ pub(crate) fn run_service_bound(args: &ServiceBoundArgs) -> Result<(), CommandEr
         ..Policy::default()
     };
     let free = without_bound(&policy);
-    let unbounded = args.unbounded.unwrap_or(args.cases);
-    let waits = parallel_cases::run_cases(args.cases, |number| {
-        let input = generate_contended_case(args.seed, args.first.saturating_add(number));
-        CaseWaits {
+    let unbounded = args.unbounded.unwrap_or(args.cases.cases);
+    let waits = args.cases.examine(|number| {
+        let input = generate_contended_case(args.cases.seed, number);
+        let is_freed = number - args.cases.first < unbounded;
+        Ok(CaseWaits {
             bounded: examine_waits(&input, &policy),
-            unbounded: (number < unbounded).then(|| examine_waits(&input, &free)),
-        }
+            unbounded: is_freed.then(|| examine_waits(&input, &free)),
+        })
     })?;
-    files::write_requested(args.raw.as_deref(), || raw_json(&waits))?;
+    args.cases.write_raw(&waits.iter().map(raw_case).collect::<Vec<_>>())?;
     let packets = packet_waits::measure_cases(args, &policy)?;
-    let mut summary = ServiceBoundSummary::new(args.seed, &policy, &waits);
+    let mut summary = ServiceBoundSummary::new(args.cases.seed, &policy, &waits);
     summary.packets = (args.packets > 0).then(|| PacketSummary::new(&policy, &packets));
-    match args.output.format {
-        OutputFormat::Json => output::print_json(&summary),
-        OutputFormat::Table => summary.print_lines(),
-    }
+    args.cases.print(&summary)
 }
 
 /// The policy without a service bound.
@@ -192,19 +173,16 @@ impl CaseWaits {
     }
 }
 
-fn raw_json(cases: &[CaseWaits]) -> String {
-    let cases = cases.iter().map(|case| {
-        let (bounded, unbounded) = (&case.bounded, case.unbounded.map(|waits| waits.chosen));
-        serde_json::json!({
-            "bounded": bounded.chosen.worst_wait_seconds,
-            "unseen": bounded.unseen.worst_wait_seconds,
-            "unbounded": unbounded.map(|value| value.worst_wait_seconds),
-            "judged": case.are_judged(),
-            "utilization": bounded.chosen.gpu_utilization,
-            "unbounded_utilization": unbounded.map(|value| value.gpu_utilization),
-        })
-    });
-    serde_json::Value::Array(cases.collect()).to_string()
+fn raw_case(case: &CaseWaits) -> serde_json::Value {
+    let (bounded, unbounded) = (&case.bounded, case.unbounded.map(|waits| waits.chosen));
+    serde_json::json!({
+        "bounded": bounded.chosen.worst_wait_seconds,
+        "unseen": bounded.unseen.worst_wait_seconds,
+        "unbounded": unbounded.map(|value| value.worst_wait_seconds),
+        "judged": case.are_judged(),
+        "utilization": bounded.chosen.gpu_utilization,
+        "unbounded_utilization": unbounded.map(|value| value.gpu_utilization),
+    })
 }
 
 fn mean_utilization(values: &[PlanValue]) -> f64 {
@@ -232,18 +210,6 @@ impl UnboundedSummary {
             utilization: mean_utilization(&without),
         })
     }
-
-    fn print_line(&self) -> Result<(), CommandError> {
-        output::print_line(format_args!(
-            "without, in {} cases: {} with a longer wait, and in {} of them a connection times \
-             out; GPU utilisation {:.2} %, with the bound {:.2} %",
-            self.cases,
-            self.late,
-            self.timed_out,
-            self.utilization * 100.0,
-            self.utilization_with_bound * 100.0
-        ))
-    }
 }
 
 impl ServiceBoundSummary {
@@ -266,31 +232,45 @@ impl ServiceBoundSummary {
             packets: None,
         }
     }
+}
 
-    fn print_lines(&self) -> Result<(), CommandError> {
-        output::print_line(format_args!(
-            "{} cases of seed {}; a flow may wait {:.3} s, and a connection fails after {:.1} s",
-            self.cases, self.seed, self.bound_seconds, self.timeout_seconds
-        ))?;
-        output::print_line(format_args!(
-            "with the bound: {} cases with a longer wait, {} from other starts; the longest wait \
+impl fmt::Display for ServiceBoundSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} cases of seed {}; a flow may wait {:.3} s, and a connection fails after {:.1} s\n\
+             with the bound: {} cases with a longer wait, {} from other starts; the longest wait \
              is {:.3} s, {:.3} s from other starts; GPU utilisation {:.2} %; {} cases are too \
              large to be judged",
+            self.cases,
+            self.seed,
+            self.bound_seconds,
+            self.timeout_seconds,
             self.late,
             self.late_unseen,
             self.longest_wait,
             self.longest_wait_unseen,
             self.utilization * 100.0,
             self.unjudged
-        ))?;
+        )?;
         if let Some(without) = &self.without_bound {
-            without.print_line()?;
+            write!(
+                f,
+                "\nwithout, in {} cases: {} with a longer wait, and in {} of them a connection \
+                 times out; GPU utilisation {:.2} %, with the bound {:.2} %",
+                without.cases,
+                without.late,
+                without.timed_out,
+                without.utilization * 100.0,
+                without.utilization_with_bound * 100.0
+            )?;
         }
         let Some(packets) = &self.packets else {
             return Ok(());
         };
-        output::print_line(format_args!(
-            "packets of {} cases: with the bound {} with a longer wait, the longest {:.3} s, and \
+        write!(
+            f,
+            "\npackets of {} cases: with the bound {} with a longer wait, the longest {:.3} s, and \
              {} with a lost connection; without, {} with a longer wait and {} with a lost \
              connection; {} packets dropped",
             packets.cases,
@@ -300,6 +280,6 @@ impl ServiceBoundSummary {
             packets.late_without_bound,
             packets.lost_without_bound,
             packets.drops
-        ))
+        )
     }
 }

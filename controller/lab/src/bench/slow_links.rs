@@ -6,27 +6,27 @@
 //! The decision: only links are slowed that some job needs more than half of, by the fluid model;
 //! a link that nobody misses is not a finding.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod fabric_readings;
 
-use controller::PlanRollout;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
 use controller::northbound::slow_links::{SlowLink, find_slow_links};
-use emulator::{EmulatedTestbed, TimeScale};
+use controller::{PlanRollout, forecast};
+use emulator::{TestbedOptions, TimeScale};
+use planner::JobId;
 use rand::SeedableRng;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
-use schemars::JsonSchema;
 use serde::Serialize;
 use simulator::contention::generate_packet_case;
 use topology::{Bandwidth, Fabric, LinkId};
 
-use super::observed_training::{
-    ObservedTraining, TrainingReading, forecast_seconds, iterates_longer,
-};
-use super::parallel_cases;
-use crate::demo::{DemoScenario, parse_time_scale};
+use self::fabric_readings::{FabricReader, completed_iterations};
+use super::parallel_cases::CaseArgs;
+use crate::demo::{DemoScenario, JobVisibility, ServedTestbed, TrainingOptions, parse_time_scale};
 use command_io::CommandError;
-use command_io::files;
-use command_io::output::{self, FormatArg, OutputFormat};
 
 /// Slow a link to half while jobs train packet by packet, and count how often it is named.
 ///
@@ -40,27 +40,25 @@ Examples:
   crux bench slow-links --cases 100
   crux bench slow-links --cases 1 --seed 1 --first 17 --format json")]
 pub(crate) struct SlowLinksArgs {
-    /// Cases to draw
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
-    cases: u32,
-    /// Draws the cases, the links and the start of every job
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Number of the first case
-    #[arg(long, default_value_t = 0, value_name = "NUMBER")]
-    first: u32,
+    #[command(flatten)]
+    cases: CaseArgs,
     /// What the slow link carries, as a share of its rate
     #[arg(long, default_value_t = 0.5)]
     share: f64,
     /// Divide sizes and computation times; link rates and packets stay real
     #[arg(long, default_value = "1000", value_parser = parse_time_scale)]
     time_scale: TimeScale,
-    /// Also write the figures of every single case to this file (JSON)
-    #[arg(long, value_name = "FILE")]
-    raw: Option<String>,
-    #[command(flatten)]
-    output: FormatArg,
 }
+
+/// Iterations of the slowest job before a link becomes slow.
+const ITERATIONS_BEFORE: usize = 3;
+
+/// Readings in an iteration of the fastest job.
+const READINGS: f64 = 20.0;
+
+/// Readings after which nobody waits for the slowest job any longer, before and after: 100 and 250
+/// iterations of the fastest job. Some jobs starve under others of higher levels.
+const MAX_READINGS: (usize, usize) = (2_000, 5_000);
 
 /// Iterations of the slowest job after a link has become slow.
 const ITERATIONS_AFTER: usize = 5;
@@ -85,11 +83,9 @@ struct SlowLinkCase {
 }
 
 /// What came of all cases.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
 struct SlowLinksSummary {
-    /// Number of cases.
     cases: usize,
-    /// What they were drawn from.
     seed: u64,
     /// Cases with a link that some job needs more than half of.
     slowed: usize,
@@ -106,24 +102,17 @@ struct SlowLinksSummary {
 }
 
 pub(crate) fn run_slow_links(args: &SlowLinksArgs) -> Result<(), CommandError> {
-    let examined = parallel_cases::run_cases(args.cases, |number| {
+    let cases = args.cases.examine(|number| {
         let runtime = tokio::runtime::Runtime::new().map_err(CommandError::failed)?;
-        runtime.block_on(examine_case(args, args.first.saturating_add(number)))
+        runtime.block_on(examine_case(args, number))
     })?;
-    let cases = examined.into_iter().collect::<Result<Vec<_>, CommandError>>()?;
-    files::write_requested(args.raw.as_deref(), || {
-        serde_json::to_string(&cases).expect("numbers and names make valid JSON")
-    })?;
-    let summary = SlowLinksSummary::new(args.seed, &cases);
-    match args.output.format {
-        OutputFormat::Json => output::print_json(&summary),
-        OutputFormat::Table => summary.print_lines(),
-    }
+    args.cases.write_raw(&cases)?;
+    args.cases.print(&SlowLinksSummary::new(args.cases.seed, &cases))
 }
 
 async fn examine_case(args: &SlowLinksArgs, number: u32) -> Result<SlowLinkCase, CommandError> {
-    let input = generate_packet_case(args.seed, number);
-    let seed = args.seed.wrapping_add(number.into());
+    let input = generate_packet_case(args.cases.seed, number);
+    let seed = args.cases.seed.wrapping_add(number.into());
     let scenario = DemoScenario { fabric: input.fabric, jobs: input.jobs, seed };
     let (named_when_healthy, rollout) = run_case(args, &scenario, None).await?;
     let missed_links = missed_links(&scenario, &rollout, args.share)?;
@@ -165,37 +154,75 @@ struct NamedLink {
     delivered: f64,
 }
 
-/// Trains the jobs; `slow` becomes slow after some iterations. Returns what is named, and the plan.
+/// Trains the jobs; `slow` becomes slow after some iterations. Counters are read at even times until
+/// all jobs have completed their iterations. Returns what is named, and the plan.
 async fn run_case(
     args: &SlowLinksArgs,
     scenario: &DemoScenario,
     slow: Option<LinkId>,
 ) -> Result<(BTreeMap<LinkId, NamedLink>, PlanRollout), CommandError> {
-    let training = ObservedTraining::start(scenario, args.time_scale, ITERATIONS_AFTER).await?;
-    let rollout = &training.rollout;
-    let make_slow = async |testbed: &EmulatedTestbed| match slow {
-        Some(link) => testbed.slow_link(link, args.share).await.map_err(CommandError::failed),
-        None => Ok(()),
+    let scale = args.time_scale;
+    let training = TrainingOptions {
+        scale,
+        iterations: ITERATIONS_BEFORE + ITERATIONS_AFTER,
+        testbed: TestbedOptions::default(),
     };
+    let stage = ServedTestbed::start_servers(scenario, training).await?;
+    let controller = stage.start_controller().await?;
+    stage.report_jobs(&controller, JobVisibility::Reported).await?;
+    let rollout = controller.current_rollout();
+    let rollout =
+        rollout.ok_or_else(|| CommandError::Failed("the controller has no plan".to_owned()))?;
+    let alone = rollout.report.rationales.iter().map(|rationale| rationale.iteration_seconds);
+    let fastest = alone.fold(f64::INFINITY, f64::min);
+    let step = Duration::from_secs_f64(fastest / READINGS / scale.factor());
+    let mut reader = FabricReader::new(scale);
     let mut named: BTreeMap<LinkId, NamedLink> = BTreeMap::new();
-    let inspect = async |reading: TrainingReading<'_>| {
-        for SlowLink { link, delivered, .. } in find_slow_links(rollout, reading.counters) {
-            let iterations = reading.since_slow.as_ref().map(|since| {
-                let jobs = jobs_on(scenario, rollout, link).into_iter();
-                jobs.map(|job| since[job]).max().unwrap_or(0)
+    let mut before: Option<Vec<usize>> = None;
+    let mut slow_from = MAX_READINGS.0;
+    let mut now = stage.begin_training().await?;
+    for reading in 0.. {
+        now = stage.advance_to(now + step).await?;
+        let completed = completed_iterations(&stage).await?;
+        reader.read_counters(&stage, &scenario.fabric, step).await?;
+        for SlowLink { link, delivered, .. } in find_slow_links(&rollout, &reader.counters) {
+            let iterations = before.as_ref().map(|before| {
+                let jobs = jobs_on(scenario, &rollout, link).into_iter();
+                jobs.map(|job| completed[job] - before[job]).max().unwrap_or(0)
             });
             named.entry(link).or_insert(NamedLink { iterations, delivered });
         }
-        Ok(())
-    };
-    training.observe(make_slow, inspect).await?;
-    Ok((named, training.close().await))
+        match &before {
+            Some(before) => {
+                let mut pairs = completed.iter().zip(before);
+                if pairs.all(|(now, before)| *now >= before + ITERATIONS_AFTER)
+                    || reading >= slow_from + MAX_READINGS.1
+                {
+                    break;
+                }
+            }
+            None => {
+                let fewest = completed.iter().copied().min().unwrap_or(0);
+                if fewest >= ITERATIONS_BEFORE || reading >= slow_from {
+                    slow_from = reading;
+                    if let Some(link) = slow {
+                        let slowed = stage.testbed().slow_link(link, args.share).await;
+                        slowed.map_err(CommandError::failed)?;
+                    }
+                    before = Some(completed);
+                }
+            }
+        }
+    }
+    controller.shutdown().await;
+    stage.close().await;
+    Ok((named, rollout))
 }
 
 /// Positions among the jobs of the scenario of those with flows on a link.
 fn jobs_on(scenario: &DemoScenario, rollout: &PlanRollout, link: LinkId) -> Vec<usize> {
     let plan = &rollout.plan;
-    let on_it: BTreeSet<&planner::JobId> = plan
+    let on_it: BTreeSet<&JobId> = plan
         .flows
         .iter()
         .filter(|flow| flow.links.contains(&link))
@@ -206,25 +233,29 @@ fn jobs_on(scenario: &DemoScenario, rollout: &PlanRollout, link: LinkId) -> Vec<
 }
 
 /// Links that switches send on and that some job misses if they carry this share only.
-pub(super) fn missed_links(
+fn missed_links(
     scenario: &DemoScenario,
     rollout: &PlanRollout,
     share: f64,
 ) -> Result<Vec<LinkId>, CommandError> {
-    let (fabric, jobs) = (&rollout.fabric, &scenario.jobs);
-    let before = forecast_seconds(fabric, jobs, rollout)?;
+    let fabric = &rollout.fabric;
+    let seconds = |fabric: &Fabric| {
+        let forecast = forecast::forecast_plan(fabric, &scenario.jobs, &rollout.plan);
+        forecast.map(|forecast| forecast.iteration_seconds).map_err(CommandError::failed)
+    };
+    let before = seconds(fabric)?;
+    let sent_by_switch = |link: &LinkId| fabric.switch_after(link.reverse()).is_some();
     let mut missed = Vec::new();
-    for link in fabric.link_ids().filter(|link| is_sent_by_switch(fabric, *link)) {
-        let after = forecast_seconds(&with_slow_link(fabric, link, share), jobs, rollout)?;
-        if jobs.iter().any(|job| iterates_longer(&job.id, [&before, &after], MISSED)) {
+    for link in fabric.link_ids().filter(sent_by_switch) {
+        let after = seconds(&with_slow_link(fabric, link, share))?;
+        let is_longer = |(job, before): (&JobId, &f64)| {
+            after.get(job).is_some_and(|after| *after > before * (1.0 + MISSED))
+        };
+        if before.iter().any(is_longer) {
             missed.push(link);
         }
     }
     Ok(missed)
-}
-
-fn is_sent_by_switch(fabric: &Fabric, link: LinkId) -> bool {
-    fabric.switch_after(link.reverse()).is_some()
 }
 
 /// The fabric with a link that carries a share of what it is built for.
@@ -258,9 +289,12 @@ impl SlowLinksSummary {
             healthy_alarms: count(|case| !case.wrong_when_healthy.is_empty()),
         }
     }
+}
 
-    fn print_lines(&self) -> Result<(), CommandError> {
-        output::print_line(format_args!(
+impl fmt::Display for SlowLinksSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
             "{} cases of seed {}, in {} of which a link that some job needs becomes slow.\n\
              It is named in fewer than {ITERATIONS_AFTER} iterations in {} of them, after {} at \
              most.\n{} other links are named: precision {:.1} %. Without a slow link, some link \
@@ -274,6 +308,6 @@ impl SlowLinksSummary {
             self.precision * 100.0,
             self.healthy_alarms,
             self.cases,
-        ))
+        )
     }
 }

@@ -1,19 +1,17 @@
-//! A comparison as one HTML page that needs nothing else: tables, SVG figures, one style sheet for
-//! light and dark.
+//! A comparison as one HTML page.
 
 mod figures;
 
 pub(crate) use figures::scheduler_shade;
 
-use std::fmt::Write;
-
 use command_io::html::escape_html;
 use simulator::{LinkTier, SimulationExperiment, SimulationOutcome, Timeline};
 
 use super::{ComparedRuns, table};
-use crate::figure::theme::{self, ThemeShade};
-
-const STYLE: &str = include_str!("page/style.css");
+use crate::page::{
+    colour_chip, full_figure, legend_entry, render_html, render_legend, render_section,
+    render_table,
+};
 
 /// The page.
 pub(super) fn render_page(experiment: &SimulationExperiment, compared: &ComparedRuns) -> String {
@@ -30,18 +28,6 @@ pub(super) fn render_page(experiment: &SimulationExperiment, compared: &Compared
         render_findings(compared),
     ];
     render_html(&title, &body.concat())
-}
-
-/// A page with the style that all have.
-pub(crate) fn render_html(title: &str, body: &str) -> String {
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{title}</title>\n<style>\n{STYLE}\
-         @media (prefers-color-scheme: dark) {{\n{}}}\n</style>\n</head>\n<body>\n<main>\n{body}\
-         </main>\n</body>\n</html>\n",
-        theme::dark_rules(),
-    )
 }
 
 fn render_heading(
@@ -63,28 +49,20 @@ fn render_heading(
 
 fn render_summary(compared: &ComparedRuns) -> String {
     let comparison = &compared.comparison;
-    let rows: String = comparison
-        .outcomes
-        .iter()
-        .map(|outcome| {
-            format!(
-                "<tr><th scope=\"row\">{}{}</th><td>{:.2}&nbsp;%</td><td>{}</td><td>{}</td>\
-             <td>{}</td></tr>\n",
-                colour_chip(figures::scheduler_shade(&outcome.scheduler)),
-                outcome.scheduler,
-                outcome.gpu_utilization * 100.0,
-                table::utilisation_gain(comparison, outcome),
-                table::mean_slowdown(comparison, outcome),
-                escape_html(&table::worst_slowdown(comparison, outcome)),
-            )
-        })
-        .collect();
-    format!(
-        "<div class=\"wide\"><table>\n<thead><tr><th>scheduler</th><th>GPU utilisation</th>\
-         <th>points over {}</th><th>mean slowdown</th><th>worst slowdown</th></tr></thead>\n\
-         <tbody>\n{rows}</tbody></table></div>\n",
-        comparison.outcomes[0].scheduler,
-    )
+    let rows = comparison.outcomes.iter().map(|outcome| {
+        let chip = colour_chip(figures::scheduler_shade(&outcome.scheduler));
+        [
+            format!("{chip}{}", outcome.scheduler),
+            format!("{:.2}&nbsp;%", outcome.gpu_utilization * 100.0),
+            table::utilisation_gain(comparison, outcome),
+            table::mean_slowdown(comparison, outcome),
+            escape_html(&table::worst_slowdown(comparison, outcome)),
+        ]
+    });
+    let over = format!("points over {}", comparison.outcomes[0].scheduler);
+    let headings =
+        ["scheduler", "GPU utilisation", over.as_str(), "mean slowdown", "worst slowdown"];
+    render_table(headings, rows)
 }
 
 fn render_utilisation(compared: &ComparedRuns) -> String {
@@ -164,28 +142,16 @@ fn render_links(experiment: &SimulationExperiment, compared: &ComparedRuns) -> S
 
 fn render_iterations(compared: &ComparedRuns) -> String {
     let comparison = &compared.comparison;
-    let names = comparison.outcomes.iter().map(|outcome| format!("<th>{}</th>", outcome.scheduler));
-    let mut rows = String::new();
-    for (index, alone) in comparison.alone.iter().enumerate() {
-        let cells = comparison.outcomes.iter().map(|outcome| {
-            let job = &outcome.jobs[index];
+    let names = comparison.outcomes.iter().map(|outcome| outcome.scheduler.as_str());
+    let rows = comparison.alone.iter().enumerate().map(|(index, alone)| {
+        let cells = comparison.outcomes.iter().map(move |outcome| {
             let slowdown = comparison.job_slowdowns(outcome)[index];
-            format!("<td>{}</td>", table::format_iteration(job.mean_iteration_seconds, slowdown))
+            table::format_iteration(outcome.jobs[index].mean_iteration_seconds, slowdown)
         });
-        let (name, gpus) = (escape_html(&alone.id), alone.gpus);
         let seconds = table::format_seconds(alone.iteration_seconds);
-        let cells: String = cells.collect();
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            rows,
-            "<tr><th scope=\"row\">{name}</th><td>{gpus}</td><td>{seconds}</td>{cells}</tr>"
-        );
-    }
-    let body = format!(
-        "<div class=\"wide\"><table>\n<thead><tr><th>job</th><th>GPUs</th><th>alone</th>{}</tr>\
-         </thead>\n<tbody>\n{rows}</tbody></table></div>\n",
-        names.collect::<String>(),
-    );
+        [escape_html(&alone.id), alone.gpus.to_string(), seconds].into_iter().chain(cells)
+    });
+    let body = render_table(["job", "GPUs", "alone"].into_iter().chain(names), rows);
     render_section("Iteration times", "Seconds, and how much longer than alone.", &body)
 }
 
@@ -203,10 +169,6 @@ fn render_findings(compared: &ComparedRuns) -> String {
     render_section("Findings", "", &format!("<ul>\n{items}</ul>\n"))
 }
 
-pub(crate) fn render_section(heading: &str, about: &str, body: &str) -> String {
-    format!("<section>\n<h2>{heading}</h2>\n<p class=\"about\">{about}</p>\n{body}</section>\n")
-}
-
 /// Half figures of one scheduler, two beside each other where there is room.
 fn figure_pair(scheduler: &str, legend: &str, figures: &str) -> String {
     format!(
@@ -219,26 +181,10 @@ fn half_figure(name: &str, svg: &str) -> String {
     format!("<figure><figcaption>{name}</figcaption>{svg}</figure>\n")
 }
 
-pub(crate) fn full_figure(svg: &str, legend: &str) -> String {
-    format!("<figure class=\"full\">{legend}{svg}</figure>\n")
-}
-
 /// The schedulers with their colours.
 fn scheduler_legend(compared: &ComparedRuns) -> String {
     let outcomes = compared.comparison.outcomes.iter();
-    let entries: String = outcomes
-        .map(|outcome| {
-            legend_entry(&outcome.scheduler, figures::scheduler_shade(&outcome.scheduler))
-        })
-        .collect();
-    format!("<p class=\"legend\">{entries}</p>")
-}
-
-pub(crate) fn legend_entry(name: &str, shade: ThemeShade) -> String {
-    format!("<span>{}{name}</span> ", colour_chip(shade))
-}
-
-pub(crate) fn colour_chip(shade: ThemeShade) -> String {
-    let light = shade.css_colour();
-    format!("<i class=\"chip\" data-c=\"{light}\" style=\"--c:{light}\"></i>")
+    render_legend(
+        outcomes.map(|outcome| (&outcome.scheduler, figures::scheduler_shade(&outcome.scheduler))),
+    )
 }

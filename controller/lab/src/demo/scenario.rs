@@ -86,62 +86,56 @@ pub(crate) const WHOLE: &[u32] = &[0, 1, 2, 3];
 pub(crate) const LEFT: &[u32] = &[0, 1];
 pub(crate) const RIGHT: &[u32] = &[2, 3];
 
+const fn job<'a>(id: &'a str, model: TrainedModel, shares: &'a [HostShare<'a>]) -> ScenarioJob<'a> {
+    ScenarioJob { id, model, shares }
+}
+
+/// All GPUs and NICs of a host.
+const fn whole(host: &str) -> HostShare<'_> {
+    (host, 8, WHOLE)
+}
+
 /// The jobs of Crux §6.2, Fig. 20, on its testbed.
 pub(crate) const TESTBED: [ScenarioJob<'static>; 5] = [
-    ScenarioJob {
-        id: "gpt",
-        model: TrainedModel::Gpt,
-        shares: &[
-            ("h1", 8, WHOLE),
-            ("h2", 8, WHOLE),
-            ("h4", 8, WHOLE),
-            ("h5", 8, WHOLE),
-            ("h7", 8, WHOLE),
-            ("h10", 8, WHOLE),
-        ],
-    },
-    ScenarioJob {
-        id: "bert-1",
-        model: TrainedModel::Bert,
-        shares: &[("h3", 4, LEFT), ("h6", 4, LEFT), ("h8", 4, LEFT), ("h11", 4, LEFT)],
-    },
-    ScenarioJob {
-        id: "bert-2",
-        model: TrainedModel::Bert,
-        shares: &[("h3", 4, RIGHT), ("h6", 4, RIGHT), ("h9", 4, LEFT), ("h12", 4, LEFT)],
-    },
-    ScenarioJob {
-        id: "resnet-1",
-        model: TrainedModel::ResNet,
-        shares: &[("h8", 4, RIGHT), ("h11", 4, RIGHT)],
-    },
-    ScenarioJob {
-        id: "resnet-2",
-        model: TrainedModel::ResNet,
-        shares: &[("h9", 4, RIGHT), ("h12", 4, RIGHT)],
-    },
+    job(
+        "gpt",
+        TrainedModel::Gpt,
+        &[whole("h1"), whole("h2"), whole("h4"), whole("h5"), whole("h7"), whole("h10")],
+    ),
+    job(
+        "bert-1",
+        TrainedModel::Bert,
+        &[("h3", 4, LEFT), ("h6", 4, LEFT), ("h8", 4, LEFT), ("h11", 4, LEFT)],
+    ),
+    job(
+        "bert-2",
+        TrainedModel::Bert,
+        &[("h3", 4, RIGHT), ("h6", 4, RIGHT), ("h9", 4, LEFT), ("h12", 4, LEFT)],
+    ),
+    job("resnet-1", TrainedModel::ResNet, &[("h8", 4, RIGHT), ("h11", 4, RIGHT)]),
+    job("resnet-2", TrainedModel::ResNet, &[("h9", 4, RIGHT), ("h12", 4, RIGHT)]),
 ];
 
 const CALIBRATION: [ScenarioJob<'static>; 2] = [
-    ScenarioJob {
-        id: "gpt",
-        model: TrainedModel::Gpt,
-        shares: &[
-            ("h1", 8, WHOLE),
-            ("h2", 8, WHOLE),
-            ("h3", 8, WHOLE),
-            ("h4", 8, WHOLE),
-            ("h7", 8, WHOLE),
-            ("h8", 8, WHOLE),
-            ("h9", 8, WHOLE),
-            ("h10", 8, WHOLE),
+    job(
+        "gpt",
+        TrainedModel::Gpt,
+        &[
+            whole("h1"),
+            whole("h2"),
+            whole("h3"),
+            whole("h4"),
+            whole("h7"),
+            whole("h8"),
+            whole("h9"),
+            whole("h10"),
         ],
-    },
-    ScenarioJob {
-        id: "bert",
-        model: TrainedModel::Bert,
-        shares: &[("h5", 4, LEFT), ("h6", 4, LEFT), ("h11", 4, LEFT), ("h12", 4, LEFT)],
-    },
+    ),
+    job(
+        "bert",
+        TrainedModel::Bert,
+        &[("h5", 4, LEFT), ("h6", 4, LEFT), ("h11", 4, LEFT), ("h12", 4, LEFT)],
+    ),
 ];
 
 /// What the GPT of the calibration case sends from one leaf to the other: from four NICs.
@@ -150,36 +144,12 @@ pub(crate) const GPT_GBPS: f64 = 800.0;
 const ONLY: &[u32] = &[0];
 
 const SHARED_UPLINKS: [ScenarioJob<'static>; 6] = [
-    ScenarioJob {
-        id: "gpt-1",
-        model: TrainedModel::Gpt,
-        shares: &[("h1", 8, ONLY), ("h7", 8, ONLY)],
-    },
-    ScenarioJob {
-        id: "gpt-2",
-        model: TrainedModel::Gpt,
-        shares: &[("h2", 8, ONLY), ("h8", 8, ONLY)],
-    },
-    ScenarioJob {
-        id: "bert-1",
-        model: TrainedModel::Bert,
-        shares: &[("h3", 8, ONLY), ("h9", 8, ONLY)],
-    },
-    ScenarioJob {
-        id: "bert-2",
-        model: TrainedModel::Bert,
-        shares: &[("h4", 8, ONLY), ("h10", 8, ONLY)],
-    },
-    ScenarioJob {
-        id: "bert-3",
-        model: TrainedModel::Bert,
-        shares: &[("h5", 8, ONLY), ("h11", 8, ONLY)],
-    },
-    ScenarioJob {
-        id: "bert-4",
-        model: TrainedModel::Bert,
-        shares: &[("h6", 8, ONLY), ("h12", 8, ONLY)],
-    },
+    job("gpt-1", TrainedModel::Gpt, &[("h1", 8, ONLY), ("h7", 8, ONLY)]),
+    job("gpt-2", TrainedModel::Gpt, &[("h2", 8, ONLY), ("h8", 8, ONLY)]),
+    job("bert-1", TrainedModel::Bert, &[("h3", 8, ONLY), ("h9", 8, ONLY)]),
+    job("bert-2", TrainedModel::Bert, &[("h4", 8, ONLY), ("h10", 8, ONLY)]),
+    job("bert-3", TrainedModel::Bert, &[("h5", 8, ONLY), ("h11", 8, ONLY)]),
+    job("bert-4", TrainedModel::Bert, &[("h6", 8, ONLY), ("h12", 8, ONLY)]),
 ];
 
 /// Which case the demo shows.

@@ -4,10 +4,9 @@ use command_io::html::escape_html;
 use simulator::replay::{HourlyUsage, ReplayComparison};
 
 use super::table::{ALTERNATIVE_HEADINGS, HEADINGS, alternative_rows, outcome_cells};
-use crate::compare::page::{
-    full_figure, legend_entry, render_html, render_section, scheduler_shade,
-};
+use crate::compare::page::scheduler_shade;
 use crate::figure::{FigureAxes, StepSeries, WIDE, draw_lines, round_end};
+use crate::page::{full_figure, render_html, render_legend, render_section, render_table};
 
 /// Height of a figure in pixels.
 const HEIGHT: u32 = 300;
@@ -24,17 +23,12 @@ pub(super) fn render_page(replays: &ReplayComparison) -> String {
         render_section(
             "What came of it",
             "Times are means over the jobs that ended.",
-            &render_summary(replays)
+            &render_table(HEADINGS, replays.outcomes.iter().map(outcome_cells)),
         ),
         render_alternatives(replays),
         render_hours(replays),
     );
     render_html(&title, &body)
-}
-
-fn render_summary(replays: &ReplayComparison) -> String {
-    let rows: Vec<_> = replays.outcomes.iter().map(outcome_cells).collect();
-    render_table(&HEADINGS, &rows)
 }
 
 fn render_alternatives(replays: &ReplayComparison) -> String {
@@ -45,24 +39,7 @@ fn render_alternatives(replays: &ReplayComparison) -> String {
     render_section(
         "What else could have been in force",
         "Decided for the same jobs at each event of the replay, and simulated in the same way.",
-        &render_table(&ALTERNATIVE_HEADINGS, &rows),
-    )
-}
-
-/// A table whose rows begin with their heading.
-fn render_table<const N: usize>(headings: &[&str; N], rows: &[[String; N]]) -> String {
-    let headings: String = headings.iter().map(|name| format!("<th>{name}</th>")).collect();
-    let row = |cells: &[String; N]| {
-        let cells = cells.iter().enumerate().map(|(place, cell)| match place {
-            0 => format!("<th scope=\"row\">{cell}</th>"),
-            _ => format!("<td>{cell}</td>"),
-        });
-        format!("<tr>{}</tr>\n", cells.collect::<String>())
-    };
-    let rows: String = rows.iter().map(row).collect();
-    format!(
-        "<div class=\"wide\"><table>\n<thead><tr>{headings}</tr></thead>\n<tbody>\n{rows}</tbody>\
-         </table></div>\n"
+        &render_table(ALTERNATIVE_HEADINGS, rows),
     )
 }
 
@@ -108,8 +85,5 @@ fn draw_hours(replays: &ReplayComparison, unit: &str, value: HourMeasure) -> Str
 
 fn scheduler_legend(replays: &ReplayComparison) -> String {
     let outcomes = replays.outcomes.iter();
-    let entries: String = outcomes
-        .map(|outcome| legend_entry(&outcome.scheduler, scheduler_shade(&outcome.scheduler)))
-        .collect();
-    format!("<p class=\"legend\">{entries}</p>")
+    render_legend(outcomes.map(|outcome| (&outcome.scheduler, scheduler_shade(&outcome.scheduler))))
 }

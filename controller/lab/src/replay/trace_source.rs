@@ -7,8 +7,8 @@ use placement::ModelTable;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use simulator::trace::{
-    JobTrace, LingjunWorkers, ModelMix, TraceComposition, TraceError, TraceFormat, TraceReader,
-    TraceSelection, compose_trace,
+    JobTrace, LingjunWorkers, TraceComposition, TraceError, TraceFormat, TraceReader,
+    TraceSelection, compose_trace, draw_model,
 };
 
 use crate::models::read_models;
@@ -113,13 +113,12 @@ impl TraceArgs {
     /// Names that the trace drew at random are drawn again; so are those it does not tell.
     fn draw_models(&self, trace: &mut JobTrace, format: TraceFormat, models: &ModelTable) {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
-        let mix = ModelMix::by_size();
         let is_random = matches!(format, TraceFormat::Philly | TraceFormat::Muri);
         let mut drawn = 0;
         for job in &mut trace.jobs {
             let known = job.model.as_deref().and_then(|name| models.by_name(name));
             if is_random || known.is_none() {
-                job.model = mix.draw_model(job.gpus, &mut random);
+                job.model = Some(draw_model(job.gpus, &mut random));
                 drawn += 1;
             }
         }

@@ -3,9 +3,11 @@
 
 use super::paper_figure::{DrawnFigure, PAPER};
 use super::report::{MeasureRow, PaperReproduction, format_figure as digits, rows_by_part};
-use crate::compare::page::{colour_chip, full_figure, legend_entry, render_html, render_section};
 use crate::figure::theme::{SERIES, ThemeShade};
 use crate::figure::{self, FigureAxes, draw_dots};
+use crate::page::{
+    colour_chip, full_figure, render_html, render_legend, render_section, render_table,
+};
 use command_io::html::escape_html;
 
 const OURS: ThemeShade = SERIES[0];
@@ -45,32 +47,28 @@ fn render_part(name: &str, rows: &[MeasureRow], drawing: Option<&DrawnFigure>) -
         "" => String::new(),
         name => format!("<h3>{}</h3>\n", escape_html(name)),
     };
-    format!("{heading}{}{}", render_table(rows), render_plots(&undrawn))
+    format!("{heading}{}{}", render_measures(rows), render_plots(&undrawn))
 }
 
-fn render_table(rows: &[MeasureRow]) -> String {
-    let rows: String = rows
-        .iter()
-        .map(|row| {
-            let [least, most] = row.ours_range;
-            format!(
-                "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{} to {}</td>\
-             <td>{}</td></tr>\n",
-                escape_html(&row.measure),
-                row.paper.map_or_else(|| "-".to_owned(), digits),
-                digits(row.ours),
-                digits(least),
-                digits(most),
-                escape_html(&row.unit),
-            )
-        })
-        .collect();
-    format!(
-        "<div class=\"wide\"><table>\n<thead><tr><th>measure</th><th>{}paper</th><th>{}ours</th>\
-         <th>least to most</th><th>unit</th></tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n",
-        colour_chip(PAPER),
-        colour_chip(OURS),
-    )
+fn render_measures(rows: &[MeasureRow]) -> String {
+    let headings = [
+        "measure".to_owned(),
+        format!("{}paper", colour_chip(PAPER)),
+        format!("{}ours", colour_chip(OURS)),
+        "least to most".to_owned(),
+        "unit".to_owned(),
+    ];
+    let rows = rows.iter().map(|row| {
+        let [least, most] = row.ours_range.map(digits);
+        [
+            escape_html(&row.measure),
+            row.paper.map_or_else(|| "-".to_owned(), digits),
+            digits(row.ours),
+            format!("{least} to {most}"),
+            escape_html(&row.unit),
+        ]
+    });
+    render_table(headings, rows)
 }
 
 /// A plot for each unit, in the order in which they first appear.
@@ -81,11 +79,7 @@ fn render_plots(rows: &[&MeasureRow]) -> String {
             units.push(&row.unit);
         }
     }
-    let legend = format!(
-        "<p class=\"legend\">{}{}</p>",
-        legend_entry("ours", OURS),
-        legend_entry("paper", PAPER)
-    );
+    let legend = render_legend([("ours", OURS), ("paper", PAPER)]);
     units
         .into_iter()
         .map(|unit| {

@@ -7,12 +7,14 @@
 //!
 //! [`paper_figures`]: super::paper_figures
 
+use serde::Deserialize;
+
 use super::report::{MeasureCurve, MeasureRow, PaperReproduction};
 use crate::figure::svg_file::{self, HEAD};
 use crate::figure::theme::{INK, QUIET, SERIES, ThemeShade};
 use crate::figure::{
-    self, FigureAxes, GroupForm, GroupPlot, PixelSize, SpreadCurve, SpreadGroup, SpreadValue, WIDE,
-    draw_spread_curves, wrap_text,
+    self, FigureAxes, GroupForm, GroupPlot, Mark, PixelSize, SpreadGroup, SpreadValue, WIDE,
+    draw_marks, wrap_text,
 };
 use command_io::html::escape_html;
 
@@ -20,72 +22,92 @@ use command_io::html::escape_html;
 pub(super) const PAPER: ThemeShade = SERIES[1];
 
 /// A figure: panels in rows of so many, and a note below.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
 pub(super) struct PaperFigure {
-    pub(super) title: &'static str,
-    pub(super) columns: u32,
-    pub(super) panels: &'static [FigurePanel],
+    /// The experiments that repeat it.
+    pub(super) experiments: Vec<String>,
+    title: String,
+    columns: u32,
+    #[serde(rename = "panel")]
+    panels: Vec<FigurePanel>,
     /// What error bars and marks of the paper are.
-    pub(super) note: &'static str,
+    note: String,
 }
 
 /// Groups or curves on common axes.
-#[derive(Debug)]
-pub(super) struct FigurePanel {
-    pub(super) title: &'static str,
-    pub(super) form: PanelForm,
+#[derive(Debug, Deserialize)]
+struct FigurePanel {
+    title: String,
+    #[serde(default)]
+    form: PanelForm,
     /// What x is, and y.
-    pub(super) axes: [&'static str; 2],
+    #[serde(default)]
+    axes: [String; 2],
     /// The part of the reproduction that the rows are in.
-    pub(super) part: &'static str,
+    #[serde(default)]
+    part: String,
     /// The measure of a row or curve, in which `{group}` and `{series}` stand for their keys.
-    pub(super) measure: &'static str,
+    measure: String,
     /// Each group as it is labelled, and its key; none for curves.
-    pub(super) groups: &'static [(&'static str, &'static str)],
-    pub(super) series: &'static [FigureSeries],
+    #[serde(default)]
+    groups: Vec<(String, String)>,
+    series: Vec<FigureSeries>,
     /// Where the paper has values by what it says of other values.
-    pub(super) paper: &'static [RelativeValue],
+    #[serde(default)]
+    paper: Vec<RelativeValue>,
 }
 
 /// How a panel is drawn.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum PanelForm {
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum PanelForm {
     /// Rows, by group and series.
-    Groups(GroupForm),
+    #[default]
+    Bars,
+    Lines,
     /// Curves by series as far as `x_end`, and where along the axis the paper has a mean.
-    Curves { x_end: f64, y_range: Option<[f64; 2]>, paper_mean: Option<f64> },
+    Curves {
+        x_end: f64,
+        y_range: Option<[f64; 2]>,
+        paper_mean: Option<f64>,
+    },
 }
 
-pub(super) const BARS: PanelForm = PanelForm::Groups(GroupForm::Bars);
-pub(super) const LINES: PanelForm = PanelForm::Groups(GroupForm::Lines);
+/// One series; its colour by number.
+#[derive(Debug, Deserialize)]
+struct FigureSeries {
+    name: String,
+    key: String,
+    colour: usize,
+}
 
-/// One series.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct FigureSeries {
-    pub(super) name: &'static str,
-    pub(super) key: &'static str,
-    pub(super) shade: ThemeShade,
+impl FigureSeries {
+    fn shade(&self) -> ThemeShade {
+        SERIES[self.colour]
+    }
 }
 
 /// Where a value is, if the paper gives it in relation to another value.
-#[derive(Debug)]
-pub(super) struct RelativeValue {
-    pub(super) at: ValuePlace,
-    pub(super) over: ValuePlace,
-    pub(super) change: PaperChange,
+#[derive(Debug, Deserialize)]
+struct RelativeValue {
+    at: ValuePlace,
+    over: ValuePlace,
+    #[serde(flatten)]
+    change: PaperChange,
 }
 
 /// A value by the keys of its group and its series; every group if that of the group is empty, and
 /// of what a value is compared with, its own group.
-#[derive(Debug)]
-pub(super) struct ValuePlace {
-    pub(super) group: &'static str,
-    pub(super) series: &'static str,
+#[derive(Debug, Deserialize)]
+struct ValuePlace {
+    group: String,
+    series: String,
 }
 
 /// How far a value is from another.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum PaperChange {
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum PaperChange {
     /// Per cent of the other.
     Percent([f64; 2]),
     /// Added to the other.
@@ -144,19 +166,19 @@ impl PaperFigure {
             self.panels.iter().filter(|panel| panel.is_measured(found)).collect();
         let width = WIDE / self.columns;
         let pitch = PANEL + PANEL_TITLE;
-        let mut body = svg_file::draw_heading(self.title, list_series(&panels).into_iter());
+        let mut body = svg_file::draw_heading(&self.title, list_series(&panels).into_iter());
         for (number, panel) in (0..).zip(&panels) {
             let (x, y) = (number % self.columns * width, HEAD + number / self.columns * pitch);
             let title = format!(
                 "<text x=\"62\" y=\"15\" fill=\"{}\">{}</text>",
                 INK.css_colour(),
-                escape_html(panel.title)
+                escape_html(&panel.title)
             );
             let plot = svg_file::translate_group(0, PANEL_TITLE, &panel.draw(found, width));
             body += &svg_file::translate_group(x, y, &(title + &plot));
         }
         let bottom = HEAD + (panels.len() as u32).div_ceil(self.columns) * pitch;
-        let note = wrap_text(self.note, NOTE_LETTERS);
+        let note = wrap_text(&self.note, NOTE_LETTERS);
         let height = bottom + NOTE_LINE * note.len() as u32 + 12;
         for (line, y) in note.iter().zip((bottom + 14..).step_by(NOTE_LINE as usize)) {
             body += &format!(
@@ -171,16 +193,16 @@ impl PaperFigure {
     fn row_names(&self) -> Vec<[String; 2]> {
         let panels = self.panels.iter();
         panels
-            .flat_map(|panel| panel.all_measures().map(|name| [panel.part.to_owned(), name]))
+            .flat_map(|panel| panel.all_measures().map(|name| [panel.part.clone(), name]))
             .collect()
     }
 }
 
 /// Every series once, and the paper.
-fn list_series(panels: &[&FigurePanel]) -> Vec<(&'static str, ThemeShade)> {
-    let mut entries: Vec<(&'static str, ThemeShade)> = Vec::new();
-    for series in panels.iter().flat_map(|panel| panel.series) {
-        let entry = (series.name, series.shade);
+fn list_series<'a>(panels: &[&'a FigurePanel]) -> Vec<(&'a str, ThemeShade)> {
+    let mut entries: Vec<(&str, ThemeShade)> = Vec::new();
+    for series in panels.iter().flat_map(|panel| &panel.series) {
+        let entry = (series.name.as_str(), series.shade());
         if !entries.contains(&entry) {
             entries.push(entry);
         }
@@ -193,12 +215,8 @@ impl FigurePanel {
     /// Whether there is anything to draw: results that were stored before their curves were have
     /// none.
     fn is_measured(&self, found: &PaperReproduction) -> bool {
-        match self.form {
-            PanelForm::Groups(_) => true,
-            PanelForm::Curves { .. } => {
-                self.series.iter().any(|series| self.find_curve(found, series).is_some())
-            }
-        }
+        !matches!(self.form, PanelForm::Curves { .. })
+            || self.series.iter().any(|series| self.find_curve(found, series).is_some())
     }
 
     fn find_curve<'a>(
@@ -206,7 +224,7 @@ impl FigurePanel {
         found: &'a PaperReproduction,
         series: &FigureSeries,
     ) -> Option<&'a MeasureCurve> {
-        let measure = self.measure_of("", series.key);
+        let measure = self.measure_of("", &series.key);
         found.curves.iter().find(|curve| curve.measure == measure)
     }
 
@@ -218,15 +236,37 @@ impl FigurePanel {
         let series = self.series.iter();
         series.flat_map(|series| {
             let groups = self.groups.iter();
-            groups.map(|(_, group)| self.measure_of(group, series.key))
+            groups.map(|(_, group)| self.measure_of(group, &series.key))
         })
     }
 
     fn draw(&self, found: &PaperReproduction, width: u32) -> String {
         let size = (width, PANEL);
         match self.form {
-            PanelForm::Groups(form) => self.draw_groups(form, found, size),
-            PanelForm::Curves { .. } => self.draw_curves(found, size),
+            PanelForm::Bars => self.draw_groups(GroupForm::Bars, found, size),
+            PanelForm::Lines => self.draw_groups(GroupForm::Lines, found, size),
+            PanelForm::Curves { x_end, y_range, paper_mean } => {
+                let curves = self
+                    .series
+                    .iter()
+                    .filter_map(|series| Some((self.find_curve(found, series)?, series.shade())));
+                let tops = curves.clone().flat_map(|(curve, _)| {
+                    let within =
+                        curve.x.iter().zip(&curve.ours_range).filter(|(x, _)| **x <= x_end);
+                    within.map(|(_, [_, most])| *most)
+                });
+                let y_range = match y_range {
+                    Some([least, most]) => least..most,
+                    None => figure::round_range(tops),
+                };
+                let mut marks = Vec::new();
+                for (curve, shade) in curves.collect::<Vec<_>>().into_iter().rev() {
+                    marks.extend(curve_marks(curve, shade, x_end));
+                }
+                let across = |x| Mark::line(vec![(x, y_range.start), (x, y_range.end)], 2, PAPER);
+                marks.extend(paper_mean.map(across));
+                draw_marks(&self.axes_within(0.0..x_end, y_range), size, &marks)
+            }
         }
     }
 
@@ -236,7 +276,7 @@ impl FigurePanel {
             .iter()
             .map(|(name, group)| {
                 let values = self.series.iter().map(|series| self.find_value(found, group, series));
-                SpreadGroup { name: (*name).to_owned(), values: values.collect() }
+                SpreadGroup { name: name.clone(), values: values.collect() }
             })
             .collect();
         let values = groups.iter().flat_map(|group| &group.values).flatten();
@@ -245,7 +285,7 @@ impl FigurePanel {
             reference.chain(value.range).chain([value.value])
         });
         let y_range = figure::round_range(ends);
-        let shades: Vec<ThemeShade> = self.series.iter().map(|series| series.shade).collect();
+        let shades: Vec<ThemeShade> = self.series.iter().map(FigureSeries::shade).collect();
         let plot = GroupPlot { form, groups: &groups, shades: &shades, reference_shade: PAPER };
         plot.draw(&self.axes_within(0.0..1.0, y_range), size)
     }
@@ -254,8 +294,8 @@ impl FigurePanel {
         &self,
         x_range: std::ops::Range<f64>,
         y_range: std::ops::Range<f64>,
-    ) -> FigureAxes<'static> {
-        let [x, y] = self.axes;
+    ) -> FigureAxes<'_> {
+        let [x, y] = &self.axes;
         FigureAxes { x, y, x_range, y_range }
     }
 
@@ -275,14 +315,13 @@ impl FigurePanel {
         group: &str,
         series: &FigureSeries,
     ) -> Option<SpreadValue> {
-        let row = self.find_row(found, group, series.key)?;
-        let relative = self
-            .paper
-            .iter()
-            .find(|value| value.at.series == series.key && ["", group].contains(&value.at.group));
+        let row = self.find_row(found, group, &series.key)?;
+        let relative = self.paper.iter().find(|value| {
+            value.at.series == series.key && ["", group].contains(&value.at.group.as_str())
+        });
         let relative = relative.and_then(|value| {
-            let over = if value.over.group.is_empty() { group } else { value.over.group };
-            let over = self.find_row(found, over, value.over.series)?;
+            let over = if value.over.group.is_empty() { group } else { &value.over.group };
+            let over = self.find_row(found, over, &value.over.series)?;
             Some(value.change.apply_to(over.ours))
         });
         let printed = row.paper.map(|paper| [paper; 2]);
@@ -292,32 +331,13 @@ impl FigurePanel {
             reference: printed.or(relative),
         })
     }
-
-    fn draw_curves(&self, found: &PaperReproduction, size: PixelSize) -> String {
-        let PanelForm::Curves { x_end, y_range, paper_mean } = self.form else {
-            return String::new();
-        };
-        let curves: Vec<SpreadCurve> = self
-            .series
-            .iter()
-            .filter_map(|series| {
-                let curve = self.find_curve(found, series)?;
-                Some(spread_curve(curve, series.shade, x_end))
-            })
-            .collect();
-        let tops = curves.iter().flat_map(|curve| &curve.ranges).map(|[_, most]| *most);
-        let y_range = match y_range {
-            Some([least, most]) => least..most,
-            None => figure::round_range(tops),
-        };
-        let marks: Vec<(f64, ThemeShade)> = paper_mean.map(|x| (x, PAPER)).into_iter().collect();
-        draw_spread_curves(&self.axes_within(0.0..x_end, y_range), size, &curves, &marks)
-    }
 }
 
-/// The points of a curve up to `x_end`.
-fn spread_curve(curve: &MeasureCurve, shade: ThemeShade, x_end: f64) -> SpreadCurve {
+/// A curve up to `x_end`, over a faint band from its least to its most.
+fn curve_marks(curve: &MeasureCurve, shade: ThemeShade, x_end: f64) -> [Mark; 2] {
     let within = curve.x.iter().take_while(|x| **x <= x_end).count();
-    let means = curve.x.iter().copied().zip(curve.ours.iter().copied()).take(within).collect();
-    SpreadCurve { means, ranges: curve.ours_range[..within].to_vec(), shade }
+    let x = &curve.x[..within];
+    let end = |end: usize| x.iter().zip(&curve.ours_range).map(move |(x, range)| (*x, range[end]));
+    let means = x.iter().copied().zip(curve.ours.iter().copied()).collect();
+    [Mark::band(end(0).collect(), end(1), 0.18, shade), Mark::line(means, 2, shade)]
 }

@@ -91,7 +91,7 @@ pub(super) struct SimulatedHorizon {
 
 /// How a contention group is simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EvaluationModel {
+pub(super) enum EvaluationModel {
     /// In the fluid model, event by event.
     Events,
     /// In steps of equal length, an approximation for large groups.

@@ -2,7 +2,7 @@
 
 use topology::LinkPath;
 
-use super::group_simulation::{EvaluationModel, SimulatedHorizon};
+use super::group_simulation::SimulatedHorizon;
 use super::group_values::{DecisionValue, GroupEvaluator};
 use crate::policy::Policy;
 use crate::search::find_regions;
@@ -32,20 +32,6 @@ pub(crate) fn evaluate_decisions(
     levels: &[u8],
 ) -> PlanValue {
     sum_over_regions(traffic, paths, levels, |horizon| horizon)
-}
-
-/// The value from one start, all jobs beginning at once, in one of the models.
-pub(crate) fn evaluate_from_one_start(
-    traffic: &IndexedTraffic<'_>,
-    paths: &[LinkPath],
-    levels: &[u8],
-    model: EvaluationModel,
-) -> PlanValue {
-    sum_over_regions(traffic, paths, levels, |horizon| SimulatedHorizon {
-        model,
-        starts: (0, 1),
-        ..horizon
-    })
 }
 
 /// The value from other starts than those that candidates are compared by.

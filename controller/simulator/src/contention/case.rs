@@ -1,6 +1,6 @@
 //! Cases in which jobs contend: 2 to 12 jobs that share hosts, NICs and uplinks, or many of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
@@ -91,27 +91,6 @@ pub fn generate_packet_case(seed: u64, number: u32) -> PlanInput {
         std::iter::repeat_with(|| draw_case("packet-case", 2, &PACKET_CASE, &mut random));
     draws.find(shares_nic).expect("some draw shares a NIC")
 }
-
-/// A case for packets in which no two jobs share a NIC: those of several draws as in
-/// [`generate_packet_case`] that leave at least two.
-pub fn generate_apart_case(seed: u64, number: u32) -> PlanInput {
-    let mut random = case_random(seed, u64::from(number) | APART_STREAMS);
-    let mut draws = std::iter::repeat_with(|| {
-        let mut input = draw_case("apart-case", 2, &PACKET_CASE, &mut random);
-        let mut taken = BTreeSet::new();
-        input.jobs.retain(|job| {
-            let nics: BTreeSet<NicId> = job.flows.iter().map(|flow| flow.src).collect();
-            let is_apart = taken.is_disjoint(&nics);
-            taken.extend(nics.into_iter().filter(|_| is_apart));
-            is_apart
-        });
-        input
-    });
-    draws.find(|input| input.jobs.len() >= 2).expect("some draw has jobs apart")
-}
-
-/// Random streams of cases without shared NICs.
-const APART_STREAMS: u64 = 1 << 50;
 
 /// A case in which one job, whose position comes with it, may have its paths found in several ways:
 /// 2 to 8 spines, 1 to 8 connections of each NIC pair, and otherwise as in
@@ -208,7 +187,8 @@ fn shares_nic(input: &PlanInput) -> bool {
 
 /// A case of that seed in which `jobs` jobs contend, as densely as in the small cases: five hosts
 /// for four jobs, 8 to 16 hosts under each leaf and 4 to 8 spines.
-pub fn generate_large_case(seed: u64, jobs: u16) -> PlanInput {
+#[cfg(test)]
+pub(super) fn generate_large_case(seed: u64, jobs: u16) -> PlanInput {
     let mut random = case_random(seed, u64::from(jobs) << 32);
     let hosts_per_leaf = random.random_range(8..=16);
     let hosts = u32::from(jobs) * 5 / 4;
@@ -275,15 +255,6 @@ fn draw_job(fabric: &Fabric, number: u16, ranges: &JobRanges, random: &mut ChaCh
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn jobs_apart_share_no_nic() {
-        for number in 0..20 {
-            let input = generate_apart_case(1, number);
-            assert!(input.jobs.len() >= 2 && !shares_nic(&input));
-            assert_eq!(input.jobs, generate_apart_case(1, number).jobs);
-        }
-    }
 
     #[test]
     fn cases_with_pcie_contend_inside_hosts() {

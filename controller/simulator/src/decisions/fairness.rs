@@ -6,7 +6,6 @@
 //! the GPUs of a job as they weigh its priority.
 
 use planner::Policy;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::case::BenchmarkCase;
@@ -20,7 +19,7 @@ const ROUNDS: usize = 8;
 const MIN_SHARE: f64 = 1e-3;
 
 /// The planner under test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FairPlanner {
     /// The product as it is.
@@ -30,7 +29,7 @@ pub enum FairPlanner {
 }
 
 /// What came of one weight of fairness on one case.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct FairnessOutcome {
     /// GPUs that compute, as a share of all of jobs.
     pub utilization: f64,
@@ -39,7 +38,7 @@ pub struct FairnessOutcome {
 }
 
 /// A point of the curve: one weight of fairness on all cases.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct FairnessPoint {
     /// The planner under test.
     pub planner: FairPlanner,

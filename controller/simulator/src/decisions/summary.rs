@@ -88,7 +88,7 @@ impl DecisionSummary {
 }
 
 /// A run with everything that came of it: the raw results that are kept.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DecisionReport {
     /// Means, worst cases and distributions.
     pub summary: DecisionSummary,
@@ -116,17 +116,6 @@ impl DecisionReport {
                 })
                 .collect(),
         })
-    }
-
-    /// The report as text: JSON, with a line for each row.
-    pub fn to_json(&self) -> String {
-        let rows: Vec<String> = self.rows.iter().map(json_line).collect();
-        format!(
-            "{{\"columns\":{},\n\"summary\":{},\n\"rows\":[\n{}\n]}}\n",
-            json_line(&self.columns),
-            json_line(&self.summary),
-            rows.join(",\n")
-        )
     }
 }
 
@@ -158,8 +147,4 @@ impl ShareDistribution {
 fn mean_of(values: &[f64]) -> Option<f64> {
     let count = values.len() as f64;
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / count)
-}
-
-fn json_line(value: &impl Serialize) -> String {
-    serde_json::to_string(value).expect("numbers, names and lists are JSON")
 }

@@ -3,16 +3,8 @@
 //! Real clusters are not Poisson: jobs come in bursts, more by night in Philly's clock than by day.
 //! A rhythm keeps that and forgets everything else of the trace it was taken from.
 
-use super::TraceJob;
-
 /// Hours of a week.
 const HOURS: usize = 7 * 24;
-
-/// How many jobs came in each hour of a week, from its first hour on.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ArrivalPattern {
-    jobs: Vec<u32>,
-}
 
 /// Submissions by hour of the week, from Monday 00:00 in the clock of the trace: all 82,247 jobs of
 /// Philly (2017-09-04 to 12-22), counted from msr-fiddle/philly-traces as published with AdaptDL
@@ -43,28 +35,9 @@ const PHILLY: [u32; HOURS] = [
     221, 104, 582, 516, 260, 172, 118, 117, 183, 234, 188, 108,
 ];
 
-impl ArrivalPattern {
-    /// Arrivals over a week as in the Philly trace.
-    pub fn philly_week() -> Self {
-        Self { jobs: PHILLY.to_vec() }
-    }
-
-    /// The week of a trace on the clock of its jobs; the same load in every hour if it has none.
-    pub fn from_jobs(jobs: &[TraceJob]) -> Self {
-        let mut counts = vec![0; HOURS];
-        for job in jobs {
-            counts[(job.submitted_seconds / 3600.0) as usize % HOURS] += 1;
-        }
-        match jobs {
-            [] => Self { jobs: vec![1; HOURS] },
-            _ => Self { jobs: counts },
-        }
-    }
-
-    /// Jobs in the hour that begins at `hour` hours from the start of a week; weeks repeat.
-    pub fn jobs_in_hour(&self, hour: usize) -> u32 {
-        self.jobs[hour % HOURS]
-    }
+/// Jobs in the hour that begins at `hour` hours from the start of a week; weeks repeat.
+pub(super) fn jobs_in_hour(hour: usize) -> u32 {
+    PHILLY[hour % HOURS]
 }
 
 #[cfg(test)]
@@ -73,9 +46,7 @@ mod tests {
 
     #[test]
     fn a_week_of_philly_is_all_its_jobs() {
-        let philly = ArrivalPattern::philly_week();
-        let jobs: u32 = (0..HOURS).map(|hour| philly.jobs_in_hour(hour)).sum();
-        assert_eq!(jobs, 82_247);
-        assert_eq!(philly.jobs_in_hour(HOURS + 1), philly.jobs_in_hour(1));
+        assert_eq!((0..HOURS).map(jobs_in_hour).sum::<u32>(), 82_247);
+        assert_eq!(jobs_in_hour(HOURS + 1), jobs_in_hour(1));
     }
 }

@@ -4,15 +4,15 @@
 //! some 2,000 GPUs, more than 10 % of them on 128 GPUs or more, the largest on 512, at the peak
 //! more than 30 jobs on more than 1,000 GPUs. Sizes are dealt out by quota, so that those facts
 //! hold for every seed; durations are log-normal and scaled to the load; arrivals follow a
-//! [`ArrivalPattern`]. The models are drawn from a mix by size. Shares of sizes below 128, the
+//! [`arrival_pattern`](super::arrival_pattern). The models are drawn from a mix by size. Shares of sizes below 128, the
 //! spread of durations and the mix are assumptions, listed with the result.
 
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::ModelMix;
-use super::{ArrivalPattern, JobLength, JobTrace, SkippedRows, TraceJob};
+use super::arrival_pattern::jobs_in_hour;
+use super::{JobLength, JobTrace, SkippedRows, TraceJob, draw_model};
 
 /// The parameters of a synthetic trace.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,10 +29,6 @@ pub struct TraceComposition {
     pub sizes: Vec<(u32, f64)>,
     /// Standard deviation of the logarithm of durations.
     pub spread: f64,
-    /// Arrivals per hour of a week.
-    pub rhythm: ArrivalPattern,
-    /// The models that jobs train.
-    pub mix: ModelMix,
 }
 
 impl TraceComposition {
@@ -45,8 +41,6 @@ impl TraceComposition {
             load: 0.6,
             sizes: LINGJUN_SIZES.to_vec(),
             spread: 1.8,
-            rhythm: ArrivalPattern::philly_week(),
-            mix: ModelMix::by_size(),
         }
     }
 
@@ -132,7 +126,7 @@ pub fn compose_trace(
         submitted_seconds,
         gpus,
         length: JobLength::Seconds(seconds),
-        model: composition.mix.draw_model(gpus, &mut models),
+        model: Some(draw_model(gpus, &mut models)),
         tenant: None,
     });
     let trace = JobTrace {
@@ -155,8 +149,7 @@ impl TraceComposition {
         if self.jobs > MAX_JOBS {
             return Err(CompositionError::TooMany(self.jobs));
         }
-        let arriving =
-            (0..self.hours as usize).map(|hour| f64::from(self.rhythm.jobs_in_hour(hour)));
+        let arriving = (0..self.hours as usize).map(|hour| f64::from(jobs_in_hour(hour)));
         let positive = [
             ("jobs", self.jobs as f64),
             ("hours", f64::from(self.hours)),
@@ -204,7 +197,7 @@ fn draw_arrivals(composition: &TraceComposition, random: &mut ChaCha8Rng) -> Vec
     let mut until = Vec::new();
     let mut sum = 0;
     for hour in 0..composition.hours as usize {
-        sum += u64::from(composition.rhythm.jobs_in_hour(hour));
+        sum += u64::from(jobs_in_hour(hour));
         until.push(sum);
     }
     let mut times: Vec<f64> = (0..composition.jobs)

@@ -1,24 +1,33 @@
 //! The figures of a run as tables for people.
 
+use std::fmt;
+
 use comfy_table::Table;
+use serde::Serialize;
 use simulator::decisions::{DecisionSummary, PLANNING_STEPS, PlanningStep, ShareDistribution};
 
-use command_io::CommandError;
 use command_io::output;
 
 /// Errors from the optimum, in thousandths, of which a table says how many cases stay within.
 const WITHIN: [usize; 4] = [1, 10, 20, 50];
 
-/// Prints the run, then a table for each step.
-pub(super) fn print_summary(summary: &DecisionSummary) -> Result<(), CommandError> {
-    output::print_line(describe_run(summary))?;
-    for step in &PLANNING_STEPS {
-        output::print_line(format_args!("\n{}\n{}", step.name, step_table(step, summary)))?;
+/// The run, then a table for each step.
+#[derive(Serialize)]
+#[serde(transparent)]
+pub(super) struct SummaryTables<'a>(pub(super) &'a DecisionSummary);
+
+impl fmt::Display for SummaryTables<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", describe_run(self.0))?;
+        for step in &PLANNING_STEPS {
+            writeln!(f, "\n{}\n{}", step.name, step_table(step, self.0))?;
+        }
+        write!(
+            f,
+            "\nShares of the optimal GPU utilisation in %, each step with the optimum of the \
+             others; paper: Crux §4.4."
+        )
     }
-    output::print_line(
-        "\nShares of the optimal GPU utilisation in %, each step with the optimum of the others; \
-         paper: Crux §4.4.",
-    )
 }
 
 fn describe_run(summary: &DecisionSummary) -> String {

@@ -7,7 +7,7 @@ use simulator::decisions::FairnessPoint;
 use super::{PLANNERS, planner_name};
 use crate::figure::svg_file::{self, HEAD};
 use crate::figure::theme::SERIES;
-use crate::figure::{FigureAxes, PixelSize, PointCurve, draw_curves};
+use crate::figure::{FigureAxes, Mark, PixelSize, draw_marks};
 
 const PLOT: PixelSize = (560, 320);
 
@@ -19,20 +19,17 @@ pub(super) fn draw_fairness(points: &[FairnessPoint]) -> String {
         x_range: rounded_range(points.iter().map(|point| point.worst_slowdown_mean), 0.1),
         y_range: rounded_range(points.iter().map(|point| point.utilization * 100.0), 1.0),
     };
-    let drawn: Vec<PointCurve> = PLANNERS
-        .into_iter()
-        .zip(SERIES)
-        .map(|(planner, shade)| {
-            let points = points
-                .iter()
-                .filter(|point| point.planner == planner)
-                .map(|point| (point.worst_slowdown_mean, point.utilization * 100.0));
-            PointCurve { points: points.collect(), shade }
-        })
-        .collect();
+    let mut marks = Vec::new();
+    for (planner, shade) in PLANNERS.iter().zip(&SERIES[..PLANNERS.len()]).rev() {
+        let points = points.iter().filter(|point| point.planner == *planner);
+        let points = points.map(|point| (point.worst_slowdown_mean, point.utilization * 100.0));
+        let points: Vec<_> = points.collect();
+        marks.push(Mark::line(points.clone(), 2, *shade));
+        marks.extend(points.into_iter().map(|at| Mark::dot(at, *shade)));
+    }
     let legend = PLANNERS.into_iter().map(planner_name).zip(SERIES);
     let head = svg_file::draw_heading("fairness: each dot a weight, 0 at the top right", legend);
-    let plot = svg_file::translate_group(0, HEAD, &draw_curves(&axes, PLOT, &drawn));
+    let plot = svg_file::translate_group(0, HEAD, &draw_marks(&axes, PLOT, &marks));
     svg_file::wrap_file((PLOT.0, PLOT.1 + HEAD), &(head + &plot))
 }
 

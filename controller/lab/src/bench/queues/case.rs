@@ -10,30 +10,30 @@ use command_io::CommandError;
 
 /// How much the cases send, and how fast.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::bench) struct CaseSize {
+pub(super) struct CaseSize {
     /// Bytes through the bottleneck.
-    pub(in crate::bench) bytes: f64,
+    pub(super) bytes: f64,
     /// Rate of NICs.
-    pub(in crate::bench) nic_gbps: f64,
+    pub(super) nic_gbps: f64,
 }
 
 /// Who sends to whom, in one message each.
 #[derive(Debug)]
-pub(in crate::bench) struct QueueCase {
-    pub(in crate::bench) name: String,
-    pub(in crate::bench) about: &'static str,
-    pub(in crate::bench) fabric: Fabric,
-    pub(in crate::bench) jobs: Vec<Job>,
+pub(super) struct QueueCase {
+    pub(super) name: String,
+    pub(super) about: &'static str,
+    pub(super) fabric: Fabric,
+    pub(super) jobs: Vec<Job>,
     /// Levels of the plan.
-    pub(in crate::bench) levels: u8,
+    pub(super) levels: u8,
     /// The share that each level but the highest gets at least, if it is not that of the flags.
-    pub(in crate::bench) lower_share: Option<f64>,
+    pub(super) lower_share: Option<f64>,
 }
 
 impl QueueCase {
     /// Each job on a level of its own, the first on the highest, where there is more than one: a
     /// plan that gains nothing by levels would put all on one.
-    pub(in crate::bench) fn fixed_levels(&self) -> Vec<JobOverride> {
+    pub(super) fn fixed_levels(&self) -> Vec<JobOverride> {
         let levels = (0..self.levels).rev().filter(|_| self.levels > 1);
         let jobs = self.jobs.iter().zip(levels);
         jobs.map(|(job, level)| JobOverride::fixing_level(job.id.as_str(), Some(level))).collect()
@@ -102,7 +102,7 @@ fn build_case(
 }
 
 /// All cases.
-pub(in crate::bench) fn all_cases(size: CaseSize) -> Result<Vec<QueueCase>, CommandError> {
+pub(super) fn all_cases(size: CaseSize) -> Result<Vec<QueueCase>, CommandError> {
     let CaseSize { bytes, nic_gbps } = size;
     let star = |hosts| LeafShape { leaves: 1, hosts, uplink_nics: 4.0 };
     let mut cases = vec![build_case(

@@ -1,12 +1,9 @@
 //! One run of a case: a controller programs the embedded fabric, every flow sends one message, and
 //! queues and rates are read at equal steps of virtual time.
 
-use std::collections::BTreeMap;
-
-use controller::forecast::{self, ContendedMessage, PlanForecast};
 use emulator::{DcqcnOptions, HostCluster, HostTransport, SwitchQueues, TestbedOptions, TimeScale};
 use fluid::{Engine, EngineOptions, FluidFlow, FluidJob};
-use planner::{JobId, Plan, Policy};
+use planner::{Plan, Policy};
 use serde::Serialize;
 use std::time::Duration;
 use topology::{FabricNode, LinkId};
@@ -16,9 +13,9 @@ use crate::demo::{DemoScenario, JobVisibility, ServedTestbed, TrainingOptions};
 use command_io::CommandError;
 
 /// Virtual time between two readings.
-pub(in crate::bench) const STEP_US: u64 = 10;
+pub(super) const STEP_US: u64 = 10;
 /// Delay of every cable.
-pub(in crate::bench) const DELAY_NS: u64 = 200;
+pub(super) const DELAY_NS: u64 = 200;
 /// Steps after which a case has stalled.
 const MOST_STEPS: usize = 20_000;
 /// Bytes on the wire for each byte of a message.
@@ -26,63 +23,60 @@ const WIRE_BYTES_PER_BYTE: f64 = 1.0 + 58.0 / 4096.0;
 
 /// What runs of one case may differ in.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::bench) struct CaseSettings {
-    pub(in crate::bench) dcqcn: DcqcnOptions,
-    pub(in crate::bench) seed: u64,
+pub(super) struct CaseSettings {
+    pub(super) dcqcn: DcqcnOptions,
+    pub(super) seed: u64,
 }
 
 /// What happened.
 #[derive(Debug, Default, Serialize)]
-pub(in crate::bench) struct CaseOutcome {
-    pub(in crate::bench) seed: u64,
-    pub(in crate::bench) flows: Vec<FlowResult>,
+pub(super) struct CaseOutcome {
+    pub(super) seed: u64,
+    pub(super) flows: Vec<FlowResult>,
     /// Packets that queues of switches marked, and notifications that receivers sent.
-    pub(in crate::bench) marked: u64,
-    pub(in crate::bench) notifications: u64,
+    pub(super) marked: u64,
+    pub(super) notifications: u64,
     /// Pauses of ports and NICs, and how long they lasted together.
-    pub(in crate::bench) pauses: u64,
-    pub(in crate::bench) paused_us: f64,
-    pub(in crate::bench) deepest_bytes: u64,
-    pub(in crate::bench) dropped: u64,
-    pub(in crate::bench) timeouts: u64,
-    pub(in crate::bench) step_us: u64,
+    pub(super) pauses: u64,
+    pub(super) paused_us: f64,
+    pub(super) deepest_bytes: u64,
+    pub(super) dropped: u64,
+    pub(super) timeouts: u64,
+    pub(super) step_us: u64,
     /// The deepest queue over all ports of switches at each step, in bytes, and where it ever was
     /// deepest.
-    pub(in crate::bench) queue_link: String,
-    pub(in crate::bench) queue_bytes: Vec<u64>,
+    pub(super) queue_link: String,
+    pub(super) queue_bytes: Vec<u64>,
     /// The rate that DCQCN allowed each flow at each step, in Gb/s; 0 once it has ended.
-    pub(in crate::bench) rates_gbps: Vec<Vec<f64>>,
-    /// What each job sends that meets others.
-    #[serde(skip)]
-    pub(in crate::bench) messages: BTreeMap<JobId, ContendedMessage>,
+    pub(super) rates_gbps: Vec<Vec<f64>>,
 }
 
 /// One flow.
 #[derive(Debug, Serialize)]
-pub(in crate::bench) struct FlowResult {
-    pub(in crate::bench) job: String,
-    pub(in crate::bench) level: u8,
-    pub(in crate::bench) bytes: u64,
+pub(super) struct FlowResult {
+    pub(super) job: String,
+    pub(super) level: u8,
+    pub(super) bytes: u64,
     /// When its job started, from the start of the first.
-    pub(in crate::bench) start_ns: u64,
+    pub(super) start_ns: u64,
     /// From the start of its job to the last acknowledgement.
-    pub(in crate::bench) completion_us: f64,
+    pub(super) completion_us: f64,
     /// When the last flow of the job ends in the fluid model, from its start.
-    pub(in crate::bench) fluid_us: f64,
-    pub(in crate::bench) goodput_gbps: f64,
+    pub(super) fluid_us: f64,
+    pub(super) goodput_gbps: f64,
 }
 
 impl CaseOutcome {
-    pub(in crate::bench) fn last_us(&self) -> f64 {
+    pub(super) fn last_us(&self) -> f64 {
         self.flows.iter().map(|flow| flow.completion_us).fold(0.0, f64::max)
     }
 
-    pub(in crate::bench) fn mean_us(&self) -> f64 {
+    pub(super) fn mean_us(&self) -> f64 {
         let sum: f64 = self.flows.iter().map(|flow| flow.completion_us).sum();
         sum / self.flows.len().max(1) as f64
     }
 
-    pub(in crate::bench) fn last_fluid_us(&self) -> f64 {
+    pub(super) fn last_fluid_us(&self) -> f64 {
         self.flows.iter().map(|flow| flow.fluid_us).fold(0.0, f64::max)
     }
 }
@@ -100,7 +94,7 @@ struct CaseTrace {
 ///
 /// # Errors
 /// The fabric or the plan is refused, a connection is lost, or the flows do not end.
-pub(in crate::bench) async fn run_case(
+pub(super) async fn run_case(
     case: &QueueCase,
     settings: CaseSettings,
 ) -> Result<CaseOutcome, CommandError> {
@@ -194,11 +188,9 @@ impl CaseReading<'_> {
         let deepest_link = switch_links.iter().max_by_key(deepest).copied().unwrap_or(0);
         let paused_ns: u64 = levels().map(|level| level.paused_ns).sum();
         let flow_count = trace.rates.first().map_or(0, Vec::len);
-        let flows = self.flow_results().await?;
         Ok(CaseOutcome {
             seed: self.seed,
-            messages: self.contended_messages(&flows),
-            flows,
+            flows: self.flow_results().await?,
             marked: levels().map(|level| level.marked).sum(),
             notifications: hosts.notifications,
             pauses: levels().map(|level| level.pauses).sum::<u64>() + hosts.pauses,
@@ -213,16 +205,6 @@ impl CaseReading<'_> {
                 .map(|flow| trace.rates.iter().map(|step| step[flow]).collect())
                 .collect(),
         })
-    }
-
-    /// All jobs send once, so they meet once.
-    fn contended_messages(&self, flows: &[FlowResult]) -> BTreeMap<JobId, ContendedMessage> {
-        let seconds = flows.iter().map(|flow| (flow.job.as_str().into(), flow.fluid_us / 1e6));
-        let fluid = PlanForecast { iteration_seconds: seconds.collect(), ..Default::default() };
-        let messages = forecast::contended_messages(&self.case.jobs, self.plan, &fluid).into_iter();
-        messages
-            .map(|(job, message)| (job, ContendedMessage { meetings: 1.0, ..message }))
-            .collect()
     }
 
     async fn flow_results(&self) -> Result<Vec<FlowResult>, CommandError> {

@@ -4,9 +4,9 @@ use command_io::html::escape_html;
 
 use super::CaseRuns;
 use super::case_run::CaseOutcome;
-use crate::compare::page::{full_figure, legend_entry, render_html, render_section};
 use crate::figure::theme::SERIES;
 use crate::figure::{FigureAxes, StepSeries, WIDE, draw_lines, round_end};
+use crate::page::{full_figure, render_html, render_legend, render_section};
 
 /// Height of a figure in pixels.
 const HEIGHT: u32 = 220;
@@ -48,12 +48,10 @@ fn render_case(case: &CaseRuns) -> Option<String> {
 
 fn flow_legend(run: &CaseOutcome) -> String {
     let flows = run.flows.iter().zip(SERIES).take(MOST_FLOWS).enumerate();
-    let entries: String = flows
-        .map(|(index, (flow, shade))| {
-            legend_entry(&format!("{} ({index})", escape_html(&flow.job)), shade)
-        })
-        .collect();
-    format!("<p class=\"legend\">{entries}</p>")
+    render_legend(
+        flows
+            .map(|(index, (flow, shade))| (format!("{} ({index})", escape_html(&flow.job)), shade)),
+    )
 }
 
 fn draw_series(run: &CaseOutcome, unit: &str, series: &[StepSeries]) -> String {

@@ -48,11 +48,11 @@ pub(super) fn measure_cases(
 ) -> Result<Vec<PacketWaits>, CommandError> {
     let free = super::without_bound(policy);
     let measured = parallel_cases::run_cases(args.packets, |number| {
-        let number = args.first.saturating_add(number);
-        let input = generate_contended_case(args.seed, number);
+        let number = args.cases.first.saturating_add(number);
+        let input = generate_contended_case(args.cases.seed, number);
         let runtime = tokio::runtime::Runtime::new().map_err(CommandError::failed)?;
         let run = |policy| {
-            let seed = args.seed.wrapping_add(number.into());
+            let seed = args.cases.seed.wrapping_add(number.into());
             runtime.block_on(run_case(&input, seed, policy, args))
         };
         Ok(PacketWaits { bounded: run(policy)?, unbounded: run(&free)? })

@@ -7,8 +7,8 @@ use simulator::{LinkSeries, SchedulerComparison, TierSeries, Timeline, TimelineV
 use super::super::ComparedRuns;
 use crate::figure::theme::{BANDS, INK, LEVELS, SERIES, ThemeShade};
 use crate::figure::{
-    FigureAxes, FigureRow, StepSeries, WIDE, draw_bars, draw_dots, draw_lines, draw_stacked,
-    round_end,
+    FigureAxes, FigureRow, Mark, StepSeries, WIDE, draw_bars, draw_dots, draw_lines, draw_marks,
+    round_end, stack_layers,
 };
 
 /// The colour of a scheduler: the same on every page.
@@ -126,9 +126,10 @@ pub(super) fn draw_wire(timeline: &Timeline, wire: &TierSeries) -> String {
             shade: band_shade(band, wire.bands.len()),
         })
         .collect();
-    let computing = StepSeries { values: to_percent(&timeline.computing), shade: INK };
     let axes = time_axes(timeline.view, "share, %");
-    draw_stacked(&axes, (WIDE / 2, 190), &layers, &[computing])
+    let mut marks = stack_layers(&axes, &layers);
+    marks.push(Mark::steps(&axes, &to_percent(&timeline.computing), INK));
+    draw_marks(&axes, (WIDE / 2, 190), &marks)
 }
 
 /// The colours of `count` bands of intensity, the most intense first.
@@ -184,5 +185,6 @@ pub(super) fn draw_link(
             shade: levels.get(level).copied().unwrap_or(LEVELS[0]),
         })
         .collect();
-    draw_stacked(&time_axes(view, "busy, %"), (WIDE / 2, 190), &layers, &[])
+    let axes = time_axes(view, "busy, %");
+    draw_marks(&axes, (WIDE / 2, 190), &stack_layers(&axes, &layers))
 }

@@ -6,9 +6,9 @@ use command_io::html::escape_html;
 use topology::count_noun;
 
 use super::{BusyLinkReport, DemoReport, format_percent};
-use crate::compare::page::{full_figure, legend_entry, render_html, render_section};
 use crate::figure::theme::{SERIES, ThemeShade};
 use crate::figure::{self, FigureAxes, FigureRow, draw_bars, draw_dots};
+use crate::page::{full_figure, render_html, render_legend, render_section, render_table};
 
 const CRUX: ThemeShade = SERIES[0];
 const ECMP: ThemeShade = SERIES[1];
@@ -74,7 +74,7 @@ fn render_slowdowns(report: &DemoReport) -> String {
             }
         })
         .collect();
-    let legend = legend(&[("Crux", CRUX), ("ECMP", ECMP), ("alone", ALONE)]);
+    let legend = render_legend([("Crux", CRUX), ("ECMP", ECMP), ("alone", ALONE)]);
     let about = "How much longer than alone on the fabric an iteration takes.";
     let drawn = draw_dots(&axes("times the time alone", &rows), &rows);
     render_section("Iteration time per job", about, &full_figure(&drawn, &legend))
@@ -95,7 +95,7 @@ fn render_changes(report: &DemoReport) -> String {
             }
         })
         .collect();
-    let legend = legend(&[("ours", CRUX), ("the paper's", PAPER)]);
+    let legend = render_legend([("ours", CRUX), ("the paper's", PAPER)]);
     let about = "Iteration time under Crux against ECMP, beside Crux (SIGCOMM 2024) section 6.2.";
     let drawn = draw_dots(&axes("%", &rows), &rows);
     render_section("Against the paper", about, &full_figure(&drawn, &legend))
@@ -118,36 +118,27 @@ fn render_seeds(report: &DemoReport) -> String {
             }
         })
         .collect();
-    let legend = legend(&[("Crux", CRUX), ("ECMP", ECMP)]);
+    let legend = render_legend([("Crux", CRUX), ("ECMP", ECMP)]);
     let about = "GPU utilisation by seed of ECMP's hash.";
     let drawn = draw_dots(&percent_axes(), &rows);
     render_section("Luck of the hash", about, &full_figure(&drawn, &legend))
 }
 
 fn render_times(report: &DemoReport) -> String {
-    let rows: String = report
-        .jobs
-        .iter()
-        .map(|job| {
-            let times = &job.iteration_seconds;
-            format!(
-                "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{:.4}</td><td>{:.4}</td>\
-                 <td>{:.4}</td><td>{}</td></tr>\n",
-                escape_html(&job.id),
-                job.gpus,
-                job.level,
-                times.alone,
-                times.ecmp,
-                times.crux,
-                format_percent(job.iteration_change.ours),
-            )
-        })
-        .collect();
-    let table = format!(
-        "<div class=\"wide\"><table>\n<thead><tr><th>job</th><th>GPUs</th><th>level</th>\
-         <th>alone s</th><th>ECMP s</th><th>Crux s</th><th>Crux vs ECMP</th></tr></thead>\n\
-         <tbody>\n{rows}</tbody></table></div>\n"
-    );
+    let rows = report.jobs.iter().map(|job| {
+        let times = &job.iteration_seconds;
+        [
+            escape_html(&job.id),
+            job.gpus.to_string(),
+            job.level.to_string(),
+            format!("{:.4}", times.alone),
+            format!("{:.4}", times.ecmp),
+            format!("{:.4}", times.crux),
+            format_percent(job.iteration_change.ours),
+        ]
+    });
+    let headings = ["job", "GPUs", "level", "alone s", "ECMP s", "Crux s", "Crux vs ECMP"];
+    let table = render_table(headings, rows);
     render_section("Iteration times", "Seconds of an iteration.", &table)
 }
 
@@ -165,8 +156,8 @@ fn render_links(report: &DemoReport) -> String {
     };
     let links = &report.busiest_links;
     let body = [
-        full_figure(&figure(&links.ecmp, ECMP), &legend(&[("ECMP", ECMP)])),
-        full_figure(&figure(&links.crux, CRUX), &legend(&[("Crux", CRUX)])),
+        full_figure(&figure(&links.ecmp, ECMP), &render_legend([("ECMP", ECMP)])),
+        full_figure(&figure(&links.crux, CRUX), &render_legend([("Crux", CRUX)])),
     ];
     let about = "Share of time in which the busiest links between switches sent.";
     render_section("Busiest links", about, &body.concat())
@@ -184,9 +175,4 @@ fn percent_axes() -> FigureAxes<'static> {
 fn axes<'a>(x: &'a str, rows: &[FigureRow]) -> FigureAxes<'a> {
     let values = rows.iter().flat_map(|row| row.values.iter().map(|(value, _)| *value));
     FigureAxes { x, y: "", x_range: figure::round_range(values), y_range: 0.0..1.0 }
-}
-
-fn legend(entries: &[(&str, ThemeShade)]) -> String {
-    let entries = entries.iter().map(|(name, shade)| legend_entry(name, *shade));
-    format!("<p class=\"legend\">{}</p>", entries.collect::<String>())
 }

@@ -1,12 +1,8 @@
 //! Groups of values on a common axis, as bars side by side or as points that lines join: each
 //! value with the range it was found in, and with the range that somebody else gives for it.
 
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
-
-use super::series_figure::{SeriesChart, build_labelled_chart};
-use super::theme::{INK, QUIET, ThemeShade};
-use super::{DrawResult, FigureAxes, PixelSize, SvgCanvas, draw_svg, text_style};
+use super::theme::{INK, ThemeShade};
+use super::{AxisNames, FigureAxes, Mark, PixelSize, draw_figure};
 
 /// One value.
 #[derive(Clone, Copy, Debug)]
@@ -37,12 +33,6 @@ pub(crate) enum GroupForm {
 /// Share of the width of a group that its bars take.
 const FILLED: f64 = 0.76;
 
-/// Pixels that a letter of a group's name takes, generously.
-const LETTER: u32 = 6;
-
-/// Pixels from line to line of a name.
-const LINE: i32 = 13;
-
 /// Groups from left to right, and how they are drawn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GroupPlot<'a> {
@@ -58,26 +48,20 @@ impl GroupPlot<'_> {
     /// Draws the plot. The range of x in `axes` is not read: each group has one unit of it.
     pub(crate) fn draw(&self, axes: &FigureAxes<'_>, size: PixelSize) -> String {
         let x_range = 0.0..self.groups.len() as f64;
-        let axes = FigureAxes { x_range, ..axes.clone() };
-        draw_svg(size, |canvas| {
-            let mut chart = build_labelled_chart(canvas, &axes, 0)?;
-            if self.form == GroupForm::Lines {
-                self.draw_lines(&mut chart)?;
-            }
-            let pixel = |x: f64| chart.backend_coord(&(x, axes.y_range.start));
-            let room = pixel(1.0).0 - pixel(0.0).0;
-            for (number, group) in self.groups.iter().enumerate() {
-                draw_name(canvas, &group.name, pixel(number as f64 + 0.5), room)?;
-            }
-            for (number, group) in self.groups.iter().enumerate() {
-                for (series, value) in group.values.iter().enumerate() {
-                    if let Some(value) = value {
-                        self.draw_value(&mut chart, (number, series), value)?;
-                    }
+        let mut marks = match self.form {
+            GroupForm::Bars => Vec::new(),
+            GroupForm::Lines => self.lines(),
+        };
+        for (number, group) in self.groups.iter().enumerate() {
+            for (series, value) in group.values.iter().enumerate() {
+                if let Some(value) = value {
+                    self.add_value(&mut marks, (number, series), value);
                 }
             }
-            Ok(())
-        })
+        }
+        let names: Vec<&str> = self.groups.iter().map(|group| group.name.as_str()).collect();
+        let axes = FigureAxes { x_range, ..axes.clone() };
+        draw_figure(&axes, AxisNames::Below(&names), size, &marks)
     }
 
     /// The left and the right end of a value on the x axis.
@@ -95,57 +79,31 @@ impl GroupPlot<'_> {
         [left, left + width]
     }
 
-    fn draw_value(
-        &self,
-        chart: &mut SeriesChart<'_, '_>,
-        place: (usize, usize),
-        value: &SpreadValue,
-    ) -> DrawResult {
+    fn add_value(&self, marks: &mut Vec<Mark>, place: (usize, usize), value: &SpreadValue) {
         let [left, right] = self.value_span(place);
         let (middle, gap) = (f64::midpoint(left, right), (right - left) * 0.06);
-        let shade = self.shades[place.1].light;
-        match self.form {
-            GroupForm::Bars => {
-                let bar = [(left + gap, 0.0), (right - gap, value.value)];
-                chart.draw_series([Rectangle::new(bar, shade.filled())])?;
-            }
-            GroupForm::Lines => {
-                chart.draw_series([Circle::new((middle, value.value), 4, shade.filled())])?;
-            }
-        }
-        if let Some(reference) = value.reference {
-            self.draw_reference(chart, [left, right], reference)?;
+        let shade = self.shades[place.1];
+        marks.push(match self.form {
+            GroupForm::Bars => Mark::bar([left + gap, 0.0], [right - gap, value.value], 1.0, shade),
+            GroupForm::Lines => Mark::dot((middle, value.value), shade),
+        });
+        if let Some([low, high]) = value.reference {
+            let shade = self.reference_shade;
+            marks.extend((low < high).then(|| Mark::bar([left, low], [right, high], 0.3, shade)));
+            marks.extend([low, high].map(|y| Mark::line(vec![(left, y), (right, y)], 2, shade)));
         }
         let [least, most] = value.range;
         if most > least {
             let cap = (right - left) * 0.14;
-            let whisker = |points: Vec<(f64, f64)>| PathElement::new(points, INK.light);
             let ends = [least, most].map(|y| vec![(middle - cap, y), (middle + cap, y)]);
             let strokes = ends.into_iter().chain([vec![(middle, least), (middle, most)]]);
-            chart.draw_series(strokes.map(whisker))?;
+            marks.extend(strokes.map(|stroke| Mark::line(stroke, 1, INK)));
         }
-        Ok(())
-    }
-
-    fn draw_reference(
-        &self,
-        chart: &mut SeriesChart<'_, '_>,
-        [left, right]: [f64; 2],
-        [low, high]: [f64; 2],
-    ) -> DrawResult {
-        let shade = self.reference_shade.light;
-        if low < high {
-            let band = [(left, low), (right, high)];
-            chart.draw_series([Rectangle::new(band, shade.mix(0.3).filled())])?;
-        }
-        let edges = [low, high].map(|y| vec![(left, y), (right, y)]);
-        let edges = edges.map(|edge| PathElement::new(edge, shade.stroke_width(2)));
-        chart.draw_series(edges)?;
-        Ok(())
     }
 
     /// A line for each series through its values, and one through their references.
-    fn draw_lines(&self, chart: &mut SeriesChart<'_, '_>) -> DrawResult {
+    fn lines(&self) -> Vec<Mark> {
+        let mut marks = Vec::new();
         for (series, shade) in self.shades.iter().enumerate() {
             let points = |of: fn(&SpreadValue) -> Option<f64>| -> Vec<(f64, f64)> {
                 let groups = self.groups.iter().enumerate();
@@ -155,23 +113,11 @@ impl GroupPlot<'_> {
                 values.collect()
             };
             let references = points(|value| value.reference.map(|[low, high]| low.midpoint(high)));
-            let line = self.reference_shade.light.stroke_width(1);
-            chart.draw_series(LineSeries::new(references, line))?;
-            let means = points(|value| Some(value.value));
-            chart.draw_series(LineSeries::new(means, shade.light.stroke_width(2)))?;
+            marks.push(Mark::line(references, 1, self.reference_shade));
+            marks.push(Mark::line(points(|value| Some(value.value)), 2, *shade));
         }
-        Ok(())
+        marks
     }
-}
-
-/// Writes the name of a group under it, in several lines where it is too wide for its room.
-fn draw_name(canvas: &SvgCanvas<'_>, name: &str, (x, y): (i32, i32), room: i32) -> DrawResult {
-    let letters = (room.unsigned_abs() / LETTER).max(1) as usize;
-    for (number, line) in (0..).zip(wrap_text(name, letters)) {
-        let style = text_style(QUIET.light, Pos::new(HPos::Center, VPos::Top));
-        canvas.draw(&Text::new(line, (x, y + 7 + LINE * number), style))?;
-    }
-    Ok(())
 }
 
 /// Lines of at most so many letters, of whole words.
