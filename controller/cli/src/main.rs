@@ -4,9 +4,9 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Command, CommandFactory, Parser, Subcommand};
+use clap::{Command, CommandFactory, Parser};
 use command_io::CommandError;
-use command_io::program::{LogArgs, ProgramCall, exit_code, parse_words};
+use command_io::program::{LogArgs, ParsedLine, ProgramCall, exit_code, parse_line, refuse_line};
 use crux::{OperatorCommand, OperatorOutcome};
 
 /// Schedules the traffic of GPU training jobs on a Clos fabric.
@@ -26,17 +26,9 @@ Start with:   crux demo
 Exit status:  0 done, 1 failed, 2 usage or bad input")]
 struct CruxProgram {
     #[command(subcommand)]
-    command: CruxCommand,
+    command: OperatorCommand,
     #[command(flatten)]
     logs: LogArgs,
-}
-
-#[derive(Subcommand)]
-enum CruxCommand {
-    #[command(flatten)]
-    Operator(OperatorCommand),
-    #[command(external_subcommand)]
-    Beside(Vec<OsString>),
 }
 
 fn main() -> ExitCode {
@@ -44,34 +36,27 @@ fn main() -> ExitCode {
         Ok(command) => command,
         Err(failure) => return failure.report(),
     };
-    let (program, _) = parse_words(command.clone(), std::env::args_os().skip(1));
-    let CruxProgram { command: parsed, logs } = program;
-    exit_code(match parsed {
-        CruxCommand::Beside(words) => run_beside(&words, &logs, command),
-        CruxCommand::Operator(own) => {
-            logs.start_logging().and_then(|()| match own.run(|| vec![CruxProgram::command()])? {
-                OperatorOutcome::Done => Ok(()),
-                OperatorOutcome::Call(call) => {
-                    Err(call.replace_process(&logs).unwrap_or_else(|| not_installed(&call.program)))
-                }
-            })
+    let CruxProgram { command: own, logs } = match parse_line(&command) {
+        ParsedLine::Own(program) => program,
+        ParsedLine::Other(words, logs) => return run_beside(&words, &logs, command),
+    };
+    exit_code(logs.start_logging().and_then(|()| match own.run(|| vec![CruxProgram::command()])? {
+        OperatorOutcome::Done => Ok(()),
+        OperatorOutcome::Call(call) => {
+            Err(call.replace_process(&logs).unwrap_or_else(|| not_installed(&call.program)))
         }
-    })
+    }))
 }
 
 /// Becomes the program that has this command.
-fn run_beside(words: &[OsString], logs: &LogArgs, command: Command) -> Result<(), CommandError> {
+fn run_beside(words: &[OsString], logs: &LogArgs, command: Command) -> ExitCode {
     let calls = ProgramCall::for_command(words);
     if let Some(failure) = calls.iter().find_map(|call| call.replace_process(logs)) {
-        return Err(failure);
+        return failure.report();
     }
-    if let Some(program) = words.first().and_then(|name| program_of(name.to_str()?)) {
-        return Err(not_installed(program));
-    }
-    // No program has it: clap names the most similar commands.
-    match command.allow_external_subcommands(false).try_get_matches() {
-        Err(error) => error.exit(),
-        Ok(_) => Err(not_installed("crux-lab")),
+    match words.first().and_then(|name| program_of(name.to_str()?)) {
+        Some(program) => not_installed(program).report(),
+        None => refuse_line(command),
     }
 }
 

@@ -98,6 +98,42 @@ pub fn parse_words<P: FromArgMatches>(
     (program, matches)
 }
 
+/// A command line of a program that may name a command of another program.
+#[derive(Debug)]
+pub enum ParsedLine<P> {
+    /// A command of this program.
+    Own(P),
+    /// The words from the command on, and how to log.
+    Other(Vec<OsString>, LogArgs),
+}
+
+/// Parses the command line of this process; `command` has the commands of this program alone.
+pub fn parse_line<P: FromArgMatches>(command: &Command) -> ParsedLine<P> {
+    let open = command
+        .clone()
+        .allow_external_subcommands(true)
+        .external_subcommand_value_parser(clap::value_parser!(OsString));
+    let matches = open.try_get_matches().unwrap_or_else(|error| error.exit());
+    let exit = |error: clap::Error| -> ! { error.format(&mut command.clone()).exit() };
+    match matches.subcommand() {
+        Some((name, rest)) if command.find_subcommand(name).is_none() => {
+            let rest = rest.get_many::<OsString>("").unwrap_or_default().cloned();
+            let words = std::iter::once(OsString::from(name)).chain(rest).collect();
+            let logs = LogArgs::from_arg_matches(&matches).unwrap_or_else(|error| exit(error));
+            ParsedLine::Other(words, logs)
+        }
+        _ => ParsedLine::Own(P::from_arg_matches(&matches).unwrap_or_else(|error| exit(error))),
+    }
+}
+
+/// Ends the process as it ends for a command that no program has: clap names similar ones.
+pub fn refuse_line(command: Command) -> ExitCode {
+    match command.try_get_matches() {
+        Err(error) => error.exit(),
+        Ok(_) => ExitCode::FAILURE,
+    }
+}
+
 /// A command that another program has, as `git NAME` is `git-NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramCall {

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Command, CommandFactory, Parser, Subcommand};
 use command_io::output;
-use command_io::program::{LogArgs, ProgramCall, exit_code, parse_words};
+use command_io::program::{LogArgs, ParsedLine, ProgramCall, exit_code, parse_line, refuse_line};
 use crux::{OperatorCommand, OperatorOutcome};
 use lab::LabCommand;
 
@@ -35,14 +35,11 @@ enum ProgramCommand {
     Lab(LabCommand),
     #[command(flatten)]
     Operator(OperatorCommand),
-    #[command(external_subcommand)]
-    Beside(Vec<OsString>),
 }
 
 /// The command lines of this program and of those that it contains.
 fn programs() -> [Command; 3] {
-    let own = LabProgram::command().allow_external_subcommands(false);
-    [own, agent::program::program_command(), crux_switch::program_command()]
+    [LabProgram::command(), agent::program::program_command(), crux_switch::program_command()]
 }
 
 fn main() -> ExitCode {
@@ -50,19 +47,16 @@ fn main() -> ExitCode {
         Ok(command) => command,
         Err(failure) => return failure.report(),
     };
-    let (program, _) = parse_words(command.clone(), std::env::args_os().skip(1));
-    let LabProgram { command: parsed, logs } = program;
-    let own = match parsed {
-        ProgramCommand::Beside(words) => {
-            let calls = ProgramCall::for_command(&words);
+    let LabProgram { command: own, logs } = match parse_line(&command) {
+        ParsedLine::Own(program) => program,
+        ParsedLine::Other(words, logs) => {
             let logs = logs.to_words();
-            return calls.into_iter().find_map(|call| run_inside(call, &logs)).unwrap_or_else(
-                || match command.allow_external_subcommands(false).try_get_matches() {
-                    Err(error) => error.exit(),
-                    Ok(_) => ExitCode::FAILURE,
-                },
-            );
+            let calls = ProgramCall::for_command(&words);
+            let run = calls.into_iter().find_map(|call| run_inside(call, &logs));
+            return run.unwrap_or_else(|| refuse_line(command));
         }
+    };
+    exit_code(match own {
         ProgramCommand::Lab(own) => logs.start_logging().and_then(|()| own.run()),
         ProgramCommand::Operator(own) => {
             match logs.start_logging().and_then(|()| own.run(|| programs().into())) {
@@ -73,8 +67,7 @@ fn main() -> ExitCode {
                 Err(failure) => Err(failure),
             }
         }
-    };
-    exit_code(own)
+    })
 }
 
 /// Runs a command of a program that this one contains.

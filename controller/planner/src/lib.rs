@@ -44,8 +44,7 @@ mod sparse_sums;
 mod traffic;
 
 pub use candidates::{
-    CandidateOutcome, LevelOrigin, PathOrigin, PlanComparison, PlanValue,
-    RegionComparison,
+    CandidateOutcome, LevelOrigin, PathOrigin, PlanComparison, PlanValue, RegionComparison,
 };
 pub use capabilities::{PinGranularity, SwitchCapabilities};
 pub use contention::{ContentionDag, ContentionEdge};
