@@ -54,7 +54,7 @@ fn a_program_that_is_not_installed_is_named() {
         (&["switch"], "crux-switch: not beside"),
         (&["jobs", "slurm", "start"], "crux-agent: not beside"),
         (&["schema", "replay"], "crux-lab: not beside"),
-        (&["docter"], "a similar subcommand exists: 'doctor'"),
+        (&["docter"], "'doctor'"),
     ];
     for (words, expect) in cases {
         let output = run(folder.path(), words);

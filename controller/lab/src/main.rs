@@ -52,7 +52,7 @@ fn main() -> ExitCode {
         ParsedLine::Other(words, logs) => {
             let logs = logs.to_words();
             let calls = ProgramCall::for_command(&words);
-            let run = calls.into_iter().find_map(|call| run_inside(call, &logs));
+            let run = calls.iter().find_map(|call| run_inside(call, &logs));
             return run.unwrap_or_else(|| refuse_line(command));
         }
     };
@@ -61,7 +61,7 @@ fn main() -> ExitCode {
         ProgramCommand::Operator(own) => {
             match logs.start_logging().and_then(|()| own.run(|| programs().into())) {
                 Ok(OperatorOutcome::Call(call)) => {
-                    return run_inside(call, &[]).unwrap_or(ExitCode::FAILURE);
+                    return run_inside(&call, &[]).unwrap_or(ExitCode::FAILURE);
                 }
                 Ok(OperatorOutcome::Done) => Ok(()),
                 Err(failure) => Err(failure),
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
 }
 
 /// Runs a command of a program that this one contains.
-fn run_inside(call: ProgramCall, logs: &[OsString]) -> Option<ExitCode> {
+fn run_inside(call: &ProgramCall, logs: &[OsString]) -> Option<ExitCode> {
     match (call.program.as_str(), call.words.as_slice()) {
         ("crux-lab", [command, kind]) if command == "schema" => {
             let schema = lab::schema::lab_schema(kind.to_str()?)?;

@@ -101,7 +101,7 @@ impl ReportIngest {
         Self {
             events,
             limited,
-            limits: limits.clone(),
+            limits: *limits,
             queue: Arc::new(Semaphore::new(limits.queue_bytes.get())),
             stream_bytes: (limits.queue_bytes.get() / STREAM_SHARE).max(1),
             next: AtomicU64::new(1),

@@ -165,12 +165,12 @@ impl NorthboundService {
         Ok(self.current_view().await?.job_rows())
     }
 
-    /// All switches.
+    /// Every switch of the fabric, with what it holds.
     pub async fn list_switches(&self) -> Result<Vec<SwitchRow>, ServiceError> {
         Ok(self.current_view().await?.switch_rows())
     }
 
-    /// All links.
+    /// Every link of the fabric, with its planned load by level.
     pub async fn list_links(&self) -> Result<Vec<LinkRow>, ServiceError> {
         Ok(self.current_view().await?.link_rows())
     }

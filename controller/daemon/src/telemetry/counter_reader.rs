@@ -66,9 +66,9 @@ impl CounterReader {
         let reader = Self {
             rollout: access.watch_rollout(),
             access,
-            limits: limits.clone(),
+            limits: *limits,
             southbound: southbound.clone(),
-            aggregator: CounterAggregator::new(limits.clone()),
+            aggregator: CounterAggregator::new(*limits),
             measured,
             tasks: BTreeMap::new(),
             started: Instant::now(),
@@ -136,7 +136,7 @@ impl CounterReader {
         let (wanted, of_switch) = watch::channel(wanted);
         let meter = SwitchCounterReader {
             access: self.access.clone(),
-            limits: self.limits.clone(),
+            limits: self.limits,
             southbound: self.southbound.clone(),
             target: target.clone(),
             wanted: of_switch,

@@ -213,11 +213,11 @@ pub(crate) async fn serve_controller(controller: &ControllerHandle, config: &Con
     northbound::start_server(listener, controller.access(), config).unwrap()
 }
 
-/// What `look` finds, once it finds something.
-pub(crate) async fn eventually<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
+/// What `observe` finds, once it finds something.
+pub(crate) async fn eventually<T>(mut observe: impl AsyncFnMut() -> Option<T>) -> T {
     let found = async {
         loop {
-            if let Some(found) = look().await {
+            if let Some(found) = observe().await {
                 return found;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -126,7 +126,7 @@ fn render_links(experiment: &SimulationExperiment, compared: &ComparedRuns) -> S
             let levels = figures::level_shades(close_up);
             let legend: String = levels
                 .iter()
-                .map(|(level, shade)| legend_entry(&level.to_string(), *shade))
+                .map(|(level, shade)| legend_entry(level.to_string(), *shade))
                 .collect();
             let series = close_up.links.iter().map(|series| {
                 let name = escape_html(&experiment.input.fabric.link_name(series.link));

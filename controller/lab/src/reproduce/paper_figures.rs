@@ -23,10 +23,11 @@ static FIGURES: LazyLock<Vec<PaperFigure>> = LazyLock::new(|| {
 
 /// A figure whose panels have its fields where they have none of their own.
 fn read_figure(figure: Map<String, Value>) -> PaperFigure {
-    let mut read = figure.clone();
+    let shared = figure.clone();
+    let mut read = figure;
     let panels = read.get_mut("panel").and_then(Value::as_array_mut);
     for panel in panels.into_iter().flatten().filter_map(Value::as_object_mut) {
-        for (name, value) in figure.iter().filter(|(name, _)| *name != "panel") {
+        for (name, value) in shared.iter().filter(|(name, _)| *name != "panel") {
             panel.entry(name).or_insert_with(|| value.clone());
         }
     }

@@ -243,9 +243,9 @@ fn check_groups(
     (0..leaves).for_each(|leaf| by_links.entry(links(leaf)).or_default().push(leaf));
     for (links, alike) in by_links {
         if alike.len() > links.len() && !links.is_empty() {
-            peers.shared.push(alike)
+            peers.shared.push(alike);
         } else {
-            peers.single.extend(alike)
+            peers.single.extend(alike);
         }
     }
     let mut groups = leaves;

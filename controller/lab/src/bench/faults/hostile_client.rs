@@ -175,7 +175,7 @@ pub(super) struct ReporterGroup {
 impl ReporterGroup {
     /// A group in which the honest reporter has announced its job.
     pub(super) fn open(fabric: Fabric, config: &Config) -> Result<Self, String> {
-        let mut registry = ReportedJobRegistry::new(config.telemetry.clone());
+        let mut registry = ReportedJobRegistry::new(config.telemetry);
         registry.open_stream(HONEST_STREAM, identity("ada"));
         let mut reporters = Self { registry, fabric, streams: 1, assumed: ReportedJobs::default() };
         let report = proto::job_report::Report::Announcement(announcement(HONEST_JOB, HONEST_PORT));

@@ -70,9 +70,9 @@ fn another_level_is_one_modification_at_each_leaf() {
             updates.iter().map(|update| (update.kind, update.entry.key.table)).collect();
         let is_leaf_of_job = ["leaf1", "leaf2"].contains(&fabric.switch(switch).name.as_str());
         if is_leaf_of_job {
-            assert_eq!(updates, [(UpdateKind::Modify, table::ACL_INGRESS_QOS)])
+            assert_eq!(updates, [(UpdateKind::Modify, table::ACL_INGRESS_QOS)]);
         } else {
-            assert!(updates.is_empty(), "{updates:?}")
+            assert!(updates.is_empty(), "{updates:?}");
         }
     }
 }
