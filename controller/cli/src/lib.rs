@@ -1,4 +1,4 @@
-//! The commands of an operator: each is a module of [`commands`]; [`OperatorCommand`] is their table
+//! The commands of an operator, one module each; [`OperatorCommand`] is their table
 //! of contents. A library, because `crux-lab` has them too.
 
 mod commands;
