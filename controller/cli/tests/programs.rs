@@ -30,8 +30,9 @@ fn run(folder: &Path, words: &[&str]) -> Output {
 #[test]
 fn commands_of_other_programs_run_there() {
     let folder = installed(&["crux-agent", "crux-switch", "crux-lab", "crux-own"]);
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 8] = [
         (&["demo", "--seeds", "10"], "crux-lab demo --seeds 10"),
+        (&["lab", "up"], "crux-lab lab up"),
         (&["switch", "--no-p4", "--", "--cpu-port", "9"], "crux-switch --no-p4 -- --cpu-port 9"),
         (&["--log", "info", "agent", "--once"], "crux-agent --log info --once"),
         (&["jobs", "slurm", "end", "--spool", "a b"], "crux-agent slurm end --spool a b"),

@@ -150,10 +150,11 @@ impl ProgramCall {
         let Some((name, arguments)) = words.split_first() else {
             return Vec::new();
         };
-        // A name is a word and never a path: what is run is beside this program.
-        let own = name
-            .to_str()
-            .filter(|name| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-'));
+        // A name is a word and never a path: what is run is beside this program. `crux lab` is the
+        // command `lab` of the laboratory, not the laboratory without a command.
+        let is_word =
+            |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        let own = name.to_str().filter(|name| is_word(name) && *name != "lab");
         let own =
             own.map(|name| Self { program: format!("crux-{name}"), words: arguments.to_vec() });
         let lab = Self { program: "crux-lab".to_owned(), words: words.to_vec() };
@@ -186,6 +187,7 @@ mod tests {
     fn a_command_is_a_program_of_its_own_or_of_the_laboratory() {
         let expect = [r#"crux-switch ["--no-p4"]"#, r#"crux-lab ["switch", "--no-p4"]"#];
         assert_eq!(programs(&["switch", "--no-p4"]), expect);
+        assert_eq!(programs(&["lab", "up"]), [r#"crux-lab ["lab", "up"]"#]);
         assert_eq!(programs(&["../../bin/sh"]), [r#"crux-lab ["../../bin/sh"]"#]);
         assert!(programs(&[]).is_empty());
     }
