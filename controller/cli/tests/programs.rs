@@ -6,8 +6,17 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tempfile::TempDir;
+
+/// Held over a test. A program that one thread writes while another starts a process is open for
+/// writing in the child until that has begun its own program, and cannot be run ("text file busy").
+static PROCESSES: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    PROCESSES.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A folder with `crux` and programs beside it that print their name and arguments, and end with
 /// status 7.
@@ -29,6 +38,7 @@ fn run(folder: &Path, words: &[&str]) -> Output {
 
 #[test]
 fn commands_of_other_programs_run_there() {
+    let _alone = alone();
     let folder = installed(&["crux-agent", "crux-switch", "crux-lab", "crux-own"]);
     let cases: [(&[&str], &str); 8] = [
         (&["demo", "--seeds", "10"], "crux-lab demo --seeds 10"),
@@ -49,6 +59,7 @@ fn commands_of_other_programs_run_there() {
 
 #[test]
 fn a_program_that_is_not_installed_is_named() {
+    let _alone = alone();
     let folder = installed(&[]);
     let cases: [(&[&str], &str); 5] = [
         (&["demo"], "crux-lab: not beside this program; install"),
