@@ -10,7 +10,7 @@ pub use dcqcn_band::{ContendedMessage, DcqcnConvergence, contended_messages};
 use std::collections::BTreeMap;
 
 use fluid::{Engine, EngineOptions, FluidError, FluidJob, FluidNetwork, JobIndex, JobTally};
-use planner::search::group_run::spread_starts;
+use planner::refine::group_run::spread_starts;
 use planner::{Job, JobId, Plan, PlanInput};
 use topology::{Fabric, LinkPath};
 

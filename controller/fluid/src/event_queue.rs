@@ -29,13 +29,9 @@ impl EventQueue {
         self.heap.first().map(|(at, _)| *at)
     }
 
-    /// Removes and returns the next id if it is due at `now`.
-    pub(crate) fn take_due(&mut self, now: Ticks) -> Option<u32> {
-        let (at, id) = *self.heap.first()?;
-        (at <= now).then(|| {
-            self.remove(id);
-            id
-        })
+    /// The next instant and its id.
+    pub(crate) fn peek(&self) -> Option<(Ticks, u32)> {
+        self.heap.first().copied()
     }
 
     /// Schedules or reschedules `id` at `at`; [`Ticks::NEVER`] removes it.
@@ -121,7 +117,9 @@ mod tests {
         queue.set_time(1, Ticks::NEVER);
         let mut taken = Vec::new();
         while let Some(at) = queue.next_time() {
-            taken.push((at, queue.take_due(at).unwrap()));
+            let (_, id) = queue.peek().unwrap();
+            queue.remove(id);
+            taken.push((at, id));
         }
         let mut expected: Vec<(Ticks, u32)> = (0..100)
             .filter(|id| id % 5 != 0 && *id != 1)

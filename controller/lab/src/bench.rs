@@ -3,6 +3,7 @@
 mod contention;
 mod decisions;
 mod fairness;
+mod families;
 mod faults;
 mod modes;
 mod packets;
@@ -23,6 +24,7 @@ pub(crate) enum BenchCommand {
     Contention(contention::ContentionArgs),
     Decisions(decisions::DecisionsArgs),
     Fairness(fairness::FairnessArgs),
+    Families(families::FamilyArgs),
     Faults(faults::FaultsArgs),
     Modes(modes::ModesArgs),
     Packets(packets::PacketsArgs),
@@ -38,6 +40,7 @@ pub(crate) fn run_bench(command: &BenchCommand) -> Result<(), CommandError> {
         BenchCommand::Contention(args) => contention::run_contention(args),
         BenchCommand::Decisions(args) => decisions::run_decisions(args),
         BenchCommand::Fairness(args) => fairness::run_fairness(args),
+        BenchCommand::Families(args) => families::run_families(args),
         BenchCommand::Faults(args) => faults::run_faults(args),
         BenchCommand::Modes(args) => modes::run_modes(args),
         BenchCommand::Packets(args) => packets::run_packets(args),

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use topology::{Fabric, LinkId, SwitchId};
 
 use crate::path_tables::PathTables;
+use crate::routes::{FlowRoute, LeafPair};
 use crate::sparse_sums::SparseSums;
-use crate::traffic::{FlowRoute, LeafPair};
 
 /// Sums of the traffic so far, by the four things that no choice of paths can change.
 #[derive(Debug)]

@@ -8,69 +8,16 @@
 //! as each level has buffers of its own.
 
 use topology::{
-    BufferCycle, BufferDependencyGraph, Fabric, FabricNode, Finding, LinkId, LinkPath, Tier,
-    next_hops,
+    BufferCycle, BufferDependencyGraph, Fabric, Finding, LinkId, LinkPath, Tier, next_hops,
 };
 
 use crate::path_selection;
-use crate::search::SearchResult;
+use crate::refine::Decisions;
 use crate::traffic::IndexedTraffic;
-
-/// Where a link leads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LinkSlope {
-    /// From a host or to one.
-    Host,
-    Up,
-    Down,
-    /// To a switch of the same tier.
-    Level,
-}
-
-/// The slope of every link.
-#[derive(Clone, Debug)]
-pub(crate) struct LinkSlopes(Vec<LinkSlope>);
-
-impl LinkSlopes {
-    /// Those of `fabric`; they do not depend on its state.
-    pub(crate) fn new(fabric: &Fabric) -> Self {
-        let tier = |node: FabricNode| node.switch().map(|switch| fabric.switch(switch).tier);
-        let slopes =
-            fabric.links().iter().map(|link| match (tier(link.from.node), tier(link.to.node)) {
-                (Some(from), Some(to)) if from < to => LinkSlope::Up,
-                (Some(from), Some(to)) if from > to => LinkSlope::Down,
-                (Some(_), Some(_)) => LinkSlope::Level,
-                _ => LinkSlope::Host,
-            });
-        Self(slopes.collect())
-    }
-
-    /// Whether a path climbs and then descends, and does nothing else.
-    fn is_valley_free(&self, path: &[LinkId]) -> bool {
-        let mut descends = false;
-        path.iter().all(|link| match self.0[link.index()] {
-            LinkSlope::Host => true,
-            LinkSlope::Up => !descends,
-            LinkSlope::Down => {
-                descends = true;
-                true
-            }
-            LinkSlope::Level => false,
-        })
-    }
-
-    /// Whether packets that go from one link to the other may be part of a cycle.
-    fn is_valley(&self, from: LinkId, to: LinkId) -> bool {
-        !self.is_valley_free(&[from, to])
-    }
-}
 
 /// Gives the flows that would close a cycle of waiting buffers the least congested equal-cost path,
 /// and says which cycles were refused.
-pub(crate) fn refuse_cycles(
-    traffic: &IndexedTraffic<'_>,
-    decided: &mut SearchResult,
-) -> Vec<Finding> {
+pub(crate) fn refuse_cycles(traffic: &IndexedTraffic<'_>, decided: &mut Decisions) -> Vec<Finding> {
     let slopes = traffic.tables.slopes();
     let paths = decided.paths.iter().enumerate();
     let suspects = paths.filter(|(_, path)| !slopes.is_valley_free(path));
@@ -132,7 +79,7 @@ fn equal_cost_waits(fabric: &Fabric) -> BufferDependencyGraph {
 fn find_cycle(
     traffic: &IndexedTraffic<'_>,
     routes: &BufferDependencyGraph,
-    decided: &SearchResult,
+    decided: &Decisions,
     suspects: &[usize],
 ) -> Option<RefusedCycle> {
     let slopes = traffic.tables.slopes();
@@ -162,6 +109,7 @@ mod tests {
 
     use super::*;
     use crate::input::{Flow, Job, MeasuredSlowdown, PlanInput};
+    use crate::link_slopes::LinkSlopes;
 
     fn job(name: &str, src: usize, dst: usize) -> Job {
         Job {
@@ -193,7 +141,7 @@ mod tests {
     }
 
     /// What becomes of two flows from leaf1 to leaf3, each through a valley, at these levels.
-    fn refused(levels: [u8; 2]) -> (SearchResult, Vec<Finding>, PlanInput) {
+    fn refused(levels: [u8; 2]) -> (Decisions, Vec<Finding>, PlanInput) {
         let fabric = build_clos("lab", &ClosSpec::default()).unwrap();
         let input = PlanInput { jobs: vec![job("a", 0, 6), job("b", 1, 7)], fabric };
         let traffic = IndexedTraffic::new(&input);
@@ -203,7 +151,7 @@ mod tests {
         ];
         let flows = traffic.flows.iter().zip(valleys);
         let paths = flows.map(|(flow, over)| path(&input.fabric, flow.flow, &over)).collect();
-        let mut decided = SearchResult::new(paths, levels.to_vec());
+        let mut decided = Decisions::new(paths, levels.to_vec());
         let findings = refuse_cycles(&traffic, &mut decided);
         (decided, findings, input)
     }

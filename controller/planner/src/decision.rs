@@ -1,52 +1,27 @@
-//! From paths to a plan: priorities, levels, the search in the fluid model, and pins.
+//! From paths to a plan: priorities, levels, what the fluid model finds better, and pins.
 //!
 //! Both planners end here: `plan`, which chooses all paths, and [`IncrementalPlanner`], which
 //! chooses those that an event affects. Their plans therefore agree.
 //!
 //! [`IncrementalPlanner`]: crate::IncrementalPlanner
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use topology::LinkPath;
 
-use crate::candidates::{self, PlanComparison};
-use crate::input_digest::{ComparedInputs, SharedInputs};
+use crate::input_digest::ComparedInputs;
 use crate::job_ranking::JobRanking;
 use crate::levels::LevelScope;
+use crate::network_demand::NetworkDemand;
 use crate::path_selection::{self, PathAssignment};
-use crate::plan::{PhaseResults, Plan};
+use crate::plan::{Plan, PlannedFlow, PlannedJob, PlannedRule};
+use crate::plan_context::{PlanContext, PlanDepth, PlanRegion};
 use crate::policy::Policy;
-use crate::previous_plan::PreviousPlan;
-use crate::priority::{self, CorrectionCache, ReferenceJobs};
+use crate::priority::{self, JobPriority, ReferenceJobs};
+use crate::refine::{self, Decisions, PlanComparison};
 use crate::report::{PlanReport, ReportInputs};
-use crate::search::{self, SearchResult};
 use crate::traffic::IndexedTraffic;
 use crate::{buffer_cycles, pins};
-
-/// How much a plan may cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PlanDepth {
-    /// What runs keeps its paths and levels, new jobs get theirs by rank; nothing is simulated.
-    Quick,
-    /// Candidates are compared, as the policy's budget allows.
-    #[default]
-    Full,
-}
-
-/// Input of a plan, apart from paths.
-pub(crate) struct PlanContext<'a> {
-    pub(crate) traffic: &'a IndexedTraffic<'a>,
-    pub(crate) policy: &'a Policy,
-    pub(crate) previous: &'a PreviousPlan<'a>,
-    pub(crate) corrections: &'a CorrectionCache,
-    pub(crate) depth: PlanDepth,
-}
-
-/// Jobs that are decided together by comparison, ascending.
-#[derive(Clone, Debug)]
-pub(crate) struct PlanRegion {
-    pub(crate) jobs: Vec<usize>,
-    /// Digest of everything that the decisions depend on.
-    pub(crate) digest: u64,
-}
 
 /// The regions of a plan.
 pub(crate) struct PlanRegions {
@@ -69,9 +44,7 @@ impl PlanContext<'_> {
     pub(crate) fn select_and_decide(&self) -> (PathAssignment, DecidedPlan) {
         let regions = self.find_regions();
         // Crux §4.1: the most intense job first takes the least congested paths.
-        let depth = self.path_depth(&regions);
-        let assignment =
-            path_selection::select_paths(self.traffic, self.previous, self.policy, depth);
+        let assignment = path_selection::select_paths(self.traffic, self.previous, self.policy);
         let paths = assignment.paths_of(0..self.traffic.jobs.len());
         let decided = self.decide_plan(&regions, paths);
         (assignment, decided)
@@ -82,7 +55,7 @@ impl PlanContext<'_> {
         let Self { traffic, policy, previous, corrections, .. } = *self;
         // Crux §4.2 and §4.3: the corrected intensity on those paths is the priority; then few
         // levels for many priorities, separated where it matters most.
-        let references = match self.path_depth(regions) {
+        let references = match self.effective_depth(regions) {
             PlanDepth::Quick => ReferenceJobs::Running(previous),
             PlanDepth::Full => ReferenceJobs::All,
         };
@@ -92,17 +65,17 @@ impl PlanContext<'_> {
         let scope = LevelScope { compared: &compared, ..LevelScope::ALL };
         let levels = ranking.assign_levels(traffic, policy, previous, scope);
 
-        // Beyond the paper: the fluid model evaluates paths and levels where jobs share links, and
+        // Beyond the paper: the fluid model judges paths and levels where jobs share links, and
         // nothing is adopted that it finds worse than an alternative.
         let selected = paths.clone();
-        let mut found = SearchResult::new(paths, levels);
+        let mut found = Decisions::new(paths, levels);
         let mut comparison = self.decide_regions(regions, &mut found);
         comparison.refused_cycles = buffer_cycles::refuse_cycles(traffic, &mut found);
         // Demands depend on the paths, so other paths ask for a new ranking.
         if found.paths != selected {
             ranking = JobRanking::new(traffic, &found.paths, policy, (references, corrections));
         }
-        ranking = ranking.with_searched(&found.levels, &found.searched);
+        ranking = ranking.with_compared(&found.levels, &found.compared);
         let by_intensity = path_selection::order_by_intensity(ranking.demands.iter());
         let pinned = pins::assign_pins(traffic, &found.paths, &by_intensity, policy);
         let decisions = PhaseResults {
@@ -120,8 +93,8 @@ impl PlanContext<'_> {
         DecidedPlan { plan, ranking, comparison }
     }
 
-    /// How deep the search of paths goes: all of it where no plan of full depth follows.
-    pub(crate) fn path_depth(&self, regions: &PlanRegions) -> PlanDepth {
+    /// The depth of this plan: full where no plan of full depth follows.
+    fn effective_depth(&self, regions: &PlanRegions) -> PlanDepth {
         if regions.is_open { self.depth } else { PlanDepth::Full }
     }
 
@@ -136,9 +109,9 @@ impl PlanContext<'_> {
     /// large for that.
     fn comparable_regions(&self) -> (Vec<PlanRegion>, bool) {
         let Self { traffic, policy, .. } = *self;
-        let mut regions = search::comparable_regions(traffic, policy);
+        let mut regions = refine::comparable_regions(traffic, policy);
         let all = regions.len();
-        regions.retain(|region| !search::is_oversized(traffic, region));
+        regions.retain(|region| !refine::is_oversized(traffic, region));
         let has_oversized = regions.len() < all;
         if regions.is_empty() {
             return (Vec::new(), has_oversized);
@@ -153,29 +126,22 @@ impl PlanContext<'_> {
 
     /// Decides all `regions` and says what was compared: those that were compared for these very
     /// inputs stay as they are.
-    fn decide_regions(&self, regions: &PlanRegions, found: &mut SearchResult) -> PlanComparison {
+    fn decide_regions(&self, regions: &PlanRegions, found: &mut Decisions) -> PlanComparison {
         let comparable = &regions.comparable;
         let (compared, open): (Vec<&PlanRegion>, Vec<&PlanRegion>) =
             comparable.iter().partition(|region| self.previous.was_compared(region.digest));
-        let mut comparison = match self.path_depth(regions) {
+        let mut comparison = match self.effective_depth(regions) {
             PlanDepth::Full => {
-                candidates::keep_in_force(self, &compared, found);
-                candidates::adopt_best(self, &open, found)
+                refine::keep_in_force(self, &compared, found);
+                refine::adopt_best(self, &open, found)
             }
             PlanDepth::Quick => {
-                candidates::keep_levels_in_force(self, comparable, found);
+                refine::choose_levels_quickly(self, comparable, found);
                 PlanComparison { is_provisional: true, ..PlanComparison::default() }
             }
         };
         comparison.compared = compared.into_iter().map(|region| region.digest).collect();
         comparison
-    }
-
-    /// `levels` by job, each the nearest that the policy lets its job have.
-    pub(crate) fn permit_levels(&self, levels: impl IntoIterator<Item = u8>) -> Vec<u8> {
-        let job_levels = self.policy.job_levels();
-        let jobs = self.traffic.jobs.iter().zip(levels);
-        jobs.map(|(job, level)| self.policy.nearest_level(job, level, &job_levels)).collect()
     }
 
     /// The report on `plan`, whose jobs have this `ranking`.
@@ -197,5 +163,79 @@ impl PlanContext<'_> {
             previous: self.previous,
         };
         evidence.build_report(plan, comparison)
+    }
+}
+
+/// What all regions of a plan have in common.
+struct SharedInputs(DefaultHasher);
+
+impl SharedInputs {
+    fn new(traffic: &IndexedTraffic<'_>, policy: &Policy) -> Self {
+        let mut hasher = DefaultHasher::new();
+        traffic.tables.digest_fabric(traffic.fabric).hash(&mut hasher);
+        format!("{policy:?}").hash(&mut hasher);
+        Self(hasher)
+    }
+
+    /// The digest of the inputs of a region with jobs of these digests ([`digest_job`](crate::input_digest::digest_job)); equal
+    /// inputs have equal digests in every run.
+    fn digest_region(&self, jobs: impl Iterator<Item = u64>) -> u64 {
+        let mut hasher = self.0.clone();
+        jobs.for_each(|job| job.hash(&mut hasher));
+        hasher.finish()
+    }
+}
+
+/// Results of the phases, by ordinal.
+struct PhaseResults<'a> {
+    traffic: &'a IndexedTraffic<'a>,
+    /// By flow; empty where there is none.
+    paths: &'a [LinkPath],
+    demands: &'a [NetworkDemand],
+    priorities: &'a [JobPriority],
+    /// Place of each job in the order of priority, from 0.
+    positions: &'a [usize],
+    levels: &'a [u8],
+    numbers: Vec<u32>,
+    rules: Vec<PlannedRule>,
+}
+
+impl PhaseResults<'_> {
+    /// The plan with these results; [`Plan::succeeding`] sets its generation.
+    fn build_plan(&self, pinned: &[bool], levels: u8) -> Plan {
+        let flows = self.traffic.flows.iter().zip(self.paths).zip(pinned);
+        Plan {
+            generation: 1,
+            levels,
+            jobs: self.planned_jobs(),
+            flows: flows
+                .map(|((routable, path), pinned)| PlannedFlow {
+                    job: routable.job,
+                    src: routable.flow.src,
+                    dst: routable.flow.dst,
+                    udp_src_port: routable.flow.udp_src_port,
+                    links: *path,
+                    pinned: *pinned,
+                })
+                .collect(),
+            rules: self.rules.clone(),
+            compared_inputs: ComparedInputs::default(),
+            counted_pairs: Vec::new(),
+        }
+    }
+
+    fn planned_jobs(&self) -> Vec<PlannedJob> {
+        (0..self.positions.len())
+            .map(|job| PlannedJob {
+                id: self.traffic.jobs[job].id.clone(),
+                number: self.numbers[job],
+                intensity: self.demands[job].intensity,
+                bottleneck_seconds: self.demands[job].bottleneck_seconds,
+                correction: self.priorities[job].correction,
+                priority: self.priorities[job].value,
+                rank: u32::try_from(self.positions[job] + 1).unwrap_or(u32::MAX),
+                level: self.levels[job],
+            })
+            .collect()
     }
 }

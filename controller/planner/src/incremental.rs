@@ -1,9 +1,9 @@
 //! Incremental planning: a plan kept up to date while jobs come and go, at the cost of the change.
 //!
 //! The decision: an [`IncrementalPlanner`] is not a second planner. It keeps the state that `plan`
-//! builds and discards (paths of the flows, load of the links, times of the changes). After an
-//! event it examines only flows for which something changed, and its plan is the one that `plan`
-//! would make of all jobs and the previous plan. A property test verifies that. Callers who have no
+//! builds and discards (paths of the flows, load of the links). After an event it examines only
+//! flows that have no path yet, and its plan is the one that `plan` would make of all jobs and the
+//! previous plan. A property test verifies that. Callers who have no
 //! events, but the whole input each time, use a [`PlanMemory`](crate::PlanMemory).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,17 +11,17 @@ use std::sync::Arc;
 
 use topology::Fabric;
 
-use crate::candidates::PlanComparison;
-use crate::decision::{PlanContext, PlanDepth};
 use crate::input::{Job, JobId, PlanInput};
 use crate::input_digest::ComparedInputs;
 use crate::job_ranking::JobRanking;
-use crate::path_selection::{self, PathAssignment};
+use crate::path_selection::{self, PathAssignment, PathRule};
 use crate::path_tables::PathTables;
 use crate::plan::Plan;
+use crate::plan_context::{PlanContext, PlanDepth};
 use crate::policy::Policy;
 use crate::previous_plan::PreviousPlan;
 use crate::priority::{self, CorrectionCache};
+use crate::refine::PlanComparison;
 use crate::report::PlanReport;
 use crate::traffic::{IndexedTraffic, JobRoutes, RouteFinder};
 
@@ -254,8 +254,9 @@ impl IncrementalPlanner {
             depth,
         };
         let regions = context.find_regions();
-        let path_depth = context.path_depth(&regions);
-        path_selection::assign_and_improve(&mut self.assignment, &order, &self.policy, path_depth);
+        for job_slot in order {
+            self.assignment.assign_remaining(job_slot, PathRule::of_policy(&self.policy));
+        }
         let decided = context.decide_plan(&regions, self.assignment.paths_of(job_slots));
         if depth == PlanDepth::Full {
             let demands = &decided.ranking.demands;
@@ -278,7 +279,6 @@ impl IncrementalPlanner {
             let paths = flows.by_ref().take(member.job.flows.len()).map(|flow| flow.links);
             self.assignment.replace_paths(member.job_slot, paths);
         }
-        self.assignment.mark_all_running();
     }
 }
 

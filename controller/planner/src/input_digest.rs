@@ -11,8 +11,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use topology::Fabric;
 
 use crate::input::{Job, MeasuredSlowdown};
-use crate::policy::Policy;
-use crate::traffic::IndexedTraffic;
 
 /// Digests of the regions whose decisions were compared with their alternatives; no decision, and
 /// so equal to any other.
@@ -25,28 +23,8 @@ impl PartialEq for ComparedInputs {
     }
 }
 
-/// What all regions of a plan have in common.
-pub(crate) struct SharedInputs(DefaultHasher);
-
-impl SharedInputs {
-    pub(crate) fn new(traffic: &IndexedTraffic<'_>, policy: &Policy) -> Self {
-        let mut hasher = DefaultHasher::new();
-        traffic.tables.digest_fabric(traffic.fabric).hash(&mut hasher);
-        format!("{policy:?}").hash(&mut hasher);
-        Self(hasher)
-    }
-
-    /// The digest of the inputs of a region with jobs of these digests ([`digest_job`]); equal
-    /// inputs have equal digests in every run.
-    pub(crate) fn digest_region(&self, jobs: impl Iterator<Item = u64>) -> u64 {
-        let mut hasher = self.0.clone();
-        jobs.for_each(|job| job.hash(&mut hasher));
-        hasher.finish()
-    }
-}
-
 /// The digest of a fabric in its present state; every link contributes, so it is kept with the
-/// path tables ([`PathTables::digest_fabric`](crate::path_tables::PathTables::digest_fabric)).
+/// path tables.
 pub(crate) fn digest_fabric(fabric: &Fabric) -> u64 {
     let mut hasher = DefaultHasher::new();
     fabric.name().hash(&mut hasher);

@@ -6,7 +6,6 @@
 
 mod bounds;
 mod buffer_cycles;
-mod candidates;
 mod capabilities;
 pub mod compression;
 mod contention;
@@ -22,39 +21,38 @@ mod jobs_document;
 mod learned_flows;
 mod levels;
 mod link_occupancy;
+mod link_slopes;
 mod model_profiles;
 mod name_matching;
+mod network_demand;
 mod parallel;
 mod path_selection;
 mod path_tables;
 mod pins;
 mod plan;
 mod plan_check;
+mod plan_context;
 mod plan_document;
 mod plan_memory;
 mod policy;
 mod previous_plan;
 mod priority;
+pub mod refine;
 mod report;
-pub mod search;
+mod routes;
 mod segment_search;
 mod segment_survey;
 mod source_ports;
 mod sparse_sums;
 mod traffic;
 
-pub use candidates::{
-    CandidateOutcome, LevelOrigin, PathOrigin, PlanComparison, PlanValue, RegionComparison,
-};
 pub use capabilities::{PinGranularity, SwitchCapabilities};
 pub use contention::{ContentionDag, ContentionEdge};
-pub use decision::PlanDepth;
 pub use fluid_network::fluid_network;
 pub use hashed_paths::ecmp_paths;
 pub use incremental::{IncrementalPlanner, JobEventError};
 pub use input::{Flow, FlowGpus, FlowIdentity, Job, JobId, MeasuredSlowdown, PlanInput};
 pub use input_digest::ComparedInputs;
-pub use job_ranking::RoutedInput;
 pub use jobs_document::{
     CollectiveDocument, CollectiveKind, FlowDocument, JobDocument, JobsDocument, MAX_CHANNELS,
     ResolvedJobs,
@@ -67,6 +65,7 @@ pub use model_profiles::{ModelProfile, builtin_profiles};
 pub use name_matching::DocumentFieldError;
 pub use plan::{Plan, PlannedFlow, PlannedJob, PlannedRule};
 pub use plan_check::check_plan;
+pub use plan_context::PlanDepth;
 pub use plan_document::{
     CandidateDocument, ComparisonDocument, PlanDocument, PlannedBounds, PlannedCompression,
     PlannedFlowDocument, PlannedJobDocument, PlannedLink, PlannedRuleDocument,
@@ -77,10 +76,14 @@ pub use policy::{
     JobOverride, MAX_RULES, OverrideDocument, PathMethod, Policy, PolicyDocument, PolicyEdit,
     PolicyEditAction, TransportModel,
 };
+pub use refine::{
+    CandidateOutcome, LevelOrigin, PathOrigin, PlanComparison, PlanValue, RegionComparison,
+    RoutedInput,
+};
 pub use report::{CompressionReport, JobRationale, LinkLoad, LoadBounds, PlanReport};
 pub use source_ports::choose_source_ports;
 
-use crate::decision::PlanContext;
+use crate::plan_context::PlanContext;
 use crate::previous_plan::PreviousPlan;
 use crate::priority::CorrectionCache;
 use crate::traffic::IndexedTraffic;

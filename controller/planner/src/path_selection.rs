@@ -1,25 +1,19 @@
 //! Path selection (Crux §4.1): jobs in descending intensity; each flow takes, of its equal-cost
-//! paths, the least congested at that moment. Then the local search (`local_search`).
+//! paths, the least congested at that moment.
 //!
-//! Congestion is the share of time that a link is busy. Flows that already have a usable path keep
-//! it before anything is chosen, and leave it only in the local search, for the gain that policy
-//! asks. The search ends where no move is worth its price, and the moves it examines do not depend
-//! on how the paths came to be; so planning again from a plan's own result moves nothing.
+//! Congestion is the share of time that a link is busy ([`PathRule`] says whose). Flows that already have a usable path keep
+//! it before anything is chosen, so planning again from a plan's own result moves nothing. What
+//! other paths would be worth, the layer above decides (`refine`).
 
-mod local_search;
 mod path_assignment;
 
 use topology::LinkPath;
 
-pub(crate) use self::path_assignment::PathAssignment;
-use crate::decision::PlanDepth;
-use crate::intensity::NetworkDemand;
+pub(crate) use self::path_assignment::{PathAssignment, PathRule};
+use crate::network_demand::NetworkDemand;
 use crate::policy::{PathMethod, Policy};
 use crate::previous_plan::PreviousPlan;
 use crate::traffic::IndexedTraffic;
-
-/// Flows with several paths that a quick plan improves at most: more take too long.
-const MAX_QUICK_CHOICES: usize = 10_000;
 
 /// The order in which jobs choose: descending intensity, then id.
 pub(crate) fn order_by_intensity<'d>(
@@ -36,7 +30,6 @@ pub(crate) fn select_paths(
     traffic: &IndexedTraffic<'_>,
     previous: &PreviousPlan<'_>,
     policy: &Policy,
-    depth: PlanDepth,
 ) -> PathAssignment {
     let mut assignment = PathAssignment::new(traffic.fabric, &traffic.tables);
     for (ordinal, (job, routes)) in traffic.jobs.iter().zip(&traffic.routes).enumerate() {
@@ -45,9 +38,34 @@ pub(crate) fn select_paths(
             assignment.keep_path(traffic.fabric, (job_slot, flow), had);
         }
     }
-    let order = order_by_intensity(traffic.routes.iter().map(|routes| &routes.demand));
-    assign_and_improve(&mut assignment, &order, policy, depth);
+    for job_slot in order_by_intensity(traffic.routes.iter().map(|routes| &routes.demand)) {
+        assignment.assign_remaining(job_slot, PathRule::of_policy(policy));
+    }
     assignment
+}
+
+impl PathRule {
+    /// By which new flows choose: that of the paper where policy asks for its phases alone.
+    pub(crate) fn of_policy(policy: &Policy) -> Self {
+        match policy.paths {
+            PathMethod::Improved if policy.search_events > 0 => Self::LeastContended,
+            _ => Self::LeastCongested,
+        }
+    }
+}
+
+/// The paths of all flows if jobs choose in the order of `order` by a `rule`, and nothing runs.
+pub(crate) fn select_paths_in_order(
+    traffic: &IndexedTraffic<'_>,
+    order: &[usize],
+    rule: PathRule,
+) -> Vec<LinkPath> {
+    let mut assignment = PathAssignment::new(traffic.fabric, &traffic.tables);
+    for (job, routes) in traffic.jobs.iter().zip(&traffic.routes) {
+        assignment.add_job(job, routes);
+    }
+    order.iter().for_each(|job_slot| assignment.assign_remaining(*job_slot, rule));
+    assignment.paths_of(0..traffic.jobs.len())
 }
 
 /// The previous path of every flow that still is one of its equal-cost paths.
@@ -66,39 +84,8 @@ pub(crate) fn usable_previous_paths(
         .collect()
 }
 
-/// The least congested path of each flow when its turn comes, by names of the jobs.
-pub(crate) fn select_paths_by_name(traffic: &IndexedTraffic<'_>) -> Vec<LinkPath> {
-    let mut assignment = PathAssignment::new(traffic.fabric, &traffic.tables);
-    for (job, routes) in traffic.jobs.iter().zip(&traffic.routes) {
-        let job_slot = assignment.add_job(job, routes);
-        assignment.assign_remaining(job_slot);
-    }
-    assignment.paths_of(0..traffic.jobs.len())
-}
-
-/// `paths`, by flow, after the local search; all flows may move freely.
-pub(crate) fn improve_given_paths(
-    traffic: &IndexedTraffic<'_>,
-    paths: &[LinkPath],
-    policy: &Policy,
-) -> Vec<LinkPath> {
-    let mut assignment = assign_given_paths(traffic, paths);
-    let order = order_by_intensity(traffic.routes.iter().map(|routes| &routes.demand));
-    assign_and_improve(&mut assignment, &order, policy, PlanDepth::Full);
-    assignment.paths_of(0..traffic.jobs.len())
-}
-
 /// `paths`, by flow, with the least congested one for every flow that has none.
 pub(crate) fn complete_paths(traffic: &IndexedTraffic<'_>, paths: &[LinkPath]) -> Vec<LinkPath> {
-    let mut assignment = assign_given_paths(traffic, paths);
-    for job_slot in order_by_intensity(traffic.routes.iter().map(|routes| &routes.demand)) {
-        assignment.assign_remaining(job_slot);
-    }
-    assignment.paths_of(0..traffic.jobs.len())
-}
-
-/// All flows on `paths`, by flow; the slot of a job is its ordinal.
-fn assign_given_paths(traffic: &IndexedTraffic<'_>, paths: &[LinkPath]) -> PathAssignment {
     let mut assignment = PathAssignment::new(traffic.fabric, &traffic.tables);
     for (ordinal, (job, routes)) in traffic.jobs.iter().zip(&traffic.routes).enumerate() {
         let job_slot = assignment.add_job(job, routes);
@@ -108,35 +95,10 @@ fn assign_given_paths(traffic: &IndexedTraffic<'_>, paths: &[LinkPath]) -> PathA
             }
         }
     }
-    assignment
-}
-
-/// Assigns a path to every flow without one, if there is any, then improves the paths. `order` is
-/// the slots of all jobs in the order of choice. A quick plan improves only the paths of jobs that
-/// do not run yet, unless these are too many.
-pub(crate) fn assign_and_improve(
-    assignment: &mut PathAssignment,
-    order: &[usize],
-    policy: &Policy,
-    depth: PlanDepth,
-) {
-    for job_slot in order {
-        assignment.assign_remaining(*job_slot);
+    for job_slot in order_by_intensity(traffic.routes.iter().map(|routes| &routes.demand)) {
+        assignment.assign_remaining(job_slot, PathRule::LeastCongested);
     }
-    let improved: Vec<usize> = match (policy.paths, depth) {
-        (PathMethod::Greedy, _) => Vec::new(),
-        (PathMethod::Improved, PlanDepth::Full) => order.to_vec(),
-        (PathMethod::Improved, PlanDepth::Quick) => {
-            let new = order.iter().copied().filter(|job_slot| !assignment.is_running(*job_slot));
-            let new: Vec<usize> = new.collect();
-            let choices: usize =
-                new.iter().map(|job_slot| assignment.job_at(*job_slot).choice_count()).sum();
-            if choices <= MAX_QUICK_CHOICES { new } else { Vec::new() }
-        }
-    };
-    if !improved.is_empty() {
-        local_search::improve_paths(assignment, &improved, policy.move_gain_min);
-    }
+    assignment.paths_of(0..traffic.jobs.len())
 }
 
 /// Bytes per second that a flow averages while its job runs undisturbed.

@@ -6,10 +6,17 @@
 
 use std::sync::OnceLock;
 
-use crate::buffer_cycles::LinkSlopes;
 use crate::input_digest;
-use crate::segment_search::LeafEnds;
+use crate::link_slopes::LinkSlopes;
 use topology::{DownwardHops, Fabric, LinkId, SwitchHop, SwitchId, Tier, UpwardHops};
+
+/// Two leaves and the number of links between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LeafEnds {
+    pub(crate) from: SwitchId,
+    pub(crate) to: SwitchId,
+    pub(crate) distance: u8,
+}
 
 /// Shared path tables of a fabric in its present state.
 #[derive(Clone, Debug)]
@@ -60,6 +67,11 @@ impl PathTables {
     /// The digest of `fabric`, of which these are the tables; computed once.
     pub(crate) fn digest_fabric(&self, fabric: &Fabric) -> u64 {
         *self.fabric_digest.get_or_init(|| input_digest::digest_fabric(fabric))
+    }
+
+    /// Number of links between NICs and switches.
+    pub(crate) fn link_count(&self) -> usize {
+        self.senders.len()
     }
 
     /// Number of switches.

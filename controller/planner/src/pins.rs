@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use topology::{Finding, LinkPath, SwitchId};
 
 use crate::policy::Policy;
-use crate::traffic::{IndexedTraffic, LeafPair};
+use crate::routes::LeafPair;
+use crate::traffic::IndexedTraffic;
 
 /// Whether each flow is pinned. Where a switch has more flows to pin than room, those of the least
 /// intense jobs are left to ECMP. `order` is the jobs by descending intensity, and `paths` those of

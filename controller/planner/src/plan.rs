@@ -7,9 +7,6 @@ use topology::{Fabric, LinkPath, NicId};
 
 use crate::input::{FlowIdentity, JobId};
 use crate::input_digest::ComparedInputs;
-use crate::intensity::NetworkDemand;
-use crate::priority::JobPriority;
-use crate::traffic::IndexedTraffic;
 
 /// Decisions on one job.
 #[derive(Clone, Debug, PartialEq)]
@@ -134,59 +131,5 @@ impl Plan {
     /// The flows of the job at a position in [`Plan::jobs`].
     pub fn flows_of(&self, job: usize) -> impl Iterator<Item = &PlannedFlow> {
         self.flows.iter().filter(move |flow| flow.job == job)
-    }
-}
-
-/// Results of the phases, by ordinal.
-pub(crate) struct PhaseResults<'a> {
-    pub(crate) traffic: &'a IndexedTraffic<'a>,
-    /// By flow; empty where there is none.
-    pub(crate) paths: &'a [LinkPath],
-    pub(crate) demands: &'a [NetworkDemand],
-    pub(crate) priorities: &'a [JobPriority],
-    /// Place of each job in the order of priority, from 0.
-    pub(crate) positions: &'a [usize],
-    pub(crate) levels: &'a [u8],
-    pub(crate) numbers: Vec<u32>,
-    pub(crate) rules: Vec<PlannedRule>,
-}
-
-impl PhaseResults<'_> {
-    /// The plan with these results; [`Plan::succeeding`] sets its generation.
-    pub(crate) fn build_plan(&self, pinned: &[bool], levels: u8) -> Plan {
-        let flows = self.traffic.flows.iter().zip(self.paths).zip(pinned);
-        Plan {
-            generation: 1,
-            levels,
-            jobs: self.planned_jobs(),
-            flows: flows
-                .map(|((routable, path), pinned)| PlannedFlow {
-                    job: routable.job,
-                    src: routable.flow.src,
-                    dst: routable.flow.dst,
-                    udp_src_port: routable.flow.udp_src_port,
-                    links: *path,
-                    pinned: *pinned,
-                })
-                .collect(),
-            rules: self.rules.clone(),
-            compared_inputs: ComparedInputs::default(),
-            counted_pairs: Vec::new(),
-        }
-    }
-
-    fn planned_jobs(&self) -> Vec<PlannedJob> {
-        (0..self.positions.len())
-            .map(|job| PlannedJob {
-                id: self.traffic.jobs[job].id.clone(),
-                number: self.numbers[job],
-                intensity: self.demands[job].intensity,
-                bottleneck_seconds: self.demands[job].bottleneck_seconds,
-                correction: self.priorities[job].correction,
-                priority: self.priorities[job].value,
-                rank: u32::try_from(self.positions[job] + 1).unwrap_or(u32::MAX),
-                level: self.levels[job],
-            })
-            .collect()
     }
 }

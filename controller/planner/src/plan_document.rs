@@ -9,11 +9,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::{Fabric, Finding, HostId, LinkId, LinkPath, NicId};
 
-use crate::candidates::{CandidateOutcome, RegionComparison};
 use crate::input::JobId;
 use crate::input_digest::ComparedInputs;
 use crate::plan::{Plan, PlannedFlow, PlannedJob, PlannedRule};
 use crate::policy::CompressionMethod;
+use crate::refine::{CandidateOutcome, RegionComparison};
 use crate::report::PlanReport;
 
 /// The Plan document: a plan and its report.
@@ -66,7 +66,8 @@ pub struct ComparisonDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CandidateDocument {
-    /// Where its paths come from: `in-force`, `selected`, `searched`, `ecmp-N`, `ecmp-improved`.
+    /// Where its paths come from: `in-force`, `selected`, `greedy`, `spread`,
+    /// `least-congested`, `searched`, `ecmp-N`.
     pub paths: String,
     /// Where its levels come from: `in-force`, `searched`, `one-level`, `N-levels`,
     /// `low-correction`, `contenders`, `climbed`; several if contention groups differ.

@@ -7,10 +7,10 @@
 
 use std::sync::Arc;
 
-use crate::decision::PlanDepth;
 use crate::incremental::IncrementalPlanner;
 use crate::input::PlanInput;
 use crate::plan::Plan;
+use crate::plan_context::PlanDepth;
 use crate::policy::Policy;
 use crate::report::PlanReport;
 

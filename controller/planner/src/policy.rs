@@ -52,7 +52,7 @@ pub enum CorrectionReference {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PathMethod {
-    /// The paper's greedy pass, then local search while contention falls.
+    /// The paper's greedy pass, and other paths where the fluid model finds them better.
     #[default]
     Improved,
     /// The paper's greedy pass alone; a running flow stays where it is while it can.
@@ -169,7 +169,7 @@ pub struct Policy {
     pub reference: CorrectionReference,
     /// `f` in 0..=1: weight of recent slowdown against priority (Crux §7.2); 0 is the paper.
     pub fairness: f64,
-    /// A running flow moves only when its busiest link gets idler by this share of time.
+    /// Flows of running jobs move only if the GPUs of these jobs gain this share of computation.
     pub move_gain_min: f64,
     /// Pins that one leaf may hold; the flows of the least intense jobs spill to ECMP.
     pub max_pins_per_switch: usize,
@@ -205,7 +205,7 @@ impl Default for Policy {
             move_gain_min: 0.02,
             max_pins_per_switch: 16_000,
             max_correction: 64.0,
-            search_events: 2_000_000,
+            search_events: 1_000_000,
             transport: TransportModel::MaxMin,
             connection: ConnectionTimeout::default(),
             service_bound_seconds: None,

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use self::timeline::IterationTiming;
 use crate::contention::LinkSharing;
-use crate::intensity::NetworkDemand;
+use crate::network_demand::NetworkDemand;
 use crate::policy::{CorrectionReference, Policy};
 use crate::previous_plan::PreviousPlan;
 use crate::traffic::IndexedTraffic;

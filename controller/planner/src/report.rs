@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 use topology::{Finding, LinkId, SwitchId};
 
 use crate::bounds::LoadLowerBound;
-use crate::candidates::PlanComparison;
 use crate::contention::{ContentionDag, LinkSharing};
-use crate::intensity::NetworkDemand;
 use crate::name_matching;
+use crate::network_demand::NetworkDemand;
 use crate::path_selection;
 use crate::pins;
 use crate::plan::{Plan, PlannedFlow};
 use crate::policy::{CompressionMethod, Policy};
 use crate::previous_plan::PreviousPlan;
+use crate::refine::PlanComparison;
 use crate::sparse_sums::SparseSums;
 use crate::traffic::IndexedTraffic;
 

@@ -1,31 +1,22 @@
-//! Finding the best segment between two leaves among all equal-cost ones, without listing them: the
-//! least loaded or the cheapest.
+//! Finding the least loaded segment between two leaves among all equal-cost ones, without listing
+//! them.
 //!
-//! For the least loaded, first the smallest load that some segment has at its most loaded link is
-//! found, then, among the segments that exceed it nowhere, the least sum of loads. The cheapest has
-//! the least sum of prices. Each is branch and bound: a segment is abandoned as soon as its known
-//! part is no better than the best one found, and a link is looked at, which is expensive, only
-//! where it matters. In large fabrics that leaves a fraction of the links that a pass over all of
-//! them would look at. Loads and prices are whole numbers, so the result is exactly that of a list
-//! of all segments.
+//! First the smallest load that some segment has at its most loaded link is found, then, among the
+//! segments that exceed it nowhere, the least sum of loads. Both are branch and bound: a segment is
+//! abandoned as soon as its known part is no better than the best one found, and a link is looked
+//! at, which is expensive, only where it matters. In large fabrics that leaves a fraction of the
+//! links that a pass over all of them would look at. Loads are whole numbers, so the result is
+//! exactly that of a list of all segments.
 
 use topology::{DownwardHops, LinkId, SwitchHop, SwitchId};
 
-use crate::path_tables::PathTables;
+use crate::path_tables::{LeafEnds, PathTables};
 
 /// The value of an impossible path.
 pub(crate) const NEVER: u64 = u64::MAX;
 
 /// The most links between two leaves.
 pub(crate) const LAYERS: usize = 4;
-
-/// Two leaves and the number of links between them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LeafEnds {
-    pub(crate) from: SwitchId,
-    pub(crate) to: SwitchId,
-    pub(crate) distance: u8,
-}
 
 /// Links from one leaf to another, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,24 +93,10 @@ impl SegmentSearch {
         load: impl Fn(LinkId) -> u64,
     ) -> PathSegment {
         let mut search = self.begin_search(tables, ends, load);
-        search.find_by_value(ends, PathMeasure::Largest, NEVER);
+        search.find_by_value(ends, PathMeasure::Largest);
         let largest = search.best.0;
         search.find_by_link_id(ends, PathMeasure::Sum { largest });
         search.best_segment().unwrap_or(PathSegment::EMPTY)
-    }
-
-    /// The segment with the smallest sum of prices and that sum; of equals, the one found first.
-    /// None if it costs `limit` or more.
-    pub(crate) fn find_cheapest(
-        &mut self,
-        tables: &PathTables,
-        ends: &LeafEnds,
-        limit: u64,
-        price: impl Fn(LinkId) -> u64,
-    ) -> Option<(u64, PathSegment)> {
-        let mut search = self.begin_search(tables, ends, price);
-        search.find_by_value(ends, PathMeasure::Sum { largest: NEVER }, limit);
-        Some((search.best.0, search.best_segment()?))
     }
 
     fn begin_search<'a, V: Fn(LinkId) -> u64>(
@@ -192,23 +169,22 @@ struct BoundedSearch<'a, V> {
 }
 
 impl<'a, V: Fn(LinkId) -> u64> BoundedSearch<'a, V> {
-    /// Begins to search for a segment whose value is below `limit`.
-    fn begin_pass(&mut self, measure: PathMeasure, limit: u64) {
+    fn begin_pass(&mut self, measure: PathMeasure) {
         self.buffers.pass += 1;
         self.measure = measure;
-        self.best = (limit, None);
+        self.best = (NEVER, None);
     }
 
     /// Searches all segments; of equals, the first by link ids is found.
     fn find_by_link_id(&mut self, ends: &LeafEnds, measure: PathMeasure) {
-        self.begin_pass(measure, NEVER);
+        self.begin_pass(measure);
         self.climb_from(ends.from, ends.distance, 0, PathSegment::EMPTY);
     }
 
     /// Searches all segments, those with the best links out of the first leaf first: once one is no
     /// better than the best segment, none after it is.
-    fn find_by_value(&mut self, ends: &LeafEnds, measure: PathMeasure, limit: u64) {
-        self.begin_pass(measure, limit);
+    fn find_by_value(&mut self, ends: &LeafEnds, measure: PathMeasure) {
+        self.begin_pass(measure);
         let mut hops = std::mem::take(&mut self.buffers.first_hops);
         hops.clear();
         let hops_up = self.tables.hops_up(ends.from).iter();
@@ -387,11 +363,6 @@ mod tests {
                 let best = listed.iter().min_by_key(|path| congestion(path)).unwrap();
                 let found = search.find_least_loaded(&tables, &ends, load);
                 prop_assert_eq!(&found[..], &best[..]);
-                let sum = |path: &[LinkId]| path.iter().map(|link| load(*link)).sum::<u64>();
-                let (price, segment) = search.find_cheapest(&tables, &ends, NEVER, load).unwrap();
-                prop_assert_eq!(Some(price), listed.iter().map(|path| sum(path)).min());
-                prop_assert_eq!(sum(&segment), price);
-                prop_assert!(listed.contains(&segment.to_vec()));
                 let layers = survey.link_layers(&tables, &ends);
                 for (depth, links) in layers.iter().enumerate() {
                     let mut at_depth: Vec<LinkId> = listed.iter().map(|path| path[depth]).collect();

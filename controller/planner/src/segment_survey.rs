@@ -8,8 +8,8 @@
 
 use topology::{DownwardHops, LinkId, SwitchHop, SwitchId};
 
-use crate::path_tables::PathTables;
-use crate::segment_search::{LAYERS, LeafEnds, NEVER};
+use crate::path_tables::{LeafEnds, PathTables};
+use crate::segment_search::{LAYERS, NEVER};
 
 /// Buffers for one pass at a time: the value at each switch above the second leaf, valid while its
 /// stamp is that of the pass.

@@ -14,9 +14,9 @@ use topology::{Fabric, LinkId, LinkPath, SwitchId};
 use crate::bounds::LoadLowerBound;
 use crate::input::{Flow, Job, PlanInput};
 use crate::input_digest;
-use crate::intensity::NetworkDemand;
-use crate::path_tables::{LinkArea, PathTables};
-use crate::segment_search::LeafEnds;
+use crate::network_demand::NetworkDemand;
+use crate::path_tables::{LeafEnds, LinkArea, PathTables};
+use crate::routes::{FlowRoute, LeafPair};
 use crate::segment_survey::SegmentSurvey;
 
 /// Jobs and flows of an input by ordinal, with the paths that each flow could take.
@@ -62,8 +62,6 @@ pub(crate) struct JobRoutes {
     pub(crate) flows: Vec<FlowRoute>,
     /// Pairs of leaves that the flows join, each once.
     pub(crate) pairs: Vec<LeafPair>,
-    /// Flows with a choice by the pair they join: those that may move together.
-    pub(crate) groups: Vec<Vec<usize>>,
     /// Flows by descending bytes, then position: large ones are the hardest to place.
     pub(crate) largest_first: Vec<usize>,
     /// The demand on the best spread over all paths.
@@ -72,38 +70,6 @@ pub(crate) struct JobRoutes {
     pub(crate) areas: Vec<LinkArea>,
     /// Digest of the job.
     pub(crate) digest: u64,
-}
-
-/// Properties of a flow on any path.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FlowRoute {
-    /// Link from the sending NIC to its leaf.
-    pub(crate) up: LinkId,
-    /// Link from the last leaf to the receiving NIC.
-    pub(crate) down: LinkId,
-    /// Its pair in [`JobRoutes::pairs`].
-    pub(crate) pair: usize,
-    /// Whether there is any path: both host links usable, and the leaves joined.
-    pub(crate) has_path: bool,
-}
-
-/// Two leaves, and properties of all segments from the first to the second.
-#[derive(Clone, Debug)]
-pub(crate) struct LeafPair {
-    /// The leaves and the number of links between them.
-    pub(crate) ends: LeafEnds,
-    /// Whether there is any segment.
-    pub(crate) is_joined: bool,
-    /// Whether there is more than one.
-    pub(crate) has_choice: bool,
-    /// Links in every segment: no choice can avoid them.
-    pub(crate) unavoidable: Vec<LinkId>,
-    /// Bytes per second that enter or leave the segments together, the smaller of both.
-    pub(crate) capacity: f64,
-    /// Bytes per second of the segment that is widest at its narrowest link.
-    pub(crate) widest: f64,
-    /// All segments, listed on first use.
-    segments: OnceLock<Vec<Vec<LinkId>>>,
 }
 
 impl<'a> IndexedTraffic<'a> {
@@ -221,7 +187,6 @@ impl<'a> RouteFinder<'a> {
         }
         JobRoutes {
             demand: NetworkDemand::new(job, self.lower_bound.max_load(), None),
-            groups: movable_groups(job, &flows, &pairs),
             largest_first: largest_first(job),
             areas: link_areas(self.fabric, job, &flows, &pairs, self.tables),
             digest: input_digest::digest_job(job),
@@ -267,18 +232,6 @@ impl<'a> RouteFinder<'a> {
     }
 }
 
-/// Flows that send and have a choice, by pair.
-fn movable_groups(job: &Job, flows: &[FlowRoute], pairs: &[LeafPair]) -> Vec<Vec<usize>> {
-    let mut groups = vec![Vec::new(); pairs.len()];
-    for (index, route) in flows.iter().enumerate() {
-        if route.has_path && pairs[route.pair].has_choice && job.flows[index].bytes > 0.0 {
-            groups[route.pair].push(index);
-        }
-    }
-    groups.retain(|group| !group.is_empty());
-    groups
-}
-
 /// Where the flows that send may share links.
 fn link_areas(
     fabric: &Fabric,
@@ -308,11 +261,4 @@ fn largest_first(job: &Job) -> Vec<usize> {
     let mut flows: Vec<usize> = (0..job.flows.len()).collect();
     flows.sort_by(|a, b| job.flows[*b].bytes.total_cmp(&job.flows[*a].bytes).then(a.cmp(b)));
     flows
-}
-
-impl LeafPair {
-    /// Whether a flow of this pair crosses the fabric above its leaves.
-    pub(crate) fn crosses_fabric(&self) -> bool {
-        self.ends.from != self.ends.to
-    }
 }

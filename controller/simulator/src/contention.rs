@@ -6,9 +6,15 @@
 //! compares candidates with ([`planner::RoutedInput::evaluate_levels`]).
 
 mod case;
+mod family;
+mod family_result;
 
 pub use self::case::{
     generate_contended_case, generate_mode_case, generate_packet_case, generate_pcie_case,
+};
+pub use self::family::{CaseFamily, generate_family_case};
+pub use self::family_result::{
+    FAMILY_ALTERNATIVES, FamilyResult, SimulatedValue, examine_family_case,
 };
 
 use planner::{JobId, Plan, PlanInput, PlanValue, Policy, RoutedInput};
@@ -61,13 +67,6 @@ pub struct PlannedWaits {
     pub chosen: PlanValue,
     /// From other starts.
     pub unseen: PlanValue,
-}
-
-impl PlannedWaits {
-    /// Whether the waits of all flows were simulated; those of the largest groups are not.
-    pub fn are_judged(&self) -> bool {
-        [self.chosen, self.unseen].iter().all(|value| value.unjudged_groups == 0)
-    }
 }
 
 impl ContendedResult {
@@ -172,19 +171,24 @@ fn mean_over_hashes(input: &PlanInput, routes: &EqualCostRoutes) -> PlanValue {
         gpu_utilization: mean.gpu_utilization + share * value.gpu_utilization,
         worst_slowdown: mean.worst_slowdown + share * value.worst_slowdown,
         worst_wait_seconds: mean.worst_wait_seconds.max(value.worst_wait_seconds),
-        unjudged_groups: mean.unjudged_groups.max(value.unjudged_groups),
     })
 }
 
 /// One level on the paths that ECMP takes if all flows have other ports.
 fn value_of_hash(input: &PlanInput, routes: &EqualCostRoutes, hash: u16) -> PlanValue {
+    let other = with_other_ports(input, hash);
+    let schedule = Scheduler::Ecmp.schedule_along_routes(routes, &other, &Policy::default());
+    value_of_schedule(input, &schedule)
+}
+
+/// `input` whose flows have other ports, so that a hash gives them other paths.
+fn with_other_ports(input: &PlanInput, hash: u16) -> PlanInput {
     let mut other = input.clone();
     for flow in other.jobs.iter_mut().flat_map(|job| &mut job.flows) {
         let port = flow.udp_src_port.unwrap_or(0).wrapping_add(hash.wrapping_mul(1_009));
         flow.udp_src_port = Some(0xC000 | port);
     }
-    let schedule = Scheduler::Ecmp.schedule_along_routes(routes, &other, &Policy::default());
-    value_of_schedule(input, &schedule)
+    other
 }
 
 fn value_of_schedule(input: &PlanInput, schedule: &Schedule) -> PlanValue {
@@ -201,7 +205,7 @@ fn value_of_schedule(input: &PlanInput, schedule: &Schedule) -> PlanValue {
 
 #[cfg(test)]
 mod tests {
-    use planner::{Flow, Job, MeasuredSlowdown, PathOrigin};
+    use planner::{CandidateOutcome, Flow, Job, LevelOrigin, MeasuredSlowdown, PathOrigin};
     use topology::document::DocumentFormat;
     use topology::{Fabric, examples, spec};
 
@@ -270,11 +274,14 @@ mod tests {
         let mut searched = 0;
         for seed in 1..=3 {
             let input = generate_large_case(seed, 24);
-            let values = [20_000, 160_000].map(|search_events| {
+            let values = [100_000, 1_000_000].map(|search_events| {
                 let policy = Policy { search_events, ..Policy::default() };
                 let (plan, report) = planner::plan(&input, &policy, None);
                 let adopted = report.comparison.regions.iter().map(|region| &region.candidates[0]);
-                searched += adopted.filter(|best| best.paths == PathOrigin::Searched).count();
+                let is_found = |best: &&CandidateOutcome| {
+                    best.paths == PathOrigin::Searched || best.levels == [LevelOrigin::Climbed]
+                };
+                searched += adopted.filter(is_found).count();
                 value_of_decisions(&input, &plan).gpu_utilization
             });
             assert!(values[1] >= values[0] * 0.999, "seed {seed}: {values:?}");
@@ -285,7 +292,7 @@ mod tests {
     /// Jobs with so many connections were not compared once, and lost to ECMP where they contend.
     #[test]
     fn a_region_of_more_than_20_000_flows_is_compared_with_ecmp() {
-        let mut input = generate_contended_case(1, STEPPED_CASE);
+        let mut input = generate_contended_case(1, LARGE_CASE);
         let flows: usize = input.jobs.iter().map(|job| job.flows.len()).sum();
         let connections = 25_000_usize.div_ceil(flows) as u16;
         for job in &mut input.jobs {
@@ -306,11 +313,10 @@ mod tests {
         assert!(adopted >= region.ecmp_utilization.unwrap() - 0.002, "{region:?}");
     }
 
-    /// A case of seed 1 that is simulated in steps.
-    const STEPPED_CASE: u32 = 44;
+    /// Of seed 1, the one with most flows.
+    const LARGE_CASE: u32 = 44;
 
-    /// Six cases of seed 1 with a bound of 0.2 s, as their iterations are short, and one that is
-    /// simulated in steps.
+    /// Six cases of seed 1 with a bound of 0.2 s, as their iterations are short, and a large one.
     #[test]
     fn no_flow_waits_longer_than_the_service_bound() {
         let bound = 0.2;
@@ -321,21 +327,20 @@ mod tests {
         };
         let free = Policy { service_bound_seconds: Some(f64::MAX), ..policy.clone() };
         let mut late = 0;
-        for number in (0..6).chain([STEPPED_CASE]) {
+        for number in (0..6).chain([LARGE_CASE]) {
             let input = generate_contended_case(1, number);
             let waits = examine_waits(&input, &policy);
-            assert!(waits.are_judged(), "case {number}: {waits:?}");
             assert!(waits.chosen.worst_wait_seconds <= bound, "case {number}: {waits:?}");
             let unbounded = examine_waits(&input, &free).chosen;
             let is_late = unbounded.worst_wait_seconds > bound;
-            assert!(is_late || number != STEPPED_CASE, "the bound was not needed: {unbounded:?}");
+            assert!(is_late || number != LARGE_CASE, "the bound was not needed: {unbounded:?}");
             late += u32::from(is_late);
         }
         assert!(late > 1, "the bound was never needed");
     }
 
-    /// Two cases are simulated in steps. In case 85 of seed 201 the levels that are worth most let
-    /// flows wait for longer than the service bound, in case 57 of seed 502 only steps say so.
+    /// In case 85 of seed 201 the levels that are worth most let flows wait for longer than the
+    /// service bound. Case 57 of seed 502 is one of the largest.
     #[test]
     fn the_default_plan_is_never_worse_than_an_alternative() {
         // A small budget, for the time.

@@ -34,5 +34,6 @@ pub use schedule::{Schedule, ScheduledJob};
 pub use scheduler::{Scheduler, UnknownScheduler};
 pub use simulation::{
     SimulationError, SimulationExperiment, SimulationResult, alone_seconds, simulate_experiment,
+    simulate_plan,
 };
 pub use timeline::{BANDS, LinkSeries, LinkTier, TierSeries, Timeline, TimelineView};

@@ -10,10 +10,11 @@ mod grid;
 mod summary;
 
 use fluid::{Engine, EngineOptions, FluidError, JobIndex, MAX_SECONDS, ServiceDiscipline};
-use planner::{JobId, PlanInput, Policy};
+use planner::{JobId, Plan, PlanInput, Policy};
 use topology::{Fabric, Finding, LinkId};
 
 pub(crate) use self::grid::IterationGrid;
+use crate::crux_variants;
 use crate::demand::LinkDemand;
 use crate::fault::FabricFault;
 use crate::outcome::SimulationOutcome;
@@ -106,6 +107,21 @@ pub fn simulate_experiment(
     Ok(run.into_result())
 }
 
+/// Simulates the experiment without faults under `plan`.
+///
+/// # Errors
+/// As [`simulate_experiment`].
+pub fn simulate_plan(
+    experiment: &SimulationExperiment,
+    plan: &Plan,
+) -> Result<SimulationResult, SimulationError> {
+    let schedule = crux_variants::schedule_from_levels(&experiment.input, plan);
+    let input = experiment.input.clone();
+    let mut run = SimulationRun::with_schedule(experiment, Scheduler::Crux, input, schedule)?;
+    run.run_until(experiment.seconds, &mut |_| {})?;
+    Ok(run.into_result())
+}
+
 /// Seconds of an iteration of `job` by itself on the fabric, on the planner's paths; none if it has
 /// no path or nothing to do.
 ///
@@ -158,6 +174,15 @@ impl<'a> SimulationRun<'a> {
         let mut input = experiment.input.clone();
         scheduler.adapt_jobs(&input.fabric, &mut input.jobs);
         let schedule = scheduler.schedule_jobs(&input, &experiment.policy, None);
+        Self::with_schedule(experiment, scheduler, input, schedule)
+    }
+
+    fn with_schedule(
+        experiment: &'a SimulationExperiment,
+        scheduler: Scheduler,
+        input: PlanInput,
+        schedule: Schedule,
+    ) -> Result<Self, SimulationError> {
         for (job, scheduled) in input.jobs.iter().zip(&schedule.jobs) {
             check_iterations(&input.fabric, job, scheduled, experiment.seconds)?;
         }

@@ -107,7 +107,8 @@ impl Engine {
         }
     }
 
-    pub(super) fn end_group(&mut self, id: u32) {
+    /// The last byte of a flow group is sent at `at`, which is now or little later.
+    pub(super) fn end_group(&mut self, id: u32, at: Ticks) {
         let now = self.now;
         self.rate_allocator.stop_group(id);
         self.changes.groups.push(id);
@@ -117,7 +118,7 @@ impl Engine {
         let GroupProgress { job, latency, .. } = *group;
         let running = self.expect_job_mut(job);
         running.bytes += sent;
-        running.last_arrival = running.last_arrival.max(now.saturating_add(latency));
+        running.last_arrival = running.last_arrival.max(at.max(now).saturating_add(latency));
         running.sending_groups -= 1;
         if running.sending_groups == 0 {
             self.drain_job(job);

@@ -39,7 +39,7 @@ pub(crate) struct ServiceBoundArgs {
     #[arg(long, value_name = "SECONDS")]
     bound: Option<f64>,
     /// Budget of the search for a plan
-    #[arg(long, default_value_t = 2_000_000, value_name = "EVENTS")]
+    #[arg(long, default_value_t = Policy::default().search_events, value_name = "EVENTS")]
     search_events: u64,
     /// Also send so many of the cases packet by packet, on embedded switches under DCQCN, with the
     /// bound and without
@@ -67,8 +67,6 @@ struct ServiceBoundSummary {
     late: usize,
     /// Cases in which a flow waits longer than the bound under the plan, from other starts.
     late_unseen: usize,
-    /// Cases with groups so large that the waits of their flows were not simulated.
-    unjudged: usize,
     /// The longest wait under the plan, seconds, from the starts that it was chosen by.
     longest_wait: f64,
     /// The longest wait under the plan, seconds, from other starts.
@@ -167,19 +165,12 @@ struct CaseWaits {
     unbounded: Option<PlannedWaits>,
 }
 
-impl CaseWaits {
-    fn are_judged(&self) -> bool {
-        self.bounded.are_judged() && self.unbounded.is_none_or(|waits| waits.are_judged())
-    }
-}
-
 fn raw_case(case: &CaseWaits) -> serde_json::Value {
     let (bounded, unbounded) = (&case.bounded, case.unbounded.map(|waits| waits.chosen));
     serde_json::json!({
         "bounded": bounded.chosen.worst_wait_seconds,
         "unseen": bounded.unseen.worst_wait_seconds,
         "unbounded": unbounded.map(|value| value.worst_wait_seconds),
-        "judged": case.are_judged(),
         "utilization": bounded.chosen.gpu_utilization,
         "unbounded_utilization": unbounded.map(|value| value.gpu_utilization),
     })
@@ -224,7 +215,6 @@ impl ServiceBoundSummary {
             timeout_seconds: policy.connection.timeout_seconds(),
             late: longer_waits(&chosen, bound),
             late_unseen: longer_waits(&unseen, bound),
-            unjudged: waits.iter().filter(|case| !case.are_judged()).count(),
             longest_wait: longest_wait(&chosen),
             longest_wait_unseen: longest_wait(&unseen),
             utilization: mean_utilization(&chosen),
@@ -240,8 +230,7 @@ impl fmt::Display for ServiceBoundSummary {
             f,
             "{} cases of seed {}; a flow may wait {:.3} s, and a connection fails after {:.1} s\n\
              with the bound: {} cases with a longer wait, {} from other starts; the longest wait \
-             is {:.3} s, {:.3} s from other starts; GPU utilisation {:.2} %; {} cases are too \
-             large to be judged",
+             is {:.3} s, {:.3} s from other starts; GPU utilisation {:.2} %",
             self.cases,
             self.seed,
             self.bound_seconds,
@@ -250,8 +239,7 @@ impl fmt::Display for ServiceBoundSummary {
             self.late_unseen,
             self.longest_wait,
             self.longest_wait_unseen,
-            self.utilization * 100.0,
-            self.unjudged
+            self.utilization * 100.0
         )?;
         if let Some(without) = &self.without_bound {
             write!(

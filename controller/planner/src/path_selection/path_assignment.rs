@@ -1,53 +1,59 @@
 //! The paths assigned so far, and the load of the links that follows.
 //!
-//! A job has a slot for as long as it exists, whatever jobs come and go beside it. Changes carry a
-//! logical time: a group of flows is examined again only if something that it depends on changed
-//! after its last examination.
+//! A job has a slot for as long as it exists, whatever jobs come and go beside it.
 
 use std::cell::Cell;
 use std::sync::Arc;
 
-use topology::{Fabric, LinkId, LinkPath, SwitchId, Tier};
+use topology::{Fabric, LinkId, LinkPath, SwitchId};
 
 use super::mean_rate;
 use crate::input::Job;
 use crate::link_occupancy::{LinkOccupancy, LinkShare};
+use crate::network_demand::NetworkDemand;
+use crate::path_tables::LeafEnds;
 use crate::path_tables::PathTables;
-use crate::segment_search::{LeafEnds, PathSegment, SegmentSearch};
-use crate::traffic::{FlowRoute, IndexedTraffic, JobRoutes, LeafPair};
+use crate::routes::{FlowRoute, LeafPair};
+use crate::segment_search::{PathSegment, SegmentSearch};
+use crate::traffic::{IndexedTraffic, JobRoutes};
 
 /// A flow: the slot of its job and its position there.
 pub(crate) type FlowSlot = (usize, usize);
 
+/// By what a flow chooses among its equal-cost paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PathRule {
+    /// The load of all jobs (Crux §4.1).
+    LeastCongested,
+    /// The load of other jobs, and what its own job loads a link with beyond what its tightest link
+    /// has to bear anyway: flows that wait for their NIC in any case leave other jobs alone. Of
+    /// equals, the load of all.
+    LeastContended,
+    /// The load of its own job, then that of all: a synchronous job waits for its busiest link, so
+    /// its flows are spread evenly first.
+    OwnLoadFirst,
+}
+
 /// The state that choosing paths reads and changes.
 #[derive(Clone, Debug)]
 pub(crate) struct PathAssignment {
-    pub(super) tables: Arc<PathTables>,
+    tables: Arc<PathTables>,
     search: SegmentSearch,
-    pub(super) occupancy: LinkOccupancy,
-    pub(super) job_slots: Vec<Option<AssignedJob>>,
-    pub(super) changes: LoadChanges,
+    occupancy: LinkOccupancy,
+    /// What the job whose flows choose loads each link with, where the rule asks for that; else
+    /// empty, and zero between jobs.
+    own_loads: Vec<u64>,
+    job_slots: Vec<Option<AssignedJob>>,
 }
 
 /// A job with the paths of its flows.
 #[derive(Clone, Debug)]
-pub(crate) struct AssignedJob {
-    pub(super) routes: Arc<JobRoutes>,
+struct AssignedJob {
+    routes: Arc<JobRoutes>,
     /// Bytes per second of each flow; none for a flow that sends nothing.
     rates: Vec<Option<f64>>,
     /// Empty where a flow is on no path.
-    pub(crate) paths: Vec<LinkPath>,
-    /// Which flows had their path before this plan.
-    pub(super) was_running: Vec<bool>,
-    /// Logical time of the last examination of each group; 0 is never.
-    pub(super) examined_at: Vec<u32>,
-}
-
-impl AssignedJob {
-    /// Flows that have several paths.
-    pub(super) fn choice_count(&self) -> usize {
-        self.routes.groups.iter().map(Vec::len).sum()
-    }
+    paths: Vec<LinkPath>,
 }
 
 impl PathAssignment {
@@ -56,30 +62,24 @@ impl PathAssignment {
         Self {
             search: SegmentSearch::new(fabric.switches().len()),
             occupancy: LinkOccupancy::new(fabric),
+            own_loads: Vec::new(),
             job_slots: Vec::new(),
-            changes: LoadChanges::new(fabric, tables),
             tables: Arc::clone(tables),
         }
     }
 
     /// A slot for a job, none of whose flows is on a path yet.
     pub(crate) fn add_job(&mut self, job: &Job, routes: &Arc<JobRoutes>) -> usize {
+        let rate = |bytes: f64| (bytes > 0.0).then(|| mean_rate(bytes, &routes.demand));
         let assigned = AssignedJob {
-            rates: job
-                .flows
-                .iter()
-                .map(|flow| (flow.bytes > 0.0).then(|| mean_rate(flow.bytes, &routes.demand)))
-                .collect(),
+            rates: job.flows.iter().map(|flow| rate(flow.bytes)).collect(),
             paths: vec![LinkPath::EMPTY; job.flows.len()],
-            was_running: vec![false; job.flows.len()],
-            examined_at: vec![0; routes.groups.len()],
             routes: Arc::clone(routes),
         };
         let free = self.job_slots.iter().position(Option::is_none);
         let job_slot = free.unwrap_or(self.job_slots.len());
         if job_slot == self.job_slots.len() {
             self.job_slots.push(None);
-            self.changes.moved_at.push(0);
         }
         self.job_slots[job_slot] = Some(assigned);
         job_slot
@@ -88,19 +88,13 @@ impl PathAssignment {
     /// Removes a job and its flows.
     pub(crate) fn remove_job(&mut self, job_slot: usize) {
         for flow in 0..self.job_at(job_slot).paths.len() {
-            let path = self.unassign_path((job_slot, flow));
-            self.changes.mark_idler(path.without_host_links());
+            self.unassign_path((job_slot, flow));
         }
         self.job_slots[job_slot] = None;
     }
 
-    /// The job in an occupied slot.
-    pub(crate) fn job_at(&self, job_slot: usize) -> &AssignedJob {
+    fn job_at(&self, job_slot: usize) -> &AssignedJob {
         self.job_slots[job_slot].as_ref().expect("a slot is freed only with its job")
-    }
-
-    pub(super) fn job_at_mut(&mut self, job_slot: usize) -> &mut AssignedJob {
-        self.job_slots[job_slot].as_mut().expect("a slot is freed only with its job")
     }
 
     /// The paths of all flows of the jobs in `job_slots`.
@@ -109,26 +103,14 @@ impl PathAssignment {
         paths.flatten().copied().collect()
     }
 
-    /// Assigns other paths to the flows of a job where they differ; its groups then count as never
-    /// examined.
+    /// Assigns other paths to the flows of a job where they differ.
     pub(crate) fn replace_paths(&mut self, job_slot: usize, paths: impl Iterator<Item = LinkPath>) {
-        let mut is_changed = false;
         for (flow, path) in paths.enumerate() {
             if self.job_at(job_slot).paths[flow] != path {
-                let had = self.unassign_path((job_slot, flow));
+                self.unassign_path((job_slot, flow));
                 self.assign_path((job_slot, flow), path);
-                self.record_move(job_slot, had.without_host_links(), path.without_host_links());
-                is_changed = true;
             }
         }
-        if is_changed {
-            self.job_at_mut(job_slot).examined_at.fill(0);
-        }
-    }
-
-    /// Whether all flows of a job had their paths before this plan.
-    pub(super) fn is_running(&self, job_slot: usize) -> bool {
-        self.job_at(job_slot).was_running.iter().all(|was_running| *was_running)
     }
 
     /// Assigns its previous path to a flow, if that still is one of its equal-cost paths.
@@ -142,45 +124,69 @@ impl PathAssignment {
         let (route, pair) = self.route_of(flow);
         if is_usable_path(fabric, &route, pair, &path) {
             self.assign_path(flow, path);
-            self.changes.mark_busier(path.without_host_links());
-            self.job_at_mut(flow.0).was_running[flow.1] = true;
         }
     }
 
-    /// From now on every flow that has a path counts as running on it.
-    pub(crate) fn mark_all_running(&mut self) {
-        for AssignedJob { was_running, paths, .. } in self.job_slots.iter_mut().flatten() {
-            for (was_running, path) in was_running.iter_mut().zip(paths) {
-                *was_running = !path.is_empty();
-            }
-        }
-    }
-
-    /// Assigns the least congested path to each flow of a job without one, the largest first.
-    pub(crate) fn assign_remaining(&mut self, job_slot: usize) {
+    /// Assigns a path to each flow of a job without one, the largest first.
+    pub(crate) fn assign_remaining(&mut self, job_slot: usize, rule: PathRule) {
         let routes = Arc::clone(&self.job_at(job_slot).routes);
+        if rule != PathRule::LeastCongested {
+            self.own_loads.resize(self.tables.link_count(), 0);
+            (0..routes.flows.len()).for_each(|flow| self.count_own_load((job_slot, flow)));
+        }
         for flow in &routes.largest_first {
             let is_assigned = !self.job_at(job_slot).paths[*flow].is_empty();
             if routes.flows[*flow].has_path && !is_assigned {
-                let segment = self.least_congested_segment((job_slot, *flow));
-                self.assign_path((job_slot, *flow), self.full_path((job_slot, *flow), &segment));
-                self.changes.mark_busier(&segment);
+                let segment = self.best_segment((job_slot, *flow), rule);
+                let path = IndexedTraffic::full_path(&routes.flows[*flow], &segment);
+                self.assign_path((job_slot, *flow), path);
+                if rule != PathRule::LeastCongested {
+                    self.count_own_load((job_slot, *flow));
+                }
             }
+        }
+        if rule != PathRule::LeastCongested {
+            let Self { job_slots, own_loads, .. } = self;
+            let paths = job_slots[job_slot].iter().flat_map(|assigned| &assigned.paths);
+            paths.flatten().for_each(|link| own_loads[link.index()] = 0);
         }
     }
 
-    fn least_congested_segment(&mut self, flow: FlowSlot) -> PathSegment {
+    /// Adds a flow to the load of its own job.
+    fn count_own_load(&mut self, flow: FlowSlot) {
+        let Self { tables, job_slots, own_loads, .. } = self;
+        let Some(assigned) = &job_slots[flow.0] else { return };
+        let share = FlowShare::new(tables, assigned.rates[flow.1]);
+        for link in &assigned.paths[flow.1] {
+            own_loads[link.index()] += share.on(*link).0;
+        }
+    }
+
+    /// The segment that a flow takes by a rule.
+    fn best_segment(&mut self, flow: FlowSlot, rule: PathRule) -> PathSegment {
         let (_, pair) = self.route_of(flow);
         if !pair.crosses_fabric() {
             return PathSegment::EMPTY;
         }
-        let (ends, flows) = (pair.ends, [flow.1]);
-        let assigned = self.job_slots[flow.0].as_ref();
-        let rates = assigned.map_or(&[][..], |assigned| &assigned.rates);
-        let shares = FlowShares::new(&self.tables, rates, &flows);
-        let occupancy = &self.occupancy;
-        self.search.find_least_loaded(&self.tables, &ends, |link| {
-            (occupancy.total_share(link) + shares.share_on(link)).0
+        let assigned = self.job_at(flow.0);
+        let (ends, rate) = (pair.ends, assigned.rates[flow.1]);
+        let unavoidable = tightest_share(&assigned.routes.demand).0;
+        let Self { tables, search, occupancy, own_loads, .. } = self;
+        let share = FlowShare::new(tables, rate);
+        search.find_least_loaded(tables, &ends, |link| {
+            let added = share.on(link).0;
+            let total = occupancy.share_of(link).0 + added;
+            match rule {
+                PathRule::LeastCongested => total,
+                PathRule::OwnLoadFirst => {
+                    first_before_second(own_loads[link.index()] + added, total)
+                }
+                PathRule::LeastContended => {
+                    let own = own_loads[link.index()] + added;
+                    let contended = (total - own) + own.saturating_sub(unavoidable);
+                    first_before_second(contended, total)
+                }
+            }
         })
     }
 
@@ -190,41 +196,59 @@ impl PathAssignment {
         (route, &routes.pairs[route.pair])
     }
 
-    /// The whole path of a flow over a segment.
-    pub(super) fn full_path(&self, flow: FlowSlot, segment: &[LinkId]) -> LinkPath {
-        IndexedTraffic::full_path(&self.job_at(flow.0).routes.flows[flow.1], segment)
-    }
-
-    /// Shares of link time that the flows take together.
-    pub(super) fn shares_of<'s>(&'s self, job_slot: usize, flows: &'s [usize]) -> FlowShares<'s> {
-        FlowShares::new(&self.tables, &self.job_at(job_slot).rates, flows)
-    }
-
     /// Assigns a path to a flow without one.
     pub(super) fn assign_path(&mut self, flow: FlowSlot, path: LinkPath) {
-        let Some(assigned) = &mut self.job_slots[flow.0] else {
-            return;
-        };
-        let flows = [flow.1];
-        let shares = FlowShares::new(&self.tables, &assigned.rates, &flows);
-        for link in &path {
-            self.occupancy.add_share(*link, flow.0 as u32, shares.share_on(*link));
-        }
+        let Self { tables, occupancy, job_slots, .. } = self;
+        let Some(assigned) = &mut job_slots[flow.0] else { return };
+        let share = FlowShare::new(tables, assigned.rates[flow.1]);
+        path.iter().for_each(|link| occupancy.add_share(*link, share.on(*link)));
         assigned.paths[flow.1] = path;
     }
 
-    /// Removes a flow from its path and returns that path.
-    pub(super) fn unassign_path(&mut self, flow: FlowSlot) -> LinkPath {
-        let Some(assigned) = &mut self.job_slots[flow.0] else {
-            return LinkPath::EMPTY;
-        };
-        let flows = [flow.1];
-        let shares = FlowShares::new(&self.tables, &assigned.rates, &flows);
+    /// Removes a flow from its path.
+    fn unassign_path(&mut self, flow: FlowSlot) {
+        let Self { tables, occupancy, job_slots, .. } = self;
+        let Some(assigned) = &mut job_slots[flow.0] else { return };
+        let share = FlowShare::new(tables, assigned.rates[flow.1]);
         let path = std::mem::replace(&mut assigned.paths[flow.1], LinkPath::EMPTY);
-        for link in &path {
-            self.occupancy.remove_share(*link, flow.0 as u32, shares.share_on(*link));
+        path.iter().for_each(|link| occupancy.remove_share(*link, share.on(*link)));
+    }
+}
+
+/// Share of its time that the tightest link of a job is busy at best.
+fn tightest_share(demand: &NetworkDemand) -> LinkShare {
+    LinkShare::from_fraction(demand.bottleneck_seconds / demand.iteration_seconds)
+}
+
+/// Two loads of a link as one number that orders by the first, then by the second. Sums of so many
+/// as a path has links keep that order: 2^-16 of a link up to 64 links, and 2^-20 up to 64 Ki.
+fn first_before_second(first: u64, second: u64) -> u64 {
+    let first = (first >> 16).min((1 << 22) - 1);
+    let second = (second >> 12).min((1 << 36) - 1);
+    first << 40 | second
+}
+
+/// Share of a link's time that a flow takes, computed once for each speed.
+struct FlowShare<'a> {
+    tables: &'a PathTables,
+    /// Bytes per second; none if it sends nothing.
+    rate: Option<f64>,
+    /// The last capacity, and the share of it: consecutive links mostly have the same speed.
+    last: Cell<(f64, LinkShare)>,
+}
+
+impl<'a> FlowShare<'a> {
+    fn new(tables: &'a PathTables, rate: Option<f64>) -> Self {
+        Self { tables, rate, last: Cell::new((0.0, LinkShare(0))) }
+    }
+
+    fn on(&self, link: LinkId) -> LinkShare {
+        let capacity = self.tables.link_capacity(link);
+        if self.last.get().0 != capacity {
+            let share = self.rate.map(|rate| LinkShare::from_fraction(rate / capacity));
+            self.last.set((capacity, share.unwrap_or(LinkShare(0))));
         }
-        path
+        self.last.get().1
     }
 }
 
@@ -264,142 +288,4 @@ fn is_valid_segment(fabric: &Fabric, ends: &LeafEnds, links: &[LinkId]) -> bool 
 fn is_cabled_to(fabric: &Fabric, switch: SwitchId, ends: &LeafEnds) -> bool {
     let mut above = fabric.up_links(ends.to).iter().filter_map(|link| fabric.switch_after(*link));
     switch != ends.from && above.any(|above| above == switch)
-}
-
-/// Share of a link's time that some flows of one job take together, computed once for each speed.
-#[derive(Debug)]
-pub(super) struct FlowShares<'a> {
-    tables: &'a PathTables,
-    rates: &'a [Option<f64>],
-    flows: &'a [usize],
-    /// The last capacity, and the share of it: consecutive links mostly have the same speed.
-    last: Cell<(f64, LinkShare)>,
-}
-
-impl<'a> FlowShares<'a> {
-    fn new(tables: &'a PathTables, rates: &'a [Option<f64>], flows: &'a [usize]) -> Self {
-        let last = Cell::new((0.0, LinkShare(0)));
-        Self { tables, rates, flows, last }
-    }
-
-    /// The share of `link`.
-    pub(super) fn share_on(&self, link: LinkId) -> LinkShare {
-        let capacity = self.tables.link_capacity(link);
-        if self.last.get().0 != capacity {
-            let rates = self.flows.iter().filter_map(|flow| self.rates[*flow]);
-            let share = rates.map(|rate| LinkShare::from_fraction(rate / capacity)).sum();
-            self.last.set((capacity, share));
-        }
-        self.last.get().1
-    }
-}
-
-/// Logical times of load changes, as far as choices depend on them.
-///
-/// A link that became busier concerns only the flows on it. A link that became idler concerns every
-/// flow that could move there; those are distinguished by area, which is a leaf, or a pod for links
-/// to cores, and a direction.
-#[derive(Clone, Debug)]
-pub(crate) struct LoadChanges {
-    now: u32,
-    /// The area of each link; none for links without alternatives.
-    area_of_link: Vec<Option<u32>>,
-    /// By area.
-    idler_at: Vec<u32>,
-    /// By link.
-    busier_at: Vec<u32>,
-    /// When flows of the job on each slot last moved.
-    moved_at: Vec<u32>,
-}
-
-impl LoadChanges {
-    fn new(fabric: &Fabric, tables: &PathTables) -> Self {
-        let links = fabric.links().len();
-        let areas = 2 * (fabric.switches().len() + tables.pods().pod_count());
-        Self {
-            now: 1,
-            area_of_link: (0..links)
-                .map(|link| {
-                    let link = fabric.link(LinkId::from(link));
-                    let (from, to) = (link.from.node.switch()?, link.to.node.switch()?);
-                    let goes_up = fabric.switch(from).tier < fabric.switch(to).tier;
-                    let lower = if goes_up { from } else { to };
-                    let place = match fabric.switch(lower).tier {
-                        Tier::Leaf => lower.index(),
-                        _ => fabric.switches().len() + tables.pods().pod_of(lower)? as usize,
-                    };
-                    Some((2 * place + usize::from(goes_up)) as u32)
-                })
-                .collect(),
-            idler_at: vec![1; areas],
-            busier_at: vec![0; links],
-            moved_at: Vec::new(),
-        }
-    }
-
-    /// When a link up from (or down to) a leaf or pod last became idler, by place in `idler_at`.
-    fn last_idler(&self, place: usize, goes_up: bool) -> u32 {
-        self.idler_at[2 * place + usize::from(goes_up)]
-    }
-
-    fn mark_busier(&mut self, links: &[LinkId]) {
-        self.now += 1;
-        links.iter().for_each(|link| self.busier_at[link.index()] = self.now);
-    }
-
-    fn mark_idler(&mut self, links: &[LinkId]) {
-        self.now += 1;
-        for area in links.iter().filter_map(|link| self.area_of_link[link.index()]) {
-            self.idler_at[area as usize] = self.now;
-        }
-    }
-}
-
-impl PathAssignment {
-    /// A flow left one segment for another.
-    pub(super) fn record_move(&mut self, job_slot: usize, from: &[LinkId], to: &[LinkId]) {
-        self.changes.mark_idler(from);
-        self.changes.mark_busier(to);
-        self.changes.moved_at[job_slot] = self.changes.now;
-    }
-
-    /// Whether anything changed for a group of flows since its last examination, which is now.
-    pub(super) fn examine_if_changed(&mut self, job_slot: usize, group: usize) -> bool {
-        let seen = self.job_at(job_slot).examined_at[group];
-        let is_stale = self.last_change(job_slot, group) > seen || seen == 0;
-        if is_stale {
-            let now = self.changes.now;
-            self.job_at_mut(job_slot).examined_at[group] = now;
-        }
-        is_stale
-    }
-
-    /// Logical time of the last change that the best paths of a group depend on.
-    fn last_change(&self, job_slot: usize, group: usize) -> u32 {
-        let (assigned, changes) = (self.job_at(job_slot), &self.changes);
-        let flows = &assigned.routes.groups[group];
-        let links = flows.iter().flat_map(|flow| assigned.paths[*flow].without_host_links());
-        let busier = links.map(|link| changes.busier_at[link.index()]).max().unwrap_or(0);
-        let pair =
-            flows.first().map(|flow| &assigned.routes.pairs[assigned.routes.flows[*flow].pair]);
-        let idler = pair.map_or(0, |pair| self.idler_between(&pair.ends));
-        changes.moved_at[job_slot].max(busier).max(idler)
-    }
-
-    /// Logical time at which a link between two leaves last became idler.
-    fn idler_between(&self, ends: &LeafEnds) -> u32 {
-        let (changes, pods) = (&self.changes, self.tables.pods());
-        let leaves = changes
-            .last_idler(ends.from.index(), true)
-            .max(changes.last_idler(ends.to.index(), false));
-        match (pods.pod_of(ends.from), pods.pod_of(ends.to)) {
-            (Some(near), Some(far)) if ends.distance > 2 => {
-                let first_pod = changes.idler_at.len() / 2 - pods.pod_count();
-                leaves
-                    .max(changes.last_idler(first_pod + near as usize, true))
-                    .max(changes.last_idler(first_pod + far as usize, false))
-            }
-            _ => leaves,
-        }
-    }
 }

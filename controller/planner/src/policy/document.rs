@@ -34,7 +34,7 @@ pub struct PolicyDocument {
     pub reference: CorrectionReference,
     /// Weight of recent slowdown against priority, 0..=1.
     pub fairness: f64,
-    /// Gain, as a share of link time, for which a running flow moves.
+    /// Gain, as a share of the computation of the jobs concerned, for which running flows move.
     pub move_gain_min: f64,
     /// Pins that one leaf may hold.
     pub max_pins_per_switch: usize,

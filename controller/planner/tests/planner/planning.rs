@@ -127,24 +127,25 @@ fn an_arrival_gets_free_gpus_and_moves_no_job() {
 #[test]
 fn running_flows_move_only_for_the_minimum_gain_of_the_policy() {
     let fabric = clos(2, 2, 3);
-    let jobs = [ring(&fabric, "a", &[0, 3], 4e9), ring(&fabric, "b", &[1, 4], 4e9)];
+    let hosts = [("a", [0, 3]), ("b", [1, 4]), ("c", [2, 5])];
+    let jobs = hosts.map(|(name, hosts)| ring(&fabric, name, &hosts, 80e9));
     let spine2 = fabric.switch_named("spine2").unwrap();
     let failed = fabric.with_changes([AvailabilityChange::SwitchDown(spine2)]);
     let (before, _) = planned(&input(&failed, &jobs), &Policy::default());
-    assert_eq!(spines(&fabric, &before, "b"), ["spine1", "spine1"]);
-    // The spine is back. On each of the two links that a flow leaves, its job no longer shares it
-    // with the other for 4 GB / 50 GB/s / 1 s = 0.08.
+    // The spine is back. On one link, three jobs send over three NICs of half its speed.
     let with = |move_gain_min| {
-        let policy = Policy { move_gain_min, search_events: 0, ..Policy::default() };
+        let policy = Policy { move_gain_min, ..Policy::default() };
         plan(&input(&fabric, &jobs), &policy, Some(&before))
     };
-    let (kept, report) = with(0.17);
-    assert_eq!(spines(&fabric, &kept, "a"), ["spine1", "spine1"]);
+    let (kept, report) = with(0.5);
+    for job in ["a", "b", "c"] {
+        assert_eq!(spines(&fabric, &kept, job), ["spine1", "spine1"]);
+    }
     assert!(report.moved.is_empty());
-    let (moved, report) = with(0.15);
-    assert_eq!(spines(&fabric, &moved, "a"), ["spine2", "spine2"]);
-    assert_eq!(spines(&fabric, &moved, "b"), ["spine1", "spine1"]);
-    assert_eq!(report.moved, [0, 1]);
+    let (moved, report) = with(0.02);
+    let there = ["a", "b", "c"].map(|job| spines(&fabric, &moved, job));
+    assert_eq!(there.iter().filter(|spines| spines[..] == ["spine2", "spine2"]).count(), 1);
+    assert_eq!(report.moved.len(), 2);
 }
 
 #[test]

@@ -152,7 +152,7 @@ fn with_pcie_switches(input: PlanInput, random: &mut ChaCha8Rng) -> PlanInput {
 }
 
 /// The random stream of a case of the run of that `seed`.
-fn case_random(seed: u64, stream: u64) -> ChaCha8Rng {
+pub(super) fn case_random(seed: u64, stream: u64) -> ChaCha8Rng {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     random.set_stream(stream);
     random

@@ -12,10 +12,10 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use planner::PlanInput;
-use planner::search::contention_group::{
+use planner::refine::contention_group::{
     ContentionGroup, LinkService, RoutedJob, contention_groups,
 };
-use planner::search::group_run::{GroupRun, MeasureWindow};
+use planner::refine::group_run::{GroupRun, MeasureWindow};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 

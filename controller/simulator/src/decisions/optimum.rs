@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 
 use planner::PlanInput;
-use planner::search::contention_group::ContentionGroup;
+use planner::refine::contention_group::ContentionGroup;
 
 use super::case::CASE_LEVELS;
 use super::evaluation::{DecisionEvaluator, EvaluationLength, member_levels};

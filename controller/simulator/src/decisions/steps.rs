@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use planner::search::contention_group::ContentionGroup;
+use planner::refine::contention_group::ContentionGroup;
 use planner::{
     CompressionMethod, CorrectionReference, PathMethod as PathPolicy, PlanInput, Policy,
     RoutedInput,

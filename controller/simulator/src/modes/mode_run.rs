@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fluid::{FluidError, JobIndex, JobTally};
-use planner::search::group_run::{MeasureWindow, spread_starts};
+use planner::refine::group_run::{MeasureWindow, spread_starts};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use topology::LinkId;

@@ -25,8 +25,7 @@ const CRATES: [LayeredCrate; 10] = [
     LayeredCrate { folder: "controller/daemon/src/", max_cycle: 1, floors: DAEMON_FLOORS },
     LayeredCrate { folder: "bmv2-testbed/switch/src/", max_cycle: 1, floors: &[] },
     LayeredCrate { folder: "bmv2-testbed/switch-server/src/", max_cycle: 1, floors: &[] },
-    // Its knot is untied with the two layers of the planner.
-    LayeredCrate { folder: "controller/planner/src/", max_cycle: 23, floors: &[] },
+    LayeredCrate { folder: "controller/planner/src/", max_cycle: 1, floors: &[] },
     LayeredCrate { folder: "controller/simulator/src/", max_cycle: 1, floors: &[] },
     LayeredCrate { folder: "controller/agent/src/", max_cycle: 1, floors: &[] },
     LayeredCrate { folder: "controller/cli/src/commands/", max_cycle: 1, floors: &[] },

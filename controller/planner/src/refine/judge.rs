@@ -1,24 +1,22 @@
-//! What decisions are worth to the jobs of a contention group, by the fluid model.
+//! The judge: what decisions are worth to the jobs of a contention group, by the fluid model.
 //!
 //! Start times of jobs are unknown, and contention depends on them: a group is simulated from
 //! several starts, the first of which is that of reports (all at once), and the mean counts. Values
 //! are comparable between all candidates, budgets and reports because the simulated time depends
-//! only on the jobs of the region.
+//! only on the jobs of the region. What the judge says of the plan that is adopted is the forecast.
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
 use topology::LinkPath;
 
-use super::group_simulation::{
-    EvaluationModel, GroupSimulation, MemberOutcome, SimulatedGroup, SimulatedHorizon, StartSample,
-};
+use super::contention_group::{ContentionGroup, LinkService, RoutedJob, contention_groups};
+use super::group_run::{GroupRun, MeasureWindow, compute_share, spread_starts};
+use super::horizon::{COARSE_START, FIRST_START, SimulatedHorizon};
 use crate::input::Job;
 use crate::parallel::map_in_threads;
 use crate::policy::Policy;
-use crate::search::contention_group::{ContentionGroup, LinkService, RoutedJob, contention_groups};
-use crate::search::group_run::{compute_share, spread_starts};
 use crate::traffic::IndexedTraffic;
 
 /// A group is simulated in several threads at once if a simulation costs so many events, by
@@ -28,12 +26,12 @@ const MIN_THREAD_COST: f64 = 4_000.0;
 /// The slowdown of a job that gets nothing: more is not told apart in the simulated time.
 const MAX_SLOWDOWN: f64 = 1_000.0;
 
-/// The order of the levels of the members of a group, and a start.
-type RunKey = (Vec<Ordering>, StartSample);
+/// Digest of a group and of the order of its members' levels, and a start.
+type RunKey = (u64, u64, u32);
 
 /// Evaluates decisions on the jobs of one region.
 #[derive(Debug)]
-pub(super) struct GroupEvaluator<'a> {
+pub(super) struct Judge<'a> {
     traffic: &'a IndexedTraffic<'a>,
     /// The jobs, ascending; groups have positions among these.
     jobs: &'a [usize],
@@ -42,14 +40,22 @@ pub(super) struct GroupEvaluator<'a> {
     /// Throughput that each of them is guaranteed, as a share of that alone.
     guaranteed: Vec<f64>,
     pub(super) horizon: SimulatedHorizon,
-    /// Cost of all simulations so far, in events.
+    /// Cost of all simulations so far, in events, and their number.
     cost: u64,
+    runs: u64,
     /// The longest wait that is followed, seconds.
     pub(super) wait_limit: f64,
-    /// Whether waits that only steps tell count as none.
-    pub(super) doubts_steps: bool,
-    /// What became of the members, by the signature of a group.
-    known: BTreeMap<Vec<u32>, BTreeMap<RunKey, Rc<[MemberOutcome]>>>,
+    /// What became of the members.
+    known: BTreeMap<RunKey, Rc<[MemberOutcome]>>,
+}
+
+/// What became of a job in a simulation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct MemberOutcome {
+    /// Share of time that it computed.
+    busy: f64,
+    /// The longest that a flow of it waited for service, seconds.
+    wait: f64,
 }
 
 /// What became of a job over all starts.
@@ -80,6 +86,18 @@ impl DecisionValue {
     pub(super) const NOTHING: Self =
         Self { value: 0.0, worst_slowdown: 1.0, worst_guarantee: 0.0, worst_wait: 0.0 };
 
+    /// The mean over one more start, and the longest wait from any, after so many starts.
+    pub(super) fn joined_with(self, next: Self, starts: u32) -> Self {
+        let share = 1.0 / f64::from(starts + 1);
+        let mean = |so_far: f64, next: f64| so_far + (next - so_far) * share;
+        Self {
+            value: mean(self.value, next.value),
+            worst_slowdown: mean(self.worst_slowdown, next.worst_slowdown),
+            worst_guarantee: mean(self.worst_guarantee, next.worst_guarantee),
+            worst_wait: self.worst_wait.max(next.worst_wait),
+        }
+    }
+
     /// Both together, for jobs that have nothing to do with each other.
     pub(super) fn combine(self, other: Self) -> Self {
         Self {
@@ -91,21 +109,21 @@ impl DecisionValue {
     }
 }
 
-impl<'a> GroupEvaluator<'a> {
-    /// An evaluator for `jobs`, all of a region.
+impl<'a> Judge<'a> {
+    /// A judge of decisions on `jobs`, all of a region.
     pub(super) fn new(traffic: &'a IndexedTraffic<'a>, policy: &Policy, jobs: &'a [usize]) -> Self {
+        let of_jobs = |value: &dyn Fn(&Job) -> f64| -> Vec<f64> {
+            jobs.iter().map(|job| value(traffic.jobs[*job])).collect()
+        };
         Self {
             traffic,
             jobs,
-            worth: jobs.iter().map(|job| policy.job_worth(traffic.jobs[*job])).collect(),
-            guaranteed: jobs
-                .iter()
-                .map(|job| policy.guaranteed_throughput(traffic.jobs[*job]))
-                .collect(),
+            worth: of_jobs(&|job| policy.job_worth(job)),
+            guaranteed: of_jobs(&|job| policy.guaranteed_throughput(job)),
             horizon: SimulatedHorizon::of_region(traffic, jobs),
             cost: 0,
+            runs: 0,
             wait_limit: policy.service_bound().min(policy.connection.timeout_seconds()),
-            doubts_steps: false,
             known: BTreeMap::new(),
         }
     }
@@ -113,6 +131,14 @@ impl<'a> GroupEvaluator<'a> {
     /// What all simulations so far cost, in events.
     pub(super) fn event_cost(&self) -> u64 {
         self.cost
+    }
+
+    /// What a simulation costs: the mean so far, or by estimate.
+    pub(super) fn cost_of_run(&self) -> f64 {
+        match self.runs {
+            0 => self.horizon.estimated_cost,
+            runs => self.cost as f64 / runs as f64,
+        }
     }
 
     /// The contention groups of the jobs on `paths`, by flow of the plan.
@@ -148,12 +174,17 @@ impl<'a> GroupEvaluator<'a> {
         &self.worth
     }
 
+    /// Throughput that each job is guaranteed, as a share of that alone, by position.
+    pub(super) fn guaranteed(&self) -> &[f64] {
+        &self.guaranteed
+    }
+
     /// The value of `levels`, by member, from one start; none if the model rejects a job.
     pub(super) fn evaluate_levels(
         &mut self,
         group: &ContentionGroup,
         levels: &[u8],
-        sample: StartSample,
+        sample: u32,
     ) -> Option<DecisionValue> {
         let outcomes = self.member_outcomes(group, levels, sample)?;
         Some(self.value_of(&group.members, &outcomes))
@@ -164,33 +195,28 @@ impl<'a> GroupEvaluator<'a> {
         &mut self,
         group: &ContentionGroup,
         levels: &[u8],
-        sample: StartSample,
+        sample: u32,
     ) -> Option<Rc<[MemberOutcome]>> {
         if let [job] = group.members[..] {
             // Flows of one level share every link, so none waits.
             let seconds = group.alone_seconds()[0];
             let busy = compute_share(self.job_at(job).compute_seconds, seconds);
-            return Some([MemberOutcome { busy, wait: 0.0, is_wait_rough: false }].into());
+            return Some([MemberOutcome { busy, wait: 0.0 }].into());
         }
-        let key = self.run_key(group, levels, sample);
-        if let Some(known) = self.known_outcomes(group, &key) {
+        let key = run_key(group, levels, sample);
+        if let Some(known) = self.known.get(&key) {
             return Some(Rc::clone(known));
         }
-        let starts = self.starts_of(group, sample);
-        let run = self.simulation(group, levels).run(&starts, sample);
-        self.keep_run(group, key, run)
+        let run = self.simulation(group, levels, sample).run();
+        self.keep_run(key, run)
     }
 
     /// What came of a simulation, which is known from here on.
-    fn keep_run(
-        &mut self,
-        group: &ContentionGroup,
-        key: RunKey,
-        run: SimulatedGroup,
-    ) -> Option<Rc<[MemberOutcome]>> {
+    fn keep_run(&mut self, key: RunKey, run: SimulatedGroup) -> Option<Rc<[MemberOutcome]>> {
         self.cost += run.cost;
+        self.runs += 1;
         let outcomes: Rc<[MemberOutcome]> = run.outcomes?.into();
-        self.note_outcomes(group, key, Rc::clone(&outcomes));
+        self.known.insert(key, Rc::clone(&outcomes));
         Some(outcomes)
     }
 
@@ -199,7 +225,7 @@ impl<'a> GroupEvaluator<'a> {
     pub(super) fn simulate_ahead<'l>(
         &mut self,
         group: &ContentionGroup,
-        cases: impl Iterator<Item = (&'l [u8], StartSample)>,
+        cases: impl Iterator<Item = (&'l [u8], u32)>,
     ) {
         let share = group.members.len() as f64 / self.jobs.len() as f64;
         if group.members.len() < 2 || share * self.horizon.estimated_cost < MIN_THREAD_COST {
@@ -207,40 +233,33 @@ impl<'a> GroupEvaluator<'a> {
         }
         let mut unknown = BTreeMap::new();
         for (levels, sample) in cases {
-            let key = self.run_key(group, levels, sample);
-            if self.known_outcomes(group, &key).is_none() {
-                let starts = self.starts_of(group, sample);
-                let simulation = self.simulation(group, levels);
-                unknown.entry(key).or_insert((simulation, starts, sample));
+            let key = run_key(group, levels, sample);
+            if !self.known.contains_key(&key) {
+                unknown.entry(key).or_insert_with(|| self.simulation(group, levels, sample));
             }
         }
         let unknown: Vec<_> = unknown.into_iter().collect();
-        let runs = map_in_threads(&unknown, |(_, (simulation, starts, sample))| {
-            simulation.run(starts, *sample)
-        });
+        let runs = map_in_threads(&unknown, |(_, simulation)| simulation.run());
         for ((key, _), run) in unknown.into_iter().zip(runs) {
-            self.keep_run(group, key, run);
+            self.keep_run(key, run);
         }
     }
 
-    fn run_key(&self, group: &ContentionGroup, levels: &[u8], sample: StartSample) -> RunKey {
-        (group.level_relations(levels), self.horizon.simulated_sample(sample))
-    }
-
-    fn known_outcomes(
+    fn simulation<'g>(
         &self,
-        group: &ContentionGroup,
-        key: &RunKey,
-    ) -> Option<&Rc<[MemberOutcome]>> {
-        self.known.get(group.signature())?.get(key)
-    }
-
-    fn note_outcomes(&mut self, group: &ContentionGroup, key: RunKey, of: Rc<[MemberOutcome]>) {
-        self.known.entry(group.signature().to_vec()).or_default().insert(key, of);
-    }
-
-    fn simulation<'g>(&self, group: &'g ContentionGroup, levels: &'g [u8]) -> GroupSimulation<'g> {
-        GroupSimulation { group, levels, horizon: self.horizon, wait_limit: self.wait_limit }
+        group: &'g ContentionGroup,
+        levels: &'g [u8],
+        sample: u32,
+    ) -> GroupSimulation<'g> {
+        let numbers = group.members.iter().map(|member| self.jobs[*member]);
+        let start = if sample == COARSE_START { FIRST_START } else { sample };
+        GroupSimulation {
+            group,
+            levels,
+            starts: spread_starts(numbers.zip(&group.alone_seconds()), start),
+            window: self.horizon.window_of(sample),
+            wait_limit: self.wait_limit,
+        }
     }
 
     /// The mean over all starts, and the longest wait from any.
@@ -250,66 +269,11 @@ impl<'a> GroupEvaluator<'a> {
         levels: &[u8],
     ) -> Option<DecisionValue> {
         let mut mean = DecisionValue::default();
-        let samples = self.horizon.samples();
-        let count = samples.len() as f64;
-        for sample in samples {
-            let of = self.evaluate_levels(group, levels, sample)?;
-            mean.value += of.value / count;
-            mean.worst_slowdown += of.worst_slowdown / count;
-            mean.worst_guarantee += of.worst_guarantee / count;
-            mean.worst_wait = mean.worst_wait.max(of.worst_wait);
+        for (starts, sample) in (0..).zip(self.horizon.samples()) {
+            let next = self.evaluate_levels(group, levels, sample)?;
+            mean = if starts == 0 { next } else { mean.joined_with(next, starts) };
         }
         Some(mean)
-    }
-
-    /// Has the waits for service of these levels told event by event from here on, where the region
-    /// is simulated in steps, which tell them only roughly. False if that costs more than `most`
-    /// events from some start, or the model rejects a job.
-    pub(super) fn judge_waits(
-        &mut self,
-        group: &ContentionGroup,
-        levels: &[u8],
-        most: u64,
-    ) -> bool {
-        if !self.is_stepped() || self.simulation(group, levels).is_one_level() {
-            return true;
-        }
-        self.can_judge(most) && self.judge_all_starts(group, levels, most).is_some()
-    }
-
-    /// Whether waits can be told event by event for so many events from each start, by estimate.
-    pub(super) fn can_judge(&self, most: u64) -> bool {
-        self.horizon.estimated_cost <= most as f64
-    }
-
-    fn judge_all_starts(
-        &mut self,
-        group: &ContentionGroup,
-        levels: &[u8],
-        most: u64,
-    ) -> Option<()> {
-        let starts: Vec<(StartSample, Vec<f64>)> =
-            self.horizon.samples().map(|sample| (sample, self.starts_of(group, sample))).collect();
-        let simulation = self.simulation(group, levels);
-        let runs = map_in_threads(&starts, |(_, starts)| simulation.run_events(starts, most));
-        self.cost += runs.iter().map(|run| run.cost).sum::<u64>();
-        for ((sample, _), exact) in starts.into_iter().zip(runs) {
-            let stepped = self.member_outcomes(group, levels, sample)?;
-            let both = stepped.iter().zip(exact.outcomes?);
-            let judged = both.map(|(stepped, exact)| MemberOutcome { busy: stepped.busy, ..exact });
-            self.note_outcomes(group, self.run_key(group, levels, sample), judged.collect());
-        }
-        Some(())
-    }
-
-    /// Throughput that each job is guaranteed, as a share of that alone, by position.
-    pub(super) fn guaranteed(&self) -> &[f64] {
-        &self.guaranteed
-    }
-
-    /// Whether the region is simulated in steps, because it is large.
-    pub(super) fn is_stepped(&self) -> bool {
-        self.horizon.model == EvaluationModel::Steps
     }
 
     /// What becomes of each member over all starts; none if the model rejects a job.
@@ -318,31 +282,24 @@ impl<'a> GroupEvaluator<'a> {
         group: &ContentionGroup,
         levels: &[u8],
     ) -> Option<Vec<MemberExpectation>> {
-        self.expect_from_samples(group, levels, self.horizon.samples())
+        self.expect_from(group, levels, self.horizon.samples())
     }
 
-    /// What becomes of each member in a coarse simulation ([`StartSample::Coarse`]).
-    pub(super) fn expect_coarsely(
+    /// What becomes of each member over some starts; none if the model rejects a job.
+    pub(super) fn expect_from(
         &mut self,
         group: &ContentionGroup,
         levels: &[u8],
+        samples: impl IntoIterator<IntoIter: ExactSizeIterator<Item = u32>>,
     ) -> Option<Vec<MemberExpectation>> {
-        self.expect_from_samples(group, levels, std::iter::once(StartSample::Coarse))
-    }
-
-    fn expect_from_samples(
-        &mut self,
-        group: &ContentionGroup,
-        levels: &[u8],
-        samples: impl ExactSizeIterator<Item = StartSample>,
-    ) -> Option<Vec<MemberExpectation>> {
+        let samples = samples.into_iter();
         let count = samples.len() as f64;
         let mut expected = vec![MemberExpectation::default(); group.members.len()];
         for sample in samples {
             let outcomes = self.member_outcomes(group, levels, sample)?;
             for ((of, member), outcome) in expected.iter_mut().zip(&group.members).zip(&*outcomes) {
                 of.slowdown += self.slowdown_of(*member, outcome.busy) / count;
-                of.wait = of.wait.max(self.counted_wait(outcome));
+                of.wait = of.wait.max(outcome.wait);
             }
         }
         Some(expected)
@@ -363,13 +320,9 @@ impl<'a> GroupEvaluator<'a> {
             let slowdown = self.slowdown_of(*job, outcome.busy);
             sum.worst_slowdown = sum.worst_slowdown.max(slowdown);
             sum.worst_guarantee = sum.worst_guarantee.max(slowdown * self.guaranteed[*job]);
-            sum.worst_wait = sum.worst_wait.max(self.counted_wait(outcome));
+            sum.worst_wait = sum.worst_wait.max(outcome.wait);
         }
         sum
-    }
-
-    fn counted_wait(&self, outcome: &MemberOutcome) -> f64 {
-        if outcome.is_wait_rough && self.doubts_steps { 0.0 } else { outcome.wait }
     }
 
     fn busy_share_alone(&self, job: usize) -> f64 {
@@ -377,13 +330,54 @@ impl<'a> GroupEvaluator<'a> {
         compute_share(self.job_at(job).compute_seconds, seconds)
     }
 
-    /// When the members start, in one of the samples.
-    fn starts_of(&self, group: &ContentionGroup, sample: StartSample) -> Vec<f64> {
-        let numbers = group.members.iter().map(|member| self.jobs[*member]);
-        spread_starts(numbers.zip(&group.alone_seconds()), sample.number())
-    }
-
     fn job_at(&self, position: usize) -> &'a Job {
         self.traffic.jobs[self.jobs[position]]
+    }
+}
+
+fn run_key(group: &ContentionGroup, levels: &[u8], sample: u32) -> RunKey {
+    (digest(group.signature()), digest(&group.level_relations(levels)), sample)
+}
+
+fn digest<T: Hash>(of: &[T]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// A simulation of a group.
+#[derive(Clone, Debug)]
+struct GroupSimulation<'g> {
+    group: &'g ContentionGroup,
+    /// By member.
+    levels: &'g [u8],
+    /// By member, seconds.
+    starts: Vec<f64>,
+    window: MeasureWindow,
+    /// The longest wait that is followed, seconds.
+    wait_limit: f64,
+}
+
+/// What came of a simulation.
+#[derive(Debug)]
+struct SimulatedGroup {
+    /// By member; none if the model rejects a job.
+    outcomes: Option<Vec<MemberOutcome>>,
+    /// In events.
+    cost: u64,
+}
+
+impl GroupSimulation<'_> {
+    /// What the fluid model rejects has no value: the caller keeps what it has.
+    fn run(&self) -> SimulatedGroup {
+        let Ok(mut run) = GroupRun::new(self.group, &self.starts) else {
+            return SimulatedGroup { outcomes: None, cost: 0 };
+        };
+        let busy = run.busy_shares(self.levels, self.window, u64::MAX).ok().flatten();
+        let waits = busy.as_ref().and_then(|_| run.longest_waits(self.wait_limit).ok());
+        let members = busy.zip(waits).map(|(busy, waits)| busy.into_iter().zip(waits));
+        let outcomes =
+            members.map(|of| of.map(|(busy, wait)| MemberOutcome { busy, wait }).collect());
+        SimulatedGroup { outcomes, cost: run.event_cost() }
     }
 }

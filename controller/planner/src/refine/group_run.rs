@@ -9,11 +9,13 @@ use fluid::{Engine, EngineOptions, FluidError, FluidNetwork, JobIndex};
 
 use super::contention_group::ContentionGroup;
 
+/// Ends of flows of a job that are nearer to each other than this share of the time since they
+/// began count as one. Runs of a thousand flows cost a tenth by it, and iterations differ by less
+/// than 0.5 %.
+const MERGED_SHARE: f64 = 0.01;
+
 /// Rates that cost as much as the rest of an event.
 const RATES_PER_EVENT: u64 = 8;
-
-/// Events after a run for which waits that are not over are followed.
-const MAX_FOLLOWED_EVENTS: u64 = 100_000;
 
 /// The measured part of a run, in seconds; the time before it is warm-up.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,7 +43,8 @@ impl GroupRun {
         let fifo = (0..).zip(links).filter(|(_, link)| link.is_fifo).map(|(number, _)| number);
         let capacities = links.iter().map(|link| link.capacity).collect();
         let network = FluidNetwork::new(capacities)?.with_fifo_links(fifo);
-        let mut engine = Engine::new(&network, EngineOptions::default())?;
+        let options = EngineOptions { merged_share: MERGED_SHARE, ..EngineOptions::default() };
+        let mut engine = Engine::new(&network, options)?;
         let jobs = group
             .fluid_jobs()
             .iter()
@@ -83,12 +86,13 @@ impl GroupRun {
     }
 
     /// The longest time that a flow of each job has waited for service since the start of the run,
-    /// seconds. A wait at its end is followed until it is over or longer than `limit`.
+    /// seconds. A wait at its end is followed until it is over or longer than `limit`, for as many
+    /// events at most as the run had.
     ///
     /// # Errors
     /// None after a run that had none.
     pub fn longest_waits(&mut self, limit: f64) -> Result<Vec<f64>, FluidError> {
-        let most = self.engine.event_count() + MAX_FOLLOWED_EVENTS;
+        let most = 2 * self.engine.event_count();
         let mut open = self.longest_open_wait()?;
         while open > 0.0 && open <= limit && self.engine.event_count() < most {
             if !self.engine.step_until(fluid::MAX_SECONDS)? {

@@ -1,27 +1,37 @@
 //! The choice between candidates, region by region.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use topology::Finding;
 
+use super::candidates::{self, CandidateBuilder, CandidatePaths, LevelOrigin, PathOrigin};
+use super::decisions::Decisions;
 use super::ecmp_expectation::EcmpExpectation;
-use super::group_values::GroupEvaluator;
-use super::guided_choice::search_guided;
-use super::origins::{self, CandidateBuilder, CandidatePaths, DrawUse, LevelOrigin, PathOrigin};
+use super::proposals::search_proposals;
 use super::region_evaluation::{RegionEvaluation, ValuedCandidate, best_candidate};
-use crate::decision::{PlanContext, PlanRegion};
+use super::regions;
 use crate::plan::Plan;
+use crate::plan_context::{PlanContext, PlanRegion};
 use crate::policy::Policy;
-use crate::search::SearchResult;
 
-/// Draws of paths by hash that stand for what ECMP may do, and fewer of them in a large region.
-const ECMP_DRAWS: u32 = 10;
-const STEPPED_DRAWS: u32 = 4;
+/// Draws of paths by hash that stand for what ECMP may do; at least so many, where more cost more
+/// than a part of the budget.
+const ECMP_DRAWS: usize = 10;
+const LEAST_DRAWS: usize = 4;
+const DRAW_PART: u64 = 16;
 
-/// Candidates of a large region that are judged by the waits of their flows and then replaced by
-/// others on the same paths.
-const MAX_JUDGED: usize = 16;
+/// The best draw is a candidate if it is worth at least this share of the best of the others.
+const PROMISING_DRAW: f64 = 0.97;
+
+/// Candidates in which a job starves from which others are made.
+const MAX_RAISED: usize = 3;
+
+/// Part of the budget that is left for searches and climbs at least.
+const LEAST_PART: u64 = 4;
+
+/// Part of that for the search of paths; climbs may cost the rest.
+const SEARCH_PART: u64 = 2;
 
 /// Candidates of one region and what each was worth.
 #[derive(Clone, Debug, PartialEq)]
@@ -134,22 +144,20 @@ impl PlanComparison {
 pub(crate) fn adopt_best(
     context: &PlanContext<'_>,
     regions: &[&PlanRegion],
-    decided: &mut SearchResult,
+    decided: &mut Decisions,
 ) -> PlanComparison {
-    let compared: Vec<usize> = regions.iter().flat_map(|region| &region.jobs).copied().collect();
     let unsearched = decided.clone();
-    let mut candidates = CandidateBuilder::new(context, &compared, &unsearched);
+    let mut candidates = CandidateBuilder::new(context, regions, &unsearched);
     let mut comparison = PlanComparison::default();
     for region in regions {
-        let mut evaluator = GroupEvaluator::new(context.traffic, context.policy, &region.jobs);
-        let evaluation = RegionEvaluation::new(context, region, &mut evaluator);
-        decided.mark_searched(context.traffic, context.policy, &region.jobs);
+        let evaluation = RegionEvaluation::new(context, region);
+        decided.mark_compared(context.traffic, context.policy, &region.jobs);
         let Some(found) = decide_region(evaluation, &mut candidates) else {
             continue;
         };
         let ValuedCandidate { levels, .. } = &found.adopted;
         let levels = levels.iter().copied();
-        decided.adopt_decisions(context.traffic, &region.jobs, levels, found.adopted.paths());
+        decided.adopt(context.traffic, &region.jobs, levels, found.adopted.paths());
         comparison.regions.push(found.comparison);
     }
     comparison
@@ -159,33 +167,39 @@ pub(crate) fn adopt_best(
 pub(crate) fn keep_in_force(
     context: &PlanContext<'_>,
     regions: &[&PlanRegion],
-    decided: &mut SearchResult,
+    decided: &mut Decisions,
 ) {
     if regions.is_empty() {
         return;
     }
-    if let Some((paths, levels)) = origins::decisions_in_force(context, decided) {
+    if let Some((paths, levels)) = candidates::decisions_in_force(context, decided) {
         for PlanRegion { jobs, .. } in regions {
             let levels = jobs.iter().map(|job| levels[*job]);
-            decided.adopt_decisions(context.traffic, jobs, levels, &paths);
-            decided.mark_searched(context.traffic, context.policy, jobs);
+            decided.adopt(context.traffic, jobs, levels, &paths);
+            decided.mark_compared(context.traffic, context.policy, jobs);
         }
     }
 }
 
-/// Puts the levels in force into `decided`, for all `regions`: what runs has kept its paths.
-pub(crate) fn keep_levels_in_force(
+/// Puts levels into `decided` without a simulation, for all `regions`: those in force where some job
+/// runs, which has kept its paths; else the best by mean rates of those by rank.
+pub(crate) fn choose_levels_quickly(
     context: &PlanContext<'_>,
     regions: &[PlanRegion],
-    decided: &mut SearchResult,
+    decided: &mut Decisions,
 ) {
     let PlanContext { traffic, policy, previous, .. } = context;
     let jobs = decided.levels.iter().enumerate();
-    let levels =
+    let kept =
         context.permit_levels(jobs.map(|(job, new)| previous.job_level(job).unwrap_or(*new)));
-    for PlanRegion { jobs, .. } in regions {
-        jobs.iter().for_each(|job| decided.levels[*job] = levels[*job]);
-        decided.mark_searched(traffic, policy, jobs);
+    let is_new =
+        |region: &&PlanRegion| region.jobs.iter().all(|job| previous.job_level(*job).is_none());
+    let new: Vec<&PlanRegion> = regions.iter().filter(is_new).collect();
+    let rated = candidates::best_rank_by_mean_rates(context, &new, &decided.paths);
+    for region in regions {
+        let levels = rated.as_ref().filter(|_| is_new(&region)).unwrap_or(&kept);
+        region.jobs.iter().for_each(|job| decided.levels[*job] = levels[*job]);
+        decided.mark_compared(traffic, policy, &region.jobs);
     }
 }
 
@@ -197,30 +211,34 @@ struct RegionDecision {
 
 /// The best candidate for a region; none if the model rejects a job.
 fn decide_region(
-    mut evaluation: RegionEvaluation<'_, '_>,
+    mut evaluation: RegionEvaluation<'_>,
     candidates: &mut CandidateBuilder<'_>,
 ) -> Option<RegionDecision> {
-    let mut valued = evaluation.value_candidates(candidates.present());
+    let present = candidates.present().to_vec();
+    let mut valued = evaluation.value_candidates(&present[..1]);
     let mut ecmp = None;
-    if !valued.is_empty() && !valued.iter().any(|next| evaluation.is_optimal(next)) {
-        let searched =
-            candidates.search_region(&evaluation.region().jobs, evaluation.search_budget());
-        valued.extend(evaluation.value_candidates(&searched));
-        let unbounded = valued;
-        let draws = if evaluation.is_stepped() { STEPPED_DRAWS } else { ECMP_DRAWS };
+    if valued.iter().any(|next| !evaluation.is_optimal(next)) {
+        let affordable = evaluation.simulations_for(evaluation.event_budget() / DRAW_PART);
+        let draws = affordable.clamp(LEAST_DRAWS, ECMP_DRAWS) as u32;
         ecmp = evaluation.expect_ecmp(candidates.hashed(draws));
-        valued = value_under_floor(&mut evaluation, candidates, &searched, ecmp);
-        raise_starving(&mut evaluation, &unbounded, &mut valued);
-        improve_best(&mut evaluation, candidates, &unbounded, &mut valued);
+        evaluation.take_starving();
+        valued = value_under_floor(&mut evaluation, candidates, ecmp);
+        let starving = evaluation.take_starving();
+        if !valued.iter().any(|next| evaluation.is_optimal(next)) {
+            raise_starving(&mut evaluation, &starving, &mut valued);
+            improve_best(&mut evaluation, &starving, &mut valued);
+        }
     }
-    let served = choose_served(&mut evaluation, &mut valued)?;
-    let (adopted, wait_seconds) = improve_served(&mut evaluation, &mut valued, served)?;
+    for candidate in valued.iter_mut().filter(|next| next.origin() != PathOrigin::InForce) {
+        evaluation.rank_alone(candidate, &candidates.unsearched().levels);
+    }
+    let adopted = choose_adopted(&evaluation, &valued)?;
     let bound_cost = cost_of_bound(&mut evaluation, candidates.present(), &adopted);
     let comparison = RegionComparison {
         digest: evaluation.region().digest,
         jobs: evaluation.region().jobs.clone(),
         iteration_seconds: evaluation.iteration_seconds(&adopted),
-        wait_seconds,
+        wait_seconds: evaluation.wait_seconds(&adopted),
         bound_cost,
         candidates: list_outcomes(&evaluation, &adopted, &valued),
         ecmp_utilization: ecmp.map(|expected| evaluation.utilization(expected.mean_value)),
@@ -232,7 +250,7 @@ fn decide_region(
 /// Share of the worth that `adopted` gives up for the service bound, against the best of the
 /// candidates that do not depend on it; none if the bound excluded nothing.
 fn cost_of_bound(
-    evaluation: &mut RegionEvaluation<'_, '_>,
+    evaluation: &mut RegionEvaluation<'_>,
     present: &[Rc<CandidatePaths>],
     adopted: &ValuedCandidate,
 ) -> Option<f64> {
@@ -240,167 +258,101 @@ fn cost_of_bound(
     Some(evaluation.utilization((free.value - adopted.value.value).max(0.0)))
 }
 
-/// Values all candidates, those drawn by hash among them, under the floor that ECMP sets: other
+/// Values all candidates, the best drawn by hash among them, under the floor that ECMP sets: other
 /// levels may be better than without it.
 fn value_under_floor(
-    evaluation: &mut RegionEvaluation<'_, '_>,
+    evaluation: &mut RegionEvaluation<'_>,
     candidates: &mut CandidateBuilder<'_>,
-    searched: &[Rc<CandidatePaths>],
     ecmp: Option<EcmpExpectation>,
 ) -> Vec<ValuedCandidate> {
-    let mut all = candidates.present().to_vec();
     if let Some(ecmp) = ecmp {
         evaluation.set_floor(&ecmp);
-        let improves = if evaluation.is_stepped() { DrawUse::AsIs } else { DrawUse::Improved };
-        all.extend(candidates.best_draw(ecmp.best_draw, improves));
     }
-    all.extend_from_slice(searched);
-    evaluation.value_candidates(&all)
+    let mut valued = evaluation.value_candidates(candidates.present());
+    let best = best_candidate(evaluation.objective(), valued.iter());
+    // Draws are seldom better, and flows at random are the most expensive to simulate.
+    if let Some(ecmp) = ecmp
+        && best.is_none_or(|best| ecmp.best_value > best.value.value * PROMISING_DRAW)
+    {
+        valued.extend(evaluation.value_candidate(&candidates.best_draw(ecmp.best_draw)));
+    }
+    valued
 }
 
-/// Adds candidates that are better than those so far, as far as the budget goes: with other levels,
-/// and in a large region with other paths and levels.
+/// Adds candidates that are better than those so far, as far as the budget goes: with other paths
+/// and levels, and with other levels alone.
 fn improve_best(
-    evaluation: &mut RegionEvaluation<'_, '_>,
-    candidates: &CandidateBuilder<'_>,
-    unbounded: &[ValuedCandidate],
+    evaluation: &mut RegionEvaluation<'_>,
+    starving: &[ValuedCandidate],
     valued: &mut Vec<ValuedCandidate>,
 ) {
-    let budget = evaluation.event_budget();
-    let climbs = evaluation.climb_budget();
-    let start = best_candidate(evaluation.objective(), valued.iter()).cloned();
-    if climbs > 0 {
-        climb_best(evaluation, unbounded, climbs, valued);
+    let whole = evaluation.event_budget();
+    let budget = whole.saturating_sub(evaluation.event_cost()).max(whole / LEAST_PART);
+    if evaluation.is_searched()
+        && let Some(start) = best_candidate(evaluation.objective(), valued.iter()).cloned()
+    {
+        let found = search_proposals(evaluation, &start, budget / SEARCH_PART);
+        valued.extend(found);
     }
-    if let Some(start) = start.filter(|_| evaluation.is_guided()) {
-        valued.extend(search_guided(evaluation, candidates, &start, budget - climbs));
-    }
+    climb_best(evaluation, starving, budget - budget / SEARCH_PART, valued);
 }
 
-/// Adds candidates in which nobody starves any more: from those of each origin of paths that miss
-/// the floor, or in a large region from the best of them.
+/// Adds candidates in which nobody starves any more, from the best of those in which some job does.
 fn raise_starving(
-    evaluation: &mut RegionEvaluation<'_, '_>,
-    unbounded: &[ValuedCandidate],
+    evaluation: &mut RegionEvaluation<'_>,
+    starving: &[ValuedCandidate],
     valued: &mut Vec<ValuedCandidate>,
 ) {
     let objective = evaluation.objective();
-    let misses = |next: &&ValuedCandidate| objective.misses_floor(next.value);
-    if evaluation.is_stepped() && !valued.iter().all(|next| misses(&next)) {
-        return;
-    }
-    let mut starving: Vec<&ValuedCandidate> = unbounded.iter().filter(misses).collect();
-    starving.sort_by(|a, b| b.value.value.total_cmp(&a.value.value));
-    starving.truncate(if evaluation.is_stepped() { 1 } else { usize::MAX });
-    for start in starving {
-        valued.push(evaluation.raise_starving(start));
+    for start in starving.iter().take(MAX_RAISED) {
+        let best = best_candidate(objective, valued.iter());
+        // Raising costs the others.
+        if best.is_none_or(|best| start.value.value > best.value.value) {
+            valued.push(evaluation.raise_starving(start));
+        }
     }
 }
 
-/// Adds candidates with better levels, as far as the budget of `events` goes: from the best one,
-/// and from the best without the floor on each paths, for between both may lie what no ranking has.
-///
-/// What does not depend on the budget comes before the results of the search, and of these the
-/// cheapest first, so that a larger budget goes on where a smaller one ends. The plan in force is
-/// left as it is, so that planning again from its own result changes nothing.
+/// Adds candidates with better levels, as far as the budget of `events` goes: from the best one, and
+/// from those in which some job starves, for between both may lie what no ranking has. The plan in
+/// force is left as it is, so that planning again from its own result changes nothing.
 fn climb_best(
-    evaluation: &mut RegionEvaluation<'_, '_>,
-    unbounded: &[ValuedCandidate],
+    evaluation: &mut RegionEvaluation<'_>,
+    starving: &[ValuedCandidate],
     events: u64,
     valued: &mut Vec<ValuedCandidate>,
 ) {
-    let objective = evaluation.objective();
     let limit = evaluation.event_cost() + events;
-    let of_origin = |is_searched: bool| {
-        move |next: &&ValuedCandidate| match next.origin() {
-            PathOrigin::InForce => false,
-            PathOrigin::Searched => is_searched,
-            _ => !is_searched,
-        }
-    };
-    let starving = |next: &&ValuedCandidate| objective.misses_floor(next.value);
-    let plain = valued.iter().filter(of_origin(false));
-    let best = best_candidate(objective, plain);
-    let mut starts: Vec<ValuedCandidate> = best.into_iter().cloned().collect();
-    starts.extend(unbounded.iter().filter(of_origin(false)).filter(starving).cloned());
-    starts.extend(valued.iter().filter(of_origin(true)).cloned());
-    starts.extend(unbounded.iter().filter(of_origin(true)).filter(starving).cloned());
-    for start in starts {
+    let is_new = |next: &&ValuedCandidate| next.origin() != PathOrigin::InForce;
+    let best = best_candidate(evaluation.objective(), valued.iter().filter(is_new)).cloned();
+    for start in best.iter().chain(starving.iter().filter(is_new)) {
         if evaluation.event_cost() < limit {
-            valued.push(evaluation.climb_candidate(&start, limit));
+            valued.push(evaluation.enumerate_levels(start, limit));
+            valued.push(evaluation.climb_candidate(start, limit));
         }
     }
 }
 
-/// The candidate to adopt, with the longest wait of each job. Values in a large region have waits
-/// as far as steps tell: there whatever would be adopted is judged by them event by event, until
-/// one stays. For one whose flows wait too long, others on the same paths are tried, which until
-/// then were worth less.
-fn choose_served(
-    evaluation: &mut RegionEvaluation<'_, '_>,
-    valued: &mut Vec<ValuedCandidate>,
-) -> Option<(ValuedCandidate, Vec<f64>)> {
-    let mut judged = BTreeMap::new();
-    loop {
-        let place = choose_adopted(evaluation, valued)?;
-        if let Some(waits) = judged.remove(&place) {
-            return Some((valued[place].clone(), waits));
-        }
-        let waits = evaluation.judge_waits(&mut valued[place])?;
-        judged.insert(place, waits);
-        let late = valued[place].clone();
-        let is_late = evaluation.objective().misses_service_bound(late.value);
-        if is_late && evaluation.is_stepped() && judged.len() < MAX_JUDGED {
-            let others = evaluation.other_levels(&late);
-            for other in others {
-                if !valued.iter().any(|known| known.has_decisions_of(&other)) {
-                    valued.push(other);
-                }
-            }
-        }
-    }
-}
-
-/// A candidate that is better than the `served` one and that only the waits of steps exclude: such
-/// ones are judged event by event, the best first, until none is left that would be better.
-fn improve_served(
-    evaluation: &mut RegionEvaluation<'_, '_>,
-    valued: &mut Vec<ValuedCandidate>,
-    mut served: (ValuedCandidate, Vec<f64>),
-) -> Option<(ValuedCandidate, Vec<f64>)> {
-    for _ in 0..MAX_JUDGED {
-        let Some(mut next) = evaluation.best_despite_steps(valued) else { break };
-        if !is_worth_moving(evaluation, valued.first()?, &next, &served.0) {
-            break;
-        }
-        let waits = evaluation.judge_waits(&mut next)?;
-        match valued.iter_mut().find(|known| known.has_decisions_of(&next)) {
-            Some(known) => *known = next.clone(),
-            None => valued.push(next.clone()),
-        }
-        if !evaluation.objective().misses_service_bound(next.value) {
-            served = (next, waits);
-        }
-    }
-    Some(served)
-}
-
-/// Position of the candidate to adopt: the best one, but the plan in force unless the best gains
-/// the price of the flows that it moves.
+/// The candidate to adopt: the best one, but the plan in force unless the best gains the price of
+/// the flows that it moves.
 fn choose_adopted(
-    evaluation: &RegionEvaluation<'_, '_>,
+    evaluation: &RegionEvaluation<'_>,
     valued: &[ValuedCandidate],
-) -> Option<usize> {
+) -> Option<ValuedCandidate> {
     let first = valued.first()?;
-    let is_better =
-        |next: usize, best: usize| is_worth_moving(evaluation, first, &valued[next], &valued[best]);
-    Some((1..valued.len()).fold(0, |best, next| if is_better(next, best) { next } else { best }))
+    let best = valued.iter().fold(first, |best, next| {
+        match is_worth_moving(evaluation, first, next, best) {
+            true => next,
+            false => best,
+        }
+    });
+    Some(best.clone())
 }
 
 /// Whether `next` is better than `best` by more than the price of the flows that it moves away from
 /// the plan in force, which is the `first` candidate if there is one.
 fn is_worth_moving(
-    evaluation: &RegionEvaluation<'_, '_>,
+    evaluation: &RegionEvaluation<'_>,
     first: &ValuedCandidate,
     next: &ValuedCandidate,
     best: &ValuedCandidate,
@@ -413,7 +365,7 @@ fn is_worth_moving(
 }
 
 fn list_outcomes(
-    evaluation: &RegionEvaluation<'_, '_>,
+    evaluation: &RegionEvaluation<'_>,
     adopted: &ValuedCandidate,
     valued: &[ValuedCandidate],
 ) -> Vec<CandidateOutcome> {
@@ -426,4 +378,29 @@ fn list_outcomes(
     };
     let others = valued.iter().filter(|candidate| *candidate != adopted);
     std::iter::once(adopted).chain(others).map(outcome).collect()
+}
+
+/// `decided` with the best levels that are found for its paths, in all regions.
+pub(crate) fn levels_on_paths(context: &PlanContext<'_>, mut decided: Decisions) -> Decisions {
+    let PlanContext { traffic, policy, .. } = *context;
+    for jobs in regions::comparable_regions(traffic, policy) {
+        let region = PlanRegion { jobs, digest: 0 };
+        let mut evaluation = RegionEvaluation::new(context, &region);
+        let given = CandidatePaths {
+            origin: PathOrigin::Selected,
+            paths: decided.paths.clone(),
+            levels: vec![(LevelOrigin::Ranked(policy.levels), decided.levels.clone())],
+        };
+        let Some(start) = evaluation.value_candidate(&Rc::new(given)) else { continue };
+        let limit = evaluation.event_cost() + evaluation.event_budget();
+        let found =
+            [evaluation.enumerate_levels(&start, limit), evaluation.climb_candidate(&start, limit)];
+        let all = std::iter::once(&start).chain(&found);
+        if let Some(best) = best_candidate(evaluation.objective(), all) {
+            let levels = best.levels.iter().copied();
+            decided.adopt(traffic, &region.jobs, levels, best.paths());
+        }
+        decided.mark_compared(traffic, policy, &region.jobs);
+    }
+    decided
 }

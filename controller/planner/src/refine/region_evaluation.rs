@@ -5,30 +5,33 @@ use std::rc::Rc;
 
 use topology::LinkPath;
 
+use super::bundles::RegionModel;
+use super::candidates::{CandidatePaths, LevelOrigin, PathOrigin};
+use super::contention_group::ContentionGroup;
 use super::ecmp_expectation::EcmpExpectation;
-use super::group_simulation::StartSample;
-use super::group_values::{DecisionValue, GroupEvaluator, MemberExpectation};
-use super::level_climb::{LevelClimb, ValuedLevels, climb_levels};
+use super::horizon::{COARSE_START, FIRST_START};
+use super::judge::{DecisionValue, Judge, MemberExpectation};
+use super::level_climb::{LevelClimb, ValuedLevels, climb_levels, enumerate_levels};
 use super::level_race::{RaceWinner, race_levels};
-use super::objective::PlanObjective;
-use super::origins::{CandidatePaths, LevelOrigin, PathOrigin};
-use crate::decision::{PlanContext, PlanRegion};
+use super::mean_rates::MeanRates;
+use super::objective::{LEAST_GAIN, PlanObjective};
+use super::regions;
+use crate::plan_context::{PlanContext, PlanRegion};
 use crate::policy::to_level;
-use crate::search::contention_group::ContentionGroup;
-use crate::search::{self, LEAST_GAIN};
 
-/// Parts of the budget of a region: the largest search gets this part, all searches twice as much,
-/// and climbs the rest.
-const SEARCH_PART: u64 = 4;
-const CLIMB_PART: u64 = 2;
-
-/// A region of more flows is not searched, by events or by the model of mean rates: all paths of
-/// its flows are listed for that.
+/// A region of more flows is not searched: all paths of its flows are listed for that.
 const MAX_SEARCHED_FLOWS: usize = 20_000;
-const MAX_GUIDED_FLOWS: usize = 4_000;
 
-/// What it may cost to tell the waits of a group event by event from one start, in events.
-const MAX_JUDGING_COST: u64 = 100_000;
+/// Share of the largest slowdown under the floor that the model is asked for: a job that it finds
+/// at the limit is beyond it half of the time.
+const WANTED_SLOWDOWN: f64 = 0.6;
+
+/// Levels of a candidate that the model of mean rates chooses at least, to be simulated where
+/// simulations are expensive.
+const LEAST_TRIALS: usize = 2;
+
+/// Part of the budget that the first simulations of all levels of a candidate may cost.
+const TRIAL_PART: u64 = 8;
 
 /// A candidate with its best levels and their value.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,48 +55,53 @@ impl ValuedCandidate {
         &self.candidate.paths
     }
 
-    /// Whether both are the same levels on the same paths.
-    pub(super) fn has_decisions_of(&self, other: &Self) -> bool {
-        Rc::ptr_eq(&self.candidate, &other.candidate) && self.levels == other.levels
-    }
-
     /// The levels of the members of a group.
     fn member_levels(&self, group: &ContentionGroup) -> Vec<u8> {
         group.members.iter().map(|member| self.levels[*member]).collect()
     }
 }
 
-/// What simulations say of the proposal of a search.
+/// What the judge says of the proposal of a search.
 pub(super) struct ValuedProposal {
-    /// With its value, a coarse one unless it is promising.
-    pub(super) candidate: ValuedCandidate,
+    /// With its value from all starts; none if the coarse one is not promising.
+    pub(super) candidate: Option<ValuedCandidate>,
     /// Its value in a coarse simulation.
     pub(super) coarse: f64,
-    /// Whether that was enough for it to be simulated from all starts.
-    pub(super) is_promising: bool,
-    /// Seconds of an iteration of each job of the region.
+    /// Seconds of an iteration of each job of the region, as far as it was simulated.
     pub(super) seconds: Vec<f64>,
 }
 
 /// The evaluation of one region.
-pub(super) struct RegionEvaluation<'a, 'e> {
+pub(super) struct RegionEvaluation<'a> {
     context: &'a PlanContext<'a>,
     region: &'a PlanRegion,
-    evaluator: &'e mut GroupEvaluator<'a>,
+    judge: Judge<'a>,
     objective: PlanObjective,
     /// Whether the service bound has excluded anything.
     excluded_by_bound: bool,
+    /// Candidates with levels that would be worth more if no job starved, valued from the first
+    /// start.
+    starving: Vec<ValuedCandidate>,
 }
 
-impl<'a, 'e> RegionEvaluation<'a, 'e> {
+impl<'a> RegionEvaluation<'a> {
     /// An evaluation without a floor yet.
-    pub(super) fn new(
-        context: &'a PlanContext<'a>,
-        region: &'a PlanRegion,
-        evaluator: &'e mut GroupEvaluator<'a>,
-    ) -> Self {
-        let objective = PlanObjective::without_floor(context.policy);
-        Self { context, region, evaluator, objective, excluded_by_bound: false }
+    pub(super) fn new(context: &'a PlanContext<'a>, region: &'a PlanRegion) -> Self {
+        Self {
+            context,
+            region,
+            judge: Judge::new(context.traffic, context.policy, &region.jobs),
+            objective: PlanObjective::without_floor(context.policy),
+            excluded_by_bound: false,
+            starving: Vec::new(),
+        }
+    }
+
+    /// Candidates with levels that would be worth more if no job starved, the best first.
+    pub(super) fn take_starving(&mut self) -> Vec<ValuedCandidate> {
+        let mut starving = std::mem::take(&mut self.starving);
+        starving.sort_by(|a, b| b.value.value.total_cmp(&a.value.value));
+        starving
     }
 
     pub(super) fn region(&self) -> &'a PlanRegion {
@@ -104,51 +112,29 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
         self.context
     }
 
-    /// Throughput that each job of the region is guaranteed, as a share of that alone.
-    pub(super) fn guaranteed(&self) -> &[f64] {
-        self.evaluator.guaranteed()
-    }
-
     pub(super) fn objective(&self) -> PlanObjective {
         self.objective
     }
 
-    /// Whether the region is simulated in steps, because it is large.
-    pub(super) fn is_stepped(&self) -> bool {
-        self.evaluator.is_stepped()
-    }
-
-    /// Whether the model of mean rates searches the region: it has more jobs than the search of
-    /// small ones takes, and not so many flows that their paths fill memory.
-    pub(super) fn is_guided(&self) -> bool {
-        let is_large = self.is_stepped() || self.region.jobs.len() > search::MAX_JOBS;
-        is_large && self.flow_count() <= MAX_GUIDED_FLOWS
-    }
-
-    fn flow_count(&self) -> usize {
-        self.context.traffic.count_flows(&self.region.jobs)
-    }
-
-    /// Events that the largest search event by event may cost.
-    pub(super) fn search_budget(&self) -> u64 {
-        let is_searched = self.flow_count() <= MAX_SEARCHED_FLOWS;
-        if is_searched { self.event_budget() / SEARCH_PART } else { 0 }
-    }
-
-    /// Events that climbs may cost.
-    pub(super) fn climb_budget(&self) -> u64 {
-        if self.is_stepped() { 0 } else { self.event_budget() / CLIMB_PART }
+    /// Whether the paths of the region are searched.
+    pub(super) fn is_searched(&self) -> bool {
+        self.context.traffic.count_flows(&self.region.jobs) <= MAX_SEARCHED_FLOWS
     }
 
     /// Events that searches and climbs in this region may cost.
     pub(super) fn event_budget(&self) -> u64 {
         let PlanContext { traffic, policy, .. } = *self.context;
-        search::budget_per_job(traffic, policy) * self.region.jobs.len() as u64
+        regions::budget_per_job(traffic, policy) * self.region.jobs.len() as u64
+    }
+
+    /// Simulations that so many events are enough for.
+    pub(super) fn simulations_for(&self, events: u64) -> usize {
+        (events as f64 / self.judge.cost_of_run()) as usize
     }
 
     /// What all simulations so far cost, in events.
     pub(super) fn event_cost(&self) -> u64 {
-        self.evaluator.event_cost()
+        self.judge.event_cost()
     }
 
     /// From here on, no job may be much slower than the slowest under ECMP.
@@ -174,13 +160,13 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
 
     /// Whether every job is as fast as alone.
     pub(super) fn is_optimal(&self, candidate: &ValuedCandidate) -> bool {
-        candidate.value.value >= self.evaluator.upper_bound() * (1.0 - LEAST_GAIN)
+        candidate.value.value >= self.judge.upper_bound() * (1.0 - LEAST_GAIN)
             && !self.objective.misses_service_bound(candidate.value)
     }
 
     /// A value as a share of the region's worth.
     pub(super) fn utilization(&self, value: f64) -> f64 {
-        let total: f64 = self.evaluator.job_worth().iter().sum();
+        let total: f64 = self.judge.job_worth().iter().sum();
         if total > 0.0 { value / total } else { 0.0 }
     }
 
@@ -213,8 +199,21 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
             level_origins: Vec::new(),
             value: DecisionValue::NOTHING,
         };
-        for group in self.evaluator.contention_groups(&candidate.paths) {
-            let RaceWinner { origin, levels, value, .. } = self.best_levels(&group, candidate)?;
+        let tried = self.tried_levels(candidate);
+        let mut starving: Option<ValuedCandidate> = None;
+        for group in self.judge.contention_groups(&candidate.paths) {
+            let winner = self.best_levels(&group, &tried)?;
+            let RaceWinner { origin, levels, value, .. } = winner;
+            if winner.starving.is_some() {
+                starving.get_or_insert_with(|| valued.clone());
+            }
+            if let Some(starving) = &mut starving {
+                let (levels, value) = winner.starving.unwrap_or((levels.clone(), value));
+                starving.value = starving.value.combine(value);
+                for (position, level) in group.members.iter().zip(levels) {
+                    starving.levels[*position] = level;
+                }
+            }
             valued.value = valued.value.combine(value);
             for (position, level) in group.members.iter().zip(levels) {
                 valued.levels[*position] = level;
@@ -223,30 +222,70 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
                 valued.level_origins.push(origin);
             }
         }
+        let worth_more = starving.filter(|starving| starving.value.value > valued.value.value);
+        self.starving.extend(worth_more);
         Some(valued)
     }
 
-    /// The best levels of the candidate for a group.
+    /// The best of `tried` for a group.
     fn best_levels(
         &mut self,
         group: &ContentionGroup,
-        candidate: &CandidatePaths,
+        tried: &[(LevelOrigin, Vec<u8>)],
     ) -> Option<RaceWinner> {
-        let is_large = self.is_stepped();
-        let tried =
-            candidate.levels.iter().filter(|(origin, _)| !is_large || origin.is_essential());
-        let tried: Vec<(LevelOrigin, Vec<u8>)> =
-            tried.map(|(origin, levels)| (*origin, self.member_levels(group, levels))).collect();
-        let winner = race_levels(self.evaluator, self.objective, group, tried)?;
+        let tried: Vec<(LevelOrigin, Vec<u8>)> = tried
+            .iter()
+            .map(|(origin, levels)| (*origin, self.member_levels(group, levels)))
+            .collect();
+        let winner = race_levels(&mut self.judge, self.objective, group, tried)?;
         self.excluded_by_bound |= winner.excluded_by_bound;
         Some(winner)
+    }
+
+    /// The levels of a candidate that are tried: all where simulations are cheap, else those that
+    /// a plan is never to be worse than, and the best of the others by mean rates.
+    fn tried_levels(&self, candidate: &CandidatePaths) -> Vec<(LevelOrigin, Vec<u8>)> {
+        let most = self.simulations_for(self.event_budget() / TRIAL_PART).max(LEAST_TRIALS);
+        if candidate.levels.len() <= most {
+            return candidate.levels.clone();
+        }
+        let model = RegionModel::new(self.context.traffic, self.context.policy, &self.region.jobs);
+        let mut rates = self.mean_rates(&model, &candidate.paths, &candidate.levels[0].1);
+        // Whether it is essential, what the model expects, and its place among the levels.
+        let mut rated: Vec<(bool, f64, usize)> = Vec::new();
+        for (place, (origin, levels)) in candidate.levels.iter().enumerate() {
+            rates.set_levels(&model.level_indices(levels));
+            rated.push((origin.is_essential(), rates.score(), place));
+        }
+        rated.sort_by(|a, b| b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)));
+        let essential = rated.iter().filter(|(is_essential, ..)| *is_essential).count();
+        let tried = rated.into_iter().take(most.max(essential + LEAST_TRIALS));
+        tried.map(|(.., place)| candidate.levels[place].clone()).collect()
+    }
+
+    /// The model of mean rates at these decisions, by flow and job of the plan.
+    pub(super) fn mean_rates<'m>(
+        &self,
+        model: &'m RegionModel<'m>,
+        paths: &[LinkPath],
+        levels: &[u8],
+    ) -> MeanRates<'m> {
+        let limit = self.objective.slowdown_limit().unwrap_or(f64::INFINITY);
+        let routes = &self.context.traffic.routes;
+        let jobs = self.region.jobs.iter().zip(self.judge.guaranteed());
+        let longest = jobs.map(|(job, guaranteed)| {
+            let slowdown = limit.min(1.0 / guaranteed) * WANTED_SLOWDOWN;
+            slowdown.max(1.0) * routes[*job].demand.iteration_seconds
+        });
+        let longest = longest.collect();
+        MeanRates::new(model, model.counts_of(paths), model.level_indices(levels), longest)
     }
 
     /// Seconds of an iteration of each job of the region under a candidate.
     pub(super) fn iteration_seconds(&mut self, candidate: &ValuedCandidate) -> Vec<f64> {
         let mut seconds = vec![f64::INFINITY; self.region.jobs.len()];
-        for group in self.evaluator.contention_groups(candidate.paths()) {
-            let expected = self.evaluator.expect_members(&group, &candidate.member_levels(&group));
+        for group in self.judge.contention_groups(candidate.paths()) {
+            let expected = self.judge.expect_members(&group, &candidate.member_levels(&group));
             self.note_seconds(&group, expected.unwrap_or_default(), &mut seconds);
         }
         seconds
@@ -265,29 +304,33 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
         }
     }
 
-    /// Simulates what a search proposes, only coarsely if that finds less than `least`; none if
-    /// the model rejects a job.
+    /// Judges what a search proposes, only coarsely if that finds less than `least`;
+    /// none if the model rejects a job.
     pub(super) fn value_proposal(
         &mut self,
         proposal: &Rc<CandidatePaths>,
         least: f64,
     ) -> Option<ValuedProposal> {
         let (origin, levels) = proposal.levels.first()?;
-        let groups = self.evaluator.contention_groups(&proposal.paths);
+        let groups = self.judge.contention_groups(&proposal.paths);
         let levels_of: Vec<Vec<u8>> =
             groups.iter().map(|group| self.member_levels(group, levels)).collect();
-        let coarse = self.coarse_value(&groups, &levels_of)?;
-        let is_promising = coarse.value >= least;
-        let mut value = if is_promising { DecisionValue::NOTHING } else { coarse };
         let mut seconds = vec![f64::INFINITY; self.region.jobs.len()];
+        let mut coarse = 0.0;
         for (group, levels) in groups.iter().zip(&levels_of) {
-            if is_promising {
-                value = value.combine(self.evaluator.mean_value(group, levels)?);
-            }
-            let expected = match is_promising {
-                true => self.evaluator.expect_members(group, levels)?,
-                false => self.evaluator.expect_coarsely(group, levels)?,
-            };
+            coarse += self.judge.evaluate_levels(group, levels, COARSE_START)?.value;
+            let expected = self.judge.expect_from(group, levels, [COARSE_START])?;
+            self.note_seconds(group, expected, &mut seconds);
+        }
+        if coarse < least {
+            return Some(ValuedProposal { candidate: None, coarse, seconds });
+        }
+        let mut value = DecisionValue::NOTHING;
+        for (group, levels) in groups.iter().zip(&levels_of) {
+            let samples = self.judge.horizon.samples();
+            self.judge.simulate_ahead(group, samples.map(|sample| (&levels[..], sample)));
+            value = value.combine(self.judge.mean_value(group, levels)?);
+            let expected = self.judge.expect_members(group, levels)?;
             self.note_seconds(group, expected, &mut seconds);
         }
         let candidate = ValuedCandidate {
@@ -296,69 +339,29 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
             level_origins: vec![*origin],
             value,
         };
-        Some(ValuedProposal { candidate, coarse: coarse.value, is_promising, seconds })
-    }
-
-    fn coarse_value(
-        &mut self,
-        groups: &[ContentionGroup],
-        levels: &[Vec<u8>],
-    ) -> Option<DecisionValue> {
-        let mut sum = DecisionValue::NOTHING;
-        for (group, levels) in groups.iter().zip(levels) {
-            sum =
-                sum.combine(self.evaluator.evaluate_levels(group, levels, StartSample::Coarse)?);
-        }
-        Some(sum)
+        Some(ValuedProposal { candidate: Some(candidate), coarse, seconds })
     }
 
     /// What a candidate is worth in a coarse simulation; none if the model rejects a job.
     pub(super) fn value_coarsely(&mut self, candidate: &ValuedCandidate) -> Option<f64> {
-        let groups = self.evaluator.contention_groups(candidate.paths());
-        let levels: Vec<Vec<u8>> =
-            groups.iter().map(|group| candidate.member_levels(group)).collect();
-        Some(self.coarse_value(&groups, &levels)?.value)
+        let mut sum = 0.0;
+        for group in self.judge.contention_groups(candidate.paths()) {
+            let levels = candidate.member_levels(&group);
+            sum += self.judge.evaluate_levels(&group, &levels, COARSE_START)?.value;
+        }
+        Some(sum)
     }
 
     /// The longest that a flow of each job of the region waits for service under a candidate,
-    /// seconds: event by event, or where that is too expensive as far as steps tell. The longest of
-    /// all is in the candidate's value from here on. None if the model rejects a job.
-    pub(super) fn judge_waits(&mut self, candidate: &mut ValuedCandidate) -> Option<Vec<f64>> {
+    /// seconds.
+    pub(super) fn wait_seconds(&mut self, candidate: &ValuedCandidate) -> Vec<f64> {
         let mut waits = vec![0.0; self.region.jobs.len()];
-        for group in self.evaluator.contention_groups(candidate.paths()) {
+        for group in self.judge.contention_groups(candidate.paths()) {
             let levels = candidate.member_levels(&group);
-            self.evaluator.judge_waits(&group, &levels, MAX_JUDGING_COST);
-            let expected = self.evaluator.expect_members(&group, &levels)?;
+            let expected = self.judge.expect_members(&group, &levels).unwrap_or_default();
             group.members.iter().zip(expected).for_each(|(member, of)| waits[*member] = of.wait);
         }
-        let longest = waits.iter().copied().fold(0.0, f64::max);
-        self.excluded_by_bound |= longest > self.context.policy.service_bound();
-        candidate.value.worst_wait = longest;
-        Some(waits)
-    }
-
-    /// The best of the candidates on the paths of `valued` if waits that only steps tell count as
-    /// none; none if they have excluded nothing, or cannot be told event by event.
-    pub(super) fn best_despite_steps(
-        &mut self,
-        valued: &[ValuedCandidate],
-    ) -> Option<ValuedCandidate> {
-        if !(self.excluded_by_bound
-            && self.is_stepped()
-            && self.evaluator.can_judge(MAX_JUDGING_COST))
-        {
-            return None;
-        }
-        let mut paths: Vec<Rc<CandidatePaths>> = Vec::new();
-        for ValuedCandidate { candidate, .. } in valued {
-            if !paths.iter().any(|known| Rc::ptr_eq(known, candidate)) {
-                paths.push(Rc::clone(candidate));
-            }
-        }
-        self.evaluator.doubts_steps = true;
-        let despite = self.value_candidates(&paths);
-        self.evaluator.doubts_steps = false;
-        best_candidate(self.objective, despite.iter()).cloned()
+        waits
     }
 
     fn member_levels(&self, group: &ContentionGroup, levels: &[u8]) -> Vec<u8> {
@@ -368,12 +371,11 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
     /// What ECMP would give, each draw from another start; none if the model rejects a job.
     pub(super) fn expect_ecmp(&mut self, draws: &[Rc<CandidatePaths>]) -> Option<EcmpExpectation> {
         let mut values = Vec::with_capacity(draws.len());
-        for (number, draw) in (0..).zip(draws) {
-            let start = StartSample::Fine(number);
+        for (start, draw) in (FIRST_START..).zip(draws) {
             let mut value = DecisionValue::NOTHING;
-            for group in self.evaluator.contention_groups(&draw.paths) {
+            for group in self.judge.contention_groups(&draw.paths) {
                 let levels = self.member_levels(&group, &draw.levels[0].1);
-                let found = self.evaluator.evaluate_levels(&group, &levels, start)?;
+                let found = self.judge.evaluate_levels(&group, &levels, start)?;
                 value = value.combine(found);
             }
             values.push(value);
@@ -385,10 +387,10 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
     /// the highest at a time, until none does.
     pub(super) fn raise_starving(&mut self, start: &ValuedCandidate) -> ValuedCandidate {
         let (objective, job_levels) = (self.objective, self.context.policy.job_levels());
-        self.change_levels(start, LevelOrigin::Raised, |evaluator, group, allowed, levels| {
+        self.change_levels(start, LevelOrigin::Raised, |judge, group, allowed, levels| {
             let mut levels = levels.to_vec();
             for _ in 0..=job_levels.len().ilog2() {
-                let expected = evaluator.expect_members(group, &levels)?;
+                let expected = judge.expect_from(group, &levels, [COARSE_START])?;
                 let earlier = levels.clone();
                 for ((level, allowed), of) in levels.iter_mut().zip(allowed).zip(expected) {
                     if objective.is_starving(of.slowdown, of.wait) && *level < *allowed.end() {
@@ -399,16 +401,25 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
                     break;
                 }
             }
-            let value = evaluator.mean_value(group, &levels)?;
+            let value = judge.mean_value(group, &levels)?;
             Some(ValuedLevels { levels, value })
         })
     }
 
-    /// The paths of `late`, some flows of which wait too long, with the levels that are now the
-    /// best and with higher levels for the jobs of those flows.
-    pub(super) fn other_levels(&mut self, late: &ValuedCandidate) -> Vec<ValuedCandidate> {
-        let raised = self.raise_starving(late);
-        self.value_candidate(&late.candidate).into_iter().chain([raised]).collect()
+    /// The candidate with the best of all levels in each contention group where they are few, as
+    /// far as `cost_limit` allows.
+    pub(super) fn enumerate_levels(
+        &mut self,
+        start: &ValuedCandidate,
+        cost_limit: u64,
+    ) -> ValuedCandidate {
+        let objective = self.objective;
+        self.change_levels(start, LevelOrigin::Enumerated, |judge, group, allowed, levels| {
+            let from =
+                ValuedLevels { levels: levels.to_vec(), value: judge.mean_value(group, levels)? };
+            let climb = LevelClimb { objective, group, allowed, cost_limit };
+            Some(enumerate_levels(judge, climb, from))
+        })
     }
 
     /// The candidate with better levels in each contention group, as far as `cost_limit` allows.
@@ -418,14 +429,30 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
         cost_limit: u64,
     ) -> ValuedCandidate {
         let objective = self.objective;
-        self.change_levels(start, LevelOrigin::Climbed, |evaluator, group, allowed, levels| {
-            let from = ValuedLevels {
-                levels: levels.to_vec(),
-                value: evaluator.mean_value(group, levels)?,
-            };
+        let model = RegionModel::new(self.context.traffic, self.context.policy, &self.region.jobs);
+        let seconds = self.iteration_seconds(start);
+        let mut rates = self.mean_rates(&model, start.paths(), &self.plan_levels(start));
+        rates.calibrate(&seconds);
+        self.change_levels(start, LevelOrigin::Climbed, |judge, group, allowed, levels| {
+            let from =
+                ValuedLevels { levels: levels.to_vec(), value: judge.mean_value(group, levels)? };
             let climb = LevelClimb { objective, group, allowed, cost_limit };
-            Some(climb_levels(evaluator, climb, from))
+            Some(climb_levels(judge, climb, from, |levels| {
+                for (member, level) in group.members.iter().zip(levels) {
+                    rates.set_level(*member, *level);
+                }
+                rates.follow_changes();
+                rates.score()
+            }))
         })
+    }
+
+    /// The levels of a candidate by job of the plan; those of other jobs are the lowest.
+    pub(super) fn plan_levels(&self, candidate: &ValuedCandidate) -> Vec<u8> {
+        let mut levels = vec![0; self.context.traffic.jobs.len()];
+        let jobs = self.region.jobs.iter().zip(&candidate.levels);
+        jobs.for_each(|(job, level)| levels[*job] = *level);
+        levels
     }
 
     /// The candidate with other levels in each contention group: `change` gets the range of each
@@ -435,8 +462,8 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
         &mut self,
         start: &ValuedCandidate,
         origin: LevelOrigin,
-        change: impl Fn(
-            &mut GroupEvaluator<'_>,
+        mut change: impl FnMut(
+            &mut Judge<'_>,
             &ContentionGroup,
             &[RangeInclusive<u8>],
             &[u8],
@@ -449,7 +476,7 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
             value: DecisionValue::NOTHING,
             ..start.clone()
         };
-        for group in self.evaluator.contention_groups(&changed.candidate.paths) {
+        for group in self.judge.contention_groups(&changed.candidate.paths) {
             let members = group.members.iter();
             let jobs = members.clone().map(|position| self.region.jobs[*position]);
             let jobs = jobs.map(|job| self.context.traffic.jobs[job]);
@@ -457,7 +484,7 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
             let levels: Vec<u8> = members
                 .map(|position| index_of_level(&job_levels, changed.levels[*position]))
                 .collect();
-            let Some(found) = change(self.evaluator, &group, &allowed, &levels) else { continue };
+            let Some(found) = change(&mut self.judge, &group, &allowed, &levels) else { continue };
             changed.value = changed.value.combine(found.value);
             for (position, index) in group.members.iter().zip(found.levels) {
                 changed.levels[*position] = job_levels[usize::from(index)];
@@ -466,11 +493,21 @@ impl<'a, 'e> RegionEvaluation<'a, 'e> {
         changed
     }
 
+    /// Gives jobs that share no link with others the levels by rank, of all jobs of the plan: what
+    /// the model does not know of, such as acknowledgements on any path, has an order then, too.
+    pub(super) fn rank_alone(&self, candidate: &mut ValuedCandidate, ranked: &[u8]) {
+        for group in self.judge.contention_groups(candidate.paths()) {
+            if let [member] = group.members[..] {
+                candidate.levels[member] = ranked[self.region.jobs[member]];
+            }
+        }
+    }
+
     /// What moving from the running paths to others must gain: a share of the worth of the jobs
     /// whose flows move.
     pub(super) fn moving_price(&self, running: &[LinkPath], paths: &[LinkPath]) -> f64 {
         let PlanContext { traffic, policy, previous, .. } = *self.context;
-        let moved = self.region.jobs.iter().zip(self.evaluator.job_worth()).filter(|(job, _)| {
+        let moved = self.region.jobs.iter().zip(self.judge.job_worth()).filter(|(job, _)| {
             let span = traffic.spans[**job].clone();
             previous.job_level(**job).is_some() && running[span.clone()] != paths[span]
         });

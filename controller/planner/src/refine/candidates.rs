@@ -7,19 +7,27 @@ use std::rc::Rc;
 
 use topology::{LinkId, LinkPath};
 
+use super::bundles::RegionModel;
+use super::decisions::Decisions;
+use super::mean_rates::MeanRates;
 use crate::compression::balanced::balanced_levels;
-use crate::decision::PlanContext;
 use crate::hashed_paths::hashed_paths;
 use crate::job_ranking::JobRanking;
 use crate::levels::LevelScope;
-use crate::path_selection;
+use crate::path_selection::{self, PathRule};
+use crate::plan_context::{PlanContext, PlanRegion};
 use crate::policy::{CorrectionReference, Policy, to_level};
 use crate::previous_plan::PreviousPlan;
 use crate::priority::ReferenceJobs;
-use crate::search::{self, SearchResult};
 
 /// Percent of every link that levels above the lowest leave to it.
 const RESERVED_PERCENT: [u8; 4] = [15, 30, 50, 70];
+
+/// Flows of a plan whose levels a quick one rates at most.
+const MAX_RATED_FLOWS: usize = 10_000;
+
+/// Jobs that have the higher of two levels at most.
+const MAX_SPLITS: usize = 12;
 
 /// A cap of the correction factor (Crux §4.2) that limits how far one job can rise above others.
 const LOW_CORRECTION_CAP: f64 = 4.0;
@@ -29,16 +37,18 @@ const LOW_CORRECTION_CAP: f64 = 4.0;
 pub enum PathOrigin {
     /// The plan in force.
     InForce,
-    /// Crux §4.1: by intensity, the least congested path each, then local search.
+    /// What runs stays where it is, and new flows take the least contended path, by intensity.
     Selected,
+    /// Crux §4.1: by intensity, the least congested path each.
+    Greedy,
+    /// By intensity, each job's flows spread evenly over its paths.
+    Spread,
     /// As TACCL\* chooses them: by name of the job, the least congested path each.
     LeastCongested,
-    /// The search of paths and levels by the fluid model.
+    /// The local search, from the best of the others.
     Searched,
     /// Drawn by hash, as ECMP does.
     Hashed(u32),
-    /// The local search, from the best paths drawn by hash.
-    ImprovedHashed,
 }
 
 /// Where the levels of a candidate come from.
@@ -46,7 +56,7 @@ pub enum PathOrigin {
 pub enum LevelOrigin {
     /// The plan in force.
     InForce,
-    /// The search of paths and levels by the fluid model.
+    /// The local search, from the best of the others.
     Searched,
     /// Crux §4.2 and §4.3: by corrected intensity, compressed to so many levels.
     Ranked(u8),
@@ -57,18 +67,22 @@ pub enum LevelOrigin {
     /// As `Ranked` on all levels, but the lowest for jobs that would leave the jobs below them less
     /// than so many percent of a link.
     Reserved(u8),
+    /// The highest level for so many of the most intense jobs, the one below for all others.
+    Split(u8),
     /// As TACCL\* gives them: by length of the path, split evenly over all levels.
     ByDistance,
     /// Of the others, with higher levels for the jobs that miss the floor.
     Raised,
     /// The best of the others, changed job by job while the fluid model finds that better.
     Climbed,
+    /// The best of all, in a group of few jobs.
+    Enumerated,
 }
 
 impl LevelOrigin {
-    /// Whether it is tried in a large region as well, where each trial takes long.
+    /// Whether a plan is never to be worse than with these levels.
     pub(super) fn is_essential(self) -> bool {
-        !matches!(self, Self::LowCorrection | Self::Contenders)
+        matches!(self, Self::InForce | Self::Ranked(_) | Self::ByDistance)
     }
 }
 
@@ -77,10 +91,11 @@ impl fmt::Display for PathOrigin {
         match self {
             Self::InForce => f.write_str("in-force"),
             Self::Selected => f.write_str("selected"),
+            Self::Greedy => f.write_str("greedy"),
+            Self::Spread => f.write_str("spread"),
             Self::LeastCongested => f.write_str("least-congested"),
             Self::Searched => f.write_str("searched"),
             Self::Hashed(draw) => write!(f, "ecmp-{draw}"),
-            Self::ImprovedHashed => f.write_str("ecmp-improved"),
         }
     }
 }
@@ -95,9 +110,11 @@ impl fmt::Display for LevelOrigin {
             Self::LowCorrection => f.write_str("low-correction"),
             Self::Contenders => f.write_str("contenders"),
             Self::Reserved(percent) => write!(f, "reserved-{percent}"),
+            Self::Split(first) => write!(f, "first-{first}"),
             Self::ByDistance => f.write_str("by-distance"),
             Self::Raised => f.write_str("raised"),
             Self::Climbed => f.write_str("climbed"),
+            Self::Enumerated => f.write_str("enumerated"),
         }
     }
 }
@@ -112,33 +129,13 @@ pub(super) struct CandidatePaths {
     pub(super) levels: Vec<(LevelOrigin, Vec<u8>)>,
 }
 
-impl CandidatePaths {
-    /// What a search found.
-    pub(super) fn searched(found: SearchResult) -> Self {
-        Self {
-            origin: PathOrigin::Searched,
-            paths: found.paths,
-            levels: vec![(LevelOrigin::Searched, found.levels)],
-        }
-    }
-}
-
-/// Which candidates come of the best paths drawn by hash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DrawUse {
-    /// The paths as they were drawn.
-    AsIs,
-    /// Those, and what the local search makes of them.
-    Improved,
-}
-
 /// Makes candidates when they are first needed.
 pub(super) struct CandidateBuilder<'a> {
     context: &'a PlanContext<'a>,
     /// The jobs that are decided by comparison.
-    compared: &'a [usize],
+    regions: &'a [&'a PlanRegion],
     /// What path selection and ranking decided.
-    unsearched: &'a SearchResult,
+    unsearched: &'a Decisions,
     present: Vec<Rc<CandidatePaths>>,
     hashed: Vec<Rc<CandidatePaths>>,
 }
@@ -146,44 +143,38 @@ pub(super) struct CandidateBuilder<'a> {
 impl<'a> CandidateBuilder<'a> {
     pub(super) fn new(
         context: &'a PlanContext<'a>,
-        compared: &'a [usize],
-        unsearched: &'a SearchResult,
+        regions: &'a [&'a PlanRegion],
+        unsearched: &'a Decisions,
     ) -> Self {
-        Self { context, compared, unsearched, present: Vec::new(), hashed: Vec::new() }
+        Self { context, regions, unsearched, present: Vec::new(), hashed: Vec::new() }
     }
 
     /// What path selection and ranking decided.
-    pub(super) fn unsearched(&self) -> &'a SearchResult {
+    pub(super) fn unsearched(&self) -> &'a Decisions {
         self.unsearched
     }
 
-    /// The plan in force, if there is one, the paths of path selection, and those of TACCL\*.
+    /// The plan in force, if there is one, the paths of path selection, those that spread each job,
+    /// and those of TACCL\*.
     pub(super) fn present(&mut self) -> &[Rc<CandidatePaths>] {
         if self.present.is_empty() {
-            let in_force = in_force(self.context, self.compared, self.unsearched);
-            let selected = CandidatePaths {
-                origin: PathOrigin::Selected,
-                paths: self.unsearched.paths.clone(),
-                levels: ranked_levels(self.context, self.compared, &self.unsearched.paths),
-            };
-            let all = in_force.into_iter().chain([selected, least_congested(self.context)]);
-            self.present.extend(all.map(Rc::new));
+            let Self { context, regions, unsearched, .. } = *self;
+            let in_force = in_force(context, regions, unsearched);
+            let others = [
+                self.ranked(PathOrigin::Selected, unsearched.paths.clone()),
+                self.ranked(PathOrigin::Spread, paths_by(context, PathRule::OwnLoadFirst)),
+                self.ranked(PathOrigin::Greedy, paths_by(context, PathRule::LeastCongested)),
+                least_congested(context, regions),
+            ];
+            self.present.extend(in_force.into_iter().chain(others).map(Rc::new));
         }
         &self.present
     }
 
-    /// Results of the search in a region: one for `events`, and one for each half, quarter and so
-    /// on that is enough, the smallest first. So a larger budget finds whatever a smaller one does.
-    pub(super) fn search_region(&self, region: &[usize], events: u64) -> Vec<Rc<CandidatePaths>> {
-        let PlanContext { traffic, policy, .. } = *self.context;
-        let budgets = std::iter::successors(Some(events), |events| Some(events / 2));
-        let mut found: Vec<SearchResult> = budgets
-            .map_while(|events| {
-                search::search_region(traffic, policy, region, events, self.unsearched)
-            })
-            .collect();
-        found.dedup();
-        found.into_iter().rev().map(CandidatePaths::searched).map(Rc::new).collect()
+    /// These paths with levels by rank.
+    fn ranked(&self, origin: PathOrigin, paths: Vec<LinkPath>) -> CandidatePaths {
+        let levels = ranked_levels(self.context, self.regions, &paths);
+        CandidatePaths { origin, paths, levels }
     }
 
     /// One level on so many paths drawn by hash.
@@ -202,18 +193,10 @@ impl<'a> CandidateBuilder<'a> {
         &self.hashed[..draws as usize]
     }
 
-    /// A draw that was made before as it is, and after the local search if it is wanted.
-    pub(super) fn best_draw(&self, draw: usize, usage: DrawUse) -> Vec<Rc<CandidatePaths>> {
-        let context = self.context;
-        let drawn = Rc::clone(&self.hashed[draw]);
-        if usage == DrawUse::AsIs {
-            return vec![drawn];
-        }
-        let paths =
-            path_selection::improve_given_paths(context.traffic, &drawn.paths, context.policy);
-        let levels = ranked_levels(context, self.compared, &paths);
-        let improved = CandidatePaths { origin: PathOrigin::ImprovedHashed, paths, levels };
-        vec![drawn, Rc::new(improved)]
+    /// A draw that was made before, with levels by rank.
+    pub(super) fn best_draw(&self, draw: usize) -> Rc<CandidatePaths> {
+        let drawn = &self.hashed[draw];
+        Rc::new(self.ranked(drawn.origin, drawn.paths.clone()))
     }
 }
 
@@ -221,7 +204,7 @@ impl<'a> CandidateBuilder<'a> {
 /// none if nothing of it is left.
 pub(super) fn decisions_in_force(
     context: &PlanContext<'_>,
-    unsearched: &SearchResult,
+    unsearched: &Decisions,
 ) -> Option<(Vec<LinkPath>, Vec<u8>)> {
     let PlanContext { traffic, previous, .. } = context;
     if (0..traffic.jobs.len()).all(|job| previous.job_level(job).is_none()) {
@@ -238,21 +221,29 @@ pub(super) fn decisions_in_force(
 
 fn in_force(
     context: &PlanContext<'_>,
-    compared: &[usize],
-    unsearched: &SearchResult,
+    regions: &[&PlanRegion],
+    unsearched: &Decisions,
 ) -> Option<CandidatePaths> {
     let (paths, levels) = decisions_in_force(context, unsearched)?;
     let mut methods = vec![(LevelOrigin::InForce, levels)];
     if paths != unsearched.paths {
-        methods.extend(ranked_levels(context, compared, &paths));
+        methods.extend(ranked_levels(context, regions, &paths));
     }
     Some(CandidatePaths { origin: PathOrigin::InForce, paths, levels: methods })
 }
 
-/// Paths and levels of TACCL\* (Crux §6.1).
-fn least_congested(context: &PlanContext<'_>) -> CandidatePaths {
+/// Paths of all jobs in the order of intensity, by a rule.
+fn paths_by(context: &PlanContext<'_>, rule: PathRule) -> Vec<LinkPath> {
+    let routes = context.traffic.routes.iter();
+    let order = path_selection::order_by_intensity(routes.map(|routes| &routes.demand));
+    path_selection::select_paths_in_order(context.traffic, &order, rule)
+}
+
+/// Paths of TACCL\* (Crux §6.1), with its levels and those by rank.
+fn least_congested(context: &PlanContext<'_>, regions: &[&PlanRegion]) -> CandidatePaths {
     let PlanContext { traffic, policy, .. } = context;
-    let paths = path_selection::select_paths_by_name(traffic);
+    let by_name: Vec<usize> = (0..traffic.jobs.len()).collect();
+    let paths = path_selection::select_paths_in_order(traffic, &by_name, PathRule::LeastCongested);
     let length = |job: usize| paths[traffic.spans[job].clone()].iter().map(|path| path.len()).max();
     let mut order: Vec<usize> = (0..traffic.jobs.len()).collect();
     order.sort_by_key(|job| Reverse(length(*job)));
@@ -261,22 +252,24 @@ fn least_congested(context: &PlanContext<'_>) -> CandidatePaths {
     for (job, level) in order.iter().zip(balanced_levels(order.len(), to_level(job_levels.len()))) {
         levels[*job] = job_levels[usize::from(level)];
     }
-    let levels = vec![(LevelOrigin::ByDistance, context.permit_levels(levels))];
-    CandidatePaths { origin: PathOrigin::LeastCongested, paths, levels }
+    let mut methods = vec![(LevelOrigin::ByDistance, context.permit_levels(levels))];
+    methods.extend(ranked_levels(context, regions, &paths));
+    CandidatePaths { origin: PathOrigin::LeastCongested, paths, levels: methods }
 }
 
 /// Levels by rank on these paths: compressed to all levels of the policy, to fewer, and by other
 /// corrections of the intensity.
 fn ranked_levels(
     context: &PlanContext<'_>,
-    compared: &[usize],
+    regions: &[&PlanRegion],
     paths: &[LinkPath],
 ) -> Vec<(LevelOrigin, Vec<u8>)> {
     let PlanContext { traffic, policy, corrections, .. } = context;
+    let compared: Vec<usize> = regions.iter().flat_map(|region| &region.jobs).copied().collect();
     let nothing = PreviousPlan::new(traffic, None);
     let most = policy.job_levels().len();
     let levels_of = |ranking: &JobRanking, level_count| {
-        let scope = LevelScope { compared, level_count };
+        let scope = LevelScope { compared: &compared, level_count };
         ranking.assign_levels(traffic, policy, &nothing, scope)
     };
     let against = (ReferenceJobs::All, *corrections);
@@ -295,6 +288,7 @@ fn ranked_levels(
         let levels = reserve_share(context, paths, &default, &methods[0].1, percent);
         methods.push((LevelOrigin::Reserved(percent), levels));
     }
+    methods.extend(split_levels(context, regions, &default));
     let low = Policy {
         max_correction: policy.max_correction.min(LOW_CORRECTION_CAP),
         ..(*policy).clone()
@@ -303,6 +297,64 @@ fn ranked_levels(
     methods.push((LevelOrigin::LowCorrection, levels_of(&rank_jobs(&low), most)));
     methods.push((LevelOrigin::Contenders, levels_of(&rank_jobs(&contenders), most)));
     methods
+}
+
+/// Of the levels by rank on `paths`, by job, for each of the `regions` those that the model of mean
+/// rates finds best; none where there are so many flows that rating them takes long.
+pub(super) fn best_rank_by_mean_rates(
+    context: &PlanContext<'_>,
+    regions: &[&PlanRegion],
+    paths: &[LinkPath],
+) -> Option<Vec<u8>> {
+    let PlanContext { traffic, policy, .. } = context;
+    if regions.is_empty() || traffic.flows.len() > MAX_RATED_FLOWS {
+        return None;
+    }
+    let methods = ranked_levels(context, regions, paths);
+    let mut best = methods[0].1.clone();
+    for PlanRegion { jobs, .. } in regions {
+        let model = RegionModel::new(traffic, policy, jobs);
+        let first = model.level_indices(&methods[0].1);
+        let longest = vec![f64::INFINITY; jobs.len()];
+        let mut rates = MeanRates::new(&model, model.counts_of(paths), first, longest);
+        let mut most = rates.score();
+        for (_, levels) in &methods[1..] {
+            rates.set_levels(&model.level_indices(levels));
+            if rates.score() > most {
+                most = rates.score();
+                jobs.iter().for_each(|job| best[*job] = levels[*job]);
+            }
+        }
+    }
+    Some(best)
+}
+
+/// Two levels, the higher one for the first jobs of each region by intensity: what two levels by
+/// corrected priority miss where the correction exchanges jobs.
+fn split_levels(
+    context: &PlanContext<'_>,
+    regions: &[&PlanRegion],
+    ranking: &JobRanking,
+) -> Vec<(LevelOrigin, Vec<u8>)> {
+    let job_levels = context.policy.job_levels();
+    let [.., second, highest] = job_levels[..] else { return Vec::new() };
+    let intensity = |job: &usize| ranking.demands[*job].intensity;
+    let by_intensity = |region: &&PlanRegion| {
+        let mut jobs = region.jobs.clone();
+        jobs.sort_by(|a, b| intensity(b).total_cmp(&intensity(a)).then(a.cmp(b)));
+        jobs
+    };
+    let orders: Vec<Vec<usize>> = regions.iter().map(by_intensity).collect();
+    let most = orders.iter().map(Vec::len).max().unwrap_or(0).saturating_sub(1).min(MAX_SPLITS);
+    let mut levels = vec![second; ranking.order.len()];
+    (0..most)
+        .map(|place| {
+            for job in orders.iter().filter_map(|order| order.get(place)) {
+                levels[*job] = highest;
+            }
+            (LevelOrigin::Split(to_level(place + 1)), context.permit_levels(levels.clone()))
+        })
+        .collect()
 }
 
 /// `levels` by job, the lowest for every job that would leave less than `percent` of a link to the

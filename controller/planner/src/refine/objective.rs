@@ -1,11 +1,14 @@
 //! What makes one decision better than another: value, under a floor for the slowest job and the
 //! throughput that policy guarantees to single jobs.
 
-use super::group_values::DecisionValue;
+use super::judge::DecisionValue;
 use crate::policy::Policy;
-use crate::search::LEAST_GAIN;
 
-/// After the first start, candidates worse than the best by this share are not simulated again,
+/// A decision is better if it gains this share; less is noise of the evaluation.
+pub(super) const LEAST_GAIN: f64 = 1e-3;
+
+/// Candidates worse than the best by this share after the first start, and by less after more, are
+/// not simulated again,
 const RACE_MARGIN: f64 = 0.03;
 
 /// nor those that miss the floor by more than this factor.
@@ -83,18 +86,23 @@ impl PlanObjective {
         self.missed_floor(value) > 0 || self.misses_service_bound(value)
     }
 
-    /// The value below which a candidate cannot become the best from other starts.
-    pub(super) fn race_limit(self, firsts: impl Iterator<Item = DecisionValue>) -> f64 {
+    /// The value below which a candidate cannot become the best after `sampled` starts.
+    pub(super) fn race_limit(
+        self,
+        means: impl Iterator<Item = DecisionValue>,
+        sampled: u32,
+    ) -> f64 {
         let holding =
-            firsts.filter(|first| self.excess(*first) <= 0.0 && !self.misses_service_bound(*first));
-        holding.map(|first| first.value).fold(0.0, f64::max) * (1.0 - RACE_MARGIN)
+            means.filter(|mean| self.excess(*mean) <= 0.0 && !self.misses_service_bound(*mean));
+        let margin = RACE_MARGIN / f64::from(sampled);
+        holding.map(|mean| mean.value).fold(0.0, f64::max) * (1.0 - margin)
     }
 
     /// Whether a candidate may be the best in the mean over all starts.
-    pub(super) fn stays_in_race(self, first: DecisionValue, least: f64) -> bool {
-        first.value >= least
-            && self.excess(first) <= RACE_SLOWDOWN - 1.0
-            && !self.misses_service_bound(first)
+    pub(super) fn stays_in_race(self, mean: DecisionValue, least: f64) -> bool {
+        mean.value >= least
+            && self.excess(mean) <= RACE_SLOWDOWN - 1.0
+            && !self.misses_service_bound(mean)
     }
 
     /// By what factor the service bound is missed, in steps of the noise; 0 if it is held.

@@ -1,6 +1,6 @@
 //! What ECMP would give, told from some draws of its hash: the yardstick of the floor.
 
-use super::group_values::DecisionValue;
+use super::judge::DecisionValue;
 
 /// How many times the median of the draws one of them counts at most, where they say how slow ECMP
 /// makes the slowest job.
@@ -14,6 +14,7 @@ pub(super) struct EcmpExpectation {
     /// some draws, these alone would say how slow others may become.
     pub(super) worst_slowdown: f64,
     pub(super) best_draw: usize,
+    pub(super) best_value: f64,
 }
 
 impl EcmpExpectation {
@@ -22,6 +23,7 @@ impl EcmpExpectation {
         let values: Vec<f64> = draws.iter().map(|draw| draw.value).collect();
         let best = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         Self {
+            best_value: best,
             mean_value: mean_of(&values),
             worst_slowdown: mean_without_outliers(draws.iter().map(|draw| draw.worst_slowdown)),
             best_draw: values.iter().position(|value| *value == best).unwrap_or(0),

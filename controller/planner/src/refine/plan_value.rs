@@ -2,14 +2,11 @@
 
 use topology::LinkPath;
 
-use super::group_simulation::SimulatedHorizon;
-use super::group_values::{DecisionValue, GroupEvaluator};
+use super::horizon::SimulatedHorizon;
+use super::judge::{DecisionValue, Judge};
+use super::regions::find_regions;
 use crate::policy::Policy;
-use crate::search::find_regions;
 use crate::traffic::IndexedTraffic;
-
-/// What telling the waits of a group event by event may cost, in events.
-const MOST_WAIT_COST: u64 = 1_000_000;
 
 /// What a plan is worth.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -21,8 +18,6 @@ pub struct PlanValue {
     /// The longest that a flow waits for service while it has bytes to send, seconds, from any of
     /// the starts; followed up to the timeout of a connection.
     pub worst_wait_seconds: f64,
-    /// Contention groups so large that the waits of their flows were not simulated.
-    pub unjudged_groups: usize,
 }
 
 /// The value of `paths`, by flow of the plan, with `levels`, by job, if all jobs count alike.
@@ -55,27 +50,24 @@ fn sum_over_regions(
     horizon: impl Fn(SimulatedHorizon) -> SimulatedHorizon,
 ) -> PlanValue {
     let policy = Policy::default();
-    let (mut sum, mut total, mut unjudged) = (DecisionValue::NOTHING, 0.0, 0);
+    let (mut sum, mut total) = (DecisionValue::NOTHING, 0.0);
     for region in find_regions(traffic) {
-        let mut evaluator = GroupEvaluator::new(traffic, &policy, &region);
-        evaluator.horizon = horizon(evaluator.horizon);
-        evaluator.wait_limit = policy.connection.timeout_seconds();
-        for group in evaluator.contention_groups(paths) {
+        let mut judge = Judge::new(traffic, &policy, &region);
+        judge.horizon = horizon(judge.horizon);
+        judge.wait_limit = policy.connection.timeout_seconds();
+        for group in judge.contention_groups(paths) {
             let members = group.members.iter();
             let levels: Vec<u8> = members.map(|member| levels[region[*member]]).collect();
-            let is_judged = evaluator.judge_waits(&group, &levels, MOST_WAIT_COST);
-            unjudged += usize::from(!is_judged);
-            let samples = evaluator.horizon.samples();
-            evaluator.simulate_ahead(&group, samples.map(|sample| (&levels[..], sample)));
+            let samples = judge.horizon.samples();
+            judge.simulate_ahead(&group, samples.map(|sample| (&levels[..], sample)));
             // Only a job that the model rejects has no value.
-            sum = sum.combine(evaluator.mean_value(&group, &levels).unwrap_or_default());
+            sum = sum.combine(judge.mean_value(&group, &levels).unwrap_or_default());
         }
-        total += evaluator.job_worth().iter().sum::<f64>();
+        total += judge.job_worth().iter().sum::<f64>();
     }
     PlanValue {
         gpu_utilization: if total > 0.0 { sum.value / total } else { 0.0 },
         worst_slowdown: sum.worst_slowdown,
         worst_wait_seconds: sum.worst_wait,
-        unjudged_groups: unjudged,
     }
 }

@@ -1,0 +1,123 @@
+//! For how long, and from which starts, the jobs of a region are simulated.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use topology::LinkId;
+
+use super::group_run::MeasureWindow;
+use crate::traffic::{IndexedTraffic, RoutableFlow};
+
+/// The start of reports: all jobs at once.
+pub(super) const FIRST_START: u32 = 0;
+
+/// The first start for a part of the time: enough to tell which steps of a search are worth more.
+pub(super) const COARSE_START: u32 = u32::MAX;
+
+/// That part, but for the fewest iterations.
+const COARSE_SHARE: f64 = 0.25;
+
+/// Starts from which a group is simulated.
+const SAMPLES: u32 = 4;
+
+/// Iterations of the slowest job that are simulated at most and at least,
+const MAX_ITERATIONS: f64 = 20.0;
+const MIN_ITERATIONS: f64 = 5.0;
+
+/// and between them as many as cost so many events, by estimate, for all jobs of a region.
+const SIMULATION_COST: f64 = 16_000.0;
+
+/// Ends of flows in an iteration that are told apart at most, as a run merges what is near.
+const MAX_ENDS: f64 = 30.0;
+
+/// Nothing shorter is simulated: some of the shortest iterations of the fluid model.
+const MIN_SECONDS: f64 = 1e-4;
+
+/// Part of the simulated time that passes before anything counts.
+const SETTLING_SHARE: f64 = 0.2;
+
+/// Kinds of flows of a region for which an event costs another one in rates.
+const KINDS_PER_EVENT_COST: f64 = 8.0;
+
+/// How a region is simulated. It depends on the jobs alone, so that values are comparable whatever
+/// the paths, levels and budget.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SimulatedHorizon {
+    pub(super) window: MeasureWindow,
+    /// Of a coarse simulation.
+    pub(super) coarse_window: MeasureWindow,
+    /// Events of a simulation with their rates, by estimate.
+    pub(super) estimated_cost: f64,
+    /// First start, and how many.
+    pub(super) starts: (u32, u32),
+}
+
+impl SimulatedHorizon {
+    /// Some iterations of the slowest job, or fewer where many flows or much faster jobs make them
+    /// expensive.
+    pub(super) fn of_region(traffic: &IndexedTraffic<'_>, jobs: &[usize]) -> Self {
+        let iterations = contended_iterations(traffic, jobs);
+        let slowest = iterations.iter().copied().fold(0.0, f64::max);
+        let kinds: Vec<f64> = jobs.iter().map(|job| kinds_of_flows(traffic, *job)).collect();
+        // A phase of computation, and flows begin and end.
+        let per_second: f64 = iterations
+            .iter()
+            .zip(&kinds)
+            .filter(|(seconds, _)| **seconds > 0.0)
+            .map(|(seconds, kinds)| (2.0 + kinds.min(MAX_ENDS)) / seconds)
+            .sum();
+        let event_cost = 1.0 + kinds.iter().sum::<f64>() / KINDS_PER_EVENT_COST;
+        let affordable = SIMULATION_COST / (per_second * event_cost);
+        let [fewest, most] = [MIN_ITERATIONS, MAX_ITERATIONS].map(|count| count * slowest);
+        let seconds = affordable.clamp(fewest, most).max(MIN_SECONDS);
+        let coarse = (COARSE_SHARE * seconds).max(fewest).min(seconds);
+        let window = |until| MeasureWindow { from: SETTLING_SHARE * until, until };
+        Self {
+            window: window(seconds),
+            coarse_window: window(coarse),
+            estimated_cost: seconds * per_second * event_cost,
+            starts: (FIRST_START, SAMPLES),
+        }
+    }
+
+    /// The time that is simulated from a start.
+    pub(super) fn window_of(&self, sample: u32) -> MeasureWindow {
+        if sample == COARSE_START { self.coarse_window } else { self.window }
+    }
+
+    /// The starts whose mean counts.
+    pub(super) fn samples(&self) -> std::ops::Range<u32> {
+        let (first, count) = self.starts;
+        first..first + count
+    }
+}
+
+/// Flows of a job that may differ in their rates: by the leaves that they join, and by bytes.
+fn kinds_of_flows(traffic: &IndexedTraffic<'_>, job: usize) -> f64 {
+    let flows = traffic.flows[traffic.spans[job].clone()].iter();
+    let kinds: BTreeSet<(usize, u64)> =
+        flows.map(|flow| (flow.pair, flow.flow.bytes.to_bits())).collect();
+    kinds.len() as f64
+}
+
+/// Seconds of an iteration of each job where its NICs are shared fairly: as if alone, times the
+/// share of time that all jobs together would keep the busiest of them busy.
+fn contended_iterations(traffic: &IndexedTraffic<'_>, jobs: &[usize]) -> Vec<f64> {
+    let alone = |job: usize| traffic.routes[job].demand.iteration_seconds;
+    let flows_of = |job: usize| traffic.flows[traffic.spans[job].clone()].iter();
+    let host_links = |flow: &RoutableFlow<'_>| {
+        [flow.up, flow.down].into_iter().chain(flow.flow.intra_host_links(traffic.fabric))
+    };
+    let mut loads: BTreeMap<LinkId, f64> = BTreeMap::new();
+    for job in jobs.iter().copied().filter(|job| alone(*job) > 0.0) {
+        for flow in flows_of(job) {
+            for link in host_links(flow) {
+                let seconds = flow.flow.bytes / traffic.tables.link_capacity(link);
+                *loads.entry(link).or_default() += seconds / alone(job);
+            }
+        }
+    }
+    let load = |link: &LinkId| loads.get(link).copied().unwrap_or(0.0);
+    let busiest =
+        |job: usize| flows_of(job).flat_map(host_links).map(|link| load(&link)).fold(1.0, f64::max);
+    jobs.iter().map(|job| alone(*job) * busiest(*job)).collect()
+}

@@ -1,0 +1,151 @@
+//! Better levels for a contention group: from given ones, single steps until none is better.
+//!
+//! A step ([`LevelMove`]) is tried coarsely first, and from all starts if that promises
+//! anything, so most steps cost one simulation.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
+use super::contention_group::ContentionGroup;
+use super::horizon::COARSE_START;
+use super::judge::{DecisionValue, Judge};
+use super::level_moves::LevelMove;
+use super::objective::PlanObjective;
+use crate::policy::to_level;
+
+/// Groups of more members have too many assignments of levels.
+const MAX_ENUMERATED: usize = 5;
+
+/// Assignments that are simulated from all starts, of all that are simulated coarsely.
+const MAX_FINE: usize = 6;
+
+/// Levels of the members of a group, with what they are worth.
+#[derive(Clone, Debug)]
+pub(super) struct ValuedLevels {
+    /// As indices into the levels that jobs may have.
+    pub(super) levels: Vec<u8>,
+    pub(super) value: DecisionValue,
+}
+
+/// What a climb depends on besides its start.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LevelClimb<'a> {
+    pub(super) objective: PlanObjective,
+    pub(super) group: &'a ContentionGroup,
+    /// The lowest and the highest level of each member.
+    pub(super) allowed: &'a [RangeInclusive<u8>],
+    /// Cost of all simulations of the evaluator, in events, at which it ends.
+    pub(super) cost_limit: u64,
+}
+
+/// The levels that no single step makes better, or the best when the limit is reached. `promise` is
+/// what a model expects of levels: the steps that promise most are tried first.
+pub(super) fn climb_levels(
+    judge: &mut Judge<'_>,
+    climb: LevelClimb<'_>,
+    start: ValuedLevels,
+    mut promise: impl FnMut(&[u8]) -> f64,
+) -> ValuedLevels {
+    let LevelClimb { objective, group, allowed, cost_limit } = climb;
+    let moves = list_moves(allowed);
+    let mut best = start;
+    let Some(mut first) = judge.evaluate_levels(group, &best.levels, COARSE_START) else {
+        return best;
+    };
+    let mut tried = BTreeSet::new();
+    'improved: loop {
+        let next = moves.iter().filter_map(|step| step.apply_to(&best.levels, allowed));
+        let next = next.filter(|levels| tried.insert(group.level_relations(levels)));
+        let mut next: Vec<(f64, Vec<u8>)> = next.map(|levels| (promise(&levels), levels)).collect();
+        // A stable sort: of equals the first.
+        next.sort_by(|a, b| b.0.total_cmp(&a.0));
+        for (_, levels) in next {
+            if judge.event_cost() >= cost_limit {
+                return best;
+            }
+            let Some(quick) = judge.evaluate_levels(group, &levels, COARSE_START) else {
+                return best;
+            };
+            if !objective.is_better(quick, first, 0.0) {
+                continue;
+            }
+            let Some(value) = judge.mean_value(group, &levels) else {
+                return best;
+            };
+            if objective.is_better(value, best.value, 0.0) {
+                (best, first) = (ValuedLevels { levels, value }, quick);
+                continue 'improved;
+            }
+        }
+        return best;
+    }
+}
+
+/// The best of all levels that order the members which share links differently, as far as the limit
+/// goes; `start` where the group has too many members for that.
+pub(super) fn enumerate_levels(
+    judge: &mut Judge<'_>,
+    climb: LevelClimb<'_>,
+    start: ValuedLevels,
+) -> ValuedLevels {
+    let LevelClimb { objective, group, allowed, cost_limit } = climb;
+    let mut firsts: Vec<(DecisionValue, Vec<u8>)> = Vec::new();
+    for levels in all_levels(group, allowed) {
+        if judge.event_cost() >= cost_limit {
+            break;
+        }
+        let Some(first) = judge.evaluate_levels(group, &levels, COARSE_START) else { break };
+        firsts.push((first, levels));
+    }
+    // A stable sort: of equals the first.
+    firsts.sort_by(|a, b| b.0.value.total_cmp(&a.0.value));
+    let mut best = start;
+    let few = firsts.into_iter().filter(|(first, _)| !objective.misses_floor(*first));
+    for (_, levels) in few.take(MAX_FINE) {
+        let Some(value) = judge.mean_value(group, &levels) else { break };
+        if objective.is_better(value, best.value, 0.0) {
+            best = ValuedLevels { levels, value };
+        }
+    }
+    best
+}
+
+/// Every assignment of levels that orders the members which share links differently, within what is
+/// `allowed`; none for large groups.
+fn all_levels(group: &ContentionGroup, allowed: &[RangeInclusive<u8>]) -> Vec<Vec<u8>> {
+    if allowed.len() > MAX_ENUMERATED {
+        return Vec::new();
+    }
+    // More levels than members add no new order.
+    let highest = allowed.iter().map(|of| *of.end()).max().unwrap_or(0);
+    let used = highest.saturating_sub(to_level(allowed.len()) - 1)..=highest;
+    let mut all: Vec<Vec<u8>> = vec![Vec::new()];
+    for of in allowed {
+        all = all
+            .iter()
+            .flat_map(|levels| {
+                used.clone().map(move |level| {
+                    [&levels[..], &[level.clamp(*of.start(), *of.end())]].concat()
+                })
+            })
+            .collect();
+    }
+    let mut seen = BTreeSet::new();
+    all.retain(|levels| seen.insert(group.level_relations(levels)));
+    all
+}
+
+/// Every exchange of two members, and every place for one among at most so many levels.
+fn list_moves(allowed: &[RangeInclusive<u8>]) -> Vec<LevelMove> {
+    let places = 2 * allowed
+        .len()
+        .min(allowed.iter().map(|of| usize::from(*of.end()) + 1).max().unwrap_or(1))
+        + 1;
+    let mut moves = Vec::new();
+    for member in 0..allowed.len() {
+        let others = member + 1..allowed.len();
+        moves.extend(others.map(|other| LevelMove::Swap { members: [member, other] }));
+        moves.extend((0..places).map(|place| LevelMove::Place { member, place }));
+    }
+    moves
+}

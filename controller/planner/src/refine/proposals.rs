@@ -1,0 +1,118 @@
+//! Better paths and levels for a region: the model of mean rates proposes, the judge disposes.
+//!
+//! Single changes are tried in the model, hundreds in the time of one simulation. A proposal is what
+//! came of some that the model found better. The judge simulates it, and the model learns from the
+//! result, whatever it is: how much longer each job communicates than the averages say. If the
+//! proposal is better, the next one starts there and may make twice as many changes; if not, it
+//! starts where this one did and may make half as many, so that a model that promises too much is
+//! trusted less far (a trust region, as in optimisation with surrogate models).
+
+use std::rc::Rc;
+
+use super::bundles::RegionModel;
+use super::candidates::{CandidatePaths, LevelOrigin, PathOrigin};
+use super::local_search::{Sampler, SearchFreedom, StepBudget, make_step, search_locally};
+use super::region_evaluation::{RegionEvaluation, ValuedCandidate};
+use crate::policy::PathMethod;
+
+/// Changes that the first proposal may make, and the bounds of later ones.
+const FIRST_RADIUS: usize = 64;
+const LEAST_RADIUS: usize = 1;
+const MAX_RADIUS: usize = 1_024;
+
+/// Changes that are tried for a proposal.
+const TRIED_STEPS: usize = 1_024;
+
+/// Weight of the last simulation in what the model has learned, at least.
+const LEAST_WEIGHT: f64 = 0.2;
+
+/// Visits of links by the model that cost as much as an event of the fluid model.
+const VISITS_PER_EVENT: u64 = 100;
+
+/// A proposal is simulated from all starts if a coarse simulation finds it worth at least this share
+/// of the best so far.
+const PROMISING_SHARE: f64 = 0.995;
+
+/// A proposal is the best so far if it gains this share.
+const LEAST_STEP: f64 = 1e-4;
+
+/// Proposals in a row that are not better, after which the search ends.
+const MAX_FAILED: u32 = 40;
+
+/// Steps that are made whatever the model says of them, after as many proposals that were not better.
+const MAX_BLIND: u32 = 3;
+
+/// The best candidate that is found from `start` for so many `events`; none if no proposal is
+/// better.
+pub(super) fn search_proposals(
+    evaluation: &mut RegionEvaluation<'_>,
+    start: &ValuedCandidate,
+    events: u64,
+) -> Option<ValuedCandidate> {
+    let context = evaluation.context();
+    let region = &evaluation.region().jobs[..];
+    let model = RegionModel::new(context.traffic, context.policy, region);
+    let freedom = match context.policy.paths {
+        PathMethod::Greedy => SearchFreedom::Levels,
+        PathMethod::Improved => SearchFreedom::LevelsAndPaths,
+    };
+    let mut levels = evaluation.plan_levels(start);
+    let mut rates = evaluation.mean_rates(&model, start.paths(), &levels);
+    rates.calibrate(&evaluation.iteration_seconds(start));
+    let mut learned = rates.stretches.clone();
+    let mut coarse = evaluation.value_coarsely(start)?;
+    let objective = evaluation.objective();
+    let began = evaluation.event_cost();
+    let (mut sampler, mut radius, mut failed) = (Sampler::new(), FIRST_RADIUS, 0);
+    let (mut simulations, mut visits) = (1_u32, 0);
+    let mut best: Option<ValuedCandidate> = None;
+    while failed < MAX_FAILED {
+        failed += 1;
+        let spent = evaluation.event_cost() - began + visits / VISITS_PER_EVENT;
+        let Some(left) = events.checked_sub(spent) else { break };
+        let budget = StepBudget {
+            tried_steps: TRIED_STEPS,
+            kept_steps: radius,
+            visits: left * VISITS_PER_EVENT,
+        };
+        let mut proposed = rates.clone();
+        // What the model would never do may be better all the same.
+        for _ in 0..(failed - 1).min(MAX_BLIND) {
+            make_step(&model, &mut proposed, freedom, &mut sampler);
+        }
+        proposed.follow_changes();
+        search_locally(&model, &mut proposed, freedom, budget, &mut sampler);
+        visits += proposed.visits - rates.visits;
+        if proposed.counts == rates.counts && proposed.levels == rates.levels {
+            continue;
+        }
+        region
+            .iter()
+            .zip(&proposed.levels)
+            .for_each(|(job, at)| levels[*job] = model.level_at(*at));
+        let candidate = CandidatePaths {
+            origin: PathOrigin::Searched,
+            paths: model.paths_of(&proposed.counts, start.paths()),
+            levels: vec![(LevelOrigin::Searched, levels.clone())],
+        };
+        let judged = evaluation.value_proposal(&Rc::new(candidate), PROMISING_SHARE * coarse)?;
+        proposed.calibrate(&judged.seconds);
+        simulations += 1;
+        let weight = (1.0 / f64::from(simulations)).max(LEAST_WEIGHT);
+        for (learned, new) in learned.iter_mut().zip(&proposed.stretches) {
+            *learned = learned.powf(1.0 - weight) * new.powf(weight);
+        }
+        let so_far = best.as_ref().unwrap_or(start);
+        match judged.candidate {
+            Some(next) if objective.is_step_up(next.value, so_far.value, LEAST_STEP) => {
+                (coarse, best) = (judged.coarse, Some(next));
+                rates = proposed;
+                (radius, failed) = ((radius * 2).min(MAX_RADIUS), 0);
+            }
+            _ => radius = (radius / 2).max(LEAST_RADIUS),
+        }
+        rates.stretches.copy_from_slice(&learned);
+        rates.settle();
+    }
+    best
+}
