@@ -43,7 +43,7 @@ impl PlanContext<'_> {
     /// The plan with all paths chosen here, and those paths; the slot of a job is its ordinal.
     pub(crate) fn select_and_decide(&self) -> (PathAssignment, DecidedPlan) {
         let regions = self.find_regions();
-        // Crux §4.1: the most intense job first takes the least congested paths.
+        // Crux §4.1: the most intense job chooses first.
         let assignment = path_selection::select_paths(self.traffic, self.previous, self.policy);
         let paths = assignment.paths_of(0..self.traffic.jobs.len());
         let decided = self.decide_plan(&regions, paths);
@@ -177,8 +177,8 @@ impl SharedInputs {
         Self(hasher)
     }
 
-    /// The digest of the inputs of a region with jobs of these digests ([`digest_job`](crate::input_digest::digest_job)); equal
-    /// inputs have equal digests in every run.
+    /// The digest of the inputs of a region with jobs of these digests; equal inputs have equal
+    /// digests in every run.
     fn digest_region(&self, jobs: impl Iterator<Item = u64>) -> u64 {
         let mut hasher = self.0.clone();
         jobs.for_each(|job| job.hash(&mut hasher));

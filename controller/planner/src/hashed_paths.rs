@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use topology::LinkPath;
 
 use crate::input::{JobId, PlanInput};
+use crate::input_digest::mix_bits;
 use crate::segment_search::SegmentSearch;
 use crate::traffic::IndexedTraffic;
 
@@ -42,12 +43,4 @@ pub(crate) fn hashed_paths(traffic: &IndexedTraffic<'_>, draw: u32) -> Vec<LinkP
             IndexedTraffic::full_path(flow, &segment)
         })
         .collect()
-}
-
-/// The finalizer of SplitMix64.
-fn mix_bits(value: u64) -> u64 {
-    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
 }

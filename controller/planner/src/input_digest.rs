@@ -54,3 +54,18 @@ pub(crate) fn digest_job(job: &Job) -> u64 {
     }
     hasher.finish()
 }
+
+/// The digest of a list.
+pub(crate) fn digest_list<T: Hash>(of: &[T]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The finalizer of SplitMix64.
+pub(crate) fn mix_bits(value: u64) -> u64 {
+    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}

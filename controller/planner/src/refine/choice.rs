@@ -234,11 +234,12 @@ fn decide_region(
     }
     let adopted = choose_adopted(&evaluation, &valued)?;
     let bound_cost = cost_of_bound(&mut evaluation, candidates.present(), &adopted);
+    let (iteration_seconds, wait_seconds) = evaluation.expect_jobs(&adopted);
     let comparison = RegionComparison {
         digest: evaluation.region().digest,
         jobs: evaluation.region().jobs.clone(),
-        iteration_seconds: evaluation.iteration_seconds(&adopted),
-        wait_seconds: evaluation.wait_seconds(&adopted),
+        iteration_seconds,
+        wait_seconds,
         bound_cost,
         candidates: list_outcomes(&evaluation, &adopted, &valued),
         ecmp_utilization: ecmp.map(|expected| evaluation.utilization(expected.mean_value)),

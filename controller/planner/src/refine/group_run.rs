@@ -54,8 +54,7 @@ impl GroupRun {
         Ok(Self { engine, jobs })
     }
 
-    /// Share of the window's time during which each job computes, if jobs have these `levels`;
-    /// none if that costs more than `most` events.
+    /// Share of the window's time during which each job computes, if jobs have these `levels`.
     ///
     /// # Errors
     /// An invalid window.
@@ -63,8 +62,7 @@ impl GroupRun {
         &mut self,
         levels: &[u8],
         window: MeasureWindow,
-        most: u64,
-    ) -> Result<Option<Vec<f64>>, FluidError> {
+    ) -> Result<Vec<f64>, FluidError> {
         self.engine.reset();
         // Levels in the same order are the same to the bit, whatever their numbers: rounding that
         // differs can starve another job where jobs are overloaded.
@@ -73,16 +71,10 @@ impl GroupRun {
         for (job, level) in self.jobs.iter().zip(levels) {
             self.engine.set_level(*job, ranks[level])?;
         }
-        let Some(before) = self.busy_seconds_at(window.from, most)? else {
-            return Ok(None);
-        };
-        let Some(after) = self.busy_seconds_at(window.until, most)? else {
-            return Ok(None);
-        };
+        let before = self.busy_seconds_at(window.from)?;
+        let after = self.busy_seconds_at(window.until)?;
         let seconds = window.until - window.from;
-        Ok(Some(
-            before.iter().zip(&after).map(|(before, after)| (after - before) / seconds).collect(),
-        ))
+        Ok(before.iter().zip(&after).map(|(before, after)| (after - before) / seconds).collect())
     }
 
     /// The longest time that a flow of each job has waited for service since the start of the run,
@@ -117,19 +109,10 @@ impl GroupRun {
         Ok(longest)
     }
 
-    /// Seconds that each job has computed by then; none if that costs more than `most` events.
-    fn busy_seconds_at(&mut self, until: f64, most: u64) -> Result<Option<Vec<f64>>, FluidError> {
-        while self.engine.step_until(until)? {
-            if self.event_cost() > most {
-                return Ok(None);
-            }
-        }
+    /// Seconds that each job has computed by then.
+    fn busy_seconds_at(&mut self, until: f64) -> Result<Vec<f64>, FluidError> {
         self.engine.run_until(until)?;
-        self.jobs
-            .iter()
-            .map(|job| Ok(self.engine.job_tally(*job)?.busy_seconds))
-            .collect::<Result<_, _>>()
-            .map(Some)
+        self.jobs.iter().map(|job| Ok(self.engine.job_tally(*job)?.busy_seconds)).collect()
     }
 
     /// Cost of the last run: its events, each with the rates that it computed, eight of which

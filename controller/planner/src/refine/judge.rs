@@ -6,7 +6,6 @@
 //! only on the jobs of the region. What the judge says of the plan that is adopted is the forecast.
 
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
 use topology::LinkPath;
@@ -15,6 +14,7 @@ use super::contention_group::{ContentionGroup, LinkService, RoutedJob, contentio
 use super::group_run::{GroupRun, MeasureWindow, compute_share, spread_starts};
 use super::horizon::{COARSE_START, FIRST_START, SimulatedHorizon};
 use crate::input::Job;
+use crate::input_digest::digest_list;
 use crate::parallel::map_in_threads;
 use crate::policy::Policy;
 use crate::traffic::IndexedTraffic;
@@ -336,13 +336,7 @@ impl<'a> Judge<'a> {
 }
 
 fn run_key(group: &ContentionGroup, levels: &[u8], sample: u32) -> RunKey {
-    (digest(group.signature()), digest(&group.level_relations(levels)), sample)
-}
-
-fn digest<T: Hash>(of: &[T]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    of.hash(&mut hasher);
-    hasher.finish()
+    (digest_list(group.signature()), digest_list(&group.level_relations(levels)), sample)
 }
 
 /// A simulation of a group.
@@ -373,7 +367,7 @@ impl GroupSimulation<'_> {
         let Ok(mut run) = GroupRun::new(self.group, &self.starts) else {
             return SimulatedGroup { outcomes: None, cost: 0 };
         };
-        let busy = run.busy_shares(self.levels, self.window, u64::MAX).ok().flatten();
+        let busy = run.busy_shares(self.levels, self.window).ok();
         let waits = busy.as_ref().and_then(|_| run.longest_waits(self.wait_limit).ok());
         let members = busy.zip(waits).map(|(busy, waits)| busy.into_iter().zip(waits));
         let outcomes =

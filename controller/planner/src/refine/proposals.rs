@@ -9,7 +9,6 @@
 
 use std::rc::Rc;
 
-use super::bundles::RegionModel;
 use super::candidates::{CandidatePaths, LevelOrigin, PathOrigin};
 use super::local_search::{Sampler, SearchFreedom, StepBudget, make_step, search_locally};
 use super::region_evaluation::{RegionEvaluation, ValuedCandidate};
@@ -51,7 +50,7 @@ pub(super) fn search_proposals(
 ) -> Option<ValuedCandidate> {
     let context = evaluation.context();
     let region = &evaluation.region().jobs[..];
-    let model = RegionModel::new(context.traffic, context.policy, region);
+    let model = evaluation.model();
     let freedom = match context.policy.paths {
         PathMethod::Greedy => SearchFreedom::Levels,
         PathMethod::Improved => SearchFreedom::LevelsAndPaths,

@@ -76,6 +76,8 @@ pub(super) struct RegionEvaluation<'a> {
     context: &'a PlanContext<'a>,
     region: &'a PlanRegion,
     judge: Judge<'a>,
+    /// Made when it is first needed.
+    model: Option<Rc<RegionModel<'a>>>,
     objective: PlanObjective,
     /// Whether the service bound has excluded anything.
     excluded_by_bound: bool,
@@ -91,6 +93,7 @@ impl<'a> RegionEvaluation<'a> {
             context,
             region,
             judge: Judge::new(context.traffic, context.policy, &region.jobs),
+            model: None,
             objective: PlanObjective::without_floor(context.policy),
             excluded_by_bound: false,
             starving: Vec::new(),
@@ -102,6 +105,15 @@ impl<'a> RegionEvaluation<'a> {
         let mut starving = std::mem::take(&mut self.starving);
         starving.sort_by(|a, b| b.value.value.total_cmp(&a.value.value));
         starving
+    }
+
+    /// The jobs of the region with all their paths.
+    pub(super) fn model(&mut self) -> Rc<RegionModel<'a>> {
+        let PlanContext { traffic, policy, .. } = *self.context;
+        let jobs = &self.region.jobs;
+        let model =
+            self.model.get_or_insert_with(|| Rc::new(RegionModel::new(traffic, policy, jobs)));
+        Rc::clone(model)
     }
 
     pub(super) fn region(&self) -> &'a PlanRegion {
@@ -244,12 +256,12 @@ impl<'a> RegionEvaluation<'a> {
 
     /// The levels of a candidate that are tried: all where simulations are cheap, else those that
     /// a plan is never to be worse than, and the best of the others by mean rates.
-    fn tried_levels(&self, candidate: &CandidatePaths) -> Vec<(LevelOrigin, Vec<u8>)> {
+    fn tried_levels(&mut self, candidate: &CandidatePaths) -> Vec<(LevelOrigin, Vec<u8>)> {
         let most = self.simulations_for(self.event_budget() / TRIAL_PART).max(LEAST_TRIALS);
         if candidate.levels.len() <= most {
             return candidate.levels.clone();
         }
-        let model = RegionModel::new(self.context.traffic, self.context.policy, &self.region.jobs);
+        let model = self.model();
         let mut rates = self.mean_rates(&model, &candidate.paths, &candidate.levels[0].1);
         // Whether it is essential, what the model expects, and its place among the levels.
         let mut rated: Vec<(bool, f64, usize)> = Vec::new();
@@ -283,12 +295,21 @@ impl<'a> RegionEvaluation<'a> {
 
     /// Seconds of an iteration of each job of the region under a candidate.
     pub(super) fn iteration_seconds(&mut self, candidate: &ValuedCandidate) -> Vec<f64> {
-        let mut seconds = vec![f64::INFINITY; self.region.jobs.len()];
+        self.expect_jobs(candidate).0
+    }
+
+    /// Seconds of an iteration of each job of the region under a candidate, and the longest that one
+    /// of its flows waits for service, seconds.
+    pub(super) fn expect_jobs(&mut self, candidate: &ValuedCandidate) -> (Vec<f64>, Vec<f64>) {
+        let jobs = self.region.jobs.len();
+        let (mut seconds, mut waits) = (vec![f64::INFINITY; jobs], vec![0.0; jobs]);
         for group in self.judge.contention_groups(candidate.paths()) {
-            let expected = self.judge.expect_members(&group, &candidate.member_levels(&group));
-            self.note_seconds(&group, expected.unwrap_or_default(), &mut seconds);
+            let levels = candidate.member_levels(&group);
+            let expected = self.judge.expect_members(&group, &levels).unwrap_or_default();
+            group.members.iter().zip(&expected).for_each(|(member, of)| waits[*member] = of.wait);
+            self.note_seconds(&group, expected, &mut seconds);
         }
-        seconds
+        (seconds, waits)
     }
 
     /// Puts the seconds of an iteration of each member into those of all jobs of the region.
@@ -350,18 +371,6 @@ impl<'a> RegionEvaluation<'a> {
             sum += self.judge.evaluate_levels(&group, &levels, COARSE_START)?.value;
         }
         Some(sum)
-    }
-
-    /// The longest that a flow of each job of the region waits for service under a candidate,
-    /// seconds.
-    pub(super) fn wait_seconds(&mut self, candidate: &ValuedCandidate) -> Vec<f64> {
-        let mut waits = vec![0.0; self.region.jobs.len()];
-        for group in self.judge.contention_groups(candidate.paths()) {
-            let levels = candidate.member_levels(&group);
-            let expected = self.judge.expect_members(&group, &levels).unwrap_or_default();
-            group.members.iter().zip(expected).for_each(|(member, of)| waits[*member] = of.wait);
-        }
-        waits
     }
 
     fn member_levels(&self, group: &ContentionGroup, levels: &[u8]) -> Vec<u8> {
@@ -429,7 +438,7 @@ impl<'a> RegionEvaluation<'a> {
         cost_limit: u64,
     ) -> ValuedCandidate {
         let objective = self.objective;
-        let model = RegionModel::new(self.context.traffic, self.context.policy, &self.region.jobs);
+        let model = self.model();
         let seconds = self.iteration_seconds(start);
         let mut rates = self.mean_rates(&model, start.paths(), &self.plan_levels(start));
         rates.calibrate(&seconds);

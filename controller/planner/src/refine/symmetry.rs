@@ -8,7 +8,9 @@
 //! colour refinement ends at (Grohe, Kersting, Mladenov and Selman, "Dimension reduction via colour
 //! refinement", ESA 2014, which does the same to linear programs).
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::collections::BTreeMap;
+
+use crate::input_digest::{digest_list, mix_bits};
 
 /// Flows and links with what tells them apart to begin with.
 #[derive(Debug, Default)]
@@ -33,13 +35,13 @@ pub(super) struct SymmetryClasses {
 impl SymmetryProblem {
     /// A flow of a `colour` over these links, by number.
     pub(super) fn add_flow(&mut self, colour: &[u64], links: Vec<usize>) {
-        self.flow_colours.push(hash_of(colour));
+        self.flow_colours.push(digest_list(colour));
         self.links.push(links);
     }
 
     /// The link of the next number.
     pub(super) fn add_link(&mut self, colour: &[u64]) {
-        self.link_colours.push(hash_of(colour));
+        self.link_colours.push(digest_list(colour));
     }
 
     pub(super) fn find_classes(mut self) -> SymmetryClasses {
@@ -61,7 +63,7 @@ impl SymmetryProblem {
             for (number, class) in link_classes.iter().enumerate() {
                 if repeated.contains(class) {
                     self.link_colours[number] =
-                        hash_of(&[self.link_colours[number], number as u64]);
+                        digest_list(&[self.link_colours[number], number as u64]);
                 }
             }
         }
@@ -80,13 +82,13 @@ impl SymmetryProblem {
                     .for_each(|link| on_links[*link] = on_links[*link].wrapping_add(*colour));
             }
             for (colour, sum) in self.link_colours.iter_mut().zip(on_links) {
-                *colour = mix(*colour ^ mix(sum));
+                *colour = mix_bits(*colour ^ mix_bits(sum));
             }
             for (colour, links) in self.flow_colours.iter_mut().zip(&self.links) {
                 let sum = links
                     .iter()
                     .fold(0_u64, |sum, link| sum.wrapping_add(self.link_colours[*link]));
-                *colour = mix(*colour ^ mix(sum));
+                *colour = mix_bits(*colour ^ mix_bits(sum));
             }
             let (classes, counts) = number_classes(&self.flow_colours);
             let now = (counts.len(), count(&self.link_colours));
@@ -99,20 +101,14 @@ impl SymmetryProblem {
 
 /// The class of each colour, numbered in the order of first use, and the sizes.
 fn number_classes(colours: &[u64]) -> (Vec<usize>, Vec<u32>) {
-    let mut sorted: Vec<(u64, usize)> =
-        colours.iter().enumerate().map(|(place, colour)| (*colour, place)).collect();
-    sorted.sort_unstable();
-    let mut firsts: Vec<(usize, u64)> =
-        sorted.chunk_by(|a, b| a.0 == b.0).map(|alike| (alike[0].1, alike[0].0)).collect();
-    firsts.sort_unstable();
-    let mut numbers: Vec<(u64, usize)> =
-        firsts.iter().enumerate().map(|(number, (_, colour))| (*colour, number)).collect();
-    numbers.sort_unstable();
-    let mut counts = vec![0; firsts.len()];
+    let (mut numbers, mut counts) = (BTreeMap::new(), Vec::new());
     let classes = colours.iter().map(|colour| {
-        let at = numbers.partition_point(|(known, _)| known < colour);
-        counts[numbers[at].1] += 1;
-        numbers[at].1
+        let class = *numbers.entry(*colour).or_insert(counts.len());
+        if class == counts.len() {
+            counts.push(0);
+        }
+        counts[class] += 1;
+        class
     });
     (classes.collect(), counts)
 }
@@ -120,17 +116,4 @@ fn number_classes(colours: &[u64]) -> (Vec<usize>, Vec<u32>) {
 fn first_repeated(classes: &[usize]) -> Option<usize> {
     let mut places = classes.iter().enumerate();
     places.find_map(|(place, class)| classes[..place].contains(class).then_some(*class))
-}
-
-fn hash_of(parts: &[u64]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    parts.hash(&mut hasher);
-    hasher.finish()
-}
-
-/// The finalizer of SplitMix64.
-fn mix(value: u64) -> u64 {
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
 }
