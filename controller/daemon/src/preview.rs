@@ -7,17 +7,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fluid::FluidError;
 use p4::SwitchTables;
 use planner::{
-    Job, JobId, Plan, PlanDocument, PlannedFlow, PlannedFlowDocument, TransportModel,
+    Job, JobId, Plan, PlanDocument, PlanForecast, PlannedFlow, PlannedFlowDocument, TransportModel,
     find_counted_pairs, with_learned_flows,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::{Fabric, Finding, SwitchId};
 
-use crate::forecast::{DcqcnConvergence, PlanForecast, forecast_plan};
+use crate::forecast::{DcqcnConvergence, SecondsBand, forecast_plan, least_utilization};
 use crate::pipelines::{lower_plan, pipeline_at};
 use crate::state::{PlanRequest, PlanRollout};
 
@@ -62,6 +61,9 @@ pub struct JobChange {
     pub level: ValueChange<Option<u8>>,
     /// Seconds of an iteration by the fluid model; none if it completes none.
     pub iteration_seconds: ValueChange<Option<f64>>,
+    /// Between what bounds that is, whatever the phases in which jobs meet.
+    #[serde(default)]
+    pub iteration_band: ValueChange<Option<SecondsBand>>,
     /// How much longer an iteration may take, seconds, where the policy says that hosts send under
     /// DCQCN.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,19 +97,16 @@ pub struct SwitchChange {
 }
 
 /// What the plan of `request` would change of `present`, on switches that hold `tables`.
-///
-/// # Errors
-/// A number of a job that is invalid in the fluid model.
 pub fn preview_policy(
     request: PlanRequest,
     present: &PlanRollout,
     tables: &BTreeMap<SwitchId, Arc<SwitchTables>>,
-) -> Result<PolicyPreview, FluidError> {
+) -> PolicyPreview {
     let (fabric, jobs) = (request.fabric.clone(), request.jobs.clone());
     let transport = request.policy.transport;
     let result = request.compute_plan();
-    let now = forecast_plan(&present.fabric, &jobs, &present.plan)?;
-    let then = forecast_plan(&fabric, &jobs, &result.plan)?;
+    let now = forecast_plan(&present.fabric, &jobs, &present.plan);
+    let then = forecast_plan(&fabric, &jobs, &result.plan);
     let band = (transport == TransportModel::Dcqcn).then(|| {
         let band = DcqcnConvergence::default();
         ForecastBand {
@@ -127,7 +126,7 @@ pub fn preview_policy(
         job_changes([&present.plan, &result.plan], [&now, &then], band.as_ref());
     let mut findings = result.report.findings.clone();
     findings.extend(ecmp_finding(&before, &after));
-    Ok(PolicyPreview {
+    PolicyPreview {
         policy: Vec::new(),
         jobs,
         unchanged,
@@ -136,7 +135,7 @@ pub fn preview_policy(
         least_gpu_utilization,
         gpu_utilization: ValueChange { before: now.gpu_utilization, after: then.gpu_utilization },
         findings,
-    })
+    }
 }
 
 /// The learned flows in force, by the positions of their jobs in another plan. Their paths are
@@ -164,8 +163,8 @@ impl ForecastBand {
 
     fn least_utilization(&self, jobs: &[Job], [now, then]: [&PlanForecast; 2]) -> ValueChange<f64> {
         ValueChange {
-            before: now.least_utilization(jobs, &self.now),
-            after: then.least_utilization(jobs, &self.then),
+            before: least_utilization(jobs, now, &self.now),
+            after: least_utilization(jobs, then, &self.then),
         }
     }
 }
@@ -183,11 +182,14 @@ fn job_changes(
         plans.iter().flat_map(|plan| &plan.jobs).map(|job| &job.id).collect();
     let changes = names.into_iter().map(|id| {
         let levels = plans.map(|plan| plan.job(id).map(|(_, job)| job.level));
-        let seconds = forecasts.map(|forecast| forecast.iteration_seconds.get(id).copied());
+        let seconds = forecasts.map(|forecast| forecast.seconds(id));
+        let bands = forecasts
+            .map(|forecast| forecast.seconds(id).and(forecast.jobs.get(id)).map(SecondsBand::of));
         JobChange {
             id: id.to_string(),
             level: ValueChange { before: levels[0], after: levels[1] },
             iteration_seconds: ValueChange { before: seconds[0], after: seconds[1] },
+            iteration_band: ValueChange { before: bands[0], after: bands[1] },
             dcqcn_excess_seconds: band.map(|band| band.of_job(id)),
         }
     });

@@ -74,11 +74,11 @@ pub use plan_memory::PlanMemory;
 pub use policy::{
     AdoptionDocument, AdoptionRule, CompressionMethod, ConnectionTimeout, CorrectionReference,
     JobOverride, MAX_RULES, OverrideDocument, PathMethod, Policy, PolicyDocument, PolicyEdit,
-    PolicyEditAction, TransportModel,
+    PolicyEditAction, SlowdownLimit, TransportModel,
 };
 pub use refine::{
-    CandidateOutcome, LevelOrigin, PathOrigin, PlanComparison, PlanValue, RegionComparison,
-    RoutedInput,
+    CandidateOutcome, IterationForecast, LevelOrigin, PathOrigin, PlanComparison, PlanForecast,
+    PlanValue, RegionComparison, RoutedInput, forecast_ecmp, forecast_independently, forecast_plan,
 };
 pub use report::{CompressionReport, JobRationale, LinkLoad, LoadBounds, PlanReport};
 pub use source_ports::choose_source_ports;

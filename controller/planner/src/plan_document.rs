@@ -67,10 +67,11 @@ pub struct ComparisonDocument {
 #[serde(deny_unknown_fields)]
 pub struct CandidateDocument {
     /// Where its paths come from: `in-force`, `selected`, `greedy`, `spread`,
-    /// `least-congested`, `searched`, `ecmp-N`.
+    /// `least-congested`, `searched`.
     pub paths: String,
     /// Where its levels come from: `in-force`, `searched`, `one-level`, `N-levels`,
-    /// `low-correction`, `contenders`, `climbed`; several if contention groups differ.
+    /// `first-N`, `reserved-N`, `by-distance`, `raised`, `climbed`; several if contention groups
+    /// differ.
     pub levels: Vec<String>,
     /// Forecast share of the jobs' GPUs, weighted as the policy does, that computes.
     pub gpu_utilization: f64,

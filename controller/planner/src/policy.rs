@@ -146,6 +146,38 @@ impl ConnectionTimeout {
     }
 }
 
+/// How far a plan may slow the slowest job down. Where both limits are given, both hold; a job that
+/// is slower than the limit allows is raised before anything is gained.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SlowdownLimit {
+    /// Times the slowdown of the slowest job under ECMP, above 0; no such limit if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ecmp: Option<f64>,
+    /// Times its iteration alone, 1 or more; no such limit if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alone: Option<f64>,
+}
+
+impl Default for SlowdownLimit {
+    /// Twice as slow as the slowest under ECMP, with a margin because the draws that ECMP is
+    /// expected from differ from the hash that a fabric has.
+    fn default() -> Self {
+        Self { ecmp: Some(1.9), alone: None }
+    }
+}
+
+impl SlowdownLimit {
+    /// The largest slowdown that is allowed where the slowest job under ECMP has `ecmp_worst`, if
+    /// that is known; infinite without a limit.
+    pub(crate) fn largest_slowdown(self, ecmp_worst: Option<f64>) -> f64 {
+        let by_ecmp = self.ecmp.zip(ecmp_worst).map(|(factor, worst)| factor * worst);
+        let limits = by_ecmp.into_iter().chain(self.alone);
+        // No job is faster than alone.
+        limits.fold(f64::INFINITY, f64::min).max(1.0)
+    }
+}
+
 /// By how much iterations count as longer than forecast through a fault of the model: of 694 jobs
 /// with levels, packets slow down one by more (docs/algorithms/fluid-model.md). The rest is the
 /// job's own doing, or what it says.
@@ -187,6 +219,8 @@ pub struct Policy {
     pub service_bound_seconds: Option<f64>,
     /// Switches by name, cables as `switch-switch`, that new traffic must avoid.
     pub drained: Vec<String>,
+    /// How far the slowest job may be slowed down.
+    pub slowdown_limit: SlowdownLimit,
     /// Overrides; the first that matches a job is the one that counts.
     pub overrides: Vec<JobOverride>,
     /// Jobs of the flows that no job has announced; the first rule that matches counts.
@@ -210,6 +244,7 @@ impl Default for Policy {
             connection: ConnectionTimeout::default(),
             service_bound_seconds: None,
             drained: Vec::new(),
+            slowdown_limit: SlowdownLimit::default(),
             overrides: Vec::new(),
             adopt: Vec::new(),
         }
@@ -350,4 +385,20 @@ fn cables_between(fabric: &Fabric, a: FabricNode, b: SwitchId) -> Vec<Availabili
     let ports = fabric.switch(b).ports.values();
     let to_a = ports.filter(|link| fabric.link(**link).to.node == a);
     to_a.map(|link| AvailabilityChange::DrainLink(*link)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_limits_of_the_slowdown_the_smaller_counts() {
+        let largest = |ecmp, alone, worst| SlowdownLimit { ecmp, alone }.largest_slowdown(worst);
+        assert_eq!(largest(Some(1.5), None, Some(4.0)), 6.0);
+        assert_eq!(largest(Some(1.5), Some(3.0), Some(4.0)), 3.0);
+        assert_eq!(largest(Some(1.5), Some(9.0), Some(4.0)), 6.0);
+        assert_eq!(largest(Some(0.2), None, Some(4.0)), 1.0, "no job is faster than alone");
+        assert_eq!(largest(Some(1.5), None, None), f64::INFINITY, "ECMP is not known");
+        assert_eq!(largest(None, None, Some(4.0)), f64::INFINITY);
+    }
 }

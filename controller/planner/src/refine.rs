@@ -17,6 +17,7 @@ mod choice;
 pub mod contention_group;
 mod decisions;
 mod ecmp_expectation;
+mod forecast;
 pub mod group_run;
 mod horizon;
 mod judge;
@@ -37,6 +38,9 @@ pub use self::candidates::{LevelOrigin, PathOrigin};
 pub use self::choice::{CandidateOutcome, PlanComparison, RegionComparison};
 pub(crate) use self::choice::{adopt_best, choose_levels_quickly, keep_in_force};
 pub(crate) use self::decisions::Decisions;
+pub use self::forecast::{
+    IterationForecast, PlanForecast, forecast_ecmp, forecast_independently, forecast_plan,
+};
 pub use self::plan_value::PlanValue;
 pub(crate) use self::regions::{comparable_regions, is_oversized};
 pub use self::routed_input::RoutedInput;

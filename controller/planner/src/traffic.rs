@@ -75,12 +75,17 @@ pub(crate) struct JobRoutes {
 impl<'a> IndexedTraffic<'a> {
     /// The dense view of `input`.
     pub(crate) fn new(input: &'a PlanInput) -> Self {
-        let tables = Arc::new(PathTables::new(&input.fabric));
-        let mut jobs: Vec<&Job> = input.jobs.iter().collect();
+        Self::of_jobs(&input.fabric, &input.jobs)
+    }
+
+    /// The dense view of `jobs` on `fabric`.
+    pub(crate) fn of_jobs(fabric: &'a Fabric, jobs: &'a [Job]) -> Self {
+        let tables = Arc::new(PathTables::new(fabric));
+        let mut jobs: Vec<&Job> = jobs.iter().collect();
         jobs.sort_by(|a, b| a.id.cmp(&b.id));
-        let mut route_finder = RouteFinder::new(&input.fabric, &tables);
+        let mut route_finder = RouteFinder::new(fabric, &tables);
         let routes = jobs.iter().map(|job| Arc::new(route_finder.job_routes(job))).collect();
-        Self::from_routes(&input.fabric, tables, jobs, routes)
+        Self::from_routes(fabric, tables, jobs, routes)
     }
 
     /// Flows of some jobs.

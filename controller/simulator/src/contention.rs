@@ -14,7 +14,7 @@ pub use self::case::{
 };
 pub use self::family::{CaseFamily, generate_family_case};
 pub use self::family_result::{
-    FAMILY_ALTERNATIVES, FamilyResult, SimulatedValue, examine_family_case,
+    CheckedForecast, FAMILY_ALTERNATIVES, FamilyResult, SimulatedValue, examine_family_case,
 };
 
 use planner::{JobId, Plan, PlanInput, PlanValue, Policy, RoutedInput};

@@ -27,7 +27,7 @@ pub(crate) fn print_comparison(comparison: &ComparisonDocument) -> Result<(), Co
     }
     if let Some(limit) = comparison.slowdown_limit {
         output::print_line(format_args!(
-            "no job may be more than {limit:.2} times slower than alone, twice the worst under ECMP"
+            "no job may be more than {limit:.2} times slower than alone (slowdown_limit)"
         ))?;
     }
     if let Some(cost) = comparison.bound_cost {

@@ -1,5 +1,7 @@
 //! `crux plan`: the plan for a fabric and its jobs, offline, with the reasons.
 
+mod curve;
+
 use std::time::Instant;
 
 use comfy_table::Table;
@@ -18,7 +20,8 @@ use command_io::{InputDocumentArgs, InputDocuments};
 Examples:
   crux plan --fabric lab.toml --jobs jobs.json
   crux plan --fabric lab.toml --jobs jobs.json --format json > plan.json
-  crux plan --fabric lab.toml --jobs jobs.json --previous plan.json --flows --timing")]
+  crux plan --fabric lab.toml --jobs jobs.json --previous plan.json --flows --timing
+  crux plan --fabric lab.toml --jobs jobs.json --curve")]
 pub(crate) struct PlanArgs {
     #[command(flatten)]
     documents: InputDocumentArgs,
@@ -28,6 +31,9 @@ pub(crate) struct PlanArgs {
     /// Also print the path of every flow
     #[arg(long)]
     flows: bool,
+    /// Instead of the plan: what is forecast under several limits of the slowdown (`slowdown_limit`)
+    #[arg(long, conflicts_with_all = ["flows", "timing"])]
+    curve: bool,
     /// Say on standard error how long planning took, reading and printing not counted
     #[arg(long)]
     timing: bool,
@@ -46,6 +52,9 @@ pub(crate) fn run_plan(args: &PlanArgs) -> Result<(), CommandError> {
     findings.extend(lost.into_iter().flatten());
     let (input, policy) = policy.with_adopted_jobs(input);
 
+    if args.curve {
+        return curve::print_curve(&input, &policy, previous.as_ref(), args.output.format);
+    }
     let started = Instant::now();
     let (plan, mut report) = planner::plan(&input, &policy, previous.as_ref());
     let took = started.elapsed();

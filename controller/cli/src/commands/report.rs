@@ -10,6 +10,7 @@ mod plot;
 use std::time::Duration;
 
 use ::controller::event_log::{EventPage, OperatorEvent};
+use ::controller::northbound::controller_view::JobRow;
 use ::controller::northbound::utilization::UtilizationHistory;
 use serde::Serialize;
 use topology::Finding;
@@ -50,6 +51,8 @@ struct UtilizationReport {
     /// Points of utilisation that the plan gains over ECMP, by the fluid model.
     gain_points: Option<f64>,
     history: UtilizationHistory,
+    /// The jobs as they are now.
+    jobs: Vec<JobRow>,
     findings: Vec<Finding>,
     /// What happened in the time of the samples.
     events: Vec<OperatorEvent>,
@@ -62,6 +65,7 @@ impl UtilizationReport {
             args.last.map_or_else(String::new, |last| format!("&seconds={}", last.as_secs()));
         let history: UtilizationHistory =
             args.client.get_json(&format!("/v1/utilization?samples=720{span}"))?;
+        let jobs = args.client.get_json("/v1/jobs")?;
         let findings = args.client.get_json("/v1/findings")?;
         let page: EventPage = args.client.get_json("/v1/events")?;
         let first = history.at_ms.first().copied().unwrap_or(u64::MAX);
@@ -69,6 +73,7 @@ impl UtilizationReport {
         Ok(Self {
             forecast_error: means.forecast_error(),
             gain_points: means.gain().map(|gain| 100.0 * gain),
+            jobs,
             findings,
             events: page.events.into_iter().filter(|event| event.at_ms >= first).collect(),
             history,

@@ -67,7 +67,7 @@ pub(crate) fn print_jobs(args: &StatusArgs) -> Result<(), CommandError> {
                 row.level.to_string(),
                 format!("{:.1}", row.intensity / 1e12),
                 format!("{:.4}", row.alone_seconds),
-                seconds(row.forecast_seconds),
+                forecast_cell(row),
                 seconds(row.measured_seconds()),
                 row.gpus.to_string(),
                 counted.unwrap_or_else(|| "-".to_owned()),
@@ -76,6 +76,13 @@ pub(crate) fn print_jobs(args: &StatusArgs) -> Result<(), CommandError> {
         }
         table
     })
+}
+
+/// What an iteration is to take, with its band where that is wide.
+fn forecast_cell(row: &JobRow) -> String {
+    let Some(seconds) = row.forecast_seconds else { return "-".to_owned() };
+    let band = row.forecast_band.and_then(|band| band.describe(seconds));
+    band.map_or_else(|| format!("{seconds:.4}"), |band| format!("{seconds:.4} ({band})"))
 }
 
 pub(crate) fn print_switches(args: &StatusArgs) -> Result<(), CommandError> {

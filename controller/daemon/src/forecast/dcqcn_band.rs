@@ -7,10 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use planner::{Job, JobId, Plan, PlannedFlow};
+use planner::{Job, JobId, Plan, PlanForecast, PlannedFlow};
 use topology::LinkId;
-
-use super::PlanForecast;
 
 /// No message that was measured took longer than this many times its time in the fluid model more.
 const LONGEST_EXCESS: f64 = 6.0;
@@ -74,13 +72,13 @@ pub fn contended_messages(
 ) -> BTreeMap<JobId, ContendedMessage> {
     let occupancy = LinkOccupancy::new(plan);
     let found = jobs.iter().filter_map(|job| {
-        let seconds = *forecast.iteration_seconds.get(&job.id)?;
+        let seconds = forecast.seconds(&job.id)?;
         let (position, planned) = plan.job(&job.id)?;
         let contention = occupancy.contention_of(plan, position)?;
         let sending = seconds - job.overlap_from * job.compute_seconds;
         let sending = sending.max(planned.bottleneck_seconds);
         let rivals = contention.rivals.iter().filter_map(|rival| {
-            let iteration = forecast.iteration_seconds.get(&plan.jobs[*rival].id)?;
+            let iteration = forecast.seconds(&plan.jobs[*rival].id)?;
             Some(sending / iteration)
         });
         let message = ContendedMessage {
@@ -93,22 +91,22 @@ pub fn contended_messages(
     found.collect()
 }
 
-impl PlanForecast {
-    /// The least share of the jobs' GPU time in which they compute, if iterations may take so much
-    /// longer; seconds by job.
-    pub fn least_utilization(&self, jobs: &[Job], longer: &BTreeMap<JobId, f64>) -> f64 {
-        let gpus: f64 = jobs.iter().map(|job| f64::from(job.gpu_count())).sum();
-        let lost: f64 = jobs
-            .iter()
-            .filter_map(|job| {
-                let seconds = self.iteration_seconds.get(&job.id)?;
-                let longest = seconds + longer.get(&job.id)?;
-                let lost = job.compute_seconds * (seconds.recip() - longest.recip());
-                Some(f64::from(job.gpu_count()) * lost)
-            })
-            .sum();
-        if gpus > 0.0 { (self.gpu_utilization - lost / gpus).max(0.0) } else { 0.0 }
-    }
+/// The least share of the jobs' GPU time in which they compute, if iterations may take so much
+/// longer than forecast; seconds by job.
+pub fn least_utilization(
+    jobs: &[Job],
+    forecast: &PlanForecast,
+    longer: &BTreeMap<JobId, f64>,
+) -> f64 {
+    let gpus: f64 = jobs.iter().map(|job| f64::from(job.gpu_count())).sum();
+    let lost = jobs.iter().filter_map(|job| {
+        let seconds = forecast.seconds(&job.id)?;
+        let longest = seconds + longer.get(&job.id)?;
+        let lost = job.compute_seconds * (seconds.recip() - longest.recip());
+        Some(f64::from(job.gpu_count()) * lost)
+    });
+    let lost: f64 = lost.sum();
+    if gpus > 0.0 { (forecast.gpu_utilization - lost / gpus).max(0.0) } else { 0.0 }
 }
 
 /// Who sends over each link, and at which level.
@@ -209,9 +207,9 @@ mod tests {
         let input = PlanInput { fabric, jobs };
         let policy = Policy { overrides, ..Policy::default() };
         let (plan, _) = planner::plan(&input, &policy, None);
-        let forecast = forecast_plan(&input.fabric, &input.jobs, &plan).unwrap();
+        let forecast = forecast_plan(&input.fabric, &input.jobs, &plan);
         let band = PUBLISHED.band(&input.jobs, &plan, &forecast);
-        let least = forecast.least_utilization(&input.jobs, &band);
+        let least = least_utilization(&input.jobs, &forecast, &band);
         assert_eq!(least < forecast.gpu_utilization, !band.is_empty(), "{least}");
         band
     }

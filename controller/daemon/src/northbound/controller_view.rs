@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use planner::{AdoptionRule, JobId, PlanDocument};
+use planner::{AdoptionRule, IterationForecast, JobId, PlanDocument};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -15,6 +15,7 @@ use topology::{Finding, LinkId, SwitchId};
 
 use super::measured_links::MeasuredLinks;
 use crate::event_log::describe_drift;
+use crate::forecast::SecondsBand;
 use crate::gnmi::FabricCounters;
 use crate::learning::LearnedFlows;
 use crate::policy_history::PolicyTrial;
@@ -98,6 +99,9 @@ pub struct JobRow {
     /// Seconds of an iteration that the comparison of plans expects; none where the job was not
     /// simulated for this plan.
     pub forecast_seconds: Option<f64>,
+    /// Between what bounds that is, whatever the phases in which jobs meet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forecast_band: Option<SecondsBand>,
     /// Seconds of an iteration that the job reports; none before its windows say so.
     pub reported_seconds: Option<f64>,
     /// Its flows, as far as they are announced.
@@ -199,6 +203,7 @@ impl ControllerView {
             let counted = self.measured.jobs.get(&planned.id);
             let measured = counted.filter(|counted| counted.bytes_per_second > 0.0);
             let period = measured.and_then(|measured| measured.period);
+            let forecast = self.forecast(&planned.id);
             Some(JobRow {
                 id: planned.id.to_string(),
                 tenant: tenant.clone(),
@@ -210,7 +215,8 @@ impl ControllerView {
                 rank: planned.rank,
                 intensity: planned.intensity,
                 alone_seconds: why.iteration_seconds,
-                forecast_seconds: self.forecast_seconds(&planned.id),
+                forecast_seconds: forecast.map(|forecast| forecast.seconds),
+                forecast_band: forecast.as_ref().map(SecondsBand::of),
                 reported_seconds: iteration.map(|iteration| iteration.seconds),
                 flows: job.map_or(0, |job| job.flows.len()),
                 source,
@@ -225,10 +231,9 @@ impl ControllerView {
     }
 
     /// What an iteration of a job is expected to take under the plan in force.
-    fn forecast_seconds(&self, id: &JobId) -> Option<f64> {
+    fn forecast(&self, id: &JobId) -> Option<IterationForecast> {
         let (position, _) = self.rollout.plan.job(id)?;
-        let forecast = self.rollout.report.comparison.forecast_seconds(position);
-        forecast.filter(|seconds| seconds.is_finite())
+        self.rollout.report.comparison.forecast(position)
     }
 
     /// The rule that adopts flows for a job of this name, if it is not announced.

@@ -4,8 +4,9 @@ use planner::JobId;
 use topology::Finding;
 
 use super::controller_view::{ControllerView, JobRow};
+use crate::forecast::SecondsBand;
 
-/// Iterations that differ from their forecast by a larger share are a warning.
+/// Iterations that are outside of the band of their forecast by a larger share of that are a warning.
 const FORECAST_TOLERANCE: f64 = 0.1;
 
 impl ControllerView {
@@ -27,10 +28,12 @@ impl ControllerView {
 }
 
 impl JobRow {
-    /// How much longer its iterations take than forecast, as a share; below 0 where shorter.
+    /// How much longer its iterations take than the longest that is forecast, as a share; below 0
+    /// where they are shorter than the shortest.
     fn forecast_error(&self) -> Option<f64> {
         let (measured, forecast) = self.measured_seconds().zip(self.forecast_seconds)?;
-        Some(measured / forecast - 1.0)
+        let band = self.forecast_band.unwrap_or(SecondsBand { least: forecast, most: forecast });
+        Some(measured / measured.clamp(band.least, band.most) - 1.0)
     }
 
     /// How much longer its iterations take than forecast, in words, if they do.

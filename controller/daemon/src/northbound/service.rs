@@ -321,9 +321,7 @@ impl NorthboundService {
         let tables = self.access.desired_tables().tables.clone();
         let present = self.access.current_rollout().ok_or(ControllerError::Stopped)?;
         let planning = move || preview_policy(plan_request, &present, &tables);
-        let forecast = slot.run_work(planning).await?;
-        let preview =
-            forecast.map_err(|why| refuse_with(Finding::error("forecast", why.to_string())))?;
+        let preview = slot.run_work(planning).await?;
         Ok(PolicyPreview { policy, ..preview })
     }
 

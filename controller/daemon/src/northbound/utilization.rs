@@ -11,10 +11,11 @@ mod task;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use planner::PlanForecast;
+
 pub use self::series::{UtilizationHistory, UtilizationMeans, UtilizationPage, UtilizationSeries};
 pub(super) use self::task::UtilizationTask;
 use super::controller_view::ControllerView;
-use crate::forecast::PlanForecast;
 
 /// Milliseconds between two samples at first.
 pub(super) const SAMPLE_MS: u64 = 5_000;
@@ -84,16 +85,15 @@ impl UtilizationSample {
             .map(|(seconds, id)| (id, seconds))
             .collect();
         let jobs = view.request.jobs.iter().map(|job| {
-            let share = |seconds: Option<&f64>| {
+            let share = |seconds: Option<f64>| {
                 seconds.map(|seconds| (job.compute_seconds / seconds).clamp(0.0, 1.0))
             };
             let row = JobUtilization {
                 tenant: job.tenant.clone(),
                 gpus: job.gpu_count(),
-                measured: share(measured.get(job.id.as_str())),
-                forecast: forecast
-                    .and_then(|known| share(known.planned.iteration_seconds.get(&job.id))),
-                ecmp: forecast.and_then(|known| share(known.ecmp.iteration_seconds.get(&job.id))),
+                measured: share(measured.get(job.id.as_str()).copied()),
+                forecast: forecast.and_then(|known| share(known.planned.seconds(&job.id))),
+                ecmp: forecast.and_then(|known| share(known.ecmp.seconds(&job.id))),
             };
             (job.id.to_string(), row)
         });

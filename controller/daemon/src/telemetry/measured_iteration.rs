@@ -53,10 +53,9 @@ impl ExpectedIteration {
             return Self::default();
         };
         let link_seconds = planned.bottleneck_seconds * WIRE_BYTES_PER_BYTE;
-        let forecast = report.comparison.forecast_seconds(position);
         Self {
             alone: Some(job.iteration_seconds(link_seconds)),
-            forecast: forecast.filter(|seconds| seconds.is_finite()),
+            forecast: report.comparison.forecast(position).map(|forecast| forecast.seconds),
         }
     }
 

@@ -8,8 +8,9 @@ use std::fmt;
 
 use emulator::TimeScale;
 use serde::Serialize;
-use simulator::contention::{generate_packet_case, generate_pcie_case};
+use simulator::contention::{generate_family_case, generate_packet_case, generate_pcie_case};
 
+use super::families::FamilyName;
 use super::parallel_cases::CaseArgs;
 use crate::demo::{
     DemoScenario, ForecastErrors, MeasuredChange, PolicyTransition, TrainingOptions,
@@ -31,6 +32,7 @@ Examples:
   crux bench packets --cases 1 --seed 1 --first 17 --format json
   crux bench packets --cases 200 --raw cases.json
   crux bench packets --cases 200 --pcie
+  crux bench packets --cases 20 --family mixed --time-scale 10000
   crux bench packets --cases 200 --transport dcqcn")]
 pub(crate) struct PacketsArgs {
     #[command(flatten)]
@@ -44,6 +46,9 @@ pub(crate) struct PacketsArgs {
     /// Draw cases on hosts whose NICs are behind slower PCIe links
     #[arg(long)]
     pcie: bool,
+    /// Draw the cases of crux bench families of this shape instead
+    #[arg(long, conflicts_with = "pcie")]
+    family: Option<FamilyName>,
     #[command(flatten)]
     transport: TransportFlags,
 }
@@ -108,10 +113,10 @@ pub(crate) fn run_packets(args: &PacketsArgs) -> Result<(), CommandError> {
 }
 
 fn measure_case(args: &PacketsArgs, number: u32) -> Result<PacketCase, CommandError> {
-    let input = if args.pcie {
-        generate_pcie_case(args.cases.seed, number)
-    } else {
-        generate_packet_case(args.cases.seed, number)
+    let input = match args.family {
+        Some(family) => generate_family_case(family.family(), args.cases.seed, number),
+        None if args.pcie => generate_pcie_case(args.cases.seed, number),
+        None => generate_packet_case(args.cases.seed, number),
     };
     let seed = args.cases.seed.wrapping_add(number.into());
     let scenario = DemoScenario { fabric: input.fabric, jobs: input.jobs, seed };

@@ -115,7 +115,7 @@ async fn examine_case(args: &SlowLinksArgs, number: u32) -> Result<SlowLinkCase,
     let seed = args.cases.seed.wrapping_add(number.into());
     let scenario = DemoScenario { fabric: input.fabric, jobs: input.jobs, seed };
     let (named_when_healthy, rollout) = run_case(args, &scenario, None).await?;
-    let missed_links = missed_links(&scenario, &rollout, args.share)?;
+    let missed_links = missed_links(&scenario, &rollout, args.share);
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut case = SlowLinkCase {
         number,
@@ -233,29 +233,23 @@ fn jobs_on(scenario: &DemoScenario, rollout: &PlanRollout, link: LinkId) -> Vec<
 }
 
 /// Links that switches send on and that some job misses if they carry this share only.
-fn missed_links(
-    scenario: &DemoScenario,
-    rollout: &PlanRollout,
-    share: f64,
-) -> Result<Vec<LinkId>, CommandError> {
+fn missed_links(scenario: &DemoScenario, rollout: &PlanRollout, share: f64) -> Vec<LinkId> {
     let fabric = &rollout.fabric;
-    let seconds = |fabric: &Fabric| {
-        let forecast = forecast::forecast_plan(fabric, &scenario.jobs, &rollout.plan);
-        forecast.map(|forecast| forecast.iteration_seconds).map_err(CommandError::failed)
-    };
-    let before = seconds(fabric)?;
+    let forecast = |fabric: &Fabric| forecast::forecast_plan(fabric, &scenario.jobs, &rollout.plan);
+    let before = forecast(fabric);
     let sent_by_switch = |link: &LinkId| fabric.switch_after(link.reverse()).is_some();
     let mut missed = Vec::new();
     for link in fabric.link_ids().filter(sent_by_switch) {
-        let after = seconds(&with_slow_link(fabric, link, share))?;
-        let is_longer = |(job, before): (&JobId, &f64)| {
-            after.get(job).is_some_and(|after| *after > before * (1.0 + MISSED))
+        let after = forecast(&with_slow_link(fabric, link, share));
+        let is_longer = |job: &JobId| {
+            let seconds = before.seconds(job).zip(after.seconds(job));
+            seconds.is_some_and(|(before, after)| after > before * (1.0 + MISSED))
         };
-        if before.iter().any(is_longer) {
+        if before.jobs.keys().any(is_longer) {
             missed.push(link);
         }
     }
-    Ok(missed)
+    missed
 }
 
 /// The fabric with a link that carries a share of what it is built for.

@@ -169,16 +169,15 @@ impl ForecastComparison {
         let rollout = run.realised.as_ref();
         let rollout = rollout
             .ok_or_else(|| CommandError::Failed("the controller has made no plan".to_owned()))?;
-        let foretold = forecast::forecast_plan(&rollout.fabric, &scenario.jobs, &rollout.plan)
-            .map_err(CommandError::failed)?;
+        let foretold = forecast::forecast_plan(&rollout.fabric, &scenario.jobs, &rollout.plan);
         let jobs: Vec<(String, ForecastPair)> = run
             .outcome
             .jobs
             .iter()
             .filter_map(|job| {
-                let forecast = foretold.iteration_seconds.get(&job.id)?;
+                let forecast = foretold.seconds(&job.id)?;
                 let measured = job.mean_iteration_seconds?;
-                Some((job.id.to_string(), ForecastPair::new(*forecast, measured)))
+                Some((job.id.to_string(), ForecastPair::new(forecast, measured)))
             })
             .collect();
         let worst_job = jobs.iter().map(|(_, pair)| pair.difference.abs()).fold(0.0, f64::max);

@@ -143,7 +143,7 @@ fn excess_in_force(
     let rollout = rollout
         .ok_or_else(|| CommandError::Failed("the controller has made no plan".to_owned()))?;
     let (fabric, jobs, plan) = (&rollout.fabric, &scenario.jobs, &rollout.plan);
-    let foretold = forecast::forecast_plan(fabric, jobs, plan).map_err(CommandError::failed)?;
+    let foretold = forecast::forecast_plan(fabric, jobs, plan);
     let convergence = dcqcn_convergence(&dcqcn, fabric, training.scale);
     Ok(Some(convergence.band(jobs, plan, &foretold)))
 }

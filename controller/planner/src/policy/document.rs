@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AdoptionRule, CompressionMethod, ConnectionTimeout, CorrectionReference, JobOverride,
-    MAX_RULES, PathMethod, Policy, TransportModel,
+    MAX_RULES, PathMethod, Policy, SlowdownLimit, TransportModel,
 };
 use crate::input::JobId;
 use crate::name_matching::DocumentFieldError;
@@ -56,6 +56,9 @@ pub struct PolicyDocument {
     pub service_bound_seconds: Option<f64>,
     /// Switches by name, cables as `switch-switch`, that traffic must avoid.
     pub drained: Vec<String>,
+    /// How far plans may slow the slowest job down, as `{ ecmp = 1.9 }` or `{ alone = 3.0 }`; `{}`
+    /// for any.
+    pub slowdown_limit: SlowdownLimit,
     /// Overrides by job id or tenant; the first that matches counts.
     #[serde(rename = "job")]
     pub jobs: Vec<OverrideDocument>,
@@ -143,6 +146,7 @@ impl From<&Policy> for PolicyDocument {
             ib_timeout: policy.connection.ib_timeout,
             ib_retry_count: policy.connection.ib_retry_count,
             service_bound_seconds: policy.service_bound_seconds,
+            slowdown_limit: policy.slowdown_limit,
             drained: policy.drained.clone(),
             jobs: policy.overrides.iter().map(OverrideDocument::from).collect(),
             adopt: policy.adopt.iter().map(AdoptionDocument::from).collect(),
@@ -202,6 +206,7 @@ impl PolicyDocument {
         fields.check_range("move_gain_min", self.move_gain_min, 0.0, f64::MAX)?;
         fields.check_range("max_correction", self.max_correction, 1.0, f64::MAX)?;
         fields.check_connection()?;
+        fields.check_slowdown_limit()?;
         let overrides =
             self.jobs.iter().enumerate().map(|(index, rule)| fields.resolve_override(index, rule));
         if self.adopt.len() > MAX_RULES {
@@ -227,6 +232,7 @@ impl PolicyDocument {
                 ib_retry_count: self.ib_retry_count,
             },
             service_bound_seconds: self.service_bound_seconds,
+            slowdown_limit: self.slowdown_limit,
             drained: self.drained.clone(),
             overrides: overrides.collect::<Result<_, _>>()?,
             adopt: adopt.collect::<Result<_, _>>()?,
@@ -270,6 +276,13 @@ impl PolicyFields<'_> {
         self.check_range("ib_retry_count", f64::from(*ib_retry_count), 0.0, 7.0)?;
         let bound = service_bound_seconds.unwrap_or(1.0);
         self.check_range("service_bound_seconds", bound, 1e-6, f64::MAX)
+    }
+
+    fn check_slowdown_limit(&self) -> Result<(), DocumentFieldError> {
+        let SlowdownLimit { ecmp, alone } = self.policy.slowdown_limit;
+        // A plan as good as ECMP for the slowest job is often possible, a tenth of that never.
+        self.check_range("slowdown_limit.ecmp", ecmp.unwrap_or(1.0), 0.1, f64::MAX)?;
+        self.check_range("slowdown_limit.alone", alone.unwrap_or(1.0), 1.0, f64::MAX)
     }
 
     fn check_levels(&self) -> Result<(), DocumentFieldError> {

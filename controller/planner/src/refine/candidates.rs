@@ -16,7 +16,7 @@ use crate::job_ranking::JobRanking;
 use crate::levels::LevelScope;
 use crate::path_selection::{self, PathRule};
 use crate::plan_context::{PlanContext, PlanRegion};
-use crate::policy::{CorrectionReference, Policy, to_level};
+use crate::policy::to_level;
 use crate::previous_plan::PreviousPlan;
 use crate::priority::ReferenceJobs;
 
@@ -28,9 +28,6 @@ const MAX_RATED_FLOWS: usize = 10_000;
 
 /// Jobs that have the higher of two levels at most.
 const MAX_SPLITS: usize = 12;
-
-/// A cap of the correction factor (Crux §4.2) that limits how far one job can rise above others.
-const LOW_CORRECTION_CAP: f64 = 4.0;
 
 /// Where the paths of a candidate come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,8 +44,6 @@ pub enum PathOrigin {
     LeastCongested,
     /// The local search, from the best of the others.
     Searched,
-    /// Drawn by hash, as ECMP does.
-    Hashed(u32),
 }
 
 /// Where the levels of a candidate come from.
@@ -60,10 +55,6 @@ pub enum LevelOrigin {
     Searched,
     /// Crux §4.2 and §4.3: by corrected intensity, compressed to so many levels.
     Ranked(u8),
-    /// As `Ranked` on all levels, with a correction factor of at most 4.
-    LowCorrection,
-    /// As `Ranked` on all levels, corrected against all contenders of a job (Crux §7.1).
-    Contenders,
     /// As `Ranked` on all levels, but the lowest for jobs that would leave the jobs below them less
     /// than so many percent of a link.
     Reserved(u8),
@@ -75,8 +66,6 @@ pub enum LevelOrigin {
     Raised,
     /// The best of the others, changed job by job while the fluid model finds that better.
     Climbed,
-    /// The best of all, in a group of few jobs.
-    Enumerated,
 }
 
 impl LevelOrigin {
@@ -95,7 +84,6 @@ impl fmt::Display for PathOrigin {
             Self::Spread => f.write_str("spread"),
             Self::LeastCongested => f.write_str("least-congested"),
             Self::Searched => f.write_str("searched"),
-            Self::Hashed(draw) => write!(f, "ecmp-{draw}"),
         }
     }
 }
@@ -107,14 +95,11 @@ impl fmt::Display for LevelOrigin {
             Self::Searched => f.write_str("searched"),
             Self::Ranked(1) => f.write_str("one-level"),
             Self::Ranked(levels) => write!(f, "{levels}-levels"),
-            Self::LowCorrection => f.write_str("low-correction"),
-            Self::Contenders => f.write_str("contenders"),
             Self::Reserved(percent) => write!(f, "reserved-{percent}"),
             Self::Split(first) => write!(f, "first-{first}"),
             Self::ByDistance => f.write_str("by-distance"),
             Self::Raised => f.write_str("raised"),
             Self::Climbed => f.write_str("climbed"),
-            Self::Enumerated => f.write_str("enumerated"),
         }
     }
 }
@@ -137,7 +122,8 @@ pub(super) struct CandidateBuilder<'a> {
     /// What path selection and ranking decided.
     unsearched: &'a Decisions,
     present: Vec<Rc<CandidatePaths>>,
-    hashed: Vec<Rc<CandidatePaths>>,
+    /// Paths drawn by hash, as ECMP does.
+    hashed: Vec<Vec<LinkPath>>,
 }
 
 impl<'a> CandidateBuilder<'a> {
@@ -177,26 +163,12 @@ impl<'a> CandidateBuilder<'a> {
         CandidatePaths { origin, paths, levels }
     }
 
-    /// One level on so many paths drawn by hash.
-    pub(super) fn hashed(&mut self, draws: u32) -> &[Rc<CandidatePaths>] {
-        let context = self.context;
-        let highest = context.policy.job_levels().last().copied().unwrap_or(0);
-        let levels = context.permit_levels(vec![highest; context.traffic.jobs.len()]);
+    /// So many draws of the paths of all flows by hash.
+    pub(super) fn hashed(&mut self, draws: u32) -> &[Vec<LinkPath>] {
+        let traffic = self.context.traffic;
         let drawn = self.hashed.len() as u32;
-        self.hashed.extend((drawn..draws).map(|draw| {
-            Rc::new(CandidatePaths {
-                origin: PathOrigin::Hashed(draw),
-                paths: hashed_paths(context.traffic, draw),
-                levels: vec![(LevelOrigin::Ranked(1), levels.clone())],
-            })
-        }));
+        self.hashed.extend((drawn..draws).map(|draw| hashed_paths(traffic, draw)));
         &self.hashed[..draws as usize]
-    }
-
-    /// A draw that was made before, with levels by rank.
-    pub(super) fn best_draw(&self, draw: usize) -> Rc<CandidatePaths> {
-        let drawn = &self.hashed[draw];
-        Rc::new(self.ranked(drawn.origin, drawn.paths.clone()))
     }
 }
 
@@ -257,8 +229,8 @@ fn least_congested(context: &PlanContext<'_>, regions: &[&PlanRegion]) -> Candid
     CandidatePaths { origin: PathOrigin::LeastCongested, paths, levels: methods }
 }
 
-/// Levels by rank on these paths: compressed to all levels of the policy, to fewer, and by other
-/// corrections of the intensity.
+/// Levels by rank on these paths: compressed to all levels of the policy and to fewer, with a share
+/// of every link reserved, and split in two by intensity.
 fn ranked_levels(
     context: &PlanContext<'_>,
     regions: &[&PlanRegion],
@@ -268,34 +240,22 @@ fn ranked_levels(
     let compared: Vec<usize> = regions.iter().flat_map(|region| &region.jobs).copied().collect();
     let nothing = PreviousPlan::new(traffic, None);
     let most = policy.job_levels().len();
-    let levels_of = |ranking: &JobRanking, level_count| {
-        let scope = LevelScope { compared: &compared, level_count };
-        ranking.assign_levels(traffic, policy, &nothing, scope)
-    };
-    let against = (ReferenceJobs::All, *corrections);
-    let rank_jobs = |policy: &Policy| JobRanking::new(traffic, paths, policy, against);
-    let default = rank_jobs(policy);
+    let ranking = JobRanking::new(traffic, paths, policy, (ReferenceJobs::All, *corrections));
     let mut counts = vec![most];
     counts.extend([4, 2, 1].into_iter().filter(|count| *count < most));
     let mut methods: Vec<(LevelOrigin, Vec<u8>)> = counts
         .into_iter()
         .map(|count| {
             let name = LevelOrigin::Ranked(u8::try_from(count).unwrap_or(u8::MAX));
-            (name, levels_of(&default, count))
+            let scope = LevelScope { compared: &compared, level_count: count };
+            (name, ranking.assign_levels(traffic, policy, &nothing, scope))
         })
         .collect();
     for percent in RESERVED_PERCENT {
-        let levels = reserve_share(context, paths, &default, &methods[0].1, percent);
+        let levels = reserve_share(context, paths, &ranking, &methods[0].1, percent);
         methods.push((LevelOrigin::Reserved(percent), levels));
     }
-    methods.extend(split_levels(context, regions, &default));
-    let low = Policy {
-        max_correction: policy.max_correction.min(LOW_CORRECTION_CAP),
-        ..(*policy).clone()
-    };
-    let contenders = Policy { reference: CorrectionReference::Contenders, ..(*policy).clone() };
-    methods.push((LevelOrigin::LowCorrection, levels_of(&rank_jobs(&low), most)));
-    methods.push((LevelOrigin::Contenders, levels_of(&rank_jobs(&contenders), most)));
+    methods.extend(split_levels(context, regions, &ranking));
     methods
 }
 

@@ -7,7 +7,7 @@ use topology::Finding;
 
 use super::candidates::{self, CandidateBuilder, CandidatePaths, LevelOrigin, PathOrigin};
 use super::decisions::Decisions;
-use super::ecmp_expectation::EcmpExpectation;
+use super::forecast::IterationForecast;
 use super::proposals::search_proposals;
 use super::region_evaluation::{RegionEvaluation, ValuedCandidate, best_candidate};
 use super::regions;
@@ -20,9 +20,6 @@ use crate::policy::Policy;
 const ECMP_DRAWS: usize = 10;
 const LEAST_DRAWS: usize = 4;
 const DRAW_PART: u64 = 16;
-
-/// The best draw is a candidate if it is worth at least this share of the best of the others.
-const PROMISING_DRAW: f64 = 0.97;
 
 /// Candidates in which a job starves from which others are made.
 const MAX_RAISED: usize = 3;
@@ -40,9 +37,8 @@ pub struct RegionComparison {
     pub digest: u64,
     /// Positions in [`Plan::jobs`](crate::Plan::jobs) of the jobs that were decided together.
     pub jobs: Vec<usize>,
-    /// Seconds of an iteration of each of these jobs under the adopted candidate, the mean over all
-    /// starts that were simulated; infinite for a job that gets nothing.
-    pub iteration_seconds: Vec<f64>,
+    /// What an iteration of each of these jobs is to take under the adopted candidate.
+    pub forecasts: Vec<IterationForecast>,
     /// The longest that a flow of each of these jobs waits for service under the adopted candidate,
     /// seconds.
     pub wait_seconds: Vec<f64>,
@@ -88,13 +84,14 @@ pub struct PlanComparison {
 
 impl PlanComparison {
     /// What an iteration of the job at this position of the plan is expected to take; none if it
-    /// was not simulated for this plan.
-    pub fn forecast_seconds(&self, job: usize) -> Option<f64> {
+    /// was not simulated for this plan, or ends none.
+    pub fn forecast(&self, job: usize) -> Option<IterationForecast> {
         let mut regions = self.regions.iter();
-        regions.find_map(|region| {
+        let forecast = regions.find_map(|region| {
             let place = region.jobs.iter().position(|member| *member == job)?;
-            region.iteration_seconds.get(place).copied()
-        })
+            region.forecasts.get(place).copied()
+        });
+        forecast.filter(|forecast| forecast.seconds.is_finite())
     }
 
     /// A finding for each job whose flows may wait longer for service than `policy` allows, of the
@@ -222,7 +219,10 @@ fn decide_region(
         let draws = affordable.clamp(LEAST_DRAWS, ECMP_DRAWS) as u32;
         ecmp = evaluation.expect_ecmp(candidates.hashed(draws));
         evaluation.take_starving();
-        valued = value_under_floor(&mut evaluation, candidates, ecmp);
+        if let Some(ecmp) = ecmp {
+            evaluation.set_floor(&ecmp);
+        }
+        valued = evaluation.value_candidates(candidates.present());
         let starving = evaluation.take_starving();
         if !valued.iter().any(|next| evaluation.is_optimal(next)) {
             raise_starving(&mut evaluation, &starving, &mut valued);
@@ -234,12 +234,11 @@ fn decide_region(
     }
     let adopted = choose_adopted(&evaluation, &valued)?;
     let bound_cost = cost_of_bound(&mut evaluation, candidates.present(), &adopted);
-    let (iteration_seconds, wait_seconds) = evaluation.expect_jobs(&adopted);
     let comparison = RegionComparison {
         digest: evaluation.region().digest,
         jobs: evaluation.region().jobs.clone(),
-        iteration_seconds,
-        wait_seconds,
+        forecasts: evaluation.forecast_jobs(&adopted),
+        wait_seconds: evaluation.longest_waits(&adopted),
         bound_cost,
         candidates: list_outcomes(&evaluation, &adopted, &valued),
         ecmp_utilization: ecmp.map(|expected| evaluation.utilization(expected.mean_value)),
@@ -257,27 +256,6 @@ fn cost_of_bound(
 ) -> Option<f64> {
     let free = evaluation.value_without_bound(present)?;
     Some(evaluation.utilization((free.value - adopted.value.value).max(0.0)))
-}
-
-/// Values all candidates, the best drawn by hash among them, under the floor that ECMP sets: other
-/// levels may be better than without it.
-fn value_under_floor(
-    evaluation: &mut RegionEvaluation<'_>,
-    candidates: &mut CandidateBuilder<'_>,
-    ecmp: Option<EcmpExpectation>,
-) -> Vec<ValuedCandidate> {
-    if let Some(ecmp) = ecmp {
-        evaluation.set_floor(&ecmp);
-    }
-    let mut valued = evaluation.value_candidates(candidates.present());
-    let best = best_candidate(evaluation.objective(), valued.iter());
-    // Draws are seldom better, and flows at random are the most expensive to simulate.
-    if let Some(ecmp) = ecmp
-        && best.is_none_or(|best| ecmp.best_value > best.value.value * PROMISING_DRAW)
-    {
-        valued.extend(evaluation.value_candidate(&candidates.best_draw(ecmp.best_draw)));
-    }
-    valued
 }
 
 /// Adds candidates that are better than those so far, as far as the budget goes: with other paths
@@ -328,7 +306,6 @@ fn climb_best(
     let best = best_candidate(evaluation.objective(), valued.iter().filter(is_new)).cloned();
     for start in best.iter().chain(starving.iter().filter(is_new)) {
         if evaluation.event_cost() < limit {
-            valued.push(evaluation.enumerate_levels(start, limit));
             valued.push(evaluation.climb_candidate(start, limit));
         }
     }
@@ -394,9 +371,8 @@ pub(crate) fn levels_on_paths(context: &PlanContext<'_>, mut decided: Decisions)
         };
         let Some(start) = evaluation.value_candidate(&Rc::new(given)) else { continue };
         let limit = evaluation.event_cost() + evaluation.event_budget();
-        let found =
-            [evaluation.enumerate_levels(&start, limit), evaluation.climb_candidate(&start, limit)];
-        let all = std::iter::once(&start).chain(&found);
+        let found = evaluation.climb_candidate(&start, limit);
+        let all = [&start, &found].into_iter();
         if let Some(best) = best_candidate(evaluation.objective(), all) {
             let levels = best.levels.iter().copied();
             decided.adopt(traffic, &region.jobs, levels, best.paths());

@@ -13,20 +13,15 @@ pub(super) struct EcmpExpectation {
     /// Of the slowest job, the mean over draws without outliers: where jobs nearly stand still in
     /// some draws, these alone would say how slow others may become.
     pub(super) worst_slowdown: f64,
-    pub(super) best_draw: usize,
-    pub(super) best_value: f64,
 }
 
 impl EcmpExpectation {
     /// The expectation from what the plan of each draw is worth.
     pub(super) fn from_draws(draws: &[DecisionValue]) -> Self {
         let values: Vec<f64> = draws.iter().map(|draw| draw.value).collect();
-        let best = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         Self {
-            best_value: best,
             mean_value: mean_of(&values),
             worst_slowdown: mean_without_outliers(draws.iter().map(|draw| draw.worst_slowdown)),
-            best_draw: values.iter().position(|value| *value == best).unwrap_or(0),
         }
     }
 }
@@ -59,7 +54,7 @@ mod tests {
     fn ecmp_is_expected_to_be_the_mean_of_its_draws() {
         let expected =
             EcmpExpectation::from_draws(&[draw(1.0, 2.0), draw(3.0, 6.0), draw(3.0, 1.0)]);
-        assert_eq!((expected.mean_value, expected.best_draw), (7.0 / 3.0, 1));
+        assert_eq!(expected.mean_value, 7.0 / 3.0);
         assert_eq!(expected.worst_slowdown, 3.0);
     }
 

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fluid::{Engine, EngineOptions, FluidError, FluidNetwork, JobIndex};
+use fluid::{Engine, EngineOptions, FluidError, FluidNetwork, JobIndex, JobTally};
 
 use super::contention_group::ContentionGroup;
 
@@ -31,6 +31,30 @@ pub struct MeasureWindow {
 pub struct GroupRun {
     engine: Engine,
     jobs: Vec<JobIndex>,
+}
+
+impl MeasureWindow {
+    /// Its length.
+    pub(super) fn seconds(self) -> f64 {
+        self.until - self.from
+    }
+}
+
+/// What a job does in a window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct MemberProgress {
+    /// Iterations that end in it, and the sum of their durations, seconds.
+    iterations: u64,
+    seconds: f64,
+    /// Seconds in which it computes.
+    pub(super) busy_seconds: f64,
+}
+
+impl MemberProgress {
+    /// The mean duration of an iteration, seconds, if one ends.
+    pub(super) fn iteration_seconds(&self) -> Option<f64> {
+        (self.iterations > 0).then(|| self.seconds / self.iterations as f64)
+    }
 }
 
 impl GroupRun {
@@ -63,6 +87,19 @@ impl GroupRun {
         levels: &[u8],
         window: MeasureWindow,
     ) -> Result<Vec<f64>, FluidError> {
+        let progress = self.progress(levels, window)?;
+        Ok(progress.iter().map(|of| of.busy_seconds / window.seconds()).collect())
+    }
+
+    /// What each job does in the window, if jobs have these `levels`.
+    ///
+    /// # Errors
+    /// An invalid window.
+    pub(super) fn progress(
+        &mut self,
+        levels: &[u8],
+        window: MeasureWindow,
+    ) -> Result<Vec<MemberProgress>, FluidError> {
         self.engine.reset();
         // Levels in the same order are the same to the bit, whatever their numbers: rounding that
         // differs can starve another job where jobs are overloaded.
@@ -71,10 +108,14 @@ impl GroupRun {
         for (job, level) in self.jobs.iter().zip(levels) {
             self.engine.set_level(*job, ranks[level])?;
         }
-        let before = self.busy_seconds_at(window.from)?;
-        let after = self.busy_seconds_at(window.until)?;
-        let seconds = window.until - window.from;
-        Ok(before.iter().zip(&after).map(|(before, after)| (after - before) / seconds).collect())
+        let before = self.tallies_at(window.from)?;
+        let after = self.tallies_at(window.until)?;
+        let passed = before.iter().zip(&after).map(|(before, after)| MemberProgress {
+            iterations: after.iterations - before.iterations,
+            seconds: after.iteration_seconds - before.iteration_seconds,
+            busy_seconds: after.busy_seconds - before.busy_seconds,
+        });
+        Ok(passed.collect())
     }
 
     /// The longest time that a flow of each job has waited for service since the start of the run,
@@ -109,10 +150,9 @@ impl GroupRun {
         Ok(longest)
     }
 
-    /// Seconds that each job has computed by then.
-    fn busy_seconds_at(&mut self, until: f64) -> Result<Vec<f64>, FluidError> {
+    fn tallies_at(&mut self, until: f64) -> Result<Vec<JobTally>, FluidError> {
         self.engine.run_until(until)?;
-        self.jobs.iter().map(|job| Ok(self.engine.job_tally(*job)?.busy_seconds)).collect()
+        self.jobs.iter().map(|job| self.engine.job_tally(*job)).collect()
     }
 
     /// Cost of the last run: its events, each with the rates that it computed, eight of which

@@ -26,6 +26,10 @@ const MIN_ITERATIONS: f64 = 5.0;
 /// and between them as many as cost so many events, by estimate, for all jobs of a region.
 const SIMULATION_COST: f64 = 16_000.0;
 
+/// The same of a forecast, from each of its starts.
+const FORECAST_COST: f64 = 32_000.0;
+const FORECAST_ITERATIONS: [f64; 2] = [40.0, 400.0];
+
 /// Ends of flows in an iteration that are told apart at most, as a run merges what is near.
 const MAX_ENDS: f64 = 30.0;
 
@@ -55,28 +59,27 @@ impl SimulatedHorizon {
     /// Some iterations of the slowest job, or fewer where many flows or much faster jobs make them
     /// expensive.
     pub(super) fn of_region(traffic: &IndexedTraffic<'_>, jobs: &[usize]) -> Self {
-        let iterations = contended_iterations(traffic, jobs);
-        let slowest = iterations.iter().copied().fold(0.0, f64::max);
-        let kinds: Vec<f64> = jobs.iter().map(|job| kinds_of_flows(traffic, *job)).collect();
-        // A phase of computation, and flows begin and end.
-        let per_second: f64 = iterations
-            .iter()
-            .zip(&kinds)
-            .filter(|(seconds, _)| **seconds > 0.0)
-            .map(|(seconds, kinds)| (2.0 + kinds.min(MAX_ENDS)) / seconds)
-            .sum();
-        let event_cost = 1.0 + kinds.iter().sum::<f64>() / KINDS_PER_EVENT_COST;
-        let affordable = SIMULATION_COST / (per_second * event_cost);
-        let [fewest, most] = [MIN_ITERATIONS, MAX_ITERATIONS].map(|count| count * slowest);
-        let seconds = affordable.clamp(fewest, most).max(MIN_SECONDS);
+        let pace = RunPace::new(traffic, jobs);
+        let seconds = pace.affordable_seconds(SIMULATION_COST, [MIN_ITERATIONS, MAX_ITERATIONS]);
+        let fewest = MIN_ITERATIONS * pace.slowest;
         let coarse = (COARSE_SHARE * seconds).max(fewest).min(seconds);
-        let window = |until| MeasureWindow { from: SETTLING_SHARE * until, until };
         Self {
-            window: window(seconds),
-            coarse_window: window(coarse),
-            estimated_cost: seconds * per_second * event_cost,
+            window: window_until(seconds),
+            coarse_window: window_until(coarse),
+            estimated_cost: seconds * pace.cost_per_second,
             starts: (FIRST_START, SAMPLES),
         }
+    }
+
+    /// What is simulated of a contention group for a forecast from each start, so many `times` as
+    /// long as usual.
+    pub(super) fn forecast_window(
+        traffic: &IndexedTraffic<'_>,
+        jobs: &[usize],
+        times: f64,
+    ) -> MeasureWindow {
+        let pace = RunPace::new(traffic, jobs);
+        window_until(times * pace.affordable_seconds(FORECAST_COST, FORECAST_ITERATIONS))
     }
 
     /// The time that is simulated from a start.
@@ -88,6 +91,43 @@ impl SimulatedHorizon {
     pub(super) fn samples(&self) -> std::ops::Range<u32> {
         let (first, count) = self.starts;
         first..first + count
+    }
+}
+
+fn window_until(until: f64) -> MeasureWindow {
+    MeasureWindow { from: SETTLING_SHARE * until, until }
+}
+
+/// How expensive it is to simulate some jobs.
+struct RunPace {
+    /// Seconds of the longest iteration.
+    slowest: f64,
+    /// Events with their rates for each simulated second, by estimate.
+    cost_per_second: f64,
+}
+
+impl RunPace {
+    fn new(traffic: &IndexedTraffic<'_>, jobs: &[usize]) -> Self {
+        let iterations = contended_iterations(traffic, jobs);
+        let kinds: Vec<f64> = jobs.iter().map(|job| kinds_of_flows(traffic, *job)).collect();
+        // A phase of computation, and flows begin and end.
+        let per_second: f64 = iterations
+            .iter()
+            .zip(&kinds)
+            .filter(|(seconds, _)| **seconds > 0.0)
+            .map(|(seconds, kinds)| (2.0 + kinds.min(MAX_ENDS)) / seconds)
+            .sum();
+        let event_cost = 1.0 + kinds.iter().sum::<f64>() / KINDS_PER_EVENT_COST;
+        Self {
+            slowest: iterations.iter().copied().fold(0.0, f64::max),
+            cost_per_second: per_second * event_cost,
+        }
+    }
+
+    /// The seconds that cost so much, between so many iterations of the slowest job.
+    fn affordable_seconds(&self, cost: f64, iterations: [f64; 2]) -> f64 {
+        let [fewest, most] = iterations.map(|count| count * self.slowest);
+        (cost / self.cost_per_second).clamp(fewest, most).max(MIN_SECONDS)
     }
 }
 

@@ -143,24 +143,7 @@ impl<'a> Judge<'a> {
 
     /// The contention groups of the jobs on `paths`, by flow of the plan.
     pub(super) fn contention_groups(&self, paths: &[LinkPath]) -> Vec<ContentionGroup> {
-        let traffic = self.traffic;
-        let routed: Vec<RoutedJob<'_>> = self
-            .jobs
-            .iter()
-            .map(|job| {
-                let of = traffic.jobs[*job];
-                let span = traffic.spans[*job].clone();
-                let flows = of.flows.iter().zip(&paths[span]);
-                RoutedJob {
-                    compute_seconds: of.compute_seconds,
-                    overlap_from: of.overlap_from,
-                    flows: flows
-                        .map(|(flow, path)| (flow.bytes, flow.crossed_links(traffic.fabric, path)))
-                        .collect(),
-                }
-            })
-            .collect();
-        contention_groups(&routed, |link| LinkService::of_link(traffic.fabric, link))
+        groups_on_paths(self.traffic, self.jobs, paths, 1.0)
     }
 
     /// The most that the jobs can be worth: each as if alone on the best paths.
@@ -333,6 +316,30 @@ impl<'a> Judge<'a> {
     fn job_at(&self, position: usize) -> &'a Job {
         self.traffic.jobs[self.jobs[position]]
     }
+}
+
+/// The contention groups of `jobs` on `paths`, by flow of the plan; members are positions among
+/// these jobs. Links carry so many bytes for each byte of a job.
+pub(super) fn groups_on_paths(
+    traffic: &IndexedTraffic<'_>,
+    jobs: &[usize],
+    paths: &[LinkPath],
+    bytes_on_wire: f64,
+) -> Vec<ContentionGroup> {
+    let routed = jobs.iter().map(|job| {
+        let of = traffic.jobs[*job];
+        let flows = of.flows.iter().zip(&paths[traffic.spans[*job].clone()]);
+        let flows = flows.map(|(flow, path)| {
+            (flow.bytes * bytes_on_wire, flow.crossed_links(traffic.fabric, path))
+        });
+        RoutedJob {
+            compute_seconds: of.compute_seconds,
+            overlap_from: of.overlap_from,
+            flows: flows.collect(),
+        }
+    });
+    let routed: Vec<RoutedJob<'_>> = routed.collect();
+    contention_groups(&routed, |link| LinkService::of_link(traffic.fabric, link))
 }
 
 fn run_key(group: &ContentionGroup, levels: &[u8], sample: u32) -> RunKey {

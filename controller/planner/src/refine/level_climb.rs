@@ -11,13 +11,6 @@ use super::horizon::COARSE_START;
 use super::judge::{DecisionValue, Judge};
 use super::level_moves::LevelMove;
 use super::objective::PlanObjective;
-use crate::policy::to_level;
-
-/// Groups of more members have too many assignments of levels.
-const MAX_ENUMERATED: usize = 5;
-
-/// Assignments that are simulated from all starts, of all that are simulated coarsely.
-const MAX_FINE: usize = 6;
 
 /// Levels of the members of a group, with what they are worth.
 #[derive(Clone, Debug)]
@@ -79,60 +72,6 @@ pub(super) fn climb_levels(
         }
         return best;
     }
-}
-
-/// The best of all levels that order the members which share links differently, as far as the limit
-/// goes; `start` where the group has too many members for that.
-pub(super) fn enumerate_levels(
-    judge: &mut Judge<'_>,
-    climb: LevelClimb<'_>,
-    start: ValuedLevels,
-) -> ValuedLevels {
-    let LevelClimb { objective, group, allowed, cost_limit } = climb;
-    let mut firsts: Vec<(DecisionValue, Vec<u8>)> = Vec::new();
-    for levels in all_levels(group, allowed) {
-        if judge.event_cost() >= cost_limit {
-            break;
-        }
-        let Some(first) = judge.evaluate_levels(group, &levels, COARSE_START) else { break };
-        firsts.push((first, levels));
-    }
-    // A stable sort: of equals the first.
-    firsts.sort_by(|a, b| b.0.value.total_cmp(&a.0.value));
-    let mut best = start;
-    let few = firsts.into_iter().filter(|(first, _)| !objective.misses_floor(*first));
-    for (_, levels) in few.take(MAX_FINE) {
-        let Some(value) = judge.mean_value(group, &levels) else { break };
-        if objective.is_better(value, best.value, 0.0) {
-            best = ValuedLevels { levels, value };
-        }
-    }
-    best
-}
-
-/// Every assignment of levels that orders the members which share links differently, within what is
-/// `allowed`; none for large groups.
-fn all_levels(group: &ContentionGroup, allowed: &[RangeInclusive<u8>]) -> Vec<Vec<u8>> {
-    if allowed.len() > MAX_ENUMERATED {
-        return Vec::new();
-    }
-    // More levels than members add no new order.
-    let highest = allowed.iter().map(|of| *of.end()).max().unwrap_or(0);
-    let used = highest.saturating_sub(to_level(allowed.len()) - 1)..=highest;
-    let mut all: Vec<Vec<u8>> = vec![Vec::new()];
-    for of in allowed {
-        all = all
-            .iter()
-            .flat_map(|levels| {
-                used.clone().map(move |level| {
-                    [&levels[..], &[level.clamp(*of.start(), *of.end())]].concat()
-                })
-            })
-            .collect();
-    }
-    let mut seen = BTreeSet::new();
-    all.retain(|levels| seen.insert(group.level_relations(levels)));
-    all
 }
 
 /// Every exchange of two members, and every place for one among at most so many levels.

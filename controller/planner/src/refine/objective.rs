@@ -14,10 +14,6 @@ const RACE_MARGIN: f64 = 0.03;
 /// nor those that miss the floor by more than this factor.
 const RACE_SLOWDOWN: f64 = 3.0;
 
-/// No job may be slower than the slowest under ECMP by more than this factor: twice, with a margin
-/// because ten draws of ECMP differ from ten others.
-const ECMP_SLOWDOWN_FACTOR: f64 = 1.9;
-
 /// A floor that is missed by less counts as held: the noise of the evaluation.
 const FLOOR_TOLERANCE: f64 = 0.02;
 
@@ -34,14 +30,13 @@ pub(super) struct PlanObjective {
 }
 
 impl PlanObjective {
-    /// Value under guarantees and the service bound of the policy, without a floor.
-    pub(super) fn without_floor(policy: &Policy) -> Self {
-        Self { limit: f64::INFINITY, service_bound: policy.service_bound() }
-    }
-
-    /// No job much slower than the slowest under ECMP.
-    pub(super) fn above_ecmp(self, worst_slowdown: f64) -> Self {
-        Self { limit: ECMP_SLOWDOWN_FACTOR * worst_slowdown, ..self }
+    /// Value under the limits of the policy; `ecmp_worst` is the slowdown of the slowest job under
+    /// ECMP, if it is known.
+    pub(super) fn new(policy: &Policy, ecmp_worst: Option<f64>) -> Self {
+        Self {
+            limit: policy.slowdown_limit.largest_slowdown(ecmp_worst),
+            service_bound: policy.service_bound(),
+        }
     }
 
     /// This objective for flows that may wait for any time.

@@ -9,9 +9,10 @@ use super::bundles::RegionModel;
 use super::candidates::{CandidatePaths, LevelOrigin, PathOrigin};
 use super::contention_group::ContentionGroup;
 use super::ecmp_expectation::EcmpExpectation;
+use super::forecast::{IterationForecast, forecast_iterations};
 use super::horizon::{COARSE_START, FIRST_START};
 use super::judge::{DecisionValue, Judge, MemberExpectation};
-use super::level_climb::{LevelClimb, ValuedLevels, climb_levels, enumerate_levels};
+use super::level_climb::{LevelClimb, ValuedLevels, climb_levels};
 use super::level_race::{RaceWinner, race_levels};
 use super::mean_rates::MeanRates;
 use super::objective::{LEAST_GAIN, PlanObjective};
@@ -87,14 +88,14 @@ pub(super) struct RegionEvaluation<'a> {
 }
 
 impl<'a> RegionEvaluation<'a> {
-    /// An evaluation without a floor yet.
+    /// An evaluation that does not know of ECMP yet.
     pub(super) fn new(context: &'a PlanContext<'a>, region: &'a PlanRegion) -> Self {
         Self {
             context,
             region,
             judge: Judge::new(context.traffic, context.policy, &region.jobs),
             model: None,
-            objective: PlanObjective::without_floor(context.policy),
+            objective: PlanObjective::new(context.policy, None),
             excluded_by_bound: false,
             starving: Vec::new(),
         }
@@ -149,9 +150,9 @@ impl<'a> RegionEvaluation<'a> {
         self.judge.event_cost()
     }
 
-    /// From here on, no job may be much slower than the slowest under ECMP.
+    /// From here on, no job may be slower than policy allows against the slowest under ECMP.
     pub(super) fn set_floor(&mut self, ecmp: &EcmpExpectation) {
-        self.objective = self.objective.above_ecmp(ecmp.worst_slowdown);
+        self.objective = PlanObjective::new(self.context.policy, Some(ecmp.worst_slowdown));
     }
 
     /// The value of the best of `candidates` if flows could wait for any time; none if the service
@@ -295,21 +296,31 @@ impl<'a> RegionEvaluation<'a> {
 
     /// Seconds of an iteration of each job of the region under a candidate.
     pub(super) fn iteration_seconds(&mut self, candidate: &ValuedCandidate) -> Vec<f64> {
-        self.expect_jobs(candidate).0
-    }
-
-    /// Seconds of an iteration of each job of the region under a candidate, and the longest that one
-    /// of its flows waits for service, seconds.
-    pub(super) fn expect_jobs(&mut self, candidate: &ValuedCandidate) -> (Vec<f64>, Vec<f64>) {
-        let jobs = self.region.jobs.len();
-        let (mut seconds, mut waits) = (vec![f64::INFINITY; jobs], vec![0.0; jobs]);
+        let mut seconds = vec![f64::INFINITY; self.region.jobs.len()];
         for group in self.judge.contention_groups(candidate.paths()) {
             let levels = candidate.member_levels(&group);
             let expected = self.judge.expect_members(&group, &levels).unwrap_or_default();
-            group.members.iter().zip(&expected).for_each(|(member, of)| waits[*member] = of.wait);
             self.note_seconds(&group, expected, &mut seconds);
         }
-        (seconds, waits)
+        seconds
+    }
+
+    /// The longest that a flow of each job of the region waits for service, seconds.
+    pub(super) fn longest_waits(&mut self, candidate: &ValuedCandidate) -> Vec<f64> {
+        let mut waits = vec![0.0; self.region.jobs.len()];
+        for group in self.judge.contention_groups(candidate.paths()) {
+            let levels = candidate.member_levels(&group);
+            let expected = self.judge.expect_members(&group, &levels).unwrap_or_default();
+            group.members.iter().zip(expected).for_each(|(member, of)| waits[*member] = of.wait);
+        }
+        waits
+    }
+
+    /// What an iteration of each job of the region is to take under a candidate.
+    pub(super) fn forecast_jobs(&self, candidate: &ValuedCandidate) -> Vec<IterationForecast> {
+        let levels = self.plan_levels(candidate);
+        let (traffic, jobs) = (self.context.traffic, &self.region.jobs);
+        forecast_iterations(traffic, jobs, candidate.paths(), &levels)
     }
 
     /// Puts the seconds of an iteration of each member into those of all jobs of the region.
@@ -377,15 +388,15 @@ impl<'a> RegionEvaluation<'a> {
         group.members.iter().map(|position| levels[self.region.jobs[*position]]).collect()
     }
 
-    /// What ECMP would give, each draw from another start; none if the model rejects a job.
-    pub(super) fn expect_ecmp(&mut self, draws: &[Rc<CandidatePaths>]) -> Option<EcmpExpectation> {
+    /// What ECMP would give: all on one level, each draw of paths from another start; none if the
+    /// model rejects a job.
+    pub(super) fn expect_ecmp(&mut self, draws: &[Vec<LinkPath>]) -> Option<EcmpExpectation> {
         let mut values = Vec::with_capacity(draws.len());
-        for (start, draw) in (FIRST_START..).zip(draws) {
+        for (start, paths) in (FIRST_START..).zip(draws) {
             let mut value = DecisionValue::NOTHING;
-            for group in self.judge.contention_groups(&draw.paths) {
-                let levels = self.member_levels(&group, &draw.levels[0].1);
-                let found = self.judge.evaluate_levels(&group, &levels, start)?;
-                value = value.combine(found);
+            for group in self.judge.contention_groups(paths) {
+                let levels = vec![0; group.members.len()];
+                value = value.combine(self.judge.evaluate_levels(&group, &levels, start)?);
             }
             values.push(value);
         }
@@ -412,22 +423,6 @@ impl<'a> RegionEvaluation<'a> {
             }
             let value = judge.mean_value(group, &levels)?;
             Some(ValuedLevels { levels, value })
-        })
-    }
-
-    /// The candidate with the best of all levels in each contention group where they are few, as
-    /// far as `cost_limit` allows.
-    pub(super) fn enumerate_levels(
-        &mut self,
-        start: &ValuedCandidate,
-        cost_limit: u64,
-    ) -> ValuedCandidate {
-        let objective = self.objective;
-        self.change_levels(start, LevelOrigin::Enumerated, |judge, group, allowed, levels| {
-            let from =
-                ValuedLevels { levels: levels.to_vec(), value: judge.mean_value(group, levels)? };
-            let climb = LevelClimb { objective, group, allowed, cost_limit };
-            Some(enumerate_levels(judge, climb, from))
         })
     }
 

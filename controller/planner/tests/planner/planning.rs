@@ -412,6 +412,8 @@ fn policy_documents_are_checked_field_by_field() {
             "p.toml: reserved_levels: every level is reserved; jobs need at least one",
         ),
         ("fairness = 1.5", "p.toml: fairness: 1.5 is not a number from 0 to 1"),
+        ("slowdown_limit = { alone = 0.5 }", "p.toml: slowdown_limit.alone: 0.5 is not 1 or more"),
+        ("slowdown_limit = { ecmp = 0.0 }", "p.toml: slowdown_limit.ecmp: 0 is not 0.1 or more"),
         ("move_gain_min = nan", "p.toml: move_gain_min: NaN is not 0 or more"),
         ("[[job]]\nmatch = ''", "p.toml: job[0].match: empty; it would match no job"),
         ("[[job]]\nmatch = 'a'\nlevel = 8", "p.toml: job[0].level: 8 is not a level from 0 to 7"),

@@ -22,8 +22,8 @@ const NIC_GBPS: f64 = 200.0;
 pub enum CaseFamily {
     /// A GPT of 4 hosts and 8 BERTs on half hosts, 4 NICs, 1, 2 or 8 connections of a NIC pair.
     Mixed,
-    /// 32 to 128 hosts with 8 NICs on 8 to 16 leaves, 2:1 or 3:1, 4 to 12 jobs of rings and
-    /// all-to-all.
+    /// 32 to 128 hosts with 8 NICs on 8 to 16 leaves, 2:1 or 3:1, all busy with 4 to 12 jobs of
+    /// rings and all-to-all that send 1 to 3 times as much as their models.
     Nics8,
     /// 2 or 3 jobs on one link that they load 1.0 to 1.35 times, with periods equal or within a
     /// tenth.
@@ -145,6 +145,8 @@ fn draw_nics8(random: &mut ChaCha8Rng) -> PlanInput {
     let leaves = *[8, 16].choose(random).expect("not empty");
     let hosts_per_leaf = random.random_range(4..=8);
     let spines = *[4, 8].choose(random).expect("not empty");
+    // Larger models send more for the same computation.
+    let volume = *[1.0, 2.0, 3.0].choose(random).expect("not empty");
     let oversubscription = *[2.0, 3.0].choose(random).expect("not empty");
     let down = f64::from(hosts_per_leaf) * 8.0 * NIC_GBPS;
     let fabric =
@@ -153,16 +155,19 @@ fn draw_nics8(random: &mut ChaCha8Rng) -> PlanInput {
     let count = random.random_range(4..=12);
     let mut jobs = Vec::new();
     for number in 0..count {
-        let most = (free.len() / (count - number)).clamp(2, 16);
-        let hosts = take_hosts(&mut free, random.random_range(2..=most), random);
-        if hosts.len() < 2 {
-            break;
-        }
+        // All hosts are busy in the end, and most of a fabric's jobs are small.
+        let fair = free.len() / (count - number);
+        let size = match count - number {
+            1 => fair,
+            _ => random.random_range(2..=2 * fair - 2),
+        };
+        let hosts = take_hosts(&mut free, size, random);
         let pattern = match random.random_range(0..3) {
             0 if hosts.len() <= 8 => JobPattern::AllToAll,
             _ => JobPattern::Ring,
         };
-        let model = *MODELS.choose(random).expect("not empty");
+        let drawn = *MODELS.choose(random).expect("not empty");
+        let model = TrainedModel { bytes: volume * drawn.bytes, ..drawn };
         let connections = *[1, 2, 4].choose(random).expect("not empty");
         let drawn = DrawnJob { model, hosts: &hosts, gpus_per_host: GPUS, connections, pattern };
         jobs.push(draw_job(&fabric, format!("{}-{number:02}", model.name), &drawn, random));

@@ -42,9 +42,21 @@ pub struct FamilyResult {
     pub alternatives: Vec<SimulatedValue>,
     /// The largest slowdown that the planner allows.
     pub slowdown_limit: f64,
-    /// By how much the forecast of each job's iteration is off the simulated one, as a share of
+    /// The forecast of each job, against runs that are longer and from other starts.
+    pub forecasts: Vec<CheckedForecast>,
+}
+
+/// A simulated iteration counts as inside of a band that it misses by so much.
+const BAND_TOLERANCE: f64 = 0.01;
+
+/// The forecast of an iteration, checked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CheckedForecast {
+    /// By how much it is off the mean over eight other starts and ten times the time, as a share of
     /// that.
-    pub forecast_errors: Vec<f64>,
+    pub error: f64,
+    /// Whether its band has the mean that the simulation from the first start gives.
+    pub is_in_band: bool,
 }
 
 impl FamilyResult {
@@ -88,12 +100,18 @@ pub fn examine_family_case(
     alternatives.push(case.value_of(Scheduler::Spray, input, policy)?);
     let regions = &report.comparison.regions;
     let limits = regions.iter().map(|region| region.slowdown_limit.unwrap_or(f64::INFINITY));
+    let independent = planner::forecast_independently(&input.fabric, &input.jobs, &plan);
     let positions = (0..plan.jobs.len()).filter_map(|position| {
-        let forecast = report.comparison.forecast_seconds(position)?;
+        let forecast = report.comparison.forecast(position)?;
         let id = &plan.jobs[position].id;
         let job = input.jobs.iter().position(|job| job.id == *id)?;
-        let measured = outcome.jobs[job].mean_iteration_seconds?;
-        Some((forecast / measured - 1.0).abs())
+        let simulated = outcome.jobs[job].mean_iteration_seconds?;
+        Some(CheckedForecast {
+            error: (forecast.seconds / independent.seconds(id)? - 1.0).abs(),
+            is_in_band: (forecast.least * (1.0 - BAND_TOLERANCE)
+                ..=forecast.most * (1.0 + BAND_TOLERANCE))
+                .contains(&simulated),
+        })
     });
     Ok(FamilyResult {
         number,
@@ -102,7 +120,7 @@ pub fn examine_family_case(
         quick: case.value_of_plan(&quick)?.0,
         alternatives,
         slowdown_limit: limits.reduce(f64::max).unwrap_or(f64::INFINITY),
-        forecast_errors: positions.collect(),
+        forecasts: positions.collect(),
     })
 }
 

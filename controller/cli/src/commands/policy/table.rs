@@ -1,7 +1,7 @@
 //! Changes of policy as tables.
 
 use ::controller::northbound::service::PolicyRevisionDiff;
-use ::controller::preview::{FlowChange, PolicyPreview, ValueChange};
+use ::controller::preview::{FlowChange, JobChange, PolicyPreview, ValueChange};
 use comfy_table::Table;
 use topology::count_noun;
 
@@ -101,14 +101,22 @@ fn job_table(preview: &PolicyPreview) -> Table {
             format_change(&job.level, |level| {
                 level.map_or("-".to_owned(), |level| level.to_string())
             }),
-            format_change(&job.iteration_seconds, |time| {
-                time.map_or("-".to_owned(), |time| format!("{time:.4}"))
-            }),
+            iteration_cell(job),
         ];
         let band = band.map(|change| format_change(change, |seconds| format!("{seconds:.4}")));
         table.add_row(row.into_iter().chain(band));
     }
     table
+}
+
+/// What an iteration takes before and after, with the band after where that is wide.
+fn iteration_cell(job: &JobChange) -> String {
+    let change = format_change(&job.iteration_seconds, |time| {
+        time.map_or("-".to_owned(), |time| format!("{time:.4}"))
+    });
+    let after = job.iteration_band.after.zip(job.iteration_seconds.after);
+    let band = after.and_then(|(band, seconds)| band.describe(seconds));
+    band.map_or(change.clone(), |band| format!("{change} ({band})"))
 }
 
 fn flow_table(flows: &[FlowChange]) -> Table {

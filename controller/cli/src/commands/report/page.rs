@@ -3,6 +3,7 @@
 //! Pure: a report goes in, text comes out.
 
 use ::controller::event_log::OperatorEvent;
+use ::controller::northbound::controller_view::JobRow;
 use ::controller::northbound::utilization::{UtilizationMeans, UtilizationSeries};
 use topology::Finding;
 use topology::count_noun;
@@ -27,6 +28,7 @@ pub(super) fn render_page(report: &UtilizationReport) -> String {
         render_plots(report),
         render_table("Tenants", &report.history.tenants),
         render_table("Jobs", &report.history.jobs),
+        render_iterations(&report.jobs),
         render_findings(&report.findings),
         render_events(&report.events),
         METHOD.to_owned(),
@@ -45,7 +47,8 @@ const METHOD: &str = "<h2>How to read it</h2>\n<p class=\"quiet\">Utilisation is
     of an iteration. Measured: iterations as jobs report them, else as switches count them. \
     Planned: by the fluid model under the plan in force. ECMP: by that model with paths by hash, \
     the mean of several draws, and one level. Measured and planned values are compared over the \
-    jobs that are measured.</p>\n";
+    jobs that are measured. By phases: the mean iteration from the start of the jobs where it is \
+    shortest, and where it is longest.</p>\n";
 
 /// The result in a few lines.
 pub(super) fn summary_lines(report: &UtilizationReport) -> Vec<String> {
@@ -137,6 +140,35 @@ fn render_row(series: &UtilizationSeries) -> String {
     )
 }
 
+/// What an iteration of each job takes: alone, as forecast with its band, and measured.
+fn render_iterations(jobs: &[JobRow]) -> String {
+    let seconds =
+        |time: Option<f64>| time.map_or_else(|| "-".to_owned(), |time| format!("{time:.4}"));
+    let rows = jobs.iter().map(|job| {
+        let band = job.forecast_band.map_or_else(
+            || "-".to_owned(),
+            |band| format!("{:.4} to {:.4}", band.least, band.most),
+        );
+        format!(
+            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td>{band}</td><td>{}</td></tr>\n",
+            escape_html(&job.id),
+            job.level,
+            seconds(Some(job.alone_seconds)),
+            seconds(job.forecast_seconds),
+            seconds(job.measured_seconds()),
+        )
+    });
+    match jobs.is_empty() {
+        true => String::new(),
+        false => format!(
+            "<h2>Iterations now, seconds</h2>\n<div class=\"wide\"><table>\n<thead><tr><th>job</th>\
+             <th>level</th><th>alone</th><th>planned</th><th>by phases</th><th>measured</th></tr>\
+             </thead>\n<tbody>\n{}</tbody></table></div>\n",
+            rows.collect::<String>()
+        ),
+    }
+}
+
 fn render_findings(findings: &[Finding]) -> String {
     let items = findings.iter().map(|finding| {
         let (about, text) = (escape_html(&finding.about), escape_html(&finding.text));
@@ -194,6 +226,7 @@ mod tests {
             forecast_error: history.total.means.forecast_error(),
             gain_points: Some(20.0),
             history,
+            jobs: Vec::new(),
             findings: vec![Finding::warning("leaf1", "down")],
             events: Vec::new(),
         };

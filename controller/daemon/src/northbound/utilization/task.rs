@@ -7,12 +7,10 @@
 use std::time::Duration;
 
 use futures::FutureExt;
-use planner::PlanInput;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
-use tracing::debug;
 
 use super::{SAMPLE_MS, UtilizationForecast, UtilizationLog, UtilizationSample};
 use crate::forecast::{forecast_ecmp, forecast_plan};
@@ -89,13 +87,12 @@ async fn forecast_done(
     running.as_mut().expect("asked only if there is one").await.ok()
 }
 
-/// What the model says of a view: nothing if it rejects a job.
+/// What the model says of a view.
 fn forecast_view(view: &ControllerView) -> UtilizationForecast {
-    let (fabric, plan) = (view.rollout.fabric.clone(), &view.rollout.plan);
-    let input = PlanInput { fabric, jobs: view.request.jobs.clone() };
-    let planned = forecast_plan(&input.fabric, &input.jobs, plan);
-    let forecasts = planned.and_then(|planned| Ok((planned, forecast_ecmp(&input, plan)?)));
-    let forecasts = forecasts.inspect_err(|error| debug!(%error, "no forecast"));
-    let (planned, ecmp) = forecasts.unwrap_or_default();
-    UtilizationForecast { generation: view.rollout.generation, planned, ecmp }
+    let (fabric, plan) = (&view.rollout.fabric, &view.rollout.plan);
+    UtilizationForecast {
+        generation: view.rollout.generation,
+        planned: forecast_plan(fabric, &view.request.jobs, plan),
+        ecmp: forecast_ecmp(fabric, &view.request.jobs),
+    }
 }

@@ -1,0 +1,221 @@
+//! What an iteration of each job is to take under given decisions, and between which bounds.
+//!
+//! The judge compares many decisions, so its runs are short. A forecast is about one: it is followed
+//! for longer, because jobs of nearly equal periods drift past each other over tens of iterations.
+//! On one level they keep the phases that they began with, so the mean over starts has a band: the
+//! mean iteration from the start where it is shortest, and from the start where it is longest.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use topology::{Fabric, LinkPath};
+
+use super::contention_group::ContentionGroup;
+use super::group_run::{GroupRun, MeasureWindow, MemberProgress, spread_starts};
+use super::horizon::SimulatedHorizon;
+use super::judge::groups_on_paths;
+use crate::hashed_paths::hashed_paths;
+use crate::input::{Job, JobId};
+use crate::parallel::map_in_threads;
+use crate::plan::Plan;
+use crate::traffic::IndexedTraffic;
+
+/// Starts of the jobs, of which the first is that all start at once.
+const STARTS: Range<u32> = 0..1;
+
+/// Draws of ECMP's hash, each from another start of the jobs.
+const ECMP_DRAWS: u32 = 8;
+
+/// What an iteration of a job is expected to take, seconds; infinite where it ends none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct IterationForecast {
+    /// The mean over iterations and starts.
+    pub seconds: f64,
+    /// The mean from the start where it is shortest.
+    pub least: f64,
+    /// The mean from the start where it is longest.
+    pub most: f64,
+}
+
+/// What all jobs are expected to do.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PlanForecast {
+    /// Share of the jobs' GPU time in which they compute.
+    pub gpu_utilization: f64,
+    /// By job; none for one that is not planned or has a flow without a path.
+    pub jobs: BTreeMap<JobId, IterationForecast>,
+}
+
+impl PlanForecast {
+    /// Seconds of an iteration of a job, if it ends any.
+    pub fn seconds(&self, job: &JobId) -> Option<f64> {
+        Some(self.jobs.get(job)?.seconds).filter(|seconds| seconds.is_finite())
+    }
+}
+
+/// Forecasts `jobs` on `fabric` under `plan`, as it is, without planning again.
+/// `bytes_on_wire` is the number of bytes on a link for each byte of a job.
+pub fn forecast_plan(
+    fabric: &Fabric,
+    jobs: &[Job],
+    plan: &Plan,
+    bytes_on_wire: f64,
+) -> PlanForecast {
+    forecast_from(fabric, jobs, plan, &ForecastRuns { bytes_on_wire, ..ForecastRuns::default() })
+}
+
+/// As [`forecast_plan`] for bytes of jobs, from other starts and for ten times the time: to see how
+/// far forecasts are off.
+pub fn forecast_independently(fabric: &Fabric, jobs: &[Job], plan: &Plan) -> PlanForecast {
+    let starts = STARTS.end..3 * STARTS.end;
+    forecast_from(fabric, jobs, plan, &ForecastRuns { starts, times: 10.0, ..Default::default() })
+}
+
+/// Forecasts `jobs` on `fabric` as they would run without a controller: paths by hash, each draw
+/// from another start, and all on one level.
+pub fn forecast_ecmp(fabric: &Fabric, jobs: &[Job], bytes_on_wire: f64) -> PlanForecast {
+    let traffic = IndexedTraffic::of_jobs(fabric, jobs);
+    let has_paths =
+        |job: &usize| traffic.flows[traffic.spans[*job].clone()].iter().all(|flow| flow.has_path);
+    let jobs: Vec<usize> = (0..traffic.jobs.len()).filter(has_paths).collect();
+    let levels = vec![0; traffic.jobs.len()];
+    let mut found = vec![Vec::new(); jobs.len()];
+    for draw in 0..ECMP_DRAWS {
+        let paths = hashed_paths(&traffic, draw);
+        let runs = ForecastRuns { bytes_on_wire, starts: draw..draw + 1, ..Default::default() };
+        for (of, more) in found.iter_mut().zip(run_jobs(&traffic, &jobs, &paths, &levels, &runs)) {
+            of.extend(more);
+        }
+    }
+    summarise(&traffic, &jobs, &found)
+}
+
+/// What an iteration of each of `jobs`, ascending, is to take on `paths`, by flow of the plan, with
+/// `levels`, by job of the plan.
+pub(super) fn forecast_iterations(
+    traffic: &IndexedTraffic<'_>,
+    jobs: &[usize],
+    paths: &[LinkPath],
+    levels: &[u8],
+) -> Vec<IterationForecast> {
+    let runs = run_jobs(traffic, jobs, paths, levels, &ForecastRuns::default());
+    runs.iter().map(|runs| IterationForecast::of_runs(runs)).collect()
+}
+
+/// What is simulated for a forecast.
+#[derive(Clone, Debug)]
+struct ForecastRuns {
+    /// Bytes on a link for each byte of a job.
+    bytes_on_wire: f64,
+    starts: Range<u32>,
+    /// How many times as long as usual.
+    times: f64,
+}
+
+impl Default for ForecastRuns {
+    fn default() -> Self {
+        Self { bytes_on_wire: 1.0, starts: STARTS, times: 1.0 }
+    }
+}
+
+/// What a job does from one start.
+#[derive(Clone, Copy, Debug)]
+struct JobRun {
+    /// Seconds of an iteration; infinite if it ends none.
+    seconds: f64,
+    /// Share of time in which it computes.
+    busy: f64,
+}
+
+impl IterationForecast {
+    fn of_runs(runs: &[JobRun]) -> Self {
+        let seconds = || runs.iter().map(|run| run.seconds);
+        Self {
+            seconds: seconds().sum::<f64>() / runs.len() as f64,
+            least: seconds().fold(f64::INFINITY, f64::min),
+            most: seconds().fold(0.0, f64::max),
+        }
+    }
+}
+
+fn forecast_from(fabric: &Fabric, jobs: &[Job], plan: &Plan, runs: &ForecastRuns) -> PlanForecast {
+    let traffic = IndexedTraffic::of_jobs(fabric, jobs);
+    let mut paths = vec![LinkPath::EMPTY; traffic.flows.len()];
+    let mut levels = vec![0; traffic.jobs.len()];
+    let mut planned = Vec::new();
+    for (job, of) in traffic.jobs.iter().enumerate() {
+        let Some((position, decided)) = plan.job(&of.id) else { continue };
+        levels[job] = decided.level;
+        let paths = &mut paths[traffic.spans[job].clone()];
+        paths.iter_mut().zip(plan.flows_of(position)).for_each(|(path, flow)| *path = flow.links);
+        if paths.iter().all(|path| !path.is_empty()) {
+            planned.push(job);
+        }
+    }
+    let found = run_jobs(&traffic, &planned, &paths, &levels, runs);
+    summarise(&traffic, &planned, &found)
+}
+
+/// The forecast from the runs of each of `jobs`; the others do nothing.
+fn summarise(traffic: &IndexedTraffic<'_>, jobs: &[usize], found: &[Vec<JobRun>]) -> PlanForecast {
+    let gpus = |job: usize| f64::from(traffic.jobs[job].gpu_count());
+    let mut forecast = PlanForecast::default();
+    let mut busy = 0.0;
+    for (job, runs) in jobs.iter().zip(found) {
+        busy += gpus(*job) * runs.iter().map(|run| run.busy).sum::<f64>() / runs.len() as f64;
+        let id = traffic.jobs[*job].id.clone();
+        forecast.jobs.insert(id, IterationForecast::of_runs(runs));
+    }
+    let all: f64 = (0..traffic.jobs.len()).map(gpus).sum();
+    forecast.gpu_utilization = if all > 0.0 { busy / all } else { 0.0 };
+    forecast
+}
+
+/// What each of `jobs` does from each start; a job that shares no link does the same from all and is
+/// followed from one.
+fn run_jobs(
+    traffic: &IndexedTraffic<'_>,
+    jobs: &[usize],
+    paths: &[LinkPath],
+    levels: &[u8],
+    runs: &ForecastRuns,
+) -> Vec<Vec<JobRun>> {
+    let groups = groups_on_paths(traffic, jobs, paths, runs.bytes_on_wire);
+    let mut cases = Vec::new();
+    for group in &groups {
+        let members: Vec<usize> = group.members.iter().map(|member| jobs[*member]).collect();
+        let window = SimulatedHorizon::forecast_window(traffic, &members, runs.times);
+        let starts = runs.starts.clone().take(if members.len() == 1 { 1 } else { usize::MAX });
+        cases.extend(starts.map(|start| (group, window, start)));
+    }
+    let found = map_in_threads(&cases, |(group, window, start)| {
+        run_group(group, jobs, levels, *window, *start)
+    });
+    let mut by_job = vec![Vec::new(); jobs.len()];
+    for ((group, ..), run) in cases.iter().zip(found) {
+        group.members.iter().zip(run).for_each(|(member, run)| by_job[*member].push(run));
+    }
+    by_job
+}
+
+/// What each member of a group does from one start. What the fluid model rejects does nothing.
+fn run_group(
+    group: &ContentionGroup,
+    jobs: &[usize],
+    levels: &[u8],
+    window: MeasureWindow,
+    start: u32,
+) -> Vec<JobRun> {
+    let numbers = group.members.iter().map(|member| jobs[*member]);
+    let levels: Vec<u8> = numbers.clone().map(|job| levels[job]).collect();
+    let starts = spread_starts(numbers.zip(&group.alone_seconds()), start);
+    let progress = GroupRun::new(group, &starts).and_then(|mut run| run.progress(&levels, window));
+    let of_member = |of: &MemberProgress| JobRun {
+        seconds: of.iteration_seconds().unwrap_or(f64::INFINITY),
+        busy: of.busy_seconds / window.seconds(),
+    };
+    match progress {
+        Ok(progress) => progress.iter().map(of_member).collect(),
+        Err(_) => vec![JobRun { seconds: f64::INFINITY, busy: 0.0 }; group.members.len()],
+    }
+}
