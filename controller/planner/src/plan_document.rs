@@ -66,11 +66,10 @@ pub struct ComparisonDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CandidateDocument {
-    /// Where its paths come from: `in-force`, `selected`, `greedy`, `spread`,
-    /// `least-congested`, `searched`.
+    /// Where its paths come from: `in-force`, `selected`, `greedy`, `least-congested`, `searched`.
     pub paths: String,
     /// Where its levels come from: `in-force`, `searched`, `one-level`, `N-levels`,
-    /// `first-N`, `reserved-N`, `by-distance`, `raised`, `climbed`; several if contention groups
+    /// `first-N`, `by-distance`, `raised`, `climbed`; several if contention groups
     /// differ.
     pub levels: Vec<String>,
     /// Forecast share of the jobs' GPUs, weighted as the policy does, that computes.

@@ -239,7 +239,7 @@ impl Default for Policy {
             move_gain_min: 0.02,
             max_pins_per_switch: 16_000,
             max_correction: 64.0,
-            search_events: 1_000_000,
+            search_events: 400_000,
             transport: TransportModel::MaxMin,
             connection: ConnectionTimeout::default(),
             service_bound_seconds: None,

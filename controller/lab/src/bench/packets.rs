@@ -159,6 +159,10 @@ fn error_sizes(cases: &[PacketCase]) -> Vec<ErrorSizes> {
         sizes("worst iteration time, eight levels", TOLERATED_JOB, |case| {
             case.eight_levels.worst_job
         }),
+        sizes("outside of the band, one level", TOLERATED_JOB, |case| case.one_level.worst_outside),
+        sizes("outside of the band, eight levels", TOLERATED_JOB, |case| {
+            case.eight_levels.worst_outside
+        }),
     ]
 }
 

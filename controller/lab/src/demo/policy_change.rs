@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use controller::forecast;
+use controller::forecast::{self, SecondsBand};
 use controller::northbound::service::{
     ApplyPolicyRequest, NorthboundService, PolicyFile, PreviewPolicyRequest,
 };
@@ -49,6 +49,8 @@ struct JobForecast {
     id: String,
     level: ValueChange<Option<u8>>,
     iteration_seconds: ValueChange<ForecastFigure>,
+    /// Between what bounds the forecast is, whatever the phases of the jobs.
+    iteration_band: ValueChange<Option<SecondsBand>>,
     /// How much longer an iteration may take under DCQCN, seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     dcqcn_excess_seconds: Option<ValueChange<f64>>,
@@ -254,6 +256,8 @@ pub(crate) struct ForecastErrors {
     pub(crate) gpu_utilization: f64,
     /// Of the iteration time that differs most.
     pub(crate) worst_job: f64,
+    /// Of the iteration time that is farthest outside of the band of its forecast; 0 if none is.
+    pub(crate) worst_outside: f64,
     /// Jobs whose iterations take longer than the forecast and the band of DCQCN together, by more
     /// than a hundredth; none where hosts do not send under DCQCN.
     pub(crate) beyond_band: Option<usize>,
@@ -266,6 +270,7 @@ impl MeasuredChange {
     /// The errors before the change and after it.
     pub(crate) fn forecast_errors(&self) -> ValueChange<ForecastErrors> {
         let errors = |of: fn(&ValueChange<ForecastFigure>) -> ForecastFigure,
+                      band: fn(&ValueChange<Option<SecondsBand>>) -> Option<SecondsBand>,
                       longer: fn(&ValueChange<f64>) -> f64| {
             let jobs = self.jobs.iter().map(|job| of(&job.iteration_seconds));
             let jobs = jobs.filter_map(ForecastFigure::relative_error);
@@ -276,16 +281,22 @@ impl MeasuredChange {
                 Some(measured? > most)
             });
             let beyond: Vec<bool> = beyond.collect();
+            let outside = self.jobs.iter().filter_map(|job| {
+                let measured = of(&job.iteration_seconds).measured?;
+                let SecondsBand { least, most } = band(&job.iteration_band)?;
+                Some((measured / measured.clamp(least, most) - 1.0).abs())
+            });
             ForecastErrors {
                 gpu_utilization: of(&self.gpu_utilization).relative_error().unwrap_or(f64::NAN),
                 worst_job: jobs.map(f64::abs).fold(0.0, f64::max),
+                worst_outside: outside.fold(0.0, f64::max),
                 beyond_band: (!beyond.is_empty())
                     .then(|| beyond.iter().filter(|beyond| **beyond).count()),
             }
         };
         ValueChange {
-            before: errors(|change| change.before, |longer| longer.before),
-            after: errors(|change| change.after, |longer| longer.after),
+            before: errors(|change| change.before, |band| band.before, |longer| longer.before),
+            after: errors(|change| change.after, |band| band.after, |longer| longer.after),
         }
     }
 }
@@ -311,6 +322,7 @@ impl JobForecast {
             id: change.id.clone(),
             level: change.level.clone(),
             iteration_seconds: ValueChange { before, after },
+            iteration_band: change.iteration_band.clone(),
             dcqcn_excess_seconds: band.map(|(before, after)| ValueChange {
                 before: longer(before),
                 after: longer(after),

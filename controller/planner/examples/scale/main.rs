@@ -1,5 +1,5 @@
 //! Plans a cluster of the size given, so that time and peak memory can be measured from outside:
-//! `scale GPUS packed|scattered`, or `scale production`.
+//! `scale GPUS packed|scattered`, `scale production`, or `scale nics8`.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads clocks")]
 
@@ -9,9 +9,11 @@ use nix::time::{ClockId, clock_gettime};
 use planner::{IncrementalPlanner, Job, PlanDepth, PlanInput, Policy, plan_to_depth};
 
 use crate::cluster::{Placement, UpperTiers, cluster};
+use crate::eight_nics::eight_nics;
 use crate::production::production;
 
 mod cluster;
+mod eight_nics;
 mod production;
 mod ring_job;
 
@@ -27,6 +29,7 @@ fn main() {
     };
     let input = match size.as_deref() {
         Some("production") => production(),
+        Some("nics8") => eight_nics(),
         _ => cluster(gpus.unwrap_or(100_000), UPPER_TIERS, placement),
     };
     let policy = Policy::default();

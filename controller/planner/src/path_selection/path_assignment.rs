@@ -29,9 +29,6 @@ pub(crate) enum PathRule {
     /// has to bear anyway: flows that wait for their NIC in any case leave other jobs alone. Of
     /// equals, the load of all.
     LeastContended,
-    /// The load of its own job, then that of all: a synchronous job waits for its busiest link, so
-    /// its flows are spread evenly first.
-    OwnLoadFirst,
 }
 
 /// The state that choosing paths reads and changes.
@@ -178,9 +175,6 @@ impl PathAssignment {
             let total = occupancy.share_of(link).0 + added;
             match rule {
                 PathRule::LeastCongested => total,
-                PathRule::OwnLoadFirst => {
-                    first_before_second(own_loads[link.index()] + added, total)
-                }
                 PathRule::LeastContended => {
                     let own = own_loads[link.index()] + added;
                     let contended = (total - own) + own.saturating_sub(unavoidable);

@@ -1,11 +1,10 @@
 //! The candidates: paths from several origins, and levels for them from several origins.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
-use topology::{LinkId, LinkPath};
+use topology::LinkPath;
 
 use super::bundles::RegionModel;
 use super::decisions::Decisions;
@@ -19,9 +18,6 @@ use crate::plan_context::{PlanContext, PlanRegion};
 use crate::policy::to_level;
 use crate::previous_plan::PreviousPlan;
 use crate::priority::ReferenceJobs;
-
-/// Percent of every link that levels above the lowest leave to it.
-const RESERVED_PERCENT: [u8; 4] = [15, 30, 50, 70];
 
 /// Flows of a plan whose levels a quick one rates at most.
 const MAX_RATED_FLOWS: usize = 10_000;
@@ -38,8 +34,6 @@ pub enum PathOrigin {
     Selected,
     /// Crux §4.1: by intensity, the least congested path each.
     Greedy,
-    /// By intensity, each job's flows spread evenly over its paths.
-    Spread,
     /// As TACCL\* chooses them: by name of the job, the least congested path each.
     LeastCongested,
     /// The local search, from the best of the others.
@@ -55,9 +49,6 @@ pub enum LevelOrigin {
     Searched,
     /// Crux §4.2 and §4.3: by corrected intensity, compressed to so many levels.
     Ranked(u8),
-    /// As `Ranked` on all levels, but the lowest for jobs that would leave the jobs below them less
-    /// than so many percent of a link.
-    Reserved(u8),
     /// The highest level for so many of the most intense jobs, the one below for all others.
     Split(u8),
     /// As TACCL\* gives them: by length of the path, split evenly over all levels.
@@ -71,7 +62,7 @@ pub enum LevelOrigin {
 impl LevelOrigin {
     /// Whether a plan is never to be worse than with these levels.
     pub(super) fn is_essential(self) -> bool {
-        matches!(self, Self::InForce | Self::Ranked(_) | Self::ByDistance)
+        matches!(self, Self::InForce | Self::Ranked(1) | Self::ByDistance)
     }
 }
 
@@ -81,7 +72,6 @@ impl fmt::Display for PathOrigin {
             Self::InForce => f.write_str("in-force"),
             Self::Selected => f.write_str("selected"),
             Self::Greedy => f.write_str("greedy"),
-            Self::Spread => f.write_str("spread"),
             Self::LeastCongested => f.write_str("least-congested"),
             Self::Searched => f.write_str("searched"),
         }
@@ -95,7 +85,6 @@ impl fmt::Display for LevelOrigin {
             Self::Searched => f.write_str("searched"),
             Self::Ranked(1) => f.write_str("one-level"),
             Self::Ranked(levels) => write!(f, "{levels}-levels"),
-            Self::Reserved(percent) => write!(f, "reserved-{percent}"),
             Self::Split(first) => write!(f, "first-{first}"),
             Self::ByDistance => f.write_str("by-distance"),
             Self::Raised => f.write_str("raised"),
@@ -140,16 +129,15 @@ impl<'a> CandidateBuilder<'a> {
         self.unsearched
     }
 
-    /// The plan in force, if there is one, the paths of path selection, those that spread each job,
-    /// and those of TACCL\*.
+    /// The plan in force, if there is one, the paths of path selection, those of the paper, and those
+    /// of TACCL\*.
     pub(super) fn present(&mut self) -> &[Rc<CandidatePaths>] {
         if self.present.is_empty() {
             let Self { context, regions, unsearched, .. } = *self;
             let in_force = in_force(context, regions, unsearched);
             let others = [
                 self.ranked(PathOrigin::Selected, unsearched.paths.clone()),
-                self.ranked(PathOrigin::Spread, paths_by(context, PathRule::OwnLoadFirst)),
-                self.ranked(PathOrigin::Greedy, paths_by(context, PathRule::LeastCongested)),
+                self.ranked(PathOrigin::Greedy, greedy_paths(context)),
                 least_congested(context, regions),
             ];
             self.present.extend(in_force.into_iter().chain(others).map(Rc::new));
@@ -204,11 +192,11 @@ fn in_force(
     Some(CandidatePaths { origin: PathOrigin::InForce, paths, levels: methods })
 }
 
-/// Paths of all jobs in the order of intensity, by a rule.
-fn paths_by(context: &PlanContext<'_>, rule: PathRule) -> Vec<LinkPath> {
+/// Paths of all jobs in the order of intensity, as in the paper.
+fn greedy_paths(context: &PlanContext<'_>) -> Vec<LinkPath> {
     let routes = context.traffic.routes.iter();
     let order = path_selection::order_by_intensity(routes.map(|routes| &routes.demand));
-    path_selection::select_paths_in_order(context.traffic, &order, rule)
+    path_selection::select_paths_in_order(context.traffic, &order, PathRule::LeastCongested)
 }
 
 /// Paths of TACCL\* (Crux §6.1), with its levels and those by rank.
@@ -229,8 +217,8 @@ fn least_congested(context: &PlanContext<'_>, regions: &[&PlanRegion]) -> Candid
     CandidatePaths { origin: PathOrigin::LeastCongested, paths, levels: methods }
 }
 
-/// Levels by rank on these paths: compressed to all levels of the policy and to fewer, with a share
-/// of every link reserved, and split in two by intensity.
+/// Levels by rank on these paths: compressed to all levels of the policy and to fewer, and split in
+/// two by intensity.
 fn ranked_levels(
     context: &PlanContext<'_>,
     regions: &[&PlanRegion],
@@ -251,10 +239,6 @@ fn ranked_levels(
             (name, ranking.assign_levels(traffic, policy, &nothing, scope))
         })
         .collect();
-    for percent in RESERVED_PERCENT {
-        let levels = reserve_share(context, paths, &ranking, &methods[0].1, percent);
-        methods.push((LevelOrigin::Reserved(percent), levels));
-    }
     methods.extend(split_levels(context, regions, &ranking));
     methods
 }
@@ -315,40 +299,4 @@ fn split_levels(
             (LevelOrigin::Split(to_level(place + 1)), context.permit_levels(levels.clone()))
         })
         .collect()
-}
-
-/// `levels` by job, the lowest for every job that would leave less than `percent` of a link to the
-/// jobs below it, in the order of `ranking`. In an overloaded network, strict levels starve whoever
-/// is last; here nobody is kept from the reserved share.
-fn reserve_share(
-    context: &PlanContext<'_>,
-    paths: &[LinkPath],
-    ranking: &JobRanking,
-    levels: &[u8],
-    percent: u8,
-) -> Vec<u8> {
-    let PlanContext { traffic, policy, .. } = context;
-    let most = 1.0 - f64::from(percent) / 100.0;
-    let job_levels = policy.job_levels();
-    let (lowest, second) = (job_levels[0], job_levels[1.min(job_levels.len() - 1)]);
-    let mut loads: BTreeMap<LinkId, f64> = BTreeMap::new();
-    let mut reserved = vec![lowest; levels.len()];
-    for job in &ranking.order {
-        let seconds = ranking.demands[*job].iteration_seconds;
-        let mut own: BTreeMap<LinkId, f64> = BTreeMap::new();
-        for (flow, path) in traffic.jobs[*job].flows.iter().zip(&paths[traffic.spans[*job].clone()])
-        {
-            let links = flow.crossed_links(traffic.fabric, path);
-            for link in links.iter().filter(|link| traffic.tables.serves_levels(**link)) {
-                let busy = flow.bytes / traffic.tables.link_capacity(*link) / seconds;
-                *own.entry(*link).or_default() += busy;
-            }
-        }
-        let load = |link: &LinkId| loads.get(link).copied().unwrap_or(0.0);
-        if own.iter().all(|(link, busy)| load(link) + busy <= most) {
-            reserved[*job] = levels[*job].max(second);
-            own.into_iter().for_each(|(link, busy)| *loads.entry(link).or_default() += busy);
-        }
-    }
-    context.permit_levels(reserved)
 }

@@ -15,11 +15,8 @@ use crate::plan::Plan;
 use crate::plan_context::{PlanContext, PlanRegion};
 use crate::policy::Policy;
 
-/// Draws of paths by hash that stand for what ECMP may do; at least so many, where more cost more
-/// than a part of the budget.
-const ECMP_DRAWS: usize = 10;
-const LEAST_DRAWS: usize = 4;
-const DRAW_PART: u64 = 16;
+/// Draws of paths by hash that stand for what ECMP may do.
+const ECMP_DRAWS: u32 = 10;
 
 /// Candidates in which a job starves from which others are made.
 const MAX_RAISED: usize = 3;
@@ -215,13 +212,10 @@ fn decide_region(
     let mut valued = evaluation.value_candidates(&present[..1]);
     let mut ecmp = None;
     if valued.iter().any(|next| !evaluation.is_optimal(next)) {
-        let affordable = evaluation.simulations_for(evaluation.event_budget() / DRAW_PART);
-        let draws = affordable.clamp(LEAST_DRAWS, ECMP_DRAWS) as u32;
-        ecmp = evaluation.expect_ecmp(candidates.hashed(draws));
+        let expected = evaluation.expect_ecmp(candidates.hashed(ECMP_DRAWS));
+        evaluation.set_floor(&expected);
+        ecmp = Some(expected);
         evaluation.take_starving();
-        if let Some(ecmp) = ecmp {
-            evaluation.set_floor(&ecmp);
-        }
         valued = evaluation.value_candidates(candidates.present());
         let starving = evaluation.take_starving();
         if !valued.iter().any(|next| evaluation.is_optimal(next)) {

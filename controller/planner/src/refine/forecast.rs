@@ -21,7 +21,7 @@ use crate::plan::Plan;
 use crate::traffic::IndexedTraffic;
 
 /// Starts of the jobs, of which the first is that all start at once.
-const STARTS: Range<u32> = 0..1;
+const STARTS: Range<u32> = 0..4;
 
 /// Draws of ECMP's hash, each from another start of the jobs.
 const ECMP_DRAWS: u32 = 8;
@@ -184,8 +184,8 @@ fn run_jobs(
     let mut cases = Vec::new();
     for group in &groups {
         let members: Vec<usize> = group.members.iter().map(|member| jobs[*member]).collect();
-        let window = SimulatedHorizon::forecast_window(traffic, &members, runs.times);
-        let starts = runs.starts.clone().take(if members.len() == 1 { 1 } else { usize::MAX });
+        let (window, most) = SimulatedHorizon::of_forecast(traffic, &members, runs.times);
+        let starts = runs.starts.clone().take(if members.len() == 1 { 1 } else { most });
         cases.extend(starts.map(|start| (group, window, start)));
     }
     let found = map_in_threads(&cases, |(group, window, start)| {

@@ -13,22 +13,33 @@ pub(super) const FIRST_START: u32 = 0;
 /// The first start for a part of the time: enough to tell which steps of a search are worth more.
 pub(super) const COARSE_START: u32 = u32::MAX;
 
-/// That part, but for the fewest iterations.
-const COARSE_SHARE: f64 = 0.25;
+/// That part.
+const COARSE_SHARE: f64 = 0.5;
 
-/// Starts from which a group is simulated.
-const SAMPLES: u32 = 4;
+/// Starts from which a group is simulated at most, and fewer where one costs more: in a region of
+/// hundreds of jobs the phases of single ones matter little.
+const MAX_SAMPLES: f64 = 4.0;
+const SAMPLES_COST: f64 = 64_000.0;
 
-/// Iterations of the slowest job that are simulated at most and at least,
-const MAX_ITERATIONS: f64 = 20.0;
-const MIN_ITERATIONS: f64 = 5.0;
+/// How long decisions are simulated to compare them,
+const JUDGED: RunLength = RunLength {
+    iterations: [5.0, 20.0],
+    cost: 16_000.0,
+    wanted_iterations: 10.0,
+    wanted_cost: 48_000.0,
+};
 
-/// and between them as many as cost so many events, by estimate, for all jobs of a region.
-const SIMULATION_COST: f64 = 16_000.0;
+/// and to forecast what comes of one, from each start. Five iterations are off by up to 40 % where
+/// jobs of nearly equal periods drift past each other.
+const FORECAST: RunLength = RunLength {
+    iterations: [10.0, 400.0],
+    cost: 32_000.0,
+    wanted_iterations: 40.0,
+    wanted_cost: 64_000.0,
+};
 
-/// The same of a forecast, from each of its starts.
-const FORECAST_COST: f64 = 32_000.0;
-const FORECAST_ITERATIONS: [f64; 2] = [40.0, 400.0];
+/// Two starts at least, and more as far as so many events go.
+const FORECAST_STARTS_COST: f64 = 256_000.0;
 
 /// Ends of flows in an iteration that are told apart at most, as a run merges what is near.
 const MAX_ENDS: f64 = 30.0;
@@ -60,26 +71,28 @@ impl SimulatedHorizon {
     /// expensive.
     pub(super) fn of_region(traffic: &IndexedTraffic<'_>, jobs: &[usize]) -> Self {
         let pace = RunPace::new(traffic, jobs);
-        let seconds = pace.affordable_seconds(SIMULATION_COST, [MIN_ITERATIONS, MAX_ITERATIONS]);
-        let fewest = MIN_ITERATIONS * pace.slowest;
-        let coarse = (COARSE_SHARE * seconds).max(fewest).min(seconds);
+        let seconds = pace.seconds_of(&JUDGED);
+        let estimated_cost = seconds * pace.cost_per_second;
+        let samples = (SAMPLES_COST / estimated_cost).round().clamp(1.0, MAX_SAMPLES);
         Self {
             window: window_until(seconds),
-            coarse_window: window_until(coarse),
-            estimated_cost: seconds * pace.cost_per_second,
-            starts: (FIRST_START, SAMPLES),
+            coarse_window: window_until(COARSE_SHARE * seconds),
+            estimated_cost,
+            starts: (FIRST_START, samples as u32),
         }
     }
 
-    /// What is simulated of a contention group for a forecast from each start, so many `times` as
-    /// long as usual.
-    pub(super) fn forecast_window(
+    /// What is simulated of a contention group for a forecast: for how long from each start, so many
+    /// `times` as long as usual, and from how many starts at most.
+    pub(super) fn of_forecast(
         traffic: &IndexedTraffic<'_>,
         jobs: &[usize],
         times: f64,
-    ) -> MeasureWindow {
+    ) -> (MeasureWindow, usize) {
         let pace = RunPace::new(traffic, jobs);
-        window_until(times * pace.affordable_seconds(FORECAST_COST, FORECAST_ITERATIONS))
+        let seconds = pace.seconds_of(&FORECAST);
+        let starts = (FORECAST_STARTS_COST / (seconds * pace.cost_per_second)).max(2.0);
+        (window_until(times * seconds), starts as usize)
     }
 
     /// The time that is simulated from a start.
@@ -96,6 +109,17 @@ impl SimulatedHorizon {
 
 fn window_until(until: f64) -> MeasureWindow {
     MeasureWindow { from: SETTLING_SHARE * until, until }
+}
+
+/// How long some jobs are simulated from a start.
+struct RunLength {
+    /// Iterations of the slowest job, at least and at most,
+    iterations: [f64; 2],
+    /// and between them as many as cost so many events, by estimate,
+    cost: f64,
+    /// or so many if they cost no more than that.
+    wanted_iterations: f64,
+    wanted_cost: f64,
 }
 
 /// How expensive it is to simulate some jobs.
@@ -124,10 +148,13 @@ impl RunPace {
         }
     }
 
-    /// The seconds that cost so much, between so many iterations of the slowest job.
-    fn affordable_seconds(&self, cost: f64, iterations: [f64; 2]) -> f64 {
-        let [fewest, most] = iterations.map(|count| count * self.slowest);
-        (cost / self.cost_per_second).clamp(fewest, most).max(MIN_SECONDS)
+    /// The seconds of a run of this length.
+    fn seconds_of(&self, length: &RunLength) -> f64 {
+        let [fewest, most] = length.iterations.map(|count| count * self.slowest);
+        let wanted = length.wanted_iterations * self.slowest;
+        let affordable = |cost: f64| cost / self.cost_per_second;
+        let seconds = affordable(length.cost).max(wanted.min(affordable(length.wanted_cost)));
+        seconds.clamp(fewest, most).max(MIN_SECONDS)
     }
 }
 

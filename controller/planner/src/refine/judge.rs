@@ -43,6 +43,8 @@ pub(super) struct Judge<'a> {
     /// Cost of all simulations so far, in events, and their number.
     cost: u64,
     runs: u64,
+    /// What the model of mean rates cost, in events.
+    charged: u64,
     /// The longest wait that is followed, seconds.
     pub(super) wait_limit: f64,
     /// What became of the members.
@@ -123,14 +125,20 @@ impl<'a> Judge<'a> {
             horizon: SimulatedHorizon::of_region(traffic, jobs),
             cost: 0,
             runs: 0,
+            charged: 0,
             wait_limit: policy.service_bound().min(policy.connection.timeout_seconds()),
             known: BTreeMap::new(),
         }
     }
 
-    /// What all simulations so far cost, in events.
+    /// What all simulations so far cost, in events, and what else was charged.
     pub(super) fn event_cost(&self) -> u64 {
-        self.cost
+        self.cost + self.charged
+    }
+
+    /// Counts the cost of asking a model, in events.
+    pub(super) fn charge(&mut self, events: u64) {
+        self.charged += events;
     }
 
     /// What a simulation costs: the mean so far, or by estimate.
@@ -306,6 +314,17 @@ impl<'a> Judge<'a> {
             sum.worst_wait = sum.worst_wait.max(outcome.wait);
         }
         sum
+    }
+
+    /// The value of iterations of so many seconds, by position.
+    pub(super) fn value_of_seconds(&self, seconds: &[f64]) -> DecisionValue {
+        let all: Vec<usize> = (0..self.jobs.len()).collect();
+        let outcome = |(job, seconds): (&usize, &f64)| MemberOutcome {
+            busy: compute_share(self.job_at(*job).compute_seconds, *seconds),
+            wait: 0.0,
+        };
+        let outcomes: Vec<MemberOutcome> = all.iter().zip(seconds).map(outcome).collect();
+        self.value_of(&all, &outcomes)
     }
 
     fn busy_share_alone(&self, job: usize) -> f64 {

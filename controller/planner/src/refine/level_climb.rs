@@ -10,7 +10,11 @@ use super::contention_group::ContentionGroup;
 use super::horizon::COARSE_START;
 use super::judge::{DecisionValue, Judge};
 use super::level_moves::LevelMove;
+use super::local_search::Sampler;
 use super::objective::PlanObjective;
+
+/// Moves that are rated before one is tried, at most: a group of hundreds has tens of thousands.
+const MAX_MOVES: usize = 512;
 
 /// Levels of the members of a group, with what they are worth.
 #[derive(Clone, Debug)]
@@ -31,13 +35,19 @@ pub(super) struct LevelClimb<'a> {
     pub(super) cost_limit: u64,
 }
 
-/// The levels that no single step makes better, or the best when the limit is reached. `promise` is
-/// what a model expects of levels: the steps that promise most are tried first.
+/// What a model expects of levels, and what asking it cost, in events.
+pub(super) struct Promise {
+    pub(super) score: f64,
+    pub(super) cost: u64,
+}
+
+/// The levels that no single step makes better, or the best when the limit is reached. The steps of
+/// which `promise` expects most are tried first.
 pub(super) fn climb_levels(
     judge: &mut Judge<'_>,
     climb: LevelClimb<'_>,
     start: ValuedLevels,
-    mut promise: impl FnMut(&[u8]) -> f64,
+    mut promise: impl FnMut(&[u8]) -> Promise,
 ) -> ValuedLevels {
     let LevelClimb { objective, group, allowed, cost_limit } = climb;
     let moves = list_moves(allowed);
@@ -46,10 +56,18 @@ pub(super) fn climb_levels(
         return best;
     };
     let mut tried = BTreeSet::new();
+    let mut sampler = Sampler::new();
     'improved: loop {
-        let next = moves.iter().filter_map(|step| step.apply_to(&best.levels, allowed));
+        let drawn = draw_moves(&moves, &mut sampler);
+        let next = drawn.iter().filter_map(|step| step.apply_to(&best.levels, allowed));
         let next = next.filter(|levels| tried.insert(group.level_relations(levels)));
-        let mut next: Vec<(f64, Vec<u8>)> = next.map(|levels| (promise(&levels), levels)).collect();
+        let mut next: Vec<(f64, Vec<u8>)> = next
+            .map(|levels| {
+                let Promise { score, cost } = promise(&levels);
+                judge.charge(cost);
+                (score, levels)
+            })
+            .collect();
         // A stable sort: of equals the first.
         next.sort_by(|a, b| b.0.total_cmp(&a.0));
         for (_, levels) in next {
@@ -72,6 +90,14 @@ pub(super) fn climb_levels(
         }
         return best;
     }
+}
+
+/// All moves where they are few, else some of them.
+fn draw_moves(moves: &[LevelMove], sampler: &mut Sampler) -> Vec<LevelMove> {
+    if moves.len() <= MAX_MOVES {
+        return moves.to_vec();
+    }
+    (0..MAX_MOVES).map(|_| moves[sampler.next_below(moves.len())]).collect()
 }
 
 /// Every exchange of two members, and every place for one among at most so many levels.

@@ -14,6 +14,9 @@ use std::ops::Range;
 
 use super::bundles::RegionModel;
 
+/// Visits of links that cost as much as an event of the fluid model.
+pub(super) const VISITS_PER_EVENT: u64 = 60;
+
 /// Passes over all jobs from any state, and after a small change.
 const SWEEPS: usize = 12;
 const SWEEPS_AFTER_CHANGE: usize = 3;

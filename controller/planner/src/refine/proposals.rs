@@ -11,6 +11,7 @@ use std::rc::Rc;
 
 use super::candidates::{CandidatePaths, LevelOrigin, PathOrigin};
 use super::local_search::{Sampler, SearchFreedom, StepBudget, make_step, search_locally};
+use super::mean_rates::VISITS_PER_EVENT;
 use super::region_evaluation::{RegionEvaluation, ValuedCandidate};
 use crate::policy::PathMethod;
 
@@ -20,13 +21,10 @@ const LEAST_RADIUS: usize = 1;
 const MAX_RADIUS: usize = 1_024;
 
 /// Changes that are tried for a proposal.
-const TRIED_STEPS: usize = 1_024;
+const TRIED_STEPS: usize = 512;
 
 /// Weight of the last simulation in what the model has learned, at least.
 const LEAST_WEIGHT: f64 = 0.2;
-
-/// Visits of links by the model that cost as much as an event of the fluid model.
-const VISITS_PER_EVENT: u64 = 100;
 
 /// A proposal is simulated from all starts if a coarse simulation finds it worth at least this share
 /// of the best so far.
@@ -61,14 +59,13 @@ pub(super) fn search_proposals(
     let mut learned = rates.stretches.clone();
     let mut coarse = evaluation.value_coarsely(start)?;
     let objective = evaluation.objective();
-    let began = evaluation.event_cost();
+    let limit = evaluation.event_cost() + events;
     let (mut sampler, mut radius, mut failed) = (Sampler::new(), FIRST_RADIUS, 0);
-    let (mut simulations, mut visits) = (1_u32, 0);
+    let mut simulations = 1_u32;
     let mut best: Option<ValuedCandidate> = None;
     while failed < MAX_FAILED {
         failed += 1;
-        let spent = evaluation.event_cost() - began + visits / VISITS_PER_EVENT;
-        let Some(left) = events.checked_sub(spent) else { break };
+        let Some(left) = limit.checked_sub(evaluation.event_cost()) else { break };
         let budget = StepBudget {
             tried_steps: TRIED_STEPS,
             kept_steps: radius,
@@ -81,7 +78,7 @@ pub(super) fn search_proposals(
         }
         proposed.follow_changes();
         search_locally(&model, &mut proposed, freedom, budget, &mut sampler);
-        visits += proposed.visits - rates.visits;
+        evaluation.charge((proposed.visits - rates.visits) / VISITS_PER_EVENT);
         if proposed.counts == rates.counts && proposed.levels == rates.levels {
             continue;
         }
