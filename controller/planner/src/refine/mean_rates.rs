@@ -53,6 +53,9 @@ pub(super) struct MeanRates<'m> {
     longest: Vec<f64>,
     /// What each job sends over each of its links.
     uses: Vec<Vec<LinkUse>>,
+    /// Positions among these of the links over which it sends anything: of all paths that flows
+    /// could take, a few.
+    carrying: Vec<Vec<u32>>,
     /// Bytes per second, and flows that send, in the mean, by link and level.
     used: Vec<f64>,
     sending: Vec<f64>,
@@ -89,6 +92,7 @@ impl<'m> MeanRates<'m> {
             stretches: vec![1.0; jobs],
             longest,
             uses: vec![Vec::new(); jobs],
+            carrying: vec![Vec::new(); jobs],
             used: vec![0.0; cells],
             sending: vec![0.0; cells],
             score: 0.0,
@@ -123,14 +127,19 @@ impl<'m> MeanRates<'m> {
                 }
             }
         }
+        self.carrying[job].clear();
+        let carrying = (0..).zip(&self.uses[job]).filter(|(_, of)| of.flows > 0.0);
+        self.carrying[job].extend(carrying.map(|(at, _)| at));
     }
 
     /// Adds the mean rates of a job to its links, or takes them away.
     fn change_sums(&mut self, job: usize, sign: f64) {
         let per_second = sign / self.seconds[job];
         let level = usize::from(self.levels[job]);
-        for (link, of) in self.model.jobs[job].links.iter().zip(&self.uses[job]) {
-            let link = *link as usize;
+        let links = &self.model.jobs[job].links;
+        for at in &self.carrying[job] {
+            let of = &self.uses[job][*at as usize];
+            let link = links[*at as usize] as usize;
             let level = if self.model.links[link].is_fifo { 0 } else { level };
             let cell = link * self.level_count + level;
             self.used[cell] += of.bytes * per_second;
@@ -143,13 +152,11 @@ impl<'m> MeanRates<'m> {
     fn mean_communication(&mut self, job: usize) -> f64 {
         let level = usize::from(self.levels[job]);
         let links = &self.model.jobs[job].links;
-        self.visits += links.len() as u64;
+        self.visits += self.carrying[job].len() as u64;
         let mut longest: f64 = 0.0;
-        for (link, of) in links.iter().zip(&mut self.uses[job]) {
-            if of.flows <= 0.0 {
-                continue;
-            }
-            let link = *link as usize;
+        for at in &self.carrying[job] {
+            let of = &mut self.uses[job][*at as usize];
+            let link = links[*at as usize] as usize;
             let service = self.model.links[link];
             let cells = link * self.level_count..(link + 1) * self.level_count;
             let level = if service.is_fifo { 0 } else { level };
