@@ -22,6 +22,9 @@ use crate::priority::ReferenceJobs;
 /// Flows of a plan whose levels a quick one rates at most.
 const MAX_RATED_FLOWS: usize = 10_000;
 
+/// Draws of paths by hash that stand for what ECMP may do.
+const ECMP_DRAWS: u32 = 10;
+
 /// Jobs that have the higher of two levels at most.
 const MAX_SPLITS: usize = 12;
 
@@ -60,9 +63,14 @@ pub enum LevelOrigin {
 }
 
 impl LevelOrigin {
-    /// Whether a plan is never to be worse than with these levels.
-    pub(super) fn is_essential(self) -> bool {
-        matches!(self, Self::InForce | Self::Ranked(1) | Self::ByDistance)
+    /// Whether a plan is never to be worse than with these levels; compressed ones only where
+    /// simulations are cheap.
+    pub(super) fn is_essential(self, simulations_are_cheap: bool) -> bool {
+        match self {
+            Self::InForce | Self::Ranked(1) | Self::ByDistance => true,
+            Self::Ranked(_) => simulations_are_cheap,
+            Self::Searched | Self::Split(_) | Self::Raised | Self::Climbed => false,
+        }
     }
 }
 
@@ -151,12 +159,13 @@ impl<'a> CandidateBuilder<'a> {
         CandidatePaths { origin, paths, levels }
     }
 
-    /// So many draws of the paths of all flows by hash.
-    pub(super) fn hashed(&mut self, draws: u32) -> &[Vec<LinkPath>] {
-        let traffic = self.context.traffic;
-        let drawn = self.hashed.len() as u32;
-        self.hashed.extend((drawn..draws).map(|draw| hashed_paths(traffic, draw)));
-        &self.hashed[..draws as usize]
+    /// Draws of the paths of all flows by hash.
+    pub(super) fn hashed(&mut self) -> &[Vec<LinkPath>] {
+        if self.hashed.is_empty() {
+            let traffic = self.context.traffic;
+            self.hashed.extend((0..ECMP_DRAWS).map(|draw| hashed_paths(traffic, draw)));
+        }
+        &self.hashed
     }
 }
 

@@ -15,9 +15,6 @@ use crate::plan::Plan;
 use crate::plan_context::{PlanContext, PlanRegion};
 use crate::policy::Policy;
 
-/// Draws of paths by hash that stand for what ECMP may do.
-const ECMP_DRAWS: u32 = 10;
-
 /// Candidates in which a job starves from which others are made.
 const MAX_RAISED: usize = 3;
 
@@ -88,7 +85,7 @@ impl PlanComparison {
             let place = region.jobs.iter().position(|member| *member == job)?;
             region.forecasts.get(place).copied()
         });
-        forecast.filter(|forecast| forecast.seconds.is_finite())
+        forecast.filter(IterationForecast::ends)
     }
 
     /// A finding for each job whose flows may wait longer for service than `policy` allows, of the
@@ -212,7 +209,7 @@ fn decide_region(
     let mut valued = evaluation.value_candidates(&present[..1]);
     let mut ecmp = None;
     if valued.iter().any(|next| !evaluation.is_optimal(next)) {
-        let expected = evaluation.expect_ecmp(candidates.hashed(ECMP_DRAWS));
+        let expected = evaluation.expect_ecmp(candidates.hashed());
         evaluation.set_floor(&expected);
         ecmp = Some(expected);
         evaluation.take_starving();
@@ -232,7 +229,7 @@ fn decide_region(
         digest: evaluation.region().digest,
         jobs: evaluation.region().jobs.clone(),
         forecasts: evaluation.forecast_jobs(&adopted),
-        wait_seconds: evaluation.longest_waits(&adopted),
+        wait_seconds: evaluation.expect_jobs(&adopted).iter().map(|of| of.wait).collect(),
         bound_cost,
         candidates: list_outcomes(&evaluation, &adopted, &valued),
         ecmp_utilization: ecmp.map(|expected| evaluation.utilization(expected.mean_value)),

@@ -41,8 +41,8 @@ pub(super) struct Promise {
     pub(super) cost: u64,
 }
 
-/// The levels that no single step makes better, or the best when the limit is reached. The steps of
-/// which `promise` expects most are tried first.
+/// The levels that no single step makes better, of the steps that are drawn where they are many, or
+/// the best when the limit is reached. The steps of which `promise` expects most are tried first.
 pub(super) fn climb_levels(
     judge: &mut Judge<'_>,
     climb: LevelClimb<'_>,

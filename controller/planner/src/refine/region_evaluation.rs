@@ -263,13 +263,15 @@ impl<'a> RegionEvaluation<'a> {
         if candidate.levels.len() <= most {
             return candidate.levels.clone();
         }
+        // Where one start has to do, every simulation counts.
+        let is_cheap = self.judge.horizon.samples().len() > 1;
         let model = self.model();
         let mut rates = self.mean_rates(&model, &candidate.paths, &candidate.levels[0].1);
         // Whether a plan is never to be worse, what the model expects, and their place.
         let mut rated: Vec<(bool, f64, usize)> = Vec::new();
         for (place, (origin, levels)) in candidate.levels.iter().enumerate() {
             rates.set_levels(&model.level_indices(levels));
-            rated.push((origin.is_essential(), rates.score(), place));
+            rated.push((origin.is_essential(is_cheap), rates.score(), place));
         }
         rated.sort_by(|a, b| b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)));
         let essential = rated.iter().filter(|(is_essential, ..)| *is_essential).count();
@@ -295,26 +297,28 @@ impl<'a> RegionEvaluation<'a> {
         MeanRates::new(model, model.counts_of(paths), model.level_indices(levels), longest)
     }
 
-    /// Seconds of an iteration of each job of the region under a candidate.
-    pub(super) fn iteration_seconds(&mut self, candidate: &ValuedCandidate) -> Vec<f64> {
-        let mut seconds = vec![f64::INFINITY; self.region.jobs.len()];
+    /// What becomes of each job of the region under a candidate; one that the model rejects stands
+    /// still.
+    pub(super) fn expect_jobs(&mut self, candidate: &ValuedCandidate) -> Vec<MemberExpectation> {
+        let still = MemberExpectation { slowdown: f64::INFINITY, wait: 0.0 };
+        let mut jobs = vec![still; self.region.jobs.len()];
         for group in self.judge.contention_groups(candidate.paths()) {
             let levels = candidate.member_levels(&group);
             let expected = self.judge.expect_members(&group, &levels).unwrap_or_default();
-            self.note_seconds(&group, expected, &mut seconds);
+            group.members.iter().zip(expected).for_each(|(member, of)| jobs[*member] = of);
         }
-        seconds
+        jobs
     }
 
-    /// The longest that a flow of each job of the region waits for service, seconds.
-    pub(super) fn longest_waits(&mut self, candidate: &ValuedCandidate) -> Vec<f64> {
-        let mut waits = vec![0.0; self.region.jobs.len()];
-        for group in self.judge.contention_groups(candidate.paths()) {
-            let levels = candidate.member_levels(&group);
-            let expected = self.judge.expect_members(&group, &levels).unwrap_or_default();
-            group.members.iter().zip(expected).for_each(|(member, of)| waits[*member] = of.wait);
-        }
-        waits
+    /// Seconds of an iteration of each job of the region under a candidate.
+    pub(super) fn iteration_seconds(&mut self, candidate: &ValuedCandidate) -> Vec<f64> {
+        let expected = self.expect_jobs(candidate);
+        (0..).zip(expected).map(|(position, of)| self.seconds_of(position, of)).collect()
+    }
+
+    fn seconds_of(&self, position: usize, expected: MemberExpectation) -> f64 {
+        let routes = &self.context.traffic.routes[self.region.jobs[position]];
+        expected.slowdown * routes.demand.iteration_seconds
     }
 
     /// What an iteration of each job of the region is to take under a candidate.
@@ -332,8 +336,7 @@ impl<'a> RegionEvaluation<'a> {
         seconds: &mut [f64],
     ) {
         for (member, expected) in group.members.iter().zip(expected) {
-            let routes = &self.context.traffic.routes[self.region.jobs[*member]];
-            seconds[*member] = expected.slowdown * routes.demand.iteration_seconds;
+            seconds[*member] = self.seconds_of(*member, expected);
         }
     }
 
