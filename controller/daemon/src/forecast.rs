@@ -31,6 +31,17 @@ impl SecondsBand {
         Self { least: forecast.least, most: forecast.most }
     }
 
+    /// What is forecast that is nearest to a measurement: that itself inside of the band.
+    pub fn nearest(self, measured: f64) -> f64 {
+        measured.clamp(self.least, self.most)
+    }
+
+    /// By what share of the nearest forecast a measurement is longer than the band, or shorter
+    /// (below 0); 0 inside of it.
+    pub fn excess(self, measured: f64) -> f64 {
+        measured / self.nearest(measured) - 1.0
+    }
+
     /// The band beside its mean, where it is wider than a hundredth of that: `0.95..1.10`.
     pub fn describe(self, mean: f64) -> Option<String> {
         let Self { least, most } = self;

@@ -183,8 +183,7 @@ fn job_changes(
     let changes = names.into_iter().map(|id| {
         let levels = plans.map(|plan| plan.job(id).map(|(_, job)| job.level));
         let seconds = forecasts.map(|forecast| forecast.seconds(id));
-        let bands = forecasts
-            .map(|forecast| forecast.seconds(id).and(forecast.jobs.get(id)).map(SecondsBand::of));
+        let bands = forecasts.map(|forecast| forecast.iteration(id).map(SecondsBand::of));
         JobChange {
             id: id.to_string(),
             level: ValueChange { before: levels[0], after: levels[1] },

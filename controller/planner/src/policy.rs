@@ -52,7 +52,8 @@ pub enum CorrectionReference {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PathMethod {
-    /// The paper's greedy pass, and other paths where the fluid model finds them better.
+    /// New flows take the least contended path, and jobs others where the fluid model finds them
+    /// better.
     #[default]
     Improved,
     /// The paper's greedy pass alone; a running flow stays where it is while it can.
@@ -151,7 +152,7 @@ impl ConnectionTimeout {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SlowdownLimit {
-    /// Times the slowdown of the slowest job under ECMP, above 0; no such limit if not given.
+    /// Times the slowdown of the slowest job under ECMP, 0.1 or more; no such limit if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ecmp: Option<f64>,
     /// Times its iteration alone, 1 or more; no such limit if not given.

@@ -53,7 +53,13 @@ pub(crate) fn run_plan(args: &PlanArgs) -> Result<(), CommandError> {
     let (input, policy) = policy.with_adopted_jobs(input);
 
     if args.curve {
-        return curve::print_curve(&input, &policy, previous.as_ref(), args.output.format);
+        return curve::print_curve(
+            &input,
+            &policy,
+            previous.as_ref(),
+            findings,
+            args.output.format,
+        );
     }
     let started = Instant::now();
     let (plan, mut report) = planner::plan(&input, &policy, previous.as_ref());

@@ -4,7 +4,6 @@ use planner::JobId;
 use topology::Finding;
 
 use super::controller_view::{ControllerView, JobRow};
-use crate::forecast::SecondsBand;
 
 /// Iterations that are outside of the band of their forecast by a larger share of that are a warning.
 const FORECAST_TOLERANCE: f64 = 0.1;
@@ -31,9 +30,8 @@ impl JobRow {
     /// How much longer its iterations take than the longest that is forecast, as a share; below 0
     /// where they are shorter than the shortest.
     fn forecast_error(&self) -> Option<f64> {
-        let (measured, forecast) = self.measured_seconds().zip(self.forecast_seconds)?;
-        let band = self.forecast_band.unwrap_or(SecondsBand { least: forecast, most: forecast });
-        Some(measured / measured.clamp(band.least, band.most) - 1.0)
+        let (measured, band) = self.measured_seconds().zip(self.forecast_band)?;
+        Some(band.excess(measured))
     }
 
     /// How much longer its iterations take than forecast, in words, if they do.
@@ -44,8 +42,8 @@ impl JobRow {
 
     /// The warning that iterations are not what the plan was chosen for.
     fn forecast_finding(&self) -> Option<Finding> {
-        let (measured, forecast) = self.measured_seconds().zip(self.forecast_seconds)?;
-        let error = self.forecast_error()?;
+        let (measured, band) = self.measured_seconds().zip(self.forecast_band)?;
+        let (error, forecast) = (band.excess(measured), band.nearest(measured));
         if error.abs() <= FORECAST_TOLERANCE {
             return None;
         }

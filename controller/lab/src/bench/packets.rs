@@ -24,7 +24,8 @@ use command_io::output;
 ///
 /// Cases of 2 to 5 jobs are drawn from a seed; at least one NIC of each is shared. The jobs train
 /// on embedded switches with RoCEv2 packets, under one level and then under eight. The forecast
-/// is that of `crux policy diff`. About ten seconds of processor for a case.
+/// is that of `crux policy diff`. About ten seconds of processor for a case, minutes for one of a
+/// family.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -32,7 +33,7 @@ Examples:
   crux bench packets --cases 1 --seed 1 --first 17 --format json
   crux bench packets --cases 200 --raw cases.json
   crux bench packets --cases 200 --pcie
-  crux bench packets --cases 20 --family mixed --time-scale 10000
+  crux bench packets --cases 20 --family mixed
   crux bench packets --cases 200 --transport dcqcn")]
 pub(crate) struct PacketsArgs {
     #[command(flatten)]

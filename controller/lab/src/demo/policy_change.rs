@@ -283,8 +283,7 @@ impl MeasuredChange {
             let beyond: Vec<bool> = beyond.collect();
             let outside = self.jobs.iter().filter_map(|job| {
                 let measured = of(&job.iteration_seconds).measured?;
-                let SecondsBand { least, most } = band(&job.iteration_band)?;
-                Some((measured / measured.clamp(least, most) - 1.0).abs())
+                Some(band(&job.iteration_band)?.excess(measured).abs())
             });
             ForecastErrors {
                 gpu_utilization: of(&self.gpu_utilization).relative_error().unwrap_or(f64::NAN),

@@ -1,12 +1,16 @@
 //! A fabric on which every host has eight NICs.
 
 use planner::PlanInput;
-use rand::{Rng, SeedableRng};
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use topology::HostId;
 use topology::clos::{ClosSpec, build_clos};
 
 use crate::ring_job::ring_job;
+
+const HOSTS: usize = 2_048;
+const JOBS: usize = 200;
 
 /// 2,048 hosts with 8 NICs on 128 leaves, 2:1, all busy with 200 jobs of rings over each NIC.
 pub(crate) fn eight_nics() -> PlanInput {
@@ -21,13 +25,11 @@ pub(crate) fn eight_nics() -> PlanInput {
     };
     let fabric = build_clos("bench", &spec).expect("the numbers make a fabric");
     let mut random = ChaCha8Rng::seed_from_u64(1);
-    let mut hosts: Vec<u32> = (0..2_048).collect();
-    for index in (1..hosts.len()).rev() {
-        hosts.swap(index, random.random_range(0..=index));
-    }
-    let jobs = hosts.chunks(2_048_usize.div_ceil(200)).enumerate().map(|(index, hosts)| {
-        let hosts: Vec<HostId> = hosts.iter().map(|host| HostId(*host)).collect();
-        ring_job(&fabric, index, &hosts, &mut random)
+    let mut hosts: Vec<HostId> = (0..HOSTS as u32).map(HostId).collect();
+    hosts.shuffle(&mut random);
+    let jobs = (0..JOBS).map(|index| {
+        let hosts = &hosts[index * HOSTS / JOBS..(index + 1) * HOSTS / JOBS];
+        ring_job(&fabric, index, hosts, &mut random)
     });
     PlanInput { jobs: jobs.collect(), fabric }
 }

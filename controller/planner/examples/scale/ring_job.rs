@@ -5,7 +5,7 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use topology::{Fabric, HostId};
 
-/// Rings over the hosts, one on each of their 4 NICs.
+/// Rings over the hosts, one on each of their NICs.
 pub(crate) fn ring_job(
     fabric: &Fabric,
     index: usize,
@@ -16,9 +16,10 @@ pub(crate) fn ring_job(
     let bytes = compute_seconds * random.random_range(2e9..1e10);
     let next = hosts.iter().cycle().skip(1);
     let flows = hosts.iter().zip(next).flat_map(|(src, dst)| {
-        (0..4).map(|channel| Flow {
-            src: fabric.host(*src).nics[channel],
-            dst: fabric.host(*dst).nics[channel],
+        let nics = fabric.host(*src).nics.iter().zip(&fabric.host(*dst).nics);
+        nics.map(|(src, dst)| Flow {
+            src: *src,
+            dst: *dst,
             bytes,
             udp_src_port: Some(0xC000 + u16::try_from(index).expect("few jobs")),
             gpus: planner::FlowGpus::default(),

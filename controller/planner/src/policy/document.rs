@@ -146,8 +146,8 @@ impl From<&Policy> for PolicyDocument {
             ib_timeout: policy.connection.ib_timeout,
             ib_retry_count: policy.connection.ib_retry_count,
             service_bound_seconds: policy.service_bound_seconds,
-            slowdown_limit: policy.slowdown_limit,
             drained: policy.drained.clone(),
+            slowdown_limit: policy.slowdown_limit,
             jobs: policy.overrides.iter().map(OverrideDocument::from).collect(),
             adopt: policy.adopt.iter().map(AdoptionDocument::from).collect(),
         }
@@ -232,8 +232,8 @@ impl PolicyDocument {
                 ib_retry_count: self.ib_retry_count,
             },
             service_bound_seconds: self.service_bound_seconds,
-            slowdown_limit: self.slowdown_limit,
             drained: self.drained.clone(),
+            slowdown_limit: self.slowdown_limit,
             overrides: overrides.collect::<Result<_, _>>()?,
             adopt: adopt.collect::<Result<_, _>>()?,
         })

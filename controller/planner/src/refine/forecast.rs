@@ -46,10 +46,22 @@ pub struct PlanForecast {
     pub jobs: BTreeMap<JobId, IterationForecast>,
 }
 
+impl IterationForecast {
+    /// Whether the job ends iterations from every start.
+    pub(super) fn ends(&self) -> bool {
+        self.seconds.is_finite()
+    }
+}
+
 impl PlanForecast {
+    /// The iteration of a job, if it ends any.
+    pub fn iteration(&self, job: &JobId) -> Option<&IterationForecast> {
+        self.jobs.get(job).filter(|forecast| forecast.ends())
+    }
+
     /// Seconds of an iteration of a job, if it ends any.
     pub fn seconds(&self, job: &JobId) -> Option<f64> {
-        Some(self.jobs.get(job)?.seconds).filter(|seconds| seconds.is_finite())
+        Some(self.iteration(job)?.seconds)
     }
 }
 

@@ -8,6 +8,7 @@ use std::io::IsTerminal;
 
 use planner::{JobId, Plan, PlanForecast, PlanInput, Policy, SlowdownLimit};
 use serde::Serialize;
+use topology::Finding;
 
 use command_io::CommandError;
 use command_io::output::{self, OutputFormat};
@@ -22,6 +23,8 @@ struct SlowdownCurve {
     ecmp: ForecastPoint,
     /// From the strictest limit to none.
     points: Vec<CurvePoint>,
+    /// What an operator should know about the documents.
+    findings: Vec<Finding>,
 }
 
 #[derive(Serialize)]
@@ -48,6 +51,7 @@ pub(super) fn print_curve(
     input: &PlanInput,
     policy: &Policy,
     previous: Option<&Plan>,
+    findings: Vec<Finding>,
     format: OutputFormat,
 ) -> Result<(), CommandError> {
     let limits = tried_limits(policy.slowdown_limit);
@@ -72,7 +76,7 @@ pub(super) fn print_curve(
         });
     }
     let ecmp = ForecastPoint::new(&planner::forecast_ecmp(&input.fabric, &input.jobs, 1.0), &alone);
-    let curve = SlowdownCurve { ecmp, points };
+    let curve = SlowdownCurve { ecmp, points, findings };
     match format {
         OutputFormat::Json => output::print_json(&curve),
         OutputFormat::Table => print_table(&curve),
@@ -132,7 +136,8 @@ fn print_table(curve: &SlowdownCurve) -> Result<(), CommandError> {
         table.add_row([vec![name], point.forecast.cells().to_vec()].concat());
     }
     table.add_row([vec!["ECMP, no controller".to_owned()], curve.ecmp.cells().to_vec()].concat());
-    output::print_line(table)
+    output::print_line(table)?;
+    curve.findings.iter().try_for_each(output::print_line)
 }
 
 #[cfg(test)]

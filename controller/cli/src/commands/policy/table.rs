@@ -115,8 +115,10 @@ fn iteration_cell(job: &JobChange) -> String {
         time.map_or("-".to_owned(), |time| format!("{time:.4}"))
     });
     let after = job.iteration_band.after.zip(job.iteration_seconds.after);
-    let band = after.and_then(|(band, seconds)| band.describe(seconds));
-    band.map_or(change.clone(), |band| format!("{change} ({band})"))
+    match after.and_then(|(band, seconds)| band.describe(seconds)) {
+        Some(band) => format!("{change} ({band})"),
+        None => change,
+    }
 }
 
 fn flow_table(flows: &[FlowChange]) -> Table {
