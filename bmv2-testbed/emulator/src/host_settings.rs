@@ -1,8 +1,10 @@
 //! How hosts send on a fabric, from its rates and delays and from what its jobs send.
 
+use std::collections::BTreeMap;
+
 use planner::Job;
 use switch::{Nanos, QueueLimits};
-use topology::{Fabric, Tier};
+use topology::{Fabric, NicId, Tier};
 
 use crate::connection::HostSettings;
 use crate::options::{HostTransport, TestbedOptions};
@@ -10,8 +12,10 @@ use crate::roce::{MTU, OVERHEAD};
 use crate::scale::TimeScale;
 use crate::transport::{LossRecovery, TransportSettings};
 
-/// Windows are this many bandwidth-delay products: one to fill the path, the others for packets and
-/// acknowledgements that wait while other flows have their turn.
+/// The windows of a job's connections between two NICs are together this many bandwidth-delay
+/// products: one to fill the path, the others for packets and acknowledgements that wait while other
+/// flows have their turn. More would be queued: what a job has there at once is served in one piece,
+/// whatever comes later.
 const WINDOW_BDPS: u64 = 4;
 /// Acknowledgements in a window.
 const ACKS_PER_WINDOW: u32 = 8;
@@ -58,7 +62,16 @@ pub fn host_settings(
     }
 }
 
-/// A window of `WINDOW_BDPS` bandwidth-delay products of the longest path, and a timeout above the
+/// The most connections that a job has from one NIC to another, at least one.
+fn connections_of_a_pair(job: &Job) -> usize {
+    let mut connections: BTreeMap<(NicId, NicId), usize> = BTreeMap::new();
+    for flow in &job.flows {
+        *connections.entry((flow.src, flow.dst)).or_default() += 1;
+    }
+    connections.into_values().max().unwrap_or(1)
+}
+
+/// A part of `WINDOW_BDPS` bandwidth-delay products of the longest path, and a timeout above the
 /// longest time for which strict priority may delay a flow: two iterations of the slowest job.
 fn transport_settings(
     fabric: &Fabric,
@@ -73,7 +86,9 @@ fn transport_settings(
     let packet = f64::from(MTU + OVERHEAD);
     let round_trip_ns =
         2.0 * (hops * options.delay_ns) as f64 + hops as f64 * packet / bytes_per_ns;
-    let packets = WINDOW_BDPS as f64 * round_trip_ns * bytes_per_ns / packet;
+    let connections = jobs.iter().map(connections_of_a_pair).max().unwrap_or(1);
+    let packets =
+        WINDOW_BDPS as f64 * round_trip_ns * bytes_per_ns / packet / connections as f64;
     let window = (packets.ceil() as u32).next_multiple_of(ACKS_PER_WINDOW).max(ACKS_PER_WINDOW);
     let longest = jobs.iter().map(|job| {
         let bytes = job.flows.iter().map(|flow| flow.bytes).fold(0.0, f64::max);

@@ -190,9 +190,9 @@ const SERVICE_SHARE: f64 = 0.1;
 /// An operator's decisions, valid.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
-    /// `K`: levels of the switches, 1..=8.
+    /// `K`: levels of the switches, 1..=8. From three on, jobs do not have the highest.
     pub levels: u8,
-    /// Levels never given to jobs; at least one is left.
+    /// Further levels never given to jobs; at least one is left.
     pub reserved_levels: BTreeSet<u8>,
     /// How flows get their paths.
     pub paths: PathMethod,
@@ -255,7 +255,8 @@ impl Default for Policy {
 impl Policy {
     /// The levels that jobs may have, ascending; never empty.
     pub fn job_levels(&self) -> Vec<u8> {
-        (0..self.levels).filter(|level| !self.reserved_levels.contains(level)).collect()
+        let levels = job_level_count(self.levels);
+        (0..levels).filter(|level| !self.reserved_levels.contains(level)).collect()
     }
 
     /// The longest that a flow may wait for service, seconds.
@@ -348,6 +349,13 @@ impl Policy {
         }
         Ok(fabric.with_changes(changes))
     }
+}
+
+/// How many of the lowest of so many levels are for jobs: the highest is that of RoCEv2's answers.
+/// Behind the data of a job on their level they make the senders of that level stop and start in
+/// step. Two levels for jobs are worth more than that.
+pub(crate) fn job_level_count(levels: u8) -> u8 {
+    if levels > 2 { levels - 1 } else { levels }
 }
 
 /// The index of a level as a level is stored.

@@ -37,7 +37,7 @@ Examples:
   crux policy confirm
   crux policy set fairness=0.4 --confirm-within 5m
   crux policy suggest
-  crux policy override 'gpt*' --level 7 --for 1h --reason deadline
+  crux policy override 'gpt*' --level 6 --for 1h --reason deadline
   crux policy history
   crux policy rollback 3")]
 pub(crate) enum PolicyCommand {
@@ -218,7 +218,7 @@ pub(crate) struct PolicyRollbackArgs {
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  crux policy override 'gpt*' --level 7 --for 1h --reason deadline
+  crux policy override 'gpt*' --level 6 --for 1h --reason deadline
   crux policy override tenant:batch --max-level 2 --for 30m")]
 pub(crate) struct PolicyOverrideArgs {
     /// Glob over job ids and tenants; job:GLOB or tenant:GLOB for one of the two

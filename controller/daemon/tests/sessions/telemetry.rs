@@ -142,7 +142,7 @@ async fn a_job_is_profiled_then_ranked_and_then_gone() {
         assert_eq!(line.next_feedback().await, "profiled in the highest class");
     }
     // Both have the highest class until they are known.
-    assert_eq!(planned(&controller, "strong", 0.0).await, 7);
+    assert_eq!(planned(&controller, "strong", 0.0).await, 6);
     verified(&lab, &controller).await;
 
     for (job, flop) in [("weak", 1e12), ("strong", 1e14)] {
@@ -255,7 +255,7 @@ async fn reports_reach_the_controller_through_an_agent() {
         }
     };
     tokio::select! {
-        level = planned(&controller, "a", 1e11) => assert_eq!(level, 7),
+        level = planned(&controller, "a", 1e11) => assert_eq!(level, 6),
         never = training => never,
     }
     verified(&lab, &controller).await;
@@ -453,7 +453,7 @@ async fn every_host_of_a_job_sets_its_level_and_follows_it() {
     reporter.send(Report::Announcement(job)).await;
     assert_eq!(reporter.next_feedback().await, "planned by what is known of it");
     for (setter, _) in &agents {
-        set_at_host(setter, 56).await;
+        set_at_host(setter, 48).await;
     }
     // A policy gives the job another level.
     let fixed = planner::Policy {

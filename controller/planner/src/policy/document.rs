@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AdoptionRule, CompressionMethod, ConnectionTimeout, CorrectionReference, JobOverride,
-    MAX_RULES, PathMethod, Policy, SlowdownLimit, TransportModel,
+    MAX_RULES, PathMethod, Policy, SlowdownLimit, TransportModel, job_level_count,
 };
 use crate::input::JobId;
 use crate::name_matching::DocumentFieldError;
@@ -295,8 +295,8 @@ impl PolicyFields<'_> {
         for (index, level) in reserved_levels.iter().enumerate() {
             self.check_level(&format!("reserved_levels[{index}]"), *level)?;
         }
-        if (0..levels).all(|level| reserved_levels.contains(&level)) {
-            let problem = "every level is reserved; jobs need at least one".to_owned();
+        if (0..job_level_count(levels)).all(|level| reserved_levels.contains(&level)) {
+            let problem = "every level of jobs is reserved; they need at least one".to_owned();
             return Err(self.field_error("reserved_levels", problem));
         }
         Ok(())

@@ -349,7 +349,7 @@ mod tests {
     fn a_job_waits_for_the_busiest_of_its_links() {
         with_two_jobs(|_, model| {
             // 10 GB over a NIC of 12.5 GB/s and two links of 6.25: 0.8 s each, or 1.6 s on one link.
-            let mut even = rates(model, [2, 2, 0, 0], [7, 7]);
+            let mut even = rates(model, [2, 2, 0, 0], [6, 6]);
             even.change_counts(1, |counts| counts[2..].fill(0));
             even.settle();
             assert!((even.seconds[0] - 1.8).abs() < 1e-6, "{even:?}");
@@ -363,11 +363,11 @@ mod tests {
     #[test]
     fn a_higher_level_and_a_link_of_its_own_are_better_for_a_job() {
         with_two_jobs(|_, model| {
-            let shared = rates(model, [4, 0, 4, 0], [7, 7]);
-            let raised = rates(model, [4, 0, 4, 0], [7, 6]);
+            let shared = rates(model, [4, 0, 4, 0], [6, 6]);
+            let raised = rates(model, [4, 0, 4, 0], [6, 5]);
             assert!(raised.seconds[0] < shared.seconds[0]);
             assert!(raised.seconds[1] > shared.seconds[1]);
-            let apart = rates(model, [4, 0, 0, 4], [7, 7]);
+            let apart = rates(model, [4, 0, 0, 4], [6, 6]);
             assert!(apart.score() > shared.score());
         });
     }
@@ -375,7 +375,7 @@ mod tests {
     #[test]
     fn a_calibrated_model_has_the_seconds_of_the_judge() {
         with_two_jobs(|_, model| {
-            let mut model = rates(model, [2, 2, 2, 2], [7, 6]);
+            let mut model = rates(model, [2, 2, 2, 2], [6, 5]);
             model.calibrate(&[4.0, 3.0]);
             model.follow_changes();
             for (seconds, wanted) in model.seconds.iter().zip([4.0, 3.0]) {

@@ -100,7 +100,7 @@ fn flows_of_an_announced_job_are_more_of_its_flows() {
     let jobs = [ring(&fabric, "guest", &[0, 3], 4e9)];
     let input = input(&fabric, &jobs);
     let plan = planned(&input, &policy(RULES), None);
-    assert_eq!(levels(&plan), [("guest", 7), ("storage", 2)]);
+    assert_eq!(levels(&plan), [("guest", 6), ("storage", 2)]);
     assert_eq!(plan.rules[1].job, 0);
     assert!(plan.flows.iter().all(|flow| flow.job == 0));
 }

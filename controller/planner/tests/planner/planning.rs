@@ -50,7 +50,7 @@ fn a_job_alone_on_a_link_states_what_the_paper_defines() {
         planned(&input(&fabric, &[ring(&fabric, "a", &[0, 3], 5e9)]), &Policy::default());
     let job = &plan.jobs[0];
     assert_eq!((job.bottleneck_seconds, job.intensity), (0.2, 5e15));
-    assert_eq!((job.correction, job.priority, job.rank, job.level), (1.0, 5e15, 1, 7));
+    assert_eq!((job.correction, job.priority, job.rank, job.level), (1.0, 5e15, 1, 6));
     assert_eq!(report.rationales[0].iteration_seconds, 1.0);
     assert_eq!((plan.generation, job.number), (1, 1));
 }
@@ -185,12 +185,12 @@ fn every_job_has_its_own_class_while_there_are_enough() {
     let jobs = crowd(&fabric);
     let (plan, _) = planned(&input(&fabric, &jobs[..3]), &Policy::default());
     let levels: Vec<u8> = plan.jobs.iter().map(|job| job.level).collect();
-    assert_eq!(levels, [7, 6, 5]);
+    assert_eq!(levels, [6, 5, 4]);
     let (plan, report) = planned(&input(&fabric, &jobs), &Policy::default());
     let mut levels: Vec<u8> = plan.jobs.iter().map(|job| job.level).collect();
     assert!(levels.is_sorted_by(|a, b| a >= b));
     levels.dedup();
-    assert_eq!(levels.len(), 8);
+    assert_eq!(levels.len(), 7);
     assert!(report.compression.cut_weight < report.compression.total_weight);
 }
 
@@ -202,7 +202,7 @@ fn a_job_without_contention_gets_the_highest_level() {
     jobs.push(Job { flop_per_iteration: 1.0, ..ring(&fabric, "alone", &[9, 19], 0.0) });
     let shifted: Vec<Job> = jobs.iter().map(|job| Job { ..job.clone() }).collect();
     let (plan, _) = planned(&input(&fabric, &shifted), &Policy::default());
-    assert_eq!(level(&plan, "alone"), 7);
+    assert_eq!(level(&plan, "alone"), 6);
 }
 
 #[test]
@@ -409,7 +409,7 @@ fn policy_documents_are_checked_field_by_field() {
         ("reserved_levels = [8]", "p.toml: reserved_levels[0]: 8 is not a level from 0 to 7"),
         (
             "levels = 1\nreserved_levels = [0]",
-            "p.toml: reserved_levels: every level is reserved; jobs need at least one",
+            "p.toml: reserved_levels: every level of jobs is reserved; they need at least one",
         ),
         ("fairness = 1.5", "p.toml: fairness: 1.5 is not a number from 0 to 1"),
         ("slowdown_limit = { alone = 0.5 }", "p.toml: slowdown_limit.alone: 0.5 is not 1 or more"),

@@ -122,7 +122,7 @@ fn lowers_a_leaf_with_a_pinned_job() {
         "dst_leaf dst=10.0.2.0/24 -> set_dst_leaf(id=2)",
         "flow_pin src=10.0.1.1 dst=10.0.2.1 proto=17 sport=50000 dport=4791 -> pin(path=2, job=1)",
         "job_classify src=10.0.1.1 dport=4791 priority=65 -> set_job(job=1)",
-        "job_qos job=1 -> set_class(level=7, dscp=56)",
+        "job_qos job=1 -> set_class(level=6, dscp=48)",
         "fabric_port port=2 -> trust_dscp()",
         "fabric_port port=3 -> trust_dscp()",
         "path dst_leaf=2 path=2 -> to_uplink(port=2, backup=3)",

@@ -83,7 +83,7 @@ fn a_leaf_pins_a_pair_by_a_route_and_another_path_by_five_tuple() {
         "acl_pre_ingress_table in_port=\"1\" priority=1 -> \
          set_vrf_and_acl_metadata(vrf_id=\"vrf-1\", acl_metadata=1)",
         "acl_ingress_qos_table acl_metadata=1 priority=1 -> \
-         set_tc_and_dscp(traffic_class=7, dscp=56)",
+         set_tc_and_dscp(traffic_class=6, dscp=48)",
     ];
     assert_eq!(shown(&fabric, &lowered, "leaf1"), expected);
     assert_eq!(lowered.shortages, PlanShortages::default());

@@ -64,7 +64,7 @@ fn a_receiver_answers_over_the_path_of_the_flow_at_the_level_of_its_job() {
          set_vrf_and_acl_metadata(vrf_id=\"vrf-1\", acl_metadata=1)"
             .to_owned(),
         "acl_ingress_qos_table acl_metadata=1 priority=1 -> \
-         set_tc_and_dscp(traffic_class=7, dscp=56)"
+         set_tc_and_dscp(traffic_class=6, dscp=48)"
             .to_owned(),
     ];
     assert!(expected.iter().all(|row| rows.contains(row)), "{rows:#?}");
