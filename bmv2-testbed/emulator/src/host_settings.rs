@@ -87,8 +87,7 @@ fn transport_settings(
     let round_trip_ns =
         2.0 * (hops * options.delay_ns) as f64 + hops as f64 * packet / bytes_per_ns;
     let connections = jobs.iter().map(connections_of_a_pair).max().unwrap_or(1);
-    let packets =
-        WINDOW_BDPS as f64 * round_trip_ns * bytes_per_ns / packet / connections as f64;
+    let packets = WINDOW_BDPS as f64 * round_trip_ns * bytes_per_ns / packet / connections as f64;
     let window = (packets.ceil() as u32).next_multiple_of(ACKS_PER_WINDOW).max(ACKS_PER_WINDOW);
     let longest = jobs.iter().map(|job| {
         let bytes = job.flows.iter().map(|flow| flow.bytes).fold(0.0, f64::max);

@@ -239,7 +239,8 @@ fn ranked_levels(
     let most = policy.job_levels().len();
     let ranking = JobRanking::new(traffic, paths, policy, (ReferenceJobs::All, *corrections));
     let mut counts = vec![most];
-    counts.extend([4, 2, 1].into_iter().filter(|count| *count < most));
+    // Those of switches with 4, 2 and 1 levels.
+    counts.extend([3, 2, 1].into_iter().filter(|count| *count < most));
     let mut methods: Vec<(LevelOrigin, Vec<u8>)> = counts
         .into_iter()
         .map(|count| {
