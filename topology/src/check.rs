@@ -10,13 +10,18 @@ mod interconnects;
 mod reachability;
 mod tiers;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::fabric::Fabric;
 use crate::finding::Finding;
+use crate::groups::DisjointSets;
+use crate::ids::HostId;
 
-const RULES: [fn(&Fabric) -> Vec<Finding>; 14] = [
+const RULES: [fn(&Fabric) -> Vec<Finding>; 15] = [
     reachability::hosts_without_nics,
     reachability::disconnected_nics,
     reachability::unreachable_leaves,
+    reachability::separate_planes,
     devices::shared_identities,
     devices::invalid_ports,
     devices::switches_without_server,
@@ -35,6 +40,30 @@ pub fn check_fabric(fabric: &Fabric) -> Vec<Finding> {
     let mut findings: Vec<Finding> = RULES.iter().flat_map(|rule| rule(fabric)).collect();
     findings.sort_by_key(|finding| finding.severity);
     findings
+}
+
+/// The plane of each switch: switches that cables between tiers join, working or not, are one
+/// plane. Most fabrics have one.
+fn planes_of_switches(fabric: &Fabric) -> Vec<usize> {
+    let mut planes = DisjointSets::new(fabric.switches().len());
+    for switch in fabric.switch_ids() {
+        for link in fabric.up_links(switch) {
+            if let Some(above) = fabric.switch_after(*link) {
+                planes.join(switch.index(), above.index());
+            }
+        }
+    }
+    (0..fabric.switches().len()).map(|switch| planes.find_root(switch)).collect()
+}
+
+/// The hosts with a NIC in each plane.
+fn hosts_by_plane(fabric: &Fabric, planes: &[usize]) -> BTreeMap<usize, BTreeSet<HostId>> {
+    let mut hosts: BTreeMap<usize, BTreeSet<HostId>> = BTreeMap::new();
+    for (index, nic) in fabric.nics().iter().enumerate() {
+        let plane = planes[fabric.leaf_of(index.into()).index()];
+        hosts.entry(plane).or_default().insert(nic.host);
+    }
+    hosts
 }
 
 /// The names joined, if there are any.
@@ -59,6 +88,7 @@ mod tests {
     use crate::fabric::{AvailabilityChange, LinkScheduler, Tier};
     use crate::lossless::SwitchQueues;
     use crate::spec::{self, FabricDocument};
+    use crate::wired_fabric::wired_fabric;
 
     fn lab() -> Fabric {
         clos::build_clos("lab", &ClosSpec::default()).unwrap()
@@ -196,5 +226,64 @@ mod tests {
         });
         let text = "warning: leaf1:9>leaf2:9: joins switches of one tier; no path takes it";
         assert_eq!(level, [text]);
+    }
+
+    /// What `check_fabric` reports about reachability, planes and uplinks.
+    fn reported_wiring(fabric: &Fabric) -> Vec<String> {
+        let findings = check_fabric(fabric).into_iter().map(|finding| finding.to_string());
+        let others = ["one way", "no p4runtime address"];
+        findings.filter(|text| others.iter().all(|other| !text.contains(other))).collect()
+    }
+
+    /// Each NIC reaches the NICs of its plane on every host; the second plane is slower.
+    fn two_planes(hosts: &str) -> Fabric {
+        wired_fabric(
+            ["a1 a2 b1 b2", "as1 as2 bs", ""],
+            hosts,
+            "a1-as1 a1-as2 a2-as1 a2-as2 b1-bs b2-bs",
+        )
+    }
+
+    #[test]
+    fn planes_and_rails_that_meet_in_hosts_are_one_line_of_information() {
+        let planes = "info: wired: its leaves form 2 planes that no cable joins; flows between NICs \
+                      of different planes have no path";
+        assert_eq!(reported_wiring(&two_planes("h1:a1,b1 h2:a2,b2")), [planes]);
+        let lone_rails = wired_fabric(["p q r", "", ""], "h1:p,q,r h2:p,q,r h3:p,q,r", "");
+        assert_eq!(reported_wiring(&lone_rails), [planes.replace('2', "3")]);
+        // The only NIC of h3 reaches one of every host.
+        let found = reported_wiring(&two_planes("h1:a1,b1 h2:a2,b2 h3:b2"));
+        assert_eq!(found, [format!("{planes}; some hosts have no NIC in 1 of them")]);
+        // A leaf whose uplinks are missing is no plane of its own.
+        let lone = wired_fabric(["a b1 b2", "s", ""], "h1:a,b1 h2:a,b2 h3:a,b1", "b1-s");
+        let found = reported_wiring(&lone);
+        assert!(found[0].starts_with("warning: b2: has 0 uplinks"), "{found:?}");
+        assert!(found[1].ends_with("; some hosts have no NIC in 2 of them"), "{found:?}");
+        assert_eq!(found.len(), 2);
+    }
+
+    #[test]
+    fn hosts_that_share_no_plane_are_an_error() {
+        let found = reported_wiring(&two_planes("h1:a1,b1 h2:a2 h3:b2"));
+        let errors: Vec<&String> = found.iter().filter(|it| it.starts_with("error")).collect();
+        let expected = [
+            "error: a2: its hosts cannot reach those of b2",
+            "error: b2: its hosts cannot reach those of a2",
+        ];
+        assert_eq!(errors, expected);
+        let alone = reported_wiring(&two_planes("h1:a1 h2:a2 h3:b2"));
+        assert_eq!(alone[0], "error: b2: its hosts can reach no other leaf");
+        assert_eq!(alone.iter().filter(|it| it.starts_with("error")).count(), 1);
+    }
+
+    /// Hosts reach each other over the other plane, which has less capacity than is planned for.
+    #[test]
+    fn a_broken_plane_is_a_warning() {
+        let fabric = two_planes("h1:a1,b1 h2:a2,b2");
+        let down = fabric.links_named("b1-bs").into_iter().map(AvailabilityChange::LinkDown);
+        let found = reported_wiring(&fabric.with_changes(down));
+        let text = "its NICs can reach those of no other leaf; hosts use their other NICs";
+        assert_eq!(found[..2], [format!("warning: b1: {text}"), format!("warning: b2: {text}")]);
+        assert_eq!(found.len(), 3);
     }
 }

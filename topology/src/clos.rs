@@ -8,13 +8,16 @@
 //!   and 4, ... of a pod are pairs; even NICs lead to the host's own leaf, odd ones to the other).
 //!
 //! Names count across pods: `h1`, `leaf1`, `spine1`, `core1`. The n-th NIC of leaf l has the
-//! address 10.(l, two bytes).n, or fd00:0:0:l::n with `ipv6`. Ports of a leaf are its NICs in that
+//! address 10.(l, two bytes).n, or fd00:0:0:l::n with `ipv6`; from the 255th on, the next 254 of
+//! each leaf are in a further IPv4 subnet. Ports of a leaf are its NICs in that
 //! order, then uplinks by spine; ports of a spine are leaves, then cores.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::draft::{FabricDraft, MAX_CABLES, MAX_NICS_PER_LEAF, MAX_SWITCHES_PER_TIER};
+use crate::draft::{
+    CABLE_PORTS, FabricDraft, MAX_CABLES, MAX_SUBNETS, MAX_SWITCHES_PER_TIER, subnet_count,
+};
 use crate::fabric::{Fabric, LinkScheduler, Tier};
 use crate::ids::SwitchId;
 use crate::spec::{self, FabricFieldError, checked_speed};
@@ -238,13 +241,10 @@ impl ClosSpec {
 
     fn check_sizes(&self) -> Result<(), FabricFieldError> {
         let cores = u64::from(self.cores);
+        let leaves = saturating_product([self.pods, self.leaves]);
+        let subnets = subnet_count(leaves, self.nics_per_leaf());
         spec::check_limits(&[
-            (
-                "leaves",
-                "leaves",
-                saturating_product([self.pods, self.leaves]),
-                MAX_SWITCHES_PER_TIER,
-            ),
+            ("leaves", "leaves", leaves, MAX_SWITCHES_PER_TIER),
             (
                 "spines",
                 "spines",
@@ -252,7 +252,8 @@ impl ClosSpec {
                 MAX_SWITCHES_PER_TIER,
             ),
             ("cores", "cores", cores, MAX_SWITCHES_PER_TIER),
-            ("hosts_per_leaf", "NICs on one leaf", self.nics_per_leaf(), MAX_NICS_PER_LEAF),
+            ("hosts_per_leaf", "NICs on one leaf", self.nics_per_leaf(), CABLE_PORTS),
+            ("hosts_per_leaf", "subnets", subnets, MAX_SUBNETS),
             ("leaves", "links", self.cable_count(), MAX_CABLES),
         ])
     }
@@ -346,6 +347,24 @@ mod tests {
         assert_eq!(ports.keys().skip(253).take(2).collect::<Vec<_>>(), [&254, &256]);
     }
 
+    #[test]
+    fn a_leaf_with_more_nics_than_a_subnet_holds_has_a_further_one() {
+        let spec = ClosSpec { leaves: 2, hosts_per_leaf: 64, host_links: 4, ..ClosSpec::default() };
+        let fabric = built(&spec);
+        let ips: Vec<String> = fabric.nics().iter().map(|nic| nic.ip.to_string()).collect();
+        assert_eq!(ips[253..257], ["10.0.1.254", "10.0.3.1", "10.0.3.2", "10.0.2.1"]);
+        let prefixes = |leaf: &str| {
+            let prefixes = fabric.leaf_prefixes(fabric.switch_named(leaf).unwrap()).into_iter();
+            prefixes.map(|prefix| prefix.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(prefixes("leaf1"), ["10.0.1.0/24", "10.0.3.0/24"]);
+        assert_eq!(prefixes("leaf2"), ["10.0.2.0/24", "10.0.4.0/24"]);
+        assert_eq!(Fabric::try_from(&spec::explicit_document(&fabric)).unwrap(), fabric);
+        let ipv6 = built(&ClosSpec { ipv6: true, ..spec });
+        assert_eq!(ipv6.nics()[255].ip.to_string(), "fd00:0:0:1::100");
+        assert_eq!(ipv6.leaf_prefixes(SwitchId(0)).len(), 1);
+    }
+
     /// What is written over the lab's numbers, and the error that follows.
     const MISTAKES: &str = "
         leaves = 0 => leaves: must be at least 1, found 0
@@ -360,8 +379,9 @@ mod tests {
         dual_homed = true, host_links = 2, leaves = 3 => \
             leaves: dual-homed hosts need an even number of leaves in a pod
         rails = true, dual_homed = true => rails: a host has either rails or two leaves
-        hosts_per_leaf = 64, host_links = 4 => \
-            hosts_per_leaf: makes 256 NICs on one leaf; at most 254
+        hosts_per_leaf = 128, host_links = 4 => \
+            hosts_per_leaf: makes 512 NICs on one leaf; at most 509
+        leaves = 33000, hosts_per_leaf = 255 => hosts_per_leaf: makes 66000 subnets; at most 65535
         leaves = 65535, spines = 60000 => leaves: makes 3932296605 links; at most 2000000
         leaves = 4294967295, pods = 4294967295, cores = 1 => \
             leaves: makes 18446744065119617025 leaves; at most 65535";

@@ -17,10 +17,16 @@ use crate::units::{Bandwidth, MacAddress};
 
 /// Where packets to and from the controller enter a switch; no cable may use it.
 pub(crate) const CPU_PORT: u32 = 255;
-/// NICs that a leaf can give an address: 10.x.y.1 to 10.x.y.254.
-pub(crate) const MAX_NICS_PER_LEAF: u64 = 254;
+/// Highest port of the P4 program: ports have 9 bits and 511 means "drop".
+pub(crate) const MAX_PORT: u32 = 510;
+/// Ports of a switch that cables may use: all but the controller's.
+pub(crate) const CABLE_PORTS: u64 = MAX_PORT as u64 - 1;
 /// Switches of one tier: as many leaves as the two middle bytes of an address can number.
 pub(crate) const MAX_SWITCHES_PER_TIER: u64 = 65_535;
+/// Subnets of all leaves: as many as the two middle bytes of an address can number.
+pub(crate) const MAX_SUBNETS: u64 = 65_535;
+/// NICs of one subnet: 10.x.y.1 to 10.x.y.254.
+const NICS_PER_SUBNET: u32 = 254;
 /// Cables of the largest fabric that is built: 80 bytes each, 160 MB.
 pub(crate) const MAX_CABLES: u64 = 2_000_000;
 /// TCP port of the P4Runtime server of device 0; device n listens n ports above it. Below the ports
@@ -71,6 +77,7 @@ pub(crate) struct FabricDraft {
     pub(crate) host_scheduler: Option<LinkScheduler>,
     /// Ports given out so far, by switch.
     ports_used: Vec<u32>,
+    leaves: u32,
 }
 
 impl FabricDraft {
@@ -90,6 +97,9 @@ impl FabricDraft {
         let base = last_device.next_multiple_of(10);
         self.switches.extend(numbers.map(|number| generated_switch(tier, number, base + number)));
         self.ports_used.resize(self.switches.len(), 0);
+        if tier == Tier::Leaf {
+            self.leaves += count as u32;
+        }
         (first..self.switches.len()).map(SwitchId::from).collect()
     }
 
@@ -116,7 +126,8 @@ impl FabricDraft {
         let mut addresses = Vec::new();
         for (index, &leaf) in (0..).zip(leaves) {
             let b = self.next_port(leaf);
-            addresses.push(generated_address(leaf, self.ports_used[leaf.index()], self.is_ipv6));
+            let place = self.ports_used[leaf.index()];
+            addresses.push(generated_address(leaf, place, self.leaves, self.is_ipv6));
             self.cables.push(DraftCable {
                 a: LinkEndpoint { node: host, port: index },
                 b,
@@ -213,15 +224,31 @@ fn generated_switch(tier: Tier, number: u64, device_id: u64) -> Switch {
     }
 }
 
-/// Address of the `place`-th NIC (from 1) on a leaf: 10.(leaf's number, two bytes).(place), or
+/// Address of the `place`-th NIC (from 1) on a leaf: 10.(subnet, two bytes).(place), or
 /// fd00:0:0:(leaf's number)::(place).
-pub(crate) fn generated_address(leaf: SwitchId, place: u32, is_ipv6: bool) -> (IpAddr, MacAddress) {
-    let [_, _, high, low] = (leaf.0 + 1).to_be_bytes();
-    let [.., place] = place.to_be_bytes();
-    let subnet = u16::from_be_bytes([high, low]);
-    let ip: IpAddr = match is_ipv6 {
-        false => Ipv4Addr::new(10, high, low, place).into(),
-        true => Ipv6Addr::new(0xfd00, 0, 0, subnet, 0, 0, 0, place.into()).into(),
+///
+/// A subnet of IPv4 has the number of its leaf. The further ones of leaves with more NICs follow
+/// the numbers of all `leaves`, so that the first addresses do not depend on how many NICs there
+/// are.
+pub(crate) fn generated_address(
+    leaf: SwitchId,
+    place: u32,
+    leaves: u32,
+    is_ipv6: bool,
+) -> (IpAddr, MacAddress) {
+    let number = leaf.0 + 1;
+    let ip: IpAddr = if is_ipv6 {
+        let place = u128::from(place);
+        Ipv6Addr::from_bits(0xfd00 << 112 | u128::from(number) << 64 | place).into()
+    } else {
+        let (further, place) = ((place - 1) / NICS_PER_SUBNET, (place - 1) % NICS_PER_SUBNET + 1);
+        let subnet = number.wrapping_add(further.wrapping_mul(leaves));
+        Ipv4Addr::from_bits(10 << 24 | (subnet & 0xFFFF) << 8 | place).into()
     };
     (ip, MacAddress::from_ip(ip))
+}
+
+/// Subnets of that many leaves, of which the fullest has `nics` NICs.
+pub(crate) fn subnet_count(leaves: u64, nics: u64) -> u64 {
+    leaves.saturating_mul(nics.div_ceil(NICS_PER_SUBNET.into()))
 }

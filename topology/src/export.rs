@@ -15,8 +15,8 @@ mod sonic_config;
 mod topograph;
 
 pub use containerlab::{ContainerlabImages, export_containerlab};
-pub use fabric_tree::{FabricTree, LeafGroup, PodGroup};
-pub use kueue::export_kueue;
+pub use fabric_tree::{FabricPart, FabricTree, LeafGroup, PodGroup};
+pub use kueue::{KueueExportError, export_kueue};
 pub use netbox::{NetboxTable, export_netbox};
 pub use p4utils::export_p4utils;
 pub use qos::{LevelMarking, LevelQueue, PortQueues, QueuePlan, export_qos, port_queues};

@@ -1,10 +1,15 @@
 //! Lists of hosts as Slurm writes them: `gpu[01-03,07],login` (`SLURM_JOB_NODELIST`, `sinfo -N`).
 //!
-//! A name has at most one pair of brackets with numbers and ranges, and text may follow it. Digits
-//! keep their width. The decision: a list has a limit, since `n[1-999999999]` is short to write.
+//! A name may have several pairs of brackets with numbers and ranges, `rack[0-1]_blade[0-1]`; the
+//! last one counts fastest. Digits keep their width. The decision: a list has limits, which are
+//! checked before it is expanded, since `n[1-999999999]` is short to write.
 
 /// Hosts that a list may name.
 pub const MAX_HOSTS: usize = 65_536;
+/// Bytes of a name with brackets; longer than any name of DNS.
+const MAX_NAME: usize = 255;
+/// Digits of a number in brackets.
+const MAX_DIGITS: usize = 9;
 
 /// Why a list of hosts cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,6 +23,9 @@ pub enum HostListError {
     /// The list is too long.
     #[error("a host list names more than {MAX_HOSTS} hosts")]
     TooMany,
+    /// A name with brackets is too long.
+    #[error("a name in a host list has more than {MAX_NAME} bytes: `{0}`")]
+    LongName(String),
 }
 
 /// All hosts of a list, in its order.
@@ -73,43 +81,97 @@ fn split_entries(list: &str) -> Result<Vec<&str>, HostListError> {
 }
 
 fn expand_entry(entry: &str, hosts: &mut Vec<String>) -> Result<(), HostListError> {
-    let Some((prefix, rest)) = entry.split_once('[') else {
+    let (first_text, groups) = split_groups(entry)?;
+    if groups.is_empty() {
         hosts.push(entry.to_owned());
         return Ok(());
+    }
+    let longest = |group: &NumberedText<'_>| {
+        let digits = group.ranges.iter().map(|range| range.longest).max();
+        digits.unwrap_or_default() + group.text.len()
     };
-    let (ranges, suffix) = rest.split_once(']').unwrap_or((rest, ""));
-    if suffix.contains('[') {
-        return Err(HostListError::Brackets(shortened(entry)));
+    if first_text.len() + groups.iter().map(longest).sum::<usize>() > MAX_NAME {
+        return Err(HostListError::LongName(shortened(entry)));
     }
-    for range in ranges.split(',') {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let numbers = parse_digits(first).zip(parse_digits(last));
-        let (from, to) = numbers.filter(|(from, to)| from <= to).ok_or_else(|| invalid(range))?;
-        if (to - from) as usize >= MAX_HOSTS || hosts.len() > MAX_HOSTS {
-            return Err(HostListError::TooMany);
-        }
-        let width = first.len();
-        hosts.extend((from..=to).map(|number| format!("{prefix}{number:0width$}{suffix}")));
+    let numbers =
+        |group: &NumberedText<'_>| -> u64 { group.ranges.iter().map(PaddedRange::count).sum() };
+    let named = groups.iter().map(numbers).fold(1, u64::saturating_mul);
+    if named > MAX_HOSTS.saturating_sub(hosts.len()) as u64 {
+        return Err(HostListError::TooMany);
     }
+    let mut names = vec![first_text.to_owned()];
+    for NumberedText { ranges, text } in groups {
+        let numbered = names.iter().flat_map(|name| {
+            let numbers = ranges.iter().flat_map(PaddedRange::numbers);
+            numbers.map(move |number| format!("{name}{number}{text}"))
+        });
+        names = numbered.collect();
+    }
+    hosts.append(&mut names);
     Ok(())
 }
 
-fn parse_digits(text: &str) -> Option<u64> {
-    let is_number = (1..=9).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
-    is_number.then(|| text.parse().ok()).flatten()
+/// Numbers in brackets, and the text up to the next bracket.
+struct NumberedText<'a> {
+    ranges: Vec<PaddedRange>,
+    text: &'a str,
 }
 
-fn invalid(range: &str) -> HostListError {
-    HostListError::Range(shortened(range))
+/// `FIRST-LAST`, written with at least as many digits as `FIRST`.
+struct PaddedRange {
+    first: u64,
+    last: u64,
+    /// Fewest and most digits of a number.
+    width: usize,
+    longest: usize,
+}
+
+impl PaddedRange {
+    fn parse(text: &str) -> Result<Self, HostListError> {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let (width, longest) = (first.len(), first.len().max(last.len()));
+        let numbers = parse_digits(first).zip(parse_digits(last));
+        let (first, last) = numbers
+            .filter(|(first, last)| first <= last)
+            .ok_or_else(|| HostListError::Range(shortened(text)))?;
+        Ok(Self { first, last, width, longest })
+    }
+
+    fn count(&self) -> u64 {
+        self.last - self.first + 1
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = String> {
+        let width = self.width;
+        (self.first..=self.last).map(move |number| format!("{number:0width$}"))
+    }
+}
+
+/// The text before the first bracket, and what follows. Brackets are balanced.
+fn split_groups(entry: &str) -> Result<(&str, Vec<NumberedText<'_>>), HostListError> {
+    let mut parts = entry.split('[');
+    let first_text = parts.next().unwrap_or_default();
+    let groups = parts.map(|part| {
+        let (ranges, text) = part.split_once(']').unwrap_or((part, ""));
+        let ranges = ranges.split(',').map(PaddedRange::parse).collect::<Result<_, _>>()?;
+        Ok(NumberedText { ranges, text })
+    });
+    Ok((first_text, groups.collect::<Result<_, _>>()?))
+}
+
+fn parse_digits(text: &str) -> Option<u64> {
+    let is_number =
+        (1..=MAX_DIGITS).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
+    is_number.then(|| text.parse().ok()).flatten()
 }
 
 fn shortened(text: &str) -> String {
     text.chars().take(80).collect()
 }
 
-/// The digits at the end of a name, at most nine.
+/// The digits at the end of a name, as many as a number in brackets may have.
 fn split_number(host: &str) -> (&str, &str) {
-    let digits = host.bytes().rev().take_while(u8::is_ascii_digit).take(9).count();
+    let digits = host.bytes().rev().take_while(u8::is_ascii_digit).take(MAX_DIGITS).count();
     host.split_at(host.len() - digits)
 }
 
@@ -187,6 +249,9 @@ mod tests {
             ("gpu[01-03,07],login", "gpu01 gpu02 gpu03 gpu07 login"),
             ("a[9-11]-ib,b", "a9-ib a10-ib a11-ib b"),
             (" h1 , h2,", "h1 h2"),
+            ("r[1-2]n[08-10]", "r1n08 r1n09 r1n10 r2n08 r2n09 r2n10"),
+            ("a[1,3][0-1]-b[7],c", "a10-b7 a11-b7 a30-b7 a31-b7 c"),
+            ("[1-2]x[3]y[4]z", "1x3y4z 2x3y4z"),
             ("", ""),
         ];
         for (list, hosts) in cases {
@@ -199,7 +264,12 @@ mod tests {
         let cases = [
             ("a[1-2", "unbalanced"),
             ("a]1", "unbalanced"),
-            ("a[1][2]", "unbalanced"),
+            ("a[1[2]]", "unbalanced"),
+            ("a[1]2]", "unbalanced"),
+            ("a[1]b[]", "expected a number"),
+            ("a[1]b[x]", "expected a number"),
+            ("a[1-300]b[1-300]", "more than"),
+            ("a[1-60000],b[1-60]c[1-600]", "more than"),
             ("a[3-1]", "expected a number"),
             ("a[x]", "expected a number"),
             ("a[1-999999999]", "more than"),
@@ -209,6 +279,15 @@ mod tests {
             let error = expand_host_list(list).unwrap_err().to_string();
             assert!(error.contains(text), "{list}: {error}");
         }
+    }
+
+    /// Each pair of brackets doubles the names, or makes all of them longer.
+    #[test]
+    fn brackets_are_bounded_before_they_are_expanded() {
+        assert_eq!(expand_host_list(&"[0-1]".repeat(16)).unwrap().len(), MAX_HOSTS);
+        assert_eq!(expand_host_list(&"[0-1]".repeat(20)), Err(HostListError::TooMany));
+        let long = format!("n[0-65535]{}", "[7]".repeat(100_000));
+        assert!(matches!(expand_host_list(&long), Err(HostListError::LongName(_))));
     }
 
     #[test]
@@ -240,6 +319,7 @@ mod tests {
             prop_assert_eq!(expand_host_list(&list), Ok(hosts));
             let _either = expand_host_list(&text);
             let _either = expand_host_list(&format!("a[{text}]"));
+            let _either = expand_host_list(&format!("a[1-2]{text}[3-4]"));
         }
     }
 }

@@ -49,7 +49,7 @@ pub enum RowSkipReason {
     Value,
     /// The host was in an earlier row.
     Duplicate,
-    /// The leaf has no address left for the host's NICs.
+    /// The leaf has no port left for the host's NICs.
     LeafFull,
 }
 
@@ -59,7 +59,7 @@ impl std::fmt::Display for RowSkipReason {
             Self::Columns => "another number of columns than the header",
             Self::Value => "a value that is empty or no name",
             Self::Duplicate => "a host that was in an earlier row",
-            Self::LeafFull => "a leaf with no address left",
+            Self::LeafFull => "a leaf with no port left (--rails: a leaf for each NIC)",
         })
     }
 }

@@ -23,6 +23,8 @@ mod paths;
 mod server_address;
 pub mod spec;
 mod units;
+#[cfg(test)]
+mod wired_fabric;
 
 pub use buffer_dependencies::{BufferCycle, BufferDependencyGraph, is_valley_free};
 pub use check::check_fabric;

@@ -3,12 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{join_any, join_names};
-use crate::draft::CPU_PORT;
+use crate::draft::{CPU_PORT, MAX_PORT};
 use crate::fabric::{Fabric, Switch};
 use crate::finding::Finding;
-
-/// Highest port of the P4 program: ports have 9 bits and 511 means "drop".
-const MAX_PORT: u32 = 510;
 
 /// Two switches with one device id at one address are one device; sharing either alone confuses.
 pub(super) fn shared_identities(fabric: &Fabric) -> Vec<Finding> {

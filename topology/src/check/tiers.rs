@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::{hosts_by_plane, planes_of_switches};
 use crate::fabric::{Fabric, Tier};
 use crate::finding::Finding;
 use crate::ids::{FabricNode, SwitchId};
@@ -57,16 +58,27 @@ impl std::fmt::Display for UplinkCapacity {
 
 /// ECMP shares flows evenly: a switch with less uplink than its peers, or with uplinks of several
 /// speeds, is a bottleneck that the others do not have.
+///
+/// A plane that all hosts are in may have other uplinks than the next one. One with NICs of some
+/// hosts only may be the result of a missing cable, so its switches are compared with all others.
 pub(super) fn uneven_uplinks(fabric: &Fabric) -> Vec<Finding> {
-    let tiers = [Tier::Leaf, Tier::Spine];
-    tiers.into_iter().flat_map(|tier| uneven_in_tier(fabric, tier)).collect()
+    let planes = planes_of_switches(fabric);
+    let with_nics = fabric.hosts().iter().filter(|host| !host.nics.is_empty()).count();
+    let mut whole = hosts_by_plane(fabric, &planes);
+    whole.retain(|_, hosts| hosts.len() == with_nics);
+    let mut peers: BTreeMap<(Tier, Option<usize>), Vec<SwitchId>> = BTreeMap::new();
+    for tier in [Tier::Leaf, Tier::Spine] {
+        for switch in fabric.switches_of_tier(tier) {
+            let plane = Some(planes[switch.index()]).filter(|plane| whole.contains_key(plane));
+            peers.entry((tier, plane)).or_default().push(switch);
+        }
+    }
+    peers.into_values().flat_map(|switches| uneven_among(fabric, switches)).collect()
 }
 
-fn uneven_in_tier(fabric: &Fabric, tier: Tier) -> Vec<Finding> {
-    let uplinks: Vec<(SwitchId, UplinkCapacity)> = fabric
-        .switches_of_tier(tier)
-        .map(|id| (id, UplinkCapacity::of_switch(fabric, id)))
-        .collect();
+fn uneven_among(fabric: &Fabric, switches: Vec<SwitchId>) -> Vec<Finding> {
+    let uplinks = switches.into_iter().map(|id| (id, UplinkCapacity::of_switch(fabric, id)));
+    let uplinks: Vec<(SwitchId, UplinkCapacity)> = uplinks.collect();
     let mut frequency: BTreeMap<UplinkCapacity, usize> = BTreeMap::new();
     for (_, uplinks) in &uplinks {
         *frequency.entry(*uplinks).or_default() += 1;

@@ -57,24 +57,24 @@ pub fn export_slurm_yaml(fabric: &Fabric) -> String {
     }])
 }
 
-/// Groups of leaves, pods, and what joins pods where there are several.
+/// Groups of leaves, pods, and what joins the pods of a part where there are several.
 fn slurm_switches(fabric: &Fabric) -> Vec<SlurmSwitch> {
     let tree = FabricTree::of_fabric(fabric);
     let list = |names: Vec<&str>| Some(compress_host_list(names));
-    let leaves = tree.leaf_groups().map(|(_, leaf)| SlurmSwitch {
+    let leaves = tree.leaf_groups().map(|leaf| SlurmSwitch {
         switch: leaf.name.clone(),
         children: None,
         nodes: list(leaf.hosts.iter().map(String::as_str).collect()),
     });
-    let pods = tree.pods.iter().map(|pod| SlurmSwitch {
+    let pods = tree.pods().map(|pod| SlurmSwitch {
         switch: pod.name.clone(),
         children: list(pod.leaves.iter().map(|leaf| leaf.name.as_str()).collect()),
         nodes: None,
     });
-    let root = (tree.pods.len() > 1).then(|| SlurmSwitch {
-        switch: tree.root.clone(),
-        children: list(tree.pods.iter().map(|pod| pod.name.as_str()).collect()),
+    let roots = tree.joined_parts().map(|part| SlurmSwitch {
+        switch: part.name.clone(),
+        children: list(part.pods.iter().map(|pod| pod.name.as_str()).collect()),
         nodes: None,
     });
-    leaves.chain(pods).chain(root).collect()
+    leaves.chain(pods).chain(roots).collect()
 }

@@ -5,6 +5,7 @@ use crate::document::DocumentFormat;
 use crate::fabric::Fabric;
 use crate::host_list::expand_host_list;
 use crate::spec::parse_fabric;
+use crate::wired_fabric::wired_fabric;
 
 const SMALL: &str = "name = \"small\"
 [clos]
@@ -35,7 +36,7 @@ fn texts_are_those_that_were_reviewed() {
     let texts = [
         (export_slurm_conf(&fabric), include_str!("goldens/topology.conf")),
         (export_slurm_yaml(&fabric), include_str!("goldens/topology.yaml")),
-        (export_kueue(&fabric), include_str!("goldens/kueue.yaml")),
+        (export_kueue(&fabric).unwrap(), include_str!("goldens/kueue.yaml")),
         (export_topograph(&fabric), include_str!("goldens/topograph.yaml")),
         (export_containerlab(&fabric, &images), include_str!("goldens/small.clab.yml")),
         (export_p4utils(&fabric, "fabric.p4"), include_str!("goldens/p4app.json")),
@@ -72,8 +73,8 @@ fn a_switch_of_sonic_serves_the_levels_of_plans_strictly() {
 fn leaves_with_hosts_in_common_are_one_switch_and_pods_are_joined() {
     let fabric = parse(DOUBLE_SIDED);
     let tree = FabricTree::of_fabric(&fabric);
-    assert_eq!(tree.pods.len(), 3);
-    assert!(tree.pods.iter().all(|pod| pod.leaves.len() == 1), "{tree:?}");
+    assert_eq!(tree.pods().count(), 3);
+    assert!(tree.pods().all(|pod| pod.leaves.len() == 1), "{tree:?}");
     let text = export_slurm_conf(&fabric);
     assert!(text.ends_with("SwitchName=fabric Switches=pod[1-3]\n"), "{text}");
 }
@@ -91,4 +92,137 @@ fn every_host_is_in_exactly_one_group() {
         hosts.sort_unstable();
         assert_eq!(listed, hosts, "{}", fabric.name());
     }
+}
+
+/// The hosts of each part.
+fn parts(fabric: &Fabric) -> Vec<String> {
+    let tree = FabricTree::of_fabric(fabric);
+    let hosts = |part: &FabricPart| -> Vec<String> {
+        let leaves = part.pods.iter().flat_map(|pod| &pod.leaves);
+        leaves.flat_map(|leaf| leaf.hosts.clone()).collect()
+    };
+    tree.parts.iter().map(|part| hosts(part).join(" ")).collect()
+}
+
+/// Two clusters of two pods each, in one document.
+fn two_clusters() -> Fabric {
+    wired_fabric(
+        ["el1 el2 wl1 wl2", "es1 es2 ws1 ws2", "ec wc"],
+        "e1:el1 w1:wl1 e2:el2 w2:wl2",
+        "el1-es1 el2-es2 wl1-ws1 wl2-ws2 es1-ec es2-ec ws1-wc ws2-wc",
+    )
+}
+
+#[test]
+fn hosts_of_one_part_reach_each_other() {
+    assert_eq!(parts(&two_clusters()), ["e1 e2", "w1 w2"]);
+    // GPU hosts of two clusters reach the same storage, and paths do not descend to climb again.
+    let storage = wired_fabric(
+        ["al bl sl", "as bs", ""],
+        "store:sl a1:al a2:al b1:bl",
+        "al-as bl-bs sl-as sl-bs",
+    );
+    assert_eq!(parts(&storage), ["a1 a2 store", "b1"]);
+    // No switch joins the fabrics of which m has a NIC each.
+    let bridged = wired_fabric(["al bl", "", ""], "a:al m:al,bl b:bl", "");
+    assert_eq!(parts(&bridged), ["a m", "b"]);
+    // Rails meet in hosts alone, and all hosts are on all rails.
+    let rails = wired_fabric(
+        ["p1 p2 q1 q2", "ps qs", ""],
+        "a:p1,q1 b:p1,q1 c:p2,q2",
+        "p1-ps p2-ps q1-qs q2-qs",
+    );
+    assert_eq!(parts(&rails), ["a b c"]);
+    assert_eq!(parts(&wired_fabric(["p q r", "", ""], "a:p,q,r b:r,q,p", "")), ["a b"]);
+    // Any two leaves have a spine in common, and no spine is above all of them.
+    let mesh = wired_fabric(
+        ["al bl cl", "s1 s2 s3", ""],
+        "a:al b:bl c:cl",
+        "al-s1 al-s2 bl-s2 bl-s3 cl-s1 cl-s3",
+    );
+    assert_eq!(parts(&mesh), ["a b c"]);
+}
+
+#[test]
+fn parts_that_do_not_reach_each_other_have_no_common_root() {
+    let fabric = two_clusters();
+    let conf = export_slurm_conf(&fabric);
+    let joins: Vec<&str> = conf.lines().filter(|line| line.contains("Switches=pod")).collect();
+    let expected = ["SwitchName=fabric1 Switches=pod[1-2]", "SwitchName=fabric2 Switches=pod[3-4]"];
+    assert_eq!(joins, expected);
+    for text in [export_slurm_yaml(&fabric), export_topograph(&fabric)] {
+        assert!(text.contains("fabric1") && text.contains("fabric2"), "{text}");
+        assert!(!text.contains("pod[1-4]") && !text.contains("fabric:"), "{text}");
+    }
+    let kueue = export_kueue(&fabric).unwrap();
+    let flavors: Vec<&str> =
+        kueue.split("---").filter(|it| it.contains("ResourceFlavor")).collect();
+    let [east, west] = flavors[..] else { panic!("{kueue}") };
+    assert!(east.contains("name: wired-fabric1") && west.contains("name: wired-fabric2"));
+    assert_eq!(kueue.matches("crux.fabric/part: fabric1").count(), 1 + 2);
+    assert!(!export_kueue(&parse(SMALL)).unwrap().contains("crux.fabric/part"));
+}
+
+#[test]
+fn names_of_pods_avoid_those_of_leaves() {
+    let conf = export_slurm_conf(&wired_fabric(["pod1 pod2 fabric", "s", ""], "a:pod1 b:pod2", ""));
+    let names: Vec<&str> = conf.lines().filter_map(|line| line.split(' ').next()).skip(1).collect();
+    assert_eq!(
+        names.len(),
+        names.iter().collect::<std::collections::BTreeSet<_>>().len(),
+        "{conf}"
+    );
+    assert!(conf.contains("SwitchName=pod1 Nodes=a"), "{conf}");
+}
+
+/// The values of labels that the two hosts of a fabric with these names of leaves and hosts get.
+fn labelled(leaves: [&str; 3], hosts: [&str; 2]) -> Result<Vec<String>, KueueExportError> {
+    let [a, b, c] = leaves;
+    let hosts = format!("{}:{a},{b} {}:{c}", hosts[0], hosts[1]);
+    let cables = format!("{a}/s {b}/s {c}/s").replace('/', "-");
+    let text = export_kueue(&wired_fabric([&leaves.join(" "), "s", ""], &hosts, &cables))?;
+    let labels = text.lines().filter_map(|line| line.trim().strip_prefix("fabric.topograph.run/"));
+    let values = labels.filter_map(|line| line.split_once(": ")).map(|(_, value)| value.to_owned());
+    Ok(values.collect())
+}
+
+/// Kubernetes refuses a label of more than 63 characters, or with a dot or dash at an end.
+#[test]
+fn labels_and_names_are_those_that_kubernetes_takes() {
+    let short = ["rack1", "rack2", "rack3"];
+    let values = labelled(short, ["n1", "n2"]).unwrap();
+    assert_eq!(values, ["rack1-rack2", "pod1", "rack3", "pod1"]);
+    let long = ["row07_rack31_tor_of_rail_0", "row07_rack31_tor_of_rail_1", "x"];
+    assert_eq!(labelled(long, ["n1", "n2"]).unwrap()[0], long[..2].join("-"));
+    let longer = long.map(|name| format!("{name}.hall4.example"));
+    let names = [&*longer[0], &longer[1], "_x."];
+    let values = labelled(names, ["n1", "n2"]).unwrap();
+    // As topograph shortens them: x and FNV-1a of 64 bits.
+    assert_eq!([&*values[0], &values[2]], ["x64b693502da10e47", "xb941831a0cd1ba04"]);
+    let nodes = export_kueue(&wired_fabric(["l", "", ""], "GPU-1.Hall4:l", "")).unwrap();
+    assert!(nodes.contains("name: gpu-1.hall4\n"), "{nodes}");
+    for name in ["gpu_1", "-gpu", "gpu-", "gpu..1", "gpu.-1"] {
+        let refused = labelled(short, [name, "n2"]).unwrap_err();
+        assert_eq!(refused, KueueExportError::NodeName(name.to_owned()));
+        assert!(refused.to_string().starts_with(&format!("host {name}: ")));
+    }
+    let same = labelled(short, ["GPU1", "gpu1"]).unwrap_err().to_string();
+    assert!(same.starts_with("hosts GPU1 and gpu1: both would be the node gpu1;"), "{same}");
+}
+
+#[test]
+fn names_of_fabrics_become_names_of_objects_that_differ() {
+    let named = |name: &str| {
+        let text = SMALL.replacen("small", name, 1);
+        let kueue = export_kueue(&parse(&text)).unwrap();
+        let name = kueue.lines().find_map(|line| line.trim().strip_prefix("name: "));
+        name.unwrap().to_owned()
+    };
+    assert_eq!(named("hall-4"), "hall-4");
+    let long = "a".repeat(64);
+    let names = ["Hall 4", "hall_4", "HALL 4", &long, &long[..63], "-", "_"].map(named);
+    assert!(names[0].starts_with("hall-4-x"), "{names:?}");
+    let different: std::collections::BTreeSet<&String> = names.iter().collect();
+    assert_eq!(different.len(), names.len(), "{names:?}");
+    assert!(names.iter().all(|name| name.len() <= 63 && !name.starts_with('-')), "{names:?}");
 }

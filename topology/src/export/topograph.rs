@@ -31,7 +31,7 @@ struct TopographNode {}
 pub fn export_topograph(fabric: &Fabric) -> String {
     let tree = FabricTree::of_fabric(fabric);
     let mut switches = BTreeMap::new();
-    for (_, leaf) in tree.leaf_groups() {
+    for leaf in tree.leaf_groups() {
         let below = TopographSwitch { switches: Vec::new(), nodes: leaf.hosts.clone() };
         switches.insert(leaf.name.clone(), below);
     }
@@ -39,11 +39,11 @@ pub fn export_topograph(fabric: &Fabric) -> String {
         let below = TopographSwitch { switches: below, nodes: Vec::new() };
         switches.insert(name.to_owned(), below);
     };
-    for pod in &tree.pods {
+    for pod in tree.pods() {
         add(&pod.name, pod.leaves.iter().map(|leaf| leaf.name.clone()).collect());
     }
-    if tree.pods.len() > 1 {
-        add(&tree.root, tree.pods.iter().map(|pod| pod.name.clone()).collect());
+    for part in tree.joined_parts() {
+        add(&part.name, part.pods.iter().map(|pod| pod.name.clone()).collect());
     }
     let hosts = fabric.hosts().iter().map(|host| (host.name.clone(), TopographNode {}));
     yaml_text(&TopographModel { switches, nodes: hosts.collect() })

@@ -309,6 +309,7 @@ struct GeneratedAddresses<'a> {
     uplinks: BTreeMap<&'a str, Vec<(NaturalName<'a>, SwitchId)>>,
     /// NICs that have an address, by leaf.
     places: BTreeMap<SwitchId, u32>,
+    leaves: u32,
 }
 
 impl<'a> GeneratedAddresses<'a> {
@@ -325,7 +326,7 @@ impl<'a> GeneratedAddresses<'a> {
             }
         }
         uplinks.values_mut().for_each(|interfaces| interfaces.sort());
-        Self { uplinks, places: BTreeMap::new() }
+        Self { uplinks, places: BTreeMap::new(), leaves: leaves.len() as u32 }
     }
 
     /// One for each cable of a host to a leaf, in the natural order of its interfaces.
@@ -333,7 +334,7 @@ impl<'a> GeneratedAddresses<'a> {
         let generate = |(_, leaf): (_, SwitchId)| {
             let place = self.places.entry(leaf).or_default();
             *place += 1;
-            generated_address(leaf, *place, false).0.to_string()
+            generated_address(leaf, *place, self.leaves, false).0.to_string()
         };
         self.uplinks.remove(host).unwrap_or_default().into_iter().map(generate).collect()
     }

@@ -4,13 +4,13 @@
 //! group the spines of its pod, a DSW group the cores. An ASW label is unique only together with
 //! its PSW and DSW, so leaves are named after all three (`G6.P10.S14`). Each PSW group is given
 //! `spines` spines, joined to all leaves of the group; each DSW group `cores` cores, joined to all
-//! spines of its PSW groups. What the data names keeps its name, what is assumed is generated.
+//! spines of its PSW groups. With rails, an ASW is a group of leaves, one for each NIC of a host. What the data names keeps its name, what is assumed is generated.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::tier_assumptions::{LinkSpeeds, TierAssumptions};
+use super::tier_assumptions::{DataCounts, LinkSpeeds, TierAssumptions};
 use super::{ImportError, ImportedFabric, RowSkipReason};
-use crate::draft::{FabricDraft, MAX_NICS_PER_LEAF};
+use crate::draft::FabricDraft;
 use crate::fabric::{Fabric, Tier};
 use crate::ids::SwitchId;
 use crate::spec;
@@ -27,10 +27,15 @@ const NAME_LENGTH: usize = 12;
 pub fn import_lingjun(csv: &str, options: &TierAssumptions) -> Result<ImportedFabric, ImportError> {
     let speeds = options.link_speeds()?;
     let mut rows = TopologyRows::parse_rows(csv)?;
-    rows.drop_unaddressable(options)?;
+    rows.drop_hosts_without_ports(options)?;
     let groups = SwitchGroups::from_rows(&rows);
-    let (leaves, pods) = (rows.leaves.len(), groups.pods.len());
-    options.check_counts(rows.host_count(), leaves, pods, groups.cores.len())?;
+    options.check_counts(DataCounts {
+        hosts: rows.host_count(),
+        hosts_per_leaf: rows.leaves.values().map(Vec::len).max().unwrap_or(0),
+        leaves: rows.leaves.len(),
+        pods: groups.pods.len(),
+        tops: groups.cores.len(),
+    })?;
     let fabric = options.build_fabric(&rows, &groups, speeds);
     // A name of the data that is also a generated one is found like in any document.
     Fabric::try_from(&spec::explicit_document(&fabric))?;
@@ -87,9 +92,9 @@ impl<'a> TopologyRows<'a> {
         }
     }
 
-    /// Leaves out hosts that cannot be addressed.
-    fn drop_unaddressable(&mut self, options: &TierAssumptions) -> Result<(), ImportError> {
-        let hosts_per_leaf = (MAX_NICS_PER_LEAF / u64::from(options.host_links)) as usize;
+    /// Leaves out hosts for whose NICs a leaf has no ports.
+    fn drop_hosts_without_ports(&mut self, options: &TierAssumptions) -> Result<(), ImportError> {
+        let hosts_per_leaf = options.max_hosts_per_leaf() as usize;
         let mut too_many = 0;
         for hosts in self.leaves.values_mut() {
             too_many += hosts.len().saturating_sub(hosts_per_leaf);
@@ -131,17 +136,22 @@ impl TierAssumptions {
         speeds: LinkSpeeds,
     ) -> Fabric {
         let mut draft = FabricDraft::with_name("lingjun");
-        let leaves = draft.add_switches(Tier::Leaf, rows.leaves.len());
+        let rails = self.leaves_per_leaf();
+        let leaves = draft.add_switches(Tier::Leaf, rows.leaves.len() * rails);
         let spines = draft.add_switches(Tier::Spine, groups.pods.len() * self.spines as usize);
         let cores = draft.add_switches(Tier::Core, groups.cores.len() * self.cores as usize);
         draft.rename_switches(
             &leaves,
-            rows.leaves.keys().map(|(dsw, psw, asw)| format!("{dsw}.{psw}.{asw}")),
+            rows.leaves
+                .keys()
+                .flat_map(|(dsw, psw, asw)| self.leaf_names(&format!("{dsw}.{psw}.{asw}"))),
         );
         self.add_hosts(&mut draft, rows, &leaves, speeds.host);
-        for (&(dsw, psw, _), &leaf) in rows.leaves.keys().zip(&leaves) {
-            for &spine in group_switches(&spines, self.spines, groups.pods[&(dsw, psw)]) {
-                draft.connect_switches(leaf, spine, speeds.uplink);
+        for (&(dsw, psw, _), leaves) in rows.leaves.keys().zip(leaves.chunks(rails)) {
+            for &leaf in leaves {
+                for &spine in group_switches(&spines, self.spines, groups.pods[&(dsw, psw)]) {
+                    draft.connect_switches(leaf, spine, speeds.uplink);
+                }
             }
         }
         for (&(dsw, _), &pod) in &groups.pods {
@@ -163,9 +173,9 @@ impl TierAssumptions {
     ) {
         let name: fn(&str) -> &str =
             if rows.has_unique_short_names() { shorten_address } else { |ip| ip };
-        for (hosts, &leaf) in rows.leaves.values().zip(leaves) {
+        for (hosts, leaves) in rows.leaves.values().zip(leaves.chunks(self.leaves_per_leaf())) {
+            let nics = self.leaves_of_nics(leaves);
             for ip in hosts {
-                let nics = vec![leaf; self.host_links as usize];
                 draft.add_host(name(ip).to_owned(), self.gpus_per_host, &nics, speed);
             }
         }
@@ -174,7 +184,12 @@ impl TierAssumptions {
     fn list_assumptions(&self) -> Vec<String> {
         vec![
             format!("{} GPUs per host", self.gpus_per_host),
-            format!("{} NICs of {} Gb/s per host, all on its ASW", self.host_links, self.host_gbps),
+            format!(
+                "{} NICs of {} Gb/s per host, {}",
+                self.host_links,
+                self.host_gbps,
+                self.describe_leaves()
+            ),
             format!(
                 "{} spines per PSW group, one link of {} Gb/s from each of its leaves to each",
                 self.spines, self.uplink_gbps
@@ -255,12 +270,20 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_a_leaf_cannot_address_are_left_out() {
-        let rows: String = (0..70).map(|host| format!("10.1.1.{host},G,P,S\n")).collect();
-        let imported =
-            import_lingjun(&format!("{COLUMNS}\n{rows}"), &TierAssumptions::default()).unwrap();
-        assert_eq!(imported.fabric.hosts().len(), 63);
-        assert_eq!(imported.skipped[&RowSkipReason::LeafFull], 7);
+    fn hosts_for_which_a_leaf_has_no_ports_are_left_out() {
+        let rows: String = (0..140).map(|host| format!("10.1.1.{host},G,P,S\n")).collect();
+        let read = |rails| {
+            let options = TierAssumptions { rails, ..TierAssumptions::default() };
+            import_lingjun(&format!("{COLUMNS}\n{rows}"), &options).unwrap()
+        };
+        let full = read(false);
+        assert_eq!(full.fabric.hosts().len(), 123);
+        assert_eq!(full.skipped[&RowSkipReason::LeafFull], 17);
+        let rails = read(true);
+        assert_eq!((rails.fabric.hosts().len(), rails.skipped.len()), (140, 0));
+        let last = rails.fabric.hosts()[139].nics.iter().map(|nic| rails.fabric.leaf_of(*nic));
+        let last: Vec<&str> = last.map(|leaf| &*rails.fabric.switch(leaf).name).collect();
+        assert_eq!(last, ["G.P.S-rail0", "G.P.S-rail1", "G.P.S-rail2", "G.P.S-rail3"]);
     }
 
     #[test]
@@ -276,8 +299,10 @@ mod tests {
         assert_eq!(refused(TOPO, none), "spines: must be at least 1, found 0");
         let slow = TierAssumptions { core_gbps: f64::NAN, ..options() };
         assert_eq!(refused(TOPO, slow), "core_gbps: must be a number above 0, found NaN");
-        let many = TierAssumptions { spines: u32::MAX, ..options() };
-        assert_eq!(refused(TOPO, many), "spines: makes 8589934590 spines; at most 65535");
+        let many = TierAssumptions { spines: 509, ..options() };
+        assert_eq!(refused(TOPO, many), "spines: makes 509 uplinks of a leaf; at most 508");
+        let many = TierAssumptions { cores: u32::MAX, ..options() };
+        assert_eq!(refused(TOPO, many), "cores: makes 4294967295 cores; at most 65535");
         let clash = "ip,DSW,PSW,ASW\nspine1,G,P,S\n";
         assert!(refused(clash, options()).contains("spine1 is already named by"));
     }

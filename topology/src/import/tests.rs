@@ -150,7 +150,9 @@ fn a_model_is_a_tree_of_leaves_and_pods() {
     let hosts: Vec<&str> = fabric.hosts().iter().map(|host| &*host.name).collect();
     assert_eq!(hosts, ["n3", "n1", "n2"]);
     let tree = crate::export::FabricTree::of_fabric(&fabric);
-    assert_eq!(tree.pods.len(), 2);
+    assert_eq!(tree.pods().count(), 2);
+    let apart = read(&MODEL.replacen("[rack2, s1]", "[rack2]", 1)).unwrap().assumptions;
+    assert!(apart[2].starts_with("the cores join what is below 2 switches"), "{apart:?}");
     for (good, bad, expected) in [
         ("[rack1]", "[rack9]", "switches.s1.switches: no switch is named rack9"),
         ("[rack1]", "[rack1, rack2]", "switches.s1.switches: rack2 is also below core"),
@@ -164,6 +166,43 @@ fn a_model_is_a_tree_of_leaves_and_pods() {
         let error = read(&MODEL.replacen(good, bad, 1)).unwrap_err().to_string();
         assert!(error.contains(expected), "{bad}: {error}");
     }
+}
+
+/// Two switches of 60 nodes, as a unit of a cluster with eight NICs in each node has them.
+const UNITS: &str = "
+switches:
+  top: { switches: [unit1, unit2] }
+  unit1: { nodes: ['n[01-60]'] }
+  unit2: { nodes: ['n[61-68]'] }
+";
+
+#[test]
+fn rails_divide_what_one_leaf_cannot_hold() {
+    let read = |host_links, spines, rails| {
+        let assumed = TierAssumptions { host_links, spines, rails, ..TierAssumptions::default() };
+        import_topograph(UNITS, &assumed)
+    };
+    let fabric = read(8, 16, true).unwrap().fabric;
+    let leaves = |host: usize| -> Vec<String> {
+        let leaves = fabric.hosts()[host].nics.iter().map(|nic| fabric.leaf_of(*nic));
+        leaves.map(|leaf| fabric.switch(leaf).name.clone()).collect()
+    };
+    for (host, unit) in [(0, "unit1"), (59, "unit1"), (60, "unit2")] {
+        let expected: Vec<String> = (0..8).map(|rail| format!("{unit}-rail{rail}")).collect();
+        assert_eq!(leaves(host), expected);
+    }
+    let serious = crate::check_fabric(&fabric);
+    assert!(serious.iter().all(|finding| finding.severity == crate::Severity::Info));
+    // One leaf has 480 NICs and 16 uplinks on its 509 ports.
+    assert_eq!(read(8, 16, false).unwrap().fabric.switches_of_tier(Tier::Leaf).count(), 2);
+    let full = read(8, 64, false).unwrap_err().to_string();
+    let expected = "switches.unit1.nodes: 60 hosts with 8 NICs each, all on one leaf; a leaf has \
+                    509 ports, 64 of them to spines, so 55 hosts fit: give --rails";
+    assert!(full.starts_with(expected), "{full}");
+    let full = read(8, 450, true).unwrap_err().to_string();
+    assert!(full.ends_with("so 59 hosts fit: divide the switch"), "{full}");
+    let error = read(u32::MAX, 16, true).unwrap_err().to_string();
+    assert!(error.starts_with("host_links: makes 8589934590 leaves"), "{error}");
 }
 
 /// As the P4 tutorials have it: ports in the names of ends, no tiers, a delay behind a link.

@@ -1,7 +1,8 @@
 //! Models of topograph: switches with the switches or nodes below them.
 //!
 //! A model has neither NICs nor cables. A switch with nodes is a leaf, what is above leaves is a
-//! pod, and what is above pods joins them. As many spines and cores as assumed stand for a pod and
+//! pod, and what is above pods joins them; with rails, a switch with nodes is a group of leaves, one
+//! for each NIC of a host. As many spines and cores as assumed stand for a pod and
 //! for the top, so hosts are as near to each other in the fabric as in the model.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,8 +11,9 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::inventory::field_error;
+use super::tier_assumptions::DataCounts;
 use super::{ImportError, ImportedFabric, TierAssumptions};
-use crate::draft::{FabricDraft, MAX_NICS_PER_LEAF};
+use crate::draft::{CABLE_PORTS, FabricDraft};
 use crate::fabric::{Fabric, Tier};
 use crate::host_list::expand_host_list;
 use crate::spec;
@@ -34,6 +36,8 @@ struct ModelSwitch {
 /// Leaves in pods, each with its hosts.
 struct ModelTree {
     pods: Vec<Vec<ModelLeaf>>,
+    /// Switches that are below no other.
+    roots: usize,
 }
 
 struct ModelLeaf {
@@ -55,13 +59,22 @@ pub fn import_topograph(
     let tree = model.read_tree()?;
     let fabric = build_fabric(&tree, assumptions)?;
     Fabric::try_from(&spec::explicit_document(&fabric))?;
-    let sentences = vec![
+    let mut sentences = vec![
         format!(
-            "{} GPUs and {} NICs of {} Gb/s in each host",
-            assumptions.gpus_per_host, assumptions.host_links, assumptions.host_gbps
+            "{} GPUs and {} NICs of {} Gb/s in each host, {}",
+            assumptions.gpus_per_host,
+            assumptions.host_links,
+            assumptions.host_gbps,
+            assumptions.describe_leaves()
         ),
         format!("{} spines in each pod, {} cores", assumptions.spines, assumptions.cores),
     ];
+    if tree.roots > 1 && assumptions.cores > 0 {
+        sentences.push(format!(
+            "the cores join what is below {} switches, which the model does not join",
+            tree.roots
+        ));
+    }
     Ok(ImportedFabric { fabric, skipped: BTreeMap::new(), assumptions: sentences })
 }
 
@@ -86,6 +99,7 @@ impl Model {
         let mut pod_of: BTreeMap<&str, usize> = BTreeMap::new();
         let mut walk: Vec<&str> = roots.map(String::as_str).collect();
         walk.reverse();
+        let roots = walk.len();
         while let Some(name) = walk.pop() {
             let switch = &self.switches[name];
             walk.extend(switch.switches.iter().rev().map(String::as_str));
@@ -99,7 +113,7 @@ impl Model {
         }
         match pods.is_empty() {
             true => Err(field_error("switches", "no switch has nodes; leaves list their nodes")),
-            false => Ok(ModelTree { pods: pods.into_values().collect() }),
+            false => Ok(ModelTree { pods: pods.into_values().collect(), roots }),
         }
     }
 
@@ -130,34 +144,54 @@ impl Model {
     }
 }
 
+/// Why a switch cannot have so many hosts below it, and what to do.
+fn full_leaf_problem(hosts: usize, assumptions: &TierAssumptions) -> String {
+    let remedy = match assumptions.rails {
+        true => "divide the switch",
+        false => "give --rails, which puts each NIC of a host on a leaf of its own",
+    };
+    format!(
+        "{hosts} hosts with {} NICs each, {}; a leaf has {CABLE_PORTS} ports, {} of them to spines, \
+         so {} hosts fit: {remedy}",
+        assumptions.host_links,
+        assumptions.describe_leaves(),
+        assumptions.spines,
+        assumptions.max_hosts_per_leaf(),
+    )
+}
+
 fn build_fabric(tree: &ModelTree, assumptions: &TierAssumptions) -> Result<Fabric, ImportError> {
     let speeds = assumptions.link_speeds()?;
     let leaves = || tree.pods.iter().flatten();
-    for leaf in leaves() {
-        let nics = leaf.hosts.len() as u64 * u64::from(assumptions.host_links);
-        if nics > MAX_NICS_PER_LEAF {
-            let problem = format!("{nics} NICs; a leaf has addresses for {MAX_NICS_PER_LEAF}");
-            return Err(field_error(format!("switches.{}.nodes", leaf.name), problem));
-        }
+    let most = assumptions.max_hosts_per_leaf();
+    if let Some(leaf) = leaves().find(|leaf| leaf.hosts.len() as u64 > most) {
+        let problem = full_leaf_problem(leaf.hosts.len(), assumptions);
+        return Err(field_error(format!("switches.{}.nodes", leaf.name), problem));
     }
-    let hosts = leaves().map(|leaf| leaf.hosts.len()).sum();
     // Pods that nothing joins would be fabrics of their own.
     let tops = usize::from(tree.pods.len() > 1);
-    assumptions.check_counts(hosts, leaves().count(), tree.pods.len(), tops)?;
+    assumptions.check_counts(DataCounts {
+        hosts: leaves().map(|leaf| leaf.hosts.len()).sum(),
+        hosts_per_leaf: leaves().map(|leaf| leaf.hosts.len()).max().unwrap_or(0),
+        leaves: leaves().count(),
+        pods: tree.pods.len(),
+        tops,
+    })?;
     let mut draft = FabricDraft::with_name("topograph");
-    let leaf_ids = draft.add_switches(Tier::Leaf, leaves().count());
+    let rails = assumptions.leaves_per_leaf();
+    let leaf_ids = draft.add_switches(Tier::Leaf, leaves().count() * rails);
     let spines = draft.add_switches(Tier::Spine, tree.pods.len() * assumptions.spines as usize);
     let cores = draft.add_switches(Tier::Core, tops * assumptions.cores as usize);
-    draft.rename_switches(&leaf_ids, leaves().map(|leaf| leaf.name.clone()));
+    draft.rename_switches(&leaf_ids, leaves().flat_map(|leaf| assumptions.leaf_names(&leaf.name)));
     let mut ids = leaf_ids.iter().copied();
-    for (leaf, &id) in leaves().zip(&leaf_ids) {
-        let nics = vec![id; assumptions.host_links as usize];
+    for (leaf, ids) in leaves().zip(leaf_ids.chunks(rails)) {
+        let nics = assumptions.leaves_of_nics(ids);
         for host in &leaf.hosts {
             draft.add_host(host.clone(), assumptions.gpus_per_host, &nics, speeds.host);
         }
     }
     for (pod, spines) in tree.pods.iter().zip(spines.chunks(assumptions.spines as usize)) {
-        for leaf in ids.by_ref().take(pod.len()) {
+        for leaf in ids.by_ref().take(pod.len() * rails) {
             spines.iter().for_each(|spine| draft.connect_switches(leaf, *spine, speeds.uplink));
         }
     }

@@ -24,7 +24,8 @@ pub(crate) enum ExportCommand {
 /// Print topology.conf of Slurm (plugin topology/tree).
 ///
 /// Leaves that have a host in common become one switch. Groups of leaves that reach each other over
-/// spines become a pod; where there are several pods, one switch joins them.
+/// spines become a pod; where there are several pods, one switch joins them. Parts of the fabric
+/// that do not reach each other have no switch in common, so that Slurm gives no job nodes of both.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -39,6 +40,9 @@ pub(crate) struct SlurmExportArgs {
 }
 
 /// Print the Topology and the ResourceFlavor of Kueue, and labels for the nodes.
+///
+/// Nodes have the names of hosts in small letters. Parts of the fabric that do not reach each other
+/// have a ResourceFlavor each.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:  crux fabric export kueue lab.toml | kubectl apply --server-side -f -")]
@@ -142,7 +146,11 @@ pub(crate) fn run_export(command: &ExportCommand) -> Result<(), CommandError> {
         ExportCommand::Qos(args) => return qos::run_qos_export(args),
         ExportCommand::Slurm(args) if args.yaml => export::export_slurm_yaml(&args.fabric.read()?),
         ExportCommand::Slurm(args) => export::export_slurm_conf(&args.fabric.read()?),
-        ExportCommand::Kueue(args) => export::export_kueue(&args.fabric.read()?),
+        ExportCommand::Kueue(args) => {
+            let fabric = args.fabric.read()?;
+            export::export_kueue(&fabric)
+                .map_err(|error| CommandError::input(&args.fabric.fabric, error))?
+        }
         ExportCommand::Topograph(args) => export::export_topograph(&args.fabric.read()?),
         ExportCommand::Containerlab(args) => {
             let (switch, host) = (args.switch_image.clone(), args.host_image.clone());

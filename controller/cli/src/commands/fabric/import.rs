@@ -33,10 +33,14 @@ pub(crate) struct LingjunImportArgs {
 
 /// Import a model of topograph.
 ///
-/// A switch with nodes is a leaf, and what is above leaves is a pod. The model has no NICs and no
-/// cables: numbers and speeds are assumptions, and the options say which.
+/// A switch with nodes is a leaf, or with --rails a leaf for each NIC of a host; what is above
+/// leaves is a pod. The model has no NICs and no cables: numbers and speeds are assumptions, and the
+/// options say which.
 #[derive(clap::Args)]
-#[command(after_help = "Example:  crux fabric import topograph model.yaml > fabric.json")]
+#[command(after_help = "\
+Examples:
+  crux fabric import topograph model.yaml > fabric.json
+  crux fabric import topograph model.yaml --host-links 8 --rails > fabric.json")]
 pub(crate) struct TopographImportArgs {
     /// Model file (YAML)
     file: String,
@@ -111,9 +115,13 @@ struct TierOptions {
     /// GPUs in each host
     #[arg(long, default_value_t = TierAssumptions::default().gpus_per_host)]
     gpus_per_host: u32,
-    /// Links of each host to its leaf
+    /// NICs of each host, each with one link to a leaf
     #[arg(long, default_value_t = TierAssumptions::default().host_links)]
     host_links: u32,
+    /// Put NIC r of each host on leaf r: a leaf of the file stands for as many leaves as a host has
+    /// NICs
+    #[arg(long)]
+    rails: bool,
     /// Speed of each host link in Gb/s
     #[arg(long, default_value_t = TierAssumptions::default().host_gbps)]
     host_gbps: f64,
@@ -143,6 +151,7 @@ impl TierOptions {
             cores: self.cores,
             gpus_per_host: self.gpus_per_host,
             host_links: self.host_links,
+            rails: self.rails,
             host_gbps: self.host_gbps,
             uplink_gbps: self.uplink_gbps,
             core_gbps: self.core_gbps,
