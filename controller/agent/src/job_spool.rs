@@ -4,19 +4,26 @@
 //! The prolog of a scheduler writes a file (`crux jobs slurm start`), its epilog removes it, and
 //! the agent announces what is there. The decision: files instead of messages, so that a job is
 //! known whoever is restarted meanwhile. The folder belongs on a file system that a reboot clears,
-//! such as `/run`. A file appears complete or not at all, because it is renamed into place.
+//! such as `/run`. A file appears complete or not at all, because it is renamed into place. What a
+//! user said of a job that cannot be read stands in its file (`ignored`), since the log of a prolog
+//! is seldom read: the agent logs it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use planner::JobDocument;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 
 /// Files of a folder that are read.
 const MAX_JOBS: usize = 1_024;
 /// Bytes of one file.
 const MAX_FILE: u64 = 256 * 1024;
 const SUFFIX: &str = "json";
+/// Locked while a job is changed. No job has this name.
+const LOCK: &str = ".lock";
 
 /// A folder of started jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +36,8 @@ pub struct JobSpool {
 pub struct SpooledJobs {
     /// Jobs, by name of their files.
     pub jobs: Vec<JobDocument>,
-    /// Files that are no jobs, and why.
-    pub refused: Vec<RefusedFile>,
+    /// What is wrong with files.
+    pub problems: Vec<FileProblem>,
     /// Files that were not read, since there are too many.
     pub unread: usize,
 }
@@ -44,13 +51,41 @@ pub struct SpoolChange {
     pub removed: Vec<String>,
 }
 
-/// A file that is no job.
+/// A job of a scheduler, as its file has it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct JobRecord {
+    /// The job.
+    #[serde(flatten)]
+    pub job: JobDocument,
+    /// What its user said of it that cannot be read, with the reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ignored: Vec<String>,
+}
+
+/// A file that is no job, or whose job is not all that its user said.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RefusedFile {
+pub struct FileProblem {
     /// Where it is.
     pub path: PathBuf,
     /// What is wrong with it.
     pub problem: String,
+}
+
+/// What is read of a file. A flattened document does not refuse fields that it does not know.
+#[derive(Deserialize)]
+struct ReadRecord {
+    #[serde(flatten)]
+    job: JobDocument,
+    #[serde(default)]
+    ignored: Vec<String>,
+    #[serde(flatten)]
+    unknown: BTreeMap<String, IgnoredAny>,
+}
+
+impl From<JobDocument> for JobRecord {
+    fn from(job: JobDocument) -> Self {
+        Self { job, ignored: Vec::new() }
+    }
 }
 
 impl JobSpool {
@@ -64,11 +99,43 @@ impl JobSpool {
     /// # Errors
     /// The name of the job is no name of a file, or the file cannot be written.
     pub fn add_job(&self, job: &JobDocument) -> io::Result<()> {
-        let path = self.file_of(&job.id)?;
+        self.add_record(&job.clone().into())
+    }
+
+    /// Like [`Self::add_job`], with what was ignored.
+    ///
+    /// # Errors
+    /// The name of the job is no name of a file, or the file cannot be written.
+    pub fn add_record(&self, record: &JobRecord) -> io::Result<()> {
+        let path = self.file_of(&record.job.id)?;
         fs::create_dir_all(&self.folder)?;
         let unfinished = path.with_extension(format!("{}.new", std::process::id()));
-        fs::write(&unfinished, serde_json::to_vec_pretty(job)?)?;
+        fs::write(&unfinished, serde_json::to_vec_pretty(record)?)?;
         fs::rename(&unfinished, &path)
+    }
+
+    /// Replaces a job by what `change` makes of it, none for no job, and returns what was there.
+    /// Others that change jobs in this way wait, so that of two prologs none undoes the other.
+    ///
+    /// # Errors
+    /// The name of the job is no name of a file, or a file cannot be written or removed.
+    pub fn change_job(
+        &self,
+        id: &str,
+        change: impl FnOnce(Option<&JobRecord>) -> Option<JobRecord>,
+    ) -> io::Result<Option<JobRecord>> {
+        let path = self.file_of(id)?;
+        fs::create_dir_all(&self.folder)?;
+        // Closing the file unlocks it.
+        let lock = fs::File::create(self.folder.join(LOCK))?;
+        lock.lock()?;
+        // A file that is no job is replaced.
+        let known = read_record(&path).unwrap_or_default();
+        match change(known.as_ref()) {
+            Some(record) => self.add_record(&record)?,
+            None => drop(self.remove_job(id)?),
+        }
+        Ok(known)
     }
 
     /// Removes a job; true if it was there.
@@ -132,10 +199,19 @@ impl JobSpool {
         paths.truncate(MAX_JOBS);
         let mut found = SpooledJobs { unread, ..SpooledJobs::default() };
         for path in paths {
-            match read_job(&path) {
-                Ok(Some(job)) => found.jobs.push(job),
+            match read_record(&path) {
+                Ok(Some(JobRecord { job, ignored })) => {
+                    found.jobs.push(job);
+                    found.problems.extend(ignored.into_iter().map(|hint| FileProblem {
+                        path: path.clone(),
+                        problem: format!("ignored {hint}"),
+                    }));
+                }
                 Ok(None) => {}
-                Err(problem) => found.refused.push(RefusedFile { path, problem }),
+                Err(problem) => {
+                    let problem = format!("no job: {problem}");
+                    found.problems.push(FileProblem { path, problem });
+                }
             }
         }
         Ok(found)
@@ -155,7 +231,7 @@ impl JobSpool {
 }
 
 /// None if the file was removed meanwhile.
-fn read_job(path: &Path) -> Result<Option<JobDocument>, String> {
+fn read_record(path: &Path) -> Result<Option<JobRecord>, String> {
     let file = match fs::File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -163,10 +239,14 @@ fn read_job(path: &Path) -> Result<Option<JobDocument>, String> {
     };
     let mut text = String::new();
     file.take(MAX_FILE).read_to_string(&mut text).map_err(|error| error.to_string())?;
-    let job: JobDocument = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    let ReadRecord { job, ignored, unknown } =
+        serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    if let Some(field) = unknown.keys().next() {
+        return Err(format!("unknown field `{field}`"));
+    }
     let stem = path.file_stem().and_then(|stem| stem.to_str());
     match stem == Some(job.id.as_str()) {
-        true => Ok(Some(job)),
+        true => Ok(Some(JobRecord { job, ignored })),
         false => Err(format!("the file is named otherwise than job `{}`", job.id)),
     }
 }
@@ -195,6 +275,43 @@ mod tests {
         assert!(spool.remove_job("slurm-1").unwrap());
         assert!(!spool.remove_job("slurm-1").unwrap());
         assert_eq!(spool.read_jobs().unwrap().jobs, [job("slurm-2")]);
+    }
+
+    #[test]
+    fn what_was_ignored_is_read_with_the_job() {
+        let folder = tempfile::tempdir().unwrap();
+        let spool = JobSpool::new(folder.path());
+        let mut large = job("a");
+        large.gpus = [("h9".to_owned(), 8), ("h1".to_owned(), 4)].into();
+        let ignored = vec!["crux.bytes=x: a reason".to_owned()];
+        spool.add_record(&JobRecord { job: large.clone(), ignored }).unwrap();
+        let found = spool.read_jobs().unwrap();
+        assert_eq!(found.jobs, [large]);
+        let hosts: Vec<&String> = found.jobs[0].gpus.keys().collect();
+        assert_eq!(hosts, ["h9", "h1"], "hosts keep their order");
+        assert_eq!(found.problems[0].problem, "ignored crux.bytes=x: a reason");
+    }
+
+    #[test]
+    fn changes_of_one_job_at_a_time_undo_none_of_each_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let spool = JobSpool::new(&folder.path().join("jobs"));
+        std::thread::scope(|scope| {
+            for number in 0..8 {
+                let add_host = move |known: Option<&JobRecord>| {
+                    let mut record = known.cloned().unwrap_or_else(|| job("a").into());
+                    record.job.gpus.insert(format!("n{number}"), 1);
+                    Some(record)
+                };
+                let spool = &spool;
+                scope.spawn(move || spool.change_job("a", add_host).unwrap());
+            }
+        });
+        assert_eq!(spool.read_jobs().unwrap().jobs[0].gpus.len(), 9);
+        let removed = spool.change_job("a", |_| None).unwrap();
+        assert_eq!(removed.map(|record| record.job.gpus.len()), Some(9));
+        assert_eq!(spool.change_job("a", |_| None).unwrap(), None);
+        assert!(spool.change_job("../a", |_| None).is_err());
     }
 
     #[test]
@@ -237,12 +354,19 @@ mod tests {
             assert!(spool.add_job(&job(id)).is_err(), "{id}");
             assert!(spool.remove_job(id).is_err(), "{id}");
         }
-        for (file, text) in [("a.json", "{"), ("b.json", "{\"id\":\"c\",\"gpus\":{}}"), ("d", "")] {
+        let unknown = "{\"id\":\"c\",\"gpus\":{},\"colour\":1}";
+        for (file, text) in [
+            ("a.json", "{"),
+            ("b.json", "{\"id\":\"c\",\"gpus\":{}}"),
+            ("c.json", unknown),
+            ("d", ""),
+        ] {
             fs::write(folder.path().join(file), text).unwrap();
         }
         let found = spool.read_jobs().unwrap();
         assert!(found.jobs.is_empty());
-        let names: Vec<_> = found.refused.iter().filter_map(|file| file.path.file_name()).collect();
-        assert_eq!(names, ["a.json", "b.json"]);
+        let names = found.problems.iter().filter_map(|file| file.path.file_name());
+        assert_eq!(names.collect::<Vec<_>>(), ["a.json", "b.json", "c.json"]);
+        assert!(found.problems[2].problem.contains("`colour`"));
     }
 }

@@ -22,7 +22,7 @@ use crate::gpu_counters::GpuCounters;
 use crate::host_levels::LevelKeeper;
 use crate::host_status::HostStatusReporter;
 use crate::job_monitor::{JobMonitor, JobOwner};
-use crate::job_spool::{JobSpool, RefusedFile, SpooledJobs};
+use crate::job_spool::{FileProblem, JobSpool, SpooledJobs};
 use crate::kernel_dscp::DscpSetter;
 use crate::nic_counters::NicCounters;
 use crate::process_message::{ProcessMessage, ProcessReply};
@@ -100,8 +100,8 @@ pub struct HostAgent {
     monitor: JobMonitor,
     communicators: CommunicatorJobs,
     spool: Option<JobSpool>,
-    /// Files of the spool that were logged as no jobs.
-    refused_files: Vec<RefusedFile>,
+    /// What was logged of files of the spool.
+    file_problems: Vec<FileProblem>,
     sink: ReportSink,
     socket: Option<ProcessSocket>,
     /// NICs of each job that is watched.
@@ -137,7 +137,7 @@ impl HostAgent {
             monitor: JobMonitor::new(limits),
             communicators: CommunicatorJobs::new(&settings.host),
             spool: settings.spool.as_deref().map(JobSpool::new),
-            refused_files: Vec::new(),
+            file_problems: Vec::new(),
             sink,
             socket: socket.transpose()?,
             gpus: (!watched.is_empty()).then(open_gpus).flatten(),
@@ -224,14 +224,14 @@ impl HostAgent {
     /// A folder that cannot be read ends no job: it may be back in a moment.
     fn read_spool(&mut self) {
         let Some(found) = self.spool.as_ref().map(JobSpool::read_jobs) else { return };
-        let SpooledJobs { jobs, refused, unread } = match found {
+        let SpooledJobs { jobs, problems, unread } = match found {
             Ok(found) => found,
             Err(error) => return debug!(%error, "cannot read the jobs of schedulers now"),
         };
-        for file in refused.iter().filter(|file| !self.refused_files.contains(file)) {
-            warn!(path = %file.path.display(), "no job: {}", file.problem);
+        for file in problems.iter().filter(|file| !self.file_problems.contains(file)) {
+            warn!(path = %file.path.display(), "{}", file.problem);
         }
-        self.refused_files = refused;
+        self.file_problems = problems;
         for report in self.monitor.sync_scheduled_jobs(jobs, self.elapsed_seconds()) {
             self.sink.send_report(report);
         }

@@ -5,18 +5,18 @@
 //! serves, the newest data parser is used whose fields are known; few fields are read, so that they
 //! are the same in all of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use planner::JobDocument;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
-use crate::job_spool::{JobSpool, SpoolChange};
+use crate::job_spool::{JobRecord, JobSpool, SpoolChange};
 use crate::rest_client::{RestClient, RestError};
-use crate::slurm_job::{self, ListedSlurmJob, SlurmJobError};
+use crate::slurm_job::{self, ListedSlurmJob};
 
 /// Data parsers of Slurm 20.11 to 25.11. v0.0.38 was tried; a job has the fields that are read here
-/// in each, but for the state, of which there are two forms.
+/// in each, but for the state and numbers that may be absent, of which there are two forms.
 const KNOWN_PARSERS: std::ops::RangeInclusive<u32> = 36..=44;
 /// States in which a job has its hosts.
 const RUNNING_STATES: [&str; 5] = ["CONFIGURING", "RUNNING", "SUSPENDED", "STOPPED", "RESIZING"];
@@ -80,26 +80,37 @@ pub struct SlurmRest {
     gpus_per_host: Option<u32>,
     /// Where jobs are listed, once negotiated.
     jobs_path: Option<String>,
+    /// What the last listing had that could not be read.
+    problems: BTreeSet<String>,
 }
 
 /// What slurmrestd lists as running.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlurmListing {
-    running: BTreeMap<u64, ListedSlurmJob>,
+    /// The components of each job, by its number; one if it is not heterogeneous.
+    running: BTreeMap<u64, Vec<ListedSlurmJob>>,
 }
 
 /// What a correction of a folder did.
 #[derive(Debug, Default)]
 pub struct SlurmSync {
-    /// Jobs that were missing, and jobs that have ended.
+    /// Jobs that were missing or had other hosts, and jobs that have ended.
     pub change: SpoolChange,
-    /// Running jobs that cannot be announced, and why.
-    pub refused: Vec<(u64, SlurmJobError)>,
+    /// Running jobs that cannot be recorded and words of comments that cannot be read, in words.
+    /// None of them twice, for as long as the job runs.
+    pub problems: Vec<String>,
+}
+
+/// What is listed, as records.
+#[derive(Debug, Default)]
+struct ListedRecords {
+    records: Vec<JobRecord>,
+    problems: BTreeSet<String>,
 }
 
 #[derive(Deserialize)]
 struct ApiDescription {
-    paths: BTreeMap<String, serde::de::IgnoredAny>,
+    paths: BTreeMap<String, IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -132,6 +143,29 @@ struct JobFields {
     comment: Option<String>,
     #[serde(default)]
     tres_alloc_str: Option<String>,
+    #[serde(default)]
+    gres_detail: Option<Vec<Option<String>>>,
+    #[serde(default)]
+    het_job_id: Option<OptionalNumber>,
+}
+
+/// A number, 0 for none, until v0.0.38; after that an object that says whether there is one.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OptionalNumber {
+    Number(u64),
+    Object { set: bool, number: u64 },
+    Other(IgnoredAny),
+}
+
+impl OptionalNumber {
+    fn value(&self) -> Option<u64> {
+        match *self {
+            Self::Number(number) | Self::Object { set: true, number } => Some(number),
+            Self::Object { set: false, .. } | Self::Other(_) => None,
+        }
+        .filter(|number| *number > 0)
+    }
 }
 
 /// One text until v0.0.39, a list from v0.0.40.
@@ -156,7 +190,7 @@ impl JobState {
 impl SlurmRest {
     /// A client that has not asked yet.
     pub fn new(client: RestClient, user: Option<SlurmUser>, gpus_per_host: Option<u32>) -> Self {
-        Self { client, user, gpus_per_host, jobs_path: None }
+        Self { client, user, gpus_per_host, jobs_path: None, problems: BTreeSet::new() }
     }
 
     /// Removes records of jobs that have ended, and adds those that no prolog has recorded.
@@ -172,10 +206,17 @@ impl SlurmRest {
         for id in slurm_job::vanished_slurm_jobs(names, |number| listing.is_running(number)) {
             remove_record(spool, id, &mut sync.change)?;
         }
-        let (missing, refused) = listing.missing_jobs(&recorded, self.gpus_per_host);
-        sync.refused = refused;
-        for job in &missing {
-            spool.add_job(job).map_err(SlurmRestError::Spool)?;
+        let listed = listing.records(self.gpus_per_host);
+        sync.problems = listed.problems.difference(&self.problems).cloned().collect();
+        self.problems = listed.problems;
+        let is_recorded = |listed: &JobRecord| {
+            let known = recorded.iter().find(|known| known.id == listed.job.id);
+            known.is_some_and(|known| known.gpus.keys().eq(listed.job.gpus.keys()))
+        };
+        let missing: Vec<JobRecord> =
+            listed.records.into_iter().filter(|record| !is_recorded(record)).collect();
+        for record in &missing {
+            spool.add_record(record).map_err(SlurmRestError::Spool)?;
         }
         if missing.is_empty() {
             return Ok(sync);
@@ -183,11 +224,11 @@ impl SlurmRest {
         // An epilog that ran between the list and the record has found nothing to remove; by then
         // its job has left the list.
         let listing = self.list_jobs().await?;
-        let names = missing.iter().map(|job| job.id.as_str());
+        let names = missing.iter().map(|record| record.job.id.as_str());
         for id in slurm_job::vanished_slurm_jobs(names, |number| listing.is_running(number)) {
             remove_record(spool, id, &mut sync.change)?;
         }
-        let added = missing.into_iter().map(|job| job.id);
+        let added = missing.into_iter().map(|record| record.job.id);
         sync.change.added.extend(added.filter(|id| !sync.change.removed.contains(id)));
         Ok(sync)
     }
@@ -229,23 +270,24 @@ impl SlurmListing {
         self.running.contains_key(&number)
     }
 
-    /// Jobs without a record, and those that cannot have one.
-    fn missing_jobs(
-        &self,
-        recorded: &[JobDocument],
-        gpus_per_host: Option<u32>,
-    ) -> (Vec<JobDocument>, Vec<(u64, SlurmJobError)>) {
-        let (mut missing, mut refused) = (Vec::new(), Vec::new());
-        let is_recorded = |number: &u64| {
-            recorded.iter().any(|job| slurm_job::slurm_job_number(&job.id) == Some(*number))
-        };
-        for (number, job) in self.running.iter().filter(|(number, _)| !is_recorded(number)) {
-            match slurm_job::listed_slurm_job(*number, job, gpus_per_host) {
-                Ok(job) => missing.push(job),
-                Err(error) => refused.push((*number, error)),
+    /// All jobs that have GPUs.
+    fn records(&self, gpus_per_host: Option<u32>) -> ListedRecords {
+        let mut listed = ListedRecords::default();
+        for (number, components) in &self.running {
+            match slurm_job::listed_slurm_job(*number, components, gpus_per_host) {
+                Ok(record) => listed.records.extend(record),
+                Err(error) => {
+                    listed.problems.insert(format!("job {number} is not recorded: {error}"));
+                }
             }
         }
-        (missing, refused)
+        for record in &listed.records {
+            let ignored = record.ignored.iter();
+            listed
+                .problems
+                .extend(ignored.map(|hint| format!("{}: ignored {hint}", record.job.id)));
+        }
+        listed
     }
 }
 
@@ -284,18 +326,21 @@ fn parse_jobs(path: &str, body: &[u8]) -> Result<SlurmListing, SlurmRestError> {
         let text = failure.description.or(failure.error);
         return Err(SlurmRestError::Slurm(text.unwrap_or_else(|| "an error".to_owned())));
     }
-    let running = response.jobs.into_iter().filter(|job| job.job_state.is_running());
-    let running = running.map(|job| {
+    let mut running: BTreeMap<u64, Vec<ListedSlurmJob>> = BTreeMap::new();
+    for job in response.jobs.into_iter().filter(|job| job.job_state.is_running()) {
+        let leader = job.het_job_id.as_ref().and_then(OptionalNumber::value);
+        let details = job.gres_detail.into_iter().flatten().map(Option::unwrap_or_default);
         let listed = ListedSlurmJob {
             hosts: job.nodes.unwrap_or_default(),
             account: job.account.filter(|text| !text.is_empty()),
             user: job.user_name.filter(|text| !text.is_empty()),
             comment: job.comment.unwrap_or_default(),
             resources: job.tres_alloc_str.unwrap_or_default(),
+            details: details.collect(),
         };
-        (job.job_id, listed)
-    });
-    Ok(SlurmListing { running: running.collect() })
+        running.entry(leader.unwrap_or(job.job_id)).or_default().push(listed);
+    }
+    Ok(SlurmListing { running })
 }
 
 #[cfg(test)]
@@ -324,15 +369,44 @@ mod tests {
     #[test]
     fn running_jobs_of_a_real_answer_are_read() {
         let listing = parse_jobs("p", JOBS_38.as_bytes()).unwrap();
-        let (jobs, refused) = listing.missing_jobs(&[], Some(8));
-        assert_eq!((jobs.len(), refused.len()), (1, 0));
-        assert_eq!(jobs[0].id, "slurm-1");
-        assert_eq!(jobs[0].gpus, [("h1".to_owned(), 8), ("h2".to_owned(), 8)].into());
-        assert_eq!(jobs[0].flop_per_iteration, Some(1e12));
-        assert_eq!(jobs[0].tenant.as_deref(), Some("root"));
-        assert_eq!(listing.missing_jobs(&jobs, Some(8)), (Vec::new(), Vec::new()));
+        let ListedRecords { records, problems } = listing.records(Some(8));
+        assert_eq!((records.len(), problems.len()), (1, 0));
+        let job = &records[0].job;
+        assert_eq!(job.id, "slurm-1");
+        assert_eq!(job.gpus, [("h1".to_owned(), 8), ("h2".to_owned(), 8)].into());
+        assert_eq!(job.flop_per_iteration, Some(1e12));
+        assert_eq!(job.tenant.as_deref(), Some("root"));
         // Slurm counts no GPUs there.
-        assert_eq!(listing.missing_jobs(&[], None).1, [(1, SlurmJobError::Gpus)]);
+        let ListedRecords { records, problems } = listing.records(None);
+        assert_eq!((records.len(), problems.len()), (0, 0));
+    }
+
+    #[test]
+    fn components_have_the_number_of_the_first_in_both_forms() {
+        let hosts = |first: &str, second: &str| {
+            let job = |number: u32, host: &str, leader: &str| {
+                format!(
+                    "{{\"job_id\": {number}, \"job_state\": [\"RUNNING\"], \"nodes\": \"{host}\", \
+                     \"het_job_id\": {leader}, \"gres_detail\": [\"gpu:4(IDX:0-3)\", null]}}"
+                )
+            };
+            let text = format!("{{\"jobs\": [{}, {}]}}", job(51, "a", first), job(52, "b", second));
+            let listing = parse_jobs("p", text.as_bytes()).unwrap();
+            let records = listing.records(None).records;
+            let hosts = records.iter().map(|JobRecord { job, .. }| {
+                let hosts: Vec<&str> = job.gpus.keys().map(String::as_str).collect();
+                format!("{} {}", job.id, hosts.join(" "))
+            });
+            hosts.collect::<Vec<_>>()
+        };
+        let number =
+            |set, number| format!("{{\"set\": {set}, \"infinite\": false, \"number\": {number}}}");
+        let (set, unset) = (number(true, 51), number(false, 0));
+        assert_eq!(hosts(&set, &set), ["slurm-51 a b"]);
+        assert_eq!(hosts("51", "51"), ["slurm-51 a b"]);
+        for none in [&unset, "0", "null", "\"\""] {
+            assert_eq!(hosts(none, none), ["slurm-51 a", "slurm-52 b"], "{none}");
+        }
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! Clients of schedulers against servers that are a part of the test: an API server of Kubernetes
-//! over TLS, and a slurmrestd on a Unix socket.
+//! over TLS, and a slurmrestd on a Unix socket; and the scripts that Slurm runs.
 
 #![allow(clippy::unwrap_used, reason = "a test fails where its own set-up fails")]
 
+use std::fs::Permissions;
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -245,4 +248,98 @@ async fn records_follow_what_slurmrestd_lists() {
     assert_eq!(ids(), ["k8s.ml.a", "slurm-7"]);
     assert_eq!(rest.sync_spool(&spool).await.unwrap().change.removed, ["slurm-7"]);
     assert_eq!(ids(), ["k8s.ml.a"]);
+}
+
+#[tokio::test]
+async fn components_are_one_record_and_a_problem_is_returned_once_for_each_job() {
+    let job = |number: u64, nodes: &str, gpus: &str, comment: &str, leader: u64| {
+        json!({
+            "job_id": number, "job_state": ["RUNNING"], "nodes": nodes, "comment": comment,
+            "tres_alloc_str": format!("cpu=2,{gpus}"),
+            "het_job_id": { "set": leader > 0, "infinite": false, "number": leader },
+        })
+    };
+    let listed = |jobs: &[serde_json::Value]| json!({ "jobs": jobs }).to_string();
+    let processors = job(60, "c[1-9]", "node=9", "", 0);
+    let broken = job(61, "c[1", "gres/gpu=1", "", 0);
+    let wrong = job(62, "d[1-2]", "gres/gpu:b200=16", "crux.flop=1e15 crux.bytes=a-lot", 0);
+    let components =
+        [job(63, "r[0-1]s[0-1]", "gres/gpu=32", "", 63), job(64, "e4", "gres/gpu:a=4", "", 63)];
+    let all = listed(&[&[processors.clone(), broken, wrong], &components[..]].concat());
+    let folder = tempfile::tempdir().unwrap();
+    let (socket, token) = (folder.path().join("socket"), folder.path().join("token"));
+    std::fs::write(&token, "jwt").unwrap();
+    let description = json!({ "paths": { "/slurm/v0.0.40/jobs/": {} } }).to_string();
+    let left = listed(&[processors, components[1].clone()]);
+    serve_slurm(&socket, [description, all.clone(), all.clone(), all, left.clone(), left].to_vec());
+    let spool = JobSpool::new(&folder.path().join("jobs"));
+    // What a prolog recorded of one component.
+    let mut recorded = JobDocument { id: "slurm-63".to_owned(), ..JobDocument::default() };
+    recorded.gpus.insert("e4".to_owned(), 8);
+    spool.add_job(&recorded).unwrap();
+    let client = RestClient::new(&format!("unix:{}", socket.display()), &TlsIdentity::default());
+    let user = SlurmUser { name: "crux".to_owned(), token_file: token };
+    let mut rest = SlurmRest::new(client.unwrap(), Some(user), None);
+    let first = rest.sync_spool(&spool).await.unwrap();
+    assert_eq!(first.change.added, ["slurm-62", "slurm-63"]);
+    let [refused, ignored] = &first.problems[..] else { panic!("{first:?}") };
+    assert!(refused.starts_with("job 61 is not recorded: invalid host list"), "{refused}");
+    assert!(ignored.starts_with("slurm-62: ignored crux.bytes=a-lot: expected"), "{ignored}");
+    let found = spool.read_jobs().unwrap();
+    assert_eq!(found.jobs[0].flop_per_iteration, Some(1e15));
+    assert_eq!((found.jobs[1].gpus["r1s0"], found.jobs[1].gpus["e4"]), (8, 4));
+    assert_eq!(found.problems.len(), 1, "agents of the folder log what was ignored");
+    let again = rest.sync_spool(&spool).await.unwrap();
+    assert_eq!((again.change.added.len(), again.problems.len()), (0, 0), "{again:?}");
+    // The first component has ended.
+    let last = rest.sync_spool(&spool).await.unwrap();
+    assert_eq!(
+        (last.change.added, last.change.removed),
+        (vec!["slurm-63".to_owned()], vec!["slurm-62".to_owned()])
+    );
+    assert_eq!(spool.read_jobs().unwrap().jobs[0].gpus.len(), 1);
+}
+
+#[test]
+fn the_shipped_prolog_records_what_slurm_gives() {
+    let folder = tempfile::tempdir().unwrap();
+    let (crux, spool) = (folder.path().join("crux"), folder.path().join("jobs"));
+    let agent = env!("CARGO_BIN_EXE_crux-agent");
+    std::fs::write(&crux, format!("#!/bin/sh\nshift\nexec {agent} \"$@\"\n")).unwrap();
+    std::fs::set_permissions(&crux, Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let run = |script: &str, variables: &[(&str, &str)]| {
+        let mut command = Command::new("sh");
+        command.arg(format!("{}/slurm/{script}.sh", env!("CARGO_MANIFEST_DIR"))).env_clear();
+        command.env("PATH", &path).env("CRUX_SPOOL", &spool).env("SLURM_NODELIST", "n[4-5]");
+        command.envs(variables.iter().copied());
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let jobs = JobSpool::new(&spool).read_jobs().unwrap().jobs;
+        let gpus = jobs.iter().flat_map(|job| &job.gpus);
+        gpus.map(|(host, gpus)| format!("{host}:{gpus}")).collect::<Vec<_>>().join(" ")
+    };
+    let slurmd = ("SLURMD_NODENAME", "n4");
+    let cases: [(&[(&str, &str)], &str); 7] = [
+        (&[slurmd, ("SLURM_JOB_GPUS", "2,7")], "n4:2 n5:2"),
+        (&[slurmd, ("SLURM_GPUS_ON_NODE", "4")], "n4:4 n5:4"),
+        (&[slurmd], ""),
+        (&[slurmd, ("CRUX_GPUS_PER_HOST", "6")], "n4:6 n5:6"),
+        (&[], "n4:8 n5:8"),
+        (&[("CRUX_GPUS_PER_HOST", "4")], "n4:4 n5:4"),
+        (&[("SLURM_JOB_COMMENT", "crux.flop=x")], "n4:8 n5:8"),
+    ];
+    for (variables, expect) in cases {
+        let job = ("SLURM_JOB_ID", "90");
+        assert_eq!(run("prolog", &[&[job], variables].concat()), expect, "{variables:?}");
+        assert_eq!(run("epilog", &[job]), "");
+    }
+    let component = |number, hosts| {
+        [("SLURM_JOB_ID", number), ("SLURM_HET_JOB_ID", "90"), ("SLURM_JOB_NODELIST", hosts)]
+    };
+    let (first, second) = (component("90", "n4"), component("91", "m6"));
+    run("prolog", &first);
+    assert_eq!(run("prolog", &second), "n4:8 m6:8");
+    assert_eq!(run("epilog", &first), "m6:8");
+    assert_eq!(run("epilog", &second), "");
 }

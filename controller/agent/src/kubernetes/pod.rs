@@ -3,19 +3,27 @@
 //! The fields of a pod that are read, as the API server writes them, and their meaning: which job,
 //! which node, how many GPUs. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
+/// Whoever sets this label wants the job of the pod to be announced.
+const ANNOUNCE_LABEL: &str = "crux.fabric/announce";
+
 /// Labels that name the job of a pod, the first one there counts: ours, JobSet, Kubeflow's training
-/// operator, LeaderWorkerSet, Ray, Volcano, Kubernetes' own jobs.
-pub const JOB_LABELS: [&str; 8] = [
+/// operator, LeaderWorkerSet, Ray, Volcano, groups of pods that Kueue and the coscheduling plugin
+/// admit together, Kubernetes' own jobs.
+pub const JOB_LABELS: [&str; 12] = [
     "crux.fabric/job",
     "jobset.sigs.k8s.io/jobset-name",
     "training.kubeflow.org/job-name",
     "leaderworkerset.sigs.k8s.io/name",
     "ray.io/cluster",
     "volcano.sh/job-name",
+    "kueue.x-k8s.io/pod-group-name",
+    "scheduling.x-k8s.io/pod-group",
+    "pod-group.scheduling.sigs.k8s.io",
+    "pod-group.scheduling.sigs.k8s.io/name",
     "batch.kubernetes.io/job-name",
     "job-name",
 ];
@@ -116,6 +124,15 @@ impl Pod {
         let domain = naming.node_domain.as_deref();
         let short = domain.and_then(|domain| node.strip_suffix(domain)?.strip_suffix('.'));
         Some(short.unwrap_or(node))
+    }
+
+    /// The resources other than processors, memory and storage that it has, and whether it is
+    /// labelled to be announced.
+    pub(super) fn devices(&self) -> (BTreeSet<&str>, bool) {
+        // Kubernetes' own resources have no domain; those of device plugins have one.
+        let names = self.spec.containers.iter().flat_map(|container| &container.resources.limits);
+        let devices = names.map(|(name, _)| name.as_str()).filter(|name| name.contains('/'));
+        (devices.collect(), self.metadata.labels.contains_key(ANNOUNCE_LABEL))
     }
 
     /// The GPUs that it has.

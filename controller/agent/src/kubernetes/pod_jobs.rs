@@ -5,7 +5,7 @@
 //! need no code of their own. A job is there from the first of its pods that has a node to the end
 //! of the last one; its hosts follow its pods.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use planner::JobDocument;
 
@@ -27,7 +27,10 @@ pub struct PodJobs {
     /// Sorted by name.
     pub jobs: Vec<JobDocument>,
     /// Annotations that cannot be read, by job; the job is there without them.
-    pub problems: BTreeMap<String, HintError>,
+    pub problems: BTreeMap<String, BTreeSet<HintError>>,
+    /// Jobs that are no jobs since none of their pods has a GPU, with the devices of these pods.
+    /// Without devices, only those that are labelled to be announced.
+    pub without_gpus: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl PodSet {
@@ -47,7 +50,7 @@ impl PodSet {
     /// The jobs of these pods. Pods without GPUs, such as launchers, give no host.
     pub fn jobs(&self, naming: &PodNaming) -> PodJobs {
         let mut jobs: BTreeMap<String, JobDocument> = BTreeMap::new();
-        let mut problems = BTreeMap::new();
+        let mut problems: BTreeMap<String, BTreeSet<HintError>> = BTreeMap::new();
         for pod in self.pods.values() {
             let (Some(host), gpus @ 1..) = (pod.host(naming), pod.gpus(naming)) else { continue };
             let name = pod.job_name(naming);
@@ -59,11 +62,28 @@ impl PodSet {
             let count = job.gpus.entry(host.to_owned()).or_default();
             *count = count.saturating_add(gpus);
             job.pods.push(pod.metadata.uid.clone());
-            if let Err(problem) = read_annotations(pod, job) {
-                problems.insert(name, problem);
+            let unread = read_annotations(pod, job);
+            if !unread.is_empty() {
+                problems.entry(name).or_default().extend(unread);
             }
         }
-        PodJobs { jobs: jobs.into_values().collect(), problems }
+        let without_gpus = self.jobs_without_gpus(naming);
+        PodJobs { jobs: jobs.into_values().collect(), problems, without_gpus }
+    }
+
+    fn jobs_without_gpus(&self, naming: &PodNaming) -> BTreeMap<String, BTreeSet<String>> {
+        // Also by pods that wait or have ended: a launcher may start first and end last.
+        let with_gpus = self.pods.values().filter(|pod| pod.gpus(naming) > 0);
+        let with_gpus: BTreeSet<String> = with_gpus.map(|pod| pod.job_name(naming)).collect();
+        let mut without: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for pod in self.pods.values().filter(|pod| pod.host(naming).is_some()) {
+            let (devices, is_labelled) = pod.devices();
+            let name = pod.job_name(naming);
+            if (is_labelled || !devices.is_empty()) && !with_gpus.contains(&name) {
+                without.entry(name).or_default().extend(devices.into_iter().map(str::to_owned));
+            }
+        }
+        without
     }
 }
 
@@ -77,7 +97,7 @@ fn pod_key(pod: &Pod) -> (String, String) {
     (pod.metadata.namespace.clone(), pod.metadata.name.clone())
 }
 
-fn read_annotations(pod: &Pod, job: &mut JobDocument) -> Result<(), HintError> {
+fn read_annotations(pod: &Pod, job: &mut JobDocument) -> Vec<HintError> {
     let own = pod.metadata.annotations.iter();
     let hints = own.filter_map(|(key, value)| Some((key.strip_prefix(ANNOTATION_PREFIX)?, value)));
     scheduler_hints::apply_hints(hints.map(|(key, value)| (key, value.as_str())), job)
@@ -173,11 +193,83 @@ mod tests {
     #[test]
     fn annotations_say_what_kubernetes_does_not_know() {
         let mut pod = pod("a", "1", "h1", "Running");
-        pod["metadata"]["annotations"] = json!({ "crux.fabric/profile": "gpt-24l", "other": "x" });
+        pod["metadata"]["annotations"] =
+            json!({ "crux.fabric/profile": "gpt-24l/A100", "other": "x" });
         let read = |pod: &Value| PodSet::from_iter([parse(pod.clone())]).jobs(&naming());
-        assert_eq!(read(&pod).jobs[0].profile.as_deref(), Some("gpt-24l"));
-        pod["metadata"]["annotations"] = json!({ "crux.fabric/flop": "-1" });
-        let PodJobs { jobs, problems } = read(&pod);
-        assert_eq!((jobs.len(), problems.len()), (1, 1));
+        assert_eq!(read(&pod).jobs[0].profile.as_deref(), Some("gpt-24l/A100"));
+        pod["metadata"]["annotations"] = json!({
+            "crux.fabric/flop": "-1", "crux.fabric/bytes": "512MiB", "crux.fabric/colour": "red",
+        });
+        let PodJobs { jobs, problems, .. } = read(&pod);
+        let collective = jobs[0].collective.as_ref().unwrap();
+        assert_eq!(collective.bytes, Some(536_870_912.0));
+        let keys: Vec<&str> = problems["k8s.ml.gpt"].iter().map(|hint| hint.key.as_str()).collect();
+        assert_eq!(keys, ["colour", "flop"]);
+    }
+
+    #[test]
+    fn a_group_that_is_admitted_together_is_one_job() {
+        let labels = [
+            "kueue.x-k8s.io/pod-group-name",
+            "scheduling.x-k8s.io/pod-group",
+            "pod-group.scheduling.sigs.k8s.io",
+        ];
+        for label in labels {
+            let member = |name: &str, namespace: &str, group: &str| {
+                let mut pod = pod(name, name, &format!("h{name}"), "Running");
+                pod["metadata"]["namespace"] = json!(namespace);
+                pod["metadata"]["labels"] = json!({ label: group, "job-name": name });
+                parse(pod)
+            };
+            let pods = PodSet::from_iter([
+                member("1", "ml", "red"),
+                member("2", "ml", "red"),
+                member("3", "ml", "blue"),
+                member("4", "web", "red"),
+            ]);
+            let jobs = hosts(&pods);
+            let jobs: Vec<(&str, usize)> =
+                jobs.iter().map(|(job, hosts)| (job.as_str(), hosts.len())).collect();
+            assert_eq!(
+                jobs,
+                [("k8s.ml.blue", 1), ("k8s.ml.red", 2), ("k8s.web.red", 1)],
+                "{label}"
+            );
+        }
+    }
+
+    #[test]
+    fn jobs_without_the_resource_of_gpus_are_named_with_their_devices() {
+        let with = |name: &str, job: &str, limits: Value, is_labelled: bool| {
+            let mut pod = pod(name, name, "h1", "Running");
+            pod["metadata"]["labels"] = json!({ "job-name": job });
+            if is_labelled {
+                pod["metadata"]["labels"]["crux.fabric/announce"] = json!("true");
+            }
+            pod["spec"]["containers"] = json!([{ "resources": { "limits": limits } }]);
+            parse(pod)
+        };
+        let mig = "nvidia.com/mig-3g.40gb";
+        let pods = PodSet::from_iter([
+            with("a", "amd", json!({ "amd.com/gpu": "8", "cpu": "4" }), true),
+            with("b", "mig", json!({ mig: "1", "rdma/hca": "1" }), false),
+            with("c", "bare", json!({ "cpu": "4" }), true),
+            with("d", "other", json!({ "cpu": "4", "memory": "1Gi" }), false),
+            // A launcher beside a worker.
+            with("e", "mpi", json!({ "cpu": "1" }), true),
+            with("f", "mpi", json!({ "nvidia.com/gpu": 8 }), true),
+        ]);
+        let found = pods.jobs(&naming());
+        assert_eq!(found.jobs.len(), 1);
+        let shown: Vec<String> = found
+            .without_gpus
+            .iter()
+            .map(|(job, devices)| format!("{job}: {}", Vec::from_iter(devices.clone()).join(" ")))
+            .collect();
+        let expect =
+            ["k8s.ml.amd: amd.com/gpu", "k8s.ml.bare: ", &format!("k8s.ml.mig: {mig} rdma/hca")];
+        assert_eq!(shown, expect);
+        let amd = PodNaming { gpu_resource: "amd.com/gpu".to_owned(), ..naming() };
+        assert!(!pods.jobs(&amd).without_gpus.contains_key("k8s.ml.amd"));
     }
 }

@@ -4,7 +4,7 @@
 //! short time, but soon after the first one, so a job of a thousand pods is not recorded a thousand
 //! times while it starts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -133,15 +133,23 @@ pub struct PodWatcher {
     pods: PodSet,
     /// When the jobs are to be recorded, if they have changed.
     record_at: Option<Instant>,
-    /// Annotations that were logged.
-    problems: BTreeMap<String, HintError>,
+    /// Annotations that were logged, by job.
+    problems: BTreeMap<String, BTreeSet<HintError>>,
+    /// Jobs that were logged as such without GPUs.
+    without_gpus: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl PodWatcher {
     /// A watcher that knows no pods yet.
     pub fn new(settings: PodWatchSettings, spool: JobSpool) -> Self {
-        let problems = BTreeMap::new();
-        Self { settings, spool, pods: PodSet::default(), record_at: None, problems }
+        Self {
+            settings,
+            spool,
+            pods: PodSet::default(),
+            record_at: None,
+            problems: BTreeMap::new(),
+            without_gpus: BTreeMap::new(),
+        }
     }
 
     /// Watches until it is dropped. Recorded jobs then stay recorded.
@@ -241,13 +249,30 @@ impl PodWatcher {
     }
 
     fn record_jobs(&mut self) {
-        let PodJobs { jobs, problems } = self.pods.jobs(&self.settings.naming);
-        for (job, problem) in &problems {
-            if self.problems.get(job) != Some(problem) {
-                warn!(job, "ignored an annotation: crux.fabric/{problem}");
+        let PodJobs { jobs, problems, without_gpus } = self.pods.jobs(&self.settings.naming);
+        for (job, hints) in &problems {
+            let logged = self.problems.get(job);
+            for hint in hints.iter().filter(|hint| !logged.is_some_and(|l| l.contains(hint))) {
+                warn!(job, "ignored an annotation: crux.fabric/{hint}");
             }
         }
-        self.problems = problems;
+        let resource = &self.settings.naming.gpu_resource;
+        for (job, devices) in &without_gpus {
+            if self.without_gpus.contains_key(job) {
+                continue;
+            }
+            let devices: Vec<&str> = devices.iter().map(String::as_str).collect();
+            let others = match devices.is_empty() {
+                true => "and no other device".to_owned(),
+                false => format!("but {}", devices.join(", ")),
+            };
+            warn!(
+                job,
+                "not announced: its pods have no {resource} {others}; --gpu-resource names the \
+                 resource that counts GPUs, --gpus-per-pod says how many a pod without it has"
+            );
+        }
+        (self.problems, self.without_gpus) = (problems, without_gpus);
         let prefix = format!("{}.", self.settings.naming.cluster);
         self.record_at = None;
         match self.spool.sync_jobs(|id| id.starts_with(&prefix), &jobs) {

@@ -21,9 +21,10 @@ pub(super) enum KubernetesCommand {
 ///
 /// A job begins when the first of its pods has a node and ends with the last one. Pods with one
 /// value of a label are one job: that of --job-label, else crux.fabric/job, the name of the JobSet,
-/// of a job of Kubeflow, Ray, Volcano or Kubernetes, else the owner of the pod. The annotations
-/// crux.fabric/profile, model, flop, collective and bytes of a pod say what Kubernetes does not
-/// know. Jobs that ended while nothing watched are removed at the start.
+/// of a job of Kubeflow, Ray or Volcano, of the pod group of Kueue or the coscheduling plugin, of a
+/// job of Kubernetes, else the owner of the pod. The annotations crux.fabric/profile, model, flop,
+/// collective and bytes of a pod say what Kubernetes does not know; one that cannot be read is
+/// ignored with a warning. Jobs that ended while nothing watched are removed at the start.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::job_spool::JobSpool;
+use crate::job_spool::{JobRecord, JobSpool};
 use crate::rest_client::{RestClient, RestError, TlsIdentity};
-use crate::slurm_job;
+use crate::slurm_job::{self, SlurmStart};
 use crate::slurm_rest::{SlurmRest, SlurmSync, SlurmUser};
 use clap::Subcommand;
 use topology::count_noun;
@@ -16,8 +16,9 @@ use tracing::warn;
 use super::{SpoolArg, stop_signal};
 use command_io::{CommandError, files, output};
 
-/// States in which a job has its hosts.
-const RUNNING_STATES: &str = "--states=CONFIGURING,RUNNING,SUSPENDED,STOPPED,RESIZING";
+/// Jobs that have their hosts.
+const SQUEUE_ARGUMENTS: [&str; 3] =
+    ["--noheader", "--format=%A %i", "--states=CONFIGURING,RUNNING,SUSPENDED,STOPPED,RESIZING"];
 
 /// Record a job of Slurm, from its prolog and epilog.
 #[derive(Subcommand)]
@@ -31,7 +32,9 @@ pub(super) enum SlurmCommand {
 ///
 /// Reads the environment of Slurm's Prolog or PrologSlurmctld. The comment of a job may say what
 /// Slurm does not know: crux.profile=NAME, crux.model=NAME, crux.flop=NUMBER, crux.collective=KIND,
-/// crux.bytes=NUMBER. In Prolog, only the first host of the job records it.
+/// crux.bytes=SIZE, such as 6.5GB. A word that cannot be read is ignored with a warning, which the
+/// agent repeats. In Prolog, only the first host of the job records it. Components of a
+/// heterogeneous job are recorded as one job.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -40,14 +43,15 @@ Examples:
 pub(super) struct SlurmStartArgs {
     #[command(flatten)]
     spool: SpoolArg,
-    /// GPUs that each host gives to the job [default: those that Slurm counts on this host]
+    /// GPUs that each host gives to the job, where Slurm does not say how many this host gives
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1024))]
     gpus_per_host: Option<u32>,
 }
 
 /// Remove the record of the job that has ended.
 ///
-/// Reads the environment of Slurm's Epilog or EpilogSlurmctld.
+/// Reads the environment of Slurm's Epilog or EpilogSlurmctld. The end of a component of a
+/// heterogeneous job takes its hosts out of the record.
 #[derive(clap::Args)]
 #[command(after_help = "Example:  crux jobs slurm end")]
 pub(super) struct SlurmEndArgs {
@@ -59,7 +63,7 @@ pub(super) struct SlurmEndArgs {
 ///
 /// A slurmctld that crashes in an epilog does not run it again. Call this after every start of
 /// slurmctld, from a timer, or with --every. With --rest, slurmrestd lists the jobs; without it
-/// squeue does, and only ended jobs are removed.
+/// squeue does, and only ended jobs are removed. Jobs to which Slurm gives no GPU are left out.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -84,7 +88,8 @@ pub(super) struct SlurmSyncArgs {
     /// Authorities of an https address (PEM)
     #[arg(long, value_name = "FILE", requires = "rest")]
     ca: Option<String>,
-    /// GPUs that each host gives to a job [default: those that Slurm counts]
+    /// GPUs that each host gives to a job for which Slurm counts none, as on a cluster without GPUs
+    /// in its GresTypes
     #[arg(long, value_name = "NUMBER", requires = "rest")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     gpus_per_host: Option<u32>,
@@ -102,29 +107,49 @@ pub(super) fn run_slurm(command: &SlurmCommand) -> Result<(), CommandError> {
 }
 
 fn start_slurm_job(args: &SlurmStartArgs) -> Result<(), CommandError> {
-    let job = slurm_job::starting_slurm_job(variable, args.gpus_per_host)
+    let start = slurm_job::starting_slurm_job(variable, args.gpus_per_host)
         .map_err(|error| CommandError::input("the environment", error))?;
-    let Some(job) = job else {
-        return output::print_line("another host records this job");
+    let component = match start {
+        SlurmStart::Job(component) => component,
+        SlurmStart::OnAnotherHost => return output::print_line("another host records this job"),
+        SlurmStart::WithoutGpus => return output::print_line("not recorded: a job without GPUs"),
     };
-    let spool = &args.spool.spool;
-    JobSpool::new(spool)
-        .add_job(&job)
-        .map_err(|error| CommandError::Failed(format!("{}: {error}", spool.display())))?;
+    let mut recorded = JobRecord::default();
+    change_record(&args.spool, &component.job, |known| {
+        recorded = component.record(known);
+        Some(recorded.clone())
+    })?;
+    let JobRecord { job, ignored } = recorded;
+    for hint in ignored {
+        warn!("{}: ignored {hint}", job.id);
+    }
     output::print_line(format_args!("{} on {}", job.id, count_noun(job.gpus.len(), "host")))
 }
 
 fn end_slurm_job(args: &SlurmEndArgs) -> Result<(), CommandError> {
-    let id = slurm_job::slurm_job_name(variable)
+    let end = slurm_job::ending_slurm_job(variable)
         .map_err(|error| CommandError::input("the environment", error))?;
-    let spool = &args.spool.spool;
-    let was_there = JobSpool::new(spool)
-        .remove_job(&id)
-        .map_err(|error| CommandError::Failed(format!("{}: {error}", spool.display())))?;
-    match was_there {
-        true => output::print_line(format_args!("{id} has ended")),
-        false => output::print_line(format_args!("{id} was not recorded here")),
+    let mut hosts = 0;
+    let known = change_record(&args.spool, &end.job, |known| {
+        let remaining = end.remaining(known)?;
+        hosts = remaining.job.gpus.len();
+        Some(remaining)
+    })?;
+    let job = end.job;
+    match (known, hosts) {
+        (None, _) => output::print_line(format_args!("{job} was not recorded here")),
+        (Some(_), 0) => output::print_line(format_args!("{job} has ended")),
+        _ => output::print_line(format_args!("{job} goes on, on {}", count_noun(hosts, "host"))),
     }
+}
+
+fn change_record(
+    SpoolArg { spool }: &SpoolArg,
+    job: &str,
+    change: impl FnOnce(Option<&JobRecord>) -> Option<JobRecord>,
+) -> Result<Option<JobRecord>, CommandError> {
+    let changed = JobSpool::new(spool).change_job(job, change);
+    changed.map_err(|error| CommandError::Failed(format!("{}: {error}", spool.display())))
 }
 
 fn sync_slurm_jobs(args: &SlurmSyncArgs) -> Result<(), CommandError> {
@@ -142,15 +167,14 @@ fn sync_by_squeue(args: &SlurmSyncArgs) -> Result<(), CommandError> {
     let spool = JobSpool::new(&args.spool.spool);
     let spooled = spool.read_jobs().map_err(CommandError::failed)?;
     let output = Command::new(&args.squeue)
-        .args(["--noheader", "--format=%A", RUNNING_STATES])
+        .args(SQUEUE_ARGUMENTS)
         .output()
         .map_err(|error| failed(&error))?;
     if !output.status.success() {
         return Err(failed(&String::from_utf8_lossy(&output.stderr).trim()));
     }
     let listed = String::from_utf8_lossy(&output.stdout);
-    let running: BTreeSet<u64> =
-        listed.lines().filter_map(|line| line.trim().parse().ok()).collect();
+    let running: BTreeSet<u64> = listed.lines().filter_map(slurm_job::squeue_job_number).collect();
     let recorded = spooled.jobs.iter().map(|job| job.id.as_str());
     for id in slurm_job::vanished_slurm_jobs(recorded, |number| running.contains(&number)) {
         spool.remove_job(id).map_err(CommandError::failed)?;
@@ -207,10 +231,10 @@ fn print_sync(sync: &SlurmSync) -> Result<(), CommandError> {
         output::print_line(format_args!("{id} does not run any more"))?;
     }
     for id in &sync.change.added {
-        output::print_line(format_args!("{id} was not recorded"))?;
+        output::print_line(format_args!("{id} is now recorded"))?;
     }
-    for (number, problem) in &sync.refused {
-        warn!("job {number} is not recorded: {problem}");
+    for problem in &sync.problems {
+        warn!("{problem}");
     }
     Ok(())
 }
