@@ -1,7 +1,7 @@
 //! Jobs of documents as the wire has them, and what one host sends of such a job.
 
 use api::telemetry as proto;
-use planner::{CollectiveKind, FlowDocument, JobDocument};
+use planner::{CollectiveKind, FlowDocument, JobDocument, RankTraffic};
 
 /// The announcement of a job.
 pub fn announce_job(job: &JobDocument) -> proto::JobAnnouncement {
@@ -9,19 +9,31 @@ pub fn announce_job(job: &JobDocument) -> proto::JobAnnouncement {
         job: job.id.clone(),
         tenant: job.tenant.clone(),
         model: job.model.clone(),
-        gpus: job.gpus.clone(),
+        gpus: job.gpus.clone().into_iter().collect(),
+        hosts: job.gpus.keys().cloned().collect(),
+        gpu_indices: job.gpu_indices.iter().map(announce_gpus).collect(),
         flows: job.flows.iter().flatten().map(announce_flow).collect(),
         collective: job.collective.as_ref().map(|collective| proto::Collective {
             kind: collective_name(collective.kind),
             bytes: collective.bytes.unwrap_or(0.0),
-            channels: Some(collective.channels),
+            channels: collective.channels,
         }),
         profile: job.profile.clone(),
         flop_per_iteration: job.flop_per_iteration,
         compute_seconds: job.compute_seconds,
         overlap_from: job.overlap_from,
         pods: job.pods.clone(),
+        rank_traffic: job.rank_traffic.iter().map(announce_traffic).collect(),
     }
+}
+
+fn announce_gpus((host, indices): (&String, &Vec<u32>)) -> (String, proto::GpuIndices) {
+    (host.clone(), proto::GpuIndices { indices: indices.clone() })
+}
+
+fn announce_traffic(sent: &RankTraffic) -> proto::RankTraffic {
+    let RankTraffic { src, dst, bytes } = *sent;
+    proto::RankTraffic { src, dst, bytes }
 }
 
 fn announce_flow(flow: &FlowDocument) -> proto::JobFlow {
@@ -99,7 +111,7 @@ mod tests {
         job.collective = Some(CollectiveDocument {
             kind: CollectiveKind::RingAllReduce,
             bytes: None,
-            channels: 1,
+            channels: None,
         });
         assert_eq!(sent_share(&job, "h2"), 0.5);
         assert_eq!(reporting_host(&job), Some("h1"));

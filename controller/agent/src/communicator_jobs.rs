@@ -4,20 +4,24 @@
 //! rank 0 of the widest communicator of a job stands for the job: its messages become an
 //! announcement, once the iteration is known, and finished iterations. Pure.
 //!
-//! What a plugin cannot know is assumed, and stated here: ranks are spread evenly over the hosts,
-//! every host sends as much as this one, and the operation that moves most bytes gives the pattern.
+//! What a plugin cannot know is assumed, and stated here: ranks are spread evenly over the hosts in
+//! their order, and every host sends as this one, to the ranks that are as far from its own. Where
+//! that would wrap around (a pipeline), or where several communicators send and only one of them is
+//! of all ranks, the operation that moves most bytes gives the pattern instead.
 //! The work of an iteration is only known if the user states it (`CRUX_FLOP_PER_ITERATION`);
 //! without it the controller ranks the job last.
 
 use std::collections::BTreeMap;
 
-use planner::{CollectiveDocument, CollectiveKind, JobDocument};
+use planner::{CollectiveDocument, CollectiveKind, JobDocument, RankTraffic};
 use topology::host_list::{self, HostListError};
 
 use crate::process_message::{CommunicatorTraffic, FinishedIteration, ProcessMessage};
 
 /// Communicators of all processes of this host that are remembered.
 const MAX_COMMUNICATORS: usize = 4_096;
+/// Pairs of ranks that an announcement names; a job of more is known by its pattern.
+const MAX_RANK_PAIRS: usize = 16_384;
 /// Iterations that one message may stand for.
 const MAX_ITERATIONS: f64 = 1_000.0;
 
@@ -169,14 +173,58 @@ impl CommunicatorJobs {
         let gpus = traffic.ranks.div_ceil(counted);
         let bytes = operation_bytes(measured.kind, measured.host_bytes, counted);
         let collective =
-            CollectiveDocument { kind: measured.kind, bytes: Some(bytes), channels: 1 };
+            CollectiveDocument { kind: measured.kind, bytes: Some(bytes), channels: None };
+        let rank_traffic = match measured.kind {
+            CollectiveKind::Pipeline => Vec::new(),
+            _ => self.rank_traffic(traffic, measured),
+        };
+        let sends = counted > 1 && bytes > 0.0;
         Ok(JobDocument {
             id: id.to_owned(),
             gpus: hosts.into_iter().map(|host| (host, gpus)).collect(),
             flop_per_iteration: traffic.flop_per_iteration,
-            collective: (counted > 1 && bytes > 0.0).then_some(collective),
+            collective: (sends && rank_traffic.is_empty()).then_some(collective),
+            rank_traffic,
             ..JobDocument::default()
         })
+    }
+
+    /// What ranks send to each other in an iteration, if all that is sent is sent in the widest
+    /// communicator, of which every rank of this host is known: that of this host, from every host.
+    fn rank_traffic(
+        &self,
+        widest: &CommunicatorTraffic,
+        measured: &MeasuredIteration,
+    ) -> Vec<RankTraffic> {
+        let (ranks, hosts) = (widest.ranks, widest.host_count);
+        let per_host = ranks.div_ceil(hosts.max(1));
+        let own = self.latest.iter().filter(|(key, _)| key.communicator == widest.id);
+        let own: Vec<&CommunicatorTraffic> = own.map(|(_, traffic)| traffic).collect();
+        let sent: f64 = own.iter().map(|traffic| bytes_in(traffic, measured.seconds)).sum();
+        let is_all = own.len() == per_host as usize
+            && ranks == per_host * hosts
+            && (sent - measured.host_bytes).abs() <= 1e-6 * measured.host_bytes;
+        let peers: usize = own.iter().map(|traffic| traffic.peers.len()).sum();
+        if !is_all || peers * hosts as usize > MAX_RANK_PAIRS {
+            return Vec::new();
+        }
+        let mut pairs = Vec::new();
+        for host in 0..hosts {
+            let shifted = |rank: u32| (rank + host * per_host) % ranks;
+            for traffic in &own {
+                let all: u64 = traffic.peers.iter().map(|peer| peer.bytes).sum();
+                let bytes = bytes_in(traffic, measured.seconds) / all.max(1) as f64;
+                pairs.extend(traffic.peers.iter().filter(|peer| peer.rank < ranks).map(|peer| {
+                    RankTraffic {
+                        src: shifted(traffic.rank % ranks),
+                        dst: shifted(peer.rank),
+                        bytes: bytes * peer.bytes as f64,
+                    }
+                }));
+            }
+        }
+        pairs.retain(|sent| sent.bytes > 0.0);
+        pairs
     }
 
     fn hosts(&self, traffic: &CommunicatorTraffic) -> Result<Vec<String>, CommunicatorError> {
@@ -332,6 +380,24 @@ mod tests {
         // 2.5 iterations a second: two and then three.
         let messages = jobs.record_traffic(1, &traffic("w", 0, 16, 0.0)).unwrap();
         assert_eq!(messages.len(), 3);
+    }
+
+    #[test]
+    fn where_every_rank_is_known_each_host_sends_what_this_one_does_by_rank() {
+        let mut jobs = CommunicatorJobs::new("h1");
+        let of = |rank: u32| CommunicatorTraffic {
+            peers: vec![PeerTraffic { rank: (rank + 2) % 4, bytes: 300 }],
+            ..traffic("w", rank, 4, 1e9 * f64::from(rank + 1))
+        };
+        for _ in 0..2 {
+            jobs.record_traffic(2, &of(1)).unwrap();
+        }
+        jobs.record_traffic(1, &of(0)).unwrap();
+        let messages = jobs.record_traffic(1, &of(0)).unwrap();
+        let ProcessMessage::Job(job) = &messages[0] else { panic!("{messages:?}") };
+        let sent = |src, dst, bytes| RankTraffic { src, dst, bytes };
+        let expected = [sent(0, 2, 1e9), sent(1, 3, 2e9), sent(2, 0, 1e9), sent(3, 1, 2e9)];
+        assert_eq!((&job.rank_traffic[..], &job.collective), (&expected[..], &None));
     }
 
     #[test]

@@ -29,6 +29,8 @@ fn announcement_to_json(announcement: &proto::JobAnnouncement) -> Value {
         ("tenant", json!(announcement.tenant)),
         ("model", json!(announcement.model)),
         ("gpus", json!(announcement.gpus)),
+        ("hosts", json!(announcement.hosts)),
+        ("gpu_indices", gpu_indices_to_json(announcement)),
         ("flows", announcement.flows.iter().map(flow_to_json).collect()),
         ("collective", json!(collective)),
         ("profile", json!(announcement.profile)),
@@ -36,7 +38,19 @@ fn announcement_to_json(announcement: &proto::JobAnnouncement) -> Value {
         ("compute_seconds", json!(announcement.compute_seconds)),
         ("overlap_from", json!(announcement.overlap_from)),
         ("pods", json!(announcement.pods)),
+        ("rank_traffic", announcement.rank_traffic.iter().map(traffic_to_json).collect()),
     ])
+}
+
+fn traffic_to_json(sent: &proto::RankTraffic) -> Value {
+    json!({ "src": sent.src, "dst": sent.dst, "bytes": sent.bytes })
+}
+
+fn gpu_indices_to_json(announcement: &proto::JobAnnouncement) -> Value {
+    let gpus = announcement.gpu_indices.iter();
+    let gpus: Map<String, Value> =
+        gpus.map(|(host, gpus)| (host.clone(), json!(gpus.indices))).collect();
+    if gpus.is_empty() { Value::Null } else { Value::Object(gpus) }
 }
 
 fn flow_to_json(flow: &proto::JobFlow) -> Value {

@@ -7,7 +7,9 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use api::telemetry::job_report::Report;
-use api::telemetry::{Collective, JobAnnouncement, JobEnd, JobFlow, JobReport, JobWindow};
+use api::telemetry::{
+    Collective, GpuIndices, JobAnnouncement, JobEnd, JobFlow, JobReport, JobWindow, RankTraffic,
+};
 use prost::Message;
 
 /// What `protoc` makes of its standard input; `None` if it is not installed.
@@ -51,6 +53,9 @@ fn reports() -> [JobReport; 3] {
         compute_seconds: Some(0.25),
         overlap_from: Some(0.5),
         pods: vec!["2dd1b5c4-1f7e-4b7a-9f0e-8a1c5f6b7d8e".to_owned()],
+        hosts: vec!["h2".to_owned(), "h1".to_owned()],
+        gpu_indices: [("h2".to_owned(), GpuIndices { indices: vec![0, 2, 4, 6] })].into(),
+        rank_traffic: vec![RankTraffic { src: 0, dst: 11, bytes: 1e9 }],
     };
     let window = JobWindow {
         job: "bert".to_owned(),

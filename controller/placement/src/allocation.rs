@@ -226,7 +226,7 @@ impl<'a> ClusterAllocation<'a> {
             collective: CollectiveDocument {
                 kind: CollectiveKind::RingAllReduce,
                 bytes: Some(gradients),
-                channels: 1,
+                channels: Some(1),
             },
         };
         let pace = if self.table.has_rows_for(&held.request) {

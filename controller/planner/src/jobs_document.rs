@@ -10,6 +10,7 @@ mod gpu_assignment;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::{Fabric, Finding, HostId};
@@ -42,10 +43,10 @@ pub struct JobDocument {
     /// Name of the trained model, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// GPUs used on each host.
-    pub gpus: BTreeMap<String, u32>,
-    /// Which GPUs of a host they are, counted from 0; only for hosts whose interconnect the fabric
-    /// describes. Of a host that is left out, the lowest that no job of the document has.
+    /// GPUs used on each host, the hosts in the order of ranks.
+    pub gpus: IndexMap<String, u32>,
+    /// Which GPUs of a host they are, counted from 0. Of a host that is left out, the lowest that no
+    /// job of the document has.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub gpu_indices: BTreeMap<String, Vec<u32>>,
     /// Work of one iteration over all its GPUs, FLOP.
@@ -72,6 +73,9 @@ pub struct JobDocument {
     /// Instead of `flows`: the collective operation from which they are derived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collective: Option<CollectiveDocument>,
+    /// Instead of `flows`: what ranks send to each other, as libraries of collectives count it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rank_traffic: Vec<RankTraffic>,
     /// UIDs of its Kubernetes pods, by which the agents of hosts know its processes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pods: Vec<String>,
@@ -103,6 +107,19 @@ pub struct FlowDocument {
     /// UDP source port; if not given, the flow is known by its NICs alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub udp_src_port: Option<u16>,
+}
+
+/// What one rank sends to another. Ranks are numbered from 0 over the GPUs of the job, the hosts in
+/// the order of `gpus`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RankTraffic {
+    /// The rank that sends.
+    pub src: u32,
+    /// The rank that receives.
+    pub dst: u32,
+    /// Bytes in one iteration.
+    pub bytes: f64,
 }
 
 /// Jobs of a fabric, and what an operator should know about them.
@@ -190,7 +207,8 @@ impl JobFields<'_> {
             return Err(self.field_error("id", "empty; a job needs a name".to_owned()));
         }
         let profile = self.resolve_profile(document)?;
-        let gpus = self.resolve_gpus(document)?;
+        let ranks = self.resolve_gpus(document)?;
+        let gpus: BTreeMap<HostId, u32> = ranks.iter().copied().collect();
         let count = f64::from(gpus.values().sum::<u32>());
         let flop = document.flop_per_iteration.or(profile.map(|p| p.flop_per_gpu * count));
         let compute = document.compute_seconds.or(profile.map(|p| p.compute_seconds));
@@ -216,7 +234,9 @@ impl JobFields<'_> {
             return Err(self.field_error("flop_per_iteration", "0 FLOP is no work".to_owned()));
         }
         let job_gpus = self.resolve_gpu_indices(document, &job, assignment)?;
-        let flows = self.resolve_flows(document, &job, &job_gpus, profile)?;
+        let hosts = ranks.iter().filter(|(_, gpus)| *gpus > 0).map(|(host, _)| *host);
+        let hosts: Vec<HostId> = hosts.collect();
+        let flows = self.resolve_flows(document, &hosts, &job_gpus, profile)?;
         Ok((job, flows))
     }
 
@@ -229,19 +249,20 @@ impl JobFields<'_> {
         };
         let found = builtin_profiles().iter().find(|profile| profile.name == *name);
         found.map(Some).ok_or_else(|| {
-            let hint = name_matching::suggestion(
-                name,
-                builtin_profiles().iter().map(|profile| profile.name.as_str()),
-            );
-            self.field_error("profile", format!("no profile is called `{name}`{hint}"))
+            let known: Vec<&str> = builtin_profiles().iter().map(|it| it.name.as_str()).collect();
+            let hint = name_matching::suggestion(name, known.iter().copied());
+            let known = known.join(", ");
+            let problem = format!("no profile is called `{name}`; there are {known}{hint}");
+            self.field_error("profile", problem)
         })
     }
 
+    /// GPUs by host, in the order of ranks.
     fn resolve_gpus(
         &self,
         document: &JobDocument,
-    ) -> Result<BTreeMap<HostId, u32>, DocumentFieldError> {
-        let gpus: BTreeMap<HostId, u32> = document
+    ) -> Result<Vec<(HostId, u32)>, DocumentFieldError> {
+        let gpus: Vec<(HostId, u32)> = document
             .gpus
             .iter()
             .map(|(name, gpus)| {
@@ -256,7 +277,7 @@ impl JobFields<'_> {
                 Ok((host, *gpus))
             })
             .collect::<Result<_, _>>()?;
-        if gpus.values().all(|count| *count == 0) {
+        if gpus.iter().all(|(_, count)| *count == 0) {
             return Err(self.field_error("gpus", "no GPU on any host".to_owned()));
         }
         Ok(gpus)

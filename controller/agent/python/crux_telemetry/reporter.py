@@ -29,8 +29,9 @@ class Reporter:
         self._thread.start()
 
     def job(self, id, gpus, **known):
-        """Announces a job: GPUs by host, and any other fields of a jobs document (tenant, model,
-        flows or collective, profile, flop_per_iteration, compute_seconds, overlap_from)."""
+        """Announces a job: GPUs by host in the order of ranks, and any other fields of a jobs
+        document (tenant, model, gpu_indices, one of flows, collective and rank_traffic, profile,
+        flop_per_iteration, compute_seconds, overlap_from)."""
         job = {"id": id, "gpus": dict(gpus), **known}
         self._jobs.add(id)
         self._enqueue({"job": job})

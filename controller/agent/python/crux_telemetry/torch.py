@@ -13,10 +13,13 @@ import os
 import time
 
 from .process_groups import GroupCounter, buffer_bytes, group_ranks, job_traffic
+from .rank_traffic import rank_traffic
 from .reporter import Reporter
 
 # Counts from import on, because frameworks keep references to the functions that they import.
 COUNTER = GroupCounter()
+# What may say which traffic a job has.
+TRAFFIC_FIELDS = {"flows", "collective", "rank_traffic"}
 
 
 def count_process_groups():
@@ -79,8 +82,12 @@ class IterationReporter:
         if not self.announced:
             self.announced = True
             known = dict(self.known)
-            if "flows" not in known and "collective" not in known and collective:
-                known["collective"] = collective
+            if not TRAFFIC_FIELDS.intersection(known):
+                by_rank = rank_traffic(groups, *self.spread)
+                if by_rank:
+                    known["rank_traffic"] = by_rank
+                elif collective:
+                    known["collective"] = collective
             self.reporter.job(self.job, self.gpus, **known)
             return
         if total > 0.0:

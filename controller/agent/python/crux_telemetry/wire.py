@@ -50,8 +50,11 @@ def announcement(job):
     for field, name in ((2, "tenant"), (3, "model")):
         if job.get(name) is not None:
             encoded += chunk(field, job[name])
-    for host, gpus in sorted(job["gpus"].items()):
-        encoded += chunk(4, chunk(1, host) + integer(2, gpus))
+    for host, gpus in job["gpus"].items():
+        encoded += chunk(4, chunk(1, host) + integer(2, gpus)) + chunk(12, host)
+    for host, indices in (job.get("gpu_indices") or {}).items():
+        indices = b"".join(varint(gpu) for gpu in indices)
+        encoded += chunk(13, chunk(1, host) + chunk(2, chunk(1, indices)))
     for flow in job.get("flows") or []:
         encoded += chunk(5, one_flow(flow))
     if job.get("collective"):
@@ -61,6 +64,9 @@ def announcement(job):
     for field, name in ((8, "flop_per_iteration"), (9, "compute_seconds"), (10, "overlap_from")):
         if job.get(name) is not None:
             encoded += double(field, job[name])
+    for sent in job.get("rank_traffic") or []:
+        pair = integer(1, sent["src"]) + integer(2, sent["dst"]) + double(3, sent["bytes"])
+        encoded += chunk(14, pair)
     return encoded
 
 
@@ -78,7 +84,9 @@ def one_flow(flow):
 
 def collective(collective):
     encoded = chunk(1, collective["kind"]) + double(2, collective.get("bytes") or 0.0)
-    return encoded + integer(3, collective.get("channels", 1))
+    if collective.get("channels") is not None:
+        encoded += integer(3, collective["channels"])
+    return encoded
 
 
 def window(iteration):

@@ -2,7 +2,8 @@
 
 import unittest
 
-from crux_telemetry.process_groups import GroupCounter, job_traffic
+from crux_telemetry.process_groups import GroupCounter, GroupTraffic, job_traffic
+from crux_telemetry.rank_traffic import rank_traffic
 from tests.ring_network import Distributed, ProcessGroup, RingNetwork, Tensor
 
 LAYERS = [Tensor(12_345_679), Tensor(4_000_001), Tensor(4_000_001), Tensor(7)]
@@ -92,6 +93,30 @@ class Volumes(unittest.TestCase):
                 hosts_send = 2.0 if kind == "ring_all_reduce" else 1.0
                 planned = hosts_send * (hosts - 1) * collective["bytes"]
                 self.assertLess(abs(planned / sent - 1), 0.05)
+                by_rank = rank_traffic(groups, hosts * per_host, per_host)
+                together = sum(pair["bytes"] for pair in by_rank)
+                self.assertLess(abs(together / sent - 1), 0.05)
+
+    def test_every_rank_of_a_host_has_a_channel_of_a_ring(self):
+        group = GroupTraffic(range(4))
+        group.add("all_reduce", 1000)
+        pairs = rank_traffic([group], 4, 2)
+        # Each edge of a ring of four ranks carries 1500 bytes, here over two channels.
+        expected = [(0, 2), (1, 3), (2, 0), (3, 1)]
+        self.assertEqual(pairs, [{"src": a, "dst": b, "bytes": 750.0} for a, b in expected])
+
+    def test_groups_alike_are_all_over_the_job(self):
+        # Data-parallel groups of two, one for each of the two ranks of a host.
+        group = GroupTraffic((0, 2))
+        group.add("all_gather", 100)
+        pairs = rank_traffic([group], 8, 2)
+        self.assertEqual({(pair["src"], pair["dst"]) for pair in pairs},
+                         {(0, 2), (2, 0), (1, 3), (3, 1), (4, 6), (6, 4), (5, 7), (7, 5)})
+        self.assertEqual({pair["bytes"] for pair in pairs}, {50.0})
+        # Groups that do not add up to all ranks are no basis.
+        odd = GroupTraffic((0, 3))
+        odd.add("all_gather", 100)
+        self.assertEqual(rank_traffic([odd], 4, 2), [])
 
     def test_a_job_on_one_host_sends_nothing(self):
         sent, groups = train(1, 8, fsdp)

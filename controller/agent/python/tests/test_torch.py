@@ -147,7 +147,9 @@ class WithGloo(unittest.TestCase):
         # The hook reduces as it would be without: both hold the same weights.
         self.assertAlmostEqual(results[0]["weights"], results[1]["weights"], places=3)
         job, *iterations, closed = results[0]["messages"]
-        self.assertEqual(job["job"]["collective"]["bytes"], 4.0 * (256 * 256 + 256))
+        sent = [(pair["src"], pair["dst"], pair["bytes"]) for pair in job["job"]["rank_traffic"]]
+        gradients = 4.0 * (256 * 256 + 256)
+        self.assertEqual(sent, [(0, 1, gradients), (1, 0, gradients)])
         self.assertEqual(len(iterations), 3)
         for message in iterations:
             iteration = message["iteration"]

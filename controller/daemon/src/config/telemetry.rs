@@ -13,9 +13,13 @@ config_section! {
     /// Bounds and timing of job reports.
     RawTelemetry => TelemetryConfig in "telemetry", check check_telemetry;
 
-    /// Silence after which a job counts as ended.
+    /// Silence after which a job counts as ended whose reporter is gone.
     #[schemars(range(min = 1))]
     grace_ms: u64 = 10_000 => grace: Duration,
+    /// Silence after which a job counts as ended whose reporter is still connected: the longest
+    /// pause of a job, as for a checkpoint.
+    #[schemars(range(min = 1))]
+    pause_ms: u64 = 600_000 => pause: Duration,
     /// Iterations after which a job is ranked.
     #[schemars(range(min = 1))]
     profile_iterations: u64 = 5 => profile_iterations: u64,

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use api::telemetry as proto;
-use planner::{CollectiveDocument, CollectiveKind, FlowDocument, JobDocument, JobId};
+use indexmap::IndexMap;
+use planner::{CollectiveDocument, CollectiveKind, FlowDocument, JobDocument, JobId, RankTraffic};
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::Error;
@@ -102,28 +103,49 @@ fn decode_announcement(announcement: proto::JobAnnouncement) -> Result<JobDocume
     check_limit("gpus", announcement.gpus.len(), MAX_FLOWS)?;
     let hosts = announcement.gpus.keys().map(String::len).max();
     check_limit("gpus", hosts.unwrap_or(0), MAX_TEXT)?;
+    check_limit("hosts", announcement.hosts.len(), MAX_FLOWS)?;
+    check_limit("gpu_indices", announcement.gpu_indices.len(), MAX_FLOWS)?;
+    let gpu_indices = announcement.gpu_indices.into_iter().map(|(host, gpus)| {
+        check_limit("gpu_indices", host.len().max(gpus.indices.len()), MAX_TEXT)?;
+        Ok((host, gpus.indices))
+    });
+    let gpu_indices = gpu_indices.collect::<Result<_, InvalidReport>>()?;
     check_limit("pods", announcement.pods.len(), MAX_FLOWS)?;
     for uid in &announcement.pods {
         check_name("pods", uid)?;
     }
+    check_limit("rank_traffic", announcement.rank_traffic.len(), MAX_FLOWS)?;
+    let rank_traffic = announcement.rank_traffic.iter().map(|sent| {
+        let proto::RankTraffic { src, dst, bytes } = *sent;
+        RankTraffic { src, dst, bytes }
+    });
     let collective = announcement.collective.as_ref().map(decode_collective).transpose()?;
     let flows: Result<Vec<_>, _> = announcement.flows.into_iter().map(decode_flow).collect();
     Ok(JobDocument {
         id: announcement.job,
         tenant: announcement.tenant,
         model: announcement.model,
-        gpus: announcement.gpus,
-        gpu_indices: BTreeMap::new(),
+        gpus: in_rank_order(announcement.gpus, &announcement.hosts),
+        gpu_indices,
         flop_per_iteration: announcement.flop_per_iteration,
         compute_seconds: announcement.compute_seconds,
         overlap_from: announcement.overlap_from,
         recent_slowdown: None,
         slowdown_over_forecast: None,
         profile: announcement.profile,
-        flows: Some(flows?).filter(|_| collective.is_none()),
+        flows: Some(flows?).filter(|flows| !flows.is_empty()),
         collective,
+        rank_traffic: rank_traffic.collect(),
         pods: announcement.pods,
     })
+}
+
+/// GPUs by host: first those of the stated order, then the others by name.
+fn in_rank_order(mut gpus: BTreeMap<String, u32>, order: &[String]) -> IndexMap<String, u32> {
+    let stated = order.iter().filter_map(|host| gpus.remove_entry(host));
+    let mut ordered: IndexMap<String, u32> = stated.collect();
+    ordered.extend(gpus);
+    ordered
 }
 
 fn decode_flow(flow: proto::JobFlow) -> Result<FlowDocument, InvalidReport> {
@@ -150,7 +172,7 @@ fn decode_collective(collective: &proto::Collective) -> Result<CollectiveDocumen
     Ok(CollectiveDocument {
         kind: kind.map_err(|error: Error| InvalidReport::UnknownCollective(error.to_string()))?,
         bytes: Some(collective.bytes).filter(|bytes| *bytes > 0.0),
-        channels: collective.channels.unwrap_or(1),
+        channels: collective.channels,
     })
 }
 

@@ -10,7 +10,7 @@ use planner::{Job, Plan, PlanReport};
 use tokio::time::Instant;
 
 use super::ReportWindow;
-use super::profile::differs_by;
+use super::profile::{ReportedProfile, differs_by};
 use crate::forecast::WIRE_BYTES_PER_BYTE;
 
 /// Two plans expect the same of a job if their times differ by at most this share.
@@ -40,8 +40,7 @@ pub(super) struct IterationMeasurement {
     expected: ExpectedIteration,
     /// Since when plans expect that.
     since: Option<Instant>,
-    iterations: u64,
-    seconds: f64,
+    windows: ReportedProfile,
     /// Seconds of an iteration by the windows before those.
     concluded: Option<f64>,
 }
@@ -80,17 +79,15 @@ impl IterationMeasurement {
     pub(super) fn add_window(&mut self, window: &ReportWindow, now: Instant) {
         let lasted = |since| now.saturating_duration_since(since).as_secs_f64();
         if self.since.is_some_and(|since| lasted(since) >= window.seconds) {
-            self.iterations += window.iteration_starts.len() as u64;
-            self.seconds += window.seconds;
+            self.windows.add_window(window);
         }
     }
 
     /// Concludes from the windows since the last time; none where they say nothing.
     pub(super) fn conclude(&mut self) -> Option<f64> {
-        let mean = (self.iterations > 0).then(|| self.seconds / self.iterations as f64);
-        (self.iterations, self.seconds) = (0, 0.0);
-        self.concluded = mean.or(self.concluded);
-        mean
+        let seconds = std::mem::take(&mut self.windows).iteration_seconds();
+        self.concluded = seconds.or(self.concluded);
+        seconds
     }
 
     /// What the plan expects that the next windows count for.

@@ -1,7 +1,9 @@
 //! What windows add up to, and the job that they show.
 //!
-//! The decision: sums and nothing else, so that a job takes as much memory after a year as after a
-//! second; they begin anew each time that something was concluded from them.
+//! Sums of a few stretches, so that a job takes as much memory after a year as after a second; they
+//! begin anew each time that something was concluded from them. A stretch that is out of line, as
+//! when a job saves a checkpoint, does not count: what a job does between such pauses is what its
+//! plan is for.
 
 use planner::JobDocument;
 
@@ -16,9 +18,22 @@ pub(super) const UNKNOWN_SECONDS: f64 = 1.0;
 /// Bytes of a collective of which nothing is known.
 pub(super) const UNKNOWN_BYTES: f64 = 0.0;
 
-/// Sums over windows of one job.
+/// Stretches that are told apart; further windows belong to the last.
+const MAX_STRETCHES: usize = 32;
+
+/// A stretch whose iterations are this many times as long as the median is a pause.
+const PAUSE_FACTOR: f64 = 3.0;
+
+/// Windows of one job since something was concluded from them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReportedProfile {
+    /// Each but the last has iterations.
+    stretches: Vec<WindowSums>,
+}
+
+/// Sums over consecutive windows, of which the last has iterations.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct WindowSums {
     iterations: u64,
     seconds: f64,
     flop: f64,
@@ -29,50 +44,100 @@ pub struct ReportedProfile {
     counted: u64,
 }
 
+impl WindowSums {
+    fn of_window(window: &ReportWindow) -> Self {
+        let iterations = window.iteration_starts.len() as u64;
+        Self {
+            iterations,
+            seconds: window.seconds,
+            flop: window.flop,
+            compute_seconds: window.compute_seconds,
+            communication_seconds: window.communication_seconds,
+            flow_bytes: window.flow_bytes.clone(),
+            counted: if window.flow_bytes.is_empty() { 0 } else { iterations },
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.iterations += other.iterations;
+        self.seconds += other.seconds;
+        self.flop += other.flop;
+        self.compute_seconds += other.compute_seconds;
+        self.communication_seconds += other.communication_seconds;
+        self.counted += other.counted;
+        if other.flow_bytes.is_empty() {
+            return;
+        }
+        self.flow_bytes.resize(other.flow_bytes.len(), 0.0);
+        let sums = self.flow_bytes.iter_mut().zip(&other.flow_bytes);
+        sums.for_each(|(sum, bytes)| *sum += bytes);
+    }
+
+    fn iteration_seconds(&self) -> f64 {
+        self.seconds / self.iterations.max(1) as f64
+    }
+}
+
 impl ReportedProfile {
     /// Adds a plausible window.
     pub fn add_window(&mut self, window: &ReportWindow) {
-        self.iterations += window.iteration_starts.len() as u64;
-        self.seconds += window.seconds;
-        self.flop += window.flop;
-        self.compute_seconds += window.compute_seconds;
-        self.communication_seconds += window.communication_seconds;
-        if window.flow_bytes.is_empty() {
-            return;
+        let sums = WindowSums::of_window(window);
+        let is_full = self.stretches.len() >= MAX_STRETCHES;
+        match self.stretches.last_mut().filter(|last| is_full || last.iterations == 0) {
+            Some(last) => last.add(&sums),
+            None => self.stretches.push(sums),
         }
-        self.counted += window.iteration_starts.len() as u64;
-        self.flow_bytes.resize(window.flow_bytes.len(), 0.0);
-        let sums = self.flow_bytes.iter_mut().zip(&window.flow_bytes);
-        sums.for_each(|(sum, bytes)| *sum += bytes);
     }
 
     /// Iterations that began in these windows.
     pub fn iterations(&self) -> u64 {
-        self.iterations
+        self.stretches.iter().map(|stretch| stretch.iterations).sum()
+    }
+
+    /// Seconds of an iteration but for pauses; none if none began.
+    pub(super) fn iteration_seconds(&self) -> Option<f64> {
+        let typical = self.without_pauses();
+        (typical.iterations > 0).then(|| typical.iteration_seconds())
+    }
+
+    /// The sum of the stretches that are no pauses.
+    fn without_pauses(&self) -> WindowSums {
+        let begun = || self.stretches.iter().filter(|stretch| stretch.iterations > 0);
+        let mut seconds: Vec<f64> = begun().map(WindowSums::iteration_seconds).collect();
+        seconds.sort_by(f64::total_cmp);
+        let median = seconds.get(seconds.len() / 2).copied().unwrap_or(0.0);
+        let mut sum = WindowSums::default();
+        let typical =
+            begun().filter(|stretch| stretch.iteration_seconds() <= PAUSE_FACTOR * median);
+        typical.for_each(|stretch| sum.add(stretch));
+        sum
     }
 
     /// The job as these windows show it, means over their iterations; as it was if none began.
     pub fn apply_to(&self, job: &JobDocument) -> JobDocument {
         let mut shown = job.clone();
-        if self.iterations == 0 {
+        let sums = self.without_pauses();
+        if sums.iterations == 0 {
             return shown;
         }
-        let iterations = self.iterations as f64;
-        shown.flop_per_iteration = Some((self.flop / iterations).max(UNKNOWN_FLOP));
-        shown.compute_seconds = Some(self.compute_seconds / iterations);
-        shown.overlap_from = Some(self.overlap_from());
-        if self.counted > 0 {
-            let flows = shown.flows.iter_mut().flatten().zip(&self.flow_bytes);
-            flows.for_each(|(flow, bytes)| flow.bytes = bytes / self.counted as f64);
+        let iterations = sums.iterations as f64;
+        shown.flop_per_iteration = Some((sums.flop / iterations).max(UNKNOWN_FLOP));
+        shown.compute_seconds = Some(sums.compute_seconds / iterations);
+        shown.overlap_from = Some(sums.overlap_from());
+        if sums.counted > 0 {
+            let flows = shown.flows.iter_mut().flatten().zip(&sums.flow_bytes);
+            flows.for_each(|(flow, bytes)| flow.bytes = bytes / sums.counted as f64);
         }
         shown
     }
 
     /// Whether no work was reported.
     pub fn lacks_work(&self) -> bool {
-        self.flop == 0.0
+        self.stretches.iter().all(|stretch| stretch.flop == 0.0)
     }
+}
 
+impl WindowSums {
     /// An iteration of `T` seconds whose communication takes the last `c` of them begins it at
     /// `T - c`, which is `o_j comp_j`.
     fn overlap_from(&self) -> f64 {
@@ -132,5 +197,29 @@ mod tests {
         // Windows without bytes leave those that are known.
         profile.add_window(&ReportWindow { flow_bytes: Vec::new(), ..window });
         assert_eq!(profile.apply_to(&job).flows.unwrap()[0].bytes, 4e9);
+    }
+
+    #[test]
+    fn pauses_do_not_count_and_what_lasts_does() {
+        let window = |seconds: f64, starts: &[f64]| ReportWindow {
+            seconds,
+            iteration_starts: starts.to_vec(),
+            flop: 1e15 * starts.len() as f64,
+            ..ReportWindow::default()
+        };
+        let mut profile = ReportedProfile::default();
+        for seconds in [0.5, 0.5, 6.5, 0.5] {
+            profile.add_window(&window(seconds, &[0.0]));
+        }
+        assert_eq!((profile.iterations(), profile.iteration_seconds()), (4, Some(0.5)));
+        // A pause may take windows in which no iteration begins.
+        (0..9).for_each(|_| profile.add_window(&window(1.0, &[])));
+        assert_eq!(profile.iteration_seconds(), Some(0.5));
+        profile.add_window(&window(0.5, &[0.0]));
+        assert_eq!((profile.iterations(), profile.iteration_seconds()), (5, Some(0.5)));
+        (0..6).for_each(|_| profile.add_window(&window(6.5, &[0.0])));
+        assert!(profile.iteration_seconds().is_some_and(|seconds| seconds > 4.0));
+        (0..100).for_each(|_| profile.add_window(&window(0.5, &[0.0])));
+        assert_eq!(profile.stretches.len(), MAX_STRETCHES);
     }
 }

@@ -10,6 +10,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use topology::Finding;
 
+use super::reported_jobs::NOT_ANNOUNCED;
+
 /// How long a refusal is kept after its last repetition; reporters repeat announcements.
 const KEPT: Duration = Duration::from_secs(60);
 
@@ -26,9 +28,15 @@ impl RefusedReports {
     /// Records a refusal; whether it is a new one.
     pub(super) fn record_refusal(&mut self, job: &str, refusal: &Finding, now: Instant) -> bool {
         self.forget_old(now);
-        let is_known = self.by_job.contains_key(job);
-        if !is_known && self.by_job.len() >= NAMES {
-            return false;
+        let is_full = self.by_job.len() >= NAMES;
+        match self.by_job.get_mut(job) {
+            // The windows of a job are refused because its announcement was, and that is the cause.
+            Some((_, at)) if refusal.text == NOT_ANNOUNCED => {
+                *at = now;
+                return false;
+            }
+            None if is_full => return false,
+            _ => {}
         }
         let text = format!("its reports are {}", refusal.text);
         let finding = Finding::warning(&refusal.about, text);
@@ -64,7 +72,10 @@ mod tests {
         assert!(!refused.record_refusal("gpt", &refusal("no host `h9`"), again));
         assert!(refused.record_refusal("gpt", &refusal("no host `h8`"), again));
         let expected = Finding::warning("job gpt", "its reports are refused: no host `h8`");
-        assert_eq!(refused.current_findings(start + KEPT), [expected]);
+        assert_eq!(refused.current_findings(start + KEPT), [expected.clone()]);
+        // Windows that follow a refused announcement have no cause of their own.
+        assert!(!refused.record_refusal("gpt", &Finding::error("job gpt", NOT_ANNOUNCED), again));
+        assert_eq!(refused.current_findings(again), [expected]);
         assert_eq!(refused.current_findings(again + KEPT), []);
     }
 

@@ -19,7 +19,7 @@ use planner::{Flow, FlowDocument, Job, JobDocument, JobId, Plan, PlanReport};
 use tokio::time::Instant;
 use topology::{Fabric, Finding, NicId, Severity};
 
-use super::announced_job::{is_complete, resolve_announcement};
+use super::announced_job::{TakenGpus, is_complete, resolve_announcement};
 use super::counter_aggregator::ReportedIteration;
 use super::measured_iteration::{ExpectedIteration, IterationMeasurement, MeasuredIteration};
 use super::plausibility;
@@ -59,6 +59,10 @@ pub struct ReportedJobRegistry {
     has_changed: bool,
 }
 
+/// Why a window is refused that no announcement came before; where that was refused, it has the
+/// reason.
+pub(super) const NOT_ANNOUNCED: &str = "not this reporter's; announce it first";
+
 /// A reported job and its profiling.
 #[derive(Debug)]
 struct ReportedJob {
@@ -71,6 +75,8 @@ struct ReportedJob {
     stage: ProfilingStage,
     /// Windows since something was last concluded from them.
     profile: ReportedProfile,
+    /// Whether its last profile differed from the job as it is planned: once may be chance.
+    differed: bool,
     measurement: IterationMeasurement,
     slowdown: SlowdownEstimate,
     /// The latest feedback; repetitions are not logged, so that no reporter can fill the log.
@@ -109,16 +115,18 @@ impl ReportedJobRegistry {
     /// Resolves every job again, in another fabric; jobs that do not resolve are removed.
     pub fn move_to_fabric(&mut self, fabric: &Fabric) -> Vec<ReportFeedback> {
         let mut feedback = Vec::new();
-        self.jobs.retain(|name, entry| match resolve_announcement(&entry.document, fabric) {
-            Ok((document, job)) => {
-                (entry.document, entry.job) = (document, job);
-                true
-            }
-            Err(finding) => {
-                let job = name.clone();
-                let to = entry.owner.stream;
-                feedback.push(ReportFeedback { to, job, finding });
-                false
+        self.jobs.retain(|name, entry| {
+            match resolve_announcement(&entry.document, fabric, TakenGpus::new) {
+                Ok((document, job)) => {
+                    (entry.document, entry.job) = (document, job);
+                    true
+                }
+                Err(finding) => {
+                    let job = name.clone();
+                    let to = entry.owner.stream;
+                    feedback.push(ReportFeedback { to, job, finding });
+                    false
+                }
             }
         });
         self.has_changed = true;
@@ -255,7 +263,8 @@ impl ReportedJobRegistry {
         let name = announcement.id.clone();
         self.check_owner(&name, from)?;
         self.check_room(&name, from)?;
-        let (document, job) = resolve_announcement(announcement, fabric)?;
+        let taken = || self.taken_gpus(&name);
+        let (document, job) = resolve_announcement(announcement, fabric, taken)?;
         plausibility::check_announcement(&job, fabric)
             .map_err(|error| refusal(&name, &error.to_string()))?;
         self.check_connections(&job)?;
@@ -275,6 +284,16 @@ impl ReportedJobRegistry {
             ProfilingStage::Waiting => "waits to be profiled, ranked last",
         };
         Ok(job_finding(&name, Finding::info, text))
+    }
+
+    /// Which GPUs jobs other than that have, as far as that is stated or assumed.
+    fn taken_gpus(&self, job: &str) -> TakenGpus {
+        let mut taken = TakenGpus::new();
+        let others = self.jobs.iter().filter(|(name, _)| *name != job);
+        for (host, gpus) in others.flat_map(|(_, entry)| &entry.document.gpu_indices) {
+            taken.entry(host.clone()).or_default().extend(gpus);
+        }
+        taken
     }
 
     fn check_owner(&self, name: &str, from: ReporterId) -> Result<(), Finding> {
@@ -324,8 +343,7 @@ impl ReportedJobRegistry {
         let name = &window.job.clone();
         let entry = self.jobs.get_mut(name).filter(|entry| entry.owner.stream == Some(from));
         let Some(entry) = entry else {
-            let text = "not this reporter's; announce it first";
-            return Err(job_finding(name, Finding::error, text));
+            return Err(job_finding(name, Finding::error, NOT_ANNOUNCED));
         };
         // Even an implausible window proves that the job is alive.
         entry.last_report = now;
@@ -369,14 +387,21 @@ impl ReportedJobRegistry {
     }
 
     fn expire_silent(&mut self, now: Instant) -> Vec<ReportFeedback> {
-        let grace = self.limits.grace;
-        let is_silent =
-            |_: &String, entry: &mut ReportedJob| now.duration_since(entry.last_report) >= grace;
+        let limits = &self.limits;
+        // A job whose reporter is still there may be in a pause.
+        let allowed = |entry: &ReportedJob| match entry.owner.stream {
+            Some(_) => limits.pause.max(limits.grace),
+            None => limits.grace,
+        };
+        let is_silent = |_: &String, entry: &mut ReportedJob| {
+            now.duration_since(entry.last_report) >= allowed(entry)
+        };
         let gone: Vec<ReportFeedback> = self
             .jobs
             .extract_if(.., is_silent)
             .map(|(name, entry)| {
-                let text = format!("silent for {} s, so it counts as ended", grace.as_secs_f64());
+                let silent = allowed(&entry).as_secs_f64();
+                let text = format!("silent for {silent} s, so it counts as ended");
                 entry.feedback(job_finding(&name, Finding::warning, text))
             })
             .collect();
@@ -408,6 +433,7 @@ impl ReportedJob {
             last_report: now,
             stage,
             profile: ReportedProfile::default(),
+            differed: false,
             measurement: IterationMeasurement::default(),
             slowdown: SlowdownEstimate::default(),
             last_feedback: None,
@@ -459,14 +485,18 @@ impl ReportedJob {
         flows.for_each(|(flow, shown)| flow.bytes = shown.bytes);
     }
 
-    /// Applies the profile of the windows if it differs from the job; whether it does.
+    /// Applies the profile of the windows if it differs from the job for the second time in a row;
+    /// whether it does.
     fn apply_profile_if_changed(&mut self, share: f64) -> bool {
         let measured = self.measurement.conclude();
         let shown = self.profile.apply_to(&self.document);
-        let differs =
-            self.stage != ProfilingStage::Known || profile_differs(&shown, &self.document, share);
+        let is_first = self.stage != ProfilingStage::Known;
+        let had_differed = self.differed;
+        self.differed = !is_first && profile_differs(&shown, &self.document, share);
+        let differs = is_first || (self.differed && had_differed);
         if differs {
             self.apply_profile();
+            self.differed = false;
         }
         self.profile = ReportedProfile::default();
         // What a job that has just changed would take alone is known with its next plan.

@@ -80,7 +80,7 @@ impl<'a> PlacedJob<'a> {
             collective: Some(CollectiveDocument {
                 kind: CollectiveKind::RingAllReduce,
                 bytes: Some(CALIBRATED.volume_of(self.model)? * self.volume),
-                channels: 2,
+                channels: Some(2),
             }),
             ..JobDocument::default()
         })

@@ -1,8 +1,9 @@
 //! Flows of a collective operation, derived from its volume and the hosts of its job.
 //!
 //! Members of one host are one member of the ring, since they reach each other without the network.
-//! Hosts are in the order of the fabric. Channel `c` takes NIC `c` modulo the NICs of the host, and
-//! an equal share of the bytes.
+//! Hosts are in the order of ranks, which is that of `gpus` in the document. Channels take the NICs
+//! of the job's GPUs in turn and an equal share of the bytes, and leave a host by the NIC on which
+//! they enter it, as those of NCCL.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,13 +19,10 @@ pub struct CollectiveDocument {
     /// pipeline. The gradients of the profile if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<f64>,
-    /// Connections between neighbours, each with an equal share.
-    #[serde(default = "one")]
-    pub channels: u32,
-}
-
-fn one() -> u32 {
-    1
+    /// Connections between neighbours, each with an equal share; if not given, one for each NIC that
+    /// the job's GPUs of a host have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channels: Option<u32>,
 }
 
 /// Kinds of collective operation, with what each member sends; n is the number of hosts.

@@ -3,13 +3,14 @@
 //! No two flows may state one five-tuple. A flow without a UDP source port gets none: its host
 //! chooses the port, and any that was invented here would be that of another packet or of none.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use topology::{HostId, Nic, NicId};
 
 use super::collective::{CollectiveDocument, collective_transfers};
-use super::{JobDocument, JobFields, JobGpus, MAX_BYTES};
-use crate::input::{Flow, FlowGpus, Job};
+use super::gpu_assignment::HostGpus;
+use super::{JobDocument, JobFields, JobGpus, MAX_BYTES, RankTraffic};
+use crate::input::{Flow, FlowGpus};
 use crate::model_profiles::ModelProfile;
 use crate::name_matching::DocumentFieldError;
 
@@ -28,27 +29,32 @@ pub(super) struct FlowDraft {
 pub(super) type FlowDrafts = Vec<FlowDraft>;
 
 impl JobFields<'_> {
-    /// The flows that the document states, or those of its collective operation.
+    /// The flows that the document states, or those of its collective operation or its ranks.
     pub(super) fn resolve_flows(
         &self,
         document: &JobDocument,
-        job: &Job,
+        hosts: &[HostId],
         gpus: &JobGpus,
         profile: Option<&ModelProfile>,
     ) -> Result<FlowDrafts, DocumentFieldError> {
+        let traffic = &document.rank_traffic;
         let flows: FlowDrafts = match (&document.flows, &document.collective) {
             (Some(_), Some(_)) => {
                 let problem = "stands beside `flows`; one of both".to_owned();
                 return Err(self.field_error("collective", problem));
+            }
+            (Some(_), None) | (None, Some(_)) if !traffic.is_empty() => {
+                let problem = "stands beside `flows` or `collective`; one of them".to_owned();
+                return Err(self.field_error("rank_traffic", problem));
             }
             (Some(flows), None) => (0..flows.len())
                 .map(|index| self.resolve_stated_flow(flows, index, gpus))
                 .collect::<Result<_, _>>()?,
             (None, Some(collective)) => {
                 let bytes = profile.and_then(|profile| profile.gradient_bytes);
-                self.derive_flows(collective, bytes, job, gpus)?
+                self.derive_flows(collective, bytes, hosts, gpus)?
             }
-            (None, None) => Vec::new(),
+            (None, None) => self.flows_between_ranks(traffic, hosts, gpus)?,
         };
         match flows.iter().find(|flow| !self.is_one_ip_version(flow)) {
             Some(flow) => Err(self.field_error(&flow.field, self.describe_addresses(flow))),
@@ -127,25 +133,37 @@ impl JobFields<'_> {
         &self,
         collective: &CollectiveDocument,
         gradient_bytes: Option<f64>,
-        job: &Job,
+        hosts: &[HostId],
         gpus: &JobGpus,
     ) -> Result<FlowDrafts, DocumentFieldError> {
         let bytes = collective.bytes.or(gradient_bytes);
         let bytes = self.require_number("collective.bytes", bytes, MAX_BYTES)?;
-        if !(1..=MAX_CHANNELS).contains(&collective.channels) {
-            let problem = format!("{} is not from 1 to {MAX_CHANNELS}", collective.channels);
+        let channels = match collective.channels {
+            Some(channels) => channels,
+            None => {
+                let nics = hosts.iter().map(|host| {
+                    let gpus = gpus.get(host).map(HostGpus::indices).unwrap_or_default();
+                    self.nics_of_gpus(*host, gpus).len() as u32
+                });
+                nics.max().unwrap_or(1).clamp(1, MAX_CHANNELS)
+            }
+        };
+        if !(1..=MAX_CHANNELS).contains(&channels) {
+            let problem = format!("{channels} is not from 1 to {MAX_CHANNELS}");
             return Err(self.field_error("collective.channels", problem));
         }
-        let used = job.gpus.iter().filter(|(_, gpus)| **gpus > 0);
-        let hosts: Vec<_> = used.map(|(host, _)| *host).collect();
-        let transfers = collective_transfers(collective.kind, &hosts, bytes, collective.channels);
+        let is_stated = collective.channels.is_some();
+        let own: BTreeMap<HostId, Vec<u32>> = hosts
+            .iter()
+            .map(|host| (*host, self.nics_of_channels(*host, gpus, is_stated)))
+            .collect();
+        let end = |host: HostId, channel| self.end_of_channel(host, &own[&host], channel, gpus);
+        let transfers = collective_transfers(collective.kind, hosts, bytes, channels);
         transfers
             .iter()
             .map(|transfer| {
-                let [(src, src_gpu), (dst, dst_gpu)] = [
-                    self.ends_of_channel(transfer.src, transfer.channel, gpus)?,
-                    self.ends_of_channel(transfer.dst, transfer.channel, gpus)?,
-                ];
+                let (src, src_gpu) = end(transfer.src, transfer.channel)?;
+                let (dst, dst_gpu) = end(transfer.dst, transfer.channel)?;
                 Ok(FlowDraft {
                     field: "collective".to_owned(),
                     src,
@@ -158,28 +176,104 @@ impl JobFields<'_> {
             .collect()
     }
 
-    /// The NIC of a host that serves a channel, and the GPU there if it is known: channels take the
-    /// NICs in turn, those on the PCIe switches of the job's GPUs where the switches are known.
-    fn ends_of_channel(
+    /// The flows of what ranks send, one for each pair of NICs; what stays in a host is none.
+    fn flows_between_ranks(
+        &self,
+        traffic: &[RankTraffic],
+        hosts: &[HostId],
+        gpus: &JobGpus,
+    ) -> Result<FlowDrafts, DocumentFieldError> {
+        let ranks = hosts.iter().flat_map(|host| {
+            let indices = gpus.get(host).map(HostGpus::indices).unwrap_or_default();
+            indices.iter().map(|gpu| (*host, *gpu))
+        });
+        let ranks: Vec<(HostId, u32)> = ranks.collect();
+        let mut flows: BTreeMap<(NicId, NicId), FlowDraft> = BTreeMap::new();
+        for (index, sent) in traffic.iter().enumerate() {
+            let field = |name: &str| format!("rank_traffic[{index}].{name}");
+            let end = |name: &str, rank: u32| match ranks.get(rank as usize) {
+                Some((host, gpu)) => Ok((*host, *gpu)),
+                None => {
+                    let problem = format!("rank {rank} of a job of {}", ranks.len());
+                    Err(self.field_error(&field(name), problem))
+                }
+            };
+            let (src, dst) = (end("src", sent.src)?, end("dst", sent.dst)?);
+            let bytes = self.check_range(&field("bytes"), sent.bytes, MAX_BYTES)?;
+            if src.0 == dst.0 {
+                continue;
+            }
+            let (src, src_gpu) = self.nic_of_gpu(src)?;
+            let (dst, dst_gpu) = self.nic_of_gpu(dst)?;
+            let flow = flows.entry((src, dst)).or_insert_with(|| FlowDraft {
+                field: format!("rank_traffic[{index}]"),
+                src,
+                dst,
+                bytes: 0.0,
+                udp_src_port: None,
+                gpus: FlowGpus::new(src_gpu, dst_gpu),
+            });
+            flow.bytes += bytes;
+        }
+        Ok(flows.into_values().collect())
+    }
+
+    /// The NIC of a GPU of a host, and the GPU where it matters.
+    fn nic_of_gpu(
+        &self,
+        (host, gpu): (HostId, u32),
+    ) -> Result<(NicId, Option<u32>), DocumentFieldError> {
+        let interconnect = self.fabric.interconnect_of(host);
+        let nic = self.nics_of_gpus(host, &[gpu]).first().copied();
+        let nic = nic.and_then(|nic| self.fabric.nic_of(host, nic));
+        let nic = nic.ok_or_else(|| self.lacks_nic(host))?;
+        Ok((nic, interconnect.map(|_| gpu)))
+    }
+
+    fn lacks_nic(&self, host: HostId) -> DocumentFieldError {
+        let problem = format!("host {} has no NIC", self.fabric.host(host).name);
+        self.field_error("gpus", problem)
+    }
+
+    /// The NICs of a host that channels take in turn: all of them where their number is stated and
+    /// nobody knows which GPUs the job has.
+    fn nics_of_channels(&self, host: HostId, gpus: &JobGpus, is_stated: bool) -> Vec<u32> {
+        let is_described = self.fabric.interconnect_of(host).is_some();
+        match gpus.get(&host) {
+            Some(gpus) if is_described || gpus.is_certain() || !is_stated => {
+                self.nics_of_gpus(host, gpus.indices())
+            }
+            _ => (0..self.fabric.host(host).nics.len() as u32).collect(),
+        }
+    }
+
+    /// The NIC of a host that serves a channel, and the GPU there where it matters.
+    fn end_of_channel(
         &self,
         host: HostId,
+        own: &[u32],
         channel: u32,
         gpus: &JobGpus,
     ) -> Result<(NicId, Option<u32>), DocumentFieldError> {
-        let nics = &self.fabric.host(host).nics;
-        if nics.is_empty() {
-            let problem = format!("host {} has no NIC", self.fabric.host(host).name);
-            return Err(self.field_error("collective", problem));
-        }
+        let nic = own.get(channel as usize % own.len().max(1));
+        let nic = *nic.ok_or_else(|| self.lacks_nic(host))?;
         let described = self.fabric.interconnect_of(host).zip(gpus.get(&host));
-        let (nic, gpu) = match described {
-            None => (channel % nics.len() as u32, None),
-            Some((interconnect, gpus)) => {
-                let ends = gpus.ends_of_channel(interconnect, nics.len() as u32, channel);
-                (ends.0, Some(ends.1))
+        let turn = channel as usize / own.len();
+        let gpu = described.map(|(interconnect, gpus)| gpus.gpu_of_turn(interconnect, nic, turn));
+        Ok((self.fabric.host(host).nics[nic as usize], gpu))
+    }
+
+    /// Indices of the NICs of these GPUs of a host: those on their PCIe switches where the switches
+    /// are known; else GPU `g` has NIC `g` modulo the NICs.
+    fn nics_of_gpus(&self, host: HostId, gpus: &[u32]) -> Vec<u32> {
+        let nics = self.fabric.host(host).nics.len() as u32;
+        match self.fabric.interconnect_of(host) {
+            Some(interconnect) => interconnect.nics_of_gpus(gpus, nics),
+            None => {
+                let own = gpus.iter().filter_map(|gpu| gpu.checked_rem(nics));
+                own.collect::<BTreeSet<u32>>().into_iter().collect()
             }
-        };
-        Ok((nics[nic as usize], gpu))
+        }
     }
 }
 

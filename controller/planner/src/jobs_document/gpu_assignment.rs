@@ -1,8 +1,8 @@
-//! Which GPUs of a host a job of the document has, where the fabric describes the inside of hosts.
+//! Which GPUs of a host a job of the document has, and so which of its NICs.
 //!
 //! A document may name them. Of a host for which it does not, a job takes the lowest that no job
 //! of the document has so far or names; if those do not suffice, also others, which are then
-//! shared. Elsewhere nobody asks which GPUs a job has.
+//! shared.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use super::{JobDocument, JobFields};
 use crate::input::Job;
 use crate::name_matching::DocumentFieldError;
 
-/// The GPUs that jobs have so far, by host with a described interconnect.
+/// The GPUs that jobs have so far, by host.
 #[derive(Debug, Default)]
 pub(super) struct GpuAssignment {
     taken: BTreeMap<HostId, BTreeSet<u32>>,
@@ -27,16 +27,13 @@ pub(super) struct HostGpus {
     is_certain: bool,
 }
 
-/// The GPUs of one job, by host with a described interconnect.
+/// The GPUs of one job, by host.
 pub(super) type JobGpus = BTreeMap<HostId, HostGpus>;
 
 impl GpuAssignment {
     /// Nothing but the GPUs that the jobs name.
     pub(super) fn new(fabric: &Fabric, jobs: &[JobDocument]) -> Self {
         let mut assignment = Self::default();
-        if !fabric.describes_interconnects() {
-            return assignment;
-        }
         for (name, indices) in jobs.iter().flat_map(|job| &job.gpu_indices) {
             if let Some(host) = fabric.host_named(name) {
                 assignment.taken.entry(host).or_default().extend(indices);
@@ -58,21 +55,26 @@ impl GpuAssignment {
 }
 
 impl HostGpus {
-    /// The NIC of a channel among the `nics` of the host, of which there is at least one, and the
-    /// GPU of the job there: channels take the job's own NICs in
-    /// turn, and then the GPUs on the PCIe switch of the NIC.
-    pub(super) fn ends_of_channel(
+    /// Counted from 0 in the host; never empty.
+    pub(super) fn indices(&self) -> &[u32] {
+        &self.indices
+    }
+
+    /// Whether the document names them or they are all that the host has.
+    pub(super) fn is_certain(&self) -> bool {
+        self.is_certain
+    }
+
+    /// The GPU of the job that takes a turn on a NIC: those on its PCIe switch one after the other.
+    pub(super) fn gpu_of_turn(
         &self,
         interconnect: &HostInterconnect,
-        nics: u32,
-        channel: u32,
-    ) -> (u32, u32) {
-        let own = interconnect.nics_of_gpus(&self.indices, nics);
-        let nic = own[channel as usize % own.len()];
+        nic: u32,
+        turn: usize,
+    ) -> u32 {
         let near = self.gpus_beside(interconnect, nic);
-        let turn = channel as usize / own.len();
         let gpus = if near.is_empty() { &self.indices } else { &near };
-        (nic, gpus[turn % gpus.len()])
+        gpus[turn % gpus.len()]
     }
 
     /// The GPU that a flow of a NIC begins or ends at, if it is certain.
@@ -91,7 +93,7 @@ impl HostGpus {
 }
 
 impl JobFields<'_> {
-    /// The GPUs of a job where they matter.
+    /// The GPUs of a job.
     pub(super) fn resolve_gpu_indices(
         &self,
         document: &JobDocument,
@@ -108,9 +110,6 @@ impl JobFields<'_> {
         let mut gpus = JobGpus::new();
         for (host, count) in job.gpus.iter().filter(|(_, count)| **count > 0) {
             let has = self.fabric.host(*host).gpus;
-            if self.fabric.interconnect_of(*host).is_none() {
-                continue;
-            }
             let indices = match named.get(host) {
                 Some(named) => (*named).clone(),
                 None => assignment.take_lowest(*host, *count, has),
@@ -130,9 +129,7 @@ impl JobFields<'_> {
     ) -> Result<(), DocumentFieldError> {
         let count = job.gpus.get(&host).copied().unwrap_or(0);
         let has = self.fabric.host(host).gpus;
-        let problem = if self.fabric.interconnect_of(host).is_none() {
-            "the fabric does not describe the interconnect of this host".to_owned()
-        } else if let Some(gpu) = indices.iter().find(|gpu| **gpu >= has) {
+        let problem = if let Some(gpu) = indices.iter().find(|gpu| **gpu >= has) {
             format!("GPU {gpu} of a host with {has} GPUs, counted from 0")
         } else if indices.iter().collect::<BTreeSet<_>>().len() != count as usize
             || indices.len() != count as usize

@@ -1,9 +1,12 @@
 //! Jobs and Plan documents: what they mean, what they refuse, and back again.
 
+use std::collections::BTreeSet;
+
 use planner::{
     JobsDocument, PlanDocument, Policy, PolicyDocument, ResolvedJobs, builtin_profiles, plan,
 };
 use topology::Fabric;
+use topology::clos::{ClosSpec, build_clos};
 use topology::document::{DocumentFormat, parse_document};
 
 use crate::scenario::{clos, input, ring};
@@ -86,8 +89,15 @@ fn mistakes_in_jobs_name_file_and_field() {
         ),
         (
             job("a", "profile = 'bert-larg/A100'"),
-            "jobs[0].profile: no profile is called `bert-larg/A100`; \
-             did you mean `bert-large/A100`?",
+            "jobs[0].profile: no profile is called `bert-larg/A100`; there are \
+             bert-large-seq512/A100, bert-large/A100, gpt-24l/A100, resnet50/A100, \
+             roberta-large/A100, vit-large/A100; did you mean `bert-large/A100`?",
+        ),
+        (
+            job("a", "profile = 'llama'"),
+            "jobs[0].profile: no profile is called `llama`; there are \
+             bert-large-seq512/A100, bert-large/A100, gpt-24l/A100, resnet50/A100, \
+             roberta-large/A100, vit-large/A100",
         ),
     ]);
     let unknown = resolve(&clos(2, 2, 3), &job("a", "flow = []")).unwrap_err();
@@ -143,7 +153,7 @@ fn oversubscribed_hosts_are_findings() {
 }
 
 #[test]
-fn collectives_follow_the_order_of_the_fabric_and_the_profile() {
+fn collectives_follow_the_order_of_the_document_and_the_profile() {
     let fabric = clos(4, 2, 3);
     let text = "[[jobs]]\nid = 'a'\ngpus = {h10 = 8, h2 = 8, h1 = 4}\nprofile = 'bert-large/A100'\n\
                 collective = {kind = 'ring_all_reduce', channels = 2}\n";
@@ -151,7 +161,7 @@ fn collectives_follow_the_order_of_the_fabric_and_the_profile() {
     let host = |nic| fabric.host(fabric.nic(nic).host).name.as_str();
     let ends: Vec<_> = job.flows.iter().map(|flow| (host(flow.src), host(flow.dst))).collect();
     let ring =
-        [("h1", "h2"), ("h1", "h2"), ("h2", "h10"), ("h2", "h10"), ("h10", "h1"), ("h10", "h1")];
+        [("h10", "h2"), ("h10", "h2"), ("h2", "h1"), ("h2", "h1"), ("h1", "h10"), ("h1", "h10")];
     assert_eq!(ends, ring);
     let bert = builtin_profiles().iter().find(|profile| profile.name == "bert-large/A100").unwrap();
     assert_eq!(job.flop_per_iteration, 20.0 * bert.flop_per_gpu);
@@ -167,6 +177,61 @@ fn collectives_follow_the_order_of_the_fabric_and_the_profile() {
     assert!(chosen().iter().all(|port| *port >= 0xC000));
     assert_ne!(chosen()[0], chosen()[1]);
     assert_eq!(chosen(), chosen());
+}
+
+/// Sender and receiver of each flow, with the NIC and the bytes.
+fn shown_flows(fabric: &Fabric, text: &str) -> Vec<String> {
+    let job = resolve(fabric, text).unwrap().jobs.remove(0);
+    let nic = |nic| {
+        let nic = fabric.nic(nic);
+        format!("{}:{}", fabric.host(nic.host).name, nic.index)
+    };
+    let flows = job.flows.iter();
+    flows.map(|flow| format!("{}>{} {}", nic(flow.src), nic(flow.dst), flow.bytes)).collect()
+}
+
+#[test]
+fn every_nic_of_the_gpus_carries_a_channel_of_a_collective() {
+    let spec = ClosSpec { host_links: 8, ..ClosSpec::default() };
+    let fabric = build_clos("test", &spec).unwrap();
+    let ring = "collective = {kind = 'ring_all_reduce', bytes = 8e9}";
+    let flows = shown_flows(&fabric, &job("a", ring));
+    let channel = |from: &str, to: &str, nic| format!("{from}:{nic}>{to}:{nic} 1000000000");
+    let there = (0..8).map(|nic| channel("h1", "h2", nic));
+    let expected: Vec<String> = there.chain((0..8).map(|nic| channel("h2", "h1", nic))).collect();
+    assert_eq!(flows, expected);
+
+    // Two jobs on halves of the hosts: the first names its GPUs, the second has the others.
+    let halves = |id: &str, more: &str| job(id, &format!("{ring}\n{more}")).replace("= 8", "= 4");
+    let named = halves("a", "gpu_indices = {h1 = [0, 2, 4, 6], h2 = [0, 2, 4, 6]}");
+    let text = named + &halves("b", "");
+    let jobs = resolve(&fabric, &text).unwrap().jobs;
+    let nics = jobs.iter().map(|job| {
+        let own = job.flows.iter().map(|flow| fabric.nic(flow.src).index);
+        own.collect::<BTreeSet<u32>>().into_iter().collect::<Vec<_>>()
+    });
+    assert_eq!(nics.collect::<Vec<_>>(), [[0, 2, 4, 6], [1, 3, 5, 7]]);
+}
+
+#[test]
+fn what_ranks_send_goes_between_the_nics_of_their_gpus() {
+    let spec = ClosSpec { host_links: 2, ..ClosSpec::default() };
+    let fabric = build_clos("test", &spec).unwrap();
+    // GPU 2 sends by NIC 0 as well, and what stays in a host is no flow.
+    let sent = "rank_traffic = [{src = 0, dst = 9, bytes = 1.0}, {src = 2, dst = 11, bytes = 2.0},
+        {src = 8, dst = 1, bytes = 4.0}, {src = 0, dst = 1, bytes = 8.0}]";
+    let in_order = job("a", sent).replace("{h1 = 8, h2 = 8}", "{h2 = 8, h1 = 8}");
+    assert_eq!(shown_flows(&fabric, &in_order), ["h1:0>h2:1 4", "h2:0>h1:1 3"]);
+    check_refused(&[
+        (
+            job("a", "rank_traffic = [{src = 0, dst = 16, bytes = 1.0}]"),
+            "jobs[0].rank_traffic[0].dst: rank 16 of a job of 16",
+        ),
+        (
+            job("a", "flows = []\nrank_traffic = [{src = 0, dst = 8, bytes = 1.0}]"),
+            "jobs[0].rank_traffic: stands beside `flows` or `collective`; one of them",
+        ),
+    ]);
 }
 
 #[test]

@@ -130,7 +130,7 @@ impl<'a> PlannerJobBuilder<'a> {
     fn scale_traffic(&self, document: &mut JobDocument) {
         if let Some(collective) = &mut document.collective {
             scale_if_set(&mut collective.bytes, self.setup.volume);
-            collective.channels *= self.setup.connections;
+            collective.channels = collective.channels.map(|own| own * self.setup.connections);
         }
     }
 

@@ -1,0 +1,86 @@
+"""What the ranks of a job send to each other, from the process groups of rank 0.
+
+Every group of rank 0 stands for those alike all over the job: with tensor groups of 8, there are
+world/8 of them. Rings pass the ranks of a host one after the other and have a channel for each of
+these, which leaves a host by the rank by which it enters it, as those of NCCL do.
+"""
+
+from .process_groups import sent_bytes
+
+# Pairs of ranks that an announcement names; a job of more is known by one collective.
+MAX_PAIRS = 16_384
+
+
+def rank_traffic(groups, world, ranks_per_host):
+    """Pairs of ranks on different hosts with what they send in the time of `groups`, as a jobs
+    document has them; empty if the groups do not add up to the job, or there are too many."""
+    sent = {}
+    for group in groups:
+        if group.host_count(ranks_per_host) < 2:
+            continue
+        for operation, (_, size) in group.operations.items():
+            pairs_of = PATTERNS.get(operation, ring_pairs)
+            if operation == "send" and len(group.ranks) == 2:
+                copies = stage_pairs(group.ranks, world)
+            else:
+                copies = alike_groups(group.ranks, world)
+            for ranks in copies or ():
+                for pair, size_sent in pairs_of(operation, size, ranks, ranks_per_host):
+                    sent[pair] = sent.get(pair, 0.0) + size_sent
+            if not copies or len(sent) > MAX_PAIRS:
+                return []
+    crossing = sorted(item for item in sent.items() if item[1] > 0.0)
+    return [{"src": src, "dst": dst, "bytes": size} for (src, dst), size in crossing]
+
+
+def alike_groups(ranks, world):
+    """The groups of the shape of this one that together are all ranks; none if they are not."""
+    covered, copies = set(), []
+    for start in range(world):
+        if start in covered:
+            continue
+        copy = [rank - ranks[0] + start for rank in ranks]
+        if max(copy) >= world or covered.intersection(copy):
+            return []
+        covered.update(copy)
+        copies.append(copy)
+    return copies
+
+
+def stage_pairs(ranks, world):
+    """All pairs of ranks in neighbouring stages, where these two are one: stages may be many."""
+    distance = max(ranks) - min(ranks)
+    return [(first, first + distance) for first in range(world - distance)]
+
+
+def pipeline_pairs(_, size, ranks, ranks_per_host):
+    """Activations to the next stage, and their gradients back."""
+    for first, then in zip(ranks, ranks[1:]):
+        if first // ranks_per_host != then // ranks_per_host:
+            yield (first, then), float(size)
+            yield (then, first), float(size)
+
+
+def all_pairs(_, size, ranks, ranks_per_host):
+    """Each rank sends an equal part of what it holds to every other."""
+    for src in ranks:
+        for dst in ranks:
+            if src // ranks_per_host != dst // ranks_per_host:
+                yield (src, dst), size / len(ranks)
+
+
+def ring_pairs(operation, size, ranks, ranks_per_host):
+    """From host to host around the ring, an equal part by each channel."""
+    hosts = {}
+    for rank in ranks:
+        hosts.setdefault(rank // ranks_per_host, []).append(rank)
+    hosts = list(hosts.values())
+    channels = max(len(host) for host in hosts)
+    part = sent_bytes(operation, size, len(ranks)) / channels
+    for host, following in zip(hosts, hosts[1:] + hosts[:1]):
+        for channel in range(channels):
+            yield (host[channel % len(host)], following[channel % len(following)]), part
+
+
+# How the pairs of a group follow from an operation; all others are rings.
+PATTERNS = {"send": pipeline_pairs, "all_to_all": all_pairs}
