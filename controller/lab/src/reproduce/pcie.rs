@@ -71,9 +71,12 @@ impl<'a> PlacedJob<'a> {
         let by_host = |gpus: &[u32]| -> BTreeMap<String, Vec<u32>> {
             self.hosts.iter().map(|host| ((*host).to_owned(), gpus.to_vec())).collect()
         };
+        // Ranks are in the order of the hosts' numbers, so that rings enter and leave a leaf once.
+        let mut in_order = self.hosts.to_vec();
+        in_order.sort_by_key(|host| (host.len(), *host));
         Ok(JobDocument {
             id: self.id.clone(),
-            gpus: self.hosts.iter().map(|host| ((*host).to_owned(), 2)).collect(),
+            gpus: in_order.into_iter().map(|host| (host.to_owned(), 2)).collect(),
             gpu_indices: by_host(&self.gpus),
             profile: Some(profile.name.clone()),
             compute_seconds: Some(profile.compute_seconds * jitter),

@@ -224,8 +224,10 @@ impl JobFields<'_> {
         (host, gpu): (HostId, u32),
     ) -> Result<(NicId, Option<u32>), DocumentFieldError> {
         let interconnect = self.fabric.interconnect_of(host);
-        let nic = self.nics_of_gpus(host, &[gpu]).first().copied();
-        let nic = nic.and_then(|nic| self.fabric.nic_of(host, nic));
+        // The GPUs of a PCIe switch with several NICs take these in turn.
+        let own = self.nics_of_gpus(host, &[gpu]);
+        let nic = own.get(gpu as usize % own.len().max(1));
+        let nic = nic.and_then(|nic| self.fabric.nic_of(host, *nic));
         let nic = nic.ok_or_else(|| self.lacks_nic(host))?;
         Ok((nic, interconnect.map(|_| gpu)))
     }

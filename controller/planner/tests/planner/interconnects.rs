@@ -145,3 +145,28 @@ fn wide_links_inside_hosts_change_no_plan_of_whole_hosts() {
     assert_eq!(with.flows, without.flows);
     assert_eq!(with.jobs, without.jobs);
 }
+
+#[test]
+fn ranks_take_the_nics_of_their_switch_in_turn() {
+    let text = r#"
+        name = "hosts"
+        [clos]
+        leaves = 2
+        spines = 2
+        hosts_per_leaf = 1
+        gpus_per_host = 4
+        host_links = 2
+        host_gbps = 200.0
+        uplink_gbps = 400.0
+        [host_interconnect]
+        pcie_switches = [{ gpus = [0, 1, 2, 3], nics = [0, 1], gbps = 400.0 }]"#;
+    let fabric = spec::parse_fabric(text, DocumentFormat::Toml, "f.toml").unwrap();
+    let sent = (0..4).map(|rank| format!("{{ src = {rank}, dst = {}, bytes = 1.0 }}", rank + 4));
+    let text = job("a", ["h1", "h2"], 4, "").replace(
+        r#"collective = { kind = "all_gather", bytes = 25e9 }"#,
+        &format!("rank_traffic = [{}]", sent.collect::<Vec<_>>().join(", ")),
+    );
+    let jobs = resolve(&fabric, &text).unwrap();
+    let nics = jobs[0].flows.iter().map(|flow| (fabric.nic(flow.src).index, flow.bytes));
+    assert_eq!(nics.collect::<Vec<_>>(), [(0, 2.0), (1, 2.0)]);
+}
