@@ -72,7 +72,8 @@ mod tests {
         assert!(!refused.record_refusal("gpt", &refusal("no host `h9`"), again));
         assert!(refused.record_refusal("gpt", &refusal("no host `h8`"), again));
         let expected = Finding::warning("job gpt", "its reports are refused: no host `h8`");
-        assert_eq!(refused.current_findings(start + KEPT), [expected.clone()]);
+        let seen = refused.current_findings(start + KEPT);
+        assert_eq!(seen, std::slice::from_ref(&expected));
         // Windows that follow a refused announcement have no cause of their own.
         assert!(!refused.record_refusal("gpt", &Finding::error("job gpt", NOT_ANNOUNCED), again));
         assert_eq!(refused.current_findings(again), [expected]);
