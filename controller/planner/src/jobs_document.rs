@@ -18,6 +18,7 @@ use topology::{Fabric, Finding, HostId};
 pub use self::collective::{CollectiveDocument, CollectiveKind};
 pub use self::flows::MAX_CHANNELS;
 use self::flows::{FlowDrafts, StatedPorts, build_flows};
+pub use self::gpu_assignment::lowest_gpus;
 use self::gpu_assignment::{GpuAssignment, JobGpus};
 use crate::input::{Job, JobId, MeasuredSlowdown};
 use crate::model_profiles::{ModelProfile, builtin_profiles};

@@ -55,7 +55,7 @@ pub use input::{Flow, FlowGpus, FlowIdentity, Job, JobId, MeasuredSlowdown, Plan
 pub use input_digest::ComparedInputs;
 pub use jobs_document::{
     CollectiveDocument, CollectiveKind, FlowDocument, JobDocument, JobsDocument, MAX_CHANNELS,
-    RankTraffic, ResolvedJobs,
+    RankTraffic, ResolvedJobs, lowest_gpus,
 };
 pub use learned_flows::{
     ConnectionOwner, LearnedConnection, NicOwners, find_counted_pairs, place_learned_flows,

@@ -6,7 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use planner::{CollectiveDocument, CollectiveKind, FlowDocument, Job, JobDocument, JobsDocument};
+use planner::{
+    CollectiveDocument, CollectiveKind, FlowDocument, Job, JobDocument, JobsDocument, lowest_gpus,
+};
 use topology::{Fabric, Finding};
 
 use super::job_finding;
@@ -100,14 +102,10 @@ fn assume_gpus(job: &mut JobDocument, fabric: &Fabric, taken: impl FnOnce() -> T
     if parts.is_empty() {
         return;
     }
-    let taken = taken();
+    let mut taken = taken();
     for (host, count, has) in parts {
-        let is_taken = |gpu: &u32| taken.get(&host).is_some_and(|gpus| gpus.contains(gpu));
-        let mut gpus: Vec<u32> = (0..has).collect();
-        gpus.sort_by_key(|gpu| (is_taken(gpu), *gpu));
-        gpus.truncate(count as usize);
-        gpus.sort_unstable();
-        job.gpu_indices.insert(host, gpus);
+        let taken = taken.remove(&host).unwrap_or_default();
+        job.gpu_indices.insert(host, lowest_gpus(count, has, &taken));
     }
 }
 

@@ -10,7 +10,7 @@ use planner::{Job, Plan, PlanReport};
 use tokio::time::Instant;
 
 use super::ReportWindow;
-use super::profile::{ReportedProfile, differs_by};
+use super::profile::{Stretches, differs_by};
 use crate::forecast::WIRE_BYTES_PER_BYTE;
 
 /// Two plans expect the same of a job if their times differ by at most this share.
@@ -40,7 +40,7 @@ pub(super) struct IterationMeasurement {
     expected: ExpectedIteration,
     /// Since when plans expect that.
     since: Option<Instant>,
-    windows: ReportedProfile,
+    windows: Stretches,
     /// Seconds of an iteration by the windows before those.
     concluded: Option<f64>,
 }

@@ -27,50 +27,33 @@ const PAUSE_FACTOR: f64 = 3.0;
 /// Windows of one job since something was concluded from them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReportedProfile {
-    /// Each but the last has iterations.
-    stretches: Vec<WindowSums>,
+    stretches: Stretches,
+    flow_bytes: Vec<f64>,
+    /// Iterations of windows that know bytes.
+    counted: u64,
 }
 
-/// Sums over consecutive windows, of which the last has iterations.
+/// Consecutive windows in stretches, each of which but the last has iterations.
 #[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Stretches(Vec<WindowSums>);
+
+/// Sums over consecutive windows.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct WindowSums {
     iterations: u64,
     seconds: f64,
     flop: f64,
     compute_seconds: f64,
     communication_seconds: f64,
-    flow_bytes: Vec<f64>,
-    /// Iterations of windows that know bytes.
-    counted: u64,
 }
 
 impl WindowSums {
-    fn of_window(window: &ReportWindow) -> Self {
-        let iterations = window.iteration_starts.len() as u64;
-        Self {
-            iterations,
-            seconds: window.seconds,
-            flop: window.flop,
-            compute_seconds: window.compute_seconds,
-            communication_seconds: window.communication_seconds,
-            flow_bytes: window.flow_bytes.clone(),
-            counted: if window.flow_bytes.is_empty() { 0 } else { iterations },
-        }
-    }
-
     fn add(&mut self, other: &Self) {
         self.iterations += other.iterations;
         self.seconds += other.seconds;
         self.flop += other.flop;
         self.compute_seconds += other.compute_seconds;
         self.communication_seconds += other.communication_seconds;
-        self.counted += other.counted;
-        if other.flow_bytes.is_empty() {
-            return;
-        }
-        self.flow_bytes.resize(other.flow_bytes.len(), 0.0);
-        let sums = self.flow_bytes.iter_mut().zip(&other.flow_bytes);
-        sums.for_each(|(sum, bytes)| *sum += bytes);
     }
 
     fn iteration_seconds(&self) -> f64 {
@@ -78,20 +61,20 @@ impl WindowSums {
     }
 }
 
-impl ReportedProfile {
-    /// Adds a plausible window.
-    pub fn add_window(&mut self, window: &ReportWindow) {
-        let sums = WindowSums::of_window(window);
-        let is_full = self.stretches.len() >= MAX_STRETCHES;
-        match self.stretches.last_mut().filter(|last| is_full || last.iterations == 0) {
+impl Stretches {
+    pub(super) fn add_window(&mut self, window: &ReportWindow) {
+        let sums = WindowSums {
+            iterations: window.iteration_starts.len() as u64,
+            seconds: window.seconds,
+            flop: window.flop,
+            compute_seconds: window.compute_seconds,
+            communication_seconds: window.communication_seconds,
+        };
+        let is_full = self.0.len() >= MAX_STRETCHES;
+        match self.0.last_mut().filter(|last| is_full || last.iterations == 0) {
             Some(last) => last.add(&sums),
-            None => self.stretches.push(sums),
+            None => self.0.push(sums),
         }
-    }
-
-    /// Iterations that began in these windows.
-    pub fn iterations(&self) -> u64 {
-        self.stretches.iter().map(|stretch| stretch.iterations).sum()
     }
 
     /// Seconds of an iteration but for pauses; none if none began.
@@ -102,7 +85,7 @@ impl ReportedProfile {
 
     /// The sum of the stretches that are no pauses.
     fn without_pauses(&self) -> WindowSums {
-        let begun = || self.stretches.iter().filter(|stretch| stretch.iterations > 0);
+        let begun = || self.0.iter().filter(|stretch| stretch.iterations > 0);
         let mut seconds: Vec<f64> = begun().map(WindowSums::iteration_seconds).collect();
         seconds.sort_by(f64::total_cmp);
         let median = seconds.get(seconds.len() / 2).copied().unwrap_or(0.0);
@@ -112,11 +95,30 @@ impl ReportedProfile {
         typical.for_each(|stretch| sum.add(stretch));
         sum
     }
+}
+
+impl ReportedProfile {
+    /// Adds a plausible window.
+    pub fn add_window(&mut self, window: &ReportWindow) {
+        self.stretches.add_window(window);
+        if window.flow_bytes.is_empty() {
+            return;
+        }
+        self.counted += window.iteration_starts.len() as u64;
+        self.flow_bytes.resize(window.flow_bytes.len(), 0.0);
+        let sums = self.flow_bytes.iter_mut().zip(&window.flow_bytes);
+        sums.for_each(|(sum, bytes)| *sum += bytes);
+    }
+
+    /// Iterations that began in these windows.
+    pub fn iterations(&self) -> u64 {
+        self.stretches.0.iter().map(|stretch| stretch.iterations).sum()
+    }
 
     /// The job as these windows show it, means over their iterations; as it was if none began.
     pub fn apply_to(&self, job: &JobDocument) -> JobDocument {
         let mut shown = job.clone();
-        let sums = self.without_pauses();
+        let sums = self.stretches.without_pauses();
         if sums.iterations == 0 {
             return shown;
         }
@@ -124,16 +126,16 @@ impl ReportedProfile {
         shown.flop_per_iteration = Some((sums.flop / iterations).max(UNKNOWN_FLOP));
         shown.compute_seconds = Some(sums.compute_seconds / iterations);
         shown.overlap_from = Some(sums.overlap_from());
-        if sums.counted > 0 {
-            let flows = shown.flows.iter_mut().flatten().zip(&sums.flow_bytes);
-            flows.for_each(|(flow, bytes)| flow.bytes = bytes / sums.counted as f64);
+        if self.counted > 0 {
+            let flows = shown.flows.iter_mut().flatten().zip(&self.flow_bytes);
+            flows.for_each(|(flow, bytes)| flow.bytes = bytes / self.counted as f64);
         }
         shown
     }
 
     /// Whether no work was reported.
     pub fn lacks_work(&self) -> bool {
-        self.stretches.iter().all(|stretch| stretch.flop == 0.0)
+        self.stretches.0.iter().all(|stretch| stretch.flop == 0.0)
     }
 }
 
@@ -211,15 +213,15 @@ mod tests {
         for seconds in [0.5, 0.5, 6.5, 0.5] {
             profile.add_window(&window(seconds, &[0.0]));
         }
-        assert_eq!((profile.iterations(), profile.iteration_seconds()), (4, Some(0.5)));
+        assert_eq!((profile.iterations(), profile.stretches.iteration_seconds()), (4, Some(0.5)));
         // A pause may take windows in which no iteration begins.
         (0..9).for_each(|_| profile.add_window(&window(1.0, &[])));
-        assert_eq!(profile.iteration_seconds(), Some(0.5));
+        assert_eq!(profile.stretches.iteration_seconds(), Some(0.5));
         profile.add_window(&window(0.5, &[0.0]));
-        assert_eq!((profile.iterations(), profile.iteration_seconds()), (5, Some(0.5)));
+        assert_eq!((profile.iterations(), profile.stretches.iteration_seconds()), (5, Some(0.5)));
         (0..6).for_each(|_| profile.add_window(&window(6.5, &[0.0])));
-        assert!(profile.iteration_seconds().is_some_and(|seconds| seconds > 4.0));
+        assert!(profile.stretches.iteration_seconds().is_some_and(|seconds| seconds > 4.0));
         (0..100).for_each(|_| profile.add_window(&window(0.5, &[0.0])));
-        assert_eq!(profile.stretches.len(), MAX_STRETCHES);
+        assert_eq!(profile.stretches.0.len(), MAX_STRETCHES);
     }
 }

@@ -138,25 +138,19 @@ impl JobFields<'_> {
     ) -> Result<FlowDrafts, DocumentFieldError> {
         let bytes = collective.bytes.or(gradient_bytes);
         let bytes = self.require_number("collective.bytes", bytes, MAX_BYTES)?;
-        let channels = match collective.channels {
-            Some(channels) => channels,
-            None => {
-                let nics = hosts.iter().map(|host| {
-                    let gpus = gpus.get(host).map(HostGpus::indices).unwrap_or_default();
-                    self.nics_of_gpus(*host, gpus).len() as u32
-                });
-                nics.max().unwrap_or(1).clamp(1, MAX_CHANNELS)
-            }
-        };
-        if !(1..=MAX_CHANNELS).contains(&channels) {
-            let problem = format!("{channels} is not from 1 to {MAX_CHANNELS}");
-            return Err(self.field_error("collective.channels", problem));
-        }
         let is_stated = collective.channels.is_some();
         let own: BTreeMap<HostId, Vec<u32>> = hosts
             .iter()
             .map(|host| (*host, self.nics_of_channels(*host, gpus, is_stated)))
             .collect();
+        let channels = collective.channels.unwrap_or_else(|| {
+            let most = own.values().map(Vec::len).max().unwrap_or(1);
+            (most as u32).clamp(1, MAX_CHANNELS)
+        });
+        if !(1..=MAX_CHANNELS).contains(&channels) {
+            let problem = format!("{channels} is not from 1 to {MAX_CHANNELS}");
+            return Err(self.field_error("collective.channels", problem));
+        }
         let end = |host: HostId, channel| self.end_of_channel(host, &own[&host], channel, gpus);
         let transfers = collective_transfers(collective.kind, hosts, bytes, channels);
         transfers

@@ -45,13 +45,20 @@ impl GpuAssignment {
     /// The lowest `count` of the `has` GPUs of a host, free ones first.
     fn take_lowest(&mut self, host: HostId, count: u32, has: u32) -> Vec<u32> {
         let taken = self.taken.entry(host).or_default();
-        let mut by_use: Vec<u32> = (0..has).collect();
-        by_use.sort_by_key(|gpu| (taken.contains(gpu), *gpu));
-        by_use.truncate(count as usize);
-        taken.extend(&by_use);
-        by_use.sort_unstable();
-        by_use
+        let lowest = lowest_gpus(count, has, taken);
+        taken.extend(&lowest);
+        lowest
     }
+}
+
+/// The lowest `count` of the `has` GPUs of a host that are not taken, and if those do not suffice,
+/// the lowest of the others as well; ascending.
+pub fn lowest_gpus(count: u32, has: u32, taken: &BTreeSet<u32>) -> Vec<u32> {
+    let mut by_use: Vec<u32> = (0..has).collect();
+    by_use.sort_by_key(|gpu| (taken.contains(gpu), *gpu));
+    by_use.truncate(count as usize);
+    by_use.sort_unstable();
+    by_use
 }
 
 impl HostGpus {
