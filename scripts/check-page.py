@@ -253,7 +253,8 @@ def look_at_demo(page, folder):
     page.locator("tr[data-job=gpt]").hover()
     expect(about).to_contain_text("job gpt")
     page.locator("tr[data-job=gpt]").click()
-    expect(page.locator("tr.kinds")).to_contain_text("0 announced, 0 learned, 2 known as a pair")
+    # Each of its two hosts sends on all four NICs.
+    expect(page.locator("tr.kinds")).to_contain_text("0 announced, 0 learned, 8 known as a pair")
     page.locator("tr.flow[tabindex]").first.hover()
     expect(about).to_contain_text("leaf")
     page.screenshot(path=folder / "demo-path.png")
