@@ -19,6 +19,7 @@ pub mod import;
 mod interconnect;
 mod leaf_routes;
 mod lossless;
+mod lost_paths;
 mod paths;
 mod server_address;
 pub mod spec;
@@ -37,6 +38,7 @@ pub use ids::{FabricNode, HostId, LinkId, NicId, SwitchId};
 pub use interconnect::{HostInterconnect, NvlinkDomain, PcieSwitch};
 pub use leaf_routes::{LeafHops, LeafRoutes, RouteChange};
 pub use lossless::{BufferDemand, EcnThresholds, PfcHeadroom, SwitchQueues};
+pub use lost_paths::LostPaths;
 pub use paths::{
     DownwardHops, LinkPath, MAX_PATH_LINKS, NextHops, SwitchHop, UpwardHops, equal_cost_paths,
     next_hops,
