@@ -249,6 +249,15 @@ impl Fabric {
         Self::with_availability(Arc::clone(&self.structure), cables, switches)
     }
 
+    /// This fabric with the same failures and nothing drained.
+    #[must_use]
+    pub fn without_drains(&self) -> Self {
+        let no_drain = |state: &AvailabilityState| AvailabilityState { drained: false, ..*state };
+        let [cables, switches] =
+            [&self.cables, &self.switches].map(|states| states.iter().map(no_drain).collect());
+        Self::with_availability(Arc::clone(&self.structure), cables, switches)
+    }
+
     fn with_availability(
         structure: Arc<FabricStructure>,
         cables: Vec<AvailabilityState>,

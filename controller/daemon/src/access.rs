@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
-use topology::{Finding, SwitchId, one_line};
+use topology::{Finding, LinkId, SwitchId, one_line};
 
 pub use self::stages::{LatencyHistogram, StageHistograms};
 use crate::audit::AuditTrail;
@@ -27,7 +27,8 @@ use crate::southbound::write_permit::WritePermit;
 use crate::southbound::{ChangeTiming, DesiredTables, StatusBoard, SwitchStatus};
 use crate::standing_findings::StandingFindings;
 use crate::state::{
-    DrainProgress, EventSubmission, LeadChange, PlanRollout, State, StateEvent, SubmitReceipt,
+    DrainProgress, DrainReport, EventSubmission, LeadChange, LinkUse, PlanRollout, State,
+    StateEvent, SubmitReceipt,
 };
 use crate::store::{EmbeddedStore, StoreError};
 use crate::supervision::{LoopHeartbeat, TaskSupervisor};
@@ -83,6 +84,7 @@ pub struct ControllerAccess {
     /// Where the queue pairs of hosts go; none if learning is disabled.
     pub(crate) queue_pairs: Option<mpsc::Sender<HostQueuePairs>>,
     pub(crate) drains: watch::Receiver<DrainProgress>,
+    pub(crate) link_use: watch::Sender<Arc<LinkUse>>,
     pub(crate) recent_events: watch::Receiver<EventRing>,
     /// How long calls to a switch must fail before changes do not wait for it.
     pub(crate) quarantine_after: Duration,
@@ -263,6 +265,39 @@ impl ControllerAccess {
     /// The flows that were learned from switches, as they change; empty if learning is disabled.
     pub fn watch_learned_flows(&self) -> watch::Receiver<Arc<LearnedFlows>> {
         self.learned.clone()
+    }
+
+    /// What drains have come to: tables, paths and counters together.
+    pub(crate) fn drain_report(&self) -> DrainReport {
+        let tables = self.drains.borrow().clone();
+        let seen = Arc::clone(&self.link_use.borrow());
+        let rollout = self.rollout.borrow();
+        rollout
+            .as_ref()
+            .map_or_else(DrainReport::default, |had| DrainReport::new(tables, &had.fabric, &seen))
+    }
+
+    /// The links by which switches could send to drained parts.
+    pub(crate) fn links_into_drained(&self) -> BTreeSet<LinkId> {
+        let tables = self.drains.borrow().clone();
+        let rollout = self.rollout.borrow();
+        rollout.as_ref().map_or_else(BTreeSet::new, |had| tables.links_into(&had.fabric))
+    }
+
+    /// Which links carry anything, as it changes.
+    pub(crate) fn watch_link_use(&self) -> watch::Receiver<Arc<LinkUse>> {
+        self.link_use.subscribe()
+    }
+
+    /// Says which links carry anything.
+    pub(crate) fn publish_link_use(&self, seen: LinkUse) {
+        self.link_use.send_if_modified(|shown| {
+            let is_new = **shown != seen;
+            if is_new {
+                *shown = Arc::new(seen);
+            }
+            is_new
+        });
     }
 
     /// The progress of drains as this controller observes it while it leads, as it changes.

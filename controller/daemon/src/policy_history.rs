@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use planner::{DocumentFieldError, OverrideDocument, Policy, PolicyDocument};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::clock::timestamp_from_unix;
 
@@ -134,10 +134,42 @@ impl PolicyContent {
         Ok(Policy { overrides, ..policy })
     }
 
+    /// This content with the policy of a file, which leaves drains as they are: a change of policy
+    /// never sends traffic back to a part that somebody repairs.
+    ///
+    /// # Errors
+    /// The file states other drains than those in force.
+    pub fn with_policy_file(self, file: PolicyDocument) -> Result<Self, DocumentFieldError> {
+        let drained = self.policy.drained;
+        let sorted = |parts: &[String]| parts.iter().cloned().collect::<BTreeSet<String>>();
+        if !file.drained.is_empty() && sorted(&file.drained) != sorted(&drained) {
+            let now = if drained.is_empty() { "nothing".to_owned() } else { drained.join(", ") };
+            return Err(DocumentFieldError {
+                file: "policy".to_owned(),
+                field: "drained".to_owned(),
+                problem: format!(
+                    "drains are changed by crux drain and crux undrain alone, so that no change \
+                     of policy ends one; remove the field (drained: {now})"
+                ),
+            });
+        }
+        Ok(Self { policy: PolicyDocument { drained, ..file }, ..self })
+    }
+
+    /// An earlier content with the drains of this one.
+    #[must_use]
+    pub fn with_drains_of(mut self, now: &Self) -> Self {
+        self.policy.drained.clone_from(&now.policy.drained);
+        self
+    }
+
     /// The fields in which `after` differs, each with both values.
     pub fn changes_to(&self, after: &Self) -> Vec<String> {
-        let [old, new] =
-            [self, after].map(|content| serde_json::to_value(&content.policy).unwrap_or_default());
+        let [old, new] = [self, after].map(|content| {
+            let mut fields = serde_json::to_value(&content.policy).unwrap_or_default();
+            fields["drained"] = json!(content.policy.drained);
+            fields
+        });
         let mut changes = Vec::new();
         diff_values("", &old, &new, &mut changes);
         let is_new = |one: &&TemporaryOverride| !self.temporary_overrides.contains(one);

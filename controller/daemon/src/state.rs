@@ -8,6 +8,7 @@
 //! request holds the whole input, so no part of the state can miss an update.
 
 mod drain_progress;
+mod drain_report;
 mod event;
 mod event_refusal;
 mod fabric_changes;
@@ -30,6 +31,7 @@ use topology::{Fabric, FabricParts, Finding, SwitchId};
 
 pub use self::drain_progress::DrainProgress;
 pub(crate) use self::drain_progress::join_names;
+pub(crate) use self::drain_report::{DrainReport, LinkUse};
 pub use self::event::{Effects, PlanRollout, PolicyProposal, StartingState, StateEvent};
 use self::event_refusal::{EventRefusal, check_jobs, check_names};
 pub use self::plan_request::{PlanRequest, PlanResult};
@@ -185,7 +187,9 @@ impl State {
     /// # Errors
     /// The reason for which the policy would be refused.
     pub fn preview_request(&self, content: &PolicyContent) -> Result<PlanRequest, Finding> {
-        let policy = self.checked_content(content).map_err(|refused| refused.to_finding())?;
+        let refuse = |refused: event_refusal::EventRefusal| refused.to_finding();
+        let policy = self.checked_content(content).map_err(refuse)?;
+        self.check_last_paths(&policy).map_err(refuse)?;
         Ok(self.plan_request(&policy).at_full_depth())
     }
 
@@ -229,6 +233,7 @@ impl State {
                 content: PolicyContent::from(&policy),
                 signature: RevisionMetadata::default(),
                 trial: None,
+                force: true,
             })?,
             StateEvent::PolicyProposed(proposal) => self.propose_policy(*proposal)?,
             StateEvent::PolicyConfirmed => self.enter_revision(self.history.confirm_trial()?)?,

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use topology::{Finding, LinkId, SwitchId};
+use topology::{Fabric, Finding, LinkId, SwitchId, next_hops};
 
 use crate::bounds::LoadLowerBound;
 use crate::contention::{ContentionDag, LinkSharing};
@@ -231,13 +231,21 @@ impl ReportInputs<'_> {
         let first = lost.first()?;
         let fabric = self.traffic.fabric;
         let [src, dst] = [first.src, first.dst].map(|nic| &fabric.host(fabric.nic(nic).host).name);
-        let count = lost.len();
+        let (count, all) = (lost.len(), flows.len());
+        let about = format!("job {}", plan.jobs[job].id);
+        let standing = fabric.without_drains();
+        if lost.iter().all(|flow| has_path(&standing, flow)) {
+            let text = format!(
+                "its last path is drained: {count} of its {all} flows stay on it, by ECMP and \
+                 without a plan, the first from {src} to {dst}"
+            );
+            return Some(Finding::error(about, text));
+        }
         let text = format!(
-            "job without a path: no usable path for {count} of its {} flows, the first from {src} \
-             to {dst}",
-            flows.len()
+            "job without a path: no usable path for {count} of its {all} flows, the first from \
+             {src} to {dst}"
         );
-        Some(Finding::error(format!("job {}", plan.jobs[job].id), text))
+        Some(Finding::error(about, text))
     }
 
     fn moved_flows(&self, plan: &Plan) -> Vec<usize> {
@@ -267,4 +275,11 @@ impl ReportInputs<'_> {
             rule: rule.map(|rule| rule.pattern.clone()),
         }
     }
+}
+/// Whether the NICs of a flow have a path over usable links.
+fn has_path(fabric: &Fabric, flow: &PlannedFlow) -> bool {
+    let [src, dst] = [flow.src, flow.dst];
+    let has_cable = |nic| fabric.is_usable(fabric.nic(nic).uplink);
+    let leaves = [src, dst].map(|nic| fabric.leaf_of(nic));
+    has_cable(src) && has_cable(dst) && next_hops(fabric, leaves[1]).distance(leaves[0]).is_some()
 }

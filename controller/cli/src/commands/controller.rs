@@ -17,11 +17,11 @@ use ::controller::liveness::{FabricPart, PartHealth};
 use ::controller::northbound::policy_commit::PolicyCommitter;
 use ::controller::northbound::service::ServiceError;
 use ::controller::northbound::{self, ApiServer, local_token};
-use ::controller::policy_history::{PolicyContent, RevisionMetadata, UnixMs};
+use ::controller::policy_history::{RevisionMetadata, UnixMs};
 use ::controller::southbound::write_permit::WritePermit;
 use ::controller::{Config, Controller, ControllerError, ControllerHandle, RawConfig, StateEvent};
 use clap::ArgGroup;
-use planner::{Job, Policy};
+use planner::{Job, Policy, PolicyDocument};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -271,8 +271,8 @@ impl DocumentSubmitter<'_> {
     async fn propose_policy(&self, policy: &Policy) -> Result<(), CommandError> {
         let now = self.controller.clock().unix_now();
         let signature = document_signature(self.args.policy.as_deref(), now);
-        let content = PolicyContent::from(policy);
-        let proposed = match self.committer.propose_content(content, signature, None).await {
+        let policy = PolicyDocument::from(policy);
+        let proposed = match self.committer.propose_file(policy, signature).await {
             Ok(proposed) => proposed,
             Err(ServiceError::Refused(findings)) => {
                 print_errors(&findings);

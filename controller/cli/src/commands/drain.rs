@@ -10,7 +10,8 @@ use super::policy::{ChangeAuthorArgs, print_change};
 /// Move traffic away from switches or cables of a running controller
 ///
 /// Flows move to other paths before the old ones are removed. A switch that does not answer holds
-/// up nothing. Everything else in the policy stays as it is.
+/// up nothing. Everything else in the policy stays as it is. Refused where it would take the last
+/// path of some NICs, whose traffic then stays on the part.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -19,6 +20,16 @@ Examples:
   crux doctor
   crux undrain spine2")]
 pub(crate) struct DrainArgs {
+    /// Drain the last path of NICs too, over which their traffic then goes on
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    change: PartArgs,
+}
+
+/// Which parts, and who says so.
+#[derive(clap::Args)]
+struct PartArgs {
     /// Switches by name, cables as SWITCH-SWITCH or HOST-SWITCH
     #[arg(required = true, value_name = "PART")]
     parts: Vec<String>,
@@ -38,28 +49,32 @@ Examples:
   crux undrain leaf1-spine2 leaf2-spine2 --reason 'optics replaced'")]
 pub(crate) struct UndrainArgs {
     #[command(flatten)]
-    drain: DrainArgs,
+    change: PartArgs,
 }
 
 /// Drains parts.
 pub(crate) fn drain_parts(args: &DrainArgs) -> Result<(), CommandError> {
-    apply_to_parts(args, PolicyEditAction::Drain)?;
-    match args.output.format {
+    apply_to_parts(&args.change, PolicyEditAction::Drain, args.force)?;
+    match args.change.output.format {
         OutputFormat::Json => Ok(()),
         OutputFormat::Table => output::print_line(format_args!(
-            "no new flow is placed there; `crux doctor` names what has not left yet, and `crux \
-             undrain {}` takes it back",
-            args.parts.join(" ")
+            "no new flow is placed there; `crux events` says when no switch sends there any more, \
+             `crux doctor` what still does, and `crux undrain {}` takes it back",
+            args.change.parts.join(" ")
         )),
     }
 }
 
 /// Lets traffic return.
 pub(crate) fn undrain_parts(args: &UndrainArgs) -> Result<(), CommandError> {
-    apply_to_parts(&args.drain, PolicyEditAction::Undrain)
+    apply_to_parts(&args.change, PolicyEditAction::Undrain, false)
 }
 
-fn apply_to_parts(args: &DrainArgs, action: PolicyEditAction) -> Result<(), CommandError> {
+fn apply_to_parts(
+    args: &PartArgs,
+    action: PolicyEditAction,
+    force: bool,
+) -> Result<(), CommandError> {
     let edit = |name: &String| PolicyEdit { action, name: name.clone(), value: None };
     let edits = args.parts.iter().map(edit).collect();
     let order = ApplyPolicyRequest {
@@ -67,6 +82,7 @@ fn apply_to_parts(args: &DrainArgs, action: PolicyEditAction) -> Result<(), Comm
         author: args.signature.author_name(),
         reason: args.signature.reason.clone(),
         confirm_within_seconds: None,
+        force,
     };
     print_change(&args.client.post_json("/v1/policy/apply", &order)?, args.output)
 }

@@ -111,6 +111,7 @@ fn adopt_flows(args: &FlowsAdoptArgs) -> Result<(), CommandError> {
         author: args.signature.author_name(),
         reason: args.signature.reason.clone(),
         confirm_within_seconds: None,
+        force: false,
     };
     let done = args.plain.client.post_json("/v1/policy/apply", &order)?;
     print_change(&done, args.plain.output)

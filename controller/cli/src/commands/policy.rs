@@ -11,7 +11,7 @@ use ::controller::northbound::service::{
     ApplyPolicyRequest, PolicyChangeResponse, PolicyRevisionDiff, PreviewPolicyRequest,
     TemporaryOverrideRequest, parse_policy,
 };
-use ::controller::policy_history::{PolicyRevision, TemporaryOverride};
+use ::controller::policy_history::{PolicyContent, PolicyRevision, TemporaryOverride};
 use ::controller::preview::PolicyPreview;
 use planner::{OverrideDocument, PolicyEdit, PolicyEditAction};
 use topology::{Severity, document};
@@ -302,12 +302,17 @@ fn show_policy(args: &PolicyQueryArgs) -> Result<(), CommandError> {
     match args.output.format {
         OutputFormat::Json => output::print_json(&revision),
         OutputFormat::Table => {
-            let policy =
-                document::print_document(&revision.content.policy, document::DocumentFormat::Toml)
-                    .map_err(CommandError::failed)?;
-            let temporary = revision.content.temporary_overrides.iter().map(describe_temporary);
+            let PolicyContent { mut policy, temporary_overrides } = revision.content;
+            let drained = match std::mem::take(&mut policy.drained) {
+                parts if parts.is_empty() => String::new(),
+                parts => format!("# drained, and no part of a file: {}\n", parts.join(", ")),
+            };
+            let policy = document::print_document(&policy, document::DocumentFormat::Toml)
+                .map_err(CommandError::failed)?;
+            let temporary = temporary_overrides.iter().map(describe_temporary);
             let temporary = temporary.collect::<Result<String, _>>()?;
-            output::print_line(format_args!("# revision {}\n{temporary}{policy}", revision.number))
+            let number = revision.number;
+            output::print_line(format_args!("# revision {number}\n{drained}{temporary}{policy}"))
         }
     }
 }
@@ -346,6 +351,7 @@ fn edit_policy(edits: Vec<PolicyEdit>, terms: &PolicyEditArgs) -> Result<(), Com
         author: terms.signature.author_name(),
         reason: terms.signature.reason.clone(),
         confirm_within_seconds: terms.confirm_within.map(|within| within.as_secs()),
+        force: false,
     };
     print_change(&terms.plain.client.post_json("/v1/policy/apply", &order)?, terms.plain.output)
 }
@@ -356,6 +362,7 @@ fn apply_policy(args: &PolicyApplyArgs) -> Result<(), CommandError> {
         author: args.signature.author_name(),
         reason: args.signature.reason.clone(),
         confirm_within_seconds: args.confirm_within.map(|within| within.as_secs()),
+        force: false,
     };
     let done = args.plain.client.post_json("/v1/policy/apply", &order)?;
     print_change(&done, args.plain.output)
@@ -382,6 +389,7 @@ fn set_override(args: &PolicyOverrideArgs) -> Result<(), CommandError> {
         author: args.signature.author_name(),
         reason: args.signature.reason.clone(),
         confirm_within_seconds: None,
+        force: false,
     };
     let done = args.plain.client.post_json("/v1/policy/apply", &order)?;
     print_change(&done, args.plain.output)

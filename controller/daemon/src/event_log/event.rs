@@ -137,6 +137,8 @@ pub enum EventKind {
     DrainCompleted {
         /// Switches and cables, as the policy names them.
         parts: Vec<String>,
+        /// Whether counters of switches show it; else only their tables do.
+        counted: bool,
     },
     /// Entries that somebody else had changed were repaired, or kept if the configuration says so.
     DriftRepaired {
@@ -232,9 +234,13 @@ impl fmt::Display for EventKind {
             | Self::CableChanged { link: part, state } => {
                 write!(f, "{part} is {}, was {}", state.after, state.before)
             }
-            Self::DrainCompleted { parts } => {
+            Self::DrainCompleted { parts, counted } => {
                 let names = parts.join(", ");
-                write!(f, "drain of {names} is complete: no switch sends there any more")
+                let shown = match counted {
+                    true => "by their counters",
+                    false => "by their tables; it was not counted",
+                };
+                write!(f, "drain of {names} is complete: no switch sends there any more, {shown}")
             }
             Self::DriftRepaired { switch, entries } => {
                 write!(f, "{switch}: {}", describe_drift(*entries))

@@ -16,7 +16,7 @@ use crate::preview::ValueChange;
 use crate::southbound::ChangeTiming;
 use crate::southbound::SwitchStatus;
 use crate::southbound::write_permit::WritePermit;
-use crate::state::{DrainProgress, PlanRollout, State};
+use crate::state::{DrainReport, PlanRollout, State};
 
 /// Moved flows that an event lists.
 const MOVES_SHOWN: usize = 8;
@@ -34,7 +34,7 @@ pub(crate) struct EventSnapshot {
     pub(crate) findings: BTreeSet<Finding>,
     pub(crate) permit: WritePermit,
     pub(crate) timing: Option<ChangeTiming>,
-    pub(crate) drainage: DrainProgress,
+    pub(crate) drainage: DrainReport,
 }
 
 /// The part of a session's status that leads to events.
@@ -75,7 +75,7 @@ impl EventSnapshot {
         events.extend(self.adoption_event(before));
         events.extend(self.drift_events(before));
         events.extend(self.verification_event(before));
-        events.extend(self.drain_event(before));
+        events.extend(self.drain_events(before));
         events.extend(self.finding_events(before));
         events
     }
@@ -240,11 +240,14 @@ impl EventSnapshot {
         Some(EventKind::PlanVerified { generation, seconds: timing.total_duration().as_secs_f64() })
     }
 
-    fn drain_event(&self, before: &Self) -> Option<EventKind> {
+    fn drain_events(&self, before: &Self) -> impl Iterator<Item = EventKind> {
         let complete = self.drainage.complete.iter();
-        let added = complete.filter(|part| !before.drainage.complete.contains(*part));
-        let parts: Vec<String> = added.cloned().collect();
-        (!parts.is_empty()).then_some(EventKind::DrainCompleted { parts })
+        let added = complete.filter(|(part, _)| !before.drainage.complete.contains_key(*part));
+        let mut parts: BTreeMap<bool, Vec<String>> = BTreeMap::new();
+        for (part, counted) in added {
+            parts.entry(*counted).or_default().push(part.clone());
+        }
+        parts.into_iter().map(|(counted, parts)| EventKind::DrainCompleted { parts, counted })
     }
 
     fn finding_events(&self, before: &Self) -> Vec<EventKind> {

@@ -21,7 +21,7 @@ use crate::learning::LearnedFlows;
 use crate::policy_history::PolicyTrial;
 use crate::southbound::SwitchStatus;
 use crate::southbound::arbitration::Mastership;
-use crate::state::DrainProgress;
+use crate::state::DrainReport;
 use crate::state::{PlanRequest, PlanRollout, ReportedJobs, State};
 use crate::telemetry::counter_aggregator::MeasuredTraffic;
 use crate::telemetry::task::ReportSummary;
@@ -45,8 +45,8 @@ pub struct ControllerView {
     pub(super) open_access: Option<Finding>,
     /// Findings that stand until their cause is gone.
     pub(super) standing: Vec<Finding>,
-    /// How far drains are.
-    pub(super) drainage: DrainProgress,
+    /// What drains have come to.
+    pub(super) drainage: DrainReport,
     /// The revision on trial, if one is.
     pub(super) trial: Option<(u64, PolicyTrial)>,
     /// Switches whose calls fail, for which changes do not wait.
@@ -337,7 +337,7 @@ impl ControllerView {
         findings.extend(self.open_access.clone());
         findings.extend(self.standing.iter().cloned());
         findings.extend(self.trial.iter().map(|(number, trial)| trial_finding(*number, trial)));
-        findings.extend(self.drainage.late_finding());
+        findings.extend(self.drainage.findings());
         findings.extend(self.measured.unattributed_findings());
         findings.extend(self.measured.pin_hits.finding());
         findings.extend(self.unowned_finding());

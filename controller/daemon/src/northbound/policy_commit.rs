@@ -7,10 +7,11 @@
 
 use std::time::Duration;
 
+use planner::{DocumentFieldError, PolicyDocument};
 use tokio::time::Instant;
 use topology::{Finding, one_line};
 
-use super::policy_messages::PolicyChangeResponse;
+use super::policy_messages::{ChangeTerms, PolicyChangeResponse};
 use super::service::ServiceError;
 use crate::access::{ControllerAccess, ControllerError};
 use crate::audit::AuditAction;
@@ -63,9 +64,9 @@ impl PolicyCommitter {
         &self,
         content: PolicyContent,
         signature: RevisionMetadata,
-        confirm_within: Option<u64>,
+        terms: ChangeTerms,
     ) -> Result<PolicyChangeResponse, ServiceError> {
-        let proposed = self.propose_content(content, signature, confirm_within).await?;
+        let proposed = self.propose_content(content, signature, terms).await?;
         self.settle_proposal(proposed).await
     }
 
@@ -77,8 +78,9 @@ impl PolicyCommitter {
         &self,
         content: PolicyContent,
         signature: RevisionMetadata,
-        confirm_within: Option<u64>,
+        terms: ChangeTerms,
     ) -> Result<ProposedPolicy, ServiceError> {
+        let ChangeTerms { confirm_within, force } = terms;
         let wanted = content.clone();
         let latest = self.access.query_state(move |state| {
             state.policy_history().latest().content.only_added_drains(&wanted).is_some()
@@ -94,11 +96,29 @@ impl PolicyCommitter {
             awaits_confirmation: end == TrialEnd::Confirmation,
         };
         let trial = Some(terms).filter(|_| end != TrialEnd::NoTrial);
-        let proposal = PolicyProposal { content, signature: signature.clone(), trial };
+        let proposal = PolicyProposal { content, signature: signature.clone(), trial, force };
         let proposed = Instant::now();
         let event = StateEvent::PolicyProposed(Box::new(proposal));
         let receipt = self.submit_signed(event, &signature).await?;
         Ok(ProposedPolicy { receipt, signature, proposed, end })
+    }
+
+    /// Puts the policy of a file in force as [`PolicyCommitter::propose_content`] does; drains and
+    /// temporary overrides stay.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub async fn propose_file(
+        &self,
+        policy: PolicyDocument,
+        signature: RevisionMetadata,
+    ) -> Result<ProposedPolicy, ServiceError> {
+        let now = self.access.query_state(|state| state.policy_history().latest().content.clone());
+        let content = now.await?.with_policy_file(policy);
+        let refuse = |error: DocumentFieldError| {
+            ServiceError::Refused(vec![Finding::error("policy", error.to_string())])
+        };
+        self.propose_content(content.map_err(refuse)?, signature, ChangeTerms::default()).await
     }
 
     /// Waits until the switches hold a proposed policy, then confirms it or rolls it back.

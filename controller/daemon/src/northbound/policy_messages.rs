@@ -81,6 +81,25 @@ pub struct ApplyPolicyRequest {
     /// Taken back after so many seconds unless it is confirmed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm_within_seconds: Option<u64>,
+    /// Whether it may drain the last path of NICs, over which their traffic then goes on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
+}
+
+impl ApplyPolicyRequest {
+    /// On which terms.
+    pub fn terms(&self) -> ChangeTerms {
+        ChangeTerms { confirm_within: self.confirm_within_seconds, force: self.force }
+    }
+}
+
+/// The terms of a change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChangeTerms {
+    /// Taken back after so many seconds unless it is confirmed.
+    pub confirm_within: Option<u64>,
+    /// Whether it may drain the last path of NICs.
+    pub force: bool,
 }
 
 /// Confirms the revision on trial.

@@ -27,6 +27,7 @@ use super::planning_pool::{PlanningPool, PlanningSlot};
 use super::policy_commit::PolicyCommitter;
 pub use super::policy_file::parse_policy;
 use super::policy_file::{check_policy_file, check_text};
+use super::policy_messages::ChangeTerms;
 pub use super::policy_messages::{
     ApplyPolicyRequest, ConfirmPolicyRequest, ListPolicyRevisionsRequest, PolicyChangeResponse,
     PolicyFile, PolicyRevisionDiff, PreviewPolicyRequest, RollbackPolicyRequest,
@@ -143,7 +144,7 @@ impl NorthboundService {
             reports,
             open_access: self.open_access.clone(),
             standing: self.standing_findings(),
-            drainage: self.access.watch_drains().borrow().clone(),
+            drainage: self.access.drain_report(),
             switches: self.access.status_board().all_statuses(),
             other_leader: self.access.watch_permit().borrow().other_leader(),
             learned: Arc::clone(&self.access.watch_learned_flows().borrow()),
@@ -339,8 +340,7 @@ impl NorthboundService {
         let alone = self.policy_changes.lock().await;
         let (content, slot) = self.resolve_content(&request.change, slot).await?;
         drop(slot);
-        let within = request.confirm_within_seconds;
-        let proposed = self.committer.propose_content(content, signature, within).await?;
+        let proposed = self.committer.propose_content(content, signature, request.terms()).await?;
         drop(alone);
         self.committer.settle_proposal(proposed).await
     }
@@ -373,18 +373,28 @@ impl NorthboundService {
                 || history.previous_revision(),
                 |number| history.find_revision(number),
             );
-            let content = revision.map(|revision| revision.content.clone());
+            let latest = &history.latest().content;
+            let content = revision.map(|revision| {
+                let content = revision.content.clone().with_drains_of(latest);
+                let is_same = content == *latest && revision.content != content;
+                (content, is_same)
+            });
             (history.latest().trial.is_some(), content)
         });
         let (on_trial, content) = target.await?;
         if on_trial && wanted.is_none() {
             return self.committer.revert_trial(signature, Vec::new()).await;
         }
-        let content = content.ok_or_else(|| match wanted {
+        let (content, is_same) = content.ok_or_else(|| match wanted {
             Some(number) => ServiceError::Unknown(format!("there is no revision {number}")),
             None => ServiceError::Unknown("nothing was in force before".to_owned()),
         })?;
-        self.committer.commit_content(content, signature, None).await
+        if is_same {
+            let text = "that revision differs in its drains alone, which a rollback leaves as they \
+                        are; crux undrain ends a drain";
+            return Err(refuse_with(Finding::error("policy", text)));
+        }
+        self.committer.commit_content(content, signature, ChangeTerms::default()).await
     }
 
     pub(super) fn sign_change(
@@ -428,15 +438,12 @@ impl NorthboundService {
                 .map_err(|finding| self.refuse_limited(LimitReached::Document, finding))?;
             let file = file.clone();
             let parsed = slot.run_then_return(move || parse_policy(&file)).await?;
-            content.policy = parsed.0.map_err(refuse_with)?;
+            let policy = parsed.0.map_err(refuse_with)?;
+            content = content.with_policy_file(policy).map_err(refuse_field)?;
             slot = parsed.1;
         }
         for edit in &request.edits {
-            let changed = content.policy.with_edit(edit);
-            let refuse = |error: DocumentFieldError| {
-                refuse_with(Finding::error("policy", error.to_string()))
-            };
-            content.policy = changed.map_err(refuse)?;
+            content.policy = content.policy.with_edit(edit).map_err(refuse_field)?;
         }
         if let Some(wanted) = &request.temporary_override {
             let lasts = wanted.duration_seconds.saturating_mul(1_000);
@@ -465,6 +472,10 @@ fn unknown_job(view: &ControllerView, kind: &str, name: &str) -> ServiceError {
     let nearest = document::nearest_name(name, jobs);
     let hint = nearest.map_or_else(String::new, |job| format!("; did you mean `{job}`?"));
     ServiceError::Unknown(format!("no {kind} is called `{name}`{hint}"))
+}
+
+fn refuse_field(error: DocumentFieldError) -> ServiceError {
+    refuse_with(Finding::error("policy", error.to_string()))
 }
 
 fn refuse_with(finding: Finding) -> ServiceError {

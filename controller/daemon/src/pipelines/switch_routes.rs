@@ -46,7 +46,7 @@ impl SwitchRoutes {
     /// Brings the routes to a fabric with other failures and drains; the ways that have changed,
     /// ascending.
     pub(super) fn follow(&mut self, fabric: &Fabric) -> Vec<RouteChange> {
-        let mut changes = self.standing.follow(&without_drains(fabric));
+        let mut changes = self.standing.follow(&fabric.without_drains());
         changes.extend(self.usable.follow(fabric));
         changes.sort_unstable();
         changes.dedup();
@@ -99,14 +99,6 @@ fn links_of<'a>(
     let spread = if is_detour && !is_leaf { standing } else { usable };
     // A leaf has no next hop towards itself.
     (!usable.is_empty()).then_some(LeafLinks { usable, spread, standing })
-}
-
-/// The fabric without its drains.
-fn without_drains(fabric: &Fabric) -> Fabric {
-    let cables = fabric.cables().filter(|link| fabric.is_drained(*link));
-    let switches = fabric.switch_ids().filter(|switch| fabric.is_switch_drained(*switch));
-    let of_links = cables.map(AvailabilityChange::UndrainLink);
-    fabric.with_changes(of_links.chain(switches.map(AvailabilityChange::UndrainSwitch)))
 }
 
 /// The fabric with nothing failed and nothing drained.

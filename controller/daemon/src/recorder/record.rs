@@ -60,6 +60,8 @@ pub(super) enum RecordedEvent {
         trial_until: Option<UnixMs>,
         #[serde(default)]
         awaits_confirmation: bool,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        force: bool,
     },
     PolicyConfirmed,
     PolicyRolledBack(RevisionMetadata),
@@ -206,6 +208,7 @@ impl RecordedEvent {
                 signature: proposal.signature.clone(),
                 trial_until: proposal.trial.map(|terms| terms.until_ms),
                 awaits_confirmation: proposal.trial.is_some_and(|terms| terms.awaits_confirmation),
+                force: proposal.force,
             },
             StateEvent::PolicyConfirmed => Self::PolicyConfirmed,
             StateEvent::PolicyRolledBack(signature) => Self::PolicyRolledBack(signature.clone()),
@@ -250,16 +253,21 @@ impl RecordedEvent {
                 Ok(policy) => StateEvent::PolicyChanged(policy),
                 Err(error) => return Err(SnapshotError::new("the policy", &error)),
             },
-            Self::PolicyProposed { content, signature, trial_until, awaits_confirmation } => {
-                StateEvent::PolicyProposed(Box::new(PolicyProposal {
-                    content: content.clone(),
-                    signature: signature.clone(),
-                    trial: trial_until.map(|until_ms| TrialTerms {
-                        until_ms,
-                        awaits_confirmation: *awaits_confirmation,
-                    }),
-                }))
-            }
+            Self::PolicyProposed {
+                content,
+                signature,
+                trial_until,
+                awaits_confirmation,
+                force,
+            } => StateEvent::PolicyProposed(Box::new(PolicyProposal {
+                content: content.clone(),
+                signature: signature.clone(),
+                trial: trial_until.map(|until_ms| TrialTerms {
+                    until_ms,
+                    awaits_confirmation: *awaits_confirmation,
+                }),
+                force: *force,
+            })),
             Self::PolicyConfirmed => StateEvent::PolicyConfirmed,
             Self::PolicyRolledBack(signature) => StateEvent::PolicyRolledBack(signature.clone()),
             Self::RevisionStored(revision) => StateEvent::RevisionStored(revision.clone()),

@@ -155,6 +155,7 @@ fn spawn_tasks(
         learned: learner.flow_receiver(),
         queue_pairs: learner.host_queue(),
         drains: core.observer.watch_drains(),
+        link_use: watch::Sender::default(),
         recent_events: event_log.event_receiver(),
         quarantine_after: config.quarantine_after,
         findings: core.findings.clone(),

@@ -1,9 +1,9 @@
 //! Progress of drains: whether each is complete, and whether it takes too long.
 //!
 //! Sans-IO: drained parts, the generation held and the time are arguments, a [`DrainEvent`] is the
-//! result; the [`observer`](super::observer) calls it. The decision: a drain is complete when every
-//! switch holds tables with it, since from then on no switch sends there. A late drain is reported
-//! and continues.
+//! result; the [`observer`](super::observer) calls it. The decision: the tables of a drain are
+//! complete when every switch holds them; whether anything is still sent there, counters say
+//! ([`DrainReport`](crate::state::DrainReport)). Late tables are reported, and written still.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -22,20 +22,30 @@ pub(super) struct DrainTracker {
     began_after: u64,
     /// When the drains are late, until that is reported.
     due: Option<Instant>,
+    /// When nothing can be on its way to the parts whose tables are complete.
+    settles: Option<Instant>,
 }
 
 /// A change of the progress that is logged.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum DrainEvent {
-    /// No switch sends to these parts any more.
+    /// No table leads to these parts any more.
     Complete(BTreeSet<String>),
     /// Some switch does not hold the tables for these drains by the deadline.
     Late(BTreeSet<String>),
+    /// Nothing can be on its way to the parts any more.
+    Settled,
 }
 
 impl DrainTracker {
     pub(super) fn new(deadline: Duration) -> Self {
-        Self { deadline, progress: DrainProgress::default(), began_after: 0, due: None }
+        Self {
+            deadline,
+            progress: DrainProgress::default(),
+            began_after: 0,
+            due: None,
+            settles: None,
+        }
     }
 
     /// How far the drains are.
@@ -45,7 +55,7 @@ impl DrainTracker {
 
     /// Sets the drained parts from now on, while `generation` is in force.
     pub(super) fn update_drained(&mut self, drained: &[String], generation: u64, now: Instant) {
-        let DrainProgress { under_way, is_late, complete } = &mut self.progress;
+        let DrainProgress { under_way, is_late, complete, .. } = &mut self.progress;
         under_way.retain(|part| drained.contains(part));
         complete.retain(|part| drained.contains(part));
         let is_added = |part: &&String| !under_way.contains(*part) && !complete.contains(*part);
@@ -58,11 +68,18 @@ impl DrainTracker {
         if under_way.is_empty() {
             (self.due, *is_late) = (None, false);
         }
+        if complete.is_empty() {
+            (self.settles, self.progress.is_settled) = (None, false);
+        }
     }
 
     /// Checks the drains against the generation that every switch holds, if that is known.
     pub(super) fn check_progress(&mut self, held: Option<u64>, now: Instant) -> Option<DrainEvent> {
-        let DrainProgress { under_way, is_late, complete } = &mut self.progress;
+        let DrainProgress { under_way, is_late, complete, is_settled } = &mut self.progress;
+        if self.settles.take_if(|at| *at <= now).is_some() {
+            *is_settled = true;
+            return Some(DrainEvent::Settled);
+        }
         if under_way.is_empty() {
             return None;
         }
@@ -70,6 +87,7 @@ impl DrainTracker {
             (self.due, *is_late) = (None, false);
             let done = std::mem::take(under_way);
             complete.extend(done.iter().cloned());
+            (*is_settled, self.settles) = (false, Some(now + self.deadline));
             return Some(DrainEvent::Complete(done));
         }
         self.due.take_if(|due| *due <= now)?;
@@ -80,11 +98,12 @@ impl DrainTracker {
     /// Restarts the deadline while another controller leads, as only the leader sees what is held.
     pub(super) fn restart_deadline(&mut self, now: Instant) {
         self.due = self.due.map(|_| now + self.deadline);
+        self.settles = self.settles.map(|_| now + self.deadline);
     }
 
-    /// When the drains become late.
+    /// When the progress changes by itself.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        self.due
+        self.due.into_iter().chain(self.settles).min()
     }
 }
 
@@ -112,7 +131,10 @@ mod tests {
         // A part that was drained already makes no event, nor does the end of a drain.
         drains.update_drained(&names_of(&["spine1", "leaf1-spine2"]), 6, now);
         drains.update_drained(&names_of(&["spine1"]), 7, now);
-        assert_eq!((drains.check_progress(Some(9), now), drains.next_due()), (None, None));
+        let settled = now + DEADLINE;
+        assert_eq!((drains.check_progress(Some(9), now), drains.next_due()), (None, Some(settled)));
+        assert_eq!(drains.check_progress(Some(9), settled), Some(DrainEvent::Settled));
+        assert!(drains.progress().is_settled && drains.next_due().is_none());
         drains.update_drained(&[], 9, now);
         assert_eq!(*drains.progress(), DrainProgress::default());
     }

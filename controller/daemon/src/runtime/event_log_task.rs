@@ -17,7 +17,7 @@ use crate::access::{ControllerAccess, ControllerError};
 use crate::discovery::DiscoveryReport;
 use crate::event_log::{EventRing, EventSnapshot, SessionSummary, revisions_from};
 use crate::southbound::write_permit::WritePermit;
-use crate::state::{DrainProgress, PlanRollout, State};
+use crate::state::{DrainProgress, LinkUse, PlanRollout, State};
 use crate::supervision::TaskSupervisor;
 
 /// Between two snapshots at least. A person sees no difference, and changes of a thousand sessions
@@ -68,7 +68,7 @@ impl EventLogTask {
                 self.ring.send_modify(|ring| ring.push(now, events));
             }
             snapshot = next;
-            changes.wait_for_change().await?;
+            changes.wait_for_change(snapshot.drainage.has_drains()).await?;
             sleep(MIN_INTERVAL).await;
         }
     }
@@ -92,8 +92,8 @@ async fn take_snapshot(
     let rollout = access.current_rollout();
     let discovered = access.watch_discovery().borrow().findings.clone();
     let planned = rollout.iter().flat_map(|had| &had.report.findings);
-    let drainage = access.watch_drains().borrow().clone();
-    let findings = planned.cloned().chain(discovered).chain(drainage.late_finding()).collect();
+    let drainage = access.drain_report();
+    let findings = planned.cloned().chain(discovered).chain(drainage.findings()).collect();
     Ok(EventSnapshot {
         profiled,
         revisions,
@@ -114,6 +114,7 @@ struct ChangeWatcher {
     permit: watch::Receiver<WritePermit>,
     discovered: watch::Receiver<Arc<DiscoveryReport>>,
     drainage: watch::Receiver<DrainProgress>,
+    link_use: watch::Receiver<Arc<LinkUse>>,
 }
 
 impl ChangeWatcher {
@@ -125,11 +126,13 @@ impl ChangeWatcher {
             permit: access.watch_permit(),
             discovered: access.watch_discovery(),
             drainage: access.watch_drains(),
+            link_use: access.watch_link_use(),
         }
     }
 
-    /// Waits until one of them changes.
-    async fn wait_for_change(&mut self) -> Result<(), ControllerError> {
+    /// Waits until one of them changes. What links carry matters to drains alone, and changes every
+    /// second.
+    async fn wait_for_change(&mut self, has_drains: bool) -> Result<(), ControllerError> {
         let (discovered, board) = (&mut self.discovered, &mut self.board);
         let changed = tokio::select! {
             changed = self.rollout.changed() => changed,
@@ -137,6 +140,7 @@ impl ChangeWatcher {
             changed = self.permit.changed() => changed,
             changed = self.drainage.changed() => changed,
             changed = board.changed() => changed,
+            changed = self.link_use.changed(), if has_drains => changed,
             // Without discovery the sender is dropped: that must not end the wait, so only a
             // change completes this branch.
             Ok(()) = discovered.changed() => Ok(()),

@@ -150,8 +150,12 @@ impl Observer {
         }
         match self.drains.check_progress(held, now) {
             None => return,
+            Some(DrainEvent::Settled) => {}
             Some(DrainEvent::Complete(parts)) => {
-                info!(parts = join_names(&parts), "drained: no switch sends there any more");
+                info!(
+                    parts = join_names(&parts),
+                    "drained: no table of a switch leads there any more"
+                );
             }
             Some(DrainEvent::Late(parts)) => warn!(
                 parts = join_names(&parts),

@@ -7,12 +7,14 @@ use topology::Finding;
 /// Drains of the policy in force, by the names that it has for switches and cables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DrainProgress {
-    /// Parts that some switch may still send to, as far as this controller sees.
+    /// Parts to which a table of some switch may still lead, as far as this controller sees.
     pub under_way: BTreeSet<String>,
     /// Whether they take longer than the configuration allows.
     pub is_late: bool,
-    /// Parts that no switch sends to any more.
+    /// Parts to which no table of any switch leads any more.
     pub complete: BTreeSet<String>,
+    /// Whether that has been so for long enough that nothing is on its way there.
+    pub is_settled: bool,
 }
 
 impl DrainProgress {

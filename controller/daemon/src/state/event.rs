@@ -127,6 +127,8 @@ pub struct PolicyProposal {
     pub signature: RevisionMetadata,
     /// The terms on which it is rolled back unless it is confirmed; without them, it stays.
     pub trial: Option<TrialTerms>,
+    /// Whether it may drain the last path of NICs.
+    pub force: bool,
 }
 
 /// What follows from an event.

@@ -23,6 +23,12 @@ pub(super) enum EventRefusal {
     DuplicateJob(String),
     #[error("a flow of the job names a NIC that the fabric does not have")]
     UnknownNic(String),
+    #[error(
+        "the drain of {parts} leaves {lost} without another path, and what they send would stay \
+         there; undrain another part first ({}), or repeat it with --force",
+        drained_now(drained)
+    )]
+    LastPath { parts: String, lost: String, drained: String },
     #[error("the fabric has no such part")]
     UnknownPart,
 }
@@ -32,10 +38,15 @@ impl EventRefusal {
         let about = match self {
             Self::TooManyLevels { .. } | Self::Policy(_) | Self::History(_) => "policy".to_owned(),
             Self::Wiring(_) | Self::UnknownPart => "fabric".to_owned(),
+            Self::LastPath { .. } => "drain".to_owned(),
             Self::DuplicateJob(job) | Self::UnknownNic(job) => format!("job {job}"),
         };
         Finding::error(about, format!("refused: {self}"))
     }
+}
+
+fn drained_now(parts: &str) -> String {
+    if parts.is_empty() { "none is drained".to_owned() } else { format!("drained: {parts}") }
 }
 
 /// Checks that the fabric has everything that the policy names.

@@ -3,10 +3,11 @@
 //! [`policy_history`](crate::policy_history) keeps the revisions. The decision: a revision is
 //! checked against the fabric before anything changes, so that a refused one leaves no trace.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use planner::Policy;
-use topology::{Fabric, Finding};
+use topology::{Fabric, Finding, LostPaths};
 
 use super::State;
 use super::event::{Effects, PolicyProposal};
@@ -20,7 +21,10 @@ impl State {
         &mut self,
         proposal: PolicyProposal,
     ) -> Result<Effects, EventRefusal> {
-        let PolicyProposal { content, signature, trial } = proposal;
+        let PolicyProposal { content, signature, trial, force } = proposal;
+        if !force {
+            self.check_last_paths(&self.checked_content(&content)?)?;
+        }
         let revision = self.history.propose_revision(content, signature, trial)?;
         let effects = if revision.content == self.history.latest().content {
             Effects::default()
@@ -65,6 +69,29 @@ impl State {
         let policy = content.validate("policy", self.levels)?;
         self.check_policy(&policy, &self.fabric)?;
         Ok(policy)
+    }
+
+    /// Refuses further drains that leave NICs without a path: their traffic would stay where it is,
+    /// on parts that somebody is about to switch off.
+    pub(super) fn check_last_paths(&self, policy: &Policy) -> Result<(), EventRefusal> {
+        let had: BTreeSet<&String> = self.policy.drained.iter().collect();
+        let wanted: BTreeSet<&String> = policy.drained.iter().collect();
+        if wanted.is_subset(&had) {
+            return Ok(());
+        }
+        let before = self.policy.apply_drains(&self.fabric)?;
+        let lost = LostPaths::between(&before, &policy.apply_drains(&self.fabric)?);
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let names = |parts: Vec<&&String>| {
+            parts.into_iter().map(|part| part.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        Err(EventRefusal::LastPath {
+            parts: names(wanted.difference(&had).collect()),
+            lost: lost.describe(&self.fabric),
+            drained: names(had.iter().collect()),
+        })
     }
 
     pub(super) fn check_policy(

@@ -339,6 +339,7 @@ fn trial_is_retained_when_the_previous_policy_no_longer_fits() {
         content: PolicyContent::from(&Policy::default()),
         signature: RevisionMetadata::default(),
         trial: Some(TrialTerms { until_ms: 70, awaits_confirmation: true }),
+        force: false,
     };
     settle(&mut state, StateEvent::PolicyProposed(Box::new(proposal)));
     let spec = ClosSpec { spines: 1, ..ClosSpec::default() };

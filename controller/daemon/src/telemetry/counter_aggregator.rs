@@ -20,7 +20,7 @@ use crate::config::CountersConfig;
 use crate::pipeline::PortLevelCell;
 use crate::pipelines;
 use crate::southbound::CounterReading;
-use crate::state::PlanRollout;
+use crate::state::{LinkUse, PlanRollout};
 
 /// Seconds over which rates are means, and up to twice that.
 const RATE_SPAN: f64 = 2.0;
@@ -96,6 +96,8 @@ pub struct CounterAggregator {
     jobs: BTreeMap<JobId, JobCounter>,
     /// Links to hosts that flows without a pin arrive by.
     unpinned: BTreeSet<LinkId>,
+    /// Links whose load is wanted.
+    wanted: BTreeSet<LinkId>,
     /// When anything was last read.
     read_at: f64,
 }
@@ -224,6 +226,11 @@ impl MeanRate {
         self.last = Some(reading);
     }
 
+    /// Whether it is a mean over a span.
+    fn is_known(&self) -> bool {
+        self.older.zip(self.last).is_some_and(|((from, _), (to, _))| to - from >= RATE_SPAN)
+    }
+
     /// Per second.
     fn per_second(&self) -> f64 {
         match (self.older, self.last) {
@@ -245,6 +252,7 @@ impl CounterAggregator {
             cells: BTreeMap::new(),
             jobs: BTreeMap::new(),
             unpinned: BTreeSet::new(),
+            wanted: BTreeSet::new(),
             read_at: 0.0,
         }
     }
@@ -276,13 +284,38 @@ impl CounterAggregator {
         }
         if self.fabric.as_ref().is_none_or(|had| had.links() != fabric.links()) {
             self.cells.clear();
-            for cell in pipelines::port_level_cells(fabric, plan.levels) {
-                let PortLevelCell { switch, index, link, level } = cell;
+            self.add_cells(rollout, |_| true);
+            self.wanted = fabric.link_ids().collect();
+        }
+        self.fabric = Some(fabric.clone());
+    }
+
+    /// Counts nothing but what crosses these links. A link that is new among them is counted anew.
+    pub(crate) fn follow_links(&mut self, rollout: &PlanRollout, links: &BTreeSet<LinkId>) {
+        self.pins.clear();
+        self.jobs.clear();
+        for cells in self.cells.values_mut() {
+            cells.retain(|_, cell| links.contains(&cell.link));
+        }
+        self.cells.retain(|_, cells| !cells.is_empty());
+        let counted: BTreeSet<LinkId> =
+            self.cells.values().flat_map(BTreeMap::values).map(|cell| cell.link).collect();
+        if &counted != links {
+            self.add_cells(rollout, |link| links.contains(&link) && !counted.contains(&link));
+        }
+        self.wanted.clone_from(links);
+        self.fabric = Some(rollout.fabric.clone());
+    }
+
+    fn add_cells(&mut self, rollout: &PlanRollout, is_wanted: impl Fn(LinkId) -> bool) {
+        let PlanRollout { fabric, plan, .. } = rollout;
+        for cell in pipelines::port_level_cells(fabric, plan.levels) {
+            let PortLevelCell { switch, index, link, level } = cell;
+            if is_wanted(link) {
                 let counter = PortLevelCounter { link, level, meter: ByteCounter::default() };
                 self.cells.entry(switch).or_default().insert(index, counter);
             }
         }
-        self.fabric = Some(fabric.clone());
     }
 
     /// What there is to read of a switch.
@@ -339,6 +372,23 @@ impl CounterAggregator {
             unattributed: self.unattributed_traffic(fabric),
             pin_hits: self.pin_hits(),
         }
+    }
+
+    /// Which links switches count, and which of them carry something.
+    pub(crate) fn link_use(&self) -> LinkUse {
+        let mut seen = LinkUse { wanted: self.wanted.clone(), ..LinkUse::default() };
+        let mut partly = BTreeSet::new();
+        for cell in self.cells.values().flat_map(BTreeMap::values) {
+            seen.countable.insert(cell.link);
+            if !cell.meter.rate.is_known() {
+                partly.insert(cell.link);
+            }
+            if cell.meter.rate.per_second() > 0.0 {
+                seen.busy.insert(cell.link);
+            }
+        }
+        seen.counted = seen.countable.difference(&partly).copied().collect();
+        seen
     }
 
     fn pin_hits(&self) -> PinHits {

@@ -76,18 +76,18 @@ impl CounterReader {
         (reader, to_all)
     }
 
-    /// Reads until `stop`, if the configuration wants that.
+    /// Reads until `stop`: everything if the configuration wants that, else what tells whether
+    /// drains are complete.
     pub(crate) async fn run(mut self, supervisor: TaskSupervisor, stop: CancellationToken) {
-        if self.limits.is_enabled {
-            let running = supervisor
-                .run_restarting("counter reader", &mut self, |task| task.run_readers().boxed());
-            stop.run_until_cancelled(running).await;
-        }
+        let running = supervisor
+            .run_restarting("counter reader", &mut self, |task| task.run_readers().boxed());
+        stop.run_until_cancelled(running).await;
     }
 
     async fn run_readers(&mut self) {
         self.tasks.clear();
         let (to_reader, mut readings) = mpsc::channel(READINGS);
+        let mut drains = self.access.watch_drains();
         let mut selections = interval(SELECTION_PERIOD);
         selections.set_missed_tick_behavior(MissedTickBehavior::Delay);
         self.rollout.mark_changed();
@@ -97,8 +97,15 @@ impl CounterReader {
                     Ok(()) => self.assign_switches(&to_reader),
                     Err(_) => return,
                 },
+                changed = drains.changed() => match changed {
+                    Ok(()) => self.assign_switches(&to_reader),
+                    Err(_) => return,
+                },
                 _ = selections.tick() => {
-                    self.measured.send_replace(Arc::new(self.aggregator.measured_traffic()));
+                    if self.limits.is_enabled {
+                        self.measured.send_replace(Arc::new(self.aggregator.measured_traffic()));
+                    }
+                    self.access.publish_link_use(self.aggregator.link_use());
                 }
                 Some((switch, at, counted)) = readings.recv() => {
                     let seconds = at.duration_since(self.started).as_secs_f64();
@@ -113,8 +120,18 @@ impl CounterReader {
         let Some(rollout) = self.rollout.borrow_and_update().clone() else {
             return;
         };
-        self.aggregator.follow_plan(&rollout);
-        let targets = SwitchTarget::all_in_fabric(&rollout.fabric);
+        if self.limits.is_enabled {
+            self.aggregator.follow_plan(&rollout);
+        } else {
+            self.aggregator.follow_links(&rollout, &self.access.links_into_drained());
+        }
+        // An answer of before this selection must not be taken for one after it.
+        self.access.publish_link_use(self.aggregator.link_use());
+        let mut targets = SwitchTarget::all_in_fabric(&rollout.fabric);
+        targets.retain(|target| {
+            self.limits.is_enabled
+                || self.aggregator.counters_to_read(target.switch) != CounterSelection::default()
+        });
         // A reader that has ended has panicked; it is started again.
         self.tasks.retain(|target, turn| targets.contains(target) && !turn.task.is_finished());
         for target in targets {

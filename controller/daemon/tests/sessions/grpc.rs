@@ -140,6 +140,7 @@ async fn every_command_does_as_over_http() {
         author: "ada".to_owned(),
         reason: String::new(),
         confirm_within_seconds: Some(600),
+        force: false,
     };
     let done = grpc.apply_policy(order).await.unwrap().into_inner();
     assert!(done.applied && done.trial_until_ms.is_some(), "{done:?}");

@@ -40,6 +40,7 @@ fn order(text: &str, confirm_within: Option<u64>) -> ApplyPolicyRequest {
         author: "ada".to_owned(),
         reason: "a test".to_owned(),
         confirm_within_seconds: confirm_within,
+        force: false,
     }
 }
 
@@ -224,6 +225,48 @@ async fn a_temporary_override_expires() {
     controller.shutdown().await;
 }
 
+/// A drain of the last path reported itself complete over running traffic.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_path_is_drained_by_force_alone_and_never_complete() {
+    use PolicyEditAction::{Drain, Undrain};
+    let lab = Lab::new().await;
+    let (controller, service) = served(&lab, |_| {}).await;
+    service.apply_policy(&edit(Drain, "spine1", None)).await.unwrap();
+    let last = edit(Drain, "spine2", None);
+    let refused = service.apply_policy(&last).await.unwrap_err().to_string();
+    assert!(refused.contains("1 pair of leaves (leaf1 and leaf2)"), "{refused}");
+    assert!(refused.contains("(drained: spine1)") && refused.contains("--force"), "{refused}");
+    let previewed = service.preview_policy(&last.change).await.unwrap_err().to_string();
+    assert_eq!(previewed, refused);
+    let forced = ApplyPolicyRequest { force: true, ..last };
+    assert!(service.apply_policy(&forced).await.unwrap().applied);
+    verified(&lab, &controller).await;
+    let findings = service.list_findings().await.unwrap();
+    let kept = findings.iter().find(|one| one.about == "drain of spine1, spine2").unwrap();
+    assert!(kept.text.contains("drained and still in use, as the last path of"), "{kept}");
+    // A change of policy ends no drain, nor does going back to one without it.
+    for text in ["levels = 8\n", "fairness = 0.2\n"] {
+        service.apply_policy(&order(text, None)).await.unwrap();
+    }
+    let first = RollbackPolicyRequest { revision: Some(1), ..RollbackPolicyRequest::default() };
+    service.rollback_policy(&first).await.unwrap();
+    let content = service.get_policy().await.unwrap().content;
+    assert_eq!((&content.policy.drained[..], content.policy.fairness), (&names()[..], 0.0));
+    service.apply_policy(&edit(Undrain, "spine1", None)).await.unwrap();
+    let refused = service.rollback_policy(&RollbackPolicyRequest::default()).await.unwrap_err();
+    assert!(refused.to_string().contains("crux undrain"), "{refused}");
+    until(async || {
+        let findings = service.list_findings().await.unwrap();
+        findings.iter().all(|one| !one.text.contains("still in use"))
+    })
+    .await;
+    controller.shutdown().await;
+}
+
+fn names() -> [String; 2] {
+    ["spine1", "spine2"].map(str::to_owned)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_invalid_document_is_refused_with_its_line() {
     let lab = Lab::new().await;
@@ -235,8 +278,8 @@ async fn an_invalid_document_is_refused_with_its_line() {
         ),
         ("levels = 8\n\nfairness = 2\n", "policy.toml:3: fairness: 2 is not a number from 0 to 1"),
         (
-            "drained = ['leaf9']\n",
-            "the fabric has no switch or cable `leaf9`; did you mean `leaf1`?",
+            "drained = ['leaf1']\n",
+            "drained: drains are changed by crux drain and crux undrain alone",
         ),
     ];
     for (text, expected) in cases {
@@ -266,7 +309,8 @@ async fn a_sick_switch_vetoes_neither_changes_nor_its_drain() {
     first_leaf(&controller, |line| !line.refusals.is_empty()).await;
     let done = service.apply_policy(&order(RAISED, None)).await.unwrap();
     assert!(!done.applied, "until it is in quarantine, it has a vote: {done:?}");
-    let done = service.apply_policy(&order("drained = ['spine1']\n", None)).await.unwrap();
+    let drain = edit(PolicyEditAction::Drain, "spine1", None);
+    let done = service.apply_policy(&drain).await.unwrap();
     assert!(done.applied && done.trial_until_ms.is_none(), "{done:?}");
     assert!(done.findings.iter().any(|finding| finding.text.contains("leaf1")), "{done:?}");
     controller.shutdown().await;

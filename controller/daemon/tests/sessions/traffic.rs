@@ -393,7 +393,7 @@ async fn two_hundred_changes_of_policy_lose_and_reorder_nothing() {
     let texts = [
         "[[job]]\nmatch = 'job50000'\nlevel = 0\n",
         "[[job]]\nmatch = 'job50001'\nexempt = true\n",
-        "drained = ['spine1']\n",
+        "fairness = 0.5\n",
         "levels = 4\n",
         "levels = 8\n",
     ];

@@ -11,7 +11,8 @@ use command_io::{ClientCredentials, CommandError, ControllerClient};
 use controller::northbound::service::{
     ApplyPolicyRequest, PolicyChangeResponse, PolicyFile, PreviewPolicyRequest,
 };
-use planner::PolicyDocument;
+use controller::policy_history::PolicyRevision;
+use planner::{PolicyDocument, PolicyEdit, PolicyEditAction};
 use serde::Serialize;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
@@ -202,22 +203,20 @@ fn apply_policy(
     policy: &PolicyDocument,
     reason: &str,
 ) -> Result<(), CommandError> {
-    let text = serde_json::to_string(policy).map_err(CommandError::failed)?;
-    let order = ApplyPolicyRequest {
-        change: PreviewPolicyRequest {
-            policy: Some(PolicyFile { file: "policy.json".to_owned(), text }),
-            ..PreviewPolicyRequest::default()
-        },
-        author: "crux lab run".to_owned(),
-        reason: reason.to_owned(),
-        confirm_within_seconds: None,
-    };
     let client = ControllerClient::new(controller, &ClientCredentials::default());
+    let apply = || -> Result<PolicyChangeResponse, CommandError> {
+        let now: PolicyRevision = client.get_json("/v1/policy")?;
+        let order = ApplyPolicyRequest {
+            change: change_to(policy, &now.content.policy.drained)?,
+            author: "crux lab run".to_owned(),
+            reason: reason.to_owned(),
+            ..ApplyPolicyRequest::default()
+        };
+        client.post_json("/v1/policy/apply", &order)
+    };
     // A client makes a runtime of its own, which a thread that runs one refuses.
-    let applied: Result<PolicyChangeResponse, CommandError> =
-        thread::scope(|scope| scope.spawn(|| client.post_json("/v1/policy/apply", &order)).join())
-            .unwrap_or_else(|_| Err(CommandError::Failed("no response to a policy".to_owned())));
-    let applied = applied?;
+    let applied = thread::scope(|scope| scope.spawn(apply).join())
+        .unwrap_or_else(|_| Err(CommandError::Failed("no response to a policy".to_owned())))?;
     match applied.applied {
         true => Ok(()),
         false => {
@@ -225,6 +224,27 @@ fn apply_policy(
             Err(CommandError::Failed(texts.join("\n")))
         }
     }
+}
+
+/// The change to a policy of a scenario, which a controller takes in two parts: the file, and drains
+/// other than those `drained` now.
+fn change_to(
+    policy: &PolicyDocument,
+    drained: &[String],
+) -> Result<PreviewPolicyRequest, CommandError> {
+    let edits_for = |action: PolicyEditAction, parts: &[String], known: &[String]| {
+        let new = parts.iter().filter(|part| !known.contains(part)).cloned();
+        new.map(|name| PolicyEdit { action, name, value: None }).collect::<Vec<_>>()
+    };
+    let ended = edits_for(PolicyEditAction::Undrain, drained, &policy.drained);
+    let begun = edits_for(PolicyEditAction::Drain, &policy.drained, drained);
+    let file = PolicyDocument { drained: Vec::new(), ..policy.clone() };
+    let text = serde_json::to_string(&file).map_err(CommandError::failed)?;
+    Ok(PreviewPolicyRequest {
+        policy: Some(PolicyFile { file: "policy.json".to_owned(), text }),
+        edits: ended.into_iter().chain(begun).collect(),
+        temporary_override: None,
+    })
 }
 
 /// The events at the instants at which they happened here.

@@ -176,7 +176,7 @@ const EDITING: [Case; 11] = [
     ("policy set fairness=0.4 max_correction=4.0", 0, &["revision 7 is in force"]),
     ("drain spine3", 2, &["no switch or cable `spine3`; did you mean"]),
     ("drain spine2", 0, &["revision 8 is in force", "crux undrain spine2"]),
-    ("policy show", 0, &["fairness = 0.4", "drained = [\"spine2\"]", "job = \"storage\""]),
+    ("policy show", 0, &["fairness = 0.4", "no part of a file: spine2", "job = \"storage\""]),
     ("undrain spine1", 2, &["drained are: spine2"]),
     ("undrain spine2", 0, &["revision 9 is in force"]),
     ("policy unset fairness", 0, &["revision 10 is in force"]),

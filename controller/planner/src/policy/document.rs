@@ -54,7 +54,9 @@ pub struct PolicyDocument {
     /// after which a connection gives up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_bound_seconds: Option<f64>,
-    /// Switches by name, cables as `switch-switch`, that traffic must avoid.
+    /// Switches by name, cables as `switch-switch`, that traffic must avoid. Of a running
+    /// controller, drain and undrain alone change them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub drained: Vec<String>,
     /// How far plans may slow the slowest job down, as `{ ecmp = 1.9 }` or `{ alone = 3.0 }`; `{}`
     /// for any.

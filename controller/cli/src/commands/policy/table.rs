@@ -71,8 +71,17 @@ fn describe_outcome(preview: &PolicyPreview) -> String {
     )
 }
 
-/// Jobs that the forecast makes slower by more than a hundredth, the worst first.
+/// Jobs that would have no forecast any more, as they lose a path; else those that the forecast
+/// makes slower by more than a hundredth, the worst first.
 fn describe_risk(preview: &PolicyPreview) -> String {
+    let is_lost = |job: &&JobChange| {
+        job.iteration_seconds.before.is_some() && job.iteration_seconds.after.is_none()
+    };
+    let lost: Vec<&str> = preview.jobs.iter().filter(is_lost).map(|job| job.id.as_str()).collect();
+    if !lost.is_empty() {
+        let count = count_noun(lost.len(), "job");
+        return format!("{count} without a path, or without any iteration: {}", lost.join(", "));
+    }
     let mut slower: Vec<(f64, &str)> = preview
         .jobs
         .iter()

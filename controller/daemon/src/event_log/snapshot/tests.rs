@@ -127,6 +127,7 @@ fn reports_every_end_of_a_trial() {
                 until_ms,
                 awaits_confirmation: true,
             }),
+            force: false,
         }))
     };
     let mut test = TestState::open();
@@ -189,7 +190,7 @@ fn reports_drift_verification_and_leadership() {
 fn reports_a_complete_drain_once() {
     let test = TestState::open();
     let mut complete = test.snapshot.clone();
-    complete.drainage.complete.insert("spine1".to_owned());
+    complete.drainage.complete.insert("spine1".to_owned(), true);
     let events = complete.events_since(&test.snapshot);
     let events: Vec<String> = events.iter().map(ToString::to_string).collect();
     assert!(contains(&events, "drain of spine1 is complete"), "{events:?}");

@@ -233,3 +233,28 @@ fn a_restarted_switch_loses_one_reading() {
     let rate = ground.aggregator.measured_traffic().jobs[&"gpt".into()].bytes_per_second;
     assert!(rate > 1.8e9 && rate < 2.1e9, "{rate:e}");
 }
+
+#[test]
+fn of_some_links_nothing_else_is_read_and_each_begins_anew() {
+    let mut ground = Ground::new();
+    let rollout = ground.rollout.clone();
+    let arrivals = |ground: &Ground| -> BTreeSet<LinkId> {
+        let flows = ground.rollout.plan.flows.iter();
+        flows.filter_map(|flow| flow.links.last().copied()).collect()
+    };
+    let links = arrivals(&ground);
+    ground.aggregator.follow_links(&rollout, &links);
+    let read: usize = ground
+        .leaves()
+        .iter()
+        .map(|leaf| {
+            let wanted = ground.aggregator.counters_to_read(*leaf);
+            assert!(wanted.pins.is_empty());
+            wanted.cells.len()
+        })
+        .sum();
+    assert_eq!(read, links.len() * usize::from(rollout.plan.levels));
+    assert_eq!(ground.aggregator.link_use().wanted, links);
+    ground.aggregator.follow_links(&rollout, &BTreeSet::new());
+    assert_eq!(ground.aggregator.link_use(), LinkUse::default());
+}

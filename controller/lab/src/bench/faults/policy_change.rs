@@ -250,6 +250,8 @@ async fn apply_without_rollback(
         content: PolicyContent { policy, ..latest.content },
         signature: RevisionMetadata::default(),
         trial: None,
+        // The campaign drains whatever it likes.
+        force: true,
     };
     let proposed = access.submit_event(StateEvent::PolicyProposed(Box::new(proposal))).await;
     let Ok(receipt) = proposed else {
