@@ -173,6 +173,8 @@ pub struct Config {
     pub traces: Option<TracesConfig>,
     /// How long a drain may take before it is reported as late.
     pub drain_deadline: Duration,
+    /// How long nothing has to happen until the plan is made anew from nothing.
+    pub quiet: Duration,
     /// How long switches may take to hold a change of policy before it is rolled back.
     pub verify_deadline: Duration,
     /// How long the calls to a switch must fail before policy changes no longer wait for it.
@@ -348,6 +350,7 @@ impl TryFrom<RawConfig> for Config {
             sai_program: raw.sai.load_program()?.map(Arc::new),
             traces: raw.traces.load_traces()?,
             drain_deadline: positive_duration("deadlines.drain_ms", raw.deadlines.drain_ms)?,
+            quiet: positive_duration("deadlines.quiet_ms", raw.deadlines.quiet_ms)?,
             verify_deadline: positive_duration("deadlines.verify_ms", raw.deadlines.verify_ms)?,
             quarantine_after: positive_duration(
                 "deadlines.quarantine_ms",

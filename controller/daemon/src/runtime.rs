@@ -24,6 +24,7 @@ mod observer;
 mod plan_keeper;
 mod planner;
 mod publisher;
+mod quiet_timer;
 mod state_driver;
 
 pub use self::assemble::Controller;

@@ -58,6 +58,12 @@ pub(crate) struct RefinementState {
     is_due: bool,
     /// Whether the request under way does that. An event supersedes it.
     is_requested: bool,
+    /// Whether the plan in force is to be made anew from nothing.
+    #[serde(default)]
+    is_settling: bool,
+    /// The latest `inputs` for which that was done.
+    #[serde(default)]
+    settled: u64,
 }
 
 /// Everything the controller knows and has decided.
@@ -204,6 +210,12 @@ impl State {
         self.requested.is_some() || self.planned != self.inputs || self.refinement.is_due
     }
 
+    /// Whether the plan in force is what it would be from nothing: hysteresis, which spares flows a
+    /// move for every event, must not outlast the events.
+    pub fn is_settled(&self) -> bool {
+        self.refinement.settled == self.inputs || self.rollout.is_none()
+    }
+
     /// How many events were applied.
     pub fn inputs(&self) -> u64 {
         self.inputs
@@ -219,12 +231,17 @@ impl State {
         let effects = match event {
             StateEvent::Planned(result) => return Ok(self.adopt_plan(&result)),
             StateEvent::FlowsLearned(seen) => return Ok(self.adopt_connections(seen)),
+            StateEvent::Quiet => {
+                self.refinement.is_settling = !self.is_settled();
+                return Ok(Effects::default());
+            }
             StateEvent::Started(start) => self.apply_start(*start)?,
             StateEvent::FabricLearned(fabric) => self.learn_fabric(fabric)?,
             StateEvent::FabricChanged(changes) => self.change_fabric(&changes)?,
             StateEvent::JobsChanged(jobs) => {
                 check_jobs(&self.fabric, &jobs)?;
                 let record = StoreRecord::Jobs(jobs_document(&self.fabric, &jobs));
+                self.reported.yield_to_documents(&jobs);
                 self.jobs = jobs;
                 Effects::with_record(record)
             }
@@ -287,8 +304,9 @@ impl State {
     }
 
     /// Replaces the reported jobs. Names and flows of documented jobs win over those of reports.
-    fn apply_reported_jobs(&mut self, reported: ReportedJobs) -> Result<Effects, EventRefusal> {
+    fn apply_reported_jobs(&mut self, mut reported: ReportedJobs) -> Result<Effects, EventRefusal> {
         check_jobs(&self.fabric, &reported.jobs)?;
+        reported.yield_to_documents(&self.jobs);
         let before = std::mem::replace(&mut self.reported, reported);
         let record = StoreRecord::ReportedJobs(jobs_document(&self.fabric, &self.reported.jobs));
         let mut effects = Effects::with_record(record);
@@ -318,17 +336,20 @@ impl State {
         jobs
     }
 
-    /// `policy` as the planner gets it: within the switches' room for pins, and with the highest
-    /// level for jobs that are being profiled.
+    /// `policy` as the planner gets it: within the switches' room for pins, with the highest level
+    /// for jobs that are being profiled, and the lowest for those that are not believed.
     fn effective_policy(&self, policy: &Policy) -> Policy {
-        let highest = policy.job_levels().last().copied();
-        let mut overrides: Vec<JobOverride> = self
-            .reported
-            .profiled
-            .iter()
-            .map(|job| JobOverride::fixing_level(&format!("job:{job}"), highest))
-            .collect();
-        // The first override that matches wins, so profiling comes before the operator's.
+        let job_levels = policy.job_levels();
+        let fixed = |jobs: &BTreeSet<JobId>, level: Option<&u8>| {
+            let level = level.copied();
+            let rules =
+                jobs.iter().map(|job| JobOverride::fixing_level(&format!("job:{job}"), level));
+            rules.collect::<Vec<_>>()
+        };
+        // The first override that matches wins, so what is known of reports comes before the
+        // operator's: a job that is not believed must not get what was meant for an honest one.
+        let mut overrides = fixed(&self.reported.distrusted, job_levels.first());
+        overrides.extend(fixed(&self.reported.profiled, job_levels.last()));
         overrides.extend(policy.overrides.iter().cloned());
         let room = self.basis.pin_room.map_or(usize::MAX, |(_, pins)| pins);
         Policy {
@@ -373,15 +394,21 @@ impl State {
     fn next_request(&mut self) -> Option<PlanRequest> {
         let is_covered = self.planned == self.inputs;
         let is_idle = self.requested.is_none();
-        let starts_refinement = is_covered && is_idle && self.refinement.is_due;
+        let RefinementState { is_due, is_settling, .. } = self.refinement;
+        let starts_refinement = is_covered && is_idle && (is_due || is_settling);
         let starts_plan = !is_covered && (is_idle || self.refinement.is_requested);
         if !starts_plan && !starts_refinement {
             return None;
         }
         self.requested = Some(self.inputs);
+        self.refinement.is_settling &= starts_refinement;
         self.refinement.is_requested = starts_refinement;
         let request = self.plan_request(&self.policy);
-        Some(if starts_refinement { request.at_full_depth() } else { request })
+        Some(match starts_refinement {
+            true if is_due => request.at_full_depth(),
+            true => request.settled(),
+            false => request,
+        })
     }
 
     /// The quick plan request of the present inputs under this policy.
@@ -419,6 +446,10 @@ impl State {
             return Effects::default();
         }
         self.refinement.is_due = result.report.comparison.is_provisional;
+        if result.depth == PlanDepth::Settled {
+            self.refinement.is_settling = false;
+            self.refinement.settled = result.inputs;
+        }
         self.planned = result.inputs;
         self.resumed.take_if(|(inputs, _)| *inputs <= result.inputs);
         let findings = self.new_findings(&result.report);

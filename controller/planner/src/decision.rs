@@ -57,7 +57,7 @@ impl PlanContext<'_> {
         // levels for many priorities, separated where it matters most.
         let references = match self.effective_depth(regions) {
             PlanDepth::Quick => ReferenceJobs::Running(previous),
-            PlanDepth::Full => ReferenceJobs::All,
+            PlanDepth::Full | PlanDepth::Settled => ReferenceJobs::All,
         };
         let mut ranking = JobRanking::new(traffic, &paths, policy, (references, corrections));
         let compared: Vec<usize> =
@@ -95,7 +95,11 @@ impl PlanContext<'_> {
 
     /// The depth of this plan: full where no plan of full depth follows.
     fn effective_depth(&self, regions: &PlanRegions) -> PlanDepth {
-        if regions.is_open { self.depth } else { PlanDepth::Full }
+        if regions.is_open || self.depth == PlanDepth::Settled {
+            self.depth
+        } else {
+            PlanDepth::Full
+        }
     }
 
     /// The regions in which jobs are decided together.
@@ -134,6 +138,11 @@ impl PlanContext<'_> {
             PlanDepth::Full => {
                 refine::keep_in_force(self, &compared, found);
                 refine::adopt_best(self, &open, found)
+            }
+            PlanDepth::Settled => {
+                let mut comparison = refine::adopt_best(self, &open, found);
+                refine::keep_paths(self, &open, found, &mut comparison);
+                comparison
             }
             PlanDepth::Quick => {
                 refine::choose_levels_quickly(self, comparable, found);

@@ -79,7 +79,7 @@ impl IncrementalPlanner {
         depth: PlanDepth,
     ) -> Self {
         let traffic = IndexedTraffic::new(input);
-        let in_force = PreviousPlan::new(&traffic, previous);
+        let in_force = PreviousPlan::new(&traffic, previous).at_depth(depth);
         let corrections = CorrectionCache::default();
         let context = PlanContext {
             traffic: &traffic,
@@ -105,7 +105,7 @@ impl IncrementalPlanner {
             comparison: decided.comparison,
             corrections,
             previous: previous.cloned().map(Arc::new),
-            depth,
+            depth: if depth == PlanDepth::Settled { PlanDepth::Full } else { depth },
         };
         planner.adopt_plan();
         planner

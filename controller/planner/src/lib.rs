@@ -105,7 +105,7 @@ pub fn plan_to_depth(
     depth: PlanDepth,
 ) -> (Plan, PlanReport) {
     let traffic = IndexedTraffic::new(input);
-    let in_force = PreviousPlan::new(&traffic, previous);
+    let in_force = PreviousPlan::new(&traffic, previous).at_depth(depth);
 
     let context = PlanContext {
         traffic: &traffic,
@@ -116,6 +116,8 @@ pub fn plan_to_depth(
     };
     let (_, decided) = context.select_and_decide();
     let plan = decided.plan.succeeding(previous);
+    // What has moved is relative to the plan in force, whether or not the decisions started there.
+    let context = PlanContext { previous: &PreviousPlan::new(&traffic, previous), ..context };
     let report = context.build_report(&plan, &decided.ranking, decided.comparison);
     (plan, report)
 }

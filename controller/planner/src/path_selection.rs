@@ -74,7 +74,7 @@ pub(crate) fn usable_previous_paths(
     previous: &PreviousPlan<'_>,
 ) -> Vec<Option<LinkPath>> {
     let jobs = traffic.jobs.iter().enumerate();
-    let paths = jobs.flat_map(|(ordinal, job)| previous.job_paths(ordinal, job));
+    let paths = jobs.flat_map(|(ordinal, job)| previous.running_paths(ordinal, job));
     let flows = paths.zip(&traffic.flows);
     flows
         .map(|(path, flow)| {

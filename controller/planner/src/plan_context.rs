@@ -13,6 +13,9 @@ pub enum PlanDepth {
     /// Candidates are compared, as the policy's budget allows.
     #[default]
     Full,
+    /// As a plan of full depth from nothing, so that it does not depend on what was in force before;
+    /// flows stay on their paths where that is worth as much.
+    Settled,
 }
 
 /// Input of a plan, apart from paths.

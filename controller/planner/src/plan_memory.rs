@@ -28,7 +28,8 @@ impl PlanMemory {
         previous: Option<&Plan>,
         depth: PlanDepth,
     ) -> (Arc<Plan>, PlanReport) {
-        if let (Some(planner), Some(in_force)) = (&mut self.0, previous)
+        if depth != PlanDepth::Settled
+            && let (Some(planner), Some(in_force)) = (&mut self.0, previous)
             && planner.can_continue(&input.fabric, policy, in_force)
         {
             planner.plan_for_jobs(input.jobs, policy, &in_force.compared_inputs, depth);

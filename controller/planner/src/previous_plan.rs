@@ -10,6 +10,7 @@ use topology::{LinkPath, NicId};
 
 use crate::input::{Flow, Job};
 use crate::plan::{Plan, PlannedFlow, PlannedJob};
+use crate::plan_context::PlanDepth;
 use crate::traffic::IndexedTraffic;
 
 /// The previous plan by the ordinals of the present jobs.
@@ -21,6 +22,8 @@ pub(crate) struct PreviousPlan<'a> {
     ordinals: Vec<Option<usize>>,
     /// Made on first use: a quick plan after an event uses none.
     flows: OnceCell<FlowsByJob>,
+    /// Whether decisions start from it.
+    is_start: bool,
 }
 
 /// Flows of each job, in the order of the plan.
@@ -62,6 +65,7 @@ impl<'a> PreviousPlan<'a> {
             jobs: vec![None; jobs.len()],
             ordinals: Vec::new(),
             flows: OnceCell::new(),
+            is_start: true,
         };
         for planned in plan.iter().flat_map(|plan| &plan.jobs) {
             let ordinal = jobs.binary_search_by(|job| job.id.cmp(&planned.id)).ok();
@@ -71,6 +75,11 @@ impl<'a> PreviousPlan<'a> {
             }
         }
         previous
+    }
+
+    /// The plan as the decisions of that depth see it: a settled one starts from nothing.
+    pub(crate) fn at_depth(self, depth: PlanDepth) -> Self {
+        Self { is_start: depth != PlanDepth::Settled, ..self }
     }
 
     /// The flows that the plan has of a job.
@@ -83,9 +92,18 @@ impl<'a> PreviousPlan<'a> {
         flows[spans[ordinal].clone()].iter().map(|position| &plan.flows[*position]).collect()
     }
 
-    /// The previous path of each flow of a job, in the order of the job's flows; none for a new
-    /// flow and for one without a path.
+    /// The previous path of each flow of a job from which decisions start, in the order of the job's
+    /// flows; none for a new flow and for one without a path.
     pub(crate) fn job_paths<'p>(
+        &'p self,
+        ordinal: usize,
+        job: &'p Job,
+    ) -> impl Iterator<Item = Option<LinkPath>> + 'p {
+        self.running_paths(ordinal, job).map(|path| path.filter(|_| self.is_start))
+    }
+
+    /// The path of each flow of a job that it has now, whether or not decisions start from it.
+    pub(crate) fn running_paths<'p>(
         &'p self,
         ordinal: usize,
         job: &'p Job,
@@ -109,12 +127,13 @@ impl<'a> PreviousPlan<'a> {
 
     /// Whether a region with inputs of this digest was compared for the previous plan.
     pub(crate) fn was_compared(&self, digest: u64) -> bool {
-        self.plan.is_some_and(|plan| plan.compared_inputs.0.contains(&digest))
+        let plan = self.plan.filter(|_| self.is_start);
+        plan.is_some_and(|plan| plan.compared_inputs.0.contains(&digest))
     }
 
-    /// The previous level of a job.
+    /// The previous level of a job from which decisions start.
     pub(crate) fn job_level(&self, job: usize) -> Option<u8> {
-        self.jobs[job].map(|planned| planned.level)
+        self.jobs[job].filter(|_| self.is_start).map(|planned| planned.level)
     }
 
     /// The number of each job: its previous one, else the lowest free one above zero.

@@ -36,7 +36,7 @@ mod symmetry;
 
 pub use self::candidates::{LevelOrigin, PathOrigin};
 pub use self::choice::{CandidateOutcome, PlanComparison, RegionComparison};
-pub(crate) use self::choice::{adopt_best, choose_levels_quickly, keep_in_force};
+pub(crate) use self::choice::{adopt_best, choose_levels_quickly, keep_in_force, keep_paths};
 pub(crate) use self::decisions::Decisions;
 pub use self::forecast::{
     IterationForecast, PlanForecast, forecast_ecmp, forecast_independently, forecast_plan,

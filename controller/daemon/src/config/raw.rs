@@ -128,6 +128,10 @@ pub struct RawDeadlines {
     /// Completion of a drain. A later drain is reported as late and continues.
     #[schemars(range(min = 1))]
     pub drain_ms: u64,
+    /// Time without an event after which the plan is made anew from nothing, so that it does not
+    /// depend on what was in force before; while events never end, twice that.
+    #[schemars(range(min = 1))]
+    pub quiet_ms: u64,
     /// Verification of a policy change on all switches. A later change is rolled back.
     #[schemars(range(min = 1))]
     pub verify_ms: u64,
@@ -234,6 +238,7 @@ impl Default for RawDeadlines {
             rpc_ms: 5_000,
             keepalive_ms: 5_000,
             drain_ms: 10_000,
+            quiet_ms: 10_000,
             verify_ms: 30_000,
             quarantine_ms: 5_000,
             repair_ms: 50,

@@ -72,6 +72,7 @@ pub(super) enum RecordedEvent {
     ElectionWon(u64),
     PlanResumed(Box<ResumedPlanRecord>),
     FlowsLearned(Vec<LearnedConnection>),
+    Quiet,
     /// A plan was computed: the inputs of its request, and its digest. The whole plan if the
     /// request is in an earlier file.
     Planned {
@@ -226,6 +227,7 @@ impl RecordedEvent {
                 }))
             }
             StateEvent::FlowsLearned(seen) => Self::FlowsLearned(seen.clone()),
+            StateEvent::Quiet => Self::Quiet,
             StateEvent::Planned(result) => Self::Planned {
                 inputs: result.inputs(),
                 digest: digest::plan_digest(&result.plan),
@@ -284,6 +286,7 @@ impl RecordedEvent {
                 StateEvent::PlanResumed(Box::new((plan, basis)))
             }
             Self::FlowsLearned(seen) => StateEvent::FlowsLearned(seen.clone()),
+            Self::Quiet => StateEvent::Quiet,
             Self::Planned { inputs, is_refined, is_provisional, plan, .. } => {
                 let Some(plan) = plan else { return Ok(None) };
                 let recorded = RecordedPlan {
@@ -320,6 +323,7 @@ impl RecordedEvent {
             Self::ElectionWon(_) => "elected".to_owned(),
             Self::PlanResumed(_) => "the plan of the leader".to_owned(),
             Self::FlowsLearned(seen) => format!("{} learned flows", seen.len()),
+            Self::Quiet => "quiet".to_owned(),
             Self::Planned { inputs, is_refined: true, .. } => {
                 format!("a refined plan for {inputs} events")
             }

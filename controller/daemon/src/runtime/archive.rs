@@ -200,6 +200,7 @@ impl StateArchive {
     pub(super) fn event_on_fabric(&self, fabric: Fabric, state: &State) -> StateEvent {
         let reported = ReportedJobs {
             profiled: state.reported_jobs().profiled.clone(),
+            distrusted: state.reported_jobs().distrusted.clone(),
             ..ReportedJobs::default()
         };
         let mut start = StartingState {

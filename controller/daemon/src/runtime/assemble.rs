@@ -22,6 +22,7 @@ use super::observer::Observer;
 use super::plan_keeper::{PlanKeeper, PlanStore};
 use super::planner::Planner;
 use super::publisher::Publisher;
+use super::quiet_timer::QuietTimer;
 use super::state_driver::StateDriver;
 use crate::access::{ControllerAccess, ControllerError};
 use crate::audit::{AuditAction, AuditTrail};
@@ -111,6 +112,7 @@ impl Controller {
             lowering: RolloutLowering::new(network, desired.subscribe()),
             publisher: Publisher::new(context, desired, meter, supervisor),
             observer: Observer::new(&config, &fabric),
+            quiet: QuietTimer::new(config.quiet),
             cluster,
             findings,
             audit,

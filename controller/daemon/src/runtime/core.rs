@@ -28,6 +28,7 @@ use super::membership::ClusterWake;
 use super::observer::Observer;
 use super::planner::{AdoptedPlan, PlanWaiter, Planner};
 use super::publisher::Publisher;
+use super::quiet_timer::QuietTimer;
 use super::state_driver::StateDriver;
 use crate::audit::AuditTrail;
 use crate::southbound::ChangeOrigin;
@@ -43,6 +44,7 @@ pub(super) struct Core {
     pub(super) lowering: RolloutLowering,
     pub(super) publisher: Publisher,
     pub(super) observer: Observer,
+    pub(super) quiet: QuietTimer,
     pub(super) cluster: Cluster,
     pub(super) findings: StandingFindings,
     pub(super) audit: AuditTrail,
@@ -151,6 +153,7 @@ impl Core {
             self.observer.next_due(),
             self.cluster.next_due(),
             self.policy_due(),
+            self.quiet.next_due().filter(|_| self.cluster.may_decide()),
             // A part that came back waits for a plan that includes it, however late that is.
             return_deadline.filter(|_| self.state.state().may_release_returning()),
             self.state.archive().retry_due(),
@@ -224,6 +227,7 @@ impl Core {
         let before = self.state.state().generation();
         let effects = self.state.step(event);
         self.observer.track_drains(self.state.drained_parts(), before);
+        self.quiet.follow(self.state.state(), Instant::now());
         effects
     }
 

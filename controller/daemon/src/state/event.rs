@@ -56,6 +56,8 @@ pub enum StateEvent {
     PlanResumed(Box<(Arc<Plan>, PlanBasis)>),
     /// All connections that switches have reported and that live.
     FlowsLearned(Vec<LearnedConnection>),
+    /// Nothing has happened for some time: the plan is to be what it would be from nothing.
+    Quiet,
     /// The result of the latest plan request.
     Planned(Box<PlanResult>),
 }
@@ -79,6 +81,7 @@ impl StateEvent {
             Self::ElectionWon(_) => "an election",
             Self::PlanResumed(_) => "the plan of the leader",
             Self::FlowsLearned(_) => "learned flows",
+            Self::Quiet => "quiet",
             Self::Planned(_) => "a plan",
         }
     }

@@ -38,7 +38,12 @@ pub struct PlanResult {
 impl PlanRequest {
     /// Whether it is to improve a plan that is in force already; it may be superseded.
     pub(crate) fn is_refinement(&self) -> bool {
-        self.depth == PlanDepth::Full
+        self.depth != PlanDepth::Quick
+    }
+
+    /// The request for the plan from nothing.
+    pub(crate) fn settled(self) -> Self {
+        Self { depth: PlanDepth::Settled, ..self }
     }
 
     /// The request of full depth.

@@ -16,6 +16,18 @@ pub struct ReportedJobs {
     pub jobs: Vec<Job>,
     /// Those too new to be ranked: they have the highest level (Crux §5).
     pub profiled: BTreeSet<JobId>,
+    /// Those whose reports are not believed: they have the lowest level.
+    pub distrusted: BTreeSet<JobId>,
+}
+
+impl ReportedJobs {
+    /// Forgets what reports say of jobs of documents: they must not change the levels of those.
+    pub(super) fn yield_to_documents(&mut self, jobs: &[Job]) {
+        for job in jobs {
+            self.profiled.remove(&job.id);
+            self.distrusted.remove(&job.id);
+        }
+    }
 }
 
 /// Names and flows of documented jobs.

@@ -82,6 +82,8 @@ pub(crate) struct FabricRecord {
 pub(crate) struct ReportedJobsRecord {
     jobs: JobsDocument,
     profiled: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    distrusted: Vec<String>,
 }
 
 /// A plan, by ids and numbers.
@@ -154,6 +156,7 @@ impl ReportedJobsRecord {
         Self {
             jobs: jobs_document(fabric, &reported.jobs),
             profiled: reported.profiled.iter().map(ToString::to_string).collect(),
+            distrusted: reported.distrusted.iter().map(ToString::to_string).collect(),
         }
     }
 
@@ -161,6 +164,7 @@ impl ReportedJobsRecord {
         Ok(ReportedJobs {
             jobs: jobs_from_document(&self.jobs, fabric)?,
             profiled: self.profiled.iter().map(|name| JobId::from(name.as_str())).collect(),
+            distrusted: self.distrusted.iter().map(|name| JobId::from(name.as_str())).collect(),
         })
     }
 }
@@ -384,7 +388,7 @@ impl PlanResult {
 
     /// Whether candidates were compared for it.
     pub(crate) fn is_refined(&self) -> bool {
-        self.depth == PlanDepth::Full
+        self.depth != PlanDepth::Quick
     }
 
     /// How many events it takes into account.

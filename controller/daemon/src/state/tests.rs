@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use planner::{Flow, Job, MeasuredSlowdown, Policy};
+use planner::{Flow, Job, JobOverride, MeasuredSlowdown, Policy};
 use proptest::prelude::*;
 use topology::clos::{self, ClosSpec};
 use topology::{AvailabilityChange, Fabric, HostId, LinkId, NicId, Severity, SwitchId};
@@ -328,6 +328,67 @@ proptest! {
             prop_assert!(state.inputs() <= inputs + 1);
         }
     }
+}
+
+/// A report under the name of a job of a document changed the level of that job.
+#[test]
+fn reports_change_no_level_of_a_documents_job() {
+    let mut state = learned();
+    let mut honest = job("gpt", 4);
+    honest.flop_per_iteration = 5e15;
+    settle(&mut state, StateEvent::JobsChanged(vec![job("bert", 3), honest]));
+    let levels = |state: &State| {
+        let plan = &state.latest_rollout().unwrap().plan;
+        plan.jobs.iter().map(|job| (job.id.to_string(), job.level)).collect::<BTreeMap<_, _>>()
+    };
+    let before = levels(&state);
+    for name in ["bert", "gpt"] {
+        let one = std::collections::BTreeSet::from([name.into()]);
+        let said = [(one.clone(), Default::default()), (Default::default(), one)];
+        for (profiled, distrusted) in said {
+            let reported = ReportedJobs { jobs: vec![job(name, 5)], profiled, distrusted };
+            settle(&mut state, StateEvent::JobsReported(reported));
+            assert_eq!(levels(&state), before);
+        }
+    }
+    // Of jobs of their own, what is not believed has the lowest level.
+    let alone = |name: &str| Job {
+        flows: vec![Flow { src: NicId(1), ..job(name, 6).flows[0].clone() }],
+        ..job(name, 6)
+    };
+    let distrusted = std::collections::BTreeSet::from(["liar".into()]);
+    let reported =
+        ReportedJobs { jobs: vec![alone("liar")], distrusted, ..ReportedJobs::default() };
+    settle(&mut state, StateEvent::JobsReported(reported));
+    assert_eq!(levels(&state)["liar"], 0);
+}
+
+/// Hysteresis ends with the events: levels that an override left behind stayed for good.
+#[test]
+fn quiet_settles_the_plan_once_after_events() {
+    let mut state = learned();
+    settle(&mut state, StateEvent::JobsChanged(vec![job("bert", 3), job("gpt", 3)]));
+    settle(&mut state, StateEvent::Quiet);
+    let levels = |state: &State| {
+        let plan = &state.latest_rollout().unwrap().plan;
+        plan.jobs.iter().map(|job| job.level).collect::<Vec<_>>()
+    };
+    let (before, inputs) = (levels(&state), state.inputs());
+    assert!(state.is_settled());
+    let rule = JobOverride::fixing_level("job:bert", Some(0));
+    let lowered = Policy { overrides: vec![rule], ..Policy::default() };
+    for policy in [lowered, Policy::default()] {
+        settle(&mut state, StateEvent::PolicyChanged(policy));
+        assert!(!state.is_settled());
+    }
+    let effects = state.step(StateEvent::Quiet);
+    let request = effects.plan_request.unwrap();
+    assert!(request.is_refinement() && state.awaits_plan());
+    state.step(StateEvent::Planned(Box::new(request.compute_plan())));
+    assert!(state.is_settled() && !state.awaits_plan());
+    assert_eq!((levels(&state), state.inputs()), (before, inputs + 2));
+    // An event supersedes it, and quiet of a settled plan asks for nothing.
+    assert!(state.step(StateEvent::Quiet).plan_request.is_none());
 }
 
 #[test]

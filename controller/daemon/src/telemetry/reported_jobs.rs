@@ -59,6 +59,13 @@ pub struct ReportedJobRegistry {
     has_changed: bool,
 }
 
+/// Findings about jobs whose reports are not believed.
+const DISTRUSTED_SHOWN: usize = 32;
+
+/// Windows in a row that are not believed from which on a job that was ranked before is distrusted:
+/// one may come from a clock that was set.
+const UNBELIEVED_WINDOWS: u32 = 2;
+
 /// Why a window is refused that no announcement came before; where that was refused, it has the
 /// reason.
 pub(super) const NOT_ANNOUNCED: &str = "not this reporter's; announce it first";
@@ -77,6 +84,8 @@ struct ReportedJob {
     profile: ReportedProfile,
     /// Whether its last profile differed from the job as it is planned: once may be chance.
     differed: bool,
+    /// Windows in a row that were not believed, and why the latest was not.
+    unbelieved: (u32, String),
     measurement: IterationMeasurement,
     slowdown: SlowdownEstimate,
     /// The latest feedback; repetitions are not logged, so that no reporter can fill the log.
@@ -206,7 +215,24 @@ impl ReportedJobRegistry {
         ReportedJobs {
             jobs: self.jobs.values().map(|entry| entry.job.clone()).collect(),
             profiled: self.profiled_jobs().map(|entry| entry.job.id.clone()).collect(),
+            distrusted: self.distrusted_jobs().map(|entry| entry.job.id.clone()).collect(),
         }
+    }
+
+    /// The jobs whose reports are not believed, with the reason.
+    pub fn distrust_findings(&self) -> Vec<Finding> {
+        let findings = self.distrusted_jobs().take(DISTRUSTED_SHOWN).map(|entry| {
+            let text = format!(
+                "its reports are not believed, so it has the lowest level until they are: {}",
+                entry.unbelieved.1
+            );
+            job_finding(entry.job.id.as_str(), Finding::warning, text)
+        });
+        findings.collect()
+    }
+
+    fn distrusted_jobs(&self) -> impl Iterator<Item = &ReportedJob> {
+        self.jobs.values().filter(|entry| entry.is_distrusted())
     }
 
     fn profiled_jobs(&self) -> impl Iterator<Item = &ReportedJob> {
@@ -348,9 +374,16 @@ impl ReportedJobRegistry {
         // Even an implausible window proves that the job is alive.
         entry.last_report = now;
         window.split_bytes_by_flow(&entry.job);
-        plausibility::check_window(&window, &entry.job, fabric).map_err(|error| {
-            job_finding(name, Finding::warning, format!("not believed: {error}"))
-        })?;
+        let was_distrusted = entry.is_distrusted();
+        if let Err(error) = plausibility::check_window(&window, &entry.job, fabric) {
+            let text = format!("not believed: {error}");
+            entry.distrust(error.to_string());
+            self.has_changed |= entry.is_distrusted() != was_distrusted;
+            self.begin_profiles(now);
+            return Err(job_finding(name, Finding::warning, text));
+        }
+        entry.unbelieved.0 = 0;
+        self.has_changed |= was_distrusted;
         entry.profile.add_window(&window);
         entry.measurement.add_window(&window, now);
         if entry.stage == ProfilingStage::Waiting
@@ -434,6 +467,7 @@ impl ReportedJob {
             stage,
             profile: ReportedProfile::default(),
             differed: false,
+            unbelieved: (0, String::new()),
             measurement: IterationMeasurement::default(),
             slowdown: SlowdownEstimate::default(),
             last_feedback: None,
@@ -465,6 +499,21 @@ impl ReportedJob {
             let had = self.document.flows.iter_mut().flatten();
             had.zip(documents.into_iter().flatten())
                 .for_each(|(had, now)| *had = FlowDocument { bytes: had.bytes, ..now });
+        }
+    }
+
+    /// Whether its reports are no evidence: what is not believed never raises a job.
+    fn is_distrusted(&self) -> bool {
+        let is_ranked = self.job.flop_per_iteration > UNKNOWN_FLOP;
+        self.unbelieved.0 >= if is_ranked { UNBELIEVED_WINDOWS } else { 1 }
+    }
+
+    /// Takes a window that cannot be true: it ends the profiling, which gives the highest level.
+    fn distrust(&mut self, reason: String) {
+        self.unbelieved = (self.unbelieved.0.saturating_add(1), reason);
+        if self.stage != ProfilingStage::Known {
+            self.stage = ProfilingStage::Known;
+            self.profile = ReportedProfile::default();
         }
     }
 

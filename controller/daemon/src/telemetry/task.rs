@@ -388,7 +388,8 @@ impl TelemetryTask {
 
     /// Publishes which jobs have reports that are refused.
     fn publish_refusals(&mut self) {
-        let refusals = self.refused_reports.current_findings(Instant::now());
+        let mut refusals = self.refused_reports.current_findings(Instant::now());
+        refusals.extend(self.registry.distrust_findings());
         self.summary.send_if_modified(|summary| {
             let before = std::mem::replace(&mut summary.refusals, refusals);
             before != summary.refusals

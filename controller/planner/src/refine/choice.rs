@@ -1,16 +1,18 @@
 //! The choice between candidates, region by region.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use topology::Finding;
+use topology::{Finding, LinkId, LinkPath};
 
 use super::candidates::{self, CandidateBuilder, CandidatePaths, LevelOrigin, PathOrigin};
 use super::decisions::Decisions;
 use super::forecast::IterationForecast;
+use super::objective::LEAST_GAIN;
 use super::proposals::search_proposals;
 use super::region_evaluation::{RegionEvaluation, ValuedCandidate, best_candidate};
 use super::regions;
+use crate::path_selection;
 use crate::plan::Plan;
 use crate::plan_context::{PlanContext, PlanRegion};
 use crate::policy::Policy;
@@ -170,6 +172,79 @@ pub(crate) fn keep_in_force(
             decided.mark_compared(context.traffic, context.policy, jobs);
         }
     }
+}
+
+/// Puts the paths of what runs into `decided`, with the levels there, where the judge finds that as
+/// good, in all `regions`, and for jobs that share no link with another on either paths.
+pub(crate) fn keep_paths(
+    context: &PlanContext<'_>,
+    regions: &[&PlanRegion],
+    decided: &mut Decisions,
+    comparison: &mut PlanComparison,
+) {
+    let PlanContext { traffic, previous, .. } = *context;
+    let running = path_selection::usable_previous_paths(traffic, previous).into_iter();
+    let running = running.zip(&decided.paths);
+    let paths: Vec<LinkPath> = running.map(|(had, new)| had.unwrap_or(*new)).collect();
+    for job in apart_from_others(context, &[&paths, &decided.paths]) {
+        let level = decided.levels[job];
+        decided.adopt(traffic, &[job], [level], &paths);
+    }
+    let mut compared: BTreeMap<u64, &mut RegionComparison> =
+        comparison.regions.iter_mut().map(|region| (region.digest, region)).collect();
+    for region in regions {
+        let moves = |job: &usize| {
+            let span = traffic.spans[*job].clone();
+            paths[span.clone()] != decided.paths[span]
+        };
+        let Some(found) = compared.get_mut(&region.digest) else { continue };
+        if !region.jobs.iter().any(moves) {
+            continue;
+        }
+        let mut evaluation = RegionEvaluation::new(context, region);
+        if let Some(kept) = value_kept(&mut evaluation, &paths, decided, found) {
+            let levels = kept.levels.iter().copied();
+            decided.adopt(traffic, &region.jobs, levels, kept.paths());
+            found.forecasts = evaluation.forecast_jobs(&kept);
+            found.wait_seconds = evaluation.expect_jobs(&kept).iter().map(|of| of.wait).collect();
+            found.candidates.insert(0, candidate_outcome(&evaluation, &kept));
+        }
+    }
+}
+
+/// Jobs whose links no other job crosses on any of these paths, each by flow.
+fn apart_from_others(context: &PlanContext<'_>, all: &[&[LinkPath]]) -> Vec<usize> {
+    let spans = &context.traffic.spans;
+    let mut users: BTreeMap<LinkId, BTreeSet<usize>> = BTreeMap::new();
+    for (job, span) in spans.iter().enumerate() {
+        for link in all.iter().flat_map(|paths| paths[span.clone()].iter().flatten()) {
+            users.entry(*link).or_default().insert(job);
+        }
+    }
+    let sharing: BTreeSet<usize> =
+        users.into_values().filter(|jobs| jobs.len() > 1).flatten().collect();
+    (0..spans.len()).filter(|job| !sharing.contains(job)).collect()
+}
+
+/// The running paths with the levels decided, if they are worth as much as what is decided.
+fn value_kept(
+    evaluation: &mut RegionEvaluation<'_>,
+    running: &[LinkPath],
+    decided: &Decisions,
+    found: &RegionComparison,
+) -> Option<ValuedCandidate> {
+    let adopted = found.candidates.first().and_then(|adopted| adopted.levels.first().copied());
+    let origin = adopted.unwrap_or(LevelOrigin::Searched);
+    let mut value = |paths: &[LinkPath]| {
+        let levels = vec![(origin, decided.levels.clone())];
+        let given = CandidatePaths { origin: PathOrigin::InForce, paths: paths.to_vec(), levels };
+        evaluation.value_candidate(&Rc::new(given))
+    };
+    let (kept, new) = (value(running)?, value(&decided.paths)?);
+    let slowest = found.slowdown_limit.unwrap_or(0.0).max(new.value.worst_slowdown);
+    let is_as_good = !evaluation.objective().is_better(new.value, kept.value, 0.0)
+        && kept.value.worst_slowdown <= slowest * (1.0 + LEAST_GAIN);
+    is_as_good.then_some(kept)
 }
 
 /// Puts levels into `decided` without a simulation, for all `regions`: those in force where some job
@@ -338,15 +413,22 @@ fn list_outcomes(
     adopted: &ValuedCandidate,
     valued: &[ValuedCandidate],
 ) -> Vec<CandidateOutcome> {
-    let outcome = |candidate: &ValuedCandidate| CandidateOutcome {
+    let others = valued.iter().filter(|candidate| *candidate != adopted);
+    let all = std::iter::once(adopted).chain(others);
+    all.map(|candidate| candidate_outcome(evaluation, candidate)).collect()
+}
+
+fn candidate_outcome(
+    evaluation: &RegionEvaluation<'_>,
+    candidate: &ValuedCandidate,
+) -> CandidateOutcome {
+    CandidateOutcome {
         paths: candidate.origin(),
         levels: candidate.level_origins.clone(),
         gpu_utilization: evaluation.utilization(candidate.value.value),
         worst_slowdown: candidate.value.worst_slowdown,
         worst_wait_seconds: candidate.value.worst_wait,
-    };
-    let others = valued.iter().filter(|candidate| *candidate != adopted);
-    std::iter::once(adopted).chain(others).map(outcome).collect()
+    }
 }
 
 /// `decided` with the best levels that are found for its paths, in all regions.

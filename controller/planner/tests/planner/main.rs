@@ -11,4 +11,5 @@ mod learned;
 mod plan_memory;
 mod planning;
 mod scenario;
+mod settled;
 mod stability;

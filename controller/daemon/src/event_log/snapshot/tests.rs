@@ -84,8 +84,11 @@ fn reports_job_arrival_change_and_departure() {
     let events = test.apply(StateEvent::JobsChanged(vec![job("a", 50_000), job("b", 50_001)]));
     assert!(contains(&events, "job a arrived: level"), "{events:?}");
     assert!(contains(&events, "is in force: 2 jobs, 2 flows, 0 moved"), "{events:?}");
-    let profiled =
-        ReportedJobs { jobs: vec![job("c", 50_002)], profiled: BTreeSet::from(["c".into()]) };
+    let profiled = ReportedJobs {
+        jobs: vec![job("c", 50_002)],
+        profiled: BTreeSet::from(["c".into()]),
+        ..ReportedJobs::default()
+    };
     let events = test.apply(StateEvent::JobsReported(profiled.clone()));
     assert!(contains(&events, "job c arrived and is being profiled"), "{events:?}");
     let events = test

@@ -48,6 +48,10 @@ impl Core {
             self.record_expiry(&effects);
             self.apply_effects(effects, now).await?;
         }
+        if self.cluster.may_decide() && self.quiet.take_due(now) {
+            let effects = self.step_state(StateEvent::Quiet);
+            self.apply_effects(effects, now).await?;
+        }
         if self.state.archive().retry_due().is_some_and(|due| due <= now) {
             self.state.retry_store().await;
         }

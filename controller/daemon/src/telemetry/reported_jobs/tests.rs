@@ -237,6 +237,39 @@ fn a_reporter_has_only_its_own_jobs_and_a_limited_number() {
     assert!(lab.announce(2, "d").contains("at most 3 jobs"));
 }
 
+/// A reporter whose windows were all refused had the highest class for a minute, and then the first
+/// rank.
+#[test]
+fn what_is_not_believed_raises_no_job() {
+    let lie = |name: &str| JobReport::Window(ReportWindow { flop: 1e30, ..window(name) });
+    let distrusted = |lab: &Town| -> Vec<String> {
+        lab.registry.reported_jobs().distrusted.iter().map(ToString::to_string).collect()
+    };
+    let mut lab = Town::new();
+    lab.announce(1, "a");
+    lab.announce(2, "b");
+    assert_eq!(lab.reported(), ["a*", "b"]);
+    lab.report(1, lie("a"));
+    assert_eq!(
+        (lab.reported(), distrusted(&lab)),
+        (vec!["a".into(), "b*".into()], vec!["a".into()])
+    );
+    let findings = lab.registry.distrust_findings();
+    assert_eq!((findings.len(), &*findings[0].about), (1, "job a"));
+    assert!(findings[0].text.contains("not believed") && findings[0].text.contains("no GPU does"));
+    lab.window(1, "a");
+    assert!(distrusted(&lab).is_empty() && lab.registry.distrust_findings().is_empty());
+    // A job that is ranked by evidence keeps its rank after one wrong window, and not after two.
+    for _ in 0..40 {
+        lab.window(2, "b");
+    }
+    assert_eq!(lab.reported(), ["a", "b"]);
+    lab.report(2, lie("b"));
+    assert!(distrusted(&lab).is_empty());
+    lab.report(2, lie("b"));
+    assert_eq!(distrusted(&lab), ["b"]);
+}
+
 #[test]
 fn implausible_windows_are_refused() {
     let change = |change: fn(&mut ReportWindow)| {
@@ -259,7 +292,7 @@ fn implausible_windows_are_refused() {
         let feedback = lab.report(1, JobReport::Window(window));
         assert!(feedback.contains("not believed") && feedback.contains(text), "{feedback}");
     }
-    assert_eq!(lab.reported(), ["a*"]);
+    assert_eq!(lab.reported(), ["a"]);
 }
 
 /// A registry with the job that another one had, and what that one knew.
