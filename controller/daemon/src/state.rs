@@ -196,7 +196,7 @@ impl State {
         let refuse = |refused: event_refusal::EventRefusal| refused.to_finding();
         let policy = self.checked_content(content).map_err(refuse)?;
         self.check_last_paths(&policy).map_err(refuse)?;
-        Ok(self.plan_request(&policy).at_full_depth())
+        Ok(self.plan_request(&policy).settled())
     }
 
     /// The plan request of the present inputs, of full depth.

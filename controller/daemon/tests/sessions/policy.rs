@@ -199,6 +199,7 @@ async fn a_temporary_override_expires() {
         let realised = controller.current_rollout().unwrap();
         realised.plan.job(&"b".into()).unwrap().1.level
     };
+    let before = level();
     let wanted = TemporaryOverrideRequest {
         rule: OverrideDocument {
             pattern: "job:b".to_owned(),
@@ -222,6 +223,8 @@ async fn a_temporary_override_expires() {
         content.temporary_overrides.is_empty()
             && content.validate("policy", 8).unwrap().overrides.is_empty()
     );
+    // Hysteresis had left the job there for good.
+    until(async || level() == before).await;
     controller.shutdown().await;
 }
 
