@@ -5,6 +5,7 @@ mod policy_search;
 mod suggest;
 mod table;
 
+use std::io::IsTerminal;
 use std::time::Duration;
 
 use ::controller::northbound::service::{
@@ -129,13 +130,17 @@ pub(crate) struct PolicyDiffArgs {
 #[command(after_help = "\
 Examples:
   crux policy apply policy.toml --reason 'night batch'
-  crux policy apply policy.toml --confirm-within 5m")]
+  crux policy apply policy.toml --confirm-within 5m
+  crux policy apply policy.toml --yes")]
 pub(crate) struct PolicyApplyArgs {
     /// Policy document
     file: String,
     /// Take it back by itself unless it is confirmed within this time
     #[arg(long, value_parser = parse_duration, value_name = "TIME")]
     confirm_within: Option<Duration>,
+    /// Do not ask where it drops an override or lowers a floor
+    #[arg(long)]
+    yes: bool,
     #[command(flatten)]
     signature: ChangeAuthorArgs,
     #[command(flatten)]
@@ -357,6 +362,10 @@ fn edit_policy(edits: Vec<PolicyEdit>, terms: &PolicyEditArgs) -> Result<(), Com
 }
 
 fn apply_policy(args: &PolicyApplyArgs) -> Result<(), CommandError> {
+    // A trial ends by itself.
+    if !args.yes && args.confirm_within.is_none() {
+        ask_for_lost_promises(args)?;
+    }
     let order = ApplyPolicyRequest {
         change: preview_request(&args.file)?,
         author: args.signature.author_name(),
@@ -366,6 +375,31 @@ fn apply_policy(args: &PolicyApplyArgs) -> Result<(), CommandError> {
     };
     let done = args.plain.client.post_json("/v1/policy/apply", &order)?;
     print_change(&done, args.plain.output)
+}
+
+/// Asks whether a file may take back what the policy in force promises to jobs, if it does.
+fn ask_for_lost_promises(args: &PolicyApplyArgs) -> Result<(), CommandError> {
+    let text = read_policy_file(&args.file)?;
+    let after = parse_policy(&text).map_err(|finding| CommandError::document(finding.text))?;
+    let now: PolicyRevision = args.plain.client.get_json("/v1/policy")?;
+    let lost = now.content.policy.promises_lost(&after);
+    if lost.is_empty() {
+        return Ok(());
+    }
+    let lost = lost.join(", ");
+    if !std::io::stdin().is_terminal() {
+        return Err(CommandError::document(format!(
+            "{} {lost}; --yes applies it, crux policy diff shows what follows",
+            args.file
+        )));
+    }
+    eprint!("{} {lost}. Apply it? [y/N] ", args.file);
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).map_err(CommandError::failed)?;
+    match answer.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => Err(CommandError::Failed("nothing is changed".to_owned())),
+    }
 }
 
 fn set_override(args: &PolicyOverrideArgs) -> Result<(), CommandError> {

@@ -3,7 +3,7 @@
 //! HTTP has them as JSON and gRPC as the messages of the same names; both protocols convert to
 //! these types and call [`NorthboundService`](super::service::NorthboundService).
 
-use planner::{OverrideDocument, PolicyEdit};
+use planner::{OverrideDocument, PolicyEdit, PolicyEditAction};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::Finding;
@@ -13,6 +13,9 @@ use crate::policy_history::{PolicyRevision, UnixMs};
 /// Revisions of a page of the history, if the caller names no number, and at most.
 const PAGE_REVISIONS: u32 = 100;
 const PAGE_REVISIONS_MAX: u32 = 1_000;
+
+/// Parts that a request drains at most without waiting for a thread.
+const MAX_DRAINS: usize = 64;
 
 /// A change of policy, as an operator asks for it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -27,6 +30,20 @@ pub struct PreviewPolicyRequest {
     /// An override for some time, before all others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temporary_override: Option<TemporaryOverrideRequest>,
+}
+
+impl PreviewPolicyRequest {
+    /// Whether it drains parts, or uses them again, and changes nothing else; not one with more
+    /// parts than a person names.
+    pub(super) fn only_drains(&self) -> bool {
+        let is_drain = |edit: &PolicyEdit| {
+            matches!(edit.action, PolicyEditAction::Drain | PolicyEditAction::Undrain)
+        };
+        self.policy.is_none()
+            && self.temporary_override.is_none()
+            && (1..=MAX_DRAINS).contains(&self.edits.len())
+            && self.edits.iter().all(is_drain)
+    }
 }
 
 /// Which revisions of the policy history are wanted.

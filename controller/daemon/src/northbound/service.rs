@@ -311,7 +311,8 @@ impl NorthboundService {
         request: &PreviewPolicyRequest,
     ) -> Result<PolicyPreview, ServiceError> {
         let slot = self.pool.acquire_slot(&self.caller).await?;
-        let (content, slot) = self.resolve_content(request, slot).await?;
+        let (content, slot) = self.resolve_content(request, Some(slot)).await?;
+        let slot = slot.ok_or(ControllerError::Stopped)?;
         let considered = content.clone();
         let query = self.access.query_state(move |state| {
             let changes = state.policy_history().latest().content.changes_to(&considered);
@@ -335,7 +336,11 @@ impl NorthboundService {
         request: &ApplyPolicyRequest,
     ) -> Result<PolicyChangeResponse, ServiceError> {
         let signature = self.sign_change(&request.author, &request.reason)?;
-        let slot = self.pool.acquire_slot(&self.caller).await?;
+        // A drain takes no work worth a thread, and must not wait behind previews.
+        let slot = match request.change.only_drains() {
+            true => None,
+            false => Some(self.pool.acquire_slot(&self.caller).await?),
+        };
         // From what is in force to what is proposed nobody else changes anything.
         let alone = self.policy_changes.lock().await;
         let (content, slot) = self.resolve_content(&request.change, slot).await?;
@@ -429,18 +434,19 @@ impl NorthboundService {
     async fn resolve_content(
         &self,
         request: &PreviewPolicyRequest,
-        slot: PlanningSlot,
-    ) -> Result<(PolicyContent, PlanningSlot), ServiceError> {
+        mut slot: Option<PlanningSlot>,
+    ) -> Result<(PolicyContent, Option<PlanningSlot>), ServiceError> {
         let mut content = self.get_policy().await?.content;
-        let mut slot = slot;
-        if let Some(file) = &request.policy {
+        if let Some(file) = &request.policy
+            && let Some(own) = slot.take()
+        {
             check_policy_file(file, self.document_max)
                 .map_err(|finding| self.refuse_limited(LimitReached::Document, finding))?;
             let file = file.clone();
-            let parsed = slot.run_then_return(move || parse_policy(&file)).await?;
+            let parsed = own.run_then_return(move || parse_policy(&file)).await?;
             let policy = parsed.0.map_err(refuse_with)?;
             content = content.with_policy_file(policy).map_err(refuse_field)?;
-            slot = parsed.1;
+            slot = Some(parsed.1);
         }
         for edit in &request.edits {
             content.policy = content.policy.with_edit(edit).map_err(refuse_field)?;

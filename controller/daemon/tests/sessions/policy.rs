@@ -266,6 +266,31 @@ async fn the_last_path_is_drained_by_force_alone_and_never_complete() {
     controller.shutdown().await;
 }
 
+/// One reader with expensive previews kept every drain waiting for minutes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_does_not_wait_behind_previews() {
+    let lab = Lab::new().await;
+    let few = |raw: &mut RawConfig| {
+        raw.northbound.limits.planning_threads = 1;
+        raw.northbound.limits.planning_queue = 1;
+    };
+    let (controller, service) = served(&lab, few).await;
+    let costly = wish("search_events = 100000000\nfairness = 0.7\n");
+    let previews = (0..16).map(|_| service.preview_policy(&costly));
+    let previews = futures::future::join_all(previews);
+    let drain = edit(PolicyEditAction::Drain, "spine1", None);
+    let drained = async {
+        tokio::task::yield_now().await;
+        service.apply_policy(&drain).await
+    };
+    let (previews, drained) = tokio::join!(previews, drained);
+    assert!(previews.iter().any(Result::is_err), "the queue was never full");
+    assert!(drained.unwrap().applied);
+    let beyond = service.preview_policy(&wish("search_events = 100000001\n")).await;
+    assert!(beyond.unwrap_err().to_string().contains("search_events: at most 100000000"));
+    controller.shutdown().await;
+}
+
 fn names() -> [String; 2] {
     ["spine1", "spine2"].map(str::to_owned)
 }

@@ -16,6 +16,9 @@ use topology::Fabric;
 /// Most levels that a DSCP field can distinguish in this data plane (`dscp = level << 3`).
 const MAX_LEVELS: u8 = 8;
 
+/// Largest search: minutes of a processor, after which nobody waits for a plan.
+const MAX_SEARCH_EVENTS: u64 = 100_000_000;
+
 /// The Policy document: decisions of an operator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -130,6 +133,40 @@ impl Default for PolicyDocument {
     }
 }
 
+impl PolicyDocument {
+    /// What `after` takes back of what this policy promises to jobs, a sentence each: overrides that
+    /// it has no more, and floors that it lowers.
+    pub fn promises_lost(&self, after: &Self) -> Vec<String> {
+        let mut lost = Vec::new();
+        for rule in &self.jobs {
+            let pattern = &rule.pattern;
+            let Some(kept) = after.jobs.iter().find(|other| other.pattern == *pattern) else {
+                lost.push(format!("drops the override for `{pattern}`"));
+                continue;
+            };
+            let [had, has] = [rule, kept].map(|rule| rule.min_throughput.unwrap_or(0.0));
+            if has < had {
+                lost.push(format!("lowers min_throughput of `{pattern}` from {had} to {has}"));
+            }
+        }
+        let limits =
+            |of: fn(&SlowdownLimit) -> Option<f64>| [self, after].map(|d| of(&d.slowdown_limit));
+        for (name, [had, has]) in
+            [("ecmp", limits(|limit| limit.ecmp)), ("alone", limits(|limit| limit.alone))]
+        {
+            let Some(had) = had else { continue };
+            match has {
+                None => lost.push(format!("removes slowdown_limit.{name}, which is {had}")),
+                Some(has) if has > had => {
+                    lost.push(format!("raises slowdown_limit.{name} from {had} to {has}"));
+                }
+                Some(_) => {}
+            }
+        }
+        lost
+    }
+}
+
 impl From<&Policy> for PolicyDocument {
     /// The document that states this policy.
     fn from(policy: &Policy) -> Self {
@@ -207,6 +244,10 @@ impl PolicyDocument {
         fields.check_range("fairness", self.fairness, 0.0, 1.0)?;
         fields.check_range("move_gain_min", self.move_gain_min, 0.0, f64::MAX)?;
         fields.check_range("max_correction", self.max_correction, 1.0, f64::MAX)?;
+        if self.search_events > MAX_SEARCH_EVENTS {
+            let problem = format!("at most {MAX_SEARCH_EVENTS}, found {}", self.search_events);
+            return Err(fields.field_error("search_events", problem));
+        }
         fields.check_connection()?;
         fields.check_slowdown_limit()?;
         let overrides =
@@ -412,5 +453,40 @@ impl PolicyFields<'_> {
                 Err(self.field_error(field, problem.to_owned()))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn promises_that_a_change_takes_back_are_named() {
+        let rule = |pattern: &str, min_throughput| OverrideDocument {
+            pattern: pattern.to_owned(),
+            min_throughput,
+            ..OverrideDocument::default()
+        };
+        let had = PolicyDocument {
+            jobs: vec![rule("gpt*", Some(0.8)), rule("bert", None)],
+            slowdown_limit: SlowdownLimit { ecmp: Some(1.9), alone: Some(3.0) },
+            ..PolicyDocument::default()
+        };
+        assert!(had.promises_lost(&had).is_empty());
+        let has = PolicyDocument {
+            jobs: vec![rule("gpt*", Some(0.5)), rule("new", None)],
+            slowdown_limit: SlowdownLimit { ecmp: Some(2.5), alone: None },
+            ..PolicyDocument::default()
+        };
+        assert_eq!(
+            had.promises_lost(&has),
+            [
+                "lowers min_throughput of `gpt*` from 0.8 to 0.5",
+                "drops the override for `bert`",
+                "raises slowdown_limit.ecmp from 1.9 to 2.5",
+                "removes slowdown_limit.alone, which is 3",
+            ]
+        );
+        assert!(PolicyDocument::default().promises_lost(&had).is_empty());
     }
 }
