@@ -220,6 +220,7 @@ fn generated_switch(tier: Tier, number: u64, device_id: u64) -> Switch {
         p4runtime: server_port.map(|port| format!("127.0.0.1:{port}")),
         gnmi: None,
         ports: BTreeMap::new(),
+        port_names: BTreeMap::new(),
         queues: SwitchQueues::default(),
     }
 }

@@ -21,7 +21,7 @@ pub use netbox::{NetboxTable, export_netbox};
 pub use p4utils::export_p4utils;
 pub use qos::{LevelMarking, LevelQueue, PortQueues, QueuePlan, export_qos, port_queues};
 pub use slurm::{export_slurm_conf, export_slurm_yaml};
-pub use sonic_config::{SonicConfigError, SonicPorts, export_sonic_config};
+pub use sonic_config::{SonicConfigError, SonicFragment, SonicPorts, export_sonic_config};
 pub use topograph::export_topograph;
 
 use serde::Serialize;

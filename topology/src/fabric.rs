@@ -97,6 +97,8 @@ pub struct Switch {
     pub gnmi: Option<String>,
     /// Links that leave this switch, by port, ascending.
     pub ports: BTreeMap<u32, LinkId>,
+    /// Names of ports in the switch's own software, such as `Ethernet8`, where they are known.
+    pub port_names: BTreeMap<u32, String>,
     /// What its queues and its buffer can do, as far as it is known.
     pub queues: SwitchQueues,
 }

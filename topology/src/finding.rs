@@ -100,6 +100,18 @@ pub fn count_noun<N: Copy + std::fmt::Display + PartialEq + From<u8>>(
     }
 }
 
+/// Names that a text lists before it only counts the rest.
+const LISTED_NAMES: usize = 20;
+
+/// The first names, and how many more there are.
+pub(crate) fn list_names<T: AsRef<str>>(names: &[T]) -> String {
+    let shown: Vec<&str> = names.iter().take(LISTED_NAMES).map(AsRef::as_ref).collect();
+    match names.len().saturating_sub(LISTED_NAMES) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::error::Error;

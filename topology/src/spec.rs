@@ -8,6 +8,7 @@
 mod explicit;
 mod interconnects;
 
+pub(crate) use explicit::BOND_REMEDY;
 pub use explicit::explicit_document;
 
 use std::collections::BTreeMap;
@@ -83,6 +84,10 @@ pub struct SwitchDocument {
     /// Address of its gNMI server, `host:port`, for the states of its ports and its queues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gnmi: Option<String>,
+    /// Ports by their names in the switch's own software, such as `Ethernet8 = 3`, where these are
+    /// not the numbers; exports for the switch use the names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub port_names: BTreeMap<String, u32>,
     /// Its program: `fabric` or `sai`; when left out, that of its tier in `pipelines`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<PipelineKind>,
@@ -321,7 +326,8 @@ mod tests {
 "name": "leaf2" => "name": "leaf1" => switches[1].name: leaf1 is already named by switches[0].name
 "name": "h2" => "name": "leaf1" => hosts[1].name: leaf1 is already named by switches[0].name
 "name": "h2" => "name": "h 2" => hosts[1].name: "h 2" is not a name; use letters, digits and -_.
-"10.0.2.2" => "10.0.1.1" => hosts[1].ips[1]: 10.0.1.1 is already used by hosts[0].ips[0]
+"10.0.2.2" => "10.0.1.1" => hosts[1].ips[1]: 10.0.1.1 is already used by hosts[0].ips[0]; BOND
+"h2:1" => "h2:0" => links[2].a: h2:0 is already used by links[1].a; BOND
 "10.0.2.2" => "10.0.2" => hosts[1].ips[1]: "10.0.2" is no IP address, such as 10.0.1.1 or fd00::1
 02:00:0a:00:01:01 => 2 => hosts[0].macs[0]: "2" is not an Ethernet address like 02:00:0a:00:01:01
 ["02:00:0a:00:01:01"] => ["a", "b"] => hosts[0].macs: 2 for 1 ips; give one for each or none
@@ -353,8 +359,33 @@ mod tests {
                 panic!("{case}");
             };
             assert!(GOOD.contains(good), "{good}");
-            assert_eq!(refused(&GOOD.replacen(good, bad, 1)), format!("f.json: {expected}"));
+            assert_eq!(
+                refused(&GOOD.replacen(good, bad, 1)),
+                format!("f.json: {}", expected.replace("BOND", BOND_REMEDY))
+            );
         }
+        assert!(
+            BOND_REMEDY.contains("bond") && BOND_REMEDY.contains("two NICs with an address each")
+        );
+    }
+
+    #[test]
+    fn a_port_has_one_name() {
+        let named = |names: &str| {
+            let switch = format!(r#""device_id": 2, "port_names": {names}}}"#);
+            GOOD.replacen(r#""device_id": 2}"#, &switch, 1)
+        };
+        let text = named(r#"{"Ethernet0": 1, "Ethernet8": 2, "Ethernet48": 4}"#);
+        let fabric = parse_fabric(&text, DocumentFormat::Json, "f.json").unwrap();
+        let leaf = fabric.switch(fabric.switch_named("leaf2").unwrap());
+        assert_eq!(leaf.port_names[&4], "Ethernet48");
+        for format in [DocumentFormat::Toml, DocumentFormat::Yaml, DocumentFormat::Json] {
+            let text = document::print_document(&explicit_document(&fabric), format).unwrap();
+            assert_eq!(parse_fabric(&text, format, "f").as_ref(), Ok(&fabric));
+        }
+        let twice = "f.json: switches[1].port_names: a and b are both port 1; give it one name";
+        assert_eq!(refused(&named(r#"{"a": 1, "b": 1}"#)), twice);
+        assert!(refused(&named(r#"{"a,b": 1}"#)).contains("is not the name of a port"));
     }
 
     #[test]

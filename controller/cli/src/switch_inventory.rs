@@ -16,6 +16,7 @@ pub(crate) fn parse_switch(text: &str) -> Result<Switch, String> {
         p4runtime: Some(address.to_owned()),
         gnmi: None,
         ports: [].into(),
+        port_names: [].into(),
         queues: topology::SwitchQueues::default(),
     })
 }

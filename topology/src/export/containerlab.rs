@@ -26,7 +26,8 @@ pub struct ContainerlabImages {
 pub fn export_containerlab(fabric: &Fabric, images: &ContainerlabImages) -> String {
     let switches = fabric.switches().iter().map(|switch| {
         let tier = (facts::TIER, switch.tier.to_string());
-        let facts = std::iter::once(tier).chain(facts::switch_facts(switch)).collect();
+        let facts = std::iter::once(tier).chain(facts::switch_facts(switch));
+        let facts = facts.chain(facts::port_names_fact(switch)).collect();
         (switch.name.clone(), container(&images.switch, facts))
     });
     let hosts = fabric.hosts().iter().map(|host| {

@@ -5,6 +5,8 @@
 //! something else, such as an Ethernet address that is made of the IP address, is left out. So are
 //! queues, buffers and lengths of cables, which other documents do not carry.
 
+use std::collections::BTreeMap;
+
 use crate::fabric::{Fabric, Host, LinkScheduler, Switch};
 use crate::ids::LinkId;
 use crate::spec::explicit_document;
@@ -18,6 +20,8 @@ pub(crate) const GPUS: &str = "gpus";
 pub(crate) const IPS: &str = "ips";
 pub(crate) const MACS: &str = "macs";
 pub(crate) const GBPS: &str = "gbps";
+pub(crate) const PORT_NAMES: &str = "port-names";
+pub(crate) const PORT: &str = "port";
 pub(crate) const SCHEDULER: &str = "scheduler";
 /// Where the labels of a format belong to many programs, ours begin with this.
 pub(crate) const LABEL_PREFIX: &str = "crux.";
@@ -31,6 +35,23 @@ pub(crate) fn switch_facts(switch: &Switch) -> Vec<Fact> {
     let address = switch.p4runtime.iter().map(|address| (P4RUNTIME, address.clone()));
     let gnmi = switch.gnmi.iter().map(|address| (GNMI, address.clone()));
     std::iter::once(id).chain(address).chain(gnmi).collect()
+}
+
+/// The names of a switch's ports, for formats whose interfaces have other names.
+pub(crate) fn port_names_fact(switch: &Switch) -> Option<Fact> {
+    let names = switch.port_names.iter().map(|(port, name)| format!("{name}={port}"));
+    let names: Vec<String> = names.collect();
+    (!names.is_empty()).then(|| (PORT_NAMES, names.join(",")))
+}
+
+/// The reverse of [`port_names_fact`]; the part that is none in an error.
+pub(crate) fn read_port_names(list: &str) -> Result<BTreeMap<String, u32>, &str> {
+    let parts = list.split(',').filter(|part| !part.is_empty());
+    let named = parts.map(|part| {
+        let (name, port) = part.rsplit_once('=').ok_or(part)?;
+        Ok((name.to_owned(), port.parse().map_err(|_| part)?))
+    });
+    named.collect()
 }
 
 /// The GPUs of a host, and the Ethernet addresses of its NICs unless all follow from the others.

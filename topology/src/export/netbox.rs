@@ -86,10 +86,15 @@ fn interface_rows(fabric: &Fabric) -> Vec<String> {
         // Fractions of 1 kb/s are not for NetBox's field.
         let is_exact = speed / KBPS_PER_GBPS == gbps;
         let exact = (!is_exact).then(|| (facts::GBPS, gbps.to_string()));
-        let text = description(scheduler.into_iter().chain(exact).collect());
+        let facts: Vec<Fact> = scheduler.into_iter().chain(exact).collect();
         [link.from, link.to].map(|end| {
             let device = cell(fabric.node_name(end.node));
-            format!("{device},{},{kind},{speed},{text}", interface_name(end))
+            let name = interface_name(fabric, end);
+            // A name of the switch's own need not have the number of the port.
+            let is_named = own_port_name(fabric, end).is_some();
+            let number = is_named.then(|| (facts::PORT, end.port.to_string()));
+            let text = description(facts.iter().cloned().chain(number).collect());
+            format!("{device},{name},{kind},{speed},{text}")
         })
     });
     rows.collect()
@@ -116,17 +121,24 @@ fn description(facts: Vec<Fact>) -> String {
 fn cable_rows(fabric: &Fabric) -> Vec<String> {
     let side = |end: LinkEndpoint| {
         let name = cell(fabric.node_name(end.node));
-        format!("{name},dcim.interface,{}", interface_name(end))
+        format!("{name},dcim.interface,{}", interface_name(fabric, end))
     };
     let links = fabric.cables().map(|cable| fabric.link(cable));
     links.map(|link| format!("{},{},connected", side(link.from), side(link.to))).collect()
 }
 
-fn interface_name(end: LinkEndpoint) -> String {
-    match end.node {
-        FabricNode::Host(_) => format!("nic{}", end.port),
-        FabricNode::Switch(_) => format!("port{}", end.port),
+fn interface_name(fabric: &Fabric, end: LinkEndpoint) -> String {
+    match (end.node, own_port_name(fabric, end)) {
+        (FabricNode::Host(_), _) => format!("nic{}", end.port),
+        (FabricNode::Switch(_), Some(name)) => cell(name),
+        (FabricNode::Switch(_), None) => format!("port{}", end.port),
     }
+}
+
+/// The name of a port in its switch's own software, where it is known.
+fn own_port_name(fabric: &Fabric, end: LinkEndpoint) -> Option<&str> {
+    let switch = fabric.switch(end.node.switch()?);
+    switch.port_names.get(&end.port).map(String::as_str)
 }
 
 /// NetBox's slugs for the form factors that are usual at a speed in Gb/s.

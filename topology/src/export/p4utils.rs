@@ -42,6 +42,7 @@ pub fn export_p4utils(fabric: &Fabric, program: &str) -> String {
     let switches = fabric.switches().iter().map(|switch| {
         let tier = (facts::TIER, switch.tier.to_string());
         let facts = std::iter::once(tier).chain(facts::switch_facts(switch));
+        let facts = facts.chain(facts::port_names_fact(switch));
         (switch.name.clone(), own_keys(facts))
     });
     let hosts = fabric.hosts().iter().map(|host| {

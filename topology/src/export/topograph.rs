@@ -1,5 +1,7 @@
-//! A model of topograph (its providers `test` and `*-sim` read it): switches with the switches or
-//! nodes below them, and the nodes.
+//! A model of topograph 1.0 (its providers `test` and `*-sim` read it): switches with the switches
+//! below them, and blocks of nodes with the switch that each is attached to.
+//!
+//! Switches that have nothing but nodes are named by the ones above them and by their blocks alone.
 
 use std::collections::BTreeMap;
 
@@ -12,39 +14,43 @@ use crate::fabric::Fabric;
 #[derive(Serialize)]
 struct TopographModel {
     switches: BTreeMap<String, TopographSwitch>,
-    nodes: BTreeMap<String, TopographNode>,
+    blocks: Vec<TopographBlock>,
 }
 
 #[derive(Serialize)]
 struct TopographSwitch {
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     switches: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    nodes: Vec<String>,
 }
 
-/// A node without a type and without NVLink domains: the fabric document has neither.
+/// Nodes without labels: the fabric document has none.
 #[derive(Serialize)]
-struct TopographNode {}
+struct TopographBlock {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    switch: Option<String>,
+    nodes: Vec<String>,
+}
 
 /// The text of a model file.
 pub fn export_topograph(fabric: &Fabric) -> String {
     let tree = FabricTree::of_fabric(fabric);
-    let mut switches = BTreeMap::new();
-    for leaf in tree.leaf_groups() {
-        let below = TopographSwitch { switches: Vec::new(), nodes: leaf.hosts.clone() };
-        switches.insert(leaf.name.clone(), below);
-    }
-    let mut add = |name: &str, below: Vec<String>| {
-        let below = TopographSwitch { switches: below, nodes: Vec::new() };
-        switches.insert(name.to_owned(), below);
+    let pods = tree.pods().map(|pod| {
+        let leaves = pod.leaves.iter().map(|leaf| leaf.name.clone()).collect();
+        (pod.name.clone(), TopographSwitch { switches: leaves })
+    });
+    let joins = tree.joined_parts().map(|part| {
+        let pods = part.pods.iter().map(|pod| pod.name.clone()).collect();
+        (part.name.clone(), TopographSwitch { switches: pods })
+    });
+    let attached = tree
+        .leaf_groups()
+        .map(|leaf| TopographBlock { switch: Some(leaf.name.clone()), nodes: leaf.hosts.clone() });
+    let hosts = fabric.hosts().iter();
+    let alone = hosts.filter(|host| host.nics.is_empty()).map(|host| host.name.clone());
+    let alone = TopographBlock { switch: None, nodes: alone.collect() };
+    let alone = Some(alone).filter(|block| !block.nodes.is_empty());
+    let model = TopographModel {
+        switches: pods.chain(joins).collect(),
+        blocks: attached.chain(alone).collect(),
     };
-    for pod in tree.pods() {
-        add(&pod.name, pod.leaves.iter().map(|leaf| leaf.name.clone()).collect());
-    }
-    for part in tree.joined_parts() {
-        add(&part.name, part.pods.iter().map(|pod| pod.name.clone()).collect());
-    }
-    let hosts = fabric.hosts().iter().map(|host| (host.name.clone(), TopographNode {}));
-    yaml_text(&TopographModel { switches, nodes: hosts.collect() })
+    yaml_text(&model)
 }

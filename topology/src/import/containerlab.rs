@@ -1,57 +1,122 @@
 //! Topologies of containerlab (`.clab.yml`).
 //!
-//! A node is a switch if its label `crux.tier`, or else its group, names a tier, and a host if it
-//! has the label `crux.gpus` or its group is `host` or `server`. Links are in the short form or in
-//! the long one of type `veth`; interfaces may have any names. `eth0` belongs to containerlab.
+//! A node has the labels, the kind and the group of its own, of its group, of its kind and of
+//! `defaults`, in this order, as in containerlab. It is a switch if its label `crux.tier` or its
+//! group names a tier, and a host if it has the label `crux.gpus` or its group names one (`host`,
+//! `servers`). Of other nodes, a network operating system is a switch, and a Linux container is
+//! what its cables make it ([`roles`](super::roles)). Links are in the short form or in the long
+//! one; those that leave the lab (`host`, `mgmt-net`, `macvlan`, `vxlan`) are left out. `eth0`
+//! belongs to containerlab.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use serde_yaml_ng::{Mapping, Value};
 
 use super::inventory::{
-    DeviceRole, Inventory, InventoryAssumptions, ListedCable, ListedDevice, field_error, tier_named,
+    CableEnd, DeviceRole, Inventory, InventoryAssumptions, ListedCable, ListedDevice,
+    MissingAddress, field_error,
 };
+use super::left_out::ImportNotes;
+use super::roles::{role_named, stated_tier};
 use super::{ImportError, ImportedFabric};
 use crate::export::facts;
 
+/// Kinds of nodes that are no device of a fabric.
+const OUTSIDE_KINDS: [&str; 4] = ["bridge", "ovs-bridge", "host", "k8s-kind"];
+/// Kinds of nodes that may be hosts as well as switches; all others are switches.
+const OPEN_KINDS: [&str; 7] =
+    ["", "linux", "ext-container", "generic_vm", "freebsd", "openbsd", "keysight_ixia-c-one"];
+/// Parts of the names of images that make a Linux container a switch.
+const SWITCH_IMAGES: [&str; 6] =
+    ["frr", "bird", "sonic", "openvswitch", "behavioral-model", "bmv2"];
+/// Ends of a short link and types of a long one that leave the lab.
+const OUTSIDE_ENDS: [&str; 7] =
+    ["host", "mgmt-net", "macvlan", "vxlan", "vxlan-stitch", "dummy", "bridge"];
+/// Types of links between two nodes.
+const CABLE_TYPES: [&str; 3] = ["veth", "veth-stitch", "brief"];
+/// Keys of `topology` that do nothing one level higher.
+const TOPOLOGY_KEYS: [&str; 5] = ["nodes", "links", "kinds", "groups", "defaults"];
+/// Labels that say what a node is in drawings of the lab.
+const ROLE_LABELS: [&str; 4] = ["role", "graph-icon", "topoViewer-role", "graph-role"];
+
 #[derive(Deserialize)]
 struct LabFile {
-    #[serde(default)]
-    name: Option<String>,
+    name: Option<Value>,
     topology: LabTopology,
+    #[serde(flatten)]
+    other: BTreeMap<String, Value>,
 }
 
 #[derive(Deserialize)]
 struct LabTopology {
-    #[serde(default)]
-    nodes: Mapping,
-    #[serde(default)]
-    links: Vec<LabLink>,
+    nodes: Option<Mapping>,
+    links: Option<Vec<Value>>,
+    kinds: Option<BTreeMap<String, Option<LabNode>>>,
+    groups: Option<BTreeMap<String, Option<LabNode>>>,
+    defaults: Option<LabNode>,
+    #[serde(flatten)]
+    other: BTreeMap<String, Value>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
+/// A node, or what a group, a kind or `defaults` gives to nodes.
+#[derive(Clone, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
 struct LabNode {
-    group: Option<String>,
-    labels: BTreeMap<String, Value>,
+    kind: Option<String>,
+    group: Option<GroupName>,
+    image: Option<String>,
+    network_mode: Option<String>,
+    labels: Option<BTreeMap<String, Value>>,
+    #[serde(flatten)]
+    other: BTreeMap<String, Value>,
+}
+
+/// `leaf`, or `10`.
+#[derive(Clone, Deserialize)]
+#[serde(untagged)]
+enum GroupName {
+    Text(String),
+    Number(i64),
 }
 
 #[derive(Deserialize)]
 struct LabLink {
-    #[serde(default, rename = "type")]
+    #[serde(rename = "type")]
     kind: Option<String>,
     #[serde(default)]
     endpoints: Vec<LabEndpoint>,
+    endpoint: Option<LabEndpoint>,
+    labels: Option<BTreeMap<String, Value>>,
     #[serde(default)]
-    labels: BTreeMap<String, Value>,
+    ipv4: Vec<Option<String>>,
+    #[serde(default)]
+    ipv6: Vec<Option<String>>,
+    #[serde(flatten)]
+    other: BTreeMap<String, Value>,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum LabEndpoint {
     Short(String),
-    Long { node: String, interface: String },
+    Long {
+        node: String,
+        interface: Option<Value>,
+        mac: Option<String>,
+        ipv4: Option<String>,
+        ipv6: Option<String>,
+        #[serde(flatten)]
+        other: BTreeMap<String, Value>,
+    },
+}
+
+/// An end of a link, with the addresses that the link gives to its interface.
+struct LinkEnd {
+    node: String,
+    interface: String,
+    address: Option<String>,
+    mac: Option<String>,
 }
 
 /// The fabric of a `.clab.yml` file.
@@ -62,90 +127,288 @@ pub fn import_containerlab(
     text: &str,
     assumptions: &InventoryAssumptions,
 ) -> Result<ImportedFabric, ImportError> {
-    let lab: LabFile = serde_yaml_ng::from_str(text)
-        .map_err(|error| field_error("topology of containerlab", error.to_string()))?;
-    let devices = lab.topology.nodes.into_iter().map(|(name, node)| read_node(&name, node));
-    let links = lab.topology.links.into_iter().enumerate();
-    let inventory = Inventory {
-        name: lab.name.unwrap_or_else(|| "lab".to_owned()),
-        devices: devices.collect::<Result<_, _>>()?,
-        cables: links.map(|(index, link)| read_link(index, link)).collect::<Result<_, _>>()?,
-    };
-    inventory.into_fabric(assumptions)
+    let lab: LabFile = serde_yaml_ng::from_str(text).map_err(|error| {
+        let is_template = text.contains("{{");
+        let hint = "; this is a template: render it first, as containerlab does";
+        let problem = error.to_string() + if is_template { hint } else { "" };
+        field_error("topology of containerlab", problem)
+    })?;
+    let mut reader = LabReader::default();
+    reader.count_unused(&lab.other, "");
+    reader.count_unused(&lab.topology.other, "topology.");
+    if let Some(key) = lab.other.keys().find(|key| TOPOLOGY_KEYS.contains(&key.as_str())) {
+        let problem = "stands beside topology, where containerlab does not read it: move it below";
+        return Err(field_error(key, problem));
+    }
+    let name = lab.name.as_ref().map_or_else(|| "lab".to_owned(), plain_text);
+    let links = lab.topology.links.clone().unwrap_or_default();
+    reader.read_nodes(lab.topology)?;
+    for (index, link) in links.into_iter().enumerate() {
+        reader.read_link(&format!("topology.links[{index}]"), link)?;
+    }
+    reader.into_inventory(name).into_fabric(assumptions)
 }
 
-fn read_node(name: &Value, node: Value) -> Result<ListedDevice, ImportError> {
-    let name = plain_text(name);
-    let field = format!("topology.nodes.{name}");
-    // A node may have no fields at all.
-    let node = match node {
-        Value::Null => LabNode::default(),
-        node => serde_yaml_ng::from_value(node)
-            .map_err(|error| field_error(&field, error.to_string()))?,
-    };
-    let facts = own_facts(node.labels);
-    let group = node.group.unwrap_or_default();
-    let tier = facts.get(facts::TIER).unwrap_or(&group);
-    let is_host = facts.contains_key(facts::GPUS) || ["host", "server"].contains(&&*group);
-    let role = match tier_named(tier) {
-        Some(tier) => DeviceRole::Switch(tier),
-        None if is_host => DeviceRole::Host,
-        None => {
-            let problem = "neither a switch nor a host: add the label crux.tier (leaf, spine or \
-                           core), or crux.gpus with the GPUs of a host";
+#[derive(Default)]
+struct LabReader {
+    devices: Vec<ListedDevice>,
+    cables: Vec<ListedCable>,
+    /// Nodes that are no device, with the reason.
+    outside: BTreeMap<String, String>,
+    /// Nodes that are a part of another one.
+    parts: BTreeMap<String, String>,
+    /// Nodes whose `eth0` is not containerlab's.
+    unmanaged: BTreeSet<String>,
+    notes: ImportNotes,
+}
+
+impl LabReader {
+    fn count_unused(&mut self, keys: &BTreeMap<String, Value>, place: &str) {
+        for key in keys.keys().filter(|key| !TOPOLOGY_KEYS.contains(&key.as_str())) {
+            self.notes.count_unused_field(format!("{place}{key}"));
+        }
+    }
+
+    fn read_nodes(&mut self, topology: LabTopology) -> Result<(), ImportError> {
+        let defaults = topology.defaults.unwrap_or_default();
+        let given =
+            |nodes: Option<BTreeMap<String, Option<LabNode>>>| -> BTreeMap<String, LabNode> {
+                let nodes = nodes.unwrap_or_default().into_iter();
+                nodes.map(|(name, node)| (name, node.unwrap_or_default())).collect()
+            };
+        let (kinds, groups) = (given(topology.kinds), given(topology.groups));
+        let shared = kinds.values().chain(groups.values()).chain([&defaults]);
+        shared.for_each(|node| self.count_unused(&node.other, ""));
+        let mut nodes = Vec::new();
+        for (name, node) in topology.nodes.unwrap_or_default() {
+            let name = plain_text(&name);
+            // A node may have no fields at all; then it has the group of the defaults.
+            let own: LabNode = match node {
+                Value::Null => LabNode { group: defaults.group.clone(), ..LabNode::default() },
+                node => serde_yaml_ng::from_value(node).map_err(|error| {
+                    field_error(format!("topology.nodes.{name}"), error.to_string())
+                })?,
+            };
+            self.count_unused(&own.other, "");
+            nodes.push((name, own.with_inherited(&groups, &kinds, &defaults)));
+        }
+        let names: BTreeSet<String> = nodes.iter().map(|(name, _)| name.clone()).collect();
+        for (name, node) in nodes {
+            self.read_node(name, node, &names)?;
+        }
+        Ok(())
+    }
+
+    fn read_node(
+        &mut self,
+        name: String,
+        node: LabNode,
+        names: &BTreeSet<String>,
+    ) -> Result<(), ImportError> {
+        let field = format!("topology.nodes.{name}");
+        let labels = node.labels.unwrap_or_default();
+        let facts = own_facts(&labels);
+        let kind = node.kind.unwrap_or_default();
+        let network = node.network_mode.unwrap_or_default();
+        if let Some(whole) =
+            network.strip_prefix("container:").filter(|whole| names.contains(*whole))
+        {
+            self.notes.leave_out("node", format!("part of {whole} (network-mode)"), &name);
+            self.parts.insert(name, whole.to_owned());
+            return Ok(());
+        }
+        if network == "none" {
+            self.unmanaged.insert(name.clone());
+        }
+        let tier = stated_tier(&field, &facts)?;
+        if OUTSIDE_KINDS.contains(&kind.as_str()) && tier.is_none() {
+            let reason = format!("kind {kind} is no device of a fabric");
+            self.notes.leave_out("node", &reason, &name);
+            self.outside.insert(name, reason);
+            return Ok(());
+        }
+        for label in labels.keys().filter(|label| !label.starts_with(facts::LABEL_PREFIX)) {
+            if !ROLE_LABELS.contains(&label.as_str()) {
+                self.notes.count_unused_field(format!("label {label}"));
+            }
+        }
+        let group = node.group.map(|group| group.to_string()).unwrap_or_default();
+        let drawn = ROLE_LABELS.iter().filter_map(|label| labels.get(*label)).map(plain_text);
+        let stated = std::iter::once(group).chain(drawn).find_map(|word| role_named(&word));
+        let is_open = OPEN_KINDS.contains(&kind.as_str());
+        let image = node.image.unwrap_or_default().to_lowercase();
+        let is_switch = !is_open || SWITCH_IMAGES.iter().any(|part| image.contains(part));
+        let role = match (tier, stated) {
+            (Some(tier), _) => DeviceRole::Switch(Some(tier)),
+            _ if facts.contains_key(facts::GPUS) => DeviceRole::Host,
+            (None, Some(role)) => role,
+            (None, None) if is_switch => DeviceRole::Switch(None),
+            (None, None) => DeviceRole::Unknown,
+        };
+        let (addresses, macs) = (BTreeMap::new(), BTreeMap::new());
+        self.devices.push(ListedDevice { name, field, role, facts, addresses, macs });
+        Ok(())
+    }
+
+    fn read_link(&mut self, field: &str, link: Value) -> Result<(), ImportError> {
+        let link: LabLink = serde_yaml_ng::from_value(link)
+            .map_err(|error| field_error(field, error.to_string()))?;
+        self.count_unused(&link.other, "links.");
+        let mut ends = Vec::new();
+        let endpoints = link.endpoints.into_iter().chain(link.endpoint);
+        for (side, endpoint) in endpoints.enumerate() {
+            let given = [link.ipv4.get(side), link.ipv6.get(side)];
+            let given = given.into_iter().flatten().flatten().find(|text| !text.is_empty());
+            ends.push(self.read_endpoint(field, endpoint, given)?);
+        }
+        let names: Vec<String> =
+            ends.iter().map(|end| format!("{}:{}", end.node, end.interface)).collect();
+        let name = format!("{} ({field})", names.join("-"));
+        let kind = link.kind.unwrap_or_else(|| "veth".to_owned());
+        let outside = std::iter::once(kind.as_str()).chain(ends.iter().map(|end| &*end.node));
+        if let Some(outside) = outside.into_iter().find(|end| OUTSIDE_ENDS.contains(end)) {
+            self.notes.leave_out("cable", format!("leaves the lab: {outside}"), name);
+            return Ok(());
+        }
+        if !CABLE_TYPES.contains(&kind.as_str()) {
+            let problem = format!("a link of type {kind} is unknown: use veth, or remove it");
             return Err(field_error(field, problem));
         }
-    };
-    Ok(ListedDevice { name, field, role, facts, addresses: BTreeMap::new() })
-}
-
-fn read_link(index: usize, link: LabLink) -> Result<ListedCable, ImportError> {
-    let field = format!("topology.links[{index}]");
-    if let Some(kind) = link.kind.filter(|kind| kind != "veth") {
-        let problem = format!("a link of type {kind} leaves the lab: remove it, or use veth");
-        return Err(field_error(field, problem));
+        let ends = <[_; 2]>::try_from(ends).map_err(|ends| {
+            field_error(field, format!("{} endpoints; a cable has two", ends.len()))
+        })?;
+        if let Some(reason) = ends.iter().find_map(|end| self.outside.get(&end.node)) {
+            self.notes.leave_out(
+                "cable",
+                format!("ends at a node that is left out: {reason}"),
+                name,
+            );
+            return Ok(());
+        }
+        let ends = ends.map(|end| self.cable_end(end));
+        let [a, b] = &ends;
+        if a.device == b.device {
+            self.notes.leave_out("cable", "joins a node to itself", name);
+            return Ok(());
+        }
+        let facts = own_facts(&link.labels.unwrap_or_default());
+        self.cables.push(ListedCable { field: field.to_owned(), ends, facts });
+        Ok(())
     }
-    let ends: Vec<(String, String)> = link
-        .endpoints
-        .into_iter()
-        .map(|end| read_endpoint(&field, end))
-        .collect::<Result<_, _>>()?;
-    let ends = <[_; 2]>::try_from(ends).map_err(|ends| {
-        field_error(&field, format!("{} endpoints; a cable has two", ends.len()))
-    })?;
-    Ok(ListedCable { field, ends, facts: own_facts(link.labels) })
+
+    fn read_endpoint(
+        &mut self,
+        field: &str,
+        end: LabEndpoint,
+        given: Option<&String>,
+    ) -> Result<LinkEnd, ImportError> {
+        let end = match end {
+            LabEndpoint::Long { node, interface, mac, ipv4, ipv6, other } => {
+                self.count_unused(&other, "links.endpoints.");
+                let interface = interface.as_ref().map(plain_text).unwrap_or_default();
+                let address = ipv4.or(ipv6).filter(|text| !text.is_empty());
+                LinkEnd { node, interface, address: address.or(given.cloned()), mac }
+            }
+            LabEndpoint::Short(text) => {
+                let parts = text.split_once(':');
+                let (node, interface) = parts.ok_or_else(|| {
+                    let problem = format!("{text:?} is no endpoint: write node:interface");
+                    field_error(field, problem)
+                })?;
+                let (node, interface) = (node.to_owned(), interface.to_owned());
+                LinkEnd { node, interface, address: given.cloned(), mac: None }
+            }
+        };
+        let is_managed =
+            !OUTSIDE_ENDS.contains(&end.node.as_str()) && !self.unmanaged.contains(&end.node);
+        if end.interface == "eth0" && is_managed {
+            let problem = format!("{}:eth0 belongs to containerlab: use eth1 and up", end.node);
+            return Err(field_error(field, problem));
+        }
+        Ok(end)
+    }
+
+    /// The end of a cable; its addresses go to the device.
+    fn cable_end(&mut self, end: LinkEnd) -> CableEnd {
+        let device = self.parts.get(&end.node).unwrap_or(&end.node).clone();
+        if let Some(listed) = self.devices.iter_mut().find(|listed| listed.name == device) {
+            if let Some(address) = end.address {
+                // Addresses in labels are those of all NICs, in order.
+                if !listed.facts.contains_key(facts::IPS) {
+                    let ip = address.split('/').next().unwrap_or_default().to_owned();
+                    listed.addresses.insert(end.interface.clone(), ip);
+                }
+            }
+            if let Some(mac) = end.mac.filter(|_| !listed.facts.contains_key(facts::MACS)) {
+                listed.macs.insert(end.interface.clone(), mac);
+            }
+        }
+        CableEnd { device, interface: end.interface, port: None }
+    }
+
+    fn into_inventory(self, name: String) -> Inventory {
+        Inventory {
+            name,
+            device_noun: "node",
+            fact_noun: "label",
+            devices_field: "topology.nodes".to_owned(),
+            devices: self.devices,
+            cables: self.cables,
+            missing_address: MissingAddress::Generate,
+            generated_port_name: |port| format!("eth{port}"),
+            notes: self.notes,
+        }
+    }
 }
 
-fn read_endpoint(field: &str, end: LabEndpoint) -> Result<(String, String), ImportError> {
-    let (node, interface) = match end {
-        LabEndpoint::Long { node, interface } => (node, interface),
-        LabEndpoint::Short(text) => {
-            let parts = text.split_once(':').map(|(node, name)| (node.to_owned(), name.to_owned()));
-            parts.ok_or_else(|| {
-                let problem = format!("{text:?} is no endpoint: write node:interface");
-                field_error(field, problem)
-            })?
+impl std::fmt::Display for GroupName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Number(number) => number.fmt(f),
         }
-    };
-    match interface.as_str() {
-        "eth0" => {
-            let problem = format!("{node}:eth0 belongs to containerlab: use eth1 and up");
-            Err(field_error(field, problem))
+    }
+}
+
+impl LabNode {
+    /// The node with what its group, its kind and the defaults give it, the nearest first.
+    fn with_inherited(
+        self,
+        groups: &BTreeMap<String, Self>,
+        kinds: &BTreeMap<String, Self>,
+        defaults: &Self,
+    ) -> Self {
+        let named = |group: &Option<GroupName>| {
+            group.as_ref().and_then(|name| groups.get(&name.to_string()))
+        };
+        let with_kind = [Some(&self), named(&self.group), named(&defaults.group), Some(defaults)];
+        let kind = with_kind.into_iter().flatten().find_map(|node| node.kind.clone());
+        let of_kind = kind.as_ref().and_then(|kind| kinds.get(kind));
+        let with_group = [Some(&self), of_kind, Some(defaults)];
+        let group = with_group.into_iter().flatten().find_map(|node| node.group.clone());
+        let of_group = named(&group);
+        let mut node = Self { kind, group, ..self };
+        for near in [of_group, of_kind, Some(defaults)].into_iter().flatten() {
+            node.image = node.image.or_else(|| near.image.clone());
+            node.network_mode = node.network_mode.or_else(|| near.network_mode.clone());
+            let mut labels = near.labels.clone().unwrap_or_default();
+            labels.extend(node.labels.unwrap_or_default());
+            node.labels = Some(labels);
         }
-        _ => Ok((node, interface)),
+        node
     }
 }
 
 /// Labels that begin with `crux.`, without that.
-fn own_facts(labels: BTreeMap<String, Value>) -> BTreeMap<String, String> {
-    let own = labels.into_iter().filter_map(|(name, value)| {
-        Some((name.strip_prefix(facts::LABEL_PREFIX)?.to_owned(), plain_text(&value)))
+fn own_facts(labels: &BTreeMap<String, Value>) -> BTreeMap<String, String> {
+    let own = labels.iter().filter_map(|(name, value)| {
+        Some((name.strip_prefix(facts::LABEL_PREFIX)?.to_owned(), plain_text(value)))
     });
     own.collect()
 }
 
 /// A text, a number or a truth value as text.
-fn plain_text(value: &Value) -> String {
+pub(super) fn plain_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Number(number) => number.to_string(),

@@ -3,6 +3,10 @@
 use super::inventory::field_error;
 use super::{ImportError, NetboxTable};
 
+/// The names that a column has, in small letters: that of the bulk import first, then those of
+/// exports.
+pub(super) type Column = &'static [&'static str];
+
 /// The rows of a file.
 pub(super) struct CsvTable {
     table: NetboxTable,
@@ -18,21 +22,22 @@ pub(super) struct CsvRow<'a> {
 }
 
 impl CsvTable {
-    /// Columns are found by name, whatever their order and case; others are ignored.
+    /// Columns are found by name, whatever their order and case.
     pub(super) fn parse(
         table: NetboxTable,
         text: &str,
-        columns: &[&str],
+        needed: &[Column],
     ) -> Result<Self, ImportError> {
         let mut rows = split_rows(text.strip_prefix('\u{feff}').unwrap_or(text));
         let header = if rows.is_empty() { Vec::new() } else { rows.remove(0) };
         let header: Vec<String> =
             header.iter().map(|name| name.trim().to_ascii_lowercase()).collect();
         let file = Self { table, header, rows };
-        match columns.iter().find(|column| file.position(column).is_none()) {
+        match needed.iter().find(|column| file.position(column).is_none()) {
             Some(column) => {
                 let found = file.header.join(",").chars().take(80).collect::<String>();
-                let problem = format!("the header has no column {column}, found \"{found}\"");
+                let names = column.join(" or ");
+                let problem = format!("the header has no column {names}, found \"{found}\"");
                 Err(field_error(format!("{table} line 1"), problem))
             }
             None => Ok(file),
@@ -43,17 +48,29 @@ impl CsvTable {
         (0..self.rows.len()).map(|index| CsvRow { file: self, index })
     }
 
-    fn position(&self, column: &str) -> Option<usize> {
-        self.header.iter().position(|name| name == column)
+    /// The columns that are none of `used` and have values, with how many.
+    pub(super) fn unused_columns(&self, used: &[Column]) -> Vec<(String, usize)> {
+        let is_used = |name: &str| used.iter().any(|column| column.contains(&name));
+        let columns = self.header.iter().enumerate().filter(|(_, name)| !is_used(name));
+        let filled = |at: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(at));
+            cells.filter(|cell| !cell.trim().is_empty()).count()
+        };
+        let counted = columns.map(|(at, name)| (format!("{}.{name}", self.table), filled(at)));
+        counted.filter(|(_, count)| *count > 0).collect()
+    }
+
+    fn position(&self, column: Column) -> Option<usize> {
+        column.iter().find_map(|name| self.header.iter().position(|header| header == name))
     }
 }
 
 impl<'a> CsvRow<'a> {
-    /// A cell; empty if the row or the table has none.
-    pub(super) fn cell(self, column: &str) -> &'a str {
+    /// A cell; empty if the row or the table has none, or if it has the dash of an export.
+    pub(super) fn cell(self, column: Column) -> &'a str {
         let row = &self.file.rows[self.index];
         let cell = self.file.position(column).and_then(|position| row.get(position));
-        cell.map_or("", |text| text.trim())
+        cell.map_or("", |text| text.trim()).trim_matches('\u{2014}')
     }
 
     /// Where it is in the file: rows are counted, which are lines unless a cell has several.
@@ -61,8 +78,8 @@ impl<'a> CsvRow<'a> {
         format!("{} row {}", self.file.table, self.index + 2)
     }
 
-    pub(super) fn error(self, column: &str, problem: impl std::fmt::Display) -> ImportError {
-        field_error(format!("{}, {column}", self.field()), problem.to_string())
+    pub(super) fn error(self, column: Column, problem: impl std::fmt::Display) -> ImportError {
+        field_error(format!("{}, {}", self.field(), column[0]), problem.to_string())
     }
 }
 
@@ -97,8 +114,11 @@ mod tests {
     #[test]
     fn quoted_cells_may_contain_anything() {
         let text = "Name,b\r\n\"a,\"\"b\"\"\n\",2\n\n3\n";
-        let table = CsvTable::parse(NetboxTable::Devices, text, &["name", "b"]).ok().unwrap();
-        let cells: Vec<_> = table.rows().map(|row| (row.cell("name"), row.cell("b"))).collect();
+        let table = CsvTable::parse(NetboxTable::Devices, text, &[&["x", "name"], &["b"]]);
+        let table = table.ok().unwrap();
+        let cells: Vec<_> =
+            table.rows().map(|row| (row.cell(&["name"]), row.cell(&["b"]))).collect();
         assert_eq!(cells, [("a,\"b\"", "2"), ("3", "")]);
+        assert_eq!(table.unused_columns(&[&["name"]]), [("devices.b".to_owned(), 1)]);
     }
 }

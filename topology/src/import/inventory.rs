@@ -1,19 +1,24 @@
 //! Devices and cables as inventories and labs list them, and the fabric that they are.
 //!
-//! The common part of the imports of containerlab and NetBox. The decision: they become an explicit
-//! document, which is checked as any other; an error names the field of the file that was read. A
-//! NIC's index is the place of its interface among those of its host, in natural order (`eth2`
-//! before `eth10`). The port of a switch is the number that its interface ends with, or that place
-//! where two end with the same one.
+//! The common part of the imports of containerlab, p4-utils and NetBox: what a device is
+//! ([`roles`](super::roles)), what is left out, and what is assumed. The decision: devices and
+//! cables become an explicit document, which is checked as any other; an error names the field of
+//! the file that was read. A NIC's index is the place of its interface among those of its host, in
+//! natural order (`eth2` before `eth10`). The port of a switch is the number that its interface
+//! ends with; where two end with the same one, or one has no number that a port can have, all ports
+//! of the switch are numbered in natural order. Names of ports are kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::left_out::ImportNotes;
 use super::{ImportError, ImportedFabric};
-use crate::draft::generated_address;
+use crate::draft::{CPU_PORT, MAX_PORT, generated_address};
 use crate::export::facts;
 use crate::fabric::{Fabric, LinkScheduler, Tier};
+use crate::finding::list_names;
 use crate::ids::SwitchId;
-use crate::spec::{FabricDocument, HostDocument, LinkDocument, SwitchDocument};
+use crate::spec::{BOND_REMEDY, FabricDocument, HostDocument, LinkDocument, SwitchDocument};
+use crate::units::MacAddress;
 
 /// What is assumed where a file does not say it.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,31 +46,65 @@ pub(super) struct ListedDevice {
     pub(super) facts: BTreeMap<String, String>,
     /// Addresses by interface, where a file has them so.
     pub(super) addresses: BTreeMap<String, String>,
+    /// Ethernet addresses by interface.
+    pub(super) macs: BTreeMap<String, String>,
 }
 
+/// What a file says that a device is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DeviceRole {
     Host,
-    Switch(Tier),
+    /// A switch, perhaps without a tier.
+    Switch(Option<Tier>),
+    /// Either.
+    Unknown,
+}
+
+/// An end of a cable.
+#[derive(Clone, Debug)]
+pub(super) struct CableEnd {
+    pub(super) device: String,
+    pub(super) interface: String,
+    /// The number of the port, where a file states it.
+    pub(super) port: Option<u32>,
 }
 
 /// A cable of a file.
 pub(super) struct ListedCable {
     /// Where it is in the file, for errors.
     pub(super) field: String,
-    /// Names of device and interface.
-    pub(super) ends: [(String, String); 2],
+    pub(super) ends: [CableEnd; 2],
     pub(super) facts: BTreeMap<String, String>,
+}
+
+/// What to do for NICs without an address of hosts that have some.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum MissingAddress {
+    /// One is generated.
+    Generate,
+    /// The file is refused.
+    Refuse,
 }
 
 /// All of a file.
 pub(super) struct Inventory {
     pub(super) name: String,
+    /// What the file calls its devices: `node`, `device`.
+    pub(super) device_noun: &'static str,
+    /// What the file calls a fact: `label`, `key`.
+    pub(super) fact_noun: &'static str,
+    /// Where devices are in the file, for errors.
+    pub(super) devices_field: String,
     pub(super) devices: Vec<ListedDevice>,
     pub(super) cables: Vec<ListedCable>,
+    pub(super) missing_address: MissingAddress,
+    /// The name that the export of the format gives to a port; others are kept as names.
+    pub(super) generated_port_name: fn(u32) -> String,
+    pub(super) notes: ImportNotes,
 }
 
 /// The port of each interface, by device.
-type PortNumbers<'a> = BTreeMap<(&'a str, &'a str), u32>;
+type PortNumbers = BTreeMap<(String, String), u32>;
 
 /// What was assumed, to be told.
 #[derive(Default)]
@@ -80,40 +119,62 @@ pub(super) fn field_error(field: impl Into<String>, problem: impl Into<String>) 
     ImportError::Field { field: field.into(), problem: problem.into() }
 }
 
-/// `leaf`, `spine`, `core`, or another usual word for a tier; none for other words.
-pub(super) fn tier_named(word: &str) -> Option<Tier> {
-    match word.to_ascii_lowercase().as_str() {
-        "leaf" | "tor" | "top-of-rack" => Some(Tier::Leaf),
-        "spine" | "aggregation" => Some(Tier::Spine),
-        "core" | "superspine" | "super-spine" => Some(Tier::Core),
-        _ => None,
-    }
-}
-
 impl Inventory {
     /// The fabric, with what had to be assumed.
     ///
     /// # Errors
     /// A field has a value that is none, or the devices and cables are no fabric.
     pub(super) fn into_fabric(
-        self,
+        mut self,
         assumptions: &InventoryAssumptions,
     ) -> Result<ImportedFabric, ImportError> {
+        self.check_interfaces()?;
+        self.resolve_roles()?;
         self.check_host_cables()?;
+        if self.switches().next().is_none() {
+            return Err(self.no_switch_error());
+        }
         let mut taken = TakenAssumptions::default();
         let ports = self.number_ports();
         let document = FabricDocument {
             name: self.name.clone(),
             clos: None,
-            switches: self.switch_documents(&mut taken)?,
+            switches: self.switch_documents(&ports, &mut taken)?,
             hosts: self.host_documents(&ports, assumptions, &mut taken)?,
             links: self.link_documents(&ports, assumptions, &mut taken)?,
             ..FabricDocument::default()
         };
         let fabric = Fabric::try_from(&document)
             .map_err(|error| field_error(self.source_field(&error.field), error.problem))?;
-        let assumptions = taken.sentences(assumptions);
-        Ok(ImportedFabric { fabric, skipped: BTreeMap::new(), assumptions })
+        self.notes.assumptions.extend(taken.sentences(assumptions));
+        let (left_out, assumptions) = self.notes.into_parts();
+        Ok(ImportedFabric { fabric, left_out, assumptions })
+    }
+
+    /// An interface has one cable.
+    fn check_interfaces(&self) -> Result<(), ImportError> {
+        let mut used: BTreeMap<(&str, &str), &str> = BTreeMap::new();
+        for cable in &self.cables {
+            for end in &cable.ends {
+                let interface = (end.device.as_str(), end.interface.as_str());
+                if let Some(first) = used.insert(interface, &cable.field) {
+                    let problem = format!("{end} already has the cable of {first}; {BOND_REMEDY}");
+                    return Err(field_error(&cable.field, problem));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn no_switch_error(mut self) -> ImportError {
+        let (left_out, _) = std::mem::take(&mut self.notes).into_parts();
+        let left_out: Vec<String> = left_out.iter().map(ToString::to_string).collect();
+        let noun = self.device_noun;
+        let problem = format!(
+            "no {noun} is a switch with a cable of the fabric; left out: {}",
+            if left_out.is_empty() { "nothing".to_owned() } else { left_out.join("; ") }
+        );
+        field_error(&self.devices_field, problem)
     }
 
     /// Before addresses are generated, which needs leaves.
@@ -124,7 +185,7 @@ impl Inventory {
         let is_wrong =
             |a: &str, b: &str| hosts.contains(a) && (hosts.contains(b) || others.contains(b));
         for cable in &self.cables {
-            let [(a, _), (b, _)] = &cable.ends;
+            let [a, b] = cable.ends.each_ref().map(|end| end.device.as_str());
             if is_wrong(a, b) || is_wrong(b, a) {
                 let problem = format!("connects {a} and {b}; hosts connect to leaves");
                 return Err(field_error(&cable.field, problem));
@@ -135,37 +196,62 @@ impl Inventory {
 
     fn switches(&self) -> impl Iterator<Item = (&ListedDevice, Tier)> {
         self.devices.iter().filter_map(|device| match device.role {
-            DeviceRole::Switch(tier) => Some((device, tier)),
-            DeviceRole::Host => None,
+            DeviceRole::Switch(tier) => Some((device, tier?)),
+            DeviceRole::Host | DeviceRole::Unknown => None,
         })
     }
 
     fn hosts(&self) -> impl Iterator<Item = &ListedDevice> {
-        self.devices.iter().filter(|device| matches!(device.role, DeviceRole::Host))
+        self.devices.iter().filter(|device| device.role == DeviceRole::Host)
     }
 
-    fn number_ports(&self) -> PortNumbers<'_> {
-        let mut interfaces: BTreeMap<&str, BTreeSet<NaturalName<'_>>> = BTreeMap::new();
-        for (device, interface) in self.cables.iter().flat_map(|cable| &cable.ends) {
-            interfaces.entry(device).or_default().insert(NaturalName::of(interface));
+    fn number_ports(&mut self) -> PortNumbers {
+        let mut interfaces: BTreeMap<&str, BTreeMap<NaturalName<'_>, Option<u32>>> =
+            BTreeMap::new();
+        for end in self.cables.iter().flat_map(|cable| &cable.ends) {
+            let name = NaturalName::of(&end.interface);
+            interfaces.entry(&end.device).or_default().insert(name, end.port);
         }
-        let mut ports = BTreeMap::new();
+        let mut ports = PortNumbers::new();
+        let mut renumbered = Vec::new();
         let hosts: BTreeSet<&str> = self.hosts().map(|host| host.name.as_str()).collect();
         for (device, names) in interfaces {
-            let written: BTreeSet<u32> =
-                names.iter().filter_map(NaturalName::last_number).collect();
-            let is_written = !hosts.contains(device) && written.len() == names.len();
-            for (place, name) in (0..).zip(&names) {
-                let place = if hosts.contains(device) { place } else { place + 1 };
-                let written = name.last_number().filter(|_| is_written);
-                ports.insert((device, name.text), written.unwrap_or(place));
+            let is_host = hosts.contains(device);
+            let written: Vec<Option<u32>> = names
+                .iter()
+                .map(|(name, stated)| stated.or_else(|| name.last_number().filter(is_usual_port)))
+                .collect();
+            let different: BTreeSet<u32> = written.iter().flatten().copied().collect();
+            let is_written = !is_host && different.len() == names.len();
+            if !is_host && !is_written {
+                renumbered.push(device);
             }
+            for ((place, name), written) in (0..).zip(names.keys()).zip(written) {
+                // Ports count from 1 and leave out the one of the controller.
+                let port = match place + 1 {
+                    _ if is_host => place,
+                    port if port < CPU_PORT => port,
+                    port => port + 1,
+                };
+                let port = written.filter(|_| is_written).unwrap_or(port);
+                ports.insert((device.to_owned(), name.text.to_owned()), port);
+            }
+        }
+        if !renumbered.is_empty() {
+            let sentence = format!(
+                "ports by the order of their interfaces, whose numbers repeat or are none of 1 to \
+                 {MAX_PORT}, on {} switches: {}",
+                renumbered.len(),
+                list_names(&renumbered)
+            );
+            self.notes.assumptions.push(sentence);
         }
         ports
     }
 
     fn switch_documents(
         &self,
+        ports: &PortNumbers,
         taken: &mut TakenAssumptions,
     ) -> Result<Vec<SwitchDocument>, ImportError> {
         let switches = (1..).zip(self.switches()).map(|(place, (switch, tier))| {
@@ -184,6 +270,7 @@ impl Inventory {
                 device_id,
                 p4runtime,
                 gnmi,
+                port_names: self.port_names(switch, ports)?,
                 pipeline: None,
                 queues: None,
             })
@@ -191,9 +278,26 @@ impl Inventory {
         switches.collect()
     }
 
+    /// The names of a switch's ports that its export would not give them.
+    fn port_names(
+        &self,
+        switch: &ListedDevice,
+        ports: &PortNumbers,
+    ) -> Result<BTreeMap<String, u32>, ImportError> {
+        if let Some(list) = switch.facts.get(facts::PORT_NAMES) {
+            return facts::read_port_names(list).map_err(|text| {
+                let problem = format!("port-names {text:?} is none: write NAME=PORT,NAME=PORT");
+                field_error(&switch.field, problem)
+            });
+        }
+        let own = interfaces_of(&switch.name, ports);
+        let unusual = own.filter(|(name, port)| *name != (self.generated_port_name)(*port));
+        Ok(unusual.map(|(name, port)| (name.to_owned(), port)).collect())
+    }
+
     fn host_documents(
         &self,
-        ports: &PortNumbers<'_>,
+        ports: &PortNumbers,
         assumptions: &InventoryAssumptions,
         taken: &mut TakenAssumptions,
     ) -> Result<Vec<HostDocument>, ImportError> {
@@ -207,15 +311,25 @@ impl Inventory {
                 }
             };
             let list = |name| host.facts.get(name).map_or_else(Vec::new, |text| split_list(text));
-            let mut ips = match host.addresses.is_empty() {
-                true => list(facts::IPS),
-                false => host.listed_addresses(ports)?,
+            let stated = match host.addresses.is_empty() {
+                true => list(facts::IPS).into_iter().map(Some).collect(),
+                false => host.listed_addresses(ports, self.missing_address)?,
             };
-            if ips.is_empty() {
-                ips = generated.addresses_of(&host.name);
-                taken.addresses += ips.len();
-            }
-            let macs = list(facts::MACS);
+            let stated = match stated.is_empty() {
+                true => vec![None; generated.nics_of(&host.name)],
+                false => stated,
+            };
+            let ips = stated.into_iter().enumerate().map(|(nic, stated)| {
+                stated.unwrap_or_else(|| {
+                    taken.addresses += 1;
+                    generated.next_address(&host.name, nic)
+                })
+            });
+            let ips: Vec<String> = ips.collect();
+            let macs = match list(facts::MACS) {
+                listed if host.macs.is_empty() => listed,
+                _ => host.listed_macs(ports, &ips),
+            };
             Ok(HostDocument { name: host.name.clone(), gpus, ips, macs, interconnect: None })
         });
         hosts.collect()
@@ -223,12 +337,12 @@ impl Inventory {
 
     fn link_documents(
         &self,
-        ports: &PortNumbers<'_>,
+        ports: &PortNumbers,
         assumptions: &InventoryAssumptions,
         taken: &mut TakenAssumptions,
     ) -> Result<Vec<LinkDocument>, ImportError> {
-        let end = |(device, interface): &(String, String)| {
-            format!("{device}:{}", ports[&(device.as_str(), interface.as_str())])
+        let end = |end: &CableEnd| {
+            format!("{}:{}", end.device, ports[&(end.device.clone(), end.interface.clone())])
         };
         let links = self.cables.iter().map(|cable| {
             let gbps = match cable.facts.get(facts::GBPS) {
@@ -274,24 +388,74 @@ impl ListedDevice {
         text.map(|text| text.parse().map_err(|_| invalid(text))).transpose()
     }
 
+    pub(super) fn states(&self, fact: &str) -> bool {
+        self.facts.contains_key(fact)
+    }
+
+    /// Whether nothing but a cable is missing: the file states a tier, or the GPUs of a host.
+    pub(super) fn is_complete(&self) -> bool {
+        matches!(self.role, DeviceRole::Switch(Some(_))) || self.states(facts::GPUS)
+    }
+
     /// Addresses in the order of its NICs.
-    fn listed_addresses(&self, ports: &PortNumbers<'_>) -> Result<Vec<String>, ImportError> {
-        let own = ports.range((self.name.as_str(), "")..);
-        let own = own.take_while(|((device, _), _)| *device == self.name);
-        let by_port: BTreeMap<u32, &str> =
-            own.map(|((_, interface), port)| (*port, *interface)).collect();
-        let find = |interface: &&str| {
-            let address = self.addresses.get(*interface).cloned();
-            address.ok_or_else(|| {
+    fn listed_addresses(
+        &self,
+        ports: &PortNumbers,
+        missing: MissingAddress,
+    ) -> Result<Vec<Option<String>>, ImportError> {
+        let find = |interface: &str| match self.addresses.get(interface) {
+            None if missing == MissingAddress::Refuse => {
                 let problem = format!("{interface} has a cable, but no address: add one");
-                field_error(&self.field, problem)
-            })
+                Err(field_error(&self.field, problem))
+            }
+            found => Ok(found.cloned()),
         };
-        by_port.values().map(find).collect()
+        self.interfaces_in_order(ports).into_iter().map(find).collect()
+    }
+
+    /// Ethernet addresses in the order of its NICs; one that is not listed follows from the IP
+    /// address.
+    fn listed_macs(&self, ports: &PortNumbers, ips: &[String]) -> Vec<String> {
+        let macs = self.interfaces_in_order(ports).into_iter().zip(ips).map(|(interface, ip)| {
+            let listed = self.macs.get(interface).cloned();
+            let made = || ip.parse().map(|ip| MacAddress::from_ip(ip).to_string());
+            listed.unwrap_or_else(|| made().unwrap_or_default())
+        });
+        macs.collect()
+    }
+
+    fn interfaces_in_order<'a>(&self, ports: &'a PortNumbers) -> Vec<&'a str> {
+        let mut own: Vec<(&str, u32)> = interfaces_of(&self.name, ports).collect();
+        own.sort_by_key(|(_, port)| *port);
+        own.into_iter().map(|(interface, _)| interface).collect()
+    }
+}
+
+/// The interfaces of a device that have a cable, with their ports.
+fn interfaces_of<'a>(device: &str, ports: &'a PortNumbers) -> impl Iterator<Item = (&'a str, u32)> {
+    let own = ports.range((device.to_owned(), String::new())..);
+    let own = own.take_while(move |((other, _), _)| other == device);
+    own.map(|((_, interface), port)| (interface.as_str(), *port))
+}
+
+/// A number that a port with a cable may have.
+fn is_usual_port(number: &u32) -> bool {
+    (1..=MAX_PORT).contains(number) && *number != CPU_PORT
+}
+
+impl std::fmt::Display for CableEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.device, self.interface)
     }
 }
 
 impl ListedCable {
+    /// Both ends and the place in the file.
+    pub(super) fn name(&self) -> String {
+        let [a, b] = &self.ends;
+        format!("{a}-{b} ({})", self.field)
+    }
+
     fn scheduler(&self) -> Result<Option<LinkScheduler>, ImportError> {
         let Some(name) = self.facts.get(facts::SCHEDULER) else {
             return Ok(None);
@@ -304,39 +468,62 @@ impl ListedCable {
 }
 
 /// Addresses by the place of a NIC on its leaf, as of generated fabrics.
-struct GeneratedAddresses<'a> {
-    /// Interfaces with a cable to a leaf, by host.
-    uplinks: BTreeMap<&'a str, Vec<(NaturalName<'a>, SwitchId)>>,
+struct GeneratedAddresses {
+    /// The leaf of each interface with a cable to one, by host, in natural order.
+    uplinks: BTreeMap<String, Vec<SwitchId>>,
     /// NICs that have an address, by leaf.
     places: BTreeMap<SwitchId, u32>,
     leaves: u32,
+    /// Addresses that the file states.
+    stated: BTreeSet<String>,
 }
 
-impl<'a> GeneratedAddresses<'a> {
-    fn new(inventory: &'a Inventory) -> Self {
+impl GeneratedAddresses {
+    fn new(inventory: &Inventory) -> Self {
         let leaves = inventory.switches().filter(|(_, tier)| *tier == Tier::Leaf);
         let leaves = leaves.enumerate().map(|(index, (leaf, _))| (&*leaf.name, index.into()));
         let leaves: BTreeMap<&str, SwitchId> = leaves.collect();
         let mut uplinks: BTreeMap<&str, Vec<_>> = BTreeMap::new();
         for [a, b] in inventory.cables.iter().map(|cable| &cable.ends) {
-            for ((host, interface), (other, _)) in [(a, b), (b, a)] {
-                if let Some(leaf) = leaves.get(other.as_str()) {
-                    uplinks.entry(host).or_default().push((NaturalName::of(interface), *leaf));
+            for (host, other) in [(a, b), (b, a)] {
+                if let Some(leaf) = leaves.get(other.device.as_str()) {
+                    let interface = NaturalName::of(&host.interface);
+                    uplinks.entry(&host.device).or_default().push((interface, *leaf));
                 }
             }
         }
-        uplinks.values_mut().for_each(|interfaces| interfaces.sort());
-        Self { uplinks, places: BTreeMap::new(), leaves: leaves.len() as u32 }
+        let in_order = uplinks.into_iter().map(|(host, mut interfaces)| {
+            interfaces.sort();
+            (host.to_owned(), interfaces.into_iter().map(|(_, leaf)| leaf).collect())
+        });
+        let listed = inventory.hosts().flat_map(|host| {
+            let facts = host.facts.get(facts::IPS).into_iter().flat_map(|list| split_list(list));
+            host.addresses.values().cloned().chain(facts).collect::<Vec<_>>()
+        });
+        Self {
+            uplinks: in_order.collect(),
+            places: BTreeMap::new(),
+            leaves: leaves.len() as u32,
+            stated: listed.collect(),
+        }
     }
 
-    /// One for each cable of a host to a leaf, in the natural order of its interfaces.
-    fn addresses_of(&mut self, host: &str) -> Vec<String> {
-        let generate = |(_, leaf): (_, SwitchId)| {
-            let place = self.places.entry(leaf).or_default();
+    fn nics_of(&self, host: &str) -> usize {
+        self.uplinks.get(host).map_or(0, Vec::len)
+    }
+
+    /// One for a NIC of a host, on the leaf that its cable leads to.
+    fn next_address(&mut self, host: &str, nic: usize) -> String {
+        let leaf = self.uplinks.get(host).and_then(|leaves| leaves.get(nic).copied());
+        let leaf = leaf.unwrap_or_else(|| SwitchId::from(0));
+        let place = self.places.entry(leaf).or_default();
+        loop {
             *place += 1;
-            generated_address(leaf, *place, self.leaves, false).0.to_string()
-        };
-        self.uplinks.remove(host).unwrap_or_default().into_iter().map(generate).collect()
+            let (ip, _) = generated_address(leaf, *place, self.leaves, false);
+            if !self.stated.contains(&ip.to_string()) {
+                return ip.to_string();
+            }
+        }
     }
 }
 

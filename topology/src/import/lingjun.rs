@@ -8,8 +8,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::left_out::ImportNotes;
 use super::tier_assumptions::{DataCounts, LinkSpeeds, TierAssumptions};
-use super::{ImportError, ImportedFabric, RowSkipReason};
+use super::{ImportError, ImportedFabric};
 use crate::draft::FabricDraft;
 use crate::fabric::{Fabric, Tier};
 use crate::ids::SwitchId;
@@ -39,7 +40,8 @@ pub fn import_lingjun(csv: &str, options: &TierAssumptions) -> Result<ImportedFa
     let fabric = options.build_fabric(&rows, &groups, speeds);
     // A name of the data that is also a generated one is found like in any document.
     Fabric::try_from(&spec::explicit_document(&fabric))?;
-    Ok(ImportedFabric { fabric, skipped: rows.skipped, assumptions: options.list_assumptions() })
+    let (left_out, _) = rows.notes.into_parts();
+    Ok(ImportedFabric { fabric, left_out, assumptions: options.list_assumptions() })
 }
 
 /// A leaf as the data names it: DSW group, PSW group, ASW.
@@ -51,58 +53,57 @@ struct TopologyRows<'a> {
     /// Hosts by leaf, in the order of the file.
     leaves: BTreeMap<LeafKey<'a>, Vec<&'a str>>,
     seen: BTreeSet<&'a str>,
-    skipped: BTreeMap<RowSkipReason, usize>,
+    skipped: usize,
+    notes: ImportNotes,
 }
 
 impl<'a> TopologyRows<'a> {
     fn parse_rows(csv: &'a str) -> Result<Self, ImportError> {
         let csv = csv.strip_prefix('\u{feff}').unwrap_or(csv);
-        let mut lines = csv.lines().filter(|line| !line.trim().is_empty());
-        let header = lines.next().unwrap_or_default();
+        let lines = (1..).zip(csv.lines());
+        let mut lines = lines.filter(|(_, line): &(u64, &str)| !line.trim().is_empty());
+        let (_, header) = lines.next().unwrap_or_default();
         if split_columns(header).join(",") != COLUMNS {
             let found = header.chars().take(80).collect();
             return Err(ImportError::Header { expected: COLUMNS, found });
         }
         let mut rows = Self::default();
-        for line in lines {
+        for (number, line) in lines {
             if let Err(reason) = rows.add_row(line) {
-                rows.count_skipped(reason, 1);
+                rows.skipped += 1;
+                rows.notes.leave_out("row", reason, format!("line {number}"));
             }
         }
         Ok(rows)
     }
 
-    fn add_row(&mut self, line: &'a str) -> Result<(), RowSkipReason> {
+    /// The reason if it is no host.
+    fn add_row(&mut self, line: &'a str) -> Result<(), &'static str> {
         let [ip, dsw, psw, asw] = split_columns(line)[..] else {
-            return Err(RowSkipReason::Columns);
+            return Err("another number of columns than the header");
         };
         if ![ip, dsw, psw, asw].into_iter().all(spec::is_valid_name) {
-            return Err(RowSkipReason::Value);
+            return Err("a value that is empty or no name");
         }
         if !self.seen.insert(ip) {
-            return Err(RowSkipReason::Duplicate);
+            return Err("a host that was in an earlier row");
         }
         self.leaves.entry((dsw, psw, asw)).or_default().push(ip);
         Ok(())
     }
 
-    fn count_skipped(&mut self, reason: RowSkipReason, rows: usize) {
-        if rows > 0 {
-            *self.skipped.entry(reason).or_default() += rows;
-        }
-    }
-
     /// Leaves out hosts for whose NICs a leaf has no ports.
     fn drop_hosts_without_ports(&mut self, options: &TierAssumptions) -> Result<(), ImportError> {
         let hosts_per_leaf = options.max_hosts_per_leaf() as usize;
-        let mut too_many = 0;
         for hosts in self.leaves.values_mut() {
-            too_many += hosts.len().saturating_sub(hosts_per_leaf);
-            hosts.truncate(hosts_per_leaf);
+            let reason = "a leaf with no port left (--rails: a leaf for each NIC)";
+            for host in hosts.drain(hosts_per_leaf.min(hosts.len())..) {
+                self.skipped += 1;
+                self.notes.leave_out("row", reason, host);
+            }
         }
-        self.count_skipped(RowSkipReason::LeafFull, too_many);
         match self.host_count() {
-            0 => Err(ImportError::NoHosts { skipped: self.skipped.values().sum() }),
+            0 => Err(ImportError::NoHosts { skipped: self.skipped }),
             _ => Ok(()),
         }
     }
@@ -252,10 +253,13 @@ mod tests {
         assert_eq!(fabric.switches_of_tier(Tier::Core).count(), 16);
         let hosts: Vec<&str> = fabric.hosts().iter().map(|host| &*host.name).collect();
         assert_eq!(hosts, ["aaaaaaaaaaaa", "cccccccccccc", "dddddddddddd", "bbbbbbbbbbbb"]);
-        let skipped: Vec<_> = imported.skipped.into_iter().collect();
-        let expected =
-            [(RowSkipReason::Columns, 1), (RowSkipReason::Value, 2), (RowSkipReason::Duplicate, 1)];
-        assert_eq!(skipped, expected);
+        let left_out: Vec<String> = imported.left_out.iter().map(ToString::to_string).collect();
+        let expected = [
+            "1 row (a host that was in an earlier row): line 7",
+            "1 row (another number of columns than the header): line 8",
+            "2 rows (a value that is empty or no name): line 9, line 10",
+        ];
+        assert_eq!(left_out, expected);
         assert_eq!(imported.assumptions.len(), 4);
         assert!(check_fabric(fabric).iter().all(|finding| finding.severity == Severity::Info));
     }
@@ -278,9 +282,9 @@ mod tests {
         };
         let full = read(false);
         assert_eq!(full.fabric.hosts().len(), 123);
-        assert_eq!(full.skipped[&RowSkipReason::LeafFull], 17);
+        assert_eq!(full.left_out[0].names.len(), 17);
         let rails = read(true);
-        assert_eq!((rails.fabric.hosts().len(), rails.skipped.len()), (140, 0));
+        assert_eq!((rails.fabric.hosts().len(), rails.left_out.len()), (140, 0));
         let last = rails.fabric.hosts()[139].nics.iter().map(|nic| rails.fabric.leaf_of(*nic));
         let last: Vec<&str> = last.map(|leaf| &*rails.fabric.switch(leaf).name).collect();
         assert_eq!(last, ["G.P.S-rail0", "G.P.S-rail1", "G.P.S-rail2", "G.P.S-rail3"]);

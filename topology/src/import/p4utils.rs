@@ -1,21 +1,25 @@
 //! Topologies in JSON of p4-utils (`p4app.json`) and of the P4 tutorials (`topology.json`).
 //!
-//! Both list hosts, switches and links; p4-utils has them under `topology`. An end of a link is the
-//! name of a node, or `s1-p3` for port 3; p4-utils states ports and rates in an object behind the
-//! ends. Neither knows tiers. The decision: tiers follow from where hosts are, unless a switch has
-//! the key `crux.tier`.
+//! Both list hosts, switches and links; p4-utils has them under `topology`, with routers and the
+//! defaults of links. An end of a link is the name of a node, or `s1-p3` for port 3. p4-utils
+//! states ports, rates and addresses in an object behind the ends; the tutorials have a delay and a
+//! rate there. Neither knows tiers: they follow from where hosts are ([`roles`](super::roles)),
+//! unless a switch has the key `crux.tier`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use serde_yaml_ng::{Mapping, Value};
 
+use super::containerlab::plain_text;
 use super::inventory::{
-    DeviceRole, Inventory, InventoryAssumptions, ListedCable, ListedDevice, field_error, tier_named,
+    CableEnd, DeviceRole, Inventory, InventoryAssumptions, ListedCable, ListedDevice,
+    MissingAddress, field_error,
 };
+use super::left_out::ImportNotes;
+use super::roles::stated_tier;
 use super::{ImportError, ImportedFabric};
 use crate::export::facts;
-use crate::fabric::Tier;
 
 /// Either kind of file.
 #[derive(Deserialize)]
@@ -29,19 +33,24 @@ struct AppFile {
 
 /// Nodes and links.
 #[derive(Default, Deserialize)]
+#[serde(default)]
 struct AppTopology {
-    #[serde(default)]
     hosts: Mapping,
-    #[serde(default)]
     switches: Mapping,
-    #[serde(default)]
+    routers: Mapping,
     links: Vec<Vec<Value>>,
+    default: Mapping,
+    #[serde(flatten)]
+    other: BTreeMap<String, Value>,
 }
 
-/// An end of a link, with the port where one is stated.
+/// An end of a link, with what is stated of its interface.
 struct LinkEnd {
     node: String,
-    port: Option<u64>,
+    port: Option<u32>,
+    interface: Option<String>,
+    address: Option<String>,
+    mac: Option<String>,
 }
 
 /// A link before ports are given to the ends that state none.
@@ -50,6 +59,9 @@ struct DraftLink {
     ends: [LinkEnd; 2],
     facts: BTreeMap<String, String>,
 }
+
+/// Keys of links that are read; 1 or 2, for an end, follows all but the first.
+const LINK_KEYS: [&str; 5] = ["bw", "port", "intfName", "addr", "params"];
 
 /// The fabric of a topology of p4-utils or of the P4 tutorials.
 ///
@@ -61,170 +73,202 @@ pub fn import_p4utils(
 ) -> Result<ImportedFabric, ImportError> {
     let file: AppFile = serde_yaml_ng::from_str(text)
         .map_err(|error| field_error("topology of p4-utils", error.to_string()))?;
-    let topology = file.topology.unwrap_or(file.own);
-    let hosts: BTreeSet<String> = topology.hosts.keys().map(plain_text).collect();
-    let switches: BTreeSet<String> = topology.switches.keys().map(plain_text).collect();
-    let links = topology.links.iter().enumerate();
-    let links: Vec<DraftLink> = links
-        .map(|(index, link)| read_link(index, link, &[&hosts, &switches]))
-        .collect::<Result<_, _>>()?;
-    let tiers = tiers_by_hosts(&hosts, &switches, &links);
-    let mut assumed = 0;
-    let mut devices = Vec::new();
-    for (name, node) in topology.switches {
-        devices.push(read_switch(&plain_text(&name), node, &tiers, &mut assumed)?);
-    }
-    for (name, node) in topology.hosts {
-        devices.push(read_host(plain_text(&name), node));
-    }
-    let inventory = Inventory {
-        name: file.name.unwrap_or_else(|| "lab".to_owned()),
-        devices,
-        cables: number_ports(links),
-    };
-    let mut imported = inventory.into_fabric(assumptions)?;
-    if assumed > 0 {
-        imported.assumptions.push(format!("tiers by where hosts are of {assumed} switches"));
-    }
-    Ok(imported)
-}
-
-fn read_switch(
-    name: &str,
-    node: Value,
-    tiers: &BTreeMap<String, Tier>,
-    assumed: &mut usize,
-) -> Result<ListedDevice, ImportError> {
-    let field = format!("topology.switches.{name}");
-    let facts = own_facts(node);
-    let tier = match facts.get(facts::TIER) {
-        Some(word) => tier_named(word).ok_or_else(|| {
-            field_error(&field, format!("crux.tier {word:?} is none: use leaf, spine or core"))
-        })?,
-        None => {
-            *assumed += 1;
-            tiers.get(name).copied().unwrap_or(Tier::Core)
+    let mut notes = ImportNotes::default();
+    let topology = match file.topology {
+        Some(topology) => {
+            file.own.other.keys().for_each(|key| notes.count_unused_field(key));
+            topology
         }
+        None => file.own,
     };
-    let role = DeviceRole::Switch(tier);
-    Ok(ListedDevice { name: name.to_owned(), field, role, facts, addresses: BTreeMap::new() })
-}
-
-fn read_host(name: String, node: Value) -> ListedDevice {
-    let stated = |key: &str| node.get(key).map(plain_text).filter(|text| !text.is_empty());
-    let (ip, mac) = (stated("ip"), stated("mac"));
-    let field = format!("topology.hosts.{name}");
-    let mut facts = own_facts(node);
-    // Our own exports list the addresses of all NICs.
-    if !facts.contains_key(facts::IPS) {
-        let ip = ip.map(|ip| ip.split('/').next().unwrap_or_default().to_owned());
-        let mac = mac.filter(|_| ip.is_some());
-        facts.extend(ip.map(|ip| (facts::IPS.to_owned(), ip)));
-        facts.extend(mac.map(|mac| (facts::MACS.to_owned(), mac)));
+    topology.other.keys().for_each(|key| notes.count_unused_field(format!("topology.{key}")));
+    let names = |nodes: &Mapping| nodes.keys().map(plain_text).collect::<BTreeSet<String>>();
+    let nodes = [names(&topology.hosts), names(&topology.switches), names(&topology.routers)];
+    let mut links = Vec::new();
+    for (index, link) in topology.links.iter().enumerate() {
+        let field = format!("topology.links[{index}]");
+        links.push(read_link(field, link, &topology.default, &nodes, &mut notes)?);
     }
-    ListedDevice { name, field, role: DeviceRole::Host, facts, addresses: BTreeMap::new() }
+    let mut devices = Vec::new();
+    let switches = topology.switches.into_iter().map(|switch| ("switches", switch));
+    let routers = topology.routers.into_iter().map(|router| ("routers", router));
+    for (kind, (name, node)) in switches.chain(routers) {
+        let field = format!("topology.{kind}.{}", plain_text(&name));
+        count_unused_keys(&node, &[], &format!("{kind}."), &mut notes);
+        let facts = own_facts(&node);
+        let role = DeviceRole::Switch(stated_tier(&field, &facts)?);
+        devices.push(listed_device(plain_text(&name), field, role, facts));
+    }
+    let mut first_addresses = BTreeMap::new();
+    for (name, node) in topology.hosts {
+        let name = plain_text(&name);
+        count_unused_keys(&node, &["ip", "mac"], "hosts.", &mut notes);
+        first_addresses.insert(name.clone(), [stated_text(&node, "ip"), stated_text(&node, "mac")]);
+        let field = format!("topology.hosts.{name}");
+        devices.push(listed_device(name, field, DeviceRole::Host, own_facts(&node)));
+    }
+    let mut inventory = Inventory {
+        name: file.name.unwrap_or_else(|| "lab".to_owned()),
+        device_noun: "node",
+        fact_noun: "key",
+        devices_field: "topology.hosts".to_owned(),
+        devices,
+        cables: Vec::new(),
+        missing_address: MissingAddress::Generate,
+        generated_port_name: |port| format!("eth{port}"),
+        notes,
+    };
+    add_links(&mut inventory, links, first_addresses);
+    inventory.into_fabric(assumptions)
 }
 
+fn listed_device(
+    name: String,
+    field: String,
+    role: DeviceRole,
+    facts: BTreeMap<String, String>,
+) -> ListedDevice {
+    let (addresses, macs) = (BTreeMap::new(), BTreeMap::new());
+    ListedDevice { name, field, role, facts, addresses, macs }
+}
+
+/// A link; its own options come before the defaults of the topology.
 fn read_link(
-    index: usize,
+    field: String,
     link: &[Value],
-    nodes: &[&BTreeSet<String>],
+    defaults: &Mapping,
+    nodes: &[BTreeSet<String>],
+    notes: &mut ImportNotes,
 ) -> Result<DraftLink, ImportError> {
-    let field = format!("topology.links[{index}]");
     let [one, other, rest @ ..] = link else {
         return Err(field_error(field, "a link has the names of two nodes"));
     };
-    let options = rest.iter().find(|value| value.is_mapping());
-    let end = |value: &Value, key: &str| {
-        let stated = options.and_then(|options| options.get(key)).and_then(Value::as_u64);
-        read_end(&plain_text(value), stated, nodes).map_err(|problem| field_error(&field, problem))
+    let mut options = defaults.clone();
+    let own = rest.iter().filter_map(Value::as_mapping);
+    own.for_each(|own| options.extend(own.clone()));
+    // The tutorials: a delay, then a rate.
+    let plain: Vec<&Value> = rest.iter().filter(|value| !value.is_mapping()).collect();
+    if !plain.is_empty() {
+        notes.count_unused_field("links.delay");
+    }
+    if let [_, megabits, further @ ..] = &plain[..] {
+        options.insert("bw".into(), (*megabits).clone());
+        further.iter().for_each(|_| notes.count_unused_field("links[4]"));
+    }
+    let options = Value::Mapping(options);
+    count_unused_keys(&options, &LINK_KEYS, "links.", notes);
+    let end = |value: &Value, number: u8| -> Result<LinkEnd, ImportError> {
+        let stated = |key: &str| options.get(format!("{key}{number}"));
+        let end =
+            read_end(&plain_text(value), nodes).map_err(|problem| field_error(&field, problem))?;
+        let parameters = stated("params").cloned().unwrap_or_default();
+        Ok(LinkEnd {
+            port: end.port.or_else(|| stated("port")?.as_u64()?.try_into().ok()),
+            interface: stated("intfName").map(plain_text).filter(|name| !name.is_empty()),
+            address: stated_text(&parameters, "ip"),
+            mac: stated("addr").map(plain_text).filter(|mac| !mac.is_empty()),
+            ..end
+        })
     };
-    let ends = [end(one, "port1")?, end(other, "port2")?];
-    let mut facts = options.cloned().map_or_else(BTreeMap::new, own_facts);
-    let megabits = options.and_then(|options| options.get("bw")).and_then(Value::as_f64);
-    if let Some(megabits) = megabits.filter(|_| !facts.contains_key(facts::GBPS)) {
+    let ends = [end(one, 1)?, end(other, 2)?];
+    let mut facts = own_facts(&options);
+    if let Some(rate) = options.get("bw").filter(|_| !facts.contains_key(facts::GBPS)) {
+        let text = plain_text(rate);
+        let megabits: Option<f64> = text.parse().ok();
+        let megabits = megabits.ok_or_else(|| {
+            field_error(&field, format!("bw {text:?} is no rate: write a number of Mbit/s"))
+        })?;
         facts.insert(facts::GBPS.to_owned(), (megabits / 1e3).to_string());
     }
     Ok(DraftLink { field, ends, facts })
 }
 
 /// A node by its name, or a port of it as `s1-p3`.
-fn read_end(
-    text: &str,
-    stated: Option<u64>,
-    nodes: &[&BTreeSet<String>],
-) -> Result<LinkEnd, String> {
+fn read_end(text: &str, nodes: &[BTreeSet<String>]) -> Result<LinkEnd, String> {
     let is_node = |name: &str| nodes.iter().any(|known| known.contains(name));
+    let end = |node: &str, port| LinkEnd {
+        node: node.to_owned(),
+        port,
+        interface: None,
+        address: None,
+        mac: None,
+    };
     if is_node(text) {
-        return Ok(LinkEnd { node: text.to_owned(), port: stated });
+        return Ok(end(text, None));
     }
     let split = text.rsplit_once("-p").filter(|(node, _)| is_node(node));
     match split.and_then(|(node, port)| Some((node, port.parse().ok()?))) {
-        Some((node, port)) => Ok(LinkEnd { node: node.to_owned(), port: Some(port) }),
+        Some((node, port)) => Ok(end(node, Some(port))),
         None => Err(format!("{text:?} is neither among hosts nor among switches")),
     }
 }
 
-/// Names of interfaces by ports; an end without one has the lowest number that its node has left.
-fn number_ports(links: Vec<DraftLink>) -> Vec<ListedCable> {
-    let mut taken: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
+/// Adds the cables. An end without a port has the lowest number that its node has left; the address
+/// of a host is that of its first interface.
+fn add_links(
+    inventory: &mut Inventory,
+    links: Vec<DraftLink>,
+    mut first_addresses: BTreeMap<String, [Option<String>; 2]>,
+) {
+    let places: BTreeMap<String, usize> =
+        (0..).zip(&inventory.devices).map(|(at, device)| (device.name.clone(), at)).collect();
+    let mut taken: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
     for end in links.iter().flat_map(|link| &link.ends) {
         taken.entry(end.node.clone()).or_default().extend(end.port);
     }
-    let mut number = |end: LinkEnd| {
-        let own = taken.entry(end.node.clone()).or_default();
-        let port = end.port.unwrap_or_else(|| {
-            (1..).find(|port| !own.contains(port)).expect("there are more numbers than links")
+    let first_ports: BTreeMap<String, Option<u32>> =
+        taken.iter().map(|(node, ports)| (node.clone(), ports.first().copied())).collect();
+    for DraftLink { field, ends, facts } in links {
+        let ends = ends.map(|end| {
+            let own = taken.entry(end.node.clone()).or_default();
+            let port = end.port.unwrap_or_else(|| {
+                (1..).find(|port| !own.contains(port)).expect("there are more numbers than links")
+            });
+            own.insert(port);
+            let interface = end.interface.unwrap_or_else(|| format!("eth{port}"));
+            let device = &mut inventory.devices[places[&end.node]];
+            let is_first = first_ports[&end.node].is_none_or(|first| first == port);
+            let first = is_first.then(|| first_addresses.remove(&end.node)).flatten();
+            let [ip, mac] = first.unwrap_or_default();
+            // Our own exports list the addresses of all NICs.
+            if let Some(address) = end.address.or(ip).filter(|_| !device.states(facts::IPS)) {
+                let ip = address.split('/').next().unwrap_or_default().to_owned();
+                device.addresses.insert(interface.clone(), ip);
+            }
+            if let Some(mac) = end.mac.or(mac).filter(|_| !device.states(facts::IPS)) {
+                device.macs.insert(interface.clone(), mac);
+            }
+            CableEnd { device: end.node, interface, port: Some(port) }
         });
-        own.insert(port);
-        (end.node, format!("eth{port}"))
-    };
-    let cables = links.into_iter().map(|DraftLink { field, ends, facts }| {
-        let ends = ends.map(&mut number);
-        ListedCable { field, ends, facts }
-    });
-    cables.collect()
-}
-
-/// Switches with hosts are leaves, those beside leaves are spines, all others are cores.
-fn tiers_by_hosts(
-    hosts: &BTreeSet<String>,
-    switches: &BTreeSet<String>,
-    links: &[DraftLink],
-) -> BTreeMap<String, Tier> {
-    let beside = |known: &dyn Fn(&str) -> bool| -> BTreeSet<String> {
-        let found = links.iter().flat_map(|link| {
-            let [a, b] = link.ends.each_ref().map(|end| end.node.as_str());
-            [(a, b), (b, a)].into_iter().filter(|(_, other)| known(other)).map(|(node, _)| node)
-        });
-        found.map(str::to_owned).collect()
-    };
-    let leaves = beside(&|node| hosts.contains(node));
-    let spines = beside(&|node| leaves.contains(node) && !hosts.contains(node));
-    let tier = |name: &String| match name {
-        leaf if leaves.contains(leaf) => Tier::Leaf,
-        spine if spines.contains(spine) => Tier::Spine,
-        _ => Tier::Core,
-    };
-    switches.iter().map(|name| (name.clone(), tier(name))).collect()
+        let [a, b] = &ends;
+        if a.device == b.device {
+            let name = format!("{a}-{b} ({field})");
+            inventory.notes.leave_out("cable", "joins a node to itself", name);
+            continue;
+        }
+        inventory.cables.push(ListedCable { field, ends, facts });
+    }
 }
 
 /// Keys that begin with `crux.`, without that.
-fn own_facts(node: Value) -> BTreeMap<String, String> {
-    let Value::Mapping(keys) = node else {
-        return BTreeMap::new();
-    };
-    let own = keys.into_iter().filter_map(|(name, value)| {
-        Some((name.as_str()?.strip_prefix(facts::LABEL_PREFIX)?.to_owned(), plain_text(&value)))
+fn own_facts(node: &Value) -> BTreeMap<String, String> {
+    let keys = node.as_mapping().into_iter().flatten();
+    let own = keys.filter_map(|(name, value)| {
+        Some((name.as_str()?.strip_prefix(facts::LABEL_PREFIX)?.to_owned(), plain_text(value)))
     });
     own.collect()
 }
 
-/// A text or a number as text.
-fn plain_text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Number(number) => number.to_string(),
-        _ => String::new(),
+/// Counts keys that are neither ours nor among `used`, which may have a number behind them.
+fn count_unused_keys(node: &Value, used: &[&str], place: &str, notes: &mut ImportNotes) {
+    let keys = node.as_mapping().into_iter().flat_map(|keys| keys.keys()).map(plain_text);
+    for key in keys.filter(|key| !key.starts_with(facts::LABEL_PREFIX)) {
+        if !used.contains(&key.trim_end_matches(['1', '2'])) {
+            notes.count_unused_field(format!("{place}{key}"));
+        }
     }
+}
+
+fn stated_text(node: &Value, key: &str) -> Option<String> {
+    node.get(key).map(plain_text).filter(|text| !text.is_empty())
 }

@@ -62,7 +62,7 @@ fn a_lab_that_says_little_is_completed_and_says_with_what() {
 #[test]
 fn a_mistake_in_a_lab_is_named_by_its_field_with_a_remedy() {
     for (good, bad, expected) in [
-        ("group: server", "group: client", "topology.nodes.a: neither a switch nor a host: add"),
+        ("crux.tier: spine", "crux.tier: top", "topology.nodes.spine1: crux.tier \"top\" is none"),
         ("group: leaf", "group: [x]", "topology.nodes.leaf1: "),
         ("spine1:e2-1", "spin1:e2-1", "did you mean spine1?"),
         ("[leaf2:e1-49, spine1:e2-1]", "[leaf2:e1-49]", "topology.links[5]: 1 endpoints"),
@@ -72,7 +72,15 @@ fn a_mistake_in_a_lab_is_named_by_its_field_with_a_remedy() {
             "topology.links[0]: \"a-eth1\" is no endpoint: write node:interface",
         ),
         ("a:eth1,", "a:eth0,", "topology.links[0]: a:eth0 belongs to containerlab: use eth1"),
-        ("type: veth", "type: mgmt-net", "topology.links[3]: a link of type mgmt-net"),
+        ("type: veth", "type: wire", "topology.links[3]: a link of type wire is unknown"),
+        (
+            "a:eth10,",
+            "a:eth1,",
+            "topology.links[1]: a:eth1 already has the cable of topology.links[0]",
+        ),
+        ("a:eth10,", "a:eth1,", "If this is a bond"),
+        ("  links:", "links:", "links: stands beside topology"),
+        ("  links:", "  {{ range }}:", "this is a template: render it first"),
         ("crux.gbps: 100", "crux.gbps: fast", "topology.links[4]: \"fast\" is no speed"),
         ("crux.gbps: 100", "crux.gbps: -1", "topology.links[4]: must be a number above 0"),
         ("crux.gbps: 100", "crux.scheduler: x", "topology.links[4]: \"x\" is no scheduler: use"),
@@ -122,7 +130,7 @@ fn a_mistake_in_an_inventory_is_named_by_table_row_and_column() {
         (2, "h1,ib0,", "h1,ib1,", "cables row 2, side_a_name: h1 has no interface \"ib1\""),
         (2, "h1,ib0,", "h9,ib0,", "cables row 2, side_a_name: h9 has no interface \"ib0\""),
         (3, "192.168.0.7/24", "192.168.0/24", "devices row 2: \"192.168.0\" is no IP address"),
-        (3, "h1,ib0", "h1,ib7", "devices row 2: ib0 has a cable, but no address: add one"),
+        (2, "side_a_device", "termination_a_id", "export the view of NetBox's cables with"),
     ] {
         let mut texts = texts.map(str::to_owned);
         assert!(texts[table].contains(good), "{good}");
@@ -152,15 +160,17 @@ fn a_model_is_a_tree_of_leaves_and_pods() {
     let tree = crate::export::FabricTree::of_fabric(&fabric);
     assert_eq!(tree.pods().count(), 2);
     let apart = read(&MODEL.replacen("[rack2, s1]", "[rack2]", 1)).unwrap().assumptions;
-    assert!(apart[2].starts_with("the cores join what is below 2 switches"), "{apart:?}");
+    assert!(apart[3].starts_with("the cores join what is below 2 switches"), "{apart:?}");
     for (good, bad, expected) in [
         ("[rack1]", "[rack9]", "switches.s1.switches: no switch is named rack9"),
         ("[rack1]", "[rack1, rack2]", "switches.s1.switches: rack2 is also below core"),
         ("[n3]", "[n9]", "switches.rack2.nodes: n9 is not in nodes; add it"),
-        ("[n3]", "[n1]", "switches.rack1.nodes: n1 is below another leaf"),
+        ("[n3]", "[n1]", "switches.rack2.nodes: n1 is below another leaf"),
         ("n[1-2]", "n[1-", "switches.rack1.nodes: invalid host list"),
-        ("n[1-2]", "n[1-90]", "switches.rack1.nodes: n3 is"),
-        ("switches:\n", "switch:\n", "missing field `switches`"),
+        ("n[1-2]", "n[1-90]", "switches.rack1.nodes: n4 is not in nodes"),
+        ("switches:\n", "switch:\n", "switches: missing; a model lists its switches"),
+        ("[n3]", "[n3], switches: [core]", "core is below itself (core > rack2 > core)"),
+        ("[n3]", "[n3], switches: [rack2]", "switches.rack2.switches: rack2 is also below core"),
     ] {
         assert!(MODEL.contains(good), "{good}");
         let error = read(&MODEL.replacen(good, bad, 1)).unwrap_err().to_string();
@@ -229,7 +239,11 @@ fn a_topology_of_the_tutorials_has_its_tiers_from_its_hosts() {
     assert_eq!(names, ["h1:0>s1:1", "h2:0>s2:1", "s1:3>s3:1", "s2:3>s3:2", "s3:9>s4:1"]);
     assert_eq!(fabric.nics()[0].ip.to_string(), "10.0.1.1");
     assert_eq!(fabric.nics()[0].mac.to_string(), "08:00:00:00:01:11");
-    assert!(assumptions.contains(&"tiers by where hosts are of 4 switches".to_owned()));
+    let tiers = "tiers by where hosts are of 4 switches: core s4; leaf s1, s2; spine s3";
+    assert!(assumptions.contains(&tiers.to_owned()), "{assumptions:?}");
+    let gbps: Vec<f64> = fabric.cables().map(|cable| fabric.link(cable).bandwidth.gbps()).collect();
+    // The fourth entry of a link is its rate in Mbit/s.
+    assert_eq!(gbps, [400.0, 0.0005, 400.0, 400.0, 400.0]);
 }
 
 #[test]
@@ -261,3 +275,6 @@ fn what_p4_utils_cannot_mean_is_named() {
         assert!(error.contains(expected), "{expected}: {error}");
     }
 }
+
+mod foreign_labs;
+mod foreign_tables;

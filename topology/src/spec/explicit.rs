@@ -20,6 +20,11 @@ use crate::lossless::SwitchQueues;
 use crate::server_address::ServerAddress;
 use crate::units::MacAddress;
 
+/// What to do with a NIC that has two cables or shares its address: both are how bonds look.
+pub(crate) const BOND_REMEDY: &str = "a NIC has one cable and an address of its own. If this is a bond (two ports under one address, \
+     perhaps to two leaves), write it as two NICs with an address each, one for each port; the \
+     common address and the change of port inside the bond are lost";
+
 /// The document that describes `fabric` in full; reading it gives an equal fabric in which
 /// everything works.
 pub fn explicit_document(fabric: &Fabric) -> FabricDocument {
@@ -49,6 +54,11 @@ impl From<&Switch> for SwitchDocument {
             device_id: switch.device_id,
             p4runtime: switch.p4runtime.clone(),
             gnmi: switch.gnmi.clone(),
+            port_names: switch
+                .port_names
+                .iter()
+                .map(|(port, name)| (name.clone(), *port))
+                .collect(),
             pipeline: Some(switch.pipeline).filter(|pipeline| *pipeline != PipelineKind::default()),
             queues: Some(switch.queues).filter(|queues| *queues != SwitchQueues::default()),
         }
@@ -108,6 +118,7 @@ pub(super) fn build_explicit(document: &FabricDocument) -> Result<Fabric, Fabric
     let names = NodeNames::from_document(document)?;
     let cables = parse_cables(document, &names)?;
     check_server_addresses(&document.switches)?;
+    check_port_names(&document.switches)?;
     let mut draft = FabricDraft::with_name(&document.name);
     let switches = document.switches.iter();
     draft.switches =
@@ -136,6 +147,25 @@ fn check_server_addresses(switches: &[SwitchDocument]) -> Result<(), FabricField
     Ok(())
 }
 
+/// A port has one name, and lists of names have commas between them.
+fn check_port_names(switches: &[SwitchDocument]) -> Result<(), FabricFieldError> {
+    for (number, switch) in switches.iter().enumerate() {
+        let mut named: BTreeMap<u32, &str> = BTreeMap::new();
+        for (name, port) in &switch.port_names {
+            let field = || format!("switches[{number}].port_names");
+            if name.trim().is_empty() || name.contains(|c: char| c == ',' || c.is_control()) {
+                let problem = format!("{name:?} is not the name of a port; leave out commas");
+                return Err(FabricFieldError::new(field(), problem));
+            }
+            if let Some(other) = named.insert(*port, name) {
+                let problem = format!("{other} and {name} are both port {port}; give it one name");
+                return Err(FabricFieldError::new(field(), problem));
+            }
+        }
+    }
+    Ok(())
+}
+
 fn switch_from_document(
     document: &SwitchDocument,
     of_tiers: &BTreeMap<Tier, PipelineKind>,
@@ -149,6 +179,7 @@ fn switch_from_document(
         p4runtime: document.p4runtime.clone(),
         gnmi: document.gnmi.clone(),
         ports: BTreeMap::new(),
+        port_names: document.port_names.iter().map(|(name, port)| (*port, name.clone())).collect(),
         queues: document.queues.unwrap_or_default(),
     }
 }
@@ -220,7 +251,12 @@ fn parse_cables(
                 .map_err(|problem| FabricFieldError::new(&*field, problem))?;
             match used.insert(endpoint, field.clone()) {
                 Some(first) => {
-                    Err(FabricFieldError::new(field, format!("{text} is already used by {first}")))
+                    let hint = match endpoint.node {
+                        FabricNode::Host(_) => format!("; {BOND_REMEDY}"),
+                        FabricNode::Switch(_) => String::new(),
+                    };
+                    let problem = format!("{text} is already used by {first}{hint}");
+                    Err(FabricFieldError::new(field, problem))
                 }
                 None => Ok(endpoint),
             }
@@ -319,7 +355,7 @@ impl UsedAddresses {
         let field = format!("hosts[{index}].ips[{nic}]");
         let ip =
             parse_address(&host.ips[nic], &field, "no IP address, such as 10.0.1.1 or fd00::1")?;
-        claim_address(&mut self.ips, ip, field)?;
+        claim_address(&mut self.ips, ip, field).map_err(with_bond_remedy)?;
         let field = format!("hosts[{index}].macs[{nic}]");
         let mac = match host.macs.get(nic) {
             Some(mac) => {
@@ -327,9 +363,13 @@ impl UsedAddresses {
             }
             None => MacAddress::from_ip(ip),
         };
-        claim_address(&mut self.macs, mac, field)?;
+        claim_address(&mut self.macs, mac, field).map_err(with_bond_remedy)?;
         Ok((ip, mac))
     }
+}
+
+fn with_bond_remedy(error: FabricFieldError) -> FabricFieldError {
+    FabricFieldError { problem: format!("{}; {BOND_REMEDY}", error.problem), ..error }
 }
 
 fn parse_address<T: std::str::FromStr>(

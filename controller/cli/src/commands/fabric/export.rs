@@ -103,7 +103,8 @@ pub(crate) struct NetboxExportArgs {
 /// Print what SONiC's config_db.json of a switch needs for the levels of plans.
 ///
 /// DSCP by class selectors to traffic classes, these to queues, and every queue strict; ports have
-/// their numbers in the fabric as ids. Load it with `config load`, then `config save`.
+/// their numbers in the fabric as ids. Lossless levels of the document have PFC, priority groups,
+/// buffer profiles and ECN. Load it with `config load`, then `config save`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:  crux fabric export sonic-config lab.toml --switch leaf1 > leaf1.config_db.json")]
@@ -116,7 +117,7 @@ pub(crate) struct SonicConfigExportArgs {
     /// Levels of plans, as in the configuration of the controller
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..=8))]
     levels: u8,
-    /// Lanes of a port: port 1 is Ethernet0, port 2 is Ethernet8 with 8 lanes
+    /// Lanes of a port that the document does not name: port 1 is Ethernet0, port 2 is Ethernet8 with 8 lanes
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=16))]
     lanes: u32,
 }
@@ -169,8 +170,10 @@ pub(crate) fn run_export(command: &ExportCommand) -> Result<(), CommandError> {
         }
         ExportCommand::SonicConfig(args) => {
             let ports = SonicPorts { levels: args.levels, lanes: args.lanes };
-            export::export_sonic_config(&args.fabric.read()?, &args.switch, ports)
-                .map_err(CommandError::failed)?
+            let fragment = export::export_sonic_config(&args.fabric.read()?, &args.switch, ports)
+                .map_err(CommandError::failed)?;
+            fragment.notes.iter().for_each(|note| eprintln!("note: {note}"));
+            fragment.text
         }
     };
     output::print_line(text.trim_end())

@@ -227,8 +227,8 @@ fn print_imported(
     for assumption in &imported.assumptions {
         eprintln!("assumed: {assumption}");
     }
-    for (reason, rows) in &imported.skipped {
-        eprintln!("skipped: {rows} rows: {reason}");
+    for left_out in &imported.left_out {
+        eprintln!("left out: {left_out}");
     }
     output::print_json(&spec::explicit_document(&imported.fabric))
 }
