@@ -1,7 +1,8 @@
 //! Traces of real clusters: which job came when, wanted how many GPUs, and ran how long.
 //!
 //! Philly, Muri, Lingjun and a plain CSV of our own are read by one [`TraceReader`], an iterator
-//! over the lines of a file, so that a trace of any length needs the memory of one line. A row that
+//! over the lines of a file, so that a trace of any length needs the memory of one line; the JSON in
+//! which Philly is published is a list, whose jobs are kept. A row that
 //! makes no sense is skipped and counted by reason with its first line ([`SkippedRows`]); only a
 //! file that is no trace at all is an error. [`JobTrace::read_jobs`] keeps the jobs of a
 //! [`TraceSelection`], in order of arrival. [`compose_trace`] makes a workload from published facts
@@ -15,6 +16,7 @@ mod date;
 mod format;
 mod lingjun;
 mod model_mix;
+mod philly_json;
 mod reader;
 mod skipped_rows;
 
@@ -25,7 +27,7 @@ pub use format::TraceFormat;
 pub use lingjun::LingjunWorkers;
 pub use model_mix::draw_model;
 pub use reader::TraceReader;
-pub use skipped_rows::{SkipCount, SkipReason, SkippedRows};
+pub use skipped_rows::{RowUnit, SkipCount, SkipReason, SkippedRows};
 
 use std::io::BufRead;
 use std::ops::Range;
@@ -67,6 +69,9 @@ pub enum TraceError {
         /// The first line, shortened.
         found: String,
     },
+    /// The text begins as JSON and is no list of jobs.
+    #[error("cannot read the JSON; Philly publishes a list of jobs (cluster_job_log)")]
+    Json(#[source] serde_json::Error),
     /// A Lingjun job.csv has no GPU counts.
     #[error("a Lingjun job.csv needs its worker.csv, which has the GPUs of the jobs")]
     NoWorkers,

@@ -18,7 +18,7 @@ use super::inventory::{
     MissingAddress, field_error,
 };
 use super::left_out::ImportNotes;
-use super::roles::{role_named, stated_tier};
+use super::roles::{TakenPhrases, role_named, stated_tier};
 use super::{ImportError, ImportedFabric};
 use crate::export::facts;
 
@@ -159,6 +159,7 @@ struct LabReader {
     parts: BTreeMap<String, String>,
     /// Nodes whose `eth0` is not containerlab's.
     unmanaged: BTreeSet<String>,
+    phrases: TakenPhrases,
     notes: ImportNotes,
 }
 
@@ -234,14 +235,18 @@ impl LabReader {
         }
         let group = node.group.map(|group| group.to_string()).unwrap_or_default();
         let drawn = ROLE_LABELS.iter().filter_map(|label| labels.get(*label)).map(plain_text);
-        let stated = std::iter::once(group).chain(drawn).find_map(|word| role_named(&word));
+        let mut words = std::iter::once(group).chain(drawn);
+        let stated = words.find_map(|word| Some((role_named(&word)?, word)));
         let is_open = OPEN_KINDS.contains(&kind.as_str());
         let image = node.image.unwrap_or_default().to_lowercase();
         let is_switch = !is_open || SWITCH_IMAGES.iter().any(|part| image.contains(part));
         let role = match (tier, stated) {
             (Some(tier), _) => DeviceRole::Switch(Some(tier)),
             _ if facts.contains_key(facts::GPUS) => DeviceRole::Host,
-            (None, Some(role)) => role,
+            (None, Some((role, word))) => {
+                self.phrases.add(&word, role);
+                role
+            }
             (None, None) if is_switch => DeviceRole::Switch(None),
             (None, None) => DeviceRole::Unknown,
         };
@@ -346,7 +351,8 @@ impl LabReader {
         CableEnd { device, interface: end.interface, port: None }
     }
 
-    fn into_inventory(self, name: String) -> Inventory {
+    fn into_inventory(mut self, name: String) -> Inventory {
+        self.notes.assumptions.extend(self.phrases.sentence("group or label"));
         Inventory {
             name,
             device_noun: "node",

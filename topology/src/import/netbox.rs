@@ -18,7 +18,7 @@ use super::inventory::{
     MissingAddress, field_error,
 };
 use super::left_out::ImportNotes;
-use super::roles::role_named;
+use super::roles::{TakenPhrases, role_named};
 use super::{ImportError, ImportedFabric, NetboxTable};
 use crate::export::facts;
 use crate::export::netbox::{INTERFACE_TYPES, KBPS_PER_GBPS};
@@ -163,6 +163,7 @@ fn is_absent(status: &str) -> bool {
 
 /// Hosts and switches; others are left out by their role.
 fn listed_devices(devices: &CsvTable, notes: &mut ImportNotes) -> Vec<ListedDevice> {
+    let mut phrases = TakenPhrases::default();
     let listed = devices.rows().filter_map(|row| {
         let (name, status) = (row.cell(NAME), row.cell(STATUS));
         let named = if name.is_empty() { row.field() } else { name.to_owned() };
@@ -180,6 +181,7 @@ fn listed_devices(devices: &CsvTable, notes: &mut ImportNotes) -> Vec<ListedDevi
             notes.leave_out("device", reason, named);
             return None;
         };
+        phrases.add(row.cell(ROLE), role);
         let role = match facts.get(facts::TIER).and_then(|tier| role_named(tier)) {
             Some(DeviceRole::Switch(Some(tier))) => DeviceRole::Switch(Some(tier)),
             _ => role,
@@ -187,7 +189,9 @@ fn listed_devices(devices: &CsvTable, notes: &mut ImportNotes) -> Vec<ListedDevi
         let (addresses, macs) = (BTreeMap::new(), BTreeMap::new());
         Some(ListedDevice { name: named, field: row.field(), role, facts, addresses, macs })
     });
-    listed.collect()
+    let listed = listed.collect();
+    notes.assumptions.extend(phrases.sentence("role"));
+    listed
 }
 
 /// What decides whether a cable is one of the fabric.

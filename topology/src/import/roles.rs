@@ -75,6 +75,49 @@ pub(super) fn role_named(phrase: &str) -> Option<DeviceRole> {
     named.filter(|_| !has(&OTHER_WORDS))
 }
 
+/// Words that mean their role whoever writes them, our own exports among others.
+const PLAIN_WORDS: [&str; 12] = [
+    "leaf",
+    "tor",
+    "top-of-rack",
+    "spine",
+    "aggregation",
+    "core",
+    "superspine",
+    "super-spine",
+    "host",
+    "hosts",
+    "server",
+    "servers",
+];
+
+/// Phrases that were taken for a role, each with it.
+#[derive(Default)]
+pub(super) struct TakenPhrases(BTreeMap<String, DeviceRole>);
+
+impl TakenPhrases {
+    pub(super) fn add(&mut self, phrase: &str, role: DeviceRole) {
+        if !PLAIN_WORDS.contains(&phrase.to_lowercase().as_str()) {
+            self.0.insert(phrase.to_owned(), role);
+        }
+    }
+
+    /// What was taken for what, if it was anything but a plain word.
+    pub(super) fn sentence(self, noun: &str) -> Option<String> {
+        let meanings = self.0.iter().map(|(phrase, role)| {
+            let role = match role {
+                DeviceRole::Host => "host".to_owned(),
+                DeviceRole::Switch(Some(tier)) => tier.to_string(),
+                DeviceRole::Switch(None) => "switch".to_owned(),
+                DeviceRole::Unknown => "either".to_owned(),
+            };
+            format!("{phrase:?} is a {role}")
+        });
+        let meanings: Vec<String> = meanings.collect();
+        (!meanings.is_empty()).then(|| format!("{noun} {}", list_names(&meanings)))
+    }
+}
+
 /// The tier that the value of `crux.tier` means.
 pub(super) fn stated_tier(
     device: &str,

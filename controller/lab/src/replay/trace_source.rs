@@ -7,7 +7,7 @@ use placement::ModelTable;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use simulator::trace::{
-    JobTrace, LingjunWorkers, TraceComposition, TraceError, TraceFormat, TraceReader,
+    JobTrace, LingjunWorkers, SkippedRows, TraceComposition, TraceError, TraceFormat, TraceReader,
     TraceSelection, compose_trace, draw_model,
 };
 
@@ -20,7 +20,7 @@ const COMPOSED: &str = "lingjun-like";
 /// What to replay.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct TraceArgs {
-    /// Trace (CSV of Philly, Muri, Lingjun or our own), or lingjun-like for two weeks composed from
+    /// Trace (Philly, Muri, Lingjun or our own CSV), or lingjun-like for two weeks composed from
     /// published facts
     #[arg(long, value_name = "FILE")]
     trace: String,
@@ -86,8 +86,12 @@ impl TraceArgs {
 
     fn read_trace(&self) -> Result<(JobTrace, TraceFormat), CommandError> {
         let workers = match &self.workers {
-            Some(file) => LingjunWorkers::read_workers(open_file(file)?)
-                .map_err(|error| CommandError::input(file, error_chain(&error)))?,
+            Some(file) => {
+                let workers = LingjunWorkers::read_workers(open_file(file)?)
+                    .map_err(|error| CommandError::input(file, error_chain(&error)))?;
+                tell_skipped(file, &workers.skipped);
+                workers
+            }
             None => LingjunWorkers::default(),
         };
         let input = open_file(&self.trace)?;
@@ -103,7 +107,9 @@ impl TraceArgs {
             ..TraceSelection::default()
         };
         let trace = JobTrace::read_jobs(reader, &selection);
-        Ok((trace.map_err(|error| self.trace_error(&error))?, format))
+        let trace = trace.map_err(|error| self.trace_error(&error))?;
+        tell_skipped(&self.trace, &trace.skipped);
+        Ok((trace, format))
     }
 
     fn trace_error(&self, error: &TraceError) -> CommandError {
@@ -128,6 +134,13 @@ impl TraceArgs {
                 self.seed
             ));
         }
+    }
+}
+
+/// Beside the results, of which a reader may look at the figures alone.
+fn tell_skipped(file: &str, skipped: &SkippedRows) {
+    if skipped.total_rows() > 0 {
+        eprintln!("warning: {file}: skipped {skipped}");
     }
 }
 

@@ -1,10 +1,13 @@
-//! Dates of traces: `2017-10-09 07:01:55` and `2023/04/05 12:30`, as seconds since 1970.
+//! Dates of traces as seconds since 1970: `2017-10-09 07:01:55`, `2023/04/05 12:30`, and those of
+//! RFC 3339 and ISO 8601, `2017-10-09T07:01:55.250+08:00`.
 //!
-//! Traces do not state their time zone, and replay needs differences only; so dates are read as if
-//! there were none. A clock that was put back in the trace stays so.
+//! Replay needs differences only, so a date without a time zone is read as one of UTC. A clock that
+//! was put back in the trace stays so.
 
-/// Seconds since 1970-01-01 00:00; none for a date that does not exist or is written otherwise.
+/// Seconds since 1970-01-01 00:00 UTC; none for a date that does not exist or is written otherwise.
 pub(super) fn parse_date(text: &str) -> Option<f64> {
+    let (text, ahead_seconds) = split_zone(text.trim())?;
+    let (text, fraction) = split_fraction(text)?;
     let mut numbers = text.split(|letter: char| !letter.is_ascii_digit());
     let mut number = || numbers.next()?.parse::<i64>().ok();
     let (year, month, day) = (number()?, number()?, number()?);
@@ -23,7 +26,42 @@ pub(super) fn parse_date(text: &str) -> Option<f64> {
         return None;
     }
     let days = days_since_1970(year, month) + day - 1;
-    Some((((days * 24 + hour) * 60 + minute) * 60 + second) as f64)
+    let seconds = ((days * 24 + hour) * 60 + minute) * 60 + second - ahead_seconds;
+    Some(seconds as f64 + fraction)
+}
+
+/// A date without its time zone, and how far the zone is ahead of UTC.
+fn split_zone(text: &str) -> Option<(&str, i64)> {
+    let utc = ["Z", "z", "UTC", "GMT"].iter().find_map(|zone| text.strip_suffix(zone));
+    if let Some(date) = utc {
+        return Some((date.trim_end(), 0));
+    }
+    // A sign before the time separates the parts of the date.
+    let time = text.find(':').unwrap_or(text.len());
+    let Some(sign) = text[time..].rfind(['+', '-']).map(|at| time + at) else {
+        return Some((text, 0));
+    };
+    let digits = text[sign + 1..].replacen(':', "", 1);
+    let is_offset = [2, 4].contains(&digits.len()) && digits.bytes().all(|c| c.is_ascii_digit());
+    let (hours, minutes) = is_offset.then(|| digits.split_at(2))?;
+    let hours: i64 = hours.parse().ok()?;
+    let minutes: i64 = if minutes.is_empty() { 0 } else { minutes.parse().ok()? };
+    let is_zone = hours <= 14 && minutes < 60;
+    let ahead = (hours * 60 + minutes) * 60;
+    let ahead = if text[sign..].starts_with('-') { -ahead } else { ahead };
+    is_zone.then(|| (text[..sign].trim_end(), ahead))
+}
+
+/// A date without the fraction of its seconds, and the fraction.
+fn split_fraction(text: &str) -> Option<(&str, f64)> {
+    let Some((whole, digits)) = text.rsplit_once('.') else {
+        return Some((text, 0.0));
+    };
+    let is_fraction = whole.matches(':').count() == 2
+        && !digits.is_empty()
+        && digits.bytes().all(|c| c.is_ascii_digit());
+    is_fraction.then_some(())?;
+    Some((whole, format!("0.{digits}").parse().ok()?))
 }
 
 fn is_leap(year: i64) -> bool {
@@ -61,6 +99,20 @@ mod tests {
             ("1970/03/01 00:01", Some(f64::from(59 * 86_400 + 60))),
             ("2000-02-29 23:59:59", Some(951_868_799.0)),
             ("2017-10-09 07:01:55", Some(1_507_532_515.0)),
+            ("2017-10-09T07:01:55Z", Some(1_507_532_515.0)),
+            ("2017-10-09 07:01:55 UTC", Some(1_507_532_515.0)),
+            ("2017-10-09T15:01:55+08:00", Some(1_507_532_515.0)),
+            ("2017-10-09T00:01:55-0700", Some(1_507_532_515.0)),
+            ("2017-10-09 12:31:55 +0530", Some(1_507_532_515.0)),
+            ("2017-10-09T09:01+02", Some(1_507_532_460.0)),
+            ("2017-10-09T07:01:55.25Z", Some(1_507_532_515.25)),
+            ("2017/10/09 07:01:55.5", Some(1_507_532_515.5)),
+            ("2017-10-09T07:01:55+15:00", None),
+            ("2017-10-09T07:01:55+8", None),
+            ("2017-10-09T07:01:55+08:00:00", None),
+            ("2017-10-09T07:01.5", None),
+            ("2017-10-09T07:01:55.", None),
+            ("2017-10-09 07:01:55 PST", None),
             ("2100-02-29 00:00", None),
             ("2017-13-09 07:01:55", None),
             ("2017-10-09 24:00:00", None),

@@ -3,6 +3,7 @@
 //! | format | columns that it is known by | what is taken from it |
 //! |---|---|---|
 //! | Philly | timestamp, duration, num_gpus, cluster | seconds; the virtual cluster is the tenant |
+//! | Philly | a list in JSON (`cluster_job_log`) | GPUs of the first attempt, first start to last end |
 //! | Muri | job_id, num_gpu, submit_time, duration, model_name | milliseconds |
 //! | Lingjun | job_name, gmt_job_submitted, gmt_job_running, gmt_job_finished | `job.csv`, dates |
 //! | plain | submitted_seconds, gpus, duration_seconds or iterations | our own |
@@ -15,7 +16,7 @@ use super::{JobLength, LingjunWorkers, SkipReason, TraceJob, date};
 /// A format of traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TraceFormat {
-    /// Microsoft Philly, as one CSV (msr-fiddle/philly-traces).
+    /// Microsoft Philly (msr-fiddle/philly-traces): its `cluster_job_log`, or one CSV made of it.
     Philly,
     /// The traces of Muri (SIGCOMM'22): Philly's jobs, with models drawn at random.
     Muri,
@@ -222,11 +223,11 @@ const MAX_SECONDS: f64 = 100.0 * 365.25 * 86_400.0;
 const MAX_GPUS: u32 = 1_000_000;
 
 /// How data sets write that a value is missing.
-fn is_absent(text: &str) -> bool {
+pub(super) fn is_absent(text: &str) -> bool {
     ["", "null", "NULL", "None", "nan", "NaN", "\\N", "-"].contains(&text)
 }
 
-fn parse_instant(text: &str) -> Result<f64, SkipReason> {
+pub(super) fn parse_instant(text: &str) -> Result<f64, SkipReason> {
     date::parse_date(text).ok_or(SkipReason::InvalidDate)
 }
 
@@ -247,7 +248,7 @@ fn parse_duration(text: &str, unit_seconds: f64) -> Result<f64, SkipReason> {
     check_duration(parse_time(text, unit_seconds)?)
 }
 
-fn check_duration(seconds: f64) -> Result<f64, SkipReason> {
+pub(super) fn check_duration(seconds: f64) -> Result<f64, SkipReason> {
     match seconds {
         0.0 => Err(SkipReason::NoLength),
         seconds if seconds > MAX_SECONDS => Err(SkipReason::Huge),

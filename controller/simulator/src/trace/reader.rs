@@ -6,12 +6,17 @@ use std::io::BufRead;
 
 use super::csv_rows::{CsvRows, RowFields};
 use super::format::TraceRow;
-use super::{LingjunWorkers, SkipReason, SkippedRows, TraceError, TraceFormat, TraceJob};
+use super::philly_json::{self, Records};
+use super::{LingjunWorkers, RowUnit, SkipReason, SkippedRows, TraceError, TraceFormat, TraceJob};
 
 /// Reads a trace; yields its jobs in the order of the file, or the error that ends it.
 #[derive(Debug)]
 pub struct TraceReader<R> {
     rows: CsvRows<R>,
+    /// The records of a list in JSON, in place of rows.
+    records: Option<Records>,
+    /// Records that were read.
+    records_read: u64,
     format: TraceFormat,
     positions: Vec<Option<usize>>,
     columns: usize,
@@ -42,7 +47,12 @@ impl<R: BufRead> TraceReader<R> {
     ///
     /// # Errors
     /// The first line is the header of no format, or cannot be read.
-    pub fn with_workers(input: R, workers: LingjunWorkers) -> Result<Self, TraceError> {
+    pub fn with_workers(mut input: R, workers: LingjunWorkers) -> Result<Self, TraceError> {
+        let start = input.fill_buf().unwrap_or_default();
+        let start = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start).trim_ascii_start();
+        if start.starts_with(b"[") {
+            return Self::of_list(input, workers);
+        }
         let mut rows = CsvRows::new(input);
         let header = rows.next_row()?;
         let known = header.as_ref().and_then(|header| {
@@ -57,10 +67,13 @@ impl<R: BufRead> TraceReader<R> {
         };
         let Some((format, positions)) = known else {
             let headers = TraceFormat::ALL.map(TraceFormat::header_line).join(", or ");
-            return Err(unknown_header_error(header, headers));
+            let list = ", or Philly's list in JSON (cluster_job_log)";
+            return Err(unknown_header_error(header, headers + list));
         };
         Ok(Self {
             rows,
+            records: None,
+            records_read: 0,
             format,
             positions,
             columns,
@@ -71,14 +84,38 @@ impl<R: BufRead> TraceReader<R> {
         })
     }
 
+    /// A reader of Philly's list in JSON.
+    fn of_list(mut input: R, workers: LingjunWorkers) -> Result<Self, TraceError> {
+        let mark = b"\xef\xbb\xbf";
+        if input.fill_buf().is_ok_and(|start| start.starts_with(mark)) {
+            input.consume(mark.len());
+        }
+        let records = philly_json::read_records(&mut input)?;
+        Ok(Self {
+            rows: CsvRows::new(input),
+            records: Some(records),
+            records_read: 0,
+            format: TraceFormat::Philly,
+            positions: Vec::new(),
+            columns: 0,
+            workers,
+            seen: SeenRows::default(),
+            skipped: SkippedRows { unit: RowUnit::Record, ..SkippedRows::default() },
+            failed: false,
+        })
+    }
+
     /// The format, according to the header.
     pub fn format(&self) -> TraceFormat {
         self.format
     }
 
-    /// The line of the latest row, from 1.
+    /// The line of the latest row, from 1, or the number of the latest record of a list.
     pub fn line_number(&self) -> u64 {
-        self.rows.line_number()
+        match self.records {
+            Some(_) => self.records_read,
+            None => self.rows.line_number(),
+        }
     }
 
     /// What was skipped so far.
@@ -94,6 +131,11 @@ impl<R: BufRead> TraceReader<R> {
     /// What a reader of results should know of the trace.
     pub fn trace_notes(&self) -> Vec<String> {
         let mut notes = self.format.trace_notes();
+        if self.records.is_some() {
+            let note = "GPUs are those of a job's first attempt, and its length is from the start \
+                        of the first to the end of the last";
+            notes.push(note.to_owned());
+        }
         if self.seen.is_full() {
             notes.push(format!("duplicates were looked for among the first {MAX_SEEN} rows only"));
         }
@@ -102,6 +144,11 @@ impl<R: BufRead> TraceReader<R> {
 
     /// The job of the next row; `None` at the end.
     fn read_job(&mut self) -> Result<Option<Result<TraceJob, SkipReason>>, TraceError> {
+        if let Some(records) = &mut self.records {
+            let record = records.pop_front();
+            self.records_read += u64::from(record.is_some());
+            return Ok(record);
+        }
         let line = self.rows.line_number() + 1;
         let Some(fields) = self.rows.next_row()? else {
             return Ok(None);
@@ -130,7 +177,7 @@ impl<R: BufRead> Iterator for TraceReader<R> {
             match self.read_job() {
                 Ok(None) => return None,
                 Ok(Some(Ok(job))) => return Some(Ok(job)),
-                Ok(Some(Err(reason))) => self.skipped.add_row(reason, self.rows.line_number()),
+                Ok(Some(Err(reason))) => self.skipped.add_row(reason, self.line_number()),
                 Err(error) => {
                     self.failed = true;
                     return Some(Err(error));

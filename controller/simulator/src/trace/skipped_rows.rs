@@ -18,6 +18,8 @@ pub enum SkipReason {
     InvalidNumber,
     /// A date that does not exist or is written otherwise.
     InvalidDate,
+    /// A record of JSON without the fields of a job.
+    NoJob,
     /// A time or a duration below zero.
     Negative,
     /// A count or a time beyond anything a cluster has.
@@ -48,7 +50,8 @@ impl fmt::Display for SkipReason {
             Self::LongLine => "a line that is too long",
             Self::NotText => "bytes that are no text",
             Self::InvalidNumber => "a value that is not a number",
-            Self::InvalidDate => "a date that is none",
+            Self::InvalidDate => "a date of another form than 2017-10-09 07:01:55 or RFC 3339",
+            Self::NoJob => "a record without the fields of a job",
             Self::Negative => "a time below zero",
             Self::Huge => "a number beyond reason",
             Self::NoGpus => "no GPU",
@@ -68,13 +71,25 @@ impl fmt::Display for SkipReason {
 pub struct SkipCount {
     /// Number of rows skipped.
     pub rows: u64,
-    /// The line of the first, from 1.
+    /// The line of the first, or its record in JSON, from 1.
     pub first_line: u64,
+}
+
+/// What a trace consists of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RowUnit {
+    /// Rows, each on its line.
+    #[default]
+    Line,
+    /// Records of a list.
+    Record,
 }
 
 /// Rows that were skipped, by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SkippedRows {
+    /// What the file consists of.
+    pub unit: RowUnit,
     /// The counts; reasons that did not occur are absent.
     pub by_reason: BTreeMap<SkipReason, SkipCount>,
 }
@@ -99,8 +114,11 @@ impl fmt::Display for SkippedRows {
         for (position, (reason, count)) in self.by_reason.iter().enumerate() {
             let SkipCount { rows, first_line } = count;
             let separator = if position == 0 { "" } else { "; " };
-            let noun = if *rows == 1 { "row" } else { "rows" };
-            write!(f, "{separator}{rows} {noun} ({reason}), first in line {first_line}")?;
+            let (noun, place) = match self.unit {
+                RowUnit::Line => (if *rows == 1 { "row" } else { "rows" }, "in line"),
+                RowUnit::Record => (if *rows == 1 { "record" } else { "records" }, "record"),
+            };
+            write!(f, "{separator}{rows} {noun} ({reason}), first {place} {first_line}")?;
         }
         Ok(())
     }

@@ -122,6 +122,52 @@ fn lingjun_joins_jobs_with_their_workers() {
     assert!(refused(jobs).contains("needs its worker.csv"));
 }
 
+/// As published: attempts with machines, dates without a zone, jobs that never ran.
+const LOG: &str = r#"[
+ {"status": "Pass", "vc": "v1", "jobid": "app_1", "submitted_time": "2017-10-07 01:20:50",
+  "attempts": [
+   {"start_time": "2017-10-07 01:21:00", "end_time": "2017-10-07 01:31:00",
+    "detail": [{"ip": "m1", "gpus": ["gpu0", "gpu1"]}, {"ip": "m2", "gpus": ["gpu0"]}]},
+   {"start_time": "2017-10-07 02:00:00", "end_time": "2017-10-07 02:21:00",
+    "detail": [{"ip": "m3", "gpus": ["gpu7"]}]}]},
+ {"vc": "v2", "jobid": "app_2", "submitted_time": "2017-10-07 01:20:00", "attempts": []},
+ {"vc": "v2", "jobid": "app_3", "submitted_time": "2017-10-07 01:20:00", "attempts": [
+   {"start_time": "2017-10-07 01:21:00", "end_time": null, "detail": []}]},
+ {"vc": "v2", "jobid": "app_4", "submitted_time": "None", "attempts": []},
+ {"jobid": "app_5", "submitted_time": "2017-10-07 01:21:00", "attempts": [
+   {"start_time": "2017-10-07 01:22:00", "end_time": "2017-10-07 01:23:00",
+    "detail": [{"ip": "m1", "gpus": ["gpu2"]}]}]},
+ 7
+]"#;
+
+#[test]
+fn philly_is_read_as_it_is_published() {
+    for text in [LOG.to_owned(), format!("\u{feff}\n{LOG}\n")] {
+        let trace = read(&text);
+        let jobs: Vec<_> = trace
+            .jobs
+            .iter()
+            .map(|job| (&*job.id, job.submitted_seconds, job.gpus, job.length))
+            .collect();
+        let first = ("app_1", 0.0, 3, JobLength::Seconds(3_600.0));
+        assert_eq!(jobs, [first, ("app_5", 10.0, 1, JobLength::Seconds(60.0))]);
+        assert_eq!((trace.jobs[0].tenant.as_deref(), &trace.jobs[1].tenant), (Some("v1"), &None));
+        let expected = [
+            (SkipReason::InvalidDate, 1, 4),
+            (SkipReason::NoJob, 1, 6),
+            (SkipReason::NeverRan, 1, 2),
+            (SkipReason::StillRunning, 1, 3),
+        ];
+        assert_eq!(counts(&trace.skipped), expected);
+        assert!(trace.skipped.to_string().contains("1 record (never ran), first record 2"));
+        assert!(trace.notes.iter().any(|note| note.contains("first attempt")), "{:?}", trace.notes);
+    }
+    for broken in ["[{]", "[] x", "["] {
+        assert!(refused(broken).contains("cannot read the JSON; Philly publishes a list"));
+    }
+    assert!(refused("{}").contains("or Philly's list in JSON (cluster_job_log)"));
+}
+
 #[test]
 fn our_own_csv_needs_little() {
     let trace = read("gpus,iterations,submitted_seconds,model\n8,100,5,gpt-24l/A100\n1,7,5.5,\n");

@@ -83,7 +83,10 @@ fn cables_are_those_that_carry_traffic_and_all_others_are_named() {
         "1 field (they say nothing of a fabric): devices.manufacturer (9 times)",
     ];
     assert_eq!(left_out, expected);
-    assert!(imported.assumptions[0].ends_with("2 patch panels: pa, pb"), "{imported:?}");
+    let words = "role \"GPU Server\" is a host, \"Leaf Switch\" is a leaf, \"gpu-server\" is a host, \
+                 \"leaf-switch\" is a leaf";
+    assert_eq!(imported.assumptions[0], words);
+    assert!(imported.assumptions[1].ends_with("2 patch panels: pa, pb"), "{imported:?}");
 }
 
 /// What one table is replaced by in the others.
