@@ -67,6 +67,16 @@ fn varied_fabrics() -> impl Strategy<Value = Fabric> {
         if let Some(uplink) = uplink.filter(|_| choice & 4 != 0) {
             uplink.scheduler = Some(LinkScheduler::Fifo);
         }
+        if choice & 8 != 0 {
+            let ports = fabric.switches().iter().map(|switch| switch.ports.len());
+            for (at, (switch, ports)) in document.switches.iter_mut().zip(ports).enumerate() {
+                // Names of SONiC and of others, one of them with what separates lists.
+                let name = ["Ethernet", "ethernet-1/=", "swp \"1\" "][at % 3];
+                let numbers = 1..=ports as u32;
+                let named = numbers.map(|port| (format!("{name}{}", 8 * (port - 1)), port));
+                switch.port_names = named.collect();
+            }
+        }
         Fabric::try_from(&document).expect("a document that was changed within its bounds")
     })
 }
@@ -277,6 +287,7 @@ proptest! {
         let imported = import::import_containerlab(&text, &assumptions).expect("what is exported");
         prop_assert_eq!(&imported.fabric, &fabric);
         prop_assert!(imported.assumptions.is_empty(), "{:?}", imported.assumptions);
+        prop_assert!(imported.left_out.iter().all(|it| it.noun == "field"), "{:?}", imported.left_out);
         let text = export::export_p4utils(&fabric, "fabric.p4");
         let imported = import::import_p4utils(&text, &assumptions).expect("what is exported");
         prop_assert_eq!(&imported.fabric, &fabric);

@@ -70,6 +70,98 @@ fn a_switch_of_sonic_serves_the_levels_of_plans_strictly() {
     assert_eq!(few["QUEUE"].as_object().unwrap().len(), 2 * 3);
 }
 
+/// The fragment of leaf1 of `SMALL` with `queues` and perhaps a length of cables.
+fn lossless_fragment(queues: &str, levels: u8) -> (serde_json::Value, Vec<String>) {
+    let fabric = parse(&format!("{SMALL}[switch_defaults]\n{queues}\n"));
+    let ports = SonicPorts { levels, lanes: 8 };
+    let SonicFragment { text, notes } = export_sonic_config(&fabric, "leaf1", ports).unwrap();
+    (serde_json::from_str(&text).unwrap(), notes)
+}
+
+#[test]
+fn lossless_levels_of_sonic_are_whole() {
+    let cables = "lossless_levels = 2\n[cable_defaults]\nhost_metres = 2.5";
+    let (fragment, notes) = lossless_fragment(cables, 8);
+    let port = &fragment["PORT_QOS_MAP"]["Ethernet0"];
+    for (field, expect) in [
+        ("pfc_enable", "6,7"),
+        ("tc_to_pg_map", "crux"),
+        ("pfc_to_queue_map", "crux"),
+        ("dscp_to_tc_map", "crux"),
+        ("tc_to_queue_map", "crux"),
+    ] {
+        assert_eq!(port[field], expect, "{field}");
+    }
+    let groups = &fragment["TC_TO_PRIORITY_GROUP_MAP"]["crux"];
+    assert_eq!((&groups["5"], &groups["6"], &groups["7"]), (&"0".into(), &"6".into(), &"7".into()));
+    let priorities = serde_json::json!({ "6": "6", "7": "7" });
+    assert_eq!(fragment["MAP_PFC_PRIORITY_TO_QUEUE"]["crux"], priorities);
+    // Port 1 leads to a host of 200 Gb/s, port 3 to a spine of 400.
+    let queue = &fragment["QUEUE"]["Ethernet0|7"];
+    let whole = serde_json::json!({ "scheduler": "crux.strict", "wred_profile": "crux.ecn-200g" });
+    assert_eq!(queue, &whole);
+    assert_eq!(fragment["QUEUE"]["Ethernet0|5"], serde_json::json!({ "scheduler": "crux.strict" }));
+    let profile = &fragment["WRED_PROFILE"]["crux.ecn-400g"];
+    // Kmin of 4 kB for each Gb/s, Kmax four times that, Pmax of 0.2: HPCC, section 5.1.
+    for (field, expect) in [
+        ("ecn", "ecn_all"),
+        ("green_min_threshold", "1600000"),
+        ("green_max_threshold", "6400000"),
+        ("green_drop_probability", "20"),
+        ("wred_red_enable", "true"),
+    ] {
+        assert_eq!(profile[field], expect, "{field}");
+    }
+    let buffers = &fragment["BUFFER_QUEUE"];
+    assert_eq!(buffers["Ethernet16|6"]["profile"], "egress_lossless_profile");
+    assert_eq!(buffers["Ethernet16|5"]["profile"], "egress_lossy_profile");
+    assert_eq!(fragment["BUFFER_PG"]["Ethernet16|0"]["profile"], "ingress_lossy_profile");
+    let lengths = serde_json::json!({ "AZURE": { "Ethernet0": "3m", "Ethernet8": "3m" } });
+    assert_eq!(fragment["CABLE_LENGTH"], lengths);
+    assert!(notes[0].ends_with("gives no metres for Ethernet16, Ethernet24"), "{notes:?}");
+    assert!(notes[1].starts_with("levels 6, 7 are lossless: PFC"), "{notes:?}");
+    // Every map, scheduler and profile that a table names is in the fragment.
+    let (all, _) = lossless_fragment("lossless_levels = 8", 2);
+    assert_eq!(all["PORT_QOS_MAP"]["Ethernet24"]["pfc_enable"], "0,1");
+    assert_eq!((&all["BUFFER_PG"], &all["CABLE_LENGTH"]), (&().into(), &().into()));
+}
+
+#[test]
+fn ports_of_sonic_keep_the_names_of_the_document() {
+    let fabric = |names: &str| {
+        let text = serde_json::to_string(&crate::spec::explicit_document(&parse(SMALL))).unwrap();
+        let named = text.replacen(
+            "\"device_id\":1,",
+            &format!("\"device_id\":1,\"port_names\":{names},"),
+            1,
+        );
+        parse_fabric(&named, DocumentFormat::Json, "fabric.json").unwrap()
+    };
+    let export = |names: &str| {
+        export_sonic_config(&fabric(names), "leaf1", SonicPorts { levels: 8, lanes: 8 })
+    };
+    let ports = |fragment: &SonicFragment| -> Vec<(String, String)> {
+        let fragment: serde_json::Value = serde_json::from_str(&fragment.text).unwrap();
+        let ports = fragment["PORT"].as_object().unwrap().iter();
+        ports.map(|(name, port)| (name.clone(), port["id"].as_str().unwrap().to_owned())).collect()
+    };
+    let pairs = |pairs: [(&str, &str); 4]| pairs.map(|(a, b)| (a.to_owned(), b.to_owned()));
+    let named = export(r#"{"Ethernet0":1,"Ethernet2":2,"Ethernet256":3,"Ethernet260":4}"#).unwrap();
+    let expected =
+        pairs([("Ethernet0", "1"), ("Ethernet2", "2"), ("Ethernet256", "3"), ("Ethernet260", "4")]);
+    assert_eq!(ports(&named), expected);
+    let other = export(r#"{"swp1":1,"swp2":2,"swp3":3,"swp4":4}"#).unwrap();
+    let expected =
+        pairs([("Ethernet0", "1"), ("Ethernet16", "3"), ("Ethernet24", "4"), ("Ethernet8", "2")]);
+    assert_eq!(ports(&other), expected);
+    assert!(other.notes[0].starts_with("ports of leaf1 have no names of SONiC"), "{other:?}");
+    let refused = |names: &str| export(names).unwrap_err().to_string();
+    let half = refused(r#"{"Ethernet0":1}"#);
+    assert!(half.starts_with("leaf1: port 2 has no name, and other ports have names"), "{half}");
+    let mixed = refused(r#"{"Ethernet0":1,"swp2":2}"#);
+    assert!(mixed.starts_with("leaf1: port 2 is \"swp2\", and other ports"), "{mixed}");
+}
+
 #[test]
 fn leaves_with_hosts_in_common_are_one_switch_and_pods_are_joined() {
     let fabric = parse(DOUBLE_SIDED);
@@ -162,6 +254,36 @@ fn parts_that_do_not_reach_each_other_have_no_common_root() {
     assert!(east.contains("name: wired-fabric1") && west.contains("name: wired-fabric2"));
     assert_eq!(kueue.matches("crux.fabric/part: fabric1").count(), 1 + 2);
     assert!(!export_kueue(&parse(SMALL)).unwrap().contains("crux.fabric/part"));
+}
+
+/// topograph 1.0 refuses a model whose blocks have no nodes or name a switch that is nowhere, or in
+/// which a switch has two parents.
+#[test]
+fn models_hold_the_rules_of_topograph() {
+    for fabric in FABRICS.map(parse).into_iter().chain([two_clusters()]) {
+        let model: serde_yaml_ng::Value =
+            serde_yaml_ng::from_str(&export_topograph(&fabric)).unwrap();
+        let texts = |value: &serde_yaml_ng::Value| -> Vec<String> {
+            let list = value.as_sequence().cloned().unwrap_or_default();
+            list.iter().map(|text| text.as_str().unwrap().to_owned()).collect()
+        };
+        let switches = model["switches"].as_mapping().unwrap();
+        let below: Vec<String> =
+            switches.values().flat_map(|switch| texts(&switch["switches"])).collect();
+        let once: std::collections::BTreeSet<&String> = below.iter().collect();
+        assert_eq!(once.len(), below.len(), "a switch has one parent");
+        let mut nodes = Vec::new();
+        for block in model["blocks"].as_sequence().unwrap() {
+            let own = texts(&block["nodes"]);
+            assert!(!own.is_empty());
+            nodes.extend(own);
+            assert!(below.iter().any(|switch| switch == block["switch"].as_str().unwrap()));
+        }
+        nodes.sort();
+        let mut hosts: Vec<&str> = fabric.hosts().iter().map(|host| &host.name[..]).collect();
+        hosts.sort_unstable();
+        assert_eq!(nodes, hosts);
+    }
 }
 
 #[test]

@@ -28,8 +28,8 @@ const OUTSIDE_KINDS: [&str; 4] = ["bridge", "ovs-bridge", "host", "k8s-kind"];
 const OPEN_KINDS: [&str; 7] =
     ["", "linux", "ext-container", "generic_vm", "freebsd", "openbsd", "keysight_ixia-c-one"];
 /// Parts of the names of images that make a Linux container a switch.
-const SWITCH_IMAGES: [&str; 6] =
-    ["frr", "bird", "sonic", "openvswitch", "behavioral-model", "bmv2"];
+const SWITCH_IMAGES: [&str; 7] =
+    ["frr", "bird", "vyos", "sonic", "openvswitch", "behavioral-model", "bmv2"];
 /// Ends of a short link and types of a long one that leave the lab.
 const OUTSIDE_ENDS: [&str; 7] =
     ["host", "mgmt-net", "macvlan", "vxlan", "vxlan-stitch", "dummy", "bridge"];
@@ -356,7 +356,7 @@ impl LabReader {
         Inventory {
             name,
             device_noun: "node",
-            fact_noun: "label",
+            tier_remedy: "label crux.tier (leaf, spine or core)",
             devices_field: "topology.nodes".to_owned(),
             devices: self.devices,
             cables: self.cables,

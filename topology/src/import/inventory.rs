@@ -91,8 +91,8 @@ pub(super) struct Inventory {
     pub(super) name: String,
     /// What the file calls its devices: `node`, `device`.
     pub(super) device_noun: &'static str,
-    /// What the file calls a fact: `label`, `key`.
-    pub(super) fact_noun: &'static str,
+    /// How a file states the tier of a switch, for errors.
+    pub(super) tier_remedy: &'static str,
     /// Where devices are in the file, for errors.
     pub(super) devices_field: String,
     pub(super) devices: Vec<ListedDevice>,
@@ -154,11 +154,18 @@ impl Inventory {
     /// An interface has one cable.
     fn check_interfaces(&self) -> Result<(), ImportError> {
         let mut used: BTreeMap<(&str, &str), &str> = BTreeMap::new();
+        let is_switch = |device: &&ListedDevice| matches!(device.role, DeviceRole::Switch(_));
+        let switches = self.devices.iter().filter(is_switch);
+        let switches: BTreeSet<&str> = switches.map(|switch| switch.name.as_str()).collect();
         for cable in &self.cables {
             for end in &cable.ends {
                 let interface = (end.device.as_str(), end.interface.as_str());
                 if let Some(first) = used.insert(interface, &cable.field) {
-                    let problem = format!("{end} already has the cable of {first}; {BOND_REMEDY}");
+                    let hint = match switches.contains(end.device.as_str()) {
+                        true => String::new(),
+                        false => format!("; {BOND_REMEDY}"),
+                    };
+                    let problem = format!("{end} already has the cable of {first}{hint}");
                     return Err(field_error(&cable.field, problem));
                 }
             }

@@ -114,7 +114,7 @@ pub fn import_netbox(
     let inventory = Inventory {
         name,
         device_noun: "device",
-        fact_noun: "role or description",
+        tier_remedy: "role leaf, spine or core",
         devices_field: "devices".to_owned(),
         devices: listed,
         cables: cables_of,

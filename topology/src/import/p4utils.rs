@@ -82,6 +82,8 @@ pub fn import_p4utils(
         None => file.own,
     };
     topology.other.keys().for_each(|key| notes.count_unused_field(format!("topology.{key}")));
+    let default = Value::Mapping(topology.default.clone());
+    count_unused_keys(&default, &LINK_KEYS, "topology.default.", &mut notes);
     let names = |nodes: &Mapping| nodes.keys().map(plain_text).collect::<BTreeSet<String>>();
     let nodes = [names(&topology.hosts), names(&topology.switches), names(&topology.routers)];
     let mut links = Vec::new();
@@ -110,7 +112,7 @@ pub fn import_p4utils(
     let mut inventory = Inventory {
         name: file.name.unwrap_or_else(|| "lab".to_owned()),
         device_noun: "node",
-        fact_noun: "key",
+        tier_remedy: "key crux.tier (leaf, spine or core)",
         devices_field: "topology.hosts".to_owned(),
         devices,
         cables: Vec::new(),
@@ -144,8 +146,10 @@ fn read_link(
         return Err(field_error(field, "a link has the names of two nodes"));
     };
     let mut options = defaults.clone();
-    let own = rest.iter().filter_map(Value::as_mapping);
-    own.for_each(|own| options.extend(own.clone()));
+    for own in rest.iter().filter(|value| value.is_mapping()) {
+        count_unused_keys(own, &LINK_KEYS, "links.", notes);
+        options.extend(own.as_mapping().cloned().unwrap_or_default());
+    }
     // The tutorials: a delay, then a rate.
     let plain: Vec<&Value> = rest.iter().filter(|value| !value.is_mapping()).collect();
     if !plain.is_empty() {
@@ -156,7 +160,6 @@ fn read_link(
         further.iter().for_each(|_| notes.count_unused_field("links[4]"));
     }
     let options = Value::Mapping(options);
-    count_unused_keys(&options, &LINK_KEYS, "links.", notes);
     let end = |value: &Value, number: u8| -> Result<LinkEnd, ImportError> {
         let stated = |key: &str| options.get(format!("{key}{number}"));
         let end =

@@ -13,7 +13,7 @@ use super::inventory::{DeviceRole, Inventory, ListedCable, ListedDevice, field_e
 use crate::document::nearest_name;
 use crate::export::facts;
 use crate::fabric::Tier;
-use crate::finding::list_names;
+use crate::finding::{count_noun, list_names};
 
 /// Words for devices that carry no traffic of the fabric, whatever else their role says.
 const OTHER_WORDS: [&str; 14] = [
@@ -268,9 +268,9 @@ impl Inventory {
         if let Some(first) = unclear.first() {
             let names: Vec<&str> = unclear.iter().map(|device| device.name.as_str()).collect();
             let problem = format!(
-                "cables do not say whether it is a switch or a host: add the {} crux.tier (leaf, \
-                 spine or core), or crux.gpus with the GPUs of a host; so for {}",
-                self.fact_noun,
+                "cables do not say whether it is a switch or a host: add the {}, or crux.gpus with \
+                 the GPUs of a host; so for {}",
+                self.tier_remedy,
                 list_names(&names)
             );
             return Err(field_error(&first.field, problem));
@@ -285,7 +285,8 @@ impl Inventory {
         let kinds: Vec<String> =
             kinds.map(|(kind, names)| format!("{kind} {}", list_names(names))).collect();
         if !open.is_empty() {
-            let sentence = format!("roles by cables of {} {}s: ", open.len(), self.device_noun);
+            let count = count_noun(open.len() as u64, self.device_noun);
+            let sentence = format!("roles by cables of {count}: ");
             self.notes.assumptions.push(sentence + &kinds.join("; "));
         }
         Ok(())
@@ -365,7 +366,8 @@ impl Inventory {
             let tiers =
                 inferred.iter().map(|(tier, names)| format!("{tier} {}", list_names(names)));
             let tiers = tiers.collect::<Vec<_>>().join("; ");
-            let sentence = format!("tiers by where hosts are of {count} switches: {tiers}");
+            let count = count_noun(count as u64, "switch");
+            let sentence = format!("tiers by where hosts are of {count}: {tiers}");
             self.notes.assumptions.push(sentence);
         }
         self.leave_out_devices("no way to a leaf", |inventory, _, at| {
@@ -378,9 +380,9 @@ impl Inventory {
         let names: Vec<&str> = open.map(|device| device.name.as_str()).collect();
         let problem = format!(
             "no host has a cable to a switch, so nothing says which of {} are leaves: add hosts, \
-             or state tiers ({} crux.tier: leaf, spine or core)",
+             or state tiers ({})",
             list_names(&names),
-            self.fact_noun
+            self.tier_remedy
         );
         field_error(&self.devices_field, problem)
     }

@@ -252,8 +252,8 @@ fn links_of_p4_utils_have_the_defaults_of_the_topology() {
         ("1.0.0.2".into(), "02:00:00:00:00:07".into())
     );
     assert_eq!(fabric.switches()[0].port_names[&2], "up");
-    let fields = "6 fields (they say nothing of a fabric): cli, hosts.defaultRoute, links.delay (4 \
-                  times), links.loss, routers.ospfd, switches.cli_input";
+    let fields = "6 fields (they say nothing of a fabric): cli, hosts.defaultRoute, links.loss, \
+                  routers.ospfd, switches.cli_input, topology.default.delay";
     assert_eq!(left_out(&imported), [fields]);
     let error = app(&text.replacen("\"bw\": 20", "\"bw\": \"fast\"", 1)).unwrap_err().to_string();
     assert!(error.starts_with("topology.links[0]: bw \"fast\" is no rate"), "{error}");
