@@ -284,8 +284,8 @@ proptest! {
             let all = nodes.iter().chain(&lone).map(|node| format!("  {node}: {{}}\n"));
             format!("switches:\n{switches}nodes:\n{}", all.collect::<String>())
         };
-        let assumed = TierAssumptions { spines: 1, cores: 1, host_links: 1, ..Default::default() };
-        let imported = import::import_topograph(&text, &assumed);
+        let options = TierAssumptions { spines: 1, cores: 1, host_links: 1, ..Default::default() };
+        let imported = import::import_topograph(&text, &options);
         let imported = imported.map_err(|error| TestCaseError::fail(format!("{error}: {text}")))?;
         let found = imported.fabric.hosts().iter().map(|host| host.name.as_str());
         let mut found: Vec<&str> = found.chain(named(&imported.left_out, "node")).collect();
@@ -293,12 +293,12 @@ proptest! {
         found.sort_unstable();
         expected.sort_unstable();
         prop_assert_eq!(found, expected);
-        let told = imported.assumptions.join(" ").replace([',', ':'], " ");
+        let assumed = imported.assumptions.join(" ").replace([',', ':'], " ");
         for switch in (0..count).map(|at| format!("t{at}")) {
             let is_leaf = imported.fabric.switch_named(&switch).is_some();
-            let is_told = told.split(' ').any(|word| word == switch);
+            let is_assumed = assumed.split(' ').any(|word| word == switch);
             let is_out = named(&imported.left_out, "switch").contains(&switch.as_str());
-            prop_assert!(is_leaf || is_told || is_out, "{switch}: {text} {imported:?}");
+            prop_assert!(is_leaf || is_assumed || is_out, "{switch}: {text} {imported:?}");
         }
     }
 

@@ -120,7 +120,7 @@ fn lossless_levels_of_sonic_are_whole() {
     assert_eq!(fragment["CABLE_LENGTH"], lengths);
     assert!(notes[0].ends_with("gives no metres for Ethernet16, Ethernet24"), "{notes:?}");
     assert!(notes[1].starts_with("levels 6, 7 are lossless: PFC"), "{notes:?}");
-    // Every map, scheduler and profile that a table names is in the fragment.
+    // Without lossy levels and lengths there is nothing to say of them.
     let (all, _) = lossless_fragment("lossless_levels = 8", 2);
     assert_eq!(all["PORT_QOS_MAP"]["Ethernet24"]["pfc_enable"], "0,1");
     assert_eq!((&all["BUFFER_PG"], &all["CABLE_LENGTH"]), (&().into(), &().into()));

@@ -20,6 +20,7 @@ use super::inventory::{
 use super::left_out::ImportNotes;
 use super::roles::{TakenPhrases, role_named, stated_tier};
 use super::{ImportError, ImportedFabric};
+use crate::document::nearest_name;
 use crate::export::facts;
 
 /// Kinds of nodes that are no device of a fabric.
@@ -139,6 +140,12 @@ pub fn import_containerlab(
     if let Some(key) = lab.other.keys().find(|key| TOPOLOGY_KEYS.contains(&key.as_str())) {
         let problem = "stands beside topology, where containerlab does not read it: move it below";
         return Err(field_error(key, problem));
+    }
+    for key in lab.topology.other.keys() {
+        if let Some(meant) = nearest_name(key, TOPOLOGY_KEYS) {
+            let problem = format!("unknown key; did you mean {meant}?");
+            return Err(field_error(format!("topology.{key}"), problem));
+        }
     }
     let name = lab.name.as_ref().map_or_else(|| "lab".to_owned(), plain_text);
     let links = lab.topology.links.clone().unwrap_or_default();
@@ -336,7 +343,9 @@ impl LabReader {
     /// The end of a cable; its addresses go to the device.
     fn cable_end(&mut self, end: LinkEnd) -> CableEnd {
         let device = self.parts.get(&end.node).unwrap_or(&end.node).clone();
-        if let Some(listed) = self.devices.iter_mut().find(|listed| listed.name == device) {
+        let is_addressed = end.address.is_some() || end.mac.is_some();
+        let listed = self.devices.iter_mut().find(|listed| is_addressed && listed.name == device);
+        if let Some(listed) = listed {
             if let Some(address) = end.address {
                 // Addresses in labels are those of all NICs, in order.
                 if !listed.facts.contains_key(facts::IPS) {

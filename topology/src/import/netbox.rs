@@ -211,21 +211,28 @@ impl InterfaceTables<'_> {
     ) -> Result<Vec<ListedCable>, ImportError> {
         let mut rows = Vec::new();
         for row in table.rows() {
+            let status = row.cell(STATUS);
+            let is_present = status.is_empty() || status.eq_ignore_ascii_case("connected");
+            if !is_present {
+                let ends = SIDES
+                    .map(|[device, _, name]| format!("{}:{}", row.cell(device), row.cell(name)));
+                let name = format!("{} ({})", ends.join("-"), row.field());
+                notes.leave_out("cable", format!("status {}", status.to_lowercase()), name);
+                continue;
+            }
             let sides = [self.read_side(row, SIDES[0])?, self.read_side(row, SIDES[1])?];
             let cable = CableRow { field: row.field(), sides };
-            let status = row.cell(STATUS);
             let other = cable.sides.iter().find_map(|side| match &side.kind {
-                PortKind::Other(kind) => Some(format!("ends at a port of kind {kind}")),
+                PortKind::Other(reason) => Some(reason.clone()),
                 _ => None,
             });
-            let is_present = status.is_empty() || status.eq_ignore_ascii_case("connected");
-            let absent = (!is_present).then(|| format!("status {}", status.to_lowercase()));
-            match absent.or(other) {
+            let other = other.or(self.reason_for_unlisted(row, &cable)?);
+            match other {
                 Some(reason) => notes.leave_out("cable", reason, cable.name()),
                 None => rows.push(cable),
             }
         }
-        let traced = trace_cables(rows, notes);
+        let traced = trace_cables(&rows, notes);
         let mut cables = Vec::new();
         for cable in traced {
             if let Some(reason) = self.reason_to_leave_out(&cable) {
@@ -241,11 +248,15 @@ impl InterfaceTables<'_> {
         let [device, kind, name] = columns.map(|column| row.cell(column));
         let side = |kind| Side { device: device.to_owned(), name: name.to_owned(), kind };
         let is_known = self.index.contains_key(&(device, name));
+        let is_outside = self.all.contains(device) && !self.names.contains(device);
         let kind = kind.rsplit(['.', ' ']).next().unwrap_or_default().to_lowercase();
         Ok(side(match kind.as_str() {
             // An export does not say what it ends at.
             "" if is_known => PortKind::Interface,
-            "" if self.all.contains(device) && !self.names.contains(device) => PortKind::Panel,
+            "" if is_outside => PortKind::Panel,
+            "interface" if is_outside => PortKind::Interface,
+            "" if name.contains(',') => PortKind::Other("several ends on one side".to_owned()),
+            "" if self.names.contains(device) => PortKind::Unlisted,
             "" | "interface" if !is_known => {
                 let problem =
                     format!("{device} has no interface {name:?} in the table of interfaces");
@@ -254,8 +265,30 @@ impl InterfaceTables<'_> {
             "interface" => PortKind::Interface,
             "frontport" => PortKind::Front,
             "rearport" => PortKind::Rear,
-            other => PortKind::Other(other.to_owned()),
+            other => PortKind::Other(format!("ends at a port of kind {other}")),
         }))
+    }
+
+    /// A cable from a power supply to a PDU is no mistake, one between devices of the fabric is.
+    fn reason_for_unlisted(
+        &self,
+        row: CsvRow<'_>,
+        cable: &CableRow,
+    ) -> Result<Option<String>, ImportError> {
+        let [a, b] = &cable.sides;
+        for (side, other, columns) in [(a, b, SIDES[0]), (b, a, SIDES[1])] {
+            if side.kind != PortKind::Unlisted {
+                continue;
+            }
+            if self.names.contains(other.device.as_str()) {
+                let (device, name) = (&side.device, &side.name);
+                let problem =
+                    format!("{device} has no interface {name:?} in the table of interfaces");
+                return Err(row.error(columns[2], problem));
+            }
+            return Ok(Some("ends at a port that is no interface of the table".to_owned()));
+        }
+        Ok(None)
     }
 
     fn reason_to_leave_out(&self, cable: &CableRow) -> Option<String> {

@@ -80,6 +80,7 @@ fn a_mistake_in_a_lab_is_named_by_its_field_with_a_remedy() {
         ),
         ("a:eth10,", "a:eth1,", "If this is a bond"),
         ("  links:", "links:", "links: stands beside topology"),
+        ("  links:", "  link:", "topology.link: unknown key; did you mean links?"),
         ("  links:", "  {{ range }}:", "this is a template: render it first"),
         ("crux.gbps: 100", "crux.gbps: fast", "topology.links[4]: \"fast\" is no speed"),
         ("crux.gbps: 100", "crux.gbps: -1", "topology.links[4]: must be a number above 0"),

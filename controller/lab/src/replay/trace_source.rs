@@ -89,7 +89,7 @@ impl TraceArgs {
             Some(file) => {
                 let workers = LingjunWorkers::read_workers(open_file(file)?)
                     .map_err(|error| CommandError::input(file, error_chain(&error)))?;
-                tell_skipped(file, &workers.skipped);
+                report_skipped(file, &workers.skipped);
                 workers
             }
             None => LingjunWorkers::default(),
@@ -108,7 +108,7 @@ impl TraceArgs {
         };
         let trace = JobTrace::read_jobs(reader, &selection);
         let trace = trace.map_err(|error| self.trace_error(&error))?;
-        tell_skipped(&self.trace, &trace.skipped);
+        report_skipped(&self.trace, &trace.skipped);
         Ok((trace, format))
     }
 
@@ -138,7 +138,7 @@ impl TraceArgs {
 }
 
 /// Beside the results, of which a reader may look at the figures alone.
-fn tell_skipped(file: &str, skipped: &SkippedRows) {
+fn report_skipped(file: &str, skipped: &SkippedRows) {
     if skipped.total_rows() > 0 {
         eprintln!("warning: {file}: skipped {skipped}");
     }

@@ -17,7 +17,9 @@ pub(super) enum PortKind {
     Rear,
     /// A port of a panel of which the table does not say the side.
     Panel,
-    /// A port for power, a console or a circuit.
+    /// A port of a device of the fabric that is no interface of the table.
+    Unlisted,
+    /// What cables at it are left out for: a port for power, a console or a circuit.
     Other(String),
 }
 
@@ -44,8 +46,8 @@ impl CableRow {
 }
 
 /// The cables between interfaces that `rows` are; rows that lead to none are left out.
-pub(super) fn trace_cables(rows: Vec<CableRow>, notes: &mut ImportNotes) -> Vec<CableRow> {
-    let panels = Panels::of(&rows);
+pub(super) fn trace_cables(rows: &[CableRow], notes: &mut ImportNotes) -> Vec<CableRow> {
+    let panels = Panels::of(rows);
     let mut used = vec![false; rows.len()];
     let mut ended: BTreeSet<&Side> = BTreeSet::new();
     let mut found: Vec<CableRow> = Vec::new();
@@ -65,9 +67,8 @@ pub(super) fn trace_cables(rows: Vec<CableRow>, notes: &mut ImportNotes) -> Vec<
             found.push(CableRow { field, sides: [start.clone(), end.clone()] });
         } else if !used[at] {
             used[at] = true;
-            let reason =
-                format!("leads no further than {}:{} of a patch panel", end.device, end.name);
-            notes.leave_out("cable", reason, rows[at].name());
+            let name = format!("{} as far as {}:{}", rows[at].name(), end.device, end.name);
+            notes.leave_out("cable", "leads no further than a patch panel", name);
         }
     }
     for (row, _) in rows.iter().zip(&used).filter(|(_, used)| !**used) {
@@ -136,10 +137,11 @@ impl<'a> Panels<'a> {
         way: &[usize],
     ) -> Option<(usize, &'a Side)> {
         let ports = self.by_device.get(entry.device.as_str())?;
-        let is_behind = |port: &Side| match (&entry.kind, &port.kind) {
-            (PortKind::Front, PortKind::Rear) | (PortKind::Rear, PortKind::Front) => true,
-            (PortKind::Panel, _) | (_, PortKind::Panel) => true,
-            _ => false,
+        let is_behind = |port: &Side| {
+            let kinds = (&entry.kind, &port.kind);
+            // A table without kinds of ports has it for none.
+            matches!(kinds, (PortKind::Front, PortKind::Rear) | (PortKind::Rear, PortKind::Front))
+                || matches!(kinds, (PortKind::Panel, PortKind::Panel))
         };
         let behind: Vec<_> =
             ports.iter().filter(|(at, port, _)| !way.contains(at) && is_behind(port)).collect();
@@ -165,8 +167,8 @@ impl<'a> Panels<'a> {
     }
 }
 
-/// The number that a name ends with.
+/// The last number in a name: 7 of `F7` and of `A07 front`.
 fn last_number(name: &str) -> Option<u32> {
-    let start = name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
-    name[start..].parse().ok()
+    let numbers = name.split(|c: char| !c.is_ascii_digit());
+    numbers.filter(|number| !number.is_empty()).next_back()?.parse().ok()
 }

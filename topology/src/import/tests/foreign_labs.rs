@@ -96,7 +96,7 @@ topology:
 }
 
 #[test]
-fn routers_in_containers_are_told_from_hosts_by_cables_and_images() {
+fn routers_in_containers_differ_from_hosts_by_cables_and_images() {
     let routers = |spine: &str| {
         format!(
             "
@@ -182,7 +182,7 @@ topology:
 }
 
 #[test]
-fn ports_that_cannot_have_the_numbers_of_their_names_are_told_and_keep_their_names() {
+fn ports_numbered_in_order_are_reported_and_keep_their_names() {
     let text = "
 topology:
   nodes: { l1: { group: leaf }, l2: { group: leaf }, s1: { group: spine }, a: { group: host } }
@@ -199,9 +199,9 @@ topology:
     assert_eq!(names[0], named(&[(1, "Ethernet0"), (2, "Ethernet8")]));
     assert_eq!(names[1], named(&[(8, "Ethernet8")]));
     assert_eq!(names[2], named(&[(1, "ethernet-1/1/1"), (2, "ethernet-1/2/1")]));
-    let told = "ports by the order of their interfaces, whose numbers repeat or are none of 1 to \
+    let expected = "ports by the order of their interfaces, whose numbers repeat or are none of 1 to \
                 510, on 2 switches: l1, s1";
-    assert_eq!(imported.assumptions[0], told);
+    assert_eq!(imported.assumptions[0], expected);
 }
 
 #[test]

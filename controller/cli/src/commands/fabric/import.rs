@@ -33,9 +33,10 @@ pub(crate) struct LingjunImportArgs {
 
 /// Import a model of topograph.
 ///
-/// A switch with nodes is a leaf, or with --rails a leaf for each NIC of a host; what is above
-/// leaves is a pod. The model has no NICs and no cables: numbers and speeds are assumptions, and the
-/// options say which.
+/// Models of topograph 1.0 (nodes in blocks) and older ones (nodes in switches) are read. A switch
+/// with nodes is a leaf, or with --rails a leaf for each NIC of a host; what is above leaves is a
+/// pod. The model has no NICs and no cables: numbers and speeds are assumptions, and the options say
+/// which.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -50,9 +51,9 @@ pub(crate) struct TopographImportArgs {
 
 /// Import a topology of containerlab.
 ///
-/// A node is a switch if its label crux.tier or its group is leaf, spine or core, and a host if it
-/// has the label crux.gpus or its group is host or server. What crux fabric export containerlab
-/// writes is read in full; what else is missing is assumed, and said.
+/// Labels (crux.tier, crux.gpus) and groups say what a node is, its own or those of its group, its
+/// kind and the defaults; of other nodes the cables do. What crux fabric export containerlab writes
+/// is read in full. Standard error lists what is assumed, and what is left out.
 #[derive(clap::Args)]
 #[command(after_help = "Example:  crux fabric import containerlab lab.clab.yml > fabric.json")]
 pub(crate) struct ContainerlabImportArgs {
@@ -66,7 +67,7 @@ pub(crate) struct ContainerlabImportArgs {
 ///
 /// Switches with hosts are leaves, those beside leaves are spines, all others are cores; the key
 /// crux.tier of a switch states another tier. What crux fabric export p4utils writes is read in
-/// full; what else is missing is assumed, and said.
+/// full. Standard error lists what is assumed, and what is left out.
 #[derive(clap::Args)]
 #[command(after_help = "Example:  crux fabric import p4utils p4app.json > fabric.json")]
 pub(crate) struct P4utilsImportArgs {
@@ -76,11 +77,12 @@ pub(crate) struct P4utilsImportArgs {
     assumed: InventoryOptions,
 }
 
-/// Import tables of NetBox (CSV), with the columns of its bulk import.
+/// Import tables of NetBox (CSV), with the columns of its bulk import or of exported views.
 ///
-/// The role of a device is leaf, spine or core, or host or server; others are left out with their
-/// cables. What crux fabric export netbox writes is read in full; what else is missing is assumed,
-/// and said.
+/// The role of a device says what it is (leaf, "Leaf Switch", gpu-server); others are left out with
+/// their cables, and so is what is planned. Cables are followed through patch panels. What crux
+/// fabric export netbox writes is read in full. Standard error lists what is assumed, and what is
+/// left out.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -90,10 +92,12 @@ pub(crate) struct NetboxImportArgs {
     /// Devices: name, role, and if there are any site and description
     #[arg(long, value_name = "FILE")]
     devices: String,
-    /// Interfaces: device, name, and if there are any type, speed and description
+    /// Interfaces: device, name, and if there are any type, speed, lag, parent, bridge, mgmt_only,
+    /// enabled and description
     #[arg(long, value_name = "FILE")]
     interfaces: String,
-    /// Cables: side_a_device, side_a_name, side_b_device, side_b_name
+    /// Cables: side_a_device, side_a_name, side_b_device, side_b_name, or the exported view with
+    /// Device A, Termination A, Device B and Termination B
     #[arg(long, value_name = "FILE")]
     cables: String,
     /// IP addresses: address, device, interface [default: generated ones]
