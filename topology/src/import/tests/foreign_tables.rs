@@ -182,3 +182,38 @@ fn a_trunk_leads_to_the_front_port_of_the_same_number() {
     let left_out: Vec<&str> = open.left_out.iter().map(|it| it.reason.as_str()).collect();
     assert!(left_out.contains(&"leads no further than a patch panel"), "{left_out:?}");
 }
+
+/// A lane is the number in the name of a port of SONiC, and the first one is 0.
+#[test]
+fn names_of_ports_reach_the_configuration_of_the_switch() {
+    let named = |text: &str| {
+        let text = text.replace("swp1", "Ethernet0").replace("swp2", "Ethernet4");
+        text.replace("swp3", "Ethernet260").replace("swp9", "Ethernet8")
+    };
+    let texts = [DEVICES, INTERFACES, CABLES, ADDRESSES].map(named);
+    let mut cables: Vec<&str> = texts[2].lines().collect();
+    cables.pop();
+    let texts = [&texts[0], &texts[1], &cables.join("\n"), &texts[3]];
+    let fabric = read(texts.map(String::as_str)).unwrap().fabric;
+    let ports = crate::export::SonicPorts { levels: 8, lanes: 8 };
+    for (switch, expected) in [
+        ("l1", [("Ethernet0", "1"), ("Ethernet4", "2")]),
+        ("s1", [("Ethernet0", "1"), ("Ethernet4", "2")]),
+    ] {
+        let fragment = crate::export::export_sonic_config(&fabric, switch, ports).unwrap();
+        let fragment: serde_json::Value = serde_json::from_str(&fragment.text).unwrap();
+        let found = fragment["PORT"].as_object().unwrap().iter();
+        let found: Vec<_> =
+            found.map(|(name, port)| (&name[..], port["id"].as_str().unwrap())).collect();
+        assert_eq!(found, expected, "{switch}");
+    }
+    let table = |table| crate::export::export_netbox(&fabric, table);
+    assert!(table(NetboxTable::Cables).contains("s1,dcim.interface,Ethernet4"));
+    let again = read([
+        &table(NetboxTable::Devices),
+        &table(NetboxTable::Interfaces),
+        &table(NetboxTable::Cables),
+        &table(NetboxTable::Addresses),
+    ]);
+    assert_eq!(again.unwrap().fabric, fabric);
+}
