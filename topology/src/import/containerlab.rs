@@ -31,8 +31,10 @@ const OPEN_KINDS: [&str; 7] =
 /// Parts of the names of images that make a Linux container a switch.
 const SWITCH_IMAGES: [&str; 7] =
     ["frr", "bird", "vyos", "sonic", "openvswitch", "behavioral-model", "bmv2"];
-/// Ends of a short link and types of a long one that leave the lab.
-const OUTSIDE_ENDS: [&str; 7] =
+/// Ends of a short link that leave the lab.
+const OUTSIDE_NODES: [&str; 3] = ["host", "mgmt-net", "macvlan"];
+/// Types of long links that leave the lab.
+const OUTSIDE_TYPES: [&str; 7] =
     ["host", "mgmt-net", "macvlan", "vxlan", "vxlan-stitch", "dummy", "bridge"];
 /// Types of links between two nodes.
 const CABLE_TYPES: [&str; 3] = ["veth", "veth-stitch", "brief"];
@@ -69,6 +71,12 @@ struct LabNode {
     image: Option<String>,
     network_mode: Option<String>,
     labels: Option<BTreeMap<String, Value>>,
+    /// Whether the label with the GPUs is the node's own.
+    #[serde(skip)]
+    states_gpus: bool,
+    /// Whether it is that of the node, its group or its kind: defaults are for switches as well.
+    #[serde(skip)]
+    is_given_gpus: bool,
     #[serde(flatten)]
     other: BTreeMap<String, Value>,
 }
@@ -247,18 +255,21 @@ impl LabReader {
         let is_open = OPEN_KINDS.contains(&kind.as_str());
         let image = node.image.unwrap_or_default().to_lowercase();
         let is_switch = !is_open || SWITCH_IMAGES.iter().any(|part| image.contains(part));
+        let has_gpus = node.is_given_gpus || is_open && facts.contains_key(facts::GPUS);
         let role = match (tier, stated) {
             (Some(tier), _) => DeviceRole::Switch(Some(tier)),
-            _ if facts.contains_key(facts::GPUS) => DeviceRole::Host,
             (None, Some((role, word))) => {
                 self.phrases.add(&word, role);
                 role
             }
+            (None, None) if has_gpus => DeviceRole::Host,
             (None, None) if is_switch => DeviceRole::Switch(None),
             (None, None) => DeviceRole::Unknown,
         };
+        let is_complete = matches!(role, DeviceRole::Switch(Some(_)))
+            || role == DeviceRole::Host && node.states_gpus;
         let (addresses, macs) = (BTreeMap::new(), BTreeMap::new());
-        self.devices.push(ListedDevice { name, field, role, facts, addresses, macs });
+        self.devices.push(ListedDevice { name, field, role, is_complete, facts, addresses, macs });
         Ok(())
     }
 
@@ -277,8 +288,10 @@ impl LabReader {
             ends.iter().map(|end| format!("{}:{}", end.node, end.interface)).collect();
         let name = format!("{} ({field})", names.join("-"));
         let kind = link.kind.unwrap_or_else(|| "veth".to_owned());
-        let outside = std::iter::once(kind.as_str()).chain(ends.iter().map(|end| &*end.node));
-        if let Some(outside) = outside.into_iter().find(|end| OUTSIDE_ENDS.contains(end)) {
+        let nodes = ends.iter().map(|end| &*end.node);
+        let outside_node = nodes.into_iter().find(|node| OUTSIDE_NODES.contains(node));
+        let outside_type = Some(kind.as_str()).filter(|kind| OUTSIDE_TYPES.contains(kind));
+        if let Some(outside) = outside_type.or(outside_node) {
             self.notes.leave_out("cable", format!("leaves the lab: {outside}"), name);
             return Ok(());
         }
@@ -332,7 +345,7 @@ impl LabReader {
             }
         };
         let is_managed =
-            !OUTSIDE_ENDS.contains(&end.node.as_str()) && !self.unmanaged.contains(&end.node);
+            !OUTSIDE_NODES.contains(&end.node.as_str()) && !self.unmanaged.contains(&end.node);
         if end.interface == "eth0" && is_managed {
             let problem = format!("{}:eth0 belongs to containerlab: use eth1 and up", end.node);
             return Err(field_error(field, problem));
@@ -402,7 +415,12 @@ impl LabNode {
         let with_group = [Some(&self), of_kind, Some(defaults)];
         let group = with_group.into_iter().flatten().find_map(|node| node.group.clone());
         let of_group = named(&group);
-        let mut node = Self { kind, group, ..self };
+        let gpus = format!("{}{}", facts::LABEL_PREFIX, facts::GPUS);
+        let gives_gpus =
+            |node: &Self| node.labels.as_ref().is_some_and(|labels| labels.contains_key(&gpus));
+        let states_gpus = gives_gpus(&self);
+        let is_given_gpus = [Some(&self), of_group, of_kind].into_iter().flatten().any(gives_gpus);
+        let mut node = Self { kind, group, states_gpus, is_given_gpus, ..self };
         for near in [of_group, of_kind, Some(defaults)].into_iter().flatten() {
             node.image = node.image.or_else(|| near.image.clone());
             node.network_mode = node.network_mode.or_else(|| near.network_mode.clone());

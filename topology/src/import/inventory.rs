@@ -42,6 +42,8 @@ pub(super) struct ListedDevice {
     /// Where it is in the file, for errors.
     pub(super) field: String,
     pub(super) role: DeviceRole,
+    /// Whether the file says so much of it that it stays without a cable.
+    pub(super) is_complete: bool,
     /// What else is said of it, by name.
     pub(super) facts: BTreeMap<String, String>,
     /// Addresses by interface, where a file has them so.
@@ -397,11 +399,6 @@ impl ListedDevice {
 
     pub(super) fn states(&self, fact: &str) -> bool {
         self.facts.contains_key(fact)
-    }
-
-    /// Whether nothing but a cable is missing: the file states a tier, or the GPUs of a host.
-    pub(super) fn is_complete(&self) -> bool {
-        matches!(self.role, DeviceRole::Switch(Some(_))) || self.states(facts::GPUS)
     }
 
     /// Addresses in the order of its NICs.

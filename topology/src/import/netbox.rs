@@ -29,7 +29,7 @@ const ROLE: Column = &["role", "device_role", "device role"];
 const SITE: Column = &["site"];
 const STATUS: Column = &["status"];
 const DESCRIPTION: Column = &["description"];
-const DEVICE: Column = &["device", "parent"];
+const DEVICE: Column = &["device"];
 const TYPE: Column = &["type"];
 const SPEED: Column = &["speed", "speed (kbps)"];
 const MANAGEMENT: Column = &["mgmt_only", "management only"];
@@ -39,6 +39,7 @@ const LAG: Column = &["lag", "parent lag"];
 const PARENT: Column = &["parent", "parent interface"];
 const BRIDGE: Column = &["bridge", "bridged interface"];
 const ADDRESS: Column = &["address", "ip address"];
+const ADDRESS_DEVICE: Column = &["device", "parent"];
 const INTERFACE: Column = &["interface", "assigned_object", "assigned object"];
 /// Device, kind of port, and port of both sides of a cable.
 const SIDES: [[Column; 3]; 2] = [
@@ -84,9 +85,9 @@ pub fn import_netbox(
     let devices = CsvTable::parse(NetboxTable::Devices, tables.devices, &[NAME, ROLE])?;
     let interfaces = CsvTable::parse(NetboxTable::Interfaces, tables.interfaces, &[DEVICE, NAME])?;
     let cables = parse_cables(tables.cables)?;
-    let addresses = tables
-        .addresses
-        .map(|text| CsvTable::parse(NetboxTable::Addresses, text, &[ADDRESS, DEVICE, INTERFACE]));
+    let addresses = tables.addresses.map(|text| {
+        CsvTable::parse(NetboxTable::Addresses, text, &[ADDRESS, ADDRESS_DEVICE, INTERFACE])
+    });
     let addresses = addresses.transpose()?;
     let site = devices.rows().next().map_or("", |row| row.cell(SITE));
     let name = if site.is_empty() { "netbox" } else { site }.to_owned();
@@ -109,7 +110,8 @@ pub fn import_netbox(
     let used: Vec<Column> = SIDES.into_iter().flatten().chain([STATUS]).collect();
     count_unused(&cables, &used, &mut notes);
     if let Some(addresses) = &addresses {
-        count_unused(addresses, &[ADDRESS, DEVICE, INTERFACE, STATUS], &mut notes);
+        let used = [ADDRESS, ADDRESS_DEVICE, INTERFACE, STATUS];
+        count_unused(addresses, &used, &mut notes);
     }
     let inventory = Inventory {
         name,
@@ -186,8 +188,17 @@ fn listed_devices(devices: &CsvTable, notes: &mut ImportNotes) -> Vec<ListedDevi
             Some(DeviceRole::Switch(Some(tier))) => DeviceRole::Switch(Some(tier)),
             _ => role,
         };
-        let (addresses, macs) = (BTreeMap::new(), BTreeMap::new());
-        Some(ListedDevice { name: named, field: row.field(), role, facts, addresses, macs })
+        let is_complete =
+            matches!(role, DeviceRole::Switch(Some(_))) || facts.contains_key(facts::GPUS);
+        Some(ListedDevice {
+            name: named,
+            field: row.field(),
+            role,
+            is_complete,
+            facts,
+            addresses: BTreeMap::new(),
+            macs: BTreeMap::new(),
+        })
     });
     let listed = listed.collect();
     notes.assumptions.extend(phrases.sentence("role"));
@@ -355,7 +366,7 @@ fn read_addresses(
 ) -> Result<BTreeMap<String, BTreeMap<String, String>>, ImportError> {
     let mut by_device: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
     for row in table.rows() {
-        let (device, interface) = (row.cell(DEVICE), row.cell(INTERFACE));
+        let (device, interface) = (row.cell(ADDRESS_DEVICE), row.cell(INTERFACE));
         let address = row.cell(ADDRESS);
         let name = format!("{address} of {device}:{interface}");
         let below = cabled_below(interfaces, cabled, (device, interface));

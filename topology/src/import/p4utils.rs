@@ -130,8 +130,9 @@ fn listed_device(
     role: DeviceRole,
     facts: BTreeMap<String, String>,
 ) -> ListedDevice {
+    let is_complete = facts.contains_key(facts::TIER) || facts.contains_key(facts::GPUS);
     let (addresses, macs) = (BTreeMap::new(), BTreeMap::new());
-    ListedDevice { name, field, role, facts, addresses, macs }
+    ListedDevice { name, field, role, is_complete, facts, addresses, macs }
 }
 
 /// A link; its own options come before the defaults of the topology.

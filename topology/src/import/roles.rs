@@ -185,7 +185,7 @@ impl Inventory {
         let hosts = self.devices.iter().filter(|device| device.role == DeviceRole::Host);
         let stated_hosts: BTreeSet<String> = hosts.map(|host| host.name.clone()).collect();
         let is_spare = |inventory: &Self, graph: &DeviceGraph, at: usize| {
-            graph.neighbours[at].is_empty() && !inventory.devices[at].is_complete()
+            graph.neighbours[at].is_empty() && !inventory.devices[at].is_complete
         };
         self.leave_out_devices("no cable", is_spare)?;
         self.infer_roles()?;

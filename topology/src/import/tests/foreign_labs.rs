@@ -83,16 +83,23 @@ topology:
     a: { group: many }
     b: { group: many, labels: { crux.gpus: 1 } }
     c: { kind: box, group: cattle }
+    d: { kind: linux, group: cattle }
+    logs: { kind: linux, group: cattle }
+    l2: { kind: router, group: cattle }
   links:
     - endpoints: [l1:eth1, s1:eth1]
     - endpoints: [a:eth1, l1:eth2]
     - endpoints: [b:eth1, l1:eth3]
     - endpoints: [c:eth1, l1:eth4]
+    - endpoints: [d:eth1, l2:eth1]
+    - endpoints: [l2:eth2, s1:eth2]
 ";
-    let fabric = lab(text).unwrap().fabric;
-    assert_eq!(roles(&fabric), "l1 leaf, s1 spine, a host, b host, c host");
+    let imported = lab(text).unwrap();
+    let fabric = &imported.fabric;
+    assert_eq!(roles(fabric), "l1 leaf, s1 spine, l2 leaf, a host, b host, c host, d host");
     let gpus: Vec<u32> = fabric.hosts().iter().map(|host| host.gpus).collect();
-    assert_eq!(gpus, [8, 1, 4]);
+    assert_eq!(gpus, [8, 1, 4, 2]);
+    assert_eq!(left_out(&imported)[0], "1 node (no cable): logs");
 }
 
 #[test]
