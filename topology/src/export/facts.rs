@@ -23,6 +23,11 @@ pub(crate) const GBPS: &str = "gbps";
 pub(crate) const PORT_NAMES: &str = "port-names";
 pub(crate) const PORT: &str = "port";
 pub(crate) const SCHEDULER: &str = "scheduler";
+/// What is said of a device.
+pub(crate) const OF_DEVICES: [&str; 8] =
+    [TIER, DEVICE_ID, P4RUNTIME, GNMI, GPUS, IPS, MACS, PORT_NAMES];
+/// What is said of a cable, or of its interfaces.
+pub(crate) const OF_CABLES: [&str; 3] = [GBPS, SCHEDULER, PORT];
 /// Where the labels of a format belong to many programs, ours begin with this.
 pub(crate) const LABEL_PREFIX: &str = "crux.";
 

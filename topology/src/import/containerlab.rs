@@ -378,6 +378,7 @@ impl LabReader {
         Inventory {
             name,
             device_noun: "node",
+            fact_prefix: Some(facts::LABEL_PREFIX),
             tier_remedy: "label crux.tier (leaf, spine or core)",
             devices_field: "topology.nodes".to_owned(),
             devices: self.devices,

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::left_out::ImportNotes;
 use super::{ImportError, ImportedFabric};
+use crate::document::nearest_name;
 use crate::draft::{CPU_PORT, MAX_PORT, generated_address};
 use crate::export::facts;
 use crate::fabric::{Fabric, LinkScheduler, Tier};
@@ -93,6 +94,8 @@ pub(super) struct Inventory {
     pub(super) name: String,
     /// What the file calls its devices: `node`, `device`.
     pub(super) device_noun: &'static str,
+    /// What the names of all our facts begin with, where others' names do not stand among them.
+    pub(super) fact_prefix: Option<&'static str>,
     /// How a file states the tier of a switch, for errors.
     pub(super) tier_remedy: &'static str,
     /// Where devices are in the file, for errors.
@@ -130,6 +133,7 @@ impl Inventory {
         mut self,
         assumptions: &InventoryAssumptions,
     ) -> Result<ImportedFabric, ImportError> {
+        self.check_facts()?;
         self.check_interfaces()?;
         self.resolve_roles()?;
         self.check_host_cables()?;
@@ -151,6 +155,28 @@ impl Inventory {
         self.notes.assumptions.extend(taken.sentences(assumptions));
         let (left_out, assumptions) = self.notes.into_parts();
         Ok(ImportedFabric { fabric, left_out, assumptions })
+    }
+
+    /// A label of ours that is misspelt would change the fabric in silence; words of a description
+    /// may be anybody's.
+    fn check_facts(&mut self) -> Result<(), ImportError> {
+        let of_devices = self.devices.iter().map(|device| (&device.field, &device.facts));
+        let of_cables = self.cables.iter().map(|cable| (&cable.field, &cable.facts));
+        let devices = of_devices.map(|(field, facts)| (field, facts, &facts::OF_DEVICES[..]));
+        let cables = of_cables.map(|(field, facts)| (field, facts, &facts::OF_CABLES[..]));
+        for (field, facts, known) in devices.chain(cables) {
+            for name in facts.keys().filter(|name| !known.contains(&name.as_str())) {
+                let Some(prefix) = self.fact_prefix else {
+                    self.notes.count_unused_field(format!("description {name}="));
+                    continue;
+                };
+                let meant = nearest_name(name, known.iter().copied());
+                let hint = meant.map(|meant| format!("; did you mean {prefix}{meant}?"));
+                let problem = format!("{prefix}{name} is unknown here{}", hint.unwrap_or_default());
+                return Err(field_error(field, problem));
+            }
+        }
+        Ok(())
     }
 
     /// An interface has one cable.

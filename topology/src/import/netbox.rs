@@ -44,12 +44,12 @@ const INTERFACE: Column = &["interface", "assigned_object", "assigned object"];
 /// Device, kind of port, and port of both sides of a cable.
 const SIDES: [[Column; 3]; 2] = [
     [
-        &["side_a_device", "device a"],
+        &["side_a_device", "device a", "side a"],
         &["side_a_type", "termination_a_type"],
         &["side_a_name", "termination a"],
     ],
     [
-        &["side_b_device", "device b"],
+        &["side_b_device", "device b", "side b"],
         &["side_b_type", "termination_b_type"],
         &["side_b_name", "termination b"],
     ],
@@ -116,6 +116,7 @@ pub fn import_netbox(
     let inventory = Inventory {
         name,
         device_noun: "device",
+        fact_prefix: None,
         tier_remedy: "role leaf, spine or core",
         devices_field: "devices".to_owned(),
         devices: listed,

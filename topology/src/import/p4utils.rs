@@ -112,6 +112,7 @@ pub fn import_p4utils(
     let mut inventory = Inventory {
         name: file.name.unwrap_or_else(|| "lab".to_owned()),
         device_noun: "node",
+        fact_prefix: Some(facts::LABEL_PREFIX),
         tier_remedy: "key crux.tier (leaf, spine or core)",
         devices_field: "topology.hosts".to_owned(),
         devices,

@@ -85,6 +85,12 @@ fn a_mistake_in_a_lab_is_named_by_its_field_with_a_remedy() {
         ("crux.gbps: 100", "crux.gbps: fast", "topology.links[4]: \"fast\" is no speed"),
         ("crux.gbps: 100", "crux.gbps: -1", "topology.links[4]: must be a number above 0"),
         ("crux.gbps: 100", "crux.scheduler: x", "topology.links[4]: \"x\" is no scheduler: use"),
+        (
+            "crux.gpus: 4",
+            "crux.gpu: 4",
+            "topology.nodes.b: crux.gpu is unknown here; did you mean crux.gpus?",
+        ),
+        ("crux.gbps: 100", "crux.gbit: 100", "topology.links[4]: crux.gbit is unknown here"),
         ("crux.gpus: 4", "crux.gpus: many", "topology.nodes.b: gpus \"many\" is not a whole"),
         ("leaf1:e1-1]", "b:eth2]", "topology.links[0]: connects a and b; hosts connect to leaves"),
         ("topology:", "topologie:", "missing field `topology`"),

@@ -169,6 +169,6 @@ impl<'a> Panels<'a> {
 
 /// The last number in a name: 7 of `F7` and of `A07 front`.
 fn last_number(name: &str) -> Option<u32> {
-    let numbers = name.split(|c: char| !c.is_ascii_digit());
-    numbers.filter(|number| !number.is_empty()).next_back()?.parse().ok()
+    let numbers = name.rsplit(|c: char| !c.is_ascii_digit());
+    numbers.into_iter().find(|number| !number.is_empty())?.parse().ok()
 }
