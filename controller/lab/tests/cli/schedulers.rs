@@ -74,11 +74,12 @@ fn the_commands_of_the_page_do_what_it_says() {
 #[test]
 fn a_file_that_cannot_be_imported_is_named_with_its_field() {
     let files = files();
-    files.write("a.clab.yml", "topology: { nodes: { x: { kind: linux } } }");
+    let pair = "topology: { nodes: { x: { kind: linux }, y: { kind: linux } }, links: [L] }";
+    files.write("a.clab.yml", &pair.replace('L', "{ endpoints: ['x:eth1', 'y:eth1'] }"));
     let refuse = |arguments: &[&str], expected: &[&str]| refused(&files.crux(arguments), expected);
     let import = ["fabric", "import"];
     let lab = [&import[..], &["containerlab", "a.clab.yml"]].concat();
-    refuse(&lab, &["a.clab.yml: topology.nodes.x: neither a switch nor a host", "crux.tier"]);
+    refuse(&lab, &["a.clab.yml: topology.nodes.x: cables do not say", "crux.tier", "x, y"]);
     files.write("devices.csv", "name,role\nl,leaf\nh,host\n");
     files.write("interfaces.csv", "device,name,speed\nl,p1,fast\nh,n0,\n");
     let header = "side_a_device,side_a_name,side_b_device,side_b_name";
@@ -89,6 +90,22 @@ fn a_file_that_cannot_be_imported_is_named_with_its_field() {
     files.write("model.yaml", "switches: { s: { switches: [t] } }");
     let model = [&import[..], &["topograph", "model.yaml"]].concat();
     refuse(&model, &["model.yaml: switches.s.switches: no switch is named t"]);
+}
+
+#[test]
+fn an_import_says_what_it_leaves_out_and_assumes() {
+    let files = files();
+    let text = "topology:\n  nodes: { l: { kind: srl }, x: { kind: linux }, logs: { kind: linux } }\n  \
+                links: [{ endpoints: ['x:eth1', 'l:e1-1'] }]\n";
+    files.write("a.clab.yml", text);
+    let output = files.crux(&["fabric", "import", "containerlab", "a.clab.yml"]);
+    assert_eq!(json(&output)["links"].as_array().unwrap().len(), 1);
+    let notes = String::from_utf8(output.stderr).unwrap();
+    for line in
+        ["left out: 1 node (no cable): logs\n", "assumed: roles by cables of 1 node: hosts x\n"]
+    {
+        assert!(notes.contains(line), "{notes}");
+    }
 }
 
 #[test]
