@@ -155,7 +155,7 @@ pub fn import_containerlab(
             return Err(field_error(format!("topology.{key}"), problem));
         }
     }
-    let name = lab.name.as_ref().map_or_else(|| "lab".to_owned(), plain_text);
+    let name = lab.name.as_ref().map(plain_text);
     let links = lab.topology.links.clone().unwrap_or_default();
     reader.read_nodes(lab.topology)?;
     for (index, link) in links.into_iter().enumerate() {
@@ -373,10 +373,11 @@ impl LabReader {
         CableEnd { device, interface: end.interface, port: None }
     }
 
-    fn into_inventory(mut self, name: String) -> Inventory {
+    fn into_inventory(mut self, name: Option<String>) -> Inventory {
         self.notes.assumptions.extend(self.phrases.sentence("group or label"));
         Inventory {
             name,
+            usual_name: "lab",
             device_noun: "node",
             fact_prefix: Some(facts::LABEL_PREFIX),
             tier_remedy: "label crux.tier (leaf, spine or core)",

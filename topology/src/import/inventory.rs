@@ -91,7 +91,9 @@ pub(super) enum MissingAddress {
 
 /// All of a file.
 pub(super) struct Inventory {
-    pub(super) name: String,
+    pub(super) name: Option<String>,
+    /// The name of a fabric whose file has none.
+    pub(super) usual_name: &'static str,
     /// What the file calls its devices: `node`, `device`.
     pub(super) device_noun: &'static str,
     /// What the names of all our facts begin with, where others' names do not stand among them.
@@ -117,6 +119,7 @@ struct TakenAssumptions {
     speeds: usize,
     gpus: usize,
     addresses: usize,
+    macs: usize,
     device_ids: usize,
 }
 
@@ -140,10 +143,14 @@ impl Inventory {
         if self.switches().next().is_none() {
             return Err(self.no_switch_error());
         }
+        let name = self.name.take().unwrap_or_else(|| {
+            self.notes.assumptions.push(format!("the name {}", self.usual_name));
+            self.usual_name.to_owned()
+        });
         let mut taken = TakenAssumptions::default();
         let ports = self.number_ports();
         let document = FabricDocument {
-            name: self.name.clone(),
+            name,
             clos: None,
             switches: self.switch_documents(&ports, &mut taken)?,
             hosts: self.host_documents(&ports, assumptions, &mut taken)?,
@@ -361,6 +368,10 @@ impl Inventory {
                 })
             });
             let ips: Vec<String> = ips.collect();
+            // Our own exports state Ethernet addresses unless all are made of the others.
+            if !host.states(facts::MACS) && !host.states(facts::GPUS) {
+                taken.macs += ips.len() - host.macs.len().min(ips.len());
+            }
             let macs = match list(facts::MACS) {
                 listed if host.macs.is_empty() => listed,
                 _ => host.listed_macs(ports, &ips),
@@ -591,6 +602,7 @@ impl TakenAssumptions {
             (self.gpus, format!("{} GPUs in each of", assumptions.gpus_per_host), "hosts"),
             (self.speeds, format!("{} Gb/s of each of", assumptions.gbps), "cables"),
             (self.addresses, "addresses 10.LEAF.LEAF.PLACE of".to_owned(), "NICs"),
+            (self.macs, "Ethernet addresses made of the IP addresses of".to_owned(), "NICs"),
             (
                 self.device_ids,
                 "P4Runtime device ids in the order of the file of".to_owned(),

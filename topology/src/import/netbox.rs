@@ -90,7 +90,6 @@ pub fn import_netbox(
     });
     let addresses = addresses.transpose()?;
     let site = devices.rows().next().map_or("", |row| row.cell(SITE));
-    let name = if site.is_empty() { "netbox" } else { site }.to_owned();
     let index = index_interfaces(&interfaces)?;
     let mut listed = listed_devices(&devices, &mut notes);
     let names: BTreeSet<&str> = listed.iter().map(|device| device.name.as_str()).collect();
@@ -114,7 +113,8 @@ pub fn import_netbox(
         count_unused(addresses, &used, &mut notes);
     }
     let inventory = Inventory {
-        name,
+        name: Some(site.to_owned()).filter(|site| !site.is_empty()),
+        usual_name: "netbox",
         device_noun: "device",
         fact_prefix: None,
         tier_remedy: "role leaf, spine or core",

@@ -110,7 +110,8 @@ pub fn import_p4utils(
         devices.push(listed_device(name, field, DeviceRole::Host, own_facts(&node)));
     }
     let mut inventory = Inventory {
-        name: file.name.unwrap_or_else(|| "lab".to_owned()),
+        name: file.name,
+        usual_name: "lab",
         device_noun: "node",
         fact_prefix: Some(facts::LABEL_PREFIX),
         tier_remedy: "key crux.tier (leaf, spine or core)",

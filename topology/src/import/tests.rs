@@ -54,7 +54,13 @@ fn a_lab_that_says_little_is_completed_and_says_with_what() {
     let gpus: Vec<u32> = fabric.hosts().iter().map(|host| host.gpus).collect();
     assert_eq!((fabric.name(), gpus), ("demo", vec![8, 4]));
     let listed = assumptions.join("; ");
-    for part in ["8 GPUs in each of 1 hosts", "5 cables", "4 NICs", "3 switches"] {
+    for part in [
+        "8 GPUs in each of 1 hosts",
+        "5 cables",
+        "of 4 NICs",
+        "made of the IP addresses of 3 NICs",
+        "3 switches",
+    ] {
         assert!(listed.contains(part), "{listed}");
     }
 }

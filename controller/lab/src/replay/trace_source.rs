@@ -11,6 +11,8 @@ use simulator::trace::{
     TraceSelection, compose_trace, draw_model,
 };
 
+use topology::count_noun;
+
 use crate::models::read_models;
 use command_io::{CommandError, error_chain};
 
@@ -89,7 +91,7 @@ impl TraceArgs {
             Some(file) => {
                 let workers = LingjunWorkers::read_workers(open_file(file)?)
                     .map_err(|error| CommandError::input(file, error_chain(&error)))?;
-                report_skipped(file, &workers.skipped);
+                report_skipped(file, &workers.skipped, "");
                 workers
             }
             None => LingjunWorkers::default(),
@@ -108,7 +110,8 @@ impl TraceArgs {
         };
         let trace = JobTrace::read_jobs(reader, &selection);
         let trace = trace.map_err(|error| self.trace_error(&error))?;
-        report_skipped(&self.trace, &trace.skipped);
+        let left = format!("; {} left", count_noun(trace.jobs.len() as u64, "job"));
+        report_skipped(&self.trace, &trace.skipped, &left);
         Ok((trace, format))
     }
 
@@ -138,9 +141,9 @@ impl TraceArgs {
 }
 
 /// Beside the results, of which a reader may look at the figures alone.
-fn report_skipped(file: &str, skipped: &SkippedRows) {
+fn report_skipped(file: &str, skipped: &SkippedRows, what_is_left: &str) {
     if skipped.total_rows() > 0 {
-        eprintln!("warning: {file}: skipped {skipped}");
+        eprintln!("warning: {file}: skipped {skipped}{what_is_left}");
     }
 }
 

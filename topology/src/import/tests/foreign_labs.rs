@@ -208,7 +208,7 @@ topology:
     assert_eq!(names[2], named(&[(1, "ethernet-1/1/1"), (2, "ethernet-1/2/1")]));
     let expected = "ports by the order of their interfaces, whose numbers repeat or are none of 1 to \
                 510, on 2 switches: l1, s1";
-    assert_eq!(imported.assumptions[0], expected);
+    assert_eq!(imported.assumptions[..2], ["the name lab", expected]);
 }
 
 #[test]
