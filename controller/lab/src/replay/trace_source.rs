@@ -10,7 +10,6 @@ use simulator::trace::{
     JobTrace, LingjunWorkers, SkippedRows, TraceComposition, TraceError, TraceFormat, TraceReader,
     TraceSelection, compose_trace, draw_model,
 };
-
 use topology::count_noun;
 
 use crate::models::read_models;
