@@ -199,6 +199,9 @@ impl TierAssumptions {
                 "{} cores per DSW group, one link of {} Gb/s from each of its spines to each",
                 self.cores, self.core_gbps
             ),
+            "addresses 10.LEAF.LEAF.PLACE, Ethernet addresses and P4Runtime servers as of generated \
+             fabrics, and the name lingjun"
+                .to_owned(),
         ]
     }
 }
@@ -260,7 +263,7 @@ mod tests {
             "2 rows (a value that is empty or no name): line 9, line 10",
         ];
         assert_eq!(left_out, expected);
-        assert_eq!(imported.assumptions.len(), 4);
+        assert_eq!(imported.assumptions.len(), 5);
         assert!(check_fabric(fabric).iter().all(|finding| finding.severity == Severity::Info));
     }
 

@@ -327,6 +327,11 @@ impl ModelTree {
                 self.roots
             ));
         }
+        sentences.push(
+            "addresses 10.LEAF.LEAF.PLACE, Ethernet addresses and P4Runtime servers as of generated \
+             fabrics, and the name topograph"
+                .to_owned(),
+        );
         sentences
     }
 }

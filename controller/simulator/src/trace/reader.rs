@@ -20,6 +20,8 @@ pub struct TraceReader<R> {
     format: TraceFormat,
     positions: Vec<Option<usize>>,
     columns: usize,
+    /// Columns that are not read.
+    unused_columns: Vec<String>,
     workers: LingjunWorkers,
     seen: SeenRows,
     skipped: SkippedRows,
@@ -61,21 +63,26 @@ impl<R: BufRead> TraceReader<R> {
                 .into_iter()
                 .find_map(|format| Some((format, format.column_positions(header)?)))
         });
-        let columns = match &header {
-            Some(Ok(header)) => header.len(),
-            _ => 0,
+        let names: Vec<String> = match &header {
+            Some(Ok(header)) => header.iter().map(str::to_owned).collect(),
+            _ => Vec::new(),
         };
         let Some((format, positions)) = known else {
             let headers = TraceFormat::ALL.map(TraceFormat::header_line).join(", or ");
             let list = ", or Philly's list in JSON (cluster_job_log)";
             return Err(unknown_header_error(header, headers + list));
         };
+        let columns = names.len();
+        let named = names.into_iter().enumerate().filter(|(_, name)| !name.is_empty());
+        let unused = named.filter(|(at, _)| !positions.contains(&Some(*at)));
+        let unused_columns = unused.map(|(_, name)| name).collect();
         Ok(Self {
             rows,
             records: None,
             records_read: 0,
             format,
             positions,
+            unused_columns,
             columns,
             workers,
             seen: SeenRows::default(),
@@ -97,6 +104,7 @@ impl<R: BufRead> TraceReader<R> {
             records_read: 0,
             format: TraceFormat::Philly,
             positions: Vec::new(),
+            unused_columns: Vec::new(),
             columns: 0,
             workers,
             seen: SeenRows::default(),
@@ -131,6 +139,9 @@ impl<R: BufRead> TraceReader<R> {
     /// What a reader of results should know of the trace.
     pub fn trace_notes(&self) -> Vec<String> {
         let mut notes = self.format.trace_notes();
+        if !self.unused_columns.is_empty() {
+            notes.push(format!("columns that are not read: {}", self.unused_columns.join(", ")));
+        }
         if self.records.is_some() {
             let note = "GPUs are those of a job's first attempt, and its length is from the start \
                         of the first to the end of the last";

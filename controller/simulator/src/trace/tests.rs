@@ -76,6 +76,7 @@ fn muri_traces_have_milliseconds_and_note_their_random_models() {
     assert_eq!(trace.jobs[1].submitted_seconds, 27_069.0);
     assert_eq!(trace.jobs[1].model.as_deref(), Some("a2c"));
     assert!(trace.notes[0].contains("drawn at random"));
+    assert_eq!(trace.notes[1], "columns that are not read: iterations, batch_size, interval");
 }
 
 #[test]
