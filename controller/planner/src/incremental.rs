@@ -21,7 +21,7 @@ use crate::plan_context::{PlanContext, PlanDepth};
 use crate::policy::Policy;
 use crate::previous_plan::PreviousPlan;
 use crate::priority::{self, CorrectionCache};
-use crate::refine::PlanComparison;
+use crate::refine::{self, PlanComparison};
 use crate::report::PlanReport;
 use crate::traffic::{IndexedTraffic, JobRoutes, RouteFinder};
 
@@ -79,6 +79,7 @@ impl IncrementalPlanner {
         depth: PlanDepth,
     ) -> Self {
         let traffic = IndexedTraffic::new(input);
+        let depth = refine::judged_depth(&traffic, policy, depth);
         let in_force = PreviousPlan::new(&traffic, previous).at_depth(depth);
         let corrections = CorrectionCache::default();
         let context = PlanContext {

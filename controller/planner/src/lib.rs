@@ -105,6 +105,7 @@ pub fn plan_to_depth(
     depth: PlanDepth,
 ) -> (Plan, PlanReport) {
     let traffic = IndexedTraffic::new(input);
+    let depth = refine::judged_depth(&traffic, policy, depth);
     let in_force = PreviousPlan::new(&traffic, previous).at_depth(depth);
 
     let context = PlanContext {

@@ -42,5 +42,5 @@ pub use self::forecast::{
     IterationForecast, PlanForecast, forecast_ecmp, forecast_independently, forecast_plan,
 };
 pub use self::plan_value::PlanValue;
-pub(crate) use self::regions::{comparable_regions, is_oversized};
+pub(crate) use self::regions::{comparable_regions, is_oversized, judged_depth};
 pub use self::routed_input::RoutedInput;

@@ -2,6 +2,7 @@
 
 use topology::groups::DisjointSets;
 
+use crate::plan_context::PlanDepth;
 use crate::policy::Policy;
 use crate::traffic::IndexedTraffic;
 
@@ -42,6 +43,20 @@ pub(crate) fn comparable_regions(traffic: &IndexedTraffic<'_>, policy: &Policy) 
 /// Whether a region has so many flows that it is not compared after all.
 pub(crate) fn is_oversized(traffic: &IndexedTraffic<'_>, region: &[usize]) -> bool {
     traffic.count_flows(region) > MAX_COMPARED_FLOWS
+}
+
+/// The depth to which a plan is made: it is settled only where the judge can say whether what runs is
+/// as good as what is decided from nothing. Elsewhere every change would move flows of all jobs.
+pub(crate) fn judged_depth(
+    traffic: &IndexedTraffic<'_>,
+    policy: &Policy,
+    depth: PlanDepth,
+) -> PlanDepth {
+    let is_judged = || {
+        budget_per_job(traffic, policy) > 0
+            && find_regions(traffic).iter().all(|region| !is_oversized(traffic, region))
+    };
+    if depth == PlanDepth::Settled && !is_judged() { PlanDepth::Full } else { depth }
 }
 
 /// Events for each job. A power of two divides them, so that a job that comes or goes seldom
