@@ -64,6 +64,10 @@ pub(crate) struct RefinementState {
     /// The latest `inputs` for which that was done.
     #[serde(default)]
     settled: u64,
+    /// The revision of the policy for which that was done. After another one it is done at once: an
+    /// operator waits for what a preview has shown.
+    #[serde(default)]
+    settled_revision: u64,
 }
 
 /// Everything the controller knows and has decided.
@@ -119,6 +123,7 @@ impl State {
             wiring: Arc::default(),
             jobs: Vec::new(),
             reported: ReportedJobs::default(),
+            refinement: RefinementState { settled_revision: 1, ..RefinementState::default() },
             history: PolicyHistory::new(PolicyRevision::from_initial_policy(&policy), []),
             before_trial: None,
             resumed: None,
@@ -127,7 +132,6 @@ impl State {
             learned: 0,
             requested: None,
             planned: 0,
-            refinement: RefinementState::default(),
             generation,
             spent: 0,
             rollout: None,
@@ -207,7 +211,8 @@ impl State {
     /// Whether a plan is under way or due: one for events that the plan in force does not cover, or
     /// one whose candidates have been compared.
     pub fn awaits_plan(&self) -> bool {
-        self.requested.is_some() || self.planned != self.inputs || self.refinement.is_due
+        let RefinementState { is_due, is_settling, .. } = self.refinement;
+        self.requested.is_some() || self.planned != self.inputs || is_due || is_settling
     }
 
     /// Whether the plan in force is what it would be from nothing: hysteresis, which spares flows a
@@ -295,6 +300,7 @@ impl State {
             return Err(refused);
         }
         (self.jobs, self.reported, self.history) = (jobs, reported, history);
+        self.refinement.settled_revision = self.history.latest().number;
         if let Some((plan, basis)) = decisions {
             self.resumed = Some((self.learned, plan));
             self.basis = Arc::new(basis);
@@ -401,12 +407,16 @@ impl State {
             return None;
         }
         self.requested = Some(self.inputs);
-        self.refinement.is_settling &= starts_refinement;
+        let revision = self.history.latest().number;
+        if starts_plan {
+            self.refinement.is_settling = self.refinement.settled_revision != revision;
+        }
         self.refinement.is_requested = starts_refinement;
         let request = self.plan_request(&self.policy);
         Some(match starts_refinement {
-            true if is_due => request.at_full_depth(),
-            true => request.settled(),
+            // A settled plan compares all candidates, too.
+            true if is_settling => request.settled(),
+            true => request.at_full_depth(),
             false => request,
         })
     }
@@ -449,6 +459,9 @@ impl State {
         if result.depth == PlanDepth::Settled {
             self.refinement.is_settling = false;
             self.refinement.settled = result.inputs;
+            if result.inputs == self.inputs {
+                self.refinement.settled_revision = self.history.latest().number;
+            }
         }
         self.planned = result.inputs;
         self.resumed.take_if(|(inputs, _)| *inputs <= result.inputs);

@@ -10,7 +10,6 @@ use topology::{LinkPath, NicId};
 
 use crate::input::{Flow, Job};
 use crate::plan::{Plan, PlannedFlow, PlannedJob};
-use crate::plan_context::PlanDepth;
 use crate::traffic::IndexedTraffic;
 
 /// The previous plan by the ordinals of the present jobs.
@@ -77,9 +76,9 @@ impl<'a> PreviousPlan<'a> {
         previous
     }
 
-    /// The plan as the decisions of that depth see it: a settled one starts from nothing.
-    pub(crate) fn at_depth(self, depth: PlanDepth) -> Self {
-        Self { is_start: depth != PlanDepth::Settled, ..self }
+    /// The plan for decisions that start from it, or from nothing.
+    pub(crate) fn as_start(self, is_start: bool) -> Self {
+        Self { is_start, ..self }
     }
 
     /// The flows that the plan has of a job.

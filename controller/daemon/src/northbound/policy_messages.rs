@@ -104,7 +104,7 @@ pub struct ApplyPolicyRequest {
 }
 
 impl ApplyPolicyRequest {
-    /// On which terms.
+    /// When it is taken back, and whether it may drain a last path.
     pub fn terms(&self) -> ChangeTerms {
         ChangeTerms { confirm_within: self.confirm_within_seconds, force: self.force }
     }

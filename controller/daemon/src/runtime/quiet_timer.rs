@@ -1,5 +1,5 @@
-//! When the plan in force is made anew from nothing: at once after a change of policy, which an
-//! operator waits for, some time after other events, and while they never end, within twice that.
+//! When the plan in force is made anew from nothing: some time after the last event, and while events
+//! never end, within twice that.
 
 use std::time::Duration;
 
@@ -13,8 +13,6 @@ pub(super) struct QuietTimer {
     quiet: Duration,
     /// Events that were applied when it was last looked at.
     inputs: u64,
-    /// The revision of the policy at that time.
-    revision: u64,
     due: Option<Instant>,
     /// When it is due at the latest.
     latest: Option<Instant>,
@@ -23,21 +21,18 @@ pub(super) struct QuietTimer {
 impl QuietTimer {
     /// A timer that is not due.
     pub(super) fn new(quiet: Duration) -> Self {
-        Self { quiet, inputs: 0, revision: 0, due: None, latest: None }
+        Self { quiet, inputs: 0, due: None, latest: None }
     }
 
     /// Looks whether something has happened, or the plan is settled.
     pub(super) fn follow(&mut self, state: &State, now: Instant) {
-        let revision = state.policy_history().latest().number;
         if state.is_settled() {
             (self.due, self.latest) = (None, None);
-        } else if revision != self.revision {
-            self.due = Some(now);
         } else if state.inputs() != self.inputs {
             let latest = *self.latest.get_or_insert(now + 2 * self.quiet);
             self.due = Some(latest.min(now + self.quiet));
         }
-        (self.inputs, self.revision) = (state.inputs(), revision);
+        self.inputs = state.inputs();
     }
 
     /// When it is due.

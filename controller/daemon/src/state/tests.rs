@@ -344,8 +344,8 @@ fn reports_change_no_level_of_a_documents_job() {
     let before = levels(&state);
     for name in ["bert", "gpt"] {
         let one = std::collections::BTreeSet::from([name.into()]);
-        let said = [(one.clone(), Default::default()), (Default::default(), one)];
-        for (profiled, distrusted) in said {
+        let reports = [(one.clone(), Default::default()), (Default::default(), one)];
+        for (profiled, distrusted) in reports {
             let reported = ReportedJobs { jobs: vec![job(name, 5)], profiled, distrusted };
             settle(&mut state, StateEvent::JobsReported(reported));
             assert_eq!(levels(&state), before);
@@ -379,6 +379,11 @@ fn quiet_settles_the_plan_once_after_events() {
     let lowered = Policy { overrides: vec![rule], ..Policy::default() };
     for policy in [lowered, Policy::default()] {
         settle(&mut state, StateEvent::PolicyChanged(policy));
+        assert!(state.is_settled(), "an operator waits for it");
+    }
+    assert_eq!(levels(&state), before);
+    for jobs in [vec![job("gpt", 3)], vec![job("bert", 3), job("gpt", 3)]] {
+        settle(&mut state, StateEvent::JobsChanged(jobs));
         assert!(!state.is_settled());
     }
     let effects = state.step(StateEvent::Quiet);
@@ -386,7 +391,7 @@ fn quiet_settles_the_plan_once_after_events() {
     assert!(request.is_refinement() && state.awaits_plan());
     state.step(StateEvent::Planned(Box::new(request.compute_plan())));
     assert!(state.is_settled() && !state.awaits_plan());
-    assert_eq!((levels(&state), state.inputs()), (before, inputs + 2));
+    assert_eq!((levels(&state), state.inputs()), (before, inputs + 4));
     // An event supersedes it, and quiet of a settled plan asks for nothing.
     assert!(state.step(StateEvent::Quiet).plan_request.is_none());
 }

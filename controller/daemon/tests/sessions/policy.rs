@@ -7,7 +7,7 @@ use controller::northbound::service::{
     PolicyFile, PreviewPolicyRequest, RollbackPolicyRequest, ServiceError,
     TemporaryOverrideRequest,
 };
-use controller::{ControllerHandle, RawConfig, StateEvent};
+use controller::{ControllerHandle, RawConfig, State, StateEvent};
 use planner::{OverrideDocument, PolicyEdit, PolicyEditAction};
 
 use switch_server::testing::faults::{FaultScript, InjectedFault};
@@ -64,8 +64,8 @@ async fn in_force(controller: &ControllerHandle, service: &NorthboundService, nu
 #[tokio::test(flavor = "multi_thread")]
 async fn a_preview_equals_the_change_and_its_rollback() {
     let lab = Lab::new().await;
-    let (controller, service) = served(&lab, |_| {}).await;
-    verified(&lab, &controller).await;
+    let (controller, service) = served(&lab, |raw| raw.deadlines.quiet_ms = 100).await;
+    settled(&lab, &controller).await;
     let before = lab.read_all().await;
 
     let preview = service.preview_policy(&wish(RAISED)).await.unwrap();
@@ -74,16 +74,18 @@ async fn a_preview_equals_the_change_and_its_rollback() {
     let shown: usize = preview.switches.iter().map(|switch| switch.entries.len()).sum();
     let written = crate::lab::written(&controller);
     let done = service.apply_policy(&order(RAISED, None)).await.unwrap();
+    settled(&lab, &controller).await;
     assert!((done.applied, done.trial_until_ms) == (true, None), "{done:?}");
     assert_eq!(crate::lab::written(&controller) - written, shown as u64);
     verified(&lab, &controller).await;
 
     service.rollback_policy(&RollbackPolicyRequest::default()).await.unwrap();
+    settled(&lab, &controller).await;
     let before = lab.read_all().await;
     service.apply_policy(&order(EXEMPT, Some(600))).await.unwrap();
     assert!(lab.read_all().await != before);
     service.rollback_policy(&RollbackPolicyRequest::default()).await.unwrap();
-    verified(&lab, &controller).await;
+    settled(&lab, &controller).await;
     assert!(lab.read_all().await == before, "a trial leaves nothing behind");
     let history =
         service.list_policy_revisions(&ListPolicyRevisionsRequest::default()).await.unwrap();
@@ -93,6 +95,16 @@ async fn a_preview_equals_the_change_and_its_rollback() {
     assert_eq!(history[3].revision.metadata.author, "ada");
     assert_eq!(history[3].revision.trial, None);
     controller.shutdown().await;
+}
+
+/// Waits until the plan does not depend on what was in force before, and switches hold it.
+async fn settled(lab: &Lab, controller: &ControllerHandle) {
+    until(async || {
+        let is_settled = |state: &State| state.is_settled() && !state.awaits_plan();
+        controller.access().query_state(is_settled).await.unwrap()
+    })
+    .await;
+    verified(lab, controller).await;
 }
 
 /// An order to change single fields.

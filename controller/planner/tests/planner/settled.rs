@@ -102,7 +102,7 @@ proptest! {
 
     #[test]
     fn a_settled_plan_does_not_depend_on_the_road(road in road()) {
-        let (cold, told) = road.plan(None, PlanDepth::Full);
+        let (cold, explained) = road.plan(None, PlanDepth::Full);
         let mut had = cold.clone();
         for disturbances in &road.disturbances {
             had = road.plan_disturbed(disturbances, &had);
@@ -115,7 +115,7 @@ proptest! {
             prop_assert!(now.level >= from_nothing.level, "{now:?} {from_nothing:?}");
         }
         for ((region, now), (same, from_nothing)) in
-            utilizations(&report).iter().zip(&utilizations(&told))
+            utilizations(&report).iter().zip(&utilizations(&explained))
         {
             prop_assert_eq!(region, same);
             prop_assert!(*now >= from_nothing * (1.0 - 2.0 * TIE), "{now} {from_nothing}");

@@ -240,7 +240,7 @@ fn a_reporter_has_only_its_own_jobs_and_a_limited_number() {
 /// A reporter whose windows were all refused had the highest class for a minute, and then the first
 /// rank.
 #[test]
-fn what_is_not_believed_raises_no_job() {
+fn implausible_windows_raise_no_job() {
     let lie = |name: &str| JobReport::Window(ReportWindow { flop: 1e30, ..window(name) });
     let distrusted = |lab: &Town| -> Vec<String> {
         lab.registry.reported_jobs().distrusted.iter().map(ToString::to_string).collect()
