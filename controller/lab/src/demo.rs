@@ -22,7 +22,7 @@ mod switch_audit;
 pub(crate) use self::calibration::CALIBRATED;
 pub(crate) use self::emulated_run::{JobVisibility, ServedTestbed, TrainingOptions};
 pub(crate) use self::policy_change::{
-    ForecastErrors, MeasuredChange, PolicyTransition, measure_change, put_in_force,
+    ForecastErrors, MeasuredChange, PolicyTransition, change_to, measure_change, put_in_force,
 };
 pub(crate) use self::scenario::{DemoScenario, PipelineChoice, ScenarioChoice};
 

@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 
 use controller::forecast::{self, SecondsBand};
 use controller::northbound::service::{
-    ApplyPolicyRequest, NorthboundService, PolicyFile, PreviewPolicyRequest,
+    ApplyPolicyRequest, NorthboundService, PolicyFile, PreviewPolicyRequest, parse_policy,
 };
 use controller::preview::{JobChange, PolicyPreview, ValueChange};
 use controller::{Config, ControllerHandle};
 use emulator::{EmulationOutcome, HostTransport};
-use planner::{JobId, Policy};
+use planner::{JobId, Policy, PolicyDocument, PolicyEdit, PolicyEditAction};
 use serde::Serialize;
 
 use super::emulated_run::{JobVisibility, ServedTestbed, TrainingOptions};
@@ -113,8 +113,8 @@ pub(crate) async fn measure_change(
     let controller = stage.start_controller_under(transition.before).await?;
     stage.report_jobs(&controller, JobVisibility::Reported).await?;
     let service = NorthboundService::new(controller.access().clone(), &Config::default());
-    let wish =
-        PreviewPolicyRequest { policy: Some(transition.after), ..PreviewPolicyRequest::default() };
+    let after = parse_policy(&transition.after).map_err(CommandError::document)?;
+    let wish = change_to(&after, &[])?;
     let preview = service.preview_policy(&wish).await.map_err(CommandError::document)?;
     let band_before = excess_in_force(&controller, scenario, training)?;
     let before = stage.train_jobs(iterations).await?;
@@ -148,6 +148,27 @@ fn excess_in_force(
     let foretold = forecast::forecast_plan(fabric, jobs, plan);
     let convergence = dcqcn_convergence(&dcqcn, fabric, training.scale);
     Ok(Some(convergence.band(jobs, plan, &foretold)))
+}
+
+/// The change to a policy, which a controller takes in two parts: the file, and drains
+/// other than those `drained` now.
+pub(crate) fn change_to(
+    policy: &PolicyDocument,
+    drained: &[String],
+) -> Result<PreviewPolicyRequest, CommandError> {
+    let edits_for = |action: PolicyEditAction, parts: &[String], known: &[String]| {
+        let new = parts.iter().filter(|part| !known.contains(part)).cloned();
+        new.map(|name| PolicyEdit { action, name, value: None }).collect::<Vec<_>>()
+    };
+    let ended = edits_for(PolicyEditAction::Undrain, drained, &policy.drained);
+    let begun = edits_for(PolicyEditAction::Drain, &policy.drained, drained);
+    let file = PolicyDocument { drained: Vec::new(), ..policy.clone() };
+    let text = serde_json::to_string(&file).map_err(CommandError::failed)?;
+    Ok(PreviewPolicyRequest {
+        policy: Some(PolicyFile { file: "policy.json".to_owned(), text }),
+        edits: ended.into_iter().chain(begun).collect(),
+        temporary_override: None,
+    })
 }
 
 /// Applies a policy as an operator would.

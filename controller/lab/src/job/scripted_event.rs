@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use controller::liveness::{FabricPart, PartHealth};
-use controller::northbound::service::{NorthboundService, PolicyFile, PreviewPolicyRequest};
+use controller::northbound::service::NorthboundService;
 use controller::{Config, ControllerHandle};
 use planner::PolicyDocument;
 use serde::Deserialize;
@@ -16,7 +16,7 @@ use switch::WireState;
 use tokio::time::{Instant, sleep};
 use topology::{Fabric, LinkId};
 
-use crate::demo::{ServedTestbed, put_in_force};
+use crate::demo::{ServedTestbed, change_to, put_in_force};
 use command_io::CommandError;
 use command_io::files;
 
@@ -149,14 +149,10 @@ impl ScriptedEffect {
     ) -> Result<(), CommandError> {
         match self {
             Self::Policy(policy) => {
-                let text = serde_json::to_string(policy).map_err(CommandError::failed)?;
-                let file = "policy.json".to_owned();
-                let wish = PreviewPolicyRequest {
-                    policy: Some(PolicyFile { file, text }),
-                    ..PreviewPolicyRequest::default()
-                };
                 let service =
                     NorthboundService::new(controller.access().clone(), &Config::default());
+                let now = service.get_policy().await.map_err(CommandError::document)?;
+                let wish = change_to(policy, &now.content.policy.drained)?;
                 put_in_force(&service, wish, "crux job rehearse").await?;
                 stage.await_compared_plan(controller).await
             }

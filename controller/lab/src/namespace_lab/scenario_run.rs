@@ -8,11 +8,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use command_io::output::{self, FormatArg, OutputFormat};
 use command_io::{ClientCredentials, CommandError, ControllerClient};
-use controller::northbound::service::{
-    ApplyPolicyRequest, PolicyChangeResponse, PolicyFile, PreviewPolicyRequest,
-};
+use controller::northbound::service::{ApplyPolicyRequest, PolicyChangeResponse};
 use controller::policy_history::PolicyRevision;
-use planner::{PolicyDocument, PolicyEdit, PolicyEditAction};
+use planner::PolicyDocument;
 use serde::Serialize;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
@@ -21,6 +19,7 @@ use super::LabTermArgs;
 use super::lab_network::{CableState, LabNetwork, LabPlan, remove_lab, set_cables};
 use super::scaling::LabScale;
 use super::scenario::{CheckedExpectation, LabScenario, largest_difference};
+use crate::demo::change_to;
 use crate::job::{AppliedEvent, EventAction, JobRun, JobRunResult, ScriptedEvent};
 
 /// Run a scenario of your own: a fabric, its jobs, events at instants, and what is expected
@@ -224,27 +223,6 @@ fn apply_policy(
             Err(CommandError::Failed(texts.join("\n")))
         }
     }
-}
-
-/// The change to a policy of a scenario, which a controller takes in two parts: the file, and drains
-/// other than those `drained` now.
-fn change_to(
-    policy: &PolicyDocument,
-    drained: &[String],
-) -> Result<PreviewPolicyRequest, CommandError> {
-    let edits_for = |action: PolicyEditAction, parts: &[String], known: &[String]| {
-        let new = parts.iter().filter(|part| !known.contains(part)).cloned();
-        new.map(|name| PolicyEdit { action, name, value: None }).collect::<Vec<_>>()
-    };
-    let ended = edits_for(PolicyEditAction::Undrain, drained, &policy.drained);
-    let begun = edits_for(PolicyEditAction::Drain, &policy.drained, drained);
-    let file = PolicyDocument { drained: Vec::new(), ..policy.clone() };
-    let text = serde_json::to_string(&file).map_err(CommandError::failed)?;
-    Ok(PreviewPolicyRequest {
-        policy: Some(PolicyFile { file: "policy.json".to_owned(), text }),
-        edits: ended.into_iter().chain(begun).collect(),
-        temporary_override: None,
-    })
 }
 
 /// The events at the instants at which they happened here.
