@@ -61,8 +61,8 @@ impl LostPaths {
         };
         let nics: Vec<String> = self.nics.iter().map(nic).collect();
         let pairs: Vec<String> = self.pairs.iter().map(pair).collect();
-        let nics = name_some(count_noun(nics.len(), "NIC"), &nics);
-        let pairs = name_some(format!("{} of leaves", count_noun(pairs.len(), "pair")), &pairs);
+        let nics = name_some(&count_noun(nics.len(), "NIC"), &nics);
+        let pairs = name_some(&format!("{} of leaves", count_noun(pairs.len(), "pair")), &pairs);
         [nics, pairs].into_iter().flatten().collect::<Vec<_>>().join(" and ")
     }
 
@@ -85,7 +85,7 @@ impl LostPaths {
 }
 
 /// How many there are, and the first of their names; nothing without any.
-fn name_some(count: String, names: &[String]) -> Option<String> {
+fn name_some(count: &str, names: &[String]) -> Option<String> {
     let shown = names.get(..NAMED).unwrap_or(names).join(", ");
     let more = if names.len() > NAMED { ", ..." } else { "" };
     (!names.is_empty()).then(|| format!("{count} ({shown}{more})"))

@@ -80,7 +80,8 @@ impl IncrementalPlanner {
     ) -> Self {
         let traffic = IndexedTraffic::new(input);
         let depth = refine::judged_depth(&traffic, policy, depth);
-        let in_force = PreviousPlan::new(&traffic, previous).as_start(depth != PlanDepth::Settled);
+        let in_force =
+            PreviousPlan::new(&traffic, previous).with_start(depth != PlanDepth::Settled);
         let corrections = CorrectionCache::default();
         let context = PlanContext {
             traffic: &traffic,

@@ -106,7 +106,7 @@ pub fn plan_to_depth(
 ) -> (Plan, PlanReport) {
     let traffic = IndexedTraffic::new(input);
     let depth = refine::judged_depth(&traffic, policy, depth);
-    let in_force = PreviousPlan::new(&traffic, previous).as_start(depth != PlanDepth::Settled);
+    let in_force = PreviousPlan::new(&traffic, previous).with_start(depth != PlanDepth::Settled);
 
     let context = PlanContext {
         traffic: &traffic,

@@ -77,7 +77,7 @@ impl<'a> PreviousPlan<'a> {
     }
 
     /// The plan for decisions that start from it, or from nothing.
-    pub(crate) fn as_start(self, is_start: bool) -> Self {
+    pub(crate) fn with_start(self, is_start: bool) -> Self {
         Self { is_start, ..self }
     }
 

@@ -445,11 +445,12 @@ impl NorthboundService {
             let file = file.clone();
             let parsed = own.run_then_return(move || parse_policy(&file)).await?;
             let policy = parsed.0.map_err(refuse_with)?;
-            content = content.with_policy_file(policy).map_err(refuse_field)?;
+            content = content.with_policy_file(policy).map_err(|error| refuse_field(&error))?;
             slot = Some(parsed.1);
         }
         for edit in &request.edits {
-            content.policy = content.policy.with_edit(edit).map_err(refuse_field)?;
+            content.policy =
+                content.policy.with_edit(edit).map_err(|error| refuse_field(&error))?;
         }
         if let Some(wanted) = &request.temporary_override {
             let lasts = wanted.duration_seconds.saturating_mul(1_000);
@@ -480,7 +481,7 @@ fn unknown_job(view: &ControllerView, kind: &str, name: &str) -> ServiceError {
     ServiceError::Unknown(format!("no {kind} is called `{name}`{hint}"))
 }
 
-fn refuse_field(error: DocumentFieldError) -> ServiceError {
+fn refuse_field(error: &DocumentFieldError) -> ServiceError {
     refuse_with(Finding::error("policy", error.to_string()))
 }
 
