@@ -81,6 +81,9 @@ pub(super) enum RecordedEvent {
         /// Whether candidates were compared for it.
         #[serde(default)]
         is_refined: bool,
+        /// Whether it was made from nothing.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_settled: bool,
         /// Whether they should have been.
         #[serde(default)]
         is_provisional: bool,
@@ -232,6 +235,7 @@ impl RecordedEvent {
                 inputs: result.inputs(),
                 digest: digest::plan_digest(&result.plan),
                 is_refined: result.is_refined(),
+                is_settled: result.is_settled(),
                 is_provisional: result.report.comparison.is_provisional,
                 plan: whole.then(|| PlanRecord::new(&result.plan)),
             },
@@ -287,11 +291,12 @@ impl RecordedEvent {
             }
             Self::FlowsLearned(seen) => StateEvent::FlowsLearned(seen.clone()),
             Self::Quiet => StateEvent::Quiet,
-            Self::Planned { inputs, is_refined, is_provisional, plan, .. } => {
+            Self::Planned { inputs, is_refined, is_settled, is_provisional, plan, .. } => {
                 let Some(plan) = plan else { return Ok(None) };
                 let recorded = RecordedPlan {
                     inputs: *inputs,
                     is_refined: *is_refined,
+                    is_settled: *is_settled,
                     is_provisional: *is_provisional,
                 };
                 let result = PlanResult::from_recording(recorded, plan.to_plan()?);

@@ -373,6 +373,8 @@ pub(crate) struct RecordedPlan {
     pub(crate) inputs: u64,
     /// Whether candidates were compared for it.
     pub(crate) is_refined: bool,
+    /// Whether it was made from nothing.
+    pub(crate) is_settled: bool,
     /// Whether they should have been.
     pub(crate) is_provisional: bool,
 }
@@ -380,8 +382,12 @@ pub(crate) struct RecordedPlan {
 impl PlanResult {
     /// A recorded result, whose request is not in the recording.
     pub(crate) fn from_recording(recorded: RecordedPlan, plan: Plan) -> Self {
-        let RecordedPlan { inputs, is_refined, is_provisional } = recorded;
-        let depth = if is_refined { PlanDepth::Full } else { PlanDepth::Quick };
+        let RecordedPlan { inputs, is_refined, is_settled, is_provisional } = recorded;
+        let depth = match (is_settled, is_refined) {
+            (true, _) => PlanDepth::Settled,
+            (false, true) => PlanDepth::Full,
+            (false, false) => PlanDepth::Quick,
+        };
         let report = empty_report(is_provisional);
         Self { inputs, depth, plan: Arc::new(plan), report: Arc::new(report) }
     }
@@ -389,6 +395,11 @@ impl PlanResult {
     /// Whether candidates were compared for it.
     pub(crate) fn is_refined(&self) -> bool {
         self.depth != PlanDepth::Quick
+    }
+
+    /// Whether it was made from nothing.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.depth == PlanDepth::Settled
     }
 
     /// How many events it takes into account.
