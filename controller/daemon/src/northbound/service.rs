@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use planner::{DocumentFieldError, PlanDocument};
+use planner::{DocumentFieldError, PlanDocument, PolicyDocument};
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 use topology::Finding;
@@ -311,8 +311,8 @@ impl NorthboundService {
         request: &PreviewPolicyRequest,
     ) -> Result<PolicyPreview, ServiceError> {
         let slot = self.pool.acquire_slot(&self.caller).await?;
-        let (content, slot) = self.resolve_content(request, Some(slot)).await?;
-        let slot = slot.ok_or(ControllerError::Stopped)?;
+        let (file, slot) = self.parse_file(request, slot).await?;
+        let content = self.resolve_content(request, file).await?;
         let considered = content.clone();
         let query = self.access.query_state(move |state| {
             let changes = state.policy_history().latest().content.changes_to(&considered);
@@ -337,14 +337,15 @@ impl NorthboundService {
     ) -> Result<PolicyChangeResponse, ServiceError> {
         let signature = self.sign_change(&request.author, &request.reason)?;
         // A drain takes no work worth a thread, and must not wait behind previews.
-        let slot = match request.change.only_drains() {
-            true => None,
-            false => Some(self.pool.acquire_slot(&self.caller).await?),
+        let file = if request.change.only_drains() {
+            None
+        } else {
+            let slot = self.pool.acquire_slot(&self.caller).await?;
+            self.parse_file(&request.change, slot).await?.0
         };
         // From what is in force to what is proposed nobody else changes anything.
         let alone = self.policy_changes.lock().await;
-        let (content, slot) = self.resolve_content(&request.change, slot).await?;
-        drop(slot);
+        let content = self.resolve_content(&request.change, file).await?;
         let proposed = self.committer.propose_content(content, signature, request.terms()).await?;
         drop(alone);
         self.committer.settle_proposal(proposed).await
@@ -429,24 +430,31 @@ impl NorthboundService {
         refuse_with(finding)
     }
 
-    /// The content that a request leads to, based on what is in force. Its document is parsed in
-    /// the slot, which is for the caller to use again.
+    /// The policy of a request's file, if it has one, parsed in the slot, which is for the caller to
+    /// use again.
+    async fn parse_file(
+        &self,
+        request: &PreviewPolicyRequest,
+        slot: PlanningSlot,
+    ) -> Result<(Option<PolicyDocument>, PlanningSlot), ServiceError> {
+        let Some(file) = request.policy.clone() else {
+            return Ok((None, slot));
+        };
+        check_policy_file(&file, self.document_max)
+            .map_err(|finding| self.refuse_limited(LimitReached::Document, finding))?;
+        let (parsed, slot) = slot.run_then_return(move || parse_policy(&file)).await?;
+        Ok((Some(parsed.map_err(refuse_with)?), slot))
+    }
+
+    /// The content that a request leads to, whose file has this policy, based on what is in force.
     async fn resolve_content(
         &self,
         request: &PreviewPolicyRequest,
-        mut slot: Option<PlanningSlot>,
-    ) -> Result<(PolicyContent, Option<PlanningSlot>), ServiceError> {
+        file: Option<PolicyDocument>,
+    ) -> Result<PolicyContent, ServiceError> {
         let mut content = self.get_policy().await?.content;
-        if let Some(file) = &request.policy
-            && let Some(own) = slot.take()
-        {
-            check_policy_file(file, self.document_max)
-                .map_err(|finding| self.refuse_limited(LimitReached::Document, finding))?;
-            let file = file.clone();
-            let parsed = own.run_then_return(move || parse_policy(&file)).await?;
-            let policy = parsed.0.map_err(refuse_with)?;
+        if let Some(policy) = file {
             content = content.with_policy_file(policy).map_err(|error| refuse_field(&error))?;
-            slot = Some(parsed.1);
         }
         for edit in &request.edits {
             content.policy =
@@ -460,7 +468,7 @@ impl NorthboundService {
             };
             content.temporary_overrides.insert(0, temporary);
         }
-        Ok((content, slot))
+        Ok(content)
     }
 }
 
