@@ -54,8 +54,11 @@ impl DrainReport {
         }
         for part in drained {
             let links = links_to(&undrained, &part);
+            // A leaf carries what its own hosts send to each other, which no switch sends to it.
+            let is_last_path =
+                drained_links(&undrained, &part).any(|link| lost.links.contains(&link));
             let is_busy = links.iter().any(|link| seen.busy.contains(link));
-            if links.iter().any(|link| lost.links.contains(link)) {
+            if is_last_path {
                 report.kept.insert(part);
             } else if !report.tables.complete.contains(&part) {
                 // Its tables are still written, of which `late_finding` tells.
@@ -118,8 +121,13 @@ fn links_to(fabric: &Fabric, part: &str) -> Vec<LinkId> {
         let from = fabric.link(link).from.node.switch();
         from.is_some_and(|switch| !drained.is_switch_drained(switch))
     };
-    let is_into = |link: &LinkId| drained.is_drained(*link) && is_sender(*link);
-    fabric.link_ids().filter(is_into).collect()
+    drained_links(fabric, part).filter(|link| is_sender(*link)).collect()
+}
+
+/// All links that a part takes with it.
+fn drained_links(fabric: &Fabric, part: &str) -> impl Iterator<Item = LinkId> + use<> {
+    let drained = with_drains(fabric, &BTreeSet::from([part.to_owned()]));
+    drained.link_ids().filter(move |link| drained.is_drained(*link))
 }
 
 fn with_drains(fabric: &Fabric, parts: &BTreeSet<String>) -> Fabric {
@@ -168,6 +176,17 @@ mod tests {
         assert!(report(&LinkUse::default()).complete.is_empty(), "nobody has looked yet");
         let seen = LinkUse { wanted: fabric.link_ids().collect(), ..LinkUse::default() };
         assert_eq!(report(&seen).complete, BTreeMap::from([("leaf1-spine1".to_owned(), false)]));
+    }
+
+    /// Nothing is sent to a leaf from above, and its hosts still send to each other through it.
+    #[test]
+    fn a_leaf_with_hosts_is_never_complete() {
+        let fabric = lab();
+        let all: BTreeSet<LinkId> = fabric.link_ids().collect();
+        let seen = LinkUse { countable: all.clone(), counted: all, ..LinkUse::default() };
+        let report = DrainReport::new(written(&["leaf2"]), &fabric, &seen);
+        assert!(report.complete.is_empty());
+        assert!(report.findings()[0].text.contains("last path of 3 NICs (h4:0, "), "{report:?}");
     }
 
     #[test]
