@@ -311,8 +311,9 @@ impl NorthboundService {
         request: &PreviewPolicyRequest,
     ) -> Result<PolicyPreview, ServiceError> {
         let slot = self.pool.acquire_slot(&self.caller).await?;
+        let in_force = self.get_policy().await?.content;
         let (file, slot) = self.parse_file(request, slot).await?;
-        let content = self.resolve_content(request, file).await?;
+        let content = self.resolve_content(request, file, in_force)?;
         let considered = content.clone();
         let query = self.access.query_state(move |state| {
             let changes = state.policy_history().latest().content.changes_to(&considered);
@@ -345,7 +346,8 @@ impl NorthboundService {
         };
         // From what is in force to what is proposed nobody else changes anything.
         let alone = self.policy_changes.lock().await;
-        let content = self.resolve_content(&request.change, file).await?;
+        let in_force = self.get_policy().await?.content;
+        let content = self.resolve_content(&request.change, file, in_force)?;
         let proposed = self.committer.propose_content(content, signature, request.terms()).await?;
         drop(alone);
         self.committer.settle_proposal(proposed).await
@@ -440,19 +442,22 @@ impl NorthboundService {
         let Some(file) = request.policy.clone() else {
             return Ok((None, slot));
         };
-        check_policy_file(&file, self.document_max)
-            .map_err(|finding| self.refuse_limited(LimitReached::Document, finding))?;
-        let (parsed, slot) = slot.run_then_return(move || parse_policy(&file)).await?;
+        let most = self.document_max;
+        let work = move || check_policy_file(&file, most).map(|()| parse_policy(&file));
+        let (checked, slot) = slot.run_then_return(work).await?;
+        let parsed =
+            checked.map_err(|finding| self.refuse_limited(LimitReached::Document, finding))?;
         Ok((Some(parsed.map_err(refuse_with)?), slot))
     }
 
     /// The content that a request leads to, whose file has this policy, based on what is in force.
-    async fn resolve_content(
+    fn resolve_content(
         &self,
         request: &PreviewPolicyRequest,
         file: Option<PolicyDocument>,
+        in_force: PolicyContent,
     ) -> Result<PolicyContent, ServiceError> {
-        let mut content = self.get_policy().await?.content;
+        let mut content = in_force;
         if let Some(policy) = file {
             content = content.with_policy_file(policy).map_err(|error| refuse_field(&error))?;
         }
