@@ -45,6 +45,7 @@ pub(super) fn controller_config(
     raw.reconcile.batch = 5;
     raw.deadlines.drain_ms = 64 * SLOTS;
     raw.deadlines.verify_ms = 64 * SLOTS;
+    raw.deadlines.quiet_ms = 64 * SLOTS;
     raw.liveness.hold_down_ms = 4 * SLOTS;
     raw.liveness.hold_down_longest_ms = 32 * SLOTS;
     raw.liveness.switch_silence_ms = 32 * SLOTS;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use controller::liveness::{FabricPart, PartHealth};
-use controller::{ControllerHandle, StateEvent};
+use controller::{ControllerHandle, State, StateEvent};
 use p4::fabric::{PortNumber, port_down, switch_salt};
 use planner::{Job, Policy};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -322,7 +322,17 @@ impl ScenarioRun {
     /// Waits until the state has converged, and checks that it lasts.
     pub(super) async fn await_convergence(&self) -> Result<(), String> {
         let deadline = Instant::now() + CALM_TIMEOUT;
-        while let Err(why) = self.check_converged() {
+        loop {
+            let why = match self.check_converged() {
+                Err(why) => why,
+                Ok(()) if self.is_settled().await? => break,
+                // Facts that were sent again would put the settled plan off.
+                Ok(()) if Instant::now() < deadline => {
+                    sleep(POLL_INTERVAL).await;
+                    continue;
+                }
+                Ok(()) => "the plan is not settled".to_owned(),
+            };
             if Instant::now() >= deadline {
                 return Err(why);
             }
@@ -340,6 +350,13 @@ impl ScenarioRun {
             self.check_converged().map_err(|why| format!("not stable: {why}"))?;
         }
         Ok(())
+    }
+
+    /// Whether the leader's plan is what it would be from nothing, so that it stays.
+    async fn is_settled(&self) -> Result<bool, String> {
+        let (_, leader) = self.find_leader()?;
+        let settled = leader.access().query_state(State::is_settled).await;
+        settled.map_err(|error| error.to_string())
     }
 
     /// Checks what no controller may do at any time; the hash over everything that was written.
