@@ -12,13 +12,14 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
-use topology::{Finding, LinkId, SwitchId, one_line};
+use topology::{Fabric, Finding, LinkId, SwitchId, one_line};
 
 pub use self::stages::{LatencyHistogram, StageHistograms};
 use crate::audit::AuditTrail;
 use crate::clock::Clock;
 use crate::discovery::DiscoveryReport;
 use crate::event_log::EventRing;
+use crate::fabric_history::FabricHistory;
 use crate::gnmi::FabricCounters;
 use crate::learning::{HostQueuePairs, LearnedFlows};
 use crate::liveness::{FabricPart, PartHealth};
@@ -27,8 +28,8 @@ use crate::southbound::write_permit::WritePermit;
 use crate::southbound::{ChangeTiming, DesiredTables, StatusBoard, SwitchStatus};
 use crate::standing_findings::StandingFindings;
 use crate::state::{
-    DrainProgress, DrainReport, EventSubmission, LeadChange, LinkUse, PlanRollout, State,
-    StateEvent, SubmitReceipt,
+    ConsideredFabric, DrainProgress, DrainReport, EventSubmission, FabricProposal, LeadChange,
+    LinkUse, PlanRollout, State, StateEvent, SubmitReceipt,
 };
 use crate::store::{EmbeddedStore, StoreError};
 use crate::supervision::{LoopHeartbeat, TaskSupervisor};
@@ -76,6 +77,7 @@ pub struct ControllerAccess {
     pub(crate) desired: watch::Receiver<Arc<DesiredTables>>,
     pub(crate) rollout: watch::Receiver<Option<PlanRollout>>,
     pub(crate) revision: watch::Receiver<(u64, bool)>,
+    pub(crate) fabric_history: watch::Receiver<Arc<FabricHistory>>,
     pub(crate) board: StatusBoard,
     pub(crate) write_permit: watch::Receiver<WritePermit>,
     pub(crate) stages: watch::Receiver<StageHistograms>,
@@ -119,6 +121,37 @@ impl ControllerAccess {
         let (submission, receipt) = EventSubmission::event(event, first_reported);
         self.send_submission(submission).await?;
         receipt.await.map_err(|_| ControllerError::Stopped)
+    }
+
+    /// What would follow from a fabric, or why it would be refused.
+    ///
+    /// # Errors
+    /// The controller has stopped.
+    pub(crate) async fn consider_fabric(
+        &self,
+        fabric: Fabric,
+    ) -> Result<Result<ConsideredFabric, Finding>, ControllerError> {
+        let (submission, answer) = EventSubmission::fabric_preview(fabric);
+        self.send_submission(submission).await?;
+        answer.await.map_err(|_| ControllerError::Stopped)
+    }
+
+    /// Has a fabric in force, and waits until the controller has planned for it.
+    ///
+    /// # Errors
+    /// The controller has stopped.
+    pub async fn apply_fabric(
+        &self,
+        proposal: FabricProposal,
+    ) -> Result<SubmitReceipt, ControllerError> {
+        let (submission, receipt) = EventSubmission::fabric_proposal(proposal);
+        self.send_submission(submission).await?;
+        receipt.await.map_err(|_| ControllerError::Stopped)
+    }
+
+    /// The fabrics that operators gave, the last in force; empty where discovery finds it.
+    pub fn fabric_history(&self) -> Arc<FabricHistory> {
+        Arc::clone(&self.fabric_history.borrow())
     }
 
     /// The number of this controller.

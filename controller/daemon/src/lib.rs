@@ -20,6 +20,7 @@ pub mod config;
 pub mod discovery;
 pub mod etcd;
 pub mod event_log;
+pub mod fabric_history;
 pub mod forecast;
 pub mod gnmi;
 pub mod hexadecimal;
@@ -50,6 +51,6 @@ pub use pipelines::lower_plan;
 pub use runtime::{Controller, ControllerHandle};
 pub use southbound::ChangeTiming;
 pub use state::{
-    DrainProgress, Effects, LeadChange, PlanRequest, PlanResult, PlanRollout, PolicyProposal,
-    ReportedJobs, State, StateEvent, SubmitReceipt,
+    DrainProgress, Effects, FabricProposal, LeadChange, PlanRequest, PlanResult, PlanRollout,
+    PolicyProposal, ReportedJobs, State, StateEvent, SubmitReceipt,
 };

@@ -57,12 +57,16 @@ impl LivenessTracker {
         Self { timeouts, parts: BTreeMap::new() }
     }
 
-    /// Continues on another fabric of the same switches. Its cables have other ids; those that are
-    /// down in it count as failed at `now`, and so do switches that were never observed.
-    pub fn adopt_fabric(&mut self, fabric: &Fabric, now: Instant) {
-        let is_switch =
-            |part: &FabricPart, _: &mut PartRecord| matches!(part, FabricPart::Switch(_));
-        self.parts.retain(is_switch);
+    /// Continues on `fabric` after `before`. Switches that both have keep what was observed of them;
+    /// cables that are down in it count as failed at `now`, and so do switches that were never
+    /// observed.
+    pub fn adopt_fabric(&mut self, before: &Fabric, fabric: &Fabric, now: Instant) {
+        let kept = std::mem::take(&mut self.parts).into_iter().filter_map(|(part, record)| {
+            let FabricPart::Switch(switch) = part else { return None };
+            let known = before.switches().get(switch.index())?;
+            Some((FabricPart::Switch(fabric.switch_named(&known.name)?), record))
+        });
+        self.parts = kept.collect();
         let cables = fabric.cables();
         let failed = cables.filter(|link| !fabric.is_cable_up(*link)).map(FabricPart::Cable);
         let silent = fabric.switch_ids().filter(|switch| !fabric.is_switch_up(*switch));

@@ -25,6 +25,26 @@ use crate::state::{PlanRequest, PlanRollout};
 pub struct PolicyPreview {
     /// The fields of the policy that differ, with both values.
     pub policy: Vec<String>,
+    /// What follows.
+    #[serde(flatten)]
+    pub plan: PlanPreview,
+}
+
+/// The effects that another fabric would have.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FabricPreview {
+    /// The parts of the fabric that are added, removed or changed.
+    pub fabric: Vec<String>,
+    /// Running jobs whose hosts or NICs it lacks; applying it needs `force`.
+    pub lost_jobs: Vec<String>,
+    /// What follows.
+    #[serde(flatten)]
+    pub plan: PlanPreview,
+}
+
+/// The effects that another plan would have.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PlanPreview {
     /// Jobs whose level or iteration time changes.
     pub jobs: Vec<JobChange>,
     /// The other jobs.
@@ -96,42 +116,56 @@ pub struct SwitchChange {
     pub entries: Vec<String>,
 }
 
-/// What the plan of `request` would change of `present`, on switches that hold `tables`.
-pub fn preview_policy(
-    request: PlanRequest,
-    present: &PlanRollout,
-    tables: &BTreeMap<SwitchId, Arc<SwitchTables>>,
-) -> PolicyPreview {
+/// A plan in force, and what it is of.
+#[derive(Clone, Copy, Debug)]
+pub struct PresentPlan<'a> {
+    /// The rollout.
+    pub rollout: &'a PlanRollout,
+    /// Its jobs, in the ids of its fabric.
+    pub jobs: &'a [Job],
+    /// What its switches hold.
+    pub tables: &'a BTreeMap<SwitchId, Arc<SwitchTables>>,
+}
+
+/// What the plan of `request` would change of the one in force, perhaps on another fabric.
+pub fn preview_plan(request: PlanRequest, present: PresentPlan<'_>) -> PlanPreview {
     let (fabric, jobs) = (request.fabric.clone(), request.jobs.clone());
-    let transport = request.policy.transport;
+    let (wiring, transport) = (Arc::clone(&request.wiring), request.policy.transport);
     let result = request.compute_plan();
-    let now = forecast_plan(&present.fabric, &jobs, &present.plan);
+    let PresentPlan { rollout: present, jobs: jobs_before, tables } = present;
+    let now = forecast_plan(&present.fabric, jobs_before, &present.plan);
     let then = forecast_plan(&fabric, &jobs, &result.plan);
     let band = (transport == TransportModel::Dcqcn).then(|| {
         let band = DcqcnConvergence::default();
         ForecastBand {
-            now: band.band(&jobs, &present.plan, &now),
+            now: band.band(jobs_before, &present.plan, &now),
             then: band.band(&jobs, &result.plan, &then),
         }
     });
-    let least_gpu_utilization =
-        band.as_ref().map(|band| band.least_utilization(&jobs, [&now, &then]));
+    let least_gpu_utilization = band.as_ref().map(|band| ValueChange {
+        before: least_utilization(jobs_before, &now, &band.now),
+        after: least_utilization(&jobs, &then, &band.then),
+    });
     let before = PlanDocument::new(&present.fabric, &present.plan, &present.report);
     let after = PlanDocument::new(&fabric, &result.plan, &result.report);
-    let learned = learned_under(present, &result.plan);
-    let counted = find_counted_pairs(&fabric, &result.plan, &present.basis.connections);
-    let lowered_plan = with_learned_flows(&result.plan, &learned, &counted);
-    let lowered = lower_plan(&present.wiring, &fabric, &lowered_plan);
+    let lowered_plan = if Arc::ptr_eq(&wiring, &present.wiring) {
+        let learned = learned_under(present, &result.plan);
+        let counted = find_counted_pairs(&fabric, &result.plan, &present.basis.connections);
+        with_learned_flows(&result.plan, &learned, &counted)
+    } else {
+        // On another fabric, connections are learned anew.
+        Plan::clone(&result.plan)
+    };
+    let lowered = lower_plan(&wiring, &fabric, &lowered_plan);
     let (jobs, unchanged) =
         job_changes([&present.plan, &result.plan], [&now, &then], band.as_ref());
     let mut findings = result.report.findings.clone();
     findings.extend(ecmp_finding(&before, &after));
-    PolicyPreview {
-        policy: Vec::new(),
+    PlanPreview {
         jobs,
         unchanged,
         flows: flow_changes(&before, &after),
-        switches: switch_changes(&fabric, tables, &lowered),
+        switches: switch_changes([&present.fabric, &fabric], tables, &lowered),
         least_gpu_utilization,
         gpu_utilization: ValueChange { before: now.gpu_utilization, after: then.gpu_utilization },
         findings,
@@ -159,13 +193,6 @@ impl ForecastBand {
         let [before, after] =
             [&self.now, &self.then].map(|longer| longer.get(id).copied().unwrap_or(0.0));
         ValueChange { before, after }
-    }
-
-    fn least_utilization(&self, jobs: &[Job], [now, then]: [&PlanForecast; 2]) -> ValueChange<f64> {
-        ValueChange {
-            before: least_utilization(jobs, now, &self.now),
-            after: least_utilization(jobs, then, &self.then),
-        }
     }
 }
 
@@ -237,14 +264,16 @@ fn flow_key(flow: &PlannedFlowDocument) -> (&str, u32, &str, u32, Option<u16>) {
     (&flow.src, flow.src_nic, &flow.dst, flow.dst_nic, flow.udp_src_port)
 }
 
+/// Table updates of the switches of the second fabric, which may be in the first by another id.
 fn switch_changes(
-    fabric: &Fabric,
+    [known, fabric]: [&Fabric; 2],
     before: &BTreeMap<SwitchId, Arc<SwitchTables>>,
     after: &BTreeMap<SwitchId, Arc<SwitchTables>>,
 ) -> Vec<SwitchChange> {
     let nothing = Arc::default();
     let changes = after.iter().map(|(switch, desired)| {
-        let actual = before.get(switch).unwrap_or(&nothing);
+        let known = known.switch_named(&fabric.switch(*switch).name);
+        let actual = known.and_then(|known| before.get(&known)).unwrap_or(&nothing);
         let p4info = &pipeline_at(fabric, *switch).program().p4info;
         let updates = p4::diff_tables(p4info, desired, actual);
         SwitchChange {

@@ -43,8 +43,8 @@ pub(crate) use self::snapshot::{
     jobs_from_document,
 };
 pub use self::snapshot::{SnapshotError, StateSnapshot};
-pub(crate) use self::submission::{EventSubmission, SubmittedItem};
-pub use self::submission::{LeadChange, SubmitReceipt};
+pub(crate) use self::submission::{ConsideredFabric, EventSubmission, SubmittedItem};
+pub use self::submission::{FabricProposal, LeadChange, SubmitReceipt};
 use crate::pipeline::SwitchReports;
 use crate::pipelines::FabricWiring;
 use crate::policy_history::{PolicyContent, PolicyHistory, PolicyRevision, RevisionMetadata};
@@ -221,6 +221,11 @@ impl State {
         self.refinement.settled == self.inputs || self.rollout.is_none()
     }
 
+    /// Whether this is the wiring of the fabric in force.
+    pub(crate) fn is_on_fabric(&self, wiring: &Arc<FabricWiring>) -> bool {
+        Arc::ptr_eq(&self.wiring, wiring)
+    }
+
     /// How many events were applied.
     pub fn inputs(&self) -> u64 {
         self.inputs
@@ -326,7 +331,7 @@ impl State {
     }
 
     /// The documented jobs and the reported jobs that they do not hide.
-    fn running_jobs(&self) -> Vec<Job> {
+    pub(crate) fn running_jobs(&self) -> Vec<Job> {
         let documented = DocumentedJobs::new(&self.jobs);
         let reported = self.reported.jobs.iter().filter(|job| !documented.hides_job(job));
         self.jobs.iter().chain(reported).cloned().collect()

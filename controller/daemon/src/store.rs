@@ -21,6 +21,7 @@ pub use self::backup::{BackedUpState, BackupError, StateBackup};
 use self::guarded_database::GuardedDatabase;
 use self::progress_mark::ProgressMark;
 pub use self::stored_plan::{PlanBasis, StoredPlan};
+use crate::fabric_history::FabricHistory;
 use crate::policy_history::{HISTORY_BYTES, PolicyRevision, REVISIONS_KEPT};
 use api::private_file::ensure_private;
 
@@ -44,6 +45,7 @@ const GENERATION: &str = "generation";
 const JOBS: &str = "jobs";
 const REPORTED_JOBS: &str = "reported_jobs";
 const FABRIC: &str = "fabric";
+const FABRIC_HISTORY: &str = "fabric_history";
 const PLAN: &str = "plan";
 
 /// Generations that are reserved together, so that a repair never waits for a disk.
@@ -112,6 +114,8 @@ pub enum StoreRecord {
     ReportedJobs(JobsDocument),
     /// The fabric that discovery found.
     Fabric(Box<FabricDocument>),
+    /// The fabrics that operators gave, the last in force.
+    FabricHistory(Box<FabricHistory>),
 }
 
 /// The latest of all stored records.
@@ -129,6 +133,8 @@ pub struct StoredState {
     pub reported_jobs: Option<JobsDocument>,
     /// The fabric that discovery found.
     pub fabric: Option<FabricDocument>,
+    /// The fabrics that operators gave, the last in force.
+    pub fabric_history: Option<FabricHistory>,
 }
 
 impl StoredState {
@@ -141,6 +147,7 @@ impl StoredState {
             StoreRecord::Jobs(jobs) => self.jobs.as_ref() == Some(jobs),
             StoreRecord::ReportedJobs(jobs) => self.reported_jobs.as_ref() == Some(jobs),
             StoreRecord::Fabric(fabric) => self.fabric.as_ref() == Some(&**fabric),
+            StoreRecord::FabricHistory(history) => self.fabric_history.as_ref() == Some(&**history),
         }
     }
 
@@ -160,6 +167,7 @@ impl StoredState {
             StoreRecord::Jobs(_) => self.jobs = None,
             StoreRecord::ReportedJobs(_) => self.reported_jobs = None,
             StoreRecord::Fabric(_) => self.fabric = None,
+            StoreRecord::FabricHistory(_) => self.fabric_history = None,
         }
     }
 
@@ -172,6 +180,7 @@ impl StoredState {
             StoreRecord::Jobs(jobs) => self.jobs = Some(jobs),
             StoreRecord::ReportedJobs(jobs) => self.reported_jobs = Some(jobs),
             StoreRecord::Fabric(fabric) => self.fabric = Some(*fabric),
+            StoreRecord::FabricHistory(history) => self.fabric_history = Some(*history),
         }
     }
 }
@@ -246,6 +255,7 @@ impl EmbeddedStore {
             jobs: self.read_fact(JOBS)?,
             reported_jobs: self.read_fact(REPORTED_JOBS)?,
             fabric: self.read_fact(FABRIC)?,
+            fabric_history: self.read_fact(FABRIC_HISTORY)?,
         })
     }
 
@@ -398,6 +408,7 @@ impl From<&StoreRecord> for StoreRow {
             StoreRecord::Jobs(jobs) => Self::Fact(JOBS, to_json(jobs)),
             StoreRecord::ReportedJobs(jobs) => Self::Fact(REPORTED_JOBS, to_json(jobs)),
             StoreRecord::Fabric(fabric) => Self::Fact(FABRIC, to_json(fabric)),
+            StoreRecord::FabricHistory(history) => Self::Fact(FABRIC_HISTORY, to_json(history)),
             StoreRecord::Policy(revision) => Self::Policy(revision.number, to_json(revision)),
         }
     }

@@ -19,7 +19,9 @@ use ::controller::northbound::service::ServiceError;
 use ::controller::northbound::{self, ApiServer, local_token};
 use ::controller::policy_history::{RevisionMetadata, UnixMs};
 use ::controller::southbound::write_permit::WritePermit;
-use ::controller::{Config, Controller, ControllerError, ControllerHandle, RawConfig, StateEvent};
+use ::controller::{
+    Config, Controller, ControllerError, ControllerHandle, FabricProposal, RawConfig, StateEvent,
+};
 use clap::ArgGroup;
 use planner::{Job, Policy, PolicyDocument};
 use tokio::net::TcpListener;
@@ -40,8 +42,8 @@ use command_io::{files, output};
 /// Keep the switches of a fabric at the plan, until interrupted.
 ///
 /// Plans for the jobs, programs every switch that the fabric document gives a P4Runtime address
-/// for, reads back what it wrote and says when all of them hold it. SIGHUP has it read jobs and
-/// policy again; if they are wrong, what is in force stays. Stopping it withdraws nothing: switches
+/// for, reads back what it wrote and says when all of them hold it. SIGHUP has it read fabric, jobs
+/// and policy again; if they are wrong, what is in force stays. Stopping it withdraws nothing: switches
 /// keep forwarding.
 ///
 /// Without a fabric document, with the switches named by --switch, it discovers cables by probes
@@ -56,7 +58,7 @@ Examples:
   crux --log info controller --fabric lab.toml --jobs jobs.json --listen 127.0.0.1:9300
   crux controller --listen 127.0.0.1:9300 --switch s1=10.0.0.1:9559/1 --switch s2=10.0.0.2:9559/2
 
-Signals:  SIGHUP reads --jobs and --policy again; SIGINT and SIGTERM end it")]
+Signals:  SIGHUP reads --fabric, --jobs and --policy again; SIGINT and SIGTERM end it")]
 pub(crate) struct ControllerArgs {
     /// Configuration of the daemon (.toml, .yaml, .json); without one, the defaults
     #[arg(long)]
@@ -77,7 +79,8 @@ pub(crate) struct ControllerArgs {
     /// Policy document, for when none is stored yet; without one, the defaults
     #[arg(long)]
     policy: Option<String>,
-    /// Read --jobs and --policy again when they change; if they are wrong, what is in force stays
+    /// Read --fabric, --jobs and --policy again when they change; if they are wrong, what is in
+    /// force stays
     #[arg(long)]
     watch: bool,
     /// How long tables may take before the switches that miss them are named on standard error
@@ -87,6 +90,14 @@ pub(crate) struct ControllerArgs {
     /// SWITCH-ethPORT for the state of cables
     #[arg(long, conflicts_with = "switch")]
     carriers: bool,
+}
+
+impl ControllerArgs {
+    /// The documents that are read again when they change.
+    fn watched_files(&self) -> impl Iterator<Item = PathBuf> {
+        let files = self.fabric.iter().chain(&self.jobs).chain(&self.policy);
+        files.map(PathBuf::from).collect::<Vec<_>>().into_iter()
+    }
 }
 
 /// The documents that an operator may change while the controller runs.
@@ -176,13 +187,12 @@ async fn serve_controller(
     mut fabric: Fabric,
     mut wanted: OperatorDocuments,
 ) -> Result<(), CommandError> {
+    let mut fabric_file = args.fabric.is_some().then(|| fabric.clone());
     let carriers = args.carriers.then(|| CarrierMonitor::start_monitor(&fabric)).transpose();
     let mut senses = EventSources {
         signals: DaemonSignals::new().map_err(CommandError::failed)?,
         carriers: carriers.map_err(CommandError::failed)?,
-        watch: args
-            .watch
-            .then(|| FileWatch::new(args.jobs.iter().chain(&args.policy).map(PathBuf::from))),
+        watch: args.watch.then(|| FileWatch::new(args.watched_files())),
     };
     let first = wanted.policy.take().unwrap_or_default();
     let started = Controller::start(config.clone(), fabric.clone(), first).await;
@@ -216,12 +226,20 @@ async fn serve_controller(
             DaemonEvent::Observe(part, health) => {
                 controller.report_health(part, health).await.map_err(CommandError::failed)?;
             }
-            DaemonEvent::Learn(found) => {
-                print_found(&found)?;
+            DaemonEvent::Adopt(found) => {
+                print_size(if args.fabric.is_some() { "now" } else { "found" }, &found)?;
                 fabric = found;
-                awaited = documents.reload_documents(&fabric).await?.or(awaited);
+                if args.carriers {
+                    // The monitor names cables by their ids, which are of one fabric.
+                    let carriers = CarrierMonitor::start_monitor(&fabric);
+                    senses.carriers = Some(carriers.map_err(CommandError::failed)?);
+                }
+                if args.fabric.is_none() {
+                    awaited = documents.reload_documents(&fabric).await?.or(awaited);
+                }
             }
             DaemonEvent::Reload => {
+                documents.reload_fabric(&mut fabric_file).await?;
                 awaited = documents.reload_documents(&fabric).await?.or(awaited);
             }
         }
@@ -251,6 +269,36 @@ impl DocumentSubmitter<'_> {
                 Ok(None)
             }
         }
+    }
+
+    /// Reads the fabric file again, and has it in force if it was edited since it was last read.
+    async fn reload_fabric(&self, known: &mut Option<Fabric>) -> Result<(), CommandError> {
+        let Some(file) = &self.args.fabric else { return Ok(()) };
+        let fabric = match files::read_fabric(file) {
+            Ok(fabric) => fabric,
+            Err(failure) => {
+                eprintln!("crux: {failure}; the fabric was not changed");
+                return Ok(());
+            }
+        };
+        if known.as_ref() == Some(&fabric) {
+            return Ok(());
+        }
+        let access = self.controller.access();
+        *known = Some(fabric.clone());
+        let fabric = match access.fabric_history().prepare(&fabric) {
+            Ok(fabric) => fabric,
+            Err(finding) => {
+                eprintln!("{finding}");
+                return Ok(());
+            }
+        };
+        let at = self.controller.clock().unix_now();
+        let signature = document_signature(Some(file), at);
+        let proposal = FabricProposal { fabric, signature, is_of_file: true, force: false };
+        let receipt = access.apply_fabric(proposal).await.map_err(CommandError::failed)?;
+        print_errors(&receipt.findings);
+        Ok(())
     }
 
     /// Submits the documents; the generation that reflects them.
@@ -296,12 +344,12 @@ fn print_errors(findings: &[Finding]) {
     errors.for_each(|finding| eprintln!("{finding}"));
 }
 
-/// Prints the size of the discovered fabric.
-fn print_found(fabric: &Fabric) -> Result<(), CommandError> {
+/// Prints the size of a fabric that was discovered or applied.
+fn print_size(verb: &str, fabric: &Fabric) -> Result<(), CommandError> {
     let switches = count_noun(fabric.switches().len(), "switch");
     let hosts = count_noun(fabric.hosts().len(), "host");
     let cables = count_noun(fabric.links().len() / 2, "cable");
-    output::print_line(format_args!("found {switches}, {hosts} and {cables}"))
+    output::print_line(format_args!("{verb} {switches}, {hosts} and {cables}"))
 }
 
 /// Starts the northbound server, if the configuration has an address for it.
@@ -395,8 +443,8 @@ async fn print_verified(
 /// An input of the daemon: a signal, a changed document, a discovered fabric or a cable's state.
 enum DaemonEvent {
     Reload,
-    /// Discovery has found more of the fabric.
-    Learn(Fabric),
+    /// Another fabric is in force: discovery has found more of it, or an operator gave it.
+    Adopt(Fabric),
     Observe(FabricPart, PartHealth),
     Stop,
 }
@@ -408,9 +456,12 @@ struct EventSources {
     watch: Option<FileWatch>,
 }
 
-/// Whether discovery has found more of the fabric, which never shrinks.
-fn is_larger(found: &Fabric, known: &Fabric) -> bool {
-    (found.links().len(), found.nics().len()) != (known.links().len(), known.nics().len())
+/// Whether another fabric is in force, whatever has failed in it.
+fn is_another(found: &Fabric, known: &Fabric) -> bool {
+    found.switches() != known.switches()
+        || found.hosts() != known.hosts()
+        || found.nics() != known.nics()
+        || found.links() != known.links()
 }
 
 impl EventSources {
@@ -436,9 +487,9 @@ impl EventSources {
         tokio::select! {
             wish = self.signals.next() => Ok(wish),
             () = changed => Ok(DaemonEvent::Reload),
-            learned = controller.await_rollout(|rollout| is_larger(&rollout.fabric, fabric)) => {
-                let learned = learned.map_err(CommandError::failed)?;
-                Ok(DaemonEvent::Learn(learned.fabric))
+            adopted = controller.await_rollout(|rollout| is_another(&rollout.fabric, fabric)) => {
+                let adopted = adopted.map_err(CommandError::failed)?;
+                Ok(DaemonEvent::Adopt(adopted.fabric))
             }
             seen = seen => {
                 let (part, health) = seen.map_err(CommandError::failed)?;

@@ -1,9 +1,10 @@
-//! `crux fabric`: fabric documents expanded, checked, imported, exported, and found by asking the
-//! switches.
+//! `crux fabric`: fabric documents expanded, checked, imported, exported, found by asking the
+//! switches, and put in force on a running controller.
 
 mod discover;
 mod export;
 mod import;
+mod live;
 mod qos;
 
 use clap::{Subcommand, ValueEnum};
@@ -22,6 +23,11 @@ use command_io::output::{self, FormatArg, OutputFormat};
 pub(crate) enum FabricCommand {
     Expand(FabricExpandArgs),
     Check(FabricCheckArgs),
+    Show(live::FabricShowArgs),
+    Diff(live::FabricDiffArgs),
+    Apply(live::FabricApplyArgs),
+    History(live::FabricHistoryArgs),
+    Rollback(live::FabricRollbackArgs),
     Discover(discover::DiscoverArgs),
     #[command(subcommand)]
     Import(import::ImportCommand),
@@ -71,6 +77,11 @@ pub(crate) fn run_fabric(command: &FabricCommand) -> Result<(), CommandError> {
     match command {
         FabricCommand::Expand(args) => expand_fabric(args),
         FabricCommand::Check(args) => check_fabric(args),
+        FabricCommand::Show(args) => live::show_fabric(args),
+        FabricCommand::Diff(args) => live::diff_fabric(args),
+        FabricCommand::Apply(args) => live::apply_fabric(args),
+        FabricCommand::History(args) => live::show_history(args),
+        FabricCommand::Rollback(args) => live::rollback_fabric(args),
         FabricCommand::Discover(args) => discover::run_discover(args),
         FabricCommand::Import(command) => import::run_import(command),
         FabricCommand::Export(command) => export::run_export(command),
@@ -78,17 +89,20 @@ pub(crate) fn run_fabric(command: &FabricCommand) -> Result<(), CommandError> {
 }
 
 fn expand_fabric(args: &FabricExpandArgs) -> Result<(), CommandError> {
-    let fabric = files::read_fabric(&args.fabric)?;
-    let format = match args.format {
+    print_fabric(&files::read_fabric(&args.fabric)?, args.format)
+}
+
+fn print_fabric(fabric: &Fabric, format: ExpandedFormat) -> Result<(), CommandError> {
+    let format = match format {
         ExpandedFormat::Table => {
-            output::print_line(fabric_summary(&fabric))?;
-            return output::print_line(cable_table(&fabric));
+            output::print_line(fabric_summary(fabric))?;
+            return output::print_line(cable_table(fabric));
         }
-        ExpandedFormat::Json => return output::print_json(&spec::explicit_document(&fabric)),
+        ExpandedFormat::Json => return output::print_json(&spec::explicit_document(fabric)),
         ExpandedFormat::Toml => DocumentFormat::Toml,
         ExpandedFormat::Yaml => DocumentFormat::Yaml,
     };
-    let text = document::print_document(&spec::explicit_document(&fabric), format);
+    let text = document::print_document(&spec::explicit_document(fabric), format);
     output::print_line(text.map_err(CommandError::failed)?.trim_end())
 }
 

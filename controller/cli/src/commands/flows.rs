@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use ::controller::northbound::learned_flow::LearnedFlowRow;
-use ::controller::northbound::service::{ApplyPolicyRequest, PolicyFile, PreviewPolicyRequest};
+use ::controller::northbound::service::{ApplyPolicyRequest, DocumentFile, PreviewPolicyRequest};
 use ::controller::policy_history::PolicyRevision;
 use comfy_table::Table;
 use planner::AdoptionDocument;
@@ -105,7 +105,7 @@ fn adopt_flows(args: &FlowsAdoptArgs) -> Result<(), CommandError> {
         document::print_document(&policy, DocumentFormat::Toml).map_err(CommandError::failed)?;
     let order = ApplyPolicyRequest {
         change: PreviewPolicyRequest {
-            policy: Some(PolicyFile { file: "policy.toml".to_owned(), text }),
+            policy: Some(DocumentFile { file: "policy.toml".to_owned(), text }),
             ..PreviewPolicyRequest::default()
         },
         author: args.signature.author_name(),

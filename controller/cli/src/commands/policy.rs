@@ -5,7 +5,6 @@ mod policy_search;
 mod suggest;
 mod table;
 
-use std::io::IsTerminal;
 use std::time::Duration;
 
 use ::controller::northbound::service::{
@@ -24,7 +23,9 @@ use command_io::files;
 use command_io::output::{self, FormatArg, OutputFormat};
 
 pub(super) use self::author::ChangeAuthorArgs;
+use super::confirmation;
 use super::local_time::format_time;
+use super::plan_preview;
 
 /// Look at the policy of a running controller, and change it.
 ///
@@ -330,7 +331,7 @@ fn describe_temporary(temporary: &TemporaryOverride) -> Result<String, CommandEr
 }
 
 fn preview_policy(args: &PolicyDiffArgs) -> Result<(), CommandError> {
-    let shown = if args.all { usize::MAX } else { table::SHOWN };
+    let shown = if args.all { usize::MAX } else { plan_preview::SHOWN };
     print_preview_of(&preview_request(&args.file)?, &args.plain, shown)
 }
 
@@ -349,7 +350,7 @@ fn print_preview_of(
 fn edit_policy(edits: Vec<PolicyEdit>, terms: &PolicyEditArgs) -> Result<(), CommandError> {
     let change = PreviewPolicyRequest { edits, ..PreviewPolicyRequest::default() };
     if terms.preview {
-        return print_preview_of(&change, &terms.plain, table::SHOWN);
+        return print_preview_of(&change, &terms.plain, plan_preview::SHOWN);
     }
     let order = ApplyPolicyRequest {
         change,
@@ -386,20 +387,8 @@ fn ask_for_lost_promises(args: &PolicyApplyArgs) -> Result<(), CommandError> {
     if lost.is_empty() {
         return Ok(());
     }
-    let lost = lost.join(", ");
-    if !std::io::stdin().is_terminal() {
-        return Err(CommandError::document(format!(
-            "{} {lost}; --yes applies it, crux policy diff shows what follows",
-            args.file
-        )));
-    }
-    eprint!("{} {lost}. Apply it? [y/N] ", args.file);
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer).map_err(CommandError::failed)?;
-    match answer.trim() {
-        "y" | "Y" | "yes" => Ok(()),
-        _ => Err(CommandError::Failed("nothing is changed".to_owned())),
-    }
+    let text = format!("{} {} (crux policy diff shows what follows)", args.file, lost.join(", "));
+    confirmation::ask(&text, "Apply it?")
 }
 
 fn set_override(args: &PolicyOverrideArgs) -> Result<(), CommandError> {

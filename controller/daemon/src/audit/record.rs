@@ -31,6 +31,12 @@ pub enum AuditAction {
     PolicyRefused,
     /// A trial or a temporary override expired.
     PolicyExpired,
+    /// Another fabric was put in force.
+    FabricApplied,
+    /// An earlier fabric was put in force again.
+    FabricRolledBack,
+    /// A change of the fabric was refused.
+    FabricRefused,
     /// A controller was told to lead.
     LeadTaken,
     /// An operator had the controller leave the lead.
@@ -48,6 +54,9 @@ impl fmt::Display for AuditAction {
             Self::PolicyRolledBack => "policy rolled back",
             Self::PolicyRefused => "policy refused",
             Self::PolicyExpired => "policy expired",
+            Self::FabricApplied => "fabric applied",
+            Self::FabricRolledBack => "fabric rolled back",
+            Self::FabricRefused => "fabric refused",
             Self::LeadTaken => "lead taken",
             Self::LeadLeft => "lead left",
         })

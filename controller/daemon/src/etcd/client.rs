@@ -335,6 +335,7 @@ impl ClusterStore for EtcdClient {
             self.keys.jobs_key(),
             self.keys.reported_jobs_key(),
             self.keys.fabric_key(),
+            self.keys.fabric_history_key(),
             self.keys.leader_address_key(),
             self.keys.plan_key(),
         ];
@@ -350,7 +351,7 @@ impl ClusterStore for EtcdClient {
             lease: row.lease,
             controller: String::from_utf8_lossy(&row.value).parse().unwrap_or(0),
         });
-        let [generation, policy, jobs, reported, fabric, address, plan] =
+        let [generation, policy, jobs, reported, fabric, fabric_history, address, plan] =
             std::array::from_fn(|_| found.next().flatten().map(|row| row.value));
         let stored_generation: Option<u64> =
             generation.map(|value| parse_value("generation", &value)).transpose()?;
@@ -361,6 +362,9 @@ impl ClusterStore for EtcdClient {
             jobs: jobs.map(|value| parse_value("jobs", &value)).transpose()?,
             reported_jobs: reported.map(|value| parse_value("told", &value)).transpose()?,
             fabric: fabric.map(|value| parse_value("fabric", &value)).transpose()?,
+            fabric_history: fabric_history
+                .map(|value| parse_value("fabric_history", &value))
+                .transpose()?,
         };
         // One of an older version has left none, and that of the leader before it is gone with its
         // lease.

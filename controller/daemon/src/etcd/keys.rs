@@ -11,6 +11,7 @@
 //! PREFIX/jobs                 all jobs that documents tell of
 //! PREFIX/reported_jobs        all jobs that report themselves
 //! PREFIX/fabric               the fabric, where it was found
+//! PREFIX/fabric_history       the fabrics that operators gave, the last in force
 //! PREFIX/plan                 the manifest of the plan in force
 //! PREFIX/_plan/ELECTION.NUMBER/INDEX
 //!                             a piece of that plan
@@ -86,6 +87,10 @@ impl EtcdKeys {
         self.prefixed_key("fabric")
     }
 
+    pub(super) fn fabric_history_key(&self) -> Vec<u8> {
+        self.prefixed_key("fabric_history")
+    }
+
     pub(super) fn plan_key(&self) -> Vec<u8> {
         self.prefixed_key("plan")
     }
@@ -126,6 +131,7 @@ impl EtcdKeys {
             StoreRecord::Jobs(jobs) => (self.jobs_key(), to_json(jobs)),
             StoreRecord::ReportedJobs(jobs) => (self.reported_jobs_key(), to_json(jobs)),
             StoreRecord::Fabric(fabric) => (self.fabric_key(), to_json(fabric)),
+            StoreRecord::FabricHistory(history) => (self.fabric_history_key(), to_json(history)),
         }
     }
 

@@ -119,6 +119,17 @@ pub enum EventKind {
         /// The revision that expired.
         expired: u64,
     },
+    /// Another fabric is in force.
+    FabricApplied {
+        /// Its revision.
+        revision: u64,
+        /// Who changed it.
+        author: String,
+        /// Why.
+        reason: String,
+        /// What changed, a part a line.
+        changes: Vec<String>,
+    },
     /// A switch is up, down, drained or returning.
     SwitchChanged {
         /// The switch.
@@ -215,6 +226,13 @@ impl fmt::Display for EventKind {
             | Self::PolicyConfirmed { .. }
             | Self::PolicyRolledBack { .. }
             | Self::PolicyExpired { .. } => self.write_policy_event(f),
+            Self::FabricApplied { revision, author, reason, changes } => {
+                write!(f, "fabric: revision {revision} by {author}")?;
+                if !reason.is_empty() {
+                    write!(f, " ({reason})")?;
+                }
+                write!(f, ": {}", changes.join("; "))
+            }
             Self::PlanAdopted { generation, jobs, flows, moved, .. } => write!(
                 f,
                 "generation {generation} is in force: {}, {}, {moved} moved",

@@ -7,10 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use planner::{JobId, Plan, PlannedFlow, PlannedJob};
-use topology::{Finding, NicId, SwitchId};
+use planner::{JobId, PlannedFlow, PlannedJob};
+use topology::{Finding, LinkId, NicId, SwitchId};
 
 use super::event::{EventKind, FlowMove};
+use crate::fabric_history::FabricHistory;
 use crate::policy_history::{AUTOMATIC_AUTHOR, PolicyRevision};
 use crate::preview::ValueChange;
 use crate::southbound::ChangeTiming;
@@ -30,6 +31,8 @@ pub(crate) struct EventSnapshot {
     /// The policy revisions from the latest of the previous snapshot on, the earliest first, each
     /// with its changes.
     pub(crate) revisions: Vec<(PolicyRevision, Vec<String>)>,
+    /// The fabrics that operators gave.
+    pub(crate) fabrics: Arc<FabricHistory>,
     pub(crate) sessions: Vec<SessionSummary>,
     pub(crate) findings: BTreeSet<Finding>,
     pub(crate) permit: WritePermit,
@@ -70,6 +73,7 @@ impl EventSnapshot {
         let mut events = Vec::new();
         events.extend(self.leadership_event(before));
         events.extend(self.policy_events(before));
+        events.extend(self.fabric_events(before));
         events.extend(self.element_events(before));
         events.extend(self.job_events(before));
         events.extend(self.adoption_event(before));
@@ -115,32 +119,52 @@ impl EventSnapshot {
         events
     }
 
+    /// The fabric in force at the first snapshot is no event.
+    fn fabric_events(&self, before: &Self) -> Vec<EventKind> {
+        let Some(known) = before.fabrics.latest().map(|latest| latest.number) else {
+            return Vec::new();
+        };
+        let new = self.fabrics.revisions().iter().filter(|revision| revision.number > known);
+        let events = new.map(|revision| EventKind::FabricApplied {
+            revision: revision.number,
+            author: revision.metadata.author.clone(),
+            reason: revision.metadata.reason.clone(),
+            changes: revision.changes.clone(),
+        });
+        events.collect()
+    }
+
     fn element_events(&self, before: &Self) -> Vec<EventKind> {
         let Some(rollout) = &self.rollout else {
             return Vec::new();
         };
-        let had = before.rollout_on_fabric_of(rollout);
         let fabric = &rollout.fabric;
         let mut events = Vec::new();
         for switch in fabric.switch_ids() {
-            let earlier = had.map(|had| had.switch_state(switch));
+            let name = &fabric.switch(switch).name;
+            let earlier = before.rollout.as_ref().and_then(|had| {
+                let switch = had.fabric.switch_named(name)?;
+                Some(had.switch_state(switch))
+            });
             if let Some(state) = state_change(earlier, rollout.switch_state(switch)) {
                 let switch = fabric.switch(switch).name.clone();
                 events.push(EventKind::SwitchChanged { switch, state });
             }
         }
         for link in fabric.cables() {
-            let earlier = had.map(|had| had.cable_state(link));
+            let earlier = before.rollout.as_ref().and_then(|had| {
+                let link = if Arc::ptr_eq(&had.wiring, &rollout.wiring) {
+                    link
+                } else {
+                    had.fabric.link_named(&fabric.link_name(link))?
+                };
+                Some(had.cable_state(link))
+            });
             if let Some(state) = state_change(earlier, rollout.cable_state(link)) {
                 events.push(EventKind::CableChanged { link: fabric.link_name(link), state });
             }
         }
         events
-    }
-
-    /// The rollout, if it is on the fabric of `other`; ids of another fabric mean other parts.
-    fn rollout_on_fabric_of(&self, other: &PlanRollout) -> Option<&PlanRollout> {
-        self.rollout.as_ref().filter(|had| Arc::ptr_eq(&had.wiring, &other.wiring))
     }
 
     fn job_events(&self, before: &Self) -> Vec<EventKind> {
@@ -189,10 +213,12 @@ impl EventSnapshot {
         if before.rollout.as_ref().is_some_and(|had| had.generation == rollout.generation) {
             return None;
         }
-        let moved = before
-            .rollout_on_fabric_of(rollout)
-            .map_or_else(Vec::new, |had| moved_flows(&had.plan, &rollout.plan));
-        let shown = moved.iter().take(MOVES_SHOWN);
+        let had = before.rollout.as_ref();
+        let moved = had.map_or_else(Vec::new, |had| moved_flows(had, rollout));
+        let moves = had.map_or_else(Vec::new, |had| {
+            let shown = moved.iter().take(MOVES_SHOWN);
+            shown.map(|pair| describe_move([had, rollout], pair)).collect()
+        });
         // The first plan of a run is compared with the last of the run before by its report alone.
         let since_start = before.rollout.is_none().then(|| rollout.report.moved.len());
         Some(EventKind::PlanAdopted {
@@ -200,7 +226,7 @@ impl EventSnapshot {
             jobs: rollout.plan.jobs.len(),
             flows: rollout.plan.flows.len(),
             moved: since_start.unwrap_or(moved.len()),
-            moves: shown.map(|(earlier, now)| describe_move(rollout, earlier, now)).collect(),
+            moves,
         })
     }
 
@@ -305,28 +331,62 @@ fn state_change(earlier: Option<&str>, after: &str) -> Option<ValueChange<String
     (before != after).then(|| ValueChange { before: before.to_owned(), after: after.to_owned() })
 }
 
-/// Flows that take another path in the second plan, each as in the first and in the second.
-fn moved_flows<'a>(before: &'a Plan, after: &'a Plan) -> Vec<(&'a PlannedFlow, &'a PlannedFlow)> {
-    let had: BTreeMap<_, _> =
-        before.flows.iter().map(|flow| (flow_key(before, flow), flow)).collect();
-    let pairs =
-        after.flows.iter().filter_map(|flow| Some((*had.get(&flow_key(after, flow))?, flow)));
-    pairs.filter(|(a, b)| a.links != b.links).collect()
+/// A flow as in two plans, each on its fabric.
+type FlowPair<'a> = (&'a PlannedFlow, &'a PlannedFlow);
+
+/// Flows that take another path in the second plan.
+fn moved_flows<'a>(before: &'a PlanRollout, after: &'a PlanRollout) -> Vec<FlowPair<'a>> {
+    let ids = SharedIds::new(before, after);
+    let keyed = before.plan.flows.iter().filter_map(|flow| {
+        let (src, dst) = (ids.nic(flow.src)?, ids.nic(flow.dst)?);
+        Some(((&before.plan.jobs[flow.job].id, src, dst, flow.udp_src_port), flow))
+    });
+    let had: BTreeMap<_, _> = keyed.collect();
+    let pairs = after.plan.flows.iter().filter_map(|flow| {
+        let job = &after.plan.jobs[flow.job].id;
+        Some((*had.get(&(job, flow.src, flow.dst, flow.udp_src_port))?, flow))
+    });
+    let is_moved = |(had, has): &FlowPair<'_>| {
+        let kept = had.links.iter().map(|link| ids.link(*link));
+        !kept.eq(has.links.iter().map(|link| Some(*link)))
+    };
+    pairs.filter(is_moved).collect()
 }
 
-fn flow_key<'a>(plan: &'a Plan, flow: &PlannedFlow) -> (&'a JobId, NicId, NicId, Option<u16>) {
-    let job = &plan.jobs[flow.job].id;
-    (job, flow.src, flow.dst, flow.udp_src_port)
+/// The ids of what two fabrics have both.
+struct SharedIds(Option<(Vec<Option<NicId>>, Vec<Option<LinkId>>)>);
+
+impl SharedIds {
+    fn new(before: &PlanRollout, after: &PlanRollout) -> Self {
+        if Arc::ptr_eq(&before.wiring, &after.wiring) {
+            return Self(None);
+        }
+        let (known, fabric) = (&before.fabric, &after.fabric);
+        let nics = known.nic_ids().map(|nic| {
+            let nic = known.nic(nic);
+            let host = fabric.host_named(&known.host(nic.host).name)?;
+            fabric.nic_of(host, nic.index)
+        });
+        let links = known.link_ids().map(|link| fabric.link_named(&known.link_name(link)));
+        Self(Some((nics.collect(), links.collect())))
+    }
+
+    fn nic(&self, nic: NicId) -> Option<NicId> {
+        self.0.as_ref().map_or(Some(nic), |(nics, _)| nics[nic.index()])
+    }
+
+    fn link(&self, link: LinkId) -> Option<LinkId> {
+        self.0.as_ref().map_or(Some(link), |(_, links)| links[link.index()])
+    }
 }
 
-fn describe_move(rollout: &PlanRollout, earlier: &PlannedFlow, now: &PlannedFlow) -> FlowMove {
-    let fabric = &rollout.fabric;
+fn describe_move([before, rollout]: [&PlanRollout; 2], (earlier, now): &FlowPair<'_>) -> FlowMove {
     FlowMove {
         job: rollout.plan.jobs[now.job].id.to_string(),
-        flow: now.name_in(fabric),
+        flow: now.name_in(&rollout.fabric),
         path: ValueChange {
-            before: fabric.path_node_names(&earlier.links),
-            after: fabric.path_node_names(&now.links),
+            before: before.fabric.path_node_names(&earlier.links),
+            after: rollout.fabric.path_node_names(&now.links),
         },
     }
 }

@@ -41,12 +41,16 @@ use crate::telemetry::ReporterScope;
 const REPORTS: &str = "/crux.telemetry.v1.Telemetry/";
 
 /// What changes something, or may do everything: the ends of HTTP paths and of gRPC methods.
-const CHANGES: [&str; 10] = [
+const CHANGES: [&str; 14] = [
     "/v1/cluster/lead",
     "/v1/cluster/step-down",
+    "/v1/fabric/apply",
+    "/v1/fabric/rollback",
     "/v1/policy/apply",
     "/v1/policy/confirm",
     "/v1/policy/rollback",
+    "/ApplyFabric",
+    "/RollbackFabric",
     "/ApplyPolicy",
     "/ConfirmPolicy",
     "/RollbackPolicy",
@@ -55,7 +59,7 @@ const CHANGES: [&str; 10] = [
 ];
 
 /// Queries that are sent as POST because they carry a document.
-const POSTED_QUERIES: [&str; 1] = ["/v1/policy/preview"];
+const POSTED_QUERIES: [&str; 2] = ["/v1/fabric/preview", "/v1/policy/preview"];
 
 /// Queries about callers, which are for those who may do everything.
 const RESTRICTED_QUERIES: [&str; 4] =
@@ -433,6 +437,9 @@ mod tests {
             ("GET", "/metrics", AccessRole::Read),
             ("POST", "/v1/policy/preview", AccessRole::Read),
             ("POST", "/v1/policy/apply", AccessRole::Write),
+            ("POST", "/v1/fabric/preview", AccessRole::Read),
+            ("POST", "/v1/fabric/rollback", AccessRole::Write),
+            ("POST", "/crux.northbound.v1.Northbound/ApplyFabric", AccessRole::Write),
             ("POST", "/v1/something/new", AccessRole::Write),
             ("DELETE", "/v1/jobs", AccessRole::Write),
             ("GET", "/v1/audit-records", AccessRole::Write),

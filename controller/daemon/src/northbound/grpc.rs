@@ -69,6 +69,7 @@ northbound_service! {
         list_learned_flows: ListLearnedFlowsResponse = "flows",
         list_findings: ListFindingsResponse = "findings",
         list_audit_records: ListAuditRecordsResponse = "records",
+        list_fabric_revisions: ListFabricRevisionsResponse = "revisions",
     }
     documents {
         get_fabric,
@@ -81,6 +82,9 @@ northbound_service! {
     commands {
         take_lead: TakeLeadRequest -> ClusterStatus,
         step_down: TakeLeadRequest -> ClusterStatus,
+        preview_fabric: PreviewFabricRequest -> FabricPreview,
+        apply_fabric: ApplyFabricRequest -> FabricChangeResponse,
+        rollback_fabric: RollbackFabricRequest -> FabricChangeResponse,
         preview_policy: PreviewPolicyRequest -> PolicyPreview,
         apply_policy: ApplyPolicyRequest -> PolicyChangeResponse,
         confirm_policy: ConfirmPolicyRequest -> PolicyChangeResponse,

@@ -22,13 +22,14 @@ use super::learned_flow::LearnedFlowRow;
 use super::planner_input::PlannerInput;
 use super::queue_table::QueueRow;
 use super::service::{
-    ApplyPolicyRequest, ConfirmPolicyRequest, PolicyChangeResponse, PolicyRevisionDiff,
-    PreviewPolicyRequest, RollbackPolicyRequest,
+    ApplyFabricRequest, ApplyPolicyRequest, ConfirmPolicyRequest, FabricChangeResponse,
+    FabricRevisionRow, PolicyChangeResponse, PolicyRevisionDiff, PreviewFabricRequest,
+    PreviewPolicyRequest, RollbackFabricRequest, RollbackPolicyRequest,
 };
 use super::utilization::UtilizationHistory;
 use crate::audit::AuditRecord;
 use crate::policy_history::PolicyRevision;
-use crate::preview::PolicyPreview;
+use crate::preview::{FabricPreview, PolicyPreview};
 use crate::store::StateBackup;
 
 /// One endpoint. It takes a document by POST, or nothing by GET.
@@ -98,6 +99,18 @@ pub(super) const ENDPOINTS: &[HttpEndpoint] = endpoints! {
         "RoCEv2 flows that no job has announced, as the leaves report them";
     "/v1/fabric" => GetFabric -> FabricDocument: get!(get_fabric),
         "The fabric, as an explicit document";
+    "/v1/fabric/revisions" => ListFabricRevisions -> Vec<FabricRevisionRow>:
+        get!(list_fabric_revisions),
+        "Fabrics that were in force, the latest first, with author, reason and changes";
+    "/v1/fabric/preview" => PreviewFabric(PreviewFabricRequest) -> FabricPreview:
+        post!(preview_fabric),
+        "What another fabric would change; nothing is written";
+    "/v1/fabric/apply" => ApplyFabric(ApplyFabricRequest) -> FabricChangeResponse:
+        post!(apply_fabric),
+        "Have another fabric in force";
+    "/v1/fabric/rollback" => RollbackFabric(RollbackFabricRequest) -> FabricChangeResponse:
+        post!(rollback_fabric),
+        "Have an earlier fabric in force again";
     "/v1/fabric-graph" => GetFabricGraph -> FabricGraph: get!(get_fabric_graph),
         "The fabric as a graph of numbered nodes and cables, for maps";
     "/v1/link-loads" => GetLinkLoads -> LinkLoadTable: get!(get_link_loads),

@@ -152,6 +152,22 @@ impl PolicyCommitter {
         Ok(response)
     }
 
+    /// Waits until switches hold a generation; warnings about those that do not in time.
+    ///
+    /// # Errors
+    /// The controller has stopped.
+    pub(super) async fn missing_switches(
+        &self,
+        generation: u64,
+        since: Instant,
+    ) -> Result<Vec<Finding>, ServiceError> {
+        let missing = match self.access.await_committed(generation, since, self.verify).await {
+            Ok(missing) | Err(ControllerError::NotVerified { missing, .. }) => missing,
+            Err(error) => return Err(error.into()),
+        };
+        Ok(missing.iter().map(missing_finding).collect())
+    }
+
     /// Rolls the trial back.
     ///
     /// # Errors

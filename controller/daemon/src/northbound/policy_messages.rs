@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::Finding;
 
+use super::document_file::DocumentFile;
 use crate::policy_history::{PolicyRevision, UnixMs};
 
 /// Revisions of a page of the history, if the caller names no number, and at most.
@@ -23,7 +24,7 @@ const MAX_DRAINS: usize = 64;
 pub struct PreviewPolicyRequest {
     /// The policy; without it, the one in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub policy: Option<PolicyFile>,
+    pub policy: Option<DocumentFile>,
     /// Changes of single fields, made one after the other to that policy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub edits: Vec<PolicyEdit>,
@@ -62,16 +63,6 @@ impl ListPolicyRevisionsRequest {
     pub(super) fn page_limit(self) -> usize {
         self.limit.unwrap_or(PAGE_REVISIONS).clamp(1, PAGE_REVISIONS_MAX) as usize
     }
-}
-
-/// A policy document as it stands in a file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PolicyFile {
-    /// Name of the file; its extension says the format, as `.toml`, `.yaml` or `.json`.
-    pub file: String,
-    /// What is in it.
-    pub text: String,
 }
 
 /// An override for some time.

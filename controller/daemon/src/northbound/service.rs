@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use planner::{DocumentFieldError, PlanDocument, PolicyDocument};
+use planner::{DocumentFieldError, Job, PlanDocument, PolicyDocument};
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 use topology::Finding;
@@ -17,21 +17,24 @@ use topology::document;
 use topology::spec::{self, FabricDocument};
 
 use super::controller_view::{ControllerView, JobRow, LinkRow, SwitchRow};
+pub use super::document_file::{DocumentFile, parse_policy};
+use super::document_file::{check_policy_file, check_text};
 use super::explanation::ExplainJobResponse;
 use super::fabric_map::{FabricGraph, JobFlowRow, LinkLoadTable};
+pub use super::fabric_revisions::{
+    ApplyFabricRequest, FabricChangeResponse, FabricRevisionRow, PreviewFabricRequest,
+    RollbackFabricRequest,
+};
 use super::learned_flow::{LearnedFlowRow, learned_flow_rows};
 use super::limit_counters::{LimitCounters, LimitReached};
 use super::metrics::MetricsText;
 use super::planner_input::PlannerInput;
 use super::planning_pool::{PlanningPool, PlanningSlot};
 use super::policy_commit::PolicyCommitter;
-pub use super::policy_file::parse_policy;
-use super::policy_file::{check_policy_file, check_text};
 use super::policy_messages::ChangeTerms;
 pub use super::policy_messages::{
     ApplyPolicyRequest, ConfirmPolicyRequest, ListPolicyRevisionsRequest, PolicyChangeResponse,
-    PolicyFile, PolicyRevisionDiff, PreviewPolicyRequest, RollbackPolicyRequest,
-    TemporaryOverrideRequest,
+    PolicyRevisionDiff, PreviewPolicyRequest, RollbackPolicyRequest, TemporaryOverrideRequest,
 };
 pub use super::service_error::ServiceError;
 use super::utilization::{UtilizationHistory, UtilizationLog, UtilizationPage};
@@ -39,7 +42,8 @@ use crate::access::{ControllerAccess, ControllerError};
 use crate::audit::AuditRecord;
 use crate::config::Config;
 use crate::policy_history::{PolicyContent, PolicyRevision, RevisionMetadata, TemporaryOverride};
-use crate::preview::{PolicyPreview, preview_policy};
+use crate::preview::{PlanPreview, PolicyPreview, PresentPlan, preview_plan};
+use crate::state::PlanRequest;
 use crate::telemetry::counter_aggregator::MeasuredTraffic;
 use crate::telemetry::task::ReportSummary;
 
@@ -52,17 +56,17 @@ const REASON_BYTES: usize = 1_024;
 #[derive(Clone, Debug)]
 pub struct NorthboundService {
     pub(super) access: ControllerAccess,
-    committer: PolicyCommitter,
+    pub(super) committer: PolicyCommitter,
     /// What switches count, and where reports differ; none where counters are not read.
     measured: Option<MeasurementReceivers>,
     /// Samples of the utilisation; none where nothing is sampled.
     utilization: Option<watch::Receiver<UtilizationLog>>,
     /// The caller, if a token identifies one.
-    caller: Option<Arc<str>>,
+    pub(super) caller: Option<Arc<str>>,
     /// The warning that anyone may do everything, if so.
     open_access: Option<Finding>,
     limited: LimitCounters,
-    pool: PlanningPool,
+    pub(super) pool: PlanningPool,
     /// Held from reading the policy in force to proposing what is made of it.
     policy_changes: Arc<Mutex<()>>,
     document_max: usize,
@@ -321,11 +325,25 @@ impl NorthboundService {
         });
         let (policy, prepared) = query.await?;
         let plan_request = prepared.map_err(refuse_with)?;
+        let jobs = plan_request.jobs.clone();
+        let plan = self.preview_request(plan_request, jobs, slot).await?;
+        Ok(PolicyPreview { policy, plan })
+    }
+
+    /// What a plan request would change, which has these `jobs` now.
+    pub(super) async fn preview_request(
+        &self,
+        request: PlanRequest,
+        jobs: Vec<Job>,
+        slot: PlanningSlot,
+    ) -> Result<PlanPreview, ServiceError> {
         let tables = self.access.desired_tables().tables.clone();
-        let present = self.access.current_rollout().ok_or(ControllerError::Stopped)?;
-        let planning = move || preview_policy(plan_request, &present, &tables);
-        let preview = slot.run_work(planning).await?;
-        Ok(PolicyPreview { policy, ..preview })
+        let rollout = self.access.current_rollout().ok_or(ControllerError::Stopped)?;
+        let planning = move || {
+            let present = PresentPlan { rollout: &rollout, jobs: &jobs, tables: &tables };
+            preview_plan(request, present)
+        };
+        Ok(slot.run_work(planning).await?)
     }
 
     /// Makes a change: all of it, or none.
@@ -498,6 +516,6 @@ fn refuse_field(error: &DocumentFieldError) -> ServiceError {
     refuse_with(Finding::error("policy", error.to_string()))
 }
 
-fn refuse_with(finding: Finding) -> ServiceError {
+pub(super) fn refuse_with(finding: Finding) -> ServiceError {
     ServiceError::Refused(vec![finding])
 }

@@ -10,11 +10,12 @@ use std::time::Duration;
 use planner::{Job, JobsDocument, Policy, PolicyDocument};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
-use topology::spec::{self, FabricDocument};
+use topology::spec::{self, FabricDocument, explicit_document};
 use topology::{Fabric, Finding, error_chain};
 
 use crate::config::Config;
 use crate::etcd::StoreClient;
+use crate::fabric_history::{FabricHistory, file_signature};
 use crate::host_machine::HostMachine;
 use crate::policy_history::{PolicyHistory, PolicyRevision, UnixMs};
 use crate::state::{ReportedJobs, StartingState, State, StateEvent};
@@ -151,6 +152,23 @@ impl StateArchive {
         Ok(Some(fabric).filter(|_| whole != known))
     }
 
+    /// The history of the fabric at a start with this one; empty where discovery finds it.
+    pub(super) fn fabric_history(&self, fabric: &Fabric, now: UnixMs) -> FabricHistory {
+        if self.learns_fabric {
+            return FabricHistory::default();
+        }
+        let (file, signature) = (explicit_document(fabric), file_signature(now));
+        match &self.stored.fabric_history {
+            Some(stored) => stored.clone().continue_with_file(file, signature),
+            None => FabricHistory::from_file(file, signature),
+        }
+    }
+
+    /// The history of the fabric that is stored, if it is not found by discovery.
+    pub(super) fn stored_fabric_history(&self) -> Option<&FabricHistory> {
+        self.stored.fabric_history.as_ref().filter(|_| !self.learns_fabric)
+    }
+
     /// `fabric` with the parts that were out of order in the last run, until they are seen to work.
     pub(super) fn with_last_failures(&self, fabric: &Fabric) -> Fabric {
         let failures = self.last_plan.iter().flat_map(|plan| plan.failures_on(fabric));
@@ -179,7 +197,7 @@ impl StateArchive {
             start.decisions = Some((Arc::new(plan), basis));
         }
         for record in self.stored.document_records() {
-            match or_finding(event_from_record(&record, &start.fabric), &mut findings) {
+            match event_from_record(&record, &start.fabric, &mut findings) {
                 Some(StateEvent::RevisionStored(stored)) => {
                     let latest = stored.number;
                     let earlier = self.revisions.iter().filter(|one| one.number < latest);
@@ -210,15 +228,17 @@ impl StateArchive {
             reported_jobs: reported,
             decisions: None,
         };
+        // Their hosts may appear later, as while a fabric is being discovered.
+        let mut unfit = Vec::new();
         let in_force = state.stored_records().into_iter();
         // Stored records come last, so they win: those in force already lack jobs without hosts.
         for record in in_force.chain(self.stored.document_records()) {
             match record {
                 StoreRecord::Jobs(stored) => {
-                    start.jobs = resolvable_jobs(&stored, &start.fabric);
+                    start.jobs = resolvable_jobs(&stored, &start.fabric, &mut unfit);
                 }
                 StoreRecord::ReportedJobs(stored) => {
-                    start.reported_jobs.jobs = resolvable_jobs(&stored, &start.fabric);
+                    start.reported_jobs.jobs = resolvable_jobs(&stored, &start.fabric, &mut unfit);
                 }
                 _ => {}
             }
@@ -309,6 +329,16 @@ fn expiry_finding(stored: u64, effective: &PolicyRevision) -> Option<Finding> {
 pub(super) fn event_from_record(
     record: &StoreRecord,
     fabric: &Fabric,
+    findings: &mut Vec<Finding>,
+) -> Option<StateEvent> {
+    or_finding(resolve_record(record, fabric, findings), findings)
+}
+
+/// That event. Jobs that do not fit the fabric are left out, with a finding for each.
+fn resolve_record(
+    record: &StoreRecord,
+    fabric: &Fabric,
+    findings: &mut Vec<Finding>,
 ) -> Result<StateEvent, String> {
     match record {
         StoreRecord::Policy(stored) => {
@@ -321,17 +351,17 @@ pub(super) fn event_from_record(
             Ok(StateEvent::RevisionStored(stored.clone()))
         }
         StoreRecord::Jobs(stored) => {
-            let jobs = resolve_jobs(stored, fabric, "the stored jobs")?;
-            Ok(StateEvent::JobsChanged(jobs))
+            Ok(StateEvent::JobsChanged(resolvable_jobs(stored, fabric, findings)))
         }
         // Stored jobs are not profiled again: they were ranked before, or reports will soon do it.
         StoreRecord::ReportedJobs(stored) => Ok(StateEvent::JobsReported(ReportedJobs {
-            jobs: resolve_jobs(stored, fabric, "the stored jobs of telemetry")?,
+            jobs: resolvable_jobs(stored, fabric, findings),
             ..ReportedJobs::default()
         })),
-        StoreRecord::Term(_) | StoreRecord::Generation(_) | StoreRecord::Fabric(_) => {
-            Err("not a document on a fabric".to_owned())
-        }
+        StoreRecord::Term(_)
+        | StoreRecord::Generation(_)
+        | StoreRecord::Fabric(_)
+        | StoreRecord::FabricHistory(_) => Err("not a document on a fabric".to_owned()),
     }
 }
 
@@ -350,17 +380,25 @@ fn merge_inventory(
     Ok(FabricDocument { switches, ..found.clone() })
 }
 
-/// The jobs whose hosts all exist.
-fn resolvable_jobs(stored: &JobsDocument, fabric: &Fabric) -> Vec<Job> {
+/// The jobs whose hosts all exist, and a finding for each of the others.
+fn resolvable_jobs(
+    stored: &JobsDocument,
+    fabric: &Fabric,
+    findings: &mut Vec<Finding>,
+) -> Vec<Job> {
     // One by one, as a document is refused whole if one host is missing.
-    let alone = stored.jobs.iter().map(|job| JobsDocument { jobs: vec![job.clone()] });
-    let possible = alone.filter_map(|job| resolve_jobs(&job, fabric, "the jobs").ok());
-    possible.flatten().collect()
-}
-
-fn resolve_jobs(stored: &JobsDocument, fabric: &Fabric, name: &str) -> Result<Vec<Job>, String> {
-    let resolved = stored.resolve_jobs(fabric, name);
-    resolved.map(|resolved| resolved.jobs).map_err(|error| error.to_string())
+    let alone = stored.jobs.iter().filter_map(|job| {
+        let document = JobsDocument { jobs: vec![job.clone()] };
+        match document.resolve_jobs(fabric, "the stored jobs") {
+            Ok(resolved) => Some(resolved.jobs),
+            Err(error) => {
+                let text = format!("not restored: {error}");
+                findings.push(Finding::warning(format!("job {}", job.id), text));
+                None
+            }
+        }
+    });
+    alone.flatten().collect()
 }
 
 /// The value, or none and a finding with the error.

@@ -7,14 +7,14 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use topology::Fabric;
+use topology::{Fabric, Finding};
 use tracing::info;
 
 use super::ControllerHandle;
 use super::archive::{StateArchive, or_finding};
 use super::change_meter::ChangeMeter;
 use super::cluster::Cluster;
-use super::core::Core;
+use super::core::{Core, fabric_of};
 use super::event_log_task::EventLogTask;
 use super::log::log_finding;
 use super::lowering::RolloutLowering;
@@ -30,6 +30,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::discovery::{DiscoveryInputs, LinkDiscovery};
 use crate::etcd::ClusterNetwork;
+use crate::fabric_history::FabricHistory;
 use crate::gnmi::{GnmiInputs, GnmiMonitor};
 use crate::host_machine::HostMachine;
 use crate::learning::{FlowLearner, LearnerInputs};
@@ -43,6 +44,7 @@ use crate::southbound::{
 };
 use crate::standing_findings::StandingFindings;
 use crate::state::{EventSubmission, State, StateEvent};
+use crate::store::StoreRecord;
 use crate::supervision::{LoopHeartbeat, TaskSupervisor};
 use crate::trace_export::TraceExporter;
 
@@ -83,10 +85,17 @@ impl Controller {
         if let Some(program) = &config.sai_program {
             select_program(program)?;
         }
-        let archive = StateArchive::open(&config, &network)?;
+        let mut archive = StateArchive::open(&config, &network)?;
         config.term = archive.first_term(config.term);
         let clock = network.start_clock();
         let audit = open_audit(&config, clock)?;
+        let history = archive.fabric_history(&fabric, clock.unix_now());
+        if archive.stored_fabric_history().is_some_and(|stored| *stored != history) {
+            // The file was edited: the next start must not take that for another edit.
+            let record = StoreRecord::FabricHistory(Box::new(history.clone()));
+            archive.store_or_report(record).await.iter().for_each(log_finding);
+        }
+        let fabric = fabric_in_force(&history, fabric);
         let (fabric, starting_event) = restore_inputs(&archive, fabric, &policy, clock);
         let recorder = FlightRecorder::open(config.recording.as_ref())?;
         let meter = ChangeMeter::new(trace_exporter(&config, clock)?);
@@ -94,6 +103,7 @@ impl Controller {
         let stop = CancellationToken::new();
         let findings = StandingFindings::default();
         report_loss(&archive, &findings);
+        report_other_file(&history, &findings);
         let supervisor = TaskSupervisor::new(findings.clone(), stop.clone());
         let cluster = Cluster::join(&network, &config, &supervisor);
         let (learner, digests) = FlowLearner::new(&config, cluster.watch_permit());
@@ -107,6 +117,7 @@ impl Controller {
                 archive,
                 recorder,
                 clock,
+                history,
             ),
             planner: Planner::new(Arc::clone(&network), config.event_queue.get()),
             lowering: RolloutLowering::new(network, desired.subscribe()),
@@ -150,6 +161,7 @@ fn spawn_tasks(
         desired: core.publisher.watch_desired(),
         rollout: core.publisher.watch_rollout(),
         revision: core.state.watch_revision(),
+        fabric_history: core.state.watch_fabric_history(),
         board: core.publisher.board().clone(),
         write_permit: core.cluster.watch_permit(),
         stages: core.publisher.meter().watch_stages(),
@@ -235,6 +247,35 @@ fn report_loss(archive: &StateArchive, findings: &StandingFindings) {
         log_finding(&finding);
         findings.report_finding("store", finding);
     }
+}
+
+/// The latest fabric that an operator gave, which may be another one than that of the file.
+fn fabric_in_force(history: &FabricHistory, file: Fabric) -> Fabric {
+    let latest = history.latest().filter(|_| !history.holds_file());
+    match latest.map(|latest| fabric_of(&latest.document)) {
+        None => file,
+        Some(Ok(fabric)) => fabric,
+        Some(Err(error)) => {
+            let text = format!("not restored, the file is in force instead: {error}");
+            log_finding(&Finding::warning("fabric", text));
+            file
+        }
+    }
+}
+
+/// Reports that the fabric in force is not that of the file, until the next start.
+fn report_other_file(history: &FabricHistory, findings: &StandingFindings) {
+    let Some(latest) = history.latest().filter(|_| !history.holds_file()) else {
+        return;
+    };
+    let text = format!(
+        "the fabric in force is revision {}, applied by {}, and not what the file says; write it \
+         there (crux fabric show --format toml), or apply the file (crux fabric apply)",
+        latest.number, latest.metadata.author
+    );
+    let finding = Finding::warning("fabric", text);
+    log_finding(&finding);
+    findings.report_finding("fabric file", finding);
 }
 
 fn initial_state(config: &Config, archive: &StateArchive, fabric: &Fabric) -> State {

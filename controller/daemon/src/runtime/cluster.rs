@@ -86,6 +86,11 @@ impl Cluster {
         self.membership.as_ref()?.refusal_for(event)
     }
 
+    /// Why nothing about `about` can be changed here, if another controller decides that.
+    pub(super) fn refusal_about(&self, about: &'static str) -> Option<Finding> {
+        self.membership.as_ref()?.refusal_about(about)
+    }
+
     /// Has this controller lead, whoever leads now; the refusal where etcd elects.
     pub(super) fn request_lead(&mut self, findings: &StandingFindings) -> Option<Finding> {
         if self.membership.is_some() {

@@ -10,6 +10,7 @@
 
 mod cluster_sync;
 mod effects;
+mod fabric_change;
 mod observation;
 mod submission_queue;
 
@@ -18,9 +19,10 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
-use topology::{AvailabilityChange, Fabric, Finding, spec};
+use topology::{AvailabilityChange, Finding};
 use tracing::error;
 
+pub(super) use self::fabric_change::fabric_of;
 use self::submission_queue::SubmissionQueue;
 use super::cluster::Cluster;
 use super::lowering::{LoweredRollout, RolloutLowering};
@@ -35,7 +37,6 @@ use crate::southbound::ChangeOrigin;
 use crate::southbound::connection::ComputationPanicked;
 use crate::standing_findings::StandingFindings;
 use crate::state::{Effects, EventSubmission, LeadChange, PlanResult, StateEvent, SubmittedItem};
-use crate::store::StoreRecord;
 
 /// The running controller, one task.
 pub(super) struct Core {
@@ -174,8 +175,19 @@ impl Core {
         queue: &mut SubmissionQueue,
     ) -> Result<(), ComputationPanicked> {
         let EventSubmission { item, first_reported, received } = submission;
-        let (event, receipt) = match item {
-            SubmittedItem::Event(event, receipt) => (*event, receipt),
+        let inputs = self.state.state().inputs();
+        let (effects, receipt) = match item {
+            SubmittedItem::Event(event, receipt) => {
+                (self.apply_event(*event, received).await, receipt)
+            }
+            SubmittedItem::Fabric(proposal, receipt) => {
+                (self.apply_fabric(*proposal, received).await, receipt)
+            }
+            SubmittedItem::FabricPreview(fabric, answer) => {
+                // The caller may have stopped waiting.
+                answer.send(self.consider_fabric(*fabric)).ok();
+                return Ok(());
+            }
             SubmittedItem::Health(part, health) => {
                 let others = std::iter::from_fn(|| queue.take_health());
                 let all = std::iter::once((part, health, received)).chain(others);
@@ -199,19 +211,6 @@ impl Core {
                 return Ok(());
             }
         };
-        let inputs = self.state.state().inputs();
-        if let Some(refusal) = self.cluster.refusal_for(&event) {
-            let effects = Effects::from_refusal(refusal);
-            let origin = ChangeOrigin::new(effects.cause, received);
-            let generation = self.state.state().generation();
-            PlanWaiter::new(inputs, origin, &effects, receipt).send_receipt(generation, &[]);
-            return Ok(());
-        }
-        let effects = match event {
-            StateEvent::FabricLearned(fabric) => self.adopt_fabric(fabric, received).await,
-            event if event.changes_policy() => self.store_then_step(event).await,
-            event => self.step_and_store(event).await,
-        };
         let origin = ChangeOrigin { first_reported, ..ChangeOrigin::new(effects.cause, received) };
         let waiter = PlanWaiter::new(self.state.state().inputs(), origin, &effects, receipt);
         // An event that was applied has raised the count; only then will a plan cover it.
@@ -220,6 +219,19 @@ impl Core {
             false => waiter.send_receipt(effects.generation, &[]),
         }
         self.apply_effects(effects, received).await
+    }
+
+    /// Applies an event, unless another controller decides that.
+    async fn apply_event(&mut self, event: StateEvent, received: Instant) -> Effects {
+        if let Some(refusal) = self.cluster.refusal_for(&event) {
+            let generation = self.state.state().generation();
+            return Effects { cause: event.kind(), generation, ..Effects::from_refusal(refusal) };
+        }
+        match event {
+            StateEvent::FabricLearned(fabric) => self.adopt_learned(fabric, received).await,
+            event if event.changes_policy() => self.store_then_step(event).await,
+            event => self.step_and_store(event).await,
+        }
     }
 
     /// The only call of the state's step; drains are tracked after each.
@@ -233,7 +245,11 @@ impl Core {
 
     /// Steps, then stores the record for the next run.
     async fn step_and_store(&mut self, event: StateEvent) -> Effects {
-        let mut effects = self.step_state(event);
+        let effects = self.step_state(event);
+        self.store_effects(effects).await
+    }
+
+    async fn store_effects(&mut self, mut effects: Effects) -> Effects {
         if let Some(record) = effects.record.take() {
             effects.findings.extend(self.state.archive_mut().store_or_report(record).await);
         }
@@ -257,23 +273,6 @@ impl Core {
             };
         }
         Effects { record: None, ..self.step_state(event) }
-    }
-
-    /// Adopts a fabric of the same switches, with the known failures; the event carries the jobs
-    /// over.
-    fn fabric_event(&mut self, fabric: Fabric, now: Instant) -> StateEvent {
-        self.observer.adopt_fabric(&fabric, now);
-        self.state.event_on_fabric(fabric)
-    }
-
-    async fn adopt_fabric(&mut self, fabric: Fabric, now: Instant) -> Effects {
-        let record = StoreRecord::Fabric(Box::new(spec::explicit_document(&fabric)));
-        let event = self.fabric_event(fabric, now);
-        let mut effects = self.step_and_store(event).await;
-        if effects.refusal.is_none() {
-            effects.findings.extend(self.state.archive_mut().store_or_report(record).await);
-        }
-        effects
     }
 
     /// Adopts a plan. The receipts of the events that it covers follow its tables.

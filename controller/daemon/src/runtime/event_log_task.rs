@@ -97,6 +97,7 @@ async fn take_snapshot(
     Ok(EventSnapshot {
         profiled,
         revisions,
+        fabrics: access.fabric_history(),
         sessions,
         findings,
         permit: *access.watch_permit().borrow(),

@@ -145,7 +145,11 @@ impl ClusterMembership {
 
     /// Why this controller refuses an event: only the leader stores what all controllers share.
     pub(super) fn refusal_for(&self, event: &StateEvent) -> Option<Finding> {
-        let about = event.shared_subject()?;
+        self.refusal_about(event.shared_subject()?)
+    }
+
+    /// Why nothing about `about` can be changed here, unless this controller leads.
+    pub(super) fn refusal_about(&self, about: &'static str) -> Option<Finding> {
         let permit = *self.write_permit.borrow();
         if permit.is_leader(Instant::now()) {
             return None;

@@ -75,7 +75,7 @@ impl Observer {
     /// An observer of `fabric`, whose failed parts stay failed until they are seen to work.
     pub(super) fn new(config: &Config, fabric: &Fabric) -> Self {
         let mut liveness = LivenessTracker::new(config.liveness);
-        liveness.adopt_fabric(fabric, Instant::now());
+        liveness.adopt_fabric(fabric, fabric, Instant::now());
         Self {
             liveness,
             drains: DrainTracker::new(config.drain_deadline),
@@ -94,9 +94,10 @@ impl Observer {
         [self.liveness.next_due(), self.drains.next_due()].into_iter().flatten().min()
     }
 
-    /// Keeps the known failures on another fabric of the same switches.
-    pub(super) fn adopt_fabric(&mut self, fabric: &Fabric, now: Instant) {
-        self.liveness.adopt_fabric(fabric, now);
+    /// Keeps the known failures of `before` on the next fabric, and learns the room for pins anew.
+    pub(super) fn adopt_fabric(&mut self, before: &Fabric, fabric: &Fabric, now: Instant) {
+        self.liveness.adopt_fabric(before, fabric, now);
+        self.pin_rooms.clear();
     }
 
     /// Records the health of a part; the change that it confirms.

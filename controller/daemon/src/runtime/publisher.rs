@@ -104,6 +104,17 @@ impl Publisher {
         })
     }
 
+    /// Notes that a rollout is not published, for those who wait until it is.
+    pub(super) fn pass_over(&self, generation: u64) {
+        self.desired.send_if_modified(|desired| {
+            let is_later = generation > desired.lowered_generation;
+            if is_later {
+                Arc::make_mut(desired).lowered_generation = generation;
+            }
+            is_later
+        });
+    }
+
     /// Waits until the rollout `generation`, if one is being lowered, is published.
     pub(super) fn wait_for_rollout(
         &self,

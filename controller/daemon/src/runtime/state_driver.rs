@@ -12,6 +12,7 @@ use topology::{Fabric, Finding, spec};
 use super::archive::StateArchive;
 use super::log::log_finding;
 use crate::clock::Clock;
+use crate::fabric_history::FabricHistory;
 use crate::recorder::FlightRecorder;
 use crate::southbound::{DesiredTables, StatusBoard};
 use crate::state::{Effects, PlanRollout, State, StateEvent};
@@ -25,6 +26,7 @@ pub(super) struct StateDriver {
     clock: Clock,
     /// The number of the policy revision in force and whether it is on trial.
     revision: watch::Sender<(u64, bool)>,
+    fabric_history: watch::Sender<Arc<FabricHistory>>,
 }
 
 impl StateDriver {
@@ -33,8 +35,11 @@ impl StateDriver {
         archive: StateArchive,
         recorder: FlightRecorder,
         clock: Clock,
+        fabric_history: FabricHistory,
     ) -> Self {
-        Self { state, archive, recorder, clock, revision: watch::Sender::default() }
+        let revision = watch::Sender::default();
+        let fabric_history = watch::Sender::new(Arc::new(fabric_history));
+        Self { state, archive, recorder, clock, revision, fabric_history }
     }
 
     pub(super) fn state(&self) -> &State {
@@ -75,6 +80,18 @@ impl StateDriver {
     pub(super) fn policy_due(&self) -> Option<Instant> {
         let due = self.state.policy_history().next_due_ms();
         due.map(|at| self.clock.instant_at(at))
+    }
+
+    pub(super) fn fabric_history(&self) -> Arc<FabricHistory> {
+        Arc::clone(&self.fabric_history.borrow())
+    }
+
+    pub(super) fn watch_fabric_history(&self) -> watch::Receiver<Arc<FabricHistory>> {
+        self.fabric_history.subscribe()
+    }
+
+    pub(super) fn publish_fabric_history(&mut self, history: FabricHistory) {
+        self.fabric_history.send_replace(Arc::new(history));
     }
 
     pub(super) fn deadline_event(&self) -> StateEvent {

@@ -18,7 +18,7 @@ pub struct PlanRequest {
     /// All jobs to plan for.
     pub(crate) jobs: Vec<Job>,
     /// The fabric, prepared for lowering.
-    pub(super) wiring: Arc<FabricWiring>,
+    pub(crate) wiring: Arc<FabricWiring>,
     pub(crate) policy: Policy,
     pub(super) previous: Option<Arc<Plan>>,
     pub(super) depth: PlanDepth,

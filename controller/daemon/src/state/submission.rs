@@ -6,12 +6,14 @@
 
 use std::fmt;
 
+use planner::{Job, JobId};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use topology::{Fabric, Finding};
 
-use super::{State, StateEvent};
+use super::{PlanRequest, State, StateEvent};
 use crate::liveness::{FabricPart, PartHealth};
+use crate::policy_history::RevisionMetadata;
 
 /// The outcome of a submitted event.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,6 +68,22 @@ impl EventSubmission {
         (Self::received_now(SubmittedItem::Query(query)), answer)
     }
 
+    /// A question what a fabric would change, and the receiver of the answer.
+    pub(crate) fn fabric_preview(
+        fabric: Fabric,
+    ) -> (Self, oneshot::Receiver<Result<ConsideredFabric, Finding>>) {
+        let (found, answer) = oneshot::channel();
+        (Self::received_now(SubmittedItem::FabricPreview(Box::new(fabric), found)), answer)
+    }
+
+    /// A fabric that an operator gives, and the receiver of its receipt.
+    pub(crate) fn fabric_proposal(
+        proposal: FabricProposal,
+    ) -> (Self, oneshot::Receiver<SubmitReceipt>) {
+        let (receipt, answer) = oneshot::channel();
+        (Self::received_now(SubmittedItem::Fabric(Box::new(proposal), receipt)), answer)
+    }
+
     /// The request that this controller takes or leaves the lead, and the receiver of its refusal.
     pub(crate) fn lead(change: LeadChange) -> (Self, oneshot::Receiver<Option<Finding>>) {
         let (refused, answer) = oneshot::channel();
@@ -84,8 +102,36 @@ pub(crate) enum SubmittedItem {
     Event(Box<StateEvent>, oneshot::Sender<SubmitReceipt>),
     Health(FabricPart, PartHealth),
     Query(StateQuery),
+    /// What would follow from a fabric.
+    FabricPreview(Box<Fabric>, oneshot::Sender<Result<ConsideredFabric, Finding>>),
+    /// A fabric that is to be in force.
+    Fabric(Box<FabricProposal>, oneshot::Sender<SubmitReceipt>),
     /// This controller is to take or leave the lead; answered with the refusal, if it does not.
     Lead(LeadChange, oneshot::Sender<Option<Finding>>),
+}
+
+/// A fabric that an operator gives.
+#[derive(Clone, Debug)]
+pub struct FabricProposal {
+    /// The fabric, without failures and drains.
+    pub fabric: Fabric,
+    /// Who gives it, why and when.
+    pub signature: RevisionMetadata,
+    /// Whether it is what the fabric file of the controller says now.
+    pub is_of_file: bool,
+    /// Whether jobs may lose their hosts by it.
+    pub force: bool,
+}
+
+/// What would follow from a fabric.
+#[derive(Clone, Debug)]
+pub(crate) struct ConsideredFabric {
+    /// The settled plan request on it.
+    pub(crate) request: PlanRequest,
+    /// The jobs in force, on the fabric in force.
+    pub(crate) jobs: Vec<Job>,
+    /// Jobs whose hosts or NICs it lacks.
+    pub(crate) lost_jobs: Vec<JobId>,
 }
 
 /// What an operator wants of a controller in the election.

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use topology::spec::FabricDocument;
 
 use super::{EmbeddedStore, SCHEMA_VERSION, StoreError, StoreRecord, StoredPlan};
+use crate::fabric_history::FabricHistory;
 use crate::hexadecimal::encode_hex;
 use crate::policy_history::PolicyRevision;
 
@@ -42,6 +43,9 @@ pub struct BackedUpState {
     pub reported_jobs: Option<JobsDocument>,
     /// The fabric that discovery found.
     pub fabric: Option<FabricDocument>,
+    /// The fabrics that operators gave, the last in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fabric_history: Option<FabricHistory>,
     /// The plan in force.
     pub plan: Option<StoredPlan>,
 }
@@ -109,6 +113,7 @@ impl EmbeddedStore {
             jobs: stored.jobs,
             reported_jobs: stored.reported_jobs,
             fabric: stored.fabric,
+            fabric_history: stored.fabric_history,
             plan: self.read_plan()?,
         };
         Ok(StateBackup { digest: state.digest(), state })
@@ -128,6 +133,7 @@ impl EmbeddedStore {
         records.extend(state.jobs.map(StoreRecord::Jobs));
         records.extend(state.reported_jobs.map(StoreRecord::ReportedJobs));
         records.extend(state.fabric.map(Box::new).map(StoreRecord::Fabric));
+        records.extend(state.fabric_history.map(Box::new).map(StoreRecord::FabricHistory));
         self.write_records(&records)?;
         Ok(state.plan.map_or(Ok(()), |plan| self.write_plan(&plan))?)
     }

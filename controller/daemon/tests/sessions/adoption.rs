@@ -7,7 +7,7 @@ use controller::northbound::ApiServer;
 use controller::northbound::controller_view::{JobRow, JobSource};
 use controller::northbound::explanation::ExplainJobResponse;
 use controller::northbound::service::{
-    ApplyPolicyRequest, NorthboundService, PolicyFile, PreviewPolicyRequest,
+    ApplyPolicyRequest, DocumentFile, NorthboundService, PreviewPolicyRequest,
 };
 use controller::pipelines::fabric::port_level_counts;
 use controller::{Config, ControllerHandle, RawConfig, StateEvent};
@@ -27,7 +27,7 @@ const RULE: &str = "[[adopt]]\njob = 'stranger'\nsrc = ['h1']\ndport = 4791\nlev
 
 /// Applies a policy and waits until all switches hold it.
 async fn apply(lab: &Lab, controller: &ControllerHandle, service: &NorthboundService, text: &str) {
-    let text = PolicyFile { file: "policy.toml".to_owned(), text: text.to_owned() };
+    let text = DocumentFile { file: "policy.toml".to_owned(), text: text.to_owned() };
     let wish = PreviewPolicyRequest { policy: Some(text), ..PreviewPolicyRequest::default() };
     let shown = service.preview_policy(&wish).await.unwrap();
     let order = ApplyPolicyRequest { change: wish, ..ApplyPolicyRequest::default() };
@@ -35,7 +35,7 @@ async fn apply(lab: &Lab, controller: &ControllerHandle, service: &NorthboundSer
     let done = service.apply_policy(&order).await.unwrap();
     assert!(done.applied, "{done:?}");
     verified(lab, controller).await;
-    let entries = shown.switches.iter().map(|switch| switch.entries.len());
+    let entries = shown.plan.switches.iter().map(|switch| switch.entries.len());
     let written = crate::lab::written(controller) - written;
     assert_eq!(entries.sum::<usize>() as u64, written, "a diff shows it");
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::northbound::service::{
-    ApplyPolicyRequest, NorthboundService, PolicyChangeResponse, PolicyFile, PreviewPolicyRequest,
+    ApplyPolicyRequest, DocumentFile, NorthboundService, PolicyChangeResponse, PreviewPolicyRequest,
 };
 use controller::{ControllerHandle, RawConfig, StateEvent};
 use p4::SwitchTables;
@@ -24,7 +24,7 @@ const CHANGE: &str = "[[job]]\nmatch = 'b'\nlevel = 0\n[[job]]\nmatch = 'a'\nexe
 fn order() -> ApplyPolicyRequest {
     ApplyPolicyRequest {
         change: PreviewPolicyRequest {
-            policy: Some(PolicyFile { file: "policy.toml".to_owned(), text: CHANGE.to_owned() }),
+            policy: Some(DocumentFile { file: "policy.toml".to_owned(), text: CHANGE.to_owned() }),
             ..PreviewPolicyRequest::default()
         },
         author: "ada".to_owned(),

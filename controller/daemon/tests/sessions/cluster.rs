@@ -10,7 +10,7 @@ use std::time::Duration;
 use controller::etcd::{ClusterNetwork, ClusterStore, EtcdClient, EtcdError, PlanManifest};
 use controller::liveness::{FabricPart, PartHealth};
 use controller::northbound::service::{
-    ApplyPolicyRequest, NorthboundService, PolicyFile, PreviewPolicyRequest,
+    ApplyPolicyRequest, DocumentFile, NorthboundService, PreviewPolicyRequest,
 };
 use controller::southbound::arbitration::Mastership;
 use controller::southbound::write_permit::WritePermit;
@@ -133,7 +133,7 @@ pub(crate) async fn submit_jobs(lab: &Lab, controller: &ControllerHandle, jobs: 
 
 /// A change of policy that writes to no switch.
 fn order() -> ApplyPolicyRequest {
-    let text = PolicyFile { file: "policy.toml".to_owned(), text: "fairness = 0.2".to_owned() };
+    let text = DocumentFile { file: "policy.toml".to_owned(), text: "fairness = 0.2".to_owned() };
     ApplyPolicyRequest {
         change: PreviewPolicyRequest { policy: Some(text), ..PreviewPolicyRequest::default() },
         author: "ada".to_owned(),

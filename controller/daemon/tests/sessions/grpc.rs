@@ -123,7 +123,7 @@ async fn every_command_does_as_over_http() {
     let at = served.at;
     let mut grpc = client(at).await;
     let text = "[[job]]\nmatch = 'b'\nlevel = 0\n[[job]]\nmatch = 'a'\nexempt = true\n";
-    let policy = proto::PolicyFile { file: "p.toml".to_owned(), text: text.to_owned() };
+    let policy = proto::DocumentFile { file: "p.toml".to_owned(), text: text.to_owned() };
     let wish = proto::PreviewPolicyRequest {
         policy: Some(policy),
         edits: vec![proto::PolicyEdit {

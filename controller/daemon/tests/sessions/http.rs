@@ -55,12 +55,21 @@ const WISH: &str = r#"{"policy": {"file": "p.toml", "text": "fairness = 0.2"}}"#
 const ORDER: &str = r#"{"change": {"policy": {"file": "p.toml", "text": "fairness = 0.2"}},
     "author": "ada", "confirm_within_seconds": 600}"#;
 
+const NO_FABRIC: &str = r#"{"fabric": {"file": "nothing.toml", "text": "links = 3"}}"#;
+
+const NO_FABRIC_ORDER: &str =
+    r#"{"fabric": {"file": "nothing.toml", "text": "links = 3"}, "author": "ada"}"#;
+
 /// A path, what is sent there, and what is in the answer.
-const CASES: [(&str, Option<&str>, &str); 27] = [
+const CASES: [(&str, Option<&str>, &str); 31] = [
     ("/v1/jobs", None, r#""id":"a""#),
     ("/v1/switches", None, r#""mastership":"primary""#),
     ("/v1/links", None, r#""link":"leaf1:"#),
     ("/v1/fabric", None, r#""tier":"leaf""#),
+    ("/v1/fabric/preview", Some(NO_FABRIC), "nothing.toml"),
+    ("/v1/fabric/apply", Some(NO_FABRIC_ORDER), "nothing.toml"),
+    ("/v1/fabric/rollback", Some(r#"{"author": "ada"}"#), "no other fabric was in force"),
+    ("/v1/fabric/revisions", None, r#""number":1"#),
     ("/v1/fabric-graph", None, r#""tiers":["leaf""#),
     ("/v1/queues", None, "[]"),
     ("/v1/link-loads", None, r#""jobs":["a","b"]"#),
@@ -94,8 +103,12 @@ async fn every_endpoint_answers() {
 
     for (path, body, expected) in CASES {
         let (status, answer) = ask(at, path, body).await;
-        // No etcd elects another one.
-        let wanted = if path == "/v1/cluster/step-down" { 422 } else { 200 };
+        let wanted = match path {
+            // No etcd elects another one; and what is sent is no fabric.
+            "/v1/cluster/step-down" | "/v1/fabric/preview" | "/v1/fabric/apply" => 422,
+            "/v1/fabric/rollback" => 404,
+            _ => 200,
+        };
         assert!(status == wanted && answer.contains(expected), "{path}: {status} {answer}");
     }
     let documented = openapi::openapi_document();

@@ -43,6 +43,8 @@ mod learning;
 mod liar;
 mod line_counter;
 #[cfg(test)]
+mod live_fabric;
+#[cfg(test)]
 mod lying_switch;
 #[cfg(test)]
 mod policy;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use controller::northbound::service::{
-    ApplyPolicyRequest, ConfirmPolicyRequest, ListPolicyRevisionsRequest, NorthboundService,
-    PolicyFile, PreviewPolicyRequest, RollbackPolicyRequest, ServiceError,
+    ApplyPolicyRequest, ConfirmPolicyRequest, DocumentFile, ListPolicyRevisionsRequest,
+    NorthboundService, PreviewPolicyRequest, RollbackPolicyRequest, ServiceError,
     TemporaryOverrideRequest,
 };
 use controller::{ControllerHandle, RawConfig, State, StateEvent};
@@ -29,7 +29,7 @@ async fn served(
 
 fn wish(text: &str) -> PreviewPolicyRequest {
     PreviewPolicyRequest {
-        policy: Some(PolicyFile { file: "policy.toml".to_owned(), text: text.to_owned() }),
+        policy: Some(DocumentFile { file: "policy.toml".to_owned(), text: text.to_owned() }),
         ..PreviewPolicyRequest::default()
     }
 }
@@ -71,7 +71,7 @@ async fn a_preview_equals_the_change_and_its_rollback() {
     let preview = service.preview_policy(&wish(RAISED)).await.unwrap();
     assert!(lab.read_all().await == before, "a diff writes nothing");
     assert!(preview.policy[0].starts_with("job: [] -> ["), "{:?}", preview.policy);
-    let shown: usize = preview.switches.iter().map(|switch| switch.entries.len()).sum();
+    let shown: usize = preview.plan.switches.iter().map(|switch| switch.entries.len()).sum();
     let written = crate::lab::written(&controller);
     let done = service.apply_policy(&order(RAISED, None)).await.unwrap();
     settled(&lab, &controller).await;
@@ -123,13 +123,13 @@ async fn edits_leave_what_they_do_not_name() {
     let fairer = edit(Set, "fairness", Some("0.3"));
     let preview = service.preview_policy(&fairer.change).await.unwrap();
     assert_eq!(preview.policy, ["fairness: 0.0 -> 0.3"]);
-    assert_eq!(preview.least_gpu_utilization, None);
+    assert_eq!(preview.plan.least_gpu_utilization, None);
     let under_dcqcn = edit(Set, "transport", Some("dcqcn"));
     let preview = service.preview_policy(&under_dcqcn.change).await.unwrap();
     assert_eq!(preview.policy, ["transport: \"max-min\" -> \"dcqcn\""]);
-    let least = preview.least_gpu_utilization.unwrap();
-    assert!((0.0..=preview.gpu_utilization.after).contains(&least.after), "{least:?}");
-    assert!(preview.unchanged.iter().all(|job| job.dcqcn_excess_seconds.is_some()));
+    let least = preview.plan.least_gpu_utilization.unwrap();
+    assert!((0.0..=preview.plan.gpu_utilization.after).contains(&least.after), "{least:?}");
+    assert!(preview.plan.unchanged.iter().all(|job| job.dcqcn_excess_seconds.is_some()));
     service.apply_policy(&fairer).await.unwrap();
     let drains = ["leaf1-spine2", "leaf2-spine2"].map(|cable| edit(Drain, cable, None));
     let (one, other) =

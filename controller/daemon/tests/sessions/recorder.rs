@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use controller::liveness::{FabricPart, PartHealth};
 use controller::northbound::service::{
-    ApplyPolicyRequest, NorthboundService, PolicyFile, PreviewPolicyRequest, RollbackPolicyRequest,
+    ApplyPolicyRequest, DocumentFile, NorthboundService, PreviewPolicyRequest,
+    RollbackPolicyRequest,
 };
 use controller::recorder::replay::{ReplaySummary, ReplayedLine, replay_recording};
 use controller::{ControllerHandle, RawConfig, StateEvent};
@@ -29,7 +30,7 @@ fn faults() -> FaultScript {
 fn order(text: &str, confirm_within: Option<u64>) -> ApplyPolicyRequest {
     ApplyPolicyRequest {
         change: PreviewPolicyRequest {
-            policy: Some(PolicyFile { file: "policy.toml".to_owned(), text: text.to_owned() }),
+            policy: Some(DocumentFile { file: "policy.toml".to_owned(), text: text.to_owned() }),
             ..PreviewPolicyRequest::default()
         },
         author: "ada".to_owned(),

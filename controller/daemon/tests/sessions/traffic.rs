@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use controller::northbound::{
     controller_view::LinkRow,
-    service::{ApplyPolicyRequest, NorthboundService, PolicyFile, PreviewPolicyRequest},
+    service::{ApplyPolicyRequest, DocumentFile, NorthboundService, PreviewPolicyRequest},
 };
 use controller::{Config, ControllerHandle, PlanRollout, RawConfig, StateEvent};
 use planner::{Flow, Job, Policy};
@@ -398,7 +398,7 @@ async fn two_hundred_changes_of_policy_lose_and_reorder_nothing() {
         "levels = 8\n",
     ];
     for text in texts.into_iter().cycle().take(200) {
-        let text = PolicyFile { file: "policy.toml".to_owned(), text: text.to_owned() };
+        let text = DocumentFile { file: "policy.toml".to_owned(), text: text.to_owned() };
         let order = ApplyPolicyRequest {
             change: PreviewPolicyRequest { policy: Some(text), ..PreviewPolicyRequest::default() },
             ..ApplyPolicyRequest::default()

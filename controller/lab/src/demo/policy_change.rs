@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use controller::forecast::{self, SecondsBand};
 use controller::northbound::service::{
-    ApplyPolicyRequest, NorthboundService, PolicyFile, PreviewPolicyRequest, parse_policy,
+    ApplyPolicyRequest, DocumentFile, NorthboundService, PreviewPolicyRequest, parse_policy,
 };
 use controller::preview::{JobChange, PolicyPreview, ValueChange};
 use controller::{Config, ControllerHandle};
@@ -78,19 +78,19 @@ impl ForecastFigure {
 #[derive(Clone, Debug)]
 pub(crate) struct PolicyTransition {
     before: Policy,
-    after: PolicyFile,
+    after: DocumentFile,
 }
 
 impl PolicyTransition {
     /// From the default policy on switches of so many levels.
-    pub(crate) fn from_default(after: PolicyFile, levels: u8) -> Self {
+    pub(crate) fn from_default(after: DocumentFile, levels: u8) -> Self {
         Self { before: policy_of_levels(levels), after }
     }
 
     /// From one level to those of the switches.
     pub(crate) fn from_one_level(levels: u8) -> Self {
         let text = format!("levels = {levels}\n");
-        let after = PolicyFile { file: "policy.toml".to_owned(), text };
+        let after = DocumentFile { file: "policy.toml".to_owned(), text };
         Self { before: policy_of_levels(1), after }
     }
 }
@@ -165,7 +165,7 @@ pub(crate) fn change_to(
     let file = PolicyDocument { drained: Vec::new(), ..policy.clone() };
     let text = serde_json::to_string(&file).map_err(CommandError::failed)?;
     Ok(PreviewPolicyRequest {
-        policy: Some(PolicyFile { file: "policy.json".to_owned(), text }),
+        policy: Some(DocumentFile { file: "policy.json".to_owned(), text }),
         edits: ended.into_iter().chain(begun).collect(),
         temporary_override: None,
     })
@@ -195,11 +195,11 @@ impl MeasuredChange {
         [before, after]: [&EmulationOutcome; 2],
         band: Option<&(ExcessSeconds, ExcessSeconds)>,
     ) -> Self {
-        let changes = preview.jobs.iter().chain(&preview.unchanged);
+        let changes = preview.plan.jobs.iter().chain(&preview.plan.unchanged);
         let mut jobs: Vec<JobForecast> =
             changes.map(|change| JobForecast::new(change, before, after, band)).collect();
         jobs.sort_by(|a, b| a.id.cmp(&b.id));
-        let forecast = &preview.gpu_utilization;
+        let forecast = &preview.plan.gpu_utilization;
         let gpu_utilization = ValueChange {
             before: ForecastFigure {
                 foretold: Some(forecast.before),
@@ -219,9 +219,9 @@ impl MeasuredChange {
             largest_difference: differences.map(f64::abs).fold(0.0, f64::max),
             jobs,
             gpu_utilization,
-            flows: preview.flows.len(),
-            entries: preview.switches.iter().map(|switch| switch.entries.len()).sum(),
-            findings: preview.findings.iter().map(ToString::to_string).collect(),
+            flows: preview.plan.flows.len(),
+            entries: preview.plan.switches.iter().map(|switch| switch.entries.len()).sum(),
+            findings: preview.plan.findings.iter().map(ToString::to_string).collect(),
         }
     }
 
@@ -396,7 +396,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn min_throughput_is_held_from_the_eleventh_iteration() {
         let text = "[[job]]\nmatch = \"gpt-2\"\nmin_throughput = 0.8\n".to_owned();
-        let file = PolicyFile { file: "policy.toml".to_owned(), text };
+        let file = DocumentFile { file: "policy.toml".to_owned(), text };
         let change = measure(PolicyTransition::from_default(file, 8)).await;
         let job = change.jobs.iter().find(|job| job.id == "gpt-2").unwrap();
         // Half of 1.53 s of computation, then 42.84 GB and their headers at 400 Gb/s.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use ::controller::northbound::controller_view::JobRow;
-use ::controller::northbound::service::{PolicyFile, PreviewPolicyRequest};
+use ::controller::northbound::service::{DocumentFile, PreviewPolicyRequest};
 use ::controller::policy_history::PolicyRevision;
 use ::controller::preview::PolicyPreview;
 use command_io::output::{self, OutputFormat};
@@ -18,6 +18,7 @@ use topology::document::{self, DocumentFormat};
 use super::PolicyQueryArgs;
 use super::policy_search::{PolicyScore, PolicySearch, SuggestionGoal, search_policies};
 use super::table;
+use crate::commands::plan_preview;
 
 /// Search for a better policy by previews, and propose it with its forecast; nothing is written
 ///
@@ -90,7 +91,7 @@ fn preview(
     let text = document::print_document(policy, DocumentFormat::Json);
     let text = text.map_err(CommandError::failed)?;
     let change = PreviewPolicyRequest {
-        policy: Some(PolicyFile { file: "suggestion.json".to_owned(), text }),
+        policy: Some(DocumentFile { file: "suggestion.json".to_owned(), text }),
         ..PreviewPolicyRequest::default()
     };
     client.post_json("/v1/policy/preview", &change)
@@ -100,13 +101,16 @@ fn preview(
 fn score_preview(preview: &PolicyPreview, jobs: &[JobRow]) -> PolicyScore {
     let alone: BTreeMap<&str, f64> =
         jobs.iter().map(|job| (job.id.as_str(), job.alone_seconds)).collect();
-    let rows = preview.jobs.iter().chain(&preview.unchanged);
+    let rows = preview.plan.jobs.iter().chain(&preview.plan.unchanged);
     let slowdowns = rows.filter_map(|row| {
         let alone = alone.get(row.id.as_str()).filter(|alone| **alone > 0.0)?;
         let seconds = row.iteration_seconds.after.unwrap_or(f64::INFINITY);
         Some((row.id.clone(), seconds / alone))
     });
-    PolicyScore { gpu_utilization: preview.gpu_utilization.after, slowdowns: slowdowns.collect() }
+    PolicyScore {
+        gpu_utilization: preview.plan.gpu_utilization.after,
+        slowdowns: slowdowns.collect(),
+    }
 }
 
 fn print_search(args: &PolicySuggestArgs, found: &PolicySearch) -> Result<(), CommandError> {
@@ -131,7 +135,7 @@ fn print_search(args: &PolicySuggestArgs, found: &PolicySearch) -> Result<(), Co
     files::write_requested(Some(&args.output), || text)?;
     let preview = preview(&args.plain.client, &best.policy)?;
     output::print_line("\nproposed:")?;
-    table::print_preview(&preview, table::SHOWN)?;
+    table::print_preview(&preview, plan_preview::SHOWN)?;
     output::print_line(format_args!(
         "\nlook at it:  crux policy diff {0} --all\ntry it:      crux policy apply {0} \
          --confirm-within 5m",

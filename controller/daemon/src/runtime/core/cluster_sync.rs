@@ -54,15 +54,15 @@ impl Core {
         now: Instant,
     ) -> Result<(), ComputationPanicked> {
         let records = self.state.archive_mut().adopt_stored(update.stored.clone());
-        let fabric = self.state.archive().learned_fabric(self.state.state().fabric());
-        if let Some(fabric) = or_finding(fabric, findings).flatten() {
-            let event = self.fabric_event(fabric, now);
-            let effects = self.step_state(event);
+        let learned = self.state.archive().learned_fabric(self.state.state().fabric());
+        let learned = or_finding(learned, findings).flatten();
+        if let Some(fabric) = learned.or_else(|| self.adopt_stored_history(findings)) {
+            let effects = self.step_to_fabric(fabric, now).await;
             self.apply_effects(effects, now).await?;
         }
         for record in records {
-            let event = event_from_record(&record, self.state.state().fabric());
-            if let Some(event) = or_finding(event, findings) {
+            let fabric = self.state.state().fabric();
+            if let Some(event) = event_from_record(&record, fabric, findings) {
                 let effects = self.step_state(event);
                 self.apply_effects(effects, now).await?;
             }

@@ -68,7 +68,10 @@ impl Core {
         lowered: LoweredRollout,
     ) -> Result<(), ComputationPanicked> {
         let LoweredRollout { tables, rollout } = lowered;
-        if tables.generation > self.publisher.in_force().generation {
+        if !self.state.state().is_on_fabric(&rollout.wiring) {
+            // Tables of a fabric that was replaced meanwhile are those of other switches.
+            self.publisher.pass_over(tables.generation);
+        } else if tables.generation > self.publisher.in_force().generation {
             self.publish_tables(tables, rollout).await;
         }
         self.lowering.start_waiting();
@@ -78,8 +81,6 @@ impl Core {
 
     /// Gives the sessions their tables.
     async fn publish_tables(&mut self, tables: DesiredTables, rollout: PlanRollout) {
-        // Sessions of another fabric end first: their switch ids now mean other switches.
-        self.publisher.stop_stale_sessions(&rollout.fabric).await;
         let tables = Arc::new(tables);
         self.state.note_published(&tables, &rollout);
         self.publisher.publish(tables, rollout);

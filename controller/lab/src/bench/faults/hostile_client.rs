@@ -6,7 +6,7 @@
 
 use api::telemetry as proto;
 use controller::northbound::service::{
-    NorthboundService, PolicyFile, PreviewPolicyRequest, ServiceError,
+    DocumentFile, NorthboundService, PreviewPolicyRequest, ServiceError,
 };
 use controller::telemetry::{
     JobReport, ReportedJobRegistry, ReporterId, ReporterIdentity, ReporterScope, TelemetryReport,
@@ -49,7 +49,7 @@ impl PreviewFlood {
             Self::NestedJson => ("p.json", "[".repeat(100_000)),
             Self::Large => ("p.toml", "# comment\n".repeat(100_000)),
         };
-        let policy = Some(PolicyFile { file: file.to_owned(), text });
+        let policy = Some(DocumentFile { file: file.to_owned(), text });
         PreviewPolicyRequest { policy, ..PreviewPolicyRequest::default() }
     }
 

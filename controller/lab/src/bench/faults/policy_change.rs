@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use controller::northbound::service::{
-    ApplyPolicyRequest, NorthboundService, PolicyFile, PreviewPolicyRequest,
+    ApplyPolicyRequest, DocumentFile, NorthboundService, PreviewPolicyRequest,
 };
 use controller::policy_history::{PolicyContent, RevisionMetadata};
 use controller::{ControllerAccess, PolicyProposal, StateEvent};
@@ -59,7 +59,7 @@ impl PolicyTransition {
         let file = "change.json".to_owned();
         Ok(ApplyPolicyRequest {
             change: PreviewPolicyRequest {
-                policy: Some(PolicyFile { file, text }),
+                policy: Some(DocumentFile { file, text }),
                 ..PreviewPolicyRequest::default()
             },
             author: "operator".to_owned(),

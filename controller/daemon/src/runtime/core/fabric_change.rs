@@ -1,0 +1,156 @@
+//! Other fabrics while the controller runs: those that discovery finds, that an operator gives, or
+//! that the leader has stored.
+//!
+//! The decision: everything that is known goes over by name. A job keeps its plan, a part that has
+//! failed stays out of use, and a session whose switch has the same place and address goes on.
+
+use planner::JobId;
+use tokio::time::Instant;
+use topology::spec::{FabricDocument, explicit_document};
+use topology::{AvailabilityChange, Fabric, Finding};
+
+use super::Core;
+use crate::fabric_history::{FabricHistory, is_same};
+use crate::runtime::archive::or_finding;
+use crate::state::{ConsideredFabric, Effects, FabricProposal, State, StateEvent};
+use crate::store::StoreRecord;
+
+impl Core {
+    /// What would follow from a fabric.
+    ///
+    /// # Errors
+    /// Why it would be refused.
+    pub(super) fn consider_fabric(&self, fabric: Fabric) -> Result<ConsideredFabric, Finding> {
+        if self.state.archive().learns_fabric() {
+            return Err(learns_finding());
+        }
+        let state = self.state.state();
+        let jobs = state.running_jobs();
+        let event = self.fabric_event(fabric);
+        let mut next = state.clone();
+        if let Some(refusal) = next.step(event).refusal {
+            return Err(refusal);
+        }
+        let kept = next.running_jobs();
+        let is_lost = |id: &JobId| kept.iter().all(|job| job.id != *id);
+        let lost_jobs = jobs.iter().map(|job| job.id.clone()).filter(is_lost).collect();
+        Ok(ConsideredFabric { request: next.current_request().settled(), jobs, lost_jobs })
+    }
+
+    /// Stores a fabric that an operator gives, then has it in force: all of it, or nothing.
+    pub(super) async fn apply_fabric(&mut self, proposal: FabricProposal, now: Instant) -> Effects {
+        let FabricProposal { fabric, signature, is_of_file, force } = proposal;
+        let refuse = |refusal: Finding, state: &State| Effects {
+            cause: "a fabric",
+            generation: state.generation(),
+            ..Effects::from_refusal(refusal)
+        };
+        let refusal = self.cluster.refusal_about("fabric");
+        let considered = refusal.map_or_else(|| self.consider_fabric(fabric.clone()), Err);
+        match considered {
+            Err(refusal) => return refuse(refusal, self.state.state()),
+            Ok(ConsideredFabric { lost_jobs, .. }) if !lost_jobs.is_empty() && !force => {
+                return refuse(lost_jobs_finding(&lost_jobs), self.state.state());
+            }
+            Ok(_) => {}
+        }
+        let document = explicit_document(&fabric);
+        let history = FabricHistory::clone(&self.state.fabric_history());
+        let history = if is_of_file { history.with_file(document.clone()) } else { history };
+        let changes = history.latest().is_none_or(|latest| !is_same(&latest.document, &document));
+        let history = if changes { history.with_revision(document, signature) } else { history };
+        let record = StoreRecord::FabricHistory(Box::new(history.clone()));
+        if let Err(reason) = self.state.archive_mut().store_record(record).await {
+            let text = format!("refused: it could not be stored, and nothing is changed: {reason}");
+            return refuse(Finding::error("fabric", text), self.state.state());
+        }
+        self.state.publish_fabric_history(history);
+        if !changes {
+            let generation = self.state.state().generation();
+            return Effects { cause: "a fabric", generation, ..Effects::default() };
+        }
+        let effects = self.step_to_fabric(fabric, now).await;
+        self.store_effects(effects).await
+    }
+
+    /// Adopts a fabric that discovery found.
+    pub(super) async fn adopt_learned(&mut self, fabric: Fabric, now: Instant) -> Effects {
+        let record = StoreRecord::Fabric(Box::new(explicit_document(&fabric)));
+        let effects = self.step_to_fabric(fabric, now).await;
+        let mut effects = self.store_effects(effects).await;
+        if effects.refusal.is_none() {
+            effects.findings.extend(self.state.archive_mut().store_or_report(record).await);
+        }
+        effects
+    }
+
+    /// The step to another fabric, on which failures are known as before.
+    pub(super) async fn step_to_fabric(&mut self, fabric: Fabric, now: Instant) -> Effects {
+        let before = self.state.state().fabric().clone();
+        let effects = self.step_state(self.fabric_event(fabric));
+        if effects.refusal.is_none() {
+            let fabric = self.state.state().fabric().clone();
+            self.observer.adopt_fabric(&before, &fabric, now);
+            // From now on ids mean the parts of the next fabric: no session may report under those
+            // of another.
+            self.publisher.stop_stale_sessions(&fabric).await;
+        }
+        effects
+    }
+
+    /// The event with which everything continues on another fabric.
+    fn fabric_event(&self, fabric: Fabric) -> StateEvent {
+        let known = self.state.state().fabric();
+        let failures: Vec<AvailabilityChange> = failures_of(known, &fabric).collect();
+        self.state.event_on_fabric(fabric.with_changes(failures))
+    }
+
+    /// The fabric of the leader, where it is another one than here.
+    pub(super) fn adopt_stored_history(&mut self, findings: &mut Vec<Finding>) -> Option<Fabric> {
+        let stored = self.state.archive().stored_fabric_history()?.clone();
+        let in_force = self.state.fabric_history();
+        let document = stored.latest()?.document.clone();
+        let is_other = in_force.latest().is_none_or(|latest| latest.document != document);
+        let file = in_force.file().clone();
+        self.state.publish_fabric_history(stored.with_file(file));
+        let fabric = is_other.then(|| fabric_of(&document)).transpose();
+        or_finding(fabric, findings).flatten()
+    }
+}
+
+/// The fabric of a stored document.
+///
+/// # Errors
+/// Another version wrote it, and this one reads it otherwise.
+pub(in crate::runtime) fn fabric_of(document: &FabricDocument) -> Result<Fabric, String> {
+    Fabric::try_from(document).map_err(|error| error.to_string())
+}
+
+/// What has failed in `known` and exists in `fabric`, by name.
+fn failures_of<'a>(
+    known: &'a Fabric,
+    fabric: &'a Fabric,
+) -> impl Iterator<Item = AvailabilityChange> + 'a {
+    let switches = known.switch_ids().filter(|switch| !known.is_switch_up(*switch));
+    let switches = switches.filter_map(|id| fabric.switch_named(&known.switch(id).name));
+    let cables = known.cables().filter(|link| !known.is_cable_up(*link));
+    let cables = cables.filter_map(|link| fabric.link_named(&known.link_name(link)));
+    let switches = switches.map(AvailabilityChange::SwitchDown);
+    switches.chain(cables.map(AvailabilityChange::LinkDown))
+}
+
+fn learns_finding() -> Finding {
+    let text = "refused: this controller finds the fabric by itself (discovery.learn); connect what \
+                is new, and it is found";
+    Finding::error("fabric", text)
+}
+
+fn lost_jobs_finding(jobs: &[JobId]) -> Finding {
+    let jobs: Vec<&str> = jobs.iter().map(|job| job.as_str()).collect();
+    let text = format!(
+        "refused: it lacks hosts or NICs of running jobs ({}); end them first, or repeat it with \
+         --force",
+        jobs.join(", ")
+    );
+    Finding::error("fabric", text)
+}
