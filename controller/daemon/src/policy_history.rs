@@ -470,6 +470,25 @@ impl PolicyHistory {
         self.latest.automatic_revision(self.latest.content.clone(), why, now)
     }
 
+    /// Ends the drains of parts that a fabric does not have any more, also those that the end of a
+    /// trial would bring back.
+    pub fn end_drains_without(&mut self, is_there: impl Fn(&str) -> bool, now: UnixMs) {
+        let latest = self.latest();
+        let kept = |content: &PolicyContent| {
+            let mut content = content.clone();
+            content.policy.drained.retain(|part| is_there(part));
+            content
+        };
+        let content = kept(&latest.content);
+        let trial = latest.trial.as_ref();
+        let trial = trial.map(|trial| PolicyTrial { before: kept(&trial.before), ..trial.clone() });
+        if content == latest.content && trial == latest.trial {
+            return;
+        }
+        let next = latest.automatic_revision(content, "the fabric lacks what was drained", now);
+        self.append_revision(PolicyRevision { trial, ..next });
+    }
+
     /// Puts a revision in force, in place of those from its number on: an earlier leader entered
     /// them but could not store them.
     pub fn append_revision(&mut self, revision: PolicyRevision) {

@@ -215,7 +215,9 @@ impl StateArchive {
 
     /// The event that continues on another fabric: the policy in force, and the jobs, stored or in
     /// force, whose hosts exist there. The other jobs stay in the store until their hosts appear.
-    pub(super) fn event_on_fabric(&self, fabric: Fabric, state: &State) -> StateEvent {
+    pub(super) fn event_on_fabric(&self, fabric: Fabric, state: &State, now: UnixMs) -> StateEvent {
+        let mut history = state.policy_history().clone();
+        history.end_drains_without(|part| has_drainable(&fabric, part), now);
         let reported = ReportedJobs {
             profiled: state.reported_jobs().profiled.clone(),
             distrusted: state.reported_jobs().distrusted.clone(),
@@ -223,7 +225,7 @@ impl StateArchive {
         };
         let mut start = StartingState {
             fabric,
-            history: state.policy_history().clone(),
+            history,
             jobs: Vec::new(),
             reported_jobs: reported,
             decisions: None,
@@ -314,6 +316,12 @@ impl StateArchive {
         }
         self.store_or_report(StoreRecord::Generation(spent + GENERATION_BLOCK)).await
     }
+}
+
+/// Whether the fabric has a switch or cable of this name.
+fn has_drainable(fabric: &Fabric, part: &str) -> bool {
+    let policy = Policy { drained: vec![part.to_owned()], ..Policy::default() };
+    policy.apply_drains(fabric).is_ok()
 }
 
 /// The finding that the stored revision ended with the run that stored it, if so.

@@ -100,7 +100,7 @@ impl StateDriver {
 
     /// The event with which the controller continues on another fabric.
     pub(super) fn event_on_fabric(&self, fabric: Fabric) -> StateEvent {
-        self.archive.event_on_fabric(fabric, &self.state)
+        self.archive.event_on_fabric(fabric, &self.state, self.clock.unix_now())
     }
 
     pub(super) fn publish_revision(&self) {

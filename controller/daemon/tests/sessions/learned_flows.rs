@@ -13,7 +13,7 @@ use switch_server::p4runtime::ServiceOptions;
 use tempfile::TempDir;
 use topology::{NicId, SwitchId};
 
-use crate::lab::{DEADLINE, Lab, until, verified, written};
+use crate::lab::{DEADLINE, Lab, parts, until, verified, written};
 use crate::learning::SilentHosts;
 use crate::restart::restarted;
 use crate::traffic::{cabled_lab, frame};
@@ -32,7 +32,7 @@ const JOBS: &str = r#"{ "jobs": [
 pub(crate) type Connection = (u32, u32, u16);
 
 pub(crate) async fn lab() -> Lab {
-    cabled_lab(|_| ServiceOptions::default(), Box::new(SilentHosts)).await
+    cabled_lab(parts(), |_| ServiceOptions::default(), Box::new(SilentHosts)).await
 }
 
 /// Sends a packet of each connection; the time of the network, which may be behind the clock's.

@@ -19,6 +19,7 @@ use topology::spec::{FabricDocument, explicit_document};
 use topology::{Fabric, HostId, NicId};
 
 use crate::lab::{DEADLINE, Lab, config, open_config, until, verified, written};
+use crate::traffic::Busy;
 
 /// Three leaves, two spines, two hosts on each leaf.
 async fn three_leaves() -> Lab {
@@ -179,15 +180,14 @@ async fn hosts_of_running_jobs_are_removed_by_force_alone_and_cost_no_other_job(
     let none = service.apply_fabric(&none).await.unwrap();
     assert_eq!((none.revision, none.findings[0].text.as_str()), (2, "nothing changes"));
 
-    // What the policy names must be there, whoever asks.
-    let drained = Policy { drained: vec!["spine2".into()], ..Policy::default() };
+    // A drained part may leave, and its drain ends with it.
+    let drained = Policy { drained: vec!["spine2".into(), "spine1".into()], ..Policy::default() };
     controller.submit_event(StateEvent::PolicyChanged(drained)).await.unwrap();
     let without_spine = without(&lab.fabric, &["spine2", "leaf3", "h5", "h6"]);
-    let forced = ApplyFabricRequest { force: true, ..apply_request(&without_spine) };
-    let Err(ServiceError::Refused(findings)) = service.apply_fabric(&forced).await else {
-        panic!("the policy drains it");
-    };
-    assert!(findings[0].text.contains("spine2"), "{findings:?}");
+    service.apply_fabric(&apply_request(&without_spine)).await.unwrap();
+    let policy = service.get_policy().await.unwrap();
+    assert_eq!(policy.content.policy.drained, ["spine1"]);
+    assert!(policy.metadata.reason.contains("lacks"), "{policy:?}");
     controller.shutdown().await;
 }
 
@@ -310,5 +310,36 @@ async fn random_changes_end_with_the_tables_of_a_cold_start() {
             cold.shutdown().await;
         }
     }
+    controller.shutdown().await;
+}
+
+/// Switches and hosts come and go beside numbered packets of pinned and unpinned flows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fabric_that_changes_under_traffic_loses_and_reorders_nothing() {
+    let spec = ClosSpec { leaves: 4, spines: 3, hosts_per_leaf: 2, ..ClosSpec::default() };
+    let parts = clos::build_clos("lab", &spec).unwrap().parts().clone();
+    let busy = Busy::of_parts(parts, |_| ServiceOptions::default()).await;
+    let whole = &busy.lab.fabric;
+    let controller = start(&without(whole, &THIRD_LEAF), |_| {}).await;
+    controller.submit_event(busy.jobs(4)).await.unwrap();
+    all_hold(&controller).await;
+    busy.send().await;
+    busy.arrive(20).await;
+    let service = service(&controller);
+    let changes: [&[&str]; 7] = [
+        &[],
+        &["h6"],
+        &["spine3"],
+        &["leaf3", "h5", "h6", "spine1"],
+        &["spine2", "leaf4", "h7", "h8"],
+        &THIRD_LEAF,
+        &[],
+    ];
+    for gone in changes {
+        service.apply_fabric(&apply_request(&without(whole, gone))).await.unwrap();
+        all_hold(&controller).await;
+        busy.arrive(30).await;
+    }
+    busy.settle().await;
     controller.shutdown().await;
 }

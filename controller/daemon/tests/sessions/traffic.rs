@@ -17,7 +17,7 @@ use switch::{
 };
 use switch_server::p4runtime::ServiceOptions;
 use switch_server::testing::faults::{FaultScript, InjectedFault};
-use topology::{AvailabilityChange, Fabric, FabricNode, LinkId, Nic, NicId, SwitchId};
+use topology::{AvailabilityChange, Fabric, FabricNode, FabricParts, LinkId, Nic, NicId, SwitchId};
 
 use crate::http::ask;
 use crate::lab::{DEADLINE, Lab, parts, serve_controller, verified};
@@ -123,13 +123,15 @@ impl NetworkEndpoint for TrafficHosts {
 
 /// A lab with all cables of its fabric, whose hosts are one endpoint. Its clock runs.
 pub(crate) async fn cabled_lab(
+    parts: FabricParts,
     options: impl Fn(usize) -> ServiceOptions,
     hosts: Box<dyn NetworkEndpoint>,
 ) -> Lab {
+    let fabric = Fabric::new(parts.clone());
     let wired = |builder: &mut EmulatedNetworkBuilder, devices: &[DeviceIndex]| {
-        connect_cables(&Fabric::new(parts()), builder, devices, hosts);
+        connect_cables(&fabric, builder, devices, hosts);
     };
-    let lab = Lab::wired(options, wired).await;
+    let lab = Lab::of_parts(parts, options, wired).await;
     lab.switches.devices.release_clock(ClockPace::RealTime).await.unwrap();
     lab
 }
@@ -169,14 +171,22 @@ impl Busy {
 
     /// Switches with these options.
     async fn with_options(options: impl Fn(usize) -> ServiceOptions) -> Self {
+        Self::of_parts(parts(), options).await
+    }
+
+    /// A fabric of these parts, the first two leaves of which have two hosts each.
+    pub(crate) async fn of_parts(
+        parts: FabricParts,
+        options: impl Fn(usize) -> ServiceOptions,
+    ) -> Self {
         let hosts = TrafficHosts {
-            fabric: Fabric::new(parts()),
+            fabric: Fabric::new(parts.clone()),
             is_sending: false,
             sent: 0,
             received: BTreeMap::new(),
             disorder: 0,
         };
-        let lab = cabled_lab(options, Box::new(hosts)).await;
+        let lab = cabled_lab(parts, options, Box::new(hosts)).await;
         let hosts = lab.switches.devices.endpoint(EndpointIndex(0));
         Self { lab, hosts }
     }

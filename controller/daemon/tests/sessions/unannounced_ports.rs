@@ -13,7 +13,7 @@ use switch::EndpointIndex;
 use switch_server::p4runtime::ServiceOptions;
 use topology::{Fabric, NicId, SwitchId};
 
-use crate::lab::{DEADLINE, Lab, config, verified};
+use crate::lab::{DEADLINE, Lab, config, parts, verified};
 use crate::learning::SilentHosts;
 use crate::traffic::{cabled_lab, frame};
 
@@ -121,7 +121,7 @@ const WRONG_PORTS: &str = r#"{ "jobs": [
 
 #[tokio::test]
 async fn packets_from_other_ports_than_stated_have_the_level_of_their_job() {
-    let lab = cabled_lab(|_| ServiceOptions::default(), Box::new(SilentHosts)).await;
+    let lab = cabled_lab(parts(), |_| ServiceOptions::default(), Box::new(SilentHosts)).await;
     let controller = controller_of(&lab, WRONG_PORTS).await;
     for ends in [[0, 2], [1, 3]].map(|ends| ends.map(NicId)) {
         let (_, level) = planned_cell(&lab.fabric, &controller, ends);
@@ -134,7 +134,7 @@ async fn packets_from_other_ports_than_stated_have_the_level_of_their_job() {
 
 #[tokio::test]
 async fn packets_from_random_ports_have_the_level_and_the_path_of_their_pair() {
-    let lab = cabled_lab(|_| ServiceOptions::default(), Box::new(SilentHosts)).await;
+    let lab = cabled_lab(parts(), |_| ServiceOptions::default(), Box::new(SilentHosts)).await;
     let controller = controller_of(&lab, JOBS).await;
     for ends in [[0, 2], [2, 0], [1, 3], [3, 1]].map(|ends| ends.map(NicId)) {
         let (port, level) = planned_cell(&lab.fabric, &controller, ends);
